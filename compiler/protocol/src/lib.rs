@@ -1,2 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Placeholder.
+//! What the driver and its compiler process say to each other.
+//!
+//! LLVM never loads into an application: the driver starts `tally-compiler` with one end of a
+//! socket pair as its standard input and talks to it in [frames](frame). A frame holds one
+//! [`Request`] or one [`Reply`].
+//!
+//! ```text
+//! driver                                  tally-compiler
+//!    │            Hello { version }             │
+//!    │ ◀─────────────────────────────────────── │  once, at start
+//!    │  Build { module, spirv, … }              │
+//!    │ ───────────────────────────────────────▶ │  parse, validate, check: the whole front end
+//!    │            Built { module, result }      │
+//!    │ ◀─────────────────────────────────────── │
+//!    │  Need { module, kernel }                 │  somebody waits for this one: do it first
+//!    │ ───────────────────────────────────────▶ │
+//!    │            Code { module, kernel, … }    │  each kernel once, as it becomes ready
+//!    │ ◀─────────────────────────────────────── │
+//!    │  Release { module }                      │  forget it, stop working on it
+//!    │ ───────────────────────────────────────▶ │
+//! ```
+//!
+//! [`Compiler`] is the driver's side: it starts and restarts the process and turns the messages
+//! into blocking calls.
+
+pub mod frame;
+
+mod client;
+mod message;
+mod spawn;
+
+pub use client::{Compiler, CompilerError, PendingModule, Source};
+pub use message::*;

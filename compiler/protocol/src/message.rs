@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The messages, and the tables in them that describe a module and its code.
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the messages. Driver and compiler come from one build, so any difference is an
+/// installation error and ends the connection.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// The processor that code is generated for, in LLVM's words.
+///
+/// It is what the device's QUERY reports, not what the compiling machine happens to be.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TargetCpu {
+    /// LLVM's processor name, for example `x86-64-v3`. Empty means `x86-64`.
+    pub name: String,
+    /// LLVM's feature string, for example `+avx2,+fma,-avx512f`. May be empty.
+    pub features: String,
+}
+
+/// Driver to compiler.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// Build a module. Answered by one [`Reply::Built`] and, if that is a success, by one
+    /// [`Reply::Code`] for each of its kernels.
+    Build {
+        /// The driver's number for this module; never reused on one connection.
+        module: u64,
+        /// The SPIR-V binary, in either byte order.
+        spirv: Vec<u8>,
+        /// Build flags as given to `zeModuleCreate`.
+        options: String,
+        /// Specialization constants: `SpecId` and the bits of the value, zero-extended.
+        spec_constants: Vec<(u32, u64)>,
+        /// What to generate code for.
+        target: TargetCpu,
+    },
+    /// Somebody waits for this kernel: generate its code before others'. No answer of its own.
+    Need {
+        /// The module's number.
+        module: u64,
+        /// Index into [`ModuleInfo::kernels`].
+        kernel: u32,
+    },
+    /// The module is no longer wanted. Code that is not generated yet is not generated.
+    Release {
+        /// The module's number.
+        module: u64,
+    },
+}
+
+/// Compiler to driver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reply {
+    /// The first message of a connection.
+    Hello {
+        /// The compiler's [`PROTOCOL_VERSION`].
+        version: u32,
+    },
+    /// The front end is done with a module.
+    Built {
+        /// The module's number.
+        module: u64,
+        /// What is in it, or why it was refused.
+        result: Result<ModuleInfo, BuildFailure>,
+        /// Remarks that did not stop the build; lines, may be empty.
+        warnings: String,
+    },
+    /// A kernel's code is ready, or can't be made.
+    Code {
+        /// The module's number.
+        module: u64,
+        /// Index into [`ModuleInfo::kernels`].
+        kernel: u32,
+        /// The code, or a log. After a successful `Built` only limits and compiler errors fail.
+        result: Result<KernelCode, String>,
+    },
+}
+
+/// Why a module was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BuildFailure {
+    /// The build log: names the instruction, where it is, and the rule that it breaks.
+    pub log: String,
+}
+
+/// What a module offers, known before any code exists.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleInfo {
+    /// Entry points, in the order of the module.
+    pub kernels: Vec<KernelInfo>,
+    /// Variables in global or constant memory that the driver allocates once per module.
+    pub globals: Vec<GlobalInfo>,
+    /// Names of functions with export linkage.
+    pub functions: Vec<String>,
+    /// Names of symbols with import linkage that no build has resolved. Empty today: they are
+    /// refused.
+    pub imports: Vec<String>,
+}
+
+/// A module-scope variable in global or constant memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GlobalInfo {
+    /// Linkage name, else the debug name, else empty.
+    pub name: String,
+    /// Size in bytes.
+    pub size: u64,
+    /// Alignment in bytes, a power of two.
+    pub align: u32,
+    /// The first bytes of the initial contents; the rest up to `size` is zero.
+    pub init: Vec<u8>,
+    /// Addresses of globals that are part of the contents. Offsets count from the variable.
+    pub relocs: Vec<Reloc>,
+    /// Kernels never write it.
+    pub constant: bool,
+    /// Visible by name to `zeModuleGetGlobalPointer`.
+    pub exported: bool,
+}
+
+/// A 64-bit little-endian address to fill in: `*(offset) = address(global) + addend`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloc {
+    /// Bytes from the start of what holds the address.
+    pub offset: u64,
+    /// Index into [`ModuleInfo::globals`].
+    pub global: u32,
+    /// Added to the global's address, wrapping.
+    pub addend: i64,
+}
+
+/// An entry point.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelInfo {
+    /// The entry point's name.
+    pub name: String,
+    /// Its arguments, in order.
+    pub args: Vec<ArgInfo>,
+    /// Size in bytes of the argument block.
+    pub args_size: u32,
+    /// `LocalSize`: the only group size that is allowed.
+    pub required_group_size: Option<[u32; 3]>,
+    /// `LocalSizeHint`.
+    pub group_size_hint: Option<[u32; 3]>,
+    /// Local memory of the kernel's own variables, in bytes; local arguments follow it.
+    pub local_static_bytes: u32,
+    /// Private memory of one work-item in bytes; an estimate made before code generation.
+    pub private_bytes: u32,
+    /// The kernel, or a function that it calls, holds a work-group barrier.
+    pub uses_barrier: bool,
+    /// Work-items in the largest sub-group; 1 where each item is a sub-group of its own.
+    pub max_subgroup_size: u32,
+    /// `SubgroupSize`.
+    pub required_subgroup_size: Option<u32>,
+    /// Attributes in OpenCL C's spelling, as `zeKernelGetSourceAttributes` returns them.
+    pub source_attributes: String,
+}
+
+/// A kernel argument.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArgInfo {
+    /// What is passed.
+    pub kind: ArgKind,
+    /// Size in bytes in the argument block. Eight for pointers.
+    pub size: u32,
+    /// Alignment in bytes: of the argument, or for a local pointer of the memory it points to.
+    pub align: u32,
+    /// Offset in bytes in the argument block.
+    pub offset: u32,
+    /// Name in the source, or empty.
+    pub name: String,
+    /// Type in the source, or empty.
+    pub type_name: String,
+    /// What the kernel does with the memory, or with the image.
+    pub access: Access,
+}
+
+/// What an argument is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ArgKind {
+    /// Bytes, passed by value.
+    Value,
+    /// A 64-bit address of global memory.
+    GlobalPointer,
+    /// A 64-bit address of memory that the kernel only reads.
+    ConstantPointer,
+    /// A 64-bit byte offset into the group's local memory; the argument given is a size.
+    LocalPointer,
+    /// An image handle.
+    Image,
+    /// A sampler handle.
+    Sampler,
+}
+
+/// Access to an argument's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Access {
+    /// Not a pointer, or not declared.
+    None,
+    /// Read only.
+    Read,
+    /// Write only.
+    Write,
+    /// Both.
+    ReadWrite,
+}
+
+/// A kernel's code: a position-independent blob with no imports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelCode {
+    /// Text and read-only data. To be mapped read-execute at an address that is a multiple of 64.
+    pub blob: Vec<u8>,
+    /// Offset of the entry point in the blob.
+    pub entry: u32,
+    /// Addresses of globals in the blob, to be filled in before it is mapped read-execute.
+    pub relocs: Vec<Reloc>,
+    /// Scratch memory of a group, whatever its size, in bytes.
+    pub scratch_bytes_fixed: u32,
+    /// Scratch memory to add for each work-item of the group, in bytes.
+    pub scratch_bytes_per_item: u32,
+    /// Same as [`KernelInfo::local_static_bytes`].
+    pub local_static_bytes: u32,
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Starts the compiler process inside somebody else's program.
+//!
+//! The host may call `waitpid(-1)` or handle SIGCHLD, and must not meet a child that it did not
+//! make. A child cloned without an exit signal is invisible to both, but `execve` gives the exit
+//! signal back to SIGCHLD. So there are two steps: a *middle* child without exit signal clones
+//! the *compiler* and exits at once; the compiler then belongs to init (or to the nearest
+//! subreaper). The middle child never calls `execve` and is reaped here with `__WCLONE`.
+
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{env, ptr};
+
+/// A running compiler process. Closing the socket ends it.
+pub(crate) struct Process {
+    /// Our end of its standard input.
+    pub(crate) socket: UnixStream,
+    /// What it wrote to standard error.
+    pub(crate) log: Log,
+}
+
+/// The process's standard error: a file in memory, so that nobody has to drain it.
+pub(crate) struct Log(File);
+
+impl Log {
+    /// The last few kilobytes, for a message about the process's death.
+    pub(crate) fn tail(&mut self) -> String {
+        const LEN: u64 = 4096;
+        let mut bytes = Vec::new();
+        let end = self.0.seek(SeekFrom::End(0)).unwrap_or(0);
+        if self.0.seek(SeekFrom::Start(end.saturating_sub(LEN))).is_ok() {
+            // What could be read is shown; a failing log must not hide the death itself.
+            let _ = (&mut self.0).take(LEN).read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).trim().to_owned()
+    }
+}
+
+/// How long to wait for news of `execve`.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Name of the program.
+const PROGRAM: &str = "tally-compiler";
+
+/// Finds the program: `$TALLY_COMPILER`, else in `dir`, else in `$PATH`.
+pub(crate) fn find(dir: Option<&Path>) -> Option<PathBuf> {
+    if let Some(path) = env::var_os("TALLY_COMPILER").filter(|path| !path.is_empty()) {
+        return Some(path.into());
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let dirs = dir.map(Path::to_owned).into_iter().chain(env::split_paths(&path));
+    dirs.map(|dir| dir.join(PROGRAM)).find(|program| program.is_file())
+}
+
+/// Everything the children need, made before the clone: between clone and `execve` nothing may
+/// allocate or lock, because other threads of the host may hold any lock.
+struct Plan {
+    program: CString,
+    argv: [*const libc::c_char; 2],
+    envp: Vec<*const libc::c_char>,
+    socket: RawFd,
+    null: RawFd,
+    log: RawFd,
+    error: RawFd,
+}
+
+/// Starts `program`.
+///
+/// # Errors
+/// The system call's error; that of `execve` included.
+pub(crate) fn spawn(program: &Path) -> io::Result<Process> {
+    let nul = |_| io::Error::from(io::ErrorKind::InvalidInput);
+    let program = CString::new(program.as_os_str().as_bytes()).map_err(nul)?;
+    let environ: Vec<CString> = env::vars_os()
+        .filter_map(|(name, value)| {
+            CString::new([name.as_os_str(), OsStr::new("="), &value].map(OsStr::as_bytes).concat())
+                .ok()
+        })
+        .collect();
+    let (socket, theirs) = UnixStream::pair()?;
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    let log = memfd()?;
+    let (mut error, error_writer) = UnixStream::pair()?;
+    error.set_read_timeout(Some(START_TIMEOUT))?;
+    let envp = environ.iter().map(|var| var.as_ptr()).chain([ptr::null()]).collect();
+    let plan = Plan {
+        argv: [program.as_ptr(), ptr::null()],
+        program,
+        envp,
+        socket: theirs.as_raw_fd(),
+        null: null.as_raw_fd(),
+        log: log.as_raw_fd(),
+        error: error_writer.as_raw_fd(),
+    };
+    // SAFETY: as fork(2), with no exit signal. The child runs `middle`, which keeps to
+    // async-signal-safe system calls on memory that `plan` holds, and never returns.
+    let pid = unsafe { clone(0) };
+    if pid == 0 {
+        // SAFETY: this is the cloned child; `plan` holds valid pointers and descriptors.
+        unsafe { middle(&plan) }
+    }
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    drop((theirs, error_writer));
+    reap(pid as libc::pid_t);
+    // Ends when `execve` has closed the last copy; holds an errno if that failed.
+    let mut errno = [0; 4];
+    match error.read_exact(&mut errno) {
+        Ok(()) => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno))),
+        // The orderly case is the end of the stream. A timeout means that another thread of the
+        // host forked meanwhile and its child holds a copy: then the socket will tell.
+        Err(_) => Ok(Process { socket, log: Log(log) }),
+    }
+}
+
+/// A file in memory, appended to, closed on exec.
+fn memfd() -> io::Result<File> {
+    // SAFETY: the name is a NUL-terminated literal.
+    let fd = unsafe { libc::memfd_create(c"tally-compiler-log".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `fd` is new and owned by nobody else.
+    let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    // SAFETY: plain fcntl on a descriptor that we own.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, libc::O_APPEND) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(file)
+}
+
+/// `clone` without sharing anything: fork with a chosen exit signal.
+///
+/// # Safety
+/// As for fork in a program with threads: the child may only make async-signal-safe calls.
+unsafe fn clone(exit_signal: libc::c_int) -> libc::c_long {
+    let none = ptr::null::<u8>();
+    // SAFETY: with a null stack and no CLONE_VM the child goes on with a copy of this stack; the
+    // order of the later arguments differs between architectures, but all are null.
+    unsafe {
+        libc::syscall(libc::SYS_clone, libc::c_long::from(exit_signal), none, none, none, none)
+    }
+}
+
+/// The middle child: clones the compiler and exits.
+///
+/// # Safety
+/// To be called in a freshly cloned child only; async-signal-safe calls only.
+unsafe fn middle(plan: &Plan) -> ! {
+    // SAFETY: still a single thread that makes only async-signal-safe calls.
+    unsafe {
+        let pid = clone(libc::SIGCHLD);
+        if pid == 0 {
+            execute(plan);
+        }
+        if pid < 0 {
+            report(plan);
+        }
+        libc::_exit(0)
+    }
+}
+
+/// The compiler's side of the clone: descriptors, signals, `execve`.
+///
+/// # Safety
+/// As for [`middle`].
+unsafe fn execute(plan: &Plan) -> ! {
+    // SAFETY: all pointers come from `plan`, which outlives this call; the signal set is
+    // initialised by sigemptyset before it is used.
+    unsafe {
+        // Not in the terminal's foreground group: Ctrl-C is for the host to handle.
+        libc::setpgid(0, 0);
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
+        // The host's own 0 to 2 may be closed, and then ours may sit there: move them up first.
+        let fds = [plan.socket, plan.null, plan.log].map(|fd| libc::fcntl(fd, libc::F_DUPFD, 3));
+        let placed = fds.iter().zip(0..).all(|(&fd, to)| fd >= 0 && libc::dup2(fd, to) == to);
+        let last = libc::c_uint::MAX;
+        // Closed by execve and not before it, because the error pipe is one of them.
+        let flag = libc::CLOSE_RANGE_CLOEXEC;
+        if placed && libc::syscall(libc::SYS_close_range, 3, last, flag) == 0 {
+            libc::execve(plan.program.as_ptr(), plan.argv.as_ptr(), plan.envp.as_ptr());
+        }
+        report(plan);
+        libc::_exit(127)
+    }
+}
+
+/// Sends errno to the host.
+///
+/// # Safety
+/// As for [`middle`].
+unsafe fn report(plan: &Plan) {
+    // SAFETY: errno's location is valid for this thread; four bytes are written from the stack.
+    unsafe {
+        let errno = *libc::__errno_location();
+        libc::write(plan.error, ptr::from_ref(&errno).cast(), size_of_val(&errno));
+    }
+}
+
+/// Waits for the middle child, which is about to exit.
+fn reap(pid: libc::pid_t) {
+    let mut status = 0;
+    // SAFETY: `status` is a valid place; `pid` is our child and invisible to waits without
+    // __WCLONE, so nobody else has reaped it and its number is not reused.
+    while unsafe { libc::waitpid(pid, &mut status, libc::__WCLONE) } < 0
+        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+    {}
+}
