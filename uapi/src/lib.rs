@@ -1,2 +1,24 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
-//! Placeholder.
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! The words that Tally's parts share: command packets and queue pages
+//! (user-mode driver to device), the entry of compiled kernels (device to
+//! execution unit) and the ioctls (user-mode driver to kernel module).
+//!
+//! Layouts only, one meaning per field. `device/SPEC.md` explains what the
+//! device does with them, `UAPI.md` what the kernel module does.
+//!
+//! Abbreviations: BO, buffer object. VM, GPU virtual address space. VA, an
+//! address in it. EU, execution unit. CB, counter-based.
+
+#![cfg_attr(not(loom), no_std)]
+
+pub mod cell;
+pub mod disasm;
+pub mod eu;
+pub mod fault;
+pub mod ioctl;
+pub mod packet;
+pub mod queue;
+pub mod sync;
+
+/// Bytes in a page: the granularity of buffers, bindings and control pages.
+pub const PAGE_SIZE: u64 = 4096;

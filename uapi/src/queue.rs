@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! The page that a queue's producer and the device share, and the two halves
+//! of the handshake by which the device goes to sleep.
+//!
+//! `device/SPEC.md`, chapter "Rings".
+
+use crate::sync::{fence, AtomicU32, AtomicU64, Ordering};
+
+/// Fewest packets in a ring. The number is always a power of two.
+pub const RING_MIN_PACKETS: u32 = 16;
+/// Most packets in a ring.
+pub const RING_MAX_PACKETS: u32 = 1 << 20;
+
+/// The start of a queue's control page. Producer and device write different
+/// cache lines.
+///
+/// `tail` and `head` count packets since the queue was created and never wrap;
+/// packet `i` is in slot `i % packets` of the ring that was current when it
+/// was written (`LINK` packets change the ring).
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct QueueControl {
+    /// Packets published. Written by the producer.
+    pub tail: AtomicU64,
+    pad0: [u64; 7],
+    /// Packets whose slot the device no longer needs. Written by the device.
+    pub head: AtomicU64,
+    /// 1 while the device will not look at `tail` before a KICK. Written by the device.
+    pub asleep: AtomicU32,
+    pad1: [u32; 13],
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    assert!(core::mem::size_of::<QueueControl>() == 128);
+    assert!(core::mem::offset_of!(QueueControl, tail) == 0);
+    assert!(core::mem::offset_of!(QueueControl, head) == 64);
+    assert!(core::mem::offset_of!(QueueControl, asleep) == 72);
+};
+
+impl Default for QueueControl {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl QueueControl {
+    /// A control block as the device expects it at QUEUE_CREATE: empty, asleep.
+    pub fn new() -> Self {
+        Self {
+            tail: AtomicU64::new(0),
+            pad0: [0; 7],
+            head: AtomicU64::new(0),
+            asleep: AtomicU32::new(1),
+            pad1: [0; 13],
+        }
+    }
+
+    /// Producer: publishes all packets below `tail`, which are written already.
+    ///
+    /// Returns whether the device sleeps and needs a KICK. The fence orders the
+    /// store of `tail` before the load of `asleep`; [`Self::device_may_sleep`]
+    /// has them the other way round, so at least one side sees the other.
+    #[inline]
+    pub fn publish(&self, tail: u64) -> bool {
+        self.tail.store(tail, Ordering::Release);
+        fence(Ordering::SeqCst);
+        self.asleep.load(Ordering::Relaxed) != 0
+    }
+
+    /// Device: announces sleep after it has consumed `seen` packets.
+    ///
+    /// Returns false, with `asleep` taken back, when more has been published.
+    #[inline]
+    pub fn device_may_sleep(&self, seen: u64) -> bool {
+        self.asleep.store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if self.tail.load(Ordering::Acquire) == seen {
+            return true;
+        }
+        self.asleep.store(0, Ordering::Relaxed);
+        false
+    }
+
+    /// Device: awake again, on a KICK.
+    #[inline]
+    pub fn device_wakes(&self) {
+        self.asleep.store(0, Ordering::Relaxed);
+    }
+}
