@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The typed intermediate representation between SPIR-V and machine code.
+//!
+//! A [`Module`] owns interned types and constants, global variables, functions and kernels. A
+//! [`Function`] is a control-flow graph in SSA form: blocks of instructions, each with at most one
+//! typed result, phis for joins. Nothing is assumed about the graph's shape; irreducible flow is
+//! fine. Block 0 is the entry, has no predecessors and no phis.
+//!
+//! All numbers that name something are typed indices (see [`arena`]). Analyses keep their facts in
+//! tables beside the IR, indexed by the same numbers.
+//!
+//! The textual form (`Display`) is for people and golden tests; it is not read back.
+
+pub mod arena;
+mod image;
+pub mod ops;
+mod text;
+pub mod types;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use arena::id;
+pub use arena::{Arena, Id};
+pub use image::GlobalImage;
+pub use ops::{
+    Access, AtomicOp, BinaryOp, CompareOp, ConvertOp, FloatTest, GlobalReloc, MathOp, Op, Ordering,
+    Scope, SecondResult, Terminator, TernaryOp, UnaryOp, WorkItemQuery,
+};
+pub use types::{AddressSpace, Float, Layout, Type, TypeId, Types};
+
+id! {
+    /// Names an interned [`Constant`] of a module.
+    ConstId, "c"
+}
+id! {
+    /// Names a [`Global`] of a module.
+    GlobalId, "g"
+}
+id! {
+    /// Names a [`Function`] of a module.
+    FunctionId, "f"
+}
+id! {
+    /// Names a source file of a module.
+    FileId, "file"
+}
+id! {
+    /// Names a [`Block`] of a function.
+    BlockId, "bb"
+}
+id! {
+    /// Names a [`Value`] of a function.
+    ValueId, "%"
+}
+
+/// What an instruction works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operand {
+    /// A value of the function.
+    Value(ValueId),
+    /// A constant of the module.
+    Const(ConstId),
+}
+
+/// A constant: a type and its contents.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Constant {
+    /// The type.
+    pub ty: TypeId,
+    /// The contents.
+    pub kind: ConstKind,
+}
+
+/// The contents of a constant.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ConstKind {
+    /// Some value of the type. The interpreter takes zero.
+    Undef,
+    /// All bytes zero; of any type that has a layout. Numbers, `bool` and pointers that are zero
+    /// are always written so.
+    Null,
+    /// The bits of a `bool`, integer or float in the low bits, the rest zero; or a pointer made
+    /// from an integer. Never zero.
+    Bits(u64),
+    /// The components of a vector, array or structure. Never all null.
+    Composite(Vec<ConstId>),
+    /// The address of a global variable (any address space) plus a number of bytes. The type is a
+    /// pointer.
+    Address(GlobalId, i64),
+}
+
+/// A place in the source, for messages and debug information.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Loc {
+    /// Offset of the instruction in the SPIR-V binary, in words.
+    pub word: u32,
+    /// Source file, if `OpLine` gave one.
+    pub file: Option<FileId>,
+    /// Line, from 1; 0 if unknown.
+    pub line: u32,
+    /// Column, from 1; 0 if unknown.
+    pub column: u32,
+}
+
+/// What the optimiser may assume about one instruction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(u16);
+
+impl Flags {
+    /// Operands and result are not NaN.
+    pub const NNAN: Flags = Flags(1);
+    /// Operands and result are not infinite.
+    pub const NINF: Flags = Flags(1 << 1);
+    /// The sign of zero does not matter.
+    pub const NSZ: Flags = Flags(1 << 2);
+    /// A quotient may be a product with the reciprocal.
+    pub const ARCP: Flags = Flags(1 << 3);
+    /// May be fused with the operation that uses it or that it uses.
+    pub const CONTRACT: Flags = Flags(1 << 4);
+    /// May be reassociated.
+    pub const REASSOC: Flags = Flags(1 << 5);
+    /// A library function may be approximate (`native_` and `half_` functions).
+    pub const AFN: Flags = Flags(1 << 6);
+    /// The signed integer result does not overflow.
+    pub const NSW: Flags = Flags(1 << 7);
+    /// The unsigned integer result does not overflow.
+    pub const NUW: Flags = Flags(1 << 8);
+
+    /// All flags with their names in the textual form.
+    pub const NAMES: [(Flags, &'static str); 9] = [
+        (Flags::NNAN, "nnan"),
+        (Flags::NINF, "ninf"),
+        (Flags::NSZ, "nsz"),
+        (Flags::ARCP, "arcp"),
+        (Flags::CONTRACT, "contract"),
+        (Flags::REASSOC, "reassoc"),
+        (Flags::AFN, "afn"),
+        (Flags::NSW, "nsw"),
+        (Flags::NUW, "nuw"),
+    ];
+
+    /// No assumptions.
+    pub const fn empty() -> Flags {
+        Flags(0)
+    }
+
+    /// Whether all of `other` are set.
+    pub const fn contains(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The flags of both.
+    #[must_use]
+    pub const fn union(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+
+    /// The flags without those of `other`.
+    #[must_use]
+    pub const fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
+    }
+}
+
+/// One instruction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inst {
+    /// The value it defines. `None` for operations without result.
+    pub result: Option<ValueId>,
+    /// What it does.
+    pub op: Op,
+    /// What may be assumed.
+    pub flags: Flags,
+    /// Where it comes from.
+    pub loc: Loc,
+}
+
+/// A value of a function. Where it is defined is said by the parameter list, the private variables
+/// or the instruction that names it as its result; each value has exactly one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Value {
+    /// The type.
+    pub ty: TypeId,
+    /// The name in the source (`OpName`), for readers only.
+    pub name: Option<String>,
+}
+
+/// A straight piece of code.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Block {
+    /// Instructions in order, phis first.
+    pub insts: Vec<Inst>,
+    /// How it ends.
+    pub terminator: Terminator,
+    /// Where the end comes from.
+    pub loc: Loc,
+}
+
+/// Memory that each call of a function has for itself. Contents are undefined unless initialised at
+/// the call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PrivateVariable {
+    /// The value that is its address, of type pointer to private.
+    pub address: ValueId,
+    /// The type of what is stored.
+    pub ty: TypeId,
+    /// Size in bytes.
+    pub size: u64,
+    /// Alignment in bytes.
+    pub align: u64,
+    /// What it holds at entry.
+    pub init: Option<ConstId>,
+}
+
+/// A function with a body. Functions without one are resolved or refused before the IR is complete.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    /// The name in the source, or one made from its SPIR-V id. Unique names are not guaranteed.
+    pub name: String,
+    /// Parameters in order.
+    pub params: Vec<ValueId>,
+    /// What it returns.
+    pub return_type: TypeId,
+    /// All values.
+    pub values: Arena<ValueId, Value>,
+    /// Private memory of a call.
+    pub variables: Vec<PrivateVariable>,
+    /// The blocks; block 0 is the entry. Blocks that cannot be reached have been removed.
+    pub blocks: Arena<BlockId, Block>,
+    /// Whether other modules may link to it by name.
+    pub exported: bool,
+    /// Where it comes from.
+    pub loc: Loc,
+}
+
+/// The entry block of every function.
+pub const ENTRY: BlockId = BlockId(0);
+
+/// A variable of module scope.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Global {
+    /// The name in the source, or one made from its SPIR-V id.
+    pub name: String,
+    /// `Local`, `Global`, `Constant` or `Private`. A local one exists once per work-group and is
+    /// not initialised; a private one exists once per work-item.
+    pub space: AddressSpace,
+    /// The type of what is stored.
+    pub ty: TypeId,
+    /// Size in bytes.
+    pub size: u64,
+    /// Alignment in bytes.
+    pub align: u64,
+    /// What it holds at first; zeros if there is none and it is not local.
+    pub init: Option<ConstId>,
+    /// Whether other modules may link to it by name.
+    pub exported: bool,
+    /// Whether it is defined elsewhere.
+    pub imported: bool,
+    /// Where it comes from.
+    pub loc: Loc,
+}
+
+ops::named_enum! {
+    /// How a kernel argument is given.
+    ArgKind {
+        /// The bytes of a value.
+        Value = "value",
+        /// A 64-bit address in global memory.
+        GlobalPointer = "global",
+        /// A 64-bit address in constant memory.
+        ConstantPointer = "constant",
+        /// A 64-bit byte offset into the group's local memory; the caller gives a size.
+        LocalPointer = "local",
+        /// An image.
+        Image = "image",
+        /// A sampler.
+        Sampler = "sampler",
+    }
+}
+
+/// One argument of a kernel. Its bytes lie at `offset` of the argument block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelArg {
+    /// How it is given.
+    pub kind: ArgKind,
+    /// The type of the bytes in the argument block: for a value passed by reference to a copy
+    /// (`by_reference`) the type that is copied.
+    pub ty: TypeId,
+    /// The function's parameter is not the value but a private pointer to its bytes in the argument
+    /// block. The function does not write through it (the parser made a copy at entry).
+    pub by_reference: bool,
+    /// Size in bytes.
+    pub size: u64,
+    /// Alignment in bytes.
+    pub align: u64,
+    /// Offset in the argument block in bytes.
+    pub offset: u64,
+    /// The parameter's name, empty if unknown.
+    pub name: String,
+    /// The type's name in the source language, as in `float*`, empty if unknown.
+    pub type_name: String,
+    /// The qualifiers of the type: `const`, `restrict`, `volatile`, `pipe`.
+    pub qualifiers: Vec<&'static str>,
+}
+
+/// An entry point and what is known about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kernel {
+    /// The name that programs ask for.
+    pub name: String,
+    /// The body. Returns `void`.
+    pub function: FunctionId,
+    /// Arguments, one per parameter of the function.
+    pub args: Vec<KernelArg>,
+    /// Size of the argument block in bytes.
+    pub args_size: u64,
+    /// The only work-group size it may be launched with (`LocalSize`).
+    pub required_group_size: Option<[u32; 3]>,
+    /// The work-group size it was written for (`LocalSizeHint`).
+    pub group_size_hint: Option<[u32; 3]>,
+    /// The type it mostly computes with (`VecTypeHint`), as SPIR-V encodes it.
+    pub vec_type_hint: Option<u32>,
+    /// The sub-group size it needs (`SubgroupSize`).
+    pub required_subgroup_size: Option<u32>,
+    /// The attributes as a programmer would write them.
+    pub source_attributes: String,
+    /// What `check` found out; empty before.
+    pub facts: KernelFacts,
+    /// Where the body comes from.
+    pub loc: Loc,
+}
+
+/// What a kernel uses, over all functions that it reaches.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KernelFacts {
+    /// All functions that run, the kernel's own first, callers before callees.
+    pub functions: Vec<FunctionId>,
+    /// The global variables that are named (any address space but local).
+    pub globals: Vec<GlobalId>,
+    /// The local variables that are named, with their offsets in the group's local memory.
+    pub locals: Vec<(GlobalId, u64)>,
+    /// Bytes of local memory for these variables.
+    pub local_static_bytes: u64,
+    /// Bytes of private memory of one work-item for the variables of all functions.
+    pub private_bytes: u64,
+    /// Whether a control barrier of work-group scope is reached.
+    pub uses_barrier: bool,
+}
+
+/// A compiled program before code generation.
+#[derive(Clone, Debug, Default)]
+pub struct Module {
+    /// Interned types.
+    pub types: Types,
+    /// Interned constants.
+    pub constants: Arena<ConstId, Constant>,
+    /// Variables of module scope.
+    pub globals: Arena<GlobalId, Global>,
+    /// Functions with bodies.
+    pub functions: Arena<FunctionId, Function>,
+    /// Entry points in the order of the module.
+    pub kernels: Vec<Kernel>,
+    /// Names of source files.
+    pub files: Arena<FileId, String>,
+    /// Functions that the module declares but does not define, by name. None of them is called by
+    /// a kernel once `check` has succeeded.
+    pub imports: Vec<String>,
+    const_ids: HashMap<Constant, ConstId>,
+}
+
+impl Module {
+    /// The id of a constant, which is added if it is new. Zero bits and composites of nulls become
+    /// [`ConstKind::Null`].
+    pub fn constant(&mut self, ty: TypeId, kind: ConstKind) -> ConstId {
+        let kind = match kind {
+            ConstKind::Bits(0) => ConstKind::Null,
+            ConstKind::Composite(parts)
+                if parts.iter().all(|&part| self.constants[part].kind == ConstKind::Null) =>
+            {
+                ConstKind::Null
+            }
+            kind => kind,
+        };
+        let constant = Constant { ty, kind };
+        if let Some(&id) = self.const_ids.get(&constant) {
+            return id;
+        }
+        let id = self.constants.push(constant.clone());
+        self.const_ids.insert(constant, id);
+        id
+    }
+
+    /// An integer constant of type `ty`; bits beyond its width are dropped.
+    pub fn const_int(&mut self, ty: TypeId, value: u64) -> ConstId {
+        let bits = self.types.scalar_bits(ty);
+        let mask = if bits >= 64 { u64::MAX } else { (1 << bits) - 1 };
+        self.constant(ty, ConstKind::Bits(value & mask))
+    }
+
+    /// The bits of a scalar constant; `None` if it is undefined, an address or a composite.
+    pub fn const_bits(&self, id: ConstId) -> Option<u64> {
+        let constant = &self.constants[id];
+        match constant.kind {
+            ConstKind::Bits(bits) => Some(bits),
+            ConstKind::Null if self.types.scalar_bits(constant.ty) != 0 => {
+                (self.types.lanes(constant.ty) == 1).then_some(0)
+            }
+            _ => None,
+        }
+    }
+
+    /// The kernel with this name and its number.
+    pub fn kernel(&self, name: &str) -> Option<(usize, &Kernel)> {
+        self.kernels.iter().enumerate().find(|(_, kernel)| kernel.name == name)
+    }
+
+    /// The type of an operand of `function`.
+    pub fn operand_type(&self, function: &Function, operand: Operand) -> TypeId {
+        match operand {
+            Operand::Value(value) => function.values[value].ty,
+            Operand::Const(constant) => self.constants[constant].ty,
+        }
+    }
+
+    /// The global variables whose addresses the constants hold, each once, in ascending order.
+    pub fn globals_in(&self, constants: impl IntoIterator<Item = ConstId>) -> Vec<GlobalId> {
+        let mut work: Vec<ConstId> = constants.into_iter().collect();
+        let mut seen: HashSet<ConstId> = work.iter().copied().collect();
+        let mut globals = BTreeSet::new();
+        while let Some(id) = work.pop() {
+            match &self.constants[id].kind {
+                ConstKind::Address(global, _) => {
+                    globals.insert(*global);
+                }
+                ConstKind::Composite(parts) => {
+                    work.extend(parts.iter().copied().filter(|&part| seen.insert(part)));
+                }
+                ConstKind::Undef | ConstKind::Null | ConstKind::Bits(_) => {}
+            }
+        }
+        globals.into_iter().collect()
+    }
+}
+
+impl Function {
+    /// Adds a value of type `ty`.
+    pub fn new_value(&mut self, ty: TypeId) -> ValueId {
+        self.values.push(Value { ty, name: None })
+    }
+
+    /// The predecessors of each block, indexed by block number; each once, in ascending order.
+    pub fn predecessors(&self) -> Vec<Vec<BlockId>> {
+        let mut predecessors = vec![Vec::new(); self.blocks.len()];
+        for (id, block) in self.blocks.iter() {
+            for next in block.terminator.successors() {
+                let list: &mut Vec<BlockId> = &mut predecessors[next.index()];
+                if list.last() != Some(&id) {
+                    list.push(id);
+                }
+            }
+        }
+        predecessors
+    }
+}
+
+impl Block {
+    /// The phis at the block's start.
+    pub fn phis(&self) -> impl Iterator<Item = &Inst> {
+        self.insts.iter().take_while(|inst| matches!(inst.op, Op::Phi(_)))
+    }
+}
