@@ -22,7 +22,7 @@ compile_program() {
     local out=$1
     shift
     mkdir -p "$(dirname "$out")"
-    gcc -std=c11 -O2 -Wall -Wextra -Werror "$@" -o "$out" -lze_loader -lm
+    gcc -std=gnu11 -O2 -Wall -Wextra -Werror "$@" -o "$out" -lze_loader -lm
 }
 
 # Builds what a Level Zero program needs at run time and says where the stock loader finds it.

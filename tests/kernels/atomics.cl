@@ -26,7 +26,7 @@ kernel void extremes(global const int *data, uint n, global atomic_int *result)
 kernel void contend(global atomic_uint *total)
 {
     uint old = atomic_load_explicit(total, memory_order_relaxed, memory_scope_device);
-    while (!atomic_compare_exchange_weak_explicit(total, &old, old + 1, memory_order_acq_rel,
-                                                  memory_order_relaxed, memory_scope_device))
+    while (!atomic_compare_exchange_strong_explicit(total, &old, old + 1, memory_order_acq_rel,
+                                                    memory_order_relaxed, memory_scope_device))
         ;
 }
