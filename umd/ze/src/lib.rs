@@ -3,13 +3,15 @@
 //!
 //! - Types keep their C names, so that a name found in the specification is found here. They are
 //!   generated from ze_api.h by `scripts/gen-ze`, one module per region of the header, and all
-//!   re-exported at the root. `T_fn` is the type of the function `T`.
+//!   re-exported at the root.
+//! - [`functions`] holds the function types.
 //! - C enumerations are transparent integers with associated constants, flags are `bitflags`,
 //!   handles are transparent pointers: every bit pattern that a caller passes is a valid value.
 //! - Structures that extend others through `pNext` implement [`Chained`].
 //! - [`tables`] holds the layout of every `z*Get*ProcAddrTable` table at every API version.
-//! - [`zex`] holds the experimental functions that clients find by name.
+//! - [`zex`] holds the experimental types of functions that clients find by name.
 
+pub mod functions;
 mod generated;
 mod macros;
 pub mod tables;

@@ -18,6 +18,17 @@
 
 use crate::generated::tables::{ze, zer, zes, zet};
 
+/// What a function returns, which says what it answers when it cannot do its work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Returns {
+    /// A `ze_result_t`.
+    Result,
+    /// A handle; null on failure.
+    Handle,
+    /// An integer that names a device; `u32::MAX` on failure.
+    Identifier,
+}
+
 /// One function pointer of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
@@ -25,6 +36,14 @@ pub struct Entry {
     pub since: u32,
     /// The function's full name, such as `zeDriverGet`.
     pub name: &'static str,
+    /// What the function returns.
+    pub returns: Returns,
+}
+
+impl Entry {
+    pub(crate) const fn returning(self, returns: Returns) -> Self {
+        Self { returns, ..self }
+    }
 }
 
 /// A table and the exported function that fills it.
@@ -54,5 +73,5 @@ pub fn find(getter: &str) -> Option<&'static Table> {
 }
 
 pub(crate) const fn entry(major: u16, minor: u16, name: &'static str) -> Entry {
-    Entry { since: crate::make_version(major, minor), name }
+    Entry { since: crate::make_version(major, minor), name, returns: Returns::Result }
 }

@@ -2,7 +2,7 @@
 //! The experimental `zex` interface to counter-based events, found by name with
 //! `zeDriverGetExtensionFunctionAddress`.
 //!
-//! SYCL's Level Zero adapter creates its events with [`zexCounterBasedEventCreate2_fn`]. Names and
+//! SYCL's Level Zero adapter creates its events with `zexCounterBasedEventCreate2`. Names and
 //! values are those of `zex_common.h`, `zex_event.h` and `ze_stypes.h` of Intel's driver; the flag
 //! bits 4 to 6 differ in meaning from `ze_event_counter_based_flags_t`.
 
@@ -12,10 +12,7 @@
 use core::ffi::{c_char, c_void};
 
 use crate::macros::{chained, enumeration, flags, zeroed_default};
-use crate::{
-    ZE_MAX_IPC_HANDLE_SIZE, make_version, ze_context_handle_t, ze_device_handle_t, ze_event_desc_t,
-    ze_event_handle_t, ze_event_scope_flags_t, ze_result_t, ze_structure_type_t,
-};
+use crate::{ZE_MAX_IPC_HANDLE_SIZE, make_version, ze_event_scope_flags_t, ze_structure_type_t};
 
 /// The extension's name in `zeDriverGetExtensionProperties`.
 pub const ZEX_COUNTER_BASED_EVENT_EXT_NAME: &str = "ZEX_counter_based_event";
@@ -110,50 +107,3 @@ chained!(
     zex_counter_based_event_external_storage_properties_t,
     ZEX_STRUCTURE_COUNTER_BASED_EVENT_EXTERNAL_STORAGE_ALLOC_PROPERTIES
 );
-
-/// Spec: the type of `zexEventGetDeviceAddress`.
-pub type zexEventGetDeviceAddress_fn = unsafe extern "C" fn(
-    event: ze_event_handle_t,
-    completionValue: *mut u64,
-    address: *mut u64,
-) -> ze_result_t;
-
-/// Spec: the type of `zexCounterBasedEventCreate`.
-pub type zexCounterBasedEventCreate_fn = unsafe extern "C" fn(
-    hContext: ze_context_handle_t,
-    hDevice: ze_device_handle_t,
-    deviceAddress: *mut u64,
-    hostAddress: *mut u64,
-    completionValue: u64,
-    desc: *const ze_event_desc_t,
-    phEvent: *mut ze_event_handle_t,
-) -> ze_result_t;
-
-/// Spec: the type of `zexCounterBasedEventCreate2`.
-pub type zexCounterBasedEventCreate2_fn = unsafe extern "C" fn(
-    hContext: ze_context_handle_t,
-    hDevice: ze_device_handle_t,
-    desc: *const zex_counter_based_event_desc_t,
-    phEvent: *mut ze_event_handle_t,
-) -> ze_result_t;
-
-/// Spec: the type of `zexCounterBasedEventGetIpcHandle`.
-pub type zexCounterBasedEventGetIpcHandle_fn = unsafe extern "C" fn(
-    hEvent: ze_event_handle_t,
-    phIpc: *mut zex_ipc_counter_based_event_handle_t,
-) -> ze_result_t;
-
-/// Spec: the type of `zexCounterBasedEventOpenIpcHandle`.
-pub type zexCounterBasedEventOpenIpcHandle_fn = unsafe extern "C" fn(
-    hContext: ze_context_handle_t,
-    hIpc: zex_ipc_counter_based_event_handle_t,
-    phEvent: *mut ze_event_handle_t,
-) -> ze_result_t;
-
-/// Spec: the type of `zexCounterBasedEventCloseIpcHandle`.
-pub type zexCounterBasedEventCloseIpcHandle_fn =
-    unsafe extern "C" fn(hEvent: ze_event_handle_t) -> ze_result_t;
-
-/// Spec: the type of `zexDeviceGetAggregatedCopyOffloadIncrementValue`.
-pub type zexDeviceGetAggregatedCopyOffloadIncrementValue_fn =
-    unsafe extern "C" fn(hDevice: ze_device_handle_t, incrementValue: *mut u32) -> ze_result_t;

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The types of the interface's functions, each under the name of the function.
+//!
+//! A driver coerces its function to the type of the same name before it gives out the address, so
+//! that a wrong parameter list does not compile. The core functions are generated from ze_api.h.
+//! Of the other interfaces only what a driver must answer is here.
+
+#![allow(non_camel_case_types, non_snake_case)] // C names are kept as they are
+
+use core::ffi::{c_char, c_void};
+
+pub use crate::generated::functions::{commands::*, extensions::*, objects::*};
+use crate::zex::{zex_counter_based_event_desc_t, zex_ipc_counter_based_event_handle_t};
+use crate::{
+    ze_context_handle_t, ze_device_handle_t, ze_event_desc_t, ze_event_handle_t, ze_result_t,
+};
+
+/// Spec: `zesInit`; no flags are defined.
+pub type zesInit = unsafe extern "C" fn(flags: u32) -> ze_result_t;
+
+/// Spec: `zesDriverGet`; the handles are `zes_driver_handle_t`.
+pub type zesDriverGet =
+    unsafe extern "C" fn(pCount: *mut u32, phDrivers: *mut *mut c_void) -> ze_result_t;
+
+/// Spec: `zerGetLastErrorDescription`.
+pub type zerGetLastErrorDescription =
+    unsafe extern "C" fn(ppString: *mut *const c_char) -> ze_result_t;
+
+/// Spec: `zerTranslateDeviceHandleToIdentifier`; `u32::MAX` on failure.
+pub type zerTranslateDeviceHandleToIdentifier =
+    unsafe extern "C" fn(hDevice: ze_device_handle_t) -> u32;
+
+/// Spec: `zerTranslateIdentifierToDeviceHandle`; null on failure.
+pub type zerTranslateIdentifierToDeviceHandle =
+    unsafe extern "C" fn(identifier: u32) -> ze_device_handle_t;
+
+/// Spec: `zerGetDefaultContext`; null on failure.
+pub type zerGetDefaultContext = unsafe extern "C" fn() -> ze_context_handle_t;
+
+/// Spec: `zexEventGetDeviceAddress`.
+pub type zexEventGetDeviceAddress = unsafe extern "C" fn(
+    event: ze_event_handle_t,
+    completionValue: *mut u64,
+    address: *mut u64,
+) -> ze_result_t;
+
+/// Spec: `zexCounterBasedEventCreate`.
+pub type zexCounterBasedEventCreate = unsafe extern "C" fn(
+    hContext: ze_context_handle_t,
+    hDevice: ze_device_handle_t,
+    deviceAddress: *mut u64,
+    hostAddress: *mut u64,
+    completionValue: u64,
+    desc: *const ze_event_desc_t,
+    phEvent: *mut ze_event_handle_t,
+) -> ze_result_t;
+
+/// Spec: `zexCounterBasedEventCreate2`.
+pub type zexCounterBasedEventCreate2 = unsafe extern "C" fn(
+    hContext: ze_context_handle_t,
+    hDevice: ze_device_handle_t,
+    desc: *const zex_counter_based_event_desc_t,
+    phEvent: *mut ze_event_handle_t,
+) -> ze_result_t;
+
+/// Spec: `zexCounterBasedEventGetIpcHandle`.
+pub type zexCounterBasedEventGetIpcHandle = unsafe extern "C" fn(
+    hEvent: ze_event_handle_t,
+    phIpc: *mut zex_ipc_counter_based_event_handle_t,
+) -> ze_result_t;
+
+/// Spec: `zexCounterBasedEventOpenIpcHandle`.
+pub type zexCounterBasedEventOpenIpcHandle = unsafe extern "C" fn(
+    hContext: ze_context_handle_t,
+    hIpc: zex_ipc_counter_based_event_handle_t,
+    phEvent: *mut ze_event_handle_t,
+) -> ze_result_t;
+
+/// Spec: `zexCounterBasedEventCloseIpcHandle`.
+pub type zexCounterBasedEventCloseIpcHandle =
+    unsafe extern "C" fn(hEvent: ze_event_handle_t) -> ze_result_t;
+
+/// Spec: `zexDeviceGetAggregatedCopyOffloadIncrementValue`.
+pub type zexDeviceGetAggregatedCopyOffloadIncrementValue =
+    unsafe extern "C" fn(hDevice: ze_device_handle_t, incrementValue: *mut u32) -> ze_result_t;
