@@ -1,2 +1,4 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Placeholder.
+
+pub mod ddi;

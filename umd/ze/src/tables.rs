@@ -68,8 +68,32 @@ pub fn all() -> impl Iterator<Item = &'static Table> {
 }
 
 /// The table that `getter` fills.
-pub fn find(getter: &str) -> Option<&'static Table> {
-    all().find(|table| table.getter == getter)
+///
+/// # Panics
+/// If there is none. Meant for constants, where that is an error of the build.
+pub const fn get(getter: &str) -> &'static Table {
+    let groups = [ze::TABLES, zer::TABLES, zes::TABLES, zet::TABLES];
+    let mut group = 0;
+    while group < groups.len() {
+        let mut i = 0;
+        while i < groups[group].len() {
+            if same(groups[group][i].getter.as_bytes(), getter.as_bytes()) {
+                return &groups[group][i];
+            }
+            i += 1;
+        }
+        group += 1;
+    }
+    panic!("no table has this getter")
+}
+
+/// `==`, which constants cannot use on slices.
+const fn same(a: &[u8], b: &[u8]) -> bool {
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
 }
 
 pub(crate) const fn entry(major: u16, minor: u16, name: &'static str) -> Entry {

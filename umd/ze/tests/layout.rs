@@ -56,7 +56,8 @@ fn program(structures: &[Structure]) -> String {
     for Structure { name, fields, .. } in structures {
         writeln!(text, "printf(\"{name} %zu\\n\", sizeof({name}));").unwrap();
         for (field, _) in fields {
-            writeln!(text, "printf(\"{name}.{field} %zu\\n\", offsetof({name}, {field}));").unwrap();
+            writeln!(text, "printf(\"{name}.{field} %zu\\n\", offsetof({name}, {field}));")
+                .unwrap();
         }
     }
     text + "return 0; }\n"

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The door that the Level Zero loader knocks at: the exported `z*Get*ProcAddrTable` functions.
+//!
+//! The loader looks up nothing else in this library. It hands over a table that it allocated for
+//! the API version of its own headers, and the driver fills in function pointers. An older loader's
+//! table is shorter; writing behind it overwrites the loader's stack. `tally_ze::tables` knows what
+//! each version's table looks like.
+//!
+//! Every table is exported and every entry is filled: loader 1.20 refuses a driver that lacks one of
+//! 46 tables, and an application may call through an entry without a look. What is not implemented
+//! leads to a function that says so.
+
+use core::ffi::c_void;
+
+use tally_ze::tables::{Entry, Returns, Table};
+use tally_ze::{ze_api_version_t, ze_result_t};
+
+mod exports;
+mod implemented;
+mod sysman;
+
+pub use exports::EXPORTED;
+pub use implemented::{IMPLEMENTED, lookup};
+
+/// The major version that this driver speaks; tables of another one have an unknown layout.
+const MAJOR: u32 = 1;
+
+/// Writes the entries that API version `version` has into `table`.
+///
+/// A version newer than the headers that this driver was built from gets the entries known here:
+/// minor versions only append.
+///
+/// # Safety
+/// `table` is null or points to as many pointers as the table has at `version`, writable.
+unsafe fn fill(
+    description: &Table,
+    version: ze_api_version_t,
+    table: *mut *const c_void,
+) -> ze_result_t {
+    if table.is_null() {
+        return ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+    }
+    if version.0 >> 16 != MAJOR {
+        return ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_VERSION;
+    }
+    for (i, entry) in description.entries_at(version.0).enumerate() {
+        // SAFETY: i counts the entries that the table has at this version, for which the caller
+        // vouches. The table is a C structure of pointers and as such aligned for one.
+        unsafe { table.add(i).write(address(entry)) };
+    }
+    ze_result_t::ZE_RESULT_SUCCESS
+}
+
+/// The driver's function, or the one that answers that there is none.
+fn address(entry: &Entry) -> *const c_void {
+    let missing = match entry.returns {
+        Returns::Result => unsupported as *const c_void,
+        Returns::Handle => unsupported_handle as *const c_void,
+        Returns::Identifier => unsupported_identifier as *const c_void,
+    };
+    lookup(entry.name).unwrap_or(missing)
+}
+
+/// Stands for every function that returns a result and is not implemented.
+///
+/// Callers pass arguments that it does not declare. The C calling convention allows that: the
+/// caller places and removes them.
+extern "C" fn unsupported() -> ze_result_t {
+    ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_FEATURE
+}
+
+/// Stands for every function that returns a handle and is not implemented; null says so.
+extern "C" fn unsupported_handle() -> *mut c_void {
+    core::ptr::null_mut()
+}
+
+/// Stands for `zerTranslateDeviceHandleToIdentifier`, where the specification fixes the failure.
+extern "C" fn unsupported_identifier() -> u32 {
+    u32::MAX
+}

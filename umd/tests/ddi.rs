@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The exported table functions, tried on the shared library as a loader would.
+
+use std::collections::BTreeSet;
+use std::ffi::{CString, c_void};
+use std::path::PathBuf;
+use std::process::Command;
+
+use tally_ze::tables::{self, Table};
+use tally_ze::{make_version, ze_api_version_t, ze_result_t};
+
+type Getter = unsafe extern "C" fn(ze_api_version_t, *mut usize) -> ze_result_t;
+
+/// The value of a word that nobody wrote.
+const CANARY: usize = 0x7a11_ca9a_7a11_ca9a;
+
+/// libze_tally.so of this build; cargo puts it beside the test binaries. (The one in the folder
+/// above is of the last `cargo build`.)
+fn library() -> PathBuf {
+    let path = std::env::current_exe().unwrap().with_file_name("libze_tally.so");
+    assert!(path.exists(), "the build made {}", path.display());
+    path
+}
+
+/// The exported function of this name.
+fn getter(name: &str) -> Getter {
+    let path = CString::new(library().into_os_string().into_encoded_bytes()).unwrap();
+    let symbol = CString::new(name).unwrap();
+    // SAFETY: both strings end in null; the library has no initialisers that need more.
+    let address = unsafe {
+        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
+        assert!(!handle.is_null(), "{} loads", path.to_string_lossy());
+        libc::dlsym(handle, symbol.as_ptr())
+    };
+    assert!(!address.is_null(), "{name} is exported");
+    // SAFETY: every symbol with such a name has this type.
+    unsafe { std::mem::transmute::<*mut c_void, Getter>(address) }
+}
+
+/// What the getter of `table` writes at `version`, into a buffer with room behind the table.
+fn ask(table: &Table, version: u32) -> (ze_result_t, Vec<usize>) {
+    let mut words = vec![CANARY; table.entries.len() + 64];
+    // SAFETY: the buffer is longer than the table of any version.
+    let result = unsafe { getter(table.getter)(ze_api_version_t(version), words.as_mut_ptr()) };
+    (result, words)
+}
+
+#[test]
+fn every_table_of_the_specification_is_exported() {
+    let known: BTreeSet<_> = tables::all().map(|table| table.getter).collect();
+    let exported: BTreeSet<_> = ze_tally::ddi::EXPORTED.iter().copied().collect();
+    assert_eq!(known, exported);
+    assert_eq!(known.len(), 76);
+    for name in known {
+        getter(name);
+    }
+}
+
+#[test]
+fn no_version_of_any_table_is_written_behind_its_end() {
+    for table in tables::all() {
+        for minor in 0..=17 {
+            let version = make_version(1, minor);
+            let (result, words) = ask(table, version);
+            assert_eq!(result, ze_result_t::ZE_RESULT_SUCCESS, "{} 1.{minor}", table.getter);
+            let written = table.entries_at(version).count();
+            assert!(
+                words[..written].iter().all(|word| *word != CANARY && *word != 0),
+                "{} 1.{minor}: every one of the {written} entries is filled",
+                table.getter
+            );
+            assert!(
+                words[written..].iter().all(|word| *word == CANARY),
+                "{} 1.{minor}: nothing behind the {written} entries is touched",
+                table.getter
+            );
+        }
+    }
+}
+
+#[test]
+fn a_newer_minor_version_gets_the_entries_known_today() {
+    for table in tables::all() {
+        let (result, words) = ask(table, make_version(1, 99));
+        assert_eq!(result, ze_result_t::ZE_RESULT_SUCCESS);
+        assert_eq!(words, ask(table, make_version(1, 17)).1, "{}", table.getter);
+    }
+}
+
+#[test]
+fn another_major_version_is_refused_and_nothing_written() {
+    for table in tables::all() {
+        for version in [make_version(0, 91), make_version(2, 0), u32::MAX, 0] {
+            let (result, words) = ask(table, version);
+            assert_eq!(result, ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_VERSION);
+            assert!(words.iter().all(|word| *word == CANARY), "{}", table.getter);
+        }
+    }
+}
+
+#[test]
+fn a_null_table_is_refused() {
+    for table in tables::all() {
+        // SAFETY: null is what the function has to stand.
+        let result = unsafe {
+            getter(table.getter)(ze_api_version_t::ZE_API_VERSION_1_0, std::ptr::null_mut())
+        };
+        assert_eq!(result, ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_POINTER, "{}", table.getter);
+    }
+}
+
+/// The function of this name in the table of the newest version.
+fn entry(getter: &str, name: &str) -> usize {
+    let table = tables::all().find(|table| table.getter == getter).unwrap();
+    let index = table.entries.iter().position(|entry| entry.name == name).unwrap();
+    ask(table, make_version(1, 17)).1[index]
+}
+
+#[test]
+fn what_is_not_implemented_fails_as_its_return_type_can() {
+    // SAFETY: the three types are those of the functions, less the arguments that nobody reads.
+    unsafe {
+        let result = entry("zetGetTracerExpProcAddrTable", "zetTracerExpCreate");
+        let result: extern "C" fn() -> ze_result_t = std::mem::transmute(result);
+        assert_eq!(result(), ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+        if ze_tally::ddi::lookup("zerGetDefaultContext").is_none() {
+            let handle = entry("zerGetGlobalProcAddrTable", "zerGetDefaultContext");
+            let handle: extern "C" fn() -> *mut c_void = std::mem::transmute(handle);
+            assert!(handle().is_null());
+        }
+        let name = "zerTranslateDeviceHandleToIdentifier";
+        if ze_tally::ddi::lookup(name).is_none() {
+            let identifier = entry("zerGetGlobalProcAddrTable", name);
+            let identifier: extern "C" fn() -> u32 = std::mem::transmute(identifier);
+            assert_eq!(identifier(), u32::MAX);
+        }
+    }
+}
+
+#[test]
+fn every_implemented_core_function_is_in_a_table() {
+    let known: BTreeSet<_> =
+        tables::all().flat_map(|table| table.entries).map(|entry| entry.name).collect();
+    for name in ze_tally::ddi::IMPLEMENTED {
+        assert!(known.contains(name) || name.starts_with("zex"), "{name} is in no table");
+        assert!(ze_tally::ddi::lookup(name).is_some());
+    }
+}
+
+#[test]
+fn every_entry_leads_into_the_driver() {
+    for table in tables::all() {
+        let words = ask(table, make_version(1, 17)).1;
+        for (entry, word) in table.entries.iter().zip(words) {
+            // SAFETY: a structure of pointers, for which null is a value.
+            let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+            // SAFETY: dladdr only looks the address up.
+            assert_ne!(unsafe { libc::dladdr(word as *const c_void, &mut found) }, 0);
+            let (base, own) = (found.dli_fbase, getter(table.getter) as *const c_void);
+            // SAFETY: as above.
+            assert_ne!(unsafe { libc::dladdr(own, &mut found) }, 0);
+            assert_eq!(base, found.dli_fbase, "{}", entry.name);
+        }
+    }
+}
+
+/// Runs a C program against the installed loader with this driver; its standard output.
+fn with_loader(name: &str, source: &str) -> Option<String> {
+    if !std::path::Path::new("/usr/include/level_zero/ze_api.h").exists() {
+        eprintln!("skipped: Level Zero's headers and loader are not there (package libze-dev)");
+        return None;
+    }
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let (text, program) = (folder.join(format!("{name}.c")), folder.join(name));
+    std::fs::write(&text, source).unwrap();
+    let built = Command::new("gcc")
+        .args(["-Wall", "-Werror"])
+        .arg(&text)
+        .arg("-o")
+        .arg(&program)
+        .args(["-lze_loader", "-ldl"])
+        .output()
+        .expect("gcc runs");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let run =
+        Command::new(&program).env("ZE_ENABLE_ALT_DRIVERS", library()).output().expect("it runs");
+    assert!(run.status.success(), "{:?} {}", run.status, String::from_utf8_lossy(&run.stderr));
+    Some(String::from_utf8(run.stdout).unwrap())
+}
+
+#[test]
+fn ze_init_through_the_installed_loader_reaches_the_driver() {
+    // The driver's answer is taken from its own table first; the loader has none that is the same.
+    let source = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <level_zero/ze_api.h>
+#include <level_zero/ze_ddi.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+    void *library = dlopen(getenv("ZE_ENABLE_ALT_DRIVERS"), RTLD_NOW);
+    if (!library) return 2;
+    ze_pfnGetGlobalProcAddrTable_t get =
+        (ze_pfnGetGlobalProcAddrTable_t)dlsym(library, "zeGetGlobalProcAddrTable");
+    ze_global_dditable_t table;
+    if (!get || get(ZE_API_VERSION_CURRENT, &table)) return 3;
+    printf("%x %x\n", table.pfnInit(0), zeInit(0));
+    return 0;
+}
+"#;
+    let Some(output) = with_loader("init", source) else { return };
+    let (own, through) = output.trim().split_once(' ').unwrap();
+    assert_eq!(own, through);
+    let uninitialized = format!("{:x}", ze_result_t::ZE_RESULT_ERROR_UNINITIALIZED.0);
+    assert_ne!(through, uninitialized, "that is what the loader says without a driver");
+}
+
+#[test]
+fn tables_of_the_installed_headers_have_the_length_that_is_written() {
+    let groups = ["ze", "zet", "zes"];
+    let mut source = String::from("#include <stdio.h>\n");
+    for group in groups {
+        source +=
+            &format!("#include <level_zero/{group}_api.h>\n#include <level_zero/{group}_ddi.h>\n");
+    }
+    source += "int main(void) {\nprintf(\"version %d\\n\", (int)ZE_API_VERSION_CURRENT);\n";
+    for group in groups {
+        let path = format!("/usr/include/level_zero/{group}_ddi.h");
+        let header = std::fs::read_to_string(path).unwrap_or_default();
+        for table in tables::all() {
+            let Some(at) = header.find(&format!("\n{}(", table.getter)) else { continue };
+            let structure =
+                header[at..].lines().find(|line| line.contains("_dditable_t*")).unwrap();
+            let structure = structure.trim().split('*').next().unwrap();
+            source += &format!(
+                "printf(\"{} %d\\n\", (int)(sizeof({structure}) / sizeof(void*)));\n",
+                table.getter
+            );
+        }
+    }
+    source += "return 0; }\n";
+    let Some(output) = with_loader("tables", &source) else { return };
+    let mut lines = output.lines().map(|line| line.split_once(' ').unwrap());
+    let version: u32 = lines.next().unwrap().1.parse().unwrap();
+    let mut compared = 0;
+    for (getter, length) in lines {
+        let table = tables::all().find(|table| table.getter == getter).unwrap();
+        let length: usize = length.parse().unwrap();
+        assert_eq!(table.entries_at(version).count(), length, "{getter} at {version:#x}");
+        compared += 1;
+    }
+    assert!(compared > 50, "only {compared} tables compared");
+}
