@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Links libze_tally.so so that it is never unloaded.
+//!
+//! Loader 1.8 closes a driver whose zeInit failed and goes on to call through its tables. And the
+//! driver's own threads, thread-local destructors and signal handlers may outlive a dlclose.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+}
