@@ -1,2 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Placeholder.
+//! Tests across Tally's layers.
+//!
+//! [`model`] says what the specification requires of lists, queues, events and executions.
+//! [`program`] generates random valid programs, runs them on a backend and compares with the
+//! model. [`faults`] names mistakes that a driver can be told to make; the programs must find
+//! them. [`toy`] is the smallest driver that can make them all, and shows that the model, the
+//! generator and the runner work before any real driver is there.
+
+pub mod faults;
+pub mod model;
+pub mod program;
+pub mod toy;

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Appends, submissions and executions: how commands come into the order.
+
+use super::event::{Bound, CbState, Dependency, RecordingId};
+use super::order::{Bond, Node, Work};
+use super::{Body, EventState, Model, Promise, Recorded, Recording, Refusal, Stream};
+use crate::program::{
+    Command, EventId, FenceId, ListDesc, ListId, ListKind, ListOrder, Op, QueueId,
+};
+
+/// Where and when commands are submitted.
+#[derive(Clone, Copy)]
+struct Place {
+    order: ListOrder,
+    /// The call that submits.
+    call: Node,
+    /// The command before the first one, on the same queue.
+    behind: Option<Node>,
+    /// The last command of the execution before, if an in-order list is executed again.
+    last_execution: Option<Node>,
+    /// The recording that is being executed.
+    own: Option<RecordingId>,
+}
+
+impl Model {
+    pub(super) fn append(
+        &mut self,
+        list: ListId,
+        command: &Command,
+        call: Node,
+    ) -> Result<(), Refusal> {
+        let desc = self.list(list)?.desc;
+        self.check_command(desc, command)?;
+        let waits = command.waits.iter().map(|&event| self.capture(event));
+        let waits = waits.collect::<Result<Vec<_>, _>>()?;
+        let recorded = Recorded { op: command.op, waits, signal: command.signal };
+        match &self.lists[list.0].body {
+            Body::Regular(recording) => self.record(*recording, recorded),
+            Body::Immediate(stream) => {
+                let mut stream = stream.clone();
+                let (behind, last_execution, own) = (None, None, None);
+                let place = Place { order: desc.order, call, behind, last_execution, own };
+                let node = self.submit(&mut stream, place, &recorded)?;
+                let value = stream.commands.len();
+                self.lists[list.0].body = Body::Immediate(stream);
+                self.replace(command.signal, CbState::Counter { list, value });
+                if desc.kind == ListKind::ImmediateSynchronous {
+                    // "Commands appended into an immediate command list may execute
+                    // synchronously, by blocking until the command is complete."
+                    self.block(&[node])?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn check_command(&self, desc: ListDesc, command: &Command) -> Result<(), Refusal> {
+        if !command.op.fits(desc.engine) {
+            return Err(Refusal::Misuse("a kernel in a copy list"));
+        }
+        let fits = match command.op {
+            Op::SignalEvent => command.waits.is_empty() && command.signal.is_some(),
+            Op::WaitOnEvents => !command.waits.is_empty() && command.signal.is_none(),
+            Op::ResetEvent(_) => command.waits.is_empty() && command.signal.is_none(),
+            _ => true,
+        };
+        if !fits {
+            return Err(Refusal::Misuse("a wait list or signal event that the call does not have"));
+        }
+        if let Op::ResetEvent(event) = command.op {
+            self.regular(event)?;
+        }
+        if let Some(event) = command.signal {
+            let counter_based = matches!(self.event(event)?.state, EventState::CounterBased(_));
+            if counter_based && desc.order == ListOrder::OutOfOrder {
+                // "The CB Event can only be signaled on the GPU using an in-order command list."
+                return Err(Refusal::Misuse("a CB event signalled by an out-of-order list"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What waiting for the event means from now on.
+    fn capture(&self, event: EventId) -> Result<Dependency, Refusal> {
+        Ok(match self.event(event)?.state {
+            EventState::CounterBased(state) => Dependency::CounterBased(state),
+            EventState::Regular(_) => Dependency::Regular(event),
+        })
+    }
+
+    /// "A new API call just replaces its previous state (counter/allocation)." Regular events and
+    /// events that were destroyed are not concerned.
+    fn replace(&mut self, event: Option<EventId>, state: CbState) {
+        let Some(event) = event.map(|event| &mut self.events[event.0]) else { return };
+        if event.alive && matches!(event.state, EventState::CounterBased(_)) {
+            event.state = EventState::CounterBased(state);
+        }
+    }
+
+    /// An append to a regular list. A CB signal event is "not ready" from here "until the
+    /// execution that signals it completes" (ERRATA).
+    fn record(&mut self, id: RecordingId, command: Recorded) -> Result<(), Refusal> {
+        let recording = &mut self.recordings[id.0];
+        if recording.closed {
+            return Err(Refusal::Misuse("the list is closed"));
+        }
+        let index = recording.commands.len();
+        let signal = command.signal;
+        recording.commands.push(command);
+        self.replace(signal, CbState::Recorded { recording: id, index });
+        Ok(())
+    }
+
+    /// What a state stands for, now: an event of a recording "resolves to the latest submitted
+    /// execution's base + k, or to b(1) + k if none was submitted" (architecture, decision 7).
+    /// Inside an execution of the same recording it is that execution.
+    pub(super) fn bind(&self, state: CbState, executing: Option<(RecordingId, &[Node])>) -> Bound {
+        match state {
+            CbState::Complete => Bound::Met,
+            CbState::Counter { list, value } => match &self.lists[list.0].body {
+                Body::Immediate(stream) => Bound::Command(stream.commands[value - 1]),
+                Body::Regular(_) => unreachable!("only immediate lists give counters"),
+            },
+            CbState::Recorded { recording, index } => {
+                if let Some((own, commands)) = executing {
+                    if own == recording {
+                        return Bound::Command(commands[index]);
+                    }
+                }
+                let Recording { alive, ref executions, .. } = self.recordings[recording.0];
+                match executions.last() {
+                    Some(commands) => Bound::Command(commands[index]),
+                    None if alive => Bound::FirstExecution { recording, index },
+                    None => Bound::Never,
+                }
+            }
+        }
+    }
+
+    /// Submits one command and gives it its place in the order.
+    ///
+    /// - In-order lists: "The next append call waits for that counter", so each command comes
+    ///   after the one before it.
+    /// - Out-of-order lists: commands "are only guaranteed to start in the same order in which
+    ///   they are submitted; i.e. there is no implicit definition of the order of completion".
+    /// - A barrier without a wait list comes after all earlier commands of the list; with one,
+    ///   after its events. Either way, all later commands come after it.
+    /// - A command comes after all events of its wait list. Waits for CB events are bound here.
+    fn submit(
+        &mut self,
+        stream: &mut Stream,
+        place: Place,
+        command: &Recorded,
+    ) -> Result<Node, Refusal> {
+        let node = self.graph.add(Work::None);
+        self.graph.order(place.call, node, Bond::Ordered);
+        if let Some(earlier) = stream.commands.last().copied().or(place.behind) {
+            self.graph.order(earlier, node, Bond::Queued);
+        }
+        match place.order {
+            ListOrder::InOrder => {
+                if let Some(earlier) = stream.commands.last().copied().or(place.last_execution) {
+                    self.graph.order(earlier, node, Bond::Ordered);
+                }
+            }
+            ListOrder::OutOfOrder => {
+                if let Some(gate) = stream.gate {
+                    self.graph.order(gate, node, Bond::Ordered);
+                }
+                if command.op == Op::Barrier && command.waits.is_empty() {
+                    for &earlier in &stream.commands {
+                        self.graph.order(earlier, node, Bond::Ordered);
+                    }
+                }
+                if matches!(command.op, Op::Barrier | Op::WaitOnEvents) {
+                    stream.gate = Some(node);
+                }
+            }
+        }
+        self.wait(node, place.own, &stream.commands, &command.waits)?;
+        stream.commands.push(node);
+        self.perform(node, Work::Command(command.op))?;
+        if let Op::ResetEvent(event) = command.op {
+            self.reset_cell(self.regular(event)?, node)?;
+        }
+        match command.signal.map(|event| self.events[event.0].state) {
+            Some(EventState::Regular(cell)) => self.signal_cell(cell, node)?,
+            Some(EventState::CounterBased(_)) | None => {}
+        }
+        Ok(node)
+    }
+
+    /// Orders a command after its wait list.
+    fn wait(
+        &mut self,
+        node: Node,
+        own: Option<RecordingId>,
+        commands: &[Node],
+        waits: &[Dependency],
+    ) -> Result<(), Refusal> {
+        // The events of one wait list are looked at in any order. So each must be in its epoch
+        // without help from the others.
+        let before = self.graph.before(node);
+        for wait in waits {
+            if let Dependency::Regular(event) = wait {
+                let reset = self.cells[self.regular(*event)?].current().reset;
+                if !before.contains(reset) {
+                    return Err(Refusal::Unordered);
+                }
+            }
+        }
+        for &wait in waits {
+            match wait {
+                Dependency::Regular(event) => {
+                    let cell = self.regular(event)?;
+                    self.cells[cell].current_mut().waits.push(node);
+                    match self.cells[cell].current().signals.first() {
+                        Some(&signal) => self.graph.order(signal, node, Bond::Ordered),
+                        None => self.pending.push(node),
+                    }
+                }
+                Dependency::CounterBased(state) => {
+                    match self.bind(state, own.map(|own| (own, commands))) {
+                        Bound::Met => {}
+                        Bound::Command(signal) => self.graph.order(signal, node, Bond::Ordered),
+                        Bound::FirstExecution { recording, index } => {
+                            self.promises.push(Promise { recording, index, waiter: node });
+                            self.pending.push(node);
+                        }
+                        Bound::Never => return Err(Refusal::WouldHang),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `zeCommandQueueExecuteCommandLists`.
+    ///
+    /// Nothing orders the completion of two lists on one queue. A fence comes after everything on
+    /// its queue: "all previous commands must complete prior to the fence being signaled".
+    pub(super) fn execute(
+        &mut self,
+        queue: QueueId,
+        lists: &[ListId],
+        fence: Option<FenceId>,
+        call: Node,
+    ) -> Result<(), Refusal> {
+        for (at, &list) in lists.iter().enumerate() {
+            if lists[..at].contains(&list) {
+                return Err(Refusal::Misuse("a list twice in one call"));
+            }
+            self.execute_list(queue, list, call)?;
+        }
+        if let Some(fence) = fence {
+            if self.fences[fence.0].queue != queue {
+                return Err(Refusal::Misuse("a fence of another queue"));
+            }
+            let node = self.graph.add(Work::None);
+            self.graph.order(call, node, Bond::Ordered);
+            for &command in &self.queues[queue.0].commands {
+                self.graph.order(command, node, Bond::Ordered);
+            }
+            self.queues[queue.0].commands.push(node);
+            self.signal_cell(self.fences[fence.0].cell, node)?;
+        }
+        Ok(())
+    }
+
+    /// "L0 doesn't allow to execute the same regular command list multiple times in parallel."
+    /// For in-order lists Tally still promises an order: the execution "first waits
+    /// counter >= b(n), so … overlapping executions of one list serialise" (decision 7). An
+    /// out-of-order list must be complete before it is executed again.
+    fn execute_list(&mut self, queue: QueueId, list: ListId, call: Node) -> Result<(), Refusal> {
+        let id = self.recording(list)?;
+        let desc = self.lists[list.0].desc;
+        if self.queues[queue.0].engine != desc.engine {
+            return Err(Refusal::Misuse("a list of another queue group"));
+        }
+        if !self.recordings[id.0].closed {
+            return Err(Refusal::Misuse("the list is not closed"));
+        }
+        let last_execution = self.recordings[id.0].executions.last().cloned().unwrap_or_default();
+        if desc.order == ListOrder::OutOfOrder {
+            self.must_be_complete(&last_execution, call)?;
+        }
+        let place = Place {
+            order: desc.order,
+            call,
+            behind: self.queues[queue.0].commands.last().copied(),
+            last_execution: last_execution.last().copied(),
+            own: Some(id),
+        };
+        let mut stream = Stream::default();
+        let commands = std::mem::take(&mut self.recordings[id.0].commands);
+        for command in &commands {
+            self.submit(&mut stream, place, command)?;
+        }
+        self.finish_execution(queue, id, commands, stream.commands)
+    }
+
+    /// "Each regular command list execution updates state of the events that will be signaled in
+    /// that command list", also when another list has signalled them since (ERRATA).
+    fn finish_execution(
+        &mut self,
+        queue: QueueId,
+        id: RecordingId,
+        commands: Vec<Recorded>,
+        nodes: Vec<Node>,
+    ) -> Result<(), Refusal> {
+        for (index, command) in commands.iter().enumerate() {
+            self.replace(command.signal, CbState::Recorded { recording: id, index });
+        }
+        self.recordings[id.0].commands = commands;
+        self.queues[queue.0].commands.extend(&nodes);
+        let (kept, met): (Vec<_>, Vec<_>) =
+            self.promises.iter().partition(|promise| promise.recording != id);
+        self.promises = kept;
+        for promise in met {
+            self.fulfil(nodes[promise.index], promise.waiter)?;
+        }
+        self.recordings[id.0].executions.push(nodes);
+        Ok(())
+    }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The states of events: counter-based ones, which the host programs, and cells of 0 or 1.
+
+use super::order::Node;
+use crate::program::{EventId, ListId};
+
+/// Names a recording: what a regular list holds from its creation or reset to the next reset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordingId(pub usize);
+
+/// The state of a counter-based (CB) event. It "represents host programming sequence, without
+/// managing the state" (counter-based-events): calls of the host change it, the device never does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CbState {
+    /// "After creation, a CB Event is initially marked as completed."
+    Complete,
+    /// "When a CB Event is passed as a signal event, it points to a specific counter value and
+    /// memory location": the immediate list whose counter it is, and the value, which is reached
+    /// when that many commands of the list are complete.
+    Counter {
+        /// Whose counter.
+        list: ListId,
+        /// From 1.
+        value: usize,
+    },
+    /// Signalled by a command of a regular list. This is a place in a recording; which execution
+    /// is meant is decided when somebody waits or asks (architecture, decision 7): the latest
+    /// that was submitted, or the first if none was.
+    Recorded {
+        /// Which recording.
+        recording: RecordingId,
+        /// Which of its commands, from 0.
+        index: usize,
+    },
+}
+
+/// A dependency as it is fixed by an append: later changes of the event do not touch it.
+///
+/// "cmdList2 can be still running on GPU. It waits for counter=X on memory CL1_alloc. Its also
+/// safe to delete Event object."
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dependency {
+    /// On the state that a CB event had.
+    CounterBased(CbState),
+    /// On a regular event, whatever its state will be.
+    Regular(EventId),
+}
+
+/// What a CB event's state means at the moment when it is bound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bound {
+    /// Nothing to wait for.
+    Met,
+    /// The completion of this command.
+    Command(Node),
+    /// The completion of a command in the first execution of a recording, which is still to come.
+    FirstExecution {
+        /// Which recording.
+        recording: RecordingId,
+        /// Which of its commands.
+        index: usize,
+    },
+    /// A recording that was never executed and is gone: "from its append to a regular list until
+    /// the execution that signals it completes, a CB event is not ready" (ERRATA), so, never.
+    Never,
+}
+
+/// A regular event or a fence: "only has two states: not signaled and signaled".
+///
+/// The history is cut into epochs by the resets, in the order in which they are submitted. A
+/// program is valid only if everything in an epoch is ordered after the reset that begins it and
+/// before the one that ends it; then each wait has one meaning on every legal device.
+#[derive(Clone, Debug)]
+pub struct EventCell {
+    /// At least one: creation counts as a reset.
+    pub epochs: Vec<Epoch>,
+}
+
+/// The time between two resets.
+#[derive(Clone, Debug)]
+pub struct Epoch {
+    /// The reset that begins it.
+    pub reset: Node,
+    /// Signals. The first is ordered before all others: "signaling a signaled event is valid and
+    /// has no effect on the state of the event".
+    pub signals: Vec<Node>,
+    /// Waits of the device and of the host.
+    pub waits: Vec<Node>,
+}
+
+impl EventCell {
+    /// A cell that is not signalled, from `reset` on.
+    #[must_use]
+    pub fn new(reset: Node) -> Self {
+        EventCell { epochs: vec![Epoch { reset, signals: Vec::new(), waits: Vec::new() }] }
+    }
+
+    /// The epoch that submissions belong to now.
+    #[must_use]
+    pub fn current(&self) -> &Epoch {
+        self.epochs.last().expect("creation begins the first epoch")
+    }
+
+    /// The same, to add to.
+    pub fn current_mut(&mut self) -> &mut Epoch {
+        self.epochs.last_mut().expect("creation begins the first epoch")
+    }
+
+    /// The signals of all epochs.
+    pub fn signals(&self) -> impl Iterator<Item = Node> + '_ {
+        self.epochs.iter().flat_map(|epoch| epoch.signals.iter().copied())
+    }
+
+    /// The resets that begin the epochs.
+    pub fn resets(&self) -> impl Iterator<Item = Node> + '_ {
+        self.epochs.iter().map(|epoch| epoch.reset)
+    }
+
+    /// Everything that was ever done with it.
+    pub fn uses(&self) -> impl Iterator<Item = Node> + '_ {
+        self.epochs.iter().flat_map(|epoch| {
+            epoch.signals.iter().chain(&epoch.waits).copied().chain([epoch.reset])
+        })
+    }
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs: the vocabulary that the reference model, the generator and every backend share.
+//!
+//! A program is a list of [`Step`]s at the level of the Level Zero API: create a list, append a
+//! command, execute, synchronise, query. It names objects by small numbers, so the same program
+//! can be read by people, judged by the [model](crate::model) and [run](run::run) on a driver.
+//!
+//! Memory is a handful of [`Cell`]s, each a 32-bit integer. A backend may give a cell more room
+//! (the same value in every element of a buffer): the operations work on each element alike.
+//!
+//! Glossary: a *cell* is a piece of the program's memory, not an event cell of the device; a
+//! *list* is a command list; *immediate* and *regular* lists are those of the specification.
+
+pub mod backend;
+pub mod build;
+pub mod generate;
+pub mod run;
+mod text;
+
+use std::fmt;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $letter:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub usize);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($letter, "{}"), self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+
+id!(
+    /// A command list, immediate or regular. Numbers are given in order of creation, from 0, and
+    /// never again, also after the list was destroyed. The same holds for the other names.
+    ListId, "L"
+);
+id!(
+    /// A command queue.
+    QueueId, "Q"
+);
+id!(
+    /// An event, regular or counter-based.
+    EventId, "E"
+);
+id!(
+    /// A fence.
+    FenceId, "F"
+);
+id!(
+    /// A 32-bit integer of the program's memory.
+    Cell, "m"
+);
+
+/// The command queue group that a queue or list is made for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Engine {
+    /// Ordinal 0: kernels, copies and fills.
+    Compute,
+    /// Ordinal 1: copies and fills only.
+    Copy,
+}
+
+/// Whether the commands of a list are ordered among themselves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ListOrder {
+    /// `ZE_COMMAND_LIST_FLAG_IN_ORDER` or `ZE_COMMAND_QUEUE_FLAG_IN_ORDER`.
+    InOrder,
+    /// No flag: commands overlap unless events or barriers order them.
+    OutOfOrder,
+}
+
+/// The kind of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ListKind {
+    /// Recorded, closed, then executed on a queue any number of times.
+    Regular,
+    /// `zeCommandListCreateImmediate` with `ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS`.
+    Immediate,
+    /// The same with `ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS`: an append returns when it is complete.
+    ImmediateSynchronous,
+}
+
+/// What a list is created with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ListDesc {
+    /// Its queue group.
+    pub engine: Engine,
+    /// Its order.
+    pub order: ListOrder,
+    /// Its kind.
+    pub kind: ListKind,
+}
+
+/// The kind of an event. All events are visible to the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventKind {
+    /// From an ordinary pool: signalled and reset by host and device.
+    Regular,
+    /// Counter-based, for immediate and regular lists. The backend chooses the form of creation
+    /// (pool, core or zex function); all forms mean the same.
+    CounterBased,
+}
+
+/// What a command does, apart from its wait list and signal event. Arithmetic wraps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// Kernel: `dst = dst * 3 + src + add`. Not commutative, so the order shows in the result.
+    Mix {
+        /// Read and written.
+        dst: Cell,
+        /// Read.
+        src: Cell,
+        /// Constant.
+        add: u32,
+    },
+    /// Kernel: an atomic `dst += add`. Additions to one cell need no order among themselves.
+    Add {
+        /// Incremented.
+        dst: Cell,
+        /// Constant.
+        add: u32,
+    },
+    /// `zeCommandListAppendMemoryCopy` of a cell.
+    Copy {
+        /// Written.
+        dst: Cell,
+        /// Read.
+        src: Cell,
+    },
+    /// `zeCommandListAppendMemoryFill` of a cell with a 4-byte pattern.
+    Fill {
+        /// Written.
+        dst: Cell,
+        /// Pattern.
+        value: u32,
+    },
+    /// `zeCommandListAppendBarrier`.
+    Barrier,
+    /// `zeCommandListAppendSignalEvent`: the event is the command's signal event; no wait list.
+    SignalEvent,
+    /// `zeCommandListAppendWaitOnEvents`: the wait list is the command's; no signal event.
+    WaitOnEvents,
+    /// `zeCommandListAppendEventReset`: no wait list, no signal event.
+    ResetEvent(EventId),
+}
+
+impl Op {
+    /// Whether a list of the copy queue group may hold it.
+    #[must_use]
+    pub fn fits(self, engine: Engine) -> bool {
+        engine == Engine::Compute || !matches!(self, Op::Mix { .. } | Op::Add { .. })
+    }
+}
+
+/// A command as it is appended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Command {
+    /// What it does.
+    pub op: Op,
+    /// `phWaitEvents`.
+    pub waits: Vec<EventId>,
+    /// `hSignalEvent`.
+    pub signal: Option<EventId>,
+}
+
+/// Something that the host can wait for or ask about.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Object {
+    /// An immediate list: all that was appended so far (`zeCommandListHostSynchronize`).
+    List(ListId),
+    /// A queue: all that was executed on it so far.
+    Queue(QueueId),
+    /// An event.
+    Event(EventId),
+    /// A fence.
+    Fence(FenceId),
+}
+
+/// One call of a host thread.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// `zeCommandListCreate` or `zeCommandListCreateImmediate`.
+    CreateList(ListId, ListDesc),
+    /// `zeCommandQueueCreate`, asynchronous.
+    CreateQueue(QueueId, Engine),
+    /// `zeEventCreate`, `zeEventCounterBasedCreate` or `zexCounterBasedEventCreate2`.
+    CreateEvent(EventId, EventKind),
+    /// `zeFenceCreate`, not signalled.
+    CreateFence(FenceId, QueueId),
+    /// Any of the `zeCommandListAppend…` functions.
+    Append(ListId, Command),
+    /// `zeCommandListClose`.
+    Close(ListId),
+    /// `zeCommandListReset`: the list is open again and empty.
+    ResetList(ListId),
+    /// `zeCommandListDestroy`.
+    DestroyList(ListId),
+    /// `zeEventDestroy`.
+    DestroyEvent(EventId),
+    /// `zeCommandQueueExecuteCommandLists`.
+    Execute {
+        /// Where.
+        queue: QueueId,
+        /// What, in this order.
+        lists: Vec<ListId>,
+        /// `hFence`.
+        fence: Option<FenceId>,
+    },
+    /// A host wait without a limit.
+    Synchronize(Object),
+    /// A host wait with timeout 0, or `zeEventQueryStatus` or `zeFenceQueryStatus`.
+    Query(Object),
+    /// `zeEventHostSignal`.
+    HostSignal(EventId),
+    /// `zeEventHostReset`.
+    HostReset(EventId),
+    /// `zeFenceReset`.
+    ResetFence(FenceId),
+    /// The host reads a cell.
+    Read(Cell),
+    /// The host writes a cell.
+    Write(Cell, u32),
+    /// Not a call: this thread goes on when every earlier step of every thread has returned.
+    Join,
+}
+
+/// An action and the host thread that does it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// Host thread, from 0.
+    pub thread: usize,
+    /// What it does.
+    pub action: Action,
+}
+
+/// A program: steps in an order in which they could be run by one thread.
+///
+/// Steps of different threads run at the same time unless they use the same object in a way where
+/// their order matters; [`Expected::after`](crate::model::Expected::after) says for each step
+/// which earlier ones must have returned.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Program {
+    /// The steps.
+    pub steps: Vec<Step>,
+}
+
+/// Cells that a program has at most.
+pub const CELLS: usize = 16;
+
+/// The value of a cell before the first step.
+#[must_use]
+pub fn initial_value(cell: Cell) -> u32 {
+    100 * (u32::try_from(cell.0).unwrap_or(0) + 1)
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\n{self}")
+    }
+}
+
+impl Program {
+    /// The number of host threads.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.steps.iter().map(|step| step.thread + 1).max().unwrap_or(1)
+    }
+}

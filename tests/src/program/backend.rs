@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What runs a program: the driver behind the loader, or the toy of the self-tests.
+
+use super::{
+    Cell, Command, Engine, EventId, EventKind, FenceId, ListDesc, ListId, Object, QueueId,
+};
+use std::fmt;
+
+/// How long a host wait may last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// Timeout 0: say what is true now.
+    Poll,
+    /// Until it is ready. A backend that suspects a hang gives up and answers "not ready".
+    Completion,
+}
+
+/// A call that failed where the specification says that it succeeds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BackendError {
+    /// The function, for example `zeCommandListClose`.
+    pub call: String,
+    /// What it answered, in words or as the name of its code.
+    pub answer: String,
+}
+
+impl fmt::Display for BackendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} answered {}", self.call, self.answer)
+    }
+}
+
+/// The answer of a backend's call.
+pub type Answered<T> = Result<T, BackendError>;
+
+/// The calls that a program is made of, one method for each [`Action`](super::Action).
+///
+/// Methods take `&self` because host threads call at the same time, as the API allows. The runner
+/// never makes two calls at once whose order would matter. Names are those of the program: the
+/// backend maps them to its handles. Dropping a backend frees whatever the program left behind.
+#[allow(missing_docs, reason = "each method is the action of the same name")]
+pub trait Backend: Sync {
+    fn create_list(&self, list: ListId, desc: ListDesc) -> Answered<()>;
+    fn create_queue(&self, queue: QueueId, engine: Engine) -> Answered<()>;
+    fn create_event(&self, event: EventId, kind: EventKind) -> Answered<()>;
+    fn create_fence(&self, fence: FenceId, queue: QueueId) -> Answered<()>;
+    fn append(&self, list: ListId, command: &Command) -> Answered<()>;
+    fn close(&self, list: ListId) -> Answered<()>;
+    fn reset_list(&self, list: ListId) -> Answered<()>;
+    fn destroy_list(&self, list: ListId) -> Answered<()>;
+    fn destroy_event(&self, event: EventId) -> Answered<()>;
+    fn execute(&self, queue: QueueId, lists: &[ListId], fence: Option<FenceId>) -> Answered<()>;
+    /// Waits or asks; `true` is ready (`ZE_RESULT_SUCCESS`), `false` is `ZE_RESULT_NOT_READY`.
+    fn synchronize(&self, object: Object, wait: Wait) -> Answered<bool>;
+    fn host_signal(&self, event: EventId) -> Answered<()>;
+    fn host_reset(&self, event: EventId) -> Answered<()>;
+    fn reset_fence(&self, fence: FenceId) -> Answered<()>;
+    fn read(&self, cell: Cell) -> Answered<u32>;
+    fn write(&self, cell: Cell, value: u32) -> Answered<()>;
+}

@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Turns wishes into a valid program, with the [model](crate::model) as judge.
+//!
+//! Each wish becomes a step that the model accepts, or nothing. Objects are created when they are
+//! first wished for. A step that is refused because something is still running is tried again
+//! after host waits. Whatever the program then owes (signals and executions that something waits
+//! for) is checked after each step to be possible, and done at the end.
+
+use super::{
+    Action, Cell, Command, Engine, EventId, EventKind, FenceId, ListDesc, ListId, ListKind,
+    ListOrder, Object, Op, Program, QueueId, Step,
+};
+use crate::model::{Model, Owed};
+
+/// What a wish is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "each is the action or command of the same name")]
+pub enum Verb {
+    /// A kernel, copy or fill.
+    Work,
+    /// Execute one or two regular lists.
+    Execute,
+    Query,
+    Synchronize,
+    Barrier,
+    SignalEvent,
+    WaitOnEvents,
+    ResetEvent,
+    HostSignal,
+    HostReset,
+    ResetFence,
+    Read,
+    Write,
+    DestroyEvent,
+    DestroyList,
+    ResetList,
+    Join,
+}
+
+/// A wish. Numbers select among what exists, or mean "a new one".
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Intent {
+    /// What.
+    pub verb: Verb,
+    /// By which host thread.
+    pub thread: u8,
+    /// In which list or queue.
+    pub place: u8,
+    /// Which event, cell or other object.
+    pub object: u8,
+    /// Constants, kinds, options.
+    pub detail: u8,
+    /// Events of the wait list.
+    pub waits: [Option<u8>; 2],
+    /// Signal event.
+    pub signal: Option<u8>,
+}
+
+const MAX_LISTS: usize = 5;
+const MAX_EVENTS: usize = 6;
+const MAX_QUEUES: usize = 3;
+const MAX_FENCES: usize = 2;
+/// Cells that all lists share; the others belong to one list each, by its number.
+const SHARED_CELLS: usize = 8;
+const PRIVATE_CELLS: usize = super::CELLS - SHARED_CELLS;
+/// How many choices of cells to try before a command falls back on its list's own cell.
+const CELL_TRIES: usize = 3;
+/// How many rounds of discharging may be needed: a recording that is executed may wait for others.
+const DISCHARGE_ROUNDS: usize = 16;
+
+/// Most commands of a regular list, so that re-executions stay small.
+const MAX_RECORDED: usize = 6;
+
+/// A valid program in the making.
+#[derive(Clone)]
+pub struct Builder {
+    threads: usize,
+    model: Model,
+    steps: Vec<Step>,
+}
+
+impl Builder {
+    /// An empty program of up to this many host threads.
+    #[must_use]
+    pub fn new(threads: usize) -> Self {
+        Builder { threads: threads.max(1), model: Model::default(), steps: Vec::new() }
+    }
+
+    /// Adds the steps of a wish, or none if no valid program grants it.
+    pub fn wish(&mut self, intent: &Intent) {
+        let mut next = self.clone();
+        if next.grant(intent).is_some() && next.can_be_finished() {
+            *self = next;
+        }
+    }
+
+    /// Does what the program owes, waits for everything, and ends.
+    #[must_use]
+    pub fn finish(mut self) -> Program {
+        let done = self.discharge();
+        debug_assert!(done.is_some(), "each wish left a program that can be finished");
+        self.wait_for_everything(0);
+        Program { steps: self.steps }
+    }
+
+    fn can_be_finished(&self) -> bool {
+        self.model.owed().is_empty() || self.clone().discharge().is_some()
+    }
+
+    fn take(&mut self, thread: usize, action: Action) -> Option<()> {
+        let step = Step { thread, action };
+        self.model = self.model.apply(&step).ok()?;
+        self.steps.push(step);
+        Some(())
+    }
+
+    /// Takes the step, if necessary after waiting for everything that runs.
+    fn take_or_wait(&mut self, thread: usize, action: Action) -> Option<()> {
+        if self.take(thread, action.clone()).is_some() {
+            return Some(());
+        }
+        self.wait_for_everything(thread);
+        self.take(thread, action)
+    }
+
+    /// Waits for each queue and immediate list that may be busy, as far as it can end by itself.
+    fn wait_for_everything(&mut self, thread: usize) {
+        let lists = self.model.live_lists().filter(|(_, desc)| desc.kind != ListKind::Regular);
+        let lists = lists.map(|(list, _)| Object::List(list));
+        let queues = self.model.queues().map(|(queue, _)| Object::Queue(queue));
+        for object in lists.chain(queues).collect::<Vec<_>>() {
+            if !self.model.is_idle(object, thread) {
+                self.take(thread, Action::Synchronize(object));
+            }
+        }
+    }
+
+    /// Signals and executes until nothing waits for what was not submitted.
+    fn discharge(&mut self) -> Option<()> {
+        if self.model.owed().is_empty() {
+            return Some(());
+        }
+        if self.threads > 1 {
+            self.take(0, Action::Join)?;
+        }
+        for _ in 0..DISCHARGE_ROUNDS {
+            let Some(&owed) = self.model.owed().first() else { return Some(()) };
+            match owed {
+                Owed::Signal(event) => self.take(0, Action::HostSignal(event))?,
+                Owed::Execute { list, engine, closed } => {
+                    if !closed {
+                        self.take(0, Action::Close(list))?;
+                    }
+                    let queue = self.new_queue(0, engine)?;
+                    let lists = vec![list];
+                    self.take_or_wait(0, Action::Execute { queue, lists, fence: None })?;
+                }
+            }
+        }
+        None
+    }
+
+    fn grant(&mut self, intent: &Intent) -> Option<()> {
+        let thread = usize::from(intent.thread) % self.threads;
+        match intent.verb {
+            Verb::Work
+            | Verb::Barrier
+            | Verb::SignalEvent
+            | Verb::WaitOnEvents
+            | Verb::ResetEvent => self.append(thread, intent),
+            Verb::Execute => self.execute(thread, intent),
+            Verb::Query => {
+                let object = self.object(intent.object)?;
+                self.take(thread, Action::Query(object))
+            }
+            Verb::Synchronize => {
+                let object = self.object(intent.object)?;
+                self.take(thread, Action::Synchronize(object))
+            }
+            Verb::HostSignal => {
+                let event = self.regular_event(thread, intent.object)?;
+                self.take_or_wait(thread, Action::HostSignal(event))
+            }
+            Verb::HostReset => {
+                let event = self.regular_event(thread, intent.object)?;
+                self.take_or_wait(thread, Action::HostReset(event))
+            }
+            Verb::ResetFence => {
+                let fences: Vec<_> = self.model.fences().collect();
+                let (fence, _) = *pick(&fences, intent.object)?;
+                self.take_or_wait(thread, Action::ResetFence(fence))
+            }
+            Verb::Read => {
+                let cell = Cell(usize::from(intent.object) % super::CELLS);
+                self.take_or_wait(thread, Action::Read(cell))
+            }
+            Verb::Write => {
+                let cell = Cell(usize::from(intent.object) % SHARED_CELLS);
+                self.take_or_wait(thread, Action::Write(cell, u32::from(intent.detail)))
+            }
+            Verb::DestroyEvent => {
+                let events: Vec<_> = self.model.live_events().collect();
+                let (event, _) = *pick(&events, intent.object)?;
+                self.take_or_wait(thread, Action::DestroyEvent(event))
+            }
+            Verb::DestroyList => {
+                let lists: Vec<_> = self.model.live_lists().collect();
+                let (list, _) = *pick(&lists, intent.place)?;
+                self.take_or_wait(thread, Action::DestroyList(list))
+            }
+            Verb::ResetList => {
+                let list = self.existing_regular_list(intent.place)?;
+                self.take_or_wait(thread, Action::ResetList(list))
+            }
+            Verb::Join => self.take(thread, Action::Join),
+        }
+    }
+
+    /// Any object that exists and that the host can wait for.
+    fn object(&self, selector: u8) -> Option<Object> {
+        let events = self.model.live_events().map(|(event, _)| Object::Event(event));
+        let lists = self.model.live_lists().filter(|(_, desc)| desc.kind != ListKind::Regular);
+        let lists = lists.map(|(list, _)| Object::List(list));
+        let queues = self.model.queues().map(|(queue, _)| Object::Queue(queue));
+        let fences = self.model.fences().map(|(fence, _)| Object::Fence(fence));
+        let all: Vec<_> = events.chain(lists).chain(queues).chain(fences).collect();
+        pick(&all, selector).copied()
+    }
+
+    fn existing_regular_list(&self, selector: u8) -> Option<ListId> {
+        let lists = self.model.live_lists().filter(|(_, desc)| desc.kind == ListKind::Regular);
+        let lists: Vec<_> = lists.map(|(list, _)| list).collect();
+        pick(&lists, selector).copied()
+    }
+
+    /// A list to append to: an open one, or a new one.
+    fn list(&mut self, thread: usize, intent: &Intent) -> Option<(ListId, ListDesc)> {
+        let open = |&(list, _): &(ListId, ListDesc)| {
+            self.model
+                .recorded(list)
+                .is_none_or(|(closed, commands)| !closed && commands < MAX_RECORDED)
+        };
+        let open: Vec<_> = self.model.live_lists().filter(open).collect();
+        let room = self.model.live_lists().count() < MAX_LISTS;
+        if let Some(found) = pick_or_new(&open, intent.place, room)? {
+            return Some(*found);
+        }
+        let (list, _) = self.model.next_names();
+        // The high bits, since the low ones have selected "a new one".
+        let kind = match intent.place >> 4 & 7 {
+            0..=2 => ListKind::Regular,
+            3..=6 => ListKind::Immediate,
+            _ => ListKind::ImmediateSynchronous,
+        };
+        let order = match intent.object >> 6 {
+            3 => ListOrder::OutOfOrder,
+            _ => ListOrder::InOrder,
+        };
+        let engine = if intent.detail >> 6 == 3 { Engine::Copy } else { Engine::Compute };
+        let desc = ListDesc { engine, order, kind };
+        self.take(thread, Action::CreateList(list, desc))?;
+        Some((list, desc))
+    }
+
+    fn new_event(&mut self, thread: usize, kind: EventKind) -> Option<EventId> {
+        let (_, event) = self.model.next_names();
+        self.take(thread, Action::CreateEvent(event, kind))?;
+        Some(event)
+    }
+
+    fn regular_event(&mut self, thread: usize, selector: u8) -> Option<EventId> {
+        let all: Vec<_> = self.model.live_events().collect();
+        let regular = all.iter().filter(|(_, kind)| *kind == EventKind::Regular);
+        let regular: Vec<_> = regular.map(|(event, _)| *event).collect();
+        match pick_or_new(&regular, selector, all.len() < MAX_EVENTS)? {
+            Some(event) => Some(*event),
+            None => self.new_event(thread, EventKind::Regular),
+        }
+    }
+
+    /// An event of any kind. New ones are mostly counter-based.
+    fn any_event(&mut self, thread: usize, selector: u8) -> Option<(EventId, EventKind)> {
+        let all: Vec<_> = self.model.live_events().collect();
+        if let Some(found) = pick_or_new(&all, selector, all.len() < MAX_EVENTS)? {
+            return Some(*found);
+        }
+        let counter_based = selector >> 6 != 3;
+        let kind = if counter_based { EventKind::CounterBased } else { EventKind::Regular };
+        Some((self.new_event(thread, kind)?, kind))
+    }
+
+    fn append(&mut self, thread: usize, intent: &Intent) -> Option<()> {
+        let (list, desc) = self.list(thread, intent)?;
+        let mut waits = Vec::new();
+        let mut signal = None;
+        if !matches!(intent.verb, Verb::SignalEvent | Verb::ResetEvent) {
+            for selector in intent.waits.into_iter().flatten() {
+                let (event, _) = self.any_event(thread, selector)?;
+                if !waits.contains(&event) {
+                    waits.push(event);
+                }
+            }
+        }
+        if let (Verb::Work | Verb::Barrier, Some(selector)) = (intent.verb, intent.signal) {
+            signal = Some(self.signal_event(thread, desc, selector)?);
+        }
+        let op = match intent.verb {
+            Verb::Work => return self.append_work(thread, (list, desc), waits, signal, intent),
+            Verb::Barrier => Op::Barrier,
+            Verb::SignalEvent => {
+                signal = Some(self.signal_event(thread, desc, intent.object)?);
+                Op::SignalEvent
+            }
+            Verb::ResetEvent => Op::ResetEvent(self.regular_event(thread, intent.object)?),
+            _ => {
+                if waits.is_empty() {
+                    waits.push(self.any_event(thread, intent.object)?.0);
+                }
+                Op::WaitOnEvents
+            }
+        };
+        self.try_append(thread, list, Command { op, waits, signal })
+    }
+
+    /// An event that the list may signal.
+    fn signal_event(&mut self, thread: usize, desc: ListDesc, selector: u8) -> Option<EventId> {
+        match desc.order {
+            ListOrder::InOrder => self.any_event(thread, selector).map(|(event, _)| event),
+            ListOrder::OutOfOrder => self.regular_event(thread, selector),
+        }
+    }
+
+    /// A kernel, copy or fill on cells that nothing else uses at the time, if there are any.
+    fn append_work(
+        &mut self,
+        thread: usize,
+        (list, desc): (ListId, ListDesc),
+        waits: Vec<EventId>,
+        signal: Option<EventId>,
+        intent: &Intent,
+    ) -> Option<()> {
+        let own = Cell(SHARED_CELLS + list.0 % PRIVATE_CELLS);
+        let value = u32::from(intent.detail & 15) + 1;
+        let shared = |turn: u8| Cell(usize::from(intent.object.wrapping_add(turn)) % SHARED_CELLS);
+        for attempt in 0..=CELL_TRIES {
+            let turn = 3 * attempt as u8;
+            let (dst, src) = match attempt {
+                CELL_TRIES => (own, own),
+                _ => (shared(turn), shared(turn + 1 + (intent.detail >> 4 & 1))),
+            };
+            let op = match intent.detail % 8 {
+                0..=3 => Op::Mix { dst, src, add: value },
+                4 => Op::Add { dst, add: value },
+                5 | 6 => Op::Copy { dst, src },
+                _ => Op::Fill { dst, value },
+            };
+            let op = if op.fits(desc.engine) { op } else { Op::Copy { dst, src } };
+            let command = Command { op, waits: waits.clone(), signal };
+            let mut next = self.clone();
+            if next.try_append(thread, list, command).is_some() {
+                *self = next;
+                return Some(());
+            }
+        }
+        None
+    }
+
+    /// Appends; for a regular list only if it could then be executed.
+    fn try_append(&mut self, thread: usize, list: ListId, command: Command) -> Option<()> {
+        self.take(thread, Action::Append(list, command))?;
+        let regular = self.model.recorded(list).is_some();
+        if regular {
+            let engine = self.model.live_lists().find(|(name, _)| *name == list)?.1.engine;
+            let mut rehearsal = self.clone();
+            rehearsal.take(thread, Action::Close(list))?;
+            let queue = rehearsal.new_queue(thread, engine)?;
+            let lists = vec![list];
+            rehearsal.take_or_wait(thread, Action::Execute { queue, lists, fence: None })?;
+        }
+        Some(())
+    }
+
+    fn new_queue(&mut self, thread: usize, engine: Engine) -> Option<QueueId> {
+        let queue = QueueId(self.model.queues().count());
+        self.take(thread, Action::CreateQueue(queue, engine))?;
+        Some(queue)
+    }
+
+    fn execute(&mut self, thread: usize, intent: &Intent) -> Option<()> {
+        let first = self.existing_regular_list(intent.place)?;
+        let engine_of = |builder: &Builder, list| {
+            builder.model.live_lists().find(|(name, _)| *name == list).map(|(_, desc)| desc.engine)
+        };
+        let engine = engine_of(self, first)?;
+        let mut lists = vec![first];
+        if let Some(selector) = intent.signal {
+            let second = self.existing_regular_list(selector)?;
+            if second != first && engine_of(self, second)? == engine {
+                lists.push(second);
+            }
+        }
+        for &list in &lists {
+            if !self.model.recorded(list)?.0 {
+                self.take(thread, Action::Close(list))?;
+            }
+        }
+        let all = self.model.queues().count();
+        let fitting = self.model.queues().filter(|(_, other)| *other == engine);
+        let fitting: Vec<_> = fitting.map(|(queue, _)| queue).collect();
+        let queue = match pick_or_new(&fitting, intent.object, all < MAX_QUEUES) {
+            Some(Some(queue)) => *queue,
+            _ => self.new_queue(thread, engine)?,
+        };
+        let fence = match intent.detail >> 5 {
+            6.. => Some(self.fence(thread, queue, intent.detail)?),
+            _ => None,
+        };
+        self.take_or_wait(thread, Action::Execute { queue, lists, fence })
+    }
+
+    fn fence(&mut self, thread: usize, queue: QueueId, selector: u8) -> Option<FenceId> {
+        let all: Vec<_> = self.model.fences().collect();
+        let fitting = all.iter().filter(|(_, other)| *other == queue);
+        let fitting: Vec<_> = fitting.map(|(fence, _)| *fence).collect();
+        if let Some(found) = pick_or_new(&fitting, selector, all.len() < MAX_FENCES)? {
+            return Some(*found);
+        }
+        let fence = FenceId(all.len());
+        self.take(thread, Action::CreateFence(fence, queue))?;
+        Some(fence)
+    }
+}
+
+fn pick<T>(items: &[T], selector: u8) -> Option<&T> {
+    items.get(usize::from(selector).checked_rem(items.len())?)
+}
+
+/// `Some(None)` means a new one; `None` that there is none and no room for one. A selector of 0
+/// is the first one, so that shrinking joins objects.
+fn pick_or_new<T>(items: &[T], selector: u8, room: bool) -> Option<Option<&T>> {
+    let choices = items.len() + usize::from(room);
+    let choice = usize::from(selector & 15).checked_rem(choices)?;
+    Some(items.get(choice))
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Random programs, as proptest strategies that shrink well.
+//!
+//! What is random is a list of [`Intent`]s: wishes with small numbers as selectors. The
+//! [builder](super::build) turns them into a valid program, whatever they are. So a shrunk case,
+//! with fewer wishes and smaller numbers, is valid too, and objects that nobody uses disappear.
+
+use super::Program;
+use super::build::{Builder, Intent, Verb};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
+use std::cell::Cell;
+use std::fmt;
+
+/// What kind of programs to make.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Most intents of a program.
+    pub intents: usize,
+    /// Most host threads, at least 1.
+    pub threads: usize,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Shape { intents: 40, threads: 3 }
+    }
+}
+
+/// Programs of this shape.
+pub fn programs(shape: Shape) -> impl Strategy<Value = Program> {
+    let intents = vec(intent(), 1..=shape.intents.max(1));
+    (1..=shape.threads.max(1), intents).prop_map(|(threads, intents)| build(threads, &intents))
+}
+
+/// The program that some intents lead to.
+#[must_use]
+pub fn build(threads: usize, intents: &[Intent]) -> Program {
+    let mut builder = Builder::new(threads);
+    for intent in intents {
+        builder.wish(intent);
+    }
+    builder.finish()
+}
+
+/// The program of a seed: always the same one, for this version of the generator.
+#[must_use]
+pub fn from_seed(shape: Shape, seed: u64) -> Program {
+    let tree = programs(shape).new_tree(&mut runner(seed, 1));
+    tree.expect("the strategy rejects nothing").current()
+}
+
+/// The smallest program found that fails a test.
+#[derive(Clone, Debug)]
+pub struct Counterexample {
+    /// How many programs passed before the first one that failed.
+    pub passed: u32,
+    /// The smallest one, after shrinking.
+    pub program: Program,
+    /// What the test said of it.
+    pub reason: String,
+}
+
+impl fmt::Display for Counterexample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counterexample { passed, program, reason } = self;
+        write!(
+            f,
+            "{reason}\nafter {passed} programs that passed; the smallest that fails:\n{program}"
+        )
+    }
+}
+
+/// Tests random programs, as many as `cases`, the same ones for the same seed.
+///
+/// # Errors
+/// The smallest program for which the test gives a reason to fail.
+pub fn search(
+    shape: Shape,
+    seed: u64,
+    cases: u32,
+    test: impl Fn(&Program) -> Result<(), String>,
+) -> Result<(), Box<Counterexample>> {
+    let passed = Cell::new(0);
+    let failed = Cell::new(false);
+    let outcome = runner(seed, cases).run(&programs(shape), |program| {
+        let result = test(&program);
+        failed.set(failed.get() || result.is_err());
+        if !failed.get() {
+            passed.set(passed.get() + 1);
+        }
+        result.map_err(TestCaseError::fail)
+    });
+    match outcome {
+        Ok(()) => Ok(()),
+        Err(TestError::Fail(reason, program)) => {
+            let (passed, reason) = (passed.get(), reason.to_string());
+            Err(Box::new(Counterexample { passed, program, reason }))
+        }
+        Err(TestError::Abort(reason)) => unreachable!("no case is ever rejected: {reason}"),
+    }
+}
+
+fn runner(seed: u64, cases: u32) -> TestRunner {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+}
+
+/// Early verbs are the simplest: shrinking prefers them.
+fn verb() -> impl Strategy<Value = Verb> {
+    prop_oneof![
+        24 => Just(Verb::Work),
+        12 => Just(Verb::Execute),
+        8 => Just(Verb::Query),
+        5 => Just(Verb::Synchronize),
+        4 => Just(Verb::Barrier),
+        3 => Just(Verb::SignalEvent),
+        2 => Just(Verb::WaitOnEvents),
+        4 => Just(Verb::ResetEvent),
+        3 => Just(Verb::HostSignal),
+        3 => Just(Verb::HostReset),
+        2 => Just(Verb::ResetFence),
+        2 => Just(Verb::Read),
+        2 => Just(Verb::Write),
+        2 => Just(Verb::DestroyEvent),
+        2 => Just(Verb::DestroyList),
+        2 => Just(Verb::ResetList),
+        1 => Just(Verb::Join),
+    ]
+}
+
+fn intent() -> impl Strategy<Value = Intent> {
+    (verb(), any::<[u8; 4]>(), [event_choice(), event_choice(), event_choice()]).prop_map(
+        |(verb, [thread, place, object, detail], [first, second, signal])| Intent {
+            verb,
+            thread,
+            place,
+            object,
+            detail,
+            waits: [first, second],
+            signal,
+        },
+    )
+}
+
+fn event_choice() -> impl Strategy<Value = Option<u8>> {
+    prop_oneof![3 => Just(None), 2 => any::<u8>().prop_map(Some)]
+}

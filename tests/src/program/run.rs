@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs a program on a backend and compares with what the model expects.
+
+use super::backend::{Backend, BackendError, Wait};
+use super::{Action, CELLS, Cell, Program, initial_value};
+use crate::model::{Answer, Expected};
+use std::fmt;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// A difference between a backend and the model.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Mismatch {
+    /// A query said what the model rules out.
+    Answer {
+        /// Number of the step.
+        step: usize,
+        /// What the model requires.
+        expected: Answer,
+        /// What the backend said.
+        ready: bool,
+    },
+    /// The host read another value during the program.
+    Read {
+        /// Number of the step.
+        step: usize,
+        /// What the model requires.
+        expected: u32,
+        /// What was read.
+        value: u32,
+    },
+    /// A cell holds another value after the program.
+    Memory {
+        /// Which cell.
+        cell: Cell,
+        /// What the model requires.
+        expected: u32,
+        /// What was read.
+        value: u32,
+    },
+    /// A wait did not end although everything that it waits for was submitted.
+    Hang {
+        /// Number of the step.
+        step: usize,
+    },
+    /// A valid call was refused. No step: before the first or after the last one.
+    Refused {
+        /// Number of the step.
+        step: Option<usize>,
+        /// Which call, and its answer.
+        error: BackendError,
+    },
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mismatch::Answer { step, expected, ready } => {
+                let said = if *ready { "ready" } else { "not ready" };
+                write!(f, "step {step}: the query said {said}, the model says {expected}")
+            }
+            Mismatch::Read { step, expected, value } => {
+                write!(f, "step {step}: the host read {value}, the model says {expected}")
+            }
+            Mismatch::Memory { cell, expected, value } => {
+                write!(f, "at the end {cell} is {value}, the model says {expected}")
+            }
+            Mismatch::Hang { step } => write!(f, "step {step}: the wait did not end"),
+            Mismatch::Refused { step: Some(step), error } => write!(f, "step {step}: {error}"),
+            Mismatch::Refused { step: None, error } => write!(f, "outside the program: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Mismatch {}
+
+/// Runs the program with its own host threads.
+///
+/// # Errors
+/// The first difference from what is expected.
+pub fn run(program: &Program, expected: &Expected, backend: &dyn Backend) -> Result<(), Mismatch> {
+    prepare(backend)?;
+    let progress = Progress {
+        state: Mutex::new(State { returned: vec![false; program.steps.len()], failed: None }),
+        changed: Condvar::new(),
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..program.threads() {
+            let progress = &progress;
+            scope.spawn(move || run_thread(thread, program, expected, backend, progress));
+        }
+    });
+    let failed = progress.state.into_inner().unwrap_or_else(PoisonError::into_inner).failed;
+    failed.map_or_else(|| compare_memory(expected, backend), Err)
+}
+
+/// Runs the program on the calling thread, step after step. For backends that are deterministic.
+///
+/// # Errors
+/// The first difference from what is expected.
+pub fn run_serially(
+    program: &Program,
+    expected: &Expected,
+    backend: &dyn Backend,
+) -> Result<(), Mismatch> {
+    prepare(backend)?;
+    for step in 0..program.steps.len() {
+        run_step(step, program, expected, backend)?;
+    }
+    compare_memory(expected, backend)
+}
+
+struct State {
+    returned: Vec<bool>,
+    failed: Option<Mismatch>,
+}
+
+struct Progress {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Progress {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the given steps have returned; `false` when the run has failed meanwhile.
+    fn wait_for(&self, steps: &[usize]) -> bool {
+        let blocked = |state: &mut State| {
+            state.failed.is_none() && !steps.iter().all(|&step| state.returned[step])
+        };
+        let guard = self.changed.wait_while(self.lock(), blocked);
+        guard.unwrap_or_else(PoisonError::into_inner).failed.is_none()
+    }
+
+    fn report(&self, step: usize, result: Result<(), Mismatch>) {
+        let mut state = self.lock();
+        state.returned[step] = true;
+        if let Err(mismatch) = result {
+            state.failed.get_or_insert(mismatch);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+fn run_thread(
+    thread: usize,
+    program: &Program,
+    expected: &Expected,
+    backend: &dyn Backend,
+    progress: &Progress,
+) {
+    let mine = (0..program.steps.len()).filter(|&step| program.steps[step].thread == thread);
+    for step in mine {
+        if !progress.wait_for(&expected.after[step]) {
+            return;
+        }
+        progress.report(step, run_step(step, program, expected, backend));
+    }
+}
+
+fn prepare(backend: &dyn Backend) -> Result<(), Mismatch> {
+    for cell in (0..CELLS).map(Cell) {
+        backend
+            .write(cell, initial_value(cell))
+            .map_err(|error| Mismatch::Refused { step: None, error })?;
+    }
+    Ok(())
+}
+
+fn compare_memory(expected: &Expected, backend: &dyn Backend) -> Result<(), Mismatch> {
+    for (cell, &expected) in expected.memory.iter().enumerate() {
+        let cell = Cell(cell);
+        let value = backend.read(cell).map_err(|error| Mismatch::Refused { step: None, error })?;
+        if value != expected {
+            return Err(Mismatch::Memory { cell, expected, value });
+        }
+    }
+    Ok(())
+}
+
+fn run_step(
+    step: usize,
+    program: &Program,
+    expected: &Expected,
+    backend: &dyn Backend,
+) -> Result<(), Mismatch> {
+    let refused = |error| Mismatch::Refused { step: Some(step), error };
+    match &program.steps[step].action {
+        Action::CreateList(list, desc) => backend.create_list(*list, *desc),
+        Action::CreateQueue(queue, engine) => backend.create_queue(*queue, *engine),
+        Action::CreateEvent(event, kind) => backend.create_event(*event, *kind),
+        Action::CreateFence(fence, queue) => backend.create_fence(*fence, *queue),
+        Action::Append(list, command) => backend.append(*list, command),
+        Action::Close(list) => backend.close(*list),
+        Action::ResetList(list) => backend.reset_list(*list),
+        Action::DestroyList(list) => backend.destroy_list(*list),
+        Action::DestroyEvent(event) => backend.destroy_event(*event),
+        Action::Execute { queue, lists, fence } => backend.execute(*queue, lists, *fence),
+        Action::HostSignal(event) => backend.host_signal(*event),
+        Action::HostReset(event) => backend.host_reset(*event),
+        Action::ResetFence(fence) => backend.reset_fence(*fence),
+        Action::Write(cell, value) => backend.write(*cell, *value),
+        Action::Join => Ok(()),
+        Action::Synchronize(object) => {
+            return match backend.synchronize(*object, Wait::Completion).map_err(refused)? {
+                true => Ok(()),
+                false => Err(Mismatch::Hang { step }),
+            };
+        }
+        Action::Query(object) => {
+            let ready = backend.synchronize(*object, Wait::Poll).map_err(refused)?;
+            return match expected.answers[step] {
+                Some(answer) if !answer.allows(ready) => {
+                    Err(Mismatch::Answer { step, expected: answer, ready })
+                }
+                _ => Ok(()),
+            };
+        }
+        Action::Read(cell) => {
+            let value = backend.read(*cell).map_err(refused)?;
+            return match expected.reads[step] {
+                Some(expected) if expected != value => {
+                    Err(Mismatch::Read { step, expected, value })
+                }
+                _ => Ok(()),
+            };
+        }
+    }
+    .map_err(refused)
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The textual form of programs: one line per step, for people who read a failing case.
+
+use super::{
+    Action, Command, Engine, EventKind, ListDesc, ListKind, ListOrder, Object, Op, Program, Step,
+};
+use std::fmt::{self, Display, Formatter};
+
+fn joined<T: Display>(items: &[T]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+impl Display for ListDesc {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            ListKind::Regular => "regular",
+            ListKind::Immediate => "immediate",
+            ListKind::ImmediateSynchronous => "immediate synchronous",
+        };
+        let order = match self.order {
+            ListOrder::InOrder => "in-order",
+            ListOrder::OutOfOrder => "out-of-order",
+        };
+        write!(f, "{kind} {order} {}", self.engine)
+    }
+}
+
+impl Display for Engine {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Engine::Compute => "compute",
+            Engine::Copy => "copy",
+        })
+    }
+}
+
+impl Display for EventKind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            EventKind::Regular => "regular",
+            EventKind::CounterBased => "counter-based",
+        })
+    }
+}
+
+impl Display for Op {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match *self {
+            Op::Mix { dst, src, add } => write!(f, "kernel {dst} = {dst} * 3 + {src} + {add}"),
+            Op::Add { dst, add } => write!(f, "kernel {dst} += {add} atomically"),
+            Op::Copy { dst, src } => write!(f, "copy {dst} = {src}"),
+            Op::Fill { dst, value } => write!(f, "fill {dst} = {value}"),
+            Op::Barrier => f.write_str("barrier"),
+            Op::SignalEvent => f.write_str("signal event"),
+            Op::WaitOnEvents => f.write_str("wait on events"),
+            Op::ResetEvent(event) => write!(f, "reset event {event}"),
+        }
+    }
+}
+
+impl Display for Command {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.op)?;
+        if !self.waits.is_empty() {
+            write!(f, ", after {}", joined(&self.waits))?;
+        }
+        if let Some(event) = self.signal {
+            write!(f, ", signals {event}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Object {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Object::List(list) => list.fmt(f),
+            Object::Queue(queue) => queue.fmt(f),
+            Object::Event(event) => event.fmt(f),
+            Object::Fence(fence) => fence.fmt(f),
+        }
+    }
+}
+
+impl Display for Action {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::CreateList(list, desc) => write!(f, "create {list}: {desc} list"),
+            Action::CreateQueue(queue, engine) => write!(f, "create {queue}: {engine} queue"),
+            Action::CreateEvent(event, kind) => write!(f, "create {event}: {kind} event"),
+            Action::CreateFence(fence, queue) => write!(f, "create {fence}: fence of {queue}"),
+            Action::Append(list, command) => write!(f, "append to {list}: {command}"),
+            Action::Close(list) => write!(f, "close {list}"),
+            Action::ResetList(list) => write!(f, "reset {list}"),
+            Action::DestroyList(list) => write!(f, "destroy {list}"),
+            Action::DestroyEvent(event) => write!(f, "destroy {event}"),
+            Action::Execute { queue, lists, fence } => {
+                write!(f, "execute on {queue}: {}", joined(lists))?;
+                match fence {
+                    Some(fence) => write!(f, ", fence {fence}"),
+                    None => Ok(()),
+                }
+            }
+            Action::Synchronize(object) => write!(f, "synchronize {object}"),
+            Action::Query(object) => write!(f, "query {object}"),
+            Action::HostSignal(event) => write!(f, "host signals {event}"),
+            Action::HostReset(event) => write!(f, "host resets {event}"),
+            Action::ResetFence(fence) => write!(f, "reset {fence}"),
+            Action::Read(cell) => write!(f, "host reads {cell}"),
+            Action::Write(cell, value) => write!(f, "host writes {cell} = {value}"),
+            Action::Join => f.write_str("join all threads"),
+        }
+    }
+}
+
+impl Display for Step {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "t{}  {}", self.thread, self.action)
+    }
+}
+
+impl Display for Program {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (number, step) in self.steps.iter().enumerate() {
+            writeln!(f, "{number:>3}  {step}")?;
+        }
+        Ok(())
+    }
+}
