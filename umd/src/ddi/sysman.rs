@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The system management interface, of which there is only the beginning: it has no drivers.
 //!
-//! `zesInit` must not fail. Loader 1.20 takes a driver whose `zesInit` fails out of its list for
-//! system management, finds this list empty when the application then calls `zeInit`, and fails
-//! that too. hwloc calls the two in this order. `zesDriverGet` must not answer UNINITIALIZED: with
-//! several drivers the loader would stop to use this one for everything.
+//! Both functions have to succeed, because loader 1.20 keeps one initialisation status for core and
+//! system management. Where it wraps handles (several drivers, or ZE_ENABLE_LOADER_INTERCEPT), a
+//! failed `zesInit` makes a later `zeInit` fail with UNINITIALIZED, and hwloc calls the two in this
+//! order. A `zesDriverGet` that answers UNINITIALIZED has the loader drop the driver altogether.
 
 #![allow(non_snake_case)] // C names are kept as they are
 
