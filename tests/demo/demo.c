@@ -19,7 +19,7 @@ static const struct {
     {"e  two recorded lists, waits both ways", part_two_way},
 };
 
-enum { PARTS = sizeof(parts) / sizeof(parts[0]), TITLE_WIDTH = 40, SIZE_WIDTH = 22 };
+enum { PARTS = sizeof(parts) / sizeof(parts[0]), TITLE_WIDTH = 40, SIZE_WIDTH = 25 };
 
 static void print_loader(void)
 {

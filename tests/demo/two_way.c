@@ -142,7 +142,7 @@ static void compare(const struct two_way *t, struct line *line)
     for (int run = 0; run < EXECUTIONS; run++)
         for (enum letter letter = 0; letter < LETTERS; letter++)
             if (t->notes[letter].seen[run] != expected[run][letter])
-                differs(line, "run %d of %c saw %u runs of %c instead of %u", run + 1,
+                differs(line, "run %d of %c saw run %u of %c, not run %u", run + 1,
                         letters[letter].name, t->notes[letter].seen[run],
                         letters[letters[letter].watched].name, expected[run][letter]);
     for (enum letter letter = 0; letter < LETTERS; letter++)
@@ -177,7 +177,7 @@ void part_two_way(const struct gpu *gpu, struct line *line)
         execute_once(&t, execution, line);
     line->milliseconds = now_ms() - start;
     compare(&t, line);
-    snprintf(line->size, sizeof(line->size), "%d executions", EXECUTIONS);
+    snprintf(line->size, sizeof(line->size), "%d executions, gated", EXECUTIONS);
     snprintf(line->note, sizeof(line->note),
              "execution 2 of list 1 went by run %u of B, execution 2 of list 2 by run %u of A",
              t.notes[C].seen[1], t.notes[W].seen[1]);
