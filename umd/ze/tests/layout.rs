@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rust's structures have the layout that a C compiler gives to the header's.
+//! Rust's structures and constants are those that a C compiler sees in the header.
 //!
 //! A C program, compiled against the installed Level Zero headers, prints size and offsets of every
-//! structure that these headers have. Structures that are newer than the headers are not compared;
-//! for them stands that they come from the same generator.
+//! structure and the value of every constant that these headers have. What is newer than the headers
+//! is not compared; for it stands that it comes from the same generator.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -33,7 +33,25 @@ macro_rules! structure_list {
     };
 }
 
-#[path = "layout/structures.rs"]
+/// Turns the generated list into a function that returns every constant and its value.
+macro_rules! constant_list {
+    ($($kind:ident $name:ident;)*) => {
+        pub fn constants() -> Vec<(&'static str, u32)> {
+            let mut all = Vec::new();
+            $(constant_list!(@$kind all $name);)*
+            all
+        }
+    };
+    (@enumeration $all:ident $name:ident) => {
+        $all.extend(tally_ze::$name::NAMES.iter().map(|(name, value)| (*name, value.0)));
+    };
+    (@flags $all:ident $name:ident) => {
+        let flags = <tally_ze::$name as bitflags::Flags>::FLAGS;
+        $all.extend(flags.iter().map(|flag| (flag.name(), flag.value().bits())));
+    };
+}
+
+#[path = "layout/list.rs"]
 mod list;
 
 /// Where libze-dev puts the headers; LEVEL_ZERO_INCLUDE names another folder that holds level_zero/.
@@ -41,31 +59,28 @@ fn include() -> PathBuf {
     std::env::var_os("LEVEL_ZERO_INCLUDE").map_or_else(|| "/usr/include".into(), PathBuf::from)
 }
 
-/// The structures whose definition the header text has.
-fn known(header: &str) -> Vec<Structure> {
-    let mut all = list::structures();
-    all.retain(|structure| header.contains(&format!("typedef struct _{}\n{{", structure.name)));
-    all
+/// The header's text; `None`, with a word on why, if it is not installed.
+fn header() -> Option<String> {
+    let path = include().join("level_zero/ze_api.h");
+    let text = std::fs::read_to_string(&path);
+    text.inspect_err(|_| eprintln!("skipped: {} is not there (libze-dev)", path.display())).ok()
 }
 
-/// A program that prints `name size` and `name.field offset` lines.
-fn program(structures: &[Structure]) -> String {
+/// A C program that prints a line for each name and expression.
+fn program(lines: impl Iterator<Item = (String, String)>) -> String {
     let mut text = String::from(
         "#include <level_zero/ze_api.h>\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {\n",
     );
-    for Structure { name, fields, .. } in structures {
-        writeln!(text, "printf(\"{name} %zu\\n\", sizeof({name}));").unwrap();
-        for (field, _) in fields {
-            writeln!(text, "printf(\"{name}.{field} %zu\\n\", offsetof({name}, {field}));")
-                .unwrap();
-        }
+    for (name, expression) in lines {
+        writeln!(text, "printf(\"{name} %zu\\n\", (size_t)({expression}));").unwrap();
     }
     text + "return 0; }\n"
 }
 
 /// Compiles and runs the program; its lines as a map.
-fn c_layout(text: &str, folder: &Path) -> BTreeMap<String, usize> {
-    let (source, binary) = (folder.join("layout.c"), folder.join("layout"));
+fn run(name: &str, text: &str) -> BTreeMap<String, usize> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (source, binary) = (folder.join(format!("{name}.c")), folder.join(name));
     std::fs::write(&source, text).unwrap();
     let built = Command::new("gcc")
         .args(["-Wall", "-Werror", "-I"])
@@ -87,20 +102,36 @@ fn c_layout(text: &str, folder: &Path) -> BTreeMap<String, usize> {
 
 #[test]
 fn every_structure_has_the_layout_of_the_installed_header() {
-    let path = include().join("level_zero/ze_api.h");
-    let Ok(header) = std::fs::read_to_string(&path) else {
-        eprintln!("skipped: {} is not there (package libze-dev)", path.display());
-        return;
-    };
-    let compared = known(&header);
+    let Some(header) = header() else { return };
+    let mut compared = list::structures();
+    compared.retain(|it| header.contains(&format!("typedef struct _{}\n{{", it.name)));
     assert!(compared.len() > 60, "only {} structures found in the header", compared.len());
-    let c = c_layout(&program(&compared), Path::new(env!("CARGO_TARGET_TMPDIR")));
+    let mut expressions = Vec::new();
     let mut rust = BTreeMap::new();
     for Structure { name, size, fields } in compared {
+        expressions.push((name.to_owned(), format!("sizeof({name})")));
         rust.insert(name.to_owned(), size);
         for (field, offset) in fields {
-            rust.insert(format!("{name}.{field}"), offset);
+            let full = format!("{name}.{field}");
+            expressions.push((full.clone(), format!("offsetof({name}, {field})")));
+            rust.insert(full, offset);
         }
     }
+    assert_eq!(rust, run("structures", &program(expressions.into_iter())));
+}
+
+#[test]
+fn every_constant_has_the_value_of_the_installed_header() {
+    let Some(header) = header() else { return };
+    let mut compared = list::constants();
+    // What stands for the newest version differs from header to header.
+    compared.retain(|(name, _)| {
+        header.contains(&format!("    {name} =")) && !name.ends_with("_VERSION_CURRENT")
+    });
+    assert!(compared.len() > 300, "only {} constants found in the header", compared.len());
+    let rust: BTreeMap<_, _> =
+        compared.iter().map(|(name, value)| ((*name).to_owned(), *value as usize)).collect();
+    let expressions = compared.iter().map(|(name, _)| ((*name).to_owned(), (*name).to_owned()));
+    let c = run("constants", &program(expressions));
     assert_eq!(rust, c);
 }
