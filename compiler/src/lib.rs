@@ -3,5 +3,15 @@
 //!
 //! The stages, in order:
 //! - [`ir`]: the typed representation that all stages share.
+//! - [`regions`]: kernels cut at their barriers.
+//! - [`lower`]: IR → LLVM's assembly language.
+//! - `llvm`: that → an object file.
+//! - `blob`: the object file → code that runs wherever it is mapped.
 
+#[cfg(feature = "llvm")]
+pub mod blob;
 pub mod ir;
+#[cfg(feature = "llvm")]
+pub mod llvm;
+pub mod lower;
+pub mod regions;

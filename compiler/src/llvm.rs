@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! LLVM: assembly text → optimised object file for the device's processor.
+//!
+//! The text is parsed and verified first, so whatever is wrong with it is a message. The functions
+//! of the run-time library that it calls are linked in as bitcode, made private, and optimised with
+//! the kernel.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::OnceLock;
+
+use inkwell::OptimizationLevel;
+use inkwell::attributes::AttributeLoc;
+use inkwell::context::Context;
+use inkwell::memory_buffer::MemoryBuffer;
+use inkwell::module::Module;
+use inkwell::passes::PassBuilderOptions;
+use inkwell::targets::{
+    CodeModel, FileType, InitializationConfig, RelocMode, Target, TargetMachine, TargetTriple,
+};
+use tally_compiler_protocol::TargetCpu;
+
+use crate::lower::ENTRY;
+
+mod runtime {
+    include!(concat!(env!("OUT_DIR"), "/runtime.rs"));
+}
+
+pub(crate) use runtime::SUPPORT;
+
+/// The platform of kernel code: the SysV calling convention, ELF.
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+
+/// What every function of the run-time library is called.
+const LIBRARY_PREFIX: &str = "__tally_";
+
+/// A step of code generation that failed, with LLVM's message. None is the program's fault.
+#[derive(Debug, PartialEq, Eq)]
+pub enum LlvmError {
+    /// The processor can't be generated for.
+    Target(String),
+    /// The text is not LLVM assembly.
+    Parse(String),
+    /// The module breaks a rule of LLVM's.
+    Verify(String),
+    /// The run-time library could not be linked in.
+    Link(String),
+    /// Optimisation could not be run.
+    Passes(String),
+    /// The object file could not be written.
+    Emit(String),
+}
+
+impl fmt::Display for LlvmError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Target(why) => write!(f, "the target: {why}"),
+            Self::Parse(why) => write!(f, "reading the assembly: {why}"),
+            Self::Verify(why) => write!(f, "verification: {why}"),
+            Self::Link(why) => write!(f, "linking the run-time library: {why}"),
+            Self::Passes(why) => write!(f, "optimisation: {why}"),
+            Self::Emit(why) => write!(f, "writing the object file: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for LlvmError {}
+
+/// What to make of a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// An ELF object file.
+    Object,
+    /// The processor's assembly language, for people.
+    Assembly,
+    /// LLVM's optimised assembly language, for people.
+    Optimised,
+}
+
+/// Compiles LLVM assembly `text` for a processor.
+///
+/// # Errors
+/// See [`LlvmError`].
+pub fn compile(text: &str, target: &TargetCpu, output: Output) -> Result<Vec<u8>, LlvmError> {
+    let machine = machine(target)?;
+    let context = Context::create();
+    let mut source = text.as_bytes().to_vec();
+    source.push(0);
+    let buffer = MemoryBuffer::create_from_memory_range_copy(&source, "kernel");
+    let module = context
+        .create_module_from_ir(buffer)
+        .map_err(|error| LlvmError::Parse(error.to_string()))?;
+    module.set_triple(&machine.get_triple());
+    module.set_data_layout(&machine.get_target_data().get_data_layout());
+    link_library(&context, &module)?;
+    module.verify().map_err(|error| LlvmError::Verify(error.to_string()))?;
+
+    let options = PassBuilderOptions::create();
+    options.set_loop_vectorization(true);
+    options.set_loop_slp_vectorization(true);
+    options.set_loop_unrolling(true);
+    options.set_loop_interleaving(true);
+    let passes = format!("internalize<preserve-gv={ENTRY}>,globaldce,default<O2>");
+    module
+        .run_passes(&passes, &machine, options)
+        .map_err(|error| LlvmError::Passes(error.to_string()))?;
+    let kind = match output {
+        Output::Object => FileType::Object,
+        Output::Assembly => FileType::Assembly,
+        Output::Optimised => return Ok(module.print_to_string().to_bytes().to_vec()),
+    };
+    let buffer = machine
+        .write_to_memory_buffer(&module, kind)
+        .map_err(|error| LlvmError::Emit(error.to_string()))?;
+    Ok(buffer.as_slice().to_vec())
+}
+
+/// Has LLVM ready for use. The first call costs some milliseconds.
+pub fn initialise() {
+    static ONCE: OnceLock<()> = OnceLock::new();
+    ONCE.get_or_init(|| Target::initialize_x86(&InitializationConfig::default()));
+}
+
+fn machine(target: &TargetCpu) -> Result<TargetMachine, LlvmError> {
+    initialise();
+    let wrong = |why: &str| LlvmError::Target(why.to_owned());
+    // These go into an LLVM command line of sorts; names of processors and features are words.
+    let word = |c: char| c.is_ascii_alphanumeric() || "+-_.,".contains(c);
+    if ![&target.name, &target.features].into_iter().all(|text| text.chars().all(word)) {
+        return Err(wrong("the processor's name or features hold a strange character"));
+    }
+    let cpu = if target.name.is_empty() { "x86-64" } else { &target.name };
+    let triple = TargetTriple::create(TRIPLE);
+    Target::from_triple(&triple)
+        .map_err(|error| wrong(&error.to_string()))?
+        .create_target_machine(
+            &triple,
+            cpu,
+            &target.features,
+            OptimizationLevel::Default,
+            RelocMode::PIC,
+            CodeModel::Small,
+        )
+        .ok_or_else(|| wrong("LLVM can't generate code for it"))
+}
+
+/// Links the families of the run-time library that `module` needs, and those that they need.
+fn link_library<'c>(context: &'c Context, module: &Module<'c>) -> Result<(), LlvmError> {
+    let index = library_index()?;
+    let mut linked = vec![false; runtime::FAMILIES.len()];
+    loop {
+        let missing = module.get_functions().filter(|function| function.count_basic_blocks() == 0);
+        let mut names = missing.map(|function| function.get_name().to_string_lossy().into_owned());
+        // A function that no family has is left; linking the blob names it.
+        let family = names.find_map(|name| index.get(&name).copied().filter(|&f| !linked[f]));
+        let Some(family) = family else { return Ok(()) };
+        linked[family] = true;
+        let library = library(context, family)?;
+        library.set_triple(&module.get_triple());
+        library.set_data_layout(&module.get_data_layout());
+        // Compiled for any x86-64; here it is for the same processor as the kernel.
+        for function in library.get_functions() {
+            for key in ["target-cpu", "target-features", "tune-cpu"] {
+                function.remove_string_attribute(AttributeLoc::Function, key);
+            }
+        }
+        module.link_in_module(library).map_err(|error| LlvmError::Link(error.to_string()))?;
+    }
+}
+
+fn library(context: &Context, family: usize) -> Result<Module<'_>, LlvmError> {
+    let bytes = runtime::FAMILIES[family];
+    let buffer = MemoryBuffer::create_from_memory_range_copy(bytes, "runtime");
+    Module::parse_bitcode_from_buffer(&buffer, context)
+        .map_err(|error| LlvmError::Link(error.to_string()))
+}
+
+/// Which family defines a function of the run-time library.
+fn library_index() -> Result<&'static HashMap<String, usize>, LlvmError> {
+    static INDEX: OnceLock<Result<HashMap<String, usize>, String>> = OnceLock::new();
+    let index = INDEX.get_or_init(|| {
+        let context = Context::create();
+        let mut index = HashMap::new();
+        for family in 0..runtime::FAMILIES.len() {
+            let library = library(&context, family).map_err(|error| error.to_string())?;
+            for function in library.get_functions() {
+                let name = function.get_name().to_string_lossy().into_owned();
+                if name.starts_with(LIBRARY_PREFIX) && function.count_basic_blocks() > 0 {
+                    index.insert(name, family);
+                }
+            }
+        }
+        Ok(index)
+    });
+    index.as_ref().map_err(|why| LlvmError::Link(why.clone()))
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Checked IR → LLVM's assembly language, one lane per work-item.
+//!
+//! The output is text that LLVM parses ([`crate::llvm`]), not calls of its builder: what is
+//! generated can be read and compared as it is, a mistake is a message instead of a crash, and
+//! this module needs no LLVM.
+//!
+//! A kernel becomes one function for the device, [`ENTRY`], that runs a whole work-group: it loads
+//! the arguments once and runs the *item function* for each work-item in turn. Without barriers
+//! that is a loop over the items ([`entry`]); with barriers the item function can be resumed
+//! ([`crate::regions`]), and the loop repeats until every item has ended.
+//!
+//! Every function of a kernel takes the same five values first: the group's context, the item's
+//! three local ids, and the item's copy of the private variables of module scope. All address
+//! spaces are ranges of one flat space, so a generic pointer is just a pointer.
+
+mod arith;
+mod composite;
+mod entry;
+mod function;
+mod memory;
+mod types;
+mod work_item;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+
+use crate::ir::{AddressSpace, FunctionId, GlobalId, Kernel, Module};
+use crate::regions::{self, inline};
+
+/// The symbol of the function that runs a work-group.
+pub const ENTRY: &str = "tally_entry";
+
+/// The strictest alignment that is promised to LLVM: scratch and local memory are aligned so.
+const MAX_ALIGN: u64 = 64;
+
+/// Private memory beyond this many bytes lies in the group's scratch memory instead of the stack,
+/// of which a kernel has 64 KiB.
+const STACK_BYTES: u64 = 16 << 10;
+
+/// Constants of up to this many bytes are copied into the code, where LLVM can see them.
+const EMBED_BYTES: u64 = 64 << 10;
+
+/// A kernel in LLVM's assembly language, and what its code needs.
+#[derive(Debug)]
+pub struct Lowered {
+    /// The LLVM module.
+    pub text: String,
+    /// The module's globals that the text refers to, by symbol.
+    pub globals: HashMap<String, u32>,
+    /// Scratch memory of a group in bytes, whatever its size.
+    pub scratch_bytes_fixed: u32,
+    /// Scratch memory of each item in bytes.
+    pub scratch_bytes_per_item: u32,
+    /// Local memory of the kernel's own variables in bytes.
+    pub local_static_bytes: u32,
+}
+
+/// A kernel that is beyond a limit of code generation.
+#[derive(Debug, PartialEq, Eq)]
+pub enum LowerError {
+    /// More private or local memory than 32-bit sizes can say.
+    Memory,
+    /// Too many instructions after inlining.
+    Size,
+    /// An operation that the checks should have refused; its name.
+    Unsupported(String),
+}
+
+impl fmt::Display for LowerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("the private or local memory exceeds 4 GiB"),
+            Self::Size => write!(
+                f,
+                "the kernel exceeds {} instructions when the functions with barriers are inlined",
+                inline::MAX_INSTRUCTIONS
+            ),
+            Self::Unsupported(what) => write!(f, "{what} is not supported"),
+        }
+    }
+}
+
+impl std::error::Error for LowerError {}
+
+/// Lowers one kernel and all that it calls.
+///
+/// # Errors
+/// See [`LowerError`].
+pub fn lower(module: &Module, kernel: &Kernel) -> Result<Lowered, LowerError> {
+    let mut unit = Unit::new(module, kernel);
+    let stopping = inline::with_barrier(module, &kernel.facts.functions);
+    let mut functions = String::new();
+    let resumable = stopping.contains(&kernel.function);
+    let frame = if resumable {
+        let body = inline::inline(module, kernel.function, &stopping).ok_or(LowerError::Size)?;
+        let regions = regions::split(&body);
+        let frame = function::Frame::new(&unit, &regions);
+        functions += &function::lower_resumable(&mut unit, &regions, &frame, kernel.function)?;
+        Some(frame)
+    } else {
+        let body = &module.functions[kernel.function];
+        functions += &function::lower(&mut unit, kernel.function, body)?;
+        None
+    };
+    for &id in &kernel.facts.functions {
+        // Those with barriers have become part of the kernel.
+        if id != kernel.function && !stopping.contains(&id) {
+            functions += &function::lower(&mut unit, id, &module.functions[id])?;
+        }
+    }
+    let entry = entry::lower(&mut unit, kernel, frame.as_ref())?;
+    let text = unit.text(&entry, &functions);
+    let size = |bytes: u64| u32::try_from(bytes).map_err(|_| LowerError::Memory);
+    let symbols = unit.globals.iter().map(|(id, symbol)| (symbol.clone(), id.0)).collect();
+    Ok(Lowered {
+        text,
+        globals: symbols,
+        scratch_bytes_fixed: size(unit.scratch_fixed())?,
+        scratch_bytes_per_item: size(frame.map_or(0, |frame| frame.size))?,
+        local_static_bytes: size(kernel.facts.local_static_bytes)?,
+    })
+}
+
+/// What the functions of one kernel share.
+struct Unit<'m> {
+    module: &'m Module,
+    /// Declarations of intrinsics and library functions.
+    declarations: BTreeSet<String>,
+    /// Symbols of the globals that are named and live in the driver's memory.
+    globals: BTreeMap<GlobalId, String>,
+    /// Definitions of the constants that are copied into the code.
+    embedded: BTreeMap<GlobalId, String>,
+    /// Offsets in the group's local memory.
+    locals: HashMap<GlobalId, u64>,
+    /// Offsets in the item's copy of the private variables of module scope.
+    privates: BTreeMap<GlobalId, u64>,
+    /// Size of that copy.
+    private_size: u64,
+    /// The scratch memory that private variables of functions have taken so far.
+    scratch: u64,
+    /// Whether private variables of functions go to scratch memory.
+    spill_variables: bool,
+}
+
+impl<'m> Unit<'m> {
+    fn new(module: &'m Module, kernel: &Kernel) -> Self {
+        let mut privates = BTreeMap::new();
+        let mut private_size = 0;
+        for &id in &kernel.facts.globals {
+            let global = &module.globals[id];
+            if global.space == AddressSpace::Private {
+                private_size = align_up(private_size, global.align);
+                privates.insert(id, private_size);
+                private_size += global.size;
+            }
+        }
+        let variables =
+            kernel.facts.functions.iter().flat_map(|&id| &module.functions[id].variables);
+        let stack: u64 = variables.map(|variable| variable.size).sum::<u64>() + private_size;
+        Self {
+            module,
+            declarations: BTreeSet::new(),
+            globals: BTreeMap::new(),
+            embedded: BTreeMap::new(),
+            locals: kernel.facts.locals.iter().copied().collect(),
+            privates,
+            private_size: align_up(private_size, MAX_ALIGN),
+            // The private globals come first, if they are not on the stack.
+            scratch: if stack > STACK_BYTES { align_up(private_size, MAX_ALIGN) } else { 0 },
+            spill_variables: stack > STACK_BYTES,
+        }
+    }
+
+    /// Room in the group's scratch memory for a private variable. One place serves all items and
+    /// calls: items run one after the other, and functions do not recurse.
+    fn take_scratch(&mut self, size: u64, align: u64) -> u64 {
+        let offset = align_up(self.scratch, align);
+        self.scratch = offset + size;
+        offset
+    }
+
+    /// Bytes of scratch memory in front of the items' frames.
+    fn scratch_fixed(&self) -> u64 {
+        align_up(self.scratch, MAX_ALIGN)
+    }
+
+    /// The symbol of a global that has one: not of local and private ones, whose addresses only
+    /// running code knows.
+    fn symbol(&mut self, id: GlobalId) -> Option<String> {
+        let global = &self.module.globals[id];
+        if matches!(global.space, AddressSpace::Local | AddressSpace::Private) {
+            return None;
+        }
+        if let Some(symbol) = self.globals.get(&id) {
+            return Some(format!("@{symbol}"));
+        }
+        let symbol = format!("tally.{id}");
+        if self.embedded.contains_key(&id) || self.embed(id, &symbol) {
+            return Some(format!("@{symbol}"));
+        }
+        self.globals.insert(id, symbol.clone());
+        Some(format!("@{symbol}"))
+    }
+
+    /// Copies a constant into the code if nobody can tell the copy from the variable.
+    fn embed(&mut self, id: GlobalId, symbol: &str) -> bool {
+        let global = &self.module.globals[id];
+        let plain = |id| self.module.globals_in([id]).is_empty();
+        let eligible = global.space == AddressSpace::Constant
+            && !global.exported
+            && global.size <= EMBED_BYTES
+            && global.init.is_some_and(plain);
+        let init = global.init.filter(|_| eligible);
+        let text = init.and_then(|init| types::constant(self.module, init, true, &mut |_| None));
+        let Some(text) = text else { return false };
+        let ty = types::memory_type(self.module, global.ty);
+        let align = global.align.min(MAX_ALIGN);
+        let line = format!("@{symbol} = internal constant {ty} {text}, align {align}\n");
+        self.embedded.insert(id, line);
+        true
+    }
+
+    /// Declares a function of LLVM or of the run-time library.
+    fn declare(&mut self, result: &str, name: &str, params: &str) {
+        self.declarations.insert(format!("declare {result} @{name}({params})\n"));
+    }
+
+    /// The whole module.
+    fn text(&self, entry: &str, functions: &str) -> String {
+        let mut text = String::new();
+        self.embedded.values().for_each(|line| text += line);
+        for (id, symbol) in &self.globals {
+            let align = self.module.globals[*id].align.min(MAX_ALIGN);
+            text += &format!("@{symbol} = external global i8, align {align}\n");
+        }
+        text += entry;
+        text += functions;
+        text += "\n";
+        self.declarations.iter().for_each(|line| text += line);
+        text += "\n!0 = !{}\n!1 = !{i32 1}\n";
+        text
+    }
+}
+
+/// The LLVM function of an IR function.
+fn function_symbol(id: FunctionId) -> String {
+    format!("@{id}")
+}
+
+/// Rounds up to an alignment, of which no more than [`MAX_ALIGN`] is kept.
+fn align_up(offset: u64, align: u64) -> u64 {
+    offset.next_multiple_of(align.clamp(1, MAX_ALIGN))
+}

@@ -1,0 +1,592 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One function: its blocks, phis and ends, its private variables, and the frame of an item that
+//! can be resumed.
+//!
+//! Each IR block is one LLVM block of the same name, behind a block `entry` that computes what the
+//! whole function shares. In a resumable function `entry` ends with a switch to the place where the
+//! item stopped. Values that are live across a barrier have a stack slot there, which LLVM's
+//! `mem2reg` turns back into SSA form: the definition and the resumed code both write it.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
+
+use super::entry::ITEM_PARAMS;
+use super::types::{constant, is_bool, memory_type, value_type, zero};
+use super::work_item::{LOCAL, SCRATCH, load_context};
+use super::{LowerError, MAX_ALIGN, Unit, align_up, function_symbol};
+use crate::ir::{
+    Access, Block, BlockId, ConstId, ConstKind, Function, FunctionId, GlobalId, Inst, Op, Operand,
+    Terminator, Type, TypeId, ValueId, WorkItemQuery,
+};
+use crate::regions::{self, Barrier, Regions};
+
+/// The frame of an item that can be resumed: its state (32 bits), its private variables, and the
+/// values that are live across barriers.
+pub(super) struct Frame {
+    /// Bytes from one item's frame to the next's.
+    pub(super) size: u64,
+    /// Offset of the private variables of module scope.
+    pub(super) private_offset: u64,
+    /// Offsets of private variables, by their addresses, and of values.
+    offsets: HashMap<ValueId, u64>,
+}
+
+impl Frame {
+    pub(super) fn new(unit: &Unit<'_>, regions: &Regions) -> Self {
+        let types = &unit.module.types;
+        let function = &regions.function;
+        let private_offset = align_up(4, MAX_ALIGN.min(unit.private_size.max(1)));
+        let mut end = private_offset + unit.private_size;
+        let mut offsets = HashMap::new();
+        let variables = function.variables.iter().map(|v| (v.address, v.size, v.align));
+        let values = regions.crossing.iter().map(|&value| {
+            let ty = function.values[value].ty;
+            (value, types.size(ty), types.align(ty))
+        });
+        for (value, size, align) in variables.chain(values) {
+            end = align_up(end, align);
+            offsets.insert(value, end);
+            end += size;
+        }
+        Self { size: align_up(end, MAX_ALIGN), private_offset, offsets }
+    }
+}
+
+/// Lowers a function that runs from start to end in one go.
+pub(super) fn lower(
+    unit: &mut Unit<'_>,
+    id: FunctionId,
+    function: &Function,
+) -> Result<String, LowerError> {
+    let mut body = Body::new(unit, function);
+    body.place_variables();
+    body.prepare(&HashSet::new())?;
+    let start = body.initialise_variables();
+    body.blocks()?;
+    let result = value_type(body.unit.module, function.return_type);
+    let params = body.params();
+    let symbol = function_symbol(id);
+    let Body { prelude, out, .. } = body;
+    Ok(format!(
+        "\n; {}\ndefine internal {result} {symbol}({ITEM_PARAMS}{params}) #0 {{\nentry:\n{prelude}{start}  br label %bb0\n{out}}}\n",
+        comment(&function.name)
+    ))
+}
+
+/// Lowers a kernel that can be resumed behind each of its barriers.
+pub(super) fn lower_resumable(
+    unit: &mut Unit<'_>,
+    regions: &Regions,
+    frame: &Frame,
+    id: FunctionId,
+) -> Result<String, LowerError> {
+    let function = &regions.function;
+    let mut body = Body::new(unit, function);
+    body.slots = regions.crossing.iter().copied().collect();
+    body.barriers = regions.barriers.iter().zip(1..).map(|(b, n)| (b.block, (n, b))).collect();
+    body.frame = Some(frame);
+    for variable in &function.variables {
+        let (address, offset) = (variable.address, frame.offsets[&variable.address]);
+        let _ = writeln!(
+            body.prelude,
+            "  {} = getelementptr i8, ptr %frame, i64 {offset}",
+            name(address)
+        );
+    }
+    for &value in &regions.crossing {
+        let ty = value_type(body.unit.module, function.values[value].ty);
+        let _ = writeln!(body.prelude, "  {}.slot = alloca {ty}", name(value));
+    }
+    body.prepare(&regions::recomputed(function))?;
+    let mut cases = String::new();
+    let mut resumes = String::new();
+    for (state, barrier) in (1..).zip(&regions.barriers) {
+        let _ = write!(cases, " i32 {state}, label %resume{state}");
+        let restore = |body: &mut Body<'_, '_>| {
+            barrier.live.iter().for_each(|&value| body.restore(frame, value));
+        };
+        let ((), restore) = body.captured(restore);
+        let _ = writeln!(resumes, "resume{state}:\n{restore}  br label %{}", barrier.resume);
+    }
+    let start = body.initialise_variables();
+    body.blocks()?;
+    let params = body.params();
+    let symbol = function_symbol(id);
+    let Body { prelude, out, .. } = body;
+    Ok(format!(
+        "\n; {}, to be resumed\ndefine internal i32 {symbol}({ITEM_PARAMS}, ptr %frame, i32 %resume{params}) #0 {{
+entry:
+{prelude}  switch i32 %resume, label %start [{cases} ]
+start:
+{start}  br label %bb0
+{resumes}{out}}}
+",
+        comment(&function.name)
+    ))
+}
+
+/// A function in the making.
+pub(super) struct Body<'u, 'm> {
+    pub(super) unit: &'u mut Unit<'m>,
+    pub(super) function: &'u Function,
+    /// The block `entry`, without its end.
+    pub(super) prelude: String,
+    /// The blocks so far.
+    out: String,
+    /// The number of the next temporary.
+    next: u32,
+    /// Values that live in stack slots because they are live across a barrier.
+    slots: HashSet<ValueId>,
+    /// Values that are computed in the prelude, wherever the IR defines them.
+    hoisted: HashMap<ValueId, String>,
+    /// Barriers by the block that they end, with the item's state behind them.
+    barriers: HashMap<BlockId, (u32, &'u Barrier)>,
+    frame: Option<&'u Frame>,
+    /// Answers computed in the prelude.
+    pub(super) queries: HashMap<(WorkItemQuery, u8), String>,
+    /// Pointers loaded from the context in the prelude, by offset.
+    bases: HashMap<u32, String>,
+}
+
+impl<'u, 'm> Body<'u, 'm> {
+    fn new(unit: &'u mut Unit<'m>, function: &'u Function) -> Self {
+        Self {
+            unit,
+            function,
+            prelude: String::new(),
+            out: String::new(),
+            next: 0,
+            slots: HashSet::new(),
+            hoisted: HashMap::new(),
+            barriers: HashMap::new(),
+            frame: None,
+            queries: HashMap::new(),
+            bases: HashMap::new(),
+        }
+    }
+
+    /// A new name.
+    pub(super) fn temp(&mut self) -> String {
+        self.next += 1;
+        format!("%t{}", self.next)
+    }
+
+    /// Adds an instruction without result.
+    pub(super) fn line(&mut self, text: &str) {
+        let _ = writeln!(self.out, "  {text}");
+    }
+
+    /// Adds an instruction and names its result.
+    pub(super) fn def(&mut self, text: &str) -> String {
+        let name = self.temp();
+        self.line(&format!("{name} = {text}"));
+        name
+    }
+
+    /// Adds an instruction to the prelude and names its result.
+    pub(super) fn prelude_def(&mut self, text: &str) -> String {
+        let name = self.temp();
+        let _ = writeln!(self.prelude, "  {name} = {text}");
+        name
+    }
+
+    /// The IR type of an operand.
+    pub(super) fn type_of(&self, operand: Operand) -> TypeId {
+        self.unit.module.operand_type(self.function, operand)
+    }
+
+    /// LLVM's type of a value of the IR type.
+    pub(super) fn value_type(&self, ty: TypeId) -> String {
+        value_type(self.unit.module, ty)
+    }
+
+    /// An operand's name or constant. May add instructions.
+    pub(super) fn operand(&mut self, operand: Operand) -> String {
+        match operand {
+            Operand::Const(id) => self.constant(id, false),
+            Operand::Value(value) => {
+                if let Some(name) = self.hoisted.get(&value) {
+                    return name.clone();
+                }
+                if !self.slots.contains(&value) {
+                    return name(value);
+                }
+                let ty = self.value_type(self.function.values[value].ty);
+                self.def(&format!("load {ty}, ptr {}.slot", name(value)))
+            }
+        }
+    }
+
+    /// An operand with its type.
+    pub(super) fn typed(&mut self, operand: Operand) -> String {
+        let ty = self.value_type(self.type_of(operand));
+        format!("{ty} {}", self.operand(operand))
+    }
+
+    /// A constant. Adds instructions if it holds addresses that only running code knows.
+    pub(super) fn constant(&mut self, id: ConstId, in_memory: bool) -> String {
+        let module = self.unit.module;
+        let text = constant(module, id, in_memory, &mut |global| self.unit.symbol(global));
+        if let Some(text) = text {
+            return text;
+        }
+        let ty = module.constants[id].ty;
+        match &module.constants[id].kind {
+            &ConstKind::Address(global, addend) => self.address(global, addend),
+            ConstKind::Composite(parts) => {
+                let insert = match module.types[ty] {
+                    Type::Vector(..) => "insertelement",
+                    _ => "insertvalue",
+                };
+                let index_type = if insert == "insertelement" { "i32 " } else { "" };
+                let whole = memory_type(module, ty);
+                let mut value = String::from("poison");
+                for (index, &part) in parts.iter().enumerate() {
+                    let part_type = memory_type(module, module.constants[part].ty);
+                    let part = self.constant(part, true);
+                    value = self.def(&format!(
+                        "{insert} {whole} {value}, {part_type} {part}, {index_type}{index}"
+                    ));
+                }
+                value
+            }
+            _ => zero(module, ty).into(),
+        }
+    }
+
+    /// The address of a local or private variable of module scope.
+    fn address(&mut self, global: GlobalId, addend: i64) -> String {
+        if let Some(&offset) = self.unit.locals.get(&global) {
+            let base = self.base(LOCAL);
+            let offset = (offset as i64).wrapping_add(addend);
+            self.def(&format!("getelementptr i8, ptr {base}, i64 {offset}"))
+        } else {
+            let offset = self.unit.privates.get(&global).copied().unwrap_or(0);
+            let offset = (offset as i64).wrapping_add(addend);
+            self.def(&format!("getelementptr i8, ptr %priv, i64 {offset}"))
+        }
+    }
+
+    /// A pointer of the context, loaded once.
+    fn base(&mut self, offset: u32) -> String {
+        if let Some(base) = self.bases.get(&offset) {
+            return base.clone();
+        }
+        let name = self.temp();
+        self.prelude += &load_context(&name, offset);
+        self.bases.insert(offset, name.clone());
+        name
+    }
+
+    /// The parameter list behind [`ITEM_PARAMS`].
+    fn params(&self) -> String {
+        let param = |&id: &ValueId| {
+            format!(", {} {}", self.value_type(self.function.values[id].ty), name(id))
+        };
+        self.function.params.iter().map(param).collect()
+    }
+
+    /// Gives each private variable its place: the stack, or scratch memory if the kernel has much.
+    fn place_variables(&mut self) {
+        for variable in &self.function.variables {
+            let address = name(variable.address);
+            let align = variable.align.clamp(1, MAX_ALIGN);
+            let place = if self.unit.spill_variables {
+                let offset = self.unit.take_scratch(variable.size, variable.align);
+                let base = self.base(SCRATCH);
+                format!("getelementptr i8, ptr {base}, i64 {offset}")
+            } else {
+                let ty = memory_type(self.unit.module, variable.ty);
+                format!("alloca {ty}, align {align}")
+            };
+            let _ = writeln!(self.prelude, "  {address} = {place}");
+        }
+    }
+
+    /// The instructions that write what private variables hold at first.
+    fn initialise_variables(&mut self) -> String {
+        let function = self.function;
+        let write = |body: &mut Self| {
+            for variable in &function.variables {
+                let Some(init) = variable.init else { continue };
+                let ty = memory_type(body.unit.module, variable.ty);
+                let value = body.constant(init, true);
+                let align = variable.align.clamp(1, MAX_ALIGN);
+                let address = name(variable.address);
+                body.line(&format!("store {ty} {value}, ptr {address}, align {align}"));
+            }
+        };
+        self.captured(write).1
+    }
+
+    /// Runs `write` and gives the instructions that it added, to be put elsewhere.
+    fn captured<T>(&mut self, write: impl FnOnce(&mut Self) -> T) -> (T, String) {
+        let before = std::mem::take(&mut self.out);
+        let result = write(self);
+        (result, std::mem::replace(&mut self.out, before))
+    }
+
+    /// Computes in the prelude what items ask about their place, and the values in `cheap`.
+    fn prepare(&mut self, cheap: &HashSet<ValueId>) -> Result<(), LowerError> {
+        let mut conversions = Vec::new();
+        for (_, block) in self.function.blocks.iter() {
+            for inst in &block.insts {
+                let Some(result) = inst.result else { continue };
+                if let Op::WorkItem(query, dimension) = inst.op {
+                    let answer = self.work_item(query, dimension)?;
+                    self.hoisted.insert(result, answer);
+                } else if cheap.contains(&result) {
+                    conversions.push(inst);
+                }
+            }
+        }
+        // Each depends on values that are computed already or in a later round.
+        while !conversions.is_empty() {
+            let (ready, later): (Vec<_>, Vec<_>) = conversions.into_iter().partition(|inst| {
+                let mut ready = true;
+                inst.op.for_each_operand(|operand| ready &= self.is_ready(operand, cheap));
+                ready
+            });
+            for inst in &ready {
+                let (value, text) =
+                    self.captured(|body| Ok(body.op(inst)?.map(|text| body.def(&text))));
+                self.prelude += &text;
+                self.hoisted.extend(inst.result.zip(value?));
+            }
+            if ready.is_empty() {
+                return Err(LowerError::Unsupported("a value that depends on itself".into()));
+            }
+            conversions = later;
+        }
+        Ok(())
+    }
+
+    /// Whether the prelude can name an operand of a value in `cheap` by now.
+    fn is_ready(&self, operand: Operand, cheap: &HashSet<ValueId>) -> bool {
+        let Operand::Value(value) = operand else { return true };
+        self.hoisted.contains_key(&value)
+            || !cheap.contains(&value)
+            || self.function.params.contains(&value)
+    }
+
+    /// Writes all blocks.
+    fn blocks(&mut self) -> Result<(), LowerError> {
+        let function = self.function;
+        for (id, block) in function.blocks.iter() {
+            let _ = writeln!(self.out, "{id}:");
+            self.phis(block);
+            for inst in block.insts.iter().skip(block.phis().count()) {
+                self.inst(inst)?;
+            }
+            match self.barriers.get(&id) {
+                Some(&(state, barrier)) => self.stop(state, barrier),
+                None => self.terminator(id, block),
+            }
+        }
+        Ok(())
+    }
+
+    fn phis(&mut self, block: &Block) {
+        for inst in block.phis() {
+            let (Op::Phi(incoming), Some(result)) = (&inst.op, inst.result) else { continue };
+            let ty = self.value_type(self.function.values[result].ty);
+            let mut arms = Vec::new();
+            for &(from, operand) in incoming {
+                let value = match self.must_copy(operand) {
+                    true => edge_name(result, from),
+                    false => self.operand(operand),
+                };
+                // LLVM wants an arm for each edge, and a switch may have several to this block.
+                let here = |next: &BlockId| function_block_has(self.function, *next, result);
+                let edges = self.function.blocks[from].terminator.successors();
+                let count = edges.iter().filter(|&next| here(next)).count();
+                arms.extend((0..count).map(|_| format!("[ {value}, %{from} ]")));
+            }
+            let text = match arms.is_empty() {
+                true => format!("freeze {ty} poison"),
+                false => format!("phi {ty} {}", arms.join(", ")),
+            };
+            self.line(&format!("{} = {text}", name(result)));
+        }
+        for result in block.phis().filter_map(|inst| inst.result) {
+            self.keep(result);
+        }
+    }
+
+    /// Whether a phi's operand needs instructions, which belong at the end of the predecessor.
+    fn must_copy(&mut self, operand: Operand) -> bool {
+        match operand {
+            Operand::Value(value) => {
+                self.slots.contains(&value) && !self.hoisted.contains_key(&value)
+            }
+            Operand::Const(id) => {
+                let module = self.unit.module;
+                constant(module, id, false, &mut |global| self.unit.symbol(global)).is_none()
+            }
+        }
+    }
+
+    /// Writes a value that is live across a barrier to its slot.
+    fn keep(&mut self, value: ValueId) {
+        if self.slots.contains(&value) {
+            let ty = self.value_type(self.function.values[value].ty);
+            let name = name(value);
+            self.line(&format!("store {ty} {name}, ptr {name}.slot"));
+        }
+    }
+
+    fn inst(&mut self, inst: &Inst) -> Result<(), LowerError> {
+        if inst.result.is_some_and(|result| self.hoisted.contains_key(&result)) {
+            return Ok(());
+        }
+        let text = self.op(inst)?;
+        match (inst.result, text) {
+            (Some(result), Some(text)) => {
+                self.line(&format!("{} = {text}", name(result)));
+                self.keep(result);
+            }
+            (None, Some(text)) => self.line(&text),
+            (_, None) => {}
+        }
+        Ok(())
+    }
+
+    /// Saves the item at a barrier and leaves the function.
+    fn stop(&mut self, state: u32, barrier: &Barrier) {
+        if let Some(frame) = self.frame {
+            barrier.live.iter().for_each(|&value| self.save(frame, value));
+        }
+        self.line(&format!("ret i32 {state}"));
+    }
+
+    /// Slot to frame.
+    fn save(&mut self, frame: &Frame, value: ValueId) {
+        let ty = self.function.values[value].ty;
+        let at = self.frame_place(frame, value);
+        let text = self.operand(Operand::Value(value));
+        self.store(ty, &text, &at, self.plain_access(ty));
+    }
+
+    /// Frame to slot.
+    fn restore(&mut self, frame: &Frame, value: ValueId) {
+        let ty = self.function.values[value].ty;
+        let at = self.frame_place(frame, value);
+        let load = self.load(ty, &at, self.plain_access(ty));
+        let text = self.def(&load);
+        let ty = self.value_type(ty);
+        self.line(&format!("store {ty} {text}, ptr {}.slot", name(value)));
+    }
+
+    fn frame_place(&mut self, frame: &Frame, value: ValueId) -> String {
+        let offset = frame.offsets[&value];
+        self.def(&format!("getelementptr i8, ptr %frame, i64 {offset}"))
+    }
+
+    fn terminator(&mut self, id: BlockId, block: &Block) {
+        self.copies(id, &block.terminator);
+        let text = match &block.terminator {
+            Terminator::Branch(next) => format!("br label %{next}"),
+            Terminator::CondBranch(condition, yes, no) => {
+                let condition = self.operand(*condition);
+                format!("br i1 {condition}, label %{yes}, label %{no}")
+            }
+            Terminator::Switch { value, default, cases } => {
+                let ty = self.value_type(self.type_of(*value));
+                let value = self.operand(*value);
+                let mut text = format!("switch {ty} {value}, label %{default} [");
+                for (case, next) in cases {
+                    let _ = write!(text, " {ty} {case}, label %{next}");
+                }
+                text + " ]"
+            }
+            Terminator::Return(_) if self.frame.is_some() => "ret i32 -1".into(),
+            Terminator::Return(None) => "ret void".into(),
+            Terminator::Return(Some(value)) => format!("ret {}", self.typed(*value)),
+            Terminator::Unreachable => "unreachable".into(),
+        };
+        self.line(&text);
+    }
+
+    /// Loads what the phis of the next blocks need from slots and running code.
+    fn copies(&mut self, id: BlockId, end: &Terminator) {
+        let function = self.function;
+        let next: HashSet<_> = end.successors().into_iter().collect();
+        for next in next {
+            for inst in function.blocks[next].phis() {
+                let (Op::Phi(incoming), Some(result)) = (&inst.op, inst.result) else { continue };
+                for &(_, operand) in incoming.iter().filter(|(from, _)| *from == id) {
+                    if self.must_copy(operand) {
+                        let ty = self.value_type(self.type_of(operand));
+                        let value = self.operand(operand);
+                        let name = edge_name(result, id);
+                        self.line(&format!("{name} = select i1 true, {ty} {value}, {ty} {value}"));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Text that loads a value of the IR type, in its value form. May add instructions.
+    pub(super) fn load(&mut self, ty: TypeId, at: &str, access: Access) -> String {
+        let module = self.unit.module;
+        let memory = memory_type(module, ty);
+        let (volatile, rest) = modifiers(access);
+        let load = format!("load {volatile}{memory}, ptr {at}, {rest}");
+        if !is_bool(module, ty) {
+            return load;
+        }
+        let byte = self.def(&load);
+        format!("icmp ne {memory} {byte}, {}", zero(module, ty))
+    }
+
+    /// Stores a value of the IR type.
+    pub(super) fn store(&mut self, ty: TypeId, value: &str, at: &str, access: Access) {
+        let value = self.to_memory(ty, value);
+        let memory = memory_type(self.unit.module, ty);
+        let (volatile, rest) = modifiers(access);
+        self.line(&format!("store {volatile}{memory} {value}, ptr {at}, {rest}"));
+    }
+
+    /// How a value of the IR type is accessed where this compiler has put it.
+    pub(super) fn plain_access(&self, ty: TypeId) -> Access {
+        let align = self.unit.module.types.align(ty).min(MAX_ALIGN) as u32;
+        Access { align, volatile: false, nontemporal: false }
+    }
+
+    /// A value in the form that lies in memory.
+    pub(super) fn to_memory(&mut self, ty: TypeId, value: &str) -> String {
+        let module = self.unit.module;
+        if !is_bool(module, ty) {
+            return value.into();
+        }
+        let (value_ty, memory) = (value_type(module, ty), memory_type(module, ty));
+        self.def(&format!("zext {value_ty} {value} to {memory}"))
+    }
+}
+
+/// Whether `block` has the phi that defines `result`.
+fn function_block_has(function: &Function, block: BlockId, result: ValueId) -> bool {
+    function.blocks[block].phis().any(|inst| inst.result == Some(result))
+}
+
+/// How LLVM writes an access: before the type, and behind the address.
+pub(super) fn modifiers(access: Access) -> (&'static str, String) {
+    let volatile = if access.volatile { "volatile " } else { "" };
+    let metadata = if access.nontemporal { ", !nontemporal !1" } else { "" };
+    (volatile, format!("align {}{metadata}", u64::from(access.align).clamp(1, MAX_ALIGN)))
+}
+
+/// The LLVM name of a value.
+pub(super) fn name(value: ValueId) -> String {
+    format!("%v{}", value.0)
+}
+
+/// The name of a phi's operand that is made at the end of a predecessor.
+fn edge_name(result: ValueId, from: BlockId) -> String {
+    format!("%v{}.{from}", result.0)
+}
+
+/// A name that is safe in a comment.
+fn comment(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a work-item can ask about its place, out of the group's context.
+//!
+//! The context is `GroupContext` of the device's manual, the launch `LaunchInfo`; the offsets here
+//! are theirs. Neither changes while a group runs, so every load of them is invariant.
+
+use super::LowerError;
+use super::function::Body;
+use crate::ir::WorkItemQuery;
+
+/// Offset of `GroupContext::args`.
+pub(super) const ARGS: u32 = 8;
+/// Offset of `GroupContext::local`.
+pub(super) const LOCAL: u32 = 16;
+/// Offset of `GroupContext::scratch`.
+pub(super) const SCRATCH: u32 = 24;
+/// Offset of `GroupContext::group`: three 32-bit numbers.
+const GROUP: u32 = 32;
+
+/// Offset of `LaunchInfo::global_offset`: three 64-bit numbers.
+const GLOBAL_OFFSET: u32 = 0;
+/// Offset of `LaunchInfo::global_size`: three 64-bit numbers.
+const GLOBAL_SIZE: u32 = 24;
+/// Offset of `LaunchInfo::num_groups`: three 32-bit numbers.
+const NUM_GROUPS: u32 = 48;
+/// Offset of `LaunchInfo::group_size`: three 32-bit numbers.
+const GROUP_SIZE: u32 = 60;
+/// Offset of `LaunchInfo::work_dim`, 32 bits.
+const WORK_DIM: u32 = 72;
+
+/// Loads a pointer of the context.
+pub(super) fn load_context(name: &str, offset: u32) -> String {
+    format!(
+        "  {name}.at = getelementptr inbounds i8, ptr %ctx, i64 {offset}\n  \
+         {name} = load ptr, ptr {name}.at, align 8, !invariant.load !0\n"
+    )
+}
+
+/// Computes the size of this work-group in a dimension: what is left of the global size, if that
+/// is less than a full group.
+pub(super) fn local_size(name: &str, dimension: u8) -> String {
+    let d = u32::from(dimension);
+    let mut text = load_launch(&format!("{name}.launch"));
+    let mut load = |what: &str, base: &str, ty: &str, offset: u32, align: u32| {
+        text += &format!(
+            "  {name}.{what}.at = getelementptr inbounds i8, ptr {base}, i64 {offset}\n  \
+             {name}.{what} = load {ty}, ptr {name}.{what}.at, align {align}, !invariant.load !0\n"
+        );
+    };
+    let launch = format!("{name}.launch");
+    load("group32", "%ctx", "i32", GROUP + 4 * d, 4);
+    load("full32", &launch, "i32", GROUP_SIZE + 4 * d, 4);
+    load("global", &launch, "i64", GLOBAL_SIZE + 8 * d, 8);
+    text + &format!(
+        "  {name}.group = zext i32 {name}.group32 to i64
+  {name}.full = zext i32 {name}.full32 to i64
+  {name}.before = mul i64 {name}.group, {name}.full
+  {name}.left = sub i64 {name}.global, {name}.before
+  {name} = call i64 @llvm.umin.i64(i64 {name}.left, i64 {name}.full)
+"
+    )
+}
+
+fn load_launch(name: &str) -> String {
+    format!("  {name} = load ptr, ptr %ctx, align 8, !invariant.load !0\n")
+}
+
+impl Body<'_, '_> {
+    /// The answer to a question, as a value that is computed once at the start of the function.
+    pub(super) fn work_item(
+        &mut self,
+        query: WorkItemQuery,
+        dimension: u8,
+    ) -> Result<String, LowerError> {
+        if let Some(name) = self.queries.get(&(query, dimension)) {
+            return Ok(name.clone());
+        }
+        let name = self.answer(query, dimension)?;
+        self.queries.insert((query, dimension), name.clone());
+        Ok(name)
+    }
+
+    fn answer(&mut self, query: WorkItemQuery, dimension: u8) -> Result<String, LowerError> {
+        use WorkItemQuery as Q;
+        if dimension > 2 {
+            return Err(LowerError::Unsupported(format!("dimension {dimension}")));
+        }
+        let d = u32::from(dimension);
+        let id = ["%lx", "%ly", "%lz"][usize::from(dimension)];
+        Ok(match query {
+            Q::LocalId => id.into(),
+            Q::GroupId => self.context_word(true, GROUP + 4 * d),
+            Q::NumGroups => self.context_word(false, NUM_GROUPS + 4 * d),
+            Q::EnqueuedLocalSize => self.context_word(false, GROUP_SIZE + 4 * d),
+            Q::GlobalOffset => self.launch_long(GLOBAL_OFFSET + 8 * d),
+            Q::GlobalSize => self.launch_long(GLOBAL_SIZE + 8 * d),
+            Q::WorkDim => self.launch_word(WORK_DIM),
+            Q::LocalSize => {
+                let name = self.temp();
+                let text = local_size(&name, dimension);
+                self.prelude += &text;
+                self.unit.declare("i64", "llvm.umin.i64", "i64, i64");
+                name
+            }
+            Q::GlobalId => {
+                let relative = self.relative_id(dimension)?;
+                let offset = self.work_item(Q::GlobalOffset, dimension)?;
+                self.prelude_def(&format!("add i64 {offset}, {relative}"))
+            }
+            Q::GlobalLinearId => self.linear(Body::relative_id, Q::GlobalSize)?,
+            Q::LocalLinearId => {
+                self.linear(|body, d| body.work_item(Q::LocalId, d), Q::LocalSize)?
+            }
+            // Each item is a sub-group of its own.
+            Q::SubgroupSize | Q::SubgroupMaxSize => "1".into(),
+            Q::SubgroupLocalId => "0".into(),
+            Q::SubgroupId => {
+                let linear = self.work_item(Q::LocalLinearId, 0)?;
+                self.prelude_def(&format!("trunc i64 {linear} to i32"))
+            }
+            Q::NumSubgroups => self.volume(Q::LocalSize)?,
+            Q::NumEnqueuedSubgroups => self.volume(Q::EnqueuedLocalSize)?,
+        })
+    }
+
+    /// The global id without the global offset.
+    fn relative_id(&mut self, dimension: u8) -> Result<String, LowerError> {
+        let group = self.work_item(WorkItemQuery::GroupId, dimension)?;
+        let size = self.work_item(WorkItemQuery::EnqueuedLocalSize, dimension)?;
+        let local = self.work_item(WorkItemQuery::LocalId, dimension)?;
+        let first = self.prelude_def(&format!("mul nuw nsw i64 {group}, {size}"));
+        Ok(self.prelude_def(&format!("add nuw nsw i64 {first}, {local}")))
+    }
+
+    /// `(z * size_y + y) * size_x + x`.
+    fn linear(
+        &mut self,
+        id: impl Fn(&mut Self, u8) -> Result<String, LowerError>,
+        size: WorkItemQuery,
+    ) -> Result<String, LowerError> {
+        let mut sum = id(self, 2)?;
+        for dimension in [1, 0] {
+            let size = self.work_item(size, dimension)?;
+            let product = self.prelude_def(&format!("mul i64 {sum}, {size}"));
+            let id = id(self, dimension)?;
+            sum = self.prelude_def(&format!("add i64 {product}, {id}"));
+        }
+        Ok(sum)
+    }
+
+    /// The product of a size over the dimensions, in 32 bits.
+    fn volume(&mut self, size: WorkItemQuery) -> Result<String, LowerError> {
+        let mut product = self.work_item(size, 0)?;
+        for dimension in [1, 2] {
+            let size = self.work_item(size, dimension)?;
+            product = self.prelude_def(&format!("mul i64 {product}, {size}"));
+        }
+        Ok(self.prelude_def(&format!("trunc i64 {product} to i32")))
+    }
+
+    /// A 32-bit number of the context or of the launch, as 64 bits.
+    fn context_word(&mut self, context: bool, offset: u32) -> String {
+        let word = if context {
+            let at =
+                self.prelude_def(&format!("getelementptr inbounds i8, ptr %ctx, i64 {offset}"));
+            self.prelude_def(&format!("load i32, ptr {at}, align 4, !invariant.load !0"))
+        } else {
+            self.launch_word(offset)
+        };
+        self.prelude_def(&format!("zext i32 {word} to i64"))
+    }
+
+    fn launch_word(&mut self, offset: u32) -> String {
+        let at = self.launch_at(offset);
+        self.prelude_def(&format!("load i32, ptr {at}, align 4, !invariant.load !0"))
+    }
+
+    fn launch_long(&mut self, offset: u32) -> String {
+        let at = self.launch_at(offset);
+        self.prelude_def(&format!("load i64, ptr {at}, align 8, !invariant.load !0"))
+    }
+
+    fn launch_at(&mut self, offset: u32) -> String {
+        let launch = self.temp();
+        self.prelude += &load_launch(&launch);
+        self.prelude_def(&format!("getelementptr inbounds i8, ptr {launch}, i64 {offset}"))
+    }
+}

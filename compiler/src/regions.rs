@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Cuts a kernel at its work-group barriers, so that one thread can run a whole group.
+//!
+//! A kernel with barriers becomes a *resumable item*: a function that runs one work-item from
+//! where it stopped to the next barrier or to the end. The group runs in phases: each phase
+//! resumes every item that has not ended. In a kernel whose barriers are uniform all items stop at
+//! the same barrier; one that diverges still ends, with every item having run all of its code.
+//!
+//! ```text
+//!   item:  ── region 0 ──┤ barrier 1 ├── region 1 ──┤ barrier 2 ├── region 2 ── return
+//!   phase:      0                          1                             2
+//! ```
+//!
+//! Between phases an item is only its *frame*: private variables and the values that are live
+//! across the barrier where it stopped. A value that is live across no barrier stays an SSA value:
+//! any path from a barrier to a use of it passes its definition, so the definition dominates the
+//! use in the cut graph too.
+
+pub mod inline;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use crate::ir::arena::Id;
+use crate::ir::{Block, BlockId, ConvertOp, Function, Op, Operand, Scope, Terminator, ValueId};
+
+/// A place where items stop and are resumed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Barrier {
+    /// The block that ends with the barrier, its last instruction.
+    pub block: BlockId,
+    /// The block to go on at. It has no phis and no other predecessor.
+    pub resume: BlockId,
+    /// The values to keep, in ascending order.
+    pub live: Vec<ValueId>,
+}
+
+/// A kernel that is cut at its barriers.
+#[derive(Clone, Debug)]
+pub struct Regions {
+    /// The kernel with blocks cut so that each barrier ends its block.
+    pub function: Function,
+    /// The barriers; an item stopped at the barrier of index `i` has state `i + 1`.
+    pub barriers: Vec<Barrier>,
+    /// The values that are live across some barrier, in ascending order.
+    pub crossing: Vec<ValueId>,
+}
+
+/// Whether an operation makes the items of a group wait for each other.
+///
+/// A barrier of a smaller scope does not: each item is a sub-group of its own here.
+pub fn is_group_barrier(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::ControlBarrier { execution: Scope::Workgroup | Scope::Device | Scope::System, .. }
+    )
+}
+
+/// Cuts `function`, whose callees must have no barriers (see [`inline`]).
+pub fn split(function: &Function) -> Regions {
+    let mut function = function.clone();
+    let mut barriers = cut(&mut function);
+    let live_in = live_in(&function);
+    let cheap = recomputed(&function);
+    let mut crossing = BTreeSet::new();
+    for barrier in &mut barriers {
+        barrier.live = live_in[barrier.resume.index()].difference(&cheap).copied().collect();
+        barrier.live.sort();
+        crossing.extend(barrier.live.iter().copied());
+    }
+    Regions { function, barriers, crossing: crossing.into_iter().collect() }
+}
+
+/// Cuts blocks behind each barrier. New blocks come after the old ones.
+fn cut(function: &mut Function) -> Vec<Barrier> {
+    let mut barriers = Vec::new();
+    let mut work: Vec<BlockId> = function.blocks.ids().rev().collect();
+    while let Some(head) = work.pop() {
+        let block = &mut function.blocks[head];
+        let Some(at) = block.insts.iter().position(|inst| is_group_barrier(&inst.op)) else {
+            continue;
+        };
+        let tail = Block {
+            insts: block.insts.split_off(at + 1),
+            terminator: Terminator::Unreachable,
+            loc: block.loc,
+        };
+        let resume = function.blocks.push(tail);
+        let end = Terminator::Branch(resume);
+        let end = std::mem::replace(&mut function.blocks[head].terminator, end);
+        rename_predecessor(function, &end, head, resume);
+        function.blocks[resume].terminator = end;
+        barriers.push(Barrier { block: head, resume, live: Vec::new() });
+        work.push(resume);
+    }
+    barriers
+}
+
+/// In the phis behind `end`, what came from block `from` now comes from `to`.
+fn rename_predecessor(function: &mut Function, end: &Terminator, from: BlockId, to: BlockId) {
+    let next: HashSet<_> = end.successors().into_iter().collect();
+    for next in next {
+        for inst in &mut function.blocks[next].insts {
+            let Op::Phi(incoming) = &mut inst.op else { break };
+            for (block, _) in incoming.iter_mut().filter(|(block, _)| *block == from) {
+                *block = to;
+            }
+        }
+    }
+}
+
+/// The values that the resumed code makes again instead of keeping them: parameters, addresses of
+/// private variables, what the item asks about its place, and integer conversions of these.
+///
+/// Code generation computes them at the start of the function, before any region.
+pub fn recomputed(function: &Function) -> HashSet<ValueId> {
+    let mut values: HashSet<ValueId> = function.params.iter().copied().collect();
+    values.extend(function.variables.iter().map(|variable| variable.address));
+    // Definitions may come after uses in block order, so go on until nothing is added.
+    loop {
+        let before = values.len();
+        for (_, block) in function.blocks.iter() {
+            for inst in &block.insts {
+                let cheap = match &inst.op {
+                    Op::WorkItem(..) => true,
+                    Op::Convert(
+                        ConvertOp::Trunc | ConvertOp::SExt | ConvertOp::ZExt,
+                        Operand::Value(from),
+                    ) => values.contains(from),
+                    _ => false,
+                };
+                values.extend(inst.result.filter(|_| cheap));
+            }
+        }
+        if values.len() == before {
+            return values;
+        }
+    }
+}
+
+/// The values that are live at the start of each block, indexed by block number. A phi's operands
+/// are live at the end of the predecessor that they come from, its result is not live at the start.
+pub fn live_in(function: &Function) -> Vec<HashSet<ValueId>> {
+    let predecessors = function.predecessors();
+    let mut live: Vec<HashSet<ValueId>> = vec![HashSet::new(); function.blocks.len()];
+    // Values that leave a block towards the phis of its successors.
+    let mut to_phis: HashMap<BlockId, HashSet<ValueId>> = HashMap::new();
+    for (_, block) in function.blocks.iter() {
+        for inst in block.phis() {
+            let Op::Phi(incoming) = &inst.op else { continue };
+            for (from, operand) in incoming {
+                to_phis.entry(*from).or_default().extend(value(*operand));
+            }
+        }
+    }
+    let mut work: Vec<BlockId> = function.blocks.ids().collect();
+    let mut queued = vec![true; function.blocks.len()];
+    while let Some(id) = work.pop() {
+        queued[id.index()] = false;
+        let block = &function.blocks[id];
+        let mut now = to_phis.get(&id).cloned().unwrap_or_default();
+        for next in block.terminator.successors() {
+            now.extend(&live[next.index()]);
+        }
+        block.terminator.for_each_operand(|operand| now.extend(value(operand)));
+        for inst in block.insts.iter().rev() {
+            if let Some(result) = inst.result {
+                now.remove(&result);
+            }
+            if !matches!(inst.op, Op::Phi(_)) {
+                inst.op.for_each_operand(|operand| now.extend(value(operand)));
+            }
+        }
+        if now.len() == live[id.index()].len() {
+            continue;
+        }
+        live[id.index()] = now;
+        for &before in &predecessors[id.index()] {
+            if !std::mem::replace(&mut queued[before.index()], true) {
+                work.push(before);
+            }
+        }
+    }
+    live
+}
+
+/// The value that an operand is, if it is one.
+fn value(operand: Operand) -> Option<ValueId> {
+    match operand {
+        Operand::Value(value) => Some(value),
+        Operand::Const(_) => None,
+    }
+}
