@@ -182,6 +182,8 @@ pub struct Model {
     fences: Vec<Fence>,
     cells: Vec<EventCell>,
     accesses: Vec<(Cell, Access, Node)>,
+    /// Pairs of accesses that need an order and have none yet.
+    races: Vec<(Cell, Node, Node)>,
     promises: Vec<Promise>,
     /// Commands with a wait whose signal was not submitted yet, once for each such wait.
     pending: Vec<Node>,
@@ -219,7 +221,12 @@ impl Model {
             self.graph.order(self.steps[earlier].end, begin, Bond::Ordered);
         }
         self.steps.push(HostStep { begin, end: begin, after, question: None });
-        match &step.action {
+        self.act(&step.action, begin)?;
+        self.check_races()
+    }
+
+    fn act(&mut self, action: &Action, begin: Node) -> Result<(), Refusal> {
+        match action {
             Action::CreateList(list, desc) => self.create_list(*list, *desc),
             Action::CreateQueue(queue, engine) => {
                 self.queues.push(Queue { engine: *engine, commands: Vec::new() });
@@ -249,8 +256,14 @@ impl Model {
             Action::HostSignal(event) => self.signal_cell(self.regular(*event)?, begin),
             Action::HostReset(event) => self.reset_cell(self.regular(*event)?, begin),
             Action::ResetFence(fence) => self.reset_cell(self.fences[fence.0].cell, begin),
-            Action::Read(cell) => self.perform(begin, Work::Read(*cell)),
-            Action::Write(cell, value) => self.perform(begin, Work::Write(*cell, *value)),
+            Action::Read(cell) => {
+                self.perform(begin, Work::Read(*cell));
+                Ok(())
+            }
+            Action::Write(cell, value) => {
+                self.perform(begin, Work::Write(*cell, *value));
+                Ok(())
+            }
             Action::Join => Ok(()),
         }
     }
@@ -570,22 +583,42 @@ impl Model {
         }
     }
 
-    /// Lets a node, whose place in the order is settled, do its work.
-    fn perform(&mut self, node: Node, work: Work) -> Result<(), Refusal> {
+    /// Lets a node, whose waits are known, do its work.
+    fn perform(&mut self, node: Node, work: Work) {
         self.graph.set_work(node, work);
         let before = self.graph.before(node);
         for (cell, access) in memory::accesses(work) {
-            let races = |&(other, kind, earlier): &(Cell, Access, Node)| {
-                other == cell
-                    && earlier != node
-                    && kind.needs_order(access)
-                    && !before.contains(earlier)
-            };
-            if self.accesses.iter().any(races) {
-                return Err(Refusal::Race(cell));
+            for &(other, kind, earlier) in &self.accesses {
+                let conflict = other == cell && earlier != node && kind.needs_order(access);
+                if conflict && !before.contains(earlier) {
+                    self.races.push((cell, earlier, node));
+                }
             }
             self.accesses.push((cell, access, node));
         }
+    }
+
+    /// Two accesses may still find their order as long as one of them comes after a wait whose
+    /// signal was not submitted yet.
+    fn check_races(&mut self) -> Result<(), Refusal> {
+        let mut open = Vec::new();
+        for &(cell, first, second) in &self.races {
+            let (to_first, to_second) = (self.graph.before(first), self.graph.before(second));
+            if to_second.contains(first) || to_first.contains(second) {
+                continue;
+            }
+            let waits = |&node: &Node| {
+                node == first
+                    || node == second
+                    || to_first.contains(node)
+                    || to_second.contains(node)
+            };
+            if !self.pending.iter().any(waits) {
+                return Err(Refusal::Race(cell));
+            }
+            open.push((cell, first, second));
+        }
+        self.races = open;
         Ok(())
     }
 }
@@ -675,6 +708,18 @@ impl Model {
     #[must_use]
     pub fn next_names(&self) -> (ListId, EventId) {
         (ListId(self.lists.len()), EventId(self.events.len()))
+    }
+
+    /// The list whose command a CB event stands for.
+    #[must_use]
+    pub fn signaller(&self, event: EventId) -> Option<ListId> {
+        match self.event(event).ok()?.state {
+            EventState::CounterBased(CbState::Counter { list, .. }) => Some(list),
+            EventState::CounterBased(CbState::Recorded { recording, .. }) => {
+                Some(self.recordings[recording.0].list)
+            }
+            EventState::CounterBased(CbState::Complete) | EventState::Regular(_) => None,
+        }
     }
 
     /// Whether a list is regular and closed, and how many commands it holds.

@@ -13,6 +13,7 @@
 
 pub mod backend;
 pub mod build;
+pub mod examples;
 pub mod generate;
 pub mod run;
 mod text;

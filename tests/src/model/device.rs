@@ -179,7 +179,7 @@ impl Model {
         }
         self.wait(node, place.own, &stream.commands, &command.waits)?;
         stream.commands.push(node);
-        self.perform(node, Work::Command(command.op))?;
+        self.perform(node, Work::Command(command.op));
         if let Op::ResetEvent(event) = command.op {
             self.reset_cell(self.regular(event)?, node)?;
         }

@@ -25,7 +25,10 @@ pub enum Verb {
     Barrier,
     SignalEvent,
     WaitOnEvents,
+    /// Wait on a new regular event that is signalled later: all behind it piles up.
+    Hold,
     ResetEvent,
+    /// Signal an event that something waits for, or any.
     HostSignal,
     HostReset,
     ResetFence,
@@ -63,8 +66,10 @@ const MAX_FENCES: usize = 2;
 /// Cells that all lists share; the others belong to one list each, by its number.
 const SHARED_CELLS: usize = 8;
 const PRIVATE_CELLS: usize = super::CELLS - SHARED_CELLS;
-/// How many choices of cells to try before a command falls back on its list's own cell.
-const CELL_TRIES: usize = 3;
+/// How many choices of cells to try for a command.
+const CELL_TRIES: u8 = 4;
+/// The last one uses only the cell of the list.
+const LAST_TRY: u8 = CELL_TRIES - 1;
 /// How many rounds of discharging may be needed: a recording that is executed may wait for others.
 const DISCHARGE_ROUNDS: usize = 16;
 
@@ -167,6 +172,7 @@ impl Builder {
             | Verb::Barrier
             | Verb::SignalEvent
             | Verb::WaitOnEvents
+            | Verb::Hold
             | Verb::ResetEvent => self.append(thread, intent),
             Verb::Execute => self.execute(thread, intent),
             Verb::Query => {
@@ -178,7 +184,14 @@ impl Builder {
                 self.take(thread, Action::Synchronize(object))
             }
             Verb::HostSignal => {
-                let event = self.regular_event(thread, intent.object)?;
+                let awaited = self.model.owed().into_iter().find_map(|owed| match owed {
+                    Owed::Signal(event) => Some(event),
+                    Owed::Execute { .. } => None,
+                });
+                let event = match awaited {
+                    Some(event) if intent.detail & 3 != 3 => event,
+                    _ => self.regular_event(thread, intent.object)?,
+                };
                 self.take_or_wait(thread, Action::HostSignal(event))
             }
             Verb::HostReset => {
@@ -252,8 +265,8 @@ impl Builder {
             3..=6 => ListKind::Immediate,
             _ => ListKind::ImmediateSynchronous,
         };
-        let order = match intent.object >> 6 {
-            3 => ListOrder::OutOfOrder,
+        let order = match intent.object >> 5 {
+            5.. => ListOrder::OutOfOrder,
             _ => ListOrder::InOrder,
         };
         let engine = if intent.detail >> 6 == 3 { Engine::Copy } else { Engine::Compute };
@@ -293,7 +306,7 @@ impl Builder {
         let (list, desc) = self.list(thread, intent)?;
         let mut waits = Vec::new();
         let mut signal = None;
-        if !matches!(intent.verb, Verb::SignalEvent | Verb::ResetEvent) {
+        if !matches!(intent.verb, Verb::SignalEvent | Verb::ResetEvent | Verb::Hold) {
             for selector in intent.waits.into_iter().flatten() {
                 let (event, _) = self.any_event(thread, selector)?;
                 if !waits.contains(&event) {
@@ -310,6 +323,10 @@ impl Builder {
             Verb::SignalEvent => {
                 signal = Some(self.signal_event(thread, desc, intent.object)?);
                 Op::SignalEvent
+            }
+            Verb::Hold => {
+                waits = vec![self.new_event(thread, EventKind::Regular)?];
+                Op::WaitOnEvents
             }
             Verb::ResetEvent => Op::ResetEvent(self.regular_event(thread, intent.object)?),
             _ => {
@@ -339,14 +356,20 @@ impl Builder {
         signal: Option<EventId>,
         intent: &Intent,
     ) -> Option<()> {
-        let own = Cell(SHARED_CELLS + list.0 % PRIVATE_CELLS);
+        let own = cell_of(list);
+        // Data flows along events: a command reads what the list that it waits for has written.
+        let awaited = waits.iter().find_map(|&event| self.model.signaller(event)).map(cell_of);
         let value = u32::from(intent.detail & 15) + 1;
         let shared = |turn: u8| Cell(usize::from(intent.object.wrapping_add(turn)) % SHARED_CELLS);
-        for attempt in 0..=CELL_TRIES {
-            let turn = 3 * attempt as u8;
-            let (dst, src) = match attempt {
-                CELL_TRIES => (own, own),
-                _ => (shared(turn), shared(turn + 1 + (intent.detail >> 4 & 1))),
+        let own_first = intent.detail >> 5 & 1 == 1;
+        for attempt in 0..CELL_TRIES {
+            let turn = 3 * attempt;
+            let source = shared(turn + 1 + (intent.detail >> 4 & 1));
+            let (dst, src) = match (own_first, attempt) {
+                (true, 0) => (own, awaited.unwrap_or(source)),
+                (true, 1) | (_, LAST_TRY) => (own, own),
+                (false, 0) => (shared(turn), awaited.unwrap_or(source)),
+                _ => (shared(turn), source),
             };
             let op = match intent.detail % 8 {
                 0..=3 => Op::Mix { dst, src, add: value },
@@ -357,7 +380,7 @@ impl Builder {
             let op = if op.fits(desc.engine) { op } else { Op::Copy { dst, src } };
             let command = Command { op, waits: waits.clone(), signal };
             let mut next = self.clone();
-            if next.try_append(thread, list, command).is_some() {
+            if next.try_append(thread, list, command).is_some() && next.can_be_finished() {
                 *self = next;
                 return Some(());
             }
@@ -429,6 +452,11 @@ impl Builder {
         self.take(thread, Action::CreateFence(fence, queue))?;
         Some(fence)
     }
+}
+
+/// The cell that belongs to a list.
+fn cell_of(list: ListId) -> Cell {
+    Cell(SHARED_CELLS + list.0 % PRIVATE_CELLS)
 }
 
 fn pick<T>(items: &[T], selector: u8) -> Option<&T> {

@@ -113,15 +113,16 @@ fn runner(seed: u64, cases: u32) -> TestRunner {
 /// Early verbs are the simplest: shrinking prefers them.
 fn verb() -> impl Strategy<Value = Verb> {
     prop_oneof![
-        24 => Just(Verb::Work),
-        12 => Just(Verb::Execute),
-        8 => Just(Verb::Query),
+        28 => Just(Verb::Work),
+        20 => Just(Verb::Execute),
+        10 => Just(Verb::Query),
         5 => Just(Verb::Synchronize),
         4 => Just(Verb::Barrier),
         3 => Just(Verb::SignalEvent),
         2 => Just(Verb::WaitOnEvents),
+        3 => Just(Verb::Hold),
         4 => Just(Verb::ResetEvent),
-        3 => Just(Verb::HostSignal),
+        5 => Just(Verb::HostSignal),
         3 => Just(Verb::HostReset),
         2 => Just(Verb::ResetFence),
         2 => Just(Verb::Read),
