@@ -6,13 +6,24 @@
 //! Everything above this module is the same on every lane.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemWait,
     SemWake, VmBind, VmCreate, VmDestroy,
 };
 
+use crate::settings::Settings;
+
 pub mod embedded;
+
+/// Opens the device of this machine. There is one lane so far: the device in this process.
+///
+/// # Errors
+/// ENODEV or ENOMEM.
+pub fn open(settings: &Settings) -> Result<Arc<dyn Kernel>> {
+    embedded::open(settings)
+}
 
 /// What an ioctl answers.
 pub type Result<T = ()> = std::result::Result<T, Errno>;

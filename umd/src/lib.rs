@@ -1,4 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Placeholder.
+//! Tally's Level Zero driver: `libze_tally.so`.
+//!
+//! ```text
+//!  loader ─► ddi ─► api ─► core ─► lists, events ─► submission ─► kernel (trait) ─► uapi
+//!            │      │      │                                      └ embedded
+//!            │      │      └ objects: what Level Zero's handles stand for
+//!            │      └ the C interface: checks of arguments, one function each
+//!            └ the tables that the loader asks for
+//! ```
+//!
+//! Imports point to the right. Beside the flow: [`handle`], [`error`], [`process`], [`settings`],
+//! [`log`], [`trace`] for everybody; [`space`], [`vm`], [`heap`] for everything that owns memory.
+//!
+//! Words: USM, unified shared memory, what zeMemAlloc* gives. Window, the addresses that the driver
+//! reserves for buffers. BO, buffer object. VM, the GPU's address space. VA, an address in it.
+//! CB, counter-based.
 
+pub mod api;
+pub mod core;
 pub mod ddi;
+pub mod error;
+pub mod handle;
+pub mod heap;
+pub mod kernel;
+pub mod log;
+pub mod process;
+pub mod settings;
+pub mod space;
+pub mod trace;
+pub mod vm;

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Contexts and residency.
+
+use std::ffi::c_void;
+
+use tally_ze::{ze_context_desc_t, ze_context_handle_t, ze_device_handle_t, ze_driver_handle_t};
+
+use super::{Call, api};
+use crate::core::context::Context;
+use crate::core::device::Device;
+use crate::core::driver::Driver;
+use crate::error::{Error, Result};
+
+api! {
+    /// Spec: `zeContextCreate`.
+    fn zeContextCreate(
+        call,
+        hDriver: ze_driver_handle_t,
+        desc: *const ze_context_desc_t,
+        phContext: *mut ze_context_handle_t,
+    ) {
+        let driver = call.handle(hDriver, "hDriver")?;
+        create(call, driver, desc, &[], phContext)
+    }
+
+    /// Spec: `zeContextCreateEx`.
+    fn zeContextCreateEx(
+        call,
+        hDriver: ze_driver_handle_t,
+        desc: *const ze_context_desc_t,
+        numDevices: u32,
+        phDevices: *mut ze_device_handle_t,
+        phContext: *mut ze_context_handle_t,
+    ) {
+        let driver = call.handle(hDriver, "hDriver")?;
+        let devices = call.slice(phDevices, numDevices as usize, "phDevices")?;
+        create(call, driver, desc, devices, phContext)
+    }
+
+    /// Spec: `zeContextDestroy`.
+    fn zeContextDestroy(call, hContext: ze_context_handle_t) {
+        call.take(hContext, "hContext").map(drop)
+    }
+
+    /// Spec: `zeContextGetStatus`.
+    fn zeContextGetStatus(call, hContext: ze_context_handle_t) {
+        call.handle(hContext, "hContext")?.status()
+    }
+
+    /// Spec: `zeContextSystemBarrier`. Nothing is cached that the system could not see.
+    fn zeContextSystemBarrier(
+        call,
+        hContext: ze_context_handle_t,
+        hDevice: ze_device_handle_t,
+    ) {
+        call.handle(hContext, "hContext")?.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")
+    }
+
+    /// Spec: `zeContextMakeMemoryResident`. All memory is resident from its allocation on.
+    fn zeContextMakeMemoryResident(
+        call,
+        hContext: ze_context_handle_t,
+        hDevice: ze_device_handle_t,
+        ptr: *mut c_void,
+        size: usize,
+    ) {
+        residency(call, hContext, hDevice, ptr, size)
+    }
+
+    /// Spec: `zeContextEvictMemory`. A hint that is not taken.
+    fn zeContextEvictMemory(
+        call,
+        hContext: ze_context_handle_t,
+        hDevice: ze_device_handle_t,
+        ptr: *mut c_void,
+        size: usize,
+    ) {
+        residency(call, hContext, hDevice, ptr, size)
+    }
+}
+
+fn create(
+    call: Call<'_>,
+    driver: &Driver,
+    desc: *const ze_context_desc_t,
+    devices: &[ze_device_handle_t],
+    out: *mut ze_context_handle_t,
+) -> Result {
+    let desc = call.desc(desc, "desc")?;
+    call.flags(desc.flags.has_unknown(), "desc->flags")?;
+    let out = call.out(out, "phContext")?;
+    for &device in devices {
+        call.handle(device, "phDevices")?;
+    }
+    let first = devices.first().or_else(|| driver.devices().first());
+    let first = first.ok_or_else(|| Error::invalid("hDriver: the driver has no devices"))?;
+    let device: &'static Device = call.handle(*first, "phDevices")?;
+    out.set(Context::create(device)?);
+    Ok(())
+}
+
+fn residency(
+    call: Call<'_>,
+    context: ze_context_handle_t,
+    device: ze_device_handle_t,
+    ptr: *mut c_void,
+    size: usize,
+) -> Result {
+    let context = call.handle(context, "hContext")?;
+    context.must_hold(call.handle(device, "hDevice")?, "hDevice")?;
+    memory_range(context, ptr, size)
+}
+
+/// Checks that a range lies in one allocation of any context, or wholly outside of the driver's memory.
+pub(super) fn memory_range(context: &Context, ptr: *const c_void, size: usize) -> Result {
+    use tally_ze::ze_result_t as code;
+    if ptr.is_null() {
+        return Err(Error::new(
+            code::ZE_RESULT_ERROR_INVALID_NULL_POINTER,
+            "ptr: the pointer is null",
+        ));
+    }
+    if size == 0 {
+        return Err(Error::new(code::ZE_RESULT_ERROR_INVALID_SIZE, "size: it is 0"));
+    }
+    if let Some(found) = context.vm().find(ptr as u64) {
+        if (ptr as u64 - found.base).saturating_add(size as u64) > found.size {
+            return Err(Error::new(
+                code::ZE_RESULT_ERROR_INVALID_SIZE,
+                format!("size: {size} reaches beyond the {} bytes of the allocation", found.size),
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The objects behind Level Zero's handles. The files have the names of those in `api`, which holds
+//! the C functions and their checks; here is what they do.
+
+pub mod context;
+pub mod device;
+pub mod driver;

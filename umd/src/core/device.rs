@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Devices: what the kernel says of them, and the VM that all contexts share.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use tally_compiler_protocol::TargetCpu;
+use tally_uapi::ioctl::{ClockPair, DeviceInfo, EngineInfo, Query, query};
+use tally_ze::{ze_device_handle_t, ze_result_t};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use crate::error::{Error, Result};
+use crate::handle::{self, Kind, object};
+use crate::kernel::{self, Kernel};
+use crate::settings::Settings;
+use crate::space::Space;
+use crate::trace;
+use crate::vm::Vm;
+
+/// A device. It lives as long as the process.
+pub struct Device {
+    kernel: Arc<dyn Kernel>,
+    info: DeviceInfo,
+    engines: Vec<EngineInfo>,
+    target: TargetCpu,
+    space: Arc<Space>,
+    vm: Mutex<Current>,
+    raw: OnceLock<ze_device_handle_t>,
+}
+
+/// The VM of the contexts that exist.
+#[derive(Default)]
+struct Current {
+    vm: Weak<Vm>,
+    /// The last VM was lost and the application has not asked for the device's status since.
+    unnoticed_loss: bool,
+}
+
+object!(ze_device_handle_t => &'static Device, Kind::Device);
+
+impl Device {
+    /// Opens the device and reserves the window.
+    ///
+    /// # Errors
+    /// What the kernel answers, or OUT_OF_HOST_MEMORY.
+    pub fn open(settings: &Settings) -> Result<ze_device_handle_t> {
+        let kernel = kernel::open(settings).map_err(|errno| Error::kernel("open", errno))?;
+        let device = Box::leak(Box::new(Self::new(kernel, settings)?));
+        let raw = handle::create::<ze_device_handle_t>(device)?;
+        Ok(*device.raw.get_or_init(|| raw))
+    }
+
+    /// A device over any kernel, without a handle.
+    ///
+    /// # Errors
+    /// As [`Device::open`].
+    pub fn new(kernel: Arc<dyn Kernel>, settings: &Settings) -> Result<Self> {
+        let info: DeviceInfo = ask(&*kernel, query::DEVICE)?;
+        let space = Space::reserve(settings.window, info.va_start, info.va_end)?;
+        let engines = ask_bytes(&*kernel, query::ENGINES)?;
+        let engines = engines
+            .chunks_exact(size_of::<EngineInfo>())
+            .filter_map(|bytes| EngineInfo::read_from_bytes(bytes).ok())
+            .collect();
+        let target = ask_bytes(&*kernel, query::TARGET)?;
+        let mut words = target.split(|&byte| byte == 0).map(String::from_utf8_lossy);
+        let mut word = || words.next().unwrap_or_default().into_owned();
+        let target = TargetCpu { name: word(), features: word() };
+        let vm = Mutex::default();
+        let device =
+            Self { kernel, info, engines, target, space: space.into(), vm, raw: OnceLock::new() };
+        let clock = device.clock()?;
+        trace::set_clock(clock.host_ns, clock.device_ticks);
+        log::info!("{} device: {:?}, {:?}", device.kernel.lane(), device.info, device.target);
+        Ok(device)
+    }
+
+    /// The device's handle.
+    pub fn raw(&self) -> ze_device_handle_t {
+        self.raw.get().copied().unwrap_or_default()
+    }
+
+    /// The kernel that drives it.
+    pub fn kernel(&self) -> &Arc<dyn Kernel> {
+        &self.kernel
+    }
+
+    /// What the kernel says of it.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// Its engine classes; the index is the command queue group ordinal.
+    pub fn engines(&self) -> &[EngineInfo] {
+        &self.engines
+    }
+
+    /// What kernels are compiled for.
+    pub fn target(&self) -> &TargetCpu {
+        &self.target
+    }
+
+    /// Host and device clock at one moment.
+    ///
+    /// # Errors
+    /// DEVICE_LOST if the device is gone.
+    pub fn clock(&self) -> Result<ClockPair> {
+        ask(&*self.kernel, query::CLOCK)
+    }
+
+    /// The VM that contexts share; made if there is none.
+    ///
+    /// # Errors
+    /// DEVICE_LOST after a loss, until all contexts are destroyed and [`Device::status`] was asked.
+    pub fn vm(&self) -> Result<Arc<Vm>> {
+        let mut current = self.current();
+        if let Some(vm) = current.vm.upgrade() {
+            if vm.check().is_err() {
+                current.unnoticed_loss = true;
+                return Err(lost("contexts of the time before the loss still exist"));
+            }
+            return Ok(vm);
+        }
+        if current.unnoticed_loss {
+            return Err(lost("zeDeviceGetStatus has not been called since"));
+        }
+        let vm = Vm::create(&self.kernel, &self.space)?;
+        current.vm = Arc::downgrade(&vm);
+        Ok(vm)
+    }
+
+    /// A context that saw the loss has gone.
+    pub fn note_loss(&self) {
+        self.current().unnoticed_loss = true;
+    }
+
+    /// Whether the device works. Once everything of the time before a loss is destroyed, asking
+    /// makes the device usable again.
+    ///
+    /// # Errors
+    /// DEVICE_LOST.
+    pub fn status(&self) -> Result {
+        let mut current = self.current();
+        if let Some(vm) = current.vm.upgrade() {
+            let status = vm.check();
+            current.unnoticed_loss |= status.is_err();
+            return status;
+        }
+        current.unnoticed_loss = false;
+        self.clock().map(drop)
+    }
+
+    fn current(&self) -> std::sync::MutexGuard<'_, Current> {
+        self.vm.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn lost(why: &str) -> Error {
+    Error::new(
+        ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST,
+        format!("the GPU's address space was lost, and {why}"),
+    )
+}
+
+/// QUERY for one struct.
+fn ask<T: FromZeros + FromBytes + IntoBytes>(kernel: &dyn Kernel, what: u32) -> Result<T> {
+    let mut answer = T::new_zeroed();
+    let mut arg = Query {
+        what,
+        size: size_of::<T>() as u32,
+        data: (&raw mut answer) as u64,
+        ..Default::default()
+    };
+    // SAFETY: `size` bytes may be written to the answer, any of which is a valid `T`.
+    unsafe { kernel.query(&mut arg) }.map_err(|errno| Error::kernel("QUERY", errno))?;
+    Ok(answer)
+}
+
+/// QUERY for an answer of unknown size.
+fn ask_bytes(kernel: &dyn Kernel, what: u32) -> Result<Vec<u8>> {
+    let failed = |errno| Error::kernel("QUERY", errno);
+    let mut arg = Query { what, ..Default::default() };
+    // SAFETY: without an address only the size is answered.
+    unsafe { kernel.query(&mut arg) }.map_err(failed)?;
+    let mut bytes = vec![0; arg.size as usize];
+    arg = Query { what, size: arg.size, data: bytes.as_mut_ptr() as u64, ..Default::default() };
+    // SAFETY: `size` bytes may be written there.
+    unsafe { kernel.query(&mut arg) }.map_err(failed)?;
+    bytes.truncate(arg.size as usize);
+    Ok(bytes)
+}

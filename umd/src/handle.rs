@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Handles: pointers to slots of type-stable slabs.
+//!
+//! Each kind of object has a slab, a reserved range of addresses that is only ever used for slots of
+//! that kind. A handle is the address of a slot:
+//!
+//! ```text
+//!  0   loader   a word for the loader's table pointer (ZE_extension_driver_ddi_handles)
+//!  8   tag      kind and state: live or free
+//! 16   value    the object, stored inline
+//! ```
+//!
+//! A lookup compares the address with the slab's range and reads the tag: a few nanoseconds, no
+//! lock, no memory access outside the slab. So null, a wild pointer, a pointer into the middle of an
+//! object, a handle of another kind and a destroyed handle are all told apart and refused.
+//!
+//! What it cannot catch: a destroyed handle whose slot has been given to a new object of the same
+//! kind. Slots are reused in the order in which they were freed and not before [`REST`] others were
+//! freed, which makes that rare, not impossible: a pointer has no room for a generation. And a
+//! handle that one thread destroys while another uses it: Level Zero forbids it, and a check would
+//! cost every call a lock.
+
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use tally_ze::ze_result_t;
+
+use crate::error::{Error, Result};
+
+/// Kinds of objects that have handles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)] // each is the Level Zero object of that name
+pub enum Kind {
+    Driver,
+    Device,
+    Context,
+    Module,
+    BuildLog,
+    Kernel,
+    Queue,
+    List,
+    Fence,
+    EventPool,
+    Event,
+}
+
+impl Kind {
+    const ALL: [Self; 11] = [
+        Self::Driver,
+        Self::Device,
+        Self::Context,
+        Self::Module,
+        Self::BuildLog,
+        Self::Kernel,
+        Self::Queue,
+        Self::List,
+        Self::Fence,
+        Self::EventPool,
+        Self::Event,
+    ];
+
+    /// The object's name in descriptions, with its article.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Driver => "a driver",
+            Self::Device => "a device",
+            Self::Context => "a context",
+            Self::Module => "a module",
+            Self::BuildLog => "a build log",
+            Self::Kernel => "a kernel",
+            Self::Queue => "a command queue",
+            Self::List => "a command list",
+            Self::Fence => "a fence",
+            Self::EventPool => "an event pool",
+            Self::Event => "an event",
+        }
+    }
+
+    fn slab(self) -> &'static Slab {
+        static SLABS: [Slab; Kind::ALL.len()] = [const { Slab::new() }; Kind::ALL.len()];
+        &SLABS[self as usize]
+    }
+
+    const fn live(self) -> u64 {
+        LIVE | self as u64
+    }
+}
+
+/// Tag of a slot that holds an object; the low byte is the kind. Anything else is a free slot.
+const LIVE: u64 = 0x7a11_7a11_0000_0000;
+const FREE: u64 = 0;
+
+/// Address space reserved for each kind's slots, in bytes. Halved until it can be had.
+const SPAN: usize = 1 << 30;
+/// Slots become accessible in steps of this many bytes.
+const STEP: usize = 64 << 10;
+/// Freed slots that rest before the first of them is used again.
+pub const REST: usize = 64;
+
+/// A C handle type, and the object behind it.
+pub trait RawHandle: Copy {
+    /// What lives in the slot.
+    type Object: Send + Sync + 'static;
+    /// The slab.
+    const KIND: Kind;
+    /// The handle from a slot's address.
+    fn from_ptr(ptr: *mut c_void) -> Self;
+    /// The address that the caller passed.
+    fn as_ptr(self) -> *mut c_void;
+}
+
+/// Says which object a C handle type stands for: `object! { ze_event_handle_t => Event, Kind::Event }`.
+macro_rules! object {
+    ($raw:ident => $object:ty, $kind:expr) => {
+        impl $crate::handle::RawHandle for tally_ze::$raw {
+            type Object = $object;
+            const KIND: $crate::handle::Kind = $kind;
+            fn from_ptr(ptr: *mut std::ffi::c_void) -> Self {
+                Self(ptr)
+            }
+            fn as_ptr(self) -> *mut std::ffi::c_void {
+                self.0
+            }
+        }
+    };
+}
+pub(crate) use object;
+
+#[repr(C, align(16))]
+struct Slot<T> {
+    loader: AtomicPtr<c_void>,
+    tag: AtomicU64,
+    value: UnsafeCell<MaybeUninit<T>>,
+}
+
+/// The address range of one kind.
+struct Slab {
+    /// First address, 0 before the first object.
+    base: AtomicUsize,
+    /// Bytes from `base` that hold slots that have been used at least once.
+    used: AtomicUsize,
+    growth: Mutex<Growth>,
+}
+
+struct Growth {
+    /// Reserved bytes.
+    span: usize,
+    /// Accessible bytes.
+    open: usize,
+    /// Addresses of free slots, the one that was freed first in front.
+    free: VecDeque<usize>,
+}
+
+impl Slab {
+    const fn new() -> Self {
+        Self {
+            base: AtomicUsize::new(0),
+            used: AtomicUsize::new(0),
+            growth: Mutex::new(Growth { span: 0, open: 0, free: VecDeque::new() }),
+        }
+    }
+
+    /// Offset of `address` in the used part.
+    #[inline]
+    fn offset(&self, address: usize) -> Option<usize> {
+        // `used` is published after `base`: a caller that sees the one sees the other.
+        let used = self.used.load(Ordering::Acquire);
+        let offset = address.wrapping_sub(self.base.load(Ordering::Relaxed));
+        (offset < used).then_some(offset)
+    }
+
+    /// Address of a slot of `size` bytes that nobody uses.
+    fn reserve(&self, size: usize) -> Result<usize> {
+        let mut growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
+        if growth.free.len() > REST {
+            if let Some(address) = growth.free.pop_front() {
+                return Ok(address);
+            }
+        }
+        match self.grow(&mut growth, size) {
+            Ok(address) => Ok(address),
+            // Better a slot that has not rested than none.
+            Err(error) => growth.free.pop_front().ok_or(error),
+        }
+    }
+
+    fn grow(&self, growth: &mut Growth, size: usize) -> Result<usize> {
+        if growth.span == 0 {
+            let (base, span) = reserve_range().ok_or_else(out_of_memory)?;
+            self.base.store(base, Ordering::Relaxed);
+            growth.span = span;
+        }
+        let base = self.base.load(Ordering::Relaxed);
+        let used = self.used.load(Ordering::Relaxed);
+        if used + size > growth.open {
+            let step = STEP.max(size.next_multiple_of(STEP));
+            if growth.open + step > growth.span {
+                return Err(out_of_memory());
+            }
+            let at = (base + growth.open) as *mut c_void;
+            // SAFETY: the range is the part of our own reservation behind what is open.
+            let done = unsafe { libc::mprotect(at, step, libc::PROT_READ | libc::PROT_WRITE) };
+            if done != 0 {
+                return Err(out_of_memory());
+            }
+            growth.open += step;
+        }
+        self.used.store(used + size, Ordering::Release);
+        Ok(base + used)
+    }
+
+    fn release(&self, address: usize) {
+        self.growth.lock().unwrap_or_else(PoisonError::into_inner).free.push_back(address);
+    }
+}
+
+fn out_of_memory() -> Error {
+    Error::new(
+        ze_result_t::ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+        "no memory for another object's handle",
+    )
+}
+
+/// Reserves an inaccessible range: its base and its size.
+fn reserve_range() -> Option<(usize, usize)> {
+    let mut span = SPAN;
+    while span >= STEP {
+        // SAFETY: a new mapping at an address that the system chooses touches nothing of others.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                span,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if base != libc::MAP_FAILED {
+            return Some((base as usize, span));
+        }
+        span /= 2;
+    }
+    None
+}
+
+/// A new handle for `object`.
+///
+/// # Errors
+/// OUT_OF_HOST_MEMORY; the object is dropped.
+pub fn create<R: RawHandle>(object: R::Object) -> Result<R> {
+    let address = R::KIND.slab().reserve(size_of::<Slot<R::Object>>())?;
+    let slot = ptr::with_exposed_provenance_mut::<Slot<R::Object>>(address);
+    // SAFETY: `reserve` gives each address, aligned since slots are a multiple of 16 from a page
+    // boundary, to one caller at a time; the memory is accessible and zero or a freed slot, and
+    // every field is valid as such.
+    let slot_ref = unsafe { &*slot };
+    // SAFETY: the slot is free, so no reference to its value exists.
+    unsafe { (*slot_ref.value.get()).write(object) };
+    slot_ref.loader.store(ptr::null_mut(), Ordering::Relaxed);
+    slot_ref.tag.store(R::KIND.live(), Ordering::Release);
+    Ok(R::from_ptr(slot.cast()))
+}
+
+/// The object behind `raw`. `name` is the argument's name, for the description.
+///
+/// # Safety
+/// Nobody destroys the handle while the reference is in use. Level Zero asks this of applications.
+///
+/// # Errors
+/// INVALID_NULL_HANDLE: null, not a handle, another kind's, or destroyed.
+#[inline]
+pub unsafe fn get<'a, R: RawHandle>(raw: R, name: &'static str) -> Result<&'a R::Object> {
+    match find(raw) {
+        // SAFETY: the tag says that the value is there; the caller keeps it there.
+        Some(slot) => Ok(unsafe { (*slot.value.get()).assume_init_ref() }),
+        None => Err(explain(raw, name)),
+    }
+}
+
+/// Moves the object out; the handle is dead from here on.
+///
+/// # Safety
+/// No reference from [`get`] is in use.
+///
+/// # Errors
+/// As [`get`]. Of two threads that destroy the same handle one gets the error.
+pub unsafe fn take<R: RawHandle>(raw: R, name: &'static str) -> Result<R::Object> {
+    let slot = find(raw).ok_or_else(|| explain(raw, name))?;
+    let live = R::KIND.live();
+    if slot.tag.compare_exchange(live, FREE, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        return Err(explain(raw, name));
+    }
+    // SAFETY: the exchange made this thread the only owner of the value, which was live.
+    let object = unsafe { (*slot.value.get()).assume_init_read() };
+    R::KIND.slab().release(ptr::from_ref(slot).expose_provenance());
+    Ok(object)
+}
+
+#[inline]
+fn find<'a, R: RawHandle>(raw: R) -> Option<&'a Slot<R::Object>> {
+    let address = raw.as_ptr() as usize;
+    let offset = R::KIND.slab().offset(address)?;
+    if offset % size_of::<Slot<R::Object>>() != 0 {
+        return None;
+    }
+    // SAFETY: the address is the start of a slot in the used part of the slab: accessible for ever,
+    // and never anything but a slot of this type.
+    let slot = unsafe { &*ptr::with_exposed_provenance::<Slot<R::Object>>(address) };
+    (slot.tag.load(Ordering::Acquire) == R::KIND.live()).then_some(slot)
+}
+
+/// Which rule `raw` breaks.
+#[cold]
+fn explain<R: RawHandle>(raw: R, name: &'static str) -> Error {
+    let code = ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+    let want = R::KIND.name();
+    let ptr = raw.as_ptr();
+    if ptr.is_null() {
+        return Error::new(code, format!("{name}: the handle is null; it must name {want}"));
+    }
+    let owner = Kind::ALL.into_iter().find(|kind| kind.slab().offset(ptr as usize).is_some());
+    let what = match owner {
+        None => "is no handle of this driver".to_owned(),
+        Some(kind) if kind != R::KIND => format!("names {}, or did", kind.name()),
+        Some(_) => "has been destroyed, or points into an object".to_owned(),
+    };
+    Error::new(code, format!("{name}: {ptr:p} {what}; it must name {want}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// Stand-ins: the C types belong to the real objects, and each test has its slab to itself.
+    macro_rules! stand_in {
+        ($name:ident => $object:ty, $kind:expr) => {
+            #[derive(Clone, Copy)]
+            struct $name(*mut c_void);
+            impl RawHandle for $name {
+                type Object = $object;
+                const KIND: Kind = $kind;
+                fn from_ptr(ptr: *mut c_void) -> Self {
+                    Self(ptr)
+                }
+                fn as_ptr(self) -> *mut c_void {
+                    self.0
+                }
+            }
+        };
+    }
+    stand_in!(Log => Arc<String>, Kind::BuildLog);
+    stand_in!(Other => [u64; 7], Kind::Fence);
+    stand_in!(Resting => [u64; 7], Kind::EventPool);
+
+    fn text(raw: Log) -> String {
+        // SAFETY: the reference is dropped at once.
+        let error = unsafe { get(raw, "hLog") }.expect_err("the handle is wrong");
+        assert_eq!(error.code(), ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
+        error.text().to_owned()
+    }
+
+    #[test]
+    fn a_handle_finds_its_object_until_it_is_taken() {
+        let object = Arc::new("log".to_owned());
+        let raw: Log = create(object.clone()).expect("there is memory");
+        // SAFETY: nobody else knows the handle.
+        assert_eq!(unsafe { get(raw, "hLog") }.expect("live").as_str(), "log");
+        // SAFETY: as above.
+        drop(unsafe { take(raw, "hLog") }.expect("live"));
+        assert_eq!(Arc::strong_count(&object), 1, "taking moves the object out");
+        assert!(text(raw).contains("has been destroyed"), "{}", text(raw));
+        // SAFETY: as above.
+        assert!(unsafe { take(raw, "hLog") }.is_err(), "a second destroy is refused");
+    }
+
+    #[test]
+    fn garbage_is_refused_and_explained() {
+        let raw: Log = create(Arc::default()).expect("there is memory");
+        let other: Other = create([0; 7]).expect("there is memory");
+        let inside = Log((raw.0 as usize + 8) as *mut c_void);
+        assert!(text(Log(ptr::null_mut())).contains("is null"));
+        assert!(text(Log(0x10 as *mut c_void)).contains("is no handle of this driver"));
+        assert!(text(Log(usize::MAX as *mut c_void)).contains("is no handle of this driver"));
+        assert!(text(Log(other.0)).contains("names a fence"));
+        assert!(text(inside).contains("points into an object"));
+        // SAFETY: nobody else knows the handles.
+        unsafe {
+            drop(take(raw, "hLog"));
+            drop(take(other, "hOther"));
+        }
+    }
+
+    #[test]
+    fn a_freed_slot_rests_before_it_is_used_again() {
+        let first: Resting = create([1; 7]).expect("there is memory");
+        // SAFETY: nobody else knows the handle.
+        drop(unsafe { take(first, "h") }.expect("live"));
+        for _ in 0..REST - 1 {
+            let next: Resting = create([2; 7]).expect("there is memory");
+            assert_ne!(next.0, first.0);
+            // SAFETY: nobody else knows the handle.
+            drop(unsafe { take(next, "h") }.expect("live"));
+        }
+    }
+
+    #[test]
+    fn many_threads_create_and_take_without_losing_objects() {
+        let counter = Arc::new(String::new());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        let raw: Log = create(counter.clone()).expect("there is memory");
+                        // SAFETY: nobody else knows the handle.
+                        unsafe {
+                            assert!(Arc::ptr_eq(get(raw, "h").expect("live"), &counter));
+                            drop(take(raw, "h").expect("live"));
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(Arc::strong_count(&counter), 1);
+    }
+}

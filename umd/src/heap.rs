@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory of the driver's own that the device uses too: rings, arguments, recordings, counters.
+//!
+//! Blocks have sizes of powers of two and are aligned to their size. They are cut from chunks of
+//! [`CHUNK`] bytes, one buffer each; what is freed is kept for the next block of the same size.
+//! Larger ones get a buffer of their own, which goes back when they are freed.
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tally_uapi::ioctl::bind_flag;
+use tally_ze::ze_result_t;
+
+use crate::error::{Error, Result};
+use crate::space::HUGE_PAGE;
+use crate::vm::{Bindings, Mapping};
+
+/// Bytes of a chunk.
+const CHUNK: u64 = HUGE_PAGE;
+/// Bytes of the smallest block: a cache line.
+const MIN: u64 = 64;
+/// Bytes of the largest block that is cut from a chunk.
+const MAX: u64 = CHUNK / 4;
+/// Sizes from [`MIN`] to [`MAX`].
+const CLASSES: usize = (MAX.ilog2() - MIN.ilog2() + 1) as usize;
+
+/// The sub-allocator. Thread-safe; a lock is held for a few instructions, or for a new chunk.
+pub struct Heap {
+    bindings: Arc<Bindings>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The part of the last chunk that is not cut yet.
+    rest: Option<Piece>,
+    /// Free pieces by class.
+    free: [Vec<Piece>; CLASSES],
+}
+
+/// A place in a mapping, not yet or no longer a block.
+#[derive(Clone)]
+struct Piece {
+    mapping: Arc<Mapping>,
+    offset: u64,
+}
+
+impl Heap {
+    /// An empty heap that takes its memory from `bindings`.
+    pub fn new(bindings: Arc<Bindings>) -> Arc<Self> {
+        Arc::new(Self { bindings, state: Mutex::default() })
+    }
+
+    /// A block of at least `size` bytes, aligned to `align` and to a cache line.
+    ///
+    /// New memory is zero; a block that was used before holds what was left in it.
+    ///
+    /// # Errors
+    /// OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_LOST.
+    ///
+    /// # Panics
+    /// If `align` is no power of two or larger than 2 MiB: a mistake of the driver.
+    pub fn alloc(self: &Arc<Self>, size: u64, align: u64) -> Result<Block> {
+        assert!(align.is_power_of_two() && align <= HUGE_PAGE, "heap alignment {align}");
+        let size = size.max(align).max(MIN).checked_next_power_of_two().ok_or_else(too_large)?;
+        if size > MAX {
+            let mapping = Arc::new(self.map(size)?);
+            return Ok(Block { heap: self.clone(), piece: Piece { mapping, offset: 0 }, size });
+        }
+        let piece = self.cut(size)?;
+        Ok(Block { heap: self.clone(), piece, size })
+    }
+
+    fn map(&self, size: u64) -> Result<Mapping> {
+        self.bindings.map(size, HUGE_PAGE, bind_flag::READ | bind_flag::WRITE)
+    }
+
+    fn cut(&self, size: u64) -> Result<Piece> {
+        let mut state = self.state();
+        if let Some(piece) = state.free[class(size)].pop() {
+            return Ok(piece);
+        }
+        if let Some(piece) = state.carve(size) {
+            return Ok(piece);
+        }
+        // A chunk is made under the lock: who comes meanwhile would only make another one.
+        let mapping = Arc::new(self.map(CHUNK)?);
+        state.retire_rest(CHUNK);
+        state.rest = Some(Piece { mapping, offset: 0 });
+        state.carve(size).ok_or_else(too_large)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Cuts a piece off the rest of the last chunk, after the gap that aligns it.
+    fn carve(&mut self, size: u64) -> Option<Piece> {
+        let offset = self.rest.as_ref()?.offset.next_multiple_of(size);
+        if offset + size > CHUNK {
+            return None;
+        }
+        self.retire_rest(offset);
+        let rest = self.rest.as_mut()?;
+        let piece = rest.clone();
+        rest.offset += size;
+        Some(piece)
+    }
+
+    /// Makes free pieces of the rest up to offset `end`: the largest that are aligned to their size.
+    fn retire_rest(&mut self, end: u64) {
+        let Some(mut piece) = self.rest.take() else { return };
+        while piece.offset < end {
+            let aligned = 1 << piece.offset.trailing_zeros().min(MAX.ilog2());
+            let fits = 1 << (end - piece.offset).ilog2();
+            let size = MAX.min(aligned).min(fits);
+            self.free[class(size)].push(piece.clone());
+            piece.offset += size;
+        }
+        self.rest = Some(piece);
+    }
+}
+
+/// Index of the class of a size from MIN to MAX that is a power of two.
+fn class(size: u64) -> usize {
+    (size.ilog2() - MIN.ilog2()) as usize
+}
+
+fn too_large() -> Error {
+    Error::new(
+        ze_result_t::ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
+        "the driver needs a block of memory that is larger than the device has",
+    )
+}
+
+/// Memory that host and device see at the same address. Given back on drop.
+///
+/// It may be used until then, whatever happens to the VM; nobody else refers to it, but the device
+/// may: its owner frees it only when no packet that names it can still run.
+pub struct Block {
+    heap: Arc<Heap>,
+    piece: Piece,
+    size: u64,
+}
+
+impl Block {
+    /// The address in the GPU's address space, which is also the host's.
+    #[inline]
+    pub fn va(&self) -> u64 {
+        self.piece.mapping.va() + self.piece.offset
+    }
+
+    /// The same address as a pointer, good for `size` bytes.
+    #[inline]
+    pub fn ptr(&self) -> NonNull<u8> {
+        // SAFETY: a block lies within its mapping, so the sum neither overflows nor is null.
+        unsafe { self.piece.mapping.ptr().add(self.piece.offset as usize) }
+    }
+
+    /// Bytes; at least what was asked for.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Handle of the buffer that it lies in.
+    #[inline]
+    pub fn bo(&self) -> u32 {
+        self.piece.mapping.bo()
+    }
+
+    /// Offset in that buffer, in bytes.
+    #[inline]
+    pub fn offset(&self) -> u64 {
+        self.piece.offset
+    }
+
+    /// Fills the block with zeroes.
+    pub fn clear(&mut self) {
+        // SAFETY: the block is mapped for the host, and `&mut` says that it is not shared.
+        unsafe { self.ptr().write_bytes(0, self.size as usize) };
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if self.size <= MAX {
+            let piece = self.piece.clone();
+            self.heap.state().free[class(self.size)].push(piece);
+        }
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Block({:#x}, {} bytes)", self.va(), self.size)
+    }
+}

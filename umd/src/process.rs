@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The process that the driver lives in: is it still the one that called zeInit, and is it still
+//! alive?
+//!
+//! - In a forked child the device's threads do not exist and their locks may be held for ever: every
+//!   call answers ZE_RESULT_ERROR_UNINITIALIZED. A child that wants a GPU has to call exec.
+//! - Once exit handlers run, the process's other libraries may be gone: every call answers
+//!   ZE_RESULT_ERROR_DEVICE_LOST, so that destructors of late objects neither crash nor hang.
+//! - The library stays mapped after dlclose: its threads run code of it.
+
+use std::ffi::{CStr, OsStr, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tally_ze::ze_result_t;
+
+use crate::error::{Error, Result};
+
+/// What calls are let through: bits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Gate(u32);
+
+const READY: u32 = 1 << 0;
+const TRACED: u32 = 1 << 1;
+const FORKED: u32 = 1 << 2;
+const EXITED: u32 = 1 << 3;
+
+static GATE: AtomicU32 = AtomicU32::new(0);
+
+impl Gate {
+    /// Initialised, not traced: the state that entry points have one compare for.
+    pub const OPEN: Self = Self(READY);
+
+    /// Whether a call may run; `early`: also before zeInit.
+    ///
+    /// # Errors
+    /// UNINITIALIZED or DEVICE_LOST, see the module's description.
+    pub fn admits(self, early: bool) -> Result {
+        let (code, text) = if self.0 & FORKED != 0 {
+            (
+                ze_result_t::ZE_RESULT_ERROR_UNINITIALIZED,
+                "this process was forked from one that used the driver; call exec first",
+            )
+        } else if self.0 & EXITED != 0 {
+            (ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST, "the process is exiting")
+        } else if self.0 & READY == 0 && !early {
+            (
+                ze_result_t::ZE_RESULT_ERROR_UNINITIALIZED,
+                "neither zeInit nor zeInitDrivers has succeeded in this process",
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(code, text))
+    }
+}
+
+/// The gate as it stands.
+#[inline]
+pub fn gate() -> Gate {
+    Gate(GATE.load(Ordering::Relaxed))
+}
+
+/// From here on calls are let through.
+pub fn set_ready() {
+    GATE.fetch_or(READY, Ordering::Release);
+}
+
+/// From here on calls are recorded by [`crate::trace`].
+pub fn set_traced() {
+    GATE.fetch_or(TRACED, Ordering::Release);
+}
+
+/// Whether the process is on its way out, or is a forked child.
+pub fn is_gone() -> bool {
+    GATE.load(Ordering::Relaxed) & (FORKED | EXITED) != 0
+}
+
+/// Installs what the module's description promises; once.
+pub fn watch() {
+    static WATCH: Once = Once::new();
+    WATCH.call_once(|| {
+        // SAFETY: the handlers are functions of this library, which is kept mapped below. Both run
+        // only atomic operations and what `exiting` documents.
+        unsafe {
+            libc::pthread_atfork(None, None, Some(forked));
+            libc::atexit(exiting);
+        }
+        stay_loaded();
+    });
+}
+
+extern "C" fn forked() {
+    GATE.fetch_or(FORKED, Ordering::Relaxed);
+}
+
+extern "C" fn exiting() {
+    if GATE.fetch_or(EXITED, Ordering::Relaxed) & FORKED == 0 {
+        crate::trace::finish();
+    }
+}
+
+/// File of the shared object that holds this code: libze_tally.so, or a test program.
+fn own_file() -> Option<PathBuf> {
+    let mut info = libc::Dl_info {
+        dli_fname: std::ptr::null(),
+        dli_fbase: std::ptr::null_mut(),
+        dli_sname: std::ptr::null(),
+        dli_saddr: std::ptr::null_mut(),
+    };
+    // SAFETY: any address may be asked for; the answer's strings live as long as the object.
+    let found = unsafe { libc::dladdr(forked as *const c_void, &mut info) };
+    if found == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: dladdr answered with a terminated string.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
+}
+
+/// The folder that the driver's library lies in: the compiler is looked for there.
+pub fn own_folder() -> Option<PathBuf> {
+    let file = own_file()?;
+    let file = file.canonicalize().unwrap_or(file);
+    file.parent().map(ToOwned::to_owned)
+}
+
+fn stay_loaded() {
+    let Some(file) = own_file() else { return };
+    let Ok(name) = std::ffi::CString::new(file.as_os_str().as_bytes()) else { return };
+    let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+    // SAFETY: the object is loaded already, so no initialiser runs. The handle is kept on purpose.
+    // A program that is no shared object cannot be unloaded, and the failure changes nothing.
+    unsafe { libc::dlopen(name.as_ptr(), flags) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_initialised_process_that_lives_is_admitted() {
+        let code = |gate: u32, early| Gate(gate).admits(early).err().map(|error| error.code());
+        let uninitialized = Some(ze_result_t::ZE_RESULT_ERROR_UNINITIALIZED);
+        let lost = Some(ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST);
+        assert_eq!(code(READY, false), None);
+        assert_eq!(code(READY | TRACED, false), None);
+        assert_eq!(code(0, false), uninitialized);
+        assert_eq!(code(0, true), None, "zeInit itself");
+        assert_eq!(code(READY | FORKED, true), uninitialized);
+        assert_eq!(code(READY | EXITED, true), lost);
+    }
+
+    #[test]
+    fn the_own_folder_holds_this_program() {
+        let folder = own_folder().expect("a test is a file");
+        let program = std::env::current_exe().expect("Linux knows it");
+        assert_eq!(program.canonicalize().expect("exists").parent(), Some(folder.as_path()));
+    }
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Everything that the environment decides, read once.
+//!
+//! | variable | value | effect |
+//! |---|---|---|
+//! | `TALLY_LOG` | env_logger filter: `debug`, `ze_tally::core=trace` | messages on standard error |
+//! | `TALLY_TRACE` | file | a timeline of host calls and engine commands (Perfetto, chrome://tracing) |
+//! | `TALLY_WORKERS` | 1–1024 | threads that run kernels; default: the processors of this process |
+//! | `TALLY_COMPUTE_ENGINES` | 1–64 | engines of the compute class; default 4 |
+//! | `TALLY_COPY_ENGINES` | 1–64 | engines of the copy class; default 2 |
+//! | `TALLY_MEMORY` | MiB | memory of the device; default: the machine's, or what limits leave |
+//! | `TALLY_RESET_MS` | ms | time until a kernel that does not end is aborted; default 100 |
+//! | `TALLY_WINDOW` | MiB | addresses reserved for buffers; default 262144 |
+//! | `TALLY_COMPILER` | file | the compiler program; default: `tally-compiler` beside the driver, else in PATH |
+//! | `ZE_AFFINITY_MASK` | `0`, … | devices to show; without device 0 in the list there is none |
+//! | `ZE_FLAT_DEVICE_HIERARCHY` | | no effect: the device has no sub-devices, so all modes agree |
+//! | `ZE_ENABLE_PCI_ID_DEVICE_ORDER` | | no effect with one device |
+//! | `ZE_SHARED_FORCE_DEVICE_ALLOC` | | no effect: all memory is unified |
+//!
+//! The numbers are the embedded device's; a value that is no number in its range is reported in the
+//! log and ignored.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+/// The environment, understood.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// `TALLY_LOG`.
+    pub log: Option<String>,
+    /// `TALLY_TRACE`.
+    pub trace: Option<PathBuf>,
+    /// `TALLY_WORKERS`.
+    pub workers: Option<u32>,
+    /// `TALLY_COMPUTE_ENGINES`.
+    pub compute_engines: Option<u32>,
+    /// `TALLY_COPY_ENGINES`.
+    pub copy_engines: Option<u32>,
+    /// `TALLY_MEMORY`, in bytes.
+    pub memory: Option<u64>,
+    /// `TALLY_RESET_MS`.
+    pub reset_ms: Option<u64>,
+    /// `TALLY_WINDOW`, in bytes.
+    pub window: Option<u64>,
+    /// Whether `ZE_AFFINITY_MASK` leaves device 0 out.
+    pub hidden: bool,
+    /// What could not be understood, as sentences for the log.
+    pub complaints: Vec<String>,
+}
+
+/// The settings of this process.
+pub fn get() -> &'static Settings {
+    static SETTINGS: OnceLock<Settings> = OnceLock::new();
+    SETTINGS.get_or_init(|| Settings::read(|name| std::env::var_os(name)))
+}
+
+impl Settings {
+    fn read(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let mut complaints = Vec::new();
+        let present = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let mut number = |name: &str, min: u64, max: u64| {
+            let value = present(name)?;
+            let text = value.to_string_lossy();
+            match text.trim().parse::<u64>() {
+                Ok(value) if (min..=max).contains(&value) => Some(value),
+                _ => {
+                    complaints.push(format!("{name}: {text:?} is no number from {min} to {max}"));
+                    None
+                }
+            }
+        };
+        const MIB: u64 = 1 << 20;
+        let small = |value: Option<u64>| value.and_then(|value| u32::try_from(value).ok());
+        Self {
+            workers: small(number("TALLY_WORKERS", 1, 1024)),
+            compute_engines: small(number("TALLY_COMPUTE_ENGINES", 1, 64)),
+            copy_engines: small(number("TALLY_COPY_ENGINES", 1, 64)),
+            memory: number("TALLY_MEMORY", 16, 1 << 26).map(|mib| mib * MIB),
+            reset_ms: number("TALLY_RESET_MS", 1, 3_600_000),
+            window: number("TALLY_WINDOW", 256, 1 << 26).map(|mib| mib * MIB),
+            log: present("TALLY_LOG").map(|value| value.to_string_lossy().into_owned()),
+            trace: present("TALLY_TRACE").map(PathBuf::from),
+            hidden: present("ZE_AFFINITY_MASK").is_some_and(|mask| hides(&mask.to_string_lossy())),
+            complaints,
+        }
+    }
+}
+
+/// Whether a mask such as `0,1.0` names neither device 0 nor a part of it.
+fn hides(mask: &str) -> bool {
+    !mask.split(',').any(|entry| entry.trim().split('.').next() == Some("0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Settings {
+        Settings::read(|name| {
+            pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value))
+        })
+    }
+
+    #[test]
+    fn an_empty_environment_and_empty_values_decide_nothing() {
+        assert_eq!(read(&[]), Settings::default());
+        assert_eq!(read(&[("TALLY_TRACE", ""), ("TALLY_WORKERS", "")]), Settings::default());
+    }
+
+    #[test]
+    fn numbers_in_range_are_taken_and_others_reported() {
+        let settings = read(&[("TALLY_WORKERS", "3"), ("TALLY_MEMORY", "64")]);
+        assert_eq!((settings.workers, settings.memory), (Some(3), Some(64 << 20)));
+        for bad in ["0", "1025", "-1", "many", "1e3"] {
+            let settings = read(&[("TALLY_WORKERS", bad)]);
+            assert_eq!(settings.workers, None, "{bad}");
+            assert_eq!(settings.complaints.len(), 1, "{bad}");
+            assert!(settings.complaints[0].contains("TALLY_WORKERS"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_affinity_mask_hides_the_device_unless_it_names_it() {
+        for (mask, hidden) in [("0", false), ("1", true), ("1,0.0", false), ("10", true)] {
+            assert_eq!(read(&[("ZE_AFFINITY_MASK", mask)]).hidden, hidden, "{mask}");
+        }
+    }
+}

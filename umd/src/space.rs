@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Addresses: the window that is reserved once per process, and who has which part of it.
+//!
+//! A buffer has the same address for the host and for the GPU, so the driver places all buffers
+//! inside a range that it has reserved for itself: one inaccessible mapping without memory behind it.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
+
+use tally_uapi::PAGE_SIZE;
+use tally_ze::ze_result_t;
+
+use crate::error::{Error, Result};
+
+/// Bytes that are reserved where nothing speaks against it.
+const DEFAULT_SIZE: u64 = 256 << 30;
+/// Least that is of any use.
+const MIN_SIZE: u64 = 64 << 20;
+/// Page size of large allocations; the window starts at a multiple of it.
+pub const HUGE_PAGE: u64 = 2 << 20;
+
+/// Where the window goes, best first. All are far from where Linux puts programs, libraries, heaps
+/// and stacks. Sanitizers occupy some of them; then the next is tried, at last whatever mmap says.
+const CANDIDATES: [u64; 5] =
+    [0x2000_0000_0000, 0x3000_0000_0000, 0x1800_0000_0000, 0x4000_0000_0000, 0x6000_0000_0000];
+
+/// The window.
+#[derive(Debug)]
+pub struct Space {
+    start: u64,
+    size: u64,
+    /// Free ranges: start and size. Neighbours are always merged.
+    free: Mutex<BTreeMap<u64, u64>>,
+}
+
+impl Space {
+    /// Reserves a window of `size` bytes, or the default, or as much as limits leave, within the
+    /// addresses that the device can use.
+    ///
+    /// # Errors
+    /// OUT_OF_HOST_MEMORY if not even the least can be had.
+    pub fn reserve(size: Option<u64>, lowest: u64, end: u64) -> Result<Self> {
+        let mut size = size.unwrap_or(DEFAULT_SIZE).next_multiple_of(HUGE_PAGE);
+        while size >= MIN_SIZE {
+            let places = CANDIDATES.iter().copied().map(Some).chain([None]);
+            for place in places {
+                if place.is_some_and(|at| at < lowest || at.saturating_add(size) > end) {
+                    continue;
+                }
+                if let Some(start) = reserve_at(place, size, lowest, end) {
+                    log::debug!("window: {size:#x} bytes at {start:#x}");
+                    return Ok(Self { start, size, free: Mutex::new([(start, size)].into()) });
+                }
+            }
+            size = (size / 4).next_multiple_of(HUGE_PAGE);
+        }
+        Err(Error::new(
+            ze_result_t::ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+            "no address space is left for the device's memory; see ulimit -v",
+        ))
+    }
+
+    /// First address of the window.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Bytes of the window.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Whether an address lies in the window.
+    pub fn contains(&self, address: u64) -> bool {
+        address.wrapping_sub(self.start) < self.size
+    }
+
+    /// Addresses for `size` bytes, aligned to `align` (a power of two, at least a page); the lowest
+    /// that fit. `None` if there are none.
+    pub fn alloc(&self, size: u64, align: u64) -> Option<u64> {
+        let size = size.checked_next_multiple_of(PAGE_SIZE).filter(|&size| size != 0)?;
+        let align = align.max(PAGE_SIZE);
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let (hole, len, at) = free.iter().find_map(|(&hole, &len)| {
+            let at = hole.checked_next_multiple_of(align)?;
+            let end = at.checked_add(size)?;
+            (end <= hole + len).then_some((hole, len, at))
+        })?;
+        free.remove(&hole);
+        if at > hole {
+            free.insert(hole, at - hole);
+        }
+        if at + size < hole + len {
+            free.insert(at + size, hole + len - at - size);
+        }
+        Some(at)
+    }
+
+    /// Gives addresses back that [`Space::alloc`] returned for the same size.
+    pub fn free(&self, start: u64, size: u64) {
+        let mut size = size.next_multiple_of(PAGE_SIZE);
+        let mut start = start;
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(after) = free.remove(&(start + size)) {
+            size += after;
+        }
+        if let Some((&before, &len)) = free.range(..start).next_back() {
+            if before + len == start {
+                start = before;
+                size += len;
+            }
+        }
+        free.insert(start, size);
+    }
+
+    /// Takes host access to a range away: the pages are as they were when the window was reserved.
+    ///
+    /// # Safety
+    /// The range lies in the window, is the caller's, and nothing refers to memory in it.
+    pub unsafe fn close(&self, start: u64, size: u64) {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        // SAFETY: replaces pages of our own reservation only, says the caller. A failure leaves the
+        // old pages, which is a leak until the range is used again, not a danger.
+        unsafe {
+            libc::mmap(start as *mut c_void, size as usize, libc::PROT_NONE, flags, -1, 0);
+        }
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        // SAFETY: the reservation is ours, and whoever owned parts of it held the space alive.
+        unsafe { libc::munmap(self.start as *mut c_void, self.size as usize) };
+    }
+}
+
+/// Reserves `size` bytes at `place` or anywhere; the first address, aligned to a huge page.
+fn reserve_at(place: Option<u64>, size: u64, lowest: u64, end: u64) -> Option<u64> {
+    // Room to align what the system chooses.
+    let room = if place.is_some() { size } else { size.checked_add(HUGE_PAGE)? };
+    let mut flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    if place.is_some() {
+        flags |= libc::MAP_FIXED_NOREPLACE;
+    }
+    let hint = place.unwrap_or(0) as *mut c_void;
+    let len = usize::try_from(room).ok()?;
+    // SAFETY: MAP_FIXED_NOREPLACE and no MAP_FIXED: nothing that exists is replaced.
+    let base = unsafe { libc::mmap(hint, len, libc::PROT_NONE, flags, -1, 0) };
+    if base == libc::MAP_FAILED {
+        return None;
+    }
+    let start = (base as u64).next_multiple_of(HUGE_PAGE);
+    // Before Linux 4.17 the flag is a mere hint.
+    let elsewhere = place.is_some_and(|place| place != base as u64);
+    if elsewhere || start < lowest || start + size > end {
+        // SAFETY: the mapping was made above and nobody knows it.
+        unsafe { libc::munmap(base, len) };
+        return None;
+    }
+    if place.is_none() {
+        let before = (start - base as u64) as usize;
+        let after = len - before - size as usize;
+        // SAFETY: both pieces are parts of the new mapping outside of what is kept; length 0 fails
+        // without effect.
+        unsafe {
+            libc::munmap(base, before);
+            libc::munmap((start + size) as *mut c_void, after);
+        }
+    }
+    Some(start)
+}
+
+/// A pointer to an address of the window.
+pub fn pointer(address: u64) -> *mut u8 {
+    ptr::with_exposed_provenance_mut(address as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> Space {
+        Space::reserve(Some(MIN_SIZE), PAGE_SIZE, 1 << 47).expect("64 MiB of addresses")
+    }
+
+    #[test]
+    fn allocations_are_aligned_and_apart() {
+        let space = small();
+        let a = space.alloc(1, 1).expect("room");
+        let b = space.alloc(PAGE_SIZE + 1, HUGE_PAGE).expect("room");
+        let c = space.alloc(PAGE_SIZE, PAGE_SIZE).expect("room");
+        assert_eq!(b % HUGE_PAGE, 0);
+        assert_eq!(c, a + PAGE_SIZE, "the gap before an aligned allocation is used");
+        assert!(space.contains(a) && space.contains(b) && !space.contains(a - 1));
+    }
+
+    #[test]
+    fn what_is_freed_becomes_one_range_again_in_any_order() {
+        let space = small();
+        let parts: Vec<u64> =
+            (0..8).map(|_| space.alloc(MIN_SIZE / 8, PAGE_SIZE).expect("room")).collect();
+        assert_eq!(space.alloc(PAGE_SIZE, PAGE_SIZE), None, "the window is full");
+        for i in [3, 0, 7, 1, 5, 6, 2, 4] {
+            space.free(parts[i], MIN_SIZE / 8);
+        }
+        assert_eq!(space.alloc(MIN_SIZE, PAGE_SIZE), Some(space.start()));
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_are_refused() {
+        let space = small();
+        assert_eq!(space.alloc(0, PAGE_SIZE), None);
+        assert_eq!(space.alloc(u64::MAX, PAGE_SIZE), None);
+        assert_eq!(space.alloc(PAGE_SIZE, 1 << 63), None);
+    }
+
+    #[test]
+    fn a_window_is_found_where_the_candidates_are_taken() {
+        let spaces: Vec<Space> = (0..CANDIDATES.len() + 2).map(|_| small()).collect();
+        let mut starts: Vec<u64> = spaces.iter().map(Space::start).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        assert_eq!(starts.len(), spaces.len());
+    }
+}

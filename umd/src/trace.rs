@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `TALLY_TRACE=file`: a timeline in the trace-event format that Perfetto and chrome://tracing open.
+//!
+//! Two processes are shown: the program, with a track for each thread and its Level Zero calls, and
+//! the GPU, with a track for each engine and its commands. Both are on CLOCK_MONOTONIC. Events are
+//! appended as they end and the closing bracket is optional in the format, so the file is of use
+//! also after a crash, up to what was buffered.
+
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Track group of the program.
+const HOST: u32 = 1;
+/// Track group of the GPU.
+const GPU: u32 = 2;
+
+static ENABLED: AtomicBool = AtomicBool::new(false);
+static TRACE: Mutex<Option<Trace>> = Mutex::new(None);
+
+struct Trace {
+    out: Box<dyn Write + Send>,
+    first: bool,
+    named: HashSet<(u32, u64)>,
+    kernels: HashMap<u64, String>,
+    /// Device ticks (ns) that are to be added to get CLOCK_MONOTONIC.
+    offset: i64,
+}
+
+/// Whether calls and commands are recorded.
+#[inline]
+pub fn enabled() -> bool {
+    ENABLED.load(Ordering::Relaxed)
+}
+
+/// Starts to write to `path`; on failure says so in the log and records nothing.
+pub fn start(path: &Path) {
+    match File::create(path) {
+        Ok(file) => begin(Box::new(BufWriter::new(file))),
+        Err(error) => log::error!("TALLY_TRACE: {}: {error}", path.display()),
+    }
+}
+
+fn begin(out: Box<dyn Write + Send>) {
+    let mut trace =
+        Trace { out, first: true, named: HashSet::new(), kernels: HashMap::new(), offset: 0 };
+    trace.name_process(HOST, "program");
+    trace.name_process(GPU, "GPU");
+    *lock() = Some(trace);
+    ENABLED.store(true, Ordering::Relaxed);
+    crate::process::set_traced();
+}
+
+/// Ends the file. Called at exit; later events are dropped.
+pub fn finish() {
+    ENABLED.store(false, Ordering::Relaxed);
+    if let Some(mut trace) = lock().take() {
+        trace.write(format_args!("\n]\n"));
+        // Nobody is left to tell at exit.
+        let _ = trace.out.flush();
+    }
+}
+
+/// Relates the device's clock to the host's: both at one moment, in ns.
+pub fn set_clock(host_ns: u64, device_ticks: u64) {
+    if let Some(trace) = lock().as_mut() {
+        trace.offset = host_ns.wrapping_sub(device_ticks).cast_signed();
+    }
+}
+
+/// Gives the kernel at an entry address its name.
+pub fn kernel_name(entry: u64, name: &str) {
+    if enabled() {
+        if let Some(trace) = lock().as_mut() {
+            trace.kernels.insert(entry, name.to_owned());
+        }
+    }
+}
+
+/// A call of the program, from here to the drop of what is returned.
+pub fn span(function: &'static str) -> Span {
+    Span { function, start: if enabled() { now() } else { 0 } }
+}
+
+/// See [`span`].
+pub struct Span {
+    function: &'static str,
+    start: u64,
+}
+
+impl Drop for Span {
+    fn drop(&mut self) {
+        if self.start == 0 || !enabled() {
+            return;
+        }
+        let (start, end, thread) = (self.start, now(), thread_id());
+        if let Some(trace) = lock().as_mut() {
+            trace.name_thread(HOST, thread, |thread| format!("thread {thread}"));
+            trace.event(HOST, thread, self.function, start, end, format_args!(""));
+        }
+    }
+}
+
+/// What an engine did.
+#[derive(Clone, Copy, Debug)]
+pub struct Command<'a> {
+    /// Engine class and index.
+    pub engine: (u32, u32),
+    /// The queue, by the kernel's id.
+    pub queue: u32,
+    /// Name of the packet.
+    pub kind: &'a str,
+    /// Entry address of a dispatch, else 0.
+    pub entry: u64,
+    /// Start and end in device ticks.
+    pub ticks: (u64, u64),
+}
+
+/// Records a command that has ended.
+pub fn command(command: Command<'_>) {
+    let (class, index) = command.engine;
+    if let Some(trace) = lock().as_mut() {
+        let track = (u64::from(class) << 32) | u64::from(index);
+        trace.name_thread(GPU, track, |_| match class {
+            0 => format!("compute engine {index}"),
+            1 => format!("copy engine {index}"),
+            class => format!("engine {index} of class {class}"),
+        });
+        let host = |ticks: u64| ticks.wrapping_add_signed(trace.offset);
+        let (start, end) = (host(command.ticks.0), host(command.ticks.1));
+        let name = trace.kernels.get(&command.entry).filter(|_| command.entry != 0);
+        let name = name.cloned().unwrap_or_else(|| command.kind.to_owned());
+        let args = format_args!("\"queue\":{},\"entry\":\"{:#x}\"", command.queue, command.entry);
+        trace.event(GPU, track, &name, start, end, args);
+    }
+}
+
+impl Trace {
+    fn name_process(&mut self, process: u32, name: &str) {
+        self.item(format_args!(
+            "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{process},\"args\":{{\"name\":\"{name}\"}}}}"
+        ));
+    }
+
+    fn name_thread(&mut self, process: u32, thread: u64, name: impl Fn(u64) -> String) {
+        if self.named.insert((process, thread)) {
+            let name = name(thread);
+            self.item(format_args!(
+                "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{process},\"tid\":{thread},\"args\":{{\"name\":\"{name}\"}}}}"
+            ));
+        }
+    }
+
+    /// A complete event; times in ns.
+    fn event(
+        &mut self,
+        process: u32,
+        thread: u64,
+        name: &str,
+        start: u64,
+        end: u64,
+        args: std::fmt::Arguments<'_>,
+    ) {
+        let length = end.saturating_sub(start);
+        self.item(format_args!(
+            "{{\"ph\":\"X\",\"name\":\"{}\",\"pid\":{process},\"tid\":{thread},\"ts\":{}.{:03},\"dur\":{}.{:03},\"args\":{{{args}}}}}",
+            Escaped(name),
+            start / 1000,
+            start % 1000,
+            length / 1000,
+            length % 1000,
+        ));
+    }
+
+    fn item(&mut self, item: std::fmt::Arguments<'_>) {
+        let before = if std::mem::take(&mut self.first) { "[\n" } else { ",\n" };
+        self.write(format_args!("{before}{item}"));
+    }
+
+    fn write(&mut self, text: std::fmt::Arguments<'_>) {
+        if let Err(error) = self.out.write_fmt(text) {
+            if ENABLED.swap(false, Ordering::Relaxed) {
+                log::error!("TALLY_TRACE: {error}; nothing more is recorded");
+            }
+        }
+    }
+}
+
+/// A name as the inside of a JSON string.
+struct Escaped<'a>(&'a str);
+
+impl std::fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '"' | '\\' => write!(f, "\\{c}")?,
+                c if c < ' ' => write!(f, "\\u{:04x}", u32::from(c))?,
+                c => write!(f, "{c}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lock() -> MutexGuard<'static, Option<Trace>> {
+    TRACE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// CLOCK_MONOTONIC in ns.
+pub fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock exists on every Linux and the place is writable.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+fn thread_id() -> u64 {
+    thread_local!(static ID: Cell<u64> = const { Cell::new(0) });
+    ID.with(|id| {
+        if id.get() == 0 {
+            // SAFETY: gettid has no preconditions.
+            id.set(u64::from(unsafe { libc::gettid() }.cast_unsigned()));
+        }
+        id.get()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Memory(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Memory {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("no panic").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    // One test: the trace is the process's.
+    #[test]
+    fn calls_and_commands_end_up_on_their_tracks_by_one_clock() {
+        let memory = Memory::default();
+        begin(Box::new(memory.clone()));
+        set_clock(5_000_000, 1_000_000);
+        kernel_name(0x4000, "say \"hi\"");
+        drop(span("zeTest"));
+        let engine = (1, 0);
+        let ticks = (2_000_000, 2_001_500);
+        command(Command { engine, queue: 7, kind: "DISPATCH", entry: 0x4000, ticks });
+        command(Command { engine, queue: 7, kind: "COPY", entry: 0, ticks });
+        finish();
+        drop(span("zeLate"));
+        let text = String::from_utf8(memory.0.lock().expect("no panic").clone()).expect("UTF-8");
+        assert!(text.starts_with("[\n{") && text.ends_with("}\n]\n"), "{text}");
+        assert!(text.contains("\"name\":\"zeTest\",\"pid\":1"), "{text}");
+        assert!(text.contains("\"name\":\"copy engine 0\""), "{text}");
+        assert!(text.contains("say \\\"hi\\\""), "{text}");
+        assert!(text.contains("\"name\":\"COPY\""), "{text}");
+        assert!(text.contains("\"ts\":6000.000,\"dur\":1.500"), "device time is host time: {text}");
+        assert!(!text.contains("zeLate"), "{text}");
+        assert_eq!(text.matches("thread_name").count(), 2, "each track is named once: {text}");
+    }
+}

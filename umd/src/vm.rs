@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The GPU's address space of this process, and what is mapped in it.
+//!
+//! ```text
+//!  Vm ─┬─ Heap ────── blocks ──┐
+//!      ├─ user memory (USM) ───┼─► Mapping: addresses + buffer + binding ─► Bindings: kernel, id, window
+//!      └───────────────────────┘
+//! ```
+//!
+//! There is one VM a device and process, shared by all contexts: pointers, counters and copies cross
+//! contexts without aliases. It ends when the last context and everything in it is gone.
+
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use tally_uapi::PAGE_SIZE;
+use tally_uapi::cell::Compare;
+use tally_uapi::ioctl::{
+    BoCreate, Errno, SemWait, SemWaitEntry, VmBind, VmCreate, VmDestroy, bind_flag, bind_op,
+};
+use tally_ze::{ze_memory_type_t, ze_result_t};
+
+use crate::error::{Error, Result};
+use crate::heap::{Block, Heap};
+use crate::kernel::Kernel;
+use crate::process;
+use crate::space::{HUGE_PAGE, Space};
+
+/// A VM of the kernel, as far as mappings need it. Destroyed when nothing is mapped any more.
+pub struct Bindings {
+    kernel: Arc<dyn Kernel>,
+    space: Arc<Space>,
+    id: u32,
+    /// Set when somebody has seen the VM's loss; it is never unset.
+    lost: AtomicBool,
+}
+
+impl Bindings {
+    /// Makes a buffer of at least `size` bytes, places it in the window, binds it with `flags`
+    /// ([`bind_flag`]) and maps it for the host at the same address.
+    ///
+    /// # Errors
+    /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST.
+    pub fn map(self: &Arc<Self>, size: u64, align: u64, flags: u32) -> Result<Mapping> {
+        let mut mapping = self.place(size, align)?;
+        mapping.bind(0, mapping.size, flags)?;
+        mapping.open()?;
+        Ok(mapping)
+    }
+
+    /// Makes a buffer and finds addresses for it, without mapping it for anybody.
+    ///
+    /// # Errors
+    /// As [`Bindings::map`].
+    pub fn place(self: &Arc<Self>, size: u64, align: u64) -> Result<Mapping> {
+        let size = size
+            .checked_next_multiple_of(PAGE_SIZE)
+            .filter(|&size| size != 0 && size <= self.space.size())
+            .ok_or_else(|| out_of_addresses(size))?;
+        let mut create = BoCreate { size, ..Default::default() };
+        self.kernel.bo_create(&mut create).map_err(|errno| self.failed("BO_CREATE", errno))?;
+        let bo = Buffer { bindings: self.clone(), handle: create.handle };
+        // An unmapped page behind each mapping catches what runs over its end.
+        let va = self.space.alloc(size + PAGE_SIZE, align).ok_or_else(|| out_of_addresses(size))?;
+        Ok(Mapping { bo, va, size, bound: false })
+    }
+
+    /// The error for a failed ioctl; takes note of a loss.
+    pub fn failed(&self, ioctl: &str, errno: Errno) -> Error {
+        if matches!(errno, Errno::Io | Errno::NoDevice) {
+            self.lost.store(true, Ordering::Relaxed);
+        }
+        Error::kernel(ioctl, errno)
+    }
+}
+
+impl Drop for Bindings {
+    fn drop(&mut self) {
+        if process::is_gone() {
+            return;
+        }
+        if let Err(errno) = self.kernel.vm_destroy(&VmDestroy { vm_id: self.id, pad: 0 }) {
+            log::warn!("VM_DESTROY of VM {}: {}", self.id, errno.name());
+        }
+    }
+}
+
+fn out_of_addresses(size: u64) -> Error {
+    Error::new(
+        ze_result_t::ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
+        format!("no range of {size} bytes is free among the device's addresses"),
+    )
+}
+
+/// A buffer's handle; closed on drop.
+struct Buffer {
+    bindings: Arc<Bindings>,
+    handle: u32,
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if process::is_gone() {
+            return;
+        }
+        if let Err(errno) = self.bindings.kernel.bo_close(self.handle) {
+            log::warn!("GEM_CLOSE of buffer {}: {}", self.handle, errno.name());
+        }
+    }
+}
+
+/// A buffer at its addresses. Unmapped and given back on drop.
+pub struct Mapping {
+    bo: Buffer,
+    va: u64,
+    size: u64,
+    bound: bool,
+}
+
+impl Mapping {
+    /// First address, for the GPU and the host.
+    #[inline]
+    pub fn va(&self) -> u64 {
+        self.va
+    }
+
+    /// The same as a pointer.
+    #[inline]
+    pub fn ptr(&self) -> NonNull<u8> {
+        NonNull::new(crate::space::pointer(self.va)).unwrap_or(NonNull::dangling())
+    }
+
+    /// Bytes: what was asked for, in whole pages.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The buffer's handle.
+    #[inline]
+    pub fn bo(&self) -> u32 {
+        self.bo.handle
+    }
+
+    /// Maps a part of the buffer for the device, at its place.
+    ///
+    /// # Errors
+    /// As [`Bindings::map`].
+    pub fn bind(&mut self, offset: u64, size: u64, flags: u32) -> Result {
+        let bindings = &self.bo.bindings;
+        let bind = VmBind {
+            vm_id: bindings.id,
+            op: bind_op::MAP,
+            flags,
+            handle: self.bo.handle,
+            offset,
+            address: self.va + offset,
+            size,
+        };
+        // SAFETY: the range is this mapping's part of the reserved window; while it is not bound,
+        // nothing refers to it.
+        let bound = unsafe { bindings.kernel.vm_bind(&bind) };
+        bound.map_err(|errno| bindings.failed("VM_BIND", errno))?;
+        self.bound = true;
+        Ok(())
+    }
+
+    /// Maps the whole buffer for the host, at its place.
+    fn open(&mut self) -> Result {
+        let bindings = &self.bo.bindings;
+        let size = self.size as usize;
+        // SAFETY: as for `bind`: the range is ours and unused.
+        let mapped = unsafe { bindings.kernel.bo_map(self.bo.handle, 0, size, Some(self.ptr())) };
+        mapped.map_err(|errno| bindings.failed("mmap of a buffer", errno))?;
+        Ok(())
+    }
+
+    /// Fills the buffer through a mapping that exists only for this call.
+    ///
+    /// # Errors
+    /// As [`Bindings::map`].
+    ///
+    /// # Panics
+    /// If `bytes` is longer than the buffer.
+    pub fn write(&self, bytes: &[u8]) -> Result {
+        assert!(bytes.len() as u64 <= self.size, "a buffer is filled beyond its end");
+        let bindings = &self.bo.bindings;
+        let size = self.size as usize;
+        // SAFETY: without an address the mapping goes where nothing is.
+        let mapped = unsafe { bindings.kernel.bo_map(self.bo.handle, 0, size, None) };
+        let ptr = mapped.map_err(|errno| bindings.failed("mmap of a buffer", errno))?;
+        // SAFETY: the mapping is new, writable, as long as the buffer, and ends here.
+        unsafe {
+            ptr.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+            libc::munmap(ptr.as_ptr().cast(), size);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if process::is_gone() {
+            return;
+        }
+        let bindings = &self.bo.bindings;
+        if self.bound {
+            let bind = VmBind {
+                vm_id: bindings.id,
+                op: bind_op::UNMAP,
+                address: self.va,
+                size: self.size,
+                ..Default::default()
+            };
+            // SAFETY: the range is ours, and its owner, who drops it, has no use for it any more.
+            if let Err(errno) = unsafe { bindings.kernel.vm_bind(&bind) } {
+                // The addresses are not given out again: the device may still use them.
+                log::error!("VM_BIND: {:#x} cannot be unmapped: {}", self.va, errno.name());
+                return;
+            }
+        }
+        // SAFETY: as above; this also ends the host's mapping where the kernel left it in place.
+        unsafe { bindings.space.close(self.va, self.size) };
+        bindings.space.free(self.va, self.size + PAGE_SIZE);
+    }
+}
+
+/// The address space with the driver's heap and the users' memory in it.
+pub struct Vm {
+    bindings: Arc<Bindings>,
+    heap: Arc<Heap>,
+    usm: RwLock<BTreeMap<u64, Arc<Allocation>>>,
+    /// A cell that is never met, to ask for the VM's state.
+    probe: OnceLock<Block>,
+}
+
+/// A piece of unified shared memory.
+pub struct Allocation {
+    /// Its addresses.
+    pub mapping: Mapping,
+    /// Bytes that the user asked for.
+    pub size: u64,
+    /// Host, device or shared.
+    pub kind: ze_memory_type_t,
+    /// Identifies it in this process; never reused.
+    pub id: u64,
+    /// The context that it belongs to: `Context::id`.
+    pub context: u64,
+    /// Whether it was made for a device, or for the host alone.
+    pub on_device: bool,
+}
+
+/// What [`Vm::find`] knows about an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// First address of the allocation.
+    pub base: u64,
+    /// Bytes that the user asked for.
+    pub size: u64,
+    /// The buffer; the allocation begins at its start.
+    pub bo: u32,
+    /// Host, device or shared.
+    pub kind: ze_memory_type_t,
+    /// Identifies the allocation.
+    pub id: u64,
+    /// The context that it belongs to.
+    pub context: u64,
+    /// Whether it was made for a device.
+    pub on_device: bool,
+}
+
+impl Vm {
+    /// Makes the VM over the whole window.
+    ///
+    /// # Errors
+    /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST.
+    pub fn create(kernel: &Arc<dyn Kernel>, space: &Arc<Space>) -> Result<Arc<Self>> {
+        let mut create =
+            VmCreate { start: space.start(), size: space.size(), ..Default::default() };
+        kernel.vm_create(&mut create).map_err(|errno| Error::kernel("VM_CREATE", errno))?;
+        let bindings = Arc::new(Bindings {
+            kernel: kernel.clone(),
+            space: space.clone(),
+            id: create.vm_id,
+            lost: AtomicBool::new(false),
+        });
+        let heap = Heap::new(bindings.clone());
+        Ok(Arc::new(Self { bindings, heap, usm: RwLock::default(), probe: OnceLock::new() }))
+    }
+
+    /// The kernel.
+    #[inline]
+    pub fn kernel(&self) -> &dyn Kernel {
+        &*self.bindings.kernel
+    }
+
+    /// The VM's id, for ioctls.
+    #[inline]
+    pub fn id(&self) -> u32 {
+        self.bindings.id
+    }
+
+    /// The driver's memory.
+    #[inline]
+    pub fn heap(&self) -> &Arc<Heap> {
+        &self.heap
+    }
+
+    /// See [`Bindings::map`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn map(&self, size: u64, align: u64, flags: u32) -> Result<Mapping> {
+        self.bindings.map(size, align, flags)
+    }
+
+    /// See [`Bindings::place`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn place(&self, size: u64, align: u64) -> Result<Mapping> {
+        self.bindings.place(size, align)
+    }
+
+    /// The error for a failed ioctl; takes note of a loss.
+    pub fn failed(&self, ioctl: &str, errno: Errno) -> Error {
+        self.bindings.failed(ioctl, errno)
+    }
+
+    /// Whether the VM's loss has been seen. A cheap look; [`Vm::check`] asks the kernel.
+    #[inline]
+    pub fn is_lost(&self) -> bool {
+        self.bindings.lost.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of a loss.
+    pub fn set_lost(&self) {
+        self.bindings.lost.store(true, Ordering::Relaxed);
+    }
+
+    /// Asks the kernel whether the VM is alive.
+    ///
+    /// # Errors
+    /// DEVICE_LOST, or what stands in the way of asking.
+    pub fn check(&self) -> Result {
+        if self.is_lost() {
+            return Err(lost());
+        }
+        if self.probe.get().is_none() {
+            let mut block = self.heap.alloc(8, 8)?;
+            block.clear();
+            // Another thread's block is as good.
+            let _ = self.probe.set(block);
+        }
+        let Some(block) = self.probe.get() else { return Ok(()) };
+        let entry = SemWaitEntry {
+            handle: block.bo(),
+            compare: Compare::Equal as u32,
+            offset: block.offset(),
+            value: 1,
+        };
+        let mut wait = SemWait {
+            entries: (&raw const entry) as u64,
+            count: 1,
+            vm_id: self.id(),
+            ..Default::default()
+        };
+        // SAFETY: one entry lies there.
+        match unsafe { self.kernel().sem_wait(&mut wait) } {
+            Ok(()) | Err(Errno::TimedOut | Errno::Interrupted) => Ok(()),
+            Err(Errno::Io) => {
+                self.set_lost();
+                Err(lost())
+            }
+            Err(errno) => Err(self.failed("SEM_WAIT", errno)),
+        }
+    }
+
+    /// Makes unified shared memory of `size` bytes, not 0.
+    ///
+    /// # Errors
+    /// As [`Bindings::map`].
+    pub fn allocate(
+        &self,
+        size: u64,
+        align: u64,
+        kind: ze_memory_type_t,
+        context: u64,
+        on_device: bool,
+    ) -> Result<u64> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let align = if size >= HUGE_PAGE { align.max(HUGE_PAGE) } else { align };
+        let mapping = self.map(size, align, bind_flag::READ | bind_flag::WRITE)?;
+        let va = mapping.va();
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let allocation = Arc::new(Allocation { mapping, size, kind, id, context, on_device });
+        self.usm.write().unwrap_or_else(PoisonError::into_inner).insert(va, allocation);
+        Ok(va)
+    }
+
+    /// Takes an allocation out by its first address, if it is `context`'s; dropping it frees it.
+    pub fn release(&self, base: u64, context: u64) -> Option<Arc<Allocation>> {
+        let mut usm = self.usm.write().unwrap_or_else(PoisonError::into_inner);
+        if usm.get(&base)?.context != context {
+            return None;
+        }
+        usm.remove(&base)
+    }
+
+    /// Takes out all that is left of a context's.
+    pub fn release_all(&self, context: u64) -> Vec<Arc<Allocation>> {
+        let mut usm = self.usm.write().unwrap_or_else(PoisonError::into_inner);
+        let all: Vec<u64> =
+            usm.iter().filter(|(_, it)| it.context == context).map(|(&base, _)| base).collect();
+        all.into_iter().filter_map(|base| usm.remove(&base)).collect()
+    }
+
+    /// The allocation that holds an address, whichever context it belongs to.
+    pub fn find(&self, address: u64) -> Option<Found> {
+        if !self.bindings.space.contains(address) {
+            return None;
+        }
+        let usm = self.usm.read().unwrap_or_else(PoisonError::into_inner);
+        let (&base, it) = usm.range(..=address).next_back()?;
+        (address - base < it.size).then(|| Found {
+            base,
+            size: it.size,
+            bo: it.mapping.bo(),
+            kind: it.kind,
+            id: it.id,
+            context: it.context,
+            on_device: it.on_device,
+        })
+    }
+}
+
+fn lost() -> Error {
+    Error::new(
+        ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST,
+        "the GPU's address space is lost: a command faulted or was aborted; destroy all contexts, call zeDeviceGetStatus and start again",
+    )
+}
