@@ -241,6 +241,7 @@ impl Model {
                 expect_next(event.0, self.events.len())
             }
             Action::CreateFence(fence, queue) => {
+                self.queue(*queue)?;
                 let cell = self.new_cell(begin);
                 self.fences.push(Fence { queue: *queue, cell });
                 expect_next(fence.0, self.fences.len())
@@ -255,7 +256,7 @@ impl Model {
             Action::Query(object) => self.query(*object),
             Action::HostSignal(event) => self.signal_cell(self.regular(*event)?, begin),
             Action::HostReset(event) => self.reset_cell(self.regular(*event)?, begin),
-            Action::ResetFence(fence) => self.reset_cell(self.fences[fence.0].cell, begin),
+            Action::ResetFence(fence) => self.reset_cell(self.fence(*fence)?.cell, begin),
             Action::Read(cell) => {
                 self.perform(begin, Work::Read(*cell));
                 Ok(())
@@ -323,6 +324,14 @@ impl Model {
     fn event(&self, event: EventId) -> Result<&Event, Refusal> {
         let found = self.events.get(event.0).filter(|event| event.alive);
         found.ok_or(Refusal::Misuse("the event does not exist"))
+    }
+
+    fn queue(&self, queue: QueueId) -> Result<&Queue, Refusal> {
+        self.queues.get(queue.0).ok_or(Refusal::Misuse("the queue does not exist"))
+    }
+
+    fn fence(&self, fence: FenceId) -> Result<&Fence, Refusal> {
+        self.fences.get(fence.0).ok_or(Refusal::Misuse("the fence does not exist"))
     }
 
     /// The cell of a live regular event. For CB events, "zeEventHostReset is not allowed" and
@@ -523,8 +532,8 @@ impl Model {
                 Body::Immediate(stream) => Question::Commands(stream.commands.clone()),
                 Body::Regular(_) => return Err(Refusal::Misuse("the list is not immediate")),
             },
-            Object::Queue(queue) => Question::Commands(self.queues[queue.0].commands.clone()),
-            Object::Fence(fence) => Question::Cell(self.fences[fence.0].cell),
+            Object::Queue(queue) => Question::Commands(self.queue(queue)?.commands.clone()),
+            Object::Fence(fence) => Question::Cell(self.fence(fence)?.cell),
             Object::Event(event) => match self.event(event)?.state {
                 EventState::CounterBased(state) => Question::CounterBased(self.bind(state, None)),
                 EventState::Regular(cell) => Question::Cell(cell),

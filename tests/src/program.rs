@@ -16,6 +16,7 @@ pub mod build;
 pub mod examples;
 pub mod generate;
 pub mod run;
+pub mod shrink;
 mod text;
 
 use std::fmt;

@@ -10,17 +10,14 @@ use tally_tests::program::run::{run, run_serially};
 use tally_tests::program::{Action, Program};
 use tally_tests::toy::Toy;
 
-/// Runs of one program, each with another schedule.
-const SCHEDULES: u64 = 4;
-
 fn expected(program: &Program) -> Result<Expected, String> {
     let model = Model::of(program).map_err(|(step, refusal)| format!("step {step}: {refusal}"))?;
     model.expected().map_err(|refusal| refusal.to_string())
 }
 
-fn agrees_with_toy(program: &Program, fault: Option<Fault>) -> Result<(), String> {
+fn agrees_with_toy(program: &Program, runs: u32, fault: Option<Fault>) -> Result<(), String> {
     let expected = expected(program)?;
-    for schedule in 0..SCHEDULES {
+    for schedule in 0..u64::from(runs) {
         run_serially(program, &expected, &Toy::new(schedule, fault))
             .map_err(|mismatch| format!("{mismatch} (schedule {schedule})"))?;
     }
@@ -31,7 +28,8 @@ fn agrees_with_toy(program: &Program, fault: Option<Fault>) -> Result<(), String
 #[test]
 fn toy_agrees_with_model() {
     let shape = Shape::default();
-    if let Err(found) = search(shape, 1, 3000, |program| agrees_with_toy(program, None)) {
+    if let Err(found) = search(shape, 1, 3000, |program, runs| agrees_with_toy(program, runs, None))
+    {
         panic!("{found}");
     }
 }
@@ -40,7 +38,7 @@ fn toy_agrees_with_model() {
 #[test]
 fn toy_agrees_with_model_on_threads() {
     let shape = Shape::default();
-    let agrees = |program: &Program| {
+    let agrees = |program: &Program, _| {
         let expected = expected(program)?;
         run(program, &expected, &Toy::threaded(7, None)).map_err(|mismatch| mismatch.to_string())
     };
@@ -57,7 +55,7 @@ fn outcome_does_not_depend_on_the_order() {
         random.set(random.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
         (random.get() >> 33) as usize % choices
     };
-    let one_outcome = |program: &Program| {
+    let one_outcome = |program: &Program, _| {
         let model = Model::of(program).map_err(|(step, refusal)| format!("{step}: {refusal}"))?;
         let first = model.outcome(|_| 0);
         for _ in 0..4 {
@@ -77,7 +75,9 @@ fn outcome_does_not_depend_on_the_order() {
 fn every_fault_is_found() {
     let mut missed = Vec::new();
     for &fault in Fault::ALL {
-        match search(Shape::default(), 4, 3000, |program| agrees_with_toy(program, Some(fault))) {
+        match search(Shape::default(), 4, 3000, |program, runs| {
+            agrees_with_toy(program, runs, Some(fault))
+        }) {
             Err(found) => println!("{fault}: {}\n{found}\n", fault.meaning()),
             Ok(()) => missed.push(fault),
         }
@@ -98,7 +98,7 @@ fn seed_gives_the_same_program() {
 fn generator_reaches_everything() {
     let seen = RefCell::new(BTreeMap::<String, usize>::new());
     let count = |what: &str| *seen.borrow_mut().entry(what.into()).or_default() += 1;
-    let look = |program: &Program| {
+    let look = |program: &Program, _| {
         for step in &program.steps {
             let text = format!("{:?}", step.action);
             count(text.split(['(', ' ', '{']).next().unwrap_or_default());

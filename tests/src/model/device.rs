@@ -253,16 +253,16 @@ impl Model {
             self.execute_list(queue, list, call)?;
         }
         if let Some(fence) = fence {
-            if self.fences[fence.0].queue != queue {
+            if self.fence(fence)?.queue != queue {
                 return Err(Refusal::Misuse("a fence of another queue"));
             }
             let node = self.graph.add(Work::None);
             self.graph.order(call, node, Bond::Ordered);
-            for &command in &self.queues[queue.0].commands {
+            for &command in &self.queue(queue)?.commands.clone() {
                 self.graph.order(command, node, Bond::Ordered);
             }
             self.queues[queue.0].commands.push(node);
-            self.signal_cell(self.fences[fence.0].cell, node)?;
+            self.signal_cell(self.fence(fence)?.cell, node)?;
         }
         Ok(())
     }
@@ -274,7 +274,7 @@ impl Model {
     fn execute_list(&mut self, queue: QueueId, list: ListId, call: Node) -> Result<(), Refusal> {
         let id = self.recording(list)?;
         let desc = self.lists[list.0].desc;
-        if self.queues[queue.0].engine != desc.engine {
+        if self.queue(queue)?.engine != desc.engine {
             return Err(Refusal::Misuse("a list of another queue group"));
         }
         if !self.recordings[id.0].closed {
@@ -287,7 +287,7 @@ impl Model {
         let place = Place {
             order: desc.order,
             call,
-            behind: self.queues[queue.0].commands.last().copied(),
+            behind: self.queue(queue)?.commands.last().copied(),
             last_execution: last_execution.last().copied(),
             own: Some(id),
         };

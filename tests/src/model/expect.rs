@@ -2,7 +2,7 @@
 //! What the model expects of a whole program: memory, values that the host reads, and answers.
 
 use super::event::{Bound, EventCell};
-use super::order::{Node, Work};
+use super::order::{Bond, Node, Work};
 use super::{Model, Refusal, memory};
 use std::fmt;
 
@@ -76,10 +76,20 @@ impl Model {
     /// What to expect of the steps so far, as a whole program.
     ///
     /// # Errors
-    /// A program in which something waits for what no step signals.
+    /// A program in which something waits for what no step signals, or that ends while the device
+    /// may still be at work.
     pub fn expected(&self) -> Result<Expected, Refusal> {
         if !self.pending.is_empty() {
             return Err(Refusal::WouldHang);
+        }
+        let mut graph = self.graph.clone();
+        let end = graph.add(Work::None);
+        for step in &self.steps {
+            graph.order(step.end, end, Bond::Ordered);
+        }
+        let before = graph.before(end);
+        if !self.accesses.iter().all(|&(_, _, node)| before.contains(node)) {
+            return Err(Refusal::InUse);
         }
         let Outcome { memory, reads } = self.outcome(|_| 0);
         let answers = self

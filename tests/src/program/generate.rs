@@ -7,6 +7,7 @@
 
 use super::Program;
 use super::build::{Builder, Intent, Verb};
+use super::shrink::minimise;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -73,7 +74,13 @@ impl fmt::Display for Counterexample {
     }
 }
 
-/// Tests random programs, as many as `cases`, the same ones for the same seed.
+/// How often to run a program before it passes, since schedules differ from run to run.
+const RUNS: u32 = 4;
+/// The same while a failing program is made smaller: then a run that passes by luck costs more.
+const RUNS_TO_SHRINK: u32 = 24;
+
+/// Tests random programs, as many as `cases`, the same ones for the same seed. The test is also
+/// told how many times it should run the program.
 ///
 /// # Errors
 /// The smallest program for which the test gives a reason to fail.
@@ -81,12 +88,12 @@ pub fn search(
     shape: Shape,
     seed: u64,
     cases: u32,
-    test: impl Fn(&Program) -> Result<(), String>,
+    test: impl Fn(&Program, u32) -> Result<(), String>,
 ) -> Result<(), Box<Counterexample>> {
     let passed = Cell::new(0);
     let failed = Cell::new(false);
     let outcome = runner(seed, cases).run(&programs(shape), |program| {
-        let result = test(&program);
+        let result = test(&program, RUNS);
         failed.set(failed.get() || result.is_err());
         if !failed.get() {
             passed.set(passed.get() + 1);
@@ -96,7 +103,9 @@ pub fn search(
     match outcome {
         Ok(()) => Ok(()),
         Err(TestError::Fail(reason, program)) => {
-            let (passed, reason) = (passed.get(), reason.to_string());
+            let passed = passed.get();
+            let fails = |program: &Program| test(program, RUNS_TO_SHRINK).err();
+            let (program, reason) = minimise(program, reason.to_string(), fails);
             Err(Box::new(Counterexample { passed, program, reason }))
         }
         Err(TestError::Abort(reason)) => unreachable!("no case is ever rejected: {reason}"),

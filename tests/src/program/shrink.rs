@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Takes away whatever a failing program does not need: objects, steps, waits, threads.
+//!
+//! Shrinking by wishes, which proptest does, leaves steps behind: without a wish, all later ones
+//! mean something else. This works on the steps themselves and keeps to what the model accepts.
+
+use super::{Action, Command, EventId, FenceId, ListId, Object, Op, Program, QueueId, Step};
+use crate::model::Model;
+
+/// Runs of the test that may be spent on one program.
+const BUDGET: usize = 4000;
+
+/// A valid program, hardly larger than necessary, for which `fails` still gives a reason; and
+/// that reason. The given program must fail for the given reason.
+pub fn minimise(
+    program: Program,
+    reason: String,
+    fails: impl Fn(&Program) -> Option<String>,
+) -> (Program, String) {
+    let mut search = Search { best: program, reason, budget: BUDGET, fails };
+    loop {
+        let before = search.best.clone();
+        search.on_one_thread();
+        search.without_objects();
+        search.without_steps();
+        search.without_details();
+        if search.best == before || search.budget == 0 {
+            return (search.best, search.reason);
+        }
+    }
+}
+
+struct Search<F> {
+    best: Program,
+    reason: String,
+    budget: usize,
+    fails: F,
+}
+
+impl<F: Fn(&Program) -> Option<String>> Search<F> {
+    fn offer(&mut self, steps: Vec<Step>) -> bool {
+        let program = Program { steps };
+        let valid = Model::of(&program).is_ok_and(|model| model.expected().is_ok());
+        if !valid || self.budget == 0 || program == self.best {
+            return false;
+        }
+        self.budget -= 1;
+        match (self.fails)(&program) {
+            Some(reason) => {
+                (self.best, self.reason) = (program, reason);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn on_one_thread(&mut self) {
+        let one = |step: &Step| Step { thread: 0, action: step.action.clone() };
+        let joins = |step: &Step| step.action != Action::Join;
+        let steps = &self.best.steps;
+        let without_joins: Vec<Step> = steps.iter().map(one).filter(joins).collect();
+        if !self.offer(without_joins) {
+            self.offer(self.best.steps.iter().map(one).collect());
+        }
+    }
+
+    fn without_objects(&mut self) {
+        let names: Vec<Name> = self.best.steps.iter().filter_map(created).collect();
+        for name in names.into_iter().rev() {
+            let steps = self.best.steps.iter().filter_map(|step| without(step, name));
+            self.offer(steps.collect());
+        }
+    }
+
+    fn without_steps(&mut self) {
+        for at in (0..self.best.steps.len()).rev() {
+            if at < self.best.steps.len() && created(&self.best.steps[at]).is_none() {
+                let mut steps = self.best.steps.clone();
+                steps.remove(at);
+                self.offer(steps);
+            }
+        }
+    }
+
+    fn without_details(&mut self) {
+        for at in 0..self.best.steps.len() {
+            for simpler in simpler(&self.best.steps[at].action) {
+                let mut steps = self.best.steps.clone();
+                steps[at].action = simpler;
+                self.offer(steps);
+            }
+        }
+    }
+}
+
+/// The same call with one detail less.
+fn simpler(action: &Action) -> Vec<Action> {
+    match action {
+        Action::Append(list, command) => {
+            let mut simpler = Vec::new();
+            let mut add = |change: &dyn Fn(&mut Command)| {
+                let mut command = command.clone();
+                change(&mut command);
+                simpler.push(Action::Append(*list, command));
+            };
+            for event in &command.waits {
+                add(&|command| command.waits.retain(|other| other != event));
+            }
+            if !matches!(command.op, Op::SignalEvent) {
+                add(&|command| command.signal = None);
+            }
+            if command.signal.is_some() && command.waits.is_empty() {
+                add(&|command| command.op = Op::SignalEvent);
+            }
+            simpler
+        }
+        Action::Execute { queue, lists, fence } => {
+            let execute = |lists: Vec<ListId>, fence: Option<FenceId>| Action::Execute {
+                queue: *queue,
+                lists,
+                fence,
+            };
+            let mut simpler = vec![execute(lists.clone(), None)];
+            if lists.len() > 1 {
+                simpler.extend(lists.iter().map(|&list| execute(vec![list], *fence)));
+            }
+            simpler
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Name {
+    List(usize),
+    Queue(usize),
+    Event(usize),
+    Fence(usize),
+}
+
+fn created(step: &Step) -> Option<Name> {
+    match step.action {
+        Action::CreateList(list, _) => Some(Name::List(list.0)),
+        Action::CreateQueue(queue, _) => Some(Name::Queue(queue.0)),
+        Action::CreateEvent(event, _) => Some(Name::Event(event.0)),
+        Action::CreateFence(fence, _) => Some(Name::Fence(fence.0)),
+        _ => None,
+    }
+}
+
+/// The step without an object that never exists: later objects move up one name, and calls that
+/// are about the object alone are gone.
+fn without(step: &Step, gone: Name) -> Option<Step> {
+    let list = |list: ListId| match gone {
+        Name::List(gone) => moved(list.0, gone).map(ListId),
+        _ => Some(list),
+    };
+    let queue = |queue: QueueId| match gone {
+        Name::Queue(gone) => moved(queue.0, gone).map(QueueId),
+        _ => Some(queue),
+    };
+    let event = |event: EventId| match gone {
+        Name::Event(gone) => moved(event.0, gone).map(EventId),
+        _ => Some(event),
+    };
+    let fence = |fence: FenceId| match gone {
+        Name::Fence(gone) => moved(fence.0, gone).map(FenceId),
+        _ => Some(fence),
+    };
+    let object = |object: Object| {
+        Some(match object {
+            Object::List(name) => Object::List(list(name)?),
+            Object::Queue(name) => Object::Queue(queue(name)?),
+            Object::Event(name) => Object::Event(event(name)?),
+            Object::Fence(name) => Object::Fence(fence(name)?),
+        })
+    };
+    let action = match &step.action {
+        Action::CreateList(name, desc) => Action::CreateList(list(*name)?, *desc),
+        Action::CreateQueue(name, engine) => Action::CreateQueue(queue(*name)?, *engine),
+        Action::CreateEvent(name, kind) => Action::CreateEvent(event(*name)?, *kind),
+        Action::CreateFence(name, of) => Action::CreateFence(fence(*name)?, queue(*of)?),
+        Action::Append(name, command) => {
+            let waits: Vec<EventId> = command.waits.iter().copied().filter_map(event).collect();
+            let signal = command.signal.and_then(event);
+            let op = match command.op {
+                Op::ResetEvent(name) => Op::ResetEvent(event(name)?),
+                Op::SignalEvent if signal.is_none() => return None,
+                Op::WaitOnEvents if waits.is_empty() => return None,
+                op => op,
+            };
+            Action::Append(list(*name)?, Command { op, waits, signal })
+        }
+        Action::Close(name) => Action::Close(list(*name)?),
+        Action::ResetList(name) => Action::ResetList(list(*name)?),
+        Action::DestroyList(name) => Action::DestroyList(list(*name)?),
+        Action::DestroyEvent(name) => Action::DestroyEvent(event(*name)?),
+        Action::Execute { queue: on, lists, fence: with } => {
+            let lists: Vec<ListId> = lists.iter().copied().filter_map(list).collect();
+            if lists.is_empty() {
+                return None;
+            }
+            Action::Execute { queue: queue(*on)?, lists, fence: with.and_then(fence) }
+        }
+        Action::Synchronize(name) => Action::Synchronize(object(*name)?),
+        Action::Query(name) => Action::Query(object(*name)?),
+        Action::HostSignal(name) => Action::HostSignal(event(*name)?),
+        Action::HostReset(name) => Action::HostReset(event(*name)?),
+        Action::ResetFence(name) => Action::ResetFence(fence(*name)?),
+        Action::Read(_) | Action::Write(..) | Action::Join => step.action.clone(),
+    };
+    Some(Step { thread: step.thread, action })
+}
+
+fn moved(name: usize, gone: usize) -> Option<usize> {
+    match name.cmp(&gone) {
+        std::cmp::Ordering::Less => Some(name),
+        std::cmp::Ordering::Equal => None,
+        std::cmp::Ordering::Greater => Some(name - 1),
+    }
+}
