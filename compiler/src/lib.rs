@@ -7,11 +7,16 @@
 //! - [`lower`]: IR → LLVM's assembly language.
 //! - `llvm`: that → an object file.
 //! - `blob`: the object file → code that runs wherever it is mapped.
+//!
+//! `codegen` puts the last of these together; `serve` is the compiler process around them all.
 
 #[cfg(feature = "llvm")]
 pub mod blob;
+#[cfg(feature = "llvm")]
+pub mod codegen;
 pub mod ir;
 #[cfg(feature = "llvm")]
 pub mod llvm;
 pub mod lower;
+pub mod parse;
 pub mod regions;

@@ -47,7 +47,7 @@ pub struct Lowered {
     /// The LLVM module.
     pub text: String,
     /// The module's globals that the text refers to, by symbol.
-    pub globals: HashMap<String, u32>,
+    pub globals: HashMap<String, GlobalId>,
     /// Scratch memory of a group in bytes, whatever its size.
     pub scratch_bytes_fixed: u32,
     /// Scratch memory of each item in bytes.
@@ -112,7 +112,7 @@ pub fn lower(module: &Module, kernel: &Kernel) -> Result<Lowered, LowerError> {
     let entry = entry::lower(&mut unit, kernel, frame.as_ref())?;
     let text = unit.text(&entry, &functions);
     let size = |bytes: u64| u32::try_from(bytes).map_err(|_| LowerError::Memory);
-    let symbols = unit.globals.iter().map(|(id, symbol)| (symbol.clone(), id.0)).collect();
+    let symbols = unit.globals.iter().map(|(id, symbol)| (symbol.clone(), *id)).collect();
     Ok(Lowered {
         text,
         globals: symbols,

@@ -162,7 +162,7 @@ pub struct ArgInfo {
     pub kind: ArgKind,
     /// Size in bytes in the argument block. Eight for pointers.
     pub size: u32,
-    /// Alignment in bytes: of the argument, or for a local pointer of the memory it points to.
+    /// Alignment in bytes in the argument block.
     pub align: u32,
     /// Offset in bytes in the argument block.
     pub offset: u32,

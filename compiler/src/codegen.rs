@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the driver gets of a checked module: its description, and the code of one kernel.
+
+use std::collections::HashMap;
+
+use tally_compiler_protocol::{
+    Access, ArgInfo, ArgKind, GlobalInfo, KernelCode, KernelInfo, ModuleInfo, Reloc, TargetCpu,
+};
+
+use crate::ir::{self, AddressSpace, GlobalId, Kernel, Module};
+use crate::llvm::Output;
+use crate::{blob, llvm, lower};
+
+/// Describes a module.
+pub fn module_info(module: &Module) -> ModuleInfo {
+    let numbers = global_numbers(module);
+    let exported = module.functions.iter().filter(|(_, function)| function.exported);
+    ModuleInfo {
+        kernels: module.kernels.iter().map(kernel_info).collect(),
+        globals: driver_globals(module).map(|id| global_info(module, id, &numbers)).collect(),
+        functions: exported.map(|(_, function)| function.name.clone()).collect(),
+        imports: module.imports.clone(),
+    }
+}
+
+/// Generates the code of a kernel.
+///
+/// # Errors
+/// A log. After the checks only limits and faults of the compiler are left.
+pub fn kernel_code(
+    module: &Module,
+    kernel: &Kernel,
+    target: &TargetCpu,
+) -> Result<KernelCode, String> {
+    let log = |error: &dyn std::error::Error| format!("kernel {:?}: {error}", kernel.name);
+    let lowered = lower::lower(module, kernel).map_err(|error| log(&error))?;
+    let object =
+        llvm::compile(&lowered.text, target, Output::Object).map_err(|error| log(&error))?;
+    let numbers = global_numbers(module);
+    let globals = lowered.globals.iter();
+    let globals = globals.filter_map(|(symbol, id)| Some((symbol.clone(), *numbers.get(id)?)));
+    let blob = blob::link(&object, llvm::SUPPORT, lower::ENTRY, &globals.collect())
+        .map_err(|error| log(&error))?;
+    Ok(KernelCode {
+        blob: blob.bytes,
+        entry: blob.entry,
+        relocs: blob.relocs,
+        scratch_bytes_fixed: lowered.scratch_bytes_fixed,
+        scratch_bytes_per_item: lowered.scratch_bytes_per_item,
+        local_static_bytes: lowered.local_static_bytes,
+    })
+}
+
+/// The globals that the driver allocates. Local and private ones come with each group and item.
+fn driver_globals(module: &Module) -> impl Iterator<Item = GlobalId> {
+    let driver = |space| matches!(space, AddressSpace::Global | AddressSpace::Constant);
+    module.globals.iter().filter(move |(_, global)| driver(global.space)).map(|(id, _)| id)
+}
+
+/// The driver's number of each global.
+fn global_numbers(module: &Module) -> HashMap<GlobalId, u32> {
+    driver_globals(module).zip(0..).collect()
+}
+
+fn global_info(module: &Module, id: GlobalId, numbers: &HashMap<GlobalId, u32>) -> GlobalInfo {
+    let global = &module.globals[id];
+    let mut image = module.global_image(id);
+    let used = image.bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    image.bytes.truncate(used);
+    let relocs = image.relocs.iter().filter_map(|reloc| {
+        let number = *numbers.get(&reloc.global)?;
+        Some(Reloc { offset: reloc.offset, global: number, addend: reloc.addend })
+    });
+    GlobalInfo {
+        name: global.name.clone(),
+        size: global.size,
+        align: narrow(global.align),
+        relocs: relocs.collect(),
+        init: image.bytes,
+        constant: global.space == AddressSpace::Constant,
+        exported: global.exported,
+    }
+}
+
+fn kernel_info(kernel: &Kernel) -> KernelInfo {
+    let facts = &kernel.facts;
+    KernelInfo {
+        name: kernel.name.clone(),
+        args: kernel.args.iter().map(arg_info).collect(),
+        args_size: narrow(kernel.args_size),
+        required_group_size: kernel.required_group_size,
+        group_size_hint: kernel.group_size_hint,
+        local_static_bytes: narrow(facts.local_static_bytes),
+        private_bytes: narrow(facts.private_bytes),
+        uses_barrier: facts.uses_barrier,
+        max_subgroup_size: 1,
+        required_subgroup_size: kernel.required_subgroup_size,
+        source_attributes: kernel.source_attributes.clone(),
+    }
+}
+
+fn arg_info(arg: &ir::KernelArg) -> ArgInfo {
+    let kind = match arg.kind {
+        ir::ArgKind::Value => ArgKind::Value,
+        ir::ArgKind::GlobalPointer => ArgKind::GlobalPointer,
+        ir::ArgKind::ConstantPointer => ArgKind::ConstantPointer,
+        ir::ArgKind::LocalPointer => ArgKind::LocalPointer,
+        ir::ArgKind::Image => ArgKind::Image,
+        ir::ArgKind::Sampler => ArgKind::Sampler,
+    };
+    let access = match kind {
+        ArgKind::ConstantPointer => Access::Read,
+        ArgKind::GlobalPointer if arg.qualifiers.contains(&"const") => Access::Read,
+        ArgKind::GlobalPointer | ArgKind::LocalPointer | ArgKind::Image => Access::ReadWrite,
+        ArgKind::Value | ArgKind::Sampler => Access::None,
+    };
+    ArgInfo {
+        kind,
+        size: narrow(arg.size),
+        align: narrow(arg.align),
+        offset: narrow(arg.offset),
+        name: arg.name.clone(),
+        type_name: arg.type_name.clone(),
+        access,
+    }
+}
+
+/// A size in 32 bits. The checks bound what goes through here; a size that were larger could not
+/// be served anyway.
+fn narrow(size: u64) -> u32 {
+    u32::try_from(size).unwrap_or(u32::MAX)
+}
