@@ -12,6 +12,7 @@
 //! The textual form (`Display`) is for people and golden tests; it is not read back.
 
 pub mod arena;
+pub mod eval;
 mod image;
 pub mod ops;
 mod text;
@@ -94,6 +95,8 @@ pub enum ConstKind {
 pub struct Loc {
     /// Offset of the instruction in the SPIR-V binary, in words.
     pub word: u32,
+    /// The SPIR-V opcode, 0 if there is none.
+    pub opcode: u16,
     /// Source file, if `OpLine` gave one.
     pub file: Option<FileId>,
     /// Line, from 1; 0 if unknown.

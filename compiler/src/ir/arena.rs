@@ -99,6 +99,15 @@ impl<I: Id, T> Arena<I, T> {
     }
 }
 
+impl<I: Id, T> IntoIterator for Arena<I, T> {
+    type Item = (I, T);
+    type IntoIter =
+        std::iter::Map<std::iter::Enumerate<std::vec::IntoIter<T>>, fn((usize, T)) -> (I, T)>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.items.into_iter().enumerate().map(|(i, item)| (I::from_index(i), item))
+    }
+}
+
 impl<I: Id, T> Default for Arena<I, T> {
     fn default() -> Self {
         Self::new()

@@ -717,23 +717,18 @@ impl Terminator {
     }
 }
 
-impl Op {
-    /// Calls `visit` on each operand, in order. A phi's operands are visited too.
-    pub fn for_each_operand(&self, mut visit: impl FnMut(Operand)) {
-        // One list of operands serves readers and writers; the copy is small.
-        self.clone().for_each_operand_mut(|operand| visit(*operand));
-    }
-
-    /// Calls `change` on each operand, in order.
-    pub fn for_each_operand_mut(&mut self, mut change: impl FnMut(&mut Operand)) {
-        match self {
+/// One list of operands for readers and for writers.
+macro_rules! visit_operands {
+    ($op:expr, $visit:expr, $iter:ident) => {{
+        let mut visit = $visit;
+        match $op {
             Op::Unary(_, a)
             | Op::Test(_, a)
             | Op::Convert(_, a)
             | Op::Extract(a, _)
             | Op::Load(a, _)
             | Op::AtomicLoad(a, ..)
-            | Op::Assume(a) => change(a),
+            | Op::Assume(a) => visit(a),
             Op::Binary(_, a, b)
             | Op::Compare(_, a, b)
             | Op::AddCarry(a, b)
@@ -746,32 +741,44 @@ impl Op {
             | Op::Store(a, b, _)
             | Op::AtomicStore(a, b, ..)
             | Op::AtomicRmw(_, a, b, ..) => {
-                change(a);
-                change(b);
+                visit(a);
+                visit(b);
             }
             Op::Ternary(_, a, b, c)
             | Op::Select(a, b, c)
             | Op::InsertDynamic(a, b, c)
             | Op::Copy(a, b, c, _) => {
-                change(a);
-                change(b);
-                change(c);
+                visit(a);
+                visit(b);
+                visit(c);
             }
             Op::AtomicCompareExchange { ptr, expected, value, .. } => {
-                change(ptr);
-                change(expected);
-                change(value);
+                visit(ptr);
+                visit(expected);
+                visit(value);
             }
             Op::Math(_, args) | Op::Construct(args) | Op::Call(_, args) => {
-                args.iter_mut().for_each(change);
+                args.$iter().for_each(visit);
             }
             Op::Address { base, terms, .. } => {
-                change(base);
-                terms.iter_mut().for_each(|(index, _)| change(index));
+                visit(base);
+                terms.$iter().for_each(|(index, _)| visit(index));
             }
-            Op::Phi(incoming) => incoming.iter_mut().for_each(|(_, value)| change(value)),
+            Op::Phi(incoming) => incoming.$iter().for_each(|(_, value)| visit(value)),
             Op::WorkItem(..) | Op::ControlBarrier { .. } | Op::Fence(..) | Op::Unsupported(_) => {}
         }
+    }};
+}
+
+impl Op {
+    /// Calls `visit` on each operand, in order. A phi's operands are visited too.
+    pub fn for_each_operand(&self, mut visit: impl FnMut(Operand)) {
+        visit_operands!(self, |operand: &Operand| visit(*operand), iter);
+    }
+
+    /// Calls `change` on each operand, in order.
+    pub fn for_each_operand_mut(&mut self, change: impl FnMut(&mut Operand)) {
+        visit_operands!(self, change, iter_mut);
     }
 }
 

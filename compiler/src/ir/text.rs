@@ -22,31 +22,43 @@ use super::{
     Kernel, Module, Op, Operand, Terminator, Type, TypeId, Types, ValueId,
 };
 
+/// Components of a composite type or constant that are printed.
+const MAX_COMPONENTS: usize = 16;
+/// Levels of nested composites that are printed.
+const MAX_DEPTH: usize = 3;
+
 /// A type with what is needed to print it.
-pub struct TypeText<'a>(&'a Types, TypeId);
+pub struct TypeText<'a>(&'a Types, TypeId, usize);
 
 impl Types {
     /// The type in its textual form.
     pub fn text(&self, ty: TypeId) -> TypeText<'_> {
-        TypeText(self, ty)
+        TypeText(self, ty, 0)
     }
 }
 
 impl Display for TypeText<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let TypeText(types, ty) = *self;
+        let TypeText(types, ty, depth) = *self;
+        let inner = |ty| TypeText(types, ty, depth + 1);
+        if depth > MAX_DEPTH {
+            return f.write_str("...");
+        }
         match &types[ty] {
             Type::Void => f.write_str("void"),
             Type::Bool => f.write_str("bool"),
             Type::Int(bits) => write!(f, "i{bits}"),
             Type::Float(float) => write!(f, "f{}", float.bits()),
             Type::Pointer(space) => write!(f, "ptr<{}>", space.name()),
-            Type::Vector(element, n) => write!(f, "{}x{n}", types.text(*element)),
-            Type::Array(element, n) => write!(f, "[{n} x {}]", types.text(*element)),
+            Type::Vector(element, n) => write!(f, "{}x{n}", inner(*element)),
+            Type::Array(element, n) => write!(f, "[{n} x {}]", inner(*element)),
             Type::Struct { members, packed } => {
                 f.write_str(if *packed { "<{" } else { "{" })?;
-                for (i, &member) in members.iter().enumerate() {
-                    write!(f, "{}{}", if i == 0 { "" } else { ", " }, types.text(member))?;
+                for (i, &member) in members.iter().take(MAX_COMPONENTS).enumerate() {
+                    write!(f, "{}{}", if i == 0 { "" } else { ", " }, inner(member))?;
+                }
+                if members.len() > MAX_COMPONENTS {
+                    f.write_str(", ...")?;
                 }
                 f.write_str(if *packed { "}>" } else { "}" })
             }
@@ -57,11 +69,6 @@ impl Display for TypeText<'_> {
 
 /// A constant with what is needed to print it: its type and its contents.
 pub struct ConstText<'a>(&'a Module, ConstId);
-
-/// Components of a composite constant that are printed.
-const MAX_COMPONENTS: usize = 16;
-/// Levels of nested composites that are printed.
-const MAX_DEPTH: usize = 3;
 
 impl Module {
     /// A constant in its textual form. Large ones are abridged.

@@ -110,6 +110,7 @@ pub const MAX_OBJECT_BYTES: u64 = 1 << 40;
 pub struct Types {
     types: Arena<TypeId, Type>,
     layouts: Vec<Option<Layout>>,
+    offsets: HashMap<TypeId, Vec<u64>>,
     ids: HashMap<Type, TypeId>,
 }
 
@@ -121,8 +122,13 @@ impl Types {
             return Some(id);
         }
         let layout = self.compute_layout(&ty)?;
-        self.layouts.push(layout);
+        self.layouts.push(layout.as_ref().map(|(layout, _)| *layout));
         let id = self.types.push(ty.clone());
+        if let Some((_, offsets)) = layout {
+            if matches!(ty, Type::Struct { .. }) {
+                self.offsets.insert(id, offsets);
+            }
+        }
         self.ids.insert(ty, id);
         Some(id)
     }
@@ -220,19 +226,7 @@ impl Types {
 
     /// The byte offset of member `index` of a structure; `None` if there is no such member.
     pub fn member_offset(&self, ty: TypeId, index: u32) -> Option<u64> {
-        let Type::Struct { members, packed } = &self[ty] else { return None };
-        let mut offset = 0u64;
-        for (i, &member) in members.iter().enumerate() {
-            let layout = self.layout(member)?;
-            if !packed {
-                offset = offset.next_multiple_of(layout.align);
-            }
-            if i == index as usize {
-                return Some(offset);
-            }
-            offset += layout.size;
-        }
-        None
+        self.offsets.get(&ty)?.get(index as usize).copied()
     }
 
     /// All types in the order they were interned; a type comes after the types it is made of.
@@ -240,8 +234,10 @@ impl Types {
         self.types.iter()
     }
 
-    /// `Some(None)`: a type without layout; `None`: too large.
-    fn compute_layout(&self, ty: &Type) -> Option<Option<Layout>> {
+    /// The layout and, for structures, the members' offsets. `Some(None)`: a type without layout;
+    /// `None`: too large.
+    fn compute_layout(&self, ty: &Type) -> Option<Option<(Layout, Vec<u64>)>> {
+        let mut offsets = Vec::new();
         let natural = |size: u64| Layout { size, align: size };
         let layout = match ty {
             Type::Void | Type::Opaque(_) => return Some(None),
@@ -265,6 +261,7 @@ impl Types {
                         layout.align = layout.align.max(member.align);
                         layout.size = layout.size.next_multiple_of(member.align);
                     }
+                    offsets.push(layout.size);
                     layout.size = layout.size.checked_add(member.size)?;
                     if layout.size > MAX_OBJECT_BYTES {
                         return None;
@@ -274,7 +271,7 @@ impl Types {
                 layout
             }
         };
-        (layout.size <= MAX_OBJECT_BYTES).then_some(Some(layout))
+        (layout.size <= MAX_OBJECT_BYTES).then_some(Some((layout, offsets)))
     }
 }
 

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the operations on scalars mean, on their bits.
+//!
+//! The interpreter and the folding of specialization constants share these functions, so there is
+//! one definition beside the one that code generation makes. A value is the low bits of a `u64`;
+//! the rest is zero.
+
+use super::{BinaryOp, CompareOp, ConvertOp, Float, FloatTest, TernaryOp, Type, UnaryOp};
+
+mod float;
+mod fold;
+
+pub use float::{float_bits, float_value};
+use float::{fused, to_int};
+pub use fold::fold;
+
+/// The type of a scalar, as far as operations look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scalar {
+    /// A truth value, 0 or 1.
+    Bool,
+    /// An integer of so many bits; also a pointer.
+    Int(u32),
+    /// A float.
+    Float(Float),
+}
+
+impl Scalar {
+    /// The scalar that a type is; `None` for others.
+    pub fn of(ty: &Type) -> Option<Self> {
+        Some(match ty {
+            Type::Bool => Scalar::Bool,
+            Type::Int(bits) => Scalar::Int(*bits),
+            Type::Float(float) => Scalar::Float(*float),
+            Type::Pointer(_) => Scalar::Int(64),
+            _ => return None,
+        })
+    }
+
+    /// The width in bits.
+    pub fn bits(self) -> u32 {
+        match self {
+            Scalar::Bool => 1,
+            Scalar::Int(bits) => bits,
+            Scalar::Float(float) => float.bits(),
+        }
+    }
+
+    /// The low bits that a value may have.
+    pub fn mask(self) -> u64 {
+        u64::MAX >> (64 - self.bits())
+    }
+}
+
+/// The value of `bits` bits as a signed number.
+fn signed(value: u64, bits: u32) -> i64 {
+    ((value << (64 - bits)) as i64) >> (64 - bits)
+}
+
+/// The least and greatest signed number of `bits` bits.
+fn signed_range(bits: u32) -> (i128, i128) {
+    (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1)
+}
+
+/// Applies a unary operation. `None` if it does not exist for the type.
+pub fn unary(op: UnaryOp, ty: Scalar, a: u64) -> Option<u64> {
+    let mask = ty.mask();
+    Some(match (op, ty) {
+        (UnaryOp::Not, Scalar::Bool | Scalar::Int(_)) => !a & mask,
+        (UnaryOp::Neg, Scalar::Int(_)) => a.wrapping_neg() & mask,
+        (UnaryOp::Abs, Scalar::Int(bits)) => signed(a, bits).unsigned_abs() & mask,
+        (UnaryOp::Clz, Scalar::Int(bits)) => u64::from(a.leading_zeros() - (64 - bits)),
+        (UnaryOp::Ctz, Scalar::Int(bits)) => u64::from(a.trailing_zeros().min(bits)),
+        (UnaryOp::PopCount, Scalar::Int(_)) => u64::from(a.count_ones()),
+        (UnaryOp::BitReverse, Scalar::Int(bits)) => a.reverse_bits() >> (64 - bits),
+        (UnaryOp::FNeg, Scalar::Float(float)) => a ^ (1 << (float.bits() - 1)),
+        (UnaryOp::FAbs, Scalar::Float(float)) => a & !(1 << (float.bits() - 1)),
+        (_, Scalar::Float(float)) => {
+            let x = float_value(float, a);
+            let result = match op {
+                // The root of an f16 or f32 is the same rounded once or by way of f64.
+                UnaryOp::Sqrt => x.sqrt(),
+                UnaryOp::Floor => x.floor(),
+                UnaryOp::Ceil => x.ceil(),
+                UnaryOp::Trunc => x.trunc(),
+                UnaryOp::Rint => x.round_ties_even(),
+                UnaryOp::Round => x.round(),
+                _ => return None,
+            };
+            float_bits(float, result)
+        }
+        _ => return None,
+    })
+}
+
+/// Applies a binary operation. `None` if it does not exist for the type.
+pub fn binary(op: BinaryOp, ty: Scalar, a: u64, b: u64) -> Option<u64> {
+    match ty {
+        Scalar::Bool => Some(match op {
+            BinaryOp::And => a & b,
+            BinaryOp::Or => a | b,
+            BinaryOp::Xor => a ^ b,
+            _ => return None,
+        }),
+        Scalar::Int(bits) => binary_int(op, bits, a, b).map(|result| result & ty.mask()),
+        Scalar::Float(float) => binary_float(op, float, a, b),
+    }
+}
+
+fn binary_int(op: BinaryOp, bits: u32, a: u64, b: u64) -> Option<u64> {
+    let (sa, sb) = (signed(a, bits), signed(b, bits));
+    let (wide_a, wide_b) = (i128::from(sa), i128::from(sb));
+    let (unsigned_a, unsigned_b) = (i128::from(a), i128::from(b));
+    let amount = (b % u64::from(bits)) as u32;
+    let clamp_signed = |n: i128| {
+        let (low, high) = signed_range(bits);
+        n.clamp(low, high) as u64
+    };
+    let clamp_unsigned = |n: i128| n.clamp(0, i128::from(u64::MAX >> (64 - bits))) as u64;
+    Some(match op {
+        BinaryOp::Add => a.wrapping_add(b),
+        BinaryOp::Sub => a.wrapping_sub(b),
+        BinaryOp::Mul => a.wrapping_mul(b),
+        BinaryOp::UDiv => a.checked_div(b).unwrap_or(0),
+        BinaryOp::SDiv => sa.checked_div(sb).unwrap_or(0) as u64,
+        BinaryOp::URem => a.checked_rem(b).unwrap_or(0),
+        BinaryOp::SRem => sa.checked_rem(sb).unwrap_or(0) as u64,
+        BinaryOp::SMod => {
+            let rest = sa.checked_rem(sb).unwrap_or(0);
+            (if rest != 0 && (rest < 0) != (sb < 0) { rest + sb } else { rest }) as u64
+        }
+        BinaryOp::And => a & b,
+        BinaryOp::Or => a | b,
+        BinaryOp::Xor => a ^ b,
+        BinaryOp::Shl => a << amount,
+        BinaryOp::LShr => a >> amount,
+        BinaryOp::AShr => (sa >> amount) as u64,
+        BinaryOp::Rotl => a << amount | a.checked_shr(bits - amount).unwrap_or(0),
+        BinaryOp::SMin => sa.min(sb) as u64,
+        BinaryOp::UMin => a.min(b),
+        BinaryOp::SMax => sa.max(sb) as u64,
+        BinaryOp::UMax => a.max(b),
+        BinaryOp::SAddSat => clamp_signed(wide_a + wide_b),
+        BinaryOp::UAddSat => clamp_unsigned(unsigned_a + unsigned_b),
+        BinaryOp::SSubSat => clamp_signed(wide_a - wide_b),
+        BinaryOp::USubSat => clamp_unsigned(unsigned_a - unsigned_b),
+        BinaryOp::SMulHi => ((wide_a * wide_b) >> bits) as u64,
+        BinaryOp::UMulHi => ((u128::from(a) * u128::from(b)) >> bits) as u64,
+        BinaryOp::SHAdd => ((wide_a + wide_b) >> 1) as u64,
+        BinaryOp::UHAdd => ((unsigned_a + unsigned_b) >> 1) as u64,
+        BinaryOp::SRHAdd => ((wide_a + wide_b + 1) >> 1) as u64,
+        BinaryOp::URHAdd => ((unsigned_a + unsigned_b + 1) >> 1) as u64,
+        BinaryOp::SAbsDiff => (wide_a - wide_b).unsigned_abs() as u64,
+        BinaryOp::UAbsDiff => a.abs_diff(b),
+        _ => return None,
+    })
+}
+
+fn binary_float(op: BinaryOp, float: Float, a: u64, b: u64) -> Option<u64> {
+    if op == BinaryOp::CopySign {
+        let sign = 1 << (float.bits() - 1);
+        return Some(a & !sign | b & sign);
+    }
+    let (x, y) = (float_value(float, a), float_value(float, b));
+    // One operation in f64 and one rounding to f32 or f16 give what one rounding would: f64 has
+    // more than twice their digits and two.
+    let result = match op {
+        BinaryOp::FAdd => x + y,
+        BinaryOp::FSub => x - y,
+        BinaryOp::FMul => x * y,
+        BinaryOp::FDiv => x / y,
+        BinaryOp::FMin => return Some(if x < y || y.is_nan() { a } else { b }),
+        BinaryOp::FMax => return Some(if x > y || y.is_nan() { a } else { b }),
+        _ => return None,
+    };
+    Some(float_bits(float, result))
+}
+
+/// Applies a ternary operation. `None` if it does not exist for the type.
+pub fn ternary(op: TernaryOp, ty: Scalar, a: u64, b: u64, c: u64) -> Option<u64> {
+    match (op, ty) {
+        (TernaryOp::Fma, Scalar::Float(float)) => Some(fused(float, a, b, c)),
+        (TernaryOp::SMadSat, Scalar::Int(bits)) => {
+            let [a, b, c] = [a, b, c].map(|x| i128::from(signed(x, bits)));
+            let (low, high) = signed_range(bits);
+            Some((a * b + c).clamp(low, high) as u64 & ty.mask())
+        }
+        (TernaryOp::UMadSat, Scalar::Int(_)) => {
+            let [a, b, c] = [a, b, c].map(u128::from);
+            Some((a * b + c).min(u128::from(ty.mask())) as u64)
+        }
+        _ => None,
+    }
+}
+
+/// Applies a comparison. `None` if it does not exist for the type.
+pub fn compare(op: CompareOp, ty: Scalar, a: u64, b: u64) -> Option<bool> {
+    if let Scalar::Float(float) = ty {
+        let (x, y) = (float_value(float, a), float_value(float, b));
+        let unordered = x.is_nan() || y.is_nan();
+        return Some(match op {
+            CompareOp::FOEq => x == y,
+            CompareOp::FONe => !unordered && x != y,
+            CompareOp::FOLt => x < y,
+            CompareOp::FOLe => x <= y,
+            CompareOp::FOGt => x > y,
+            CompareOp::FOGe => x >= y,
+            CompareOp::FUEq => unordered || x == y,
+            CompareOp::FUNe => x != y,
+            CompareOp::FULt => unordered || x < y,
+            CompareOp::FULe => unordered || x <= y,
+            CompareOp::FUGt => unordered || x > y,
+            CompareOp::FUGe => unordered || x >= y,
+            CompareOp::FOrd => !unordered,
+            CompareOp::FUno => unordered,
+            _ => return None,
+        });
+    }
+    let (sa, sb) = (signed(a, ty.bits()), signed(b, ty.bits()));
+    Some(match op {
+        CompareOp::Eq => a == b,
+        CompareOp::Ne => a != b,
+        CompareOp::ULt => a < b,
+        CompareOp::ULe => a <= b,
+        CompareOp::UGt => a > b,
+        CompareOp::UGe => a >= b,
+        CompareOp::SLt => sa < sb,
+        CompareOp::SLe => sa <= sb,
+        CompareOp::SGt => sa > sb,
+        CompareOp::SGe => sa >= sb,
+        _ => return None,
+    })
+}
+
+/// Answers a question about a float.
+pub fn test(op: FloatTest, float: Float, a: u64) -> bool {
+    let fraction_bits = match float {
+        Float::F16 => 10,
+        Float::F32 => 23,
+        Float::F64 => 52,
+    };
+    let sign = 1u64 << (float.bits() - 1);
+    let fraction = a & ((1 << fraction_bits) - 1);
+    let exponent = (a & !sign) >> fraction_bits;
+    let special = exponent == (sign - 1) >> fraction_bits;
+    match op {
+        FloatTest::IsNan => special && fraction != 0,
+        FloatTest::IsInf => special && fraction == 0,
+        FloatTest::IsFinite => !special,
+        FloatTest::IsNormal => !special && exponent != 0,
+        FloatTest::SignBit => a & sign != 0,
+    }
+}
+
+/// Applies a conversion of scalars. `None` if it does not exist for the types.
+pub fn convert(op: ConvertOp, from: Scalar, to: Scalar, a: u64) -> Option<u64> {
+    let result = match (op, from, to) {
+        (
+            ConvertOp::Trunc
+            | ConvertOp::ZExt
+            | ConvertOp::Bitcast
+            | ConvertOp::PtrToInt
+            | ConvertOp::IntToPtr
+            | ConvertOp::PtrCast,
+            ..,
+        ) => a,
+        (ConvertOp::SExt, Scalar::Int(bits), _) => signed(a, bits) as u64,
+        (ConvertOp::FToS | ConvertOp::FToSSat, Scalar::Float(float), Scalar::Int(bits)) => {
+            let (low, high) = signed_range(bits);
+            to_int(float_value(float, a), low, high) as u64
+        }
+        (ConvertOp::FToU | ConvertOp::FToUSat, Scalar::Float(float), Scalar::Int(_)) => {
+            to_int(float_value(float, a), 0, i128::from(to.mask())) as u64
+        }
+        (ConvertOp::SToF, Scalar::Int(bits), Scalar::Float(float)) => {
+            float::from_int(float, i128::from(signed(a, bits)))
+        }
+        (ConvertOp::UToF, Scalar::Int(_), Scalar::Float(float)) => {
+            float::from_int(float, i128::from(a))
+        }
+        (ConvertOp::FToF, Scalar::Float(from), Scalar::Float(to)) => {
+            float_bits(to, float_value(from, a))
+        }
+        _ => return None,
+    };
+    Some(result & to.mask())
+}

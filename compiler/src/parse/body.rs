@@ -1,0 +1,654 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Function bodies: blocks, control flow, calls, and the tools that translate one instruction.
+
+use std::collections::{HashMap, HashSet};
+
+use rspirv::spirv::Op as Spv;
+
+use super::annotations::Decorations;
+use super::module::{Builder, Def, InstructionSet, Signature, SpvKind};
+use super::words::Instruction;
+use super::{Error, Result, arith, memory, opencl};
+use crate::ir::eval::fold;
+use crate::ir::{
+    AddressSpace, Arena, BinaryOp, Block, BlockId, CompareOp, ConstId, ConstKind, ENTRY, Flags,
+    Function, FunctionId, Inst, Loc, Op, Operand, PrivateVariable, Terminator, Type, TypeId,
+    UnaryOp, Value, ValueId,
+};
+
+/// What an id of a function stands for.
+#[derive(Clone, Copy, Debug)]
+pub enum Val {
+    /// A value or a constant.
+    Operand(Operand),
+    /// The address, in bytes from its start, within a variable that stands for a built-in.
+    BuiltIn(u32, u64),
+}
+
+/// A function being built.
+pub struct Body<'b, 'a> {
+    /// The module around it.
+    pub b: &'b mut Builder<'a>,
+    /// What exists so far.
+    pub f: Function,
+    /// The parts of composites that were just constructed, to see through extractions.
+    pub constructs: HashMap<ValueId, Vec<Operand>>,
+    values: HashMap<u32, (Val, u32)>,
+    labels: HashMap<u32, BlockId>,
+    block: Option<BlockId>,
+    insts: Vec<Inst>,
+    phis: Vec<(BlockId, usize, Vec<(u32, u32)>)>,
+    line: Option<[u32; 3]>,
+    loc: Loc,
+    float_flags: Flags,
+    int_flags: Flags,
+}
+
+/// Builds a function and adds it to the module.
+pub fn build(builder: &mut Builder<'_>, signature: &Signature<'_>) -> Result<()> {
+    let kernel = builder
+        .annotations
+        .entry_points
+        .iter()
+        .find(|entry| Some(entry.function) == signature.head.result())
+        .map(|entry| entry.name.clone());
+    let place = match kernel {
+        Some(name) => format!("kernel {name:?}"),
+        None => format!("function {:?}", signature.name),
+    };
+    let mut body = Body::new(builder, signature.id, signature.name.clone());
+    let built = body.function(signature);
+    let (line, f) = (body.line, body.f);
+    built.map_err(|error| Error {
+        place: Some(place),
+        source: line.and_then(|[file, line, column]| {
+            let file = builder.annotations.strings.get(&file)?;
+            Some(format!("{file}:{line}:{column}"))
+        }),
+        ..error
+    })?;
+    let id = builder.module.functions.push(f);
+    debug_assert_eq!(id, signature.id, "functions are built in the order of their numbers");
+    Ok(())
+}
+
+/// The value of an `OpSpecConstantOp`.
+pub fn fold_constant(builder: &mut Builder<'_>, inst: &Instruction<'_>) -> Result<ConstId> {
+    let opcode = inst.arg(0)?;
+    let grammar = super::words::grammar(opcode)
+        .filter(|grammar| grammar.has_type && grammar.has_result)
+        .ok_or_else(|| inst.error(format!("applies opcode {opcode}, which gives no value")))?;
+    let mut operands = inst.operands[..2].to_vec();
+    operands.extend_from_slice(&inst.rest()[1..]);
+    let inner = Instruction { grammar, operands: &operands, word: inst.word };
+    inner.check_length()?;
+    let mut body = Body::new(builder, FunctionId(0), String::new());
+    body.block = Some(ENTRY);
+    body.instruction(&inner)?;
+    let (val, _) = body.value(&inner, inst.result().unwrap_or_default())?;
+    let Val::Operand(operand) = val else {
+        return Err(inst.error("has no constant value".into()));
+    };
+    let (f, insts) = (std::mem::replace(&mut body.f, empty_function(String::new(), TypeId(0))), {
+        std::mem::take(&mut body.insts)
+    });
+    fold(&mut builder.module, &f, &insts, operand)
+        .ok_or_else(|| inner.error("cannot be a specialization constant's operation".into()))
+}
+
+fn empty_function(name: String, return_type: TypeId) -> Function {
+    Function {
+        name,
+        params: Vec::new(),
+        return_type,
+        values: Arena::new(),
+        variables: Vec::new(),
+        blocks: Arena::new(),
+        exported: false,
+        loc: Loc::default(),
+    }
+}
+
+impl<'b, 'a> Body<'b, 'a> {
+    fn new(b: &'b mut Builder<'a>, _id: FunctionId, name: String) -> Self {
+        let void = b.module.types.void();
+        Self {
+            b,
+            f: empty_function(name, void),
+            constructs: HashMap::new(),
+            values: HashMap::new(),
+            labels: HashMap::new(),
+            block: None,
+            insts: Vec::new(),
+            phis: Vec::new(),
+            line: None,
+            loc: Loc::default(),
+            float_flags: Flags::empty(),
+            int_flags: Flags::empty(),
+        }
+    }
+
+    fn function(&mut self, signature: &Signature<'_>) -> Result<()> {
+        let head = &signature.head;
+        self.f.return_type = self.b.ty(head, signature.return_type)?;
+        self.f.exported =
+            self.b.decorations(head).linkage.as_ref().is_some_and(|linkage| !linkage.import);
+        self.f.loc = self.b.loc(head, None);
+        for inst in &signature.body {
+            if inst.op() == Spv::Label {
+                let block = self.f.blocks.push(Block {
+                    insts: Vec::new(),
+                    terminator: Terminator::Unreachable,
+                    loc: Loc::default(),
+                });
+                let id = inst.result().unwrap_or_default();
+                self.b.check_new(inst, id)?;
+                if self.labels.insert(id, block).is_some() {
+                    return Err(inst.error(format!("defines id %{id} a second time")));
+                }
+            }
+        }
+        self.params(signature)?;
+        for inst in &signature.body {
+            self.instruction(inst)?;
+        }
+        if self.block.is_some() {
+            return Err(head.error("has a last block without an end".into()));
+        }
+        self.resolve_phis(head)?;
+        self.remove_unreachable_blocks();
+        self.remove_unused_queries();
+        Ok(())
+    }
+
+    fn params(&mut self, signature: &Signature<'_>) -> Result<()> {
+        let is_kernel = self
+            .b
+            .annotations
+            .entry_points
+            .iter()
+            .any(|entry| Some(entry.function) == signature.head.result());
+        for param in &signature.params {
+            let id = param.result().unwrap_or_default();
+            let type_id = param.result_type().unwrap_or_default();
+            let ty = self.b.ty(param, type_id)?;
+            let value = self
+                .f
+                .values
+                .push(Value { ty, name: self.b.annotations.name(id).map(str::to_owned) });
+            self.f.params.push(value);
+            let private = self.b.module.types[ty] == Type::Pointer(AddressSpace::Private);
+            let mut operand = Operand::Value(value);
+            self.loc = self.b.loc(param, None);
+            if private && (is_kernel || self.b.annotations.decorations(id).by_value) {
+                // The function may write to what the pointer names, and must not see others do so:
+                // it works on a copy of its own.
+                let copied = self.b.pointee(param, type_id)?;
+                if let Some(layout) = self.b.module.types.layout(copied) {
+                    let address = self.new_variable(copied, 1, None)?;
+                    let i64 = self.b.module.types.int(64);
+                    let size = Operand::Const(self.b.module.const_int(i64, layout.size));
+                    let access = memory::plain_access(layout.align);
+                    self.emit_void(Op::Copy(address, operand, size, access));
+                    operand = address;
+                }
+            }
+            self.set(param, id, Val::Operand(operand), type_id)?;
+        }
+        Ok(())
+    }
+
+    /// A new private variable; its address.
+    pub fn new_variable(
+        &mut self,
+        ty: TypeId,
+        align: u64,
+        init: Option<ConstId>,
+    ) -> Result<Operand> {
+        let layout = self.b.module.types.layout(ty);
+        let pointer = self.b.module.types.pointer(AddressSpace::Private);
+        let address = self.f.new_value(pointer);
+        self.f.variables.push(PrivateVariable {
+            address,
+            ty,
+            size: layout.map_or(0, |layout| layout.size),
+            align: layout.map_or(1, |layout| layout.align).max(align),
+            init,
+        });
+        Ok(Operand::Value(address))
+    }
+
+    /// Gives an id its value.
+    fn set(&mut self, inst: &Instruction<'_>, id: u32, val: Val, ty: u32) -> Result<()> {
+        self.b.check_new(inst, id)?;
+        if self.labels.contains_key(&id) || self.values.insert(id, (val, ty)).is_some() {
+            return Err(inst.error(format!("defines id %{id} a second time")));
+        }
+        if let (Val::Operand(Operand::Value(value)), Some(name)) =
+            (val, self.b.annotations.name(id))
+        {
+            self.f.values[value].name.get_or_insert_with(|| name.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Gives the instruction's result id its value.
+    pub fn set_result(&mut self, inst: &Instruction<'_>, operand: Operand) -> Result<()> {
+        self.set_result_val(inst, Val::Operand(operand))
+    }
+
+    /// As [`Body::set_result`], also for addresses of built-ins.
+    pub fn set_result_val(&mut self, inst: &Instruction<'_>, val: Val) -> Result<()> {
+        let (id, ty) = (inst.result().unwrap_or_default(), inst.result_type().unwrap_or_default());
+        self.set(inst, id, val, ty)
+    }
+
+    /// The value of an id and the id of its type.
+    pub fn value(&self, inst: &Instruction<'_>, id: u32) -> Result<(Val, u32)> {
+        if let Some(&value) = self.values.get(&id) {
+            return Ok(value);
+        }
+        match self.b.defs.get(&id) {
+            Some(&Def::Const(constant, ty)) => Ok((Val::Operand(Operand::Const(constant)), ty)),
+            Some(&Def::BuiltIn(builtin, ty)) => Ok((Val::BuiltIn(builtin, 0), ty)),
+            Some(_) => Err(inst.error(format!("uses %{id} as a value, which it is not"))),
+            None => Err(inst.error(format!("uses %{id} before it is defined"))),
+        }
+    }
+
+    /// Operand `index` of an instruction, as a value.
+    pub fn arg(&self, inst: &Instruction<'_>, index: usize) -> Result<Operand> {
+        self.operand(inst, inst.arg(index)?)
+    }
+
+    /// The operand with this id.
+    pub fn operand(&self, inst: &Instruction<'_>, id: u32) -> Result<Operand> {
+        match self.value(inst, id)? {
+            (Val::Operand(operand), _) => Ok(operand),
+            (Val::BuiltIn(..), _) => Err(inst.error(format!(
+                "uses %{id}, the address of a built-in, other than to load from it"
+            ))),
+        }
+    }
+
+    /// The type of an operand.
+    pub fn type_of(&self, operand: Operand) -> TypeId {
+        self.b.module.operand_type(&self.f, operand)
+    }
+
+    /// The IR's type of an instruction's result.
+    pub fn result_type(&self, inst: &Instruction<'_>) -> Result<TypeId> {
+        self.b.ty(inst, inst.result_type().unwrap_or_default())
+    }
+
+    /// The decorations of an instruction's result.
+    pub fn decorations(&self, inst: &Instruction<'_>) -> Decorations {
+        self.b.decorations(inst).clone()
+    }
+
+    /// Appends an instruction that gives a value.
+    pub fn emit(&mut self, ty: TypeId, op: Op) -> Operand {
+        let result = self.f.new_value(ty);
+        if let Op::Construct(parts) = &op {
+            self.constructs.insert(result, parts.clone());
+        }
+        self.push(Some(result), op);
+        Operand::Value(result)
+    }
+
+    /// Appends an instruction that gives no value.
+    pub fn emit_void(&mut self, op: Op) {
+        self.push(None, op);
+    }
+
+    fn push(&mut self, result: Option<ValueId>, op: Op) {
+        let flags = self.flags_for(&op);
+        self.insts.push(Inst { result, op, flags, loc: self.loc });
+    }
+
+    /// The flags of the SPIR-V instruction that mean something for an operation.
+    fn flags_for(&self, op: &Op) -> Flags {
+        use BinaryOp::{Add, FAdd, FDiv, FMax, FMin, FMul, FSub, Mul, Shl, Sub};
+        match op {
+            Op::Binary(Add | Sub | Mul | Shl, ..) | Op::Unary(UnaryOp::Neg, _) => self.int_flags,
+            Op::Binary(FAdd | FSub | FMul, ..) | Op::Unary(UnaryOp::FNeg, _) => self.float_flags,
+            Op::Binary(FDiv | FMin | FMax, ..)
+            | Op::Ternary(..)
+            | Op::Math(..)
+            | Op::Unary(UnaryOp::Sqrt, _) => self.float_flags.without(Flags::CONTRACT),
+            Op::Compare(compare, ..) if (*compare as u8) >= CompareOp::FOEq as u8 => {
+                self.float_flags.without(Flags::CONTRACT)
+            }
+            _ => Flags::empty(),
+        }
+    }
+
+    /// Allows library functions of the current instruction to be approximate.
+    pub fn allow_approximation(&mut self) {
+        self.float_flags = self.float_flags.union(Flags::AFN);
+    }
+
+    /// Lets the multiplications and additions of the current instruction be fused.
+    pub fn allow_contraction(&mut self) {
+        self.float_flags = self.float_flags.union(Flags::CONTRACT);
+    }
+
+    /// A number of the component type of `ty`, in every component.
+    pub fn splat(&mut self, ty: TypeId, bits: u64) -> Operand {
+        let element = self.b.module.types.element(ty);
+        let part = self.b.module.const_int(element, bits);
+        match self.b.module.types[ty] {
+            Type::Vector(_, n) => {
+                let parts = vec![part; n as usize];
+                self.b.const_operand(ty, ConstKind::Composite(parts))
+            }
+            _ => Operand::Const(part),
+        }
+    }
+
+    /// A float of the component type of `ty`, in every component.
+    pub fn splat_float(&mut self, ty: TypeId, value: f64) -> Operand {
+        let element = self.b.module.types.element(ty);
+        let bits = match self.b.module.types[element] {
+            Type::Float(float) => crate::ir::eval::float_bits(float, value),
+            _ => 0,
+        };
+        self.splat(ty, bits)
+    }
+
+    /// An integer constant of type `ty`, a scalar.
+    pub fn int(&mut self, ty: TypeId, value: u64) -> Operand {
+        Operand::Const(self.b.module.const_int(ty, value))
+    }
+
+    /// `unsupported` in place of an instruction.
+    pub fn unsupported(&mut self, inst: &Instruction<'_>, what: &str) -> Result<()> {
+        let op = Op::Unsupported(what.to_owned());
+        if !inst.grammar.has_type {
+            self.emit_void(op);
+            return Ok(());
+        }
+        let ty = self.result_type(inst)?;
+        if self.b.module.types[ty] == Type::Void {
+            self.emit_void(op);
+            return Ok(());
+        }
+        let operand = self.emit(ty, op);
+        self.set_result(inst, operand)
+    }
+
+    fn instruction(&mut self, inst: &Instruction<'_>) -> Result<()> {
+        match inst.op() {
+            Spv::Line => {
+                self.line = Some([inst.arg(0)?, inst.arg(1)?, inst.arg(2)?]);
+                return Ok(());
+            }
+            Spv::NoLine => {
+                self.line = None;
+                return Ok(());
+            }
+            Spv::Nop => return Ok(()),
+            Spv::Label => return self.label(inst),
+            _ => {}
+        }
+        if self.block.is_none() {
+            return Err(inst.error("stands outside of a block".into()));
+        }
+        self.loc = self.b.loc(inst, self.line);
+        self.set_flags(inst);
+        if self.control_flow(inst)?
+            || arith::translate(self, inst)?
+            || memory::translate(self, inst)?
+        {
+            return Ok(());
+        }
+        let name = inst.grammar.name.clone();
+        self.unsupported(inst, &name)
+    }
+
+    fn set_flags(&mut self, inst: &Instruction<'_>) {
+        let contraction_off = self.b.annotations.contraction_off;
+        let decorations = self.b.decorations(inst);
+        let int = Flags::NSW.union(Flags::NUW);
+        self.int_flags = decorations.flags.without(decorations.flags.without(int));
+        self.float_flags = decorations.flags.without(int);
+        if decorations.no_contraction {
+            self.float_flags = self.float_flags.without(Flags::CONTRACT);
+        } else if !contraction_off {
+            self.float_flags = self.float_flags.union(Flags::CONTRACT);
+        }
+    }
+
+    fn label(&mut self, inst: &Instruction<'_>) -> Result<()> {
+        if self.block.is_some() {
+            return Err(inst.error("begins before the last block has ended".into()));
+        }
+        let block = self.labels[&inst.result().unwrap_or_default()];
+        self.block = Some(block);
+        Ok(())
+    }
+
+    fn block_id(&self, inst: &Instruction<'_>, id: u32) -> Result<BlockId> {
+        self.labels
+            .get(&id)
+            .copied()
+            .ok_or_else(|| inst.error(format!("goes to %{id}, not a label of the function")))
+    }
+
+    fn end_block(&mut self, terminator: Terminator) {
+        if let Some(block) = self.block.take() {
+            let block = &mut self.f.blocks[block];
+            block.insts = std::mem::take(&mut self.insts);
+            block.terminator = terminator;
+            block.loc = self.loc;
+        }
+        self.line = None;
+    }
+
+    /// Instructions that shape the graph. `false` if it is another one.
+    fn control_flow(&mut self, inst: &Instruction<'_>) -> Result<bool> {
+        match inst.op() {
+            Spv::Phi => self.phi(inst)?,
+            Spv::LoopMerge | Spv::SelectionMerge | Spv::LoopControlINTEL => {}
+            Spv::Branch => {
+                let next = self.block_id(inst, inst.arg(0)?)?;
+                self.end_block(Terminator::Branch(next));
+            }
+            Spv::BranchConditional => {
+                let condition = self.arg(inst, 0)?;
+                let yes = self.block_id(inst, inst.arg(1)?)?;
+                let no = self.block_id(inst, inst.arg(2)?)?;
+                self.end_block(if yes == no {
+                    Terminator::Branch(yes)
+                } else {
+                    Terminator::CondBranch(condition, yes, no)
+                });
+            }
+            Spv::Switch => self.switch(inst)?,
+            Spv::Return => self.end_block(Terminator::Return(None)),
+            Spv::ReturnValue => {
+                let value = self.arg(inst, 0)?;
+                self.end_block(Terminator::Return(Some(value)));
+            }
+            Spv::Unreachable => self.end_block(Terminator::Unreachable),
+            Spv::Kill | Spv::TerminateInvocation => {
+                self.emit_void(Op::Unsupported(inst.grammar.name.clone()));
+                self.end_block(Terminator::Unreachable);
+            }
+            Spv::FunctionCall => self.call(inst)?,
+            Spv::ExtInst => self.extended(inst)?,
+            Spv::FunctionParameter => {
+                return Err(inst.error("stands behind the first block".into()));
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn phi(&mut self, inst: &Instruction<'_>) -> Result<()> {
+        if self.insts.iter().any(|inst| !matches!(inst.op, Op::Phi(_))) {
+            return Err(inst.error("does not stand at the start of its block".into()));
+        }
+        let pairs = inst.rest();
+        if pairs.len() % 2 != 0 {
+            return Err(inst.error("has an odd number of operands".into()));
+        }
+        let incoming = pairs.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+        let ty = self.result_type(inst)?;
+        let index = self.insts.len();
+        let operand = self.emit(ty, Op::Phi(Vec::new()));
+        if let Some(block) = self.block {
+            self.phis.push((block, index, incoming));
+        }
+        self.set_result(inst, operand)
+    }
+
+    fn switch(&mut self, inst: &Instruction<'_>) -> Result<()> {
+        let value = self.arg(inst, 0)?;
+        let default = self.block_id(inst, inst.arg(1)?)?;
+        let bits = self.b.module.types.scalar_bits(self.type_of(value));
+        let words = if bits > 32 { 2 } else { 1 };
+        let pairs = &inst.rest()[2..];
+        if pairs.len() % (words + 1) != 0 {
+            return Err(inst.error("has an incomplete case".into()));
+        }
+        let mut cases = Vec::with_capacity(pairs.len() / (words + 1));
+        let mut seen = HashSet::new();
+        for pair in pairs.chunks_exact(words + 1) {
+            let case = match pair {
+                [low, high, _] => u64::from(*high) << 32 | u64::from(*low),
+                _ => u64::from(pair[0]) & (u64::MAX >> (64 - bits.clamp(1, 32))),
+            };
+            if !seen.insert(case) {
+                return Err(inst.error(format!("has case {case} twice")));
+            }
+            cases.push((case, self.block_id(inst, pair[words])?));
+        }
+        self.end_block(if cases.is_empty() {
+            Terminator::Branch(default)
+        } else {
+            Terminator::Switch { value, default, cases }
+        });
+        Ok(())
+    }
+
+    fn call(&mut self, inst: &Instruction<'_>) -> Result<()> {
+        let callee = inst.arg(0)?;
+        let mut args = Vec::with_capacity(inst.rest().len());
+        for &id in &inst.rest()[1..] {
+            args.push(self.operand(inst, id)?);
+        }
+        let ty = self.result_type(inst)?;
+        match self.b.defs.get(&callee) {
+            Some(&Def::Function(callee)) => {
+                if self.b.module.types[ty] == Type::Void {
+                    self.emit_void(Op::Call(callee, args));
+                    Ok(())
+                } else {
+                    let operand = self.emit(ty, Op::Call(callee, args));
+                    self.set_result(inst, operand)
+                }
+            }
+            Some(Def::Import(name)) => {
+                let name = name.clone();
+                arith::intrinsic(self, inst, &name, &args)
+            }
+            _ => Err(inst.error(format!("calls %{callee}, which is not a function"))),
+        }
+    }
+
+    fn extended(&mut self, inst: &Instruction<'_>) -> Result<()> {
+        match self.b.defs.get(&inst.arg(0)?) {
+            Some(Def::InstructionSet(InstructionSet::OpenCl)) => opencl::translate(self, inst),
+            Some(Def::InstructionSet(InstructionSet::Debug)) => Ok(()),
+            _ => Err(inst.error("names an instruction set that is not imported".into())),
+        }
+    }
+
+    fn resolve_phis(&mut self, head: &Instruction<'_>) -> Result<()> {
+        for (block, index, incoming) in std::mem::take(&mut self.phis) {
+            let word = self.f.blocks[block].insts[index].loc.word as usize;
+            let at = |error: Error| Error { word, opcode: Some("OpPhi".into()), ..error };
+            let mut arms = Vec::with_capacity(incoming.len());
+            for (value, parent) in incoming {
+                let from = self.block_id(head, parent).map_err(at)?;
+                arms.push((from, self.operand(head, value).map_err(at)?));
+            }
+            self.f.blocks[block].insts[index].op = Op::Phi(arms);
+        }
+        Ok(())
+    }
+
+    /// Drops blocks that nothing leads to, and what phis say about them.
+    fn remove_unreachable_blocks(&mut self) {
+        let mut reached = vec![false; self.f.blocks.len()];
+        let mut work = vec![ENTRY];
+        while let Some(block) = work.pop() {
+            if let Some(slot) = reached.get_mut(block.0 as usize) {
+                if !std::mem::replace(slot, true) {
+                    work.extend(self.f.blocks[block].terminator.successors());
+                }
+            }
+        }
+        let mut renumbered = HashMap::new();
+        let mut blocks = Arena::new();
+        for (id, block) in std::mem::take(&mut self.f.blocks).into_iter() {
+            if reached[id.0 as usize] {
+                renumbered.insert(id, blocks.push(block));
+            }
+        }
+        for (_, block) in blocks.iter_mut() {
+            block.terminator.for_each_successor_mut(|next| {
+                *next = renumbered.get(next).copied().unwrap_or(*next);
+            });
+            for inst in &mut block.insts {
+                if let Op::Phi(arms) = &mut inst.op {
+                    arms.retain_mut(|(from, _)| match renumbered.get(from) {
+                        Some(&new) => {
+                            *from = new;
+                            true
+                        }
+                        None => false,
+                    });
+                }
+            }
+        }
+        self.f.blocks = blocks;
+    }
+
+    /// Drops work-item queries that only served to load the vector of one that is used.
+    fn remove_unused_queries(&mut self) {
+        // Constructs use queries, so two rounds are enough.
+        for _ in 0..2 {
+            let mut used = HashSet::new();
+            let mut note = |operand: Operand| {
+                if let Operand::Value(value) = operand {
+                    used.insert(value);
+                }
+            };
+            for (_, block) in self.f.blocks.iter() {
+                block.insts.iter().for_each(|inst| inst.op.for_each_operand(&mut note));
+                block.terminator.for_each_operand(&mut note);
+            }
+            for (_, block) in self.f.blocks.iter_mut() {
+                block.insts.retain(|inst| {
+                    !matches!(inst.op, Op::WorkItem(..) | Op::Construct(_))
+                        || inst.result.is_some_and(|result| used.contains(&result))
+                });
+            }
+        }
+    }
+
+    /// Whether instructions go to the entry block.
+    pub fn in_entry(&self) -> bool {
+        self.block == Some(ENTRY)
+    }
+
+    /// The pointee of a pointer value's SPIR-V type.
+    pub fn pointee(&self, inst: &Instruction<'_>, type_id: u32) -> Result<TypeId> {
+        match self.b.spv_type(inst, type_id)?.kind {
+            SpvKind::Pointer(pointee) => self.b.ty(inst, pointee),
+            _ => Err(inst.error("has an operand that is not a pointer".into())),
+        }
+    }
+}

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Instructions on memory: variables, addresses, loads and stores, atomics, barriers, built-ins.
+
+use rspirv::spirv::{BuiltIn, MemoryAccess, MemorySemantics, Op as Spv, StorageClass};
+
+use super::Result;
+use super::annotations::alignment;
+use super::body::{Body, Val};
+use super::words::Instruction;
+use crate::ir::{
+    Access, AtomicOp, BinaryOp, CompareOp, ConstKind, ConvertOp, Op, Operand, Ordering, Scope,
+    Type, TypeId, WorkItemQuery,
+};
+
+/// An access that is known to be aligned and nothing else.
+pub fn plain_access(align: u64) -> Access {
+    Access { align: u32::try_from(align).unwrap_or(1), volatile: false, nontemporal: false }
+}
+
+/// Translates an instruction on memory. `false` if it is another one.
+pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
+    match inst.op() {
+        Spv::Variable => variable(body, inst)?,
+        Spv::Load => load(body, inst)?,
+        Spv::Store => {
+            let (ptr, value) = (body.arg(inst, 0)?, body.arg(inst, 1)?);
+            let ty = body.type_of(value);
+            let access = access(body, inst, 2, ty)?;
+            body.emit_void(Op::Store(ptr, value, access));
+        }
+        Spv::CopyMemory => {
+            let (to, from) = (body.arg(inst, 0)?, body.arg(inst, 1)?);
+            let (_, type_id) = body.value(inst, inst.arg(0)?)?;
+            let ty = body.pointee(inst, type_id)?;
+            let access = access(body, inst, 2, ty)?;
+            let i64 = body.b.module.types.int(64);
+            let size = body.b.module.types.size(ty);
+            let size = body.int(i64, size);
+            body.emit_void(Op::Copy(to, from, size, access));
+        }
+        Spv::CopyMemorySized => {
+            let (to, from) = (body.arg(inst, 0)?, body.arg(inst, 1)?);
+            let i8 = body.b.module.types.int(8);
+            let size = body.arg(inst, 2)?;
+            let access = access(body, inst, 3, i8)?;
+            body.emit_void(Op::Copy(to, from, size, access));
+        }
+        Spv::LifetimeStart | Spv::LifetimeStop => {}
+        Spv::AccessChain | Spv::InBoundsAccessChain => access_chain(body, inst, false)?,
+        Spv::PtrAccessChain | Spv::InBoundsPtrAccessChain => access_chain(body, inst, true)?,
+        _ => {
+            return Ok(pointer(body, inst)? || atomic(body, inst)? || barrier(body, inst)?);
+        }
+    }
+    Ok(true)
+}
+
+fn variable(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
+    let class = StorageClass::from_u32(inst.arg(0)?);
+    if class != Some(StorageClass::Function) {
+        return Err(inst.error("of a module stands in a function".into()));
+    }
+    if !body.in_entry() {
+        return Err(inst.error("stands outside of the function's first block".into()));
+    }
+    let ty = body.pointee(inst, inst.result_type().unwrap_or_default())?;
+    let init = match inst.arg(1) {
+        Ok(id) => Some(body.b.constant(inst, id)?),
+        Err(_) => None,
+    };
+    if body.b.module.types.layout(ty).is_none() {
+        let what = format!("OpVariable of type {}", body.b.module.types.text(ty));
+        return body.unsupported(inst, &what);
+    }
+    let align = body.decorations(inst).alignment.unwrap_or(1);
+    let address = body.new_variable(ty, u64::from(align), init)?;
+    body.set_result(inst, address)
+}
+
+/// The memory operands from word `index` on, for a value of type `ty`.
+fn access(body: &Body<'_, '_>, inst: &Instruction<'_>, index: usize, ty: TypeId) -> Result<Access> {
+    let mut access = plain_access(body.b.module.types.align(ty));
+    if let Some(&mask) = inst.rest().get(index) {
+        let mask = MemoryAccess::from_bits_retain(mask);
+        access.volatile = mask.contains(MemoryAccess::VOLATILE);
+        access.nontemporal = mask.contains(MemoryAccess::NONTEMPORAL);
+        if mask.contains(MemoryAccess::ALIGNED) {
+            access.align = alignment(inst, inst.arg(index + 1)?)?;
+        }
+    }
+    Ok(access)
+}
+
+fn load(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {
+    let ty = body.result_type(inst)?;
+    let (val, _) = body.value(inst, inst.arg(0)?)?;
+    match val {
+        Val::Operand(ptr) => {
+            let access = access(body, inst, 1, ty)?;
+            let operand = body.emit(ty, Op::Load(ptr, access));
+            body.set_result(inst, operand)
+        }
+        Val::BuiltIn(builtin, offset) => load_builtin(body, inst, ty, builtin, offset),
+    }
+}
+
+/// The question that a built-in variable answers; `None` if a kernel has no such built-in.
+fn query_of(builtin: u32) -> Option<WorkItemQuery> {
+    Some(match BuiltIn::from_u32(builtin)? {
+        BuiltIn::GlobalInvocationId => WorkItemQuery::GlobalId,
+        BuiltIn::GlobalSize => WorkItemQuery::GlobalSize,
+        BuiltIn::GlobalOffset => WorkItemQuery::GlobalOffset,
+        BuiltIn::WorkgroupId => WorkItemQuery::GroupId,
+        BuiltIn::NumWorkgroups => WorkItemQuery::NumGroups,
+        BuiltIn::LocalInvocationId => WorkItemQuery::LocalId,
+        BuiltIn::WorkgroupSize => WorkItemQuery::LocalSize,
+        BuiltIn::EnqueuedWorkgroupSize => WorkItemQuery::EnqueuedLocalSize,
+        BuiltIn::WorkDim => WorkItemQuery::WorkDim,
+        BuiltIn::GlobalLinearId => WorkItemQuery::GlobalLinearId,
+        BuiltIn::LocalInvocationIndex => WorkItemQuery::LocalLinearId,
+        BuiltIn::SubgroupSize => WorkItemQuery::SubgroupSize,
+        BuiltIn::SubgroupMaxSize => WorkItemQuery::SubgroupMaxSize,
+        BuiltIn::NumSubgroups => WorkItemQuery::NumSubgroups,
+        BuiltIn::NumEnqueuedSubgroups => WorkItemQuery::NumEnqueuedSubgroups,
+        BuiltIn::SubgroupId => WorkItemQuery::SubgroupId,
+        BuiltIn::SubgroupLocalInvocationId => WorkItemQuery::SubgroupLocalId,
+        _ => return None,
+    })
+}
+
+fn load_builtin(
+    body: &mut Body<'_, '_>,
+    inst: &Instruction<'_>,
+    ty: TypeId,
+    builtin: u32,
+    offset: u64,
+) -> Result<()> {
+    let element = body.b.module.types.element(ty);
+    let bytes = body.b.module.types.size(element).max(1);
+    let lanes = body.b.module.types.lanes(ty);
+    let first = offset / bytes;
+    let is_int = matches!(body.b.module.types[element], Type::Int(_));
+    let query = query_of(builtin).filter(|query| {
+        let dimensions = if query.has_dimension() { 3 } else { 1 };
+        is_int && offset % bytes == 0 && first + u64::from(lanes) <= dimensions
+    });
+    let Some(query) = query else {
+        let name = BuiltIn::from_u32(builtin)
+            .map_or_else(|| builtin.to_string(), |builtin| format!("{builtin:?}"));
+        return body.unsupported(inst, &format!("OpLoad of the built-in {name}"));
+    };
+    let answer = body.b.module.types.int(query.bits());
+    let mut parts = Vec::new();
+    for lane in 0..u64::from(lanes) {
+        let part = body.emit(answer, Op::WorkItem(query, (first + lane) as u8));
+        parts.push(body.resize_int(part, element, false));
+    }
+    let operand = match parts.as_slice() {
+        [part] => *part,
+        _ => body.emit(ty, Op::Construct(parts)),
+    };
+    body.set_result(inst, operand)
+}
+
+fn access_chain(body: &mut Body<'_, '_>, inst: &Instruction<'_>, element: bool) -> Result<()> {
+    let (base, base_type) = body.value(inst, inst.arg(0)?)?;
+    let mut ty = body.pointee(inst, base_type)?;
+    let result_ty = body.result_type(inst)?;
+    let mut offset = 0i64;
+    let mut terms: Vec<(Operand, i64)> = Vec::new();
+    for (i, &id) in inst.rest()[1..].iter().enumerate() {
+        let index = body.operand(inst, id)?;
+        let constant = body.signed_constant(index);
+        let inner = if element && i == 0 {
+            ty
+        } else {
+            match &body.b.module.types[ty] {
+                Type::Array(inner, _) | Type::Vector(inner, _) => *inner,
+                Type::Struct { members, .. } => {
+                    let member = constant.and_then(|n| u32::try_from(n).ok());
+                    let found = member.and_then(|n| {
+                        let inner = *members.get(n as usize)?;
+                        Some((inner, body.b.module.types.member_offset(ty, n)?))
+                    });
+                    let Some((inner, within)) = found else {
+                        return Err(inst.error(format!("has no member to go to at index {i}")));
+                    };
+                    offset = offset.wrapping_add(within as i64);
+                    ty = inner;
+                    continue;
+                }
+                _ => {
+                    let text = body.b.module.types.text(ty).to_string();
+                    return Err(inst.error(format!("goes into a value of type {text}")));
+                }
+            }
+        };
+        let stride = body.b.module.types.stride(inner) as i64;
+        match constant {
+            Some(n) => offset = offset.wrapping_add(n.wrapping_mul(stride)),
+            None => terms.push((index, stride)),
+        }
+        ty = inner;
+    }
+    let operand = match base {
+        Val::BuiltIn(builtin, start) => {
+            if !terms.is_empty() {
+                return body.unsupported(inst, &format!("{} of a built-in", inst.grammar.name));
+            }
+            let at = Val::BuiltIn(builtin, start.wrapping_add(offset as u64));
+            return body.set_result_val(inst, at);
+        }
+        Val::Operand(base) if terms.is_empty() && offset == 0 => base,
+        Val::Operand(base) => {
+            let inbounds =
+                matches!(inst.op(), Spv::InBoundsAccessChain | Spv::InBoundsPtrAccessChain);
+            body.address(base, offset, terms, inbounds)
+        }
+    };
+    if body.type_of(operand) != result_ty {
+        return Err(inst.error("changes the address space".into()));
+    }
+    body.set_result(inst, operand)
+}
+
+/// Casts and comparisons of pointers.
+fn pointer(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
+    if !matches!(
+        inst.op(),
+        Spv::PtrCastToGeneric
+            | Spv::GenericCastToPtr
+            | Spv::Bitcast
+            | Spv::ConvertPtrToU
+            | Spv::ConvertUToPtr
+            | Spv::PtrDiff
+    ) {
+        return Ok(false);
+    }
+    let ty = body.result_type(inst)?;
+    let (val, type_id) = body.value(inst, inst.arg(0)?)?;
+    let a = match val {
+        Val::Operand(operand) => operand,
+        // A built-in's address stays one under any name.
+        Val::BuiltIn(..) => return body.set_result_val(inst, val).map(|()| true),
+    };
+    let from = body.type_of(a);
+    let i64 = body.b.module.types.int(64);
+    let is_pointer = |body: &Body<'_, '_>, ty| {
+        let types = &body.b.module.types;
+        matches!(types[types.element(ty)], Type::Pointer(_))
+    };
+    let result = match inst.op() {
+        Spv::PtrDiff => {
+            let b = body.arg(inst, 1)?;
+            let pointee = body.pointee(inst, type_id)?;
+            let size = body.b.module.types.size(pointee).max(1);
+            let [a, b] = [a, b].map(|p| body.emit(i64, Op::Convert(ConvertOp::PtrToInt, p)));
+            let bytes = body.emit(i64, Op::Binary(BinaryOp::Sub, a, b));
+            let size = body.int(i64, size);
+            let count = body.emit(i64, Op::Binary(BinaryOp::SDiv, bytes, size));
+            body.resize_int(count, ty, true)
+        }
+        _ if from == ty => a,
+        _ => match (is_pointer(body, from), is_pointer(body, ty)) {
+            (true, true) => body.pointer_cast(a, ty),
+            (true, false) => {
+                let wide = body.b.module.types.with_element(from, i64);
+                let bits = body.emit(wide, Op::Convert(ConvertOp::PtrToInt, a));
+                match inst.op() {
+                    Spv::Bitcast => body.bitcast(bits, ty),
+                    _ => body.resize_int(bits, ty, false),
+                }
+            }
+            (false, true) => {
+                let wide = body.b.module.types.with_element(ty, i64);
+                let bits = match inst.op() {
+                    Spv::Bitcast => body.bitcast(a, wide),
+                    _ => body.resize_int(a, wide, false),
+                };
+                body.emit(ty, Op::Convert(ConvertOp::IntToPtr, bits))
+            }
+            (false, false) => body.bitcast(a, ty),
+        },
+    };
+    body.set_result(inst, result)?;
+    Ok(true)
+}
+
+/// Decodes a scope given as a constant.
+fn scope(body: &Body<'_, '_>, inst: &Instruction<'_>, index: usize) -> Result<Scope> {
+    let value = body.b.int(inst, inst.arg(index)?)?;
+    Ok(match value {
+        0 => Scope::System,
+        1 | 5 => Scope::Device,
+        2 => Scope::Workgroup,
+        3 => Scope::Subgroup,
+        4 => Scope::WorkItem,
+        _ => return Err(inst.error(format!("has scope {value}, which does not exist"))),
+    })
+}
+
+/// Decodes memory semantics given as a constant.
+fn ordering(body: &Body<'_, '_>, inst: &Instruction<'_>, index: usize) -> Result<Ordering> {
+    let value = body.b.int(inst, inst.arg(index)?)?;
+    let semantics = MemorySemantics::from_bits_truncate(value as u32);
+    let (acquire, release) = (
+        semantics.contains(MemorySemantics::ACQUIRE),
+        semantics.contains(MemorySemantics::RELEASE),
+    );
+    Ok(if semantics.contains(MemorySemantics::SEQUENTIALLY_CONSISTENT) {
+        Ordering::SeqCst
+    } else if semantics.contains(MemorySemantics::ACQUIRE_RELEASE) || (acquire && release) {
+        Ordering::AcqRel
+    } else if acquire {
+        Ordering::Acquire
+    } else if release {
+        Ordering::Release
+    } else {
+        Ordering::Relaxed
+    })
+}
+
+/// The ordering that a load may have.
+fn for_load(ordering: Ordering) -> Ordering {
+    match ordering {
+        Ordering::Release => Ordering::Relaxed,
+        Ordering::AcqRel => Ordering::Acquire,
+        other => other,
+    }
+}
+
+/// The ordering that a store may have.
+fn for_store(ordering: Ordering) -> Ordering {
+    match ordering {
+        Ordering::Acquire => Ordering::Relaxed,
+        Ordering::AcqRel => Ordering::Release,
+        other => other,
+    }
+}
+
+fn atomic(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
+    let op = match inst.op() {
+        Spv::AtomicLoad => {
+            let ptr = body.arg(inst, 0)?;
+            let (scope, ordering) = (scope(body, inst, 1)?, ordering(body, inst, 2)?);
+            Op::AtomicLoad(ptr, for_load(ordering), scope)
+        }
+        Spv::AtomicStore => {
+            let (ptr, value) = (body.arg(inst, 0)?, body.arg(inst, 3)?);
+            let (scope, ordering) = (scope(body, inst, 1)?, ordering(body, inst, 2)?);
+            body.emit_void(Op::AtomicStore(ptr, value, for_store(ordering), scope));
+            return Ok(true);
+        }
+        Spv::AtomicCompareExchange | Spv::AtomicCompareExchangeWeak => Op::AtomicCompareExchange {
+            ptr: body.arg(inst, 0)?,
+            scope: scope(body, inst, 1)?,
+            success: ordering(body, inst, 2)?,
+            failure: for_load(ordering(body, inst, 3)?),
+            value: body.arg(inst, 4)?,
+            expected: body.arg(inst, 5)?,
+        },
+        Spv::AtomicFlagTestAndSet => {
+            let i32 = body.b.module.types.int(32);
+            let (ptr, one) = (body.arg(inst, 0)?, body.int(i32, 1));
+            let (scope, ordering) = (scope(body, inst, 1)?, ordering(body, inst, 2)?);
+            let swap = Op::AtomicRmw(AtomicOp::Exchange, ptr, one, ordering, scope);
+            let old = body.emit(i32, swap);
+            let zero = body.int(i32, 0);
+            Op::Compare(CompareOp::Ne, old, zero)
+        }
+        Spv::AtomicFlagClear => {
+            let i32 = body.b.module.types.int(32);
+            let (ptr, zero) = (body.arg(inst, 0)?, body.int(i32, 0));
+            let (scope, ordering) = (scope(body, inst, 1)?, ordering(body, inst, 2)?);
+            body.emit_void(Op::AtomicStore(ptr, zero, for_store(ordering), scope));
+            return Ok(true);
+        }
+        spv => {
+            let Some(op) = atomic_op(spv) else { return Ok(false) };
+            let ty = body.result_type(inst)?;
+            let ptr = body.arg(inst, 0)?;
+            let (scope, ordering) = (scope(body, inst, 1)?, ordering(body, inst, 2)?);
+            let value = match spv {
+                Spv::AtomicIIncrement | Spv::AtomicIDecrement => body.int(ty, 1),
+                _ => body.arg(inst, 3)?,
+            };
+            Op::AtomicRmw(op, ptr, value, ordering, scope)
+        }
+    };
+    let ty = body.result_type(inst)?;
+    let operand = body.emit(ty, op);
+    body.set_result(inst, operand)?;
+    Ok(true)
+}
+
+fn atomic_op(op: Spv) -> Option<AtomicOp> {
+    Some(match op {
+        Spv::AtomicExchange => AtomicOp::Exchange,
+        Spv::AtomicIIncrement | Spv::AtomicIAdd => AtomicOp::Add,
+        Spv::AtomicIDecrement | Spv::AtomicISub => AtomicOp::Sub,
+        Spv::AtomicSMin => AtomicOp::SMin,
+        Spv::AtomicUMin => AtomicOp::UMin,
+        Spv::AtomicSMax => AtomicOp::SMax,
+        Spv::AtomicUMax => AtomicOp::UMax,
+        Spv::AtomicAnd => AtomicOp::And,
+        Spv::AtomicOr => AtomicOp::Or,
+        Spv::AtomicXor => AtomicOp::Xor,
+        Spv::AtomicFAddEXT => AtomicOp::FAdd,
+        Spv::AtomicFMinEXT => AtomicOp::FMin,
+        Spv::AtomicFMaxEXT => AtomicOp::FMax,
+        _ => return None,
+    })
+}
+
+fn barrier(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
+    match inst.op() {
+        Spv::ControlBarrier => {
+            let execution = scope(body, inst, 0)?;
+            let memory = scope(body, inst, 1)?;
+            let ordering = ordering(body, inst, 2)?;
+            body.emit_void(Op::ControlBarrier { execution, memory, ordering });
+        }
+        Spv::MemoryBarrier => {
+            let scope = scope(body, inst, 0)?;
+            let ordering = ordering(body, inst, 1)?;
+            if ordering != Ordering::Relaxed {
+                body.emit_void(Op::Fence(scope, ordering));
+            }
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+impl Body<'_, '_> {
+    /// The value of an integer constant, sign-extended.
+    pub fn signed_constant(&self, operand: Operand) -> Option<i64> {
+        let Operand::Const(id) = operand else { return None };
+        let ty = self.b.module.constants[id].ty;
+        let Type::Int(width) = self.b.module.types[ty] else { return None };
+        let unused = 64 - width;
+        self.b.module.const_bits(id).map(|bits| ((bits << unused) as i64) >> unused)
+    }
+
+    /// An address some bytes away from another. Within a global variable it stays a constant.
+    pub fn address(
+        &mut self,
+        base: Operand,
+        offset: i64,
+        terms: Vec<(Operand, i64)>,
+        inbounds: bool,
+    ) -> Operand {
+        let ty = self.type_of(base);
+        if let (Operand::Const(id), true) = (base, terms.is_empty()) {
+            if let ConstKind::Address(global, start) = self.b.module.constants[id].kind {
+                let kind = ConstKind::Address(global, start.wrapping_add(offset));
+                return self.b.const_operand(ty, kind);
+            }
+        }
+        self.emit(ty, Op::Address { base, offset, terms, inbounds })
+    }
+
+    /// A pointer as one into another address space.
+    pub fn pointer_cast(&mut self, a: Operand, ty: TypeId) -> Operand {
+        if let Operand::Const(id) = a {
+            let kind = self.b.module.constants[id].kind.clone();
+            if matches!(kind, ConstKind::Address(..) | ConstKind::Null) {
+                return self.b.const_operand(ty, kind);
+            }
+        }
+        self.emit(ty, Op::Convert(ConvertOp::PtrCast, a))
+    }
+}
