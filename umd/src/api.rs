@@ -21,6 +21,9 @@ use crate::handle::{self, RawHandle};
 use crate::process::{self, Gate};
 
 pub mod context;
+pub mod device;
+pub mod driver;
+pub mod memory;
 
 /// Makes an entry point of the C interface.
 ///
@@ -114,6 +117,8 @@ fn slow(function: &'static str, body: impl FnOnce() -> Result, early: bool) -> z
 #[derive(Clone, Copy)]
 pub struct Call<'c>(PhantomData<&'c mut &'c ()>);
 
+// Pointers may be followed since the caller of `Call::new` has promised what they are.
+#[allow(clippy::not_unsafe_ptr_arg_deref)]
 impl<'c> Call<'c> {
     /// Takes the caller's promise.
     ///

@@ -68,7 +68,7 @@ pub fn finish() {
 /// Relates the device's clock to the host's: both at one moment, in ns.
 pub fn set_clock(host_ns: u64, device_ticks: u64) {
     if let Some(trace) = lock().as_mut() {
-        trace.offset = host_ns.wrapping_sub(device_ticks).cast_signed();
+        trace.offset = host_ns.wrapping_sub(device_ticks) as i64;
     }
 }
 
@@ -215,7 +215,7 @@ pub fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock exists on every Linux and the place is writable.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 fn thread_id() -> u64 {
@@ -223,7 +223,7 @@ fn thread_id() -> u64 {
     ID.with(|id| {
         if id.get() == 0 {
             // SAFETY: gettid has no preconditions.
-            id.set(u64::from(unsafe { libc::gettid() }.cast_unsigned()));
+            id.set(unsafe { libc::gettid() } as u64);
         }
         id.get()
     })

@@ -108,28 +108,5 @@ fn residency(
 ) -> Result {
     let context = call.handle(context, "hContext")?;
     context.must_hold(call.handle(device, "hDevice")?, "hDevice")?;
-    memory_range(context, ptr, size)
-}
-
-/// Checks that a range lies in one allocation of any context, or wholly outside of the driver's memory.
-pub(super) fn memory_range(context: &Context, ptr: *const c_void, size: usize) -> Result {
-    use tally_ze::ze_result_t as code;
-    if ptr.is_null() {
-        return Err(Error::new(
-            code::ZE_RESULT_ERROR_INVALID_NULL_POINTER,
-            "ptr: the pointer is null",
-        ));
-    }
-    if size == 0 {
-        return Err(Error::new(code::ZE_RESULT_ERROR_INVALID_SIZE, "size: it is 0"));
-    }
-    if let Some(found) = context.vm().find(ptr as u64) {
-        if (ptr as u64 - found.base).saturating_add(size as u64) > found.size {
-            return Err(Error::new(
-                code::ZE_RESULT_ERROR_INVALID_SIZE,
-                format!("size: {size} reaches beyond the {} bytes of the allocation", found.size),
-            ));
-        }
-    }
-    Ok(())
+    super::memory::check_range(context, ptr, size)
 }

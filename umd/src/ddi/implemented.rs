@@ -8,6 +8,7 @@
 use core::ffi::c_void;
 
 use super::sysman;
+use crate::api::{context, device, driver, memory};
 
 /// `name => path` lines to [`IMPLEMENTED`] and [`lookup`]. A name given twice does not compile.
 macro_rules! implemented {
@@ -29,6 +30,51 @@ macro_rules! implemented {
 }
 
 implemented! {
+    // driver
+    zeInit => driver::zeInit,
+    zeInitDrivers => driver::zeInitDrivers,
+    zeDriverGetLastErrorDescription => driver::zeDriverGetLastErrorDescription,
+    zeDriverGet => driver::zeDriverGet,
+    zeDriverGetApiVersion => driver::zeDriverGetApiVersion,
+    zeDriverGetProperties => driver::zeDriverGetProperties,
+    zeDriverGetIpcProperties => driver::zeDriverGetIpcProperties,
+    zeDriverGetExtensionProperties => driver::zeDriverGetExtensionProperties,
+    zeDriverGetExtensionFunctionAddress => driver::zeDriverGetExtensionFunctionAddress,
+    // device
+    zeDeviceGet => device::zeDeviceGet,
+    zeDeviceGetRootDevice => device::zeDeviceGetRootDevice,
+    zeDeviceGetSubDevices => device::zeDeviceGetSubDevices,
+    zeDeviceGetProperties => device::zeDeviceGetProperties,
+    zeDeviceGetComputeProperties => device::zeDeviceGetComputeProperties,
+    zeDeviceGetModuleProperties => device::zeDeviceGetModuleProperties,
+    zeDeviceGetCommandQueueGroupProperties => device::zeDeviceGetCommandQueueGroupProperties,
+    zeDeviceGetMemoryProperties => device::zeDeviceGetMemoryProperties,
+    zeDeviceGetMemoryAccessProperties => device::zeDeviceGetMemoryAccessProperties,
+    zeDeviceGetCacheProperties => device::zeDeviceGetCacheProperties,
+    zeDeviceGetImageProperties => device::zeDeviceGetImageProperties,
+    zeDeviceGetExternalMemoryProperties => device::zeDeviceGetExternalMemoryProperties,
+    zeDeviceGetP2PProperties => device::zeDeviceGetP2PProperties,
+    zeDeviceCanAccessPeer => device::zeDeviceCanAccessPeer,
+    zeDeviceGetStatus => device::zeDeviceGetStatus,
+    zeDeviceGetGlobalTimestamps => device::zeDeviceGetGlobalTimestamps,
+    zeDevicePciGetPropertiesExt => device::zeDevicePciGetPropertiesExt,
+    zeDeviceGetVectorWidthPropertiesExt => device::zeDeviceGetVectorWidthPropertiesExt,
+    // context
+    zeContextCreate => context::zeContextCreate,
+    zeContextCreateEx => context::zeContextCreateEx,
+    zeContextDestroy => context::zeContextDestroy,
+    zeContextGetStatus => context::zeContextGetStatus,
+    zeContextSystemBarrier => context::zeContextSystemBarrier,
+    zeContextMakeMemoryResident => context::zeContextMakeMemoryResident,
+    zeContextEvictMemory => context::zeContextEvictMemory,
+    // memory
+    zeMemAllocShared => memory::zeMemAllocShared,
+    zeMemAllocDevice => memory::zeMemAllocDevice,
+    zeMemAllocHost => memory::zeMemAllocHost,
+    zeMemFree => memory::zeMemFree,
+    zeMemFreeExt => memory::zeMemFreeExt,
+    zeMemGetAllocProperties => memory::zeMemGetAllocProperties,
+    zeMemGetAddressRange => memory::zeMemGetAddressRange,
     // sysman
     zesInit => sysman::zesInit,
     zesDriverGet => sysman::zesDriverGet,

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Devices and their properties.
+
+use std::ffi::c_char;
+
+use tally_uapi::eu::{MAX_GROUP_ITEMS, MAX_LOCAL_BYTES};
+use tally_uapi::ioctl::engine_capability;
+use tally_uapi::packet::MAX_FILL_PATTERN;
+use tally_ze::*;
+
+use super::api;
+use crate::core::device::Device;
+use crate::error::Result;
+
+/// Most bytes of a kernel's arguments.
+pub const MAX_ARGUMENT_BYTES: u32 = 4096;
+
+/// Bits of kernel timestamps that the device's properties name. The device counts with 64; clients
+/// compute the mask as `(1 << bits) - 1`, which 64 would break, and 63 last for 292 years.
+const KERNEL_TIMESTAMP_BITS: u32 = 63;
+
+api! {
+    /// Spec: `zeDeviceGet`.
+    fn zeDeviceGet(
+        call,
+        hDriver: ze_driver_handle_t,
+        pCount: *mut u32,
+        phDevices: *mut ze_device_handle_t,
+    ) {
+        let driver = call.handle(hDriver, "hDriver")?;
+        call.list(pCount, phDevices, "pCount", driver.devices().iter().copied())
+    }
+
+    /// Spec: `zeDeviceGetRootDevice`. A root device answers null.
+    fn zeDeviceGetRootDevice(
+        call,
+        hDevice: ze_device_handle_t,
+        phRootDevice: *mut ze_device_handle_t,
+    ) {
+        call.handle(hDevice, "hDevice")?;
+        call.out(phRootDevice, "phRootDevice")?.set(ze_device_handle_t::NULL);
+        Ok(())
+    }
+
+    /// Spec: `zeDeviceGetSubDevices`. There are none.
+    fn zeDeviceGetSubDevices(
+        call,
+        hDevice: ze_device_handle_t,
+        pCount: *mut u32,
+        phSubdevices: *mut ze_device_handle_t,
+    ) {
+        call.handle(hDevice, "hDevice")?;
+        call.list(pCount, phSubdevices, "pCount", [])
+    }
+
+    /// Spec: `zeDeviceGetProperties`.
+    fn zeDeviceGetProperties(
+        call,
+        hDevice: ze_device_handle_t,
+        pDeviceProperties: *mut ze_device_properties_t,
+    ) {
+        let device = call.handle(hDevice, "hDevice")?;
+        let in_hz = ze_structure_type_t::ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2;
+        let out = call.properties_or(pDeviceProperties, "pDeviceProperties", &[in_hz])?;
+        describe(device, out, out.stype == in_hz);
+        for link in call.chain(out.pNext) {
+            match link.stype() {
+                ze_eu_count_ext_t::STYPE => {
+                    if let Some(out) = link.get_mut::<ze_eu_count_ext_t>() {
+                        out.numTotalEUs = device.info().execution_units;
+                    }
+                }
+                ze_device_ip_version_ext_t::STYPE => {
+                    if let Some(out) = link.get_mut::<ze_device_ip_version_ext_t>() {
+                        out.ipVersion = crate::core::driver::Driver::version();
+                    }
+                }
+                ze_device_event_properties_t::STYPE => {
+                    if let Some(out) = link.get_mut::<ze_device_event_properties_t>() {
+                        out.flags = ze_device_event_properties_flags_t::empty();
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Spec: `zeDeviceGetComputeProperties`.
+    fn zeDeviceGetComputeProperties(
+        call,
+        hDevice: ze_device_handle_t,
+        pComputeProperties: *mut ze_device_compute_properties_t,
+    ) {
+        call.handle(hDevice, "hDevice")?;
+        let out = call.properties(pComputeProperties, "pComputeProperties")?;
+        out.maxTotalGroupSize = MAX_GROUP_ITEMS;
+        [out.maxGroupSizeX, out.maxGroupSizeY, out.maxGroupSizeZ] = [MAX_GROUP_ITEMS; 3];
+        [out.maxGroupCountX, out.maxGroupCountY, out.maxGroupCountZ] = [u32::MAX; 3];
+        out.maxSharedLocalMemory = MAX_LOCAL_BYTES;
+        out.numSubGroupSizes = 1;
+        out.subGroupSizes = [0; ZE_SUBGROUPSIZE_COUNT];
+        out.subGroupSizes[0] = 1;
+        Ok(())
+    }
+
+    /// Spec: `zeDeviceGetModuleProperties`.
+    fn zeDeviceGetModuleProperties(
+        call,
+        hDevice: ze_device_handle_t,
+        pModuleProperties: *mut ze_device_module_properties_t,
+    ) {
+        use ze_device_fp_flags_t as fp;
+        use ze_device_module_flags_t as module;
+        call.handle(hDevice, "hDevice")?;
+        let out = call.properties(pModuleProperties, "pModuleProperties")?;
+        let ieee = fp::ZE_DEVICE_FP_FLAG_DENORM
+            | fp::ZE_DEVICE_FP_FLAG_INF_NAN
+            | fp::ZE_DEVICE_FP_FLAG_ROUND_TO_NEAREST
+            | fp::ZE_DEVICE_FP_FLAG_FMA;
+        out.spirvVersionSupported = make_version(1, 4);
+        out.flags = module::ZE_DEVICE_MODULE_FLAG_FP16
+            | module::ZE_DEVICE_MODULE_FLAG_FP64
+            | module::ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS;
+        out.fp16flags = ieee;
+        out.fp32flags = ieee | fp::ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT;
+        out.fp64flags = ieee | fp::ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT;
+        out.maxArgumentsSize = MAX_ARGUMENT_BYTES;
+        out.printfBufferSize = 0;
+        out.nativeKernelSupported = ze_native_kernel_uuid_t::default();
+        Ok(())
+    }
+
+    /// Spec: `zeDeviceGetCommandQueueGroupProperties`. A group is an engine class.
+    fn zeDeviceGetCommandQueueGroupProperties(
+        call,
+        hDevice: ze_device_handle_t,
+        pCount: *mut u32,
+        pCommandQueueGroupProperties: *mut ze_command_queue_group_properties_t,
+    ) {
+        use ze_command_queue_group_property_flags_t as group;
+        let device = call.handle(hDevice, "hDevice")?;
+        let count = *call.in_out(pCount, "pCount")?;
+        if count == 0 || pCommandQueueGroupProperties.is_null() {
+            *call.in_out(pCount, "pCount")? = device.engines().len() as u32;
+            return Ok(());
+        }
+        let count = (count as usize).min(device.engines().len());
+        *call.in_out(pCount, "pCount")? = count as u32;
+        for (i, engine) in device.engines().iter().take(count).enumerate() {
+            let out = pCommandQueueGroupProperties.wrapping_add(i);
+            let out = call.properties(out, "pCommandQueueGroupProperties")?;
+            out.flags = group::empty();
+            if engine.capabilities & engine_capability::COMPUTE != 0 {
+                out.flags |= group::ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE;
+            }
+            if engine.capabilities & engine_capability::COPY != 0 {
+                out.flags |= group::ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY;
+            }
+            out.maxMemoryFillPatternSize = MAX_FILL_PATTERN as usize;
+            out.numQueues = engine.count;
+        }
+        Ok(())
+    }
+
+    /// Spec: `zeDeviceGetMemoryProperties`. One memory: the system's.
+    fn zeDeviceGetMemoryProperties(
+        call,
+        hDevice: ze_device_handle_t,
+        pCount: *mut u32,
+        pMemProperties: *mut ze_device_memory_properties_t,
+    ) {
+        let device = call.handle(hDevice, "hDevice")?;
+        let Some(out) = one(call, pCount, pMemProperties, "pMemProperties")? else { return Ok(()) };
+        out.flags = ze_device_memory_property_flags_t::empty();
+        out.maxClockRate = 0;
+        out.maxBusWidth = 64;
+        out.totalSize = device.info().memory_bytes;
+        set_name(&mut out.name, "system memory");
+        Ok(())
+    }
+
+    /// Spec: `zeDeviceGetMemoryAccessProperties`. Memory that was not allocated by the driver
+    /// ("system") is not promised: the device's page tables need not hold it.
+    fn zeDeviceGetMemoryAccessProperties(
+        call,
+        hDevice: ze_device_handle_t,
+        pMemAccessProperties: *mut ze_device_memory_access_properties_t,
+    ) {
+        use ze_memory_access_cap_flags_t as access;
+        call.handle(hDevice, "hDevice")?;
+        let out = call.properties(pMemAccessProperties, "pMemAccessProperties")?;
+        out.hostAllocCapabilities = access::all();
+        out.deviceAllocCapabilities = access::all();
+        out.sharedSingleDeviceAllocCapabilities = access::all();
+        out.sharedCrossDeviceAllocCapabilities = access::empty();
+        out.sharedSystemAllocCapabilities = access::empty();
+        Ok(())
+    }
+
+    /// Spec: `zeDeviceGetCacheProperties`.
+    fn zeDeviceGetCacheProperties(
+        call,
+        hDevice: ze_device_handle_t,
+        pCount: *mut u32,
+        pCacheProperties: *mut ze_device_cache_properties_t,
+    ) {
+        let device = call.handle(hDevice, "hDevice")?;
+        let Some(out) = one(call, pCount, pCacheProperties, "pCacheProperties")? else {
+            return Ok(());
+        };
+        out.flags = ze_device_cache_property_flags_t::empty();
+        out.cacheSize = device.info().cache_bytes as usize;
+        Ok(())
+    }
+
+    /// Spec: `zeDeviceGetImageProperties`. There are no images.
+    fn zeDeviceGetImageProperties(
+        call,
+        hDevice: ze_device_handle_t,
+        pImageProperties: *mut ze_device_image_properties_t,
+    ) {
+        call.handle(hDevice, "hDevice")?;
+        let out = call.properties(pImageProperties, "pImageProperties")?;
+        let (stype, pNext) = (out.stype, out.pNext);
+        *out = ze_device_image_properties_t { stype, pNext, ..Default::default() };
+        Ok(())
+    }
+
+    /// Spec: `zeDeviceGetExternalMemoryProperties`. None can be imported or exported yet.
+    fn zeDeviceGetExternalMemoryProperties(
+        call,
+        hDevice: ze_device_handle_t,
+        pExternalMemoryProperties: *mut ze_device_external_memory_properties_t,
+    ) {
+        call.handle(hDevice, "hDevice")?;
+        let out = call.properties(pExternalMemoryProperties, "pExternalMemoryProperties")?;
+        let (stype, pNext) = (out.stype, out.pNext);
+        *out = ze_device_external_memory_properties_t { stype, pNext, ..Default::default() };
+        Ok(())
+    }
+
+    /// Spec: `zeDeviceGetP2PProperties`. A device reaches its own memory.
+    fn zeDeviceGetP2PProperties(
+        call,
+        hDevice: ze_device_handle_t,
+        hPeerDevice: ze_device_handle_t,
+        pP2PProperties: *mut ze_device_p2p_properties_t,
+    ) {
+        use ze_device_p2p_property_flags_t as p2p;
+        let device = call.handle(hDevice, "hDevice")?;
+        let peer = call.handle(hPeerDevice, "hPeerDevice")?;
+        let out = call.properties(pP2PProperties, "pP2PProperties")?;
+        let own = std::ptr::eq(*device, *peer);
+        out.flags = if own { p2p::all() } else { p2p::empty() };
+        Ok(())
+    }
+
+    /// Spec: `zeDeviceCanAccessPeer`.
+    fn zeDeviceCanAccessPeer(
+        call,
+        hDevice: ze_device_handle_t,
+        hPeerDevice: ze_device_handle_t,
+        value: *mut ze_bool_t,
+    ) {
+        let device = call.handle(hDevice, "hDevice")?;
+        let peer = call.handle(hPeerDevice, "hPeerDevice")?;
+        call.out(value, "value")?.set(ze_bool_t::from(std::ptr::eq(*device, *peer)));
+        Ok(())
+    }
+
+    /// Spec: `zeDeviceGetStatus`.
+    fn zeDeviceGetStatus(call, hDevice: ze_device_handle_t) {
+        call.handle(hDevice, "hDevice")?.status()
+    }
+
+    /// Spec: `zeDeviceGetGlobalTimestamps`. The host's is CLOCK_MONOTONIC in ns.
+    fn zeDeviceGetGlobalTimestamps(
+        call,
+        hDevice: ze_device_handle_t,
+        hostTimestamp: *mut u64,
+        deviceTimestamp: *mut u64,
+    ) {
+        let device = call.handle(hDevice, "hDevice")?;
+        let host = call.out(hostTimestamp, "hostTimestamp")?;
+        let ticks = call.out(deviceTimestamp, "deviceTimestamp")?;
+        let pair = device.clock()?;
+        host.set(pair.host_ns);
+        ticks.set(pair.device_ticks);
+        Ok(())
+    }
+
+    /// Spec: `zeDevicePciGetPropertiesExt`. The device in this process is on no bus: address 0, and
+    /// -1 for what is not known.
+    fn zeDevicePciGetPropertiesExt(
+        call,
+        hDevice: ze_device_handle_t,
+        pPciProperties: *mut ze_pci_ext_properties_t,
+    ) {
+        call.handle(hDevice, "hDevice")?;
+        let out = call.properties(pPciProperties, "pPciProperties")?;
+        out.address = ze_pci_address_ext_t::default();
+        out.maxSpeed = ze_pci_speed_ext_t { genVersion: -1, width: -1, maxBandwidth: -1 };
+        Ok(())
+    }
+
+    /// Spec: `zeDeviceGetVectorWidthPropertiesExt`. Kernels are widened across work-items, so
+    /// explicit vectors are not preferred.
+    fn zeDeviceGetVectorWidthPropertiesExt(
+        call,
+        hDevice: ze_device_handle_t,
+        pCount: *mut u32,
+        pVectorWidthProperties: *mut ze_device_vector_width_properties_ext_t,
+    ) {
+        let device = call.handle(hDevice, "hDevice")?;
+        let out = one(call, pCount, pVectorWidthProperties, "pVectorWidthProperties")?;
+        let Some(out) = out else { return Ok(()) };
+        let (stype, pNext) = (out.stype, out.pNext);
+        let lanes = device.info().simd_lanes;
+        *out = ze_device_vector_width_properties_ext_t {
+            stype,
+            pNext,
+            vector_width_size: lanes,
+            preferred_vector_width_char: 1,
+            preferred_vector_width_short: 1,
+            preferred_vector_width_int: 1,
+            preferred_vector_width_long: 1,
+            preferred_vector_width_float: 1,
+            preferred_vector_width_double: 1,
+            preferred_vector_width_half: 1,
+            native_vector_width_char: lanes * 4,
+            native_vector_width_short: lanes * 2,
+            native_vector_width_int: lanes,
+            native_vector_width_long: lanes.div_ceil(2),
+            native_vector_width_float: lanes,
+            native_vector_width_double: lanes.div_ceil(2),
+            native_vector_width_half: lanes * 2,
+        };
+        Ok(())
+    }
+}
+
+/// The two-call way for a list that has one entry: where to write it, if it is asked for.
+fn one<'c, T: Chained>(
+    call: super::Call<'c>,
+    count: *mut u32,
+    out: *mut T,
+    name: &'static str,
+) -> Result<Option<&'c mut T>> {
+    let count = call.in_out(count, "pCount")?;
+    let wanted = *count != 0 && !out.is_null();
+    *count = 1;
+    if wanted { call.properties(out, name).map(Some) } else { Ok(None) }
+}
+
+/// Fills the properties of `device`, with the timer as a frequency or as ns per tick.
+fn describe(device: &Device, out: &mut ze_device_properties_t, in_hz: bool) {
+    let info = device.info();
+    out.r#type = ze_device_type_t::ZE_DEVICE_TYPE_GPU;
+    out.vendorId = info.vendor_id;
+    out.deviceId = info.device_id;
+    out.flags = ze_device_property_flags_t::ZE_DEVICE_PROPERTY_FLAG_INTEGRATED;
+    out.subdeviceId = 0;
+    out.coreClockRate = info.core_clock_mhz;
+    out.maxMemAllocSize = info.memory_bytes;
+    out.maxHardwareContexts = info.max_queues;
+    out.maxCommandQueuePriority = 0;
+    out.numThreadsPerEU = 1;
+    out.physicalEUSimdWidth = info.simd_lanes;
+    out.numEUsPerSubslice = info.execution_units;
+    out.numSubslicesPerSlice = 1;
+    out.numSlices = 1;
+    let hz = info.clock_hz.max(1);
+    out.timerResolution = if in_hz { hz } else { (1_000_000_000 / hz).max(1) };
+    out.timestampValidBits = 64;
+    out.kernelTimestampValidBits = KERNEL_TIMESTAMP_BITS;
+    out.uuid.id = info.uuid;
+    set_name(&mut out.name, "Tally virtual GPU");
+}
+
+/// Writes a name that is shorter than its field, with its NUL.
+fn set_name(field: &mut [c_char], name: &str) {
+    field.fill(0);
+    for (to, from) in field.iter_mut().zip(name.bytes()) {
+        *to = from as c_char;
+    }
+}

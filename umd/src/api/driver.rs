@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Initialisation and the driver object.
+
+use std::ffi::{c_char, c_void};
+
+use tally_ze::{
+    ZE_MAX_EXTENSION_NAME, make_version, ze_api_version_t, ze_driver_extension_properties_t,
+    ze_driver_handle_t, ze_driver_ipc_properties_t, ze_driver_properties_t,
+    ze_init_driver_type_desc_t, ze_init_driver_type_flags_t, ze_init_flags_t,
+    ze_ipc_property_flags_t, ze_result_t,
+};
+
+use super::api;
+use crate::core::driver::Driver;
+use crate::ddi;
+use crate::error::{self, Error};
+
+/// The version of the specification that the driver's functions and structures follow.
+const VERSION: ze_api_version_t = ze_api_version_t::ZE_API_VERSION_1_17;
+
+/// An extension, and the functions without which there is no point in claiming it.
+struct Extension {
+    name: &'static str,
+    version: u32,
+    needs: &'static [&'static str],
+}
+
+const fn extension(name: &'static str, needs: &'static [&'static str]) -> Extension {
+    Extension { name, version: make_version(1, 0), needs }
+}
+
+/// What the driver knows beyond the core; offered as far as the functions exist.
+const EXTENSIONS: &[Extension] = &[
+    extension(tally_ze::ZE_EVENT_POOL_COUNTER_BASED_EXP_NAME, &["zeEventPoolCreate"]),
+    extension(tally_ze::zex::ZEX_COUNTER_BASED_EVENT_EXT_NAME, &["zexCounterBasedEventCreate2"]),
+    extension(tally_ze::ZE_GLOBAL_OFFSET_EXP_NAME, &["zeKernelSetGlobalOffsetExp"]),
+    extension(tally_ze::ZE_KERNEL_SCHEDULING_HINTS_EXP_NAME, &["zeKernelSchedulingHintExp"]),
+    extension(tally_ze::ZE_KERNEL_MAX_GROUP_SIZE_PROPERTIES_EXT_NAME, &["zeKernelGetProperties"]),
+    extension(tally_ze::ZE_RELAXED_ALLOCATION_LIMITS_EXP_NAME, &["zeMemAllocDevice"]),
+    extension(tally_ze::ZE_DEVICE_VECTOR_SIZES_EXT_NAME, &["zeDeviceGetVectorWidthPropertiesExt"]),
+    extension(tally_ze::ZE_PCI_PROPERTIES_EXT_NAME, &["zeDevicePciGetPropertiesExt"]),
+    extension(tally_ze::ZE_EU_COUNT_EXT_NAME, &["zeDeviceGetProperties"]),
+    extension(tally_ze::ZE_EVENT_QUERY_TIMESTAMPS_EXP_NAME, &["zeEventQueryTimestampsExp"]),
+    extension(
+        tally_ze::ZE_EVENT_QUERY_KERNEL_TIMESTAMPS_EXT_NAME,
+        &["zeEventQueryKernelTimestampsExt"],
+    ),
+    extension(
+        tally_ze::ZE_IMMEDIATE_COMMAND_LIST_APPEND_EXP_NAME,
+        &["zeCommandListImmediateAppendCommandListsExp"],
+    ),
+];
+
+fn extensions() -> Vec<ze_driver_extension_properties_t> {
+    let offered =
+        EXTENSIONS.iter().filter(|it| it.needs.iter().all(|name| ddi::lookup(name).is_some()));
+    offered
+        .map(|it| {
+            let mut name = [0; ZE_MAX_EXTENSION_NAME];
+            for (to, from) in name.iter_mut().zip(it.name.bytes()) {
+                *to = from as c_char;
+            }
+            ze_driver_extension_properties_t { name, version: it.version }
+        })
+        .collect()
+}
+
+api! { always
+    /// Spec: `zeInit`.
+    fn zeInit(call, flags: ze_init_flags_t) {
+        call.flags(flags.has_unknown(), "flags")?;
+        if flags == ze_init_flags_t::ZE_INIT_FLAG_VPU_ONLY {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_UNINITIALIZED,
+                "flags: only VPUs are asked for, and this driver has GPUs only",
+            ));
+        }
+        Driver::init().map(drop)
+    }
+
+    /// Spec: `zeInitDrivers`.
+    fn zeInitDrivers(
+        call,
+        pCount: *mut u32,
+        phDrivers: *mut ze_driver_handle_t,
+        desc: *mut ze_init_driver_type_desc_t,
+    ) {
+        call.in_out(pCount, "pCount")?;
+        let desc = call.desc(desc, "desc")?;
+        // All bits set is ZE_INIT_ALL_DRIVER_TYPES.
+        let all = desc.flags.bits() == u32::MAX;
+        if desc.flags.is_empty() || (desc.flags.has_unknown() && !all) {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_INVALID_ENUMERATION,
+                "desc->flags: none, or a bit that has no meaning, is set",
+            ));
+        }
+        if !desc.flags.contains(ze_init_driver_type_flags_t::ZE_INIT_DRIVER_TYPE_FLAG_GPU) {
+            return call.list(pCount, phDrivers, "pCount", []);
+        }
+        call.list(pCount, phDrivers, "pCount", [Driver::init()?])
+    }
+
+    /// Spec: `zeDriverGetLastErrorDescription`. On the calling thread; good until its next error.
+    fn zeDriverGetLastErrorDescription(
+        call,
+        hDriver: ze_driver_handle_t,
+        ppString: *mut *const c_char,
+    ) {
+        call.handle(hDriver, "hDriver")?;
+        call.out(ppString, "ppString")?.set(error::last());
+        Ok(())
+    }
+}
+
+api! {
+    /// Spec: `zeDriverGet`.
+    fn zeDriverGet(call, pCount: *mut u32, phDrivers: *mut ze_driver_handle_t) {
+        call.list(pCount, phDrivers, "pCount", Driver::get().as_slice().iter().copied())
+    }
+
+    /// Spec: `zeDriverGetApiVersion`.
+    fn zeDriverGetApiVersion(call, hDriver: ze_driver_handle_t, version: *mut ze_api_version_t) {
+        call.handle(hDriver, "hDriver")?;
+        call.out(version, "version")?.set(VERSION);
+        Ok(())
+    }
+
+    /// Spec: `zeDriverGetProperties`.
+    fn zeDriverGetProperties(
+        call,
+        hDriver: ze_driver_handle_t,
+        pDriverProperties: *mut ze_driver_properties_t,
+    ) {
+        call.handle(hDriver, "hDriver")?;
+        let properties = call.properties(pDriverProperties, "pDriverProperties")?;
+        properties.uuid.id = Driver::uuid();
+        properties.driverVersion = Driver::version();
+        Ok(())
+    }
+
+    /// Spec: `zeDriverGetIpcProperties`. Nothing can be shared between processes yet.
+    fn zeDriverGetIpcProperties(
+        call,
+        hDriver: ze_driver_handle_t,
+        pIpcProperties: *mut ze_driver_ipc_properties_t,
+    ) {
+        call.handle(hDriver, "hDriver")?;
+        let properties = call.properties(pIpcProperties, "pIpcProperties")?;
+        properties.flags = ze_ipc_property_flags_t::empty();
+        Ok(())
+    }
+
+    /// Spec: `zeDriverGetExtensionProperties`.
+    fn zeDriverGetExtensionProperties(
+        call,
+        hDriver: ze_driver_handle_t,
+        pCount: *mut u32,
+        pExtensionProperties: *mut ze_driver_extension_properties_t,
+    ) {
+        call.handle(hDriver, "hDriver")?;
+        call.list(pCount, pExtensionProperties, "pCount", extensions())
+    }
+
+    /// Spec: `zeDriverGetExtensionFunctionAddress`. Knows core functions too.
+    fn zeDriverGetExtensionFunctionAddress(
+        call,
+        hDriver: ze_driver_handle_t,
+        name: *const c_char,
+        ppFunctionAddress: *mut *mut c_void,
+    ) {
+        call.handle(hDriver, "hDriver")?;
+        let name = call.c_str(name, "name")?;
+        let out = call.out(ppFunctionAddress, "ppFunctionAddress")?;
+        let address = name.to_str().ok().and_then(ddi::lookup);
+        let address = address.ok_or_else(|| {
+            Error::invalid(format!("name: the driver has no function {name:?}"))
+        })?;
+        out.set(address.cast_mut());
+        Ok(())
+    }
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Unified shared memory.
+//!
+//! All kinds are the same memory here, reachable by host and device at one address; they differ in
+//! what properties they answer.
+
+use std::ffi::c_void;
+
+use tally_ze::*;
+
+use super::{Call, api};
+use crate::core::context::Context;
+use crate::error::{Error, Result};
+
+/// Largest alignment that an allocation may ask for.
+const MAX_ALIGNMENT: usize = 1 << 30;
+
+api! {
+    /// Spec: `zeMemAllocShared`.
+    fn zeMemAllocShared(
+        call,
+        hContext: ze_context_handle_t,
+        device_desc: *const ze_device_mem_alloc_desc_t,
+        host_desc: *const ze_host_mem_alloc_desc_t,
+        size: usize,
+        alignment: usize,
+        hDevice: ze_device_handle_t,
+        pptr: *mut *mut c_void,
+    ) {
+        let context = call.handle(hContext, "hContext")?;
+        if let Some(device) = call.optional(hDevice, "hDevice")? {
+            context.must_hold(device, "hDevice")?;
+        }
+        let relaxed = check_device(call, device_desc)? | check_host(call, host_desc)?;
+        let kind = ze_memory_type_t::ZE_MEMORY_TYPE_SHARED;
+        allocate(call, context, Request { size, alignment, relaxed, kind, on_device: !hDevice.is_null() }, pptr)
+    }
+
+    /// Spec: `zeMemAllocDevice`.
+    fn zeMemAllocDevice(
+        call,
+        hContext: ze_context_handle_t,
+        device_desc: *const ze_device_mem_alloc_desc_t,
+        size: usize,
+        alignment: usize,
+        hDevice: ze_device_handle_t,
+        pptr: *mut *mut c_void,
+    ) {
+        let context = call.handle(hContext, "hContext")?;
+        context.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
+        let relaxed = check_device(call, device_desc)?;
+        let kind = ze_memory_type_t::ZE_MEMORY_TYPE_DEVICE;
+        allocate(call, context, Request { size, alignment, relaxed, kind, on_device: true }, pptr)
+    }
+
+    /// Spec: `zeMemAllocHost`.
+    fn zeMemAllocHost(
+        call,
+        hContext: ze_context_handle_t,
+        host_desc: *const ze_host_mem_alloc_desc_t,
+        size: usize,
+        alignment: usize,
+        pptr: *mut *mut c_void,
+    ) {
+        let context = call.handle(hContext, "hContext")?;
+        let relaxed = check_host(call, host_desc)?;
+        let kind = ze_memory_type_t::ZE_MEMORY_TYPE_HOST;
+        allocate(call, context, Request { size, alignment, relaxed, kind, on_device: false }, pptr)
+    }
+
+    /// Spec: `zeMemFree`. The device must have no use for the memory any more.
+    fn zeMemFree(call, hContext: ze_context_handle_t, ptr: *mut c_void) {
+        let context = call.handle(hContext, "hContext")?;
+        call.out(ptr, "ptr")?;
+        context.free(ptr as u64)
+    }
+
+    /// Spec: `zeMemFreeExt`. The policies that wait for the device are not implemented, and the
+    /// extension is not offered; without a policy it is zeMemFree.
+    fn zeMemFreeExt(
+        call,
+        hContext: ze_context_handle_t,
+        pMemFreeDesc: *const ze_memory_free_ext_desc_t,
+        ptr: *mut c_void,
+    ) {
+        let context = call.handle(hContext, "hContext")?;
+        let desc = call.desc(pMemFreeDesc, "pMemFreeDesc")?;
+        call.out(ptr, "ptr")?;
+        call.flags(desc.freePolicy.has_unknown(), "pMemFreeDesc->freePolicy")?;
+        if !desc.freePolicy.is_empty() {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_ENUMERATION,
+                "pMemFreeDesc->freePolicy: only 0 is supported",
+            ));
+        }
+        context.free(ptr as u64)
+    }
+
+    /// Spec: `zeMemGetAllocProperties`. Memory of other contexts is known too; all contexts can use it.
+    fn zeMemGetAllocProperties(
+        call,
+        hContext: ze_context_handle_t,
+        ptr: *const c_void,
+        pMemAllocProperties: *mut ze_memory_allocation_properties_t,
+        phDevice: *mut ze_device_handle_t,
+    ) {
+        let context = call.handle(hContext, "hContext")?;
+        call.out(ptr.cast_mut(), "ptr")?;
+        let out = call.properties(pMemAllocProperties, "pMemAllocProperties")?;
+        let found = context.vm().find(ptr as u64);
+        out.r#type = found.map_or(ze_memory_type_t::ZE_MEMORY_TYPE_UNKNOWN, |it| it.kind);
+        out.id = found.map_or(0, |it| it.id);
+        out.pageSize = found.map_or(0, |_| tally_uapi::PAGE_SIZE);
+        if let Some(device) = call.optional_out(phDevice) {
+            let on_device = found.is_some_and(|it| it.on_device);
+            device.set(if on_device { context.device().raw() } else { ze_device_handle_t::NULL });
+        }
+        Ok(())
+    }
+
+    /// Spec: `zeMemGetAddressRange`.
+    fn zeMemGetAddressRange(
+        call,
+        hContext: ze_context_handle_t,
+        ptr: *const c_void,
+        pBase: *mut *mut c_void,
+        pSize: *mut usize,
+    ) {
+        let context = call.handle(hContext, "hContext")?;
+        call.out(ptr.cast_mut(), "ptr")?;
+        let found = context.vm().find(ptr as u64).ok_or_else(|| {
+            Error::new(
+                ze_result_t::ZE_RESULT_ERROR_ADDRESS_NOT_FOUND,
+                format!("ptr: {ptr:p} lies in no allocation"),
+            )
+        })?;
+        if let Some(base) = call.optional_out(pBase) {
+            base.set(crate::space::pointer(found.base).cast());
+        }
+        if let Some(size) = call.optional_out(pSize) {
+            size.set(found.size as usize);
+        }
+        Ok(())
+    }
+}
+
+/// What is asked for.
+struct Request {
+    size: usize,
+    alignment: usize,
+    /// The limit on the size of one allocation does not hold.
+    relaxed: bool,
+    kind: ze_memory_type_t,
+    on_device: bool,
+}
+
+fn allocate(call: Call<'_>, context: &Context, request: Request, out: *mut *mut c_void) -> Result {
+    let out = call.out(out, "pptr")?;
+    let Request { size, alignment, relaxed, kind, on_device } = request;
+    if size == 0 {
+        return Err(Error::new(ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_SIZE, "size: it is 0"));
+    }
+    let alignment_rule = if alignment != 0 && !alignment.is_power_of_two() {
+        Some("is not a power of two")
+    } else if alignment > MAX_ALIGNMENT {
+        Some("is more than 1 GiB")
+    } else {
+        None
+    };
+    if let Some(rule) = alignment_rule {
+        return Err(Error::new(
+            ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT,
+            format!("alignment: {alignment} {rule}"),
+        ));
+    }
+    let limit = context.device().info().memory_bytes;
+    if size as u64 > limit && !relaxed {
+        return Err(Error::new(
+            ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_SIZE,
+            format!("size: {size} is more than maxMemAllocSize, {limit}"),
+        ));
+    }
+    let address = context.allocate(size as u64, alignment.max(1) as u64, kind, on_device)?;
+    out.set(crate::space::pointer(address).cast());
+    Ok(())
+}
+
+/// Checks the device's part; whether limits are relaxed.
+fn check_device(call: Call<'_>, desc: *const ze_device_mem_alloc_desc_t) -> Result<bool> {
+    let desc = call.desc(desc, "device_desc")?;
+    call.flags(desc.flags.has_unknown(), "device_desc->flags")?;
+    if desc.ordinal != 0 {
+        return Err(Error::invalid(format!(
+            "device_desc->ordinal: {} is beyond the one memory that the device has",
+            desc.ordinal
+        )));
+    }
+    check_chain(call, desc.pNext, "device_desc->pNext")
+}
+
+/// Checks the host's part; whether limits are relaxed.
+fn check_host(call: Call<'_>, desc: *const ze_host_mem_alloc_desc_t) -> Result<bool> {
+    let desc = call.desc(desc, "host_desc")?;
+    call.flags(desc.flags.has_unknown(), "host_desc->flags")?;
+    check_chain(call, desc.pNext, "host_desc->pNext")
+}
+
+fn check_chain(call: Call<'_>, next: *const c_void, name: &'static str) -> Result<bool> {
+    use ze_structure_type_t as stype;
+    let mut relaxed = false;
+    for link in call.chain(next) {
+        match link.stype() {
+            stype::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_DESC
+            | stype::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_FD
+            | stype::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_WIN32
+            | stype::ZE_STRUCTURE_TYPE_EXTERNAL_MEMMAP_SYSMEM_EXT_DESC => {
+                return Err(Error::unsupported(format!(
+                    "{name}: {:?}: memory cannot be imported or exported",
+                    link.stype()
+                )));
+            }
+            ze_relaxed_allocation_limits_exp_desc_t::STYPE => {
+                if let Some(desc) = link.get::<ze_relaxed_allocation_limits_exp_desc_t>() {
+                    call.flags(
+                        desc.flags.has_unknown(),
+                        "ze_relaxed_allocation_limits_exp_desc_t::flags",
+                    )?;
+                    relaxed |= !desc.flags.is_empty();
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(relaxed)
+}
+
+/// Checks a range that a hint is about: whole in one allocation, or outside of the driver's memory.
+pub(super) fn check_range(context: &Context, ptr: *const c_void, size: usize) -> Result {
+    use ze_result_t as code;
+    if ptr.is_null() {
+        let text = "ptr: the pointer is null";
+        return Err(Error::new(code::ZE_RESULT_ERROR_INVALID_NULL_POINTER, text));
+    }
+    if size == 0 {
+        return Err(Error::new(code::ZE_RESULT_ERROR_INVALID_SIZE, "size: it is 0"));
+    }
+    match context.vm().find(ptr as u64) {
+        Some(it) if (ptr as u64 - it.base).saturating_add(size as u64) > it.size => {
+            Err(Error::new(
+                code::ZE_RESULT_ERROR_INVALID_SIZE,
+                format!("size: {size} reaches beyond the {} bytes of the allocation", it.size),
+            ))
+        }
+        _ => Ok(()),
+    }
+}
