@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The rules of the specification, one by one: what the model answers, and what it refuses.
+//!
+//! Each valid program is also run on the toy driver, so that the two never drift apart.
+
+use tally_tests::model::Answer::{self, Either, NotReady, Ready};
+use tally_tests::model::{Model, Refusal};
+use tally_tests::program::examples::{Script, copy, mix};
+use tally_tests::program::run::run_serially;
+use tally_tests::program::{
+    Action, Cell, Engine, EventId, EventKind, ListId, ListKind, ListOrder, Object, Op, Step,
+};
+use tally_tests::toy::Toy;
+
+/// The answers of the queries of a valid program, in their order.
+fn answers(script: Script) -> Vec<Answer> {
+    let program = script.program();
+    let model = Model::of(&program);
+    let model = model.unwrap_or_else(|(step, why)| panic!("step {step}: {why}\n{program}"));
+    let expected = model.expected().unwrap_or_else(|why| panic!("{why}\n{program}"));
+    for schedule in 0..50 {
+        let result = run_serially(&program, &expected, &Toy::new(schedule, None));
+        assert_eq!(result, Ok(()), "schedule {schedule}\n{program}");
+    }
+    expected.answers.into_iter().flatten().collect()
+}
+
+/// Why the model refuses a program, whose last step it must be.
+fn refusal(script: Script) -> Refusal {
+    let program = script.program();
+    match Model::of(&program) {
+        Ok(_) => panic!("not refused\n{program}"),
+        Err((step, refusal)) => {
+            assert_eq!(step + 1, program.steps.len(), "{refusal}\n{program}");
+            refusal
+        }
+    }
+}
+
+fn out_of_order(script: &mut Script) -> ListId {
+    script.list(ListKind::Immediate, ListOrder::OutOfOrder, Engine::Compute)
+}
+
+/// "After creation, a CB Event is initially marked as completed."
+#[test]
+fn cb_event_is_born_complete() {
+    let mut script = Script::new();
+    let event = script.counter_based();
+    script.query(Object::Event(event));
+    script.synchronize(Object::Event(event));
+    assert_eq!(answers(script), [Ready]);
+}
+
+/// "From its append to a regular list until the execution that signals it completes, a CB event
+/// is not ready."
+#[test]
+fn recorded_event_is_not_ready() {
+    let mut script = Script::new();
+    let (list, queue, event) = (script.regular(), script.queue(), script.counter_based());
+    script.append(list, mix(0, 1, 1), &[], Some(event));
+    script.query(Object::Event(event));
+    script.close(list);
+    script.query(Object::Event(event));
+    script.execute(queue, list);
+    script.query(Object::Event(event));
+    script.synchronize(Object::Queue(queue));
+    script.query(Object::Event(event));
+    assert_eq!(answers(script), [NotReady, NotReady, Either, Ready]);
+}
+
+/// "Every execution of a regular list gives the events that it signals the state of that
+/// execution, also when another list has signalled them since."
+#[test]
+fn execution_takes_its_events_back() {
+    let mut script = Script::new();
+    let (list, queue, event) = (script.regular(), script.queue(), script.counter_based());
+    let immediate = script.immediate(Engine::Compute);
+    let gate = script.hold(list);
+    script.append(list, mix(0, 1, 1), &[], Some(event));
+    script.close(list);
+    script.append(immediate, mix(2, 1, 1), &[], Some(event));
+    script.synchronize(Object::Event(event));
+    script.query(Object::Event(event));
+    script.execute(queue, list);
+    script.query(Object::Event(event));
+    script.release(gate);
+    script.synchronize(Object::Event(event));
+    assert_eq!(answers(script), [Ready, NotReady]);
+}
+
+/// "An event may be destroyed after it was recorded and before the list is executed: the recorded
+/// dependency holds."
+#[test]
+fn recorded_dependency_outlives_its_event() {
+    let mut script = Script::new();
+    let (producer, queue) = (script.immediate(Engine::Compute), script.queue());
+    let (consumer, event) = (script.regular(), script.counter_based());
+    let gate = script.hold(producer);
+    script.append(producer, mix(0, 1, 1), &[], Some(event));
+    script.append(consumer, copy(2, 0), &[event], None);
+    script.step(Action::DestroyEvent(event));
+    script.close(consumer);
+    script.execute(queue, consumer);
+    script.query(Object::Queue(queue));
+    script.release(gate);
+    script.synchronize(Object::Queue(queue));
+    assert_eq!(answers(script), [NotReady]);
+}
+
+/// A recorded wait is for the state that the event had when the wait was appended.
+#[test]
+fn recorded_wait_ignores_later_signals() {
+    let mut script = Script::new();
+    let (held, queue) = (script.immediate(Engine::Compute), script.queue());
+    let (list, event) = (script.regular(), script.counter_based());
+    script.append(list, mix(0, 1, 1), &[event], None);
+    script.close(list);
+    let gate = script.hold(held);
+    script.append(held, mix(2, 3, 1), &[], Some(event));
+    script.execute(queue, list);
+    script.synchronize(Object::Queue(queue));
+    script.query(Object::Event(event));
+    script.release(gate);
+    script.synchronize(Object::Event(event));
+    assert_eq!(answers(script), [NotReady]);
+}
+
+/// "A wait bound to execution n stays met when execution n+1 has begun."
+#[test]
+fn wait_for_an_execution_stays_met() {
+    let mut script = Script::new();
+    let (list, queue, event) = (script.regular(), script.queue(), script.counter_based());
+    let waiter = script.immediate(Engine::Compute);
+    let gate = script.hold(list);
+    script.append(list, mix(0, 1, 1), &[], Some(event));
+    script.close(list);
+    script.release(gate);
+    script.execute(queue, list);
+    script.synchronize(Object::Queue(queue));
+    let later = script.hold(waiter);
+    script.append(waiter, mix(2, 1, 1), &[event], None);
+    script.step(Action::HostReset(gate));
+    script.execute(queue, list);
+    script.release(later);
+    script.synchronize(Object::List(waiter));
+    script.query(Object::Event(event));
+    script.release(gate);
+    script.synchronize(Object::Queue(queue));
+    assert_eq!(answers(script), [NotReady]);
+}
+
+/// "Counters never go back, also across reuse": what was complete stays so without its list.
+#[test]
+fn event_outlives_its_list() {
+    let mut script = Script::new();
+    let (list, queue, event) = (script.regular(), script.queue(), script.counter_based());
+    script.append(list, mix(0, 1, 1), &[], Some(event));
+    script.close(list);
+    script.execute(queue, list);
+    script.synchronize(Object::Queue(queue));
+    script.step(Action::ResetList(list));
+    script.append(list, mix(0, 1, 2), &[], None);
+    script.query(Object::Event(event));
+    script.step(Action::DestroyList(list));
+    let other = script.immediate(Engine::Compute);
+    script.append(other, mix(0, 1, 3), &[event], None);
+    script.synchronize(Object::List(other));
+    script.query(Object::Event(event));
+    assert_eq!(answers(script), [Ready, Ready]);
+}
+
+/// An event of a recording that is gone and was never executed stays not ready for ever.
+#[test]
+fn event_of_a_lost_recording_is_never_ready() {
+    let lost = || {
+        let mut script = Script::new();
+        let (list, event) = (script.regular(), script.counter_based());
+        let waiter = script.immediate(Engine::Compute);
+        script.append(list, mix(0, 1, 1), &[], Some(event));
+        script.step(Action::DestroyList(list));
+        (script, event, waiter)
+    };
+    let (mut script, event, _) = lost();
+    script.query(Object::Event(event));
+    assert_eq!(answers(script), [NotReady]);
+    let (mut script, event, _) = lost();
+    script.synchronize(Object::Event(event));
+    assert_eq!(refusal(script), Refusal::WouldHang);
+    let (mut script, event, waiter) = lost();
+    script.append(waiter, mix(0, 1, 1), &[event], None);
+    assert_eq!(refusal(script), Refusal::WouldHang);
+}
+
+/// CB events: no signal and no reset by the host or by an append, no signal by an out-of-order
+/// list; but "CB Event can be waited for from any command list type".
+#[test]
+fn cb_event_has_its_own_rules() {
+    let with = |step: &dyn Fn(&mut Script)| {
+        let mut script = Script::new();
+        script.counter_based();
+        script.immediate(Engine::Compute);
+        out_of_order(&mut script);
+        step(&mut script);
+        script
+    };
+    let (event, in_order, unordered) = (EventId(0), ListId(0), ListId(1));
+    let misuse = |step: &dyn Fn(&mut Script)| {
+        assert!(matches!(refusal(with(step)), Refusal::Misuse(_)));
+    };
+    misuse(&|script| script.release(event));
+    misuse(&|script| {
+        script.step(Action::HostReset(event));
+    });
+    misuse(&|script| script.append(in_order, Op::ResetEvent(event), &[], None));
+    misuse(&|script| script.append(unordered, Op::Barrier, &[], Some(event)));
+    let valid = with(&|script| {
+        script.append(in_order, mix(0, 1, 1), &[], Some(event));
+        script.append(unordered, copy(2, 0), &[event], None);
+        script.synchronize(Object::List(unordered));
+    });
+    assert_eq!(answers(valid), []);
+}
+
+/// Commands of an in-order list follow each other; those of an out-of-order list overlap, until a
+/// barrier. A barrier with a wait list waits for its events only.
+#[test]
+fn order_inside_lists() {
+    let twice = |order, between: &dyn Fn(&mut Script, ListId)| {
+        let mut script = Script::new();
+        let list = script.list(ListKind::Immediate, order, Engine::Compute);
+        script.append(list, mix(0, 1, 1), &[], None);
+        between(&mut script, list);
+        script.append(list, mix(0, 1, 2), &[], None);
+        script
+    };
+    let race = Refusal::Race(Cell(0));
+    let mut in_order = twice(ListOrder::InOrder, &|_, _| ());
+    in_order.synchronize(Object::List(ListId(0)));
+    assert_eq!(answers(in_order), []);
+    assert_eq!(refusal(twice(ListOrder::OutOfOrder, &|_, _| ())), race);
+    let mut with_barrier =
+        twice(ListOrder::OutOfOrder, &|script, list| script.append(list, Op::Barrier, &[], None));
+    with_barrier.synchronize(Object::List(ListId(0)));
+    assert_eq!(answers(with_barrier), []);
+    let with_events = twice(ListOrder::OutOfOrder, &|script, list| {
+        let complete = script.counter_based();
+        script.append(list, Op::Barrier, &[complete], None);
+    });
+    assert_eq!(refusal(with_events), race);
+}
+
+/// "Ensure hKernel1 completes before signaling hEvent1; ensure hEvent1 is signaled before starting
+/// hKernel2": a regular event inside one out-of-order list.
+#[test]
+fn regular_event_inside_a_list() {
+    let mut script = Script::new();
+    let list = out_of_order(&mut script);
+    let event = script.event(EventKind::Regular);
+    script.append(list, mix(0, 1, 1), &[], Some(event));
+    script.append(list, mix(0, 1, 2), &[event], None);
+    script.synchronize(Object::List(list));
+    script.query(Object::Event(event));
+    script.step(Action::HostReset(event));
+    script.query(Object::Event(event));
+    script.step(Action::HostReset(event));
+    script.release(event);
+    script.release(event);
+    script.query(Object::Event(event));
+    assert_eq!(answers(script), [Ready, NotReady, Ready]);
+}
+
+/// A reset needs an order with the waits and signals around it.
+#[test]
+fn resets_need_an_order() {
+    let mut script = Script::new();
+    let (list, other) = (script.immediate(Engine::Compute), script.immediate(Engine::Compute));
+    let event = script.event(EventKind::Regular);
+    script.append(list, mix(0, 1, 1), &[], Some(event));
+    script.append(other, Op::ResetEvent(event), &[], None);
+    assert_eq!(refusal(script), Refusal::Unordered);
+}
+
+/// Nothing orders the completion of two lists on one queue; a host wait between them does.
+#[test]
+fn lists_on_one_queue_may_overlap() {
+    let two = |between: bool| {
+        let mut script = Script::new();
+        let queue = script.queue();
+        for _ in 0..2 {
+            let list = script.regular();
+            script.append(list, mix(0, 1, 1), &[], None);
+            script.close(list);
+            script.execute(queue, list);
+            if between {
+                script.synchronize(Object::Queue(queue));
+            }
+        }
+        script
+    };
+    assert_eq!(refusal(two(false)), Refusal::Race(Cell(0)));
+    assert_eq!(answers(two(true)), []);
+}
+
+/// "A queue whose next command waits must not keep another queue from its work": a wait behind a
+/// blocked command of the same queue would hang, on another queue it ends.
+#[test]
+fn blocked_queue_blocks_no_other() {
+    let with = |queues: usize| {
+        let mut script = Script::new();
+        let all: Vec<_> = (0..queues).map(|_| script.queue()).collect();
+        let (blocked, free) = (script.regular(), script.regular());
+        let gate = script.hold(blocked);
+        script.append(free, mix(0, 1, 1), &[], None);
+        script.close(blocked);
+        script.close(free);
+        script.execute(all[0], blocked);
+        script.execute(all[queues - 1], free);
+        script.synchronize(Object::Queue(all[queues - 1]));
+        (script, gate, all[0])
+    };
+    assert_eq!(refusal(with(1).0), Refusal::WouldHang);
+    let (mut script, gate, first) = with(2);
+    script.query(Object::Queue(first));
+    script.release(gate);
+    script.synchronize(Object::Queue(first));
+    assert_eq!(answers(script), [NotReady]);
+}
+
+/// "There are no protections against events causing deadlocks": the model refuses a circle.
+#[test]
+fn circle_of_waits_is_refused() {
+    let mut script = Script::new();
+    let (list, other) = (script.immediate(Engine::Compute), script.immediate(Engine::Copy));
+    let (first, second) = (script.event(EventKind::Regular), script.event(EventKind::Regular));
+    script.append(list, Op::Barrier, &[first], Some(second));
+    script.append(other, Op::Barrier, &[second], Some(first));
+    assert_eq!(refusal(script), Refusal::Deadlock);
+}
+
+/// Overlapping executions of an in-order list follow each other (decision 7); an out-of-order
+/// list must be complete first.
+#[test]
+fn executions_of_one_list() {
+    let twice = |order| {
+        let mut script = Script::new();
+        let queue = script.queue();
+        let list = script.list(ListKind::Regular, order, Engine::Compute);
+        script.append(list, mix(0, 1, 1), &[], None);
+        script.close(list);
+        script.execute(queue, list);
+        script.execute(queue, list);
+        (script, queue)
+    };
+    let (mut script, queue) = twice(ListOrder::InOrder);
+    script.synchronize(Object::Queue(queue));
+    assert_eq!(answers(script), []);
+    assert_eq!(refusal(twice(ListOrder::OutOfOrder).0), Refusal::InUse);
+}
+
+/// "All previous commands must complete prior to the fence being signaled"; "A fence can only be
+/// reset from the Host".
+#[test]
+fn fence_follows_its_queue() {
+    let mut script = Script::new();
+    let (queue, held, free) = (script.queue(), script.regular(), script.regular());
+    let fence = script.fence(queue);
+    script.query(Object::Fence(fence));
+    let gate = script.hold(held);
+    script.append(held, mix(0, 1, 1), &[], None);
+    script.append(free, mix(2, 1, 1), &[], None);
+    script.close(held);
+    script.close(free);
+    script.execute(queue, held);
+    script.step(Action::Execute { queue, lists: vec![free], fence: Some(fence) });
+    script.query(Object::Fence(fence));
+    script.release(gate);
+    script.synchronize(Object::Fence(fence));
+    script.step(Action::Read(Cell(0)));
+    script.query(Object::Fence(fence));
+    script.step(Action::ResetFence(fence));
+    script.query(Object::Fence(fence));
+    assert_eq!(answers(script), [NotReady, NotReady, Ready, NotReady]);
+}
+
+/// A synchronous list answers when the command is complete.
+#[test]
+fn synchronous_append_is_complete() {
+    let mut script = Script::new();
+    let list = script.list(ListKind::ImmediateSynchronous, ListOrder::InOrder, Engine::Compute);
+    let event = script.counter_based();
+    script.append(list, mix(0, 1, 1), &[], Some(event));
+    script.query(Object::Event(event));
+    script.step(Action::Read(Cell(0)));
+    let never = script.event(EventKind::Regular);
+    assert_eq!(answers(script.clone()), [Ready]);
+    script.append(list, mix(0, 1, 1), &[never], None);
+    assert_eq!(refusal(script), Refusal::WouldHang);
+}
+
+/// "The application is responsible for making sure the device is not currently executing from a
+/// command list before it is deleted", and for closing it before it is executed.
+#[test]
+fn lists_in_use_are_left_alone() {
+    let executed = || {
+        let mut script = Script::new();
+        let (list, queue) = (script.regular(), script.queue());
+        script.append(list, mix(0, 1, 1), &[], None);
+        script.close(list);
+        script.execute(queue, list);
+        (script, list)
+    };
+    let (mut script, list) = executed();
+    script.step(Action::DestroyList(list));
+    assert_eq!(refusal(script), Refusal::InUse);
+    let (mut script, list) = executed();
+    script.step(Action::ResetList(list));
+    assert_eq!(refusal(script), Refusal::InUse);
+    let mut script = Script::new();
+    let (list, queue) = (script.regular(), script.queue());
+    script.execute(queue, list);
+    assert!(matches!(refusal(script), Refusal::Misuse(_)));
+}
+
+/// Calls of other threads may come before or after a query, unless they change what it asks.
+#[test]
+fn other_threads_leave_the_answer_open() {
+    let mut script = Script::new();
+    let list = script.immediate(Engine::Compute);
+    let event = script.counter_based();
+    let gate = script.hold(list);
+    script.append(list, mix(0, 1, 1), &[], Some(event));
+    script.query(Object::Event(event));
+    let mut program = script.program();
+    program.steps.push(Step { thread: 1, action: Action::HostSignal(gate) });
+    program.steps.push(Step { thread: 0, action: Action::Synchronize(Object::Event(event)) });
+    let model = Model::of(&program).expect("the program is valid");
+    let answers = model.expected().expect("the program ends").answers;
+    assert_eq!(answers.into_iter().flatten().collect::<Vec<_>>(), [Either]);
+}
