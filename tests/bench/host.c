@@ -17,6 +17,7 @@ struct bench {
     struct kernel kernel;
     ze_command_list_handle_t recorded, immediate;
     ze_event_handle_t signalled, waited;
+    void *memory;
 };
 
 // Nanoseconds per operation: of wall time, and of processor time of all threads of the process.
@@ -143,9 +144,9 @@ static void open_bench(struct bench *b, const char *modules)
     open_gpu(&b->gpu, modules);
     b->kernel = build_kernel(&b->gpu, "empty", "empty");
     must(zeKernelSetGroupSize(b->kernel.handle, 1, 1, 1));
-    void *memory = allocate(&b->gpu, DEVICE_MEMORY, 4096);
+    b->memory = allocate(&b->gpu, DEVICE_MEMORY, 4096);
     for (uint32_t i = 0; i < 3; i++)
-        set_argument(b->kernel, i, sizeof(memory), &memory);
+        set_argument(b->kernel, i, sizeof(b->memory), &b->memory);
     b->recorded = create_list(&b->gpu, b->gpu.compute, IN_ORDER);
     b->immediate = create_immediate_list(&b->gpu, b->gpu.compute, IN_ORDER,
                                          ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS);
@@ -153,6 +154,18 @@ static void open_bench(struct bench *b, const char *modules)
     b->waited = create_counter_event(&b->gpu);
     // The event that appends wait for belongs to another list than theirs.
     launch(b, b->immediate, b->waited, NULL);
+    wait_for_event(b->waited);
+}
+
+static void close_bench(struct bench *b)
+{
+    must(zeEventDestroy(b->signalled));
+    must(zeEventDestroy(b->waited));
+    must(zeCommandListDestroy(b->recorded));
+    must(zeCommandListDestroy(b->immediate));
+    release(&b->gpu, b->memory);
+    destroy_kernel(b->kernel);
+    close_gpu(&b->gpu);
 }
 
 int main(int count, char **arguments)
@@ -171,6 +184,7 @@ int main(int count, char **arguments)
             wall[i][repeat] = cost.wall;
             cpu[i][repeat] = cost.cpu;
         }
+    close_bench(&b);
     printf("ns per operation, median of %d repeats\n%-42s%12s%12s\n", REPEATS, "", "wall", "processor");
     for (int i = 0; i < MEASURES; i++)
         printf("%-42s%12.0f%12.0f\n", measures[i].what, median(wall[i]), median(cpu[i]));
