@@ -14,9 +14,12 @@
 pub mod blob;
 #[cfg(feature = "llvm")]
 pub mod codegen;
+pub mod facts;
 pub mod ir;
 #[cfg(feature = "llvm")]
 pub mod llvm;
 pub mod lower;
 pub mod parse;
 pub mod regions;
+#[cfg(feature = "llvm")]
+pub mod serve;

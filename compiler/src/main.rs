@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `tally-compiler`: the compiler process of the driver, and a tool to look at what it does.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::{env, fs};
+
+use tally_compiler::llvm::Output;
+use tally_compiler::{facts, ir, llvm, lower, parse, serve};
+use tally_compiler_protocol::TargetCpu;
+
+const USAGE: &str = "usage: tally-compiler                        serve a driver on standard input
+       tally-compiler VIEW FILE [CPU]        show what becomes of a SPIR-V module
+
+VIEW: --ir       the typed representation
+      --llvm     what is given to LLVM
+      --opt      what LLVM makes of it
+      --disasm   the processor's code
+CPU:  LLVM's name of a processor, for example x86-64-v3 (default: x86-64)
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let result = match args.as_slice() {
+        [] if !io::stdin().is_terminal() => serve::serve().map_err(|error| error.to_string()),
+        [view, file] => show(view, file, ""),
+        [view, file, cpu] => show(view, file, cpu),
+        _ => Err(USAGE.into()),
+    };
+    let code = match result {
+        Ok(()) => 0,
+        Err(why) => {
+            // If standard error is gone, the exit status still says it.
+            let _ = write!(io::stderr(), "tally-compiler: {}\n", why.trim_end());
+            1
+        }
+    };
+    // Workers may be inside LLVM: leave without running its destructors under them.
+    // SAFETY: ends the process; nothing is left to be flushed.
+    unsafe { libc::_exit(code) }
+}
+
+/// Prints a view of the module in `file`.
+fn show(view: &str, file: &str, cpu: &str) -> Result<(), String> {
+    let bytes = fs::read(file).map_err(|error| format!("{file}: {error}"))?;
+    let log = |why: String| format!("{file}: {why}");
+    let mut module = parse::parse(&bytes, &[]).map_err(|error| log(error.to_string()))?;
+    facts::fill(&mut module);
+    let output = match view {
+        "--ir" => {
+            print(module.to_string().as_bytes())?;
+            return Ok(());
+        }
+        "--llvm" => None,
+        "--opt" => Some(Output::Optimised),
+        "--disasm" => Some(Output::Assembly),
+        _ => return Err(USAGE.into()),
+    };
+    let target = TargetCpu { name: cpu.into(), features: String::new() };
+    module.kernels.iter().try_for_each(|kernel| show_kernel(&module, kernel, &target, output))
+}
+
+fn show_kernel(
+    module: &ir::Module,
+    kernel: &ir::Kernel,
+    target: &TargetCpu,
+    output: Option<Output>,
+) -> Result<(), String> {
+    let lowered = lower::lower(module, kernel).map_err(|error| error.to_string())?;
+    match output {
+        None => print(lowered.text.as_bytes()),
+        Some(output) => {
+            let text = llvm::compile(&lowered.text, target, output);
+            print(&text.map_err(|error| error.to_string())?)
+        }
+    }
+}
+
+fn print(text: &[u8]) -> Result<(), String> {
+    let mut out = io::stdout().lock();
+    out.write_all(text).and_then(|()| out.flush()).map_err(|error| error.to_string())
+}

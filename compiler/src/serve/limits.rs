@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Limits that the process sets for itself, so that no build can take the machine down.
+
+use std::{env, thread};
+
+/// Address space in bytes; `TALLY_COMPILER_MEMORY` (in MiB) sets another.
+const MEMORY_BYTES: u64 = 8 << 30;
+
+/// Processor time of one build on each processor, in seconds.
+const BUILD_SECONDS: u64 = 120;
+
+/// Limits the address space. What exceeds it fails to allocate, which ends the process.
+pub(super) fn set_memory() {
+    let chosen = env::var("TALLY_COMPILER_MEMORY").ok().and_then(|mib| mib.parse::<u64>().ok());
+    let bytes = chosen.and_then(|mib| mib.checked_mul(1 << 20)).unwrap_or(MEMORY_BYTES);
+    lower_soft_limit(libc::RLIMIT_AS, bytes);
+}
+
+/// Allows a build its time from now on. When it is used up SIGXCPU ends the process.
+pub(super) fn allow_time() {
+    let threads = thread::available_parallelism().map_or(1, usize::from) as u64;
+    lower_soft_limit(libc::RLIMIT_CPU, used_seconds() + BUILD_SECONDS * threads);
+}
+
+/// The processor time that the process has used, in seconds.
+fn used_seconds() -> u64 {
+    // SAFETY: all-zero bytes are a valid `rusage`.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is a valid place for the answer.
+    if unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) } != 0 {
+        return 0;
+    }
+    (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec).unsigned_abs()
+}
+
+/// Sets a soft limit, within the hard one. A limit that can't be set is left as it is.
+fn lower_soft_limit(resource: libc::__rlimit_resource_t, value: u64) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid place for the answer.
+    if unsafe { libc::getrlimit(resource, &mut limit) } == 0 {
+        limit.rlim_cur = value.min(limit.rlim_max);
+        // SAFETY: `limit` is initialised, and its hard limit is the present one.
+        unsafe { libc::setrlimit(resource, &limit) };
+    }
+}

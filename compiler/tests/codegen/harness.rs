@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs compiled kernels in the test process, as the device would: the blob is mapped
+//! read-execute, and its entry point is called for each work-group.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{env, fs, ptr};
+
+use tally_compiler::ir::Module;
+use tally_compiler::{codegen, facts, parse};
+use tally_compiler_protocol::{ArgKind, GlobalInfo, KernelCode, KernelInfo, TargetCpu};
+
+/// `LaunchInfo` of the device's manual.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchInfo {
+    pub global_offset: [u64; 3],
+    pub global_size: [u64; 3],
+    pub num_groups: [u32; 3],
+    pub group_size: [u32; 3],
+    pub work_dim: u32,
+    pub reserved: u32,
+}
+
+/// `GroupContext` of the device's manual.
+#[repr(C)]
+struct GroupContext {
+    launch: *const LaunchInfo,
+    args: *const u8,
+    local: *mut u8,
+    scratch: *mut u8,
+    group: [u32; 3],
+    reserved: u32,
+}
+
+const _: () = assert!(size_of::<LaunchInfo>() == 80 && size_of::<GroupContext>() == 48);
+
+/// What a kernel is launched over.
+#[derive(Clone, Copy, Debug)]
+pub struct Grid {
+    pub offset: [u64; 3],
+    pub global: [u64; 3],
+    pub group: [u32; 3],
+}
+
+impl Grid {
+    /// One dimension without offset.
+    pub fn line(global: u64, group: u32) -> Self {
+        Self { offset: [0; 3], global: [global, 1, 1], group: [group, 1, 1] }
+    }
+
+    pub fn launch(&self) -> LaunchInfo {
+        let groups = |d: usize| self.global[d].div_ceil(self.group[d].into()) as u32;
+        let dims = (0..3).rev().find(|&d| self.global[d] > 1).map_or(1, |d| d as u32 + 1);
+        LaunchInfo {
+            global_offset: self.offset,
+            global_size: self.global,
+            num_groups: [groups(0), groups(1), groups(2)],
+            group_size: self.group,
+            work_dim: dims,
+            reserved: 0,
+        }
+    }
+}
+
+/// An argument.
+pub enum Arg<'a> {
+    Bytes(Vec<u8>),
+    Buffer(&'a mut [u8]),
+    Local(usize),
+}
+
+/// A value argument.
+pub fn value<T: Copy>(value: T) -> Arg<'static> {
+    // SAFETY: tests pass integers, floats and arrays of them, which have no padding.
+    let bytes =
+        unsafe { std::slice::from_raw_parts((&raw const value).cast::<u8>(), size_of::<T>()) };
+    Arg::Bytes(bytes.to_vec())
+}
+
+/// A buffer argument.
+pub fn buffer<T: Copy>(slice: &mut [T]) -> Arg<'_> {
+    let (at, len) = (slice.as_mut_ptr().cast::<u8>(), size_of_val(slice));
+    // SAFETY: the same memory as bytes; tests use integers and floats, for which any are valid.
+    Arg::Buffer(unsafe { std::slice::from_raw_parts_mut(at, len) })
+}
+
+/// The folder of OpenCL C sources.
+pub fn kernels() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels")
+}
+
+/// Compiles OpenCL C to SPIR-V with clang.
+pub fn spirv(source: &str, options: &[&str]) -> Vec<u8> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let (from, to) = (path.with_extension("cl"), path.with_extension("spv"));
+    fs::write(&from, source).expect("the target folder is writable");
+    let clang = env::var("TALLY_CLANG").unwrap_or("clang-22".into());
+    let output = Command::new(clang)
+        .args(["--target=spirv64", "-cl-std=CL3.0", "-Xclang", "-finclude-default-header"])
+        .args(options)
+        .arg("-c")
+        .arg(&from)
+        .arg("-o")
+        .arg(&to)
+        .output()
+        .expect("clang-22 is installed");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let bytes = fs::read(&to).expect("clang has written its output");
+    let _ = (fs::remove_file(from), fs::remove_file(to));
+    bytes
+}
+
+/// The front end, which must succeed.
+pub fn module(spirv: &[u8]) -> Module {
+    let mut module = parse::parse(spirv, &[]).unwrap_or_else(|error| panic!("{error}"));
+    facts::fill(&mut module);
+    module
+}
+
+/// The processors that tests generate code for: the oldest, and a usual one if this machine is.
+pub fn targets() -> Vec<TargetCpu> {
+    let mut names = vec!["x86-64"];
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        names.push("x86-64-v3");
+    }
+    let target = |name: &str| TargetCpu { name: name.into(), features: String::new() };
+    names.into_iter().map(target).collect()
+}
+
+/// A kernel that can be run.
+pub struct Kernel {
+    pub info: KernelInfo,
+    pub code: KernelCode,
+    mapping: Mapping,
+    /// Memory of the module's globals.
+    _globals: Vec<Aligned>,
+}
+
+impl Kernel {
+    /// Compiles a kernel of a module.
+    pub fn new(module: &Module, name: &str, target: &TargetCpu) -> Self {
+        let info = codegen::module_info(module);
+        let (index, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
+        let mut code =
+            codegen::kernel_code(module, kernel, target).unwrap_or_else(|log| panic!("{log}"));
+        let globals = globals(&info.globals);
+        for reloc in &code.relocs {
+            let address =
+                globals[reloc.global as usize].address().wrapping_add(reloc.addend as u64);
+            let at = reloc.offset as usize;
+            code.blob[at..at + 8].copy_from_slice(&address.to_le_bytes());
+        }
+        let mapping = Mapping::new(&code.blob);
+        Self { info: info.kernels[index].clone(), code, mapping, _globals: globals }
+    }
+
+    /// Runs the kernel over a grid, one group after the other.
+    pub fn run(&self, grid: Grid, mut args: Vec<Arg<'_>>) {
+        let launch = grid.launch();
+        let mut block = Aligned::new(self.info.args_size as usize);
+        let mut local_bytes = (self.code.local_static_bytes as usize).next_multiple_of(64);
+        assert_eq!(args.len(), self.info.args.len(), "arguments of {}", self.info.name);
+        for (arg, info) in args.iter_mut().zip(&self.info.args) {
+            let bytes = match arg {
+                Arg::Bytes(bytes) => bytes.clone(),
+                Arg::Buffer(buffer) => (buffer.as_mut_ptr() as u64).to_le_bytes().to_vec(),
+                Arg::Local(size) => {
+                    assert_eq!(info.kind, ArgKind::LocalPointer);
+                    let offset = local_bytes as u64;
+                    local_bytes += size.next_multiple_of(64);
+                    offset.to_le_bytes().to_vec()
+                }
+            };
+            assert_eq!(
+                bytes.len(),
+                info.size as usize,
+                "argument {} of {}",
+                info.name,
+                self.info.name
+            );
+            block.bytes()[info.offset as usize..][..bytes.len()].copy_from_slice(&bytes);
+        }
+        let items: u64 = grid.group.iter().map(|&n| u64::from(n)).product();
+        let per_item = u64::from(self.code.scratch_bytes_per_item);
+        let scratch_bytes = u64::from(self.code.scratch_bytes_fixed) + per_item * items;
+        let [nx, ny, nz] = launch.num_groups;
+        for z in 0..nz {
+            for y in 0..ny {
+                for x in 0..nx {
+                    // Contents are undefined: a pattern shows who counts on zeros.
+                    let mut local = Aligned::filled(local_bytes, 0xa5);
+                    let mut scratch = Aligned::filled(scratch_bytes as usize, 0x5a);
+                    let context = GroupContext {
+                        launch: &launch,
+                        args: block.pointer(),
+                        local: local.pointer(),
+                        scratch: scratch.pointer(),
+                        group: [x, y, z],
+                        reserved: 0,
+                    };
+                    // SAFETY: the blob is a kernel that was linked for this interface, and all that
+                    // the context points to outlives the call.
+                    unsafe { (self.mapping.entry(self.code.entry))(&context) };
+                }
+            }
+        }
+    }
+}
+
+/// Allocates and initialises a module's globals.
+fn globals(infos: &[GlobalInfo]) -> Vec<Aligned> {
+    let mut globals: Vec<Aligned> = infos.iter().map(|g| Aligned::new(g.size as usize)).collect();
+    let addresses: Vec<u64> = globals.iter().map(Aligned::address).collect();
+    for (global, info) in globals.iter_mut().zip(infos) {
+        global.bytes()[..info.init.len()].copy_from_slice(&info.init);
+        for reloc in &info.relocs {
+            let address = addresses[reloc.global as usize].wrapping_add(reloc.addend as u64);
+            global.bytes()[reloc.offset as usize..][..8].copy_from_slice(&address.to_le_bytes());
+        }
+    }
+    globals
+}
+
+/// Bytes at a multiple of 64.
+struct Aligned(Vec<Line>, usize);
+
+#[repr(align(64))]
+#[derive(Clone, Copy)]
+struct Line([u8; 64]);
+
+impl Aligned {
+    fn new(len: usize) -> Self {
+        Self::filled(len, 0)
+    }
+
+    fn filled(len: usize, byte: u8) -> Self {
+        Self(vec![Line([byte; 64]); len.div_ceil(64).max(1)], len)
+    }
+
+    fn pointer(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
+
+    fn address(&self) -> u64 {
+        self.0.as_ptr() as u64
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the lines are at least `len` initialised bytes.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer(), self.1) }
+    }
+}
+
+/// Code, mapped read-execute.
+struct Mapping {
+    at: *mut libc::c_void,
+    len: usize,
+}
+
+impl Mapping {
+    fn new(blob: &[u8]) -> Self {
+        let len = blob.len().max(1);
+        let (write, private) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new private mapping of its own pages.
+        let at = unsafe { libc::mmap(ptr::null_mut(), len, write, private, -1, 0) };
+        assert_ne!(at, libc::MAP_FAILED);
+        // SAFETY: the mapping is `len` writable bytes that nobody else knows.
+        unsafe { ptr::copy_nonoverlapping(blob.as_ptr(), at.cast(), blob.len()) };
+        // SAFETY: the mapping is ours; from now on nobody writes it.
+        assert_eq!(unsafe { libc::mprotect(at, len, libc::PROT_READ | libc::PROT_EXEC) }, 0);
+        Self { at, len }
+    }
+
+    fn entry(&self, offset: u32) -> unsafe extern "C" fn(*const GroupContext) {
+        assert!((offset as usize) < self.len);
+        // SAFETY: the offset is inside the mapping, and the compiler says that it is a function of
+        // this type.
+        unsafe { std::mem::transmute(self.at.byte_add(offset as usize)) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `new` has mapped; no code of it runs any more.
+        unsafe { libc::munmap(self.at, self.len) };
+    }
+}

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Compiled code does what the program says: kernels are compiled from OpenCL C through SPIR-V to
+//! native code, run in this process, and compared with Rust.
+
+mod harness;
+mod kernels;

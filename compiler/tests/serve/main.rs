@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The compiler process, from the driver's side of the socket.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use tally_compiler_protocol::{Compiler, CompilerError, Source, TargetCpu};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_tally-compiler");
+
+/// The folder of the real program.
+fn program_dir() -> Option<&'static Path> {
+    Path::new(PROGRAM).parent()
+}
+
+/// SPIR-V of three kernels.
+fn spirv() -> Vec<u8> {
+    static SPIRV: OnceLock<Vec<u8>> = OnceLock::new();
+    let compile = || {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let (from, to) = (dir.join("serve.cl"), dir.join("serve.spv"));
+        let source = "
+            kernel void one(global int *p) { p[get_global_id(0)] += 1; }
+            kernel void two(global int *p, local int *q) {
+              q[get_local_id(0)] = p[0]; barrier(CLK_LOCAL_MEM_FENCE); p[1] = q[0];
+            }
+            kernel void three(global float *p, float x) { p[get_global_id(0)] *= x; }";
+        fs::write(&from, source).expect("the target folder is writable");
+        let clang = std::env::var("TALLY_CLANG").unwrap_or("clang-22".into());
+        let status = Command::new(clang)
+            .args([
+                "--target=spirv64",
+                "-cl-std=CL3.0",
+                "-O2",
+                "-Xclang",
+                "-finclude-default-header",
+            ])
+            .arg("-c")
+            .args([&from, Path::new("-o"), &to])
+            .status();
+        assert!(status.expect("clang-22 is installed").success());
+        fs::read(&to).expect("clang has written its output")
+    };
+    SPIRV.get_or_init(compile).clone()
+}
+
+fn source(spirv: Vec<u8>) -> Source {
+    let target = TargetCpu { name: String::new(), features: String::new() };
+    Source { spirv, options: String::new(), spec_constants: Vec::new(), target }
+}
+
+/// A folder with a shell script in the place of the program.
+fn fake(name: &str, script: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).expect("the target folder is writable");
+    let program = dir.join("tally-compiler");
+    fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("a new file");
+    let mode = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(&program, mode).expect("our own file");
+    dir
+}
+
+#[test]
+fn a_module_is_described_and_each_kernel_has_code() {
+    let compiler = Compiler::start(program_dir()).expect("the program is there");
+    let module = compiler.build(source(spirv())).expect("the process runs");
+    let info = module.info().expect("the module is good");
+    let names: Vec<_> = info.kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+    assert_eq!(names, ["one", "two", "three"]);
+    assert_eq!(info.kernels[1].args.len(), 2);
+    assert!(info.kernels[1].uses_barrier && !info.kernels[0].uses_barrier);
+    for kernel in 0..3 {
+        let code = module.kernel_code(kernel).expect("the kernel is good");
+        assert!((code.entry as usize) < code.blob.len());
+    }
+    assert_eq!(module.kernel_code(3), Err(CompilerError::NoSuchKernel(3)));
+}
+
+#[test]
+fn a_truncated_module_is_refused_with_a_log_and_the_process_goes_on() {
+    let compiler = Compiler::start(program_dir()).expect("the program is there");
+    let whole = spirv();
+    for len in [0, 3, 20, whole.len() / 2, whole.len() - 4] {
+        let module = compiler.build(source(whole[..len].to_vec())).expect("the process runs");
+        let Err(CompilerError::Refused(log)) = module.info() else {
+            panic!("{len} bytes of a module were not refused");
+        };
+        assert!(!log.is_empty());
+    }
+    let module = compiler.build(source(whole)).expect("the process runs");
+    assert!(module.info().is_ok());
+}
+
+#[test]
+fn many_threads_share_one_process() {
+    let compiler = Compiler::start(program_dir()).expect("the program is there");
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let compiler = &compiler;
+            scope.spawn(move || {
+                for round in 0..4 {
+                    let module = compiler.build(source(spirv())).expect("the process runs");
+                    if (thread + round) % 4 == 0 {
+                        continue; // Released before it is built.
+                    }
+                    assert_eq!(module.info().expect("the module is good").kernels.len(), 3);
+                    let code = module.kernel_code(round % 3).expect("the kernel is good");
+                    assert!(!code.blob.is_empty());
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn when_the_process_dies_every_wait_fails_with_its_last_words() {
+    let dir = fake("dies", "head -c 1 >/dev/null; echo out of cheese >&2; kill -SEGV $$");
+    let compiler = Compiler::start(Some(&dir)).expect("the script is there");
+    let modules: Vec<_> = (0..3).filter_map(|_| compiler.build(source(spirv())).ok()).collect();
+    for module in &modules {
+        let Err(CompilerError::Died(why)) = module.info() else {
+            panic!("a wait for a dead process did not fail");
+        };
+        assert!(why.contains("out of cheese"), "{why}");
+    }
+}
+
+#[test]
+fn the_next_build_starts_another_process() {
+    let script = format!(
+        "if [ -e \"$0.died\" ]; then exec '{PROGRAM}'; fi; : >\"$0.died\"; head -c 1 >/dev/null; exit 3"
+    );
+    let dir = fake("restarts", &script);
+    let compiler = Compiler::start(Some(&dir)).expect("the script is there");
+    let first = compiler.build(source(spirv()));
+    let died = first.and_then(|module| module.info());
+    assert!(matches!(died, Err(CompilerError::Died(_))), "{died:?}");
+    let module = compiler.build(source(spirv())).expect("another process runs");
+    assert!(module.info().is_ok());
+}
+
+#[test]
+fn a_process_of_another_version_or_none_at_all_is_an_error() {
+    // A frame of two bytes: Hello, version 99.
+    let dir = fake("version", "printf '\\002\\000\\000\\000\\000\\143' >&0; cat >/dev/null");
+    let compiler = Compiler::start(Some(&dir)).expect("the script is there");
+    let died = compiler.build(source(spirv())).and_then(|module| module.info());
+    let Err(CompilerError::Died(why)) = died else { panic!("version 99 was accepted") };
+    assert!(why.contains("version 99"), "{why}");
+
+    let missing = Compiler::start(Some(Path::new("/nonexistent"))).map(drop);
+    assert_eq!(missing, Err(CompilerError::NotFound));
+}
+
+#[test]
+fn garbage_ends_the_process_with_a_message() {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    let (mut ours, theirs) = UnixStream::pair().expect("a socket pair");
+    let child = Command::new(PROGRAM)
+        .stdin(std::os::fd::OwnedFd::from(theirs))
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program is there");
+    ours.write_all(&[4, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]).expect("the process reads");
+    let output = child.wait_with_output().expect("our child");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("not a message"));
+}
+
+#[test]
+fn the_host_sees_no_child_process() {
+    let compiler = Compiler::start(program_dir()).expect("the program is there");
+    let module = compiler.build(source(spirv())).expect("the process runs");
+    assert!(module.info().is_ok());
+    let children = fs::read_to_string(format!(
+        "/proc/self/task/{}/children",
+        // SAFETY: asks for this thread's number.
+        unsafe { libc::gettid() }
+    ));
+    assert_eq!(children.unwrap_or_default().trim(), "");
+}
