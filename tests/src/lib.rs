@@ -5,9 +5,11 @@
 //! [`program`] generates random valid programs, runs them on a backend and compares with the
 //! model. [`faults`] names mistakes that a driver can be told to make; the programs must find
 //! them. [`toy`] is the smallest driver that can make them all, and shows that the model, the
-//! generator and the runner work before any real driver is there.
+//! generator and the runner work before any real driver is there. [`ze`] calls the real one
+//! through the stock loader.
 
 pub mod faults;
 pub mod model;
 pub mod program;
 pub mod toy;
+pub mod ze;
