@@ -1,2 +1,392 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Placeholder.
+//! The Tally GPU as a library: command streamers, a semaphore unit and
+//! execution units, made of threads. `SPEC.md` says what it does, `DESIGN.md`
+//! how.
+//!
+//! Glossary. **Queue**: a ring of packets with a place to go on, bound to an
+//! engine. **Stream**: the fetching side of a queue. **Engine**: a slot; at
+//! most one queue is streamed on it. **Worker**: a thread. **Work**: what a
+//! command does, in units that workers claim. **Scope**: the commands that an
+//! ordered command waits for. **Bucket**: an eighth of a 4096-byte page's
+//! cells share one; the semaphore unit has 512. **VA**: an address of a client.
+#![cfg(not(loom))]
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::{Duration, Instant};
+
+use tally_uapi::cell::signaller_must_wake;
+use tally_uapi::fault::{Fault, FaultKind};
+
+mod cell;
+mod clock;
+mod copy;
+mod engine;
+mod eu;
+mod guard;
+mod queue;
+mod ring;
+mod sched;
+mod scope;
+pub mod trace;
+mod work;
+
+use cell::SemaphoreUnit;
+use clock::Clock;
+pub use clock::{CLOCK_HZ, monotonic_ns};
+use queue::{Queue, VmState};
+use sched::Sched;
+
+/// The owner's number for a VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct VmId(pub u32);
+
+/// The owner's number for a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct QueueId(pub u32);
+
+/// What a device tells its owner. Called on worker threads, with no lock held;
+/// must not block and must not call the device's destroy functions.
+pub trait Host: Send + Sync {
+    /// A cell of this bucket was written, and the bucket's waiters word was not
+    /// zero: whoever of the host sleeps there looks again.
+    fn semaphore_interrupt(&self, bucket: usize);
+    /// A queue has faulted; its VM is lost. Once a VM.
+    fn vm_lost(&self, vm: VmId, queue: QueueId, fault: Fault);
+}
+
+/// The settings of a device.
+#[derive(Clone)]
+pub struct Config {
+    /// Engines that take all packets; at least 1.
+    pub compute_engines: u32,
+    /// Engines that take all but DISPATCH; may be 0.
+    pub copy_engines: u32,
+    /// Worker threads: the execution units. None: one a CPU.
+    pub workers: Option<usize>,
+    /// Threads that take the place of stuck workers. None: workers + 8.
+    pub substitutes: Option<usize>,
+    /// How long a kernel may go on after its queue's destruction began.
+    pub reset_time: Duration,
+    /// A listener to the commands that are run.
+    pub trace: Option<Arc<dyn trace::Sink>>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            compute_engines: 4,
+            copy_engines: 2,
+            workers: None,
+            substitutes: None,
+            reset_time: Duration::from_millis(100),
+            trace: None,
+        }
+    }
+}
+
+/// A kind of engine. The encoding is the index in QUERY ENGINES.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EngineClass {
+    /// All packets.
+    Compute = 0,
+    /// All but DISPATCH.
+    Copy = 1,
+}
+
+/// Which queue an engine serves first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// Before the others.
+    High = 0,
+    /// The default.
+    Normal = 1,
+    /// When nothing else is runnable.
+    Low = 2,
+}
+
+/// A queue to be made. The owner has checked that ring and control page are
+/// mapped as SPEC.md, chapter 10, asks.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueConfig {
+    /// The owner's number.
+    pub id: QueueId,
+    /// The engine's class.
+    pub class: EngineClass,
+    /// Which engine of the class.
+    pub index: u32,
+    /// Its priority.
+    pub priority: Priority,
+    /// VA of the ring, 64-byte aligned.
+    pub ring: u64,
+    /// Packets in the ring: a power of two, 16 to 1,048,576.
+    pub packets: u32,
+    /// VA of the control page, page-aligned.
+    pub control: u64,
+}
+
+/// What a queue does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueState {
+    /// Nothing to do.
+    Idle,
+    /// Runnable, running, or waiting for its own commands.
+    Running,
+    /// Waits for a cell.
+    Parked,
+    /// Faulted, stopped, or its VM is lost.
+    Stopped,
+}
+
+/// A snapshot of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueStatus {
+    /// What it does.
+    pub state: QueueState,
+    /// Its fault, if it has one.
+    pub fault: Option<Fault>,
+    /// VA and value that it is parked on.
+    pub parked: Option<(u64, u64)>,
+    /// Ring packets taken.
+    pub head: u64,
+    /// Time on an engine, in ns.
+    pub busy_ns: u64,
+}
+
+/// Why a device or a queue could not be made.
+#[derive(Debug)]
+pub enum Error {
+    /// No thread, or no signal stack for one.
+    Threads(std::io::Error),
+    /// There is no such engine.
+    NoEngine,
+    /// The ring's size or an address is not as [`QueueConfig`] asks.
+    BadQueue,
+    /// The VM is lost.
+    VmLost,
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Threads(error) => write!(f, "cannot start a worker thread: {error}"),
+            Self::NoEngine => f.write_str("the device has no such engine"),
+            Self::BadQueue => f.write_str("the ring's size or an address is not valid"),
+            Self::VmLost => f.write_str("the address space is lost"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// An address space on a device.
+#[derive(Clone, Debug)]
+pub struct Vm(Arc<VmState>);
+
+impl Vm {
+    /// Whether one of its queues has faulted.
+    pub fn is_lost(&self) -> bool {
+        self.0.lost()
+    }
+}
+
+/// A queue on a device. Dropping the handle does not destroy the queue.
+#[derive(Clone, Debug)]
+pub struct QueueHandle(Arc<Queue>);
+
+/// What all parts of a device share.
+pub(crate) struct Shared {
+    pub(crate) clock: Clock,
+    pub(crate) sem: SemaphoreUnit,
+    pub(crate) sched: Sched,
+    pub(crate) times: eu::KernelTimes,
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) trace: Option<Arc<dyn trace::Sink>>,
+}
+
+impl Shared {
+    /// Records the fault and stops all queues of the VM.
+    pub(crate) fn lose_vm(&self, queue: &Arc<Queue>, fault: Fault) {
+        queue.set_fault(fault);
+        if !queue.vm.lose() {
+            return;
+        }
+        for other in queue.vm.queues() {
+            self.sched.retire(self, &other);
+        }
+        self.host.vm_lost(queue.vm.id, queue.id, fault);
+    }
+}
+
+/// A device. Dropping it stops everything: what is not complete never is.
+pub struct Device {
+    shared: Arc<Shared>,
+    compute_engines: u32,
+    copy_engines: u32,
+    reset_time: Duration,
+    /// A forked child has no worker threads to wait for.
+    process: u32,
+}
+
+impl Device {
+    /// Starts a device.
+    ///
+    /// Errors: no threads.
+    pub fn new(config: Config, host: Arc<dyn Host>) -> Result<Self, Error> {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = config.workers.unwrap_or_else(cores).max(1);
+        let substitutes = config.substitutes.unwrap_or(workers + 8);
+        let compute_engines = config.compute_engines.max(1);
+        let engines = (compute_engines + config.copy_engines) as usize;
+        let shared = Arc::new(Shared {
+            clock: Clock::new(),
+            sem: SemaphoreUnit::new(),
+            sched: Sched::new(engines, workers, substitutes),
+            times: eu::KernelTimes::new(),
+            host,
+            trace: config.trace,
+        });
+        let device = Self {
+            shared: Arc::clone(&shared),
+            compute_engines,
+            copy_engines: config.copy_engines,
+            reset_time: config.reset_time,
+            process: std::process::id(),
+        };
+        shared.sched.start(&shared).map_err(Error::Threads)?;
+        Ok(device)
+    }
+
+    /// Worker threads: how many work-groups run at the same time.
+    pub fn execution_units(&self) -> usize {
+        self.shared.sched.workers()
+    }
+
+    /// Engines of a class.
+    pub fn engines(&self, class: EngineClass) -> u32 {
+        match class {
+            EngineClass::Compute => self.compute_engines,
+            EngineClass::Copy => self.copy_engines,
+        }
+    }
+
+    /// The same moment as (CLOCK_MONOTONIC in ns, device ticks).
+    pub fn clock_pair(&self) -> (u64, u64) {
+        self.shared.clock.pair()
+    }
+
+    /// The waiters word of a bucket: hosts that sleep on a cell count there,
+    /// by the halves of the handshake in `tally_uapi::cell`.
+    pub fn waiters(&self, bucket: usize) -> &AtomicU32 {
+        self.shared.sem.waiters(bucket)
+    }
+
+    /// Makes an address space.
+    pub fn create_vm(&self, id: VmId) -> Vm {
+        Vm(Arc::new(VmState::new(id)))
+    }
+
+    /// Makes a queue: asleep and empty.
+    ///
+    /// Errors: [`Error::NoEngine`], [`Error::BadQueue`], [`Error::VmLost`].
+    pub fn create_queue(&self, vm: &Vm, config: &QueueConfig) -> Result<QueueHandle, Error> {
+        use tally_uapi::PAGE_SIZE;
+        use tally_uapi::packet::PACKET_SIZE;
+        use tally_uapi::queue::{RING_MAX_PACKETS, RING_MIN_PACKETS};
+        if config.index >= self.engines(config.class) {
+            return Err(Error::NoEngine);
+        }
+        let bytes = u64::from(config.packets) * PACKET_SIZE;
+        let valid = config.packets.is_power_of_two()
+            && (RING_MIN_PACKETS..=RING_MAX_PACKETS).contains(&config.packets)
+            && config.ring != 0
+            && config.ring % PACKET_SIZE == 0
+            && config.ring.checked_add(bytes).is_some()
+            && config.control != 0
+            && config.control % PAGE_SIZE == 0;
+        if !valid {
+            return Err(Error::BadQueue);
+        }
+        let compute = config.class == EngineClass::Compute;
+        let first = if compute { 0 } else { self.compute_engines };
+        let engine = (first + config.index) as usize;
+        let queue = Arc::new(Queue::new(config, Arc::clone(&vm.0), engine, compute));
+        let mut queues = vm.0.queues.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        queues.push(Arc::downgrade(&queue));
+        drop(queues);
+        if vm.is_lost() {
+            return Err(Error::VmLost);
+        }
+        Ok(QueueHandle(queue))
+    }
+
+    /// The producer published packets and found the device asleep.
+    pub fn kick(&self, queue: &QueueHandle) {
+        self.shared.sched.kick(&self.shared, &queue.0);
+    }
+
+    /// A snapshot of a queue.
+    pub fn query(&self, queue: &QueueHandle) -> QueueStatus {
+        queue.0.status(self.shared.clock.ticks())
+    }
+
+    /// Stops a queue: SPEC.md, chapter 10. May take up to the reset time and
+    /// what an abort takes. A command that had to be aborted loses the VM.
+    pub fn destroy_queue(&self, queue: &QueueHandle) {
+        let queue = &queue.0;
+        queue.stop();
+        self.shared.sched.retire(&self.shared, queue);
+        let until = Instant::now() + self.reset_time;
+        if self.shared.sched.wait_stopped(queue, until) {
+            return;
+        }
+        let packet = queue.head.load(std::sync::atomic::Ordering::Relaxed);
+        let packet = packet.saturating_sub(1);
+        self.shared.lose_vm(queue, Fault { kind: FaultKind::Aborted, address: 0, packet });
+        loop {
+            self.shared.sched.abort(queue.serial);
+            let until = Instant::now() + Duration::from_millis(2);
+            if self.shared.sched.wait_stopped(queue, until) {
+                return;
+            }
+        }
+    }
+
+    /// Stops all queues of a VM, as [`Self::destroy_queue`] does each.
+    pub fn destroy_vm(&self, vm: &Vm) {
+        let queues = vm.0.queues();
+        queues.iter().for_each(|queue| queue.stop());
+        for queue in queues {
+            self.destroy_queue(&QueueHandle(queue));
+        }
+    }
+
+    /// The host wrote a cell of this bucket: the device looks at the queues
+    /// that wait there. Waking the host's own sleepers is the owner's business.
+    pub fn wake(&self, bucket: usize) {
+        if signaller_must_wake(self.shared.sem.waiters(bucket)) {
+            self.shared.sched.look(&self.shared, bucket);
+        }
+    }
+
+    /// The device reads all foreign cells again.
+    pub fn wake_foreign(&self) {
+        if self.shared.sem.foreign() != 0 {
+            self.shared.sched.look_foreign(&self.shared);
+        }
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            self.shared.sched.shut_down(self.reset_time);
+        }
+    }
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device").field("execution_units", &self.execution_units()).finish()
+    }
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Engines: a worker fetches the packets of a queue, waits, orders, and starts
+//! work, until the queue has to leave its engine.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tally_uapi::fault::FaultKind;
+use tally_uapi::packet::{Command, PACKET_SIZE, Packet, Place, flag, opcode};
+
+use crate::QueueConfig;
+use crate::cell::CellWait;
+use crate::guard::{Guard, Trap};
+use crate::queue::Queue;
+use crate::ring::Ring;
+use crate::sched::{Leave, Worker};
+use crate::scope::{Finished, Scope};
+use crate::work::{Work, complete_call};
+
+mod call;
+mod start;
+
+use call::Frame;
+
+/// How long an engine looks at an empty ring before its queue sleeps.
+const EMPTY_SPIN: Duration = Duration::from_micros(10);
+/// How long an engine waits for a queue's own commands before it changes queues.
+const DRAIN_SPIN: Duration = Duration::from_micros(10);
+
+/// The fetching side of a queue: everything that only its streaming worker
+/// touches.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    ring: Ring,
+    /// The ring's scope.
+    scope: Arc<Scope>,
+    /// The CALL that is being run.
+    frame: Option<Frame>,
+    /// The packet that was fetched and has not started.
+    pending: Option<Command>,
+    prefix: Prefix,
+}
+
+/// What STAMP and PREDICATE say of the next command.
+#[derive(Clone, Copy, Debug, Default)]
+struct Prefix {
+    /// VA of the timestamp slot, or 0.
+    stamp: u64,
+    /// Index and VA of the count.
+    predicate: Option<(u32, u64)>,
+}
+
+/// What became of a packet.
+enum Step {
+    /// It has been taken.
+    Taken,
+    /// There is none.
+    Empty,
+    /// It has to wait for a cell.
+    Wait(CellWait),
+    /// It has to wait for the commands of its scope.
+    Drain,
+    /// It has started; this worker runs its units, or helps.
+    Run(Arc<Work>),
+}
+
+impl Stream {
+    pub(crate) fn new(config: &QueueConfig, scope: Arc<Scope>) -> Self {
+        Self {
+            ring: Ring::new(config.ring, config.packets, config.control),
+            scope,
+            frame: None,
+            pending: None,
+            prefix: Prefix::default(),
+        }
+    }
+
+    /// The scope of the next command.
+    fn inner_scope(&self) -> &Arc<Scope> {
+        self.frame.as_ref().map_or(&self.scope, Frame::scope)
+    }
+
+    fn place(&self) -> Place {
+        if self.frame.is_some() { Place::Recording } else { Place::Ring }
+    }
+
+    /// Takes the next packet as far as it goes.
+    fn step(&mut self, worker: &mut Worker, queue: &Arc<Queue>) -> Result<Step, Trap> {
+        let command = match self.pending.take() {
+            Some(command) => command,
+            None => {
+                let Some(packet) = self.fetch(&mut worker.guard)? else {
+                    return self.end_of_packets(worker, queue);
+                };
+                let command =
+                    packet.decode(self.place()).map_err(|kind| decode_fault(kind, &packet))?;
+                if packet.header.opcode == opcode::DISPATCH && !queue.compute {
+                    return Err(Trap::new(FaultKind::BadOpcode, 0));
+                }
+                command
+            }
+        };
+        let step = self.take(worker, queue, &command)?;
+        if matches!(step, Step::Wait(_) | Step::Drain) {
+            self.pending = Some(command);
+        }
+        Ok(step)
+    }
+
+    fn fetch(&mut self, guard: &mut Guard) -> Result<Option<Packet>, Trap> {
+        match &mut self.frame {
+            Some(frame) => frame.fetch(guard),
+            None => self.ring.fetch(guard),
+        }
+    }
+
+    /// The packet that was fetched has been taken.
+    fn advance(&mut self, queue: &Queue) {
+        match &mut self.frame {
+            Some(frame) => frame.advance(),
+            None => {
+                self.ring.advance();
+                queue.head.store(self.ring.next(), std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The end of the ring, or of the recording.
+    fn end_of_packets(&mut self, worker: &mut Worker, queue: &Queue) -> Result<Step, Trap> {
+        let Some(frame) = self.frame.take() else { return Ok(Step::Empty) };
+        self.prefix = Prefix::default();
+        self.advance(queue);
+        if frame.scope().finish() == Finished::Call
+            && let Some(end) = frame.scope().call_end()
+        {
+            complete_call(worker, end);
+        }
+        Ok(Step::Taken)
+    }
+
+    /// Whether the packet after the one being taken is known to be a command
+    /// that may run beside it.
+    fn overlap_follows(&self, guard: &mut Guard) -> bool {
+        let next = match &self.frame {
+            Some(frame) => frame.peek(guard),
+            None => self.ring.peek(guard),
+        };
+        next.is_some_and(|packet| {
+            packet.is_prefix()
+                || packet.header.opcode != opcode::WAIT && packet.header.flags & flag::ORDERED == 0
+        })
+    }
+}
+
+fn decode_fault(kind: FaultKind, packet: &Packet) -> Trap {
+    let address = if kind == FaultKind::BadOpcode { u64::from(packet.header.opcode) } else { 0 };
+    Trap::new(kind, address)
+}
+
+/// Streams a queue that has its engine, until it has to leave.
+pub(crate) fn stream(worker: &mut Worker, queue: &Arc<Queue>) {
+    let Some(mut stream) = queue.take_stream() else { return };
+    queue.time_starts(worker.shared.clock.ticks());
+    if let Err(trap) = stream.ring.wake(&mut worker.guard) {
+        worker.fault(queue, stream.ring.next(), trap);
+    }
+    while let Some(kept) = advance(worker, queue, stream) {
+        stream = kept;
+    }
+    queue.time_stops(worker.shared.clock.ticks());
+}
+
+/// Takes packets up to the next change of hands. Gives the stream back if this
+/// worker still has it.
+fn advance(
+    worker: &mut Worker,
+    queue: &Arc<Queue>,
+    mut stream: Box<Stream>,
+) -> Option<Box<Stream>> {
+    let why = loop {
+        if queue.must_stop() || worker.shared.sched.shutting_down() {
+            break Leave::Stop;
+        }
+        if worker.preempted() || worker.shared.sched.is_outranked(queue) {
+            break Leave::Yield;
+        }
+        match stream.step(worker, queue) {
+            Ok(Step::Taken) => {}
+            Ok(Step::Run(work)) => return run(worker, queue, stream, &work),
+            Ok(Step::Wait(wait)) => break Leave::Park(wait),
+            Ok(Step::Drain) if drains(worker, stream.inner_scope()) => {}
+            Ok(Step::Drain) => break Leave::Drain,
+            Ok(Step::Empty) => match sleeps(worker, queue, &mut stream) {
+                Ok(true) => break Leave::Idle,
+                Ok(false) => {}
+                Err(trap) => worker.fault(queue, stream.ring.next(), trap),
+            },
+            Err(trap) => worker.fault(queue, stream.ring.next(), trap),
+        }
+    };
+    leave(worker, queue, stream, why)
+}
+
+/// Runs a work's units, or helps with them. Meanwhile the watch may take the
+/// stream.
+fn run(
+    worker: &mut Worker,
+    queue: &Arc<Queue>,
+    stream: Box<Stream>,
+    work: &Work,
+) -> Option<Box<Stream>> {
+    queue.expose_stream(stream, worker.slot.index);
+    if work.is_shared() {
+        work.join(worker, Worker::should_leave);
+    } else {
+        work.join(worker, |_| false);
+    }
+    queue.reclaim_stream(worker.slot.index)
+}
+
+/// Whether the scope's commands complete within a short spin.
+fn drains(worker: &Worker, scope: &Scope) -> bool {
+    let until = Instant::now() + DRAIN_SPIN;
+    loop {
+        if scope.drained() {
+            return true;
+        }
+        if worker.shared.sched.streams_wait() || Instant::now() >= until {
+            return false;
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// Looks at an empty ring a little longer. True once `asleep` is set.
+fn sleeps(worker: &mut Worker, queue: &Queue, stream: &mut Stream) -> Result<bool, Trap> {
+    let Worker { shared, guard, .. } = worker;
+    let until = Instant::now() + EMPTY_SPIN;
+    let sched = &shared.sched;
+    let give_up = || sched.streams_wait() || sched.engine_wanted(queue) || Instant::now() >= until;
+    if stream.ring.linger(guard, give_up)? {
+        return Ok(false);
+    }
+    stream.ring.may_sleep(guard)
+}
+
+/// Puts the stream to rest and gives the engine up. Gives the stream back if
+/// there is a reason to go on.
+fn leave(
+    worker: &mut Worker,
+    queue: &Arc<Queue>,
+    stream: Box<Stream>,
+    why: Leave,
+) -> Option<Box<Stream>> {
+    let scope = Arc::clone(stream.inner_scope());
+    let shared = Arc::clone(&worker.shared);
+    queue.put_stream(stream);
+    if !shared.sched.leave(&shared, queue, why) {
+        let stream = queue.take_stream()?;
+        if let Err(trap) = stream.ring.wake(&mut worker.guard) {
+            worker.fault(queue, stream.ring.next(), trap);
+        }
+        return Some(stream);
+    }
+    match why {
+        Leave::Park(wait) => {
+            if wait.kind == tally_uapi::cell::CellKind::Foreign {
+                shared.sched.tell_watch();
+            }
+            let sleeps = shared.sem.park(&mut worker.guard, queue, wait) && !queue.must_stop();
+            if !sleeps && shared.sem.remove(queue, wait.address) {
+                worker.resume(queue);
+            }
+        }
+        Leave::Drain if !scope.wait() => worker.resume(queue),
+        _ => {}
+    }
+    None
+}
+
+/// VA of packet `index` of an array, which must not leave the address space.
+fn packet_address(base: u64, index: u64) -> Option<u64> {
+    base.checked_add(index.checked_mul(PACKET_SIZE)?)
+}

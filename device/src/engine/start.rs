@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Taking a packet: waits, order, prefixes, and the start of its work.
+
+use std::sync::{Arc, Mutex};
+
+use tally_uapi::cell::{CellKind, Compare};
+use tally_uapi::packet::{Call, Command, Header, PostOp, PostSync as PacketPost, Wait, flag};
+
+use super::{Frame, Prefix, Step, Stream, packet_address};
+use crate::cell::CellWait;
+use crate::copy::{Copy, CopyRegion, Fill};
+use crate::eu::Launch;
+use crate::guard::{Guard, Trap};
+use crate::queue::Queue;
+use crate::sched::Worker;
+use crate::scope::{CallEnd, Scope};
+use crate::trace::CommandKind;
+use crate::work::{Completion, PostSync, Task, Work, bad_field};
+
+/// A dispatch of at most so many groups is run by the worker that starts it.
+const FEW_GROUPS: u64 = 8;
+/// So is one that takes at most so many ticks by what its kernel took before:
+/// waking others would take longer.
+const QUICK_TICKS: u64 = 15_000;
+/// So is a copy of at most so many units.
+const FEW_BLOCKS: u64 = 4;
+
+impl Stream {
+    /// Takes a packet as far as it goes.
+    pub(super) fn take(
+        &mut self,
+        worker: &mut Worker,
+        queue: &Arc<Queue>,
+        command: &Command,
+    ) -> Result<Step, Trap> {
+        let (header, post) = match command {
+            Command::Wait(wait) => return self.wait(worker, queue, wait),
+            Command::Stamp(stamp) => {
+                self.prefix.stamp = stamp.slot;
+                self.advance(queue);
+                return Ok(Step::Taken);
+            }
+            Command::Predicate(predicate) => {
+                self.prefix.predicate = Some((predicate.header.param, predicate.count));
+                self.advance(queue);
+                return Ok(Step::Taken);
+            }
+            Command::Link(link) => {
+                let packets = link.header.param;
+                if packet_address(link.ring, u64::from(packets)).is_none() {
+                    return Err(bad_field(link.ring));
+                }
+                self.ring.link(link.ring, packets);
+                self.advance(queue);
+                return Ok(Step::Taken);
+            }
+            Command::Nop(nop) => (&nop.header, &nop.post),
+            Command::Call(call) => (&call.header, &call.post),
+            Command::Dispatch(dispatch) => (&dispatch.header, &dispatch.post),
+            Command::Copy(copy) => (&copy.header, &copy.post),
+            Command::CopyRegion(copy) => (&copy.header, &copy.post),
+            Command::Fill(fill) => (&fill.header, &fill.post),
+        };
+        if header.flags & flag::ORDERED != 0 && !self.inner_scope().drained() {
+            return Ok(Step::Drain);
+        }
+        if let Command::Call(call) = command {
+            let turn = CellWait::counter(call.counter, call.base);
+            if !turn.met(&mut worker.guard)? {
+                return Ok(Step::Wait(turn));
+            }
+        }
+        let prefix = std::mem::take(&mut self.prefix);
+        let wanted = prefix.predicate_holds(&mut worker.guard)?;
+        let completion = self.completion(queue, command, header, post, prefix);
+        if let Command::Call(call) = command {
+            return self.call(worker, call, completion, wanted);
+        }
+        let task = if wanted { task(&mut worker.guard, command)? } else { None };
+        match task {
+            Some((task, units)) if units != 0 => {
+                Ok(self.start(worker, queue, task, completion, units))
+            }
+            _ => {
+                let mut completion = completion;
+                completion.starts(worker);
+                completion.scope.start();
+                self.advance(queue);
+                completion.complete(worker);
+                Ok(Step::Taken)
+            }
+        }
+    }
+
+    fn completion(
+        &self,
+        queue: &Arc<Queue>,
+        command: &Command,
+        header: &Header,
+        post: &PacketPost,
+        prefix: Prefix,
+    ) -> Completion {
+        let (kind, entry) = match command {
+            Command::Call(_) => (CommandKind::Call, 0),
+            Command::Dispatch(dispatch) => (CommandKind::Dispatch, dispatch.entry),
+            Command::Copy(_) => (CommandKind::Copy, 0),
+            Command::CopyRegion(_) => (CommandKind::CopyRegion, 0),
+            Command::Fill(_) => (CommandKind::Fill, 0),
+            _ => (CommandKind::Nop, 0),
+        };
+        let base = match &self.frame {
+            Some(frame) if header.flags & flag::FROM_BASE != 0 => frame.base(),
+            _ => 0,
+        };
+        let signals = header.flags & flag::POST_SYNC != 0;
+        let post = PostOp::from_raw(header.post_op).filter(|_| signals).map(|op| PostSync {
+            op,
+            address: post.address,
+            value: post.value.wrapping_add(base),
+        });
+        Completion {
+            queue: Arc::clone(queue),
+            scope: Arc::clone(self.inner_scope()),
+            post,
+            stamp: prefix.stamp,
+            packet: self.ring.next(),
+            kind,
+            entry,
+            start: (0, 0),
+        }
+    }
+
+    /// WAIT: taken once every entry is met.
+    fn wait(&mut self, worker: &mut Worker, queue: &Queue, wait: &Wait) -> Result<Step, Trap> {
+        for i in 0..wait.header.param as usize {
+            let entry = wait.entries[i];
+            let cell = if wait.operands & (1 << i) != 0 {
+                match &self.frame {
+                    Some(frame) => frame.operand(entry.value)?,
+                    None => return Err(bad_field(entry.value)),
+                }
+            } else {
+                let kind = CellKind::from_raw(wait.kinds[i]);
+                let compare = Compare::from_raw(wait.compares[i]);
+                kind.zip(compare).map(|(kind, compare)| CellWait {
+                    address: entry.address,
+                    value: entry.value,
+                    kind,
+                    compare,
+                })
+            };
+            if let Some(cell) = cell
+                && !cell.met(&mut worker.guard)?
+            {
+                return Ok(Step::Wait(cell));
+            }
+        }
+        self.advance(queue);
+        Ok(Step::Taken)
+    }
+
+    /// CALL, when it is its turn: the next packets are the recording's.
+    fn call(
+        &mut self,
+        worker: &mut Worker,
+        call: &Call,
+        mut completion: Completion,
+        wanted: bool,
+    ) -> Result<Step, Trap> {
+        completion.starts(worker);
+        completion.scope.start();
+        let end = CallEnd {
+            counter: call.counter,
+            // decode() has checked the sum.
+            target: call.base + u64::from(call.header.param),
+            command: Mutex::new(Some(completion)),
+        };
+        let packets = if wanted { call.packets } else { 0 };
+        let scope = Arc::new(Scope::call(end));
+        self.frame = Some(Frame::new(&mut worker.guard, call, packets, scope)?);
+        Ok(Step::Taken)
+    }
+
+    /// Starts work that has at least one unit.
+    fn start(
+        &mut self,
+        worker: &mut Worker,
+        queue: &Arc<Queue>,
+        task: Task,
+        completion: Completion,
+        units: u64,
+    ) -> Step {
+        let overlaps = self.overlap_follows(&mut worker.guard);
+        let helped = worker.shared.sched.has_free_worker();
+        let small = is_small(worker, &task, units);
+        // Work that is shared goes on while the stream does. Without a free
+        // worker that would only pile it up.
+        let shared = helped && (overlaps || !small);
+        let work = Arc::new(Work::new(worker, task, completion, units, shared));
+        self.advance(queue);
+        if !shared {
+            return Step::Run(work);
+        }
+        worker.shared.sched.share(&worker.shared, &work);
+        if overlaps { Step::Taken } else { Step::Run(work) }
+    }
+}
+
+fn is_small(worker: &Worker, task: &Task, units: u64) -> bool {
+    match task {
+        Task::Dispatch(launch) => {
+            let ticks = worker.shared.times.get(launch.entry());
+            let quick = |ticks: u64| ticks.saturating_mul(units) <= QUICK_TICKS;
+            units <= FEW_GROUPS || ticks.is_some_and(quick)
+        }
+        _ => units <= FEW_BLOCKS,
+    }
+}
+
+/// The work of a command, and its units.
+fn task(guard: &mut Guard, command: &Command) -> Result<Option<(Task, u64)>, Trap> {
+    Ok(Some(match command {
+        Command::Dispatch(dispatch) => {
+            let (launch, units) = Launch::new(guard, dispatch)?;
+            (Task::Dispatch(launch), units)
+        }
+        Command::Copy(copy) => {
+            let (copy, units) = Copy::new(copy);
+            (Task::Copy(copy), units)
+        }
+        Command::CopyRegion(copy) => {
+            let (copy, units) = CopyRegion::new(guard, copy)?;
+            (Task::CopyRegion(copy), units)
+        }
+        Command::Fill(fill) => {
+            let (fill, units) = Fill::new(guard, fill)?;
+            (Task::Fill(fill), units)
+        }
+        _ => return Ok(None),
+    }))
+}
+
+impl Prefix {
+    /// Whether the command does its work.
+    fn predicate_holds(&self, guard: &mut Guard) -> Result<bool, Trap> {
+        match self.predicate {
+            Some((index, count)) => Ok(index < guard.read::<u32>(count)?),
+            None => Ok(true),
+        }
+    }
+}

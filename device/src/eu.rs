@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Execution units: run the work-groups of a DISPATCH. A unit of work is a
+//! work-group.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tally_uapi::eu::{
+    ARGS_OFFSET, BLOCK_ALIGN, GroupContext, KernargHeader, KernelEntry, LaunchInfo, MAX_LOCAL_BYTES,
+};
+use tally_uapi::packet::{Dispatch, flag};
+
+use crate::guard::{Guard, Trap, set_float_control};
+use crate::sched::Worker;
+use crate::work::{MAX_UNITS, bad_field};
+
+/// What all work-groups of a DISPATCH share.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    info: LaunchInfo,
+    /// Work-groups that have items, in each dimension.
+    groups: [u64; 3],
+    entry: u64,
+    args: u64,
+    scratch_bytes: usize,
+}
+
+impl Launch {
+    /// Reads what the packet points to. Returns the launch and its groups.
+    pub(crate) fn new(guard: &mut Guard, packet: &Dispatch) -> Result<(Self, u64), Trap> {
+        let header: KernargHeader = guard.read(packet.kernarg)?;
+        if header.reserved != [0; 2] {
+            return Err(bad_field(packet.kernarg));
+        }
+        let num_groups = if packet.header.flags & flag::INDIRECT != 0 {
+            guard.read::<[u32; 3]>(packet.indirect_address())?
+        } else {
+            packet.groups
+        };
+        let mut groups = [0; 3];
+        let mut global_size = header.global_size;
+        for d in 0..3 {
+            let (count, size) = (u64::from(num_groups[d]), u64::from(packet.group_size[d]));
+            if global_size[d] == 0 {
+                global_size[d] = count * size;
+            }
+            groups[d] = count.min(global_size[d].div_ceil(size));
+        }
+        let units = groups.iter().try_fold(1u64, |product, &n| product.checked_mul(n));
+        let units = units.filter(|&units| units <= MAX_UNITS);
+        let units = units.ok_or_else(|| bad_field(u64::from(num_groups[2])))?;
+        let info = LaunchInfo {
+            global_offset: header.global_offset,
+            global_size,
+            num_groups,
+            group_size: packet.group_size.map(u32::from),
+            work_dim: u32::from(packet.work_dim),
+            reserved: 0,
+        };
+        // The block is 64-byte aligned, so this cannot overflow.
+        let args = packet.kernarg + ARGS_OFFSET;
+        let scratch_bytes = packet.scratch_bytes as usize;
+        Ok((Self { info, groups, entry: packet.entry, args, scratch_bytes }, units))
+    }
+
+    pub(crate) fn entry(&self) -> u64 {
+        self.entry
+    }
+
+    /// Runs `count` work-groups from number `first` on; x counts fastest.
+    pub(crate) fn run(&self, worker: &mut Worker, first: u64, count: u64) -> Result<(), Trap> {
+        let Worker { guard, arena, .. } = worker;
+        arena.reserve(self.scratch_bytes)?;
+        let mut context = GroupContext {
+            launch: &self.info,
+            args: self.args as *const u8,
+            local: arena.local(),
+            scratch: arena.scratch(),
+            group: [0; 3],
+            reserved: 0,
+        };
+        // SAFETY: DISPATCH names the entry of a kernel; if it is anything else,
+        // running it is what the client asked for, in its own process. The
+        // packet's decoding has refused 0.
+        let entry = unsafe { std::mem::transmute::<usize, KernelEntry>(self.entry as usize) };
+        let [x, y, _] = self.groups;
+        guard.run(|| {
+            set_float_control();
+            for group in first..first + count {
+                context.group =
+                    [(group % x) as u32, (group / x % y) as u32, (group / x / y) as u32];
+                // SAFETY: in a guarded call; the context is as the kernel
+                // expects it (SPEC.md, chapter 7).
+                unsafe { entry(&context) };
+            }
+        })
+    }
+}
+
+/// A worker's own local memory and scratch, reused from group to group.
+#[derive(Debug, Default)]
+pub(crate) struct Arena {
+    local: Block,
+    scratch: Block,
+}
+
+impl Arena {
+    /// Makes room for a group. Errors: no memory.
+    fn reserve(&mut self, scratch_bytes: usize) -> Result<(), Trap> {
+        self.local.reserve(MAX_LOCAL_BYTES as usize)?;
+        self.scratch.reserve(scratch_bytes.max(BLOCK_ALIGN as usize))
+    }
+
+    fn local(&self) -> *mut u8 {
+        self.local.start
+    }
+
+    fn scratch(&self) -> *mut u8 {
+        self.scratch.start
+    }
+}
+
+/// A page-aligned anonymous mapping. Untouched pages cost nothing.
+#[derive(Debug)]
+struct Block {
+    start: *mut u8,
+    bytes: usize,
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Self { start: std::ptr::null_mut(), bytes: 0 }
+    }
+}
+
+impl Block {
+    fn reserve(&mut self, bytes: usize) -> Result<(), Trap> {
+        if bytes <= self.bytes {
+            return Ok(());
+        }
+        let bytes = bytes.next_power_of_two().max(1 << 16);
+        // SAFETY: a fresh anonymous mapping touches nothing that exists.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(Trap::new(tally_uapi::fault::FaultKind::PageFault, 0));
+        }
+        *self = Self { start: start.cast(), bytes };
+        Ok(())
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if self.bytes != 0 {
+            // SAFETY: our own mapping, which no running group refers to.
+            unsafe { libc::munmap(self.start.cast(), self.bytes) };
+        }
+    }
+}
+
+/// How long a group of a kernel took lately, by the kernel's entry. A guess
+/// that only decides how work is shared out.
+#[derive(Debug)]
+pub(crate) struct KernelTimes {
+    slots: Box<[(AtomicU64, AtomicU64)]>,
+}
+
+impl KernelTimes {
+    const SLOTS: usize = 256;
+
+    pub(crate) fn new() -> Self {
+        Self { slots: (0..Self::SLOTS).map(|_| Default::default()).collect() }
+    }
+
+    fn slot(&self, entry: u64) -> &(AtomicU64, AtomicU64) {
+        &self.slots[(entry >> 4 ^ entry >> 12) as usize % Self::SLOTS]
+    }
+
+    /// Ticks of a group, if known.
+    pub(crate) fn get(&self, entry: u64) -> Option<u64> {
+        let (key, ticks) = self.slot(entry);
+        (key.load(Ordering::Relaxed) == entry).then(|| ticks.load(Ordering::Relaxed))
+    }
+
+    /// A group has taken `ticks`.
+    pub(crate) fn put(&self, entry: u64, ticks: u64) {
+        let (key, slot) = self.slot(entry);
+        let ticks = match self.get(entry) {
+            Some(before) => before / 2 + ticks / 2,
+            None => ticks,
+        };
+        slot.store(ticks, Ordering::Relaxed);
+        key.store(entry, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Guarded execution: code that may touch memory which is not there, or never
+//! end, runs so that a fault becomes an error of the call.
+//!
+//! Kernels are native code with raw addresses, and every address in a packet
+//! comes from a client. The host's MMU checks them; what it refuses arrives as
+//! SIGSEGV, SIGBUS, SIGILL or SIGFPE in the thread that ran the code. The
+//! handler then makes that thread return from its guarded call with a [`Trap`].
+//!
+//! The device lives in somebody else's process, so the handler claims a signal
+//! only in threads of ours, and only inside a guarded call. It tells them by
+//! the signal stack that it runs on: all of ours lie in one reservation. That
+//! needs no thread-local storage, which a handler in a library opened at run
+//! time must not touch. Whatever is not ours goes to the handler that was
+//! there before (see `chain`).
+//!
+//! No frame of the guarded code is unwound: it must not own anything that
+//! needs to be dropped, and it holds no locks.
+
+use std::io;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use tally_uapi::fault::FaultKind;
+
+mod chain;
+mod memory;
+mod stack;
+
+pub(crate) use memory::word;
+use stack::SignalStack;
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+compile_error!("guarded calls are written for x86-64 Linux");
+
+/// The signal by which [`Record::abort`] stops a guarded call.
+///
+/// No kernel sends it and no library is known to use it; its handler is
+/// installed when the first abort needs it.
+const ABORT_SIGNAL: i32 = libc::SIGSTKFLT;
+
+/// Why a guarded call did not return by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Trap {
+    pub(crate) kind: FaultKind,
+    /// What was touched or executed; 0 where the CPU does not tell.
+    pub(crate) address: u64,
+}
+
+impl Trap {
+    pub(crate) fn new(kind: FaultKind, address: u64) -> Self {
+        Self { kind, address }
+    }
+}
+
+/// What the handler knows of a thread. Lies below the thread's signal stack.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct Record {
+    /// Stack pointer of the guarded call that runs, or 0.
+    frame: AtomicUsize,
+    /// What the thread works on, or 0: the unit that an abort names.
+    work: AtomicU64,
+    /// The `work` that is to be aborted, or 0.
+    abort: AtomicU64,
+    trap_address: AtomicU64,
+    trap_kind: AtomicU32,
+    tid: AtomicI32,
+}
+
+impl Record {
+    /// Says what the guarded calls from now on work for; 0 for nobody.
+    pub(crate) fn set_work(&self, work: u64) {
+        self.work.store(work, Ordering::SeqCst);
+    }
+
+    /// What the thread works for.
+    pub(crate) fn work(&self) -> u64 {
+        self.work.load(Ordering::SeqCst)
+    }
+
+    /// Makes the guarded call that runs for `work` in this thread return
+    /// [`FaultKind::Aborted`]. Does nothing if the thread runs something else.
+    ///
+    /// A signal may meet the thread between two guarded calls: repeat until
+    /// the work is gone.
+    pub(crate) fn abort(&self, work: u64) {
+        self.abort.store(work, Ordering::SeqCst);
+        chain::install(&[ABORT_SIGNAL]);
+        if self.work() == work {
+            let tid = self.tid.load(Ordering::SeqCst);
+            // SAFETY: tgkill takes three numbers; a thread that has ended is
+            // ESRCH, and one that is not ours swallows the signal (see `chain`).
+            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, ABORT_SIGNAL) };
+        }
+    }
+}
+
+std::arch::global_asm!(
+    // tally_guard_call(frame: *mut usize, f: extern "C" fn(*mut u8), data: *mut u8) -> u32
+    // Saves what the C calling convention keeps, tells the stack pointer to the
+    // handler and calls. The handler resumes at tally_guard_leave with eax = 1
+    // and the same stack pointer.
+    ".pushsection .text.tally_guard, \"ax\", @progbits",
+    ".hidden tally_guard_call",
+    ".globl tally_guard_call",
+    ".type tally_guard_call, @function",
+    "tally_guard_call:",
+    ".cfi_startproc",
+    "push rbp",
+    ".cfi_adjust_cfa_offset 8",
+    "push rbx",
+    ".cfi_adjust_cfa_offset 8",
+    "push r12",
+    ".cfi_adjust_cfa_offset 8",
+    "push r13",
+    ".cfi_adjust_cfa_offset 8",
+    "push r14",
+    ".cfi_adjust_cfa_offset 8",
+    "push r15",
+    ".cfi_adjust_cfa_offset 8",
+    "push rdi",
+    ".cfi_adjust_cfa_offset 8",
+    "mov [rdi], rsp",
+    "mov rdi, rdx",
+    "call rsi",
+    "xor eax, eax",
+    ".hidden tally_guard_leave",
+    ".globl tally_guard_leave",
+    "tally_guard_leave:",
+    "pop rdi",
+    ".cfi_adjust_cfa_offset -8",
+    "mov qword ptr [rdi], 0",
+    "pop r15",
+    ".cfi_adjust_cfa_offset -8",
+    "pop r14",
+    ".cfi_adjust_cfa_offset -8",
+    "pop r13",
+    ".cfi_adjust_cfa_offset -8",
+    "pop r12",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rbx",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rbp",
+    ".cfi_adjust_cfa_offset -8",
+    "ret",
+    ".cfi_endproc",
+    ".size tally_guard_call, . - tally_guard_call",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    fn tally_guard_call(
+        frame: *mut usize,
+        function: unsafe extern "C" fn(*mut u8),
+        data: *mut u8,
+    ) -> u32;
+    fn tally_guard_leave();
+}
+
+/// A signal stack that is not yet a thread's.
+#[derive(Debug)]
+pub(crate) struct Seat(SignalStack);
+
+impl Seat {
+    /// Takes one of the process's signal stacks, and installs the handlers.
+    ///
+    /// Errors: none is left, or there is no memory for them.
+    pub(crate) fn new() -> io::Result<Self> {
+        let seat = SignalStack::take()?;
+        chain::install(&[libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE]);
+        Ok(Self(seat))
+    }
+
+    /// What the handler knows of the thread that will sit here.
+    pub(crate) fn record(&self) -> &'static Record {
+        self.0.record()
+    }
+}
+
+/// The calling thread's right to make guarded calls.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    record: &'static Record,
+    _seat: SignalStack,
+    /// The signal stack belongs to the thread that made this.
+    _not_send: std::marker::PhantomData<*mut u8>,
+}
+
+impl Guard {
+    /// Makes the calling thread one of ours, until the guard is dropped.
+    ///
+    /// Blocks all signals but faults and aborts: the process's own handlers
+    /// should run in the process's own threads.
+    pub(crate) fn attach(seat: Seat) -> io::Result<Self> {
+        seat.0.attach()?;
+        let record = seat.record();
+        // SAFETY: gettid takes nothing and cannot fail.
+        record.tid.store(unsafe { libc::gettid() }, Ordering::SeqCst);
+        block_signals();
+        Ok(Self { record, _seat: seat.0, _not_send: std::marker::PhantomData })
+    }
+
+    /// Runs `code` until it returns or traps.
+    ///
+    /// `code` is abandoned where it traps: it must not hold a lock or own
+    /// anything, and it must not panic. It takes `&mut self`, so that guarded
+    /// calls do not nest.
+    #[inline]
+    pub(crate) fn run<F: FnMut()>(&mut self, mut code: F) -> Result<(), Trap> {
+        unsafe extern "C" fn enter<F: FnMut()>(data: *mut u8) {
+            // SAFETY: `data` is the `code` of the caller below, which waits.
+            unsafe { (*data.cast::<F>())() }
+        }
+        // SAFETY: `frame` stays valid for the process's life; `enter::<F>`
+        // fits the pointer that it is given, which outlives the call. If the
+        // code traps, the handler resumes at tally_guard_leave, which restores
+        // every register that the C calling convention keeps.
+        let trapped = unsafe {
+            tally_guard_call(self.record.frame.as_ptr(), enter::<F>, (&raw mut code).cast())
+        };
+        if trapped == 0 { Ok(()) } else { Err(self.trap()) }
+    }
+
+    #[cold]
+    fn trap(&self) -> Trap {
+        reset_float_control();
+        let raw = self.record.trap_kind.load(Ordering::Relaxed);
+        Trap {
+            kind: FaultKind::from_raw(raw).unwrap_or(FaultKind::PageFault),
+            address: self.record.trap_address.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Sets the default floating-point control: nearest even, no traps, denormals kept.
+#[inline]
+pub(crate) fn set_float_control() {
+    const DEFAULT: u32 = 0x1f80;
+    // SAFETY: reads four bytes of a static; the value has no reserved bits.
+    unsafe {
+        std::arch::asm!("ldmxcsr [{}]", in(reg) &DEFAULT, options(nostack, readonly));
+    }
+}
+
+/// The same, and an empty x87 stack: what a trap may have left is unknown.
+fn reset_float_control() {
+    // SAFETY: the x87 registers are empty between functions.
+    unsafe { std::arch::asm!("fninit", options(nostack, nomem)) };
+    set_float_control();
+}
+
+fn block_signals() {
+    // SAFETY: the set is filled before it is read, and belongs to this frame.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigfillset(&mut set);
+        let ours = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
+        for signal in ours.into_iter().chain([libc::SIGABRT, ABORT_SIGNAL]) {
+            libc::sigdelset(&mut set, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
+    }
+}
+
+/// The handler's part: makes a guarded call of ours return. False if the
+/// signal is none of ours.
+///
+/// # Safety
+/// Called by a signal handler with its own arguments.
+unsafe fn claim(signal: i32, info: *const libc::siginfo_t, context: *mut libc::c_void) -> bool {
+    let here = 0u8;
+    let Some(record) = stack::record_at((&raw const here).addr()) else { return false };
+    let frame = record.frame.load(Ordering::Relaxed);
+    // SAFETY: the kernel hands a valid siginfo to the handler.
+    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr() as u64) };
+    let kind = if signal == ABORT_SIGNAL {
+        let work = record.work.load(Ordering::SeqCst);
+        if frame == 0 || work == 0 || record.abort.load(Ordering::SeqCst) != work {
+            // Too late: the work that it was meant for is over.
+            return true;
+        }
+        FaultKind::Aborted
+    } else if frame == 0 || code <= 0 {
+        // A fault of the device's own code, or a signal that was sent.
+        return false;
+    } else {
+        match signal {
+            libc::SIGILL => FaultKind::IllegalInstruction,
+            libc::SIGFPE => FaultKind::ArithmeticTrap,
+            _ => FaultKind::PageFault,
+        }
+    };
+    let address = if kind == FaultKind::Aborted { 0 } else { address };
+    record.trap_kind.store(kind as u32, Ordering::Relaxed);
+    record.trap_address.store(address, Ordering::Relaxed);
+    record.frame.store(0, Ordering::Relaxed);
+    // SAFETY: the context is the interrupted thread's, valid and ours to
+    // change; the frame was made by tally_guard_call, which has not returned.
+    unsafe {
+        let registers = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
+        registers[libc::REG_RSP as usize] = frame as i64;
+        registers[libc::REG_RIP as usize] = tally_guard_leave as *const () as i64;
+        registers[libc::REG_RAX as usize] = 1;
+        // The C calling convention wants the direction and alignment flags clear.
+        const DIRECTION_AND_ALIGNMENT: i64 = 1 << 10 | 1 << 18;
+        registers[libc::REG_EFL as usize] &= !DIRECTION_AND_ALIGNMENT;
+    }
+    true
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Queues and address spaces: what the scheduler, the engines and the
+//! semaphore unit know of them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use tally_uapi::fault::Fault;
+
+use crate::cell::CellWait;
+use crate::engine::Stream;
+use crate::scope::Scope;
+use crate::{QueueConfig, QueueId, QueueState, QueueStatus, VmId};
+
+/// An address space: queues that live and are lost together.
+#[derive(Debug)]
+pub(crate) struct VmState {
+    pub(crate) id: VmId,
+    lost: AtomicBool,
+    pub(crate) queues: Mutex<Vec<Weak<Queue>>>,
+}
+
+impl VmState {
+    pub(crate) fn new(id: VmId) -> Self {
+        Self { id, lost: AtomicBool::new(false), queues: Mutex::new(Vec::new()) }
+    }
+
+    pub(crate) fn lost(&self) -> bool {
+        self.lost.load(Ordering::SeqCst)
+    }
+
+    /// Marks it lost. True for the first who does.
+    pub(crate) fn lose(&self) -> bool {
+        !self.lost.swap(true, Ordering::SeqCst)
+    }
+
+    /// The queues that exist now.
+    pub(crate) fn queues(&self) -> Vec<Arc<Queue>> {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.retain(|queue| queue.strong_count() != 0);
+        queues.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+/// What a queue is doing. Changes only while the scheduler is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Run {
+    /// Asleep: waits for a KICK.
+    Idle,
+    /// In its engine's run queue.
+    Runnable,
+    /// A worker streams it.
+    Running,
+    /// In a bucket of the semaphore unit, or about to be.
+    Parked(CellWait),
+    /// Waits for its own commands in flight.
+    Draining,
+    /// For ever off its engine.
+    Stopped,
+}
+
+/// Where a queue's stream is. Whoever takes it out owns the fetching.
+#[derive(Debug)]
+enum Place {
+    /// At rest: the next worker that streams the queue takes it.
+    Home(Box<Stream>),
+    /// The worker of this number runs a command of the queue itself. It comes
+    /// back for the stream, unless the command takes so long that the watch
+    /// takes it first.
+    Exposed(Box<Stream>, usize),
+    /// A worker has it.
+    Taken,
+}
+
+/// A queue's own time: runs while an engine or a worker is busy with it.
+#[derive(Debug, Default)]
+struct OwnTime {
+    users: usize,
+    since: u64,
+    total: u64,
+}
+
+/// A queue.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) id: QueueId,
+    /// Tells queues of all devices of the process apart; names them to aborts.
+    pub(crate) serial: u64,
+    pub(crate) vm: Arc<VmState>,
+    /// Index of the engine, over all classes.
+    pub(crate) engine: usize,
+    /// Whether that engine runs kernels.
+    pub(crate) compute: bool,
+    /// 0 is the highest.
+    pub(crate) priority: usize,
+    /// Pieces of work that may still touch client memory.
+    work: AtomicUsize,
+    stopping: AtomicBool,
+    fault: OnceLock<Fault>,
+    pub(crate) head: AtomicU64,
+    run: Mutex<(Run, bool)>,
+    stream: Mutex<Place>,
+    time: Mutex<OwnTime>,
+}
+
+static SERIALS: AtomicU64 = AtomicU64::new(1);
+
+impl Queue {
+    pub(crate) fn new(
+        config: &QueueConfig,
+        vm: Arc<VmState>,
+        engine: usize,
+        compute: bool,
+    ) -> Self {
+        let stream = Box::new(Stream::new(config, Arc::new(Scope::ring())));
+        Self {
+            id: config.id,
+            serial: SERIALS.fetch_add(1, Ordering::Relaxed),
+            vm,
+            engine,
+            compute,
+            priority: config.priority as usize,
+            work: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+            fault: OnceLock::new(),
+            head: AtomicU64::new(0),
+            run: Mutex::new((Run::Idle, false)),
+            stream: Mutex::new(Place::Home(stream)),
+            time: Mutex::new(OwnTime::default()),
+        }
+    }
+
+    /// What it is doing, and whether a KICK came while it was streamed. The
+    /// scheduler is locked by the caller.
+    pub(crate) fn run(&self) -> MutexGuard<'_, (Run, bool)> {
+        self.run.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// No packet may be taken any more.
+    pub(crate) fn must_stop(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst) || self.vm.lost()
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// Keeps the first fault.
+    pub(crate) fn set_fault(&self, fault: Fault) {
+        // A second fault is dropped: SPEC.md, chapter 9.
+        let _ = self.fault.set(fault);
+    }
+
+    pub(crate) fn work_starts(&self) {
+        self.work.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Last touch of client memory by a command. True if somebody waits for it.
+    pub(crate) fn work_ends(&self) -> bool {
+        self.work.fetch_sub(1, Ordering::SeqCst);
+        self.stopping()
+    }
+
+    pub(crate) fn has_work(&self) -> bool {
+        self.work.load(Ordering::SeqCst) != 0
+    }
+
+    fn place(&self) -> MutexGuard<'_, Place> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the stream from rest.
+    pub(crate) fn take_stream(&self) -> Option<Box<Stream>> {
+        let mut place = self.place();
+        match std::mem::replace(&mut *place, Place::Taken) {
+            Place::Home(stream) => Some(stream),
+            other => {
+                *place = other;
+                None
+            }
+        }
+    }
+
+    /// Puts the stream to rest.
+    pub(crate) fn put_stream(&self, stream: Box<Stream>) {
+        *self.place() = Place::Home(stream);
+    }
+
+    /// Leaves the stream where the watch can take it, while `worker` is busy.
+    pub(crate) fn expose_stream(&self, stream: Box<Stream>, worker: usize) {
+        *self.place() = Place::Exposed(stream, worker);
+    }
+
+    /// `worker` comes back for the stream. None if the watch has taken it.
+    pub(crate) fn reclaim_stream(&self, worker: usize) -> Option<Box<Stream>> {
+        let mut place = self.place();
+        match std::mem::replace(&mut *place, Place::Taken) {
+            Place::Exposed(stream, by) if by == worker => Some(stream),
+            other => {
+                *place = other;
+                None
+            }
+        }
+    }
+
+    /// Takes the stream from `worker`, which is stuck, and puts it to rest.
+    pub(crate) fn steal_stream(&self, worker: usize) -> bool {
+        match self.reclaim_stream(worker) {
+            Some(stream) => {
+                self.put_stream(stream);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Its own time runs from `now` on, if it did not.
+    pub(crate) fn time_starts(&self, now: u64) {
+        let mut time = self.time.lock().unwrap_or_else(PoisonError::into_inner);
+        if time.users == 0 {
+            time.since = now;
+        }
+        time.users += 1;
+    }
+
+    /// Undoes one [`Self::time_starts`].
+    pub(crate) fn time_stops(&self, now: u64) {
+        let mut time = self.time.lock().unwrap_or_else(PoisonError::into_inner);
+        time.users = time.users.saturating_sub(1);
+        if time.users == 0 {
+            time.total += now.saturating_sub(time.since);
+        }
+    }
+
+    /// Its own time, in ticks.
+    pub(crate) fn own_time(&self, now: u64) -> u64 {
+        let time = self.time.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = if time.users == 0 { 0 } else { now.saturating_sub(time.since) };
+        time.total + running
+    }
+
+    /// A snapshot for QUEUE_QUERY.
+    pub(crate) fn status(&self, now: u64) -> QueueStatus {
+        let run = self.run().0;
+        let (state, parked) = match run {
+            _ if self.vm.lost() => (QueueState::Stopped, None),
+            Run::Idle if self.has_work() => (QueueState::Running, None),
+            Run::Idle => (QueueState::Idle, None),
+            Run::Runnable | Run::Running | Run::Draining => (QueueState::Running, None),
+            Run::Parked(wait) => (QueueState::Parked, Some((wait.address, wait.value))),
+            Run::Stopped => (QueueState::Stopped, None),
+        };
+        QueueStatus {
+            state,
+            fault: self.fault.get().copied(),
+            parked,
+            head: self.head.load(Ordering::Relaxed),
+            busy_ns: self.own_time(now),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A queue's ring as the device reads it, and its control page.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tally_uapi::packet::{PACKET_SIZE, Packet};
+use tally_uapi::queue::QueueControl;
+
+use crate::guard::{Guard, Trap, word};
+
+/// The device's place in a ring.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    /// VA of the current ring.
+    base: u64,
+    /// Packets in it, a power of two.
+    packets: u64,
+    /// VA of the control page.
+    control: u64,
+    /// Index of the next packet.
+    next: u64,
+    /// Packets published, as last seen.
+    tail: u64,
+}
+
+impl Ring {
+    pub(crate) fn new(base: u64, packets: u32, control: u64) -> Self {
+        Self { base, packets: u64::from(packets), control, next: 0, tail: 0 }
+    }
+
+    /// Index of the next packet.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    fn slot(&self, index: u64) -> u64 {
+        self.base.wrapping_add(index % self.packets * PACKET_SIZE)
+    }
+
+    /// Copies the next packet, once. None if nothing is published.
+    ///
+    /// Writes `head` on the way: one guarded call a packet.
+    #[inline]
+    pub(crate) fn fetch(&mut self, guard: &mut Guard) -> Result<Option<Packet>, Trap> {
+        let (slot, next, control) = (self.slot(self.next), self.next, self.control());
+        let mut tail = self.tail;
+        let mut packet = Packet::default();
+        let to = (&raw mut packet).cast::<u64>();
+        guard.run(|| {
+            // SAFETY: in a guarded call. The control page and the ring were
+            // checked for alignment when the queue was created or linked; `to`
+            // has the eight words of a packet.
+            unsafe {
+                word(control + HEAD).store(next, Ordering::Release);
+                if next == tail {
+                    tail = word(control + TAIL).load(Ordering::Acquire);
+                }
+                if next != tail {
+                    for i in 0..8 {
+                        let from = word(slot + i as u64 * 8);
+                        to.add(i).write(from.load(Ordering::Relaxed));
+                    }
+                }
+            }
+        })?;
+        self.tail = tail;
+        Ok((next != tail).then_some(packet))
+    }
+
+    /// Reads the packet after the next, if it is known to be published.
+    pub(crate) fn peek(&self, guard: &mut Guard) -> Option<Packet> {
+        let index = self.next + 1;
+        if index >= self.tail {
+            return None;
+        }
+        guard.read(self.slot(index)).ok()
+    }
+
+    /// The packet that was fetched is done with.
+    pub(crate) fn advance(&mut self) {
+        self.next += 1;
+    }
+
+    /// The packets from the next one on are in another ring.
+    pub(crate) fn link(&mut self, base: u64, packets: u32) {
+        self.base = base;
+        self.packets = u64::from(packets);
+    }
+
+    /// Tells the producer that a KICK is not needed.
+    pub(crate) fn wake(&self, guard: &mut Guard) -> Result<(), Trap> {
+        let control = self.control();
+        // SAFETY: as in `fetch`; the word is the control page's `asleep`.
+        guard.run(|| unsafe { asleep(control) }.store(0, Ordering::Relaxed))
+    }
+
+    /// Looks for a new tail until `give_up` says so.
+    pub(crate) fn linger(
+        &mut self,
+        guard: &mut Guard,
+        mut give_up: impl FnMut() -> bool,
+    ) -> Result<bool, Trap> {
+        let (control, next) = (self.control(), self.next);
+        let mut found = false;
+        guard.run(|| {
+            // SAFETY: as in `fetch`.
+            unsafe { word(control + HEAD) }.store(next, Ordering::Release);
+            loop {
+                // SAFETY: as in `fetch`.
+                found = unsafe { word(control + TAIL) }.load(Ordering::Acquire) != next;
+                if found || give_up() {
+                    break;
+                }
+                std::hint::spin_loop();
+            }
+        })?;
+        Ok(found)
+    }
+
+    /// The device's half of the sleep handshake. False if more was published.
+    pub(crate) fn may_sleep(&self, guard: &mut Guard) -> Result<bool, Trap> {
+        let (control, next) = (self.control(), self.next);
+        let mut sleeps = false;
+        guard.run(|| {
+            // SAFETY: in a guarded call; the control page is page-aligned and
+            // QueueControl is all atomics, so any content is valid.
+            let control = unsafe { &*(control as *const QueueControl) };
+            sleeps = control.device_may_sleep(next);
+        })?;
+        Ok(sleeps)
+    }
+
+    fn control(&self) -> u64 {
+        self.control
+    }
+}
+
+const TAIL: u64 = std::mem::offset_of!(QueueControl, tail) as u64;
+const HEAD: u64 = std::mem::offset_of!(QueueControl, head) as u64;
+const ASLEEP: u64 = std::mem::offset_of!(QueueControl, asleep) as u64;
+
+/// # Safety
+/// In a guarded call; `control` is a queue's control page.
+unsafe fn asleep<'a>(control: u64) -> &'a AtomicU32 {
+    // SAFETY: aligned, as the page is; the access traps if there is no memory.
+    unsafe { AtomicU32::from_ptr((control + ASLEEP) as *mut u32) }
+}

@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The scheduler: which worker does what.
+//!
+//! Workers are threads that take tasks: look at a bucket of the semaphore
+//! unit, stream a queue on its engine, or join a work that has units left. A
+//! thread needs a *permit* to have a task; there are as many permits as
+//! workers. The watch takes the permit from a worker that is stuck in one piece
+//! of work, so another thread, a substitute, goes on in its place.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::Shared;
+use crate::cell::CellWait;
+use crate::queue::{Queue, Run};
+use crate::work::Work;
+
+mod watch;
+mod worker;
+
+pub(crate) use worker::{Slot, Worker};
+
+/// Priorities of queues.
+pub(crate) const PRIORITIES: usize = 3;
+
+/// How long a worker that just had work looks for more before it sleeps.
+const IDLE_SPIN: Duration = Duration::from_micros(20);
+
+/// What a thread may have to do.
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// Look at a bucket of the semaphore unit.
+    Look(usize),
+    /// Look at all foreign cells.
+    LookForeign,
+    /// Stream a queue, which has its engine.
+    Stream(Arc<Queue>),
+    /// Help with a work.
+    Join(Arc<Work>),
+}
+
+/// Why a worker leaves a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// The ring is empty and `asleep` is set.
+    Idle,
+    /// A wait is not met.
+    Park(CellWait),
+    /// Its own commands are still in flight.
+    Drain,
+    /// Others come first; the queue stays runnable.
+    Yield,
+    /// It was stopped or lost.
+    Stop,
+}
+
+#[derive(Debug)]
+struct Engine {
+    /// The queue that is streamed on it.
+    current: Option<Arc<Queue>>,
+    ready: [VecDeque<Arc<Queue>>; PRIORITIES],
+}
+
+impl Engine {
+    fn best(&self) -> Option<usize> {
+        self.ready.iter().position(|queues| !queues.is_empty())
+    }
+}
+
+struct State {
+    shutdown: bool,
+    /// Tasks that may be taken now.
+    permits: usize,
+    /// Threads that have a task, stuck ones included.
+    busy: usize,
+    engines: Vec<Engine>,
+    /// Where the search for a stream starts, so that engines take turns.
+    turn: usize,
+    looks: VecDeque<usize>,
+    look_foreign: bool,
+    works: [VecDeque<Arc<Work>>; PRIORITIES],
+    /// Set by the watch: a work nobody attends goes before streams, once.
+    works_first: bool,
+    sleepers: usize,
+    /// Sleepers that were told to wake and have not yet.
+    wakes: usize,
+    slots: Vec<Arc<Slot>>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+    watch_asleep: bool,
+}
+
+/// The scheduler of a device.
+pub(crate) struct Sched {
+    state: Mutex<State>,
+    wake: Condvar,
+    /// Told when a queue that is being stopped has changed.
+    stopped: Condvar,
+    watch: Condvar,
+    /// Permits at the start: the workers.
+    workers: usize,
+    /// Most threads: workers and substitutes.
+    max_threads: usize,
+    /// Copies of the state for looks without the lock; hints only.
+    free: AtomicUsize,
+    waiting_streams: AtomicUsize,
+    spinning: AtomicUsize,
+    /// Changes whenever there is something new to do.
+    epoch: AtomicU32,
+    /// The best priority that waits for each engine, or PRIORITIES.
+    best_waiting: Box<[AtomicUsize]>,
+    shutdown: AtomicBool,
+}
+
+impl Sched {
+    pub(crate) fn new(engines: usize, workers: usize, substitutes: usize) -> Self {
+        let engine = || Engine { current: None, ready: Default::default() };
+        Self {
+            state: Mutex::new(State {
+                shutdown: false,
+                permits: workers,
+                busy: 0,
+                engines: (0..engines).map(|_| engine()).collect(),
+                turn: 0,
+                looks: VecDeque::new(),
+                look_foreign: false,
+                works: Default::default(),
+                works_first: false,
+                sleepers: 0,
+                wakes: 0,
+                slots: Vec::new(),
+                threads: Vec::new(),
+                watch_asleep: false,
+            }),
+            wake: Condvar::new(),
+            stopped: Condvar::new(),
+            watch: Condvar::new(),
+            workers,
+            max_threads: workers + substitutes,
+            free: AtomicUsize::new(workers),
+            waiting_streams: AtomicUsize::new(0),
+            spinning: AtomicUsize::new(0),
+            epoch: AtomicU32::new(0),
+            best_waiting: (0..engines).map(|_| AtomicUsize::new(PRIORITIES)).collect(),
+            shutdown: AtomicBool::new(false),
+        }
+    }
+
+    /// Workers that may have a task at the same time.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// Whether a worker is free to help. A hint.
+    pub(crate) fn has_free_worker(&self) -> bool {
+        self.free.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a queue could be streamed if there were a worker. A hint.
+    pub(crate) fn streams_wait(&self) -> bool {
+        self.waiting_streams.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a queue of higher priority waits for this one's engine.
+    pub(crate) fn is_outranked(&self, queue: &Queue) -> bool {
+        self.best_waiting[queue.engine].load(Ordering::Relaxed) < queue.priority
+    }
+
+    /// Whether any other queue waits for this one's engine. A hint.
+    pub(crate) fn engine_wanted(&self, queue: &Queue) -> bool {
+        self.best_waiting[queue.engine].load(Ordering::Relaxed) < PRIORITIES
+    }
+
+    pub(crate) fn shutting_down(&self) -> bool {
+        self.shutdown.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings the hints up to date.
+    fn publish(&self, state: &State) {
+        let mut waiting = 0;
+        for (engine, best_waiting) in state.engines.iter().zip(&self.best_waiting) {
+            let best = engine.best();
+            best_waiting.store(best.unwrap_or(PRIORITIES), Ordering::Relaxed);
+            waiting += usize::from(engine.current.is_none() && best.is_some());
+        }
+        self.waiting_streams.store(waiting, Ordering::Relaxed);
+        self.free.store(state.permits, Ordering::Relaxed);
+    }
+
+    /// There is something new to do for up to `count` threads.
+    fn rouse(&self, shared: &Arc<Shared>, state: &mut State, count: usize) {
+        self.publish(state);
+        self.epoch.fetch_add(1, Ordering::Release);
+        let mut wanted = count.min(state.permits);
+        // A thread that spins sees the epoch; it wakes others if there is more.
+        wanted = wanted.saturating_sub(self.spinning.load(Ordering::SeqCst) + state.wakes);
+        while wanted != 0 && state.sleepers != 0 {
+            state.sleepers -= 1;
+            state.wakes += 1;
+            wanted -= 1;
+            self.wake.notify_one();
+        }
+        while wanted != 0 && state.slots.len() < self.max_threads && !state.shutdown {
+            if worker::spawn(shared, state).is_err() {
+                // Those that exist take it later.
+                break;
+            }
+            wanted -= 1;
+        }
+    }
+
+    /// Starts the first worker and the watch, so that a device that cannot
+    /// have threads is an error when it is made.
+    pub(crate) fn start(&self, shared: &Arc<Shared>) -> std::io::Result<()> {
+        let mut state = self.lock();
+        worker::spawn(shared, &mut state)?;
+        let watch = watch::spawn(shared)?;
+        state.threads.push(watch);
+        Ok(())
+    }
+
+    /// A KICK.
+    pub(crate) fn kick(&self, shared: &Arc<Shared>, queue: &Arc<Queue>) {
+        let mut state = self.lock();
+        let mut run = queue.run();
+        match run.0 {
+            Run::Idle => {
+                drop(run);
+                self.ready(shared, &mut state, queue);
+            }
+            _ => run.1 = true,
+        }
+    }
+
+    /// A queue that was parked or draining goes on.
+    pub(crate) fn resume(&self, shared: &Arc<Shared>, queue: &Arc<Queue>) {
+        let mut state = self.lock();
+        if matches!(queue.run().0, Run::Parked(_) | Run::Draining) {
+            self.ready(shared, &mut state, queue);
+        }
+    }
+
+    fn ready(&self, shared: &Arc<Shared>, state: &mut State, queue: &Arc<Queue>) {
+        if queue.must_stop() {
+            queue.run().0 = Run::Stopped;
+            self.stopped.notify_all();
+            return;
+        }
+        *queue.run() = (Run::Runnable, false);
+        state.engines[queue.engine].ready[queue.priority].push_back(Arc::clone(queue));
+        self.rouse(shared, state, 1);
+    }
+
+    /// Publishes a work, for other workers to join.
+    pub(crate) fn share(&self, shared: &Arc<Shared>, work: &Arc<Work>) {
+        let mut state = self.lock();
+        state.works[work.priority()].push_back(Arc::clone(work));
+        let helpers = usize::try_from(work.units()).unwrap_or(usize::MAX);
+        self.rouse(shared, &mut state, helpers);
+    }
+
+    /// Has a worker look at a bucket of the semaphore unit.
+    pub(crate) fn look(&self, shared: &Arc<Shared>, bucket: usize) {
+        let mut state = self.lock();
+        if !state.looks.contains(&bucket) {
+            state.looks.push_back(bucket);
+        }
+        self.rouse(shared, &mut state, 1);
+    }
+
+    /// Has a worker look at all foreign cells.
+    pub(crate) fn look_foreign(&self, shared: &Arc<Shared>) {
+        let mut state = self.lock();
+        state.look_foreign = true;
+        self.rouse(shared, &mut state, 1);
+    }
+
+    /// A worker is done with a queue, whose stream is at rest already. Returns
+    /// false if there is a reason to go on at once: a KICK came.
+    pub(crate) fn leave(&self, shared: &Arc<Shared>, queue: &Arc<Queue>, why: Leave) -> bool {
+        let mut state = self.lock();
+        let mut run = queue.run();
+        if run.0 != Run::Running {
+            return true;
+        }
+        let kicked = std::mem::take(&mut run.1);
+        run.0 = match why {
+            _ if queue.must_stop() => Run::Stopped,
+            Leave::Idle if kicked => return false,
+            Leave::Idle => Run::Idle,
+            Leave::Park(wait) => Run::Parked(wait),
+            Leave::Drain => Run::Draining,
+            Leave::Yield => Run::Runnable,
+            Leave::Stop => Run::Stopped,
+        };
+        let now = run.0;
+        drop(run);
+        let engine = &mut state.engines[queue.engine];
+        engine.current = None;
+        match now {
+            Run::Runnable
+                if self.best_waiting[queue.engine].load(Ordering::Relaxed) < queue.priority =>
+            {
+                // It was outranked and keeps its turn among its equals.
+                engine.ready[queue.priority].push_front(Arc::clone(queue));
+            }
+            Run::Runnable => engine.ready[queue.priority].push_back(Arc::clone(queue)),
+            Run::Stopped => self.stopped.notify_all(),
+            _ => {}
+        }
+        // The engine is free for the next queue; this thread looks for a task
+        // right after, so nobody needs to be woken for one.
+        let more = engine.best().is_some();
+        self.publish(&state);
+        if more && state.permits != 0 {
+            self.rouse(shared, &mut state, 1);
+        }
+        true
+    }
+
+    /// Waits until no packet or work of a stopped queue is in progress, or the
+    /// time has passed. True if none is.
+    pub(crate) fn wait_stopped(&self, queue: &Queue, until: Instant) -> bool {
+        let mut state = self.lock();
+        loop {
+            let run = queue.run().0;
+            if run != Run::Running && !queue.has_work() {
+                return true;
+            }
+            let now = Instant::now();
+            if now >= until {
+                return false;
+            }
+            // The bound makes up for a wake-up between the check and the sleep
+            // of a worker that does not take the lock to tell.
+            let left = (until - now).min(Duration::from_millis(5));
+            state =
+                self.stopped.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Something that `wait_stopped` looks at has changed.
+    pub(crate) fn tell_stoppers(&self) {
+        self.stopped.notify_all();
+    }
+
+    /// Takes a queue that must stop out of wherever it rests.
+    pub(crate) fn retire(&self, shared: &Shared, queue: &Arc<Queue>) {
+        let mut state = self.lock();
+        let mut run = queue.run();
+        match run.0 {
+            Run::Idle | Run::Draining => run.0 = Run::Stopped,
+            Run::Runnable => {
+                run.0 = Run::Stopped;
+                let ready = &mut state.engines[queue.engine].ready[queue.priority];
+                ready.retain(|other| !Arc::ptr_eq(other, queue));
+                self.publish(&state);
+            }
+            // If a look has it already, or its worker is about to put it
+            // there, whoever has it sees that it must stop.
+            Run::Parked(wait) if shared.sem.remove(queue, wait.address) => run.0 = Run::Stopped,
+            Run::Parked(_) | Run::Running | Run::Stopped => {}
+        }
+    }
+
+    /// There is a new wait on a foreign cell.
+    pub(crate) fn tell_watch(&self) {
+        self.watch.notify_one();
+    }
+
+    /// Interrupts every guarded call that works for the queue of this serial.
+    pub(crate) fn abort(&self, serial: u64) {
+        let slots: Vec<_> = self.lock().slots.clone();
+        for slot in slots.iter().filter(|slot| slot.record.work() == serial) {
+            slot.record.abort(serial);
+        }
+    }
+
+    /// Tells all threads to end; those that are in kernels are interrupted
+    /// after `grace`. Waits for them.
+    pub(crate) fn shut_down(&self, grace: Duration) {
+        self.shutdown.store(true, Ordering::Relaxed);
+        let threads = {
+            let mut state = self.lock();
+            state.shutdown = true;
+            self.epoch.fetch_add(1, Ordering::Release);
+            self.wake.notify_all();
+            self.watch.notify_all();
+            std::mem::take(&mut state.threads)
+        };
+        let until = Instant::now() + grace;
+        for thread in threads {
+            let mut nap = Duration::from_micros(50);
+            while !thread.is_finished() {
+                if Instant::now() >= until {
+                    let slots = self.lock().slots.clone();
+                    for record in slots.iter().map(|slot| slot.record) {
+                        if record.work() != 0 {
+                            record.abort(record.work());
+                        }
+                    }
+                }
+                std::thread::sleep(nap);
+                nap = (nap * 2).min(Duration::from_millis(5));
+            }
+            // A worker that panicked has nothing left to lose.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl State {
+    /// The next task, if a thread may take one.
+    fn pick(&mut self, workers: usize) -> Option<Job> {
+        if self.permits == 0 {
+            return None;
+        }
+        if let Some(bucket) = self.looks.pop_front() {
+            return Some(Job::Look(bucket));
+        }
+        if std::mem::take(&mut self.look_foreign) {
+            return Some(Job::LookForeign);
+        }
+        if std::mem::take(&mut self.works_first)
+            && let Some(work) = self.pick_work(0)
+        {
+            return Some(Job::Join(work));
+        }
+        if let Some(queue) = self.pick_stream() {
+            return Some(Job::Stream(queue));
+        }
+        self.pick_work(workers).map(Job::Join)
+    }
+
+    fn pick_stream(&mut self) -> Option<Arc<Queue>> {
+        let engines = self.engines.len();
+        let free = (0..engines)
+            .map(|i| (self.turn + i) % engines)
+            .filter(|&i| self.engines[i].current.is_none())
+            .filter_map(|i| self.engines[i].best().map(|priority| (priority, i)));
+        // min_by_key keeps the first of equals: engines take turns.
+        let (priority, i) = free.min_by_key(|&(priority, _)| priority)?;
+        self.turn = (i + 1) % engines;
+        let engine = &mut self.engines[i];
+        let queue = engine.ready[priority].pop_front()?;
+        engine.current = Some(Arc::clone(&queue));
+        *queue.run() = (Run::Running, false);
+        Some(queue)
+    }
+
+    /// A work that may be joined: one that nobody attends, or, while fewer than
+    /// `workers` threads are busy, any.
+    fn pick_work(&mut self, workers: usize) -> Option<Arc<Work>> {
+        let may_help = self.busy < workers;
+        for works in &mut self.works {
+            works.retain(|work| !work.exhausted());
+            if let Some(work) = works.iter().find(|work| may_help || !work.attended()) {
+                return Some(Arc::clone(work));
+            }
+        }
+        None
+    }
+
+    /// Whether another thread would find a task.
+    fn has_more(&mut self, workers: usize) -> bool {
+        let stream = self.engines.iter().any(|e| e.current.is_none() && e.best().is_some());
+        stream || !self.looks.is_empty() || self.look_foreign || self.pick_work(workers).is_some()
+    }
+}

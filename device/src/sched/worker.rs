@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A worker thread: takes tasks while it has a permit, spins a little, sleeps.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use super::{IDLE_SPIN, Job, State};
+use crate::Shared;
+use crate::eu::Arena;
+use crate::guard::{Guard, Record, Seat};
+use crate::queue::Queue;
+
+/// A kernel's stack: at least the 64 KiB of SPEC.md, and what is above it.
+const STACK_BYTES: usize = 1 << 20;
+
+/// What others see of a worker.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) index: usize,
+    pub(crate) record: &'static Record,
+    /// Counts beginnings and ends of pieces of work: odd inside one.
+    piece: AtomicU64,
+    /// The watch took this worker's permit. Changes under the scheduler's lock.
+    pub(super) stuck: AtomicBool,
+    /// Others wait: leave what you stream or join, but stay runnable.
+    pub(super) preempt: AtomicBool,
+}
+
+impl Slot {
+    /// The piece of work that it is in, if any.
+    pub(super) fn piece(&self) -> Option<u64> {
+        let piece = self.piece.load(Ordering::Relaxed);
+        (piece % 2 == 1).then_some(piece)
+    }
+}
+
+/// A worker thread's own things.
+pub(crate) struct Worker {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) guard: Guard,
+    pub(crate) arena: Arena,
+    pub(crate) slot: Arc<Slot>,
+    /// When foreign cells were last read at the end of a command, in ticks.
+    last_foreign_look: u64,
+}
+
+/// Makes a thread more. The scheduler is locked.
+pub(super) fn spawn(shared: &Arc<Shared>, state: &mut State) -> io::Result<()> {
+    let seat = Seat::new()?;
+    let slot = Arc::new(Slot {
+        index: state.slots.len(),
+        record: seat.record(),
+        piece: AtomicU64::new(0),
+        stuck: AtomicBool::new(false),
+        preempt: AtomicBool::new(false),
+    });
+    let (shared, own) = (Arc::clone(shared), Arc::clone(&slot));
+    let thread = std::thread::Builder::new()
+        .name(format!("tally-eu{}", slot.index))
+        .stack_size(STACK_BYTES)
+        .spawn(move || {
+            // Attaching fails only for arguments that are wrong, which is no
+            // input: then there is a thread less.
+            let Ok(guard) = Guard::attach(seat) else { return };
+            let arena = Arena::default();
+            let mut worker = Worker { shared, guard, arena, slot: own, last_foreign_look: 0 };
+            worker.work();
+        })?;
+    state.threads.push(thread);
+    state.slots.push(slot);
+    Ok(())
+}
+
+impl Worker {
+    fn work(&mut self) {
+        while let Some(job) = self.next() {
+            match job {
+                Job::Look(bucket) => self.look(bucket),
+                Job::LookForeign => self.look_foreign(),
+                Job::Stream(queue) => crate::engine::stream(self, &queue),
+                Job::Join(work) => work.join(self, Worker::should_leave),
+            }
+            self.done();
+        }
+    }
+
+    /// The next task; waits for one. None at the end.
+    fn next(&mut self) -> Option<Job> {
+        let shared = Arc::clone(&self.shared);
+        let sched = &shared.sched;
+        let mut may_spin = true;
+        let mut state = sched.lock();
+        loop {
+            if state.shutdown {
+                return None;
+            }
+            if let Some(job) = state.pick(sched.workers) {
+                state.permits -= 1;
+                state.busy += 1;
+                if std::mem::take(&mut state.watch_asleep) {
+                    sched.watch.notify_one();
+                }
+                let more = state.permits != 0 && state.has_more(sched.workers);
+                if more {
+                    sched.rouse(&shared, &mut state, 1);
+                } else {
+                    sched.publish(&state);
+                }
+                self.slot.preempt.store(false, Ordering::Relaxed);
+                return Some(job);
+            }
+            if std::mem::take(&mut may_spin) {
+                let seen = sched.epoch.load(Ordering::Acquire);
+                sched.spinning.fetch_add(1, Ordering::SeqCst);
+                drop(state);
+                let until = Instant::now() + IDLE_SPIN;
+                while sched.epoch.load(Ordering::Acquire) == seen && Instant::now() < until {
+                    std::hint::spin_loop();
+                }
+                state = sched.lock();
+                sched.spinning.fetch_sub(1, Ordering::SeqCst);
+                // If something came, whatever comes after it deserves a spin.
+                may_spin = sched.epoch.load(Ordering::Acquire) != seen;
+                continue;
+            }
+            state.sleepers += 1;
+            while state.wakes == 0 && !state.shutdown {
+                state = sched.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            state.wakes = state.wakes.saturating_sub(1);
+        }
+    }
+
+    /// Gives the permit back, unless the watch has taken it.
+    fn done(&mut self) {
+        let mut state = self.shared.sched.lock();
+        state.busy -= 1;
+        if !self.slot.stuck.swap(false, Ordering::Relaxed) {
+            state.permits += 1;
+        }
+        self.shared.sched.publish(&state);
+    }
+
+    /// A piece of work that cannot be left begins, for the queue of `serial`.
+    pub(crate) fn begin_piece(&mut self, serial: u64) {
+        self.slot.record.set_work(serial);
+        self.bump();
+    }
+
+    /// It is over.
+    pub(crate) fn end_piece(&mut self) {
+        self.bump();
+        self.slot.record.set_work(0);
+    }
+
+    fn bump(&self) {
+        // Only this thread writes it.
+        let piece = self.slot.piece.load(Ordering::Relaxed);
+        self.slot.piece.store(piece + 1, Ordering::Relaxed);
+    }
+
+    /// Whether to leave a stream or a work for the sake of others.
+    pub(crate) fn preempted(&self) -> bool {
+        self.slot.preempt.load(Ordering::Relaxed)
+    }
+
+    /// Whether to leave a shared work: others are waiting, or nobody wants more.
+    pub(crate) fn should_leave(&self) -> bool {
+        let sched = &self.shared.sched;
+        self.preempted()
+            || self.slot.stuck.load(Ordering::Relaxed)
+            || sched.shutting_down()
+            || sched.streams_wait() && !sched.has_free_worker()
+    }
+
+    /// Looks at a bucket and resumes the queues that need not wait.
+    pub(crate) fn look(&mut self, bucket: usize) {
+        let shared = &self.shared;
+        let resume = |queue: Arc<Queue>| shared.sched.resume(shared, &queue);
+        shared.sem.look(&mut self.guard, bucket, resume);
+    }
+
+    fn look_foreign(&mut self) {
+        let shared = &self.shared;
+        let resume = |queue: Arc<Queue>| shared.sched.resume(shared, &queue);
+        shared.sem.look_foreign(&mut self.guard, resume);
+    }
+
+    /// Lets a queue go on.
+    pub(crate) fn resume(&self, queue: &Arc<Queue>) {
+        self.shared.sched.resume(&self.shared, queue);
+    }
+
+    /// A command has ended: foreign cells are read again, if there are any and
+    /// they were not read just now.
+    pub(crate) fn command_ended(&mut self) {
+        const APART: u64 = 50_000;
+        if self.shared.sem.foreign() == 0 {
+            return;
+        }
+        let now = self.shared.clock.ticks();
+        if now.saturating_sub(self.last_foreign_look) >= APART {
+            self.last_foreign_look = now;
+            self.look_foreign();
+        }
+    }
+}

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The work of a command, cut into units that workers claim, and what happens
+//! when the last unit is done.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use tally_uapi::cell::{signaller_must_wake, waiters_index};
+use tally_uapi::fault::{Fault, FaultKind};
+use tally_uapi::packet::{PostOp, TimestampSlot};
+
+use crate::copy::{Copy, CopyRegion, Fill};
+use crate::eu::Launch;
+use crate::guard::{Trap, word};
+use crate::queue::Queue;
+use crate::sched::Worker;
+use crate::scope::{CallEnd, Finished, Scope};
+use crate::trace::{CommandKind, CommandRecord};
+
+/// A post-sync operation with the base already added.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PostSync {
+    pub(crate) op: PostOp,
+    pub(crate) address: u64,
+    pub(crate) value: u64,
+}
+
+/// What a command still owes when its work is done.
+#[derive(Debug)]
+pub(crate) struct Completion {
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) scope: Arc<Scope>,
+    pub(crate) post: Option<PostSync>,
+    /// VA of the timestamp slot, or 0.
+    pub(crate) stamp: u64,
+    /// Index of the ring packet.
+    pub(crate) packet: u64,
+    pub(crate) kind: CommandKind,
+    pub(crate) entry: u64,
+    /// Device ticks and the queue's own time at the start, if somebody asks.
+    pub(crate) start: (u64, u64),
+}
+
+impl Completion {
+    /// The work starts now: reads the clocks if somebody will want to know.
+    pub(crate) fn starts(&mut self, worker: &Worker) {
+        if self.stamp != 0 || worker.shared.trace.is_some() {
+            let now = worker.shared.clock.ticks();
+            self.start = (now, self.queue.own_time(now));
+        }
+    }
+
+    /// The work is done: times, post-sync operation, and the scope.
+    pub(crate) fn complete(&self, worker: &mut Worker) {
+        if !self.queue.vm.lost() {
+            if let Err(trap) = self.stamp_and_post(worker) {
+                worker.fault(&self.queue, self.packet, trap);
+            }
+        }
+        match self.scope.finish() {
+            Finished::More => {}
+            Finished::Resume => worker.resume(&self.queue),
+            Finished::Call => {
+                if let Some(end) = self.scope.call_end() {
+                    complete_call(worker, end);
+                }
+            }
+        }
+        worker.command_ended();
+    }
+
+    fn stamp_and_post(&self, worker: &mut Worker) -> Result<(), Trap> {
+        if self.stamp != 0 || worker.shared.trace.is_some() {
+            self.write_times(worker)?;
+        }
+        let Some(post) = self.post else { return Ok(()) };
+        let value = match post.op {
+            PostOp::Clock => worker.shared.clock.ticks(),
+            PostOp::Store | PostOp::Add => post.value,
+        };
+        worker.guard.run(|| {
+            // SAFETY: in a guarded call; the packet was checked for alignment.
+            let cell = unsafe { word(post.address) };
+            match post.op {
+                PostOp::Add => {
+                    cell.fetch_add(value, Ordering::AcqRel);
+                }
+                PostOp::Store | PostOp::Clock => cell.store(value, Ordering::Release),
+            }
+        })?;
+        worker.signalled(post.address);
+        Ok(())
+    }
+
+    fn write_times(&self, worker: &mut Worker) -> Result<(), Trap> {
+        let end = worker.shared.clock.ticks();
+        if let Some(sink) = &worker.shared.trace {
+            sink.command(&CommandRecord {
+                queue: self.queue.id,
+                engine: self.queue.engine,
+                kind: self.kind,
+                entry: self.entry,
+                packet: self.packet,
+                start: self.start.0,
+                end,
+            });
+        }
+        if self.stamp == 0 {
+            return Ok(());
+        }
+        let slot = TimestampSlot {
+            global_start: self.start.0,
+            global_end: end,
+            context_start: self.start.1,
+            context_end: self.queue.own_time(end),
+        };
+        let words: [u64; 4] = zerocopy::transmute!(slot);
+        worker.guard.write_words(self.stamp, &words)
+    }
+}
+
+/// The last command of a recording is done: raises the counter, then completes
+/// the CALL itself.
+pub(crate) fn complete_call(worker: &mut Worker, end: &CallEnd) {
+    let command = end.command.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+    let Some(command) = command else { return };
+    if !command.queue.vm.lost() {
+        let raised = worker.guard.run(|| {
+            // SAFETY: in a guarded call; the packet was checked for alignment.
+            unsafe { word(end.counter) }.fetch_max(end.target, Ordering::AcqRel);
+        });
+        match raised {
+            Ok(()) => worker.signalled(end.counter),
+            Err(trap) => worker.fault(&command.queue, command.packet, trap),
+        }
+    }
+    command.complete(worker);
+}
+
+/// What the units of a work are.
+#[derive(Debug)]
+pub(crate) enum Task {
+    Dispatch(Launch),
+    Copy(Copy),
+    CopyRegion(CopyRegion),
+    Fill(Fill),
+}
+
+impl Task {
+    /// Runs `count` units from `first` on.
+    fn run(&self, worker: &mut Worker, first: u64, count: u64) -> Result<(), Trap> {
+        match self {
+            Self::Dispatch(launch) => launch.run(worker, first, count),
+            Self::Copy(copy) => copy.run(&mut worker.guard, first, count),
+            Self::CopyRegion(copy) => copy.run(&mut worker.guard, first, count),
+            Self::Fill(fill) => fill.run(&mut worker.guard, first, count),
+        }
+    }
+}
+
+/// A command's work. Any number of workers may run its units at once.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) task: Task,
+    pub(crate) completion: Completion,
+    /// Units in all.
+    units: u64,
+    /// Units claimed, from 0 up; may pass `units`.
+    claimed: AtomicU64,
+    /// Units done or given up.
+    done: AtomicU64,
+    /// Workers that are at it.
+    workers: AtomicUsize,
+    /// Other workers may join: the queue may leave its engine meanwhile.
+    shared: bool,
+}
+
+/// Most units of a work: claims may pass it without overflow.
+pub(crate) const MAX_UNITS: u64 = 1 << 62;
+
+/// How long a claim should keep a worker, in ticks: short beside the 5 ms after
+/// which others are helped, long beside the cost of a claim.
+const CLAIM_TICKS: u64 = 200_000;
+
+impl Work {
+    /// `units` is 1 to [`MAX_UNITS`]. `shared`: other workers will be told.
+    pub(crate) fn new(
+        worker: &Worker,
+        task: Task,
+        mut completion: Completion,
+        units: u64,
+        shared: bool,
+    ) -> Self {
+        completion.starts(worker);
+        completion.queue.work_starts();
+        if shared {
+            completion.queue.time_starts(worker.shared.clock.ticks());
+        }
+        completion.scope.start();
+        Self {
+            task,
+            completion,
+            units,
+            claimed: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            workers: AtomicUsize::new(0),
+            shared,
+        }
+    }
+
+    pub(crate) fn units(&self) -> u64 {
+        self.units
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    pub(crate) fn priority(&self) -> usize {
+        self.completion.queue.priority
+    }
+
+    /// Nothing is left to be claimed.
+    pub(crate) fn exhausted(&self) -> bool {
+        self.claimed.load(Ordering::Relaxed) >= self.units
+    }
+
+    /// Whether any worker is at it.
+    pub(crate) fn attended(&self) -> bool {
+        self.workers.load(Ordering::Relaxed) != 0
+    }
+
+    fn claim(&self, wanted: u64, sharers: u64) -> Option<(u64, u64)> {
+        let seen = self.claimed.load(Ordering::Relaxed);
+        // Near the end smaller claims, so that all workers end together.
+        let left = self.units.checked_sub(seen).filter(|&left| left != 0)?;
+        let wanted = wanted.min(left.div_ceil(2 * sharers)).max(1);
+        let first = self.claimed.fetch_add(wanted, Ordering::Relaxed);
+        let left = self.units.checked_sub(first).filter(|&left| left != 0)?;
+        Some((first, wanted.min(left)))
+    }
+
+    /// Gives up all that is not claimed; how many units.
+    fn give_up(&self) -> u64 {
+        let claimed = self.claimed.swap(self.units, Ordering::Relaxed);
+        self.units.saturating_sub(claimed)
+    }
+
+    /// Runs units until none is left or `leave` says that other things are more
+    /// urgent (asked after each claim). Completes the command after the last.
+    pub(crate) fn join(&self, worker: &mut Worker, leave: impl Fn(&Worker) -> bool) {
+        let sharers = worker.shared.sched.workers() as u64;
+        let mut wanted = self.first_claim(worker);
+        self.workers.fetch_add(1, Ordering::Relaxed);
+        while let Some((first, count)) = self.claim(wanted, sharers) {
+            let mut gone = count;
+            if self.completion.queue.vm.lost() {
+                gone += self.give_up();
+            } else {
+                let started = worker.shared.clock.ticks();
+                if let Err(trap) = self.run(worker, first, count) {
+                    worker.fault(&self.completion.queue, self.completion.packet, trap);
+                    gone += self.give_up();
+                }
+                let took = worker.shared.clock.ticks().saturating_sub(started);
+                self.measured(worker, took, count);
+                if took < CLAIM_TICKS / 2 {
+                    wanted = count.saturating_mul(2);
+                } else if took > CLAIM_TICKS {
+                    wanted = (count / 2).max(1);
+                }
+            }
+            // The release half gives what this worker wrote to whoever
+            // completes, the acquire half takes what all others wrote.
+            if self.done.fetch_add(gone, Ordering::AcqRel) + gone == self.units {
+                self.end(worker);
+            }
+            if leave(worker) {
+                break;
+            }
+        }
+        self.workers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// After the last unit.
+    fn end(&self, worker: &mut Worker) {
+        let queue = &self.completion.queue;
+        if self.shared {
+            // The clock of the queue's own time stands still from here on, if
+            // nothing else keeps it going; the command's end is read from it.
+            queue.time_stops(worker.shared.clock.ticks());
+        }
+        self.completion.complete(worker);
+        if queue.work_ends() {
+            worker.shared.sched.tell_stoppers();
+        }
+    }
+
+    fn run(&self, worker: &mut Worker, first: u64, count: u64) -> Result<(), Trap> {
+        let serial = self.completion.queue.serial;
+        worker.begin_piece(serial);
+        let result = self.task.run(worker, first, count);
+        worker.end_piece();
+        result
+    }
+
+    fn first_claim(&self, worker: &Worker) -> u64 {
+        match &self.task {
+            Task::Dispatch(launch) => match worker.shared.times.get(launch.entry()) {
+                Some(ticks) => (CLAIM_TICKS / ticks.max(1)).max(1),
+                None => 1,
+            },
+            _ => 1,
+        }
+    }
+
+    fn measured(&self, worker: &Worker, took: u64, count: u64) {
+        if let Task::Dispatch(launch) = &self.task {
+            worker.shared.times.put(launch.entry(), took / count);
+        }
+    }
+}
+
+impl Worker {
+    /// A cell was written: wakes who waits there.
+    pub(crate) fn signalled(&mut self, address: u64) {
+        let bucket = waiters_index(address);
+        if signaller_must_wake(self.shared.sem.waiters(bucket)) {
+            self.look(bucket);
+            self.shared.host.semaphore_interrupt(bucket);
+        }
+    }
+
+    /// A queue has faulted: its VM is lost.
+    #[cold]
+    pub(crate) fn fault(&self, queue: &Arc<Queue>, packet: u64, trap: Trap) {
+        let fault = Fault { kind: trap.kind, address: trap.address, packet };
+        self.shared.lose_vm(queue, fault);
+    }
+}
+
+/// A field that cannot be.
+pub(crate) fn bad_field(value: u64) -> Trap {
+    Trap::new(FaultKind::BadField, value)
+}

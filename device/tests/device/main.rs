@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tests of the device as a driver sees it: rings, cells, kernels.
+#![cfg(not(loom))]
+
+mod packets;
+mod support;
+mod waits;

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Each packet does what SPEC.md, chapters 3 to 5, 7 and 11, says.
+
+use std::sync::atomic::Ordering;
+
+use tally_device::{EngineClass, Priority, QueueState};
+use tally_uapi::eu::{GroupContext, KernargHeader};
+use tally_uapi::packet::{self, PostOp, Region, TimestampSlot, flag, opcode};
+
+use crate::support::*;
+
+#[test]
+fn a_nop_signals_in_order() {
+    let gpu = Gpu::new();
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    for value in 1..=1000 {
+        queue.push(nop(ORDERED, Some((cells.cell_va(0), value))));
+    }
+    eventually("the last signal", || cells.load(0) == 1000);
+    eventually("idle", || gpu.device.query(&queue.handle).state == QueueState::Idle);
+    let status = gpu.device.query(&queue.handle);
+    assert_eq!((status.head, status.fault), (1000, None));
+    assert_eq!(queue.control().head.load(Ordering::Acquire), 1000);
+    assert_eq!(queue.control().asleep.load(Ordering::Acquire), 1);
+}
+
+#[test]
+fn post_sync_adds_and_writes_the_clock() {
+    let gpu = Gpu::new();
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    cells.cell(0).store(40, Ordering::Relaxed);
+    let mut add = nop(ORDERED, Some((cells.cell_va(0), 2)));
+    add.header.post_op = PostOp::Add as u8;
+    let mut clock = nop(ORDERED, Some((cells.cell_va(1), 0)));
+    clock.header.post_op = PostOp::Clock as u8;
+    let before = gpu.device.clock_pair().1;
+    queue.push(add);
+    queue.push(clock);
+    eventually("the clock", || cells.load(1) != 0);
+    assert_eq!(cells.load(0), 42);
+    assert!((before..=gpu.device.clock_pair().1).contains(&cells.load(1)));
+}
+
+#[test]
+fn copies_of_every_size_copy_and_may_overlap() {
+    let gpu = Gpu::new();
+    let size = 3 << 20;
+    let (mut queue, from, to) = (gpu.queue(), Memory::new(size), Memory::new(size));
+    let cells = Memory::new(4096);
+    for i in 0..size / 8 {
+        from.cell(i).store((i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15), Ordering::Relaxed);
+    }
+    let mut value = 0;
+    for bytes in [0, 1, 63, 4097, 256 << 10, (2 << 20) + 5] {
+        value += 1;
+        queue.push(fill(ORDERED, to.va(), size as u64, &[0], None));
+        queue.push(copy(ORDERED, to.va(), from.va(), bytes, Some((cells.cell_va(0), value))));
+        eventually("the copy", || cells.load(0) == value);
+        let bytes = bytes as usize;
+        assert!(to.bytes(0, bytes) == from.bytes(0, bytes), "{bytes} bytes");
+        assert!(to.bytes(bytes, 64).iter().all(|&byte| byte == 0), "{bytes} bytes and no more");
+    }
+    let expected = from.bytes(0, 2 << 20);
+    let shifted = from.va() + 12;
+    queue.push(copy(ORDERED, shifted, from.va(), 2 << 20, Some((cells.cell_va(0), 99))));
+    eventually("the overlapping copy", || cells.load(0) == 99);
+    assert!(from.bytes(12, 2 << 20) == expected);
+}
+
+#[test]
+fn a_region_copy_keeps_to_its_pitches() {
+    let gpu = Gpu::new();
+    let (mut queue, from, to) = (gpu.queue(), Memory::new(1 << 16), Memory::new(1 << 16));
+    let cells = Memory::new(4096);
+    for i in 0..1 << 13 {
+        from.cell(i).store(0x0101_0101_0101_0101 * (i as u64 % 255 + 1), Ordering::Relaxed);
+    }
+    let shape = Region {
+        width: 10,
+        height: 3,
+        depth: 2,
+        dst_row_pitch: 16,
+        dst_slice_pitch: 100,
+        src_row_pitch: 40,
+        src_slice_pitch: 1000,
+        reserved: 0,
+    };
+    let region = cells.write(512, shape);
+    queue.push(packet::CopyRegion {
+        header: header(opcode::COPY_REGION, ORDERED | flag::POST_SYNC, 0),
+        dst: to.va(),
+        src: from.va(),
+        region,
+        zero: [0; 2],
+        post: packet::PostSync { address: cells.cell_va(0), value: 1 },
+    });
+    eventually("the copy", || cells.load(0) == 1);
+    let mut expected = vec![0; 4096];
+    for (y, z) in (0..3).flat_map(|y| (0..2).map(move |z| (y, z))) {
+        let (dst, src) = (z * 100 + y * 16, z * 1000 + y * 40);
+        expected[dst..dst + 10].copy_from_slice(&from.bytes(src, 10));
+    }
+    assert_eq!(to.bytes(0, 4096), expected);
+}
+
+#[test]
+fn a_fill_repeats_its_pattern_and_cuts_the_last() {
+    let gpu = Gpu::new();
+    let size = 1 << 20;
+    let (mut queue, to, cells) = (gpu.queue(), Memory::new(size), Memory::new(4096));
+    let long: Vec<u8> = (1..=127).collect();
+    let mut value = 0;
+    for pattern in [&long[..1], &long[..3], &long[..16], &long[..17], &long[..]] {
+        for bytes in [1, 7, 5000, 999_999] {
+            value += 1;
+            queue.push(fill(ORDERED, to.va(), size as u64, &[0xff], None));
+            let signal = Some((cells.cell_va(0), value));
+            queue.push(fill(ORDERED, to.va(), bytes as u64, pattern, signal));
+            eventually("the fill", || cells.load(0) == value);
+            let expected: Vec<u8> = pattern.iter().copied().cycle().take(bytes).collect();
+            assert!(to.bytes(0, bytes) == expected, "{} x {bytes}", pattern.len());
+            assert_eq!(to.bytes(bytes, 1), [0xff]);
+        }
+    }
+}
+
+#[test]
+fn a_dispatch_runs_every_group_once() {
+    let gpu = Gpu::new();
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    let kernarg = Kernarg::new(&[cells.cell_va(1)]);
+    let mut total = 0;
+    for (value, groups) in [0, 1, 7, 8, 9, 1000, 100_000].into_iter().enumerate() {
+        let signal = Some((cells.cell_va(0), value as u64 + 1));
+        queue.push(dispatch(ORDERED, count_groups, &kernarg, groups, signal));
+        total += u64::from(groups);
+        eventually("the dispatch", || cells.load(0) == value as u64 + 1);
+        assert_eq!(cells.load(1), total);
+    }
+}
+
+/// Kernel: writes what it was told about its launch and its group.
+unsafe extern "C" fn describe(context: *const GroupContext) {
+    // SAFETY: the device hands a valid context; argument 0 is room for a
+    // record of 16 words a group.
+    unsafe {
+        let (context, launch) = (&*context, &*(*context).launch);
+        let [x, y, z] = context.group.map(u64::from);
+        let [width, height, _] = launch.num_groups.map(u64::from);
+        let record = context.args.cast::<u64>().read() + ((z * height + y) * width + x) * 128;
+        let to = record as *mut u64;
+        to.write(1);
+        to.add(1).write(launch.global_offset[0]);
+        to.add(2).write(launch.global_size[0]);
+        to.add(3).write(launch.global_size[1]);
+        to.add(4).write(u64::from(launch.num_groups[0]));
+        to.add(5).write(u64::from(launch.group_size[0]));
+        to.add(6).write(u64::from(launch.work_dim));
+        to.add(7).write(x | y << 16 | z << 32);
+        context.local.write_bytes(0x5a, 1000);
+        context.scratch.write_bytes(0xa5, 5000);
+        let aligned = (context.local as u64 | context.scratch as u64 | context.args as u64) % 64;
+        to.add(8).write(aligned);
+        let mut control = 0u32;
+        std::arch::asm!("stmxcsr [{}]", in(reg) &mut control);
+        to.add(9).write(u64::from(control & !0x3f));
+    }
+}
+
+#[test]
+fn a_group_learns_its_launch_and_what_lies_beyond_is_not_run() {
+    let gpu = Gpu::new();
+    let (mut queue, cells, records) = (gpu.queue(), Memory::new(4096), Memory::new(1 << 16));
+    let args = KernargHeader {
+        global_offset: [5, 0, 0],
+        // The third group in x lies wholly beyond.
+        global_size: [13, 0, 0],
+        reserved: [0; 2],
+    };
+    let kernarg = Kernarg::with(args, &[records.va()]);
+    let mut packet = dispatch(ORDERED, describe, &kernarg, 0, Some((cells.cell_va(0), 1)));
+    packet.groups = [3, 2, 2];
+    packet.group_size = [8, 4, 1];
+    packet.work_dim = 3;
+    packet.header.param = 1000;
+    packet.scratch_bytes = 5000;
+    queue.push(packet);
+    eventually("the dispatch", || cells.load(0) == 1);
+    for (x, y, z) in (0..3).flat_map(|x| (0..4).map(move |i| (x, i % 2, i / 2))) {
+        let at = ((z * 2 + y) * 3 + x) * 16;
+        if x == 2 {
+            assert_eq!(records.load(at), 0, "group {x} {y} {z} must not run");
+            continue;
+        }
+        let record: Vec<u64> = (0..10).map(|i| records.load(at + i)).collect();
+        let group = (x | y << 16 | z << 32) as u64;
+        assert_eq!(record, [1, 5, 13, 8, 3, 8, 3, group, 0, 0x1f80]);
+    }
+}
+
+#[test]
+fn an_indirect_dispatch_reads_its_groups_when_it_starts() {
+    let gpu = Gpu::new();
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    let kernarg = Kernarg::new(&[cells.cell_va(1)]);
+    let at = cells.write(256, [0u32; 3]);
+    let counts = Memory::new(4096);
+    counts.write(0, [3u32, 5, 7]);
+    queue.write(copy(ORDERED, at, counts.va(), 12, None));
+    let mut packet =
+        dispatch(ORDERED | flag::INDIRECT, count_groups, &kernarg, 0, Some((cells.cell_va(0), 1)));
+    packet.groups = [at as u32, (at >> 32) as u32, 0];
+    queue.push(packet);
+    eventually("the dispatch", || cells.load(0) == 1);
+    assert_eq!(cells.load(1), 105);
+}
+
+#[test]
+fn a_predicate_stops_the_work_and_nothing_else() {
+    let gpu = Gpu::new();
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    let kernarg = Kernarg::new(&[cells.cell_va(1)]);
+    let count = cells.write(256, 2u32);
+    for index in 0..4 {
+        queue.write(predicate(index, count));
+        // A WAIT between prefix and command keeps the prefix.
+        queue.write(wait_for(cells.cell_va(0), u64::from(index)));
+        let signal = Some((cells.cell_va(0), u64::from(index) + 1));
+        queue.write(dispatch(ORDERED, count_groups, &kernarg, 1, signal));
+    }
+    queue.publish();
+    eventually("all four signals", || cells.load(0) == 4);
+    assert_eq!(cells.load(1), 2);
+}
+
+#[test]
+fn timestamps_grow_and_enclose_the_work() {
+    let gpu = Gpu::new();
+    let (mut queue, cells, slots) = (gpu.queue(), Memory::new(4096), Memory::new(4096));
+    let kernarg = Kernarg::new(&[cells.cell_va(1)]);
+    let before = gpu.device.clock_pair().1;
+    for i in 0..10u64 {
+        queue.write(stamp(slots.va() + i * 32));
+        let signal = Some((cells.cell_va(0), i + 1));
+        queue.write(dispatch(ORDERED, count_groups, &kernarg, 100, signal));
+    }
+    queue.publish();
+    eventually("the work", || cells.load(0) == 10);
+    let after = gpu.device.clock_pair().1;
+    let (mut last, mut own) = (before, 0);
+    for i in 0..10 {
+        let [a, b, c, d] = [0, 1, 2, 3].map(|word| slots.load(i * 4 + word));
+        let slot =
+            TimestampSlot { global_start: a, global_end: b, context_start: c, context_end: d };
+        assert!(last <= slot.global_start && slot.global_start < slot.global_end, "{slot:?}");
+        assert!(own <= slot.context_start && slot.context_start < slot.context_end, "{slot:?}");
+        (last, own) = (slot.global_end, slot.context_end);
+    }
+    assert!(last <= after);
+}
+
+#[test]
+fn a_ring_grows_by_link_and_wraps() {
+    let gpu = Gpu::new();
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    let mut value = 0;
+    for packets in [16, 256, 32] {
+        for _ in 0..100 {
+            value += 1;
+            queue.push(nop(ORDERED, Some((cells.cell_va(0), value))));
+        }
+        let ring = Memory::new(packets as usize * 64);
+        let at = queue.tail();
+        queue.push(link(ring.va(), packets));
+        queue.moved(ring.va(), u64::from(packets));
+        for _ in 0..10 {
+            value += 1;
+            queue.push(nop(ORDERED, Some((cells.cell_va(0), value))));
+        }
+        eventually("the link", || queue.control().head.load(Ordering::Acquire) > at);
+    }
+    eventually("all packets", || cells.load(0) == value);
+}
+
+#[test]
+fn a_copy_engine_copies() {
+    let gpu = Gpu::new();
+    let mut queue = gpu.queue_on(&gpu.vm, EngineClass::Copy, 1, Priority::Low);
+    let cells = Memory::new(4096);
+    cells.cell(5).store(77, Ordering::Relaxed);
+    let signal = Some((cells.cell_va(0), 1));
+    queue.push(copy(0, cells.cell_va(6), cells.cell_va(5), 8, signal));
+    eventually("the copy", || cells.load(0) == 1);
+    assert_eq!(cells.load(6), 77);
+}

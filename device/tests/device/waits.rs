@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Waiting: parking, waking, foreign cells (SPEC.md, chapters 4 and 6).
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tally_device::{EngineClass, Priority, QueueState};
+use tally_uapi::cell::{CellKind, Compare, waiters_index};
+
+use crate::support::*;
+
+#[test]
+fn a_queue_parks_until_another_signals() {
+    let gpu = Gpu::new();
+    let (mut waiter, mut signaller, cells) = (gpu.queue(), gpu.queue(), Memory::new(4096));
+    waiter.write(wait_for(cells.cell_va(0), 3));
+    waiter.write(nop(ORDERED, Some((cells.cell_va(1), 1))));
+    waiter.publish();
+    let parked = || gpu.device.query(&waiter.handle);
+    eventually("parking", || parked().state == QueueState::Parked);
+    assert_eq!(parked().parked, Some((cells.cell_va(0), 3)));
+    for value in 1..=3 {
+        assert_eq!(cells.load(1), 0);
+        signaller.push(nop(ORDERED, Some((cells.cell_va(0), value))));
+        eventually("the signal", || cells.load(0) == value);
+    }
+    eventually("resuming", || cells.load(1) == 1);
+}
+
+#[test]
+fn every_comparison_compares() {
+    let gpu = Gpu::new();
+    let cases = [
+        (Compare::GreaterEqual, 4, 5),
+        (Compare::Greater, 5, 6),
+        (Compare::LessEqual, 6, 5),
+        (Compare::Less, 5, 4),
+        (Compare::Equal, 4, 5),
+        (Compare::NotEqual, 5, 4),
+    ];
+    for (compare, unmet, met) in cases {
+        let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+        cells.cell(0).store(unmet, Ordering::Relaxed);
+        queue.write(wait(&[(cells.cell_va(0), 5, CellKind::Event, compare)]));
+        queue.write(nop(0, Some((cells.cell_va(1), 1))));
+        queue.publish();
+        eventually("parking", || gpu.device.query(&queue.handle).state == QueueState::Parked);
+        cells.cell(0).store(met, Ordering::Release);
+        gpu.device.wake(waiters_index(cells.cell_va(0)));
+        eventually("resuming", || cells.load(1) == 1);
+    }
+}
+
+#[test]
+fn a_wait_needs_all_its_entries() {
+    let gpu = Gpu::new();
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    let entry = |i| (cells.cell_va(i), 1, CellKind::Event, Compare::GreaterEqual);
+    queue.write(wait(&[entry(10), entry(11), entry(12)]));
+    queue.write(nop(0, Some((cells.cell_va(0), 1))));
+    queue.publish();
+    for i in [12, 10, 11] {
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(cells.load(0), 0);
+        cells.cell(i).store(1, Ordering::Release);
+        gpu.device.wake(waiters_index(cells.cell_va(i)));
+    }
+    eventually("resuming", || cells.load(0) == 1);
+}
+
+#[test]
+fn a_foreign_cell_is_noticed_without_a_wake() {
+    let gpu = Gpu::new();
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    queue.write(wait(&[(cells.cell_va(0), 7, CellKind::Foreign, Compare::Equal)]));
+    queue.write(nop(0, Some((cells.cell_va(1), 1))));
+    queue.publish();
+    eventually("parking", || gpu.device.query(&queue.handle).state == QueueState::Parked);
+    std::thread::sleep(Duration::from_millis(30));
+    cells.cell(0).store(7, Ordering::Release);
+    let since = Instant::now();
+    eventually("resuming", || cells.load(1) == 1);
+    assert!(since.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn a_counter_is_never_polled() {
+    let gpu = Gpu::new();
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    queue.write(wait_for(cells.cell_va(0), 1));
+    queue.write(nop(0, Some((cells.cell_va(1), 1))));
+    queue.publish();
+    eventually("parking", || gpu.device.query(&queue.handle).state == QueueState::Parked);
+    cells.cell(0).store(1, Ordering::Release);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(cells.load(1), 0, "a host store without a wake is not looked for");
+    gpu.device.wake(waiters_index(cells.cell_va(0)));
+    eventually("resuming", || cells.load(1) == 1);
+}
+
+#[test]
+fn a_thousand_parked_queues_block_nobody() {
+    let gpu = Gpu::new();
+    let cells = Memory::new(4096);
+    let mut parked: Vec<_> = (0..1000)
+        .map(|i| gpu.queue_on(&gpu.vm, EngineClass::Compute, i % 4, Priority::High))
+        .collect();
+    for (i, queue) in parked.iter_mut().enumerate() {
+        let cell = cells.cell_va(if i % 2 == 0 { 100 } else { 101 });
+        queue.write(wait_for(cell, 1));
+        queue.write(nop(ORDERED, Some((cells.cell_va(200 + i % 300), 1))));
+        queue.publish();
+    }
+    let is_parked =
+        |queue: &TestQueue<'_>| gpu.device.query(&queue.handle).state == QueueState::Parked;
+    eventually("all parked", || parked.iter().all(is_parked));
+
+    let mut queue = gpu.queue_on(&gpu.vm, EngineClass::Compute, 0, Priority::Low);
+    for value in 1..=1000 {
+        queue.push(nop(ORDERED, Some((cells.cell_va(0), value))));
+    }
+    eventually("the free queue's work", || cells.load(0) == 1000);
+
+    queue.push(nop(ORDERED, Some((cells.cell_va(100), 1))));
+    queue.push(nop(ORDERED, Some((cells.cell_va(101), 1))));
+    eventually("all resumed", || {
+        parked.iter().all(|queue| gpu.device.query(&queue.handle).state == QueueState::Idle)
+    });
+}
+
+#[test]
+fn two_queues_play_ping_pong() {
+    let gpu = Gpu::new();
+    let (mut a, mut b, cells) = (gpu.queue(), gpu.queue(), Memory::new(4096));
+    let rounds = 2000;
+    for round in 1..=rounds {
+        a.write(wait_for(cells.cell_va(1), round - 1));
+        a.write(nop(ORDERED, Some((cells.cell_va(0), round))));
+        a.publish();
+        b.write(wait_for(cells.cell_va(0), round));
+        b.write(nop(ORDERED, Some((cells.cell_va(1), round))));
+        b.publish();
+    }
+    eventually("the last round", || cells.load(1) == rounds);
+}
+
+#[test]
+fn hosts_are_told_only_where_somebody_waits() {
+    let gpu = Gpu::new();
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    for value in 1..=100 {
+        queue.push(nop(ORDERED, Some((cells.cell_va(0), value))));
+    }
+    eventually("the signals", || cells.load(0) == 100);
+    assert_eq!(gpu.owner.interrupts.load(Ordering::Relaxed), 0);
+    let word = gpu.device.waiters(waiters_index(cells.cell_va(0)));
+    word.fetch_add(1, Ordering::SeqCst);
+    queue.push(nop(ORDERED, Some((cells.cell_va(0), 101))));
+    eventually("an interrupt", || gpu.owner.interrupts.load(Ordering::Relaxed) == 1);
+    word.fetch_sub(1, Ordering::SeqCst);
+}
