@@ -254,6 +254,7 @@ impl Model {
             Action::Execute { queue, lists, fence } => self.execute(*queue, lists, *fence, begin),
             Action::Synchronize(object) => self.synchronize(*object),
             Action::Query(object) => self.query(*object),
+            Action::Address(event) => self.query_address(*event),
             Action::HostSignal(event) => self.signal_cell(self.regular(*event)?, begin),
             Action::HostReset(event) => self.reset_cell(self.regular(*event)?, begin),
             Action::ResetFence(fence) => self.reset_cell(self.fence(*fence)?.cell, begin),
@@ -385,6 +386,10 @@ impl Model {
                 if let Object::Event(event) = object {
                     self.uses_of_state(self.event(*event)?.state, &mut uses);
                 }
+            }
+            Action::Address(event) => {
+                uses.push((Object::Event(*event), Shared));
+                self.uses_of_state(self.event(*event)?.state, &mut uses);
             }
             Action::Read(_) | Action::Write(..) | Action::Join => {}
         }
@@ -545,6 +550,20 @@ impl Model {
         let question = self.target(object)?;
         self.steps.last_mut().expect("the query is a step").question = Some(question);
         Ok(())
+    }
+
+    /// The address and value of a CB event that was signalled at least once; "API must be called
+    /// again to obtain new data" when its state is replaced.
+    fn query_address(&mut self, event: EventId) -> Result<(), Refusal> {
+        match self.event(event)?.state {
+            EventState::CounterBased(CbState::Counter { .. } | CbState::Recorded { .. }) => {
+                self.query(Object::Event(event))
+            }
+            EventState::CounterBased(CbState::Complete) => {
+                Err(Refusal::Misuse("the event was never signalled"))
+            }
+            EventState::Regular(_) => Err(Refusal::Misuse("the event is not counter-based")),
+        }
     }
 
     /// A host wait. Valid only if earlier steps alone make it end: then no order in which threads

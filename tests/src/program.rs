@@ -222,6 +222,9 @@ pub enum Action {
     Synchronize(Object),
     /// A host wait with timeout 0, or `zeEventQueryStatus` or `zeFenceQueryStatus`.
     Query(Object),
+    /// `zexEventGetDeviceAddress` or `zeEventCounterBasedGetDeviceAddress`, and a look at the
+    /// counter: the pair is reached or not. It is looked at again after the last step.
+    Address(EventId),
     /// `zeEventHostSignal`.
     HostSignal(EventId),
     /// `zeEventHostReset`.

@@ -9,7 +9,7 @@
 pub mod device;
 
 use crate::faults::Fault;
-use crate::program::backend::{Answered, Backend, BackendError, Wait};
+use crate::program::backend::{Answered, Backend, BackendError, CounterAddress, Wait};
 use crate::program::{
     Cell, Command, Engine, EventId, EventKind, FenceId, ListDesc, ListId, ListKind, ListOrder,
     Object, Op, QueueId,
@@ -590,6 +590,25 @@ impl Backend for Toy {
                 Ok(self.run_until(|state| state.is_ready(&target)))
             }
         }
+    }
+
+    fn address(&self, event: EventId) -> Answered<CounterAddress> {
+        self.call(|state| {
+            let pair = match state.events[event.0] {
+                Event::CounterBased(pair) => state.bind(pair),
+                Event::Regular(_) | Event::Destroyed => None,
+            };
+            match pair {
+                Some(Condition::Counter(slot, value)) => {
+                    Ok(CounterAddress { address: slot as u64, value })
+                }
+                _ => refuse("zexEventGetDeviceAddress", "no counter"),
+            }
+        })
+    }
+
+    fn reached(&self, CounterAddress { address, value }: CounterAddress) -> Answered<bool> {
+        self.call(|state| Ok(state.device.holds(Condition::Counter(address as Slot, value))))
     }
 
     fn host_signal(&self, event: EventId) -> Answered<()> {

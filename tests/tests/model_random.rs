@@ -127,6 +127,7 @@ fn generator_reaches_everything() {
     let seen = seen.into_inner();
     println!("{seen:#?}");
     for wanted in [
+        "Address",
         "Append",
         "Close",
         "CreateEvent",

@@ -59,6 +59,8 @@ pub struct Expected {
     pub answers: Vec<Option<Answer>>,
     /// For each read of the host, its value.
     pub reads: Vec<Option<u32>>,
+    /// For each query, whether what it asked about is complete after the last step.
+    pub completes: Vec<Option<bool>>,
     /// All cells after the last step.
     pub memory: Vec<u32>,
 }
@@ -88,7 +90,8 @@ impl Model {
             graph.order(step.end, end, Bond::Ordered);
         }
         let before = graph.before(end);
-        if !self.accesses.iter().all(|&(_, _, node)| before.contains(node)) {
+        let mut commands = self.graph.commands();
+        if !commands.all(|node| before.contains(node)) {
             return Err(Refusal::InUse);
         }
         let Outcome { memory, reads } = self.outcome(|_| 0);
@@ -98,7 +101,16 @@ impl Model {
             .map(|step| step.question.as_ref().map(|question| self.answer(question, step.begin)))
             .collect();
         let after = self.steps.iter().map(|step| step.after.clone()).collect();
-        Ok(Expected { after, answers, reads, memory })
+        let completes = self.steps.iter().map(|step| match step.question {
+            Some(Question::CounterBased(Bound::Never)) => Some(false),
+            Some(Question::CounterBased(Bound::FirstExecution { recording, .. })) => {
+                Some(!self.recordings[recording.0].executions.is_empty())
+            }
+            Some(Question::CounterBased(_) | Question::Commands(_)) => Some(true),
+            Some(Question::Cell(_)) | None => None,
+        });
+        let completes = completes.collect();
+        Ok(Expected { after, answers, reads, completes, memory })
     }
 
     /// One legal run, in which `pick(n)` chooses which of n possible pieces of work comes next.

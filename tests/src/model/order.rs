@@ -90,6 +90,12 @@ impl Graph {
         self.work[node.index()]
     }
 
+    /// All commands.
+    pub fn commands(&self) -> impl Iterator<Item = Node> + '_ {
+        let is_command = |&index: &usize| matches!(self.work[index], Work::Command(_));
+        (0..self.work.len()).filter(is_command).map(|index| Node(index as u32))
+    }
+
     /// `before` is complete before `after` starts.
     pub fn order(&mut self, before: Node, after: Node, bond: Bond) {
         let next = std::mem::replace(

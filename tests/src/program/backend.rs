@@ -30,6 +30,15 @@ impl fmt::Display for BackendError {
     }
 }
 
+/// Where a CB event's counter is, and the value that completes the event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CounterAddress {
+    /// An address for [`Backend::reached`], which need not be one of this process' memory.
+    pub address: u64,
+    /// The event is complete when the counter is at least this.
+    pub value: u64,
+}
+
 /// The answer of a backend's call.
 pub type Answered<T> = Result<T, BackendError>;
 
@@ -38,6 +47,9 @@ pub type Answered<T> = Result<T, BackendError>;
 /// Methods take `&self` because host threads call at the same time, as the API allows. The runner
 /// never makes two calls at once whose order would matter. Names are those of the program: the
 /// backend maps them to its handles. Dropping a backend frees whatever the program left behind.
+///
+/// A fast device hides missing order. A backend of a real driver should make some kernels slow
+/// (for example those with an odd constant) by tens of microseconds.
 #[allow(missing_docs, reason = "each method is the action of the same name")]
 pub trait Backend: Sync {
     fn create_list(&self, list: ListId, desc: ListDesc) -> Answered<()>;
@@ -52,6 +64,10 @@ pub trait Backend: Sync {
     fn execute(&self, queue: QueueId, lists: &[ListId], fence: Option<FenceId>) -> Answered<()>;
     /// Waits or asks; `true` is ready (`ZE_RESULT_SUCCESS`), `false` is `ZE_RESULT_NOT_READY`.
     fn synchronize(&self, object: Object, wait: Wait) -> Answered<bool>;
+    fn address(&self, event: EventId) -> Answered<CounterAddress>;
+    /// Reads the counter of an address that [`Backend::address`] gave, also when the event or
+    /// list was destroyed since: "an address and value pair, once satisfied, stays so".
+    fn reached(&self, address: CounterAddress) -> Answered<bool>;
     fn host_signal(&self, event: EventId) -> Answered<()>;
     fn host_reset(&self, event: EventId) -> Answered<()>;
     fn reset_fence(&self, fence: FenceId) -> Answered<()>;

@@ -21,6 +21,7 @@ pub enum Verb {
     /// Execute one or two regular lists.
     Execute,
     Query,
+    Address,
     Synchronize,
     Barrier,
     SignalEvent,
@@ -179,6 +180,13 @@ impl Builder {
                 let object = self.object(intent.object)?;
                 self.take(thread, Action::Query(object))
             }
+            Verb::Address => {
+                let signalled =
+                    |&(event, _): &(EventId, EventKind)| self.model.signaller(event).is_some();
+                let events: Vec<_> = self.model.live_events().filter(signalled).collect();
+                let (event, _) = *pick(&events, intent.object)?;
+                self.take(thread, Action::Address(event))
+            }
             Verb::Synchronize => {
                 let object = self.object(intent.object)?;
                 self.take(thread, Action::Synchronize(object))
@@ -306,7 +314,13 @@ impl Builder {
         let (list, desc) = self.list(thread, intent)?;
         let mut waits = Vec::new();
         let mut signal = None;
-        if !matches!(intent.verb, Verb::SignalEvent | Verb::ResetEvent | Verb::Hold) {
+        // Most barriers are those without a wait list, which order everything.
+        let may_wait = match intent.verb {
+            Verb::SignalEvent | Verb::ResetEvent | Verb::Hold => false,
+            Verb::Barrier => intent.detail & 3 == 3,
+            _ => true,
+        };
+        if may_wait {
             for selector in intent.waits.into_iter().flatten() {
                 let (event, _) = self.any_event(thread, selector)?;
                 if !waits.contains(&event) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs a program on a backend and compares with what the model expects.
 
-use super::backend::{Backend, BackendError, Wait};
+use super::backend::{Backend, BackendError, CounterAddress, Wait};
 use super::{Action, CELLS, Cell, Program, initial_value};
 use crate::model::{Answer, Expected};
 use std::fmt;
@@ -27,6 +27,13 @@ pub enum Mismatch {
         expected: u32,
         /// What was read.
         value: u32,
+    },
+    /// After the program, the pair of address and value that a step was given says otherwise.
+    Pair {
+        /// Number of the step.
+        step: usize,
+        /// Whether it is reached.
+        reached: bool,
     },
     /// A cell holds another value after the program.
     Memory {
@@ -61,6 +68,10 @@ impl fmt::Display for Mismatch {
             Mismatch::Read { step, expected, value } => {
                 write!(f, "step {step}: the host read {value}, the model says {expected}")
             }
+            Mismatch::Pair { step, reached } => {
+                let is = if *reached { "is" } else { "is not" };
+                write!(f, "step {step}: at the end the value {is} reached at its address")
+            }
             Mismatch::Memory { cell, expected, value } => {
                 write!(f, "at the end {cell} is {value}, the model says {expected}")
             }
@@ -80,7 +91,11 @@ impl std::error::Error for Mismatch {}
 pub fn run(program: &Program, expected: &Expected, backend: &dyn Backend) -> Result<(), Mismatch> {
     prepare(backend)?;
     let progress = Progress {
-        state: Mutex::new(State { returned: vec![false; program.steps.len()], failed: None }),
+        state: Mutex::new(State {
+            returned: vec![false; program.steps.len()],
+            failed: None,
+            pairs: Vec::new(),
+        }),
         changed: Condvar::new(),
     };
     std::thread::scope(|scope| {
@@ -89,8 +104,8 @@ pub fn run(program: &Program, expected: &Expected, backend: &dyn Backend) -> Res
             scope.spawn(move || run_thread(thread, program, expected, backend, progress));
         }
     });
-    let failed = progress.state.into_inner().unwrap_or_else(PoisonError::into_inner).failed;
-    failed.map_or_else(|| compare_memory(expected, backend), Err)
+    let state = progress.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    state.failed.map_or_else(|| compare_end(expected, &state.pairs, backend), Err)
 }
 
 /// Runs the program on the calling thread, step after step. For backends that are deterministic.
@@ -103,15 +118,20 @@ pub fn run_serially(
     backend: &dyn Backend,
 ) -> Result<(), Mismatch> {
     prepare(backend)?;
+    let mut pairs = Vec::new();
     for step in 0..program.steps.len() {
-        run_step(step, program, expected, backend)?;
+        pairs.extend(run_step(step, program, expected, backend)?);
     }
-    compare_memory(expected, backend)
+    compare_end(expected, &pairs, backend)
 }
+
+/// What a step was told of an event's counter.
+type Pair = (usize, CounterAddress);
 
 struct State {
     returned: Vec<bool>,
     failed: Option<Mismatch>,
+    pairs: Vec<Pair>,
 }
 
 struct Progress {
@@ -133,11 +153,14 @@ impl Progress {
         guard.unwrap_or_else(PoisonError::into_inner).failed.is_none()
     }
 
-    fn report(&self, step: usize, result: Result<(), Mismatch>) {
+    fn report(&self, step: usize, result: Result<Option<Pair>, Mismatch>) {
         let mut state = self.lock();
         state.returned[step] = true;
-        if let Err(mismatch) = result {
-            state.failed.get_or_insert(mismatch);
+        match result {
+            Ok(pair) => state.pairs.extend(pair),
+            Err(mismatch) => {
+                state.failed.get_or_insert(mismatch);
+            }
         }
         drop(state);
         self.changed.notify_all();
@@ -169,7 +192,14 @@ fn prepare(backend: &dyn Backend) -> Result<(), Mismatch> {
     Ok(())
 }
 
-fn compare_memory(expected: &Expected, backend: &dyn Backend) -> Result<(), Mismatch> {
+fn compare_end(expected: &Expected, pairs: &[Pair], backend: &dyn Backend) -> Result<(), Mismatch> {
+    for &(step, pair) in pairs {
+        let reached =
+            backend.reached(pair).map_err(|error| Mismatch::Refused { step: None, error })?;
+        if expected.completes[step].is_some_and(|completes| completes != reached) {
+            return Err(Mismatch::Pair { step, reached });
+        }
+    }
     for (cell, &expected) in expected.memory.iter().enumerate() {
         let cell = Cell(cell);
         let value = backend.read(cell).map_err(|error| Mismatch::Refused { step: None, error })?;
@@ -185,7 +215,7 @@ fn run_step(
     program: &Program,
     expected: &Expected,
     backend: &dyn Backend,
-) -> Result<(), Mismatch> {
+) -> Result<Option<Pair>, Mismatch> {
     let refused = |error| Mismatch::Refused { step: Some(step), error };
     match &program.steps[step].action {
         Action::CreateList(list, desc) => backend.create_list(*list, *desc),
@@ -205,18 +235,18 @@ fn run_step(
         Action::Join => Ok(()),
         Action::Synchronize(object) => {
             return match backend.synchronize(*object, Wait::Completion).map_err(refused)? {
-                true => Ok(()),
+                true => Ok(None),
                 false => Err(Mismatch::Hang { step }),
             };
         }
         Action::Query(object) => {
             let ready = backend.synchronize(*object, Wait::Poll).map_err(refused)?;
-            return match expected.answers[step] {
-                Some(answer) if !answer.allows(ready) => {
-                    Err(Mismatch::Answer { step, expected: answer, ready })
-                }
-                _ => Ok(()),
-            };
+            return compare_answer(step, expected, ready).map(|()| None);
+        }
+        Action::Address(event) => {
+            let pair = backend.address(*event).map_err(refused)?;
+            let reached = backend.reached(pair).map_err(refused)?;
+            return compare_answer(step, expected, reached).map(|()| Some((step, pair)));
         }
         Action::Read(cell) => {
             let value = backend.read(*cell).map_err(refused)?;
@@ -224,9 +254,19 @@ fn run_step(
                 Some(expected) if expected != value => {
                     Err(Mismatch::Read { step, expected, value })
                 }
-                _ => Ok(()),
+                _ => Ok(None),
             };
         }
     }
     .map_err(refused)
+    .map(|()| None)
+}
+
+fn compare_answer(step: usize, expected: &Expected, ready: bool) -> Result<(), Mismatch> {
+    match expected.answers[step] {
+        Some(answer) if !answer.allows(ready) => {
+            Err(Mismatch::Answer { step, expected: answer, ready })
+        }
+        _ => Ok(()),
+    }
 }

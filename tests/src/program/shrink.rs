@@ -204,6 +204,7 @@ fn without(step: &Step, gone: Name) -> Option<Step> {
         }
         Action::Synchronize(name) => Action::Synchronize(object(*name)?),
         Action::Query(name) => Action::Query(object(*name)?),
+        Action::Address(name) => Action::Address(event(*name)?),
         Action::HostSignal(name) => Action::HostSignal(event(*name)?),
         Action::HostReset(name) => Action::HostReset(event(*name)?),
         Action::ResetFence(name) => Action::ResetFence(fence(*name)?),

@@ -103,6 +103,7 @@ impl Display for Action {
             }
             Action::Synchronize(object) => write!(f, "synchronize {object}"),
             Action::Query(object) => write!(f, "query {object}"),
+            Action::Address(event) => write!(f, "address and value of {event}"),
             Action::HostSignal(event) => write!(f, "host signals {event}"),
             Action::HostReset(event) => write!(f, "host resets {event}"),
             Action::ResetFence(fence) => write!(f, "reset {fence}"),
