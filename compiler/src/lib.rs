@@ -12,6 +12,7 @@
 
 #[cfg(feature = "llvm")]
 pub mod blob;
+pub mod check;
 #[cfg(feature = "llvm")]
 pub mod codegen;
 pub mod facts;

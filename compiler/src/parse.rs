@@ -65,6 +65,11 @@ impl std::error::Error for Error {}
 /// The result of a parsing step.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// The name of an opcode, as in `OpIAdd`; `None` if there is none with this number.
+pub fn opcode_name(opcode: u16) -> Option<String> {
+    words::grammar(u32::from(opcode)).filter(|_| opcode != 0).map(|grammar| grammar.name.clone())
+}
+
 /// Values for specialization constants: `SpecId` and the value's bits.
 pub type SpecConstants = [(u32, u64)];
 

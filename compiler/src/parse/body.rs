@@ -12,8 +12,8 @@ use super::{Error, Result, arith, memory, opencl};
 use crate::ir::eval::fold;
 use crate::ir::{
     AddressSpace, Arena, BinaryOp, Block, BlockId, CompareOp, ConstId, ConstKind, ENTRY, Flags,
-    Function, FunctionId, Inst, Loc, Op, Operand, PrivateVariable, Terminator, Type, TypeId,
-    UnaryOp, Value, ValueId,
+    Function, Inst, Loc, Op, Operand, PrivateVariable, Terminator, Type, TypeId, UnaryOp, Value,
+    ValueId,
 };
 
 /// What an id of a function stands for.
@@ -23,6 +23,15 @@ pub enum Val {
     Operand(Operand),
     /// The address, in bytes from its start, within a variable that stands for a built-in.
     BuiltIn(u32, u64),
+}
+
+/// A phi whose operands may not have been defined yet.
+struct PendingPhi {
+    block: BlockId,
+    /// Its place in the block.
+    index: usize,
+    /// Pairs of ids: a value and the label it comes from.
+    incoming: Vec<(u32, u32)>,
 }
 
 /// A function being built.
@@ -37,7 +46,7 @@ pub struct Body<'b, 'a> {
     labels: HashMap<u32, BlockId>,
     block: Option<BlockId>,
     insts: Vec<Inst>,
-    phis: Vec<(BlockId, usize, Vec<(u32, u32)>)>,
+    phis: Vec<PendingPhi>,
     line: Option<[u32; 3]>,
     loc: Loc,
     float_flags: Flags,
@@ -56,7 +65,7 @@ pub fn build(builder: &mut Builder<'_>, signature: &Signature<'_>) -> Result<()>
         Some(name) => format!("kernel {name:?}"),
         None => format!("function {:?}", signature.name),
     };
-    let mut body = Body::new(builder, signature.id, signature.name.clone());
+    let mut body = Body::new(builder, signature.name.clone());
     let built = body.function(signature);
     let (line, f) = (body.line, body.f);
     built.map_err(|error| Error {
@@ -82,7 +91,7 @@ pub fn fold_constant(builder: &mut Builder<'_>, inst: &Instruction<'_>) -> Resul
     operands.extend_from_slice(&inst.rest()[1..]);
     let inner = Instruction { grammar, operands: &operands, word: inst.word };
     inner.check_length()?;
-    let mut body = Body::new(builder, FunctionId(0), String::new());
+    let mut body = Body::new(builder, String::new());
     body.block = Some(ENTRY);
     body.instruction(&inner)?;
     let (val, _) = body.value(&inner, inst.result().unwrap_or_default())?;
@@ -110,7 +119,7 @@ fn empty_function(name: String, return_type: TypeId) -> Function {
 }
 
 impl<'b, 'a> Body<'b, 'a> {
-    fn new(b: &'b mut Builder<'a>, _id: FunctionId, name: String) -> Self {
+    fn new(b: &'b mut Builder<'a>, name: String) -> Self {
         let void = b.module.types.void();
         Self {
             b,
@@ -498,7 +507,7 @@ impl<'b, 'a> Body<'b, 'a> {
         let index = self.insts.len();
         let operand = self.emit(ty, Op::Phi(Vec::new()));
         if let Some(block) = self.block {
-            self.phis.push((block, index, incoming));
+            self.phis.push(PendingPhi { block, index, incoming });
         }
         self.set_result(inst, operand)
     }
@@ -566,7 +575,7 @@ impl<'b, 'a> Body<'b, 'a> {
     }
 
     fn resolve_phis(&mut self, head: &Instruction<'_>) -> Result<()> {
-        for (block, index, incoming) in std::mem::take(&mut self.phis) {
+        for PendingPhi { block, index, incoming } in std::mem::take(&mut self.phis) {
             let word = self.f.blocks[block].insts[index].loc.word as usize;
             let at = |error: Error| Error { word, opcode: Some("OpPhi".into()), ..error };
             let mut arms = Vec::with_capacity(incoming.len());

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The front end's checks: after them a module can be compiled, whichever kernel is asked for.
+//!
+//! Over every function that a kernel reaches: the graph and the SSA form ([`ssa`]), the types of
+//! each instruction ([`types`]), and whether it is supported ([`support`]). Over every kernel: no
+//! recursion, the variables it names, its local memory and its arguments. Functions that no kernel
+//! reaches may hold anything.
+//!
+//! [`check`] also writes down what it found out about each kernel ([`KernelFacts`]).
+
+mod ssa;
+mod support;
+mod types;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use crate::ir::{
+    AddressSpace, Function, FunctionId, GlobalId, Kernel, KernelFacts, Loc, Module, Op, Operand,
+};
+pub use crate::parse::Error;
+use crate::parse::opcode_name;
+
+/// The largest program-scope variable in bytes, since its initial bytes go to the driver.
+pub const MAX_GLOBAL_BYTES: u64 = 1 << 30;
+/// The most local memory that a kernel's own variables may take, in bytes. Devices allow less; the
+/// driver compares with what the device says.
+pub const MAX_LOCAL_BYTES: u64 = 1 << 24;
+/// The most private memory of one work-item, in bytes.
+pub const MAX_PRIVATE_BYTES: u64 = 1 << 24;
+/// The largest argument block in bytes.
+pub const MAX_ARGS_BYTES: u64 = 1 << 16;
+/// Errors after which the rest are not looked for.
+const MAX_ERRORS: usize = 32;
+
+/// Why a module cannot be compiled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What is wrong, in the order it was found.
+    pub errors: Vec<Error>,
+}
+
+impl fmt::Display for Failure {
+    /// The build log: one line for each error.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, error) in self.errors.iter().enumerate() {
+            write!(f, "{}{error}", if i == 0 { "" } else { "\n" })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Checks a module and fills in the facts of its kernels.
+///
+/// # Errors
+/// If a kernel reaches something that is wrong or not supported. The failure names the instruction
+/// and the kernel.
+pub fn check(module: &mut Module) -> Result<(), Failure> {
+    let mut checker = Checker { module, checked: HashSet::new(), errors: Vec::new() };
+    let facts: Vec<KernelFacts> =
+        module.kernels.iter().map(|kernel| checker.kernel(kernel)).collect();
+    let mut errors = checker.errors;
+    if !errors.is_empty() {
+        errors.truncate(MAX_ERRORS);
+        return Err(Failure { errors });
+    }
+    for (kernel, facts) in module.kernels.iter_mut().zip(facts) {
+        kernel.facts = facts;
+    }
+    Ok(())
+}
+
+struct Checker<'m> {
+    module: &'m Module,
+    /// Functions that have been looked at, for whichever kernel.
+    checked: HashSet<FunctionId>,
+    errors: Vec<Error>,
+}
+
+impl<'m> Checker<'m> {
+    fn kernel(&mut self, kernel: &'m Kernel) -> KernelFacts {
+        let at_kernel = |message: String| Error {
+            word: kernel.loc.word as usize,
+            opcode: Some("OpEntryPoint".into()),
+            place: Some(format!("kernel {:?}", kernel.name)),
+            source: None,
+            message,
+        };
+        let mut facts = KernelFacts { functions: self.reachable(kernel), ..KernelFacts::default() };
+        for &id in &facts.functions {
+            if self.checked.insert(id) {
+                self.function(kernel, id);
+            }
+            if self.errors.len() >= MAX_ERRORS {
+                return facts;
+            }
+        }
+        self.memory(&mut facts);
+        facts.uses_barrier = facts.functions.iter().any(|&id| {
+            let blocks = self.module.functions[id].blocks.iter();
+            blocks
+                .flat_map(|(_, block)| &block.insts)
+                .any(|inst| matches!(inst.op, Op::ControlBarrier { .. }))
+        });
+        let limits = [
+            ("local variables", facts.local_static_bytes, MAX_LOCAL_BYTES),
+            ("private variables", facts.private_bytes, MAX_PRIVATE_BYTES),
+            ("arguments", kernel.args_size, MAX_ARGS_BYTES),
+        ];
+        for (what, size, limit) in limits {
+            if size > limit {
+                self.errors.push(at_kernel(format!(
+                    "needs {size} bytes for its {what}, the limit is {limit}"
+                )));
+            }
+        }
+        if let Some(size) = kernel.required_group_size {
+            let items = size.iter().try_fold(1u32, |items, &n| items.checked_mul(n));
+            if items.is_none_or(|items| items == 0) {
+                let [x, y, z] = size;
+                self.errors.push(at_kernel(format!("requires groups of {x}x{y}x{z} work-items")));
+            }
+        }
+        for (i, arg) in kernel.args.iter().enumerate() {
+            if self.module.types.layout(arg.ty).is_none() {
+                let ty = self.module.types.text(arg.ty);
+                self.errors.push(at_kernel(format!(
+                    "has argument {i} of type {ty}, which is not supported"
+                )));
+            }
+        }
+        for &id in &facts.globals {
+            if let Some(message) = support::global(self.module, id) {
+                self.errors.push(at_kernel(message));
+            }
+        }
+        facts
+    }
+
+    /// The functions that a kernel reaches, callers before callees. Complains about recursion.
+    fn reachable(&mut self, kernel: &Kernel) -> Vec<FunctionId> {
+        #[derive(PartialEq)]
+        enum State {
+            Open,
+            Done,
+        }
+        let mut states: HashMap<FunctionId, State> = HashMap::new();
+        let mut finished = Vec::new();
+        // Depth-first without recursion of our own: (function, its calls, the next one).
+        let mut stack = vec![(kernel.function, self.calls(kernel.function), 0)];
+        states.insert(kernel.function, State::Open);
+        while let Some((id, calls, next)) = stack.last_mut() {
+            let Some(&(callee, loc)) = calls.get(*next) else {
+                states.insert(*id, State::Done);
+                finished.push(*id);
+                stack.pop();
+                continue;
+            };
+            *next += 1;
+            match states.get(&callee) {
+                None => {
+                    states.insert(callee, State::Open);
+                    stack.push((callee, self.calls(callee), 0));
+                }
+                Some(State::Done) => {}
+                Some(State::Open) => {
+                    let id = *id;
+                    let name = &self.module.functions[callee].name;
+                    let message = format!("calls {name:?}, which is recursion");
+                    let error = self.error(kernel, id, loc, message);
+                    if !self.errors.contains(&error) {
+                        self.errors.push(error);
+                    }
+                }
+            }
+        }
+        finished.reverse();
+        finished
+    }
+
+    /// The functions that a function calls, each once, with one place.
+    fn calls(&self, id: FunctionId) -> Vec<(FunctionId, Loc)> {
+        let mut seen = HashSet::new();
+        let mut calls = Vec::new();
+        for (_, block) in self.module.functions[id].blocks.iter() {
+            for inst in &block.insts {
+                if let Op::Call(callee, _) = inst.op {
+                    if seen.insert(callee) {
+                        calls.push((callee, inst.loc));
+                    }
+                }
+            }
+        }
+        calls
+    }
+
+    fn function(&mut self, kernel: &Kernel, id: FunctionId) {
+        let module = self.module;
+        let function = &module.functions[id];
+        let mut report = |loc: Loc, message: String| {
+            let error = self.error(kernel, id, loc, message);
+            self.errors.push(error);
+        };
+        // Types first: what is not supported should be said before what follows from it.
+        let before = types::check(module, function, &mut report);
+        if before {
+            ssa::check(function, &mut report);
+        }
+    }
+
+    fn error(&self, kernel: &Kernel, id: FunctionId, loc: Loc, message: String) -> Error {
+        let name = &self.module.functions[id].name;
+        let place = if id == kernel.function {
+            format!("kernel {:?}", kernel.name)
+        } else {
+            format!("function {name:?}, reached by kernel {:?}", kernel.name)
+        };
+        Error {
+            word: loc.word as usize,
+            opcode: opcode_name(loc.opcode),
+            place: Some(place),
+            source: source_text(self.module, loc),
+            message,
+        }
+    }
+
+    /// The variables that a kernel names and the memory it needs for them.
+    fn memory(&self, facts: &mut KernelFacts) {
+        let module = self.module;
+        let mut constants = HashSet::new();
+        for &id in &facts.functions {
+            let function = &module.functions[id];
+            for_each_constant(function, |constant| {
+                constants.insert(constant);
+            });
+            for variable in &function.variables {
+                facts.private_bytes = facts
+                    .private_bytes
+                    .next_multiple_of(variable.align.max(1))
+                    .saturating_add(variable.size);
+            }
+        }
+        // A variable's initialiser may name others.
+        let mut found: Vec<GlobalId> = module.globals_in(constants);
+        let mut seen: HashSet<GlobalId> = found.iter().copied().collect();
+        let mut next = 0;
+        while let Some(&id) = found.get(next) {
+            next += 1;
+            let inner = module.globals_in(module.globals[id].init);
+            found.extend(inner.into_iter().filter(|&id| seen.insert(id)));
+        }
+        found.sort();
+        for id in found {
+            let global = &module.globals[id];
+            if global.space == AddressSpace::Local {
+                let offset = facts.local_static_bytes.next_multiple_of(global.align);
+                facts.locals.push((id, offset));
+                facts.local_static_bytes = offset.saturating_add(global.size);
+            } else {
+                facts.globals.push(id);
+            }
+        }
+    }
+}
+
+/// Calls `visit` on each constant that a function names.
+fn for_each_constant(function: &Function, mut visit: impl FnMut(crate::ir::ConstId)) {
+    let mut note = |operand: Operand| {
+        if let Operand::Const(id) = operand {
+            visit(id);
+        }
+    };
+    for (_, block) in function.blocks.iter() {
+        block.insts.iter().for_each(|inst| inst.op.for_each_operand(&mut note));
+        block.terminator.for_each_operand(&mut note);
+    }
+    function.variables.iter().filter_map(|variable| variable.init).for_each(visit);
+}
+
+/// `file:line:column` of a place, if the module says.
+fn source_text(module: &Module, loc: Loc) -> Option<String> {
+    let file = module.files.get(loc.file?)?;
+    Some(format!("{file}:{}:{}", loc.line, loc.column))
+}

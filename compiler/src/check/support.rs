@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the compiler can do, beside what the types rule out.
+
+use super::MAX_GLOBAL_BYTES;
+use crate::ir::{
+    AddressSpace, Function, GlobalId, Inst, Module, Op, Scope, Type, TypeId, WorkItemQuery,
+};
+
+/// Why an instruction is not supported; `None` if it is.
+pub fn inst(module: &Module, function: &Function, inst: &Inst) -> Option<String> {
+    if let Op::Unsupported(what) = &inst.op {
+        // The error names the opcode already; what says more is said.
+        let only_opcode = what.starts_with("Op") && !what.contains(' ');
+        return Some(if only_opcode {
+            "is not supported".into()
+        } else {
+            format!("is not supported: {what}")
+        });
+    }
+    if let Some(message) =
+        inst.result.and_then(|result| value_type(module, function.values[result].ty))
+    {
+        return Some(format!("gives a value {message}"));
+    }
+    let mut operand_message = None;
+    inst.op.for_each_operand(|operand| {
+        let ty = module.operand_type(function, operand);
+        operand_message = operand_message.take().or_else(|| value_type(module, ty));
+    });
+    if let Some(message) = operand_message {
+        return Some(format!("takes a value {message}"));
+    }
+    match &inst.op {
+        Op::ControlBarrier { execution, .. } if *execution != Scope::Workgroup => {
+            Some(format!("at {} scope is not supported", execution.name()))
+        }
+        Op::WorkItem(query, _) => work_item(*query),
+        Op::AtomicLoad(..) => {
+            inst.result.and_then(|result| atomic_type(module, function.values[result].ty))
+        }
+        Op::AtomicStore(_, value, ..)
+        | Op::AtomicRmw(_, _, value, ..)
+        | Op::AtomicCompareExchange { value, .. } => {
+            atomic_type(module, module.operand_type(function, *value))
+        }
+        Op::Call(callee, _) if module.functions.get(*callee).is_none() => {
+            Some("calls a function without a body".into())
+        }
+        _ => None,
+    }
+}
+
+fn work_item(query: WorkItemQuery) -> Option<String> {
+    query.is_subgroup().then(|| format!("reads {}; sub-groups are not supported", query.name()))
+}
+
+fn atomic_type(module: &Module, ty: TypeId) -> Option<String> {
+    let wide = matches!(module.types.size(ty), 4 | 8);
+    let scalar = matches!(module.types[ty], Type::Int(_) | Type::Float(_) | Type::Pointer(_));
+    (!wide || !scalar).then(|| {
+        format!("works on {}; atomics are supported on 32 and 64 bits", module.types.text(ty))
+    })
+}
+
+/// Why values of a type cannot be handled; `None` if they can.
+pub fn value_type(module: &Module, ty: TypeId) -> Option<String> {
+    module
+        .types
+        .layout(ty)
+        .is_none()
+        .then(|| format!("of type {}, which is not supported", module.types.text(ty)))
+}
+
+/// Why a variable of module scope (other than a local one) cannot be used; `None` if it can.
+pub fn global(module: &Module, id: GlobalId) -> Option<String> {
+    let global = &module.globals[id];
+    let name = &global.name;
+    if global.imported {
+        return Some(format!("uses variable {name:?}, which the module only imports"));
+    }
+    if global.space == AddressSpace::Private {
+        return Some(format!("uses variable {name:?} of module scope and private memory"));
+    }
+    if global.size > MAX_GLOBAL_BYTES {
+        let size = global.size;
+        return Some(format!(
+            "uses variable {name:?} of {size} bytes, the limit is {MAX_GLOBAL_BYTES}"
+        ));
+    }
+    let held = module.globals_in(global.init);
+    let local = held.into_iter().find(|&held| {
+        !matches!(module.globals[held].space, AddressSpace::Global | AddressSpace::Constant)
+    });
+    local.map(|held| {
+        let held = &module.globals[held].name;
+        format!("uses variable {name:?}, which holds the address of {held:?}, not of global memory")
+    })
+}
