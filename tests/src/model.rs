@@ -750,6 +750,19 @@ impl Model {
         }
     }
 
+    /// The live CB events that live regular lists signal, whatever state they have now.
+    pub fn recorded_signals(&self) -> impl Iterator<Item = (EventId, ListId)> + '_ {
+        let alive = self.recordings.iter().filter(|recording| recording.alive);
+        let signals = alive.flat_map(|recording| {
+            let events = recording.commands.iter().filter_map(|command| command.signal);
+            events.map(|event| (event, recording.list))
+        });
+        signals.filter(|(event, _)| {
+            let event = self.event(*event).map(|event| event.state);
+            matches!(event, Ok(EventState::CounterBased(_)))
+        })
+    }
+
     /// Whether a list is regular and closed, and how many commands it holds.
     #[must_use]
     pub fn recorded(&self, list: ListId) -> Option<(bool, usize)> {

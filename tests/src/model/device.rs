@@ -88,11 +88,11 @@ impl Model {
         })
     }
 
-    /// "A new API call just replaces its previous state (counter/allocation)." Regular events and
-    /// events that were destroyed are not concerned.
+    /// "A new API call just replaces its previous state (counter/allocation)." Regular events are
+    /// not concerned; the state of an event that was destroyed is never asked for.
     fn replace(&mut self, event: Option<EventId>, state: CbState) {
         let Some(event) = event.map(|event| &mut self.events[event.0]) else { return };
-        if event.alive && matches!(event.state, EventState::CounterBased(_)) {
+        if matches!(event.state, EventState::CounterBased(_)) {
             event.state = EventState::CounterBased(state);
         }
     }

@@ -20,10 +20,14 @@ pub enum Verb {
     Work,
     /// Execute one or two regular lists.
     Execute,
+    /// Execute a list once more, and let another one use what it has written, after its event.
+    Follow,
     Query,
     Address,
     Synchronize,
     Barrier,
+    /// A barrier between two fills of one cell.
+    Between,
     SignalEvent,
     WaitOnEvents,
     /// Wait on a new regular event that is signalled later: all behind it piles up.
@@ -174,8 +178,10 @@ impl Builder {
             | Verb::SignalEvent
             | Verb::WaitOnEvents
             | Verb::Hold
+            | Verb::Between
             | Verb::ResetEvent => self.append(thread, intent),
             Verb::Execute => self.execute(thread, intent),
+            Verb::Follow => self.follow(thread, intent),
             Verb::Query => {
                 let object = self.object(intent.object)?;
                 self.take(thread, Action::Query(object))
@@ -237,8 +243,18 @@ impl Builder {
         }
     }
 
-    /// Any object that exists and that the host can wait for.
+    /// Any object that exists and that the host can wait for; half of the time an event of the
+    /// last call, about which there is most to say.
     fn object(&self, selector: u8) -> Option<Object> {
+        let last = self.steps.last().and_then(|step| match &step.action {
+            Action::Append(_, Command { op: Op::ResetEvent(event), .. }) => Some(*event),
+            Action::Append(_, command) => command.signal.or(command.waits.first().copied()),
+            Action::HostReset(event) | Action::HostSignal(event) => Some(*event),
+            _ => None,
+        });
+        if let Some(event) = last.filter(|_| selector >= 128) {
+            return Some(Object::Event(event));
+        }
         let events = self.model.live_events().map(|(event, _)| Object::Event(event));
         let lists = self.model.live_lists().filter(|(_, desc)| desc.kind != ListKind::Regular);
         let lists = lists.map(|(list, _)| Object::List(list));
@@ -316,7 +332,7 @@ impl Builder {
         let mut signal = None;
         // Most barriers are those without a wait list, which order everything.
         let may_wait = match intent.verb {
-            Verb::SignalEvent | Verb::ResetEvent | Verb::Hold => false,
+            Verb::SignalEvent | Verb::ResetEvent | Verb::Hold | Verb::Between => false,
             Verb::Barrier => intent.detail & 3 == 3,
             _ => true,
         };
@@ -333,6 +349,7 @@ impl Builder {
         }
         let op = match intent.verb {
             Verb::Work => return self.append_work(thread, (list, desc), waits, signal, intent),
+            Verb::Between => return self.append_between(thread, list),
             Verb::Barrier => Op::Barrier,
             Verb::SignalEvent => {
                 signal = Some(self.signal_event(thread, desc, intent.object)?);
@@ -350,7 +367,23 @@ impl Builder {
                 Op::WaitOnEvents
             }
         };
-        self.try_append(thread, list, Command { op, waits, signal })
+        let command = Command { op, waits, signal };
+        let mut next = self.clone();
+        if next.try_append(thread, list, command.clone()).is_some() {
+            *self = next;
+            return Some(());
+        }
+        self.wait_for_everything(thread);
+        self.try_append(thread, list, command)
+    }
+
+    fn append_between(&mut self, thread: usize, list: ListId) -> Option<()> {
+        let cell = cell_of(list);
+        let fills = [1, 2].map(|turn| Op::Fill { dst: cell, value: turn });
+        for op in [fills[0], Op::Barrier, fills[1]] {
+            self.try_append(thread, list, Command { op, waits: Vec::new(), signal: None })?;
+        }
+        Some(())
     }
 
     /// An event that the list may signal.
@@ -453,6 +486,39 @@ impl Builder {
             _ => None,
         };
         self.take_or_wait(thread, Action::Execute { queue, lists, fence })
+    }
+
+    /// Two wishes in one, since they seldom meet by chance.
+    fn follow(&mut self, thread: usize, intent: &Intent) -> Option<()> {
+        let events: Vec<_> = self.model.recorded_signals().collect();
+        let &(event, list) = pick(&events, intent.object)?;
+        let engine = self.model.live_lists().find(|(name, _)| *name == list)?.1.engine;
+        if !self.model.recorded(list)?.0 {
+            self.take(thread, Action::Close(list))?;
+        }
+        let queues = self.model.queues().filter(|(_, other)| *other == engine);
+        let queues: Vec<_> = queues.map(|(queue, _)| queue).collect();
+        let queue = match pick(&queues, intent.detail) {
+            Some(queue) => *queue,
+            None => self.new_queue(thread, engine)?,
+        };
+        let execute = Action::Execute { queue, lists: vec![list], fence: None };
+        self.take_or_wait(thread, execute)?;
+        let immediate =
+            self.model.live_lists().filter(|(_, desc)| desc.kind == ListKind::Immediate);
+        let immediate: Vec<_> = immediate.map(|(list, _)| list).collect();
+        let reader = match pick(&immediate, intent.place) {
+            Some(list) => *list,
+            None => {
+                let (name, _) = self.model.next_names();
+                let (order, kind) = (ListOrder::InOrder, ListKind::Immediate);
+                let desc = ListDesc { engine: Engine::Compute, order, kind };
+                self.take(thread, Action::CreateList(name, desc))?;
+                name
+            }
+        };
+        let op = Op::Copy { dst: cell_of(reader), src: cell_of(list) };
+        self.try_append(thread, reader, Command { op, waits: vec![event], signal: None })
     }
 
     fn fence(&mut self, thread: usize, queue: QueueId, selector: u8) -> Option<FenceId> {

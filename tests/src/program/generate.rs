@@ -14,6 +14,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 use std::cell::Cell;
 use std::fmt;
+use std::time::Duration;
 
 /// What kind of programs to make.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,6 +80,9 @@ const RUNS: u32 = 4;
 /// The same while a failing program is made smaller: then a run that passes by luck costs more.
 const RUNS_TO_SHRINK: u32 = 24;
 
+/// How long each of the two ways of shrinking may take: a program that hangs takes seconds a run.
+const SHRINK_TIME: Duration = Duration::from_secs(60);
+
 /// Tests random programs, as many as `cases`, the same ones for the same seed. The test is also
 /// told how many times it should run the program.
 ///
@@ -105,7 +109,7 @@ pub fn search(
         Err(TestError::Fail(reason, program)) => {
             let passed = passed.get();
             let fails = |program: &Program| test(program, RUNS_TO_SHRINK).err();
-            let (program, reason) = minimise(program, reason.to_string(), fails);
+            let (program, reason) = minimise(program, reason.to_string(), SHRINK_TIME, fails);
             Err(Box::new(Counterexample { passed, program, reason }))
         }
         Err(TestError::Abort(reason)) => unreachable!("no case is ever rejected: {reason}"),
@@ -115,7 +119,8 @@ pub fn search(
 fn runner(seed: u64, cases: u32) -> TestRunner {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let max_shrink_time = u32::try_from(SHRINK_TIME.as_millis()).unwrap_or(u32::MAX);
+    let config = Config { cases, failure_persistence: None, max_shrink_time, ..Config::default() };
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
 }
 
@@ -124,10 +129,12 @@ fn verb() -> impl Strategy<Value = Verb> {
     prop_oneof![
         28 => Just(Verb::Work),
         20 => Just(Verb::Execute),
+        6 => Just(Verb::Follow),
         10 => Just(Verb::Query),
         3 => Just(Verb::Address),
         5 => Just(Verb::Synchronize),
-        7 => Just(Verb::Barrier),
+        5 => Just(Verb::Barrier),
+        5 => Just(Verb::Between),
         3 => Just(Verb::SignalEvent),
         2 => Just(Verb::WaitOnEvents),
         3 => Just(Verb::Hold),
@@ -138,8 +145,8 @@ fn verb() -> impl Strategy<Value = Verb> {
         2 => Just(Verb::Read),
         2 => Just(Verb::Write),
         2 => Just(Verb::DestroyEvent),
-        2 => Just(Verb::DestroyList),
-        2 => Just(Verb::ResetList),
+        3 => Just(Verb::DestroyList),
+        3 => Just(Verb::ResetList),
         1 => Just(Verb::Join),
     ]
 }

@@ -6,25 +6,24 @@
 
 use super::{Action, Command, EventId, FenceId, ListId, Object, Op, Program, QueueId, Step};
 use crate::model::Model;
-
-/// Runs of the test that may be spent on one program.
-const BUDGET: usize = 4000;
+use std::time::{Duration, Instant};
 
 /// A valid program, hardly larger than necessary, for which `fails` still gives a reason; and
-/// that reason. The given program must fail for the given reason.
+/// that reason, as far as it is found in the given time. The program must fail for the reason.
 pub fn minimise(
     program: Program,
     reason: String,
+    time: Duration,
     fails: impl Fn(&Program) -> Option<String>,
 ) -> (Program, String) {
-    let mut search = Search { best: program, reason, budget: BUDGET, fails };
+    let mut search = Search { best: program, reason, end: Instant::now() + time, fails };
     loop {
         let before = search.best.clone();
         search.on_one_thread();
         search.without_objects();
         search.without_steps();
         search.without_details();
-        if search.best == before || search.budget == 0 {
+        if search.best == before || search.is_late() {
             return (search.best, search.reason);
         }
     }
@@ -33,18 +32,21 @@ pub fn minimise(
 struct Search<F> {
     best: Program,
     reason: String,
-    budget: usize,
+    end: Instant,
     fails: F,
 }
 
 impl<F: Fn(&Program) -> Option<String>> Search<F> {
+    fn is_late(&self) -> bool {
+        Instant::now() >= self.end
+    }
+
     fn offer(&mut self, steps: Vec<Step>) -> bool {
         let program = Program { steps };
         let valid = Model::of(&program).is_ok_and(|model| model.expected().is_ok());
-        if !valid || self.budget == 0 || program == self.best {
+        if !valid || self.is_late() || program == self.best {
             return false;
         }
-        self.budget -= 1;
         match (self.fails)(&program) {
             Some(reason) => {
                 (self.best, self.reason) = (program, reason);
