@@ -23,7 +23,9 @@ use crate::process::{self, Gate};
 pub mod context;
 pub mod device;
 pub mod driver;
+pub mod kernel;
 pub mod memory;
+pub mod module;
 
 /// Makes an entry point of the C interface.
 ///

@@ -5,3 +5,5 @@
 pub mod context;
 pub mod device;
 pub mod driver;
+pub mod kernel;
+pub mod module;

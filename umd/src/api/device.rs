@@ -118,7 +118,7 @@ api! {
             | fp::ZE_DEVICE_FP_FLAG_INF_NAN
             | fp::ZE_DEVICE_FP_FLAG_ROUND_TO_NEAREST
             | fp::ZE_DEVICE_FP_FLAG_FMA;
-        out.spirvVersionSupported = make_version(1, 4);
+        out.spirvVersionSupported = make_version(1, 6);
         out.flags = module::ZE_DEVICE_MODULE_FLAG_FP16
             | module::ZE_DEVICE_MODULE_FLAG_FP64
             | module::ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS;

@@ -8,7 +8,7 @@
 use core::ffi::c_void;
 
 use super::sysman;
-use crate::api::{context, device, driver, memory};
+use crate::api::{context, device, driver, kernel, memory, module};
 
 /// `name => path` lines to [`IMPLEMENTED`] and [`lookup`]. A name given twice does not compile.
 macro_rules! implemented {
@@ -75,6 +75,30 @@ implemented! {
     zeMemFreeExt => memory::zeMemFreeExt,
     zeMemGetAllocProperties => memory::zeMemGetAllocProperties,
     zeMemGetAddressRange => memory::zeMemGetAddressRange,
+    // module
+    zeModuleCreate => module::zeModuleCreate,
+    zeModuleDestroy => module::zeModuleDestroy,
+    zeModuleDynamicLink => module::zeModuleDynamicLink,
+    zeModuleBuildLogDestroy => module::zeModuleBuildLogDestroy,
+    zeModuleBuildLogGetString => module::zeModuleBuildLogGetString,
+    zeModuleGetGlobalPointer => module::zeModuleGetGlobalPointer,
+    zeModuleGetKernelNames => module::zeModuleGetKernelNames,
+    zeModuleGetProperties => module::zeModuleGetProperties,
+    // kernel
+    zeKernelCreate => kernel::zeKernelCreate,
+    zeKernelDestroy => kernel::zeKernelDestroy,
+    zeKernelSetGroupSize => kernel::zeKernelSetGroupSize,
+    zeKernelSuggestGroupSize => kernel::zeKernelSuggestGroupSize,
+    zeKernelSuggestMaxCooperativeGroupCount => kernel::zeKernelSuggestMaxCooperativeGroupCount,
+    zeKernelSetArgumentValue => kernel::zeKernelSetArgumentValue,
+    zeKernelSetIndirectAccess => kernel::zeKernelSetIndirectAccess,
+    zeKernelGetIndirectAccess => kernel::zeKernelGetIndirectAccess,
+    zeKernelGetSourceAttributes => kernel::zeKernelGetSourceAttributes,
+    zeKernelSetCacheConfig => kernel::zeKernelSetCacheConfig,
+    zeKernelGetProperties => kernel::zeKernelGetProperties,
+    zeKernelGetName => kernel::zeKernelGetName,
+    zeKernelSetGlobalOffsetExp => kernel::zeKernelSetGlobalOffsetExp,
+    zeKernelSchedulingHintExp => kernel::zeKernelSchedulingHintExp,
     // sysman
     zesInit => sysman::zesInit,
     zesDriverGet => sysman::zesDriverGet,
