@@ -15,7 +15,7 @@ pub mod blob;
 pub mod check;
 #[cfg(feature = "llvm")]
 pub mod codegen;
-pub mod facts;
+pub mod interp;
 pub mod ir;
 #[cfg(feature = "llvm")]
 pub mod llvm;

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The interpreter's memory: separate allocations at chosen addresses, every access checked.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use crate::ir::{AddressSpace, GlobalId, Module};
+
+/// Where the local memory of the running group begins. These addresses are not canonical on x86-64,
+/// so no buffer of a test can meet them.
+pub const LOCAL_BASE: u64 = 0xe000_0000_0000_0000;
+/// Where private memory begins; each work-item has [`PRIVATE_STRIDE`] bytes of address space.
+const PRIVATE_BASE: u64 = 0xf000_0000_0000_0000;
+const PRIVATE_STRIDE: u64 = 1 << 32;
+/// Where variables of module scope begin.
+const GLOBALS_BASE: u64 = 0xd000_0000_0000_0000;
+/// The most local memory of a group, in bytes.
+pub const MAX_LOCAL: u64 = 1 << 28;
+/// The most private memory of one work-item, in bytes.
+const MAX_PRIVATE: u64 = 1 << 24;
+/// The most bytes of one variable of module scope.
+const MAX_GLOBAL: u64 = 1 << 30;
+
+/// A wrong use of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemoryError {
+    /// No allocation holds all bytes of an access.
+    OutOfBounds {
+        /// Where it begins.
+        address: u64,
+        /// Its bytes.
+        size: u64,
+    },
+    /// An allocation would overlap another, or is too large.
+    NoRoom {
+        /// Where it would begin.
+        address: u64,
+        /// Its bytes.
+        size: u64,
+    },
+}
+
+impl fmt::Display for MemoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MemoryError::OutOfBounds { address, size } => {
+                write!(f, "{size} bytes at {address:#x} are outside of every allocation")
+            }
+            MemoryError::NoRoom { address, size } => {
+                write!(f, "there is no room for {size} bytes at {address:#x}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for MemoryError {}
+
+/// Memory that a kernel can reach.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// Buffers and variables of module scope by address.
+    buffers: BTreeMap<u64, Vec<u8>>,
+    globals: HashMap<GlobalId, u64>,
+    local: Vec<u8>,
+    /// By number of the work-item.
+    private: Vec<Vec<u8>>,
+}
+
+impl Memory {
+    /// Memory without any buffer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes `bytes` a buffer at `address`.
+    ///
+    /// # Errors
+    /// If it would overlap another one.
+    pub fn map(&mut self, address: u64, bytes: Vec<u8>) -> Result<(), MemoryError> {
+        let size = bytes.len() as u64;
+        let no_room = MemoryError::NoRoom { address, size };
+        let end = address.checked_add(size).ok_or(no_room.clone())?;
+        let before = self.buffers.range(..end.max(address + 1)).next_back();
+        if before.is_some_and(|(&start, other)| start + other.len() as u64 > address) {
+            return Err(no_room);
+        }
+        self.buffers.insert(address, bytes);
+        Ok(())
+    }
+
+    /// The buffer that begins at `address`.
+    pub fn buffer(&self, address: u64) -> Option<&[u8]> {
+        self.buffers.get(&address).map(Vec::as_slice)
+    }
+
+    /// Reads bytes.
+    ///
+    /// # Errors
+    /// If not all lie in one allocation.
+    pub fn read(&self, address: u64, into: &mut [u8]) -> Result<(), MemoryError> {
+        let size = into.len() as u64;
+        let found = self.find(address, size).ok_or(MemoryError::OutOfBounds { address, size })?;
+        into.copy_from_slice(found);
+        Ok(())
+    }
+
+    /// Writes bytes.
+    ///
+    /// # Errors
+    /// If not all lie in one allocation.
+    pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), MemoryError> {
+        let size = bytes.len() as u64;
+        let found =
+            self.find_mut(address, size).ok_or(MemoryError::OutOfBounds { address, size })?;
+        found.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Copies bytes from one place to another.
+    ///
+    /// # Errors
+    /// If not all of either lie in one allocation.
+    pub fn copy(&mut self, to: u64, from: u64, size: u64) -> Result<(), MemoryError> {
+        if size == 0 {
+            return Ok(());
+        }
+        let bytes = self.find(from, size).map(<[u8]>::to_vec);
+        let out = MemoryError::OutOfBounds { address: from, size };
+        self.write(to, &bytes.ok_or(out)?)
+    }
+
+    /// The address of a variable of module scope that is not local.
+    pub fn global(&self, id: GlobalId) -> Option<u64> {
+        self.globals.get(&id).copied()
+    }
+
+    /// Places the variables of a module unless that was done before.
+    pub(super) fn place_globals(&mut self, module: &Module) -> Result<(), MemoryError> {
+        if !self.globals.is_empty() {
+            return Ok(());
+        }
+        let mut next = GLOBALS_BASE;
+        for (id, global) in module.globals.iter() {
+            if global.space == AddressSpace::Local || global.imported {
+                continue;
+            }
+            let address = next.next_multiple_of(global.align.max(1));
+            if global.size > MAX_GLOBAL {
+                return Err(MemoryError::NoRoom { address, size: global.size });
+            }
+            self.globals.insert(id, address);
+            // A gap behind each catches accesses past its end.
+            next = address + global.size + 64;
+        }
+        for (id, global) in module.globals.iter() {
+            let Some(&address) = self.globals.get(&id) else { continue };
+            let image = module.global_image(id);
+            let mut bytes = image.bytes;
+            bytes.resize(global.size as usize, 0);
+            for reloc in image.relocs {
+                let target = self.globals.get(&reloc.global).copied().unwrap_or(0);
+                let value = target.wrapping_add(reloc.addend as u64).to_le_bytes();
+                let start = reloc.offset as usize;
+                if let Some(slot) = bytes.get_mut(start..start + 8) {
+                    slot.copy_from_slice(&value);
+                }
+            }
+            self.buffers.insert(address, bytes);
+        }
+        Ok(())
+    }
+
+    /// Fresh local and private memory for a group.
+    pub(super) fn new_group(&mut self, local_bytes: u64) {
+        self.local.clear();
+        self.local.resize(local_bytes as usize, 0);
+        self.private.clear();
+    }
+
+    /// Memory on the stack of a work-item, zeroed; its address.
+    pub(super) fn push_private(
+        &mut self,
+        item: usize,
+        size: u64,
+        align: u64,
+    ) -> Result<u64, MemoryError> {
+        if self.private.len() <= item {
+            self.private.resize_with(item + 1, Vec::new);
+        }
+        let base = PRIVATE_BASE + item as u64 * PRIVATE_STRIDE;
+        let stack = &mut self.private[item];
+        let start = (stack.len() as u64).next_multiple_of(align.max(1));
+        match start.checked_add(size).filter(|&end| end <= MAX_PRIVATE) {
+            Some(end) => {
+                stack.resize(end as usize, 0);
+                Ok(base + start)
+            }
+            None => Err(MemoryError::NoRoom { address: base + start, size }),
+        }
+    }
+
+    /// How much of its stack a work-item uses.
+    pub(super) fn private_mark(&self, item: usize) -> usize {
+        self.private.get(item).map_or(0, Vec::len)
+    }
+
+    /// Takes back what a work-item's stack grew since a mark.
+    pub(super) fn pop_private(&mut self, item: usize, mark: usize) {
+        if let Some(stack) = self.private.get_mut(item) {
+            stack.truncate(mark);
+        }
+    }
+
+    fn find(&self, address: u64, size: u64) -> Option<&[u8]> {
+        let (area, start) = if address >= PRIVATE_BASE {
+            let offset = address - PRIVATE_BASE;
+            let stack = self.private.get((offset / PRIVATE_STRIDE) as usize)?;
+            (stack, offset % PRIVATE_STRIDE)
+        } else if address >= LOCAL_BASE {
+            (&self.local, address - LOCAL_BASE)
+        } else {
+            let (&start, buffer) = self.buffers.range(..=address).next_back()?;
+            (buffer, address - start)
+        };
+        let start = usize::try_from(start).ok()?;
+        area.get(start..start.checked_add(usize::try_from(size).ok()?)?)
+    }
+
+    fn find_mut(&mut self, address: u64, size: u64) -> Option<&mut [u8]> {
+        let (area, start) = if address >= PRIVATE_BASE {
+            let offset = address - PRIVATE_BASE;
+            let stack = self.private.get_mut((offset / PRIVATE_STRIDE) as usize)?;
+            (stack, offset % PRIVATE_STRIDE)
+        } else if address >= LOCAL_BASE {
+            (&mut self.local, address - LOCAL_BASE)
+        } else {
+            let (&start, buffer) = self.buffers.range_mut(..=address).next_back()?;
+            (buffer, address - start)
+        };
+        let start = usize::try_from(start).ok()?;
+        area.get_mut(start..start.checked_add(usize::try_from(size).ok()?)?)
+    }
+}
