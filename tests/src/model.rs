@@ -10,31 +10,34 @@
 //! answer must be "ready", must be "not ready", or may be either.
 //!
 //! Rules and where they stand:
-//! - order inside a list, barriers, waits: [`Model::submit`];
-//! - executions of regular lists, and when events are bound to them: [`Model::execute`];
-//! - states of events: [`event`];
-//! - who calls first when several host threads use one object: [`host`];
-//! - answers: [`expect`].
+//! - order inside a list, barriers, executions, and when events are bound: `device`;
+//! - states of events: [`event`]; signals and resets of regular ones: `cell`;
+//! - the lives of lists and events: `object`;
+//! - waits of the host: `wait`; who calls first when threads share an object: [`host`];
+//! - races: [`memory`]; answers: [`expect`].
 //!
 //! Not in the model: external and aggregated events, IPC, timestamps, and memory scopes (every
 //! event and barrier is taken to make memory visible).
 
+mod cell;
 mod device;
 pub mod event;
 pub mod expect;
 pub mod host;
 pub mod memory;
+mod object;
 pub mod order;
+mod wait;
 
 pub use expect::{Answer, Expected, Outcome};
 
 use crate::program::{
-    Action, Cell, Command, Engine, EventId, EventKind, FenceId, ListDesc, ListId, ListKind, Object,
-    Op, Program, QueueId, Step,
+    Action, Cell, Engine, EventId, EventKind, FenceId, ListDesc, ListId, Object, Op, Program,
+    QueueId, Step,
 };
-use event::{Bound, CbState, Dependency, EventCell, RecordingId};
+use event::{CbState, Dependency, EventCell, RecordingId};
 use expect::Question;
-use host::{HostOrder, Use};
+use host::HostOrder;
 use memory::Access;
 use order::{Bond, Graph, Node, Work};
 use std::fmt;
@@ -304,11 +307,6 @@ impl Model {
         }) == Some(true)
     }
 
-    fn new_cell(&mut self, reset: Node) -> usize {
-        self.cells.push(EventCell::new(reset));
-        self.cells.len() - 1
-    }
-
     fn list(&self, list: ListId) -> Result<&List, Refusal> {
         let found = self.lists.get(list.0).filter(|list| list.alive);
         found.ok_or(Refusal::Misuse("the list does not exist"))
@@ -343,312 +341,6 @@ impl Model {
             EventState::CounterBased(_) => Err(Refusal::Misuse("the event is counter-based")),
         }
     }
-
-    /// The objects that a call uses, so that threads which share them take turns.
-    fn uses(&self, action: &Action) -> Result<Vec<(Object, Use)>, Refusal> {
-        use Use::{Exclusive, Shared};
-        let mut uses = Vec::new();
-        match action {
-            Action::CreateList(list, _) | Action::Close(list) => {
-                uses.push((Object::List(*list), Exclusive));
-            }
-            Action::ResetList(list) | Action::DestroyList(list) => {
-                uses.push((Object::List(*list), Exclusive));
-            }
-            Action::CreateQueue(queue, _) => uses.push((Object::Queue(*queue), Exclusive)),
-            Action::CreateFence(fence, queue) => {
-                uses.push((Object::Fence(*fence), Exclusive));
-                uses.push((Object::Queue(*queue), Shared));
-            }
-            Action::CreateEvent(event, _) | Action::DestroyEvent(event) => {
-                uses.push((Object::Event(*event), Exclusive));
-            }
-            Action::HostSignal(event) | Action::HostReset(event) => {
-                uses.push((Object::Event(*event), Shared));
-            }
-            Action::ResetFence(fence) => uses.push((Object::Fence(*fence), Exclusive)),
-            Action::Append(list, command) => {
-                uses.push((Object::List(*list), Exclusive));
-                self.uses_of_command(command, &mut uses)?;
-            }
-            Action::Execute { queue, lists, fence } => {
-                uses.push((Object::Queue(*queue), Exclusive));
-                uses.extend(fence.map(|fence| (Object::Fence(fence), Shared)));
-                for &list in lists {
-                    uses.push((Object::List(list), Exclusive));
-                    for command in &self.recordings[self.recording(list)?.0].commands {
-                        self.uses_of_recorded(command, &mut uses);
-                    }
-                }
-            }
-            Action::Synchronize(object) | Action::Query(object) => {
-                uses.push((*object, Shared));
-                if let Object::Event(event) = object {
-                    self.uses_of_state(self.event(*event)?.state, &mut uses);
-                }
-            }
-            Action::Address(event) => {
-                uses.push((Object::Event(*event), Shared));
-                self.uses_of_state(self.event(*event)?.state, &mut uses);
-            }
-            Action::Read(_) | Action::Write(..) | Action::Join => {}
-        }
-        Ok(uses)
-    }
-
-    fn uses_of_command(
-        &self,
-        command: &Command,
-        uses: &mut Vec<(Object, Use)>,
-    ) -> Result<(), Refusal> {
-        for &event in &command.waits {
-            uses.push((Object::Event(event), Use::Shared));
-            self.uses_of_state(self.event(event)?.state, uses);
-        }
-        if let Some(event) = command.signal {
-            uses.push((Object::Event(event), self.use_of_signal(self.event(event)?)));
-        }
-        if let Op::ResetEvent(event) = command.op {
-            uses.push((Object::Event(event), Use::Shared));
-        }
-        Ok(())
-    }
-
-    fn uses_of_recorded(&self, command: &Recorded, uses: &mut Vec<(Object, Use)>) {
-        for wait in &command.waits {
-            match wait {
-                Dependency::Regular(event) => uses.push((Object::Event(*event), Use::Shared)),
-                Dependency::CounterBased(state) => {
-                    self.uses_of_state(EventState::CounterBased(*state), uses);
-                }
-            }
-        }
-        // An event that was destroyed since is not touched by the execution.
-        let alive = |event: &EventId| self.events[event.0].alive;
-        if let Some(event) = command.signal.filter(alive) {
-            uses.push((Object::Event(event), self.use_of_signal(&self.events[event.0])));
-        }
-        if let Op::ResetEvent(event) = command.op {
-            uses.push((Object::Event(event), Use::Shared));
-        }
-    }
-
-    /// Signalling a CB event replaces its state; a regular one is only a cell that is written.
-    fn use_of_signal(&self, event: &Event) -> Use {
-        match event.state {
-            EventState::CounterBased(_) => Use::Exclusive,
-            EventState::Regular(_) => Use::Shared,
-        }
-    }
-
-    /// Binding an event of a recording depends on how often its list was executed so far.
-    fn uses_of_state(&self, state: EventState, uses: &mut Vec<(Object, Use)>) {
-        if let EventState::CounterBased(CbState::Recorded { recording, .. }) = state {
-            uses.push((Object::List(self.recordings[recording.0].list), Use::Shared));
-        }
-    }
-
-    fn create_list(&mut self, list: ListId, desc: ListDesc) -> Result<(), Refusal> {
-        let body = match desc.kind {
-            ListKind::Regular => Body::Regular(self.new_recording(list)),
-            ListKind::Immediate | ListKind::ImmediateSynchronous => {
-                Body::Immediate(Stream::default())
-            }
-        };
-        self.lists.push(List { desc, alive: true, body });
-        expect_next(list.0, self.lists.len())
-    }
-
-    fn new_recording(&mut self, list: ListId) -> RecordingId {
-        let (commands, executions) = (Vec::new(), Vec::new());
-        self.recordings.push(Recording { list, commands, closed: false, alive: true, executions });
-        RecordingId(self.recordings.len() - 1)
-    }
-
-    fn close(&mut self, list: ListId) -> Result<(), Refusal> {
-        let recording = self.recording(list)?;
-        if std::mem::replace(&mut self.recordings[recording.0].closed, true) {
-            return Err(Refusal::Misuse("the list is closed"));
-        }
-        Ok(())
-    }
-
-    fn reset_list(&mut self, list: ListId, now: Node) -> Result<(), Refusal> {
-        self.drop_recording(self.recording(list)?, now)?;
-        self.lists[list.0].body = Body::Regular(self.new_recording(list));
-        Ok(())
-    }
-
-    fn destroy_list(&mut self, list: ListId, now: Node) -> Result<(), Refusal> {
-        match &self.list(list)?.body {
-            Body::Immediate(stream) => self.must_be_complete(&stream.commands, now)?,
-            Body::Regular(recording) => self.drop_recording(*recording, now)?,
-        }
-        self.lists[list.0].alive = false;
-        Ok(())
-    }
-
-    /// "The application is responsible for making sure the device is not currently executing from
-    /// a command list before it is reset" or deleted. Events that it signalled stay as they are;
-    /// if it was never executed, nothing may wait for it.
-    fn drop_recording(&mut self, recording: RecordingId, now: Node) -> Result<(), Refusal> {
-        for commands in &self.recordings[recording.0].executions {
-            self.must_be_complete(commands, now)?;
-        }
-        if self.promises.iter().any(|promise| promise.recording == recording) {
-            return Err(Refusal::WouldHang);
-        }
-        self.recordings[recording.0].alive = false;
-        Ok(())
-    }
-
-    fn must_be_complete(&self, commands: &[Node], now: Node) -> Result<(), Refusal> {
-        let before = self.graph.before(now);
-        match commands.iter().all(|&command| before.contains(command)) {
-            true => Ok(()),
-            false => Err(Refusal::InUse),
-        }
-    }
-
-    /// CB events: "No need to wait for completion before reusing/destroying", and what was
-    /// recorded with one stays (ERRATA). A regular event must be out of use.
-    fn destroy_event(&mut self, event: EventId, now: Node) -> Result<(), Refusal> {
-        if let EventState::Regular(cell) = self.event(event)?.state {
-            let uses: Vec<Node> = self.cells[cell].uses().collect();
-            self.must_be_complete(&uses, now)?;
-            let recorded = |command: &Recorded| {
-                command.signal == Some(event)
-                    || command.op == Op::ResetEvent(event)
-                    || command.waits.contains(&Dependency::Regular(event))
-            };
-            let alive = |recording: &&Recording| recording.alive;
-            if self.recordings.iter().filter(alive).flat_map(|r| &r.commands).any(recorded) {
-                return Err(Refusal::InUse);
-            }
-        }
-        self.events[event.0].alive = false;
-        Ok(())
-    }
-
-    /// The commands whose completion an immediate list, a queue or a CB event stands for.
-    fn target(&self, object: Object) -> Result<Question, Refusal> {
-        Ok(match object {
-            Object::List(list) => match &self.list(list)?.body {
-                Body::Immediate(stream) => Question::Commands(stream.commands.clone()),
-                Body::Regular(_) => return Err(Refusal::Misuse("the list is not immediate")),
-            },
-            Object::Queue(queue) => Question::Commands(self.queue(queue)?.commands.clone()),
-            Object::Fence(fence) => Question::Cell(self.fence(fence)?.cell),
-            Object::Event(event) => match self.event(event)?.state {
-                EventState::CounterBased(state) => Question::CounterBased(self.bind(state, None)),
-                EventState::Regular(cell) => Question::Cell(cell),
-            },
-        })
-    }
-
-    fn query(&mut self, object: Object) -> Result<(), Refusal> {
-        let question = self.target(object)?;
-        self.steps.last_mut().expect("the query is a step").question = Some(question);
-        Ok(())
-    }
-
-    /// The address and value of a CB event that was signalled at least once; "API must be called
-    /// again to obtain new data" when its state is replaced.
-    fn query_address(&mut self, event: EventId) -> Result<(), Refusal> {
-        match self.event(event)?.state {
-            EventState::CounterBased(CbState::Counter { .. } | CbState::Recorded { .. }) => {
-                self.query(Object::Event(event))
-            }
-            EventState::CounterBased(CbState::Complete) => {
-                Err(Refusal::Misuse("the event was never signalled"))
-            }
-            EventState::Regular(_) => Err(Refusal::Misuse("the event is not counter-based")),
-        }
-    }
-
-    /// A host wait. Valid only if earlier steps alone make it end: then no order in which threads
-    /// run can leave it waiting for ever.
-    fn synchronize(&mut self, object: Object) -> Result<(), Refusal> {
-        match self.target(object)? {
-            Question::Commands(commands) => self.block(&commands),
-            Question::CounterBased(Bound::Met) => Ok(()),
-            Question::CounterBased(Bound::Command(command)) => self.block(&[command]),
-            Question::CounterBased(_) => Err(Refusal::WouldHang),
-            Question::Cell(cell) => {
-                let epoch = self.cells[cell].current();
-                let (reset, signal) = (epoch.reset, epoch.signals.first().copied());
-                let begin = self.steps.last().expect("the wait is a step").begin;
-                self.must_come_before(reset, begin)?;
-                self.block(&[signal.ok_or(Refusal::WouldHang)?])?;
-                let end = self.steps.last().expect("the wait is a step").end;
-                self.cells[cell].current_mut().waits.push(end);
-                Ok(())
-            }
-        }
-    }
-
-    /// Makes the current step end only when all the given commands are complete.
-    fn block(&mut self, commands: &[Node]) -> Result<(), Refusal> {
-        let step = self.steps.last().expect("a step is being taken");
-        let begin = step.begin;
-        let end = self.graph.add(Work::None);
-        self.graph.order(begin, end, Bond::Ordered);
-        for &command in commands {
-            self.graph.order(command, end, Bond::Ordered);
-        }
-        let before = self.graph.possibly_before(end);
-        if self.pending.iter().any(|&node| before.contains(node)) {
-            return Err(Refusal::WouldHang);
-        }
-        self.steps.last_mut().expect("a step is being taken").end = end;
-        Ok(())
-    }
-
-    fn must_come_before(&self, first: Node, second: Node) -> Result<(), Refusal> {
-        match first == second || self.graph.before(second).contains(first) {
-            true => Ok(()),
-            false => Err(Refusal::Unordered),
-        }
-    }
-
-    /// Lets a node, whose waits are known, do its work.
-    fn perform(&mut self, node: Node, work: Work) {
-        self.graph.set_work(node, work);
-        let before = self.graph.before(node);
-        for (cell, access) in memory::accesses(work) {
-            for &(other, kind, earlier) in &self.accesses {
-                let conflict = other == cell && earlier != node && kind.needs_order(access);
-                if conflict && !before.contains(earlier) {
-                    self.races.push((cell, earlier, node));
-                }
-            }
-            self.accesses.push((cell, access, node));
-        }
-    }
-
-    /// Two accesses may still find their order as long as one of them comes after a wait whose
-    /// signal was not submitted yet.
-    fn check_races(&mut self) -> Result<(), Refusal> {
-        let mut open = Vec::new();
-        for &(cell, first, second) in &self.races {
-            let (to_first, to_second) = (self.graph.before(first), self.graph.before(second));
-            if to_second.contains(first) || to_first.contains(second) {
-                continue;
-            }
-            let waits = |&node: &Node| {
-                node == first
-                    || node == second
-                    || to_first.contains(node)
-                    || to_second.contains(node)
-            };
-            if !self.pending.iter().any(waits) {
-                return Err(Refusal::Race(cell));
-            }
-            open.push((cell, first, second));
-        }
-        self.races = open;
-        Ok(())
-    }
 }
 
 /// Names are given in order, so that two programs with the same steps are the same.
@@ -656,117 +348,5 @@ fn expect_next(name: usize, count: usize) -> Result<(), Refusal> {
     match name + 1 == count {
         true => Ok(()),
         false => Err(Refusal::Misuse("names are given in order")),
-    }
-}
-
-/// Uses of one event by the device, in the order of submission.
-impl Model {
-    fn signal_cell(&mut self, cell: usize, node: Node) -> Result<(), Refusal> {
-        let epoch = self.cells[cell].current();
-        let first = epoch.signals.first().copied();
-        self.must_come_before(first.unwrap_or(epoch.reset), node)?;
-        self.cells[cell].current_mut().signals.push(node);
-        if first.is_none() {
-            for waiter in self.cells[cell].current().waits.clone() {
-                self.fulfil(node, waiter)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn reset_cell(&mut self, cell: usize, node: Node) -> Result<(), Refusal> {
-        let epoch = self.cells[cell].current();
-        if epoch.signals.is_empty() && !epoch.waits.is_empty() {
-            return Err(Refusal::Deadlock);
-        }
-        let before = self.graph.before(node);
-        let ordered = |node: &Node| before.contains(*node);
-        if !epoch.signals.iter().chain(&epoch.waits).chain([&epoch.reset]).all(ordered) {
-            return Err(Refusal::Unordered);
-        }
-        self.cells[cell].epochs.push(event::Epoch {
-            reset: node,
-            signals: Vec::new(),
-            waits: Vec::new(),
-        });
-        Ok(())
-    }
-
-    /// A wait that was submitted before its signal finds it.
-    fn fulfil(&mut self, signal: Node, waiter: Node) -> Result<(), Refusal> {
-        if signal == waiter || self.graph.possibly_before(signal).contains(waiter) {
-            return Err(Refusal::Deadlock);
-        }
-        self.graph.order(signal, waiter, Bond::Ordered);
-        if let Some(at) = self.pending.iter().position(|&node| node == waiter) {
-            self.pending.swap_remove(at);
-        }
-        Ok(())
-    }
-}
-
-/// Names of what exists, for the generator.
-impl Model {
-    /// The live lists.
-    pub fn live_lists(&self) -> impl Iterator<Item = (ListId, ListDesc)> + '_ {
-        let all = self.lists.iter().enumerate();
-        all.filter(|(_, list)| list.alive).map(|(name, list)| (ListId(name), list.desc))
-    }
-
-    /// The live events.
-    pub fn live_events(&self) -> impl Iterator<Item = (EventId, EventKind)> + '_ {
-        let all = self.events.iter().enumerate().filter(|(_, event)| event.alive);
-        all.map(|(name, event)| match event.state {
-            EventState::Regular(_) => (EventId(name), EventKind::Regular),
-            EventState::CounterBased(_) => (EventId(name), EventKind::CounterBased),
-        })
-    }
-
-    /// All queues.
-    pub fn queues(&self) -> impl Iterator<Item = (QueueId, Engine)> + '_ {
-        self.queues.iter().enumerate().map(|(name, queue)| (QueueId(name), queue.engine))
-    }
-
-    /// All fences and their queues.
-    pub fn fences(&self) -> impl Iterator<Item = (FenceId, QueueId)> + '_ {
-        self.fences.iter().enumerate().map(|(name, fence)| (FenceId(name), fence.queue))
-    }
-
-    /// How many lists and events there ever were: the next names.
-    #[must_use]
-    pub fn next_names(&self) -> (ListId, EventId) {
-        (ListId(self.lists.len()), EventId(self.events.len()))
-    }
-
-    /// The list whose command a CB event stands for.
-    #[must_use]
-    pub fn signaller(&self, event: EventId) -> Option<ListId> {
-        match self.event(event).ok()?.state {
-            EventState::CounterBased(CbState::Counter { list, .. }) => Some(list),
-            EventState::CounterBased(CbState::Recorded { recording, .. }) => {
-                Some(self.recordings[recording.0].list)
-            }
-            EventState::CounterBased(CbState::Complete) | EventState::Regular(_) => None,
-        }
-    }
-
-    /// The live CB events that live regular lists signal, whatever state they have now.
-    pub fn recorded_signals(&self) -> impl Iterator<Item = (EventId, ListId)> + '_ {
-        let alive = self.recordings.iter().filter(|recording| recording.alive);
-        let signals = alive.flat_map(|recording| {
-            let events = recording.commands.iter().filter_map(|command| command.signal);
-            events.map(|event| (event, recording.list))
-        });
-        signals.filter(|(event, _)| {
-            let event = self.event(*event).map(|event| event.state);
-            matches!(event, Ok(EventState::CounterBased(_)))
-        })
-    }
-
-    /// Whether a list is regular and closed, and how many commands it holds.
-    #[must_use]
-    pub fn recorded(&self, list: ListId) -> Option<(bool, usize)> {
-        let recording = &self.recordings[self.recording(list).ok()?.0];
-        Some((recording.closed, recording.commands.len()))
     }
 }

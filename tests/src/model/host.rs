@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The host's side of the order: which steps must have returned before another one is called.
 
-use crate::program::Object;
+use super::event::{CbState, Dependency};
+use super::{Event, EventState, Model, Recorded, Refusal};
+use crate::program::{Action, Command, EventId, Object, Op};
 
 /// How a step uses an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,6 +76,112 @@ impl HostOrder {
                 let earlier = users.exclusive.replace(step);
                 users.shared.drain(..).chain(earlier).collect()
             }
+        }
+    }
+}
+
+impl Model {
+    /// The objects that a call uses, so that threads which share them take turns.
+    pub(super) fn uses(&self, action: &Action) -> Result<Vec<(Object, Use)>, Refusal> {
+        use Use::{Exclusive, Shared};
+        let mut uses = Vec::new();
+        match action {
+            Action::CreateList(list, _) | Action::Close(list) => {
+                uses.push((Object::List(*list), Exclusive));
+            }
+            Action::ResetList(list) | Action::DestroyList(list) => {
+                uses.push((Object::List(*list), Exclusive));
+            }
+            Action::CreateQueue(queue, _) => uses.push((Object::Queue(*queue), Exclusive)),
+            Action::CreateFence(fence, queue) => {
+                uses.push((Object::Fence(*fence), Exclusive));
+                uses.push((Object::Queue(*queue), Shared));
+            }
+            Action::CreateEvent(event, _) | Action::DestroyEvent(event) => {
+                uses.push((Object::Event(*event), Exclusive));
+            }
+            Action::HostSignal(event) | Action::HostReset(event) => {
+                uses.push((Object::Event(*event), Shared));
+            }
+            Action::ResetFence(fence) => uses.push((Object::Fence(*fence), Exclusive)),
+            Action::Append(list, command) => {
+                uses.push((Object::List(*list), Exclusive));
+                self.uses_of_command(command, &mut uses)?;
+            }
+            Action::Execute { queue, lists, fence } => {
+                uses.push((Object::Queue(*queue), Exclusive));
+                uses.extend(fence.map(|fence| (Object::Fence(fence), Shared)));
+                for &list in lists {
+                    uses.push((Object::List(list), Exclusive));
+                    for command in &self.recordings[self.recording(list)?.0].commands {
+                        self.uses_of_recorded(command, &mut uses);
+                    }
+                }
+            }
+            Action::Synchronize(object) | Action::Query(object) => {
+                uses.push((*object, Shared));
+                if let Object::Event(event) = object {
+                    self.uses_of_state(self.event(*event)?.state, &mut uses);
+                }
+            }
+            Action::Address(event) => {
+                uses.push((Object::Event(*event), Shared));
+                self.uses_of_state(self.event(*event)?.state, &mut uses);
+            }
+            Action::Read(_) | Action::Write(..) | Action::Join => {}
+        }
+        Ok(uses)
+    }
+
+    fn uses_of_command(
+        &self,
+        command: &Command,
+        uses: &mut Vec<(Object, Use)>,
+    ) -> Result<(), Refusal> {
+        for &event in &command.waits {
+            uses.push((Object::Event(event), Use::Shared));
+            self.uses_of_state(self.event(event)?.state, uses);
+        }
+        if let Some(event) = command.signal {
+            uses.push((Object::Event(event), self.use_of_signal(self.event(event)?)));
+        }
+        if let Op::ResetEvent(event) = command.op {
+            uses.push((Object::Event(event), Use::Shared));
+        }
+        Ok(())
+    }
+
+    fn uses_of_recorded(&self, command: &Recorded, uses: &mut Vec<(Object, Use)>) {
+        for wait in &command.waits {
+            match wait {
+                Dependency::Regular(event) => uses.push((Object::Event(*event), Use::Shared)),
+                Dependency::CounterBased(state) => {
+                    self.uses_of_state(EventState::CounterBased(*state), uses);
+                }
+            }
+        }
+        // An event that was destroyed since is not touched by the execution.
+        let alive = |event: &EventId| self.events[event.0].alive;
+        if let Some(event) = command.signal.filter(alive) {
+            uses.push((Object::Event(event), self.use_of_signal(&self.events[event.0])));
+        }
+        if let Op::ResetEvent(event) = command.op {
+            uses.push((Object::Event(event), Use::Shared));
+        }
+    }
+
+    /// Signalling a CB event replaces its state; a regular one is only a cell that is written.
+    fn use_of_signal(&self, event: &Event) -> Use {
+        match event.state {
+            EventState::CounterBased(_) => Use::Exclusive,
+            EventState::Regular(_) => Use::Shared,
+        }
+    }
+
+    /// Binding an event of a recording depends on how often its list was executed so far.
+    fn uses_of_state(&self, state: EventState, uses: &mut Vec<(Object, Use)>) {
+        if let EventState::CounterBased(CbState::Recorded { recording, .. }) = state {
+            uses.push((Object::List(self.recordings[recording.0].list), Use::Shared));
         }
     }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What commands do to the program's memory, and which of them must not overlap.
 
-use super::order::Work;
+use super::order::{Node, Work};
+use super::{Model, Refusal};
 use crate::program::{CELLS, Cell, Op, initial_value};
 
 /// How a piece of work uses a cell.
@@ -59,4 +60,45 @@ pub fn result(op: Op, read: impl Fn(Cell) -> u32) -> Option<(Cell, u32)> {
 #[must_use]
 pub fn initial() -> Vec<u32> {
     (0..CELLS).map(|cell| initial_value(Cell(cell))).collect()
+}
+
+impl Model {
+    /// Lets a node, whose waits are known, do its work.
+    pub(super) fn perform(&mut self, node: Node, work: Work) {
+        self.graph.set_work(node, work);
+        let before = self.graph.before(node);
+        for (cell, access) in accesses(work) {
+            for &(other, kind, earlier) in &self.accesses {
+                let conflict = other == cell && earlier != node && kind.needs_order(access);
+                if conflict && !before.contains(earlier) {
+                    self.races.push((cell, earlier, node));
+                }
+            }
+            self.accesses.push((cell, access, node));
+        }
+    }
+
+    /// Two accesses may still find their order as long as one of them comes after a wait whose
+    /// signal was not submitted yet.
+    pub(super) fn check_races(&mut self) -> Result<(), Refusal> {
+        let mut open = Vec::new();
+        for &(cell, first, second) in &self.races {
+            let (to_first, to_second) = (self.graph.before(first), self.graph.before(second));
+            if to_second.contains(first) || to_first.contains(second) {
+                continue;
+            }
+            let waits = |&node: &Node| {
+                node == first
+                    || node == second
+                    || to_first.contains(node)
+                    || to_second.contains(node)
+            };
+            if !self.pending.iter().any(waits) {
+                return Err(Refusal::Race(cell));
+            }
+            open.push((cell, first, second));
+        }
+        self.races = open;
+        Ok(())
+    }
 }

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Signals and resets of regular events and fences, in the order of submission.
+
+use super::event::{Epoch, EventCell};
+use super::order::{Bond, Node};
+use super::{Model, Refusal};
+
+impl Model {
+    pub(super) fn new_cell(&mut self, reset: Node) -> usize {
+        self.cells.push(EventCell::new(reset));
+        self.cells.len() - 1
+    }
+
+    pub(super) fn signal_cell(&mut self, cell: usize, node: Node) -> Result<(), Refusal> {
+        let epoch = self.cells[cell].current();
+        let first = epoch.signals.first().copied();
+        self.must_come_before(first.unwrap_or(epoch.reset), node)?;
+        self.cells[cell].current_mut().signals.push(node);
+        if first.is_none() {
+            for waiter in self.cells[cell].current().waits.clone() {
+                self.fulfil(node, waiter)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn reset_cell(&mut self, cell: usize, node: Node) -> Result<(), Refusal> {
+        let epoch = self.cells[cell].current();
+        if epoch.signals.is_empty() && !epoch.waits.is_empty() {
+            return Err(Refusal::Deadlock);
+        }
+        let before = self.graph.before(node);
+        let ordered = |node: &Node| before.contains(*node);
+        if !epoch.signals.iter().chain(&epoch.waits).chain([&epoch.reset]).all(ordered) {
+            return Err(Refusal::Unordered);
+        }
+        self.cells[cell].epochs.push(Epoch { reset: node, signals: Vec::new(), waits: Vec::new() });
+        Ok(())
+    }
+
+    /// A wait that was submitted before its signal finds it.
+    pub(super) fn fulfil(&mut self, signal: Node, waiter: Node) -> Result<(), Refusal> {
+        if signal == waiter || self.graph.possibly_before(signal).contains(waiter) {
+            return Err(Refusal::Deadlock);
+        }
+        self.graph.order(signal, waiter, Bond::Ordered);
+        if let Some(at) = self.pending.iter().position(|&node| node == waiter) {
+            self.pending.swap_remove(at);
+        }
+        Ok(())
+    }
+
+    pub(super) fn must_come_before(&self, first: Node, second: Node) -> Result<(), Refusal> {
+        match first == second || self.graph.before(second).contains(first) {
+            true => Ok(()),
+            false => Err(Refusal::Unordered),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The lives of lists and events: creation, reset, destruction, and what exists now.
+
+use super::event::{CbState, Dependency, RecordingId};
+use super::order::Node;
+use super::{Body, EventState, List, Model, Recorded, Recording, Refusal, Stream, expect_next};
+use crate::program::{
+    Engine, EventId, EventKind, FenceId, ListDesc, ListId, ListKind, Op, QueueId,
+};
+
+impl Model {
+    pub(super) fn create_list(&mut self, list: ListId, desc: ListDesc) -> Result<(), Refusal> {
+        let body = match desc.kind {
+            ListKind::Regular => Body::Regular(self.new_recording(list)),
+            ListKind::Immediate | ListKind::ImmediateSynchronous => {
+                Body::Immediate(Stream::default())
+            }
+        };
+        self.lists.push(List { desc, alive: true, body });
+        expect_next(list.0, self.lists.len())
+    }
+
+    pub(super) fn new_recording(&mut self, list: ListId) -> RecordingId {
+        let (commands, executions) = (Vec::new(), Vec::new());
+        self.recordings.push(Recording { list, commands, closed: false, alive: true, executions });
+        RecordingId(self.recordings.len() - 1)
+    }
+
+    pub(super) fn close(&mut self, list: ListId) -> Result<(), Refusal> {
+        let recording = self.recording(list)?;
+        if std::mem::replace(&mut self.recordings[recording.0].closed, true) {
+            return Err(Refusal::Misuse("the list is closed"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn reset_list(&mut self, list: ListId, now: Node) -> Result<(), Refusal> {
+        self.drop_recording(self.recording(list)?, now)?;
+        self.lists[list.0].body = Body::Regular(self.new_recording(list));
+        Ok(())
+    }
+
+    pub(super) fn destroy_list(&mut self, list: ListId, now: Node) -> Result<(), Refusal> {
+        match &self.list(list)?.body {
+            Body::Immediate(stream) => self.must_be_complete(&stream.commands, now)?,
+            Body::Regular(recording) => self.drop_recording(*recording, now)?,
+        }
+        self.lists[list.0].alive = false;
+        Ok(())
+    }
+
+    /// "The application is responsible for making sure the device is not currently executing from
+    /// a command list before it is reset" or deleted. Events that it signalled stay as they are;
+    /// if it was never executed, nothing may wait for it.
+    pub(super) fn drop_recording(
+        &mut self,
+        recording: RecordingId,
+        now: Node,
+    ) -> Result<(), Refusal> {
+        for commands in &self.recordings[recording.0].executions {
+            self.must_be_complete(commands, now)?;
+        }
+        if self.promises.iter().any(|promise| promise.recording == recording) {
+            return Err(Refusal::WouldHang);
+        }
+        self.recordings[recording.0].alive = false;
+        Ok(())
+    }
+
+    pub(super) fn must_be_complete(&self, commands: &[Node], now: Node) -> Result<(), Refusal> {
+        let before = self.graph.before(now);
+        match commands.iter().all(|&command| before.contains(command)) {
+            true => Ok(()),
+            false => Err(Refusal::InUse),
+        }
+    }
+
+    /// CB events: "No need to wait for completion before reusing/destroying", and what was
+    /// recorded with one stays (ERRATA). A regular event must be out of use.
+    pub(super) fn destroy_event(&mut self, event: EventId, now: Node) -> Result<(), Refusal> {
+        if let EventState::Regular(cell) = self.event(event)?.state {
+            let uses: Vec<Node> = self.cells[cell].uses().collect();
+            self.must_be_complete(&uses, now)?;
+            let recorded = |command: &Recorded| {
+                command.signal == Some(event)
+                    || command.op == Op::ResetEvent(event)
+                    || command.waits.contains(&Dependency::Regular(event))
+            };
+            let alive = |recording: &&Recording| recording.alive;
+            if self.recordings.iter().filter(alive).flat_map(|r| &r.commands).any(recorded) {
+                return Err(Refusal::InUse);
+            }
+        }
+        self.events[event.0].alive = false;
+        Ok(())
+    }
+}
+
+/// Names of what exists, for the generator.
+impl Model {
+    /// The live lists.
+    pub fn live_lists(&self) -> impl Iterator<Item = (ListId, ListDesc)> + '_ {
+        let all = self.lists.iter().enumerate();
+        all.filter(|(_, list)| list.alive).map(|(name, list)| (ListId(name), list.desc))
+    }
+
+    /// The live events.
+    pub fn live_events(&self) -> impl Iterator<Item = (EventId, EventKind)> + '_ {
+        let all = self.events.iter().enumerate().filter(|(_, event)| event.alive);
+        all.map(|(name, event)| match event.state {
+            EventState::Regular(_) => (EventId(name), EventKind::Regular),
+            EventState::CounterBased(_) => (EventId(name), EventKind::CounterBased),
+        })
+    }
+
+    /// All queues.
+    pub fn queues(&self) -> impl Iterator<Item = (QueueId, Engine)> + '_ {
+        self.queues.iter().enumerate().map(|(name, queue)| (QueueId(name), queue.engine))
+    }
+
+    /// All fences and their queues.
+    pub fn fences(&self) -> impl Iterator<Item = (FenceId, QueueId)> + '_ {
+        self.fences.iter().enumerate().map(|(name, fence)| (FenceId(name), fence.queue))
+    }
+
+    /// How many lists and events there ever were: the next names.
+    #[must_use]
+    pub fn next_names(&self) -> (ListId, EventId) {
+        (ListId(self.lists.len()), EventId(self.events.len()))
+    }
+
+    /// The list whose command a CB event stands for.
+    #[must_use]
+    pub fn signaller(&self, event: EventId) -> Option<ListId> {
+        match self.event(event).ok()?.state {
+            EventState::CounterBased(CbState::Counter { list, .. }) => Some(list),
+            EventState::CounterBased(CbState::Recorded { recording, .. }) => {
+                Some(self.recordings[recording.0].list)
+            }
+            EventState::CounterBased(CbState::Complete) | EventState::Regular(_) => None,
+        }
+    }
+
+    /// The live CB events that live regular lists signal, whatever state they have now.
+    pub fn recorded_signals(&self) -> impl Iterator<Item = (EventId, ListId)> + '_ {
+        let alive = self.recordings.iter().filter(|recording| recording.alive);
+        let signals = alive.flat_map(|recording| {
+            let events = recording.commands.iter().filter_map(|command| command.signal);
+            events.map(|event| (event, recording.list))
+        });
+        signals.filter(|(event, _)| {
+            let event = self.event(*event).map(|event| event.state);
+            matches!(event, Ok(EventState::CounterBased(_)))
+        })
+    }
+
+    /// Whether a list is regular and closed, and how many commands it holds.
+    #[must_use]
+    pub fn recorded(&self, list: ListId) -> Option<(bool, usize)> {
+        let recording = &self.recordings[self.recording(list).ok()?.0];
+        Some((recording.closed, recording.commands.len()))
+    }
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Waits and queries of the host.
+
+use super::event::{Bound, CbState};
+use super::expect::Question;
+use super::order::{Bond, Node, Work};
+use super::{Body, EventState, Model, Refusal};
+use crate::program::{EventId, Object};
+
+impl Model {
+    /// The commands whose completion an immediate list, a queue or a CB event stands for.
+    pub(super) fn target(&self, object: Object) -> Result<Question, Refusal> {
+        Ok(match object {
+            Object::List(list) => match &self.list(list)?.body {
+                Body::Immediate(stream) => Question::Commands(stream.commands.clone()),
+                Body::Regular(_) => return Err(Refusal::Misuse("the list is not immediate")),
+            },
+            Object::Queue(queue) => Question::Commands(self.queue(queue)?.commands.clone()),
+            Object::Fence(fence) => Question::Cell(self.fence(fence)?.cell),
+            Object::Event(event) => match self.event(event)?.state {
+                EventState::CounterBased(state) => Question::CounterBased(self.bind(state, None)),
+                EventState::Regular(cell) => Question::Cell(cell),
+            },
+        })
+    }
+
+    pub(super) fn query(&mut self, object: Object) -> Result<(), Refusal> {
+        let question = self.target(object)?;
+        self.steps.last_mut().expect("the query is a step").question = Some(question);
+        Ok(())
+    }
+
+    /// The address and value of a CB event that was signalled at least once; "API must be called
+    /// again to obtain new data" when its state is replaced.
+    pub(super) fn query_address(&mut self, event: EventId) -> Result<(), Refusal> {
+        match self.event(event)?.state {
+            EventState::CounterBased(CbState::Counter { .. } | CbState::Recorded { .. }) => {
+                self.query(Object::Event(event))
+            }
+            EventState::CounterBased(CbState::Complete) => {
+                Err(Refusal::Misuse("the event was never signalled"))
+            }
+            EventState::Regular(_) => Err(Refusal::Misuse("the event is not counter-based")),
+        }
+    }
+
+    /// A host wait. Valid only if earlier steps alone make it end: then no order in which threads
+    /// run can leave it waiting for ever.
+    pub(super) fn synchronize(&mut self, object: Object) -> Result<(), Refusal> {
+        match self.target(object)? {
+            Question::Commands(commands) => self.block(&commands),
+            Question::CounterBased(Bound::Met) => Ok(()),
+            Question::CounterBased(Bound::Command(command)) => self.block(&[command]),
+            Question::CounterBased(_) => Err(Refusal::WouldHang),
+            Question::Cell(cell) => {
+                let epoch = self.cells[cell].current();
+                let (reset, signal) = (epoch.reset, epoch.signals.first().copied());
+                let begin = self.steps.last().expect("the wait is a step").begin;
+                self.must_come_before(reset, begin)?;
+                self.block(&[signal.ok_or(Refusal::WouldHang)?])?;
+                let end = self.steps.last().expect("the wait is a step").end;
+                self.cells[cell].current_mut().waits.push(end);
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes the current step end only when all the given commands are complete.
+    pub(super) fn block(&mut self, commands: &[Node]) -> Result<(), Refusal> {
+        let step = self.steps.last().expect("a step is being taken");
+        let begin = step.begin;
+        let end = self.graph.add(Work::None);
+        self.graph.order(begin, end, Bond::Ordered);
+        for &command in commands {
+            self.graph.order(command, end, Bond::Ordered);
+        }
+        let before = self.graph.possibly_before(end);
+        if self.pending.iter().any(|&node| before.contains(node)) {
+            return Err(Refusal::WouldHang);
+        }
+        self.steps.last_mut().expect("a step is being taken").end = end;
+        Ok(())
+    }
+}
