@@ -237,6 +237,10 @@ EXPORT double fma(double a, double b, double c) {
   return double_of_bits(bits | (sign << 63));
 }
 
+// The other operand if one is NaN; half floats are compared as floats.
+EXPORT float fminf(float a, float b) { return a != a || b < a ? b : a; }
+EXPORT float fmaxf(float a, float b) { return a != a || b > a ? b : a; }
+
 // Rounding, for processors without SSE4.1. At 2^52 (2^23) and beyond every value is integral.
 
 EXPORT double rint(double x) {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::{env, fs};
 
 use tally_compiler::llvm::Output;
-use tally_compiler::{facts, ir, llvm, lower, parse, serve};
+use tally_compiler::{check, ir, llvm, lower, parse, serve};
 use tally_compiler_protocol::TargetCpu;
 
 const USAGE: &str = "usage: tally-compiler                        serve a driver on standard input
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         Ok(()) => 0,
         Err(why) => {
             // If standard error is gone, the exit status still says it.
-            let _ = write!(io::stderr(), "tally-compiler: {}\n", why.trim_end());
+            let _ = writeln!(io::stderr(), "tally-compiler: {}", why.trim_end());
             1
         }
     };
@@ -46,17 +46,18 @@ fn show(view: &str, file: &str, cpu: &str) -> Result<(), String> {
     let bytes = fs::read(file).map_err(|error| format!("{file}: {error}"))?;
     let log = |why: String| format!("{file}: {why}");
     let mut module = parse::parse(&bytes, &[]).map_err(|error| log(error.to_string()))?;
-    facts::fill(&mut module);
+    let checked = check::check(&mut module).map_err(|failure| log(failure.to_string()));
     let output = match view {
         "--ir" => {
             print(module.to_string().as_bytes())?;
-            return Ok(());
+            return checked;
         }
         "--llvm" => None,
         "--opt" => Some(Output::Optimised),
         "--disasm" => Some(Output::Assembly),
         _ => return Err(USAGE.into()),
     };
+    checked?;
     let target = TargetCpu { name: cpu.into(), features: String::new() };
     module.kernels.iter().try_for_each(|kernel| show_kernel(&module, kernel, &target, output))
 }

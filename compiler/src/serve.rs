@@ -22,7 +22,7 @@ use tally_compiler_protocol::{
 };
 
 use crate::ir::Module;
-use crate::{codegen, facts, llvm, parse};
+use crate::{check, codegen, llvm, parse};
 use queue::{Job, Queue};
 
 /// Stack of a worker in bytes: LLVM recurses over what it is given.
@@ -153,7 +153,7 @@ struct Source {
 fn build(source: &Source) -> Result<(ModuleInfo, Module), String> {
     let mut module =
         parse::parse(&source.spirv, &source.spec_constants).map_err(|error| error.to_string())?;
-    facts::fill(&mut module);
+    check::check(&mut module).map_err(|failure| failure.to_string())?;
     Ok((codegen::module_info(&module), module))
 }
 

@@ -43,7 +43,7 @@ impl Body<'_, '_> {
                 let part_ty = value_type(module, part_ty);
                 format!("insertelement {whole} {value}, {part_ty} {part}, i32 {index}")
             } else {
-                let part = self.to_memory(part_ty, part);
+                let part = self.in_memory_form(part_ty, part);
                 let part_ty = memory_type(module, part_ty);
                 format!("insertvalue {whole} {value}, {part_ty} {part}, {index}")
             };
@@ -105,7 +105,7 @@ impl Body<'_, '_> {
             return format!("insertelement {whole}, {value}, i32 {}", path[0]);
         }
         let value = self.operand(value);
-        let value = self.to_memory(value_ty, &value);
+        let value = self.in_memory_form(value_ty, &value);
         let mut part = format!("{} {value}", memory_type(module, value_ty));
         let way = indices(&path[..steps]);
         if let Some(index) = path.get(steps) {

@@ -541,7 +541,7 @@ impl<'u, 'm> Body<'u, 'm> {
 
     /// Stores a value of the IR type.
     pub(super) fn store(&mut self, ty: TypeId, value: &str, at: &str, access: Access) {
-        let value = self.to_memory(ty, value);
+        let value = self.in_memory_form(ty, value);
         let memory = memory_type(self.unit.module, ty);
         let (volatile, rest) = modifiers(access);
         self.line(&format!("store {volatile}{memory} {value}, ptr {at}, {rest}"));
@@ -554,7 +554,7 @@ impl<'u, 'm> Body<'u, 'm> {
     }
 
     /// A value in the form that lies in memory.
-    pub(super) fn to_memory(&mut self, ty: TypeId, value: &str) -> String {
+    pub(super) fn in_memory_form(&mut self, ty: TypeId, value: &str) -> String {
         let module = self.unit.module;
         if !is_bool(module, ty) {
             return value.into();

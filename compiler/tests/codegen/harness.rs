@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::{env, fs, ptr};
 
 use tally_compiler::ir::Module;
-use tally_compiler::{codegen, facts, parse};
+use tally_compiler::{check, codegen, parse};
 use tally_compiler_protocol::{ArgKind, GlobalInfo, KernelCode, KernelInfo, TargetCpu};
 
 /// `LaunchInfo` of the device's manual.
@@ -117,7 +117,7 @@ pub fn spirv(source: &str, options: &[&str]) -> Vec<u8> {
 /// The front end, which must succeed.
 pub fn module(spirv: &[u8]) -> Module {
     let mut module = parse::parse(spirv, &[]).unwrap_or_else(|error| panic!("{error}"));
-    facts::fill(&mut module);
+    check::check(&mut module).unwrap_or_else(|failure| panic!("{failure}"));
     module
 }
 
@@ -226,11 +226,11 @@ fn globals(infos: &[GlobalInfo]) -> Vec<Aligned> {
 }
 
 /// Bytes at a multiple of 64.
-struct Aligned(Vec<Line>, usize);
-
-#[repr(align(64))]
-#[derive(Clone, Copy)]
-struct Line([u8; 64]);
+struct Aligned {
+    memory: Vec<u8>,
+    start: usize,
+    len: usize,
+}
 
 impl Aligned {
     fn new(len: usize) -> Self {
@@ -238,20 +238,21 @@ impl Aligned {
     }
 
     fn filled(len: usize, byte: u8) -> Self {
-        Self(vec![Line([byte; 64]); len.div_ceil(64).max(1)], len)
+        let memory = vec![byte; len + 64];
+        let start = memory.as_ptr().align_offset(64);
+        Self { memory, start, len }
     }
 
     fn pointer(&mut self) -> *mut u8 {
-        self.0.as_mut_ptr().cast()
+        self.memory[self.start..].as_mut_ptr()
     }
 
     fn address(&self) -> u64 {
-        self.0.as_ptr() as u64
+        self.memory[self.start..].as_ptr() as u64
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the lines are at least `len` initialised bytes.
-        unsafe { std::slice::from_raw_parts_mut(self.pointer(), self.1) }
+        &mut self.memory[self.start..][..self.len]
     }
 }
 

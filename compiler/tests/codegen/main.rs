@@ -4,3 +4,4 @@
 
 mod harness;
 mod kernels;
+mod numbers;
