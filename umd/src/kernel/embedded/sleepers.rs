@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Host threads in SEM_WAIT, and who wakes them.
+//!
+//! A thread that sleeps is counted in the waiters words of its cells, which
+//! makes every signaller raise an interrupt for the bucket. Nothing is polled.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tally_device::{Device, Host, QueueId, Vm, VmId, monotonic_ns};
+use tally_uapi::cell::{Compare, WAITERS, waiter_enters, waiter_leaves};
+use tally_uapi::fault::Fault;
+use tally_uapi::ioctl::{Errno, SEM_WAIT_MAX_ENTRIES, SemWait, SemWaitEntry, sem_wait_flag};
+
+use super::Result;
+use super::buffer::Buffer;
+
+/// Copies the entries of a SEM_WAIT, after the checks of its own fields.
+///
+/// # Errors
+/// EINVAL, EFAULT.
+///
+/// # Safety
+/// `count` entries may be read at `entries`.
+pub(super) unsafe fn entries(arg: &SemWait) -> Result<Vec<SemWaitEntry>> {
+    if arg.flags & !sem_wait_flag::ANY != 0 || arg.count == 0 || arg.count > SEM_WAIT_MAX_ENTRIES {
+        return Err(Errno::Invalid);
+    }
+    if arg.entries == 0 {
+        return Err(Errno::Fault);
+    }
+    let entry = |i| {
+        // SAFETY: as the caller says; they need not be aligned.
+        unsafe { (arg.entries as *const SemWaitEntry).add(i).read_unaligned() }
+    };
+    Ok((0..arg.count as usize).map(entry).collect())
+}
+
+/// One entry, understood.
+pub(super) struct Cell<'a> {
+    cell: &'a AtomicU64,
+    compare: Compare,
+    value: u64,
+    bucket: usize,
+}
+
+impl<'a> Cell<'a> {
+    /// # Errors
+    /// EINVAL: unknown comparison. ENOMEM.
+    pub(super) fn new(entry: &SemWaitEntry, buffer: &'a Buffer, bucket: usize) -> Result<Self> {
+        let compare = u8::try_from(entry.compare).ok().and_then(Compare::from_raw);
+        let compare = compare.ok_or(Errno::Invalid)?;
+        Ok(Self { cell: buffer.cell(entry.offset)?, compare, value: entry.value, bucket })
+    }
+
+    fn met(&self) -> bool {
+        self.compare.met(self.cell.load(Ordering::Acquire), self.value)
+    }
+}
+
+/// One thread that sleeps.
+#[derive(Default)]
+struct Sleeper {
+    woken: Mutex<bool>,
+    condition: Condvar,
+}
+
+impl Sleeper {
+    fn wake(&self) {
+        *self.woken.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.condition.notify_one();
+    }
+
+    /// Sleeps until woken or `timeout` has passed.
+    fn sleep(&self, timeout: Option<Duration>) {
+        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*woken {
+            woken = match timeout {
+                None => self.condition.wait(woken).unwrap_or_else(PoisonError::into_inner),
+                Some(timeout) => {
+                    self.condition
+                        .wait_timeout(woken, timeout)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
+            };
+        }
+        *woken = false;
+    }
+}
+
+type List<T> = Mutex<Vec<T>>;
+
+fn lock<T>(list: &List<T>) -> MutexGuard<'_, Vec<T>> {
+    list.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// All threads that sleep in SEM_WAIT.
+pub(super) struct Sleepers {
+    buckets: Box<[List<Arc<Sleeper>>]>,
+    /// Those that named a VM.
+    of_vms: List<(u32, Arc<Sleeper>)>,
+    /// VMs that were destroyed while threads waited with them.
+    gone: List<u32>,
+}
+
+impl Default for Sleepers {
+    fn default() -> Self {
+        let buckets = (0..WAITERS).map(|_| List::default()).collect();
+        Self { buckets, of_vms: List::default(), gone: List::default() }
+    }
+}
+
+impl Host for Sleepers {
+    fn semaphore_interrupt(&self, bucket: usize) {
+        self.interrupt(bucket);
+    }
+
+    fn vm_lost(&self, vm: VmId, queue: QueueId, fault: Fault) {
+        log::error!(
+            "GPU VM {} is lost: {} at {:#x}, queue {}, packet {}",
+            vm.0,
+            fault.kind.name(),
+            fault.address,
+            queue.0,
+            fault.packet
+        );
+        self.wake_vm(vm.0);
+    }
+}
+
+impl Sleepers {
+    /// A cell of the bucket was written.
+    pub(super) fn interrupt(&self, bucket: usize) {
+        lock(&self.buckets[bucket]).iter().for_each(|sleeper| sleeper.wake());
+    }
+
+    fn wake_vm(&self, vm: u32) {
+        let of_vms = lock(&self.of_vms);
+        of_vms.iter().filter(|(id, _)| *id == vm).for_each(|(_, sleeper)| sleeper.wake());
+    }
+
+    /// A VM was destroyed: who waits with it learns of it.
+    pub(super) fn vm_gone(&self, vm: u32) {
+        if lock(&self.of_vms).iter().any(|(id, _)| *id == vm) {
+            lock(&self.gone).push(vm);
+            self.wake_vm(vm);
+        }
+    }
+
+    /// Sleeps until all cells (or, with ANY, one) have been seen met. Returns
+    /// the index of the first that is.
+    ///
+    /// # Errors
+    /// ETIME, EIO.
+    pub(super) fn wait(
+        &self,
+        device: &Device,
+        cells: &[Cell<'_>],
+        vm: Option<(u32, &Vm)>,
+        flags: u32,
+        timeout_ns: i64,
+    ) -> Result<u32> {
+        let mut seen = Seen { met: 0, any: flags & sem_wait_flag::ANY != 0 };
+        if let Some(index) = seen.look(cells) {
+            return Ok(index);
+        }
+        if vm.is_some_and(|(_, vm)| vm.is_lost()) {
+            return Err(Errno::Io);
+        }
+        if time_left(timeout_ns) == Some(Duration::ZERO) {
+            return Err(Errno::TimedOut);
+        }
+        let sleeper = Arc::new(Sleeper::default());
+        if let Some((id, _)) = vm {
+            lock(&self.of_vms).push((id, Arc::clone(&sleeper)));
+        }
+        for cell in cells {
+            lock(&self.buckets[cell.bucket]).push(Arc::clone(&sleeper));
+            let waiters = device.waiters(cell.bucket);
+            if !waiter_enters(waiters, cell.cell, cell.compare, cell.value) {
+                // Met meanwhile: the loop below looks before it sleeps.
+                sleeper.wake();
+            }
+        }
+        let result = loop {
+            if let Some(index) = seen.look(cells) {
+                break Ok(index);
+            }
+            if vm.is_some_and(|(id, vm)| vm.is_lost() || lock(&self.gone).contains(&id)) {
+                break Err(Errno::Io);
+            }
+            let left = time_left(timeout_ns);
+            if left == Some(Duration::ZERO) {
+                break Err(Errno::TimedOut);
+            }
+            sleeper.sleep(left);
+        };
+        for cell in cells {
+            let mut bucket = lock(&self.buckets[cell.bucket]);
+            if let Some(at) = bucket.iter().position(|other| Arc::ptr_eq(other, &sleeper)) {
+                bucket.swap_remove(at);
+            }
+            drop(bucket);
+            waiter_leaves(device.waiters(cell.bucket));
+        }
+        if let Some((id, _)) = vm {
+            self.forget(id, &sleeper);
+        }
+        result
+    }
+
+    fn forget(&self, vm: u32, sleeper: &Arc<Sleeper>) {
+        let mut of_vms = lock(&self.of_vms);
+        of_vms.retain(|(_, other)| !Arc::ptr_eq(other, sleeper));
+        if !of_vms.iter().any(|(id, _)| *id == vm) {
+            lock(&self.gone).retain(|&id| id != vm);
+        }
+    }
+}
+
+/// The cells that were seen met, at whatever moment.
+struct Seen {
+    met: u64,
+    any: bool,
+}
+
+impl Seen {
+    /// Looks at all cells; the index of the first that is met, if it is enough.
+    fn look(&mut self, cells: &[Cell<'_>]) -> Option<u32> {
+        for (i, cell) in cells.iter().enumerate() {
+            if cell.met() {
+                self.met |= 1 << i;
+            }
+        }
+        let enough =
+            if self.any { self.met != 0 } else { self.met.count_ones() as usize == cells.len() };
+        enough.then(|| self.met.trailing_zeros())
+    }
+}
+
+const _: () = assert!(SEM_WAIT_MAX_ENTRIES <= u64::BITS);
+
+/// Time until an absolute CLOCK_MONOTONIC time; None for ever.
+fn time_left(timeout_ns: i64) -> Option<Duration> {
+    if timeout_ns == i64::MAX {
+        return None;
+    }
+    let until = u64::try_from(timeout_ns).unwrap_or(0);
+    Some(Duration::from_nanos(until.saturating_sub(monotonic_ns())))
+}
