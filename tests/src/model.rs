@@ -81,6 +81,9 @@ struct Stream {
     commands: Vec<Node>,
     /// The last command that blocks all later ones of an out-of-order list.
     gate: Option<Node>,
+    /// What a host wait on the list waits for: see [`Queue::retired`]. In an in-order list these
+    /// are the commands, whose counter the wait and all CB events share.
+    retired: Vec<Node>,
 }
 
 #[derive(Clone)]
@@ -118,6 +121,10 @@ struct Recording {
 struct Queue {
     engine: Engine,
     commands: Vec<Node>,
+    /// What a host wait on the queue waits for. It comes after the commands, perhaps a little
+    /// later than their events and fences: nothing promises that a queue reports itself idle as
+    /// soon as its last event is signalled.
+    retired: Vec<Node>,
 }
 
 #[derive(Clone, Copy)]
@@ -232,7 +239,11 @@ impl Model {
         match action {
             Action::CreateList(list, desc) => self.create_list(*list, *desc),
             Action::CreateQueue(queue, engine) => {
-                self.queues.push(Queue { engine: *engine, commands: Vec::new() });
+                self.queues.push(Queue {
+                    engine: *engine,
+                    commands: Vec::new(),
+                    retired: Vec::new(),
+                });
                 expect_next(queue.0, self.queues.len())
             }
             Action::CreateEvent(event, kind) => {

@@ -310,12 +310,13 @@ fn blocked_queue_blocks_no_other() {
         let all: Vec<_> = (0..queues).map(|_| script.queue()).collect();
         let (blocked, free) = (script.regular(), script.regular());
         let gate = script.hold(blocked);
-        script.append(free, mix(0, 1, 1), &[], None);
+        let event = script.counter_based();
+        script.append(free, mix(0, 1, 1), &[], Some(event));
         script.close(blocked);
         script.close(free);
         script.execute(all[0], blocked);
         script.execute(all[queues - 1], free);
-        script.synchronize(Object::Queue(all[queues - 1]));
+        script.synchronize(Object::Event(event));
         (script, gate, all[0])
     };
     assert_eq!(refusal(with(1).0), Refusal::WouldHang);
@@ -380,6 +381,24 @@ fn fence_follows_its_queue() {
     script.step(Action::ResetFence(fence));
     script.query(Object::Fence(fence));
     assert_eq!(answers(script), [NotReady, NotReady, Ready, NotReady]);
+}
+
+/// A queue may report itself idle a little later than its last event and its fence.
+#[test]
+fn queue_is_idle_after_its_events() {
+    let mut script = Script::new();
+    let (list, queue, event) = (script.regular(), script.queue(), script.counter_based());
+    let fence = script.fence(queue);
+    script.append(list, mix(0, 1, 1), &[], Some(event));
+    script.close(list);
+    script.step(Action::Execute { queue, lists: vec![list], fence: Some(fence) });
+    script.synchronize(Object::Event(event));
+    script.query(Object::Queue(queue));
+    script.synchronize(Object::Fence(fence));
+    script.query(Object::Queue(queue));
+    script.synchronize(Object::Queue(queue));
+    script.query(Object::Queue(queue));
+    assert_eq!(answers(script), [Either, Either, Ready]);
 }
 
 /// A synchronous list answers when the command is complete.

@@ -42,6 +42,10 @@ impl Model {
                 let place = Place { order: desc.order, call, behind, last_execution, own };
                 let node = self.submit(&mut stream, place, &recorded)?;
                 let value = stream.commands.len();
+                stream.retired.push(match desc.order {
+                    ListOrder::InOrder => node,
+                    ListOrder::OutOfOrder => self.retire(call, &[node]),
+                });
                 self.lists[list.0].body = Body::Immediate(stream);
                 self.replace(command.signal, CbState::Counter { list, value });
                 if desc.kind == ListKind::ImmediateSynchronous {
@@ -264,7 +268,20 @@ impl Model {
             self.queues[queue.0].commands.push(node);
             self.signal_cell(self.fence(fence)?.cell, node)?;
         }
+        let commands = self.queue(queue)?.commands.clone();
+        let retired = self.retire(call, &commands);
+        self.queues[queue.0].retired.push(retired);
         Ok(())
+    }
+
+    /// The moment when a list or queue reports that some commands are complete.
+    fn retire(&mut self, call: Node, commands: &[Node]) -> Node {
+        let retired = self.graph.add(Work::None);
+        self.graph.order(call, retired, Bond::Ordered);
+        for &command in commands {
+            self.graph.order(command, retired, Bond::Ordered);
+        }
+        retired
     }
 
     /// "L0 doesn't allow to execute the same regular command list multiple times in parallel."
