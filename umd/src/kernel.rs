@@ -16,6 +16,8 @@ use tally_uapi::ioctl::{
 use crate::settings::Settings;
 
 pub mod embedded;
+#[cfg(test)]
+pub mod fake;
 
 /// Opens the device of this machine. There is one lane so far: the device in this process.
 ///
