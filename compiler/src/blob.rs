@@ -103,7 +103,8 @@ pub fn link(
     };
     let entry = linker.place(entry)?;
     linker.resolve_all()?;
-    let entry = u32::try_from(entry).map_err(|_| BlobError::OutOfRange("the entry".into()))?;
+    let inside = u32::try_from(entry).ok().filter(|_| entry < linker.bytes.len() as u64);
+    let entry = inside.ok_or_else(|| BlobError::OutOfRange("the entry point".into()))?;
     Ok(Blob { bytes: linker.bytes, entry, relocs: linker.relocs })
 }
 

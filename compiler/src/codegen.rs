@@ -39,7 +39,7 @@ pub fn kernel_code(
     let numbers = global_numbers(module);
     let globals = lowered.globals.iter();
     let globals = globals.filter_map(|(symbol, id)| Some((symbol.clone(), *numbers.get(id)?)));
-    let blob = blob::link(&object, llvm::SUPPORT, lower::ENTRY, &globals.collect())
+    let blob = blob::link(&object, llvm::support(), lower::ENTRY, &globals.collect())
         .map_err(|error| log(&error))?;
     Ok(KernelCode {
         blob: blob.bytes,

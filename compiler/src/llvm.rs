@@ -26,7 +26,10 @@ mod runtime {
     include!(concat!(env!("OUT_DIR"), "/runtime.rs"));
 }
 
-pub(crate) use runtime::SUPPORT;
+/// The support library: what LLVM's code generator calls by name, as an object file.
+pub fn support() -> &'static [u8] {
+    runtime::SUPPORT
+}
 
 /// The platform of kernel code: the SysV calling convention, ELF.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";

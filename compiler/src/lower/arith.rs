@@ -137,8 +137,7 @@ impl Body<'_, '_> {
             B::Or => plain("or"),
             B::Xor => plain("xor"),
             B::Shl | B::LShr | B::AShr => {
-                let width = i64::from(self.unit.module.types.scalar_bits(ty));
-                let amount = self.def(&format!("and {llvm} {b}, {}", self.splat(ty, width - 1)));
+                let amount = self.shift_amount(ty, &b, b_operand);
                 match op {
                     B::Shl => format!("shl {wrap}{llvm} {a}, {amount}"),
                     B::LShr => format!("lshr {llvm} {a}, {amount}"),
@@ -170,6 +169,19 @@ impl Body<'_, '_> {
             B::FMax => self.intrinsic("maxnum", ty, &pair, 2),
             B::CopySign => self.intrinsic("copysign", ty, &pair, 2),
         }
+    }
+
+    /// A shift amount, modulo the width.
+    fn shift_amount(&mut self, ty: TypeId, amount: &str, operand: Operand) -> String {
+        let module = self.unit.module;
+        let width = module.types.scalar_bits(ty);
+        if let Operand::Const(id) = operand {
+            if module.const_bits(id).is_some_and(|amount| amount < width.into()) {
+                return amount.into();
+            }
+        }
+        let mask = self.splat(ty, i64::from(width) - 1);
+        self.def(&format!("and {} {amount}, {mask}", self.value_type(ty)))
     }
 
     /// The divisor, with 1 in the place of one that would trap.

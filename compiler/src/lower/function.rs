@@ -114,7 +114,7 @@ pub(super) fn lower_resumable(
     let symbol = function_symbol(id);
     let Body { prelude, out, .. } = body;
     Ok(format!(
-        "\n; {}, to be resumed\ndefine internal i32 {symbol}({ITEM_PARAMS}, ptr %frame, i32 %resume{params}) #0 {{
+        "\n; {}, to be resumed\ndefine internal i32 {symbol}({ITEM_PARAMS}, ptr noalias %frame, i32 %resume{params}) #0 {{
 entry:
 {prelude}  switch i32 %resume, label %start [{cases} ]
 start:

@@ -90,19 +90,27 @@ impl Body<'_, '_> {
     ) -> String {
         let inbounds = if inbounds { "inbounds " } else { "" };
         let mut at = self.operand(base);
+        // The type that is counted, and how many.
+        let mut steps: Vec<(String, String)> = Vec::new();
         for &(index, stride) in terms {
             let index = self.index(index);
-            let step = match u32::try_from(stride) {
+            steps.push(match u32::try_from(stride) {
                 // The form in which LLVM's loop passes know a stride best.
-                Ok(stride) => format!("[{stride} x i8], ptr {at}, i64 {index}"),
-                Err(_) => {
-                    let bytes = self.def(&format!("mul i64 {index}, {stride}"));
-                    format!("i8, ptr {at}, i64 {bytes}")
-                }
-            };
-            at = self.def(&format!("getelementptr {inbounds}{step}"));
+                Ok(stride) => (format!("[{stride} x i8]"), index),
+                Err(_) => ("i8".into(), self.def(&format!("mul i64 {index}, {stride}"))),
+            });
         }
-        format!("getelementptr {inbounds}i8, ptr {at}, i64 {offset}")
+        if offset != 0 || steps.is_empty() {
+            steps.push(("i8".into(), offset.to_string()));
+        }
+        let mut text = String::new();
+        for (unit, count) in steps {
+            if !text.is_empty() {
+                at = self.def(&text);
+            }
+            text = format!("getelementptr {inbounds}{unit}, ptr {at}, i64 {count}");
+        }
+        text
     }
 
     /// A signed index of any width as 64 bits.

@@ -2,14 +2,14 @@
 //! Runs compiled kernels in the test process, as the device would: the blob is mapped
 //! read-execute, and its entry point is called for each work-group.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::{env, fs, ptr};
+use std::ptr;
 
 use tally_compiler::ir::Module;
 use tally_compiler::{check, codegen, parse};
 use tally_compiler_protocol::{ArgKind, GlobalInfo, KernelCode, KernelInfo, TargetCpu};
+
+#[path = "../support/clang.rs"]
+pub mod clang;
 
 /// `LaunchInfo` of the device's manual.
 #[repr(C)]
@@ -84,34 +84,6 @@ pub fn buffer<T: Copy>(slice: &mut [T]) -> Arg<'_> {
     let (at, len) = (slice.as_mut_ptr().cast::<u8>(), size_of_val(slice));
     // SAFETY: the same memory as bytes; tests use integers and floats, for which any are valid.
     Arg::Buffer(unsafe { std::slice::from_raw_parts_mut(at, len) })
-}
-
-/// The folder of OpenCL C sources.
-pub fn kernels() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels")
-}
-
-/// Compiles OpenCL C to SPIR-V with clang.
-pub fn spirv(source: &str, options: &[&str]) -> Vec<u8> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let (from, to) = (path.with_extension("cl"), path.with_extension("spv"));
-    fs::write(&from, source).expect("the target folder is writable");
-    let clang = env::var("TALLY_CLANG").unwrap_or("clang-22".into());
-    let output = Command::new(clang)
-        .args(["--target=spirv64", "-cl-std=CL3.0", "-Xclang", "-finclude-default-header"])
-        .args(options)
-        .arg("-c")
-        .arg(&from)
-        .arg("-o")
-        .arg(&to)
-        .output()
-        .expect("clang-22 is installed");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let bytes = fs::read(&to).expect("clang has written its output");
-    let _ = (fs::remove_file(from), fs::remove_file(to));
-    bytes
 }
 
 /// The front end, which must succeed.

@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whole kernels against their plain Rust counterparts.
 
-use std::fs;
-
-use crate::harness::{Arg, Grid, Kernel, buffer, kernels, module, spirv, targets, value};
+use crate::harness::{Arg, Grid, Kernel, buffer, clang, module, targets, value};
 
 /// Compiles `name` of `file` for each target, unoptimised and optimised, and has `check` run it.
 pub fn each(file: &str, name: &str, check: impl Fn(&Kernel)) {
-    let source = fs::read_to_string(kernels().join(file)).expect("the kernel's source is there");
-    each_of(&source, name, check);
-}
-
-fn each_of(source: &str, name: &str, check: impl Fn(&Kernel)) {
     for level in ["-O0", "-O2"] {
-        let module = module(&spirv(source, &[level]));
+        let module = module(&clang::compile(file, &[level]));
         for target in targets() {
             check(&Kernel::new(&module, name, &target));
         }

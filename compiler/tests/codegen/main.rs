@@ -2,6 +2,8 @@
 //! Compiled code does what the program says: kernels are compiled from OpenCL C through SPIR-V to
 //! native code, run in this process, and compared with Rust.
 
+mod blob;
+mod golden;
 mod harness;
 mod kernels;
 mod numbers;

@@ -253,6 +253,103 @@ fn halves_are_rounded_once() {
     });
 }
 
+/// Random bits (the generator is xorshift64*).
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+}
+
+#[test]
+fn fused_multiply_adds_are_rounded_once_with_and_without_the_instruction() {
+    let mut state = 1;
+    let mut triples = Vec::new();
+    for round in 0..200_000 {
+        // Exponents near each other, so that sums cancel and ties occur; at the ends of the range
+        // every fourth time; few significant bits every other time.
+        let middle = [1023, 1023, 1023, 0, 1020, 2046, 512, 1535][round % 8];
+        let mut number = |spread: u64| {
+            let bits = random(&mut state);
+            let exponent = (middle + bits % spread).saturating_sub(spread / 2).min(2046);
+            let fraction = bits >> 12 & if round % 2 == 0 { !0 << 45 } else { !0 };
+            f64::from_bits(bits & 1 << 63 | exponent << 52 | fraction)
+        };
+        let (a, b) = (number(8), number(60));
+        let c = if round % 3 == 0 { -(a * b) * (1.0 + f64::EPSILON) } else { number(120) };
+        triples.push((a, b, c));
+    }
+    let special = floats();
+    for &a in &special {
+        triples.extend(
+            special.iter().flat_map(|&b| [(a, b, -a * b), (a, b, b), (b, a, f64::INFINITY)]),
+        );
+    }
+    each("numbers.cl", "fused", |kernel| {
+        let mut a: Vec<f64> = triples.iter().map(|t| t.0).collect();
+        let mut b: Vec<f64> = triples.iter().map(|t| t.1).collect();
+        let mut c: Vec<f64> = triples.iter().map(|t| t.2).collect();
+        let (mut d, mut f) = (vec![0f64; a.len()], vec![0f32; a.len()]);
+        let args =
+            vec![buffer(&mut a), buffer(&mut b), buffer(&mut c), buffer(&mut d), buffer(&mut f)];
+        kernel.run(Grid::line(triples.len() as u64, 64), args);
+        for (i, &(a, b, c)) in triples.iter().enumerate() {
+            let (want, got) = (a.mul_add(b, c), d[i]);
+            assert!(
+                got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()),
+                "{a:e} {b:e} {c:e}: {got:e}, not {want:e}"
+            );
+            let (want, got) = ((a as f32).mul_add(b as f32, c as f32), f[i]);
+            assert!(
+                got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()),
+                "f32 {a:e} {b:e} {c:e}: {got:e}, not {want:e}"
+            );
+        }
+    });
+}
+
+#[test]
+fn every_half_becomes_its_float_and_doubles_round_to_the_nearest_half() {
+    const N: usize = 1 << 16;
+    let mut state = 7;
+    // Values across the range of halves, many of them near ties.
+    let number = |i: usize| {
+        let bits = random(&mut state);
+        let tie = (half_value(i as u16 & 0x7bff) + half_value((i as u16 & 0x7bff) + 1)) / 2.0;
+        match i % 4 {
+            0 => tie,
+            1 => tie * (1.0 + 1e-12),
+            2 => tie * (1.0 - 1e-12),
+            _ => f64::from_bits(bits & 1 << 63 | (995 + bits % 50) << 52 | bits >> 12),
+        }
+    };
+    let doubles: Vec<f64> = (0..N).map(number).collect();
+    each("numbers.cl", "halves", |kernel| {
+        let mut all: Vec<u16> = (0..=u16::MAX).collect();
+        let mut f = vec![0f32; N];
+        let (mut h1, mut h2) = (vec![0u16; N], vec![0u16; N]);
+        let mut d = doubles.clone();
+        let args = vec![
+            buffer(&mut all),
+            buffer(&mut f),
+            buffer(&mut d),
+            buffer(&mut h1),
+            buffer(&mut h2),
+        ];
+        kernel.run(Grid::line(N as u64, 64), args);
+        for i in 0..N {
+            let want = half_value(i as u16);
+            assert!(
+                f64::from(f[i]) == want || (f[i].is_nan() && want.is_nan()),
+                "{i:#x}: {}",
+                f[i]
+            );
+            assert_eq!(h1[i], half_bits(doubles[i]), "{:e}", doubles[i]);
+            assert_eq!(h2[i], half_bits(f64::from(doubles[i] as f32)), "float {:e}", doubles[i]);
+        }
+    });
+}
+
 #[test]
 fn conversions_saturate_and_round_as_they_say() {
     each("numbers.cl", "converts", |kernel| {

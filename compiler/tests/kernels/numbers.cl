@@ -140,3 +140,18 @@ kernel void vectors(global const int *in, global int *out, int pick) {
   o[30] = shuffle(a, (uint4)(3, 2, 1, 0)).x;
   o[31] = a.x > pick && a.y < pick;
 }
+
+kernel void fused(global const double *a, global const double *b, global const double *c,
+                  global double *d, global float *f) {
+  size_t i = get_global_id(0);
+  d[i] = fma(a[i], b[i], c[i]);
+  f[i] = fma((float)a[i], (float)b[i], (float)c[i]);
+}
+
+kernel void halves(global const half *h, global float *f, global const double *d, global half *h1,
+                   global half *h2) {
+  size_t i = get_global_id(0);
+  f[i] = h[i];
+  h1[i] = (half)d[i];
+  h2[i] = (half)(float)d[i];
+}

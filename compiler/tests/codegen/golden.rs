@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the cut at barriers and the lowering write, for readers. `TALLY_BLESS=1` writes the files
+//! anew.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::{env, fs};
+
+use tally_compiler::{lower, regions};
+
+use crate::harness::{clang, module};
+
+/// Compares a text with the file of that name.
+fn golden(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if env::var_os("TALLY_BLESS").is_some() {
+        fs::write(&path, text).expect("the source tree is writable");
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert!(text == expected, "{} differs; TALLY_BLESS=1 accepts this:\n{text}", path.display());
+}
+
+/// A prefix sum within a group: two barriers in a loop.
+const SCAN: &str = "
+kernel void scan(global int *p, local int *t) {
+  size_t l = get_local_id(0);
+  int sum = p[get_global_id(0)];
+  for (uint step = 1; step < 8; step *= 2) {
+    t[l] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (l >= step)
+      sum += t[l - step];
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+  p[get_global_id(0)] = sum;
+}";
+
+const SCALE: &str = "
+kernel void scale(global float *p, float a) {
+  p[get_global_id(0)] *= a;
+}";
+
+#[test]
+fn barriers_cut_blocks_and_keep_what_is_live() {
+    let mut module = module(&clang::compile_text(SCAN, &["-O1"]));
+    let kernel = module.kernels[0].function;
+    let cut = regions::split(&module.functions[kernel]);
+    let mut text = String::new();
+    for (state, barrier) in (1..).zip(&cut.barriers) {
+        let live: Vec<String> = barrier.live.iter().map(ToString::to_string).collect();
+        let (block, resume, live) = (barrier.block, barrier.resume, live.join(" "));
+        let _ = writeln!(text, "barrier {state} ends {block}, resumes {resume}, keeps {live}");
+    }
+    module.functions[kernel] = cut.function;
+    let _ = write!(text, "\n{}", module.function_text(kernel));
+    golden("regions-scan.txt", &text);
+}
+
+#[test]
+fn a_kernel_without_barriers_is_a_loop_around_an_item_function() {
+    let module = module(&clang::compile_text(SCALE, &["-O1"]));
+    let lowered = lower::lower(&module, &module.kernels[0]).expect("a small kernel");
+    golden("lower-scale.ll", &lowered.text);
+}
+
+#[test]
+fn a_kernel_with_barriers_is_a_function_that_resumes() {
+    let module = module(&clang::compile_text(SCAN, &["-O1"]));
+    let lowered = lower::lower(&module, &module.kernels[0]).expect("a small kernel");
+    golden("lower-scan.ll", &lowered.text);
+}

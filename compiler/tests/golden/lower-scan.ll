@@ -1,0 +1,230 @@
+; kernel "scan"
+define void @tally_entry(ptr noalias readonly align 8 dereferenceable(48) %ctx) #0 {
+entry:
+  %args.at = getelementptr inbounds i8, ptr %ctx, i64 8
+  %args = load ptr, ptr %args.at, align 8, !invariant.load !0
+  %local.at = getelementptr inbounds i8, ptr %ctx, i64 16
+  %local = load ptr, ptr %local.at, align 8, !invariant.load !0
+  %scratch.at = getelementptr inbounds i8, ptr %ctx, i64 24
+  %scratch = load ptr, ptr %scratch.at, align 8, !invariant.load !0
+  %nx.launch = load ptr, ptr %ctx, align 8, !invariant.load !0
+  %nx.group32.at = getelementptr inbounds i8, ptr %ctx, i64 32
+  %nx.group32 = load i32, ptr %nx.group32.at, align 4, !invariant.load !0
+  %nx.full32.at = getelementptr inbounds i8, ptr %nx.launch, i64 60
+  %nx.full32 = load i32, ptr %nx.full32.at, align 4, !invariant.load !0
+  %nx.global.at = getelementptr inbounds i8, ptr %nx.launch, i64 24
+  %nx.global = load i64, ptr %nx.global.at, align 8, !invariant.load !0
+  %nx.group = zext i32 %nx.group32 to i64
+  %nx.full = zext i32 %nx.full32 to i64
+  %nx.before = mul i64 %nx.group, %nx.full
+  %nx.left = sub i64 %nx.global, %nx.before
+  %nx = call i64 @llvm.umin.i64(i64 %nx.left, i64 %nx.full)
+  %ny.launch = load ptr, ptr %ctx, align 8, !invariant.load !0
+  %ny.group32.at = getelementptr inbounds i8, ptr %ctx, i64 36
+  %ny.group32 = load i32, ptr %ny.group32.at, align 4, !invariant.load !0
+  %ny.full32.at = getelementptr inbounds i8, ptr %ny.launch, i64 64
+  %ny.full32 = load i32, ptr %ny.full32.at, align 4, !invariant.load !0
+  %ny.global.at = getelementptr inbounds i8, ptr %ny.launch, i64 32
+  %ny.global = load i64, ptr %ny.global.at, align 8, !invariant.load !0
+  %ny.group = zext i32 %ny.group32 to i64
+  %ny.full = zext i32 %ny.full32 to i64
+  %ny.before = mul i64 %ny.group, %ny.full
+  %ny.left = sub i64 %ny.global, %ny.before
+  %ny = call i64 @llvm.umin.i64(i64 %ny.left, i64 %ny.full)
+  %nz.launch = load ptr, ptr %ctx, align 8, !invariant.load !0
+  %nz.group32.at = getelementptr inbounds i8, ptr %ctx, i64 40
+  %nz.group32 = load i32, ptr %nz.group32.at, align 4, !invariant.load !0
+  %nz.full32.at = getelementptr inbounds i8, ptr %nz.launch, i64 68
+  %nz.full32 = load i32, ptr %nz.full32.at, align 4, !invariant.load !0
+  %nz.global.at = getelementptr inbounds i8, ptr %nz.launch, i64 40
+  %nz.global = load i64, ptr %nz.global.at, align 8, !invariant.load !0
+  %nz.group = zext i32 %nz.group32 to i64
+  %nz.full = zext i32 %nz.full32 to i64
+  %nz.before = mul i64 %nz.group, %nz.full
+  %nz.left = sub i64 %nz.global, %nz.before
+  %nz = call i64 @llvm.umin.i64(i64 %nz.left, i64 %nz.full)
+  %arg0.at = getelementptr inbounds i8, ptr %args, i64 0
+  %arg0 = load ptr, ptr %arg0.at, align 8, !invariant.load !0
+  %arg1.at = getelementptr inbounds i8, ptr %args, i64 8
+  %arg1.offset = load i64, ptr %arg1.at, align 8, !invariant.load !0
+  %arg1 = getelementptr inbounds i8, ptr %local, i64 %arg1.offset
+  %frames = getelementptr i8, ptr %scratch, i64 0
+  %waiting = alloca i1
+  %items.xy = mul i64 %nx, %ny
+  %items = mul i64 %items.xy, %nz
+  br label %init
+init:
+  %init.i = phi i64 [ 0, %entry ], [ %init.next, %init ]
+  %init.offset = mul i64 %init.i, 64
+  %init.frame = getelementptr i8, ptr %frames, i64 %init.offset
+  store i32 0, ptr %init.frame, align 4
+  %init.priv = getelementptr i8, ptr %init.frame, i64 4
+  %init.next = add nuw nsw i64 %init.i, 1
+  %init.last = icmp eq i64 %init.next, %items
+  br i1 %init.last, label %phase, label %init
+phase:
+  store i1 false, ptr %waiting, align 1
+  br label %z.loop
+z.loop:
+  %z = phi i64 [ 0, %phase ], [ %z.next, %y.done ]
+  br label %y.loop
+y.loop:
+  %y = phi i64 [ 0, %z.loop ], [ %y.next, %x.done ]
+  br label %x.loop
+x.loop:
+  %x = phi i64 [ 0, %y.loop ], [ %x.next, %next ]
+  %row = mul i64 %z, %ny
+  %row.y = add i64 %row, %y
+  %column = mul i64 %row.y, %nx
+  %index = add i64 %column, %x
+  %offset = mul i64 %index, 64
+  %frame = getelementptr i8, ptr %frames, i64 %offset
+  %state = load i32, ptr %frame, align 4
+  %ended = icmp eq i32 %state, -1
+  br i1 %ended, label %next, label %run
+run:
+  %priv = getelementptr i8, ptr %frame, i64 4
+  %stop = call i32 @f0(ptr %ctx, i64 %x, i64 %y, i64 %z, ptr %priv, ptr %frame, i32 %state, ptr %arg0, ptr %arg1)
+  store i32 %stop, ptr %frame, align 4
+  %waits = icmp ne i32 %stop, -1
+  %waits.before = load i1, ptr %waiting, align 1
+  %waits.any = or i1 %waits.before, %waits
+  store i1 %waits.any, ptr %waiting, align 1
+  br label %next
+next:
+  %x.next = add nuw nsw i64 %x, 1
+  %x.last = icmp eq i64 %x.next, %nx
+  br i1 %x.last, label %x.done, label %x.loop
+x.done:
+  %y.next = add nuw nsw i64 %y, 1
+  %y.last = icmp eq i64 %y.next, %ny
+  br i1 %y.last, label %y.done, label %y.loop
+y.done:
+  %z.next = add nuw nsw i64 %z, 1
+  %z.last = icmp eq i64 %z.next, %nz
+  br i1 %z.last, label %phase.done, label %z.loop
+phase.done:
+  %again = load i1, ptr %waiting, align 1
+  br i1 %again, label %phase, label %done
+done:
+  ret void
+}
+attributes #0 = { nounwind }
+
+; scan, to be resumed
+define internal i32 @f0(ptr noalias readonly align 8 dereferenceable(48) %ctx, i64 %lx, i64 %ly, i64 %lz, ptr %priv, ptr noalias %frame, i32 %resume, ptr %v0, ptr %v1) #0 {
+entry:
+  %v12.slot = alloca ptr
+  %v13.slot = alloca i32
+  %v14.slot = alloca i32
+  %v21.slot = alloca i32
+  %t1 = getelementptr inbounds i8, ptr %ctx, i64 32
+  %t2 = load i32, ptr %t1, align 4, !invariant.load !0
+  %t3 = zext i32 %t2 to i64
+  %t4 = load ptr, ptr %ctx, align 8, !invariant.load !0
+  %t5 = getelementptr inbounds i8, ptr %t4, i64 60
+  %t6 = load i32, ptr %t5, align 4, !invariant.load !0
+  %t7 = zext i32 %t6 to i64
+  %t8 = mul nuw nsw i64 %t3, %t7
+  %t9 = add nuw nsw i64 %t8, %lx
+  %t10 = load ptr, ptr %ctx, align 8, !invariant.load !0
+  %t11 = getelementptr inbounds i8, ptr %t10, i64 0
+  %t12 = load i64, ptr %t11, align 8, !invariant.load !0
+  %t13 = add i64 %t12, %t9
+  switch i32 %resume, label %start [ i32 1, label %resume1 i32 2, label %resume2 ]
+start:
+  br label %bb0
+resume1:
+  %t14 = getelementptr i8, ptr %frame, i64 8
+  %t15 = load ptr, ptr %t14, align 8
+  store ptr %t15, ptr %v12.slot
+  %t16 = getelementptr i8, ptr %frame, i64 16
+  %t17 = load i32, ptr %t16, align 4
+  store i32 %t17, ptr %v13.slot
+  %t18 = getelementptr i8, ptr %frame, i64 20
+  %t19 = load i32, ptr %t18, align 4
+  store i32 %t19, ptr %v14.slot
+  br label %bb5
+resume2:
+  %t20 = getelementptr i8, ptr %frame, i64 8
+  %t21 = load ptr, ptr %t20, align 8
+  store ptr %t21, ptr %v12.slot
+  %t22 = getelementptr i8, ptr %frame, i64 16
+  %t23 = load i32, ptr %t22, align 4
+  store i32 %t23, ptr %v13.slot
+  %t24 = getelementptr i8, ptr %frame, i64 24
+  %t25 = load i32, ptr %t24, align 4
+  store i32 %t25, ptr %v21.slot
+  br label %bb6
+bb0:
+  %v10 = getelementptr inbounds [4 x i8], ptr %v0, i64 %t13
+  %v11 = load i32, ptr %v10, align 4
+  %v12 = getelementptr inbounds [4 x i8], ptr %v1, i64 %lx
+  store ptr %v12, ptr %v12.slot
+  br label %bb1
+bb1:
+  %v13 = phi i32 [ 1, %bb0 ], [ %v22, %bb6 ]
+  %v14 = phi i32 [ %v11, %bb0 ], [ %v14.bb6, %bb6 ]
+  store i32 %v13, ptr %v13.slot
+  store i32 %v14, ptr %v14.slot
+  %t26 = load ptr, ptr %v12.slot
+  %t27 = load i32, ptr %v14.slot
+  store i32 %t27, ptr %t26, align 4
+  fence syncscope("singlethread") seq_cst
+  %t28 = getelementptr i8, ptr %frame, i64 8
+  %t29 = load ptr, ptr %v12.slot
+  store ptr %t29, ptr %t28, align 8
+  %t30 = getelementptr i8, ptr %frame, i64 16
+  %t31 = load i32, ptr %v13.slot
+  store i32 %t31, ptr %t30, align 4
+  %t32 = getelementptr i8, ptr %frame, i64 20
+  %t33 = load i32, ptr %v14.slot
+  store i32 %t33, ptr %t32, align 4
+  ret i32 1
+bb2:
+  %v17 = sub i64 %lx, %v15
+  %v18 = getelementptr inbounds [4 x i8], ptr %v1, i64 %v17
+  %v19 = load i32, ptr %v18, align 4
+  %t34 = load i32, ptr %v14.slot
+  %v20 = add i32 %v19, %t34
+  br label %bb3
+bb3:
+  %v21 = phi i32 [ %v20, %bb2 ], [ %v21.bb5, %bb5 ]
+  store i32 %v21, ptr %v21.slot
+  fence syncscope("singlethread") seq_cst
+  %t35 = getelementptr i8, ptr %frame, i64 8
+  %t36 = load ptr, ptr %v12.slot
+  store ptr %t36, ptr %t35, align 8
+  %t37 = getelementptr i8, ptr %frame, i64 16
+  %t38 = load i32, ptr %v13.slot
+  store i32 %t38, ptr %t37, align 4
+  %t39 = getelementptr i8, ptr %frame, i64 24
+  %t40 = load i32, ptr %v21.slot
+  store i32 %t40, ptr %t39, align 4
+  ret i32 2
+bb4:
+  %v28 = getelementptr inbounds [4 x i8], ptr %v0, i64 %t13
+  %t41 = load i32, ptr %v21.slot
+  store i32 %t41, ptr %v28, align 4
+  ret i32 -1
+bb5:
+  %t42 = load i32, ptr %v13.slot
+  %v15 = zext i32 %t42 to i64
+  %v16 = icmp ult i64 %lx, %v15
+  %t43 = load i32, ptr %v14.slot
+  %v21.bb5 = select i1 true, i32 %t43, i32 %t43
+  br i1 %v16, label %bb3, label %bb2
+bb6:
+  %t44 = load i32, ptr %v13.slot
+  %v22 = shl i32 %t44, 1
+  %t45 = load i32, ptr %v13.slot
+  %v23 = icmp ult i32 %t45, 4
+  %t46 = load i32, ptr %v21.slot
+  %v14.bb6 = select i1 true, i32 %t46, i32 %t46
+  br i1 %v23, label %bb1, label %bb4
+}
+
+declare i64 @llvm.umin.i64(i64, i64)
+
+!0 = !{}
+!1 = !{i32 1}
