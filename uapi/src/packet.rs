@@ -421,7 +421,7 @@ pub enum Command {
     Call(Call),
     /// See [`Dispatch`].
     Dispatch(Dispatch),
-    /// See [`Copy`].
+    /// See [`struct@Copy`].
     Copy(Copy),
     /// See [`CopyRegion`].
     CopyRegion(CopyRegion),
