@@ -326,51 +326,6 @@ fn bit_field(body: &mut Body<'_, '_>, inst: &Instruction<'_>, ty: TypeId) -> Res
     Ok(body.emit(ty, Op::Select(empty, zero, value)))
 }
 
-/// Functions that LLVM-based producers leave as imports, such as `llvm.usub.sat.i32`.
-pub fn intrinsic(
-    body: &mut Body<'_, '_>,
-    inst: &Instruction<'_>,
-    name: &str,
-    args: &[Operand],
-) -> Result<()> {
-    let ty = body.result_type(inst)?;
-    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-    let binary = |op| match args {
-        [a, b] => Some(Op::Binary(op, *a, *b)),
-        _ => None,
-    };
-    let unary = |op| args.first().map(|&a| Op::Unary(op, a));
-    let op = match stem {
-        "llvm.usub.sat" => binary(BinaryOp::USubSat),
-        "llvm.uadd.sat" => binary(BinaryOp::UAddSat),
-        "llvm.ssub.sat" => binary(BinaryOp::SSubSat),
-        "llvm.sadd.sat" => binary(BinaryOp::SAddSat),
-        "llvm.umin" => binary(BinaryOp::UMin),
-        "llvm.umax" => binary(BinaryOp::UMax),
-        "llvm.smin" => binary(BinaryOp::SMin),
-        "llvm.smax" => binary(BinaryOp::SMax),
-        "llvm.ctpop" => unary(UnaryOp::PopCount),
-        "llvm.bitreverse" => unary(UnaryOp::BitReverse),
-        "llvm.ctlz" => unary(UnaryOp::Clz),
-        "llvm.cttz" => unary(UnaryOp::Ctz),
-        "llvm.abs" => unary(UnaryOp::Abs),
-        "llvm.fshl" => match args {
-            [a, b, n] if a == b => Some(Op::Binary(BinaryOp::Rotl, *a, *n)),
-            _ => None,
-        },
-        _ => None,
-    };
-    match op {
-        Some(op) => {
-            let operand = body.emit(ty, op);
-            body.set_result(inst, operand)
-        }
-        None => {
-            body.unsupported(inst, &format!("call of {name:?}, which the module only imports,"))
-        }
-    }
-}
-
 /// What several instructions share. Each appends what it needs and returns the result.
 impl Body<'_, '_> {
     /// One operation for one instruction.

@@ -8,7 +8,7 @@ use rspirv::spirv::Op as Spv;
 use super::annotations::Decorations;
 use super::module::{Builder, Def, InstructionSet, Signature, SpvKind};
 use super::words::Instruction;
-use super::{Error, Result, arith, memory, opencl};
+use super::{Error, Result, arith, imports, memory, opencl};
 use crate::ir::eval::fold;
 use crate::ir::{
     AddressSpace, Arena, BinaryOp, Block, BlockId, CompareOp, ConstId, ConstKind, ENTRY, Flags,
@@ -560,7 +560,7 @@ impl<'b, 'a> Body<'b, 'a> {
             }
             Some(Def::Import(name)) => {
                 let name = name.clone();
-                arith::intrinsic(self, inst, &name, &args)
+                imports::call(self, inst, &name, &args)
             }
             _ => Err(inst.error(format!("calls %{callee}, which is not a function"))),
         }

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Calls of functions that a module imports and the compiler knows: LLVM's intrinsics, and the
+//! atomics of OpenCL C that LLVM's SPIR-V back end leaves under their mangled names.
+
+use super::Result;
+use super::body::Body;
+use super::words::Instruction;
+use crate::ir::{AtomicOp, BinaryOp, Op, Operand, Ordering, Scope, UnaryOp};
+
+/// Translates a call of an imported function.
+pub fn call(
+    body: &mut Body<'_, '_>,
+    inst: &Instruction<'_>,
+    name: &str,
+    args: &[Operand],
+) -> Result<()> {
+    let ty = body.result_type(inst)?;
+    let known = match intrinsic(name, args) {
+        Some(op) => Some(op),
+        None => atomic(body, name, args),
+    };
+    match known {
+        Some(op) => {
+            let operand = body.emit(ty, op);
+            body.set_result(inst, operand)
+        }
+        None => body.unsupported(inst, &format!("call of {name:?}, which the module only imports")),
+    }
+}
+
+/// Functions such as `llvm.usub.sat.i32`.
+fn intrinsic(name: &str, args: &[Operand]) -> Option<Op> {
+    let (stem, _) = name.strip_prefix("llvm.")?.rsplit_once('.')?;
+    let binary = |op| match args {
+        [a, b] => Some(Op::Binary(op, *a, *b)),
+        _ => None,
+    };
+    let unary = |op| args.first().map(|&a| Op::Unary(op, a));
+    match stem {
+        "usub.sat" => binary(BinaryOp::USubSat),
+        "uadd.sat" => binary(BinaryOp::UAddSat),
+        "ssub.sat" => binary(BinaryOp::SSubSat),
+        "sadd.sat" => binary(BinaryOp::SAddSat),
+        "umin" => binary(BinaryOp::UMin),
+        "umax" => binary(BinaryOp::UMax),
+        "smin" => binary(BinaryOp::SMin),
+        "smax" => binary(BinaryOp::SMax),
+        "ctpop" => unary(UnaryOp::PopCount),
+        "bitreverse" => unary(UnaryOp::BitReverse),
+        "ctlz" => unary(UnaryOp::Clz),
+        "cttz" => unary(UnaryOp::Ctz),
+        "abs" => unary(UnaryOp::Abs),
+        "fshl" => match args {
+            [a, b, n] if a == b => Some(Op::Binary(BinaryOp::Rotl, *a, *n)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The name and the mangled parameters of a function of OpenCL C.
+fn demangle(name: &str) -> Option<(&str, &str)> {
+    let rest = name.strip_prefix("_Z")?;
+    let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+    let length: usize = rest[..digits].parse().ok()?;
+    Some((rest.get(digits..digits + length)?, &rest[digits + length..]))
+}
+
+/// The code of the type that the first parameter points to, as in `PU3AS1Vi`.
+fn pointee_code(params: &str) -> Option<char> {
+    let after = |mark: &str| params.find(mark).map(|at| &params[at + mark.len()..]);
+    let rest = after("_Atomic").or_else(|| after("V")).or_else(|| {
+        let rest = after("AS")?;
+        rest.get(1..)
+    })?;
+    rest.chars().next()
+}
+
+fn atomic(body: &mut Body<'_, '_>, name: &str, args: &[Operand]) -> Option<Op> {
+    let (name, params) = demangle(name)?;
+    let code = pointee_code(params)?;
+    let (operation, explicit) = match name.strip_suffix("_explicit") {
+        Some(stem) => (stem, true),
+        None => (name, false),
+    };
+    // The old functions are relaxed, the ones of C11 sequentially consistent unless they say else.
+    let fetch = operation.strip_prefix("atomic_fetch_");
+    let old = operation.strip_prefix("atomic_").or_else(|| operation.strip_prefix("atom_"));
+    let (operation, order) = match (fetch, old) {
+        (Some(operation), _) if explicit => {
+            let order = args.get(2).and_then(|&order| body.signed_constant(order));
+            (operation, order.map_or(Ordering::SeqCst, c11_order))
+        }
+        (Some(operation), _) => (operation, Ordering::SeqCst),
+        (None, Some(operation)) if !explicit => (operation, Ordering::Relaxed),
+        _ => return None,
+    };
+    let &ptr = args.first()?;
+    let signed = matches!(code, 'i' | 'l');
+    let float = matches!(code, 'f' | 'd');
+    let op = match operation {
+        "inc" | "dec" => {
+            let bits = if matches!(code, 'l' | 'm') { 64 } else { 32 };
+            let ty = body.b.module.types.int(bits);
+            let one = body.int(ty, 1);
+            let op = if operation == "inc" { AtomicOp::Add } else { AtomicOp::Sub };
+            return Some(Op::AtomicRmw(op, ptr, one, order, Scope::Device));
+        }
+        "add" if float => AtomicOp::FAdd,
+        "min" if float => AtomicOp::FMin,
+        "max" if float => AtomicOp::FMax,
+        "add" => AtomicOp::Add,
+        "sub" => AtomicOp::Sub,
+        "and" => AtomicOp::And,
+        "or" => AtomicOp::Or,
+        "xor" => AtomicOp::Xor,
+        "xchg" => AtomicOp::Exchange,
+        "min" if signed => AtomicOp::SMin,
+        "min" => AtomicOp::UMin,
+        "max" if signed => AtomicOp::SMax,
+        "max" => AtomicOp::UMax,
+        _ => return None,
+    };
+    Some(Op::AtomicRmw(op, ptr, *args.get(1)?, order, Scope::Device))
+}
+
+/// The numbers of `memory_order` in OpenCL C.
+fn c11_order(order: i64) -> Ordering {
+    match order {
+        0 => Ordering::Relaxed,
+        1 | 2 => Ordering::Acquire,
+        3 => Ordering::Release,
+        4 => Ordering::AcqRel,
+        _ => Ordering::SeqCst,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{demangle, pointee_code};
+
+    /// The pointee's type is found with and without qualifiers.
+    #[test]
+    fn mangled_names_come_apart() {
+        let parts = |name| demangle(name).map(|(name, params)| (name, pointee_code(params)));
+        assert_eq!(parts("_Z10atomic_incPU3AS3Vj"), Some(("atomic_inc", Some('j'))));
+        assert_eq!(
+            parts("_Z25atomic_fetch_max_explicitPU3AS4VU7_Atomicll12memory_order12memory_scope"),
+            Some(("atomic_fetch_max_explicit", Some('l')))
+        );
+        assert_eq!(parts("_Z10atomic_decPU3AS1i"), Some(("atomic_dec", Some('i'))));
+        assert_eq!(parts("_Z99short"), None);
+        assert_eq!(parts("atomic_inc"), None);
+    }
+}
