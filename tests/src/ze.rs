@@ -77,8 +77,8 @@ fn loader() -> &'static Loader {
         // SAFETY: the tests of a program come here first of all, so nobody reads the environment.
         unsafe {
             env::set_var("ZE_ENABLE_ALT_DRIVERS", library());
-            if env::var_os("TALLY_COMPILER").is_none() {
-                env::set_var("TALLY_COMPILER", beside("tally-compiler"));
+            if let (None, Some(file)) = (env::var_os("TALLY_COMPILER"), beside("tally-compiler")) {
+                env::set_var("TALLY_COMPILER", file);
             }
         }
         // SAFETY: the loader's initialisers may run here.
@@ -89,18 +89,21 @@ fn loader() -> &'static Loader {
 }
 
 /// The driver under test.
+///
+/// # Panics
+/// If it has not been built.
 pub fn library() -> PathBuf {
-    env::var_os("TALLY_LIBRARY").map_or_else(|| beside("libze_tally.so"), PathBuf::from)
+    let given = env::var_os("TALLY_LIBRARY").map(PathBuf::from);
+    let found = given.or_else(|| beside("libze_tally.so"));
+    found.expect("libze_tally.so is not beside the tests: run cargo build first")
 }
 
-/// A product of the build that made this test: in its folder or the one above.
-fn beside(name: &str) -> PathBuf {
+/// A product of the build that made this test: in its folder or the one above, the newer one.
+fn beside(name: &str) -> Option<PathBuf> {
     let program = env::current_exe().expect("Linux knows the program's file");
-    let found = program.ancestors().skip(1).take(2).map(|folder| folder.join(name));
-    let found: Vec<PathBuf> = found.filter(|file| file.is_file()).collect();
-    let newest =
-        found.into_iter().max_by_key(|file| file.metadata().and_then(|it| it.modified()).ok());
-    newest.unwrap_or_else(|| panic!("{name} is not beside {}: build it first", program.display()))
+    let files = program.ancestors().skip(1).take(2).map(|folder| folder.join(name));
+    let found: Vec<PathBuf> = files.filter(|file| file.is_file()).collect();
+    found.into_iter().max_by_key(|file| file.metadata().and_then(|it| it.modified()).ok())
 }
 
 /// A function's address. `name` ends with a NUL.

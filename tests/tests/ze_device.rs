@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Devices and contexts through the stock loader.
+
+use std::ffi::CStr;
+use std::ptr;
+
+use tally_tests::ze::{self, Gpu};
+use tally_tests::{call, check, refused};
+use tally_ze::*;
+
+fn properties(stype: ze_structure_type_t) -> ze_device_properties_t {
+    let mut properties = ze_device_properties_t { stype, ..Default::default() };
+    check!(zeDeviceGetProperties(ze::device(), &raw mut properties));
+    properties
+}
+
+#[test]
+fn the_device_is_an_integrated_gpu_with_a_name_and_a_stable_uuid() {
+    let stype = ze_structure_type_t::ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES;
+    let (first, second) = (properties(stype), properties(stype));
+    assert_eq!(first.r#type, ze_device_type_t::ZE_DEVICE_TYPE_GPU);
+    assert!(first.flags.contains(ze_device_property_flags_t::ZE_DEVICE_PROPERTY_FLAG_INTEGRATED));
+    assert_eq!(first.uuid.id, second.uuid.id);
+    assert_ne!(first.uuid.id, [0; 16]);
+    // SAFETY: the driver ends the name with a NUL.
+    let name = unsafe { CStr::from_ptr(first.name.as_ptr()) };
+    assert!(name.to_string_lossy().contains("Tally"));
+    assert!(first.maxMemAllocSize > 0 && first.numEUsPerSubslice > 0);
+}
+
+#[test]
+fn the_timer_is_in_ns_for_the_plain_stype_and_in_hz_for_1_2() {
+    let plain = properties(ze_structure_type_t::ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES);
+    let in_hz = properties(ze_structure_type_t::ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2);
+    assert_eq!(plain.timerResolution * in_hz.timerResolution, 1_000_000_000);
+    let bits = plain.kernelTimestampValidBits;
+    assert!((32..64).contains(&bits), "(1 << bits) - 1 must be a mask: {bits}");
+}
+
+#[test]
+fn properties_with_another_stype_are_refused() {
+    let mut wrong = ze_device_properties_t {
+        stype: ze_structure_type_t::ZE_STRUCTURE_TYPE_DEVICE_IMAGE_PROPERTIES,
+        ..Default::default()
+    };
+    refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeDeviceGetProperties(ze::device(), &raw mut wrong));
+}
+
+#[test]
+fn chained_properties_are_filled_and_unknown_ones_left_alone() {
+    let mut unknown = ze_base_properties_t::default();
+    unknown.stype = ze_structure_type_t(0x7fff_0000);
+    let mut eus = ze_eu_count_ext_t::default();
+    eus.pNext = (&raw mut unknown).cast();
+    let mut device = ze_device_properties_t::default();
+    device.pNext = (&raw mut eus).cast();
+    check!(zeDeviceGetProperties(ze::device(), &raw mut device));
+    assert_eq!(eus.numTotalEUs, device.numEUsPerSubslice);
+}
+
+#[test]
+fn a_chain_that_is_a_circle_ends() {
+    let mut eus = ze_eu_count_ext_t::default();
+    eus.pNext = (&raw mut eus).cast();
+    let mut device = ze_device_properties_t::default();
+    device.pNext = (&raw mut eus).cast();
+    check!(zeDeviceGetProperties(ze::device(), &raw mut device));
+}
+
+#[test]
+fn a_root_device_has_no_root_and_no_parts() {
+    let mut root = ze_device_handle_t(ptr::without_provenance_mut(8));
+    check!(zeDeviceGetRootDevice(ze::device(), &raw mut root));
+    assert!(root.is_null());
+    let mut count = 7;
+    check!(zeDeviceGetSubDevices(ze::device(), &raw mut count, ptr::null_mut()));
+    assert_eq!(count, 0);
+}
+
+#[test]
+fn group_zero_computes_and_another_group_only_copies() {
+    use ze_command_queue_group_property_flags_t as flag;
+    let mut count = 0;
+    let device = ze::device();
+    check!(zeDeviceGetCommandQueueGroupProperties(device, &raw mut count, ptr::null_mut()));
+    let mut groups = vec![ze_command_queue_group_properties_t::default(); count as usize];
+    check!(zeDeviceGetCommandQueueGroupProperties(device, &raw mut count, groups.as_mut_ptr()));
+    let compute = flag::ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE;
+    let copy = flag::ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY;
+    assert_eq!(groups[0].flags, compute | copy);
+    assert_eq!(groups[1].flags, copy);
+    assert!(groups.iter().all(|it| it.numQueues > 0 && it.maxMemoryFillPatternSize == 128));
+}
+
+#[test]
+fn limits_are_those_of_the_hardware_manual() {
+    let mut compute = ze_device_compute_properties_t::default();
+    check!(zeDeviceGetComputeProperties(ze::device(), &raw mut compute));
+    assert_eq!(compute.maxTotalGroupSize, 1024);
+    assert_eq!(compute.maxSharedLocalMemory, 64 << 10);
+    assert_eq!(compute.numSubGroupSizes, 1);
+    let mut module = ze_device_module_properties_t::default();
+    check!(zeDeviceGetModuleProperties(ze::device(), &raw mut module));
+    assert!(module.flags.contains(ze_device_module_flags_t::ZE_DEVICE_MODULE_FLAG_FP64));
+}
+
+#[test]
+fn memory_and_cache_have_sizes_and_images_do_not_exist() {
+    let device = ze::device();
+    let mut count = 1;
+    let mut memory = ze_device_memory_properties_t::default();
+    check!(zeDeviceGetMemoryProperties(device, &raw mut count, &raw mut memory));
+    assert!(count == 1 && memory.totalSize > 0);
+    let mut cache = ze_device_cache_properties_t::default();
+    check!(zeDeviceGetCacheProperties(device, &raw mut count, &raw mut cache));
+    assert!(count == 1 && cache.cacheSize > 0);
+    let mut image = ze_device_image_properties_t::default();
+    image.maxImageDims2D = 4;
+    check!(zeDeviceGetImageProperties(device, &raw mut image));
+    assert_eq!(image.maxImageDims2D, 0);
+    let mut access = ze_device_memory_access_properties_t::default();
+    check!(zeDeviceGetMemoryAccessProperties(device, &raw mut access));
+    let rw = ze_memory_access_cap_flags_t::ZE_MEMORY_ACCESS_CAP_FLAG_RW;
+    assert!(access.hostAllocCapabilities.contains(rw));
+}
+
+#[test]
+fn a_device_is_its_own_peer() {
+    let device = ze::device();
+    let mut can = 0;
+    check!(zeDeviceCanAccessPeer(device, device, &raw mut can));
+    assert_eq!(can, 1);
+    refused!(
+        ZE_RESULT_ERROR_INVALID_NULL_HANDLE,
+        zeDeviceCanAccessPeer(device, ze_device_handle_t::NULL, &raw mut can)
+    );
+}
+
+#[test]
+fn both_clocks_go_forward_at_the_same_rate() {
+    let device = ze::device();
+    let pair = || {
+        let (mut host, mut ticks) = (0, 0);
+        check!(zeDeviceGetGlobalTimestamps(device, &raw mut host, &raw mut ticks));
+        (host, ticks)
+    };
+    let (first, second) = (pair(), pair());
+    assert!(second.0 >= first.0 && second.1 >= first.1);
+    let (host, ticks) = (second.0 - first.0, second.1 - first.1);
+    assert!(host.abs_diff(ticks) < 1_000_000, "{host} ns on the host, {ticks} on the device");
+}
+
+#[test]
+fn contexts_are_made_checked_and_destroyed() {
+    let gpu = Gpu::new();
+    check!(zeContextGetStatus(gpu.context));
+    check!(zeContextSystemBarrier(gpu.context, gpu.device));
+    let desc = ze_context_desc_t::default();
+    let (mut devices, mut other) = ([gpu.device], ze_context_handle_t::NULL);
+    let driver = ze::driver();
+    check!(zeContextCreateEx(driver, &raw const desc, 1, devices.as_mut_ptr(), &raw mut other));
+    assert_ne!(other, gpu.context);
+    check!(zeContextDestroy(other));
+    let text = refused!(ZE_RESULT_ERROR_INVALID_NULL_HANDLE, zeContextGetStatus(other));
+    assert!(text.contains("has been destroyed"), "{text}");
+    refused!(ZE_RESULT_ERROR_INVALID_NULL_HANDLE, zeContextDestroy(other));
+}
+
+#[test]
+fn contexts_refuse_what_the_specification_does_not_know() {
+    let driver = ze::driver();
+    let mut context = ze_context_handle_t::NULL;
+    let desc = ze_context_desc_t::default();
+    let (desc, out) = (&raw const desc, &raw mut context);
+    let mut none = ze_device_handle_t::NULL;
+    refused!(ZE_RESULT_ERROR_INVALID_NULL_POINTER, zeContextCreate(driver, ptr::null(), out));
+    refused!(ZE_RESULT_ERROR_INVALID_NULL_POINTER, zeContextCreate(driver, desc, ptr::null_mut()));
+    refused!(
+        ZE_RESULT_ERROR_INVALID_NULL_POINTER,
+        zeContextCreateEx(driver, desc, 1, ptr::null_mut(), out)
+    );
+    refused!(
+        ZE_RESULT_ERROR_INVALID_NULL_HANDLE,
+        zeContextCreateEx(driver, desc, 1, &raw mut none, out)
+    );
+    let mut wrong = ze_context_desc_t::default();
+    wrong.flags = ze_context_flags_t::from_bits_retain(1 << 20);
+    refused!(ZE_RESULT_ERROR_INVALID_ENUMERATION, zeContextCreate(driver, &raw const wrong, out));
+    wrong = ze_context_desc_t::default();
+    wrong.stype = ze_structure_type_t(0);
+    refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeContextCreate(driver, &raw const wrong, out));
+    assert!(context.is_null(), "a refused call writes nothing");
+    let answer = call!(zeDeviceGetStatus(ze::device()));
+    assert_eq!(answer, ze_result_t::ZE_RESULT_SUCCESS);
+}
