@@ -280,6 +280,89 @@ fn resets_need_an_order() {
     assert_eq!(refusal(script), Refusal::Unordered);
 }
 
+/// A wait needs an order with the reset before it, else it may see the signal before the reset.
+#[test]
+fn waits_need_an_order_with_resets() {
+    let signalled_again = || {
+        let mut script = Script::new();
+        let (list, event) = (script.immediate(Engine::Compute), script.event(EventKind::Regular));
+        let other = script.immediate(Engine::Compute);
+        script.release(event);
+        script.append(list, Op::ResetEvent(event), &[], None);
+        script.append(list, mix(0, 1, 1), &[], Some(event));
+        (script, list, other, event)
+    };
+    let (mut script, _, _, event) = signalled_again();
+    script.synchronize(Object::Event(event));
+    assert_eq!(refusal(script), Refusal::Unordered);
+    let (mut script, _, other, event) = signalled_again();
+    script.append(other, copy(2, 0), &[event], None);
+    assert_eq!(refusal(script), Refusal::Unordered);
+    let (mut script, list, other, event) = signalled_again();
+    script.query(Object::Event(event));
+    script.synchronize(Object::List(list));
+    script.append(other, copy(2, 0), &[event], None);
+    script.synchronize(Object::List(other));
+    assert_eq!(answers(script), [Either]);
+}
+
+/// Two accesses may get their order from a signal that comes later; if they do not, it is a race.
+#[test]
+fn order_may_come_later() {
+    let held = || {
+        let mut script = Script::new();
+        let (list, other) = (script.immediate(Engine::Compute), script.immediate(Engine::Compute));
+        let gate = script.hold(list);
+        script.append(list, mix(0, 1, 1), &[], None);
+        script.append(other, mix(0, 1, 2), &[], None);
+        (script, list, other, gate)
+    };
+    let (mut script, list, other, gate) = held();
+    script.synchronize(Object::List(other));
+    script.release(gate);
+    script.synchronize(Object::List(list));
+    assert_eq!(answers(script), []);
+    let (mut script, _, _, gate) = held();
+    script.release(gate);
+    assert_eq!(refusal(script), Refusal::Race(Cell(0)));
+}
+
+/// What was promised to a waiter by a recording cannot be taken away.
+#[test]
+fn promised_recording_stays() {
+    let mut script = Script::new();
+    let (list, event) = (script.regular(), script.counter_based());
+    let waiter = script.immediate(Engine::Compute);
+    script.append(list, mix(0, 1, 1), &[], Some(event));
+    script.append(waiter, copy(2, 0), &[event], None);
+    script.step(Action::DestroyList(list));
+    assert_eq!(refusal(script), Refusal::WouldHang);
+}
+
+/// Which execution a recorded wait is bound to depends on the order of the two calls, so threads
+/// must not make them at once.
+#[test]
+fn executions_that_bind_each_other_take_turns() {
+    let mut script = Script::new();
+    let (producer, consumer) = (script.regular(), script.regular());
+    let (queue, other, event) = (script.queue(), script.queue(), script.counter_based());
+    script.append(producer, mix(0, 1, 1), &[], Some(event));
+    script.append(consumer, copy(2, 0), &[event], None);
+    script.close(producer);
+    script.close(consumer);
+    script.step(Action::DestroyEvent(event));
+    script.execute(other, consumer);
+    let bound = script.query(Object::Queue(other)) - 1;
+    let mut program = script.program();
+    let lists = vec![producer];
+    let execute = Action::Execute { queue, lists, fence: None };
+    program.steps.push(Step { thread: 1, action: execute });
+    program.steps.push(Step { thread: 0, action: Action::Synchronize(Object::Queue(other)) });
+    let model = Model::of(&program).expect("the program is valid");
+    let expected = model.expected().expect("the program ends");
+    assert!(expected.after[bound + 2].contains(&bound));
+}
+
 /// Nothing orders the completion of two lists on one queue; a host wait between them does.
 #[test]
 fn lists_on_one_queue_may_overlap() {
