@@ -305,12 +305,11 @@ impl State {
         if let Some(Event::Regular(cell)) = command.signal.map(|event| self.events[event.0]) {
             packet.cells.push((cell, true));
         }
-        if let Op::ResetEvent(event) = command.op {
-            if let Event::Regular(cell) = self.events[event.0] {
-                if !self.faulty(Fault::DeviceResetIgnored) {
-                    packet.cells.push((cell, false));
-                }
-            }
+        if let Op::ResetEvent(event) = command.op
+            && let Event::Regular(cell) = self.events[event.0]
+            && !self.faulty(Fault::DeviceResetIgnored)
+        {
+            packet.cells.push((cell, false));
         }
         packet
     }

@@ -126,10 +126,10 @@ impl Model {
                 Body::Regular(_) => unreachable!("only immediate lists give counters"),
             },
             CbState::Recorded { recording, index } => {
-                if let Some((own, commands)) = executing {
-                    if own == recording {
-                        return Bound::Command(commands[index]);
-                    }
+                if let Some((own, commands)) = executing
+                    && own == recording
+                {
+                    return Bound::Command(commands[index]);
                 }
                 let Recording { alive, ref executions, .. } = self.recordings[recording.0];
                 match executions.last() {
