@@ -2,6 +2,9 @@
 //! Tests of the device as a driver sees it: rings, cells, kernels.
 #![cfg(not(loom))]
 
+mod calls;
+mod faults;
 mod packets;
+mod sched;
 mod support;
 mod waits;

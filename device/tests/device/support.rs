@@ -33,6 +33,11 @@ pub struct Memory {
     bytes: usize,
 }
 
+// SAFETY: shared by design; tests use atomics where threads meet.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
 impl Memory {
     pub fn new(bytes: usize) -> Self {
         let bytes = bytes.next_multiple_of(4096);
@@ -82,16 +87,10 @@ impl Memory {
         unsafe { std::slice::from_raw_parts(self.start.add(offset), count).to_vec() }
     }
 
-    /// Takes the memory away.
-    pub fn unmap(&self) {
-        // SAFETY: our own mapping; the test uses it no more.
-        unsafe { libc::munmap(self.start.cast(), self.bytes) };
-    }
-
-    /// Makes it read-only.
-    pub fn protect(&self) {
+    /// Restricts the access to it.
+    pub fn protect(&self, access: i32) {
         // SAFETY: our own mapping.
-        unsafe { libc::mprotect(self.start.cast(), self.bytes, libc::PROT_READ) };
+        unsafe { libc::mprotect(self.start.cast(), self.bytes, access) };
     }
 }
 

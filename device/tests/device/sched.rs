@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Order, overlap, priorities, substitutes, the end of queues (SPEC.md,
+//! chapters 4 and 10).
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tally_device::trace::{CommandKind, CommandRecord, Sink};
+use tally_device::{Config, EngineClass, Priority, QueueState, VmId};
+use tally_uapi::fault::FaultKind;
+use tally_uapi::packet;
+
+use crate::support::*;
+
+#[test]
+fn two_unordered_kernels_of_a_queue_may_wait_for_each_other() {
+    for engines in [1, 4] {
+        let config = Config { workers: Some(2), compute_engines: engines, ..Config::default() };
+        let gpu = Gpu::with(config);
+        let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+        for round in 0..20 {
+            let (a, b) = (cells.cell_va(10 + 2 * round), cells.cell_va(11 + 2 * round));
+            let (first, second) = (Kernarg::new(&[a, b]), Kernarg::new(&[b, a]));
+            let done = |i| Some((cells.cell_va(i), round as u64 + 1));
+            queue.write(dispatch(0, meet, &first, 1, done(0)));
+            queue.write(dispatch(0, meet, &second, 1, done(1)));
+            queue.publish();
+            eventually("both kernels", || {
+                cells.load(0) == round as u64 + 1 && cells.load(1) == round as u64 + 1
+            });
+        }
+    }
+}
+
+#[test]
+fn a_kernel_that_arrives_while_another_runs_overlaps_it() {
+    let gpu = Gpu::with(Config { workers: Some(1), ..Config::default() });
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    let (a, b) = (cells.cell_va(10), cells.cell_va(11));
+    let (first, second) = (Kernarg::new(&[a, b]), Kernarg::new(&[b, a]));
+    queue.push(dispatch(0, meet, &first, 1, Some((cells.cell_va(0), 1))));
+    eventually("the first kernel", || cells.load(10) == 1);
+    queue.push(dispatch(0, meet, &second, 1, Some((cells.cell_va(1), 1))));
+    eventually("both kernels", || cells.load(0) == 1 && cells.load(1) == 1);
+}
+
+#[test]
+fn an_ordered_command_waits_for_all_before_it() {
+    let gpu = Gpu::new();
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    let kernarg = Kernarg::new(&[cells.cell_va(1), cells.cell_va(2)]);
+    queue.write(dispatch(0, meet, &kernarg, 1, None));
+    queue.write(nop(0, Some((cells.cell_va(3), 1))));
+    queue.write(nop(ORDERED, Some((cells.cell_va(4), 1))));
+    queue.publish();
+    eventually("the unordered command", || cells.load(3) == 1);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(cells.load(4), 0);
+    assert_eq!(gpu.device.query(&queue.handle).state, QueueState::Running);
+    cells.cell(2).store(1, Ordering::Release);
+    eventually("the ordered command", || cells.load(4) == 1);
+}
+
+#[test]
+fn endless_kernels_do_not_stop_other_queues() {
+    let gpu = Gpu::with(Config { workers: Some(2), compute_engines: 1, ..Config::default() });
+    let cells = Memory::new(4096);
+    let other = gpu.device.create_vm(VmId(2));
+    let mut stuck = Vec::new();
+    for i in 0..4 {
+        let mut queue = gpu.queue_on(&other, EngineClass::Compute, 0, Priority::High);
+        let kernarg = Kernarg::new(&[cells.cell_va(10 + i)]);
+        queue.push(dispatch(0, endless, &kernarg, 1, None));
+        stuck.push((queue, kernarg));
+    }
+    let mut queue = gpu.queue_on(&gpu.vm, EngineClass::Compute, 0, Priority::Low);
+    let kernarg = Kernarg::new(&[cells.cell_va(1)]);
+    for value in 1..=10 {
+        let since = Instant::now();
+        queue.push(dispatch(ORDERED, count_groups, &kernarg, 100, Some((cells.cell_va(0), value))));
+        eventually("the neighbour's work", || cells.load(0) == value);
+        assert!(since.elapsed() < Duration::from_secs(10));
+    }
+    eventually("all endless kernels run", || (0..4).all(|i| cells.load(10 + i) != 0));
+    for (queue, _) in &stuck {
+        gpu.device.destroy_queue(&queue.handle);
+    }
+    let stopped: Vec<u64> = (0..4).map(|i| cells.load(10 + i)).collect();
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(stopped, (0..4).map(|i| cells.load(10 + i)).collect::<Vec<u64>>());
+    queue.push(nop(ORDERED, Some((cells.cell_va(0), 99))));
+    eventually("the neighbour goes on", || cells.load(0) == 99);
+    assert!(!gpu.vm.is_lost() && other.is_lost());
+}
+
+#[test]
+fn an_endless_kernel_is_aborted_and_its_vm_lost() {
+    let gpu = Gpu::new();
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    let kernarg = Kernarg::new(&[cells.cell_va(1)]);
+    queue.write(nop(0, None));
+    queue.write(dispatch(0, endless, &kernarg, 100, Some((cells.cell_va(0), 1))));
+    queue.publish();
+    eventually("the kernel", || cells.load(1) != 0);
+    let since = Instant::now();
+    gpu.device.destroy_queue(&queue.handle);
+    assert!(since.elapsed() >= Duration::from_millis(100), "the reset time is the kernel's");
+    let fault = gpu.fault();
+    assert_eq!((fault.kind, fault.packet), (FaultKind::Aborted, 1));
+    assert_eq!(cells.load(0), 0, "what was aborted is not signalled");
+    assert_eq!(gpu.device.query(&queue.handle).state, QueueState::Stopped);
+}
+
+#[test]
+fn destroying_a_queue_completes_what_runs_and_drops_the_rest() {
+    let gpu = Gpu::new();
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    let kernarg = Kernarg::new(&[cells.cell_va(1), cells.cell_va(2)]);
+    queue.write(dispatch(0, meet, &kernarg, 1, Some((cells.cell_va(0), 1))));
+    queue.write(nop(ORDERED, Some((cells.cell_va(3), 1))));
+    queue.publish();
+    eventually("the kernel", || cells.load(1) == 1);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            cells.cell(2).store(1, Ordering::Release);
+        });
+        gpu.device.destroy_queue(&queue.handle);
+    });
+    assert_eq!((cells.load(0), cells.load(3)), (1, 0));
+    assert!(!gpu.vm.is_lost());
+    // Nothing touches the queue's memory now.
+    queue.memory.protect(libc::PROT_NONE);
+}
+
+#[test]
+fn parked_idle_and_runnable_queues_are_destroyed_at_once() {
+    let gpu = Gpu::new();
+    let cells = Memory::new(4096);
+    for round in 0..200 {
+        let mut queue = gpu.queue();
+        match round % 3 {
+            0 => queue.push(wait_for(cells.cell_va(1), 1)),
+            1 => queue.push(nop(0, None)),
+            _ => {}
+        }
+        gpu.device.destroy_queue(&queue.handle);
+        queue.memory.protect(libc::PROT_NONE);
+    }
+    assert!(!gpu.vm.is_lost());
+    let word = gpu.device.waiters(tally_uapi::cell::waiters_index(cells.cell_va(1)));
+    eventually("nobody is counted as waiting", || word.load(Ordering::SeqCst) == 0);
+}
+
+#[test]
+fn a_device_with_an_endless_kernel_can_be_dropped() {
+    let cells = Memory::new(4096);
+    let kernarg = Kernarg::new(&[cells.cell_va(1)]);
+    let gpu = Gpu::new();
+    let mut queue = gpu.queue();
+    queue.push(dispatch(0, endless, &kernarg, 1, None));
+    eventually("the kernel", || cells.load(1) != 0);
+    drop(queue);
+    drop(gpu);
+    let stopped = cells.load(1);
+    std::thread::sleep(Duration::from_millis(10));
+    assert_eq!(cells.load(1), stopped);
+}
+
+/// Which queue ran a command, in order.
+#[derive(Default)]
+struct Log(Mutex<Vec<CommandRecord>>);
+
+impl Sink for Log {
+    fn command(&self, record: &CommandRecord) {
+        self.0.lock().unwrap().push(*record);
+    }
+}
+
+#[test]
+fn a_higher_priority_runs_first_and_equals_take_turns() {
+    let log = Arc::new(Log::default());
+    let trace: Arc<dyn Sink> = Arc::<Log>::clone(&log);
+    let gpu = Gpu::with(Config {
+        workers: Some(1),
+        compute_engines: 1,
+        trace: Some(trace),
+        ..Config::default()
+    });
+    let cells = Memory::new(4096);
+    let kernarg = Kernarg::new(&[cells.cell_va(1), cells.cell_va(2)]);
+    let order = [Priority::Low, Priority::Normal, Priority::High, Priority::High];
+    let mut queues: Vec<_> = order
+        .into_iter()
+        .map(|priority| gpu.queue_on(&gpu.vm, EngineClass::Compute, 0, priority))
+        .collect();
+    // All wait for one cell; the first to look finds all met.
+    for (i, queue) in queues.iter_mut().enumerate() {
+        queue.write(wait_for(cells.cell_va(0), 1));
+        queue.write(dispatch(ORDERED, count_groups, &kernarg, 1, Some((cells.cell_va(20 + i), 1))));
+        queue.publish();
+        eventually("parking", || gpu.device.query(&queue.handle).state == QueueState::Parked);
+    }
+    let mut starter = gpu.queue_on(&gpu.vm, EngineClass::Compute, 0, Priority::Low);
+    starter.push(nop(0, Some((cells.cell_va(0), 1))));
+    eventually("all", || (0..4).all(|i| cells.load(20 + i) == 1));
+    let ran: Vec<_> = log.0.lock().unwrap().iter().map(|record| record.queue).collect();
+    let ids: Vec<_> = queues.iter().map(|queue| queue.id).collect();
+    assert_eq!(ran, [starter.id, ids[2], ids[3], ids[1], ids[0]]);
+}
+
+#[test]
+fn commands_are_reported_with_their_times() {
+    let log = Arc::new(Log::default());
+    let trace: Arc<dyn Sink> = Arc::<Log>::clone(&log);
+    let gpu = Gpu::with(Config { trace: Some(trace), ..Config::default() });
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    let kernarg = Kernarg::new(&[cells.cell_va(1)]);
+    let packet: packet::Dispatch = dispatch(ORDERED, count_groups, &kernarg, 4, None);
+    queue.write(packet);
+    queue.write(copy(ORDERED, cells.cell_va(6), cells.cell_va(5), 8, Some((cells.cell_va(0), 1))));
+    queue.publish();
+    eventually("the copy", || cells.load(0) == 1);
+    let records = log.0.lock().unwrap().clone();
+    let kinds: Vec<_> = records.iter().map(|record| (record.kind, record.entry)).collect();
+    assert_eq!(kinds, [(CommandKind::Dispatch, packet.entry), (CommandKind::Copy, 0)]);
+    assert!(records.iter().all(|r| r.queue == queue.id && r.start != 0 && r.start <= r.end));
+    assert!(records[0].end <= records[1].start);
+    assert_eq!((records[0].packet, records[1].packet), (0, 1));
+}
+
+#[test]
+fn a_busy_queue_leaves_its_engine_to_an_equal() {
+    let gpu = Gpu::with(Config { workers: Some(1), compute_engines: 1, ..Config::default() });
+    let (mut busy, mut other, cells) = (gpu.queue(), gpu.queue(), Memory::new(4096));
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let value = std::thread::scope(|scope| {
+        let feeder = scope.spawn(|| {
+            let mut value = 0;
+            while !done.load(Ordering::Relaxed) {
+                value += 1;
+                busy.push(nop(ORDERED, Some((cells.cell_va(1), value))));
+            }
+            value
+        });
+        eventually("the stream runs", || cells.load(1) > 1000);
+        other.push(nop(0, Some((cells.cell_va(0), 1))));
+        eventually("the neighbour's turn", || cells.load(0) == 1);
+        done.store(true, Ordering::Relaxed);
+        feeder.join().unwrap()
+    });
+    eventually("the stream's end", || cells.load(1) == value);
+}
