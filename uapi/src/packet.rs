@@ -637,7 +637,7 @@ fn zero_bytes(bytes: &[u8]) -> Result<(), FaultKind> {
 
 /// A null address is as wrong as a misaligned one: nothing is ever mapped there.
 fn aligned(address: u64, to: u64) -> Result<(), FaultKind> {
-    if address != 0 && address % to == 0 {
+    if address != 0 && address.is_multiple_of(to) {
         Ok(())
     } else {
         Err(FaultKind::BadAlignment)
