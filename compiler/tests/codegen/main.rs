@@ -3,6 +3,7 @@
 //! native code, run in this process, and compared with Rust.
 
 mod blob;
+mod diff;
 mod golden;
 mod harness;
 mod kernels;

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Compiled code against the interpreter: the same module, the same arguments, the same bytes
+//! after the run. The interpreter sees buffers at their real addresses.
+
+use std::fmt::Write;
+
+use tally_compiler::interp::{self, Launch, Memory};
+use tally_compiler::ir::Module;
+
+use crate::harness::{Arg, Grid, Kernel, clang, module, targets};
+
+/// Elements of a buffer, to be compared: NaN equals NaN, whatever its bits.
+#[derive(Clone, Copy)]
+enum Elements {
+    Bytes,
+    Halves,
+    Floats,
+    Doubles,
+}
+
+#[derive(Clone)]
+enum Input {
+    Buffer(Elements, Vec<u8>),
+    Value(Vec<u8>),
+    Local(usize),
+}
+
+/// Random numbers (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        (self.next() >> 11) % n
+    }
+
+    fn bytes(&mut self, len: usize) -> Input {
+        Input::Buffer(Elements::Bytes, (0..len).map(|_| self.next() as u8).collect())
+    }
+
+    /// Multiples of a quarter: sums and products of them are exact, so contraction is not seen.
+    fn quarters(&mut self, n: usize) -> Vec<f64> {
+        (0..n).map(|_| (self.below(4001) as f64 - 2000.0) / 4.0).collect()
+    }
+
+    fn floats(&mut self, n: usize) -> Input {
+        let bytes = self.quarters(n).iter().flat_map(|&x| (x as f32).to_le_bytes()).collect();
+        Input::Buffer(Elements::Floats, bytes)
+    }
+
+    fn doubles(&mut self, n: usize) -> Input {
+        let bytes = self.quarters(n).iter().flat_map(|x| x.to_le_bytes()).collect();
+        Input::Buffer(Elements::Doubles, bytes)
+    }
+}
+
+/// Runs a kernel both ways and compares all buffers.
+fn same(module: &Module, name: &str, grid: Grid, inputs: &[Input], context: &str) {
+    for target in targets() {
+        let mut buffers: Vec<Vec<u8>> = Vec::new();
+        for input in inputs {
+            if let Input::Buffer(_, bytes) = input {
+                // Doubles and vectors want more than a byte vector's alignment.
+                let mut aligned: Vec<u8> = Vec::with_capacity(bytes.len() + 64);
+                let start = aligned.as_ptr().align_offset(64);
+                aligned.resize(start, 0);
+                aligned.extend(bytes);
+                buffers.push(aligned);
+            }
+        }
+        let (mut memory, mut args) = (Memory::new(), Vec::new());
+        let mut next = buffers.iter();
+        for input in inputs {
+            args.push(match input {
+                Input::Value(bytes) => interp::Arg::Bytes(bytes.clone()),
+                Input::Local(len) => interp::Arg::Local(*len as u64),
+                Input::Buffer(_, bytes) => {
+                    let buffer = next.next().expect("one for each");
+                    let address = buffer[buffer.len() - bytes.len()..].as_ptr() as u64;
+                    memory.map(address, bytes.clone()).expect("buffers do not overlap");
+                    interp::Arg::pointer(address)
+                }
+            });
+        }
+        let launch = grid.launch();
+        let launch = Launch {
+            global_size: launch.global_size,
+            group_size: launch.group_size,
+            global_offset: launch.global_offset,
+            work_dim: launch.work_dim,
+            step_limit: 1 << 28,
+        };
+        let (index, _) = module.kernel(name).expect("the kernel is there");
+        interp::run(module, index, &launch, &args, &mut memory)
+            .unwrap_or_else(|error| panic!("{name}: {error}\n{context}"));
+
+        let kernel = Kernel::new(module, name, &target);
+        let mut next = buffers.iter_mut();
+        let args = inputs.iter().map(|input| match input {
+            Input::Value(bytes) => Arg::Bytes(bytes.clone()),
+            Input::Local(len) => Arg::Local(*len),
+            Input::Buffer(_, bytes) => {
+                let buffer = next.next().expect("one for each");
+                let start = buffer.len() - bytes.len();
+                Arg::Buffer(&mut buffer[start..])
+            }
+        });
+        kernel.run(grid, args.collect());
+
+        let mut next = buffers.iter();
+        for (number, input) in inputs.iter().enumerate() {
+            let Input::Buffer(elements, bytes) = input else { continue };
+            let buffer = next.next().expect("one for each");
+            let got = &buffer[buffer.len() - bytes.len()..];
+            let want = memory.buffer(got.as_ptr() as u64).expect("mapped above");
+            if let Some(at) = difference(*elements, got, want) {
+                let (got, want) =
+                    (&got[at..got.len().min(at + 8)], &want[at..want.len().min(at + 8)]);
+                panic!(
+                    "{name} for {}: argument {number} at byte {at}: compiled {got:x?}, interpreted {want:x?}\n{context}",
+                    target.name
+                );
+            }
+        }
+    }
+}
+
+/// The first byte of the first element that differs.
+fn difference(elements: Elements, a: &[u8], b: &[u8]) -> Option<usize> {
+    let (size, exponent) = match elements {
+        Elements::Bytes => (1, 0),
+        Elements::Halves => (2, 0x7c00),
+        Elements::Floats => (4, 0x7f80_0000),
+        Elements::Doubles => (8, 0x7ff0_0000_0000_0000),
+    };
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |n, &byte| n << 8 | u64::from(byte));
+    let nan = |x: u64| exponent != 0 && x & (sign(size) - 1) > exponent;
+    let pairs = a.chunks(size).zip(b.chunks(size));
+    let differs = |(a, b): (&[u8], &[u8])| {
+        let (a, b) = (number(a), number(b));
+        a != b && !(nan(a) && nan(b))
+    };
+    pairs.map(differs).position(|differs| differs).map(|index| index * size)
+}
+
+fn sign(size: usize) -> u64 {
+    1 << (8 * size - 1)
+}
+
+/// The module of a file at a level of clang's optimisation, at each of the two.
+fn both(file: &str) -> Vec<Module> {
+    ["-O0", "-O2"].map(|level| module(&clang::compile(file, &[level]))).into()
+}
+
+fn value<T: Into<i64>>(value: T, size: usize) -> Input {
+    Input::Value(value.into().to_le_bytes()[..size].to_vec())
+}
+
+#[test]
+fn integer_arithmetic_of_all_widths_agrees() {
+    let mut random = Random(1);
+    for module in both("numbers.cl") {
+        for (name, size) in [("char", 1), ("short", 2), ("int", 4), ("long", 8)] {
+            let n = 300;
+            let mut inputs = vec![random.bytes(n * size), random.bytes(n * size)];
+            inputs.push(random.bytes(n * size * 40));
+            same(&module, &format!("ops_{name}"), Grid::line(n as u64, 32), &inputs, "");
+        }
+    }
+}
+
+#[test]
+fn float_arithmetic_agrees() {
+    let mut random = Random(2);
+    for module in both("numbers.cl") {
+        let grid = Grid::line(300, 32);
+        let out = Input::Buffer(Elements::Floats, vec![0; 300 * 20 * 4]);
+        same(&module, "fops_float", grid, &[random.floats(300), random.floats(300), out], "");
+        let out = Input::Buffer(Elements::Doubles, vec![0; 300 * 20 * 8]);
+        same(&module, "fops_double", grid, &[random.doubles(300), random.doubles(300), out], "");
+        let halves = |random: &mut Random| match random.bytes(600) {
+            Input::Buffer(_, bytes) => Input::Buffer(Elements::Halves, bytes),
+            other => other,
+        };
+        let out = Input::Buffer(Elements::Halves, vec![0; 300 * 20 * 2]);
+        let inputs = [halves(&mut random), halves(&mut random), out];
+        same(&module, "fops_half", grid, &inputs, "");
+    }
+}
+
+#[test]
+fn control_flow_local_memory_and_barriers_agree() {
+    let mut random = Random(3);
+    for module in both("control.cl") {
+        let ints = |random: &mut Random, n: usize, below: u64| {
+            let bytes = (0..n).flat_map(|_| (random.below(below) as i32 - 4).to_le_bytes());
+            Input::Buffer(Elements::Bytes, bytes.collect())
+        };
+        let line = Grid::line(100, 16);
+        let zeros = |n: usize| Input::Buffer(Elements::Bytes, vec![0; n]);
+        same(&module, "switches", line, &[ints(&mut random, 100, 110), zeros(400)], "");
+        let local = Input::Local(64);
+        same(&module, "sum_local", line, &[random.bytes(400), zeros(28), local.clone()], "");
+        same(&module, "barrier_in_call", Grid::line(96, 32), &[random.bytes(384)], "");
+        same(&module, "divergent", line, &[zeros(400)], "");
+        same(&module, "histogram", line, &[random.bytes(100), zeros(64), local.clone()], "");
+        same(&module, "atomics", Grid::line(40, 8), &[zeros(56), zeros(8), local], "");
+        same(&module, "globals", line, &[zeros(400)], "");
+        let grid = Grid { offset: [7, 8, 9], global: [5, 3, 4], group: [2, 2, 3] };
+        same(&module, "places", grid, &[zeros(5 * 3 * 4 * 24 * 8)], "");
+    }
+    for module in both("matmul.cl") {
+        let grid = Grid { offset: [0; 3], global: [16, 16, 1], group: [8, 8, 1] };
+        let inputs = [random.floats(256), random.floats(256), random.floats(256), value(16, 4)];
+        same(&module, "matmul", grid, &inputs, "");
+    }
+    for module in both("numbers.cl") {
+        let small = (0..160).flat_map(|_| (random.below(60000) as i32 - 30000).to_le_bytes());
+        let small = Input::Buffer(Elements::Bytes, small.collect());
+        let inputs = [small, random.bytes(40 * 128), value(2, 4)];
+        same(&module, "vectors", Grid::line(40, 8), &inputs, "");
+    }
+}
+
+/// Writes random kernels: integer expressions of several widths, branches, loops, private arrays,
+/// local memory between barriers.
+struct Program {
+    random: Random,
+    text: String,
+    depth: u32,
+}
+
+impl Program {
+    const VARIABLES: [(&str, &str); 8] = [
+        ("int", "a"),
+        ("uint", "b"),
+        ("long", "c"),
+        ("ulong", "d"),
+        ("short", "e"),
+        ("uchar", "f"),
+        ("int4", "v"),
+        ("ushort", "g"),
+    ];
+
+    fn new(seed: u64) -> String {
+        let mut program = Self { random: Random(seed), text: String::new(), depth: 0 };
+        program.text += "kernel void random(global long *io, local int *t) {\n\
+             size_t i = get_global_id(0), l = get_local_id(0), n = get_local_size(0);\n\
+             long x = io[i]; int p[8] = {1, 2, 3, 4, 5, 6, 7, 8};\n";
+        for (ty, name) in Self::VARIABLES {
+            let value = program.expression(0, true);
+            let _ = writeln!(program.text, "{ty} {name} = ({ty})({value});");
+        }
+        for _ in 0..12 {
+            program.statement();
+        }
+        program.text += "io[i] = a ^ b ^ c ^ (long)d ^ e ^ f ^ g ^ v.x ^ v.w ^ p[i & 7];\n}\n";
+        program.text
+    }
+
+    fn expression(&mut self, depth: u32, start: bool) -> String {
+        if depth > 3 || self.random.below(4) == 0 {
+            return match self.random.below(if start { 3 } else { 10 }) {
+                0 => format!("{}", self.random.below(1000) as i64 - 500),
+                1 => "x".into(),
+                2 => "(long)l".into(),
+                3 => format!("p[(uint){} & 7]", ["a", "b", "f"][self.random.below(3) as usize]),
+                4 => format!("v.{}", ["x", "y", "z", "w"][self.random.below(4) as usize]),
+                n => ["a", "b", "c", "d", "e", "f", "g"][(n + 2) as usize % 7].into(),
+            };
+        }
+        let (a, b) = (self.expression(depth + 1, start), self.expression(depth + 1, start));
+        match self.random.below(14) {
+            0 => format!("({a} + {b})"),
+            1 => format!("({a} - {b})"),
+            2 => format!("({a} * {b})"),
+            3 => format!("({a} & {b})"),
+            4 => format!("({a} | {b})"),
+            5 => format!("({a} ^ {b})"),
+            6 => format!("((ulong)({a}) << (({b}) & 63))"),
+            7 => format!("((long)({a}) >> (({b}) & 63))"),
+            8 => format!("((long)({a}) / (((long)({b}) & 0xff) + 1))"),
+            9 => format!("((ulong)({a}) % (((ulong)({b}) & 0xfff) + 1))"),
+            10 => format!("(({a}) < ({b}) ? ({a}) : 7)"),
+            11 => format!("min((int)({a}), (int)({b}))"),
+            12 => format!("mul_hi((uint)({a}), (uint)({b}))"),
+            _ => format!("rotate((uint)({a}), (uint)({b}))"),
+        }
+    }
+
+    fn assignment(&mut self) {
+        let value = self.expression(0, false);
+        let (ty, name) = Self::VARIABLES[self.random.below(8) as usize];
+        let _ = match self.random.below(5) {
+            0 => writeln!(self.text, "p[(uint)b & 7] = (int)({value});"),
+            1 => writeln!(self.text, "v = v.wzyx + (int4)((int)({value}));"),
+            _ => writeln!(self.text, "{name} = ({ty})({value});"),
+        };
+    }
+
+    fn statement(&mut self) {
+        self.depth += 1;
+        let shallow = self.depth < 4;
+        match self.random.below(8) {
+            0 | 1 if shallow => {
+                let condition = self.expression(1, false);
+                let _ = writeln!(self.text, "if ((({condition}) & 3) != 1) {{");
+                self.statement();
+                self.text += "} else {\n";
+                self.statement();
+                self.text += "}\n";
+            }
+            2 if shallow => {
+                let (name, n) = (format!("k{}", self.depth), 1 + self.random.below(5));
+                let _ = writeln!(self.text, "for (int {name} = 0; {name} < {n}; {name}++) {{");
+                self.statement();
+                self.statement();
+                let leave = self.expression(2, false);
+                let _ = writeln!(self.text, "c += {name}; d ^= (ulong)({leave}); }}");
+            }
+            3 if self.depth == 1 => {
+                let value = self.expression(1, false);
+                let _ = writeln!(
+                    self.text,
+                    "t[l] = (int)({value}); barrier(CLK_LOCAL_MEM_FENCE);\n\
+                     a ^= t[(l + 1) % n]; barrier(CLK_LOCAL_MEM_FENCE);"
+                );
+            }
+            4 if shallow => {
+                let value = self.expression(1, false);
+                let _ = writeln!(self.text, "switch (({value}) & 3) {{ case 0:");
+                self.statement();
+                self.text += "case 2:\n";
+                self.statement();
+                self.text += "break; default:\n";
+                self.statement();
+                self.text += "}\n";
+            }
+            _ => self.assignment(),
+        }
+        self.depth -= 1;
+    }
+}
+
+#[test]
+fn random_programs_agree() {
+    let first: u64 =
+        std::env::var("TALLY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    for seed in first..first + 24 {
+        let text = Program::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        for level in ["-O0", "-O2"] {
+            let module = module(&clang::compile_text(&text, &[level, "-w"]));
+            let inputs = [Random(seed).bytes(40 * 8), Input::Local(64)];
+            let context = format!("seed {seed} at {level}:\n{text}");
+            same(&module, "random", Grid::line(40, 16), &inputs, &context);
+        }
+    }
+}
