@@ -170,7 +170,7 @@ impl<'m> Checker<'m> {
                     let name = &self.module.functions[callee].name;
                     let message = format!("calls {name:?}, which is recursion");
                     let error = self.error(kernel, id, loc, message);
-                    if !self.errors.contains(&error) {
+                    if self.errors.len() < MAX_ERRORS && !self.errors.contains(&error) {
                         self.errors.push(error);
                     }
                 }

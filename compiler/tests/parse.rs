@@ -1,16 +1,258 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The parser on what clang writes.
+//! The parser and the checks on modules that are damaged, odd or hostile: always a module or an
+//! error, never a panic, and the error says where.
 
+use std::time::{Duration, Instant};
+
+use tally_compiler::check::check;
 use tally_compiler::parse::parse;
 
 #[path = "support/clang.rs"]
 mod clang;
 
-/// A module of an unknown version is refused with a sentence about it.
+/// Modules of every kind that the suite has.
+fn modules() -> Vec<Vec<u8>> {
+    let files = ["saxpy.cl", "matmul.cl", "control.cl", "memory.cl", "atomics.cl"];
+    files.iter().flat_map(|file| ["-O0", "-O2"].map(|o| clang::compile(file, &[o]))).collect()
+}
+
+/// Runs the whole front end; whether the module passed.
+fn front_end(bytes: &[u8]) -> bool {
+    let Ok(mut module) = parse(bytes, &[]) else { return false };
+    let passed = check(&mut module).is_ok();
+    // The text and the images must work on whatever passes.
+    let _ = module.to_string();
+    if passed {
+        for global in module.globals.ids() {
+            let _ = module.global_image(global);
+        }
+    }
+    passed
+}
+
+/// Words as a module in this byte order.
+fn bytes(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// What clang makes passes, at every level of optimisation.
 #[test]
-fn refuses_unknown_versions() {
-    let bytes = [0x0723_0203u32, 0x0009_0000, 0, 1, 0];
-    let bytes: Vec<u8> = bytes.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let error = parse(&bytes, &[]).unwrap_err();
-    assert_eq!(error.to_string(), "word 1: SPIR-V 9.0 is not one of 1.0 to 1.6");
+fn whole_modules_pass() {
+    for module in modules() {
+        assert!(front_end(&module));
+    }
+}
+
+/// A module cut off after any word, and inside of one, is an error or a smaller module.
+#[test]
+fn truncated_modules_do_not_panic() {
+    for module in modules() {
+        // A whole function may be gone without damage, but never the last word.
+        assert!(!front_end(&module[..module.len() - 4]));
+        for end in (0..module.len()).step_by(4) {
+            front_end(&module[..end]);
+        }
+        for odd in 1..4 {
+            assert!(!front_end(&module[..module.len() - odd]));
+        }
+    }
+}
+
+/// A number sequence that is the same on every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        // Marsaglia's xorshift64.
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % n as u64) as usize
+    }
+}
+
+/// Flipped bits, exchanged words and repeated instructions give an error or a module, soon.
+#[test]
+fn damaged_modules_do_not_panic() {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let modules = modules();
+    let begin = Instant::now();
+    for _ in 0..4000 {
+        let mut module = modules[random.below(modules.len())].clone();
+        for _ in 0..=random.below(3) {
+            let words = module.len() / 4;
+            match random.below(3) {
+                0 => {
+                    let bit = random.below(module.len() * 8);
+                    module[bit / 8] ^= 1 << (bit % 8);
+                }
+                1 => {
+                    // Past the header, where most words are ids: one id for another.
+                    let (from, to) = (5 + random.below(words - 5), 5 + random.below(words - 5));
+                    let word: [u8; 4] = module[4 * from..4 * from + 4].try_into().unwrap();
+                    module[4 * to..4 * to + 4].copy_from_slice(&word);
+                }
+                _ => {
+                    let at = 4 * (5 + random.below(words - 5));
+                    module[at..at + 4].copy_from_slice(&(random.below(300) as u32).to_le_bytes());
+                }
+            }
+        }
+        front_end(&module);
+    }
+    // Nothing in a module of some kilobytes may make the front end work for long.
+    assert!(begin.elapsed() < Duration::from_secs(300));
+}
+
+/// A module in the other byte order is the same module.
+#[test]
+fn both_byte_orders_are_read() {
+    let little = clang::compile("saxpy.cl", &["-O2"]);
+    let big: Vec<u8> = little.chunks(4).flat_map(|w| w.iter().rev().copied()).collect();
+    let text = |bytes: &[u8]| parse(bytes, &[]).unwrap().to_string();
+    assert_eq!(text(&little), text(&big));
+}
+
+/// The header's faults are named with the word they are in.
+#[test]
+fn headers_are_checked() {
+    let refuse = |words: &[u32], message: &str| {
+        assert_eq!(parse(&bytes(words), &[]).unwrap_err().to_string(), message);
+    };
+    const MAGIC: u32 = 0x0723_0203;
+    refuse(&[], "word 0: a SPIR-V module is at least 5 words of 4 bytes, this one has 0 bytes");
+    refuse(&[1, 2, 3, 4, 5], "word 0: 0x00000001 is not SPIR-V's magic number");
+    refuse(&[MAGIC, 0x9_0000, 0, 1, 0], "word 1: SPIR-V 9.0 is not one of 1.0 to 1.6");
+    refuse(&[MAGIC, 0x1_0700, 0, 1, 0], "word 1: SPIR-V 1.7 is not one of 1.0 to 1.6");
+    refuse(&[MAGIC, 0x1_0000, 0, 0, 0], "word 3: the bound of ids is 0");
+    refuse(&[MAGIC, 0x1_0000, 0, 9, 0], "word 5: the module has no OpMemoryModel");
+    refuse(&[MAGIC, 0x1_0000, 0, 9, 0, 0], "word 5: OpNop says 0 words long, 1 are left");
+    refuse(
+        &[MAGIC, 0x1_0000, 0, 9, 0, 0x0003_0011, 1],
+        "word 5: OpCapability says 3 words long, 2 are left",
+    );
+    refuse(
+        &[MAGIC, 0x1_0000, 0, 9, 0, 0x0001_ffff],
+        "word 5: opcode 65535 is not an opcode of SPIR-V",
+    );
+}
+
+/// What stands before the functions of the modules below.
+const PRELUDE: &str = "
+    OpCapability Addresses
+    OpCapability Kernel
+    OpCapability Int64
+    OpMemoryModel Physical64 OpenCL
+    OpEntryPoint Kernel %k \"k\"
+    OpName %x \"x\"
+    %void = OpTypeVoid
+    %bool = OpTypeBool
+    %int = OpTypeInt 32 0
+    %long = OpTypeInt 64 0
+    %float = OpTypeFloat 32
+    %gp = OpTypePointer CrossWorkgroup %int
+    %fn = OpTypeFunction %void %gp %int
+    %one = OpConstant %int 1
+    %three = OpConstant %int 3
+    %lone = OpConstant %long 1
+    %fone = OpConstant %float 1
+    %true = OpConstantTrue %bool
+";
+
+/// The error of a kernel with this body.
+fn refusal(body: &str) -> String {
+    let text = format!(
+        "{PRELUDE}
+        %k = OpFunction %void None %fn
+        %p = OpFunctionParameter %gp
+        %n = OpFunctionParameter %int
+        {body}
+        OpFunctionEnd"
+    );
+    let module = clang::assemble(&text);
+    match parse(&module, &[]) {
+        Err(error) => error.to_string(),
+        Ok(mut module) => check(&mut module).expect_err("the module is wrong").to_string(),
+    }
+}
+
+/// Errors of structure and of types name the word, the kernel, the instruction and the rule.
+#[test]
+fn errors_say_where_and_what() {
+    let cases = [
+        ("%l = OpLabel\n%x = OpIAdd %int %y %n\n%y = OpIAdd %int %n %n\nOpReturn", "OpIAdd uses %"),
+        (
+            "%l = OpLabel\n%x = OpIAdd %int %n %fone\nOpReturn",
+            "OpIAdd does not fit its types: i32 from (i32, f32)",
+        ),
+        (
+            "%l = OpLabel\n%x = OpIAdd %long %n %n\nOpReturn",
+            "OpIAdd does not fit its types: i64 from (i32, i32)",
+        ),
+        ("%l = OpLabel\nOpStore %n %n\nOpReturn", "OpStore does not fit its types"),
+        ("%l = OpLabel\nOpBranch %l", "has a first block that is branched to"),
+        ("%l = OpLabel\n%x = OpIAdd %int %n %n", "OpFunction has a last block without an end"),
+        ("%l = OpLabel\nOpReturn\n%x = OpIAdd %int %n %n", "OpIAdd stands outside of a block"),
+        ("%l = OpLabel\nOpReturnValue %n", "OpReturnValue does not fit its types"),
+        (
+            "%l = OpLabel\n%x = OpLoad %int %p Aligned 3\nOpReturn",
+            "OpLoad asks for an alignment of 3 bytes",
+        ),
+        (
+            "%l = OpLabel\n%v = OpVariable %gp CrossWorkgroup\nOpReturn",
+            "OpVariable of a module stands in a function",
+        ),
+        (
+            "%l = OpLabel\nOpBranchConditional %true %a %b\n%a = OpLabel\n%x = OpIAdd %int %n %n\nOpBranch %c\n\
+             %b = OpLabel\nOpBranch %c\n%c = OpLabel\n%y = OpIAdd %int %x %n\nOpReturn",
+            "OpIAdd uses \"x\" on a path where it is not defined",
+        ),
+        (
+            "%l = OpLabel\nOpBranchConditional %true %a %c\n%a = OpLabel\nOpBranch %c\n\
+             %c = OpLabel\n%y = OpPhi %int %n %a\nOpReturn",
+            "OpPhi does not name each block that leads to its block once",
+        ),
+        (
+            "%l = OpLabel\nOpBranch %c\n%c = OpLabel\n%x = OpIAdd %int %n %n\n%y = OpPhi %int %n %l\nOpReturn",
+            "OpPhi does not stand at the start of its block",
+        ),
+        (
+            "%l = OpLabel\nOpSwitch %n %a 1 %a 1 %b\n%a = OpLabel\nOpReturn\n%b = OpLabel\nOpReturn",
+            "OpSwitch has case 1 twice",
+        ),
+        (
+            "%l = OpLabel\n%x = OpFunctionCall %void %k %p %n\nOpReturn",
+            "OpFunctionCall calls \"k\", which is recursion",
+        ),
+        ("%l = OpLabel\n%x = OpFunctionCall %void %one\nOpReturn", "OpFunctionCall calls %"),
+        ("%l = OpLabel\nOpKill", "OpKill is not supported"),
+        (
+            "%l = OpLabel\nOpControlBarrier %three %three %three\nOpReturn",
+            "OpControlBarrier at subgroup scope is not supported",
+        ),
+    ];
+    for (body, message) in cases {
+        let error = refusal(body);
+        assert!(error.contains(message), "{body}\ngave: {error}\nwanted: {message}");
+        assert!(error.starts_with("word "), "{error}");
+        assert!(error.contains("kernel \"k\""), "{error}");
+    }
+}
+
+/// The line of the source stands in the error if the module says it.
+#[test]
+fn errors_name_the_source_line() {
+    let text = PRELUDE.replacen("%void =", "%file = OpString \"dir/wrong.cl\"\n%void =", 1)
+        + "
+        %k = OpFunction %void None %fn
+        %p = OpFunctionParameter %gp
+        %n = OpFunctionParameter %int
+        %l = OpLabel
+        OpLine %file 12 5
+        %x = OpIAdd %int %n %fone
+        OpReturn
+        OpFunctionEnd";
+    let mut module = parse(&clang::assemble(&text), &[]).unwrap();
+    let log = check(&mut module).unwrap_err().to_string();
+    assert!(log.contains("in kernel \"k\" (dir/wrong.cl:12:5): OpIAdd does not fit"), "{log}");
 }

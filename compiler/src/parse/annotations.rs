@@ -2,7 +2,7 @@
 //! What a module says about its ids before it defines them: names, decorations, entry points and
 //! execution modes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use rspirv::spirv::{Decoration, ExecutionMode, ExecutionModel, FPFastMathMode, Op};
@@ -10,6 +10,9 @@ use rspirv::spirv::{Decoration, ExecutionMode, ExecutionModel, FPFastMathMode, O
 use super::words::Instruction;
 use super::{Error, Result};
 use crate::ir::Flags;
+
+/// The most kernels of a module; each costs a walk over all that it calls.
+const MAX_KERNELS: usize = 8192;
 
 /// How an object is linked to other modules.
 #[derive(Clone, Debug)]
@@ -109,6 +112,9 @@ pub struct Annotations {
     pub strings: HashMap<u32, String>,
     /// Entry points in order.
     pub entry_points: Vec<EntryPoint>,
+    /// The first kernel name of each entry point's function, by function id.
+    pub kernels: HashMap<u32, String>,
+    kernel_names: HashSet<String>,
     /// Execution modes by function id.
     pub modes: HashMap<u32, Modes>,
     /// A kernel forbids fusing; it then holds for the whole module, as functions are shared.
@@ -227,9 +233,13 @@ impl Annotations {
             return Err(inst.error(format!("has execution model {model}, not Kernel")));
         }
         let name = inst.string(2)?.0;
-        if self.entry_points.iter().any(|other| other.name == name) {
+        if !self.kernel_names.insert(name.clone()) {
             return Err(inst.error(format!("names a second kernel {name:?}")));
         }
+        if self.entry_points.len() == MAX_KERNELS {
+            return Err(inst.error(format!("is one more than {MAX_KERNELS}")));
+        }
+        self.kernels.entry(inst.arg(1)?).or_insert_with(|| name.clone());
         self.entry_points.push(EntryPoint { function: inst.arg(1)?, name, word: inst.word });
         Ok(())
     }

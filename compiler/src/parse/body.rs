@@ -55,12 +55,7 @@ pub struct Body<'b, 'a> {
 
 /// Builds a function and adds it to the module.
 pub fn build(builder: &mut Builder<'_>, signature: &Signature<'_>) -> Result<()> {
-    let kernel = builder
-        .annotations
-        .entry_points
-        .iter()
-        .find(|entry| Some(entry.function) == signature.head.result())
-        .map(|entry| entry.name.clone());
+    let kernel = builder.annotations.kernels.get(&signature.head.result().unwrap_or_default());
     let place = match kernel {
         Some(name) => format!("kernel {name:?}"),
         None => format!("function {:?}", signature.name),
@@ -171,12 +166,8 @@ impl<'b, 'a> Body<'b, 'a> {
     }
 
     fn params(&mut self, signature: &Signature<'_>) -> Result<()> {
-        let is_kernel = self
-            .b
-            .annotations
-            .entry_points
-            .iter()
-            .any(|entry| Some(entry.function) == signature.head.result());
+        let id = signature.head.result().unwrap_or_default();
+        let is_kernel = self.b.annotations.kernels.contains_key(&id);
         for param in &signature.params {
             let id = param.result().unwrap_or_default();
             let type_id = param.result_type().unwrap_or_default();

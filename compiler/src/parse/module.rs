@@ -202,7 +202,9 @@ impl<'a> Builder<'a> {
         if let Some(linkage) = &self.annotations.decorations(id).linkage {
             return linkage.name.to_string();
         }
-        self.annotations.name(id).map_or_else(|| format!("id{id}"), str::to_owned)
+        let kernel = || self.annotations.kernels.get(&id).map(String::as_str);
+        let name = self.annotations.name(id).or_else(kernel);
+        name.map_or_else(|| format!("id{id}"), str::to_owned)
     }
 
     /// The decorations of an instruction's result.

@@ -71,11 +71,13 @@ impl<'m> Run<'m> {
     }
 
     /// Adds the bytes of a structure as an argument.
+    #[allow(dead_code, reason = "not every test binary passes structures")]
     pub fn bytes(&mut self, bytes: Vec<u8>) {
         self.args.push(Arg::Bytes(bytes));
     }
 
     /// Adds local memory as an argument.
+    #[allow(dead_code, reason = "not every test binary passes local memory")]
     pub fn local(&mut self, bytes: u64) {
         self.args.push(Arg::Local(bytes));
     }

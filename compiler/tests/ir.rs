@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The textual IR of small modules, word for word. `TALLY_BLESS=1 cargo test -p tally-compiler
+//! --test ir` writes what the compiler says now over what is expected.
+
+use std::path::Path;
+
+use tally_compiler::check::check;
+use tally_compiler::parse::parse;
+
+#[path = "support/clang.rs"]
+mod clang;
+
+/// Compares the IR of `tests/golden/<name>.spvasm` with `tests/golden/<name>.ir`.
+fn golden(name: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let source = std::fs::read_to_string(folder.join(format!("{name}.spvasm"))).unwrap();
+    let mut module = parse(&clang::assemble(&source), &[]).unwrap();
+    check(&mut module).unwrap();
+    let text = module.to_string();
+    let expected = folder.join(format!("{name}.ir"));
+    if std::env::var_os("TALLY_BLESS").is_some() {
+        std::fs::write(&expected, &text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&expected).unwrap_or_default();
+    assert_eq!(text, expected, "the IR of {name} has changed; see TALLY_BLESS");
+}
+
+/// Control flow, calls, built-ins, local memory, flags.
+#[test]
+fn loops_and_calls() {
+    golden("loop");
+}
+
+/// Instructions that are rewritten, parameters that are copied.
+#[test]
+fn rewrites() {
+    golden("rewrites");
+}
