@@ -48,22 +48,18 @@ fn properties_with_another_stype_are_refused() {
 
 #[test]
 fn chained_properties_are_filled_and_unknown_ones_left_alone() {
-    let mut unknown = ze_base_properties_t::default();
-    unknown.stype = ze_structure_type_t(0x7fff_0000);
-    let mut eus = ze_eu_count_ext_t::default();
-    eus.pNext = (&raw mut unknown).cast();
-    let mut device = ze_device_properties_t::default();
-    device.pNext = (&raw mut eus).cast();
+    let mut unknown =
+        ze_base_properties_t { stype: ze_structure_type_t(0x7fff_0000), ..Default::default() };
+    let mut eus = ze_eu_count_ext_t { pNext: (&raw mut unknown).cast(), ..Default::default() };
+    let mut device = ze_device_properties_t { pNext: (&raw mut eus).cast(), ..Default::default() };
     check!(zeDeviceGetProperties(ze::device(), &raw mut device));
     assert_eq!(eus.numTotalEUs, device.numEUsPerSubslice);
 }
 
 #[test]
 fn a_chain_that_is_a_circle_ends() {
-    let mut eus = ze_eu_count_ext_t::default();
-    eus.pNext = (&raw mut eus).cast();
-    let mut device = ze_device_properties_t::default();
-    device.pNext = (&raw mut eus).cast();
+    let mut eus = ze_eu_count_ext_t { pNext: (&raw mut eus).cast(), ..Default::default() };
+    let mut device = ze_device_properties_t { pNext: (&raw mut eus).cast(), ..Default::default() };
     check!(zeDeviceGetProperties(ze::device(), &raw mut device));
 }
 
@@ -114,8 +110,7 @@ fn memory_and_cache_have_sizes_and_images_do_not_exist() {
     let mut cache = ze_device_cache_properties_t::default();
     check!(zeDeviceGetCacheProperties(device, &raw mut count, &raw mut cache));
     assert!(count == 1 && cache.cacheSize > 0);
-    let mut image = ze_device_image_properties_t::default();
-    image.maxImageDims2D = 4;
+    let mut image = ze_device_image_properties_t { maxImageDims2D: 4, ..Default::default() };
     check!(zeDeviceGetImageProperties(device, &raw mut image));
     assert_eq!(image.maxImageDims2D, 0);
     let mut access = ze_device_memory_access_properties_t::default();
@@ -183,8 +178,10 @@ fn contexts_refuse_what_the_specification_does_not_know() {
         ZE_RESULT_ERROR_INVALID_NULL_HANDLE,
         zeContextCreateEx(driver, desc, 1, &raw mut none, out)
     );
-    let mut wrong = ze_context_desc_t::default();
-    wrong.flags = ze_context_flags_t::from_bits_retain(1 << 20);
+    let mut wrong = ze_context_desc_t {
+        flags: ze_context_flags_t::from_bits_retain(1 << 20),
+        ..Default::default()
+    };
     refused!(ZE_RESULT_ERROR_INVALID_ENUMERATION, zeContextCreate(driver, &raw const wrong, out));
     wrong = ze_context_desc_t::default();
     wrong.stype = ze_structure_type_t(0);

@@ -36,8 +36,8 @@ fn versions_and_the_uuid_stay_the_same() {
 
 #[test]
 fn nothing_is_claimed_for_sharing_between_processes() {
-    let mut ipc = ze_driver_ipc_properties_t::default();
-    ipc.flags = ze_ipc_property_flags_t::all();
+    let mut ipc =
+        ze_driver_ipc_properties_t { flags: ze_ipc_property_flags_t::all(), ..Default::default() };
     check!(zeDriverGetIpcProperties(ze::driver(), &raw mut ipc));
     assert!(ipc.flags.is_empty());
 }
@@ -111,8 +111,10 @@ fn garbage_in_place_of_a_driver_is_refused() {
 
 #[test]
 fn a_wrong_stype_is_refused() {
-    let mut properties = ze_driver_properties_t::default();
-    properties.stype = ze_structure_type_t::ZE_STRUCTURE_TYPE_CONTEXT_DESC;
+    let mut properties = ze_driver_properties_t {
+        stype: ze_structure_type_t::ZE_STRUCTURE_TYPE_CONTEXT_DESC,
+        ..Default::default()
+    };
     let text = refused!(
         ZE_RESULT_ERROR_INVALID_ARGUMENT,
         zeDriverGetProperties(ze::driver(), &raw mut properties)
