@@ -58,7 +58,9 @@ fn chained_properties_are_filled_and_unknown_ones_left_alone() {
 
 #[test]
 fn a_chain_that_is_a_circle_ends() {
-    let mut eus = ze_eu_count_ext_t { pNext: (&raw mut eus).cast(), ..Default::default() };
+    let mut eus = ze_eu_count_ext_t::default();
+    let circle: *const ze_eu_count_ext_t = &raw const eus;
+    eus.pNext = circle.cast();
     let mut device = ze_device_properties_t { pNext: (&raw mut eus).cast(), ..Default::default() };
     check!(zeDeviceGetProperties(ze::device(), &raw mut device));
 }

@@ -183,12 +183,12 @@ fn bad_descriptions_are_refused() {
 #[test]
 fn relaxed_limits_turn_an_unsupported_size_into_too_little_memory() {
     let gpu = Gpu::new();
-    let mut relaxed = ze_relaxed_allocation_limits_exp_desc_t {
+    let relaxed = ze_relaxed_allocation_limits_exp_desc_t {
         flags:
             ze_relaxed_allocation_limits_exp_flags_t::ZE_RELAXED_ALLOCATION_LIMITS_EXP_FLAG_MAX_SIZE,
         ..Default::default()
     };
-    let mut desc =
+    let desc =
         ze_host_mem_alloc_desc_t { pNext: (&raw const relaxed).cast(), ..Default::default() };
     let mut ptr = ptr::null_mut();
     refused!(

@@ -178,10 +178,10 @@ impl Slab {
     /// Address of a slot of `size` bytes that nobody uses.
     fn reserve(&self, size: usize) -> Result<usize> {
         let mut growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
-        if growth.free.len() > REST {
-            if let Some(address) = growth.free.pop_front() {
-                return Ok(address);
-            }
+        if growth.free.len() > REST
+            && let Some(address) = growth.free.pop_front()
+        {
+            return Ok(address);
         }
         match self.grow(&mut growth, size) {
             Ok(address) => Ok(address),

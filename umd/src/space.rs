@@ -106,11 +106,11 @@ impl Space {
         if let Some(after) = free.remove(&(start + size)) {
             size += after;
         }
-        if let Some((&before, &len)) = free.range(..start).next_back() {
-            if before + len == start {
-                start = before;
-                size += len;
-            }
+        if let Some((&before, &len)) = free.range(..start).next_back()
+            && before + len == start
+        {
+            start = before;
+            size += len;
         }
         free.insert(start, size);
     }

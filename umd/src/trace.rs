@@ -74,10 +74,10 @@ pub fn set_clock(host_ns: u64, device_ticks: u64) {
 
 /// Gives the kernel at an entry address its name.
 pub fn kernel_name(entry: u64, name: &str) {
-    if enabled() {
-        if let Some(trace) = lock().as_mut() {
-            trace.kernels.insert(entry, name.to_owned());
-        }
+    if enabled()
+        && let Some(trace) = lock().as_mut()
+    {
+        trace.kernels.insert(entry, name.to_owned());
     }
 }
 
@@ -182,10 +182,10 @@ impl Trace {
     }
 
     fn write(&mut self, text: std::fmt::Arguments<'_>) {
-        if let Err(error) = self.out.write_fmt(text) {
-            if ENABLED.swap(false, Ordering::Relaxed) {
-                log::error!("TALLY_TRACE: {error}; nothing more is recorded");
-            }
+        if let Err(error) = self.out.write_fmt(text)
+            && ENABLED.swap(false, Ordering::Relaxed)
+        {
+            log::error!("TALLY_TRACE: {error}; nothing more is recorded");
         }
     }
 }
