@@ -23,9 +23,13 @@ use crate::process::{self, Gate};
 pub mod context;
 pub mod device;
 pub mod driver;
+pub mod event;
+pub mod fence;
 pub mod kernel;
+pub mod list;
 pub mod memory;
 pub mod module;
+pub mod queue;
 
 /// Makes an entry point of the C interface.
 ///

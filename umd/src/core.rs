@@ -5,5 +5,9 @@
 pub mod context;
 pub mod device;
 pub mod driver;
+pub mod event;
+pub mod fence;
 pub mod kernel;
+pub mod list;
 pub mod module;
+pub mod queue;

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Event pools and events. Counter-based events have their creation in `event/counter_based.rs`.
+
+use tally_ze::*;
+
+use super::queue::ready;
+use super::{Call, api};
+use crate::core::device::Device;
+use crate::core::event::Pool;
+use crate::error::{Error, Result};
+use crate::handle;
+
+pub mod counter_based;
+
+api! {
+    /// Spec: `zeEventPoolCreate`.
+    fn zeEventPoolCreate(
+        call,
+        hContext: ze_context_handle_t,
+        desc: *const ze_event_pool_desc_t,
+        numDevices: u32,
+        phDevices: *mut ze_device_handle_t,
+        phEventPool: *mut ze_event_pool_handle_t,
+    ) {
+        let context = call.handle(hContext, "hContext")?;
+        let desc = call.desc(desc, "desc")?;
+        call.flags(desc.flags.has_unknown(), "desc->flags")?;
+        let out = call.out(phEventPool, "phEventPool")?;
+        if desc.count == 0 {
+            return Err(Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE, "desc->count: it is 0"));
+        }
+        if !phDevices.is_null() {
+            for &device in call.slice(phDevices.cast_const(), numDevices as usize, "phDevices")? {
+                context.must_hold(call.handle(device, "phDevices")?, "phDevices")?;
+            }
+        }
+        let counter_based = pool_flags(call, desc)?;
+        let pool = Pool::create(context, desc.flags, desc.count, counter_based)?;
+        out.set(handle::create(pool)?);
+        Ok(())
+    }
+
+    /// Spec: `zeEventPoolDestroy`.
+    fn zeEventPoolDestroy(call, hEventPool: ze_event_pool_handle_t) {
+        call.take(hEventPool, "hEventPool")?.destroy();
+        Ok(())
+    }
+
+    /// Spec: `zeEventPoolGetContextHandle`.
+    fn zeEventPoolGetContextHandle(
+        call,
+        hEventPool: ze_event_pool_handle_t,
+        phContext: *mut ze_context_handle_t,
+    ) {
+        let pool = call.handle(hEventPool, "hEventPool")?;
+        call.out(phContext, "phContext")?.set(pool.context().raw());
+        Ok(())
+    }
+
+    /// Spec: `zeEventPoolGetFlags`.
+    fn zeEventPoolGetFlags(
+        call,
+        hEventPool: ze_event_pool_handle_t,
+        pFlags: *mut ze_event_pool_flags_t,
+    ) {
+        let pool = call.handle(hEventPool, "hEventPool")?;
+        call.out(pFlags, "pFlags")?.set(pool.flags());
+        Ok(())
+    }
+
+    /// Spec: `zeEventCreate`.
+    fn zeEventCreate(
+        call,
+        hEventPool: ze_event_pool_handle_t,
+        desc: *const ze_event_desc_t,
+        phEvent: *mut ze_event_handle_t,
+    ) {
+        let pool = call.handle(hEventPool, "hEventPool")?;
+        let desc = call.desc(desc, "desc")?;
+        call.flags(desc.signal.has_unknown(), "desc->signal")?;
+        call.flags(desc.wait.has_unknown(), "desc->wait")?;
+        let out = call.out(phEvent, "phEvent")?;
+        out.set(handle::create(pool.event(desc, hEventPool)?)?);
+        Ok(())
+    }
+
+    /// Spec: `zeEventDestroy`.
+    fn zeEventDestroy(call, hEvent: ze_event_handle_t) {
+        call.take(hEvent, "hEvent").map(drop)
+    }
+
+    /// Spec: `zeEventHostSignal`.
+    fn zeEventHostSignal(call, hEvent: ze_event_handle_t) {
+        call.handle(hEvent, "hEvent")?.host_signal()
+    }
+
+    /// Spec: `zeEventHostReset`.
+    fn zeEventHostReset(call, hEvent: ze_event_handle_t) {
+        call.handle(hEvent, "hEvent")?.host_reset()
+    }
+
+    /// Spec: `zeEventHostSynchronize`.
+    fn zeEventHostSynchronize(call, hEvent: ze_event_handle_t, timeout: u64) {
+        ready(call.handle(hEvent, "hEvent")?.wait(timeout)?)
+    }
+
+    /// Spec: `zeEventQueryStatus`.
+    fn zeEventQueryStatus(call, hEvent: ze_event_handle_t) {
+        ready(call.handle(hEvent, "hEvent")?.is_ready()?)
+    }
+
+    /// Spec: `zeEventQueryKernelTimestamp`.
+    fn zeEventQueryKernelTimestamp(
+        call,
+        hEvent: ze_event_handle_t,
+        dstptr: *mut ze_kernel_timestamp_result_t,
+    ) {
+        let event = call.handle(hEvent, "hEvent")?;
+        let out = call.out(dstptr, "dstptr")?;
+        match event.times()? {
+            Some(times) => out.set(result(&times)),
+            None => ready(false)?,
+        }
+        Ok(())
+    }
+
+    /// Spec: `zeEventQueryTimestampsExp`. One command, one result.
+    fn zeEventQueryTimestampsExp(
+        call,
+        hEvent: ze_event_handle_t,
+        hDevice: ze_device_handle_t,
+        pCount: *mut u32,
+        pTimestamps: *mut ze_kernel_timestamp_result_t,
+    ) {
+        let event = call.handle(hEvent, "hEvent")?;
+        call.handle(hDevice, "hDevice")?;
+        match event.times()? {
+            Some(times) => call.list(pCount, pTimestamps, "pCount", [result(&times)]),
+            None => ready(false),
+        }
+    }
+
+    /// Spec: `zeEventQueryKernelTimestampsExt`. One command, one result, also on the host's clock.
+    fn zeEventQueryKernelTimestampsExt(
+        call,
+        hEvent: ze_event_handle_t,
+        hDevice: ze_device_handle_t,
+        pCount: *mut u32,
+        pResults: *mut ze_event_query_kernel_timestamps_results_ext_properties_t,
+    ) {
+        let event = call.handle(hEvent, "hEvent")?;
+        let device = call.handle(hDevice, "hDevice")?;
+        let Some(times) = event.times()? else { return ready(false) };
+        let count = call.in_out(pCount, "pCount")?;
+        if *count == 0 || pResults.is_null() {
+            *count = 1;
+            return Ok(());
+        }
+        *count = 1;
+        let results = call.properties(pResults, "pResults")?;
+        let plain = result(&times);
+        if let Some(out) = call.optional_out(results.pKernelTimestampsBuffer) {
+            out.set(plain);
+        }
+        if let Some(out) = call.optional_out(results.pSynchronizedTimestampsBuffer) {
+            out.set(synchronized(device, &plain)?);
+        }
+        Ok(())
+    }
+
+    /// Spec: `zeEventGetEventPool`.
+    fn zeEventGetEventPool(
+        call,
+        hEvent: ze_event_handle_t,
+        phEventPool: *mut ze_event_pool_handle_t,
+    ) {
+        let event = call.handle(hEvent, "hEvent")?;
+        let out = call.out(phEventPool, "phEventPool")?;
+        event.check()?;
+        match event.traits.pool {
+            0 => Err(Error::invalid("hEvent: it was created without a pool")),
+            pool => {
+                out.set(ze_event_pool_handle_t(pool as *mut _));
+                Ok(())
+            }
+        }
+    }
+
+    /// Spec: `zeEventGetSignalScope`.
+    fn zeEventGetSignalScope(
+        call,
+        hEvent: ze_event_handle_t,
+        pSignalScope: *mut ze_event_scope_flags_t,
+    ) {
+        let event = call.handle(hEvent, "hEvent")?;
+        let scope = ze_event_scope_flags_t::from_bits_retain(event.traits.signal_scope);
+        call.out(pSignalScope, "pSignalScope")?.set(scope);
+        Ok(())
+    }
+
+    /// Spec: `zeEventGetWaitScope`.
+    fn zeEventGetWaitScope(
+        call,
+        hEvent: ze_event_handle_t,
+        pWaitScope: *mut ze_event_scope_flags_t,
+    ) {
+        let event = call.handle(hEvent, "hEvent")?;
+        let scope = ze_event_scope_flags_t::from_bits_retain(event.traits.wait_scope);
+        call.out(pWaitScope, "pWaitScope")?.set(scope);
+        Ok(())
+    }
+}
+
+/// The flags of a pool of counter-based events, if it is one.
+fn pool_flags(
+    call: Call<'_>,
+    desc: &ze_event_pool_desc_t,
+) -> Result<Option<ze_event_counter_based_flags_t>> {
+    let extension = call
+        .chain(desc.pNext)
+        .find_map(|link| link.get::<ze_event_pool_counter_based_exp_desc_t>());
+    let Some(extension) = extension else { return Ok(None) };
+    call.flags(extension.flags.has_unknown(), "ze_event_pool_counter_based_exp_desc_t.flags")?;
+    // The bits of the pool's flags are the first ones of the core flags.
+    let flags = ze_event_counter_based_flags_t::from_bits_retain(extension.flags.bits());
+    Ok(Some(counter_based::with_default(flags)))
+}
+
+fn result(times: &tally_uapi::packet::TimestampSlot) -> ze_kernel_timestamp_result_t {
+    ze_kernel_timestamp_result_t {
+        global: ze_kernel_timestamp_data_t {
+            kernelStart: times.global_start,
+            kernelEnd: times.global_end,
+        },
+        context: ze_kernel_timestamp_data_t {
+            kernelStart: times.context_start,
+            kernelEnd: times.context_end,
+        },
+    }
+}
+
+/// The same on the host's clock: CLOCK_MONOTONIC, in ns.
+fn synchronized(
+    device: &Device,
+    times: &ze_kernel_timestamp_result_t,
+) -> Result<ze_synchronized_timestamp_result_ext_t> {
+    let pair = device.clock()?;
+    let hertz = u128::from(device.info().clock_hz.max(1));
+    let host = |ticks: u64| {
+        let since = u128::from(pair.device_ticks.abs_diff(ticks)) * 1_000_000_000 / hertz;
+        let since = u64::try_from(since).unwrap_or(u64::MAX);
+        if ticks >= pair.device_ticks {
+            pair.host_ns.saturating_add(since)
+        } else {
+            pair.host_ns.saturating_sub(since)
+        }
+    };
+    let data = |it: &ze_kernel_timestamp_data_t| ze_synchronized_timestamp_data_ext_t {
+        kernelStart: host(it.kernelStart),
+        kernelEnd: host(it.kernelEnd),
+    };
+    Ok(ze_synchronized_timestamp_result_ext_t {
+        global: data(&times.global),
+        context: data(&times.context),
+    })
+}

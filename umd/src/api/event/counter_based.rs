@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Counter-based events without a pool: the core functions, and the experimental ones before them.
+
+use tally_ze::zex::{
+    zex_counter_based_event_desc_t, zex_counter_based_event_exp_flags_t,
+    zex_counter_based_event_external_storage_properties_t,
+    zex_counter_based_event_external_sync_alloc_properties_t,
+};
+use tally_ze::*;
+
+use crate::api::{Call, Out, api};
+use crate::core::context::Context;
+use crate::error::{Error, Result};
+use crate::handle;
+use crate::sync::cb_event::{CbEvent, External, HostWord};
+use crate::sync::event::{Event, EventKind, Traits};
+use crate::sync::shared::Shared;
+
+/// Counters and the user's words have 64 bits.
+const MAX_VALUE: u64 = u64::MAX;
+
+api! {
+    /// Spec: `zeEventCounterBasedCreate`.
+    fn zeEventCounterBasedCreate(
+        call,
+        hContext: ze_context_handle_t,
+        hDevice: ze_device_handle_t,
+        desc: *const ze_event_counter_based_desc_t,
+        phEvent: *mut ze_event_handle_t,
+    ) {
+        let context = context(call, hContext, hDevice)?;
+        let out = call.out(phEvent, "phEvent")?;
+        let default = ze_event_counter_based_desc_t::default();
+        let desc = call.optional_desc(desc, "desc")?.unwrap_or(&default);
+        call.flags(desc.flags.has_unknown(), "desc->flags")?;
+        let words = if desc.pNext.is_null() { Words::default() } else { words(call, desc.pNext)? };
+        let request = Request {
+            flags: with_default(desc.flags),
+            signal: desc.signal,
+            wait: desc.wait,
+            words,
+        };
+        create(call, context, request, out)
+    }
+
+    /// Spec: `zeEventCounterBasedGetDeviceAddress`.
+    fn zeEventCounterBasedGetDeviceAddress(
+        call,
+        hEvent: ze_event_handle_t,
+        completionValue: *mut u64,
+        deviceAddress: *mut u64,
+    ) {
+        address(call, hEvent, (completionValue, "completionValue"), (deviceAddress, "deviceAddress"))
+    }
+
+    /// Spec: `zeEventGetCounterBasedFlags`. None of an event that is not counter-based.
+    fn zeEventGetCounterBasedFlags(
+        call,
+        hEvent: ze_event_handle_t,
+        pFlags: *mut ze_event_counter_based_flags_t,
+    ) {
+        let event = call.handle(hEvent, "hEvent")?;
+        let flags = ze_event_counter_based_flags_t::from_bits_retain(event.traits.cb_flags);
+        call.out(pFlags, "pFlags")?.set(flags);
+        Ok(())
+    }
+
+    /// Spec: `zeDeviceGetCounterBasedEventMaxValue`.
+    fn zeDeviceGetCounterBasedEventMaxValue(
+        call,
+        hDevice: ze_device_handle_t,
+        maxValue: *mut u64,
+    ) {
+        call.handle(hDevice, "hDevice")?;
+        call.out(maxValue, "maxValue")?.set(MAX_VALUE);
+        Ok(())
+    }
+
+    /// Spec: `zexCounterBasedEventCreate2`.
+    fn zexCounterBasedEventCreate2(
+        call,
+        hContext: ze_context_handle_t,
+        hDevice: ze_device_handle_t,
+        desc: *const zex_counter_based_event_desc_t,
+        phEvent: *mut ze_event_handle_t,
+    ) {
+        use zex_counter_based_event_exp_flags_t as zex;
+        let context = context(call, hContext, hDevice)?;
+        let desc = call.desc(desc, "desc")?;
+        let out = call.out(phEvent, "phEvent")?;
+        call.flags(desc.flags.has_unknown(), "desc->flags")?;
+        let kinds = zex::ZEX_COUNTER_BASED_EVENT_FLAG_IMMEDIATE
+            | zex::ZEX_COUNTER_BASED_EVENT_FLAG_NON_IMMEDIATE;
+        if !desc.flags.intersects(kinds) {
+            return Err(Error::invalid(
+                "desc->flags: one of the flags IMMEDIATE and NON_IMMEDIATE must be set",
+            ));
+        }
+        let words = if desc.pNext.is_null() { Words::default() } else { words(call, desc.pNext)? };
+        let request = Request {
+            // The bits have the same places; only the names of bits 4 to 6 differ.
+            flags: ze_event_counter_based_flags_t::from_bits_retain(desc.flags.bits()),
+            signal: desc.signalScope,
+            wait: desc.waitScope,
+            words,
+        };
+        create(call, context, request, out)
+    }
+
+    /// Spec: `zexCounterBasedEventCreate`.
+    fn zexCounterBasedEventCreate(
+        call,
+        hContext: ze_context_handle_t,
+        hDevice: ze_device_handle_t,
+        deviceAddress: *mut u64,
+        hostAddress: *mut u64,
+        completionValue: u64,
+        desc: *const ze_event_desc_t,
+        phEvent: *mut ze_event_handle_t,
+    ) {
+        use ze_event_counter_based_flags_t as ze;
+        let context = context(call, hContext, hDevice)?;
+        let desc = call.desc(desc, "desc")?;
+        let out = call.out(phEvent, "phEvent")?;
+        let external = if deviceAddress.is_null() && hostAddress.is_null() {
+            None
+        } else {
+            Some(external(deviceAddress, hostAddress, completionValue)?)
+        };
+        let request = Request {
+            flags: ze::ZE_EVENT_COUNTER_BASED_FLAG_IMMEDIATE
+                | ze::ZE_EVENT_COUNTER_BASED_FLAG_NON_IMMEDIATE
+                | ze::ZE_EVENT_COUNTER_BASED_FLAG_HOST_VISIBLE,
+            signal: desc.signal,
+            wait: desc.wait,
+            words: Words { external, aggregate: None },
+        };
+        create(call, context, request, out)
+    }
+
+    /// Spec: `zexEventGetDeviceAddress`.
+    fn zexEventGetDeviceAddress(
+        call,
+        event: ze_event_handle_t,
+        completionValue: *mut u64,
+        address: *mut u64,
+    ) {
+        self::address(call, event, (completionValue, "completionValue"), (address, "address"))
+    }
+}
+
+/// What all forms of creation come to.
+struct Request {
+    flags: ze_event_counter_based_flags_t,
+    signal: ze_event_scope_flags_t,
+    wait: ze_event_scope_flags_t,
+    words: Words,
+}
+
+/// Memory of the user's that an event follows.
+#[derive(Default)]
+struct Words {
+    external: Option<External>,
+    aggregate: Option<(External, u64)>,
+}
+
+/// Neither kind of list named means immediate lists.
+pub fn with_default(flags: ze_event_counter_based_flags_t) -> ze_event_counter_based_flags_t {
+    use ze_event_counter_based_flags_t as ze;
+    let kinds =
+        ze::ZE_EVENT_COUNTER_BASED_FLAG_IMMEDIATE | ze::ZE_EVENT_COUNTER_BASED_FLAG_NON_IMMEDIATE;
+    if flags.intersects(kinds) { flags } else { flags | ze::ZE_EVENT_COUNTER_BASED_FLAG_IMMEDIATE }
+}
+
+fn context<'c>(
+    call: Call<'c>,
+    context: ze_context_handle_t,
+    device: ze_device_handle_t,
+) -> Result<&'c Context> {
+    let context = call.handle(context, "hContext")?;
+    context.must_hold(call.handle(device, "hDevice")?, "hDevice")?;
+    Ok(context)
+}
+
+fn create(
+    call: Call<'_>,
+    context: &Context,
+    request: Request,
+    out: Out<'_, ze_event_handle_t>,
+) -> Result {
+    use ze_event_counter_based_flags_t as ze;
+    call.flags(request.signal.has_unknown(), "desc->signal")?;
+    call.flags(request.wait.has_unknown(), "desc->wait")?;
+    let times = ze::ZE_EVENT_COUNTER_BASED_FLAG_DEVICE_TIMESTAMP
+        | ze::ZE_EVENT_COUNTER_BASED_FLAG_HOST_TIMESTAMP;
+    let timestamps = request.flags.intersects(times);
+    if timestamps && request.flags.contains(ze::ZE_EVENT_COUNTER_BASED_FLAG_IPC) {
+        return Err(Error::invalid("desc->flags: an event with times cannot be shared"));
+    }
+    let event = match request.words {
+        Words { external: None, aggregate: None } => CbEvent::completed(),
+        Words { external: Some(word), aggregate: None } => CbEvent::external(word),
+        Words { external: None, aggregate: Some((storage, increment)) } => {
+            CbEvent::aggregate(storage, increment)
+        }
+        Words { .. } => {
+            return Err(Error::invalid(
+                "desc->pNext: an event has either an external allocation or an external storage",
+            ));
+        }
+    };
+    let traits = Traits {
+        signal_scope: request.signal.bits(),
+        wait_scope: request.wait.bits(),
+        cb_flags: request.flags.bits(),
+        timestamps,
+        pool: 0,
+    };
+    let shared = Shared::of(context.vm());
+    out.set(handle::create(Event::new(shared, EventKind::CounterBased(event), traits, None))?);
+    Ok(())
+}
+
+fn address(
+    call: Call<'_>,
+    event: ze_event_handle_t,
+    value: (*mut u64, &'static str),
+    address: (*mut u64, &'static str),
+) -> Result {
+    let event = call.handle(event, "hEvent")?;
+    let (value, address) = (call.out(value.0, value.1)?, call.out(address.0, address.1)?);
+    let (at, until) = event.address()?;
+    value.set(until);
+    address.set(at);
+    Ok(())
+}
+
+/// Reads the extensions of a description.
+fn words(call: Call<'_>, next: *const std::ffi::c_void) -> Result<Words> {
+    let mut words = Words::default();
+    for link in call.chain(next) {
+        if let Some(it) = link.get::<ze_event_counter_based_external_sync_allocation_desc_t>() {
+            words.external = Some(external(it.deviceAddress, it.hostAddress, it.completionValue)?);
+        } else if let Some(it) =
+            link.get::<zex_counter_based_event_external_sync_alloc_properties_t>()
+        {
+            words.external = Some(external(it.deviceAddress, it.hostAddress, it.completionValue)?);
+        } else if let Some(it) =
+            link.get::<ze_event_counter_based_external_aggregate_storage_desc_t>()
+        {
+            let word = external(it.deviceAddress, it.deviceAddress, it.completionValue)?;
+            words.aggregate = Some((word, it.incrementValue));
+        } else if let Some(it) = link.get::<zex_counter_based_event_external_storage_properties_t>()
+        {
+            let word = external(it.deviceAddress, it.deviceAddress, it.completionValue)?;
+            words.aggregate = Some((word, it.incrementValue));
+        }
+    }
+    Ok(words)
+}
+
+fn external(device: *mut u64, host: *mut u64, value: u64) -> Result<External> {
+    for (address, name) in [(device, "deviceAddress"), (host, "hostAddress")] {
+        if address.is_null() {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_POINTER,
+                format!("{name}: the pointer is null"),
+            ));
+        }
+        if address as u64 % 8 != 0 {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT,
+                format!("{name}: {address:p} is not aligned to 8 bytes"),
+            ));
+        }
+    }
+    // SAFETY: aligned, and the specification has the caller keep the word as long as the event.
+    let host = unsafe { HostWord::new(host as u64) };
+    Ok(External { device: device as u64, host, value })
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Command lists: their life, and what can be asked about them. What is appended is in the folder.
+
+use std::ffi::c_void;
+
+use tally_ze::*;
+
+use super::queue::{lists, ready, traits};
+use super::{Call, api};
+use crate::core::list::List;
+use crate::error::{Error, Result};
+use crate::handle;
+use crate::list::command::{Command, Signal};
+
+pub mod copy;
+pub mod event;
+pub mod launch;
+
+api! {
+    /// Spec: `zeCommandListCreate`.
+    fn zeCommandListCreate(
+        call,
+        hContext: ze_context_handle_t,
+        hDevice: ze_device_handle_t,
+        desc: *const ze_command_list_desc_t,
+        phCommandList: *mut ze_command_list_handle_t,
+    ) {
+        let context = call.handle(hContext, "hContext")?;
+        context.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
+        let desc = call.desc(desc, "desc")?;
+        call.flags(desc.flags.has_unknown(), "desc->flags")?;
+        let out = call.out(phCommandList, "phCommandList")?;
+        let list = List::regular(context, desc.commandQueueGroupOrdinal, desc.flags)?;
+        out.set(handle::create(list)?);
+        Ok(())
+    }
+
+    /// Spec: `zeCommandListCreateImmediate`.
+    fn zeCommandListCreateImmediate(
+        call,
+        hContext: ze_context_handle_t,
+        hDevice: ze_device_handle_t,
+        altdesc: *const ze_command_queue_desc_t,
+        phCommandList: *mut ze_command_list_handle_t,
+    ) {
+        let context = call.handle(hContext, "hContext")?;
+        context.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
+        let traits = traits(call, altdesc, "altdesc")?;
+        let out = call.out(phCommandList, "phCommandList")?;
+        out.set(handle::create(List::immediate(context, traits)?)?);
+        Ok(())
+    }
+
+    /// Spec: `zeCommandListDestroy`. What was submitted is completed all the same.
+    fn zeCommandListDestroy(call, hCommandList: ze_command_list_handle_t) {
+        call.take(hCommandList, "hCommandList")?.destroy();
+        Ok(())
+    }
+
+    /// Spec: `zeCommandListClose`.
+    fn zeCommandListClose(call, hCommandList: ze_command_list_handle_t) {
+        call.handle(hCommandList, "hCommandList")?.close()
+    }
+
+    /// Spec: `zeCommandListReset`.
+    fn zeCommandListReset(call, hCommandList: ze_command_list_handle_t) {
+        call.handle(hCommandList, "hCommandList")?.reset()
+    }
+
+    /// Spec: `zeCommandListHostSynchronize`.
+    fn zeCommandListHostSynchronize(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        timeout: u64,
+    ) {
+        let (_, list) = call.handle(hCommandList, "hCommandList")?.as_immediate()?;
+        ready(list.synchronize(timeout)?)
+    }
+
+    /// Spec: `zeCommandListImmediateAppendCommandListsExp`.
+    fn zeCommandListImmediateAppendCommandListsExp(
+        call,
+        hCommandListImmediate: ze_command_list_handle_t,
+        numCommandLists: u32,
+        phCommandLists: *mut ze_command_list_handle_t,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandListImmediate, "hCommandListImmediate")?;
+        list.as_immediate()?;
+        let lists = lists(call, numCommandLists, phCommandLists, list.ordinal())?;
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        append(call, list, &Command::Lists(&lists), events)
+    }
+
+    /// Spec: `zeCommandListImmediateAppendCommandListsWithParameters`.
+    fn zeCommandListImmediateAppendCommandListsWithParameters(
+        call,
+        hCommandListImmediate: ze_command_list_handle_t,
+        numCommandLists: u32,
+        phCommandLists: *mut ze_command_list_handle_t,
+        pNext: *const c_void,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        no_extensions(call, pNext)?;
+        let list = call.handle(hCommandListImmediate, "hCommandListImmediate")?;
+        list.as_immediate()?;
+        let lists = lists(call, numCommandLists, phCommandLists, list.ordinal())?;
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        append(call, list, &Command::Lists(&lists), events)
+    }
+
+    /// Spec: `zeCommandListGetDeviceHandle`.
+    fn zeCommandListGetDeviceHandle(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        phDevice: *mut ze_device_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        call.out(phDevice, "phDevice")?.set(list.context().device().raw());
+        Ok(())
+    }
+
+    /// Spec: `zeCommandListGetContextHandle`.
+    fn zeCommandListGetContextHandle(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        phContext: *mut ze_context_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        call.out(phContext, "phContext")?.set(list.context().raw());
+        Ok(())
+    }
+
+    /// Spec: `zeCommandListGetOrdinal`.
+    fn zeCommandListGetOrdinal(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        pOrdinal: *mut u32,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        call.out(pOrdinal, "pOrdinal")?.set(list.ordinal());
+        Ok(())
+    }
+
+    /// Spec: `zeCommandListIsImmediate`.
+    fn zeCommandListIsImmediate(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        pIsImmediate: *mut ze_bool_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        call.out(pIsImmediate, "pIsImmediate")?.set(list.is_immediate().into());
+        Ok(())
+    }
+
+    /// Spec: `zeCommandListGetFlags`.
+    fn zeCommandListGetFlags(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        pFlags: *mut ze_command_list_flags_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        call.out(pFlags, "pFlags")?.set(list.flags());
+        Ok(())
+    }
+
+    /// Spec: `zeCommandListImmediateGetIndex`.
+    fn zeCommandListImmediateGetIndex(
+        call,
+        hCommandListImmediate: ze_command_list_handle_t,
+        pIndex: *mut u32,
+    ) {
+        let list = call.handle(hCommandListImmediate, "hCommandListImmediate")?;
+        let (traits, _) = list.as_immediate()?;
+        call.out(pIndex, "pIndex")?.set(traits.index);
+        Ok(())
+    }
+
+    /// Spec: `zeCommandListImmediateGetFlags`.
+    fn zeCommandListImmediateGetFlags(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        pFlags: *mut ze_command_queue_flags_t,
+    ) {
+        let (traits, _) = call.handle(hCommandList, "hCommandList")?.as_immediate()?;
+        call.out(pFlags, "pFlags")?.set(traits.flags);
+        Ok(())
+    }
+
+    /// Spec: `zeCommandListImmediateGetMode`.
+    fn zeCommandListImmediateGetMode(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        pMode: *mut ze_command_queue_mode_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        call.out(pMode, "pMode")?.set(list.mode()?);
+        Ok(())
+    }
+
+    /// Spec: `zeCommandListImmediateGetPriority`.
+    fn zeCommandListImmediateGetPriority(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        pPriority: *mut ze_command_queue_priority_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        call.out(pPriority, "pPriority")?.set(list.priority()?);
+        Ok(())
+    }
+}
+
+/// The events of an append, as the caller passed them.
+#[derive(Clone, Copy)]
+pub(super) struct Events {
+    pub signal: ze_event_handle_t,
+    pub count: u32,
+    pub waits: *const ze_event_handle_t,
+}
+
+impl Events {
+    /// Only a signal event.
+    pub fn signal(signal: ze_event_handle_t) -> Self {
+        Self { signal, count: 0, waits: std::ptr::null() }
+    }
+
+    /// None.
+    pub fn none() -> Self {
+        Self::signal(ze_event_handle_t::NULL)
+    }
+}
+
+/// Looks up the events and appends a command.
+#[inline]
+pub(super) fn append(call: Call<'_>, list: &List, command: &Command<'_>, events: Events) -> Result {
+    if events.waits.is_null() && events.count != 0 {
+        return Err(Error::new(
+            ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE,
+            "numWaitEvents: it is not 0, but phWaitEvents is null",
+        ));
+    }
+    let raws = call.slice(events.waits, events.count as usize, "phWaitEvents")?;
+    let mut waits = raws.iter().map(|&raw| call.handle(raw, "phWaitEvents"));
+    let signal = call
+        .optional(events.signal, "hSignalEvent")?
+        .map(|event| Signal { event, raw: events.signal });
+    list.append(command, signal, &mut waits)
+}
+
+/// Refuses extensions of an append: none is known.
+pub(super) fn no_extensions(call: Call<'_>, next: *const c_void) -> Result {
+    match call.chain(next).next() {
+        None => Ok(()),
+        Some(link) => {
+            Err(Error::unsupported(format!("pNext: {:?} is not supported", link.stype())))
+        }
+    }
+}

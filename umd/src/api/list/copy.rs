@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Appends that move memory. Source and destination may be any memory of the process.
+
+use std::ffi::c_void;
+
+use tally_uapi::packet::{MAX_FILL_PATTERN, Region};
+use tally_ze::*;
+
+use super::{Events, append, no_extensions};
+use crate::api::{Call, api};
+use crate::core::list::List;
+use crate::error::{Error, Result};
+use crate::list::command::Command;
+
+api! {
+    /// Spec: `zeCommandListAppendMemoryCopy`.
+    fn zeCommandListAppendMemoryCopy(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        dstptr: *mut c_void,
+        srcptr: *const c_void,
+        size: usize,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        copy(call, list, dstptr, srcptr, size, events)
+    }
+
+    /// Spec: `zeCommandListAppendMemoryCopyWithParameters`.
+    fn zeCommandListAppendMemoryCopyWithParameters(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        dstptr: *mut c_void,
+        srcptr: *const c_void,
+        size: usize,
+        pNext: *const c_void,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        no_extensions(call, pNext)?;
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        copy(call, list, dstptr, srcptr, size, events)
+    }
+
+    /// Spec: `zeCommandListAppendMemoryCopyFromContext`. All contexts share one address space.
+    fn zeCommandListAppendMemoryCopyFromContext(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        dstptr: *mut c_void,
+        hContextSrc: ze_context_handle_t,
+        srcptr: *const c_void,
+        size: usize,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        call.handle(hContextSrc, "hContextSrc")?;
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        copy(call, list, dstptr, srcptr, size, events)
+    }
+
+    /// Spec: `zeCommandListAppendMemoryFill`.
+    fn zeCommandListAppendMemoryFill(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        ptr: *mut c_void,
+        pattern: *const c_void,
+        pattern_size: usize,
+        size: usize,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        fill(call, list, ptr, (pattern, pattern_size), size, events)
+    }
+
+    /// Spec: `zeCommandListAppendMemoryFillWithParameters`.
+    fn zeCommandListAppendMemoryFillWithParameters(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        ptr: *mut c_void,
+        pattern: *const c_void,
+        pattern_size: usize,
+        size: usize,
+        pNext: *const c_void,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        no_extensions(call, pNext)?;
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        fill(call, list, ptr, (pattern, pattern_size), size, events)
+    }
+
+    /// Spec: `zeCommandListAppendMemoryCopyRegion`. Widths and pitches are bytes.
+    fn zeCommandListAppendMemoryCopyRegion(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        dstptr: *mut c_void,
+        dstRegion: *const ze_copy_region_t,
+        dstPitch: u32,
+        dstSlicePitch: u32,
+        srcptr: *const c_void,
+        srcRegion: *const ze_copy_region_t,
+        srcPitch: u32,
+        srcSlicePitch: u32,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        call.out(dstptr, "dstptr")?;
+        let to = call.read(dstRegion, "dstRegion")?;
+        call.out(srcptr.cast_mut(), "srcptr")?;
+        let from = call.read(srcRegion, "srcRegion")?;
+        let dst = Side::new(dstptr as u64, to, dstPitch, dstSlicePitch);
+        let src = Side::new(srcptr as u64, from, srcPitch, srcSlicePitch);
+        let (dst, src, shape) = region(list, from, to, dst, src)?;
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        append(call, list, &Command::CopyRegion { dst, src, shape }, events)
+    }
+
+    /// Spec: `zeCommandListAppendMemoryPrefetch`. A hint without use: all memory is resident.
+    fn zeCommandListAppendMemoryPrefetch(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        ptr: *const c_void,
+        size: usize,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        call.out(ptr.cast_mut(), "ptr")?;
+        range(list, ptr as u64, size as u64, "size")
+    }
+
+    /// Spec: `zeCommandListAppendMemAdvise`. A hint without use: all memory is the same.
+    fn zeCommandListAppendMemAdvise(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        hDevice: ze_device_handle_t,
+        ptr: *const c_void,
+        size: usize,
+        advice: ze_memory_advice_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        list.context().must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
+        call.out(ptr.cast_mut(), "ptr")?;
+        if !advice.is_known() {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_INVALID_ENUMERATION,
+                format!("advice: {advice:?} is no advice"),
+            ));
+        }
+        range(list, ptr as u64, size as u64, "size")
+    }
+}
+
+fn copy(
+    call: Call<'_>,
+    list: &List,
+    dst: *mut c_void,
+    src: *const c_void,
+    size: usize,
+    events: Events,
+) -> Result {
+    call.out(dst, "dstptr")?;
+    call.out(src.cast_mut(), "srcptr")?;
+    let (dst, src, size) = (dst as u64, src as u64, size as u64);
+    range(list, dst, size, "size")?;
+    range(list, src, size, "size")?;
+    append(call, list, &Command::Copy { dst, src, size }, events)
+}
+
+fn fill(
+    call: Call<'_>,
+    list: &List,
+    dst: *mut c_void,
+    (pattern, pattern_size): (*const c_void, usize),
+    size: usize,
+    events: Events,
+) -> Result {
+    call.out(dst, "ptr")?;
+    call.out(pattern.cast_mut(), "pattern")?;
+    let wrong = |text: String| Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE, text);
+    if !pattern_size.is_power_of_two() || pattern_size > MAX_FILL_PATTERN as usize {
+        return Err(wrong(format!(
+            "pattern_size: {pattern_size} is no power of two up to {MAX_FILL_PATTERN}"
+        )));
+    }
+    if size % pattern_size != 0 {
+        return Err(wrong(format!("size: {size} is no multiple of pattern_size {pattern_size}")));
+    }
+    let (dst, size) = (dst as u64, size as u64);
+    range(list, dst, size, "size")?;
+    let pattern = call.slice(pattern.cast::<u8>(), pattern_size, "pattern")?;
+    append(call, list, &Command::Fill { dst, size, pattern }, events)
+}
+
+/// Refuses a range that begins in an allocation of the driver and ends beyond it, or that wraps.
+fn range(list: &List, address: u64, size: u64, name: &str) -> Result {
+    let wrong = |text: String| Err(Error::invalid(text));
+    if address.checked_add(size).is_none() {
+        return wrong(format!("{name}: {size} bytes from {address:#x} do not exist"));
+    }
+    match list.context().vm().find(address) {
+        Some(found) if found.size - (address - found.base) < size => wrong(format!(
+            "{name}: {size} bytes from {address:#x} reach beyond the allocation of {} bytes at {:#x}",
+            found.size, found.base
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// One side of a copy of a region.
+struct Side {
+    address: u64,
+    row_pitch: u64,
+    slice_pitch: u64,
+}
+
+impl Side {
+    fn new(base: u64, region: &ze_copy_region_t, row_pitch: u32, slice_pitch: u32) -> Self {
+        // A pitch of 0 means that rows or slices follow each other without a gap.
+        let row_pitch = u64::from(if row_pitch == 0 { region.width } else { row_pitch });
+        let slice_pitch = match slice_pitch {
+            0 => row_pitch * u64::from(region.height),
+            pitch => u64::from(pitch),
+        };
+        let origin = u64::from(region.originX)
+            .wrapping_add(u64::from(region.originY).wrapping_mul(row_pitch))
+            .wrapping_add(u64::from(region.originZ).wrapping_mul(slice_pitch));
+        Self { address: base.wrapping_add(origin), row_pitch, slice_pitch }
+    }
+
+    /// Bytes from the first to the last one that is touched.
+    fn span(&self, shape: &Region) -> u64 {
+        if shape.width == 0 || shape.height == 0 {
+            return 0;
+        }
+        (shape.depth - 1)
+            .saturating_mul(self.slice_pitch)
+            .saturating_add((shape.height - 1).saturating_mul(self.row_pitch))
+            .saturating_add(shape.width)
+    }
+}
+
+fn region(
+    list: &List,
+    from: &ze_copy_region_t,
+    to: &ze_copy_region_t,
+    dst: Side,
+    src: Side,
+) -> Result<(u64, u64, Region)> {
+    if (from.width, from.height, from.depth.max(1)) != (to.width, to.height, to.depth.max(1)) {
+        return Err(Error::new(
+            ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE,
+            "dstRegion: its width, height and depth are not those of srcRegion",
+        ));
+    }
+    let shape = Region {
+        width: from.width.into(),
+        height: from.height.into(),
+        // Two-dimensional copies leave the depth out.
+        depth: from.depth.max(1).into(),
+        dst_row_pitch: dst.row_pitch,
+        dst_slice_pitch: dst.slice_pitch,
+        src_row_pitch: src.row_pitch,
+        src_slice_pitch: src.slice_pitch,
+        reserved: 0,
+    };
+    range(list, dst.address, dst.span(&shape), "dstRegion")?;
+    range(list, src.address, src.span(&shape), "srcRegion")?;
+    if overlap(&dst, &src, &shape) {
+        return Err(Error::new(
+            ze_result_t::ZE_RESULT_ERROR_OVERLAPPING_REGIONS,
+            "dstRegion: it overlaps srcRegion",
+        ));
+    }
+    Ok((dst.address, src.address, shape))
+}
+
+/// Whether two regions share a byte, as far as that can be told by their rows.
+fn overlap(dst: &Side, src: &Side, shape: &Region) -> bool {
+    let (low, high) = if dst.address <= src.address { (dst, src) } else { (src, dst) };
+    let distance = high.address - low.address;
+    if distance >= low.span(shape) || high.span(shape) == 0 {
+        return false;
+    }
+    if dst.row_pitch != src.row_pitch || dst.slice_pitch != src.slice_pitch || shape.depth > 1 {
+        // Rows that interleave are legal and rare; where they cannot be told, trust the caller.
+        return distance == 0;
+    }
+    let shift = distance % low.row_pitch.max(1);
+    shift < shape.width || low.row_pitch - shift < shape.width
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Appends that only synchronise: barriers, signals, waits, resets, times.
+
+use std::ffi::c_void;
+
+use tally_ze::*;
+
+use super::{Events, append};
+use crate::api::api;
+use crate::error::{Error, Result};
+use crate::list::command::{Command, Times};
+
+api! {
+    /// Spec: `zeCommandListAppendBarrier`.
+    fn zeCommandListAppendBarrier(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        append(call, list, &Command::Barrier, events)
+    }
+
+    /// Spec: `zeCommandListAppendMemoryRangesBarrier`. All memory is coherent, so it is a barrier.
+    fn zeCommandListAppendMemoryRangesBarrier(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        numRanges: u32,
+        pRangeSizes: *const usize,
+        pRanges: *mut *const c_void,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        call.read(pRangeSizes, "pRangeSizes")?;
+        call.read(pRanges.cast_const(), "pRanges")?;
+        call.slice(pRanges.cast_const(), numRanges as usize, "pRanges")?;
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        append(call, list, &Command::Barrier, events)
+    }
+
+    /// Spec: `zeCommandListAppendSignalEvent`.
+    fn zeCommandListAppendSignalEvent(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        hEvent: ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        call.handle(hEvent, "hEvent")?;
+        append(call, list, &Command::Signal, Events::signal(hEvent))
+    }
+
+    /// Spec: `zeCommandListAppendWaitOnEvents`.
+    fn zeCommandListAppendWaitOnEvents(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        numEvents: u32,
+        phEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        call.read(phEvents.cast_const(), "phEvents")?;
+        let signal = ze_event_handle_t::NULL;
+        append(call, list, &Command::Wait, Events { signal, count: numEvents, waits: phEvents })
+    }
+
+    /// Spec: `zeCommandListAppendEventReset`.
+    fn zeCommandListAppendEventReset(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        hEvent: ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        let event = call.handle(hEvent, "hEvent")?;
+        append(call, list, &Command::Reset(event), Events::none())
+    }
+
+    /// Spec: `zeCommandListAppendWriteGlobalTimestamp`.
+    fn zeCommandListAppendWriteGlobalTimestamp(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        dstptr: *mut u64,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        call.out(dstptr, "dstptr")?;
+        let dst = dstptr as u64;
+        if dst % 8 != 0 {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT,
+                format!("dstptr: {dst:#x} is not aligned to 8 bytes"),
+            ));
+        }
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        append(call, list, &Command::Clock(dst), events)
+    }
+
+    /// Spec: `zeCommandListAppendQueryKernelTimestamps`. Which append's times an event means is
+    /// settled here; they are copied when the command runs.
+    fn zeCommandListAppendQueryKernelTimestamps(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        numEvents: u32,
+        phEvents: *mut ze_event_handle_t,
+        dstptr: *mut c_void,
+        pOffsets: *const usize,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        call.read(phEvents.cast_const(), "phEvents")?;
+        call.out(dstptr, "dstptr")?;
+        let count = numEvents as usize;
+        let raws = call.slice(phEvents.cast_const(), count, "phEvents")?;
+        let offsets = if pOffsets.is_null() {
+            None
+        } else {
+            Some(call.slice(pOffsets, count, "pOffsets")?)
+        };
+        let place = |i: usize| offsets.map_or(i * size_of::<ze_kernel_timestamp_result_t>(), |it| it[i]);
+        let times = raws.iter().enumerate().map(|(i, &raw)| {
+            let (slot, stamp) = call.handle(raw, "phEvents")?.slot()?;
+            Ok(Times { slot, stamp, dst: (dstptr as u64).wrapping_add(place(i) as u64) })
+        });
+        let times: Vec<Times> = times.collect::<Result<_>>()?;
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        append(call, list, &Command::Times(&times), events)
+    }
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Appends that launch kernels.
+
+use std::ffi::c_void;
+
+use tally_ze::*;
+
+use super::{Events, append, no_extensions};
+use crate::api::{Call, api};
+use crate::core::kernel as core_kernel;
+use crate::core::list::List;
+use crate::error::{Error, Result};
+use crate::list::command::Command;
+use crate::list::launch::{Groups, Launch};
+
+api! {
+    /// Spec: `zeCommandListAppendLaunchKernel`.
+    fn zeCommandListAppendLaunchKernel(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        hKernel: ze_kernel_handle_t,
+        pLaunchFuncArgs: *const ze_group_count_t,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        let kernel = call.handle(hKernel, "hKernel")?;
+        let groups = counts(call.read(pLaunchFuncArgs, "pLaunchFuncArgs")?);
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        launch(call, list, kernel, Groups::Direct(groups), events)
+    }
+
+    /// Spec: `zeCommandListAppendLaunchKernelWithParameters`.
+    fn zeCommandListAppendLaunchKernelWithParameters(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        hKernel: ze_kernel_handle_t,
+        pGroupCounts: *const ze_group_count_t,
+        pNext: *const c_void,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        let kernel = call.handle(hKernel, "hKernel")?;
+        let groups = counts(call.read(pGroupCounts, "pGroupCounts")?);
+        parameters(call, pNext, groups)?;
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        launch(call, list, kernel, Groups::Direct(groups), events)
+    }
+
+    /// Spec: `zeCommandListAppendLaunchKernelWithArguments`. Sets the kernel's group size and
+    /// arguments, as the single calls would, and launches it.
+    fn zeCommandListAppendLaunchKernelWithArguments(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        hKernel: ze_kernel_handle_t,
+        groupCounts: ze_group_count_t,
+        groupSizes: ze_group_size_t,
+        pArguments: *mut *mut c_void,
+        pNext: *const c_void,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        let kernel = call.handle(hKernel, "hKernel")?;
+        let groups = counts(&groupCounts);
+        parameters(call, pNext, groups)?;
+        let size = [groupSizes.groupSizeX, groupSizes.groupSizeY, groupSizes.groupSizeZ];
+        kernel.set_group_size(size)?;
+        // SAFETY: the caller promises a pointer to a value for each argument.
+        unsafe { kernel.set_all_arguments(pArguments.cast_const().cast()) }?;
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        launch(call, list, kernel, Groups::Direct(groups), events)
+    }
+
+    /// Spec: `zeCommandListAppendLaunchCooperativeKernel`.
+    fn zeCommandListAppendLaunchCooperativeKernel(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        hKernel: ze_kernel_handle_t,
+        pLaunchFuncArgs: *const ze_group_count_t,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        let kernel = call.handle(hKernel, "hKernel")?;
+        let groups = counts(call.read(pLaunchFuncArgs, "pLaunchFuncArgs")?);
+        cooperative(groups)?;
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        launch(call, list, kernel, Groups::Direct(groups), events)
+    }
+
+    /// Spec: `zeCommandListAppendLaunchKernelIndirect`.
+    fn zeCommandListAppendLaunchKernelIndirect(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        hKernel: ze_kernel_handle_t,
+        pLaunchArgumentsBuffer: *const ze_group_count_t,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        let kernel = call.handle(hKernel, "hKernel")?;
+        let groups = buffer(call, pLaunchArgumentsBuffer.cast(), "pLaunchArgumentsBuffer")?;
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        launch(call, list, kernel, Groups::Indirect(groups), events)
+    }
+
+    /// Spec: `zeCommandListAppendLaunchMultipleKernelsIndirect`.
+    fn zeCommandListAppendLaunchMultipleKernelsIndirect(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        numKernels: u32,
+        phKernels: *mut ze_kernel_handle_t,
+        pCountBuffer: *const u32,
+        pLaunchArgumentsBuffer: *const ze_group_count_t,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        list.must_compute()?;
+        call.read(phKernels.cast_const(), "phKernels")?;
+        let kernels = call.slice(phKernels.cast_const(), numKernels as usize, "phKernels")?;
+        let count = buffer(call, pCountBuffer, "pCountBuffer")?;
+        let groups = buffer(call, pLaunchArgumentsBuffer.cast(), "pLaunchArgumentsBuffer")?;
+        // The same kernel may stand here several times, so none stays locked.
+        let launches = kernels.iter().map(|&raw| {
+            let launch = call.handle(raw, "phKernels")?.launch().clone();
+            launch.check()?;
+            Ok(launch)
+        });
+        let launches = launches.collect::<Result<Vec<_>>>()?;
+        let at = |i: usize| groups + (i * size_of::<ze_group_count_t>()) as u64;
+        let launches: Vec<_> =
+            launches.iter().enumerate().map(|(i, it)| describe(it, Groups::Indirect(at(i)))).collect();
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        let command = Command::Launches { launches: &launches, count };
+        append(call, list, &command, events)
+    }
+}
+
+#[inline]
+fn launch(
+    call: Call<'_>,
+    list: &List,
+    kernel: &core_kernel::Kernel,
+    groups: Groups,
+    events: Events,
+) -> Result {
+    list.must_compute()?;
+    let launch = kernel.launch();
+    launch.check()?;
+    append(call, list, &Command::Launch(&describe(&launch, groups)), events)
+}
+
+#[inline]
+fn describe(launch: &core_kernel::Launch, groups: Groups) -> Launch<'_> {
+    // Groups that only the device will know may use all dimensions.
+    let known = if let Groups::Direct(groups) = groups { groups } else { [u32::MAX; 3] };
+    Launch {
+        entry: launch.entry(),
+        args: &launch.args,
+        global_offset: launch.global_offset,
+        group_size: launch.group_size,
+        groups,
+        work_dim: launch.work_dim(known).into(),
+        local_bytes: launch.local_bytes,
+        scratch_bytes: launch.scratch_bytes,
+        keep: &launch.code,
+    }
+}
+
+fn counts(groups: &ze_group_count_t) -> [u32; 3] {
+    [groups.groupCountX, groups.groupCountY, groups.groupCountZ]
+}
+
+/// Checks the address of 32-bit numbers that the device reads.
+fn buffer(call: Call<'_>, ptr: *const u32, name: &'static str) -> Result<u64> {
+    call.out(ptr.cast_mut(), name)?;
+    if ptr as u64 % 4 != 0 {
+        return Err(Error::new(
+            ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT,
+            format!("{name}: {:#x} is not aligned to 4 bytes", ptr as u64),
+        ));
+    }
+    Ok(ptr as u64)
+}
+
+/// The groups of a cooperative kernel may wait for each other, and the device does not promise to
+/// run two of them at once: zeKernelSuggestMaxCooperativeGroupCount says so.
+fn cooperative(groups: [u32; 3]) -> Result {
+    if groups.iter().all(|&count| count <= 1) {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        "pLaunchFuncArgs: a cooperative launch has at most zeKernelSuggestMaxCooperativeGroupCount groups, 1",
+    ))
+}
+
+/// The extensions of a launch: whether it is cooperative.
+fn parameters(call: Call<'_>, next: *const c_void, groups: [u32; 3]) -> Result {
+    for link in call.chain(next) {
+        match link.get::<ze_command_list_append_launch_kernel_param_cooperative_desc_t>() {
+            Some(desc) if desc.isCooperative != 0 => cooperative(groups)?,
+            Some(_) => {}
+            None => return no_extensions(call, next),
+        }
+    }
+    Ok(())
+}

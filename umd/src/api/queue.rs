@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Command queues.
+
+use tally_ze::*;
+
+use super::{Call, api};
+use crate::core::queue::{self, Queue, QueueTraits};
+use crate::error::{Error, Result};
+use crate::handle;
+use crate::sync::shared::Shared;
+
+api! {
+    /// Spec: `zeCommandQueueCreate`.
+    fn zeCommandQueueCreate(
+        call,
+        hContext: ze_context_handle_t,
+        hDevice: ze_device_handle_t,
+        desc: *const ze_command_queue_desc_t,
+        phCommandQueue: *mut ze_command_queue_handle_t,
+    ) {
+        let context = call.handle(hContext, "hContext")?;
+        context.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
+        let traits = traits(call, desc, "desc")?;
+        let out = call.out(phCommandQueue, "phCommandQueue")?;
+        out.set(handle::create(Queue::create(context, traits)?)?);
+        Ok(())
+    }
+
+    /// Spec: `zeCommandQueueDestroy`. What was executed is completed all the same.
+    fn zeCommandQueueDestroy(call, hCommandQueue: ze_command_queue_handle_t) {
+        call.take(hCommandQueue, "hCommandQueue")?.destroy();
+        Ok(())
+    }
+
+    /// Spec: `zeCommandQueueExecuteCommandLists`.
+    fn zeCommandQueueExecuteCommandLists(
+        call,
+        hCommandQueue: ze_command_queue_handle_t,
+        numCommandLists: u32,
+        phCommandLists: *mut ze_command_list_handle_t,
+        hFence: ze_fence_handle_t,
+    ) {
+        let queue = call.handle(hCommandQueue, "hCommandQueue")?;
+        let lists = lists(call, numCommandLists, phCommandLists, queue.traits().ordinal)?;
+        let fence = call.optional(hFence, "hFence")?;
+        queue.execute(&lists, fence)
+    }
+
+    /// Spec: `zeCommandQueueSynchronize`.
+    fn zeCommandQueueSynchronize(
+        call,
+        hCommandQueue: ze_command_queue_handle_t,
+        timeout: u64,
+    ) {
+        ready(call.handle(hCommandQueue, "hCommandQueue")?.synchronize(timeout)?)
+    }
+
+    /// Spec: `zeCommandQueueGetOrdinal`.
+    fn zeCommandQueueGetOrdinal(
+        call,
+        hCommandQueue: ze_command_queue_handle_t,
+        pOrdinal: *mut u32,
+    ) {
+        let queue = call.handle(hCommandQueue, "hCommandQueue")?;
+        call.out(pOrdinal, "pOrdinal")?.set(queue.traits().ordinal);
+        Ok(())
+    }
+
+    /// Spec: `zeCommandQueueGetIndex`.
+    fn zeCommandQueueGetIndex(
+        call,
+        hCommandQueue: ze_command_queue_handle_t,
+        pIndex: *mut u32,
+    ) {
+        let queue = call.handle(hCommandQueue, "hCommandQueue")?;
+        call.out(pIndex, "pIndex")?.set(queue.traits().index);
+        Ok(())
+    }
+
+    /// Spec: `zeCommandQueueGetFlags`.
+    fn zeCommandQueueGetFlags(
+        call,
+        hCmdQueue: ze_command_queue_handle_t,
+        pFlags: *mut ze_command_queue_flags_t,
+    ) {
+        let queue = call.handle(hCmdQueue, "hCmdQueue")?;
+        call.out(pFlags, "pFlags")?.set(queue.traits().flags);
+        Ok(())
+    }
+
+    /// Spec: `zeCommandQueueGetMode`.
+    fn zeCommandQueueGetMode(
+        call,
+        hCmdQueue: ze_command_queue_handle_t,
+        pMode: *mut ze_command_queue_mode_t,
+    ) {
+        let queue = call.handle(hCmdQueue, "hCmdQueue")?;
+        call.out(pMode, "pMode")?.set(queue.traits().mode);
+        Ok(())
+    }
+
+    /// Spec: `zeCommandQueueGetPriority`.
+    fn zeCommandQueueGetPriority(
+        call,
+        hCmdQueue: ze_command_queue_handle_t,
+        pPriority: *mut ze_command_queue_priority_t,
+    ) {
+        let queue = call.handle(hCmdQueue, "hCmdQueue")?;
+        call.out(pPriority, "pPriority")?.set(queue.traits().priority);
+        Ok(())
+    }
+
+    /// Spec: `zeDeviceSynchronize`.
+    fn zeDeviceSynchronize(call, hDevice: ze_device_handle_t) {
+        let device = call.handle(hDevice, "hDevice")?;
+        let vm = device.vm()?;
+        queue::synchronize_all(&Shared::of(&vm), u64::MAX).map(drop)
+    }
+}
+
+/// Success, or ZE_RESULT_NOT_READY.
+pub(super) fn ready(ready: bool) -> Result {
+    if ready { Ok(()) } else { Err(Error::status(ze_result_t::ZE_RESULT_NOT_READY)) }
+}
+
+/// Checks the description of a queue or an immediate list.
+pub(super) fn traits(
+    call: Call<'_>,
+    desc: *const ze_command_queue_desc_t,
+    name: &'static str,
+) -> Result<QueueTraits> {
+    let desc = call.desc(desc, name)?;
+    call.flags(desc.flags.has_unknown(), "desc->flags")?;
+    let unknown =
+        |what: String| Err(Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_ENUMERATION, what));
+    if !desc.mode.is_known() {
+        return unknown(format!("{name}->mode: {:?} is no mode", desc.mode));
+    }
+    if !desc.priority.is_known() {
+        return unknown(format!("{name}->priority: {:?} is no priority", desc.priority));
+    }
+    Ok(QueueTraits::of(desc))
+}
+
+/// Looks up lists to execute on queues of the group `ordinal`.
+pub(super) fn lists<'c>(
+    call: Call<'c>,
+    count: u32,
+    raws: *const ze_command_list_handle_t,
+    ordinal: u32,
+) -> Result<Vec<&'c crate::list::regular::Regular>> {
+    if count == 0 {
+        return Err(Error::new(
+            ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE,
+            "numCommandLists: it is 0",
+        ));
+    }
+    let raws = call.slice(raws, count as usize, "phCommandLists")?;
+    let lists = raws.iter().map(|&raw| call.handle(raw, "phCommandLists")?.as_executable(ordinal));
+    lists.collect()
+}

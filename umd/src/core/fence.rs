@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Fences: a value of a queue's counter, taken when lists are executed with the fence.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tally_ze::ze_result_t;
+
+use crate::core::queue::Queue;
+use crate::error::{Error, Result};
+use crate::handle::{Kind, object};
+use crate::sync::counter::Cell;
+use crate::sync::shared::Shared;
+use crate::sync::wait::{self, Deadline};
+
+/// A fence of a queue.
+pub struct Fence {
+    shared: Arc<Shared>,
+    cell: Cell,
+    /// The value at which it is signalled, when lists were executed with it since the last reset.
+    value: Mutex<Option<u64>>,
+    taken: Condvar,
+}
+
+object!(ze_fence_handle_t => Fence, Kind::Fence);
+
+/// Longest sleep between two looks; keeps the time of a wait away from overflows.
+const SLEEP: Duration = Duration::from_secs(3600);
+
+impl Fence {
+    /// A fence of `queue`.
+    pub fn new(queue: &Queue, signalled: bool) -> Self {
+        // Every value of a counter is at least 0.
+        let value = signalled.then_some(0);
+        Self {
+            shared: queue.shared().clone(),
+            cell: queue.cell(),
+            value: Mutex::new(value),
+            taken: Condvar::new(),
+        }
+    }
+
+    /// Refuses a fence of another queue.
+    ///
+    /// # Errors
+    /// INVALID_SYNCHRONIZATION_OBJECT.
+    pub fn check(&self, queue: &Queue) -> Result {
+        if self.cell == queue.cell() {
+            return Ok(());
+        }
+        Err(Error::new(
+            ze_result_t::ZE_RESULT_ERROR_INVALID_SYNCHRONIZATION_OBJECT,
+            "hFence: it belongs to another queue",
+        ))
+    }
+
+    /// It is signalled when the queue's counter reaches `value`.
+    pub fn take(&self, value: u64) {
+        let value = if crate::faults::on(crate::faults::FENCE_EARLY) { 0 } else { value };
+        let mut current = self.value();
+        // Signalling a signalled fence changes nothing.
+        if !current.is_some_and(|value| self.cell.reached(value)) {
+            *current = Some(value);
+        }
+        drop(current);
+        self.taken.notify_all();
+    }
+
+    /// It is not signalled, whatever is still to come.
+    pub fn reset(&self) {
+        *self.value() = None;
+    }
+
+    /// Waits until it is signalled; false when the time passes first.
+    ///
+    /// # Errors
+    /// DEVICE_LOST.
+    pub fn wait(&self, timeout_ns: u64) -> Result<bool> {
+        let deadline = Deadline::after(timeout_ns);
+        let mut current = self.value();
+        let value = loop {
+            if let Some(value) = *current {
+                break value;
+            }
+            let left = deadline.left();
+            if left == 0 {
+                return Ok(false);
+            }
+            let sleep = SLEEP.min(Duration::from_nanos(left));
+            let woken = self.taken.wait_timeout(current, sleep);
+            current = woken.unwrap_or_else(PoisonError::into_inner).0;
+        };
+        drop(current);
+        wait::host_wait(self.shared.vm(), self.cell, value, deadline.left())
+    }
+
+    fn value(&self) -> MutexGuard<'_, Option<u64>> {
+        self.value.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

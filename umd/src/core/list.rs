@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Command lists: the object behind the handle, immediate or regular.
+
+use std::sync::Arc;
+
+use tally_uapi::ioctl::engine_capability;
+use tally_ze::{
+    ze_command_list_flags_t, ze_command_queue_flags_t, ze_command_queue_mode_t,
+    ze_command_queue_priority_t, ze_result_t,
+};
+
+use crate::core::context::Context;
+use crate::core::queue::QueueTraits;
+use crate::error::{Error, Result};
+use crate::handle::{Kind, object};
+use crate::list::command::{Command, Signal};
+use crate::list::immediate::Immediate;
+use crate::list::regular::Regular;
+use crate::list::waits::WaitList;
+use crate::sync::shared::Shared;
+
+/// A command list.
+pub struct List {
+    context: Arc<Context>,
+    ordinal: u32,
+    kind: ListKind,
+}
+
+object!(ze_command_list_handle_t => List, Kind::List);
+
+enum ListKind {
+    Immediate(QueueTraits, Arc<Immediate>),
+    Regular(ze_command_list_flags_t, Arc<Regular>),
+}
+
+impl List {
+    /// A regular list for queues of the group `ordinal`.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT: no such group; out of memory.
+    pub fn regular(
+        context: &Arc<Context>,
+        ordinal: u32,
+        flags: ze_command_list_flags_t,
+    ) -> Result<Self> {
+        QueueTraits::check_ordinal(context, ordinal)?;
+        let in_order = flags.contains(ze_command_list_flags_t::ZE_COMMAND_LIST_FLAG_IN_ORDER);
+        let list = Regular::create(Shared::of(context.vm()), in_order)?;
+        Ok(Self { context: context.clone(), ordinal, kind: ListKind::Regular(flags, list) })
+    }
+
+    /// An immediate list.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT: no such engine; out of memory; DEVICE_LOST.
+    pub fn immediate(context: &Arc<Context>, traits: QueueTraits) -> Result<Self> {
+        let in_order =
+            traits.flags.contains(ze_command_queue_flags_t::ZE_COMMAND_QUEUE_FLAG_IN_ORDER);
+        let list = traits.open(context, in_order)?;
+        let ordinal = traits.ordinal;
+        Ok(Self { context: context.clone(), ordinal, kind: ListKind::Immediate(traits, list) })
+    }
+
+    /// The context.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// The command queue group.
+    pub fn ordinal(&self) -> u32 {
+        self.ordinal
+    }
+
+    /// Whether it is immediate.
+    pub fn is_immediate(&self) -> bool {
+        matches!(self.kind, ListKind::Immediate(..))
+    }
+
+    /// The list as an immediate one.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT.
+    pub fn as_immediate(&self) -> Result<(&QueueTraits, &Immediate)> {
+        match &self.kind {
+            ListKind::Immediate(traits, list) => Ok((traits, list)),
+            ListKind::Regular(..) => {
+                Err(Error::invalid("hCommandList: it is not an immediate command list"))
+            }
+        }
+    }
+
+    /// The list as one to execute on queues of the group `ordinal`.
+    ///
+    /// # Errors
+    /// INVALID_COMMAND_LIST_TYPE.
+    pub fn as_executable(&self, ordinal: u32) -> Result<&Regular> {
+        let wrong = |text: String| {
+            Err(Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_COMMAND_LIST_TYPE, text))
+        };
+        match &self.kind {
+            ListKind::Immediate(..) => {
+                wrong("phCommandLists: an immediate command list is not executed on queues".into())
+            }
+            ListKind::Regular(..) if self.ordinal != ordinal => wrong(format!(
+                "phCommandLists: a list of command queue group {} on a queue of group {ordinal}",
+                self.ordinal
+            )),
+            ListKind::Regular(_, list) => Ok(list),
+        }
+    }
+
+    /// Flags of a regular list; of an immediate one those that mean the same.
+    pub fn flags(&self) -> ze_command_list_flags_t {
+        match &self.kind {
+            ListKind::Regular(flags, _) => *flags,
+            ListKind::Immediate(traits, _) => {
+                use ze_command_list_flags_t as list;
+                use ze_command_queue_flags_t as queue;
+                let pairs = [
+                    (queue::ZE_COMMAND_QUEUE_FLAG_IN_ORDER, list::ZE_COMMAND_LIST_FLAG_IN_ORDER),
+                    (
+                        queue::ZE_COMMAND_QUEUE_FLAG_EXPLICIT_ONLY,
+                        list::ZE_COMMAND_LIST_FLAG_EXPLICIT_ONLY,
+                    ),
+                    (
+                        queue::ZE_COMMAND_QUEUE_FLAG_COPY_OFFLOAD_HINT,
+                        list::ZE_COMMAND_LIST_FLAG_COPY_OFFLOAD_HINT,
+                    ),
+                ];
+                pairs.into_iter().filter(|it| traits.flags.contains(it.0)).map(|it| it.1).collect()
+            }
+        }
+    }
+
+    /// Appends a command.
+    ///
+    /// # Errors
+    /// See [`crate::list`].
+    #[inline]
+    pub fn append(
+        &self,
+        command: &Command<'_>,
+        signal: Option<Signal<'_>>,
+        waits: WaitList<'_>,
+    ) -> Result {
+        match &self.kind {
+            ListKind::Immediate(_, list) => list.append(command, signal, waits),
+            ListKind::Regular(_, list) => list.append(command, signal, waits),
+        }
+    }
+
+    /// Refuses kernels in lists of engines that have no execution units.
+    ///
+    /// # Errors
+    /// INVALID_COMMAND_LIST_TYPE.
+    #[inline]
+    pub fn must_compute(&self) -> Result {
+        let engines = self.context.device().engines();
+        let capabilities = engines.get(self.ordinal as usize).map_or(0, |it| it.capabilities);
+        if capabilities & engine_capability::COMPUTE != 0 {
+            return Ok(());
+        }
+        Err(Error::new(
+            ze_result_t::ZE_RESULT_ERROR_INVALID_COMMAND_LIST_TYPE,
+            format!("hCommandList: command queue group {} runs no kernels", self.ordinal),
+        ))
+    }
+
+    /// Makes a regular list executable. An immediate one needs nothing.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn close(&self) -> Result {
+        match &self.kind {
+            ListKind::Immediate(..) => Ok(()),
+            ListKind::Regular(_, list) => list.close(),
+        }
+    }
+
+    /// Empties a regular list. An immediate one holds nothing that could be taken back.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn reset(&self) -> Result {
+        match &self.kind {
+            ListKind::Immediate(..) => Ok(()),
+            ListKind::Regular(_, list) => list.reset(),
+        }
+    }
+
+    /// Ends the list; what was submitted is completed all the same.
+    pub fn destroy(self) {
+        if let ListKind::Immediate(_, list) = self.kind {
+            list.destroy();
+        }
+    }
+
+    /// Mode of an immediate list.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT.
+    pub fn mode(&self) -> Result<ze_command_queue_mode_t> {
+        Ok(self.as_immediate()?.0.mode)
+    }
+
+    /// Priority of an immediate list.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT.
+    pub fn priority(&self) -> Result<ze_command_queue_priority_t> {
+        Ok(self.as_immediate()?.0.priority)
+    }
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Command queues, and what they and immediate lists are created with.
+
+use std::sync::Arc;
+
+use tally_uapi::ioctl::priority;
+use tally_ze::{
+    ze_command_queue_desc_t, ze_command_queue_flags_t, ze_command_queue_mode_t,
+    ze_command_queue_priority_t,
+};
+
+use crate::core::context::Context;
+use crate::core::fence::Fence;
+use crate::error::{Error, Result};
+use crate::handle::{Kind, object};
+use crate::list::command::Command;
+use crate::list::immediate::Immediate;
+use crate::list::regular::Regular;
+use crate::submit::ring::Place;
+use crate::sync::counter::Cell;
+use crate::sync::shared::Shared;
+use crate::sync::wait::{self, Deadline};
+
+/// A command queue: an in-order immediate list that only executes regular lists.
+pub struct Queue {
+    context: Arc<Context>,
+    traits: QueueTraits,
+    stream: Arc<Immediate>,
+}
+
+object!(ze_command_queue_handle_t => Queue, Kind::Queue);
+
+/// What a queue or an immediate list was created with.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueTraits {
+    /// Command queue group.
+    pub ordinal: u32,
+    /// Which queue of the group.
+    pub index: u32,
+    /// Flags.
+    pub flags: ze_command_queue_flags_t,
+    /// Synchronous or not.
+    pub mode: ze_command_queue_mode_t,
+    /// Priority.
+    pub priority: ze_command_queue_priority_t,
+}
+
+impl QueueTraits {
+    /// What a checked description says.
+    pub fn of(desc: &ze_command_queue_desc_t) -> Self {
+        Self {
+            ordinal: desc.ordinal,
+            index: desc.index,
+            flags: desc.flags,
+            mode: desc.mode,
+            priority: desc.priority,
+        }
+    }
+
+    /// Refuses a group that the device does not have; answers the number of its queues.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT.
+    pub fn check_ordinal(context: &Context, ordinal: u32) -> Result<u32> {
+        let engines = context.device().engines();
+        let engine = engines.get(ordinal as usize).ok_or_else(|| {
+            let groups = engines.len();
+            Error::invalid(format!("desc->ordinal: {ordinal}, but the device has {groups} groups"))
+        })?;
+        Ok(engine.count)
+    }
+
+    /// Makes the queue of the device.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT: no such queue; out of memory; DEVICE_LOST.
+    pub fn open(&self, context: &Context, in_order: bool) -> Result<Arc<Immediate>> {
+        let count = Self::check_ordinal(context, self.ordinal)?;
+        if self.index >= count {
+            return Err(Error::invalid(format!(
+                "desc->index: {}, but group {} has {count} queues",
+                self.index, self.ordinal
+            )));
+        }
+        use ze_command_queue_priority_t as from;
+        let priority = match self.priority {
+            from::ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH => priority::HIGH,
+            from::ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_LOW => priority::LOW,
+            _ => priority::NORMAL,
+        };
+        let place = Place { class: self.ordinal, index: self.index, priority };
+        let synchronous = self.mode == ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS;
+        Immediate::create(Shared::of(context.vm()), place, in_order, synchronous)
+    }
+}
+
+impl Queue {
+    /// A queue.
+    ///
+    /// # Errors
+    /// As [`QueueTraits::open`].
+    pub fn create(context: &Arc<Context>, traits: QueueTraits) -> Result<Self> {
+        let stream = traits.open(context, true)?;
+        Ok(Self { context: context.clone(), traits, stream })
+    }
+
+    /// The context.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// What it was created with.
+    pub fn traits(&self) -> &QueueTraits {
+        &self.traits
+    }
+
+    /// Its counter, which also tells queues apart.
+    pub fn cell(&self) -> Cell {
+        self.stream.cell()
+    }
+
+    /// What objects of the VM share.
+    pub fn shared(&self) -> &Arc<Shared> {
+        self.stream.shared()
+    }
+
+    /// Executes lists, which are closed and of this queue's group; then signals the fence.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT, INVALID_SYNCHRONIZATION_OBJECT, out of memory, DEVICE_LOST.
+    pub fn execute(&self, lists: &[&Regular], fence: Option<&Fence>) -> Result {
+        if let Some(fence) = fence {
+            fence.check(self)?;
+        }
+        let value = self.stream.submit(&Command::Lists(lists))?;
+        if let Some(fence) = fence {
+            fence.take(value);
+        }
+        self.stream.finish(value)
+    }
+
+    /// Waits until all that was executed is complete; false when the time passes first.
+    ///
+    /// # Errors
+    /// DEVICE_LOST.
+    pub fn synchronize(&self, timeout_ns: u64) -> Result<bool> {
+        self.stream.synchronize(timeout_ns)
+    }
+
+    /// Ends the queue; what was executed is completed all the same.
+    pub fn destroy(self) {
+        self.stream.destroy();
+    }
+}
+
+/// Waits until everything that was submitted in a context's VM is complete.
+///
+/// # Errors
+/// DEVICE_LOST.
+pub fn synchronize_all(shared: &Shared, timeout_ns: u64) -> Result<bool> {
+    let deadline = Deadline::after(timeout_ns);
+    for submitter in shared.submitters() {
+        if !submitter.wait_idle(deadline.left())? {
+            return Ok(false);
+        }
+    }
+    for (cell, value) in shared.dying() {
+        if !wait::host_wait(shared.vm(), cell, value, deadline.left())? {
+            return Ok(false);
+        }
+    }
+    shared.reap();
+    Ok(true)
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Mistakes that the driver makes on request, to show that the tests would find them.
+//!
+//! Only with the feature `faults`: the environment variable TALLY_FAULT names one. Without the
+//! feature [`on`] is constant and nothing of this remains.
+
+/// The name of a mistake.
+pub type Name = &'static str;
+
+/// The first wait of every wait list is left out.
+pub const WAIT_DROPPED: Name = "wait-dropped";
+/// Every execution of a regular list after its first takes a base that is one too low.
+pub const BASE_OFF_BY_ONE: Name = "base-off-by-one";
+/// A barrier without a wait list orders nothing.
+pub const BARRIER_IGNORED: Name = "barrier-ignored";
+/// A counter starts from zero when it is given to a new owner.
+pub const SLOT_ZEROED: Name = "slot-zeroed";
+/// A wait for an event of a regular list is bound to its last execution but one.
+pub const WAIT_BOUND_TO_EARLIER_EXECUTION: Name = "wait-bound-to-earlier-execution";
+/// The signal of a command is written when the command starts.
+pub const SIGNAL_BEFORE_WORK: Name = "signal-before-work";
+/// A reset of a regular event by the device does nothing.
+pub const DEVICE_RESET_IGNORED: Name = "device-reset-ignored";
+/// A reset of a regular event by the host does nothing.
+pub const HOST_RESET_IGNORED: Name = "host-reset-ignored";
+/// A CB event keeps its old state when it is recorded as a signal event, until the execution.
+pub const RECORDED_KEEPS_STATE: Name = "recorded-keeps-state";
+/// A wait for an event of a regular list that was not executed yet is taken as met.
+pub const UNSUBMITTED_IS_MET: Name = "unsubmitted-is-met";
+/// An execution leaves an event alone that another list has signalled since it was recorded.
+pub const EXECUTION_KEEPS_STATE: Name = "execution-keeps-state";
+/// The commands of an in-order list do not wait for each other.
+pub const IN_ORDER_IGNORED: Name = "in-order-ignored";
+/// A fence is signalled when its lists are submitted.
+pub const FENCE_EARLY: Name = "fence-early";
+/// A counter whose promised value was never reached is given to the next owner.
+pub const PROMISE_NOT_RETIRED: Name = "promise-not-retired";
+
+/// Whether the driver is to make this mistake.
+#[cfg(not(feature = "faults"))]
+#[inline(always)]
+pub const fn on(_: Name) -> bool {
+    false
+}
+
+/// Whether the driver is to make this mistake.
+#[cfg(feature = "faults")]
+pub fn on(name: Name) -> bool {
+    static CHOSEN: std::sync::LazyLock<Option<String>> =
+        std::sync::LazyLock::new(|| std::env::var("TALLY_FAULT").ok());
+    CHOSEN.as_deref() == Some(name)
+}

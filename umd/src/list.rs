@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Command lists: how a call becomes packets.
+//!
+//! ```text
+//!  Command ─► command::append ─► Target ─┬─ Immediate: a queue's ring, published at once
+//!    waits, signal                       └─ Regular: a recording, run by CALL packets
+//! ```
+//!
+//! One builder serves both kinds of lists, and a command queue is an immediate list that is only
+//! given lists to execute. What differs is behind [`command::Target`]: where packets go, what a
+//! wait is bound to, which value completes a command.
+
+pub mod command;
+pub mod immediate;
+pub mod launch;
+pub mod regular;
+pub mod waits;

@@ -1,0 +1,488 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Commands and the one builder that turns them into packets.
+//!
+//! In an in-order list every packet is ORDERED, and the last one of a command stores the list's
+//! counter: that is the completion of the command, the order of the list, and the signal of a
+//! counter-based event, all in one write. A regular event has a cell of its own, so it takes one
+//! more packet; the cell is written first, so that who has waited for the list finds the event set.
+//!
+//! In an out-of-order list a command is ORDERED only where its meaning says so, and writes nothing
+//! but its event.
+
+use tally_uapi::packet::{
+    Copy as CopyPacket, CopyRegion, Fill, Header, INLINE_FILL_PATTERN, Nop, Packet, PostOp,
+    PostSync, Predicate, Region, Stamp as StampPacket, TimestampSlot, flag, opcode,
+};
+use zerocopy::IntoBytes;
+
+use super::launch::{self, Keep, Launch};
+use super::regular::Regular;
+use super::waits::{self, Condition, WaitList};
+use crate::error::{Error, Result};
+use crate::submit::arena::Span;
+use crate::sync::event::{Event, EventKind, SIGNALLED};
+use crate::sync::timestamp::Stamp;
+
+/// What a call asks for, apart from its wait list and signal event. Addresses are VAs.
+pub enum Command<'a> {
+    /// The wait list alone.
+    Wait,
+    /// Everything before, or the wait list if there is one, comes before everything after.
+    Barrier,
+    /// The signal event, when everything before is complete.
+    Signal,
+    /// A regular event is not signalled any more, when everything before is complete.
+    Reset(&'a Event),
+    /// Bytes.
+    Copy {
+        /// To.
+        dst: u64,
+        /// From.
+        src: u64,
+        /// How many.
+        size: u64,
+    },
+    /// Rows of bytes.
+    CopyRegion {
+        /// To.
+        dst: u64,
+        /// From.
+        src: u64,
+        /// Sizes and pitches.
+        shape: Region,
+    },
+    /// A repeated pattern.
+    Fill {
+        /// To.
+        dst: u64,
+        /// Bytes to fill.
+        size: u64,
+        /// 1 to 128 bytes.
+        pattern: &'a [u8],
+    },
+    /// The device's clock, to an aligned address.
+    Clock(u64),
+    /// Times of events, as they were bound, to addresses.
+    Times(&'a [Times]),
+    /// A kernel.
+    Launch(&'a Launch<'a>),
+    /// As many of these as the 32-bit number at `count` says when they run.
+    Launches {
+        /// The kernels.
+        launches: &'a [Launch<'a>],
+        /// VA of the number.
+        count: u64,
+    },
+    /// Executions of regular lists, in this order.
+    Lists(&'a [&'a Regular]),
+}
+
+/// A timestamp slot to copy, and where to.
+pub struct Times {
+    /// VA of the slot.
+    pub slot: u64,
+    /// Keeps the slot.
+    pub stamp: Option<Stamp>,
+    /// VA of the copy.
+    pub dst: u64,
+}
+
+/// A write at the end of a command.
+#[derive(Clone, Copy, Debug)]
+pub struct Post {
+    op: PostOp,
+    flags: u8,
+    sync: PostSync,
+}
+
+impl Post {
+    /// Stores `value`.
+    #[inline]
+    pub const fn store(address: u64, value: u64) -> Self {
+        Self { op: PostOp::Store, flags: flag::POST_SYNC, sync: PostSync { address, value } }
+    }
+
+    /// Stores the CALL's base plus `k`.
+    #[inline]
+    pub const fn from_base(address: u64, k: u64) -> Self {
+        let flags = flag::POST_SYNC | flag::FROM_BASE;
+        Self { op: PostOp::Store, flags, sync: PostSync { address, value: k } }
+    }
+
+    const fn add(address: u64, value: u64) -> Self {
+        Self { op: PostOp::Add, ..Self::store(address, value) }
+    }
+
+    const fn clock(address: u64) -> Self {
+        Self { op: PostOp::Clock, ..Self::store(address, 0) }
+    }
+
+    #[inline]
+    fn attach(self, packet: &mut Packet) {
+        packet.header.flags |= self.flags;
+        packet.header.post_op = self.op as u8;
+        packet.post = self.sync;
+    }
+}
+
+/// A list that commands are appended to.
+pub trait Target {
+    /// Whether commands are ordered among themselves.
+    fn in_order(&self) -> bool;
+    /// Makes room for packets; nothing after it fails for want of it.
+    ///
+    /// # Errors
+    /// The list does not take commands, or OUT_OF_HOST_MEMORY.
+    fn begin(&mut self, packets: usize) -> Result;
+    /// Writes a packet.
+    fn push(&mut self, packet: Packet);
+    /// Memory that stays until the command is complete.
+    ///
+    /// # Errors
+    /// OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY.
+    fn memory(&mut self, size: u64, align: u64) -> Result<Span>;
+    /// A slot for the times of this command.
+    ///
+    /// # Errors
+    /// As `memory`.
+    fn stamp(&mut self) -> Result<Stamp>;
+    /// Keeps what is referred to until the command is complete.
+    fn keep(&mut self, what: &dyn Keep);
+    /// What a wait for `event` comes to.
+    ///
+    /// # Errors
+    /// INVALID_SYNCHRONIZATION_OBJECT.
+    fn condition(&mut self, event: &Event) -> Result<Condition>;
+    /// The next value of the list's counter, as the write that completes the command. `None` in a
+    /// list that is complete only as a whole.
+    fn promise(&mut self) -> Option<Post>;
+    /// Refuses a counter-based event that this kind of list may not signal.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT.
+    fn may_signal(&self, event: &Event) -> Result;
+    /// `event` names the command from now on.
+    fn name(&mut self, event: &Signal<'_>, stamp: Option<Stamp>);
+    /// Takes back everything since `begin`.
+    fn rollback(&mut self);
+    /// Ends the command.
+    ///
+    /// # Errors
+    /// DEVICE_LOST.
+    fn commit(&mut self) -> Result;
+}
+
+/// The signal event of a call.
+#[derive(Clone, Copy)]
+pub struct Signal<'a> {
+    /// The event.
+    pub event: &'a Event,
+    /// Its handle, for lists that signal it again.
+    pub raw: tally_ze::ze_event_handle_t,
+}
+
+/// Appends a command. When it fails, nothing has changed.
+///
+/// # Errors
+/// Those of the look-up of wait events and of [`Target`].
+pub fn append<T: Target>(
+    target: &mut T,
+    command: &Command<'_>,
+    signal: Option<Signal<'_>>,
+    waits: WaitList<'_>,
+) -> Result {
+    if let Some(signal) = &signal {
+        signal.event.check()?;
+        if matches!(signal.event.kind, EventKind::CounterBased(_)) {
+            if !target.in_order() {
+                return Err(Error::invalid(
+                    "hSignalEvent: a counter-based event is signalled by in-order lists only",
+                ));
+            }
+            target.may_signal(signal.event)?;
+        }
+    }
+    target.begin(waits::bound(waits.len()) + command.bound() + 4)?;
+    match encode(target, command, signal, waits) {
+        Ok(()) => target.commit(),
+        Err(error) => {
+            target.rollback();
+            Err(error)
+        }
+    }
+}
+
+impl Command<'_> {
+    /// Packets of the command at most, without waits, stamp and signals.
+    fn bound(&self) -> usize {
+        match self {
+            Command::Times(times) => times.len(),
+            Command::Launches { launches, .. } => 2 * launches.len(),
+            Command::Lists(lists) => lists.len(),
+            _ => 1,
+        }
+    }
+
+    /// Whether it waits for all commands before it, also in an out-of-order list.
+    fn is_ordered(&self, has_waits: bool) -> bool {
+        match self {
+            Command::Barrier => !has_waits && !crate::faults::on(crate::faults::BARRIER_IGNORED),
+            Command::Signal | Command::Reset(_) => true,
+            _ => false,
+        }
+    }
+}
+
+/// The writes at the end of a command, in their order: its own, the event's, the counter's.
+#[derive(Default)]
+struct Posts {
+    list: [Option<Post>; 3],
+    count: usize,
+}
+
+impl Posts {
+    #[inline]
+    fn add(&mut self, post: Option<Post>) {
+        if post.is_some() {
+            self.list[self.count] = post;
+            self.count += 1;
+        }
+    }
+
+    fn as_slice(&self) -> &[Option<Post>] {
+        &self.list[..self.count]
+    }
+}
+
+fn encode<T: Target>(
+    target: &mut T,
+    command: &Command<'_>,
+    signal: Option<Signal<'_>>,
+    waits: WaitList<'_>,
+) -> Result {
+    let has_waits = waits.len() != 0;
+    let wait_packets = waits::encode(target, waits)?;
+    let in_order = target.in_order();
+    let ordered = in_order && !crate::faults::on(crate::faults::IN_ORDER_IGNORED)
+        || command.is_ordered(has_waits);
+    let (slot, stamp) = match &signal {
+        Some(signal) if signal.event.traits.timestamps => stamp_of(target, signal.event)?,
+        _ => (None, None),
+    };
+    let body = Body { slot, order: if ordered { flag::ORDERED } else { 0 } };
+
+    let mut posts = Posts::default();
+    match command {
+        Command::Clock(dst) => posts.add(Some(Post::clock(*dst))),
+        Command::Reset(event) => posts.add(reset(event)?),
+        _ => {}
+    }
+    posts.add(signal.as_ref().and_then(|signal| event_post(signal.event)));
+    // A wait in which nothing is left to wait for is no command.
+    let idle = matches!(command, Command::Wait) && wait_packets == 0 && signal.is_none();
+    // In an out-of-order list a barrier is where arguments of earlier commands become free.
+    if in_order && !idle || !in_order && ordered && posts.count == 0 {
+        posts.add(target.promise());
+    }
+    let posts = posts.as_slice();
+
+    let waits_only = matches!(command, Command::Wait | Command::Barrier);
+    if idle || waits_only && posts.is_empty() && !ordered {
+        // The WAIT packets hold up all that follows.
+    } else {
+        body.write(target, command, posts)?;
+    }
+    if let Some(signal) = &signal {
+        target.name(signal, stamp);
+    }
+    Ok(())
+}
+
+/// What all packets of a command share.
+struct Body {
+    slot: Option<u64>,
+    order: u8,
+}
+
+impl Body {
+    fn write<T: Target>(
+        &self,
+        target: &mut T,
+        command: &Command<'_>,
+        posts: &[Option<Post>],
+    ) -> Result {
+        match command {
+            Command::Copy { dst, src, size } => self.last(target, copy(*dst, *src, *size), posts),
+            Command::CopyRegion { dst, src, shape } => {
+                let at = target.memory(size_of::<Region>() as u64, 8)?;
+                // SAFETY: the memory has this size and alignment and is not yet in use.
+                unsafe { at.ptr.cast::<Region>().write(*shape) };
+                let header = Header { opcode: opcode::COPY_REGION, ..Default::default() };
+                let (dst, src, region) = (*dst, *src, at.va());
+                let zero = [0; 2];
+                let post = PostSync::default();
+                let packet = CopyRegion { header, dst, src, region, zero, post };
+                self.last(target, packet.into(), posts);
+            }
+            Command::Fill { dst, size, pattern } => {
+                let packet = fill(target, *dst, *size, pattern)?;
+                self.last(target, packet, posts);
+            }
+            Command::Launch(launch) => {
+                let packet = launch::encode(target, launch)?;
+                self.last(target, packet, posts);
+            }
+            Command::Times(times) => {
+                let size = size_of::<TimestampSlot>() as u64;
+                let mut packets = times.iter().map(|it| copy(it.dst, it.slot, size));
+                for it in times.iter().filter_map(|it| it.stamp.as_ref()) {
+                    target.keep(&it.chunk());
+                }
+                let last = packets.next_back();
+                packets.for_each(|packet| self.inner(target, packet));
+                self.end(target, times.len(), last, posts);
+            }
+            Command::Launches { launches, count } => {
+                for (index, launch) in launches.iter().enumerate() {
+                    let packet = launch::encode(target, launch)?;
+                    let header = Header {
+                        opcode: opcode::PREDICATE,
+                        param: index as u32,
+                        ..Default::default()
+                    };
+                    target.push(Predicate { header, count: *count, zero: [0; 6] }.into());
+                    if index + 1 < launches.len() {
+                        self.inner(target, packet);
+                    } else {
+                        self.end(target, launches.len(), Some(packet), posts);
+                    }
+                }
+            }
+            Command::Lists(lists) => {
+                let mut calls = Regular::prepare(lists, target)?;
+                let last = lists.len() - 1;
+                for (index, list) in lists.iter().enumerate() {
+                    let packet = list.submit(&mut calls)?;
+                    if index < last {
+                        self.inner(target, packet);
+                    } else {
+                        self.end(target, lists.len(), Some(packet), posts);
+                    }
+                }
+            }
+            Command::Wait
+            | Command::Barrier
+            | Command::Signal
+            | Command::Reset(_)
+            | Command::Clock(_) => self.last(target, nop(0), posts),
+        }
+        Ok(())
+    }
+
+    /// A packet of a command that is not its last one.
+    fn inner<T: Target>(&self, target: &mut T, mut packet: Packet) {
+        packet.header.flags |= self.order;
+        target.push(packet);
+    }
+
+    /// The end of a command of several packets: without order among them, none of them can say
+    /// that all are complete.
+    fn end<T: Target>(
+        &self,
+        target: &mut T,
+        packets: usize,
+        last: Option<Packet>,
+        posts: &[Option<Post>],
+    ) {
+        let Some(packet) = last else { return self.last(target, nop(0), posts) };
+        if packets == 1 || self.order != 0 || posts.is_empty() {
+            return self.last(target, packet, posts);
+        }
+        self.inner(target, packet);
+        let ordered = Self { slot: self.slot, order: flag::ORDERED };
+        ordered.last(target, nop(0), posts);
+    }
+
+    /// The last packet of a command, and what it signals.
+    fn last<T: Target>(&self, target: &mut T, mut packet: Packet, posts: &[Option<Post>]) {
+        packet.header.flags |= self.order;
+        let mut posts = posts.iter().flatten();
+        if crate::faults::on(crate::faults::SIGNAL_BEFORE_WORK) {
+            for post in posts.by_ref() {
+                let mut early = nop(self.order);
+                post.attach(&mut early);
+                target.push(early);
+            }
+        }
+        if let Some(post) = posts.next() {
+            post.attach(&mut packet);
+        }
+        if let Some(slot) = self.slot {
+            let header = Header { opcode: opcode::STAMP, ..Default::default() };
+            target.push(StampPacket { header, slot, zero: [0; 6] }.into());
+        }
+        target.push(packet);
+        for post in posts {
+            let mut packet = nop(flag::ORDERED);
+            post.attach(&mut packet);
+            target.push(packet);
+        }
+    }
+}
+
+fn nop(flags: u8) -> Packet {
+    let header = Header { opcode: opcode::NOP, flags, ..Default::default() };
+    Nop { header, zero: [0; 5], post: PostSync::default() }.into()
+}
+
+fn copy(dst: u64, src: u64, size: u64) -> Packet {
+    let header = Header { opcode: opcode::COPY, ..Default::default() };
+    CopyPacket { header, dst, src, size, zero: [0; 2], post: PostSync::default() }.into()
+}
+
+fn fill<T: Target>(target: &mut T, dst: u64, size: u64, pattern: &[u8]) -> Result<Packet> {
+    let header = Header { opcode: opcode::FILL, param: pattern.len() as u32, ..Default::default() };
+    let mut inline = [0; INLINE_FILL_PATTERN as usize];
+    match inline.get_mut(..pattern.len()) {
+        Some(place) => place.copy_from_slice(pattern),
+        None => {
+            let at = target.memory(pattern.len() as u64, 8)?;
+            // SAFETY: the memory has this size and is not yet in use.
+            unsafe { at.ptr.as_ptr().copy_from_nonoverlapping(pattern.as_ptr(), pattern.len()) };
+            inline[..8].copy_from_slice(at.va().as_bytes());
+        }
+    }
+    Ok(Fill { header, dst, size, pattern: inline, zero: 0, post: PostSync::default() }.into())
+}
+
+/// The write that signals an event, unless the list's counter does.
+fn event_post(event: &Event) -> Option<Post> {
+    match &event.kind {
+        EventKind::Regular(place) => Some(Post::store(place.cell().va(), SIGNALLED)),
+        EventKind::CounterBased(event) => {
+            event.aggregated().map(|(word, increment)| Post::add(word.device, increment))
+        }
+    }
+}
+
+fn reset(event: &Event) -> Result<Option<Post>> {
+    event.check()?;
+    match &event.kind {
+        EventKind::Regular(_) if crate::faults::on(crate::faults::DEVICE_RESET_IGNORED) => Ok(None),
+        EventKind::Regular(place) => Ok(Some(Post::store(place.cell().va(), 0))),
+        EventKind::CounterBased(_) => {
+            Err(Error::invalid("hEvent: a counter-based event is never reset"))
+        }
+    }
+}
+
+/// Where the times of a command that signals `event` go.
+fn stamp_of<T: Target>(target: &mut T, event: &Event) -> Result<(Option<u64>, Option<Stamp>)> {
+    match &event.kind {
+        EventKind::Regular(place) => Ok((Some(place.slot()), None)),
+        EventKind::CounterBased(_) => {
+            let stamp = target.stamp()?;
+            Ok((Some(stamp.va()), Some(stamp)))
+        }
+    }
+}

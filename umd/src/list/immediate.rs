@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Immediate lists, and command queues, which are in-order immediate lists that only execute others:
+//! a queue of the device, and the counter of what was submitted to it.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tally_uapi::cell::CellKind;
+use tally_uapi::packet::{Packet, TimestampSlot};
+use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_result_t};
+
+use super::command::{self, Command, Post, Signal, Target};
+use super::launch::Keep;
+use super::waits::{Condition, WaitList};
+use crate::error::{Error, Result};
+use crate::submit::arena::{Arena, Span};
+use crate::submit::ring::{Place, Ring};
+use crate::sync::cb_event::Resolved;
+use crate::sync::counter::{Cell, Counter};
+use crate::sync::event::{Event, EventKind, SIGNALLED};
+use crate::sync::shared::{Shared, Submitter};
+use crate::sync::timestamp::Stamp;
+use crate::sync::wait;
+
+/// Bytes by which memory for arguments grows, and the most that a list may have of it.
+const ARGUMENTS: (u64, u64) = (64 << 10, 64 << 20);
+/// The same for timestamp slots.
+const STAMPS: (u64, u64) = (4 << 10, 16 << 20);
+/// Bytes of arguments in an out-of-order list after which it is made to find out what is complete.
+const FLUSH: u64 = ARGUMENTS.1 / 4;
+/// Kept things after which those that are no longer used are looked for.
+const KEPT: usize = 64;
+
+/// A queue of the device with its counter.
+pub struct Immediate {
+    shared: Arc<Shared>,
+    counter: Counter,
+    in_order: bool,
+    synchronous: bool,
+    state: Mutex<State>,
+}
+
+struct State {
+    ring: Ring,
+    arguments: Arena,
+    stamps: Arena,
+    /// What the device uses until the counter has reached a value.
+    kept: Vec<(Arc<dyn Any + Send + Sync>, u64)>,
+    /// When to look through `kept`.
+    prune_at: usize,
+    /// The command that is being appended has promised the counter's next value.
+    promised: bool,
+    /// Commands were submitted that no value of the counter covers (out-of-order lists).
+    uncovered: bool,
+    /// Bytes of arguments since the last value that covers all (out-of-order lists).
+    uncovered_bytes: u64,
+}
+
+impl Immediate {
+    /// A queue of the device at `place`.
+    ///
+    /// # Errors
+    /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST.
+    pub fn create(
+        shared: Arc<Shared>,
+        place: Place,
+        in_order: bool,
+        synchronous: bool,
+    ) -> Result<Arc<Self>> {
+        shared.reap();
+        let counter = shared.counter()?;
+        let state = Mutex::new(State {
+            ring: Ring::create(shared.vm(), place)?,
+            arguments: Arena::new(ARGUMENTS.0, ARGUMENTS.1),
+            stamps: Arena::new(STAMPS.0, STAMPS.1),
+            kept: Vec::new(),
+            prune_at: KEPT,
+            promised: false,
+            uncovered: false,
+            uncovered_bytes: 0,
+        });
+        let list = Arc::new(Self { shared, counter, in_order, synchronous, state });
+        let submitter: Arc<dyn Submitter> = list.clone();
+        list.shared.enlist(Arc::downgrade(&submitter));
+        Ok(list)
+    }
+
+    /// Appends a command and hands it to the device; in synchronous mode waits for it.
+    ///
+    /// # Errors
+    /// As [`command::append`]; DEVICE_LOST.
+    #[inline]
+    pub fn append(
+        &self,
+        command: &Command<'_>,
+        signal: Option<Signal<'_>>,
+        waits: WaitList<'_>,
+    ) -> Result {
+        {
+            let mut state = self.lock();
+            command::append(
+                &mut Appender { list: self, state: &mut state },
+                command,
+                signal,
+                waits,
+            )?;
+        }
+        if self.synchronous { self.synchronize(u64::MAX).map(drop) } else { Ok(()) }
+    }
+
+    /// Submits a command without waits and signal to an in-order list; answers the value of the
+    /// counter that completes it. [`Immediate::finish`] ends the call.
+    ///
+    /// # Errors
+    /// As [`Immediate::append`].
+    pub fn submit(&self, command: &Command<'_>) -> Result<u64> {
+        let mut state = self.lock();
+        let appender = &mut Appender { list: self, state: &mut state };
+        command::append(appender, command, None, &mut std::iter::empty())?;
+        Ok(self.counter.promised())
+    }
+
+    /// In synchronous mode waits for a value that was submitted.
+    ///
+    /// # Errors
+    /// DEVICE_LOST.
+    pub fn finish(&self, value: u64) -> Result {
+        if self.synchronous {
+            wait::host_wait(self.shared.vm(), self.counter.cell(), value, u64::MAX)?;
+        }
+        Ok(())
+    }
+
+    /// The counter's word.
+    pub fn cell(&self) -> Cell {
+        self.counter.cell()
+    }
+
+    /// Waits until all that was appended is complete; false when the time passes first.
+    ///
+    /// # Errors
+    /// DEVICE_LOST.
+    pub fn synchronize(&self, timeout_ns: u64) -> Result<bool> {
+        if !self.in_order {
+            self.cover(&mut self.lock())?;
+        }
+        let value = self.counter.promised();
+        wait::host_wait(self.shared.vm(), self.counter.cell(), value, timeout_ns)
+    }
+
+    /// Ends the list. What was submitted is completed all the same.
+    pub fn destroy(self: Arc<Self>) {
+        // Without an in-order end the counter does not say when the device is done.
+        let covered = self.in_order || self.cover(&mut self.lock()).is_ok();
+        if covered {
+            let (cell, value) = (self.counter.cell(), self.counter.promised());
+            let shared = self.shared.clone();
+            shared.retire(cell, value, Box::new(self));
+        }
+    }
+
+    /// What lists, queues and events of the VM share.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Makes the counter's last value cover all commands of an out-of-order list.
+    fn cover(&self, state: &mut State) -> Result {
+        if !state.uncovered {
+            return Ok(());
+        }
+        let appender = &mut Appender { list: self, state };
+        command::append(appender, &Command::Barrier, None, &mut std::iter::empty())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Submitter for Immediate {
+    fn wait_idle(&self, timeout_ns: u64) -> Result<bool> {
+        self.synchronize(timeout_ns)
+    }
+}
+
+/// The list while a command is appended.
+struct Appender<'a> {
+    list: &'a Immediate,
+    state: &'a mut State,
+}
+
+impl Appender<'_> {
+    /// The value at which the command in the making is complete.
+    #[inline]
+    fn value(&self) -> u64 {
+        self.list.counter.promised() + 1
+    }
+
+    fn prune(&mut self) {
+        let cell = self.list.counter.cell();
+        self.state.kept.retain(|(_, value)| !cell.reached(*value));
+        self.state.prune_at = KEPT.max(2 * self.state.kept.len());
+    }
+}
+
+impl Target for Appender<'_> {
+    #[inline]
+    fn in_order(&self) -> bool {
+        self.list.in_order
+    }
+
+    #[inline]
+    fn begin(&mut self, packets: usize) -> Result {
+        if self.list.shared.vm().is_lost() {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST,
+                "the device stopped after a fault; its work is lost",
+            ));
+        }
+        if self.state.uncovered_bytes > FLUSH {
+            self.state.uncovered_bytes = 0;
+            self.list.cover(self.state)?;
+        }
+        self.state.promised = false;
+        self.state.ring.reserve(packets)
+    }
+
+    #[inline]
+    fn push(&mut self, packet: Packet) {
+        self.state.ring.push(packet);
+    }
+
+    #[inline]
+    fn memory(&mut self, size: u64, align: u64) -> Result<Span> {
+        if !self.list.in_order {
+            self.state.uncovered_bytes += size;
+        }
+        let (cell, value) = (self.list.counter.cell(), self.value());
+        let heap = self.list.shared.vm().heap();
+        self.state.arguments.take(heap, size, align, value, || cell.load())
+    }
+
+    fn stamp(&mut self) -> Result<Stamp> {
+        let (cell, value) = (self.list.counter.cell(), self.value());
+        let heap = self.list.shared.vm().heap();
+        let size = size_of::<TimestampSlot>() as u64;
+        let span = self.state.stamps.take(heap, size, 8, value, || cell.load())?;
+        Ok(Stamp::new(self.state.stamps.chunk()?.clone(), span.va()))
+    }
+
+    fn keep(&mut self, what: &dyn Keep) {
+        let value = self.value();
+        let identity = what.identity();
+        let same = |(kept, _): &&mut (Arc<dyn Any + Send + Sync>, u64)| {
+            Arc::as_ptr(kept).cast::<()>() == identity
+        };
+        if let Some((_, until)) = self.state.kept.iter_mut().rev().find(same) {
+            *until = value;
+            return;
+        }
+        if self.state.kept.len() >= self.state.prune_at {
+            self.prune();
+        }
+        self.state.kept.push((what.share(), value));
+    }
+
+    #[inline]
+    fn condition(&mut self, event: &Event) -> Result<Condition> {
+        let event = match &event.kind {
+            EventKind::Regular(place) => {
+                return Ok(Condition::AtLeast(place.cell().va(), CellKind::Event, SIGNALLED));
+            }
+            EventKind::CounterBased(event) => event,
+        };
+        Ok(match event.resolve() {
+            Resolved::Met => Condition::Met,
+            // The list's own commands are in order already.
+            Resolved::Counter(cell, _)
+                if self.list.in_order && cell == self.list.counter.cell() =>
+            {
+                Condition::Met
+            }
+            Resolved::Counter(cell, value) if cell.reached(value) => Condition::Met,
+            Resolved::Counter(cell, value) => {
+                Condition::AtLeast(cell.va(), CellKind::Counter, value)
+            }
+            Resolved::Foreign(word) => {
+                Condition::AtLeast(word.device, CellKind::Foreign, word.value)
+            }
+            Resolved::Dead(..) => return Err(dead()),
+        })
+    }
+
+    #[inline]
+    fn promise(&mut self) -> Option<Post> {
+        self.state.promised = true;
+        Some(Post::store(self.list.counter.cell().va(), self.value()))
+    }
+
+    fn may_signal(&self, event: &Event) -> Result {
+        if CbFlags::from_bits_retain(event.traits.cb_flags)
+            .contains(CbFlags::ZE_EVENT_COUNTER_BASED_FLAG_IMMEDIATE)
+        {
+            return Ok(());
+        }
+        Err(Error::invalid("hSignalEvent: it was created for regular lists only"))
+    }
+
+    #[inline]
+    fn name(&mut self, signal: &Signal<'_>, stamp: Option<Stamp>) {
+        if let EventKind::CounterBased(event) = &signal.event.kind {
+            if event.aggregated().is_some() {
+                event.set_stamp(stamp);
+            } else {
+                event.signal(self.list.counter.cell(), self.value(), stamp);
+            }
+        }
+    }
+
+    fn rollback(&mut self) {
+        self.state.ring.rollback();
+        self.state.promised = false;
+    }
+
+    #[inline]
+    fn commit(&mut self) -> Result {
+        if self.state.promised {
+            self.list.counter.promise(self.value());
+        }
+        if !self.list.in_order {
+            self.state.uncovered = !self.state.promised;
+            if self.state.promised {
+                self.state.uncovered_bytes = 0;
+            }
+        }
+        self.state.ring.publish()
+    }
+}
+
+/// A wait that would never end.
+pub(super) fn dead() -> Error {
+    Error::new(
+        ze_result_t::ZE_RESULT_ERROR_INVALID_SYNCHRONIZATION_OBJECT,
+        "phWaitEvents: the list that would signal the event was reset or destroyed before it was executed",
+    )
+}

@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Regular lists: commands are recorded once and executed any number of times by CALL packets.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tally_uapi::cell::{CellKind, Compare};
+use tally_uapi::packet::{
+    Call, Header, MAX_OPERANDS, MAX_RECORDING_PACKETS, Operand, PACKET_SIZE, Packet, PostSync,
+    TimestampSlot, opcode,
+};
+use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_event_handle_t, ze_result_t};
+
+use super::command::{self, Command, Post, Signal, Target};
+use super::immediate::dead;
+use super::launch::Keep;
+use super::waits::{Condition, WaitList};
+use crate::error::{Error, Result};
+use crate::handle;
+use crate::heap::Block;
+use crate::submit::arena::{Arena, Span};
+use crate::sync::cb_event::{Bound, Late, Resolved};
+use crate::sync::event::{Event, EventKind, SIGNALLED};
+use crate::sync::recording::Recording;
+use crate::sync::shared::Shared;
+use crate::sync::timestamp::Stamp;
+
+/// Bytes by which memory for arguments grows, and the most that a list may have of it.
+const ARGUMENTS: (u64, u64) = (16 << 10, 1 << 30);
+/// The same for timestamp slots.
+const STAMPS: (u64, u64) = (4 << 10, 256 << 20);
+/// Kept things that are looked through for one that is kept already.
+const RECENT: usize = 8;
+
+/// A regular list.
+pub struct Regular {
+    shared: Arc<Shared>,
+    in_order: bool,
+    state: Mutex<State>,
+}
+
+struct State {
+    closed: bool,
+    recording: Arc<Recording>,
+    packets: Vec<Packet>,
+    operands: Vec<Binding>,
+    signalled: Vec<Signalled>,
+    memory: Memory,
+    /// Lengths to go back to when an append fails.
+    mark: Mark,
+}
+
+/// What the device uses while an execution runs.
+struct Memory {
+    /// The packets, once the list is closed.
+    image: Option<Block>,
+    arguments: Arena,
+    stamps: Arena,
+    kept: Vec<Arc<dyn Any + Send + Sync>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Mark {
+    packets: usize,
+    operands: usize,
+    signals: u32,
+}
+
+/// A wait that gets its value when the list is executed.
+enum Binding {
+    /// A signal of another list's latest execution.
+    Recording(Arc<Recording>, u32),
+    /// What an event names then.
+    Late(Arc<Late>),
+}
+
+/// A counter-based event that every execution signals.
+struct Signalled {
+    raw: ze_event_handle_t,
+    id: u64,
+    k: u32,
+    stamp: Option<Stamp>,
+}
+
+/// Operand blocks of the executions that a call asks for.
+pub struct Calls {
+    blocks: std::vec::IntoIter<(Option<Span>, usize)>,
+}
+
+impl Regular {
+    /// An open, empty list.
+    ///
+    /// # Errors
+    /// As the heap's.
+    pub fn create(shared: Arc<Shared>, in_order: bool) -> Result<Arc<Self>> {
+        shared.reap();
+        let recording = Recording::new(Arc::new(shared.counter()?));
+        let mut state = State {
+            closed: false,
+            recording: recording.clone(),
+            packets: Vec::new(),
+            operands: Vec::new(),
+            signalled: Vec::new(),
+            memory: Memory::new(),
+            mark: Mark::default(),
+        };
+        state.restart(recording, in_order);
+        Ok(Arc::new(Self { shared, in_order, state: Mutex::new(state) }))
+    }
+
+    /// Appends a command.
+    ///
+    /// # Errors
+    /// As [`command::append`]; INVALID_ARGUMENT when the list is closed.
+    #[inline]
+    pub fn append(
+        &self,
+        command: &Command<'_>,
+        signal: Option<Signal<'_>>,
+        waits: WaitList<'_>,
+    ) -> Result {
+        let mut state = self.lock();
+        command::append(&mut Recorder { list: self, state: &mut state }, command, signal, waits)
+    }
+
+    /// Makes the list ready for execution. Closing it twice is no error.
+    ///
+    /// # Errors
+    /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY.
+    pub fn close(&self) -> Result {
+        let mut state = self.lock();
+        if state.closed {
+            return Ok(());
+        }
+        let bytes = state.packets.len() as u64 * PACKET_SIZE;
+        if bytes != 0 {
+            let fits = state.memory.image.as_ref().is_some_and(|image| image.size() >= bytes);
+            if !fits {
+                state.memory.image = Some(self.shared.vm().heap().alloc(bytes, PACKET_SIZE)?);
+            }
+            if let Some(image) = &state.memory.image {
+                let to = image.ptr().cast::<Packet>().as_ptr();
+                let from = state.packets.as_ptr();
+                // SAFETY: the block is large enough, aligned, and no execution uses it yet.
+                unsafe { to.copy_from_nonoverlapping(from, state.packets.len()) };
+            }
+        }
+        if state.recording.signals() == 0 {
+            // An execution of nothing is an execution too.
+            state.recording.add_signal();
+        }
+        state.closed = true;
+        Ok(())
+    }
+
+    /// Opens the list again, empty. An execution that runs is not disturbed.
+    ///
+    /// # Errors
+    /// As the heap's.
+    pub fn reset(&self) -> Result {
+        let mut state = self.lock();
+        let counter = if state.recording.end() {
+            state.recording.counter().clone()
+        } else {
+            Arc::new(self.shared.counter()?)
+        };
+        self.retire(&mut state);
+        state.restart(Recording::new(counter), self.in_order);
+        drop(state);
+        self.shared.reap();
+        Ok(())
+    }
+
+    /// Whether the list was closed.
+    pub fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    /// Leaves the memory of the recording to the executions that still run, or empties it.
+    fn retire(&self, state: &mut State) {
+        let counter = state.recording.counter();
+        let submitted = state.recording.is_submitted();
+        if !submitted || counter.is_settled() {
+            state.memory.clear();
+            return;
+        }
+        let memory = std::mem::replace(&mut state.memory, Memory::new());
+        let (cell, value) = (counter.cell(), counter.promised());
+        self.shared.retire(cell, value, Box::new((memory, counter.clone())));
+    }
+
+    /// Takes memory for the operands of all lists, before anything is submitted.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT: a list is not closed; INVALID_SYNCHRONIZATION_OBJECT; out of memory.
+    pub(super) fn prepare<T: Target>(lists: &[&Self], target: &mut T) -> Result<Calls> {
+        let mut blocks = Vec::with_capacity(lists.len());
+        for list in lists {
+            let state = list.lock();
+            if !state.closed {
+                return Err(Error::invalid("phCommandLists: a list is not closed"));
+            }
+            for binding in &state.operands {
+                if let Resolved::Dead(..) = state.resolve(binding) {
+                    return Err(dead());
+                }
+            }
+            let count = state.operands.len();
+            drop(state);
+            let bytes = (count * size_of::<Operand>()) as u64;
+            let span = if count == 0 { None } else { Some(target.memory(bytes, 8)?) };
+            blocks.push((span, count));
+        }
+        Ok(Calls { blocks: blocks.into_iter() })
+    }
+
+    /// Submits one execution: binds its waits to what the events name before it, gives it its base,
+    /// lets the events that it signals name it. The packet has to be published.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT: another thread has changed the list since `prepare`.
+    pub(super) fn submit(&self, calls: &mut Calls) -> Result<Packet> {
+        let state = self.lock();
+        let (span, count) = calls.blocks.next().unwrap_or((None, 0));
+        if !state.closed || count != state.operands.len() {
+            return Err(Error::invalid("phCommandLists: a list is changed by another thread"));
+        }
+        if let Some(span) = span {
+            for (i, binding) in state.operands.iter().enumerate() {
+                let operand = operand(state.resolve(binding));
+                // SAFETY: `prepare` took room for as many operands, and nobody reads it yet.
+                unsafe { span.ptr.cast::<Operand>().add(i).write(operand) };
+            }
+        }
+        let base = state.recording.submit();
+        for signalled in &state.signalled {
+            signalled.renew(&state.recording);
+        }
+        let header =
+            Header { opcode: opcode::CALL, param: state.recording.signals(), ..Default::default() };
+        let packets = state.packets.len() as u32;
+        let image = state.memory.image.as_ref().filter(|_| packets != 0);
+        Ok(Call {
+            header,
+            recording: image.map_or(0, Block::va),
+            packets,
+            operand_count: count as u32,
+            operands: span.map_or(0, Span::va),
+            counter: state.recording.counter().cell().va(),
+            base,
+            post: PostSync::default(),
+        }
+        .into())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Regular {
+    fn drop(&mut self) {
+        let mut state = self.lock();
+        state.recording.end();
+        self.retire(&mut state);
+    }
+}
+
+impl Memory {
+    fn new() -> Self {
+        Self {
+            image: None,
+            arguments: Arena::new(ARGUMENTS.0, ARGUMENTS.1),
+            stamps: Arena::new(STAMPS.0, STAMPS.1),
+            kept: Vec::new(),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.arguments.clear();
+        self.stamps.clear();
+        self.kept.clear();
+    }
+}
+
+impl State {
+    fn restart(&mut self, recording: Arc<Recording>, in_order: bool) {
+        if !in_order {
+            // The end of the CALL is the only signal of an out-of-order recording.
+            recording.add_signal();
+        }
+        self.recording = recording;
+        self.closed = false;
+        self.packets.clear();
+        self.operands.clear();
+        self.signalled.clear();
+    }
+
+    fn resolve(&self, binding: &Binding) -> Resolved {
+        let resolved = match binding {
+            Binding::Recording(recording, k) => {
+                let (cell, value) = recording.resolve(*k);
+                if recording.is_dead() {
+                    return Resolved::Dead(cell, value);
+                }
+                Resolved::Counter(cell, value)
+            }
+            Binding::Late(late) => late.resolve(&self.recording),
+        };
+        match resolved {
+            Resolved::Counter(cell, value) if cell.reached(value) => Resolved::Met,
+            other => other,
+        }
+    }
+}
+
+impl Signalled {
+    /// Lets the event, if it still exists, name this recording.
+    fn renew(&self, recording: &Arc<Recording>) {
+        // SAFETY: applications do not destroy an event while they execute a list that signals it.
+        let Ok(event) = (unsafe { handle::get(self.raw, "hSignalEvent") }) else { return };
+        if event.id() != self.id {
+            return;
+        }
+        let EventKind::CounterBased(event) = &event.kind else { return };
+        if event.names(recording, self.k) || crate::faults::on(crate::faults::EXECUTION_KEEPS_STATE)
+        {
+            return;
+        }
+        event.record(recording, self.k, self.stamp.clone());
+    }
+}
+
+fn operand(resolved: Resolved) -> Operand {
+    let (address, value, kind) = match resolved {
+        Resolved::Met => return Operand::default(),
+        Resolved::Counter(cell, value) | Resolved::Dead(cell, value) => {
+            (cell.va(), value, CellKind::Counter)
+        }
+        Resolved::Foreign(word) => (word.device, word.value, CellKind::Foreign),
+    };
+    let compare = Compare::GreaterEqual as u8;
+    Operand { address, value, kind: kind as u8, compare, reserved: [0; 6] }
+}
+
+/// The list while a command is appended.
+struct Recorder<'a> {
+    list: &'a Regular,
+    state: &'a mut State,
+}
+
+impl Target for Recorder<'_> {
+    #[inline]
+    fn in_order(&self) -> bool {
+        self.list.in_order
+    }
+
+    #[inline]
+    fn begin(&mut self, packets: usize) -> Result {
+        let state = &mut *self.state;
+        if state.closed {
+            return Err(Error::invalid("hCommandList: the list is closed"));
+        }
+        if state.packets.len() + packets > MAX_RECORDING_PACKETS as usize
+            || state.operands.len() + packets * 3 > MAX_OPERANDS as usize
+        {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+                "hCommandList: the list has as many commands as it may have",
+            ));
+        }
+        state.mark = Mark {
+            packets: state.packets.len(),
+            operands: state.operands.len(),
+            signals: state.recording.signals(),
+        };
+        state.packets.reserve(packets);
+        Ok(())
+    }
+
+    #[inline]
+    fn push(&mut self, packet: Packet) {
+        self.state.packets.push(packet);
+    }
+
+    #[inline]
+    fn memory(&mut self, size: u64, align: u64) -> Result<Span> {
+        let heap = self.list.shared.vm().heap();
+        self.state.memory.arguments.take(heap, size, align, u64::MAX, || 0)
+    }
+
+    fn stamp(&mut self) -> Result<Stamp> {
+        let heap = self.list.shared.vm().heap();
+        let size = size_of::<TimestampSlot>() as u64;
+        let stamps = &mut self.state.memory.stamps;
+        let span = stamps.take(heap, size, 8, u64::MAX, || 0)?;
+        Ok(Stamp::new(stamps.chunk()?.clone(), span.va()))
+    }
+
+    fn keep(&mut self, what: &dyn Keep) {
+        let identity = what.identity();
+        let kept = &mut self.state.memory.kept;
+        let known = kept.iter().rev().take(RECENT).any(|it| Arc::as_ptr(it).cast() == identity);
+        if !known {
+            kept.push(what.share());
+        }
+    }
+
+    #[inline]
+    fn condition(&mut self, event: &Event) -> Result<Condition> {
+        let event = match &event.kind {
+            EventKind::Regular(place) => {
+                return Ok(Condition::AtLeast(place.cell().va(), CellKind::Event, SIGNALLED));
+            }
+            EventKind::CounterBased(event) => event,
+        };
+        let state = &mut *self.state;
+        let binding = match event.bind(&state.recording) {
+            Bound::Met => return Ok(Condition::Met),
+            Bound::Counter(cell, value) => {
+                return Ok(Condition::AtLeast(cell.va(), CellKind::Counter, value));
+            }
+            Bound::Foreign(word) => {
+                return Ok(Condition::AtLeast(word.device, CellKind::Foreign, word.value));
+            }
+            Bound::Recording(recording, _) if recording.is_dead() => return Err(dead()),
+            Bound::Recording(recording, k) => Binding::Recording(recording, k),
+            Bound::Late(late) => Binding::Late(late),
+        };
+        state.operands.push(binding);
+        Ok(Condition::Operand(state.operands.len() as u32 - 1))
+    }
+
+    #[inline]
+    fn promise(&mut self) -> Option<Post> {
+        if !self.list.in_order {
+            return None;
+        }
+        let recording = &self.state.recording;
+        let k = recording.add_signal();
+        Some(Post::from_base(recording.counter().cell().va(), u64::from(k)))
+    }
+
+    fn may_signal(&self, event: &Event) -> Result {
+        if CbFlags::from_bits_retain(event.traits.cb_flags)
+            .contains(CbFlags::ZE_EVENT_COUNTER_BASED_FLAG_NON_IMMEDIATE)
+        {
+            return Ok(());
+        }
+        Err(Error::invalid("hSignalEvent: it was created for immediate lists only"))
+    }
+
+    fn name(&mut self, signal: &Signal<'_>, stamp: Option<Stamp>) {
+        let EventKind::CounterBased(event) = &signal.event.kind else { return };
+        if event.aggregated().is_some() {
+            event.set_stamp(stamp);
+            return;
+        }
+        let k = self.state.recording.signals();
+        if !crate::faults::on(crate::faults::RECORDED_KEEPS_STATE) {
+            event.record(&self.state.recording, k, stamp.clone());
+        }
+        let signalled = Signalled { raw: signal.raw, id: signal.event.id(), k, stamp };
+        match self.state.signalled.last_mut() {
+            Some(last) if last.id == signalled.id => *last = signalled,
+            _ => self.state.signalled.push(signalled),
+        }
+    }
+
+    fn rollback(&mut self) {
+        let Mark { packets, operands, signals } = self.state.mark;
+        self.state.packets.truncate(packets);
+        self.state.operands.truncate(operands);
+        self.state.recording.truncate(signals);
+    }
+
+    #[inline]
+    fn commit(&mut self) -> Result {
+        Ok(())
+    }
+}

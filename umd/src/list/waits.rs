@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Wait lists: what is left of them to wait for, in WAIT packets of three.
+
+use tally_uapi::cell::{CellKind, Compare};
+use tally_uapi::packet::{Header, Packet, WAITS_PER_PACKET, Wait, WaitEntry, opcode};
+
+use super::command::Target;
+use crate::error::Result;
+use crate::sync::event::Event;
+
+/// What a list makes of a wait for an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Complete for ever, or ordered by the list itself: nothing to wait for.
+    Met,
+    /// The word at an address is at least a value.
+    AtLeast(u64, CellKind, u64),
+    /// Number of an operand of the CALL.
+    Operand(u32),
+}
+
+/// The events of a call's wait list, looked up one by one.
+pub type WaitList<'a> = &'a mut dyn ExactSizeIterator<Item = Result<&'a Event>>;
+
+/// Writes the packets for a wait list; answers how many.
+///
+/// # Errors
+/// Those of the look-up; INVALID_SYNCHRONIZATION_OBJECT for an event that cannot be waited for.
+pub(super) fn encode<T: Target>(target: &mut T, waits: WaitList<'_>) -> Result<usize> {
+    let mut group = Group::default();
+    let mut packets = 0;
+    let mut first = true;
+    for event in waits {
+        let event = event?;
+        event.check()?;
+        if std::mem::take(&mut first) && crate::faults::on(crate::faults::WAIT_DROPPED) {
+            continue;
+        }
+        let condition = target.condition(event)?;
+        if condition != Condition::Met && group.add(condition) {
+            target.push(group.take());
+            packets += 1;
+        }
+    }
+    if group.count != 0 {
+        target.push(group.take());
+        packets += 1;
+    }
+    Ok(packets)
+}
+
+/// Packets that a wait list needs at most.
+pub(super) const fn bound(events: usize) -> usize {
+    events.div_ceil(WAITS_PER_PACKET)
+}
+
+/// A WAIT packet in the making.
+#[derive(Default)]
+struct Group {
+    count: usize,
+    entries: [WaitEntry; WAITS_PER_PACKET],
+    kinds: [u8; WAITS_PER_PACKET],
+    operands: u8,
+}
+
+impl Group {
+    /// Adds an entry; true when the packet is full.
+    fn add(&mut self, condition: Condition) -> bool {
+        let i = self.count;
+        match condition {
+            Condition::Met => return false,
+            Condition::AtLeast(address, kind, value) => {
+                self.entries[i] = WaitEntry { address, value };
+                self.kinds[i] = kind as u8;
+            }
+            Condition::Operand(number) => {
+                self.entries[i].value = u64::from(number);
+                self.operands |= 1 << i;
+            }
+        }
+        self.count += 1;
+        self.count == WAITS_PER_PACKET
+    }
+
+    fn take(&mut self) -> Packet {
+        let group = std::mem::take(self);
+        let header =
+            Header { opcode: opcode::WAIT, param: group.count as u32, ..Default::default() };
+        Wait {
+            header,
+            entries: group.entries,
+            kinds: group.kinds,
+            // Event cells are 0 or 1 and counters only grow: all waits are the same comparison.
+            compares: [Compare::GreaterEqual as u8; WAITS_PER_PACKET],
+            operands: group.operands,
+            reserved: 0,
+        }
+        .into()
+    }
+}

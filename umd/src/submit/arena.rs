@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory that packets point to: arguments of kernels, long patterns, shapes, operands, slots for
+//! times. It is taken from chunks in order and comes back a chunk at a time, when a counter says
+//! that the commands which use the chunk are complete.
+
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use tally_ze::ze_result_t;
+
+use crate::error::{Error, Result};
+use crate::heap::{Block, Heap};
+
+/// A chunk. Others than the arena may keep it (a timestamp slot in it): then it is not used again.
+#[derive(Debug)]
+pub struct Chunk(Block);
+
+impl Chunk {
+    /// Whether `size` bytes at `va` lie in it.
+    pub fn holds(&self, va: u64, size: u64) -> bool {
+        va >= self.0.va() && va + size <= self.0.va() + self.0.size()
+    }
+}
+
+/// A piece of an arena, not initialised.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// The address, for host and device.
+    pub ptr: NonNull<u8>,
+}
+
+impl Span {
+    /// The address as a number.
+    #[inline]
+    pub fn va(self) -> u64 {
+        self.ptr.as_ptr() as u64
+    }
+}
+
+/// The arena of one list or queue.
+#[derive(Debug)]
+pub struct Arena {
+    chunk_bytes: u64,
+    limit: u64,
+    current: Option<Arc<Chunk>>,
+    used: u64,
+    /// Chunks in use by the device, oldest first, with the value at which each is free again.
+    busy: VecDeque<(Arc<Chunk>, u64)>,
+    bytes: u64,
+}
+
+impl Arena {
+    /// An empty arena that grows by `chunk_bytes` up to `limit` bytes.
+    pub fn new(chunk_bytes: u64, limit: u64) -> Self {
+        Self { chunk_bytes, limit, current: None, used: 0, busy: VecDeque::new(), bytes: 0 }
+    }
+
+    /// Takes `size` bytes, aligned to `align`, for a command that is complete when the arena's
+    /// counter reaches `value`. `reached` tells where the counter is; values only grow.
+    ///
+    /// # Errors
+    /// OUT_OF_HOST_MEMORY at the limit; the heap's.
+    #[inline]
+    pub fn take(
+        &mut self,
+        heap: &Arc<Heap>,
+        size: u64,
+        align: u64,
+        value: u64,
+        reached: impl FnOnce() -> u64,
+    ) -> Result<Span> {
+        debug_assert!(align.is_power_of_two() && align <= 64);
+        let start = (self.used + align - 1) & !(align - 1);
+        if let Some(chunk) = &self.current {
+            if start + size <= chunk.0.size() {
+                self.used = start + size;
+                // SAFETY: the piece lies within the chunk.
+                return Ok(Span { ptr: unsafe { chunk.0.ptr().add(start as usize) } });
+            }
+        }
+        self.next_chunk(heap, size, value, reached())?;
+        self.used = size;
+        let chunk = self.current.as_ref().ok_or_else(exhausted)?;
+        Ok(Span { ptr: chunk.0.ptr() })
+    }
+
+    /// The chunk that the last piece was taken from.
+    ///
+    /// # Errors
+    /// None if a piece was taken.
+    pub fn chunk(&self) -> Result<&Arc<Chunk>> {
+        self.current.as_ref().ok_or_else(exhausted)
+    }
+
+    /// All pieces are free again: no command uses them any more.
+    pub fn clear(&mut self) {
+        self.busy.clear();
+        self.used = 0;
+        self.bytes = 0;
+        // A slot of the chunk may be an event's.
+        match self.current.take() {
+            Some(chunk) if Arc::strong_count(&chunk) == 1 => {
+                self.bytes = chunk.0.size();
+                self.current = Some(chunk);
+            }
+            _ => {}
+        }
+    }
+
+    #[cold]
+    fn next_chunk(&mut self, heap: &Arc<Heap>, size: u64, value: u64, reached: u64) -> Result {
+        if let Some(chunk) = self.current.take() {
+            // What was taken from it before is complete at the latest when this command is: the
+            // command before it may have been promised less.
+            self.busy.push_back((chunk, value));
+        }
+        while let Some((chunk, until)) = self.busy.front() {
+            if *until > reached {
+                break;
+            }
+            let fits = chunk.0.size() >= size && Arc::strong_count(chunk) == 1;
+            let Some((chunk, _)) = self.busy.pop_front() else { break };
+            if fits {
+                self.current = Some(chunk);
+                return Ok(());
+            }
+            self.bytes -= chunk.0.size();
+        }
+        let bytes = size.max(self.chunk_bytes);
+        if self.bytes + bytes > self.limit {
+            return Err(exhausted());
+        }
+        let chunk = Arc::new(Chunk(heap.alloc(bytes, 64)?));
+        self.bytes += chunk.0.size();
+        self.current = Some(chunk);
+        Ok(())
+    }
+}
+
+#[cold]
+fn exhausted() -> Error {
+    Error::new(
+        ze_result_t::ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+        "the commands that wait to run hold all the memory for arguments that a list may have",
+    )
+}

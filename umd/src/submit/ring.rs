@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The producer of a queue: writes packets into its ring, publishes them, wakes the device.
+//!
+//! A ring that is full is followed by a larger one (a LINK packet), so that a parked queue never
+//! blocks who appends to it; what the rings of a queue may use in all is limited.
+//! (`device/SPEC.md`, chapter 3.)
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tally_uapi::PAGE_SIZE;
+use tally_uapi::ioctl::{QueueCreate, QueueDestroy, QueueKick};
+use tally_uapi::packet::{Header, Link, PACKET_SIZE, Packet, opcode};
+use tally_uapi::queue::{QueueControl, RING_MAX_PACKETS};
+use tally_ze::ze_result_t;
+
+use crate::error::{Error, Result};
+use crate::heap::Block;
+use crate::vm::Vm;
+
+/// Packets of a queue's first ring.
+const FIRST_PACKETS: u32 = 256;
+/// Packets that all rings of a queue may hold: 64 MiB.
+const MAX_PACKETS: u64 = 1 << 20;
+
+/// Where a queue runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Engine class.
+    pub class: u32,
+    /// Which engine of the class.
+    pub index: u32,
+    /// One of `tally_uapi::ioctl::priority`.
+    pub priority: u32,
+}
+
+/// A queue of the device and the producer's side of it. Dropping it destroys the queue.
+///
+/// Between [`Ring::reserve`] and [`Ring::publish`] or [`Ring::rollback`] packets are written that
+/// the device does not see yet.
+pub struct Ring {
+    vm: Arc<Vm>,
+    queue: u32,
+    control: Block,
+    current: Segment,
+    /// Rings before the current one, with the number of the LINK that left them.
+    left: Vec<(Segment, u64)>,
+    /// Number of the next packet.
+    next: u64,
+    /// Packets that are published.
+    published: u64,
+    /// `head` as it was read last.
+    head: u64,
+}
+
+/// One ring in memory.
+struct Segment {
+    memory: Block,
+    packets: u64,
+    /// Number of the first packet in it.
+    first: u64,
+}
+
+impl Segment {
+    fn new(vm: &Vm, packets: u64, first: u64) -> Result<Self> {
+        let memory = vm.heap().alloc(packets * PACKET_SIZE, PACKET_SIZE)?;
+        Ok(Self { memory, packets, first })
+    }
+
+    #[inline]
+    fn write(&mut self, number: u64, packet: Packet) {
+        let slot = (number & (self.packets - 1)) as usize;
+        // SAFETY: the memory has room for `packets` packets, aligned; `reserve` has seen to it that
+        // the device has left the slot.
+        unsafe { self.memory.ptr().cast::<Packet>().add(slot).write(packet) };
+    }
+}
+
+impl Ring {
+    /// Makes a queue.
+    ///
+    /// # Errors
+    /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST.
+    pub fn create(vm: &Arc<Vm>, place: Place) -> Result<Self> {
+        let current = Segment::new(vm, u64::from(FIRST_PACKETS), 0)?;
+        let control = vm.heap().alloc(PAGE_SIZE, PAGE_SIZE)?;
+        // SAFETY: the block is a page of its own, larger than the struct and aligned for it.
+        unsafe { control.ptr().cast::<QueueControl>().write(QueueControl::new()) };
+        let mut create = QueueCreate {
+            vm_id: vm.id(),
+            engine_class: place.class,
+            engine_index: place.index,
+            priority: place.priority,
+            ring: current.memory.va(),
+            control: control.va(),
+            packets: FIRST_PACKETS,
+            ..Default::default()
+        };
+        let made = vm.kernel().queue_create(&mut create);
+        made.map_err(|errno| vm.failed("QUEUE_CREATE", errno))?;
+        Ok(Self {
+            vm: vm.clone(),
+            queue: create.queue_id,
+            control,
+            current,
+            left: Vec::new(),
+            next: 0,
+            published: 0,
+            head: 0,
+        })
+    }
+
+    /// Makes room for `packets` more.
+    ///
+    /// # Errors
+    /// OUT_OF_HOST_MEMORY: the queue is parked and holds as much as it may; or the heap's.
+    #[inline]
+    pub fn reserve(&mut self, packets: usize) -> Result {
+        debug_assert_eq!(self.next, self.published, "packets of another call are pending");
+        // One slot is always kept for the LINK.
+        if self.free() > packets as u64 { Ok(()) } else { self.make_room(packets as u64) }
+    }
+
+    /// Writes a packet into the next slot.
+    #[inline]
+    pub fn push(&mut self, packet: Packet) {
+        debug_assert!(self.free() > 1, "more packets than were reserved");
+        self.current.write(self.next, packet);
+        self.next += 1;
+    }
+
+    /// Forgets what was written since the last publication.
+    pub fn rollback(&mut self) {
+        self.next = self.published;
+    }
+
+    /// Hands what was written to the device.
+    ///
+    /// # Errors
+    /// DEVICE_LOST.
+    #[inline]
+    pub fn publish(&mut self) -> Result {
+        if self.next == self.published {
+            return Ok(());
+        }
+        self.published = self.next;
+        if self.control().publish(self.next) { self.kick() } else { Ok(()) }
+    }
+
+    /// The VM.
+    pub fn vm(&self) -> &Arc<Vm> {
+        &self.vm
+    }
+
+    #[inline]
+    fn control(&self) -> &QueueControl {
+        // SAFETY: `create` wrote one there; both sides only use its atomics.
+        unsafe { self.control.ptr().cast().as_ref() }
+    }
+
+    /// Free slots of the current ring, as far as is known.
+    #[inline]
+    fn free(&self) -> u64 {
+        self.current.packets - (self.next - self.head.max(self.current.first))
+    }
+
+    #[cold]
+    fn make_room(&mut self, packets: u64) -> Result {
+        self.head = self.control().head.load(Ordering::Acquire);
+        let head = self.head;
+        self.left.retain(|(_, link)| *link >= head);
+        if self.free() > packets {
+            return Ok(());
+        }
+        let want = (packets + 2).next_power_of_two().max(self.current.packets * 2);
+        let used: u64 = self.left.iter().map(|(ring, _)| ring.packets).sum();
+        if want > u64::from(RING_MAX_PACKETS) || used + self.current.packets + want > MAX_PACKETS {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+                format!(
+                    "the queue waits and holds {} packets already; {packets} more are too many",
+                    self.next - head
+                ),
+            ));
+        }
+        let ring = Segment::new(&self.vm, want, self.next + 1)?;
+        let header = Header { opcode: opcode::LINK, param: want as u32, ..Default::default() };
+        let link = Link { header, ring: ring.memory.va(), zero: [0; 6] };
+        self.current.write(self.next, link.into());
+        let old = std::mem::replace(&mut self.current, ring);
+        self.left.push((old, self.next));
+        self.next += 1;
+        // Published at once, so that a rollback never crosses it.
+        self.publish()
+    }
+
+    #[cold]
+    fn kick(&self) -> Result {
+        let kick = QueueKick { queue_id: self.queue, pad: 0 };
+        let kicked = self.vm.kernel().queue_kick(&kick);
+        kicked.map_err(|errno| self.vm.failed("QUEUE_KICK", errno))
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if crate::process::is_gone() {
+            return;
+        }
+        let destroy = QueueDestroy { queue_id: self.queue, pad: 0 };
+        if let Err(errno) = self.vm.kernel().queue_destroy(&destroy) {
+            log::error!("QUEUE_DESTROY: {}", errno.name());
+        }
+    }
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Synchronisation: counters, events, recordings, and how the host waits for them.
+//!
+//! ```text
+//!  Event ─┬─ regular: a cell in a pool, 0 or 1
+//!         └─ counter-based: names ─┬─ {counter, value}   signalled by an immediate list
+//!                                  ├─ {recording, k}     signalled by a regular list
+//!                                  └─ the user's memory
+//! ```
+
+pub mod cb_event;
+pub mod counter;
+pub mod event;
+pub mod event_pool;
+pub mod recording;
+pub mod shared;
+mod spin;
+pub mod timestamp;
+pub mod wait;

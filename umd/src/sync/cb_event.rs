@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Counter-based events: views of a counter, {counter, value}, that own no memory.
+//!
+//! An event is born completed. An append to an in-order list that signals it replaces what it
+//! names; nothing is waited for, and whoever resolved it before keeps what they got. An append to a
+//! regular list gives it {recording, k}, which means the latest execution of that list, and every
+//! execution of the list gives it that again. (`counter-based-events.md`, ERRATA.)
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use super::counter::Cell;
+use super::recording::Recording;
+use super::spin::SpinLock;
+use super::timestamp::Stamp;
+
+/// What an event names.
+#[derive(Clone, Debug)]
+enum State {
+    /// Never signalled: completed.
+    Never,
+    /// A value of an immediate list's counter.
+    Fixed(Cell, u64),
+    /// A signal of a regular list, counted from 1.
+    Recorded(Arc<Recording>, u32),
+    /// The user's memory, until the first append replaces it.
+    External(External),
+    /// The user's memory, for ever: appends add to it.
+    Aggregate { storage: External, increment: u64 },
+}
+
+/// A 64-bit word of the user's and the value at which the event is complete.
+#[derive(Clone, Copy, Debug)]
+pub struct External {
+    /// Where the device finds it.
+    pub device: u64,
+    /// Where the host finds it.
+    pub host: HostWord,
+    /// The event is complete when the word is at least this.
+    pub value: u64,
+}
+
+/// A pointer to a word that the user has promised to keep.
+#[derive(Clone, Copy, Debug)]
+pub struct HostWord(*const AtomicU64);
+
+// SAFETY: the word is only accessed atomically.
+unsafe impl Send for HostWord {}
+// SAFETY: as above.
+unsafe impl Sync for HostWord {}
+
+impl HostWord {
+    /// The word at `address`.
+    ///
+    /// # Safety
+    /// It is aligned and stays readable as long as the event that names it is in use.
+    pub unsafe fn new(address: u64) -> Self {
+        Self(std::ptr::with_exposed_provenance(address as usize))
+    }
+
+    /// The word.
+    pub fn get(&self) -> &AtomicU64 {
+        // SAFETY: `new` was promised that it is there.
+        unsafe { &*self.0 }
+    }
+}
+
+/// What a wait for an event means at one moment.
+#[derive(Clone, Debug)]
+pub enum Resolved {
+    /// Complete, for ever.
+    Met,
+    /// Complete when the counter is at least the value.
+    Counter(Cell, u64),
+    /// Complete when the user's word is at least its value.
+    Foreign(External),
+    /// The list was reset or destroyed before its first execution: nobody will signal it.
+    Dead(Cell, u64),
+}
+
+/// How a wait that is recorded in a regular list is bound.
+#[derive(Clone, Debug)]
+pub enum Bound {
+    /// To nothing: complete, or ordered by the list itself.
+    Met,
+    /// To a value.
+    Counter(Cell, u64),
+    /// To the user's word.
+    Foreign(External),
+    /// To whatever the recording's latest execution is when the list is executed.
+    Recording(Arc<Recording>, u32),
+    /// To what the event names when the list is executed: it was never signalled before.
+    Late(Arc<Late>),
+}
+
+/// The state of an event for lists that recorded a wait for it before it was ever signalled.
+/// It stays as it was when the event is destroyed.
+#[derive(Debug)]
+pub struct Late(SpinLock<State>);
+
+impl Late {
+    /// What a wait in an execution of `own` means now. Its own signals order themselves.
+    pub fn resolve(&self, own: &Arc<Recording>) -> Resolved {
+        let state = self.0.with(|state| state.clone());
+        if matches!(&state, State::Recorded(recording, _) if Arc::ptr_eq(recording, own)) {
+            return Resolved::Met;
+        }
+        state.resolve()
+    }
+}
+
+impl State {
+    fn resolve(&self) -> Resolved {
+        match self {
+            Self::Never => Resolved::Met,
+            Self::Fixed(cell, value) => Resolved::Counter(*cell, *value),
+            Self::Recorded(recording, k) => {
+                let (cell, value) = recording.resolve(*k);
+                if recording.is_dead() {
+                    return Resolved::Dead(cell, value);
+                }
+                Resolved::Counter(cell, value)
+            }
+            Self::External(word) | Self::Aggregate { storage: word, .. } => {
+                Resolved::Foreign(*word)
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: State,
+    stamp: Option<Stamp>,
+    late: Option<Arc<Late>>,
+}
+
+/// The counter-based part of an event.
+#[derive(Debug)]
+pub struct CbEvent(SpinLock<Inner>);
+
+impl CbEvent {
+    /// An event that is complete.
+    #[inline]
+    pub fn completed() -> Self {
+        Self::with_state(State::Never)
+    }
+
+    /// An event that follows the user's word until it is signalled.
+    pub fn external(word: External) -> Self {
+        Self::with_state(State::External(word))
+    }
+
+    /// An event whose signals each add `increment` to the user's word.
+    pub fn aggregate(storage: External, increment: u64) -> Self {
+        Self::with_state(State::Aggregate { storage, increment })
+    }
+
+    #[inline]
+    fn with_state(state: State) -> Self {
+        Self(SpinLock::new(Inner { state, stamp: None, late: None }))
+    }
+
+    /// The word and the increment of an aggregated event.
+    #[inline]
+    pub fn aggregated(&self) -> Option<(External, u64)> {
+        self.0.with(|inner| match inner.state {
+            State::Aggregate { storage, increment } => Some((storage, increment)),
+            _ => None,
+        })
+    }
+
+    /// What a wait that is made now means.
+    #[inline]
+    pub fn resolve(&self) -> Resolved {
+        self.0.with(|inner| inner.state.resolve())
+    }
+
+    /// How a wait that is recorded now in `own` is bound.
+    pub fn bind(&self, own: &Arc<Recording>) -> Bound {
+        self.0.with(|inner| match &inner.state {
+            State::Never => {
+                let late =
+                    inner.late.get_or_insert_with(|| Arc::new(Late(SpinLock::new(State::Never))));
+                Bound::Late(late.clone())
+            }
+            State::Fixed(cell, value) if cell.reached(*value) => Bound::Met,
+            State::Fixed(cell, value) => Bound::Counter(*cell, *value),
+            State::Recorded(recording, _) if Arc::ptr_eq(recording, own) => Bound::Met,
+            State::Recorded(recording, k) => Bound::Recording(recording.clone(), *k),
+            State::External(word) | State::Aggregate { storage: word, .. } => Bound::Foreign(*word),
+        })
+    }
+
+    /// The event names a value of an immediate list from now on.
+    #[inline]
+    pub fn signal(&self, cell: Cell, value: u64, stamp: Option<Stamp>) {
+        self.replace(State::Fixed(cell, value), stamp);
+    }
+
+    /// The event names a signal of a recording from now on.
+    pub fn record(&self, recording: &Arc<Recording>, k: u32, stamp: Option<Stamp>) {
+        recording.expose();
+        self.replace(State::Recorded(recording.clone(), k), stamp);
+    }
+
+    /// Whether it names a signal of this recording.
+    pub fn names(&self, own: &Arc<Recording>, number: u32) -> bool {
+        self.0.with(|inner| match &inner.state {
+            State::Recorded(recording, k) => Arc::ptr_eq(recording, own) && *k == number,
+            _ => false,
+        })
+    }
+
+    #[inline]
+    fn replace(&self, state: State, stamp: Option<Stamp>) {
+        // What is replaced is dropped after the lock is free: it may be the end of a recording.
+        let _old = self.0.with(|inner| {
+            if let Some(late) = &inner.late {
+                let state = state.clone();
+                late.0.with(|late| *late = state);
+            }
+            (std::mem::replace(&mut inner.state, state), std::mem::replace(&mut inner.stamp, stamp))
+        });
+    }
+
+    /// The slot that the append which the event names writes its times to.
+    pub fn stamp(&self) -> Option<Stamp> {
+        self.0.with(|inner| inner.stamp.clone())
+    }
+
+    /// The append's slot of an aggregated event, whose state is not replaced.
+    pub fn set_stamp(&self, stamp: Option<Stamp>) {
+        let _old = self.0.with(|inner| std::mem::replace(&mut inner.stamp, stamp));
+    }
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Counters: the 64-bit words that in-order lists, queues and recordings count their progress in,
+//! and the pool that they come from.
+//!
+//! A counter only grows, also from one owner to the next: a pair {address, value} that was reached
+//! stays reached, and may be given to anybody. So the memory of counters is not given back as long
+//! as a list, a queue or an event of the VM exists, a new owner goes on from the last value, and a
+//! counter with a promised value that will not be reached is *retired*: nobody owns it again.
+//! (`uapi/UAPI.md`, "Counters and recordings".)
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tally_uapi::cell::CELL_SIZE;
+
+use super::shared::Shared;
+use crate::error::Result;
+use crate::heap::Block;
+use crate::vm::Vm;
+
+/// An aligned 64-bit word that host and device wait for, and where the kernel finds it.
+///
+/// A plain value. Whoever makes one says why the word stays mapped: counters belong to [`Shared`],
+/// which every list, queue and event keeps, and regular events to a pool that each of them keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell {
+    word: NonNull<AtomicU64>,
+    bo: u32,
+    offset: u64,
+}
+
+// SAFETY: the word is atomic, and stays mapped by the promise of `Cell::new`.
+unsafe impl Send for Cell {}
+// SAFETY: as above.
+unsafe impl Sync for Cell {}
+
+impl Cell {
+    /// The word at `offset` bytes of `block`.
+    ///
+    /// # Safety
+    /// The block outlives every use of the cell and its copies, and nothing but cells is in this
+    /// place. `offset` is a multiple of 8 within the block.
+    pub unsafe fn new(block: &Block, offset: u64) -> Self {
+        debug_assert!(offset % CELL_SIZE == 0 && offset + CELL_SIZE <= block.size());
+        // SAFETY: the offset lies within the block.
+        let word = unsafe { block.ptr().add(offset as usize) }.cast();
+        Self { word, bo: block.bo(), offset: block.offset() + offset }
+    }
+
+    fn word(&self) -> &AtomicU64 {
+        // SAFETY: `new` was promised that the word stays mapped and is only used as a cell.
+        unsafe { self.word.as_ref() }
+    }
+
+    /// The address, for the device and the host.
+    #[inline]
+    pub fn va(self) -> u64 {
+        self.word.as_ptr() as u64
+    }
+
+    /// The value, with everything before the signal visible.
+    #[inline]
+    pub fn load(self) -> u64 {
+        self.word().load(Ordering::Acquire)
+    }
+
+    /// Writes the value, with everything before it visible. Wakes nobody.
+    pub fn store(self, value: u64) {
+        self.word().store(value, Ordering::Release);
+    }
+
+    /// Whether it holds at least `value`.
+    #[inline]
+    pub fn reached(self, value: u64) -> bool {
+        self.load() >= value
+    }
+
+    /// The handle of the buffer that it lies in.
+    pub fn bo(self) -> u32 {
+        self.bo
+    }
+
+    /// Its offset in that buffer, in bytes.
+    pub fn offset(self) -> u64 {
+        self.offset
+    }
+}
+
+impl PartialEq for Cell {
+    fn eq(&self, other: &Self) -> bool {
+        self.word == other.word
+    }
+}
+
+/// A counter and the right to signal it. Dropping it gives it back, or retires it.
+#[derive(Debug)]
+pub struct Counter {
+    cell: Cell,
+    promised: AtomicU64,
+    pool: Arc<Shared>,
+}
+
+impl Counter {
+    /// The word.
+    #[inline]
+    pub fn cell(&self) -> Cell {
+        self.cell
+    }
+
+    /// The largest value that was given out or submitted.
+    #[inline]
+    pub fn promised(&self) -> u64 {
+        self.promised.load(Ordering::Relaxed)
+    }
+
+    /// Promises `value`, which is not below what was promised before. Owners do it one at a time.
+    #[inline]
+    pub fn promise(&self, value: u64) {
+        debug_assert!(value >= self.promised());
+        self.promised.store(value, Ordering::Relaxed);
+    }
+
+    /// Whether every promised value is reached.
+    pub fn is_settled(&self) -> bool {
+        self.cell.reached(self.promised())
+    }
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        let retire = !self.is_settled() && !crate::faults::on(crate::faults::PROMISE_NOT_RETIRED);
+        if !retire {
+            self.pool.counters().state().free.push(self.cell);
+        }
+    }
+}
+
+/// Bytes from one counter to the next: a cache line, since different engines write them.
+const STRIDE: u64 = 64;
+/// Counters in a block.
+const PER_BLOCK: u64 = 1024;
+/// Bytes of a page.
+const PAGE: u64 = tally_uapi::PAGE_SIZE;
+
+/// All counters of a VM.
+#[derive(Default, Debug)]
+pub struct Counters {
+    state: Mutex<State>,
+}
+
+#[derive(Default, Debug)]
+struct State {
+    free: Vec<Cell>,
+    /// Blocks that counters were cut from; never given back as long as the VM is used.
+    blocks: Vec<Block>,
+    /// Counters that were cut from the last block.
+    cut: u64,
+}
+
+impl Counters {
+    /// A counter that nobody owns.
+    ///
+    /// # Errors
+    /// As the heap's.
+    pub(super) fn take(shared: &Arc<Shared>) -> Result<Counter> {
+        let mut state = shared.counters().state();
+        let cell = match state.free.pop() {
+            Some(cell) => cell,
+            None => state.cut(shared.vm())?,
+        };
+        if crate::faults::on(crate::faults::SLOT_ZEROED) {
+            cell.store(0);
+        }
+        Ok(Counter { cell, promised: AtomicU64::new(cell.load()), pool: shared.clone() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn cut(&mut self, vm: &Arc<Vm>) -> Result<Cell> {
+        if self.blocks.is_empty() || self.cut == PER_BLOCK {
+            let mut block = vm.heap().alloc(PER_BLOCK * STRIDE, PAGE)?;
+            block.clear();
+            self.blocks.push(block);
+            self.cut = 0;
+        }
+        let at = self.cut * STRIDE;
+        self.cut += 1;
+        // The waiters word of a cell is chosen by its address within a page: another word of the
+        // cache line in every page, so that more of them are in use.
+        let at = at + at / PAGE % (STRIDE / CELL_SIZE) * CELL_SIZE;
+        let block = &self.blocks[self.blocks.len() - 1];
+        // SAFETY: the block lives as long as `Shared`, which all that use the cell keep alive, and
+        // counters do not overlap.
+        Ok(unsafe { Cell::new(block, at) })
+    }
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Events: what commands signal and wait for, and the host with them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tally_uapi::ioctl::SemWake;
+use tally_uapi::packet::TimestampSlot;
+use tally_ze::ze_result_t;
+
+use super::cb_event::{CbEvent, Resolved};
+use super::event_pool::{EventPool, PoolPlace};
+use super::shared::Shared;
+use super::timestamp::Stamp;
+use super::wait;
+use crate::error::{Error, Result};
+use crate::handle::{Kind, object};
+
+/// Value of a regular event's cell when it is signalled; 0 when it is not.
+pub const SIGNALLED: u64 = 1;
+
+/// An event.
+#[derive(Debug)]
+pub struct Event {
+    id: u64,
+    /// What it is.
+    pub kind: EventKind,
+    /// What it was created with.
+    pub traits: Traits,
+    /// The pool that it came from.
+    pub pool: Option<Arc<EventPool>>,
+    shared: Arc<Shared>,
+}
+
+/// The two kinds of events.
+#[derive(Debug)]
+pub enum EventKind {
+    /// Signalled and reset by host and device.
+    Regular(PoolPlace),
+    /// A view of a counter.
+    CounterBased(CbEvent),
+}
+
+/// What an event was created with, as far as anybody asks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Traits {
+    /// `ze_event_desc_t::signal`
+    pub signal_scope: u32,
+    /// `ze_event_desc_t::wait`
+    pub wait_scope: u32,
+    /// `ze_event_counter_based_flags_t` of a counter-based event.
+    pub cb_flags: u32,
+    /// Whether commands write their times.
+    pub timestamps: bool,
+    /// Handle of the pool that it came from, or 0.
+    pub pool: usize,
+}
+
+object!(ze_event_handle_t => Event, Kind::Event);
+
+impl Event {
+    /// An event.
+    #[inline]
+    pub fn new(
+        shared: Arc<Shared>,
+        kind: EventKind,
+        traits: Traits,
+        pool: Option<Arc<EventPool>>,
+    ) -> Self {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        Self { id, kind, traits, pool, shared }
+    }
+
+    /// Tells it apart from a later event with the same handle.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Refuses an event whose pool is gone.
+    ///
+    /// # Errors
+    /// INVALID_SYNCHRONIZATION_OBJECT.
+    #[inline]
+    pub fn check(&self) -> Result {
+        match &self.pool {
+            Some(pool) if pool.is_destroyed() => Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_INVALID_SYNCHRONIZATION_OBJECT,
+                "hEvent: the pool of the event was destroyed",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for it; false when the time passes first.
+    ///
+    /// # Errors
+    /// DEVICE_LOST; INVALID_SYNCHRONIZATION_OBJECT.
+    pub fn wait(&self, timeout_ns: u64) -> Result<bool> {
+        self.check()?;
+        let vm = self.shared.vm();
+        match &self.kind {
+            EventKind::Regular(place) => wait::host_wait(vm, place.cell(), SIGNALLED, timeout_ns),
+            EventKind::CounterBased(event) => match event.resolve() {
+                Resolved::Met => Ok(true),
+                Resolved::Counter(cell, value) => wait::host_wait(vm, cell, value, timeout_ns),
+                Resolved::Foreign(word) => wait::poll(vm, word.host.get(), word.value, timeout_ns),
+                Resolved::Dead(..) if timeout_ns == 0 => Ok(false),
+                Resolved::Dead(..) => Err(Error::new(
+                    ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST,
+                    "hEvent: the list that would signal it was reset or destroyed before it was executed",
+                )),
+            },
+        }
+    }
+
+    /// Whether it is complete now.
+    ///
+    /// # Errors
+    /// As [`Event::wait`].
+    pub fn is_ready(&self) -> Result<bool> {
+        self.wait(0)
+    }
+
+    /// Signals a regular event from the host.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for a counter-based one.
+    pub fn host_signal(&self) -> Result {
+        self.host_write(SIGNALLED)
+    }
+
+    /// Resets a regular event from the host.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT for a counter-based one.
+    pub fn host_reset(&self) -> Result {
+        if crate::faults::on(crate::faults::HOST_RESET_IGNORED) {
+            return Ok(());
+        }
+        self.host_write(0)
+    }
+
+    fn host_write(&self, value: u64) -> Result {
+        self.check()?;
+        let EventKind::Regular(place) = &self.kind else {
+            return Err(Error::invalid(
+                "hEvent: a counter-based event is signalled by in-order lists only and never reset",
+            ));
+        };
+        let cell = place.cell();
+        cell.store(value);
+        let wake = SemWake { handle: cell.bo(), offset: cell.offset(), ..Default::default() };
+        let vm = self.shared.vm();
+        vm.kernel().sem_wake(&wake).map_err(|errno| vm.failed("SEM_WAKE", errno))
+    }
+
+    /// The slot of the append that signals it, for a command that reads it later.
+    ///
+    /// # Errors
+    /// INVALID_SYNCHRONIZATION_OBJECT: an event without timestamps.
+    pub fn slot(&self) -> Result<(u64, Option<Stamp>)> {
+        self.check()?;
+        if !self.traits.timestamps {
+            return Err(no_timestamps());
+        }
+        match &self.kind {
+            EventKind::Regular(place) => Ok((place.slot(), None)),
+            EventKind::CounterBased(event) => {
+                let stamp = event.stamp().ok_or_else(|| {
+                    Error::new(
+                        ze_result_t::ZE_RESULT_ERROR_INVALID_SYNCHRONIZATION_OBJECT,
+                        "hEvent: no append has signalled it, so it has no times",
+                    )
+                })?;
+                Ok((stamp.va(), Some(stamp)))
+            }
+        }
+    }
+
+    /// The times of the command that signalled it; none if it is not complete.
+    ///
+    /// # Errors
+    /// As [`Event::slot`] and [`Event::wait`].
+    pub fn times(&self) -> Result<Option<TimestampSlot>> {
+        if !self.traits.timestamps {
+            return Err(no_timestamps());
+        }
+        // The slot first: an append that comes between would make the other order lie.
+        let stamp = match &self.kind {
+            EventKind::Regular(_) => None,
+            EventKind::CounterBased(event) => event.stamp(),
+        };
+        if !self.is_ready()? {
+            return Ok(None);
+        }
+        Ok(Some(match (&self.kind, stamp) {
+            (EventKind::Regular(place), _) => place.times(),
+            (EventKind::CounterBased(_), Some(stamp)) => stamp.read(),
+            (EventKind::CounterBased(_), None) => TimestampSlot::default(),
+        }))
+    }
+
+    /// The pair that completes it now, for somebody outside of the driver.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT: not counter-based, or never signalled, so that there is no address.
+    pub fn address(&self) -> Result<(u64, u64)> {
+        self.check()?;
+        let EventKind::CounterBased(event) = &self.kind else {
+            return Err(Error::invalid("hEvent: the event is not counter-based"));
+        };
+        match event.resolve() {
+            Resolved::Met => Err(Error::invalid(
+                "hEvent: no append has signalled it, so it has no counter; it is complete",
+            )),
+            Resolved::Counter(cell, value) | Resolved::Dead(cell, value) => Ok((cell.va(), value)),
+            Resolved::Foreign(word) => Ok((word.device, word.value)),
+        }
+    }
+}
+
+fn no_timestamps() -> Error {
+    Error::new(
+        ze_result_t::ZE_RESULT_ERROR_INVALID_SYNCHRONIZATION_OBJECT,
+        "hEvent: it was created without a timestamp flag",
+    )
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What all lists, queues and events of a VM share: its counters, those of its submitters that are
+//! alive, and what was destroyed but may still be in use by the device.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::counter::{Cell, Counter, Counters};
+use super::spin::SpinLock;
+use crate::error::Result;
+use crate::vm::Vm;
+
+/// Something that submits work and can be waited for: an immediate list or a queue.
+pub trait Submitter: Send + Sync {
+    /// Waits until all that was submitted so far is complete; false when the time passes first.
+    ///
+    /// # Errors
+    /// DEVICE_LOST.
+    fn wait_idle(&self, timeout_ns: u64) -> Result<bool>;
+}
+
+/// One for each VM in use. Lists, queues and events keep it.
+pub struct Shared {
+    vm: Arc<Vm>,
+    counters: Counters,
+    submitters: Mutex<Vec<Weak<dyn Submitter>>>,
+    dying: Mutex<Vec<Dying>>,
+}
+
+/// Memory or a queue that the device uses until a counter has reached a value.
+struct Dying {
+    cell: Cell,
+    value: u64,
+    #[allow(dead_code, reason = "owned for its drop")]
+    what: Box<dyn Any + Send>,
+}
+
+impl Shared {
+    /// The one of `vm`; made if there is none.
+    pub fn of(vm: &Arc<Vm>) -> Arc<Self> {
+        static LATEST: SpinLock<Weak<Shared>> = SpinLock::new(Weak::new());
+        static ALL: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+        let is_ours = |shared: &Arc<Self>| Arc::ptr_eq(&shared.vm, vm);
+        if let Some(shared) = LATEST.with(|latest| latest.upgrade()).filter(is_ours) {
+            return shared;
+        }
+        let mut all = lock(&ALL);
+        all.retain(|it| it.strong_count() != 0);
+        let shared = all.iter().filter_map(Weak::upgrade).find(is_ours).unwrap_or_else(|| {
+            let new = Arc::new(Self {
+                vm: vm.clone(),
+                counters: Counters::default(),
+                submitters: Mutex::default(),
+                dying: Mutex::default(),
+            });
+            all.push(Arc::downgrade(&new));
+            new
+        });
+        let _old = LATEST.with(|latest| std::mem::replace(latest, Arc::downgrade(&shared)));
+        shared
+    }
+
+    /// The VM.
+    #[inline]
+    pub fn vm(&self) -> &Arc<Vm> {
+        &self.vm
+    }
+
+    /// A counter that nobody owns.
+    ///
+    /// # Errors
+    /// As the heap's.
+    pub fn counter(self: &Arc<Self>) -> Result<Counter> {
+        Counters::take(self)
+    }
+
+    pub(super) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Drops `what` once `cell` has reached `value`: at once, or at a later call of this or of
+    /// [`Shared::reap`].
+    pub fn retire(&self, cell: Cell, value: u64, what: Box<dyn Any + Send>) {
+        // What a lost VM has left is not touched by the device any more.
+        if cell.reached(value) || self.vm.is_lost() {
+            return;
+        }
+        lock(&self.dying).push(Dying { cell, value, what });
+        self.reap();
+    }
+
+    /// Drops what the device no longer uses.
+    pub fn reap(&self) {
+        let lost = self.vm.is_lost();
+        let mut dying = lock(&self.dying);
+        let mut done = Vec::new();
+        let mut i = 0;
+        while i < dying.len() {
+            if lost || dying[i].cell.reached(dying[i].value) {
+                done.push(dying.swap_remove(i));
+            } else {
+                i += 1;
+            }
+        }
+        // Dropped without the lock: a queue's end takes a while.
+        drop(dying);
+        drop(done);
+    }
+
+    /// Makes a submitter known to [`Shared::submitters`] as long as it lives.
+    pub fn enlist(&self, submitter: Weak<dyn Submitter>) {
+        let mut all = lock(&self.submitters);
+        all.retain(|it| it.strong_count() != 0);
+        all.push(submitter);
+    }
+
+    /// All that are alive.
+    pub fn submitters(&self) -> Vec<Arc<dyn Submitter>> {
+        lock(&self.submitters).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The pairs that what was destroyed still waits for.
+    pub fn dying(&self) -> Vec<(Cell, u64)> {
+        lock(&self.dying).iter().map(|it| (it.cell, it.value)).collect()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Shared(VM {})", self.vm.id())
+    }
+}

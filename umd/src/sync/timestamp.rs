@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Timestamps: where a command's times are written, and who keeps that place.
+
+use std::ptr;
+use std::sync::Arc;
+
+use tally_uapi::packet::TimestampSlot;
+
+use crate::submit::arena::Chunk;
+
+/// A slot for the times of one command, and the memory that it lies in.
+///
+/// Events share the slot of the append that they name; it is used again only when none does and the
+/// command is complete.
+#[derive(Clone, Debug)]
+pub struct Stamp {
+    chunk: Arc<Chunk>,
+    va: u64,
+}
+
+impl Stamp {
+    /// The slot at `va`, which lies in `chunk`.
+    pub fn new(chunk: Arc<Chunk>, va: u64) -> Self {
+        debug_assert!(va % 8 == 0 && chunk.holds(va, size_of::<TimestampSlot>() as u64));
+        Self { chunk, va }
+    }
+
+    /// The slot's address.
+    pub fn va(&self) -> u64 {
+        self.va
+    }
+
+    /// The memory that it lies in.
+    pub fn chunk(&self) -> Arc<Chunk> {
+        self.chunk.clone()
+    }
+
+    /// The times. All zero, or of an earlier use, before the command is complete.
+    pub fn read(&self) -> TimestampSlot {
+        debug_assert!(self.chunk.holds(self.va, size_of::<TimestampSlot>() as u64));
+        // SAFETY: the slot lies in the chunk, which this keeps mapped; any bits are a slot, and the
+        // device writes it before the signal that the caller has waited for.
+        unsafe { ptr::with_exposed_provenance::<TimestampSlot>(self.va as usize).read_volatile() }
+    }
+}

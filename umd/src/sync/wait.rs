@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Waits of the host: a look, a short spin, then sleep in the kernel.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tally_uapi::cell::Compare;
+use tally_uapi::ioctl::{Errno, SemWait, SemWaitEntry};
+
+use super::counter::Cell;
+use crate::error::Result;
+use crate::vm::Vm;
+
+/// How long a host thread spins before it sleeps.
+const SPIN: Duration = Duration::from_micros(20);
+/// First and last pause between two looks at memory that nobody signals.
+const PAUSE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(10));
+
+/// A time limit as Level Zero gives it: 0 asks only, the largest value waits for ever.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline {
+    start: Instant,
+    timeout_ns: u64,
+}
+
+impl Deadline {
+    /// `timeout_ns` from now on.
+    pub fn after(timeout_ns: u64) -> Self {
+        Self { start: Instant::now(), timeout_ns }
+    }
+
+    /// What is left, in the same form.
+    pub fn left(&self) -> u64 {
+        if self.timeout_ns == u64::MAX {
+            return u64::MAX;
+        }
+        let passed = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.timeout_ns.saturating_sub(passed)
+    }
+}
+
+/// Waits until `cell` holds at least `value`; false when the time passes first.
+///
+/// # Errors
+/// DEVICE_LOST when the VM is lost and the cell is not there yet.
+pub fn host_wait(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> Result<bool> {
+    if cell.reached(value) {
+        return Ok(true);
+    }
+    if timeout_ns != 0 && spin(|| cell.reached(value), timeout_ns) {
+        return Ok(true);
+    }
+    let entry = SemWaitEntry {
+        handle: cell.bo(),
+        compare: Compare::GreaterEqual as u32,
+        offset: cell.offset(),
+        value,
+    };
+    let mut wait = SemWait {
+        entries: (&raw const entry) as u64,
+        count: 1,
+        timeout_ns: absolute(timeout_ns),
+        vm_id: vm.id(),
+        ..Default::default()
+    };
+    if timeout_ns == 0 && !vm.is_lost() {
+        // A query costs no system call; a loss shows at the next real wait.
+        return Ok(cell.reached(value));
+    }
+    loop {
+        // SAFETY: one entry lies there, until the call returns.
+        match unsafe { vm.kernel().sem_wait(&mut wait) } {
+            Ok(()) => return Ok(true),
+            Err(Errno::TimedOut) => return Ok(false),
+            Err(Errno::Interrupted) => {}
+            Err(errno) => return Err(vm.failed("SEM_WAIT", errno)),
+        }
+    }
+}
+
+/// Waits for memory of the user's: nobody has to signal it, so it is looked at again and again.
+///
+/// # Errors
+/// DEVICE_LOST when the VM is lost.
+pub fn poll(vm: &Vm, word: &AtomicU64, value: u64, timeout_ns: u64) -> Result<bool> {
+    let met = || word.load(Ordering::Acquire) >= value;
+    if met() || (timeout_ns != 0 && spin(met, timeout_ns)) {
+        return Ok(true);
+    }
+    let deadline = Deadline::after(timeout_ns);
+    let mut pause = PAUSE.0;
+    loop {
+        let left = deadline.left();
+        if left == 0 {
+            return Ok(met());
+        }
+        thread::sleep(pause.min(Duration::from_nanos(left)));
+        if met() {
+            return Ok(true);
+        }
+        pause = (pause * 2).min(PAUSE.1);
+        if pause == PAUSE.1 {
+            vm.check()?;
+        }
+    }
+}
+
+fn spin(met: impl Fn() -> bool, timeout_ns: u64) -> bool {
+    let limit = SPIN.min(Duration::from_nanos(timeout_ns));
+    let start = Instant::now();
+    loop {
+        for _ in 0..32 {
+            if met() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        if start.elapsed() >= limit {
+            return false;
+        }
+    }
+}
+
+/// The time `timeout_ns` from now on CLOCK_MONOTONIC, as SEM_WAIT takes it.
+fn absolute(timeout_ns: u64) -> i64 {
+    let Ok(timeout) = i64::try_from(timeout_ns) else { return i64::MAX };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the struct is ours to write.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    let now = now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec);
+    now.saturating_add(timeout)
+}
