@@ -354,3 +354,21 @@ impl<T> Drop for Usm<T> {
 unsafe impl<T: Send> Send for Usm<T> {}
 // SAFETY: as for Send.
 unsafe impl<T: Send> Sync for Usm<T> {}
+
+/// Runs one ignored test of this test program in a process of its own, with more variables in its
+/// environment, and answers what it printed.
+///
+/// # Panics
+/// If the test fails there, with what it printed.
+pub fn in_child(test: &str, variables: &[(&str, &str)]) -> String {
+    let program = env::current_exe().expect("Linux knows the program's file");
+    let output = Command::new(program)
+        .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
+        .envs(variables.iter().copied())
+        .output()
+        .expect("a test program can be started");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(output.status.success() && said.contains("1 passed"), "{test} in a child: {said}");
+    said
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The driver as a guest in somebody's process: limits, the environment, the end.
+//!
+//! Each case needs a process of its own; the tests named `child_*` run there.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::OnceLock;
+
+use tally_tests::ze::{self, Gpu};
+use tally_tests::{call, check};
+use tally_ze::*;
+
+#[test]
+fn little_address_space_makes_a_small_window_not_a_failure() {
+    ze::in_child("child_with_little_address_space", &[]);
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_with_little_address_space() {
+    let limit = libc::rlimit { rlim_cur: 3 << 30, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: lowers a limit of this process, which is the test's own.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u64>(1000);
+    memory.fill_with(|i| i as u64);
+    assert_eq!(memory.get(999), 999);
+}
+
+#[test]
+fn a_mask_without_device_0_hides_it() {
+    ze::in_child("child_without_devices", &[("ZE_AFFINITY_MASK", "1")]);
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_without_devices() {
+    let mut count = 7;
+    check!(zeDeviceGet(ze::driver(), &raw mut count, ptr::null_mut()));
+    assert_eq!(count, 0);
+    let desc = ze_context_desc_t::default();
+    let mut context = ze_context_handle_t::NULL;
+    let answer = call!(zeContextCreate(ze::driver(), &raw const desc, &raw mut context));
+    assert_eq!(answer, ze_result_t::ZE_RESULT_ERROR_INVALID_ARGUMENT);
+}
+
+#[test]
+fn settings_shape_the_device_and_bad_ones_are_reported() {
+    let said = ze::in_child(
+        "child_with_settings",
+        &[
+            ("TALLY_COMPUTE_ENGINES", "3"),
+            ("TALLY_WORKERS", "2"),
+            ("TALLY_MEMORY", "many"),
+            ("TALLY_LOG", "warn"),
+        ],
+    );
+    assert!(said.contains("TALLY_MEMORY: \"many\" is no number"), "{said}");
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_with_settings() {
+    let mut groups = [ze_command_queue_group_properties_t::default(); 2];
+    let mut count = 2;
+    let device = ze::device();
+    check!(zeDeviceGetCommandQueueGroupProperties(device, &raw mut count, groups.as_mut_ptr()));
+    assert_eq!(groups[0].numQueues, 3);
+    let mut properties = ze_device_properties_t::default();
+    check!(zeDeviceGetProperties(device, &raw mut properties));
+    assert_eq!(properties.numEUsPerSubslice, 2);
+}
+
+#[test]
+fn a_timeline_is_whole_after_an_ordinary_exit() {
+    let file = std::env::temp_dir().join(format!("tally-trace-{}.json", std::process::id()));
+    let name = file.to_str().expect("UTF-8");
+    ze::in_child("child_with_a_timeline", &[("TALLY_TRACE", name)]);
+    let text = std::fs::read_to_string(&file).expect("the file is there");
+    std::fs::remove_file(&file).expect("it is ours");
+    assert!(text.starts_with('[') && text.ends_with("]\n"), "{text}");
+    assert!(text.contains("\"name\":\"zeMemAllocHost\""), "{text}");
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_with_a_timeline() {
+    drop(Gpu::new().host::<u8>(8));
+}
+
+/// The driver's own function, which is good when the loader has gone.
+static STATUS: OnceLock<(functions::zeContextGetStatus, usize)> = OnceLock::new();
+
+#[test]
+fn calls_after_main_answer_device_lost() {
+    let said = ze::in_child("child_that_exits", &[]);
+    assert!(said.contains("status at exit: ZE_RESULT_ERROR_DEVICE_LOST"), "{said}");
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_exits() {
+    // Registered before the driver's own handler, so it runs after it.
+    // SAFETY: the handler lives in the program and calls nothing but what is loaded for ever.
+    assert_eq!(unsafe { libc::atexit(at_exit) }, 0);
+    let gpu = Gpu::new();
+    let mut address: *mut c_void = ptr::null_mut();
+    let name = c"zeContextGetStatus".as_ptr();
+    check!(zeDriverGetExtensionFunctionAddress(ze::driver(), name, &raw mut address));
+    // SAFETY: the driver answers with the function of this name.
+    let function =
+        unsafe { std::mem::transmute::<*mut c_void, functions::zeContextGetStatus>(address) };
+    let context = gpu.context.0 as usize;
+    STATUS.get_or_init(|| (function, context));
+    std::mem::forget(gpu);
+}
+
+extern "C" fn at_exit() {
+    if let Some(&(function, context)) = STATUS.get() {
+        let context = ze_context_handle_t(ptr::without_provenance_mut(context));
+        // SAFETY: the function checks its handle itself.
+        println!("status at exit: {:?}", unsafe { function(context) });
+    }
+}
+
+#[test]
+fn the_compiler_missing_is_an_error_that_names_it() {
+    let variables = [("TALLY_COMPILER", "/nonexistent/tally-compiler")];
+    ze::in_child("child_without_a_compiler", &variables);
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_without_a_compiler() {
+    let gpu = Gpu::new();
+    let log =
+        gpu.module(&ze::spirv_from("kernel void none(void) {}"), "").expect_err("no compiler");
+    assert!(log.contains("tally-compiler"), "{log}");
+}
