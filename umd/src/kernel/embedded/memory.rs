@@ -76,7 +76,10 @@ impl Memory {
         let (pool, offset) = match found {
             Some(found) => found,
             None => {
-                let pool = Arc::new(Pool::new(size.next_multiple_of(HUGE_PAGE).max(POOL))?);
+                let whole = size.next_multiple_of(HUGE_PAGE);
+                // Under a tight limit of address room there may be place for a small one.
+                let pool = Pool::new(whole.max(POOL)).or_else(|_| Pool::new(whole))?;
+                let pool = Arc::new(pool);
                 let offset = pool.take(size).ok_or(Errno::NoMemory)?;
                 state.pools.push(pool.clone());
                 (pool, offset)

@@ -1,0 +1,705 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `uapi/UAPI.md` as tests: every errno, every field that must be zero, and
+//! what each ioctl does. They know the trait only; [`open`] chooses the lane.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tally_uapi::cell::Compare;
+use tally_uapi::fault::FaultKind;
+use tally_uapi::ioctl::{
+    BoCreate, BoInfo, ClockPair, DeviceInfo, EngineInfo, Errno, Query, QueueCreate, QueueDestroy,
+    QueueKick, QueueQuery, SemWait, SemWaitEntry, SemWake, VmBind, VmCreate, VmDestroy, bind_flag,
+    bind_op, engine_capability, query, queue_state, sem_wait_flag,
+};
+use tally_uapi::packet::{Header, Nop, Packet, PostSync, flag, opcode};
+use tally_uapi::queue::QueueControl;
+use ze_tally::kernel::{Kernel, embedded};
+use ze_tally::settings::Settings;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+const PAGE: u64 = 4096;
+const RW: u32 = bind_flag::READ | bind_flag::WRITE;
+const MEMORY: u64 = 64 << 20;
+
+fn open() -> Arc<dyn Kernel> {
+    let settings = Settings { memory: Some(MEMORY), workers: Some(2), ..Settings::default() };
+    embedded::open(&settings).expect("a device")
+}
+
+/// A kernel, a reserved window and a VM over it.
+struct Fixture {
+    kernel: Arc<dyn Kernel>,
+    vm: u32,
+    start: u64,
+}
+
+const WINDOW: u64 = 1 << 24;
+
+fn reserve() -> u64 {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a fresh mapping.
+    let start =
+        unsafe { libc::mmap(std::ptr::null_mut(), WINDOW as usize, libc::PROT_NONE, flags, -1, 0) };
+    assert_ne!(start, libc::MAP_FAILED);
+    start.addr() as u64
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let (kernel, start) = (open(), reserve());
+        let mut create = VmCreate { start, size: WINDOW, ..Default::default() };
+        kernel.vm_create(&mut create).unwrap();
+        assert_ne!(create.vm_id, 0);
+        Self { kernel, vm: create.vm_id, start }
+    }
+
+    fn bo(&self, pages: u64) -> u32 {
+        let mut create = BoCreate { size: pages * PAGE, ..Default::default() };
+        self.kernel.bo_create(&mut create).unwrap();
+        assert_ne!(create.handle, 0);
+        create.handle
+    }
+
+    fn va(&self, page: u64) -> u64 {
+        self.start + page * PAGE
+    }
+
+    /// MAP of whole pages of a buffer.
+    fn map(&self, handle: u32, from: u64, page: u64, pages: u64, flags: u32) -> VmBind {
+        VmBind {
+            vm_id: self.vm,
+            op: bind_op::MAP,
+            flags,
+            handle,
+            offset: from * PAGE,
+            address: self.va(page),
+            size: pages * PAGE,
+        }
+    }
+
+    fn unmap(&self, page: u64, pages: u64) -> VmBind {
+        VmBind {
+            vm_id: self.vm,
+            op: bind_op::UNMAP,
+            address: self.va(page),
+            size: pages * PAGE,
+            ..Default::default()
+        }
+    }
+
+    fn bind(&self, bind: VmBind) -> Result<(), Errno> {
+        // SAFETY: the tests bind in their own reserved window and hold no
+        // references into it while they do.
+        unsafe { self.kernel.vm_bind(&bind) }
+    }
+
+    /// A buffer that is bound and mapped at page `page`.
+    fn memory(&self, page: u64, pages: u64) -> u32 {
+        let handle = self.bo(pages);
+        self.bind(self.map(handle, 0, page, pages, RW)).unwrap();
+        let at = NonNull::new(self.va(page) as *mut u8);
+        // SAFETY: the range was just bound and is the test's.
+        unsafe { self.kernel.bo_map(handle, 0, (pages * PAGE) as usize, at) }.unwrap();
+        handle
+    }
+
+    /// The word at an address of the window.
+    fn word(&self, address: u64) -> &AtomicU64 {
+        assert!((self.start..self.start + WINDOW).contains(&address));
+        // SAFETY: the test has mapped it; the device uses it as an atomic too.
+        unsafe { AtomicU64::from_ptr(address as *mut u64) }
+    }
+
+    /// Control page at page 0, ring at page 1, cells at page 2 of a buffer.
+    fn queue(&self) -> (u32, u32) {
+        let handle = self.memory(0, 3);
+        // SAFETY: the page is mapped and nobody uses it yet.
+        unsafe { (self.va(0) as *mut QueueControl).write(QueueControl::new()) };
+        let mut create = self.queue_create();
+        self.kernel.queue_create(&mut create).unwrap();
+        assert_ne!(create.queue_id, 0);
+        (create.queue_id, handle)
+    }
+
+    fn queue_create(&self) -> QueueCreate {
+        QueueCreate {
+            vm_id: self.vm,
+            priority: 1,
+            ring: self.va(1),
+            control: self.va(0),
+            packets: 64,
+            ..Default::default()
+        }
+    }
+
+    fn push(&self, queue: u32, index: u64, packet: impl Into<Packet>) {
+        // SAFETY: the slot is in the ring, which is mapped, and free.
+        unsafe { ((self.va(1) + index % 64 * 64) as *mut Packet).write(packet.into()) };
+        // SAFETY: the control page holds a QueueControl, all of it atomic.
+        let control = unsafe { &*(self.va(0) as *const QueueControl) };
+        if control.publish(index + 1) {
+            self.kernel.queue_kick(&QueueKick { queue_id: queue, pad: 0 }).unwrap();
+        }
+    }
+
+    fn wait(&self, entries: &[SemWaitEntry], flags: u32, timeout_ns: i64) -> Result<u32, Errno> {
+        self.wait_with(entries, flags, timeout_ns, self.vm)
+    }
+
+    fn wait_with(
+        &self,
+        entries: &[SemWaitEntry],
+        flags: u32,
+        timeout_ns: i64,
+        vm_id: u32,
+    ) -> Result<u32, Errno> {
+        let mut wait = SemWait {
+            entries: entries.as_ptr().addr() as u64,
+            count: entries.len() as u32,
+            flags,
+            timeout_ns,
+            vm_id,
+            index: 0,
+        };
+        // SAFETY: the entries are there.
+        unsafe { self.kernel.sem_wait(&mut wait) }.map(|()| wait.index)
+    }
+
+    fn lose(&self, queue: u32, index: u64) {
+        let mut packet = Packet::default();
+        packet.header.opcode = 0xff;
+        self.push(queue, index, packet);
+        let lost =
+            || self.kernel.queue_kick(&QueueKick { queue_id: queue, pad: 0 }) == Err(Errno::Io);
+        eventually(lost);
+    }
+}
+
+fn eventually(mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn signal(address: u64, value: u64) -> Nop {
+    let flags = flag::ORDERED | flag::POST_SYNC;
+    let header = Header { opcode: opcode::NOP, flags, ..Header::default() };
+    Nop { header, zero: [0; 5], post: PostSync { address, value } }
+}
+
+fn entry(handle: u32, offset: u64, value: u64) -> SemWaitEntry {
+    SemWaitEntry { handle, compare: Compare::GreaterEqual as u32, offset, value }
+}
+
+fn now_ns() -> i64 {
+    // SAFETY: fills the struct.
+    let time = unsafe {
+        let mut time = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time);
+        time
+    };
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+const FOREVER: i64 = i64::MAX;
+
+fn ask<T: FromZeros + FromBytes + IntoBytes>(kernel: &dyn Kernel, what: u32) -> T {
+    let mut answer = T::new_zeroed();
+    let mut query = Query {
+        what,
+        size: size_of::<T>() as u32,
+        data: (&raw mut answer).addr() as u64,
+        reserved: 0,
+    };
+    // SAFETY: `data` names `size` bytes.
+    unsafe { kernel.query(&mut query) }.unwrap();
+    assert_eq!(query.size as usize, size_of::<T>());
+    answer
+}
+
+#[test]
+fn query_answers_facts_that_fit_together() {
+    let kernel = open();
+    let device: DeviceInfo = ask(&*kernel, query::DEVICE);
+    assert_eq!(device.execution_units, 2);
+    assert_eq!(device.memory_bytes, MEMORY);
+    assert!(device.va_start < device.va_end && device.va_start % PAGE == 0);
+    assert!(device.simd_lanes.is_power_of_two() && device.cache_line_bytes.is_power_of_two());
+    assert!(device.clock_hz != 0 && device.core_clock_mhz != 0);
+    assert!(device.max_vms != 0 && device.max_queues != 0);
+    assert_ne!(device.uuid, [0; 16]);
+    let engines: [EngineInfo; 2] = ask(&*kernel, query::ENGINES);
+    assert_ne!(engines[0].capabilities & engine_capability::COMPUTE, 0);
+    assert_eq!(engines[1].capabilities, engine_capability::COPY);
+    let before = now_ns() as u64;
+    let (one, two): (ClockPair, ClockPair) =
+        (ask(&*kernel, query::CLOCK), ask(&*kernel, query::CLOCK));
+    assert!(before <= one.host_ns && one.host_ns <= two.host_ns);
+    assert!(one.device_ticks <= two.device_ticks);
+}
+
+#[test]
+fn query_target_is_two_terminated_strings() {
+    let kernel = open();
+    let mut query = Query { what: query::TARGET, ..Default::default() };
+    // SAFETY: without data only the size is answered.
+    unsafe { kernel.query(&mut query) }.unwrap();
+    let mut bytes = vec![0xffu8; query.size as usize + 8];
+    query.data = bytes.as_mut_ptr().addr() as u64;
+    // SAFETY: `data` names more than `size` bytes.
+    unsafe { kernel.query(&mut query) }.unwrap();
+    let (text, rest) = bytes.split_at(query.size as usize);
+    assert_eq!(rest, [0xff; 8], "nothing is written beyond the answer");
+    let words: Vec<_> = text.split(|&byte| byte == 0).collect();
+    assert_eq!(words.len(), 3);
+    assert!(words[0].starts_with(b"x86-64") && words[2].is_empty());
+    assert!(words[1].split(|&b| b == b',').all(|word| word.starts_with(b"+")));
+}
+
+#[test]
+fn query_refuses_what_it_does_not_know() {
+    let kernel = open();
+    let mut room = [0u8; 256];
+    let data = room.as_mut_ptr().addr() as u64;
+    let good = Query { what: query::DEVICE, size: 88, data, reserved: 0 };
+    // SAFETY: the room is larger than every size here.
+    let query = |query: Query| unsafe { kernel.query(&mut query.clone()) };
+    assert_eq!(query(good), Ok(()));
+    assert_eq!(query(Query { what: 4, ..good }), Err(Errno::Invalid));
+    assert_eq!(query(Query { size: 87, ..good }), Err(Errno::Invalid));
+    assert_eq!(query(Query { reserved: 1, ..good }), Err(Errno::Invalid));
+}
+
+#[test]
+fn bo_create_refuses_bad_sizes_flags_and_more_than_there_is() {
+    let kernel = open();
+    let create = |size, flags| kernel.bo_create(&mut BoCreate { size, flags, handle: 0 });
+    assert_eq!(create(0, 0), Err(Errno::Invalid));
+    assert_eq!(create(100, 0), Err(Errno::Invalid));
+    assert_eq!(create(PAGE, 1), Err(Errno::Invalid));
+    assert_eq!(create(MEMORY + PAGE, 0), Err(Errno::NoSpace));
+    assert_eq!(create(u64::MAX - 4095, 0), Err(Errno::NoSpace));
+    // A failure has taken nothing, and what is closed comes back.
+    for _ in 0..3 {
+        let mut all = BoCreate { size: MEMORY, ..Default::default() };
+        kernel.bo_create(&mut all).unwrap();
+        assert_eq!(create(PAGE, 0), Err(Errno::NoSpace));
+        kernel.bo_close(all.handle).unwrap();
+    }
+}
+
+#[test]
+fn a_buffer_is_zero_also_where_another_was() {
+    let fixture = Fixture::new();
+    for _ in 0..3 {
+        let handle = fixture.memory(0, 4);
+        for page in 0..4 {
+            assert_eq!(fixture.word(fixture.va(page)).swap(7, Ordering::Relaxed), 0);
+        }
+        fixture.bind(fixture.unmap(0, 4)).unwrap();
+        fixture.kernel.bo_close(handle).unwrap();
+    }
+}
+
+#[test]
+fn bo_info_and_close_know_their_handles() {
+    let fixture = Fixture::new();
+    let handle = fixture.bo(3);
+    let mut info = BoInfo { handle, ..Default::default() };
+    fixture.kernel.bo_info(&mut info).unwrap();
+    assert_eq!(info.size, 3 * PAGE);
+    info.pad = 1;
+    assert_eq!(fixture.kernel.bo_info(&mut info), Err(Errno::Invalid));
+    fixture.kernel.bo_close(handle).unwrap();
+    assert_eq!(fixture.kernel.bo_close(handle), Err(Errno::NoEntry));
+    assert_eq!(fixture.kernel.bo_close(0), Err(Errno::NoEntry));
+    info.pad = 0;
+    assert_eq!(fixture.kernel.bo_info(&mut info), Err(Errno::NoEntry));
+}
+
+#[test]
+fn bo_map_maps_anywhere_there_and_not_beyond() {
+    let fixture = Fixture::new();
+    let handle = fixture.memory(4, 2);
+    fixture.word(fixture.va(5)).store(5, Ordering::Relaxed);
+    // SAFETY: new mappings, or ranges that must be refused.
+    let map = |handle, offset, size: u64, at: Option<u64>| unsafe {
+        let at = at.and_then(|at| NonNull::new(at as *mut u8));
+        fixture.kernel.bo_map(handle, offset, size as usize, at)
+    };
+    let anywhere = map(handle, PAGE, PAGE, None).unwrap().cast::<u64>();
+    // SAFETY: the mapping is there.
+    assert_eq!(unsafe { anywhere.read_volatile() }, 5);
+    assert_eq!(map(handle, 0, 2 * PAGE, Some(fixture.va(4))).map(|_| ()), Ok(()));
+    assert_eq!(fixture.word(fixture.va(5)).load(Ordering::Relaxed), 5, "mapping again");
+    assert_eq!(map(handle, PAGE, 2 * PAGE, None), Err(Errno::Invalid));
+    assert_eq!(map(handle, 1, PAGE, None), Err(Errno::Invalid));
+    assert_eq!(map(handle, 0, 0, None), Err(Errno::Invalid));
+    assert_eq!(map(handle, 0, PAGE, Some(fixture.va(9) + 1)), Err(Errno::Invalid));
+    assert_eq!(map(handle + 1, 0, PAGE, None), Err(Errno::NoEntry));
+    // SAFETY: made above.
+    unsafe { libc::munmap(anywhere.as_ptr().cast(), PAGE as usize) };
+}
+
+#[test]
+fn vm_create_checks_its_window_and_its_limit() {
+    let kernel = open();
+    let info: DeviceInfo = ask(&*kernel, query::DEVICE);
+    let good = VmCreate { start: info.va_start, size: PAGE, ..Default::default() };
+    let create = |create: VmCreate| kernel.vm_create(&mut create.clone());
+    assert_eq!(create(VmCreate { flags: 1, ..good }), Err(Errno::Invalid));
+    assert_eq!(create(VmCreate { start: good.start + 1, ..good }), Err(Errno::Invalid));
+    assert_eq!(create(VmCreate { size: 0, ..good }), Err(Errno::Invalid));
+    assert_eq!(create(VmCreate { size: 100, ..good }), Err(Errno::Invalid));
+    assert_eq!(create(VmCreate { start: info.va_start - PAGE, ..good }), Err(Errno::Invalid));
+    assert_eq!(create(VmCreate { start: info.va_end, ..good }), Err(Errno::Invalid));
+    assert_eq!(create(VmCreate { size: u64::MAX - 4095, ..good }), Err(Errno::Invalid));
+    for _ in 0..info.max_vms {
+        assert_eq!(create(good), Ok(()));
+    }
+    assert_eq!(create(good), Err(Errno::NoSpace));
+}
+
+#[test]
+fn vm_destroy_ends_queues_bindings_and_waits() {
+    let fixture = Fixture::new();
+    let (queue, handle) = fixture.queue();
+    let destroy = |vm_id, pad| fixture.kernel.vm_destroy(&VmDestroy { vm_id, pad });
+    assert_eq!(destroy(fixture.vm, 1), Err(Errno::Invalid));
+    assert_eq!(destroy(fixture.vm + 100, 0), Err(Errno::NoEntry));
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| fixture.wait(&[entry(handle, 2 * PAGE, 1)], 0, FOREVER));
+        std::thread::sleep(Duration::from_millis(30));
+        assert_eq!(destroy(fixture.vm, 0), Ok(()));
+        assert_eq!(waits.join().unwrap(), Err(Errno::Io));
+    });
+    assert_eq!(destroy(fixture.vm, 0), Err(Errno::NoEntry));
+    let kick = fixture.kernel.queue_kick(&QueueKick { queue_id: queue, pad: 0 });
+    assert_eq!(kick, Err(Errno::NoEntry));
+    assert_eq!(fixture.bind(fixture.map(handle, 0, 9, 1, RW)), Err(Errno::NoEntry));
+    // The window is free for another VM.
+    let mut create = VmCreate { start: fixture.start, size: WINDOW, ..Default::default() };
+    fixture.kernel.vm_create(&mut create).unwrap();
+    let mut bind = fixture.map(handle, 0, 0, 3, RW);
+    bind.vm_id = create.vm_id;
+    assert_eq!(fixture.bind(bind), Ok(()));
+}
+
+#[test]
+fn vm_bind_refuses_what_has_no_meaning() {
+    let fixture = Fixture::new();
+    let handle = fixture.bo(4);
+    let good = fixture.map(handle, 0, 0, 4, RW);
+    let execute = bind_flag::EXECUTE;
+    let user = VmBind { op: bind_op::MAP_USERPTR, handle: 0, offset: fixture.va(0), ..good };
+    let null = VmBind { op: bind_op::MAP_NULL, handle: 0, ..good };
+    let unmap = fixture.unmap(0, 4);
+    let bad = [
+        ("op", VmBind { op: 4, ..good }),
+        ("flags", VmBind { flags: 8, ..good }),
+        ("no flags", VmBind { flags: 0, ..good }),
+        ("write and execute", VmBind { flags: RW | execute, ..good }),
+        ("address", VmBind { address: good.address + 8, ..good }),
+        ("size", VmBind { size: 100, ..good }),
+        ("no size", VmBind { size: 0, ..good }),
+        ("offset", VmBind { offset: 8, ..good }),
+        ("beyond the buffer", VmBind { offset: PAGE, ..good }),
+        ("far beyond the buffer", VmBind { offset: u64::MAX - 4095, ..good }),
+        ("before the window", VmBind { address: fixture.start - PAGE, ..good }),
+        ("beyond the window", VmBind { address: fixture.start + WINDOW - PAGE, ..good }),
+        ("overflow", VmBind { address: u64::MAX - 4095, ..good }),
+        ("unmap with a handle", VmBind { handle, ..unmap }),
+        ("unmap with flags", VmBind { flags: RW, ..unmap }),
+        ("unmap with an offset", VmBind { offset: PAGE, ..unmap }),
+        ("user memory with a handle", VmBind { handle, ..user }),
+        ("user memory executable", VmBind { flags: execute, ..user }),
+        ("null with a handle", VmBind { handle, ..null }),
+        ("null with an offset", VmBind { offset: PAGE, ..null }),
+        ("null executable", VmBind { flags: execute, ..null }),
+    ];
+    for (what, bind) in bad {
+        assert_eq!(fixture.bind(bind), Err(Errno::Invalid), "{what}");
+    }
+    assert_eq!(fixture.bind(VmBind { vm_id: 77, ..good }), Err(Errno::NoEntry));
+    assert_eq!(fixture.bind(VmBind { vm_id: 0, ..good }), Err(Errno::NoEntry));
+    assert_eq!(fixture.bind(VmBind { handle: 77, ..good }), Err(Errno::NoEntry));
+    assert_eq!(fixture.bind(good), Ok(()), "and nothing was changed");
+}
+
+#[test]
+fn vm_bind_maps_only_where_nothing_is_and_unmaps_parts() {
+    let fixture = Fixture::new();
+    let handle = fixture.memory(0, 8);
+    for page in 0..8 {
+        fixture.word(fixture.va(page)).store(page + 1, Ordering::Relaxed);
+    }
+    for (page, pages) in [(0, 8), (7, 2), (3, 1)] {
+        let bind = fixture.map(handle, 0, page, pages, RW);
+        assert_eq!(fixture.bind(bind), Err(Errno::Exists), "{page} {pages}");
+    }
+    fixture.bind(fixture.unmap(3, 2)).unwrap();
+    fixture.bind(fixture.unmap(3, 2)).unwrap();
+    fixture.bind(fixture.map(handle, 7, 3, 1, RW)).unwrap();
+    fixture.bind(fixture.map(handle, 0, 4, 1, bind_flag::READ)).unwrap();
+    let seen: Vec<u64> =
+        (0..8).map(|page| fixture.word(fixture.va(page)).load(Ordering::Relaxed)).collect();
+    assert_eq!(seen, [1, 2, 3, 8, 1, 6, 7, 8]);
+    // The memory outlives the handle as long as it is bound.
+    fixture.kernel.bo_close(handle).unwrap();
+    assert_eq!(fixture.word(fixture.va(7)).load(Ordering::Relaxed), 8);
+    fixture.bind(fixture.unmap(0, 4096)).unwrap();
+    let handle = fixture.memory(0, 8);
+    assert_eq!(fixture.word(fixture.va(7)).load(Ordering::Relaxed), 0);
+    fixture.kernel.bo_close(handle).unwrap();
+}
+
+#[test]
+fn user_memory_and_null_memory_are_bound() {
+    let fixture = Fixture::new();
+    let null = VmBind {
+        vm_id: fixture.vm,
+        op: bind_op::MAP_NULL,
+        flags: RW,
+        address: fixture.va(0),
+        size: 2 * PAGE,
+        ..Default::default()
+    };
+    fixture.bind(null).unwrap();
+    assert_eq!(fixture.word(fixture.va(1)).load(Ordering::Relaxed), 0);
+    fixture.word(fixture.va(1)).store(1, Ordering::Relaxed);
+    assert_eq!(fixture.bind(null), Err(Errno::Exists));
+    fixture.bind(fixture.unmap(0, 2)).unwrap();
+    let user = VmBind { op: bind_op::MAP_USERPTR, offset: fixture.va(0), ..null };
+    assert_eq!(fixture.bind(user), Ok(()));
+    fixture.bind(fixture.unmap(0, 2)).unwrap();
+    // SAFETY: a hole in the test's own window.
+    unsafe { libc::munmap(fixture.va(1) as *mut _, PAGE as usize) };
+    assert_eq!(fixture.bind(user), Err(Errno::Fault));
+    let elsewhere = VmBind { offset: fixture.va(8), ..user };
+    let lane = fixture.kernel.lane();
+    if lane == "embedded" {
+        assert_eq!(fixture.bind(elsewhere), Err(Errno::NotSupported));
+    }
+}
+
+#[test]
+fn queue_create_refuses_what_has_no_meaning() {
+    let fixture = Fixture::new();
+    let handle = fixture.memory(0, 3);
+    let good = fixture.queue_create();
+    let create = |create: QueueCreate| fixture.kernel.queue_create(&mut create.clone());
+    let bad = [
+        ("class", QueueCreate { engine_class: 2, ..good }),
+        ("index", QueueCreate { engine_index: 4, ..good }),
+        ("copy index", QueueCreate { engine_class: 1, engine_index: 2, ..good }),
+        ("priority", QueueCreate { priority: 3, ..good }),
+        ("packets", QueueCreate { packets: 17, ..good }),
+        ("few packets", QueueCreate { packets: 8, ..good }),
+        ("no packets", QueueCreate { packets: 0, ..good }),
+        ("many packets", QueueCreate { packets: 1 << 21, ..good }),
+        ("ring", QueueCreate { ring: good.ring + 32, ..good }),
+        ("ring's end", QueueCreate { ring: u64::MAX - 63, ..good }),
+        ("control", QueueCreate { control: good.control + 64, ..good }),
+        ("control's end", QueueCreate { control: u64::MAX - 4095, ..good }),
+        ("flags", QueueCreate { flags: 1, ..good }),
+        ("pad", QueueCreate { pad: 1, ..good }),
+    ];
+    for (what, bad) in bad {
+        assert_eq!(create(bad), Err(Errno::Invalid), "{what}");
+    }
+    assert_eq!(create(QueueCreate { vm_id: 99, ..good }), Err(Errno::NoEntry));
+    assert_eq!(create(QueueCreate { ring: fixture.va(8), ..good }), Err(Errno::Fault));
+    assert_eq!(create(QueueCreate { ring: 0, ..good }), Err(Errno::Fault));
+    assert_eq!(create(QueueCreate { packets: 256, ..good }), Err(Errno::Fault));
+    assert_eq!(create(QueueCreate { control: fixture.va(8), ..good }), Err(Errno::Fault));
+    fixture.bind(fixture.unmap(0, 1)).unwrap();
+    fixture.bind(fixture.map(handle, 0, 0, 1, bind_flag::READ)).unwrap();
+    assert_eq!(create(good), Err(Errno::Fault), "a control page that cannot be written");
+}
+
+#[test]
+fn queues_run_until_they_are_destroyed() {
+    let fixture = Fixture::new();
+    let (queue, handle) = fixture.queue();
+    let cell = fixture.va(2);
+    for value in 1..=100 {
+        fixture.push(queue, value - 1, signal(cell, value));
+        assert_eq!(fixture.wait(&[entry(handle, 2 * PAGE, value)], 0, FOREVER), Ok(0));
+    }
+    let mut status = QueueQuery { queue_id: queue, ..Default::default() };
+    eventually(|| {
+        fixture.kernel.queue_query(&mut status).unwrap();
+        status.state == queue_state::IDLE
+    });
+    assert_eq!((status.head, status.fault_kind, status.parked_address), (100, 0, 0));
+    assert_ne!(status.busy_ns, 0);
+    let pad = QueueQuery { queue_id: queue, pad: 1, ..Default::default() };
+    assert_eq!(fixture.kernel.queue_query(&mut pad.clone()), Err(Errno::Invalid));
+    let kick = |queue_id, pad| fixture.kernel.queue_kick(&QueueKick { queue_id, pad });
+    assert_eq!(kick(queue, 0), Ok(()), "harmless at any time");
+    assert_eq!(kick(queue, 1), Err(Errno::Invalid));
+    assert_eq!(kick(queue + 9, 0), Err(Errno::NoEntry));
+    let destroy = |queue_id, pad| fixture.kernel.queue_destroy(&QueueDestroy { queue_id, pad });
+    assert_eq!(destroy(queue, 1), Err(Errno::Invalid));
+    assert_eq!(destroy(queue, 0), Ok(()));
+    assert_eq!(destroy(queue, 0), Err(Errno::NoEntry));
+    assert_eq!(kick(queue, 0), Err(Errno::NoEntry));
+    let mut gone = QueueQuery { queue_id: queue, ..Default::default() };
+    assert_eq!(fixture.kernel.queue_query(&mut gone), Err(Errno::NoEntry));
+}
+
+#[test]
+fn a_lost_vm_answers_eio_and_can_be_unmapped() {
+    let fixture = Fixture::new();
+    let (queue, handle) = fixture.queue();
+    let far = now_ns() + 20_000_000_000;
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| fixture.wait(&[entry(handle, 2 * PAGE, 1)], 0, FOREVER));
+        let other = scope.spawn(|| fixture.wait_with(&[entry(handle, 2 * PAGE + 8, 1)], 0, far, 0));
+        std::thread::sleep(Duration::from_millis(30));
+        fixture.lose(queue, 0);
+        assert_eq!(waits.join().unwrap(), Err(Errno::Io));
+        // Who named no VM waits on.
+        fixture.word(fixture.va(2) + 8).store(1, Ordering::Release);
+        let wake = SemWake { handle, pad: 0, offset: 2 * PAGE + 8 };
+        fixture.kernel.sem_wake(&wake).unwrap();
+        assert_eq!(other.join().unwrap(), Ok(0));
+    });
+    let mut status = QueueQuery { queue_id: queue, ..Default::default() };
+    fixture.kernel.queue_query(&mut status).unwrap();
+    assert_eq!(status.state, queue_state::STOPPED);
+    assert_eq!(status.fault_kind, FaultKind::BadOpcode as u32);
+    assert_eq!(status.fault_packet, 0);
+    assert_eq!(fixture.wait(&[entry(handle, 2 * PAGE, 1)], 0, 0), Err(Errno::Io));
+    assert_eq!(fixture.wait(&[entry(handle, 2 * PAGE + 8, 1)], 0, 0), Ok(0), "met is met");
+    assert_eq!(fixture.kernel.queue_create(&mut fixture.queue_create()), Err(Errno::Io));
+    assert_eq!(fixture.bind(fixture.map(handle, 0, 20, 1, RW)), Err(Errno::Io));
+    assert_eq!(fixture.bind(fixture.unmap(0, 3)), Ok(()));
+    let destroy = QueueDestroy { queue_id: queue, pad: 0 };
+    assert_eq!(fixture.kernel.queue_destroy(&destroy), Ok(()));
+    assert_eq!(fixture.kernel.vm_destroy(&VmDestroy { vm_id: fixture.vm, pad: 0 }), Ok(()));
+}
+
+#[test]
+fn sem_wait_refuses_what_has_no_meaning() {
+    let fixture = Fixture::new();
+    let handle = fixture.memory(0, 1);
+    let good = entry(handle, 0, 0);
+    let wait = |entries: &[SemWaitEntry], flags| fixture.wait(entries, flags, 0);
+    assert_eq!(wait(&[good], 0), Ok(0));
+    assert_eq!(wait(&[], 0), Err(Errno::Invalid));
+    assert_eq!(wait(&[good; 64], 0), Ok(0));
+    assert_eq!(wait(&[good; 65], 0), Err(Errno::Invalid));
+    assert_eq!(wait(&[good], 2), Err(Errno::Invalid));
+    assert_eq!(wait(&[SemWaitEntry { compare: 6, ..good }], 0), Err(Errno::Invalid));
+    assert_eq!(wait(&[SemWaitEntry { compare: 256, ..good }], 0), Err(Errno::Invalid));
+    assert_eq!(wait(&[SemWaitEntry { offset: 4, ..good }], 0), Err(Errno::Invalid));
+    assert_eq!(wait(&[SemWaitEntry { offset: PAGE, ..good }], 0), Err(Errno::Invalid));
+    assert_eq!(wait(&[SemWaitEntry { handle: 99, ..good }], 0), Err(Errno::NoEntry));
+    assert_eq!(fixture.wait_with(&[good], 0, 0, 99), Err(Errno::NoEntry));
+    let mut nowhere = SemWait { count: 1, ..Default::default() };
+    // SAFETY: an address of 0 is refused before it is read.
+    assert_eq!(unsafe { fixture.kernel.sem_wait(&mut nowhere) }, Err(Errno::Fault));
+}
+
+#[test]
+fn sem_wait_compares_all_or_any_until_its_time() {
+    let fixture = Fixture::new();
+    let handle = fixture.memory(0, 1);
+    fixture.word(fixture.va(0) + 8).store(5, Ordering::Relaxed);
+    let cell = |compare: Compare, value| SemWaitEntry {
+        handle,
+        compare: compare as u32,
+        offset: 8,
+        value,
+    };
+    let met = [
+        cell(Compare::GreaterEqual, 5),
+        cell(Compare::Greater, 4),
+        cell(Compare::LessEqual, 5),
+        cell(Compare::Less, 6),
+        cell(Compare::Equal, 5),
+        cell(Compare::NotEqual, 4),
+    ];
+    let unmet = [
+        cell(Compare::GreaterEqual, 6),
+        cell(Compare::Greater, 5),
+        cell(Compare::LessEqual, 4),
+        cell(Compare::Less, 5),
+        cell(Compare::Equal, 4),
+        cell(Compare::NotEqual, 5),
+    ];
+    assert_eq!(fixture.wait(&met, 0, 0), Ok(0));
+    for (i, entry) in unmet.into_iter().enumerate() {
+        assert_eq!(fixture.wait(&[entry], 0, 0), Err(Errno::TimedOut), "{i}");
+        assert_eq!(fixture.wait(&[met[i], entry], 0, -1), Err(Errno::TimedOut), "{i}");
+        assert_eq!(fixture.wait(&[entry, met[i]], sem_wait_flag::ANY, 0), Ok(1), "{i}");
+    }
+    let until = now_ns() + 20_000_000;
+    assert_eq!(fixture.wait(&[unmet[0]], 0, until), Err(Errno::TimedOut));
+    assert!(now_ns() >= until, "not before its time");
+}
+
+#[test]
+fn entries_of_an_all_wait_may_be_met_at_different_moments() {
+    let fixture = Fixture::new();
+    let handle = fixture.memory(0, 1);
+    let wake = |offset, value| {
+        fixture.word(fixture.va(0) + offset).store(value, Ordering::Release);
+        fixture.kernel.sem_wake(&SemWake { handle, pad: 0, offset }).unwrap();
+        std::thread::sleep(Duration::from_millis(30));
+    };
+    let (entries, soon) = ([entry(handle, 8, 1), entry(handle, 16, 1)], now_ns() + 20_000_000_000);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| fixture.wait(&entries, 0, soon));
+        std::thread::sleep(Duration::from_millis(30));
+        wake(8, 1);
+        wake(8, 0);
+        wake(16, 1);
+        assert_eq!(waits.join().unwrap(), Ok(0));
+    });
+}
+
+#[test]
+fn sem_wake_wakes_hosts_and_queues_and_refuses_what_has_no_meaning() {
+    let fixture = Fixture::new();
+    let handle = fixture.memory(0, 1);
+    let wake = |handle, pad, offset| fixture.kernel.sem_wake(&SemWake { handle, pad, offset });
+    assert_eq!(wake(handle, 0, 8), Ok(()));
+    assert_eq!(wake(0, 0, 0), Ok(()));
+    assert_eq!(wake(handle, 1, 8), Err(Errno::Invalid));
+    assert_eq!(wake(handle, 0, 4), Err(Errno::Invalid));
+    assert_eq!(wake(handle, 0, PAGE), Err(Errno::Invalid));
+    assert_eq!(wake(0, 0, 8), Err(Errno::Invalid));
+    assert_eq!(wake(99, 0, 8), Err(Errno::NoEntry));
+}
+
+#[test]
+fn many_hosts_wait_for_one_queue() {
+    let fixture = Fixture::new();
+    let (queue, handle) = fixture.queue();
+    std::thread::scope(|scope| {
+        for thread in 0..8u64 {
+            let fixture = &fixture;
+            scope.spawn(move || {
+                for value in 1..=50 {
+                    let entries = [entry(handle, 2 * PAGE + thread % 3 * 8, value)];
+                    assert_eq!(fixture.wait(&entries, 0, FOREVER), Ok(0));
+                }
+            });
+        }
+        for value in 1..=50u64 {
+            for cell in 0..3 {
+                let index = (value - 1) * 3 + cell;
+                fixture.push(queue, index, signal(fixture.va(2) + cell * 8, value));
+            }
+            // The ring has 64 slots: wait for this round.
+            assert_eq!(fixture.wait(&[entry(handle, 2 * PAGE + 16, value)], 0, FOREVER), Ok(0));
+        }
+    });
+}
