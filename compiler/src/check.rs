@@ -186,10 +186,10 @@ impl<'m> Checker<'m> {
         let mut calls = Vec::new();
         for (_, block) in self.module.functions[id].blocks.iter() {
             for inst in &block.insts {
-                if let Op::Call(callee, _) = inst.op {
-                    if seen.insert(callee) {
-                        calls.push((callee, inst.loc));
-                    }
+                if let Op::Call(callee, _) = inst.op
+                    && seen.insert(callee)
+                {
+                    calls.push((callee, inst.loc));
                 }
             }
         }

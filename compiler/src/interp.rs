@@ -156,13 +156,13 @@ pub fn run(
     if items == 0 || items > MAX_GROUP_ITEMS {
         return Err(InterpError::Launch(format!("groups of {items} work-items cannot run")));
     }
-    if let Some(required) = kernel.required_group_size {
-        if required != launch.group_size {
-            return Err(InterpError::Launch(format!(
-                "the kernel requires groups of {required:?}, not {:?}",
-                launch.group_size
-            )));
-        }
+    if let Some(required) = kernel.required_group_size
+        && required != launch.group_size
+    {
+        return Err(InterpError::Launch(format!(
+            "the kernel requires groups of {required:?}, not {:?}",
+            launch.group_size
+        )));
     }
     let mut steps = launch.step_limit;
     let [nx, ny, nz] = launch.num_groups();

@@ -183,10 +183,10 @@ impl<'m> Item<'m> {
     }
 
     fn set(&mut self, id: Option<ValueId>, value: Value) {
-        if let (Some(frame), Some(id)) = (self.frames.last_mut(), id) {
-            if let Some(slot) = frame.values.get_mut(id.index()) {
-                *slot = Some(value);
-            }
+        if let (Some(frame), Some(id)) = (self.frames.last_mut(), id)
+            && let Some(slot) = frame.values.get_mut(id.index())
+        {
+            *slot = Some(value);
         }
     }
 

@@ -32,10 +32,10 @@ pub fn apply(
         },
         Op::InsertDynamic(..) => {
             let mut whole = arg(0);
-            if let Value::Parts(parts) = &mut whole {
-                if let Some(slot) = parts.get_mut(arg(2).bits() as usize) {
-                    *slot = arg(1);
-                }
+            if let Value::Parts(parts) = &mut whole
+                && let Some(slot) = parts.get_mut(arg(2).bits() as usize)
+            {
+                *slot = arg(1);
             }
             whole
         }

@@ -21,12 +21,12 @@ impl Module {
     pub fn global_image(&self, id: GlobalId) -> GlobalImage {
         let global = &self.globals[id];
         let mut image = GlobalImage::default();
-        if let Some(init) = global.init {
-            if !matches!(self.constants[init].kind, ConstKind::Null | ConstKind::Undef) {
-                image.bytes = vec![0; usize::try_from(global.size).unwrap_or(0)];
-                self.write_constant(init, 0, &mut image);
-                image.relocs.sort_by_key(|reloc| reloc.offset);
-            }
+        if let Some(init) = global.init
+            && !matches!(self.constants[init].kind, ConstKind::Null | ConstKind::Undef)
+        {
+            image.bytes = vec![0; usize::try_from(global.size).unwrap_or(0)];
+            self.write_constant(init, 0, &mut image);
+            image.relocs.sort_by_key(|reloc| reloc.offset);
         }
         image
     }

@@ -124,10 +124,10 @@ impl Types {
         let layout = self.compute_layout(&ty)?;
         self.layouts.push(layout.as_ref().map(|(layout, _)| *layout));
         let id = self.types.push(ty.clone());
-        if let Some((_, offsets)) = layout {
-            if matches!(ty, Type::Struct { .. }) {
-                self.offsets.insert(id, offsets);
-            }
+        if let Some((_, offsets)) = layout
+            && matches!(ty, Type::Struct { .. })
+        {
+            self.offsets.insert(id, offsets);
         }
         self.ids.insert(ty, id);
         Some(id)

@@ -374,12 +374,12 @@ impl Body<'_, '_> {
             std::cmp::Ordering::Less if signed => ConvertOp::SExt,
             std::cmp::Ordering::Less => ConvertOp::ZExt,
         };
-        if let Operand::Const(id) = a {
-            if let (Some(bits), 1) = (self.b.module.const_bits(id), self.b.module.types.lanes(ty)) {
-                let unused = 64 - from;
-                let bits = if signed { (((bits << unused) as i64) >> unused) as u64 } else { bits };
-                return self.int(ty, bits);
-            }
+        if let Operand::Const(id) = a
+            && let (Some(bits), 1) = (self.b.module.const_bits(id), self.b.module.types.lanes(ty))
+        {
+            let unused = 64 - from;
+            let bits = if signed { (((bits << unused) as i64) >> unused) as u64 } else { bits };
+            return self.int(ty, bits);
         }
         self.emit(ty, Op::Convert(op, a))
     }

@@ -490,7 +490,7 @@ impl<'b, 'a> Body<'b, 'a> {
             return Err(inst.error("does not stand at the start of its block".into()));
         }
         let pairs = inst.rest();
-        if pairs.len() % 2 != 0 {
+        if !pairs.len().is_multiple_of(2) {
             return Err(inst.error("has an odd number of operands".into()));
         }
         let incoming = pairs.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
@@ -509,7 +509,7 @@ impl<'b, 'a> Body<'b, 'a> {
         let bits = self.b.module.types.scalar_bits(self.type_of(value));
         let words = if bits > 32 { 2 } else { 1 };
         let pairs = &inst.rest()[2..];
-        if pairs.len() % (words + 1) != 0 {
+        if !pairs.len().is_multiple_of(words + 1) {
             return Err(inst.error("has an incomplete case".into()));
         }
         let mut cases = Vec::with_capacity(pairs.len() / (words + 1));
@@ -584,10 +584,10 @@ impl<'b, 'a> Body<'b, 'a> {
         let mut reached = vec![false; self.f.blocks.len()];
         let mut work = vec![ENTRY];
         while let Some(block) = work.pop() {
-            if let Some(slot) = reached.get_mut(block.0 as usize) {
-                if !std::mem::replace(slot, true) {
-                    work.extend(self.f.blocks[block].terminator.successors());
-                }
+            if let Some(slot) = reached.get_mut(block.0 as usize)
+                && !std::mem::replace(slot, true)
+            {
+                work.extend(self.f.blocks[block].terminator.successors());
             }
         }
         let mut renumbered = HashMap::new();

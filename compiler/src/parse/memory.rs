@@ -142,7 +142,7 @@ fn load_builtin(
     let is_int = matches!(body.b.module.types[element], Type::Int(_));
     let query = query_of(builtin).filter(|query| {
         let dimensions = if query.has_dimension() { 3 } else { 1 };
-        is_int && offset % bytes == 0 && first + u64::from(lanes) <= dimensions
+        is_int && offset.is_multiple_of(bytes) && first + u64::from(lanes) <= dimensions
     });
     let Some(query) = query else {
         let name = BuiltIn::from_u32(builtin)
@@ -451,11 +451,11 @@ impl Body<'_, '_> {
         inbounds: bool,
     ) -> Operand {
         let ty = self.type_of(base);
-        if let (Operand::Const(id), true) = (base, terms.is_empty()) {
-            if let ConstKind::Address(global, start) = self.b.module.constants[id].kind {
-                let kind = ConstKind::Address(global, start.wrapping_add(offset));
-                return self.b.const_operand(ty, kind);
-            }
+        if let (Operand::Const(id), true) = (base, terms.is_empty())
+            && let ConstKind::Address(global, start) = self.b.module.constants[id].kind
+        {
+            let kind = ConstKind::Address(global, start.wrapping_add(offset));
+            return self.b.const_operand(ty, kind);
         }
         self.emit(ty, Op::Address { base, offset, terms, inbounds })
     }

@@ -180,7 +180,7 @@ impl Binary {
             source: None,
             message,
         };
-        if bytes.len() % 4 != 0 || bytes.len() < HEADER_WORDS * 4 {
+        if !bytes.len().is_multiple_of(4) || bytes.len() < HEADER_WORDS * 4 {
             return Err(header(
                 bytes.len() / 4,
                 format!(
