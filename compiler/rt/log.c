@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Logarithms: log, log2, log10, log1p.
+
+#include "tally_rt.h"
+
+#define LOG10_E 0x1.bcb7b1526e50ep-2
+
+float __tally_log_f32(float x) { return (float)narrow_log((double)x); }
+float __tally_log2_f32(float x) { return (float)(narrow_log((double)x) * LOG2_E); }
+float __tally_log10_f32(float x) { return (float)(narrow_log((double)x) * LOG10_E); }
+float __tally_log1p_f32(float x) { return (float)narrow_log1p((double)x); }
+
+// (2 atanh(s) - 2s) / s^3 as a polynomial of s^2 for |s| <= 0.1716, to 2^-58.
+static const double LOG_COEFFICIENTS[] = {
+    0x1.5555555555555p-1, 0x1.9999999999a39p-2, 0x1.2492492476a1ap-2, 0x1.c71c7201a55d7p-3,
+    0x1.745cf8e4bba1bp-3, 0x1.3b1c3c1c81c8fp-3, 0x1.0fbde0f4ad17bp-3, 0x1.0c0aff044a97p-3,
+};
+
+// After FreeBSD's msun, e_log.c: f - f^2/2 carries what s alone would lose.
+double __tally_log_f64(double x) {
+  struct logarithm l = log_split(x);
+  double f = l.mantissa - 1, e = l.exponent;
+  double s = f / (f + 2);
+  double square = s * s;
+  double curve = square * POLYNOMIAL(LOG_COEFFICIENTS, square);
+  double half = 0.5 * f * f;
+  double low = s * (half + curve) + e * (LN2_MIDDLE + LN2_LOW);
+  return log_special(x, e * LN2_HIGH - ((half - low) - f));
+}
+
+// exponent * unit + log(mantissa) * factor.
+static inline double log_of_base(double x, struct dd unit, struct dd factor) {
+  struct logarithm l = log_split(x);
+  struct dd log = dd_multiply(log_mantissa((struct dd){l.mantissa, 0}), factor);
+  struct dd sum = dd_add(dd_multiply_double(unit, l.exponent), log);
+  return log_special(x, sum.hi + sum.lo);
+}
+
+double __tally_log2_f64(double x) {
+  return log_of_base(x, (struct dd){1, 0}, (struct dd){LOG2_E, 0x1.777d0ffda0d24p-56});
+}
+
+double __tally_log10_f64(double x) {
+  return log_of_base(x, (struct dd){0x1.34413509f79ffp-2, -0x1.9dc1da994fd21p-59},
+                     (struct dd){LOG10_E, 0x1.95355baaafad3p-57});
+}
+
+double __tally_log1p_f64(double x) {
+  if (__builtin_fabs(x) < 0x1p-54)
+    return x;
+  if (!(x > -1 && x < __builtin_inf()))
+    return log_special(1 + x, x);
+  struct dd whole = two_sum(1, x);
+  struct dd log = log_sum(whole.hi, whole.lo);
+  return log.hi + log.lo;
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Roots and lengths: rsqrt, cbrt, hypot.
+
+#include "tally_rt.h"
+
+float __tally_rsqrt_f32(float x) { return 1 / __builtin_sqrtf(x); }
+
+double __tally_rsqrt_f64(double x) {
+  double root = __builtin_sqrt(x);
+  double result = 1 / root;
+  // Zero, infinity and what is none of both but near.
+  if (!(x >= 0x1p-900 && x <= 0x1p900))
+    return result;
+  // The root's own rounding: (x - root^2) / (2 root), relative to root.
+  struct dd square = two_product(root, root);
+  double rest = (x - square.hi) - square.lo;
+  struct dd check = two_product(result, root);
+  double error = ((1 - check.hi) - check.lo) - 0.5 * rest * (result * result);
+  return result + result * error;
+}
+
+// A third of the exponent, and of the mantissa on the way from 1 to 2 (Kahan's first guess, as in
+// FreeBSD's msun, s_cbrt.c); then Halley's iteration, which triples the number of correct bits.
+static inline double cbrt_guess(double x) {
+  double t = double_of_bits(bits_of_double(x) / 3 + ((uint64_t)715094163 << 32));
+  for (int i = 0; i < 2; i++) {
+    double cube = t * t * t;
+    t *= (cube + 2 * x) / (2 * cube + x);
+  }
+  return t;
+}
+
+float __tally_cbrt_f32(float x) {
+  double magnitude = __builtin_fabs((double)x);
+  if (magnitude == 0 || !(magnitude < __builtin_inf()))
+    return x;
+  return (float)__builtin_copysign(cbrt_guess(magnitude), (double)x);
+}
+
+double __tally_cbrt_f64(double x) {
+  double magnitude = __builtin_fabs(x);
+  if (magnitude == 0 || !(magnitude < __builtin_inf()))
+    return x;
+  // By a power of 8 to where neither a cube overflows nor its error vanishes.
+  double unit = 1;
+  if (magnitude < 0x1p-600) {
+    magnitude *= 0x1p600;
+    unit = 0x1p-200;
+  } else if (magnitude > 0x1p600) {
+    magnitude *= 0x1p-600;
+    unit = 0x1p200;
+  }
+  double t = cbrt_guess(magnitude);
+  // One step of Newton's with an exact residue.
+  struct dd cube = dd_multiply_double(two_product(t, t), t);
+  double rest = (magnitude - cube.hi) - cube.lo;
+  return __builtin_copysign((t + rest / (3 * t * t)) * unit, x);
+}
+
+float __tally_hypot_f32(float x, float y) {
+  double result = __builtin_sqrt((double)x * (double)x + (double)y * (double)y);
+  bool infinite = is_inf((double)x) || is_inf((double)y);
+  return infinite ? __builtin_inff() : (float)result;
+}
+
+double __tally_hypot_f64(double x, double y) {
+  double a = __builtin_fabs(x), b = __builtin_fabs(y);
+  if (is_inf(a) || is_inf(b))
+    return __builtin_inf();
+  double large = a > b ? a : b, small = a > b ? b : a;
+  if (is_nan(x) || is_nan(y) || small == 0)
+    return a + b;
+  double unit = 1;
+  if (large > 0x1p450) {
+    large *= 0x1p-600;
+    small *= 0x1p-600;
+    unit = 0x1p600;
+  } else if (large < 0x1p-350) {
+    large *= 0x1p600;
+    small *= 0x1p600;
+    unit = 0x1p-600;
+  }
+  struct dd sum = dd_add(two_product(large, large), two_product(small, small));
+  return dd_sqrt(sum).hi * unit;
+}
