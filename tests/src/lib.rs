@@ -9,6 +9,7 @@
 //! through the stock loader.
 
 pub mod faults;
+pub mod lists;
 pub mod model;
 pub mod program;
 pub mod toy;
