@@ -152,7 +152,8 @@ pub fn run(
     memory.place_globals(module).map_err(|error| InterpError::Launch(error.to_string()))?;
     let locals = local_layout(module, kernel);
     let arguments = arguments(module, kernel, args, locals.size)?;
-    let items: u64 = launch.group_size.iter().map(|&n| u64::from(n)).product();
+    let sizes = launch.group_size.iter().map(|&n| u64::from(n));
+    let items = sizes.fold(1u64, u64::saturating_mul);
     if items == 0 || items > MAX_GROUP_ITEMS {
         return Err(InterpError::Launch(format!("groups of {items} work-items cannot run")));
     }

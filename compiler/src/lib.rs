@@ -2,13 +2,16 @@
 //! Tally's compiler: SPIR-V for OpenCL → typed IR → checks → native code.
 //!
 //! The stages, in order:
-//! - [`ir`]: the typed representation that all stages share.
+//! - [`parse`]: SPIR-V → [`ir`], the typed representation that all stages share.
+//! - [`check`]: what cannot be compiled is refused here, with its place.
 //! - [`regions`]: kernels cut at their barriers.
 //! - [`lower`]: IR → LLVM's assembly language.
 //! - `llvm`: that → an object file.
 //! - `blob`: the object file → code that runs wherever it is mapped.
 //!
-//! `codegen` puts the last of these together; `serve` is the compiler process around them all.
+//! [`interp`] runs the IR as it is: the reference that compiled code is compared with.
+//!
+//! `codegen` puts the last three together; `serve` is the compiler process around them all.
 
 #[cfg(feature = "llvm")]
 pub mod blob;

@@ -5,6 +5,8 @@
 use std::time::{Duration, Instant};
 
 use tally_compiler::check::check;
+use tally_compiler::interp::{Arg, Launch, Memory, run};
+use tally_compiler::ir::{ArgKind, KernelArg, Module};
 use tally_compiler::parse::parse;
 
 #[path = "support/clang.rs"]
@@ -26,8 +28,31 @@ fn front_end(bytes: &[u8]) -> bool {
         for global in module.globals.ids() {
             let _ = module.global_image(global);
         }
+        (0..module.kernels.len()).for_each(|kernel| interpret(&module, kernel));
     }
     passed
+}
+
+/// Runs a kernel for a while with one small buffer for all pointers. What it does may be wrong, but
+/// never the interpreter's undoing.
+fn interpret(module: &Module, kernel: usize) {
+    const BUFFER: u64 = 0x1000;
+    if module.globals.iter().any(|(_, global)| global.size > 1 << 20) {
+        return;
+    }
+    let kind = |arg: &KernelArg| match arg.kind {
+        ArgKind::LocalPointer => Arg::Local(256),
+        ArgKind::Value => Arg::Bytes(vec![3; arg.size as usize]),
+        _ => Arg::pointer(BUFFER),
+    };
+    let args: Vec<Arg> = module.kernels[kernel].args.iter().map(kind).collect();
+    let group = module.kernels[kernel].required_group_size.unwrap_or([4, 1, 1]);
+    let global = group.map(|n| u64::from(n.min(64)));
+    let launch =
+        Launch { global_size: global, group_size: group, step_limit: 500, ..Launch::linear(4, 4) };
+    let mut memory = Memory::new();
+    memory.map(BUFFER, vec![1; 4096]).expect("the memory is empty");
+    let _ = run(module, kernel, &launch, &args, &mut memory);
 }
 
 /// Words as a module in this byte order.

@@ -379,7 +379,7 @@ impl Place<'_> {
     fn answer(&self, query: WorkItemQuery, d: usize) -> Result<u64, Fault> {
         let Place { launch, group, local } = self;
         let full = launch.group_size.map(u64::from);
-        let global = |d: usize| group.id[d] * full[d] + local[d];
+        let global = |d: usize| group.id[d].wrapping_mul(full[d]).wrapping_add(local[d]);
         let linear =
             |place: [u64; 3], size: [u64; 3]| (place[2] * size[1] + place[1]) * size[0] + place[0];
         Ok(match query {

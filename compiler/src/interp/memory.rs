@@ -80,8 +80,10 @@ impl Memory {
         let size = bytes.len() as u64;
         let no_room = MemoryError::NoRoom { address, size };
         let end = address.checked_add(size).ok_or(no_room.clone())?;
-        let before = self.buffers.range(..end.max(address + 1)).next_back();
-        if before.is_some_and(|(&start, other)| start + other.len() as u64 > address) {
+        let before = self.buffers.range(..end.max(address.saturating_add(1))).next_back();
+        if before
+            .is_some_and(|(&start, other)| start + other.len() as u64 > address || start == address)
+        {
             return Err(no_room);
         }
         self.buffers.insert(address, bytes);

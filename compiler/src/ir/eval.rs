@@ -285,3 +285,128 @@ pub fn convert(op: ConvertOp, from: Scalar, to: Scalar, a: u64) -> Option<u64> {
     };
     Some(result & to.mask())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const I8: Scalar = Scalar::Int(8);
+
+    /// Every operation on two bytes is what Rust's wider arithmetic says.
+    #[test]
+    fn all_pairs_of_bytes() {
+        let wrap = |n: i32| u64::from(n as u8);
+        for (a, b) in (0..=255u8).flat_map(|a| (0..=255u8).map(move |b| (a, b))) {
+            let (sa, sb) = (a as i8, b as i8);
+            let (ia, ib) = (i32::from(sa), i32::from(sb));
+            let (ua, ub) = (i32::from(a), i32::from(b));
+            let cases = [
+                (BinaryOp::Add, wrap(ia + ib)),
+                (BinaryOp::Sub, wrap(ia - ib)),
+                (BinaryOp::Mul, wrap(ia * ib)),
+                (BinaryOp::SAddSat, wrap((ia + ib).clamp(-128, 127))),
+                (BinaryOp::UAddSat, wrap((ua + ub).min(255))),
+                (BinaryOp::SSubSat, wrap((ia - ib).clamp(-128, 127))),
+                (BinaryOp::USubSat, wrap((ua - ub).max(0))),
+                (BinaryOp::SMulHi, wrap((ia * ib) >> 8)),
+                (BinaryOp::UMulHi, wrap((ua * ub) >> 8)),
+                (BinaryOp::SHAdd, wrap((ia + ib) >> 1)),
+                (BinaryOp::UHAdd, wrap((ua + ub) >> 1)),
+                (BinaryOp::SRHAdd, wrap((ia + ib + 1) >> 1)),
+                (BinaryOp::URHAdd, wrap((ua + ub + 1) >> 1)),
+                (BinaryOp::SAbsDiff, wrap((ia - ib).abs())),
+                (BinaryOp::UAbsDiff, wrap((ua - ub).abs())),
+                (BinaryOp::Rotl, u64::from(a.rotate_left(u32::from(b)))),
+                (BinaryOp::Shl, u64::from(a << (b % 8))),
+                (BinaryOp::LShr, u64::from(a >> (b % 8))),
+                (BinaryOp::AShr, wrap(ia >> (b % 8))),
+                (BinaryOp::SDiv, wrap(i32::from(if b == 0 { 0 } else { sa.wrapping_div(sb) }))),
+                (BinaryOp::SRem, wrap(i32::from(if b == 0 { 0 } else { sa.wrapping_rem(sb) }))),
+                (BinaryOp::UDiv, u64::from(a.checked_div(b).unwrap_or(0))),
+                (BinaryOp::SMin, wrap(ia.min(ib))),
+                (BinaryOp::UMax, wrap(ua.max(ub))),
+            ];
+            for (op, expected) in cases {
+                let got = binary(op, I8, u64::from(a), u64::from(b));
+                assert_eq!(got, Some(expected), "{} of {a} and {b}", op.name());
+            }
+            // The sign of a floored remainder is the divisor's, and it differs by whole divisors.
+            if let (Some(got), true) =
+                (binary(BinaryOp::SMod, I8, u64::from(a), u64::from(b)), b != 0)
+            {
+                let got = i32::from(got as u8 as i8);
+                assert!(got == 0 || (got < 0) == (ib < 0), "{ia} mod {ib}");
+                assert!((ia - got) % ib == 0 && got.abs() < ib.abs(), "{ia} mod {ib}");
+            }
+        }
+    }
+
+    /// Every operation on one byte is what Rust says.
+    #[test]
+    fn all_bytes() {
+        for a in 0..=255u8 {
+            let cases = [
+                (UnaryOp::Neg, a.wrapping_neg()),
+                (UnaryOp::Not, !a),
+                (UnaryOp::Abs, (a as i8).wrapping_abs() as u8),
+                (UnaryOp::Clz, a.leading_zeros() as u8),
+                (UnaryOp::Ctz, a.trailing_zeros() as u8),
+                (UnaryOp::PopCount, a.count_ones() as u8),
+                (UnaryOp::BitReverse, a.reverse_bits()),
+            ];
+            for (op, expected) in cases {
+                assert_eq!(unary(op, I8, u64::from(a)), Some(u64::from(expected)));
+            }
+        }
+    }
+
+    /// Every half survives the way to `f64` and back, and what lies between two halves goes to the
+    /// nearer one, to the even one from the middle.
+    #[test]
+    fn halves_round_to_nearest_even() {
+        let to_half = |x: f64| float_bits(Float::F16, x);
+        let mut last: Option<(u64, f64)> = None;
+        for bits in 0..=0x7c00u64 {
+            let value = float_value(Float::F16, bits);
+            assert_eq!(to_half(value), bits);
+            assert_eq!(to_half(-value), bits | 0x8000);
+            if let (Some((below, low)), true) = (last, value.is_finite()) {
+                let middle = (low + value) / 2.0;
+                let even = if below % 2 == 0 { below } else { bits };
+                assert_eq!(to_half(middle), even, "between {low} and {value}");
+                assert_eq!(to_half(middle.next_down()), below);
+                assert_eq!(to_half(middle.next_up()), bits);
+            }
+            last = Some((bits, value));
+        }
+        assert_eq!(to_half(65519.99), 0x7bff);
+        assert_eq!(to_half(65520.0), 0x7c00);
+        assert_eq!(to_half(f64::NAN) & 0x7fff, 0x7e00);
+    }
+
+    /// Conversions to integers clamp, and take NaN to zero.
+    #[test]
+    fn conversions_saturate() {
+        let to = |op, x: f64, bits| {
+            convert(op, Scalar::Float(Float::F64), Scalar::Int(bits), x.to_bits()).unwrap()
+        };
+        assert_eq!(to(ConvertOp::FToSSat, 1e30, 32), 0x7fff_ffff);
+        assert_eq!(to(ConvertOp::FToSSat, -1e30, 32), 0x8000_0000);
+        assert_eq!(to(ConvertOp::FToSSat, -1.9, 8), 0xff);
+        assert_eq!(to(ConvertOp::FToUSat, -1.0, 16), 0);
+        assert_eq!(to(ConvertOp::FToUSat, 1e30, 64), u64::MAX);
+        assert_eq!(to(ConvertOp::FToUSat, f64::NAN, 32), 0);
+        assert_eq!(to(ConvertOp::FToSSat, f64::NAN, 64), 0);
+    }
+
+    /// Minimum and maximum prefer the number to the NaN.
+    #[test]
+    fn minimum_and_maximum_of_nan() {
+        let ty = Scalar::Float(Float::F32);
+        let (one, nan) = (u64::from(1f32.to_bits()), u64::from(f32::NAN.to_bits()));
+        for op in [BinaryOp::FMin, BinaryOp::FMax] {
+            assert_eq!(binary(op, ty, one, nan), Some(one));
+            assert_eq!(binary(op, ty, nan, one), Some(one));
+        }
+    }
+}

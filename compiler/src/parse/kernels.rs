@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entry points and their arguments.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::annotations::{EntryPoint, Modes};
@@ -12,8 +13,11 @@ use crate::ir::{
 
 /// Adds a kernel for each entry point.
 pub fn build(builder: &mut Builder<'_>) -> Result<()> {
+    let strings = std::mem::take(&mut builder.annotations.strings);
+    let about_args: BTreeSet<String> =
+        strings.into_values().filter(|text| text.starts_with(TYPES)).collect();
     for entry in std::mem::take(&mut builder.annotations.entry_points) {
-        let kernel = kernel(builder, &entry).map_err(|message| Error {
+        let kernel = kernel(builder, &entry, &about_args).map_err(|message| Error {
             word: entry.word,
             opcode: Some("OpEntryPoint".into()),
             place: Some(format!("kernel {:?}", entry.name)),
@@ -25,7 +29,11 @@ pub fn build(builder: &mut Builder<'_>) -> Result<()> {
     Ok(())
 }
 
-fn kernel(builder: &mut Builder<'_>, entry: &EntryPoint) -> Result<Kernel, String> {
+fn kernel(
+    builder: &mut Builder<'_>,
+    entry: &EntryPoint,
+    about_args: &BTreeSet<String>,
+) -> Result<Kernel, String> {
     let id = entry.function;
     let Some(&Def::Function(function)) = builder.defs.get(&id) else {
         return Err(format!("names %{id}, which is not a function with a body"));
@@ -37,7 +45,7 @@ fn kernel(builder: &mut Builder<'_>, entry: &EntryPoint) -> Result<Kernel, Strin
     let modes = builder.annotations.modes.get(&id).cloned().unwrap_or_default();
     let mut args = arguments(builder, function);
     let args_size = lay_out(&mut args);
-    name_types(builder, &entry.name, &mut args);
+    name_types(about_args, &entry.name, &mut args);
     let required_group_size = match (modes.local_size, modes.local_size_ids) {
         (Some(size), _) => Some(size),
         (None, Some(ids)) => Some(size_from_ids(builder, ids)?),
@@ -132,14 +140,18 @@ fn lay_out(args: &mut [KernelArg]) -> u64 {
     end
 }
 
+/// How strings about the types of arguments begin.
+const TYPES: &str = "kernel_arg_type";
+
 /// Type names and qualifiers, which producers keep in strings such as
 /// `kernel_arg_type.saxpy.float*,float,`.
-fn name_types(builder: &Builder<'_>, kernel: &str, args: &mut [KernelArg]) {
+fn name_types(about_args: &BTreeSet<String>, kernel: &str, args: &mut [KernelArg]) {
     let list = |what: &str| {
         let prefix = format!("{what}.{kernel}.");
-        builder.annotations.strings.values().find_map(|text| text.strip_prefix(&prefix))
+        let text = about_args.range(prefix.clone()..).next()?;
+        text.strip_prefix(&prefix).map(str::to_owned)
     };
-    if let Some(types) = list("kernel_arg_type") {
+    if let Some(types) = list(TYPES) {
         for (arg, name) in args.iter_mut().zip(types.split(',')) {
             arg.type_name = name.trim().to_owned();
         }
