@@ -28,6 +28,9 @@ use queue::{Job, Queue};
 /// Stack of a worker in bytes: LLVM recurses over what it is given.
 const STACK_BYTES: usize = 64 << 20;
 
+/// Most workers: more only cost memory, since an application builds few modules at a time.
+const MAX_WORKERS: usize = 16;
+
 /// A module after its front end.
 struct Built {
     ir: Module,
@@ -39,11 +42,12 @@ struct Built {
 /// # Errors
 /// The stream failed or held something else than requests.
 pub fn serve() -> Result<(), FrameError> {
-    limits::set_memory();
+    limits::set();
     let socket = io::stdin().as_fd().try_clone_to_owned().map_err(FrameError::Io)?;
     let server = Arc::new(Server::new(&socket)?);
     server.send(&Reply::Hello { version: PROTOCOL_VERSION })?;
-    for index in 0..thread::available_parallelism().map_or(1, usize::from) {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    for index in 0..processors.min(MAX_WORKERS) {
         let server = server.clone();
         thread::Builder::new()
             .name(format!("build{index}"))

@@ -164,6 +164,9 @@ impl PendingModule {
             if let Some(death) = &built.death {
                 return Err(death.clone());
             }
+            if self.link.is_inherited() {
+                return Err(inherited());
+            }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 drop(built);
@@ -243,15 +246,19 @@ impl Link {
             owner: process::id(),
         });
         let weak = Arc::downgrade(&link);
-        thread::Builder::new()
-            .name("tally-compiler".into())
-            .spawn(move || listen(&weak, reader, log))
+        let listener = thread::Builder::new().name("tally-compiler".into());
+        without_signals(|| listener.spawn(move || listen(&weak, reader, log)))
             .map_err(not_started)?;
         Ok(link)
     }
 
     fn is_dead(&self) -> bool {
-        self.owner != process::id() || lock(&self.shared).death.is_some()
+        self.is_inherited() || lock(&self.shared).death.is_some()
+    }
+
+    /// Whether this process is a fork of the one that opened the link.
+    fn is_inherited(&self) -> bool {
+        self.owner != process::id()
     }
 
     fn register(&self, module: u64) -> Result<Arc<Slot>, CompilerError> {
@@ -263,8 +270,8 @@ impl Link {
     }
 
     fn send(&self, request: &Request) -> Result<(), CompilerError> {
-        if self.owner != process::id() {
-            return Err(CompilerError::Died("it belongs to the parent process".into()));
+        if self.is_inherited() {
+            return Err(inherited());
         }
         let _whole = lock(&self.sending);
         frame::send(&mut Quiet(&self.socket), request).map_err(|error| match error {
@@ -278,8 +285,10 @@ impl Link {
 
     /// Ends the process: it exits when its standard input ends.
     fn close(&self) {
-        // Fails only if the socket is not connected any more, which is the aim.
-        let _ = self.socket.shutdown(net::Shutdown::Both);
+        if !self.is_inherited() {
+            // Fails only if the socket is not connected any more, which is the aim.
+            let _ = self.socket.shutdown(net::Shutdown::Both);
+        }
     }
 
     fn accept(&self, reply: Reply) -> Result<(), String> {
@@ -349,6 +358,27 @@ fn listen(link: &Weak<Link>, socket: UnixStream, mut log: Log) {
         let tail = log.tail();
         link.die(if tail.is_empty() { why } else { format!("{why}\n{tail}") });
     }
+}
+
+/// What a forked child gets: nobody listens there.
+fn inherited() -> CompilerError {
+    CompilerError::Died("it belongs to the parent process".into())
+}
+
+/// Runs `spawn` with all signals blocked: the new thread inherits that, so the host's handlers
+/// never run on it.
+fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
+    // SAFETY: all-zero bytes are a valid signal set, and sigfillset initialises it anyway.
+    let (mut all, mut before) = unsafe { std::mem::zeroed::<[libc::sigset_t; 2]>() }.into();
+    // SAFETY: both sets are valid places.
+    unsafe {
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+    }
+    let result = spawn();
+    // SAFETY: `before` is the mask that the call above has stored.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
+    result
 }
 
 /// Writes without SIGPIPE, whose handling belongs to the host.

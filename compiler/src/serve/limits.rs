@@ -9,8 +9,10 @@ const MEMORY_BYTES: u64 = 8 << 30;
 /// Processor time of one build on each processor, in seconds.
 const BUILD_SECONDS: u64 = 120;
 
-/// Limits the address space. What exceeds it fails to allocate, which ends the process.
-pub(super) fn set_memory() {
+/// Limits the address space: what exceeds it fails to allocate, which ends the process. A process
+/// that dies leaves no core file in the application's folder.
+pub(super) fn set() {
+    lower_soft_limit(libc::RLIMIT_CORE, 0);
     let chosen = env::var("TALLY_COMPILER_MEMORY").ok().and_then(|mib| mib.parse::<u64>().ok());
     let bytes = chosen.and_then(|mib| mib.checked_mul(1 << 20)).unwrap_or(MEMORY_BYTES);
     lower_soft_limit(libc::RLIMIT_AS, bytes);

@@ -248,7 +248,7 @@ impl Program {
         ("ushort", "g"),
     ];
 
-    fn new(seed: u64) -> String {
+    fn write(seed: u64) -> String {
         let mut program = Self { random: Random(seed), text: String::new(), depth: 0 };
         program.text += "kernel void random(global long *io, local int *t) {\n\
              size_t i = get_global_id(0), l = get_local_id(0), n = get_local_size(0);\n\
@@ -353,7 +353,7 @@ fn random_programs_agree() {
     let first: u64 =
         std::env::var("TALLY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     for seed in first..first + 24 {
-        let text = Program::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let text = Program::write(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         for level in ["-O0", "-O2"] {
             let module = module(&clang::compile_text(&text, &[level, "-w"]));
             let inputs = [Random(seed).bytes(40 * 8), Input::Local(64)];

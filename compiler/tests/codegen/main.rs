@@ -7,4 +7,5 @@ mod diff;
 mod golden;
 mod harness;
 mod kernels;
+mod maths;
 mod numbers;

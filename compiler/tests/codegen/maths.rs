@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every function of the maths library links and computes: compiled code against the interpreter,
+//! which asks other libraries. How accurate the functions are is the library's own test.
+
+use tally_compiler::interp::{self, Launch, Memory};
+use tally_compiler::ir::Module;
+
+use crate::harness::{Grid, Kernel, buffer, clang, module, targets};
+
+/// The functions in the order of the kernel's results.
+const RESULTS: [&str; 56] = [
+    "acos",
+    "acosh",
+    "acospi",
+    "asin",
+    "asinh",
+    "asinpi",
+    "atan",
+    "atan2",
+    "atanh",
+    "atanpi",
+    "atan2pi",
+    "cbrt",
+    "cos",
+    "cosh",
+    "cospi",
+    "erf",
+    "erfc",
+    "exp",
+    "exp2",
+    "exp10",
+    "expm1",
+    "fmod",
+    "fract",
+    "fract floor",
+    "frexp",
+    "frexp exponent",
+    "hypot",
+    "ilogb",
+    "ldexp",
+    "lgamma",
+    "lgamma_r",
+    "lgamma_r sign",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "logb",
+    "modf",
+    "modf integer",
+    "nextafter",
+    "pow",
+    "pown",
+    "powr",
+    "remainder",
+    "remquo",
+    "rootn",
+    "rsqrt",
+    "sin",
+    "sincos",
+    "sincos cosine",
+    "sinh",
+    "sinpi",
+    "tan",
+    "tanh",
+    "tanpi",
+    "tgamma",
+];
+
+/// A float of either width, in units of which errors are measured.
+trait Number: Copy + Default {
+    const NAME: &str;
+    const BYTES: usize;
+    /// Errors in units of the last place that are no concern here.
+    const LIMIT: f64;
+    fn new(value: f64) -> Self;
+    fn bytes(self) -> Vec<u8>;
+    fn read(bytes: &[u8]) -> Self;
+    fn value(self) -> f64;
+    /// The distance between this number and the next.
+    fn ulp(self) -> f64;
+}
+
+macro_rules! number {
+    ($t:ty, $name:literal, $limit:literal) => {
+        impl Number for $t {
+            const NAME: &str = $name;
+            const BYTES: usize = size_of::<$t>();
+            const LIMIT: f64 = $limit;
+            fn new(value: f64) -> Self {
+                value as $t
+            }
+            fn bytes(self) -> Vec<u8> {
+                self.to_le_bytes().to_vec()
+            }
+            fn read(bytes: &[u8]) -> Self {
+                <$t>::from_le_bytes(bytes.try_into().expect("the size of a number"))
+            }
+            fn value(self) -> f64 {
+                self.into()
+            }
+            fn ulp(self) -> f64 {
+                let up = self.abs().next_up();
+                if up.is_finite() { (up - self.abs()).into() } else { f64::MAX }
+            }
+        }
+    };
+}
+
+number!(f32, "float", 16.0);
+number!(f64, "double", 64.0);
+
+/// Arguments: ordinary and special ones in all pairs.
+fn arguments() -> Vec<(f64, f64)> {
+    let mut values = vec![0.0, 0.1, 0.5, 0.9, 1.0, 1.3, 2.0, 2.5, 3.0, 5.0, 7.7, 20.0, 100.0];
+    values.extend([1e-3, 1e-8, 1e4, 12345.6, f64::INFINITY, f64::NAN]);
+    let negative: Vec<f64> = values.iter().map(|v: &f64| -v).collect();
+    values.extend(negative);
+    values.iter().flat_map(|&a| values.iter().map(move |&b| (a, b))).collect()
+}
+
+fn interpreted<T: Number>(module: &Module, name: &str, x: &[T], y: &[T]) -> Vec<T> {
+    let mut memory = Memory::new();
+    let bytes = |values: &[T]| values.iter().flat_map(|v| v.bytes()).collect::<Vec<u8>>();
+    let out = 0x30_0000_0000;
+    let buffers = [
+        (0x10_0000_0000, bytes(x)),
+        (0x20_0000_0000, bytes(y)),
+        (out, vec![0; x.len() * RESULTS.len() * T::BYTES]),
+    ];
+    let mut args = Vec::new();
+    for (address, bytes) in buffers {
+        memory.map(address, bytes).expect("buffers do not overlap");
+        args.push(interp::Arg::pointer(address));
+    }
+    let (index, _) = module.kernel(name).expect("the kernel is there");
+    let launch = Launch::linear(x.len() as u64, 64);
+    interp::run(module, index, &launch, &args, &mut memory).expect("the interpreter runs it");
+    memory.buffer(out).expect("mapped").chunks(T::BYTES).map(T::read).collect()
+}
+
+fn agree<T: Number>() {
+    let module = module(&clang::compile("maths.cl", &["-O2"]));
+    let name = format!("maths_{}", T::NAME);
+    let (mut x, mut y): (Vec<T>, Vec<T>) =
+        arguments().iter().map(|&(x, y)| (T::new(x), T::new(y))).unzip();
+    let n = x.len();
+    let expected = interpreted(&module, &name, &x, &y);
+    for target in targets() {
+        let kernel = Kernel::new(&module, &name, &target);
+        let mut out = vec![T::default(); n * RESULTS.len()];
+        let args = vec![buffer(&mut x), buffer(&mut y), buffer(&mut out)];
+        kernel.run(Grid::line(n as u64, 64), args);
+        let mut wrong = Vec::new();
+        for (k, (got, want)) in out.iter().zip(&expected).enumerate() {
+            let (function, i) = (RESULTS[k / n], k % n);
+            let (g, w) = (got.value(), want.value());
+            let error = (g - w).abs() / want.ulp();
+            let close = g == w || (g.is_nan() && w.is_nan()) || error <= T::LIMIT;
+            if !close {
+                wrong.push(format!(
+                    "{function}({:e}, {:e}) = {g:e}, not {w:e}",
+                    x[i].value(),
+                    y[i].value()
+                ));
+            }
+        }
+        assert!(wrong.is_empty(), "{} for {}:\n{}", wrong.len(), target.name, wrong.join("\n"));
+    }
+}
+
+#[test]
+fn float_functions_agree_with_the_interpreter() {
+    agree::<f32>();
+}
+
+#[test]
+fn double_functions_agree_with_the_interpreter() {
+    agree::<f64>();
+}
+
+#[test]
+fn functions_of_vectors_compute_each_component() {
+    let module = module(&clang::compile("maths.cl", &["-O0"]));
+    for target in targets() {
+        let mut x: Vec<f32> = (0..32).map(|i| i as f32 / 4.0 - 3.0).collect();
+        let mut out = vec![0f32; 128];
+        let kernel = Kernel::new(&module, "vector_maths", &target);
+        kernel.run(Grid::line(8, 8), vec![buffer(&mut x), buffer(&mut out)]);
+        for (i, &x) in x.iter().enumerate() {
+            let got = |part: usize| out[i / 4 * 16 + part * 4 + i % 4];
+            let power = x.powi(i as i32 % 4) + x.exp() + x.abs().sqrt();
+            let exponent = if x == 0.0 { 0.0 } else { x.abs().log2().floor() + 1.0 };
+            let fraction = x / exponent.exp2() * exponent;
+            for (part, want) in [x.sin(), x.cos(), fraction, power].into_iter().enumerate() {
+                let error = (got(part) - want).abs();
+                assert!(
+                    error <= 1e-5 * want.abs().max(1.0),
+                    "{part} of {x}: {}, not {want}",
+                    got(part)
+                );
+            }
+        }
+    }
+}
