@@ -300,10 +300,10 @@ impl Device {
         let valid = config.packets.is_power_of_two()
             && (RING_MIN_PACKETS..=RING_MAX_PACKETS).contains(&config.packets)
             && config.ring != 0
-            && config.ring % PACKET_SIZE == 0
+            && config.ring.is_multiple_of(PACKET_SIZE)
             && config.ring.checked_add(bytes).is_some()
             && config.control != 0
-            && config.control % PAGE_SIZE == 0;
+            && config.control.is_multiple_of(PAGE_SIZE);
         if !valid {
             return Err(Error::BadQueue);
         }

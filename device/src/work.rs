@@ -52,11 +52,10 @@ impl Completion {
 
     /// The work is done: times, post-sync operation, and the scope.
     pub(crate) fn complete(&self, worker: &mut Worker) {
-        if !self.queue.vm.lost() {
-            if let Err(trap) = self.stamp_and_post(worker) {
+        if !self.queue.vm.lost()
+            && let Err(trap) = self.stamp_and_post(worker) {
                 worker.fault(&self.queue, self.packet, trap);
             }
-        }
         match self.scope.finish() {
             Finished::More => {}
             Finished::Resume => worker.resume(&self.queue),

@@ -30,7 +30,7 @@ impl Guard {
             // SAFETY: `to` is a whole T. A T whose size is no multiple of 8 is
             // only 4-aligned. The source traps if it is not there.
             unsafe {
-                if size_of::<T>() % 8 == 0 {
+                if size_of::<T>().is_multiple_of(8) {
                     for i in 0..size_of::<T>() / 8 {
                         let from = word(address.wrapping_add(i as u64 * 8));
                         to.cast::<u64>().add(i).write_unaligned(from.load(Ordering::Relaxed));
