@@ -228,7 +228,7 @@ fn query_answers_facts_that_fit_together() {
     let device: DeviceInfo = ask(&*kernel, query::DEVICE);
     assert_eq!(device.execution_units, 2);
     assert_eq!(device.memory_bytes, MEMORY);
-    assert!(device.va_start < device.va_end && device.va_start % PAGE == 0);
+    assert!(device.va_start < device.va_end && device.va_start.is_multiple_of(PAGE));
     assert!(device.simd_lanes.is_power_of_two() && device.cache_line_bytes.is_power_of_two());
     assert!(device.clock_hz != 0 && device.core_clock_mhz != 0);
     assert!(device.max_vms != 0 && device.max_queues != 0);

@@ -213,7 +213,7 @@ impl Embedded {
 
     /// The bucket of a cell: its place in a page is the same in all mappings.
     fn cell_of(&self, handle: u32, offset: u64) -> Result<(Arc<Buffer>, usize)> {
-        if offset % CELL_SIZE != 0 {
+        if !offset.is_multiple_of(CELL_SIZE) {
             return Err(Errno::Invalid);
         }
         let buffer = self.buffers.get(handle)?;
@@ -231,8 +231,8 @@ impl Embedded {
 
 /// Page-aligned, not empty, no overflow.
 fn range_is_valid(address: u64, size: u64) -> bool {
-    address % PAGE_SIZE == 0
-        && size % PAGE_SIZE == 0
+    address.is_multiple_of(PAGE_SIZE)
+        && size.is_multiple_of(PAGE_SIZE)
         && size != 0
         && address.checked_add(size).is_some()
 }
@@ -293,7 +293,7 @@ impl Kernel for Embedded {
     ) -> Result<NonNull<u8>> {
         let buffer = self.buffers.get(handle)?;
         let end = offset.checked_add(size as u64);
-        let misplaced = at.is_some_and(|at| at.as_ptr().addr() as u64 % PAGE_SIZE != 0);
+        let misplaced = at.is_some_and(|at| !at.addr().get().is_multiple_of(PAGE_SIZE as usize));
         let valid = range_is_valid(offset, size as u64) && !misplaced;
         if !valid || end.is_none_or(|end| end > buffer.size()) {
             return Err(Errno::Invalid);
@@ -402,9 +402,9 @@ impl Kernel for Embedded {
             && arg.engine_index < self.device.engines(class)
             && arg.packets.is_power_of_two()
             && (RING_MIN_PACKETS..=RING_MAX_PACKETS).contains(&arg.packets)
-            && arg.ring % PACKET_SIZE == 0
+            && arg.ring.is_multiple_of(PACKET_SIZE)
             && arg.ring.checked_add(ring_bytes).is_some()
-            && arg.control % PAGE_SIZE == 0
+            && arg.control.is_multiple_of(PAGE_SIZE)
             && arg.control.checked_add(PAGE_SIZE).is_some();
         if !valid {
             return Err(Errno::Invalid);
