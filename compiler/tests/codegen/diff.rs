@@ -11,18 +11,25 @@ use crate::harness::{Arg, Grid, Kernel, clang, module, targets};
 
 /// Elements of a buffer, to be compared: NaN equals NaN, whatever its bits.
 #[derive(Clone, Copy)]
-enum Elements {
+pub enum Elements {
     Bytes,
     Halves,
     Floats,
     Doubles,
 }
 
+/// An argument.
 #[derive(Clone)]
-enum Input {
+pub enum Input {
     Buffer(Elements, Vec<u8>),
     Value(Vec<u8>),
     Local(usize),
+}
+
+impl Input {
+    pub fn bytes(bytes: Vec<u8>) -> Self {
+        Self::Buffer(Elements::Bytes, bytes)
+    }
 }
 
 /// Random numbers (xorshift64*).
@@ -61,7 +68,7 @@ impl Random {
 }
 
 /// Runs a kernel both ways and compares all buffers.
-fn same(module: &Module, name: &str, grid: Grid, inputs: &[Input], context: &str) {
+pub fn same(module: &Module, name: &str, grid: Grid, inputs: &[Input], context: &str) {
     for target in targets() {
         let mut buffers: Vec<Vec<u8>> = Vec::new();
         for input in inputs {

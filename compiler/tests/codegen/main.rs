@@ -5,6 +5,7 @@
 mod blob;
 mod diff;
 mod golden;
+mod graphs;
 mod harness;
 mod kernels;
 mod maths;
