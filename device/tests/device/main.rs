@@ -6,5 +6,6 @@ mod calls;
 mod faults;
 mod packets;
 mod sched;
+mod signals;
 mod support;
 mod waits;
