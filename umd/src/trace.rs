@@ -2,7 +2,8 @@
 //! `TALLY_TRACE=file`: a timeline in the trace-event format that Perfetto and chrome://tracing open.
 //!
 //! Two processes are shown: the program, with a track for each thread and its Level Zero calls, and
-//! the GPU, with a track for each engine and its commands. Both are on CLOCK_MONOTONIC. Events are
+//! the GPU, with a track for each engine and its commands. Commands that overlap on an engine get
+//! further tracks, since slices of one track must nest. Both are on CLOCK_MONOTONIC. Events are
 //! appended as they end and the closing bracket is optional in the format, so the file is of use
 //! also after a crash, up to what was buffered.
 
@@ -27,6 +28,8 @@ struct Trace {
     first: bool,
     named: HashSet<(u32, u64)>,
     kernels: HashMap<u64, String>,
+    /// By engine: when the last command of each of its tracks ended, in device ticks.
+    lanes: HashMap<(u32, u32), Vec<u64>>,
     /// Device ticks (ns) that are to be added to get CLOCK_MONOTONIC.
     offset: i64,
 }
@@ -46,8 +49,14 @@ pub fn start(path: &Path) {
 }
 
 fn begin(out: Box<dyn Write + Send>) {
-    let mut trace =
-        Trace { out, first: true, named: HashSet::new(), kernels: HashMap::new(), offset: 0 };
+    let mut trace = Trace {
+        out,
+        first: true,
+        named: HashSet::new(),
+        kernels: HashMap::new(),
+        lanes: HashMap::new(),
+        offset: 0,
+    };
     trace.name_process(HOST, "program");
     trace.name_process(GPU, "GPU");
     *lock() = Some(trace);
@@ -124,11 +133,16 @@ pub struct Command<'a> {
 pub fn command(command: Command<'_>) {
     let (class, index) = command.engine;
     if let Some(trace) = lock().as_mut() {
-        let track = (u64::from(class) << 32) | u64::from(index);
-        trace.name_thread(GPU, track, |_| match class {
-            0 => format!("compute engine {index}"),
-            1 => format!("copy engine {index}"),
-            class => format!("engine {index} of class {class}"),
+        let lane = trace.lane(command.engine, command.ticks);
+        // Viewers take 32 bits; an engine has no more tracks than there are bits for.
+        let track = u64::from((class << 16) | ((index & 0xff) << 8) | (lane & 0xff));
+        trace.name_thread(GPU, track, |_| {
+            let more = if lane == 0 { String::new() } else { format!(", beside {lane}") };
+            match class {
+                0 => format!("compute engine {index}{more}"),
+                1 => format!("copy engine {index}{more}"),
+                class => format!("engine {index} of class {class}{more}"),
+            }
         });
         let host = |ticks: u64| ticks.wrapping_add_signed(trace.offset);
         let (start, end) = (host(command.ticks.0), host(command.ticks.1));
@@ -140,6 +154,18 @@ pub fn command(command: Command<'_>) {
 }
 
 impl Trace {
+    /// The first track of the engine on which nothing overlaps the command. Commands come in the
+    /// order of their ends, so only the last of each track can.
+    fn lane(&mut self, engine: (u32, u32), (start, end): (u64, u64)) -> u32 {
+        let lanes = self.lanes.entry(engine).or_default();
+        let free = lanes.iter().position(|&last| last <= start).unwrap_or(lanes.len());
+        if free == lanes.len() {
+            lanes.push(0);
+        }
+        lanes[free] = end;
+        free as u32
+    }
+
     fn name_process(&mut self, process: u32, name: &str) {
         self.item(format_args!(
             "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{process},\"args\":{{\"name\":\"{name}\"}}}}"
@@ -260,6 +286,8 @@ mod tests {
         let ticks = (2_000_000, 2_001_500);
         command(Command { engine, queue: 7, kind: "DISPATCH", entry: 0x4000, ticks });
         command(Command { engine, queue: 7, kind: "COPY", entry: 0, ticks });
+        let ticks = (2_001_500, 2_001_600);
+        command(Command { engine, queue: 7, kind: "FILL", entry: 0, ticks });
         finish();
         drop(span("zeLate"));
         let text = String::from_utf8(memory.0.lock().expect("no panic").clone()).expect("UTF-8");
@@ -270,6 +298,8 @@ mod tests {
         assert!(text.contains("\"name\":\"COPY\""), "{text}");
         assert!(text.contains("\"ts\":6000.000,\"dur\":1.500"), "device time is host time: {text}");
         assert!(!text.contains("zeLate"), "{text}");
-        assert_eq!(text.matches("thread_name").count(), 2, "each track is named once: {text}");
+        assert_eq!(text.matches("thread_name").count(), 3, "each track is named once: {text}");
+        assert_eq!(text.matches("copy engine 0").count(), 2, "what overlaps is beside: {text}");
+        assert_eq!(text.matches("\"tid\":65536,\"ts\"").count(), 2, "what does not is not: {text}");
     }
 }

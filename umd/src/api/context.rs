@@ -39,7 +39,8 @@ api! {
 
     /// Spec: `zeContextDestroy`.
     fn zeContextDestroy(call, hContext: ze_context_handle_t) {
-        call.take(hContext, "hContext").map(drop)
+        call.take(hContext, "hContext")?.destroy();
+        Ok(())
     }
 
     /// Spec: `zeContextGetStatus`.

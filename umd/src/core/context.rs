@@ -25,17 +25,27 @@ impl Context {
     /// Makes a context of `device` and its handle.
     ///
     /// # Errors
-    /// As [`Device::vm`], or OUT_OF_HOST_MEMORY.
+    /// As [`Device::enter`], or OUT_OF_HOST_MEMORY.
     pub fn create(device: &'static Device) -> Result<ze_context_handle_t> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let context = Arc::new(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             device,
-            vm: device.vm()?,
+            vm: device.enter()?,
             raw: OnceLock::new(),
         });
-        let raw = handle::create::<ze_context_handle_t>(context.clone())?;
-        Ok(*context.raw.get_or_init(|| raw))
+        match handle::create::<ze_context_handle_t>(context.clone()) {
+            Ok(raw) => Ok(*context.raw.get_or_init(|| raw)),
+            Err(error) => {
+                context.destroy();
+                Err(error)
+            }
+        }
+    }
+
+    /// The handle is gone; objects of the context may still hold it.
+    pub fn destroy(&self) {
+        self.device.leave(&self.vm);
     }
 
     /// The handle, also for objects that are asked for their context.
@@ -120,9 +130,6 @@ impl Drop for Context {
         let left = self.vm.release_all(self.id);
         if !left.is_empty() {
             log::warn!("a context ended with {} allocations that were not freed", left.len());
-        }
-        if self.vm.is_lost() {
-            self.device.note_loss();
         }
     }
 }

@@ -31,6 +31,8 @@ pub struct Device {
 #[derive(Default)]
 struct Current {
     vm: Weak<Vm>,
+    /// Contexts that have not been destroyed.
+    contexts: usize,
     /// The last VM was lost and the application has not asked for the device's status since.
     unnoticed_loss: bool,
 }
@@ -107,43 +109,57 @@ impl Device {
         ask(&*self.kernel, query::CLOCK)
     }
 
-    /// The VM that contexts share; made if there is none.
+    /// The VM that contexts share, for one more context; made if there is none.
     ///
     /// # Errors
     /// DEVICE_LOST after a loss, until all contexts are destroyed and [`Device::status`] was asked.
-    pub fn vm(&self) -> Result<Arc<Vm>> {
+    pub fn enter(&self) -> Result<Arc<Vm>> {
         let mut current = self.current();
-        if let Some(vm) = current.vm.upgrade() {
-            if vm.check().is_err() {
+        let vm = match current.vm.upgrade() {
+            Some(vm) if vm.check().is_ok() => vm,
+            Some(_) if current.contexts != 0 => {
                 current.unnoticed_loss = true;
                 return Err(lost("contexts of the time before the loss still exist"));
             }
-            return Ok(vm);
-        }
-        if current.unnoticed_loss {
-            return Err(lost("zeDeviceGetStatus has not been called since"));
-        }
-        let vm = Vm::create(&self.kernel, &self.space)?;
+            Some(_) => return Err(lost("zeDeviceGetStatus has not been called since")),
+            None if current.unnoticed_loss => {
+                return Err(lost("zeDeviceGetStatus has not been called since"));
+            }
+            None => Vm::create(&self.kernel, &self.space)?,
+        };
         current.vm = Arc::downgrade(&vm);
+        current.contexts += 1;
         Ok(vm)
     }
 
-    /// A context that saw the loss has gone.
-    pub fn note_loss(&self) {
-        self.current().unnoticed_loss = true;
+    /// The VM of the contexts that exist, if there are any.
+    pub fn vm(&self) -> Option<Arc<Vm>> {
+        self.current().vm.upgrade()
     }
 
-    /// Whether the device works. Once everything of the time before a loss is destroyed, asking
-    /// makes the device usable again.
+    /// A context with this VM is destroyed. Its objects may still exist.
+    pub fn leave(&self, vm: &Vm) {
+        let mut current = self.current();
+        current.contexts = current.contexts.saturating_sub(1);
+        current.unnoticed_loss |= vm.is_lost();
+    }
+
+    /// Whether the device works. Once all contexts of the time before a loss are destroyed, asking
+    /// makes the device usable again. Objects that the application has left behind keep the lost VM,
+    /// but nothing else waits for them.
     ///
     /// # Errors
     /// DEVICE_LOST.
     pub fn status(&self) -> Result {
         let mut current = self.current();
-        if let Some(vm) = current.vm.upgrade() {
-            let status = vm.check();
-            current.unnoticed_loss |= status.is_err();
-            return status;
+        if let Some(vm) = current.vm.upgrade()
+            && let Err(error) = vm.check()
+        {
+            current.unnoticed_loss = true;
+            if current.contexts != 0 {
+                return Err(error);
+            }
+            current.vm = Weak::new();
         }
         current.unnoticed_loss = false;
         self.clock().map(drop)
