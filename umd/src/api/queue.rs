@@ -113,7 +113,8 @@ api! {
     /// Spec: `zeDeviceSynchronize`.
     fn zeDeviceSynchronize(call, hDevice: ze_device_handle_t) {
         let device = call.handle(hDevice, "hDevice")?;
-        let vm = device.vm()?;
+        // Without contexts nothing was ever submitted.
+        let Some(vm) = device.vm() else { return Ok(()) };
         queue::synchronize_all(&Shared::of(&vm), u64::MAX).map(drop)
     }
 }
