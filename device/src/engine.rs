@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tally_uapi::cell::CellKind;
 use tally_uapi::fault::FaultKind;
 use tally_uapi::packet::{Command, PACKET_SIZE, Packet, Place, flag, opcode};
 
@@ -264,10 +265,10 @@ fn leave(
     }
     match why {
         Leave::Park(wait) => {
-            if wait.kind == tally_uapi::cell::CellKind::Foreign {
+            let sleeps = shared.sem.park(&mut worker.guard, queue, wait) && !queue.must_stop();
+            if wait.kind == CellKind::Foreign {
                 shared.sched.tell_watch();
             }
-            let sleeps = shared.sem.park(&mut worker.guard, queue, wait) && !queue.must_stop();
             if !sleeps && shared.sem.remove(queue, wait.address) {
                 worker.resume(queue);
             }

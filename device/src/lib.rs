@@ -7,8 +7,9 @@
 //! engine. **Stream**: the fetching side of a queue. **Engine**: a slot; at
 //! most one queue is streamed on it. **Worker**: a thread. **Work**: what a
 //! command does, in units that workers claim. **Scope**: the commands that an
-//! ordered command waits for. **Bucket**: an eighth of a 4096-byte page's
-//! cells share one; the semaphore unit has 512. **VA**: an address of a client.
+//! ordered command waits for. **Bucket**: the cells at the same place of all
+//! pages; the semaphore unit has 512. **Watch**: the thread that helps those who
+//! wait for a stuck worker. **VA**: an address of a client.
 #![cfg(not(loom))]
 
 use std::sync::Arc;
@@ -336,8 +337,9 @@ impl Device {
         let queue = &queue.0;
         queue.stop();
         self.shared.sched.retire(&self.shared, queue);
-        let until = Instant::now() + self.reset_time;
-        if self.shared.sched.wait_stopped(queue, until) {
+        // Work of a lost VM never signals: there is nothing to be patient for.
+        let patience = if queue.vm.lost() { Duration::ZERO } else { self.reset_time };
+        if self.shared.sched.wait_stopped(queue, Instant::now() + patience) {
             return;
         }
         let packet = queue.head.load(std::sync::atomic::Ordering::Relaxed);

@@ -38,24 +38,27 @@ pub(crate) struct Completion {
     pub(crate) kind: CommandKind,
     pub(crate) entry: u64,
     /// Device ticks and the queue's own time at the start, if somebody asks.
-    pub(crate) start: (u64, u64),
+    /// Written by whoever starts the work, read by whoever completes it.
+    pub(crate) start: [AtomicU64; 2],
 }
 
 impl Completion {
     /// The work starts now: reads the clocks if somebody will want to know.
-    pub(crate) fn starts(&mut self, worker: &Worker) {
+    pub(crate) fn starts(&self, worker: &Worker) {
         if self.stamp != 0 || worker.shared.trace.is_some() {
             let now = worker.shared.clock.ticks();
-            self.start = (now, self.queue.own_time(now));
+            self.start[0].store(now, Ordering::Relaxed);
+            self.start[1].store(self.queue.own_time(now), Ordering::Relaxed);
         }
     }
 
     /// The work is done: times, post-sync operation, and the scope.
     pub(crate) fn complete(&self, worker: &mut Worker) {
         if !self.queue.vm.lost()
-            && let Err(trap) = self.stamp_and_post(worker) {
-                worker.fault(&self.queue, self.packet, trap);
-            }
+            && let Err(trap) = self.stamp_and_post(worker)
+        {
+            worker.fault(&self.queue, self.packet, trap);
+        }
         match self.scope.finish() {
             Finished::More => {}
             Finished::Resume => worker.resume(&self.queue),
@@ -93,6 +96,7 @@ impl Completion {
 
     fn write_times(&self, worker: &mut Worker) -> Result<(), Trap> {
         let end = worker.shared.clock.ticks();
+        let [start, own_start] = [0, 1].map(|i: usize| self.start[i].load(Ordering::Relaxed));
         if let Some(sink) = &worker.shared.trace {
             sink.command(&CommandRecord {
                 queue: self.queue.id,
@@ -100,7 +104,7 @@ impl Completion {
                 kind: self.kind,
                 entry: self.entry,
                 packet: self.packet,
-                start: self.start.0,
+                start,
                 end,
             });
         }
@@ -108,9 +112,9 @@ impl Completion {
             return Ok(());
         }
         let slot = TimestampSlot {
-            global_start: self.start.0,
+            global_start: start,
             global_end: end,
-            context_start: self.start.1,
+            context_start: own_start,
             context_end: self.queue.own_time(end),
         };
         let words: [u64; 4] = zerocopy::transmute!(slot);
@@ -186,11 +190,10 @@ impl Work {
     pub(crate) fn new(
         worker: &Worker,
         task: Task,
-        mut completion: Completion,
+        completion: Completion,
         units: u64,
         shared: bool,
     ) -> Self {
-        completion.starts(worker);
         completion.queue.work_starts();
         if shared {
             completion.queue.time_starts(worker.shared.clock.ticks());
@@ -252,6 +255,9 @@ impl Work {
         let mut wanted = self.first_claim(worker);
         self.workers.fetch_add(1, Ordering::Relaxed);
         while let Some((first, count)) = self.claim(wanted, sharers) {
+            if first == 0 {
+                self.completion.starts(worker);
+            }
             let mut gone = count;
             if self.completion.queue.vm.lost() {
                 gone += self.give_up();

@@ -82,7 +82,6 @@ impl Stream {
                 Ok(self.start(worker, queue, task, completion, units))
             }
             _ => {
-                let mut completion = completion;
                 completion.starts(worker);
                 completion.scope.start();
                 self.advance(queue);
@@ -126,7 +125,7 @@ impl Stream {
             packet: self.ring.next(),
             kind,
             entry,
-            start: (0, 0),
+            start: Default::default(),
         }
     }
 
@@ -164,7 +163,7 @@ impl Stream {
         &mut self,
         worker: &mut Worker,
         call: &Call,
-        mut completion: Completion,
+        completion: Completion,
         wanted: bool,
     ) -> Result<Step, Trap> {
         completion.starts(worker);
@@ -193,16 +192,17 @@ impl Stream {
         let overlaps = self.overlap_follows(&mut worker.guard);
         let helped = worker.shared.sched.has_free_worker();
         let small = is_small(worker, &task, units);
-        // Work that is shared goes on while the stream does. Without a free
-        // worker that would only pile it up.
-        let shared = helped && (overlaps || !small);
+        // A large work is shared also when all workers are busy: they may help
+        // later. A small one only if another worker takes it over now.
+        let shared = !small || overlaps && helped;
         let work = Arc::new(Work::new(worker, task, completion, units, shared));
         self.advance(queue);
-        if !shared {
-            return Step::Run(work);
+        if shared {
+            worker.shared.sched.share(&worker.shared, &work);
         }
-        worker.shared.sched.share(&worker.shared, &work);
-        if overlaps { Step::Taken } else { Step::Run(work) }
+        // Others run it while the stream goes on. Without a free worker that
+        // would only pile works up.
+        if overlaps && helped { Step::Taken } else { Step::Run(work) }
     }
 }
 

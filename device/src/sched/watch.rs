@@ -15,7 +15,7 @@ use crate::guard::{Guard, Seat};
 /// How long a piece of work may keep a worker before others are helped.
 const TICK: Duration = Duration::from_millis(5);
 /// Ticks without work before the watch sleeps: waking it costs more than this.
-const QUIET_TICKS: u32 = 20;
+const QUIET_TICKS: u32 = 4;
 
 /// Foreign cells are re-read after this time, then after twice as long, ...
 const FOREIGN_FIRST: Duration = Duration::from_micros(50);
@@ -27,7 +27,7 @@ pub(super) fn spawn(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let shared = Arc::clone(shared);
     std::thread::Builder::new().name("tally-watch".into()).spawn(move || {
         if let Ok(guard) = Guard::attach(seat) {
-            Watch { guard, seen: Vec::new(), foreign: 0, back_off: FOREIGN_FIRST }.run(&shared);
+            Watch::new(guard).run(&shared);
         }
     })
 }
@@ -36,54 +36,82 @@ struct Watch {
     guard: Guard,
     /// The piece of work that each worker was in at the last tick.
     seen: Vec<Option<u64>>,
+    next_tick: Instant,
+    /// Ticks in a row at which nobody was busy.
+    quiet: u32,
     /// Waits on foreign cells that have begun, as last seen.
     foreign: u64,
+    next_look: Instant,
     back_off: Duration,
 }
 
 impl Watch {
+    fn new(guard: Guard) -> Self {
+        let now = Instant::now();
+        Self {
+            guard,
+            seen: Vec::new(),
+            next_tick: now,
+            quiet: 0,
+            foreign: 0,
+            next_look: now,
+            back_off: FOREIGN_FIRST,
+        }
+    }
+
     fn run(&mut self, shared: &Arc<Shared>) {
         let sched = &shared.sched;
-        let mut quiet = 0;
-        let mut next_tick = Instant::now() + TICK;
         loop {
-            let foreign = shared.sem.foreign() != 0;
-            let nap = if foreign { self.back_off.min(TICK) } else { TICK };
+            let polls = self.polls(shared);
             let mut state = sched.lock();
             if state.shutdown {
                 return;
             }
-            if state.busy == 0 && quiet >= QUIET_TICKS && shared.sem.foreign() == 0 {
+            let quiet = state.busy == 0 && self.quiet >= QUIET_TICKS;
+            // Asked again under the lock, which a worker takes after it has parked a queue.
+            if quiet && shared.sem.foreign() == 0 {
                 state.watch_asleep = true;
                 while state.watch_asleep && !state.shutdown {
                     state = sched.watch.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
-                quiet = 0;
-                next_tick = Instant::now() + TICK;
+                self.quiet = 0;
+                self.next_tick = Instant::now() + TICK;
                 continue;
             }
+            let until = match (polls, quiet) {
+                (true, true) => self.next_look,
+                (true, false) => self.next_look.min(self.next_tick),
+                (false, _) => self.next_tick,
+            };
+            let nap = until.saturating_duration_since(Instant::now());
             let (mut state, _) =
                 sched.watch.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner);
-            if Instant::now() >= next_tick {
-                next_tick = Instant::now() + TICK;
-                quiet = if state.busy == 0 { quiet + 1 } else { 0 };
+            if Instant::now() >= self.next_tick {
+                self.next_tick = Instant::now() + TICK;
+                self.quiet = if state.busy == 0 { self.quiet + 1 } else { 0 };
                 self.tick(sched, shared, &mut state);
             }
             drop(state);
-            if foreign {
+            if polls && Instant::now() >= self.next_look {
                 self.look_foreign(shared);
             }
         }
     }
 
-    fn look_foreign(&mut self, shared: &Arc<Shared>) {
+    /// Whether there are foreign cells to be re-read. A new one starts over.
+    fn polls(&mut self, shared: &Shared) -> bool {
         let begun = shared.sem.foreign_begun();
-        self.back_off = if begun == self.foreign {
-            (self.back_off * 2).min(FOREIGN_LAST)
-        } else {
-            FOREIGN_FIRST
-        };
-        self.foreign = begun;
+        if begun != self.foreign {
+            self.foreign = begun;
+            self.back_off = FOREIGN_FIRST;
+            self.next_look = Instant::now() + FOREIGN_FIRST;
+        }
+        shared.sem.foreign() != 0
+    }
+
+    fn look_foreign(&mut self, shared: &Arc<Shared>) {
+        self.back_off = (self.back_off * 2).min(FOREIGN_LAST);
+        self.next_look = Instant::now() + self.back_off;
         let resume = |queue| shared.sched.resume(shared, &queue);
         shared.sem.look_foreign(&mut self.guard, resume);
     }
