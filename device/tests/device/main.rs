@@ -7,5 +7,6 @@ mod faults;
 mod packets;
 mod sched;
 mod signals;
+mod stress;
 mod support;
 mod waits;
