@@ -185,12 +185,12 @@ impl<'c> Call<'c> {
     /// INVALID_NULL_POINTER.
     #[inline]
     pub fn out<T>(self, ptr: *mut T, name: &'static str) -> Result<Out<'c, T>> {
-        if ptr.is_null() { Err(null(name)) } else { Ok(Out { ptr, call: self }) }
+        if ptr.is_null() { Err(null(name)) } else { Ok(Out { ptr, call: PhantomData }) }
     }
 
     /// A place to write to, if the caller wants the value.
     pub fn optional_out<T>(self, ptr: *mut T) -> Option<Out<'c, T>> {
-        (!ptr.is_null()).then_some(Out { ptr, call: self })
+        (!ptr.is_null()).then_some(Out { ptr, call: PhantomData })
     }
 
     /// A value that the caller gives and gets back changed, such as a count.
@@ -301,7 +301,7 @@ impl<'c> Call<'c> {
 
     /// The structures that extend another one.
     pub fn chain(self, next: *const c_void) -> Chain<'c> {
-        Chain { next: next.cast_mut().cast(), left: CHAIN_MAX, call: self }
+        Chain { next: next.cast_mut().cast(), left: CHAIN_MAX, call: PhantomData }
     }
 
     /// Answers a list in the two-call way: with a count of 0, how many there are; else as many as
@@ -364,13 +364,12 @@ impl<'c> Call<'c> {
 /// A place of the caller's to write one value to.
 pub struct Out<'c, T> {
     ptr: *mut T,
-    call: Call<'c>,
+    call: PhantomData<Call<'c>>,
 }
 
 impl<T> Out<'_, T> {
     /// Writes the value.
     pub fn set(self, value: T) {
-        let Call(_) = self.call;
         // SAFETY: not null, so good to write during the call, in which this exists. What was there
         // before may be uninitialised and is not dropped.
         unsafe { self.ptr.write(value) };
@@ -391,7 +390,7 @@ struct Head {
 pub struct Chain<'c> {
     next: *mut Head,
     left: u32,
-    call: Call<'c>,
+    call: PhantomData<Call<'c>>,
 }
 
 impl<'c> Iterator for Chain<'c> {
@@ -406,7 +405,7 @@ impl<'c> Iterator for Chain<'c> {
         // SAFETY: the caller promises that a chain consists of structures with this head.
         let Head { stype, next } = unsafe { ptr.read() };
         self.next = next;
-        Some(Link { ptr, stype, call: self.call })
+        Some(Link { ptr, stype, call: PhantomData })
     }
 }
 
@@ -414,7 +413,7 @@ impl<'c> Iterator for Chain<'c> {
 pub struct Link<'c> {
     ptr: *mut Head,
     stype: ze_structure_type_t,
-    call: Call<'c>,
+    call: PhantomData<Call<'c>>,
 }
 
 impl<'c> Link<'c> {
@@ -425,7 +424,6 @@ impl<'c> Link<'c> {
 
     /// The structure, if it is a `T`.
     pub fn get<T: Chained>(&self) -> Option<&'c T> {
-        let Call(_) = self.call;
         // SAFETY: the caller promises that a structure is what its stype says, for the call.
         (self.stype == T::STYPE).then(|| unsafe { &*self.ptr.cast::<T>() })
     }

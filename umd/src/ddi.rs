@@ -15,6 +15,8 @@ use core::ffi::c_void;
 use tally_ze::tables::{Entry, Returns, Table};
 use tally_ze::{ze_api_version_t, ze_result_t};
 
+use crate::error::{self, Error};
+
 mod exports;
 mod implemented;
 mod sysman;
@@ -66,7 +68,10 @@ fn address(entry: &Entry) -> *const c_void {
 /// Callers pass arguments that it does not declare. The C calling convention allows that: the
 /// caller places and removes them.
 extern "C" fn unsupported() -> ze_result_t {
-    ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_FEATURE
+    // One function stands for all, so the description cannot name the one that was called.
+    let error = Error::unsupported("the driver does not implement the function that was called");
+    error::set_last("Level Zero", &error);
+    error.code()
 }
 
 /// Stands for every function that returns a handle and is not implemented; null says so.

@@ -12,6 +12,8 @@ use std::ffi::{CStr, CString};
 use tally_uapi::ioctl::Errno;
 use tally_ze::ze_result_t;
 
+use crate::process;
+
 /// Why a call does not answer ZE_RESULT_SUCCESS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
@@ -96,7 +98,10 @@ pub fn set_last(function: &str, error: &Error) {
     if error.text.is_empty() {
         return;
     }
-    log::debug!("{function}: {error}");
+    if !process::is_gone() {
+        // In a forked child the logger's lock may be held for ever.
+        log::debug!("{function}: {error}");
+    }
     let mut text = format!("{function}: {}", error.text);
     text.retain(|c| c != '\0');
     // After thread-local destructors have run there is nobody left to ask for it.

@@ -87,6 +87,16 @@ impl Kind {
         &SLABS[self as usize]
     }
 
+    /// Bytes of addresses to reserve for slots: room for more objects than any program has had.
+    const fn span(self) -> usize {
+        match self {
+            Self::Driver | Self::Device => STEP,
+            Self::Context | Self::Module | Self::BuildLog | Self::Kernel => 64 << 20,
+            Self::Queue | Self::Fence | Self::EventPool => 64 << 20,
+            Self::List | Self::Event => 1 << 30,
+        }
+    }
+
     const fn live(self) -> u64 {
         LIVE | self as u64
     }
@@ -96,8 +106,6 @@ impl Kind {
 const LIVE: u64 = 0x7a11_7a11_0000_0000;
 const FREE: u64 = 0;
 
-/// Address space reserved for each kind's slots, in bytes. Halved until it can be had.
-const SPAN: usize = 1 << 30;
 /// Slots become accessible in steps of this many bytes.
 const STEP: usize = 64 << 10;
 /// Freed slots that rest before the first of them is used again.
@@ -175,24 +183,24 @@ impl Slab {
         (offset < used).then_some(offset)
     }
 
-    /// Address of a slot of `size` bytes that nobody uses.
-    fn reserve(&self, size: usize) -> Result<usize> {
+    /// Address of a slot of `size` bytes that nobody uses; `span` bytes are reserved for the first.
+    fn reserve(&self, size: usize, span: usize) -> Result<usize> {
         let mut growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
         if growth.free.len() > REST
             && let Some(address) = growth.free.pop_front()
         {
             return Ok(address);
         }
-        match self.grow(&mut growth, size) {
+        match self.grow(&mut growth, size, span) {
             Ok(address) => Ok(address),
             // Better a slot that has not rested than none.
             Err(error) => growth.free.pop_front().ok_or(error),
         }
     }
 
-    fn grow(&self, growth: &mut Growth, size: usize) -> Result<usize> {
+    fn grow(&self, growth: &mut Growth, size: usize, span: usize) -> Result<usize> {
         if growth.span == 0 {
-            let (base, span) = reserve_range().ok_or_else(out_of_memory)?;
+            let (base, span) = reserve_range(span).ok_or_else(out_of_memory)?;
             self.base.store(base, Ordering::Relaxed);
             growth.span = span;
         }
@@ -227,9 +235,13 @@ fn out_of_memory() -> Error {
     )
 }
 
-/// Reserves an inaccessible range: its base and its size.
-fn reserve_range() -> Option<(usize, usize)> {
-    let mut span = SPAN;
+/// Reserves an inaccessible range of `span` bytes, or less where the process may not have much: its
+/// base and its size.
+fn reserve_range(mut span: usize) -> Option<(usize, usize)> {
+    let limit = usize::try_from(crate::space::address_limit() / 64).unwrap_or(usize::MAX);
+    while span > STEP && span > limit {
+        span /= 2;
+    }
     while span >= STEP {
         // SAFETY: a new mapping at an address that the system chooses touches nothing of others.
         let base = unsafe {
@@ -255,7 +267,7 @@ fn reserve_range() -> Option<(usize, usize)> {
 /// # Errors
 /// OUT_OF_HOST_MEMORY; the object is dropped.
 pub fn create<R: RawHandle>(object: R::Object) -> Result<R> {
-    let address = R::KIND.slab().reserve(size_of::<Slot<R::Object>>())?;
+    let address = R::KIND.slab().reserve(size_of::<Slot<R::Object>>(), R::KIND.span())?;
     let slot = ptr::with_exposed_provenance_mut::<Slot<R::Object>>(address);
     // SAFETY: `reserve` gives each address, aligned since slots are a multiple of 16 from a page
     // boundary, to one caller at a time; the memory is accessible and zero or a freed slot, and

@@ -36,13 +36,14 @@ pub struct Space {
 }
 
 impl Space {
-    /// Reserves a window of `size` bytes, or the default, or as much as limits leave, within the
-    /// addresses that the device can use.
+    /// Reserves a window of `size` bytes, or the default, or what limits leave, within the addresses
+    /// that the device can use. Where RLIMIT_AS is set, at most half of it is taken.
     ///
     /// # Errors
     /// OUT_OF_HOST_MEMORY if not even the least can be had.
     pub fn reserve(size: Option<u64>, lowest: u64, end: u64) -> Result<Self> {
-        let mut size = size.unwrap_or(DEFAULT_SIZE).next_multiple_of(HUGE_PAGE);
+        let size = size.unwrap_or(DEFAULT_SIZE).min(address_limit() / 2);
+        let mut size = size.max(MIN_SIZE).next_multiple_of(HUGE_PAGE);
         while size >= MIN_SIZE {
             let places = CANDIDATES.iter().copied().map(Some).chain([None]);
             for place in places {
@@ -170,6 +171,14 @@ fn reserve_at(place: Option<u64>, size: u64, lowest: u64, end: u64) -> Option<u6
         }
     }
     Some(start)
+}
+
+/// Bytes of addresses that this process may have: RLIMIT_AS.
+pub fn address_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the place is writable; a failure leaves it as it is, which means no limit.
+    unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    limit.rlim_cur
 }
 
 /// A pointer to an address of the window.

@@ -231,7 +231,7 @@ impl Drop for Mapping {
 pub struct Vm {
     bindings: Arc<Bindings>,
     heap: Arc<Heap>,
-    usm: RwLock<BTreeMap<u64, Arc<Allocation>>>,
+    usm: RwLock<BTreeMap<u64, Allocation>>,
     /// A cell that is never met, to ask for the VM's state.
     probe: OnceLock<Block>,
 }
@@ -395,13 +395,13 @@ impl Vm {
         let mapping = self.map(size, align, bind_flag::READ | bind_flag::WRITE)?;
         let va = mapping.va();
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let allocation = Arc::new(Allocation { mapping, size, kind, id, context, on_device });
+        let allocation = Allocation { mapping, size, kind, id, context, on_device };
         self.usm.write().unwrap_or_else(PoisonError::into_inner).insert(va, allocation);
         Ok(va)
     }
 
     /// Takes an allocation out by its first address, if it is `context`'s; dropping it frees it.
-    pub fn release(&self, base: u64, context: u64) -> Option<Arc<Allocation>> {
+    pub fn release(&self, base: u64, context: u64) -> Option<Allocation> {
         let mut usm = self.usm.write().unwrap_or_else(PoisonError::into_inner);
         if usm.get(&base)?.context != context {
             return None;
@@ -410,7 +410,7 @@ impl Vm {
     }
 
     /// Takes out all that is left of a context's.
-    pub fn release_all(&self, context: u64) -> Vec<Arc<Allocation>> {
+    pub fn release_all(&self, context: u64) -> Vec<Allocation> {
         let mut usm = self.usm.write().unwrap_or_else(PoisonError::into_inner);
         let all: Vec<u64> =
             usm.iter().filter(|(_, it)| it.context == context).map(|(&base, _)| base).collect();

@@ -77,7 +77,7 @@ api! {
                 }
                 ze_device_event_properties_t::STYPE => {
                     if let Some(out) = link.get_mut::<ze_device_event_properties_t>() {
-                        out.flags = ze_device_event_properties_flags_t::empty();
+                        out.flags = event_flags();
                     }
                 }
                 _ => {}
@@ -351,6 +351,13 @@ fn one<'c, T: Chained>(
     let wanted = *count != 0 && !out.is_null();
     *count = 1;
     if wanted { call.properties(out, name).map(Some) } else { Ok(None) }
+}
+
+/// What counter-based events can be made of beside the lists' own counters.
+fn event_flags() -> ze_device_event_properties_flags_t {
+    use ze_device_event_properties_flags_t as event;
+    event::ZE_DEVICE_EVENT_PROPERTIES_FLAG_COUNTER_BASED_EXTERNAL_AGGREGATE_STORAGE
+        | event::ZE_DEVICE_EVENT_PROPERTIES_FLAG_COUNTER_BASED_EXTERNAL_SYNC_ALLOCATION
 }
 
 /// Fills the properties of `device`, with the timer as a frequency or as ns per tick.

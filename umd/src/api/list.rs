@@ -105,8 +105,8 @@ api! {
         numWaitEvents: u32,
         phWaitEvents: *mut ze_event_handle_t,
     ) {
-        no_extensions(call, pNext)?;
         let list = call.handle(hCommandListImmediate, "hCommandListImmediate")?;
+        no_extensions(call, pNext)?;
         list.as_immediate()?;
         let lists = lists(call, numCommandLists, phCommandLists, list.ordinal())?;
         let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
