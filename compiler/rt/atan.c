@@ -67,7 +67,7 @@ static inline double in_unit(struct dd angle, bool of_pi) {
 static inline double atan_in(double x, bool of_pi) {
   double magnitude = __builtin_fabs(x);
   if (magnitude < 0x1p-28)
-    return of_pi ? x * ONE_OVER_PI : x - x * (x * x) * (1.0 / 3);
+    return of_pi ? x * ONE_OVER_PI : x;
   if (is_nan(x))
     return x;
   // Beyond, the angle is pi/2 to the last bit.
@@ -92,8 +92,8 @@ static inline double atan2_in(double y, double x, bool of_pi) {
     up = 1, right = 0;
   else if (is_inf(x))
     up = 0, right = 1;
-  if (up == 0 && (right == 0 || !left))
-    return __builtin_copysign(0, y);
+  if (up == 0)
+    return __builtin_copysign(left ? in_unit(PI, of_pi) : 0, y);
   int32_t difference = exponent_of(up) - exponent_of(right);
   if (difference < -70 && !left) {
     // The angle is the ratio, which may be less than a double can tell.
@@ -128,7 +128,7 @@ static inline double asin_in(double x, bool of_pi) {
   if (!(magnitude <= 1))
     return __builtin_nan("");
   if (magnitude < 0x1p-28)
-    return of_pi ? x * ONE_OVER_PI : x + x * (x * x) * (1.0 / 6);
+    return of_pi ? x * ONE_OVER_PI : x;
   struct dd angle = first_quadrant((struct dd){magnitude, 0}, complement(x));
   return __builtin_copysign(in_unit(angle, of_pi), x);
 }

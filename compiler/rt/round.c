@@ -42,13 +42,15 @@ static inline struct division divide(double x, double y, bool nearest) {
   }
   uint64_t quotient = a.value / b.value, rest = a.value % b.value;
   // Long division, as many bits at a time as fit above the 53 of the remainder.
-  for (int32_t left = a.exponent - b.exponent; left > 0 && rest != 0;) {
+  for (int32_t left = a.exponent - b.exponent; left > 0;) {
+    if (rest == 0) {
+      quotient = left < 64 ? quotient << left : 0;
+      break;
+    }
     int32_t step = left < 11 ? left : 11;
     quotient = (quotient << step) + (rest << step) / b.value;
     rest = (rest << step) % b.value;
     left -= step;
-    if (rest == 0)
-      quotient = left < 64 ? quotient << left : 0;
   }
   bool up = nearest && (2 * rest > b.value || (2 * rest == b.value && (quotient & 1)));
   quotient += up;

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The kernels' maths library (`rt/*.c`) keeps OpenCL's accuracy and special cases.
+//!
+//! The library is compiled as the build does, but into a shared object, and is called from here:
+//! once as for any x86-64, once (if this processor can) with fused multiply-add. References are the
+//! C library's functions on doubles: far more than a float needs, and off by up to one unit in the
+//! last place (`ulp`) for a double, ten for `tgamma`, which those limits are widened by. Run with
+//! `--nocapture` to see the largest error found of each function.
+//!
+//! Limits are from the OpenCL C 3.0 specification, "Relative error as ULPs", full profile.
+#![cfg(feature = "llvm")]
+
+mod maths {
+    pub mod library;
+    pub mod reference;
+    pub mod sample;
+}
+
+use maths::library::{Library, libraries};
+use maths::reference as c;
+use maths::sample::{Float, Random, error, samples, special, special_pairs};
+
+/// What floats keep whatever OpenCL allows: they are computed in double.
+const FLOAT_LIMIT: f64 = 2.0;
+
+/// Random pairs of arguments for each function of two.
+const PAIRS: u32 = 200_000;
+
+/// A function of one number: its name, OpenCL's limit, what the reference may be off on doubles,
+/// the range to look at closely, and the reference.
+type Unary = (&'static str, f64, f64, (f64, f64), fn(f64) -> f64);
+
+const UNARY: &[Unary] = &[
+    ("acos", 4.0, 1.0, (-1.0, 1.0), |x| c::acos(x)),
+    ("acosh", 4.0, 1.0, (1.0, 4.0), |x| c::acosh(x)),
+    ("acospi", 5.0, 1.0, (-1.0, 1.0), |x| c::in_half_turns(c::acos(x))),
+    ("asin", 4.0, 1.0, (-1.0, 1.0), |x| c::asin(x)),
+    ("asinh", 4.0, 1.0, (-3.0, 3.0), |x| c::asinh(x)),
+    ("asinpi", 5.0, 1.0, (-1.0, 1.0), |x| c::in_half_turns(c::asin(x))),
+    ("atan", 5.0, 1.0, (-5.0, 5.0), |x| c::atan(x)),
+    ("atanh", 5.0, 1.0, (-1.0, 1.0), |x| c::atanh(x)),
+    ("atanpi", 5.0, 1.0, (-5.0, 5.0), |x| c::in_half_turns(c::atan(x))),
+    ("cbrt", 2.0, 1.0, (-10.0, 10.0), |x| c::cbrt(x)),
+    ("cos", 4.0, 1.0, (-10.0, 10.0), |x| c::cos(x)),
+    ("cosh", 4.0, 1.0, (-20.0, 20.0), |x| c::cosh(x)),
+    ("cospi", 4.0, 1.0, (-3.0, 3.0), c::cospi),
+    ("erf", 16.0, 1.0, (-6.0, 6.0), |x| c::erf(x)),
+    ("erfc", 16.0, 5.0, (-6.0, 10.0), |x| c::erfc(x)),
+    ("exp", 3.0, 1.0, (-90.0, 90.0), |x| c::exp(x)),
+    ("exp2", 3.0, 1.0, (-150.0, 129.0), |x| c::exp2(x)),
+    ("exp10", 3.0, 2.0, (-46.0, 39.0), |x| c::exp10(x)),
+    ("expm1", 3.0, 1.0, (-2.0, 2.0), |x| c::expm1(x)),
+    ("log", 3.0, 1.0, (0.25, 4.0), |x| c::log(x)),
+    ("log2", 3.0, 1.0, (0.25, 4.0), |x| c::log2(x)),
+    ("log10", 3.0, 2.0, (0.25, 4.0), |x| c::log10(x)),
+    ("log1p", 2.0, 1.0, (-1.0, 2.0), |x| c::log1p(x)),
+    ("logb", 0.0, 0.0, (-10.0, 10.0), |x| c::logb(x)),
+    ("rsqrt", 2.0, 1.0, (0.0, 10.0), c::rsqrt),
+    ("sin", 4.0, 1.0, (-10.0, 10.0), |x| c::sin(x)),
+    ("sinh", 4.0, 2.0, (-3.0, 3.0), |x| c::sinh(x)),
+    ("sinpi", 4.0, 1.0, (-3.0, 3.0), c::sinpi),
+    ("tan", 5.0, 1.0, (-10.0, 10.0), |x| c::tan(x)),
+    ("tanh", 5.0, 2.0, (-3.0, 3.0), |x| c::tanh(x)),
+    ("tanpi", 6.0, 2.0, (-3.0, 3.0), c::tanpi),
+    ("tgamma", 16.0, 10.0, (-30.0, 35.0), |x| c::tgamma(x)),
+];
+
+/// A function of two numbers, as [`Unary`].
+type Binary = (&'static str, f64, f64, (f64, f64), fn(f64, f64) -> f64);
+
+const BINARY: &[Binary] = &[
+    ("atan2", 6.0, 1.0, (-3.0, 3.0), |y, x| c::atan2(y, x)),
+    ("atan2pi", 6.0, 2.0, (-3.0, 3.0), |y, x| c::in_half_turns(c::atan2(y, x))),
+    ("fmod", 0.0, 0.0, (-100.0, 100.0), |x, y| c::fmod(x, y)),
+    ("hypot", 4.0, 1.0, (-10.0, 10.0), |x, y| c::hypot(x, y)),
+    ("pow", 16.0, 1.0, (-12.0, 12.0), |x, y| c::pow(x, y)),
+    ("powr", 16.0, 1.0, (0.0, 12.0), c::powr),
+    ("remainder", 0.0, 0.0, (-100.0, 100.0), |x, y| c::remainder(x, y)),
+];
+
+/// A function of a number and an integer, as [`Unary`].
+type WithInt = (&'static str, f64, f64, (f64, f64), fn(f64, i32) -> f64);
+
+const WITH_INT: &[WithInt] =
+    &[("pown", 16.0, 1.0, (-3.0, 3.0), c::pown), ("rootn", 16.0, 2.0, (-10.0, 10.0), c::rootn)];
+
+const INTEGERS: &[i32] = &[
+    0,
+    1,
+    -1,
+    2,
+    -2,
+    3,
+    -3,
+    4,
+    5,
+    -5,
+    7,
+    10,
+    -10,
+    17,
+    63,
+    64,
+    126,
+    127,
+    128,
+    -126,
+    -149,
+    -150,
+    150,
+    999,
+    1000,
+    1022,
+    1023,
+    1024,
+    -1022,
+    -1023,
+    -1074,
+    -1075,
+    2098,
+    -2098,
+    65535,
+    16777217,
+    i32::MAX,
+    i32::MIN,
+    i32::MIN + 1,
+];
+
+/// The largest error of a function on a format, and where it was.
+struct Worst {
+    name: String,
+    error: f64,
+    at: String,
+}
+
+impl Worst {
+    fn new<F: Float>(library: &Library, name: &str) -> Self {
+        let name = format!("{name} f{} ({})", F::WIDTH, library.name);
+        Worst { name, error: 0.0, at: String::new() }
+    }
+
+    fn add<F: Float>(&mut self, got: F, want: f64, arguments: impl FnOnce() -> String) {
+        let error = error(got, want);
+        if error > self.error {
+            self.error = error;
+            self.at = format!("({}): {got:e}, not {want:e}", arguments());
+        }
+    }
+
+    /// Prints it, and gives the complaint if it is beyond the limit.
+    fn judge(self, limit: f64) -> Option<String> {
+        let line = format!("{:22} {:6.3} of {limit} ulp, {}", self.name, self.error, self.at);
+        println!("{line}");
+        (self.error > limit).then_some(line)
+    }
+}
+
+/// The limit on a format: on doubles, that and what the reference may be off.
+fn limit<F: Float>(limit: f64, slack: f64) -> f64 {
+    if F::WIDTH == 32 { limit.min(FLOAT_LIMIT) } else { limit + slack }
+}
+
+fn unary<F: Float>(library: &Library, row: &Unary) -> Option<String> {
+    let &(name, ulps, slack, range, reference) = row;
+    let function = library.unary::<F>(name);
+    let mut worst = Worst::new::<F>(library, name);
+    for x in samples::<F>(range) {
+        worst.add(function(x), reference(x.wide()), || format!("{x:e}"));
+    }
+    worst.judge(limit::<F>(ulps, slack))
+}
+
+fn binary<F: Float>(library: &Library, row: &Binary) -> Option<String> {
+    let &(name, ulps, slack, range, reference) = row;
+    let function = library.binary::<F>(name);
+    let mut worst = Worst::new::<F>(library, name);
+    let mut random = Random::new();
+    let pairs = (0..PAIRS).map(|_| random.pair::<F>(range));
+    for (x, y) in special_pairs::<F>().into_iter().chain(pairs) {
+        worst.add(function(x, y), reference(x.wide(), y.wide()), || format!("{x:e}, {y:e}"));
+    }
+    worst.judge(limit::<F>(ulps, slack))
+}
+
+fn with_int<F: Float>(library: &Library, row: &WithInt) -> Option<String> {
+    let &(name, ulps, slack, range, reference) = row;
+    let function = library.with_int::<F>(name);
+    let mut worst = Worst::new::<F>(library, name);
+    let mut random = Random::new();
+    let pairs = (0..PAIRS).map(|_| (random.pair::<F>(range).0, random.integer()));
+    for (x, n) in special_with_int::<F>().into_iter().chain(pairs) {
+        worst.add(function(x, n), reference(x.wide(), n), || format!("{x:e}, {n}"));
+    }
+    worst.judge(limit::<F>(ulps, slack))
+}
+
+/// All pairs of a special number and an integer.
+fn special_with_int<F: Float>() -> Vec<(F, i32)> {
+    special::<F>().into_iter().flat_map(|x| INTEGERS.iter().map(move |&n| (x, n))).collect()
+}
+
+/// Fails with all complaints at once.
+fn none_of(complaints: impl Iterator<Item = String>) {
+    let complaints: Vec<String> = complaints.collect();
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+}
+
+#[test]
+fn functions_of_one_number_keep_opencls_accuracy() {
+    let rows = libraries().iter().flat_map(|library| UNARY.iter().map(move |row| (library, row)));
+    none_of(rows.flat_map(|(library, row)| {
+        [unary::<f32>(library, row), unary::<f64>(library, row)].into_iter().flatten()
+    }));
+}
+
+#[test]
+fn functions_of_two_numbers_keep_opencls_accuracy() {
+    let rows = libraries().iter().flat_map(|library| BINARY.iter().map(move |row| (library, row)));
+    none_of(rows.flat_map(|(library, row)| {
+        [binary::<f32>(library, row), binary::<f64>(library, row)].into_iter().flatten()
+    }));
+}
+
+#[test]
+fn powers_and_roots_by_integers_keep_opencls_accuracy() {
+    let rows =
+        libraries().iter().flat_map(|library| WITH_INT.iter().map(move |row| (library, row)));
+    none_of(rows.flat_map(|(library, row)| {
+        [with_int::<f32>(library, row), with_int::<f64>(library, row)].into_iter().flatten()
+    }));
+}
+
+#[test]
+fn ldexp_is_rounded_once() {
+    for library in libraries() {
+        let (narrow, wide) = (library.with_int::<f32>("ldexp"), library.with_int::<f64>("ldexp"));
+        for (x, n) in special_with_int::<f32>() {
+            // A double has room for what matters to a float, so the conversion rounds once.
+            let want = c::ldexp(f64::from(x), n.clamp(-500, 500)) as f32;
+            assert_eq!(error(narrow(x, n), f64::from(want)), 0.0, "ldexp({x:e}, {n})");
+        }
+        for (x, n) in special_with_int::<f64>() {
+            assert_eq!(error(wide(x, n), c::ldexp(x, n)), 0.0, "ldexp({x:e}, {n})");
+        }
+    }
+}
+
+#[test]
+fn nextafter_takes_one_step() {
+    for library in libraries() {
+        let narrow = library.binary::<f32>("nextafter");
+        for (x, y) in special_pairs::<f32>() {
+            let want = f64::from(c::nextafterf(x, y));
+            assert_eq!(error(narrow(x, y), want), 0.0, "nextafter({x:e}, {y:e})");
+        }
+        let wide = library.binary::<f64>("nextafter");
+        for (x, y) in special_pairs::<f64>() {
+            let want = c::nextafter(x, y);
+            assert_eq!(error(wide(x, y), want), 0.0, "nextafter({x:e}, {y:e})");
+        }
+    }
+}
+
+/// 6381956970095103 * 2^797 comes closest to a multiple of pi/2 of all doubles (Muller, "Elementary
+/// Functions", section on range reduction); 61 digits cancel. The C library is not trusted here.
+#[test]
+fn the_hardest_argument_of_a_cosine_is_reduced() {
+    let x = c::ldexp(6_381_956_970_095_103.0, 797);
+    for library in libraries() {
+        let cosine = library.unary::<f64>("cos")(x);
+        assert!(error(cosine, -4.687_165_924_254_627_6e-19) <= 1.0, "{cosine:e}");
+        assert_eq!(library.unary::<f64>("sin")(x), 1.0);
+    }
+}
+
+fn check_ilogb<F: Float>(library: &Library) {
+    let function = library.to_int::<F>("ilogb");
+    for x in samples::<F>((-4.0, 4.0)) {
+        let want = match x.wide() {
+            0.0 => i32::MIN,
+            wide if !wide.is_finite() => i32::MAX,
+            wide => c::logb(wide) as i32,
+        };
+        assert_eq!(function(x), want, "ilogb({x:e})");
+    }
+}
+
+#[test]
+fn ilogb_is_the_exponent() {
+    for library in libraries() {
+        check_ilogb::<f32>(library);
+        check_ilogb::<f64>(library);
+    }
+}
+
+fn check_sincos<F: Float + Default>(library: &Library) {
+    let (sin, cos) = (library.unary::<F>("sin"), library.unary::<F>("cos"));
+    let both = library.two_results::<F, F>("sincos");
+    for x in samples::<F>((-10.0, 10.0)) {
+        let (sine, cosine) = both(x);
+        assert_eq!(error(sine, sin(x).wide()), 0.0, "sine of {x:e}");
+        assert_eq!(error(cosine, cos(x).wide()), 0.0, "cosine of {x:e}");
+    }
+}
+
+#[test]
+fn sincos_is_sin_and_cos() {
+    for library in libraries() {
+        check_sincos::<f32>(library);
+        check_sincos::<f64>(library);
+    }
+}
+
+fn check_parts<F: Float + Default>(library: &Library) {
+    let modf = library.two_results::<F, F>("modf");
+    let fract = library.two_results::<F, F>("fract");
+    let below_one = F::rounded(1.0 - c::ldexp(1.0, -F::DIGITS)).wide();
+    for x in samples::<F>((-10.0, 10.0)) {
+        let wide = x.wide();
+        let none = wide == 0.0 || wide.is_infinite();
+        let zero = 0f64.copysign(wide);
+
+        let (rest, whole) = modf(x);
+        let want = if none { zero } else { wide.fract().copysign(wide) };
+        assert_eq!(error(rest, want), 0.0, "modf({x:e}): {rest:e}");
+        assert_eq!(error(whole, wide.trunc()), 0.0, "modf({x:e}): {whole:e}");
+
+        let (rest, floor) = fract(x);
+        // The rounded difference, but less than 1.
+        let difference = F::rounded(wide - wide.floor()).wide();
+        let want = if none { zero } else { difference.clamp(0.0, below_one) };
+        assert_eq!(error(rest, want), 0.0, "fract({x:e}): {rest:e}");
+        assert_eq!(error(floor, wide.floor()), 0.0, "fract({x:e}): {floor:e}");
+    }
+}
+
+#[test]
+fn modf_and_fract_split_a_number() {
+    for library in libraries() {
+        check_parts::<f32>(library);
+        check_parts::<f64>(library);
+    }
+}
+
+fn check_frexp<F: Float>(library: &Library) {
+    let function = library.two_results::<F, i32>("frexp");
+    for x in samples::<F>((-4.0, 4.0)) {
+        let (fraction, exponent) = function(x);
+        let none = x.wide() == 0.0 || !x.wide().is_finite();
+        let size = fraction.wide().abs();
+        assert!(none || (0.5..1.0).contains(&size), "frexp({x:e}): {fraction:e}");
+        let back = if none { fraction.wide() } else { c::ldexp(fraction.wide(), exponent) };
+        assert_eq!(error(x, back), 0.0, "frexp({x:e}): {fraction:e}, {exponent}");
+    }
+}
+
+#[test]
+fn frexp_gives_a_half_to_one_and_a_power_of_two() {
+    for library in libraries() {
+        check_frexp::<f32>(library);
+        check_frexp::<f64>(library);
+    }
+}
+
+fn check_remquo<F: Float>(library: &Library) {
+    let (remquo, remainder) = (library.remquo::<F>(), library.binary::<F>("remainder"));
+    let mut random = Random::new();
+    let pairs = (0..PAIRS).map(|_| random.pair::<F>((-100.0, 100.0)));
+    for (x, y) in special_pairs::<F>().into_iter().chain(pairs) {
+        let (rest, quotient) = remquo(x, y);
+        assert_eq!(error(rest, remainder(x, y).wide()), 0.0, "remquo({x:e}, {y:e}): {rest:e}");
+        assert!((-127..=127).contains(&quotient), "remquo({x:e}, {y:e}): {quotient}");
+    }
+    // Of whole numbers of 24 bits, a double tells the nearest quotient.
+    for _ in 0..PAIRS {
+        let (x, y) = (random.integer() >> 8, random.integer() >> 8);
+        if x != 0 && y != 0 {
+            let ratio = f64::from(x) / f64::from(y);
+            let want = (ratio.abs().round_ties_even() as i32 & 0x7f) * ratio.signum() as i32;
+            let (_, quotient) = remquo(F::rounded(x.into()), F::rounded(y.into()));
+            assert_eq!(quotient, want, "remquo({x}, {y})");
+        }
+    }
+}
+
+#[test]
+fn remquo_gives_seven_bits_of_the_nearest_quotient() {
+    for library in libraries() {
+        check_remquo::<f32>(library);
+        check_remquo::<f64>(library);
+    }
+}
+
+/// OpenCL sets no limit. For negative numbers the result may cancel to any degree; the sign is
+/// right all the same.
+fn check_lgamma<F: Float>(library: &Library) -> Option<String> {
+    let function = library.unary::<F>("lgamma");
+    let with_sign = library.two_results::<F, i32>("lgamma_r");
+    let mut worst = Worst::new::<F>(library, "lgamma");
+    for x in samples::<F>((-30.0, 30.0)) {
+        let (got, (want, want_sign)) = (function(x), c::lgamma(x.wide()));
+        if x.wide() >= 0.0 {
+            worst.add(got, want, || format!("{x:e}"));
+        }
+        let (same, sign) = with_sign(x);
+        assert_eq!(error(same, got.wide()), 0.0, "lgamma_r({x:e}): {same:e}");
+        let pole = x.wide() <= 0.0 && x.wide().fract() == 0.0;
+        assert!(pole || !x.wide().is_finite() || sign == want_sign, "lgamma_r({x:e}): {sign}");
+    }
+    worst.judge(limit::<F>(4.0, 4.0))
+}
+
+#[test]
+fn lgamma_is_accurate_for_positive_numbers_and_knows_the_sign() {
+    none_of(libraries().iter().flat_map(|library| {
+        [check_lgamma::<f32>(library), check_lgamma::<f64>(library)].into_iter().flatten()
+    }));
+}

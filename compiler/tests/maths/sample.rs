@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Numbers to try, and how far off a result is.
+
+use std::fmt::LowerExp;
+
+use super::reference::ldexp;
+
+/// What the tests need to know of a format.
+pub trait Float: Copy + LowerExp + 'static {
+    /// In bits.
+    const WIDTH: u32;
+    /// Digits of the significand.
+    const DIGITS: i32;
+    /// Of the number that would follow the largest.
+    const TOP_EXPONENT: i32;
+    /// Where something special happens, without negatives.
+    const SPECIAL: &[Self];
+
+    /// The number nearest to a double.
+    fn rounded(x: f64) -> Self;
+    /// The number as a double.
+    fn wide(self) -> f64;
+    /// The number with the bits of a hash.
+    fn any(hash: u64) -> Self;
+}
+
+impl Float for f32 {
+    const WIDTH: u32 = 32;
+    const DIGITS: i32 = 24;
+    const TOP_EXPONENT: i32 = 128;
+    #[rustfmt::skip]
+    const SPECIAL: &[f32] = &[
+        0.0, 1e-45, 3e-45, 1e-39, 1.1754942e-38, f32::MIN_POSITIVE, 1e-30, 1e-10, 2.4e-4, 0.1, 0.25,
+        0.49999997, 0.5, 0.75, 0.99999994, 1.0, 1.0000001, 1.5, 1.5707964, 2.0, 2.5, 3.0, 3.1415927,
+        4.0, 5.0, 7.0, 88.72284, 127.0, 128.0, 1e10, 8388607.5, 16777215.0, 16777216.0, 1e30,
+        f32::MAX, f32::INFINITY,
+    ];
+
+    fn rounded(x: f64) -> f32 {
+        x as f32
+    }
+
+    fn wide(self) -> f64 {
+        f64::from(self)
+    }
+
+    fn any(hash: u64) -> f32 {
+        f32::from_bits((hash >> 32) as u32)
+    }
+}
+
+impl Float for f64 {
+    const WIDTH: u32 = 64;
+    const DIGITS: i32 = 53;
+    const TOP_EXPONENT: i32 = 1024;
+    #[rustfmt::skip]
+    const SPECIAL: &[f64] = &[
+        0.0, 5e-324, 1e-323, 1e-310, f64::MIN_POSITIVE, 1e-300, 1e-160, 1e-30, 1e-17, 1e-9, 1e-4, 0.1,
+        0.25, 0.43, 0.5, 0.75, 0.9999999999999999, 1.0, 1.0000000000000002, 1.25,
+        1.5, 1.5707963267948966, 2.0, 2.5, 3.0, 3.141592653589793, 4.0, 5.0, 7.0, 28.0, 171.0, 709.78,
+        745.1, 1023.0, 1024.0, 1048575.5, 1e10, 4503599627370495.5, 9007199254740991.0,
+        9007199254740992.0, 1e22, 1e100,
+        1e300, f64::MAX, f64::INFINITY,
+    ];
+
+    fn rounded(x: f64) -> f64 {
+        x
+    }
+
+    fn wide(self) -> f64 {
+        self
+    }
+
+    fn any(hash: u64) -> f64 {
+        f64::from_bits(hash)
+    }
+}
+
+/// The special numbers of a format: both signs, and NaN.
+pub fn special<F: Float>() -> Vec<F> {
+    let both = F::SPECIAL.iter().flat_map(|x| [*x, F::rounded(-x.wide())]);
+    both.chain([F::rounded(f64::NAN)]).collect()
+}
+
+/// All pairs of special numbers.
+pub fn special_pairs<F: Float>() -> Vec<(F, F)> {
+    let all = special::<F>();
+    all.iter().flat_map(|&x| all.iter().map(move |&y| (x, y))).collect()
+}
+
+/// The special numbers, numbers of every size and sign, and evenly spaced ones of a range.
+pub fn samples<F: Float>((from, to): (f64, f64)) -> impl Iterator<Item = F> {
+    // 2^64 / 200000, so that each number's bits are as many steps from the last one's.
+    const STEP: usize = 92_233_720_368_547;
+    const COUNT: u32 = 100_000;
+    let all = (0..=u64::MAX).step_by(STEP).map(F::any);
+    let spaced = (0..COUNT)
+        .map(move |i| F::rounded(from + (to - from) * (f64::from(i) + 0.37) / f64::from(COUNT)));
+    special::<F>().into_iter().chain(all).chain(spaced)
+}
+
+/// The difference in units of the last place that `want` has in the format of `got`. Infinity
+/// counts as the number after the largest. The difference is infinite if only one is NaN, or if
+/// `got` is a zero of the wrong sign.
+pub fn error<F: Float>(got: F, want: f64) -> f64 {
+    let got = got.wide();
+    if got.is_nan() && want.is_nan() {
+        return 0.0;
+    }
+    if got.is_nan() || want.is_nan() || (got == 0.0 && got.signum() != want.signum()) {
+        return f64::INFINITY;
+    }
+    // So near the top that the number after the largest needs room, everything is made smaller.
+    const DOWN: i32 = 128;
+    let top = F::TOP_EXPONENT - DOWN;
+    let (got, want) = if got.abs().max(want.abs()) > ldexp(1.0, F::TOP_EXPONENT - 64) {
+        let lowered = |x: f64| ldexp(x, -DOWN).clamp(-ldexp(1.0, top), ldexp(1.0, top));
+        (lowered(got), lowered(want))
+    } else {
+        (got, want)
+    };
+    // The exponent of a significand below 1; subnormal numbers have that of the least normal one.
+    let exponent = ((want.to_bits() >> 52) & 0x7ff) as i32 - 1022;
+    let unit = exponent.max(3 - F::TOP_EXPONENT) - F::DIGITS;
+    ldexp((got - want).abs(), -unit)
+}
+
+/// Numbers that are the same in every run (Marsaglia, "Xorshift RNGs", 2003).
+pub struct Random(u64);
+
+impl Random {
+    pub fn new() -> Self {
+        Random(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// Less than a limit.
+    pub fn below(&mut self, limit: u32) -> u32 {
+        ((self.next() >> 32) % u64::from(limit)) as u32
+    }
+
+    fn within(&mut self, (from, to): (f64, f64)) -> f64 {
+        from + (to - from) * ((self.next() >> 11) as f64 / (1u64 << 53) as f64)
+    }
+
+    /// An integer of any size.
+    pub fn integer(&mut self) -> i32 {
+        let shift = self.below(32);
+        (self.next() >> 32) as i32 >> shift
+    }
+
+    /// Two numbers of any bits, or of a range.
+    pub fn pair<F: Float>(&mut self, range: (f64, f64)) -> (F, F) {
+        if self.below(2) == 0 {
+            return (F::rounded(self.within(range)), F::rounded(self.within(range)));
+        }
+        (F::any(self.next()), F::any(self.next()))
+    }
+}
