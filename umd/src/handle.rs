@@ -26,7 +26,7 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tally_ze::ze_result_t;
 
@@ -185,7 +185,7 @@ impl Slab {
 
     /// Address of a slot of `size` bytes that nobody uses; `span` bytes are reserved for the first.
     fn reserve(&self, size: usize, span: usize) -> Result<usize> {
-        let mut growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut growth = self.growth();
         if growth.free.len() > REST
             && let Some(address) = growth.free.pop_front()
         {
@@ -223,8 +223,8 @@ impl Slab {
         Ok(base + used)
     }
 
-    fn release(&self, address: usize) {
-        self.growth.lock().unwrap_or_else(PoisonError::into_inner).free.push_back(address);
+    fn growth(&self) -> MutexGuard<'_, Growth> {
+        self.growth.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -304,14 +304,16 @@ pub unsafe fn get<'a, R: RawHandle>(raw: R, name: &'static str) -> Result<&'a R:
 /// # Errors
 /// As [`get`]. Of two threads that destroy the same handle one gets the error.
 pub unsafe fn take<R: RawHandle>(raw: R, name: &'static str) -> Result<R::Object> {
-    let slot = find(raw).ok_or_else(|| explain(raw, name))?;
-    let live = R::KIND.live();
-    if slot.tag.compare_exchange(live, FREE, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+    // Only under this lock are slots freed and handed out, so the tag that is found holds.
+    let mut growth = R::KIND.slab().growth();
+    let Some(slot) = find(raw) else {
+        drop(growth);
         return Err(explain(raw, name));
-    }
-    // SAFETY: the exchange made this thread the only owner of the value, which was live.
+    };
+    slot.tag.store(FREE, Ordering::Relaxed);
+    // SAFETY: the value was live, and with the tag this thread has taken it out for good.
     let object = unsafe { (*slot.value.get()).assume_init_read() };
-    R::KIND.slab().release(ptr::from_ref(slot).expose_provenance());
+    growth.free.push_back(ptr::from_ref(slot).expose_provenance());
     Ok(object)
 }
 

@@ -9,6 +9,7 @@ use tally_ze::{ze_context_handle_t, ze_memory_type_t};
 use crate::core::device::Device;
 use crate::error::{Error, Result};
 use crate::handle::{self, Kind, object};
+use crate::sync::shared::Shared;
 use crate::vm::{Found, Vm};
 
 /// A context. Its objects keep it alive; memory that the application has not freed goes with it.
@@ -16,6 +17,7 @@ pub struct Context {
     id: u64,
     device: &'static Device,
     vm: Arc<Vm>,
+    shared: Arc<Shared>,
     raw: OnceLock<ze_context_handle_t>,
 }
 
@@ -28,10 +30,12 @@ impl Context {
     /// As [`Device::enter`], or OUT_OF_HOST_MEMORY.
     pub fn create(device: &'static Device) -> Result<ze_context_handle_t> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let vm = device.enter()?;
         let context = Arc::new(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             device,
-            vm: device.enter()?,
+            shared: Shared::of(&vm),
+            vm,
             raw: OnceLock::new(),
         });
         match handle::create::<ze_context_handle_t>(context.clone()) {
@@ -57,6 +61,12 @@ impl Context {
     #[inline]
     pub fn vm(&self) -> &Arc<Vm> {
         &self.vm
+    }
+
+    /// What the lists and events of the VM share.
+    #[inline]
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// The device.

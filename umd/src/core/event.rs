@@ -44,7 +44,7 @@ impl Pool {
         count: u32,
         counter_based: Option<ze_event_counter_based_flags_t>,
     ) -> Result<Self> {
-        let shared = Shared::of(context.vm());
+        let shared = context.shared().clone();
         let places = match counter_based {
             Some(_) => EventPool::counter_based(count),
             None => EventPool::regular(&shared, count)?,

@@ -17,7 +17,6 @@ use crate::list::command::{Command, Signal};
 use crate::list::immediate::Immediate;
 use crate::list::regular::Regular;
 use crate::list::waits::WaitList;
-use crate::sync::shared::Shared;
 
 /// A command list.
 pub struct List {
@@ -45,7 +44,7 @@ impl List {
     ) -> Result<Self> {
         QueueTraits::check_ordinal(context, ordinal)?;
         let in_order = flags.contains(ze_command_list_flags_t::ZE_COMMAND_LIST_FLAG_IN_ORDER);
-        let list = Regular::create(Shared::of(context.vm()), in_order)?;
+        let list = Regular::create(context.shared().clone(), in_order)?;
         Ok(Self { context: context.clone(), ordinal, kind: ListKind::Regular(flags, list) })
     }
 

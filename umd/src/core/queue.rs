@@ -90,7 +90,7 @@ impl QueueTraits {
         };
         let place = Place { class: self.ordinal, index: self.index, priority };
         let synchronous = self.mode == ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS;
-        Immediate::create(Shared::of(context.vm()), place, in_order, synchronous)
+        Immediate::create(context.shared().clone(), place, in_order, synchronous)
     }
 }
 

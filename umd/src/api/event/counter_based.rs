@@ -14,7 +14,6 @@ use crate::error::{Error, Result};
 use crate::handle;
 use crate::sync::cb_event::{CbEvent, External, HostWord};
 use crate::sync::event::{Event, EventKind, Traits};
-use crate::sync::shared::Shared;
 
 /// Counters and the user's words have 64 bits.
 const MAX_VALUE: u64 = u64::MAX;
@@ -216,7 +215,7 @@ fn create(
         timestamps,
         pool: 0,
     };
-    let shared = Shared::of(context.vm());
+    let shared = context.shared().clone();
     out.set(handle::create(Event::new(shared, EventKind::CounterBased(event), traits, None))?);
     Ok(())
 }
