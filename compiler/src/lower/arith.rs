@@ -175,10 +175,10 @@ impl Body<'_, '_> {
     fn shift_amount(&mut self, ty: TypeId, amount: &str, operand: Operand) -> String {
         let module = self.unit.module;
         let width = module.types.scalar_bits(ty);
-        if let Operand::Const(id) = operand {
-            if module.const_bits(id).is_some_and(|amount| amount < width.into()) {
-                return amount.into();
-            }
+        if let Operand::Const(id) = operand
+            && module.const_bits(id).is_some_and(|amount| amount < width.into())
+        {
+            return amount.into();
         }
         let mask = self.splat(ty, i64::from(width) - 1);
         self.def(&format!("and {} {amount}, {mask}", self.value_type(ty)))

@@ -3,6 +3,9 @@
 //! read-execute, and its entry point is called for each work-group.
 
 use std::ptr;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use tally_compiler::ir::Module;
 use tally_compiler::{check, codegen, parse};
@@ -132,6 +135,7 @@ impl Kernel {
 
     /// Runs the kernel over a grid, one group after the other.
     pub fn run(&self, grid: Grid, mut args: Vec<Arg<'_>>) {
+        let _watch = Watch::new(&self.info.name);
         let launch = grid.launch();
         let mut block = Aligned::new(self.info.args_size as usize);
         let mut local_bytes = (self.code.local_static_bytes as usize).next_multiple_of(64);
@@ -179,6 +183,32 @@ impl Kernel {
                     unsafe { (self.mapping.entry(self.code.entry))(&context) };
                 }
             }
+        }
+    }
+}
+
+/// Ends the process when a kernel does not end: nothing else can stop a loop in native code.
+struct Watch(Option<(mpsc::Sender<()>, JoinHandle<()>)>);
+
+impl Watch {
+    fn new(kernel: &str) -> Self {
+        let kernel = kernel.to_owned();
+        let (sender, ended) = mpsc::channel();
+        let watch = move || {
+            if ended.recv_timeout(Duration::from_secs(120)) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("the kernel {kernel} does not end");
+                std::process::abort();
+            }
+        };
+        Self(Some((sender, thread::spawn(watch))))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some((sender, watcher)) = self.0.take() {
+            drop(sender);
+            let _ = watcher.join();
         }
     }
 }
