@@ -141,19 +141,17 @@ impl Drop for Space {
 fn reserve_at(place: Option<u64>, size: u64, lowest: u64, end: u64) -> Option<u64> {
     // Room to align what the system chooses.
     let room = if place.is_some() { size } else { size.checked_add(HUGE_PAGE)? };
-    let mut flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    if place.is_some() {
-        flags |= libc::MAP_FIXED_NOREPLACE;
-    }
+    // A mere hint, not MAP_FIXED_NOREPLACE: ThreadSanitizer changes addresses that it does not like
+    // to 0, where that flag would be taken at its word.
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let hint = place.unwrap_or(0) as *mut c_void;
     let len = usize::try_from(room).ok()?;
-    // SAFETY: MAP_FIXED_NOREPLACE and no MAP_FIXED: nothing that exists is replaced.
+    // SAFETY: without MAP_FIXED nothing that exists is replaced.
     let base = unsafe { libc::mmap(hint, len, libc::PROT_NONE, flags, -1, 0) };
     if base == libc::MAP_FAILED {
         return None;
     }
     let start = (base as u64).next_multiple_of(HUGE_PAGE);
-    // Before Linux 4.17 the flag is a mere hint.
     let elsewhere = place.is_some_and(|place| place != base as u64);
     if elsewhere || start < lowest || start + size > end {
         // SAFETY: the mapping was made above and nobody knows it.
