@@ -14,3 +14,4 @@ pub mod model;
 pub mod program;
 pub mod toy;
 pub mod ze;
+pub mod ze_backend;

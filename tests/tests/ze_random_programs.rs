@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The driver against the model, on random programs, through the stock loader.
+//!
+//! TALLY_PROGRAMS and TALLY_SEED choose how many programs and which.
+
+use tally_tests::model::Model;
+use tally_tests::program::Program;
+use tally_tests::program::generate::{Shape, search};
+use tally_tests::program::run::run;
+use tally_tests::ze_backend::Driver;
+
+/// The first failure was printed.
+static FIRST: std::sync::Once = std::sync::Once::new();
+
+fn number(name: &str, default: u32) -> u32 {
+    std::env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(default)
+}
+
+fn agrees(program: &Program, runs: u32) -> Result<(), String> {
+    let model = Model::of(program).map_err(|(step, refusal)| format!("step {step}: {refusal}"))?;
+    let expected = model.expected().map_err(|refusal| refusal.to_string())?;
+    for _ in 0..runs {
+        run(program, &expected, &Driver::new()).map_err(|mismatch| {
+            // At once: while it is made smaller, a program may well hang in a synchronous append.
+            FIRST.call_once(|| eprintln!("{mismatch}, before it is made smaller:\n{program}"));
+            mismatch.to_string()
+        })?;
+    }
+    Ok(())
+}
+
+/// The driver does what the model expects of every valid program.
+#[test]
+fn the_driver_agrees_with_the_model() {
+    let (cases, seed) = (number("TALLY_PROGRAMS", 200), number("TALLY_SEED", 1));
+    if let Err(found) = search(Shape::default(), seed.into(), cases, agrees) {
+        panic!("{found}");
+    }
+}
