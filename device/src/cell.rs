@@ -73,26 +73,34 @@ impl SemaphoreUnit {
         self.parked[bucket % WAITERS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Parks a queue. Returns whether it may sleep; if not, the caller takes it
-    /// out with [`Self::remove`], unless a look was faster.
+    /// Parks a queue. False, with the queue not parked, if it need not wait.
+    ///
+    /// The bucket stays locked until the queue is both listed and counted: a
+    /// look in between would uncount a queue that is not counted yet, and with
+    /// it hide another one from a signaller.
     pub(crate) fn park(&self, guard: &mut Guard, queue: &Arc<Queue>, wait: CellWait) -> bool {
         let bucket = waiters_index(wait.address);
-        let foreign = wait.kind == CellKind::Foreign;
-        self.bucket(bucket).push(Parked { queue: Arc::clone(queue), wait });
-        if foreign {
-            self.foreign[bucket].fetch_add(1, Ordering::Relaxed);
-            self.foreign_total.fetch_add(1, Ordering::Relaxed);
-            self.foreign_begun.fetch_add(1, Ordering::Relaxed);
-        }
+        let mut parked = self.bucket(bucket);
         let waiters = self.waiters(bucket);
         let mut sleeps = false;
         let entered = guard.run(|| {
             // SAFETY: in a guarded call; packets with misaligned cells fault
             // before they get here.
             let cell = unsafe { word(wait.address) };
+            // Counts first, so it is counted also if the cell cannot be read.
             sleeps = waiter_enters(waiters, cell, wait.compare, wait.value);
         });
-        entered.is_ok() && sleeps
+        if entered.is_err() || !sleeps {
+            waiter_leaves(waiters);
+            return false;
+        }
+        if wait.kind == CellKind::Foreign {
+            self.foreign[bucket].fetch_add(1, Ordering::Relaxed);
+            self.foreign_total.fetch_add(1, Ordering::Relaxed);
+            self.foreign_begun.fetch_add(1, Ordering::Relaxed);
+        }
+        parked.push(Parked { queue: Arc::clone(queue), wait });
+        true
     }
 
     /// Takes a parked queue out. False if it is not in the bucket of `address`.

@@ -265,11 +265,12 @@ fn leave(
     }
     match why {
         Leave::Park(wait) => {
-            let sleeps = shared.sem.park(&mut worker.guard, queue, wait) && !queue.must_stop();
+            let parked = shared.sem.park(&mut worker.guard, queue, wait);
             if wait.kind == CellKind::Foreign {
                 shared.sched.tell_watch();
             }
-            if !sleeps && shared.sem.remove(queue, wait.address) {
+            // Who stops the queue may have looked for it just before.
+            if !parked || queue.must_stop() && shared.sem.remove(queue, wait.address) {
                 worker.resume(queue);
             }
         }

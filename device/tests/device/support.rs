@@ -186,7 +186,11 @@ impl TestQueue<'_> {
     /// Writes a packet without publishing it.
     pub fn write(&mut self, packet: impl Into<Packet>) {
         let full = || self.tail - self.control().head.load(Ordering::Acquire) >= self.packets;
-        eventually("room in the ring", || !full());
+        if full() {
+            // Others may wait for what is written and not yet published.
+            self.publish();
+            eventually("room in the ring", || !full());
+        }
         let slot = self.ring + self.tail % self.packets * 64;
         // SAFETY: the slot is free, in memory of the test.
         unsafe { (slot as *mut Packet).write(packet.into()) };
