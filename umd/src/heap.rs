@@ -203,11 +203,11 @@ impl fmt::Debug for Block {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::fake::Fake;
+    use crate::vm::tests::fake;
 
     #[test]
     fn blocks_are_aligned_apart_and_mapped() {
-        let (_, vm) = Fake::with_vm();
+        let (_, vm) = fake();
         let sizes = [1, 64, 65, 4096, 100, 300_000, 64, 3 << 20, 8192, MAX, MAX + 1];
         let blocks: Vec<Block> =
             sizes.iter().map(|&size| vm.heap().alloc(size, 8).expect("room")).collect();
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn an_alignment_larger_than_the_size_is_kept() {
-        let (_, vm) = Fake::with_vm();
+        let (_, vm) = fake();
         drop(vm.heap().alloc(64, 64).expect("room"));
         for align in [64, 4096, 65536, CHUNK] {
             assert_eq!(vm.heap().alloc(1, align).expect("room").va() % align, 0);
@@ -234,18 +234,18 @@ mod tests {
 
     #[test]
     fn a_freed_block_is_used_again_and_a_large_one_given_back() {
-        let (fake, vm) = Fake::with_vm();
+        let (kernel, vm) = fake();
         let first = vm.heap().alloc(128, 8).expect("room");
-        let (va, buffers) = (first.va(), fake.state().buffers.len());
+        let (va, buffers) = (first.va(), kernel.state().buffers.len());
         drop(first);
         assert_eq!(vm.heap().alloc(100, 8).expect("room").va(), va);
         drop(vm.heap().alloc(8 << 20, 8).expect("room"));
-        assert_eq!(fake.state().buffers.len(), buffers, "the large block's buffer is closed");
+        assert_eq!(kernel.state().buffers.len(), buffers, "the large block's buffer is closed");
     }
 
     #[test]
     fn nothing_of_a_chunk_is_wasted_by_alignment() {
-        let (fake, vm) = Fake::with_vm();
+        let (kernel, vm) = fake();
         let mut blocks = vec![vm.heap().alloc(64, 8).expect("room")];
         blocks.extend((0..3).map(|_| vm.heap().alloc(MAX, 8).expect("room")));
         // What is left of the first quarter is MAX - 64 bytes, in aligned pieces of each size.
@@ -254,13 +254,13 @@ mod tests {
             blocks.push(vm.heap().alloc(size, 8).expect("room"));
             size /= 2;
         }
-        assert_eq!(fake.state().buffers.len(), 1, "all of it came from one chunk");
+        assert_eq!(kernel.state().buffers.len(), 1, "all of it came from one chunk");
     }
 
     #[test]
     fn running_out_of_memory_is_an_error_and_changes_nothing() {
-        let (fake, vm) = Fake::with_vm();
-        fake.state().memory_left = CHUNK;
+        let (kernel, vm) = fake();
+        kernel.state().memory_left = CHUNK;
         let block = vm.heap().alloc(64, 8).expect("one chunk fits");
         let error = vm.heap().alloc(CHUNK, 8).expect_err("a second does not");
         assert_eq!(error.code(), ze_result_t::ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
@@ -269,12 +269,12 @@ mod tests {
 
     #[test]
     fn blocks_outlive_the_vm_and_then_everything_is_given_back() {
-        let (fake, vm) = Fake::with_vm();
+        let (kernel, vm) = fake();
         let block = vm.heap().alloc(64, 8).expect("room");
         drop(vm);
-        assert_eq!(fake.state().vms.len(), 1);
+        assert_eq!(kernel.state().vms.len(), 1);
         drop(block);
-        let state = fake.state();
+        let state = kernel.state();
         assert!(state.vms.is_empty() && state.buffers.is_empty() && state.bindings.is_empty());
     }
 }

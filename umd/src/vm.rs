@@ -444,15 +444,24 @@ fn lost() -> Error {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::kernel::fake::Fake;
+
+    /// A VM over a small window, and the fake behind it.
+    pub(crate) fn fake() -> (Arc<Fake>, Arc<Vm>) {
+        let fake = Arc::new(Fake::default());
+        let space = Space::reserve(Some(1 << 30), 4096, 1 << 47).expect("1 GiB of addresses");
+        let kernel: Arc<dyn Kernel> = fake.clone();
+        let vm = Vm::create(&kernel, &Arc::new(space)).expect("a fake VM");
+        (fake, vm)
+    }
 
     const HOST: ze_memory_type_t = ze_memory_type_t::ZE_MEMORY_TYPE_HOST;
 
     #[test]
     fn an_address_finds_the_allocation_that_holds_it() {
-        let (_, vm) = Fake::with_vm();
+        let (_, vm) = fake();
         let a = vm.allocate(100, 1, HOST, 1, false).expect("room");
         let b = vm.allocate(4096, 1, HOST, 2, false).expect("room");
         assert_eq!(vm.find(a + 99).map(|it| (it.base, it.size)), Some((a, 100)));
@@ -466,17 +475,17 @@ mod tests {
 
     #[test]
     fn only_the_owner_frees_and_only_by_the_first_address() {
-        let (fake, vm) = Fake::with_vm();
+        let (kernel, vm) = fake();
         let a = vm.allocate(8192, 1, HOST, 1, false).expect("room");
         assert!(vm.release(a, 2).is_none());
         assert!(vm.release(a + 4096, 1).is_none());
         drop(vm.release(a, 1).expect("its owner's"));
-        assert!(vm.find(a).is_none() && fake.state().buffers.is_empty());
+        assert!(vm.find(a).is_none() && kernel.state().buffers.is_empty());
     }
 
     #[test]
     fn large_memory_lies_on_huge_pages_and_mappings_do_not_touch() {
-        let (_, vm) = Fake::with_vm();
+        let (_, vm) = fake();
         let a = vm.allocate(HUGE_PAGE, 1, HOST, 1, false).expect("room");
         let small = vm.allocate(1, 1, HOST, 1, false).expect("room");
         let next = vm.allocate(1, 1, HOST, 1, false).expect("room");
@@ -486,19 +495,19 @@ mod tests {
 
     #[test]
     fn code_is_written_before_it_is_mapped_and_never_writable_then() {
-        let (fake, vm) = Fake::with_vm();
+        let (kernel, vm) = fake();
         let mut code = vm.place(100, 64).expect("room");
         code.write(&[0xc3; 100]).expect("a passing mapping");
         code.bind(0, code.size(), bind_flag::READ | bind_flag::EXECUTE).expect("free");
-        let flags = fake.state().bindings.get(&code.va()).map(|it| it.1);
+        let flags = kernel.state().bindings.get(&code.va()).map(|it| it.1);
         assert_eq!(flags, Some(bind_flag::READ | bind_flag::EXECUTE));
     }
 
     #[test]
     fn a_loss_is_seen_once_and_kept() {
-        let (fake, vm) = Fake::with_vm();
+        let (kernel, vm) = fake();
         assert!(vm.check().is_ok() && !vm.is_lost());
-        fake.state().lost = true;
+        kernel.state().lost = true;
         let code = |result: Result<u64>| result.err().map(|error| error.code());
         let lost = Some(ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST);
         assert_eq!(vm.check().err().map(|error| error.code()), lost);

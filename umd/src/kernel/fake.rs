@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, DeviceInfo, EngineInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick,
@@ -17,8 +17,7 @@ use tally_uapi::ioctl::{
 use zerocopy::IntoBytes;
 
 use super::{Kernel, Result};
-use crate::space::{self, Space};
-use crate::vm::Vm;
+use crate::space;
 
 /// See the module's description.
 #[derive(Default)]
@@ -45,15 +44,6 @@ pub struct State {
 }
 
 impl Fake {
-    /// A fake and a VM over a small window.
-    pub fn with_vm() -> (Arc<Self>, Arc<Vm>) {
-        let fake = Arc::new(Self::default());
-        let space = Space::reserve(Some(1 << 30), 4096, 1 << 47).expect("1 GiB of addresses");
-        let kernel: Arc<dyn Kernel> = fake.clone();
-        let vm = Vm::create(&kernel, &Arc::new(space)).expect("a fake VM");
-        (fake, vm)
-    }
-
     /// The state.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().expect("no test panics with the lock")
