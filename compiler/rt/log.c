@@ -5,7 +5,29 @@
 
 #define LOG10_E 0x1.bcb7b1526e50ep-2
 
-float __tally_log_f32(float x) { return (float)narrow_log((double)x); }
+// (log(1 + f) - f + f^2/2) / f^3 for sqrt(1/2) <= 1 + f <= sqrt(2), to 2^-25.
+static const float FLOAT_COEFFICIENTS[] = {
+    0x1.555554p-2f,  -0x1.fffffcp-3f, 0x1.999d64p-3f,  -0x1.555b6ap-3f, 0x1.23d0c6p-3f,
+    -0x1.fcec28p-4f, 0x1.deb5a4p-4f,  -0x1.d6834ep-4f, 0x1.1dbe4p-4f,
+};
+
+#define SQRT_HALF_BITS_FLOAT 0x3f3504f3
+
+float __tally_log_f32(float x) {
+  bool subnormal = x < 0x1p-126f;
+  uint32_t bits = bits_of_float(subnormal ? x * 0x1p24f : x) - SQRT_HALF_BITS_FLOAT;
+  float exponent = (float)(((int32_t)bits >> 23) - (subnormal ? 24 : 0));
+  float f = float_of_bits((bits & 0x7fffff) + SQRT_HALF_BITS_FLOAT) - 1;
+  float square = f * f;
+  float low = madd_float(f * square, POLYNOMIAL_FLOAT(FLOAT_COEFFICIENTS, f),
+                         exponent * LN2_LOW_FLOAT);
+  low = madd_float(square, -0.5f, low);
+  float result = exponent * LN2_HIGH_FLOAT + (f + low);
+  result = x == __builtin_inff() ? x : result;
+  result = x == 0 ? -__builtin_inff() : result;
+  return x >= 0 ? result : __builtin_nanf("");
+}
+
 float __tally_log2_f32(float x) { return (float)(narrow_log((double)x) * LOG2_E); }
 float __tally_log10_f32(float x) { return (float)(narrow_log((double)x) * LOG10_E); }
 float __tally_log1p_f32(float x) { return (float)narrow_log1p((double)x); }

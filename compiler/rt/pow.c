@@ -10,10 +10,10 @@ static inline bool is_odd(double x) {
 }
 
 // The power of a number with the magnitude given, whose sign and exponent make it what OpenCL says.
+// Operators that always evaluate both sides leave no branch.
 static inline double with_sign(double magnitude, double x, bool whole, bool odd) {
-  if (x < 0 && !is_inf(x) && !whole)
-    return __builtin_nan("");
-  return odd && sign_of(x) ? -magnitude : magnitude;
+  double result = (odd & sign_of(x)) ? -magnitude : magnitude;
+  return ((x < 0) & !is_inf(x) & !whole) ? __builtin_nan("") : result;
 }
 
 // a^(n/d) for a >= 0, d != 0 and n/d != 0. An infinite exponent wins except beside 1.
@@ -69,7 +69,7 @@ double __tally_rootn_f64(double x, int32_t n) {
 static inline double narrow_power(double a, double exponent) {
   struct narrow_exponential e = narrow_exp2(narrow_log(a) * LOG2_E * exponent);
   double result = madd(e.power, e.fraction, e.power);
-  return a == 1 && !is_nan(exponent) ? 1 : result;
+  return ((a == 1) & !is_nan(exponent)) ? 1 : result;
 }
 
 float __tally_pow_f32(float base, float exponent) {
@@ -79,9 +79,9 @@ float __tally_pow_f32(float base, float exponent) {
   double small = large ? 0 : y;
   double rounded = (small + ROUNDER) - ROUNDER;
   bool whole = rounded == small;
-  bool odd = whole && (bits_of_double(small + ROUNDER) & 1);
+  bool odd = whole & (bits_of_double(small + ROUNDER) & 1);
   double result = with_sign(narrow_power(__builtin_fabs(x), y), x, whole, odd);
-  return x == 1 || y == 0 ? 1 : (float)result;
+  return ((x == 1) | (y == 0)) ? 1 : (float)result;
 }
 
 float __tally_powr_f32(float base, float exponent) {

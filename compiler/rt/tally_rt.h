@@ -2,8 +2,8 @@
 // What the files of the maths library share: bits, double-double numbers, and the cores of the
 // exponential and the logarithm.
 //
-// Functions on floats compute in double with polynomials just good enough for a float ("narrow").
-// Functions on doubles keep intermediate results as the unevaluated sum of two doubles where that
+// Functions on floats compute in double with polynomials just good enough for a float ("narrow"),
+// but for the hottest (exp, exp2, log), which compute in float. Functions on doubles keep intermediate results as the unevaluated sum of two doubles where that
 // saves the last bits. There are no tables and few branches, so that loops over them vectorise.
 //
 // Where no other source is named, coefficients are of Chebyshev approximations on the interval
@@ -28,6 +28,9 @@
 #define LN2_HIGH 0x1.62e42fefp-1
 #define LN2_MIDDLE 0x1.473de6afp-34
 #define LN2_LOW 0x1.3c7673007e5edp-69
+// In two parts for floats; the first has 15 bits.
+#define LN2_HIGH_FLOAT 0x1.62e4p-1f
+#define LN2_LOW_FLOAT 0x1.7f7d1cp-20f
 #define SQRT_HALF_BITS 0x3fe6a09e667f3bcd
 
 static inline uint32_t bits_of_float(float x) {
@@ -74,6 +77,11 @@ static inline double madd(double a, double b, double c) {
   return a * b + c;
 }
 
+static inline float madd_float(float a, float b, float c) {
+#pragma STDC FP_CONTRACT ON
+  return a * b + c;
+}
+
 // Rounds to an integer, ties to even.
 static inline double round_even(double x) {
   double rounder = __builtin_copysign(0x1p52, x);
@@ -100,6 +108,17 @@ static inline double polynomial(const double *coefficients, int count, double x)
 
 #define POLYNOMIAL(coefficients, x)                                                                \
   polynomial(coefficients, sizeof(coefficients) / sizeof(coefficients)[0], x)
+
+static inline float polynomial_float(const float *coefficients, int count, float x) {
+  float sum = coefficients[count - 1];
+#pragma clang loop unroll(full)
+  for (int i = count - 2; i >= 0; i--)
+    sum = madd_float(sum, x, coefficients[i]);
+  return sum;
+}
+
+#define POLYNOMIAL_FLOAT(coefficients, x)                                                          \
+  polynomial_float(coefficients, sizeof(coefficients) / sizeof(coefficients)[0], x)
 
 // Double-double arithmetic (Dekker, "A floating-point technique for extending the available
 // precision", 1971; Joldes, Muller and Popescu, "Tight and rigorous error bounds for basic building

@@ -20,7 +20,7 @@ use maths::library::{Library, libraries};
 use maths::reference as c;
 use maths::sample::{Float, Random, error, samples, special, special_pairs};
 
-/// What floats keep whatever OpenCL allows: they are computed in double.
+/// What floats keep whatever OpenCL allows: nearly all are computed in double.
 const FLOAT_LIMIT: f64 = 2.0;
 
 /// Random pairs of arguments for each function of two.
