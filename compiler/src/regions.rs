@@ -32,6 +32,9 @@ pub struct Barrier {
     pub resume: BlockId,
     /// The values to keep, in ascending order.
     pub live: Vec<ValueId>,
+    /// Those of them that may differ from what the frame holds already: they were defined since
+    /// the item was last resumed. In ascending order.
+    pub changed: Vec<ValueId>,
 }
 
 /// A kernel that is cut at its barriers.
@@ -60,11 +63,14 @@ pub fn split(function: &Function) -> Regions {
     let mut function = function.clone();
     let mut barriers = cut(&mut function);
     let live_in = live_in(&function);
+    let changed = changed(&function, &barriers);
     let cheap = recomputed(&function);
     let mut crossing = BTreeSet::new();
     for barrier in &mut barriers {
         barrier.live = live_in[barrier.resume.index()].difference(&cheap).copied().collect();
         barrier.live.sort();
+        let changed = &changed[barrier.block.index()];
+        barrier.changed = barrier.live.iter().filter(|v| changed.contains(v)).copied().collect();
         crossing.extend(barrier.live.iter().copied());
     }
     Regions { function, barriers, crossing: crossing.into_iter().collect() }
@@ -89,7 +95,7 @@ fn cut(function: &mut Function) -> Vec<Barrier> {
         let end = std::mem::replace(&mut function.blocks[head].terminator, end);
         rename_predecessor(function, &end, head, resume);
         function.blocks[resume].terminator = end;
-        barriers.push(Barrier { block: head, resume, live: Vec::new() });
+        barriers.push(Barrier { block: head, resume, live: Vec::new(), changed: Vec::new() });
         work.push(resume);
     }
     barriers
@@ -181,6 +187,31 @@ pub fn live_in(function: &Function) -> Vec<HashSet<ValueId>> {
         }
     }
     live
+}
+
+/// The values that may have been defined since the item began or was last resumed, at the end of
+/// each block.
+fn changed(function: &Function, barriers: &[Barrier]) -> Vec<HashSet<ValueId>> {
+    let stops: HashSet<BlockId> = barriers.iter().map(|barrier| barrier.block).collect();
+    let defined = |block: &Block| block.insts.iter().filter_map(|inst| inst.result).collect();
+    let mut at_end: Vec<HashSet<ValueId>> =
+        function.blocks.iter().map(|(_, block)| defined(block)).collect();
+    let mut work: Vec<BlockId> = function.blocks.ids().rev().collect();
+    while let Some(id) = work.pop() {
+        // Behind a barrier everything that is live has just come from the frame.
+        if stops.contains(&id) {
+            continue;
+        }
+        let here = at_end[id.index()].clone();
+        for next in function.blocks[id].terminator.successors() {
+            let before = at_end[next.index()].len();
+            at_end[next.index()].extend(&here);
+            if at_end[next.index()].len() != before {
+                work.push(next);
+            }
+        }
+    }
+    at_end
 }
 
 /// The value that an operand is, if it is one.

@@ -454,7 +454,7 @@ impl<'u, 'm> Body<'u, 'm> {
     /// Saves the item at a barrier and leaves the function.
     fn stop(&mut self, state: u32, barrier: &Barrier) {
         if let Some(frame) = self.frame {
-            barrier.live.iter().for_each(|&value| self.save(frame, value));
+            barrier.changed.iter().for_each(|&value| self.save(frame, value));
         }
         self.line(&format!("ret i32 {state}"));
     }

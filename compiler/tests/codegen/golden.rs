@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs};
 
+use tally_compiler::ir::ValueId;
 use tally_compiler::{lower, regions};
 
 use crate::harness::{clang, module};
@@ -47,9 +48,13 @@ fn barriers_cut_blocks_and_keep_what_is_live() {
     let cut = regions::split(&module.functions[kernel]);
     let mut text = String::new();
     for (state, barrier) in (1..).zip(&cut.barriers) {
-        let live: Vec<String> = barrier.live.iter().map(ToString::to_string).collect();
-        let (block, resume, live) = (barrier.block, barrier.resume, live.join(" "));
-        let _ = writeln!(text, "barrier {state} ends {block}, resumes {resume}, keeps {live}");
+        let list = |values: &[ValueId]| {
+            values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        let (block, resume) = (barrier.block, barrier.resume);
+        let _ = writeln!(text, "barrier {state} ends {block}, resumes {resume}");
+        let _ = writeln!(text, "  saves {}", list(&barrier.changed));
+        let _ = writeln!(text, "  keeps {}", list(&barrier.live));
     }
     module.functions[kernel] = cut.function;
     let _ = write!(text, "\n{}", module.function_text(kernel));

@@ -192,35 +192,29 @@ bb3:
   %v21 = phi i32 [ %v20, %bb2 ], [ %v21.bb5, %bb5 ]
   store i32 %v21, ptr %v21.slot
   fence syncscope("singlethread") seq_cst
-  %t35 = getelementptr i8, ptr %frame, i64 8
-  %t36 = load ptr, ptr %v12.slot
-  store ptr %t36, ptr %t35, align 8
-  %t37 = getelementptr i8, ptr %frame, i64 16
-  %t38 = load i32, ptr %v13.slot
-  store i32 %t38, ptr %t37, align 4
-  %t39 = getelementptr i8, ptr %frame, i64 24
-  %t40 = load i32, ptr %v21.slot
-  store i32 %t40, ptr %t39, align 4
+  %t35 = getelementptr i8, ptr %frame, i64 24
+  %t36 = load i32, ptr %v21.slot
+  store i32 %t36, ptr %t35, align 4
   ret i32 2
 bb4:
   %v28 = getelementptr inbounds [4 x i8], ptr %v0, i64 %t13
-  %t41 = load i32, ptr %v21.slot
-  store i32 %t41, ptr %v28, align 4
+  %t37 = load i32, ptr %v21.slot
+  store i32 %t37, ptr %v28, align 4
   ret i32 -1
 bb5:
-  %t42 = load i32, ptr %v13.slot
-  %v15 = zext i32 %t42 to i64
+  %t38 = load i32, ptr %v13.slot
+  %v15 = zext i32 %t38 to i64
   %v16 = icmp ult i64 %lx, %v15
-  %t43 = load i32, ptr %v14.slot
-  %v21.bb5 = select i1 true, i32 %t43, i32 %t43
+  %t39 = load i32, ptr %v14.slot
+  %v21.bb5 = select i1 true, i32 %t39, i32 %t39
   br i1 %v16, label %bb3, label %bb2
 bb6:
-  %t44 = load i32, ptr %v13.slot
-  %v22 = shl i32 %t44, 1
-  %t45 = load i32, ptr %v13.slot
-  %v23 = icmp ult i32 %t45, 4
-  %t46 = load i32, ptr %v21.slot
-  %v14.bb6 = select i1 true, i32 %t46, i32 %t46
+  %t40 = load i32, ptr %v13.slot
+  %v22 = shl i32 %t40, 1
+  %t41 = load i32, ptr %v13.slot
+  %v23 = icmp ult i32 %t41, 4
+  %t42 = load i32, ptr %v21.slot
+  %v14.bb6 = select i1 true, i32 %t42, i32 %t42
   br i1 %v23, label %bb1, label %bb4
 }
 
