@@ -38,41 +38,61 @@ static const double LOG_COEFFICIENTS[] = {
     0x1.745cf8e4bba1bp-3, 0x1.3b1c3c1c81c8fp-3, 0x1.0fbde0f4ad17bp-3, 0x1.0c0aff044a97p-3,
 };
 
-// After FreeBSD's msun, e_log.c: f - f^2/2 carries what s alone would lose.
+// The parts of log(1 + f) = f - half + s (half + curve), as in FreeBSD's msun, e_log.c: f and
+// f^2/2 carry what s alone would lose.
+struct log_parts {
+  double half, small;
+};
+
+static inline struct log_parts log_parts(double f) {
+  double s = f / (f + 2);
+  double square = s * s;
+  double half = 0.5 * f * f;
+  return (struct log_parts){half, s * (half + square * POLYNOMIAL(LOG_COEFFICIENTS, square))};
+}
+
 double __tally_log_f64(double x) {
   struct logarithm l = log_split(x);
   double f = l.mantissa - 1, e = l.exponent;
-  double s = f / (f + 2);
-  double square = s * s;
-  double curve = square * POLYNOMIAL(LOG_COEFFICIENTS, square);
-  double half = 0.5 * f * f;
-  double low = s * (half + curve) + e * (LN2_MIDDLE + LN2_LOW);
-  return log_special(x, e * LN2_HIGH - ((half - low) - f));
-}
-
-// exponent * unit + log(mantissa) * factor.
-static inline double log_of_base(double x, struct dd unit, struct dd factor) {
-  struct logarithm l = log_split(x);
-  struct dd log = dd_multiply(log_mantissa((struct dd){l.mantissa, 0}), factor);
-  struct dd sum = dd_add(dd_multiply_double(unit, l.exponent), log);
-  return log_special(x, sum.hi + sum.lo);
-}
-
-double __tally_log2_f64(double x) {
-  return log_of_base(x, (struct dd){1, 0}, (struct dd){LOG2_E, 0x1.777d0ffda0d24p-56});
-}
-
-double __tally_log10_f64(double x) {
-  return log_of_base(x, (struct dd){0x1.34413509f79ffp-2, -0x1.9dc1da994fd21p-59},
-                     (struct dd){LOG10_E, 0x1.95355baaafad3p-57});
+  struct log_parts p = log_parts(f);
+  double low = p.small + e * (LN2_MIDDLE + LN2_LOW);
+  return log_special(x, e * LN2_HIGH - ((p.half - low) - f));
 }
 
 double __tally_log1p_f64(double x) {
-  if (__builtin_fabs(x) < 0x1p-54)
-    return x;
-  if (!(x > -1 && x < __builtin_inf()))
-    return log_special(1 + x, x);
-  struct dd whole = two_sum(1, x);
-  struct dd log = log_sum(whole.hi, whole.lo);
-  return log.hi + log.lo;
+  struct dd sum = two_sum(1, x);
+  struct logarithm l = log_split(sum.hi);
+  bool near = l.exponent == 0;
+  double e = l.exponent;
+  // Near 1 the sum is not needed; else what it has lost goes with the low parts.
+  double f = near ? x : l.mantissa - 1;
+  double lost = near ? 0 : sum.lo / sum.hi;
+  struct log_parts p = log_parts(f);
+  double low = p.small + (e * (LN2_MIDDLE + LN2_LOW) + lost);
+  double result = log_special(sum.hi, e * LN2_HIGH - ((p.half - low) - f));
+  return x == 0 ? x : result;
+}
+
+// exponent * unit + log(mantissa) * factor, both in two parts: the first parts of the factor and of
+// the logarithm have 32 and 21 bits, that of the unit 40, so that products of them are exact. As in
+// FreeBSD's msun, e_log2.c.
+static inline double log_of_base(double x, struct dd unit, struct dd factor) {
+  struct logarithm l = log_split(x);
+  double f = l.mantissa - 1, e = l.exponent;
+  struct log_parts p = log_parts(f);
+  double high = double_of_bits(bits_of_double(f - p.half) & 0xffffffff00000000);
+  double low = ((f - high) - p.half) + p.small;
+  double product = high * factor.hi, whole = e * unit.hi;
+  double sum = whole + product;
+  double rest = (high + low) * factor.lo + low * factor.hi + e * unit.lo;
+  return log_special(x, sum + (rest + ((whole - sum) + product)));
+}
+
+double __tally_log2_f64(double x) {
+  return log_of_base(x, (struct dd){1, 0}, (struct dd){0x1.71547652p0, 0x1.705fc2eefa2p-33});
+}
+
+double __tally_log10_f64(double x) {
+  return log_of_base(x, (struct dd){0x1.34413509f6p-2, 0x1.9fef311f12b36p-42},
+                     (struct dd){0x1.bcb7b152p-2, 0x1.b9438ca9aadd5p-36});
 }
