@@ -33,6 +33,7 @@ fn the_timer_is_in_ns_for_the_plain_stype_and_in_hz_for_1_2() {
     let plain = properties(ze_structure_type_t::ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES);
     let in_hz = properties(ze_structure_type_t::ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2);
     assert_eq!(plain.timerResolution * in_hz.timerResolution, 1_000_000_000);
+    assert!(in_hz.timerResolution > plain.timerResolution, "the clock has more than 31,623 Hz");
     let bits = plain.kernelTimestampValidBits;
     assert!((32..64).contains(&bits), "(1 << bits) - 1 must be a mask: {bits}");
 }
