@@ -241,6 +241,8 @@ struct Program {
     random: Random,
     text: String,
     depth: u32,
+    /// Conditions around the statement that items may see differently: no place for a barrier.
+    conditions: u32,
 }
 
 impl Program {
@@ -256,7 +258,8 @@ impl Program {
     ];
 
     fn write(seed: u64) -> String {
-        let mut program = Self { random: Random(seed), text: String::new(), depth: 0 };
+        let mut program =
+            Self { random: Random(seed), text: String::new(), depth: 0, conditions: 0 };
         program.text += "kernel void random(global long *io, local int *t) {\n\
              size_t i = get_global_id(0), l = get_local_id(0), n = get_local_size(0);\n\
              long x = io[i]; int p[8] = {1, 2, 3, 4, 5, 6, 7, 8};\n";
@@ -314,13 +317,15 @@ impl Program {
     fn statement(&mut self) {
         self.depth += 1;
         let shallow = self.depth < 4;
-        match self.random.below(8) {
+        match self.random.below(9) {
             0 | 1 if shallow => {
                 let condition = self.expression(1, false);
                 let _ = writeln!(self.text, "if ((({condition}) & 3) != 1) {{");
+                self.conditions += 1;
                 self.statement();
                 self.text += "} else {\n";
                 self.statement();
+                self.conditions -= 1;
                 self.text += "}\n";
             }
             2 if shallow => {
@@ -331,7 +336,7 @@ impl Program {
                 let leave = self.expression(2, false);
                 let _ = writeln!(self.text, "c += {name}; d ^= (ulong)({leave}); }}");
             }
-            3 if self.depth == 1 => {
+            3 | 8 if self.conditions == 0 => {
                 let value = self.expression(1, false);
                 let _ = writeln!(
                     self.text,
@@ -342,11 +347,13 @@ impl Program {
             4 if shallow => {
                 let value = self.expression(1, false);
                 let _ = writeln!(self.text, "switch (({value}) & 3) {{ case 0:");
+                self.conditions += 1;
                 self.statement();
                 self.text += "case 2:\n";
                 self.statement();
                 self.text += "break; default:\n";
                 self.statement();
+                self.conditions -= 1;
                 self.text += "}\n";
             }
             _ => self.assignment(),
