@@ -35,6 +35,14 @@ pub fn libraries() -> &'static [Library] {
     })
 }
 
+/// The compiler that the build uses.
+fn find_clang() -> String {
+    let candidates = ["clang-22", "/usr/lib/llvm-22/bin/clang"].map(String::from);
+    let works = |clang: &String| Command::new(clang).arg("--version").output().is_ok();
+    let found = env::var("TALLY_CLANG").ok().into_iter().chain(candidates).find(works);
+    found.expect("clang of LLVM 22 is installed or TALLY_CLANG says where")
+}
+
 impl Library {
     fn build(name: &'static str, processor: &str) -> Library {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("rt");
@@ -47,7 +55,7 @@ impl Library {
             .filter(|path| path.extension().is_some_and(|extension| extension == "c"))
             .filter(|path| path.file_stem().is_some_and(|stem| stem != "support"))
             .collect();
-        let clang = env::var("TALLY_CLANG").unwrap_or_else(|_| "clang-22".into());
+        let clang = find_clang();
         let result = Command::new(&clang)
             .args(["--target=x86_64-unknown-linux-gnu", "-std=c17", "-O2"])
             .args(["-ffreestanding", "-fno-builtin", "-fno-math-errno", "-ffp-contract=off"])
