@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tally_device::QueueState;
+use tally_device::{EngineClass, Priority, QueueState};
 use tally_uapi::cell::{CellKind, Compare};
 use tally_uapi::packet::{self, Operand, Packet, PostSync, TimestampSlot, WaitEntry, flag, opcode};
 
@@ -65,14 +65,19 @@ fn executions_in_order_count_up_the_recordings_counter() {
     let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
     let counter = cells.cell_va(0);
     cells.cell(0).store(100, Ordering::Relaxed);
-    let packets = [from_base(counter, 1).into(), from_base(counter, 2).into()];
+    // The CALL would raise the counter anyway: the other cell shows the base.
+    let packets = [
+        from_base(counter, 1).into(),
+        from_base(cells.cell_va(3), 1).into(),
+        from_base(counter, 2).into(),
+    ];
     let recording = Recording::new(&packets);
     for n in 0..50 {
         let signal = Some((cells.cell_va(1), n + 1));
         queue.push(recording.call(ORDERED, counter, 100 + 2 * n, 2, signal));
     }
     eventually("the last execution", || cells.load(1) == 50);
-    assert_eq!(cells.load(0), 200);
+    assert_eq!((cells.load(0), cells.load(3)), (200, 199));
     assert_eq!(gpu.device.query(&queue.handle).head, 50);
 }
 
@@ -117,7 +122,8 @@ fn overlapping_executions_on_many_queues_serialise() {
         copy(ORDERED, cells.cell_va(5), cells.cell_va(6), 8, None).into(),
         from_base(counter, 1).into(),
     ]);
-    let mut queues: Vec<_> = (0..4).map(|_| gpu.queue()).collect();
+    let on = |i| gpu.queue_on(&gpu.vm, EngineClass::Compute, i, Priority::Normal);
+    let mut queues: Vec<_> = (0..4).map(on).collect();
     let rounds = 400;
     for n in 0..rounds {
         queues[n as usize % 4].push(recording.call(0, counter, n, 1, None));

@@ -167,6 +167,12 @@ unsafe extern "C" fn describe(context: *const GroupContext) {
     }
 }
 
+/// Kernel: leaves the floating-point control other than it found it.
+unsafe extern "C" fn spoil_float_control(_context: *const GroupContext) {
+    // SAFETY: none: a kernel that breaks the calling convention.
+    unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &0x9fc0_u32) };
+}
+
 #[test]
 fn a_group_learns_its_launch_and_what_lies_beyond_is_not_run() {
     let gpu = Gpu::new();
@@ -178,6 +184,7 @@ fn a_group_learns_its_launch_and_what_lies_beyond_is_not_run() {
         reserved: [0; 2],
     };
     let kernarg = Kernarg::with(args, &[records.va()]);
+    queue.push(dispatch(ORDERED, spoil_float_control, &kernarg, 1, None));
     let mut packet = dispatch(ORDERED, describe, &kernarg, 0, Some((cells.cell_va(0), 1)));
     packet.groups = [3, 2, 2];
     packet.group_size = [8, 4, 1];

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tally_device::trace::{CommandKind, CommandRecord, Sink};
 use tally_device::{Config, EngineClass, Priority, QueueState, VmId};
 use tally_uapi::fault::FaultKind;
-use tally_uapi::packet;
+use tally_uapi::packet::{self, opcode};
 
 use crate::support::*;
 
@@ -232,23 +232,28 @@ fn commands_are_reported_with_their_times() {
 
 #[test]
 fn a_busy_queue_leaves_its_engine_to_an_equal() {
+    const PACKETS: u32 = 100_000;
+    const CALLS: u64 = 40;
     let gpu = Gpu::with(Config { workers: Some(1), compute_engines: 1, ..Config::default() });
     let (mut busy, mut other, cells) = (gpu.queue(), gpu.queue(), Memory::new(4096));
-    let done = std::sync::atomic::AtomicBool::new(false);
-    let value = std::thread::scope(|scope| {
-        let feeder = scope.spawn(|| {
-            let mut value = 0;
-            while !done.load(Ordering::Relaxed) {
-                value += 1;
-                busy.push(nop(ORDERED, Some((cells.cell_va(1), value))));
-            }
-            value
+    // All zero: NOPs, which are never short of the next.
+    let recording = Memory::new(PACKETS as usize * 64);
+    for n in 0..CALLS {
+        busy.write(packet::Call {
+            header: header(opcode::CALL, ORDERED, 1),
+            recording: recording.va(),
+            packets: PACKETS,
+            operand_count: 0,
+            operands: 0,
+            counter: cells.cell_va(1),
+            base: n,
+            post: packet::PostSync::default(),
         });
-        eventually("the stream runs", || cells.load(1) > 1000);
-        other.push(nop(0, Some((cells.cell_va(0), 1))));
-        eventually("the neighbour's turn", || cells.load(0) == 1);
-        done.store(true, Ordering::Relaxed);
-        feeder.join().unwrap()
-    });
-    eventually("the stream's end", || cells.load(1) == value);
+    }
+    busy.publish();
+    eventually("the stream runs", || cells.load(1) != 0);
+    other.push(nop(0, Some((cells.cell_va(0), 1))));
+    eventually("the neighbour's turn", || cells.load(0) == 1);
+    assert_ne!(cells.load(1), CALLS, "only when the busy queue had nothing left");
+    eventually("the stream's end", || cells.load(1) == CALLS);
 }
