@@ -171,6 +171,29 @@ fn a_function_with_barriers_keeps_each_items_values() {
 }
 
 #[test]
+fn items_of_a_three_dimensional_group_have_frames_of_their_own() {
+    let (global, group) = ([5, 7, 3], [2, 4, 3]);
+    each("control.cl", "reverse", |kernel| {
+        let before: Vec<i32> = (0..105).map(|i| i * i).collect();
+        let mut io = before.clone();
+        let grid = Grid { offset: [0; 3], global, group: group.map(|n| n as u32) };
+        kernel.run(grid, vec![buffer(&mut io), Arg::Local(96)]);
+        for (i, &got) in io.iter().enumerate() {
+            let place = [i as u64 % 5, i as u64 / 5 % 7, i as u64 / 35];
+            // The mirror image within a group that may be partial.
+            let mirror = std::array::from_fn(|d| {
+                let first = place[d] / group[d] * group[d];
+                let size = group[d].min(global[d] - first);
+                first + size - 1 - (place[d] - first)
+            });
+            let [x, y, z]: [u64; 3] = mirror;
+            let other = before[((z * 7 + y) * 5 + x) as usize];
+            assert_eq!(got, other + 2 * before[i], "item {i}");
+        }
+    });
+}
+
+#[test]
 fn divergent_barriers_end_and_every_item_runs_all_its_code() {
     each("control.cl", "divergent", |kernel| {
         let mut out = vec![-1i32; 20];

@@ -110,6 +110,15 @@ kernel void divergent(global int *out) {
   out[get_global_id(0)] = n;
 }
 
+kernel void reverse(global int *io, local int *t) {
+  size_t g = get_global_linear_id(), l = get_local_linear_id();
+  size_t n = get_local_size(0) * get_local_size(1) * get_local_size(2);
+  int kept = io[g] * 2;
+  t[l] = io[g];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  io[g] = t[n - 1 - l] + kept;
+}
+
 kernel void histogram(global const uchar *in, global uint *bins, local uint *mine) {
   size_t l = get_local_id(0), n = get_local_size(0);
   for (size_t b = l; b < 16; b += n)
