@@ -193,3 +193,19 @@ fn contexts_refuse_what_the_specification_does_not_know() {
     let answer = call!(zeDeviceGetStatus(ze::device()));
     assert_eq!(answer, ze_result_t::ZE_RESULT_SUCCESS);
 }
+
+#[test]
+fn a_device_without_a_bus_says_what_it_does_not_know() {
+    let mut pci = ze_pci_ext_properties_t::default();
+    check!(zeDevicePciGetPropertiesExt(ze::device(), &raw mut pci));
+    assert_eq!((pci.maxSpeed.genVersion, pci.maxSpeed.maxBandwidth), (-1, -1));
+}
+
+#[test]
+fn native_vectors_fill_the_units_lanes() {
+    let (mut count, mut width) = (1, ze_device_vector_width_properties_ext_t::default());
+    check!(zeDeviceGetVectorWidthPropertiesExt(ze::device(), &raw mut count, &raw mut width));
+    assert_eq!(count, 1);
+    assert_eq!(width.native_vector_width_float, width.vector_width_size);
+    assert_eq!(width.native_vector_width_char, 4 * width.native_vector_width_int);
+}

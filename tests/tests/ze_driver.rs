@@ -149,3 +149,26 @@ fn strings_are_for_c() {
     assert_eq!(answer, ze_result_t::ZE_RESULT_SUCCESS);
     assert!(!text.is_null(), "without an error the description is empty, not null");
 }
+
+#[test]
+fn init_drivers_answers_by_type() {
+    let driver = ze::driver();
+    let ask = |flags: u32| {
+        let mut desc = ze_init_driver_type_desc_t {
+            flags: ze_init_driver_type_flags_t::from_bits_retain(flags),
+            ..Default::default()
+        };
+        let (mut count, mut found) = (4, [ze_driver_handle_t::NULL; 4]);
+        let answer = call!(zeInitDrivers(&raw mut count, found.as_mut_ptr(), &raw mut desc));
+        (answer, count, found[0])
+    };
+    let gpu = ze_init_driver_type_flags_t::ZE_INIT_DRIVER_TYPE_FLAG_GPU.bits();
+    let npu = ze_init_driver_type_flags_t::ZE_INIT_DRIVER_TYPE_FLAG_NPU.bits();
+    let success = ze_result_t::ZE_RESULT_SUCCESS;
+    assert_eq!(ask(gpu), (success, 1, driver));
+    assert_eq!(ask(u32::MAX), (success, 1, driver), "all types");
+    assert_eq!(ask(npu), (success, 0, ze_driver_handle_t::NULL));
+    for bad in [0, 1 << 12] {
+        assert_eq!(ask(bad).0, ze_result_t::ZE_RESULT_ERROR_INVALID_ENUMERATION);
+    }
+}
