@@ -144,6 +144,15 @@ fn the_next_build_starts_another_process() {
 }
 
 #[test]
+fn a_build_beyond_the_memory_limit_fails_and_does_not_hang() {
+    let script = format!("TALLY_COMPILER_MEMORY=1 exec '{PROGRAM}'");
+    let dir = fake("memory", &script);
+    let compiler = Compiler::start(Some(&dir)).expect("the script is there");
+    let built = compiler.build(source(spirv())).and_then(|module| module.kernel_code(0));
+    assert!(matches!(built, Err(CompilerError::Died(_))), "{built:?}");
+}
+
+#[test]
 fn a_process_of_another_version_or_none_at_all_is_an_error() {
     // A frame of two bytes: Hello, version 99.
     let dir = fake("version", "printf '\\002\\000\\000\\000\\000\\143' >&0; cat >/dev/null");
