@@ -138,3 +138,28 @@ fn child_without_a_compiler() {
         gpu.module(&ze::spirv_from("kernel void none(void) {}"), "").expect_err("no compiler");
     assert!(log.contains("tally-compiler"), "{log}");
 }
+
+#[test]
+fn contexts_come_and_go_without_leaving_address_spaces_or_files() {
+    ze::in_child("child_whose_contexts_come_and_go", &[]);
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_whose_contexts_come_and_go() {
+    let files = || std::fs::read_dir("/proc/self/fd").expect("Linux has it").count();
+    let maps = || std::fs::read_to_string("/proc/self/maps").expect("Linux has it").lines().count();
+    let round = || {
+        let gpu = Gpu::new();
+        let memory = gpu.host::<u64>(1000);
+        memory.set(999, 1);
+        let module = gpu.module(&[1, 2, 3, 4], "").expect_err("it is no SPIR-V");
+        assert!(!module.is_empty());
+    };
+    round();
+    let before = (files(), maps());
+    // More than the device has address spaces for.
+    (0..300).for_each(|_| round());
+    assert_eq!(files(), before.0);
+    assert!(maps() <= before.1 + 8, "{} mappings, {} before", maps(), before.1);
+}

@@ -235,7 +235,8 @@ impl Kernel {
             return required;
         }
         let max = self.max_group_items().max(1);
-        let divides = |size: [u32; 3]| (0..3).all(|i| size[i] != 0 && global[i].is_multiple_of(size[i]));
+        let divides =
+            |size: [u32; 3]| (0..3).all(|i| size[i] != 0 && global[i].is_multiple_of(size[i]));
         let items = |size: [u32; 3]| size.iter().map(|&it| u64::from(it)).product::<u64>();
         let hint = self.info().group_size_hint.filter(|&it| divides(it));
         if let Some(hint) = hint.filter(|&it| items(it) <= u64::from(max)) {
