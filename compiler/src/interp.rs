@@ -47,7 +47,7 @@ impl Launch {
             group_size: [group_size, 1, 1],
             global_offset: [0; 3],
             work_dim: 1,
-            step_limit: 1 << 32,
+            step_limit: 1 << 26,
         }
     }
 

@@ -379,7 +379,7 @@ fn library_functions() {
     assert_eq!(run.read::<u16>(halves), [0x4a17, 0x4101, 0x3190, 0xbeff]);
 }
 
-/// Every other kernel of the suite runs to its end at every level of optimisation.
+/// A barrier that only some work-items reach ends, whatever it orders.
 #[test]
 fn a_divergent_barrier_ends() {
     for module in both("control.cl") {

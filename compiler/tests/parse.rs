@@ -264,6 +264,37 @@ fn errors_say_where_and_what() {
     }
 }
 
+/// Operands of types that no instruction takes, the largest and the smallest, are refused.
+#[test]
+fn absurd_types_are_refused() {
+    let text =
+        PRELUDE.replacen("OpMemoryModel", "%cl = OpExtInstImport \"OpenCL.std\"\nOpMemoryModel", 1)
+            + "
+        %size = OpConstant %long 0x10000000000
+        %i8 = OpTypeInt 8 0
+        %huge = OpTypeArray %i8 %size
+        %big = OpTypeStruct %huge
+        %none = OpTypeStruct
+        %v16 = OpTypeVector %float 16
+        %nothing = OpUndef %none
+        %much = OpUndef %big
+        %k = OpFunction %void None %fn
+        %p = OpFunctionParameter %gp
+        %n = OpFunctionParameter %int
+        %l = OpLabel
+        %a = OpExtInst %v16 %cl fmax %much %nothing
+        %b = OpExtInst %none %cl frexp %nothing %p
+        %c = OpExtInst %big %cl bitselect %much %much %much
+        %d = OpExtInst %none %cl length %nothing
+        %e = OpExtInst %bool %cl bitselect %true %true %true
+        %f = OpExtInst %none %cl s_upsample %nothing %nothing
+        OpReturn
+        OpFunctionEnd";
+    let mut module = parse(&clang::assemble(&text), &[]).unwrap();
+    let log = check(&mut module).unwrap_err().to_string();
+    assert!(log.lines().count() >= 6, "{log}");
+}
+
 /// The line of the source stands in the error if the module says it.
 #[test]
 fn errors_name_the_source_line() {
@@ -280,4 +311,90 @@ fn errors_name_the_source_line() {
     let mut module = parse(&clang::assemble(&text), &[]).unwrap();
     let log = check(&mut module).unwrap_err().to_string();
     assert!(log.contains("in kernel \"k\" (dir/wrong.cl:12:5): OpIAdd does not fit"), "{log}");
+}
+
+/// Any instruction on operands of any types, in a function and as an operation on specialization
+/// constants, is an error or has a meaning.
+#[test]
+fn instructions_on_any_types_do_not_panic() {
+    // Ids 1 to 15 are types, 20 to 49 constants of them.
+    let prelude = "
+        OpCapability Addresses
+        OpCapability Kernel
+        %60 = OpExtInstImport \"OpenCL.std\"
+        OpMemoryModel Physical64 OpenCL
+        OpEntryPoint Kernel %61 \"k\"
+        OpDecorate %90 SaturatedConversion
+        OpDecorate %90 FPRoundingMode RTZ
+        %1 = OpTypeVoid
+        %2 = OpTypeBool
+        %3 = OpTypeInt 8 0
+        %4 = OpTypeInt 32 0
+        %5 = OpTypeInt 64 0
+        %6 = OpTypeFloat 16
+        %7 = OpTypeFloat 32
+        %8 = OpTypeFloat 64
+        %9 = OpTypeVector %7 3
+        %10 = OpTypeVector %5 16
+        %11 = OpTypeVector %2 3
+        %12 = OpTypeStruct %3 %9
+        %13 = OpTypeStruct
+        %14 = OpTypePointer CrossWorkgroup %12
+        %15 = OpTypeEvent
+        %16 = OpTypeFunction %1
+        %20 = OpConstantTrue %2
+        %21 = OpConstant %3 255
+        %22 = OpConstant %4 2
+        %23 = OpConstant %5 0x8000000000000000
+        %24 = OpConstant %6 1.5
+        %25 = OpConstant %7 0x1.8p+60
+        %26 = OpConstant %8 -2.25
+        %27 = OpConstantComposite %9 %25 %25 %25
+        %28 = OpConstantNull %10
+        %29 = OpConstantNull %11
+        %30 = OpConstantNull %12
+        %31 = OpConstantNull %13
+        %32 = OpConstantNull %14
+        %33 = OpUndef %15
+        %34 = OpConstant %4 0
+        %35 = OpConstant %4 0xffffffff
+        %36 = OpVariable %14 CrossWorkgroup %30
+        %37 = OpUndef %4";
+    let mut prelude: Vec<u32> = clang::assemble(prelude)
+        .chunks(4)
+        .map(|b| u32::from_le_bytes(b.try_into().unwrap()))
+        .collect();
+    prelude[3] = 200;
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let mut passed = 0;
+    for _ in 0..60_000 {
+        let mut operands = vec![1 + random.below(15) as u32, 90];
+        let opcode = if random.below(3) == 0 {
+            operands.extend([60, random.below(205) as u32]);
+            12
+        } else {
+            41 + random.below(400) as u32
+        };
+        for _ in 0..random.below(5) {
+            let literal = random.below(8) == 0;
+            operands.push(if literal { random.below(4) } else { 20 + random.below(18) } as u32);
+        }
+        let mut words = prelude.clone();
+        let folded = random.below(4) == 0;
+        if folded {
+            operands.insert(2, opcode);
+            words.push((operands.len() as u32 + 1) << 16 | 52);
+            words.extend(&operands);
+        }
+        // OpFunction %1 %61 None %16, OpLabel %62.
+        words.extend([5 << 16 | 54, 1, 61, 0, 16, 2 << 16 | 248, 62]);
+        if !folded {
+            words.push((operands.len() as u32 + 1) << 16 | opcode);
+            words.extend(&operands);
+        }
+        words.extend([1 << 16 | 253, 1 << 16 | 56]);
+        passed += usize::from(front_end(&bytes(&words)));
+    }
+    // The numbers are chosen so that a good part makes sense.
+    assert!(passed > 300, "{passed}");
 }

@@ -48,7 +48,7 @@ impl Scalar {
 
     /// The low bits that a value may have.
     pub fn mask(self) -> u64 {
-        u64::MAX >> (64 - self.bits())
+        u64::MAX >> (64 - self.bits().clamp(1, 64))
     }
 }
 

@@ -164,11 +164,12 @@ impl Types {
     }
 
     /// The type `like` with its component type replaced: a scalar stays a scalar, a vector keeps
-    /// its number of components.
+    /// its number of components. An `element` that vectors cannot have comes back as it is.
     pub fn with_element(&mut self, like: TypeId, element: TypeId) -> TypeId {
+        let scalar = self.scalar_bits(element) != 0 && self.lanes(element) == 1;
         match self[like] {
-            Type::Vector(_, n) => {
-                self.intern(Type::Vector(element, n)).expect("a vector is smaller than any limit")
+            Type::Vector(_, n) if scalar => {
+                self.intern(Type::Vector(element, n)).unwrap_or(element)
             }
             _ => element,
         }

@@ -343,7 +343,11 @@ impl Body<'_, '_> {
 
     /// The integer type as wide as `ty`'s components, as many of it as `ty` has.
     pub fn int_like(&mut self, ty: TypeId) -> TypeId {
-        let bits = self.b.module.types.scalar_bits(ty);
+        let bits = match self.b.module.types.scalar_bits(ty) {
+            bits @ (8 | 16 | 32 | 64) => bits,
+            // No number: what is made of it is refused later.
+            _ => 64,
+        };
         let int = self.b.module.types.int(bits);
         self.b.module.types.with_element(ty, int)
     }
@@ -430,8 +434,8 @@ impl Body<'_, '_> {
         to_signed: bool,
     ) -> Operand {
         let from_ty = self.type_of(a);
-        let from = self.b.module.types.scalar_bits(from_ty).clamp(1, 64);
-        let to = self.b.module.types.scalar_bits(ty).clamp(1, 64);
+        let from = self.b.module.types.scalar_bits(from_ty).clamp(8, 64);
+        let to = self.b.module.types.scalar_bits(ty).clamp(8, 64);
         let max = |bits: u32, signed: bool| u64::MAX >> (64 - bits + u32::from(signed));
         let mut clamped = a;
         if from_signed {
