@@ -312,9 +312,7 @@ impl Device {
         let first = if compute { 0 } else { self.compute_engines };
         let engine = (first + config.index) as usize;
         let queue = Arc::new(Queue::new(config, Arc::clone(&vm.0), engine, compute));
-        let mut queues = vm.0.queues.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        queues.push(Arc::downgrade(&queue));
-        drop(queues);
+        vm.0.add(&queue);
         if vm.is_lost() {
             return Err(Error::VmLost);
         }
@@ -339,9 +337,14 @@ impl Device {
         self.shared.sched.retire(&self.shared, queue);
         // Work of a lost VM never signals: there is nothing to be patient for.
         let patience = if queue.vm.lost() { Duration::ZERO } else { self.reset_time };
-        if self.shared.sched.wait_stopped(queue, Instant::now() + patience) {
-            return;
+        if !self.shared.sched.wait_stopped(queue, Instant::now() + patience) {
+            self.abort(queue);
         }
+        queue.drop_stream();
+    }
+
+    /// Interrupts what a queue runs until nothing of it is left.
+    fn abort(&self, queue: &Arc<Queue>) {
         let packet = queue.head.load(std::sync::atomic::Ordering::Relaxed);
         let packet = packet.saturating_sub(1);
         self.shared.lose_vm(queue, Fault { kind: FaultKind::Aborted, address: 0, packet });

@@ -17,7 +17,7 @@ use crate::{QueueConfig, QueueId, QueueState, QueueStatus, VmId};
 pub(crate) struct VmState {
     pub(crate) id: VmId,
     lost: AtomicBool,
-    pub(crate) queues: Mutex<Vec<Weak<Queue>>>,
+    queues: Mutex<Vec<Weak<Queue>>>,
 }
 
 impl VmState {
@@ -32,6 +32,15 @@ impl VmState {
     /// Marks it lost. True for the first who does.
     pub(crate) fn lose(&self) -> bool {
         !self.lost.swap(true, Ordering::SeqCst)
+    }
+
+    /// A queue was made. Forgets those that are gone before the list would grow.
+    pub(crate) fn add(&self, queue: &Arc<Queue>) {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        if queues.len() == queues.capacity() {
+            queues.retain(|queue| queue.strong_count() != 0);
+        }
+        queues.push(Arc::downgrade(queue));
     }
 
     /// The queues that exist now.
@@ -207,6 +216,13 @@ impl Queue {
         }
     }
 
+    /// The queue was destroyed. A CALL that it was in refers back to the queue:
+    /// without this, neither would ever be freed.
+    pub(crate) fn drop_stream(&self) {
+        let stream = std::mem::replace(&mut *self.place(), Place::Taken);
+        drop(stream);
+    }
+
     /// Takes the stream from `worker`, which is stuck, and puts it to rest.
     pub(crate) fn steal_stream(&self, worker: usize) -> bool {
         match self.reclaim_stream(worker) {
@@ -261,5 +277,66 @@ impl Queue {
             head: self.head.load(Ordering::Relaxed),
             busy_ns: self.own_time(now),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{EngineClass, Priority};
+
+    fn queue(vm: &Arc<VmState>) -> Arc<Queue> {
+        let config = QueueConfig {
+            id: QueueId(1),
+            class: EngineClass::Compute,
+            index: 0,
+            priority: Priority::Normal,
+            ring: 64,
+            packets: 16,
+            control: 4096,
+        };
+        Arc::new(Queue::new(&config, Arc::clone(vm), 0, true))
+    }
+
+    #[test]
+    fn a_vm_forgets_queues_that_are_gone() {
+        let vm = Arc::new(VmState::new(VmId(1)));
+        let kept = queue(&vm);
+        vm.add(&kept);
+        for _ in 0..10_000 {
+            vm.add(&queue(&vm));
+        }
+        assert!(vm.queues.lock().unwrap().capacity() < 100);
+        assert_eq!(vm.queues().len(), 1);
+    }
+
+    #[test]
+    fn only_the_worker_that_exposed_a_stream_reclaims_it() {
+        let queue = queue(&Arc::new(VmState::new(VmId(1))));
+        let stream = queue.take_stream().unwrap();
+        assert!(queue.take_stream().is_none());
+        queue.expose_stream(stream, 1);
+        assert!(queue.reclaim_stream(2).is_none() && !queue.steal_stream(2));
+        // The watch takes it from worker 1; worker 3 streams and exposes it.
+        assert!(queue.steal_stream(1));
+        let stream = queue.take_stream().unwrap();
+        queue.expose_stream(stream, 3);
+        assert!(queue.reclaim_stream(1).is_none(), "it is not worker 1's any more");
+        assert!(queue.reclaim_stream(3).is_some());
+    }
+
+    #[test]
+    fn own_time_runs_while_anybody_is_busy_with_the_queue() {
+        let queue = queue(&Arc::new(VmState::new(VmId(1))));
+        queue.time_starts(100);
+        queue.time_starts(110);
+        queue.time_stops(120);
+        assert_eq!(queue.own_time(125), 25);
+        queue.time_stops(130);
+        assert_eq!(queue.own_time(500), 30);
+        queue.time_starts(600);
+        assert_eq!(queue.own_time(605), 35);
     }
 }

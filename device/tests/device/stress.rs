@@ -2,6 +2,7 @@
 //! Many queues at once, from a seed: nothing is lost, nothing hangs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use tally_device::{Config, EngineClass, Priority, VmId};
 use tally_uapi::cell::{CellKind, Compare};
@@ -88,6 +89,27 @@ fn a_mesh_of_waiting_queues_runs_to_its_end() {
 fn a_mesh_runs_also_on_one_worker() {
     for seed in 1..=3 {
         mesh(0xd134_2543_de82_ef95 ^ seed, 1);
+    }
+}
+
+/// The device falls asleep about 10 µs after its last packet. The next one comes
+/// around that time, at every possible moment of the handshake.
+#[test]
+fn a_packet_that_comes_as_the_device_falls_asleep_is_not_lost() {
+    let gpu = Gpu::with(Config { workers: Some(1), ..Config::default() });
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    let mut random = Random(99);
+    for value in 1..=30_000 {
+        let late = Instant::now() + Duration::from_nanos(9_500 + random.below(2_500));
+        while Instant::now() < late {
+            std::hint::spin_loop();
+        }
+        queue.push(nop(ORDERED, Some((cells.cell_va(0), value))));
+        let until = Instant::now() + SOON;
+        while cells.load(0) != value {
+            assert!(Instant::now() < until, "packet {value} is lost");
+            std::hint::spin_loop();
+        }
     }
 }
 
