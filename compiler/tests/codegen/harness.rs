@@ -96,11 +96,19 @@ pub fn module(spirv: &[u8]) -> Module {
     module
 }
 
-/// The processors that tests generate code for: the oldest, and a usual one if this machine is.
+/// The processors that tests generate code for: the oldest, and those with wider vectors that this
+/// machine can stand for.
 pub fn targets() -> Vec<TargetCpu> {
     let mut names = vec!["x86-64"];
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
         names.push("x86-64-v3");
+    }
+    if is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+    {
+        names.push("x86-64-v4");
     }
     let target = |name: &str| TargetCpu { name: name.into(), features: String::new() };
     names.into_iter().map(target).collect()
