@@ -523,6 +523,22 @@ fn queue_create_refuses_what_has_no_meaning() {
 }
 
 #[test]
+fn there_are_as_many_queues_as_query_says() {
+    let fixture = Fixture::new();
+    fixture.queue();
+    let info: DeviceInfo = ask(&*fixture.kernel, query::DEVICE);
+    // None of them is ever kicked, so they may share a ring.
+    let mut create = fixture.queue_create();
+    for _ in 1..info.max_queues {
+        fixture.kernel.queue_create(&mut create).unwrap();
+    }
+    let last = create.queue_id;
+    assert_eq!(fixture.kernel.queue_create(&mut create), Err(Errno::NoSpace));
+    fixture.kernel.queue_destroy(&QueueDestroy { queue_id: last, pad: 0 }).unwrap();
+    assert_eq!(fixture.kernel.queue_create(&mut create), Ok(()));
+}
+
+#[test]
 fn queues_run_until_they_are_destroyed() {
     let fixture = Fixture::new();
     let (queue, handle) = fixture.queue();
