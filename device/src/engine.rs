@@ -160,7 +160,11 @@ fn decode_fault(kind: FaultKind, packet: &Packet) -> Trap {
 
 /// Streams a queue that has its engine, until it has to leave.
 pub(crate) fn stream(worker: &mut Worker, queue: &Arc<Queue>) {
-    let Some(mut stream) = queue.take_stream() else { return };
+    let Some(mut stream) = queue.take_stream() else {
+        // It was destroyed after the watch had put it back in the run queue.
+        worker.shared.sched.leave(&worker.shared, queue, Leave::Stop);
+        return;
+    };
     queue.time_starts(worker.shared.clock.ticks());
     if let Err(trap) = stream.ring.wake(&mut worker.guard) {
         worker.fault(queue, stream.ring.next(), trap);

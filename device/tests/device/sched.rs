@@ -257,3 +257,30 @@ fn a_busy_queue_leaves_its_engine_to_an_equal() {
     assert_ne!(cells.load(1), CALLS, "only when the busy queue had nothing left");
     eventually("the stream's end", || cells.load(1) == CALLS);
 }
+
+#[test]
+fn an_engine_survives_the_destruction_of_stuck_queues() {
+    // No substitutes: nobody takes the stolen queue before it is destroyed.
+    let gpu = Gpu::with(Config {
+        workers: Some(1),
+        substitutes: Some(0),
+        compute_engines: 1,
+        ..Config::default()
+    });
+    let cells = Memory::new(4096);
+    let kernarg = Kernarg::new(&[cells.cell_va(1)]);
+    for round in 1..=5 {
+        let vm = gpu.device.create_vm(VmId(10));
+        let mut stuck = gpu.queue_on(&vm, EngineClass::Compute, 0, Priority::Normal);
+        let before = cells.load(1);
+        stuck.push(dispatch(0, endless, &kernarg, 1, None));
+        eventually("the kernel", || cells.load(1) != before);
+        std::thread::sleep(Duration::from_millis(30));
+        gpu.device.destroy_queue(&stuck.handle);
+        stuck.memory.protect(libc::PROT_NONE);
+        let mut queue = gpu.queue();
+        queue.push(nop(0, Some((cells.cell_va(0), round))));
+        eventually("the engine's next queue", || cells.load(0) == round);
+    }
+    assert!(!gpu.vm.is_lost());
+}
