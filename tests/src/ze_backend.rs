@@ -33,8 +33,39 @@ const STRIDE: usize = 16;
 /// The context and the kernels, once for all programs of a process.
 struct World {
     gpu: Gpu,
-    mix: Mutex<ze_kernel_handle_t>,
-    add: Mutex<ze_kernel_handle_t>,
+    module: ze_module_handle_t,
+    mix: Kernels,
+    add: Kernels,
+}
+
+/// Kernel objects of one name, one for each call that goes on at the same time: a synchronous
+/// append may last until another thread has appended.
+struct Kernels {
+    name: &'static str,
+    free: Mutex<Vec<ze_kernel_handle_t>>,
+}
+
+impl Kernels {
+    fn new(name: &'static str) -> Self {
+        Self { name, free: Mutex::default() }
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<ze_kernel_handle_t>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> ze_kernel_handle_t {
+        let free = self.free().pop();
+        free.unwrap_or_else(|| {
+            let kernel = world().gpu.kernel(world().module, self.name);
+            check!(zeKernelSetGroupSize(kernel, 1, 1, 1));
+            kernel
+        })
+    }
+
+    fn give_back(&self, kernel: ze_kernel_handle_t) {
+        self.free().push(kernel);
+    }
 }
 
 fn world() -> &'static World {
@@ -42,13 +73,7 @@ fn world() -> &'static World {
     WORLD.get_or_init(|| {
         let gpu = Gpu::new();
         let module = gpu.module(&ze::spirv("program"), "").unwrap_or_else(|log| panic!("{log}"));
-        let kernel = |name| {
-            let kernel = gpu.kernel(module, name);
-            check!(zeKernelSetGroupSize(kernel, 1, 1, 1));
-            Mutex::new(kernel)
-        };
-        let (mix, add) = (kernel("mix"), kernel("add"));
-        World { gpu, mix, add }
+        World { gpu, module, mix: Kernels::new("mix"), add: Kernels::new("add") }
     })
 }
 
@@ -113,25 +138,26 @@ impl Driver {
 
     fn launch(
         &self,
-        kernel: &Mutex<ze_kernel_handle_t>,
+        kernels: &Kernels,
         list: ze_command_list_handle_t,
         arguments: &[(usize, *const c_void)],
         events: &mut Events,
     ) -> Answered<()> {
-        let kernel = kernel.lock().unwrap_or_else(PoisonError::into_inner);
+        let kernel = kernels.take();
         for (index, &(size, value)) in arguments.iter().enumerate() {
-            let result = call!(zeKernelSetArgumentValue(*kernel, index as u32, size, value));
+            let result = call!(zeKernelSetArgumentValue(kernel, index as u32, size, value));
             answer("zeKernelSetArgumentValue", result)?;
         }
         let groups = ze_group_count_t { groupCountX: 1, groupCountY: 1, groupCountZ: 1 };
         let result = call!(zeCommandListAppendLaunchKernel(
             list,
-            *kernel,
+            kernel,
             &raw const groups,
             events.signal,
             events.waits.len() as u32,
             events.waits.as_mut_ptr()
         ));
+        kernels.give_back(kernel);
         answer("zeCommandListAppendLaunchKernel", result)
     }
 

@@ -234,9 +234,16 @@ impl Events {
     }
 }
 
-/// Looks up the events and appends a command.
+/// Looks up the events, appends a command, and in synchronous mode waits for it.
 #[inline]
 pub(super) fn append(call: Call<'_>, list: &List, command: &Command<'_>, events: Events) -> Result {
+    submit(call, list, command, events)?;
+    list.settle()
+}
+
+/// The same without the wait.
+#[inline]
+pub(super) fn submit(call: Call<'_>, list: &List, command: &Command<'_>, events: Events) -> Result {
     if events.waits.is_null() && events.count != 0 {
         return Err(Error::new(
             ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE,

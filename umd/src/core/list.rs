@@ -131,7 +131,7 @@ impl List {
         }
     }
 
-    /// Appends a command.
+    /// Appends a command. [`List::settle`] ends the call.
     ///
     /// # Errors
     /// See [`crate::list`].
@@ -145,6 +145,18 @@ impl List {
         match &self.kind {
             ListKind::Immediate(_, list) => list.append(command, signal, waits),
             ListKind::Regular(_, list) => list.append(command, signal, waits),
+        }
+    }
+
+    /// Ends an append: in synchronous mode waits for it. The caller holds no lock.
+    ///
+    /// # Errors
+    /// DEVICE_LOST.
+    #[inline]
+    pub fn settle(&self) -> Result {
+        match &self.kind {
+            ListKind::Immediate(_, list) => list.settle(),
+            ListKind::Regular(..) => Ok(()),
         }
     }
 

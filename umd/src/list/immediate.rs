@@ -85,7 +85,7 @@ impl Immediate {
         Ok(list)
     }
 
-    /// Appends a command and hands it to the device; in synchronous mode waits for it.
+    /// Appends a command and hands it to the device. [`Immediate::settle`] ends the call.
     ///
     /// # Errors
     /// As [`command::append`]; DEVICE_LOST.
@@ -96,15 +96,17 @@ impl Immediate {
         signal: Option<Signal<'_>>,
         waits: WaitList<'_>,
     ) -> Result {
-        {
-            let mut state = self.lock();
-            command::append(
-                &mut Appender { list: self, state: &mut state },
-                command,
-                signal,
-                waits,
-            )?;
-        }
+        let mut state = self.lock();
+        command::append(&mut Appender { list: self, state: &mut state }, command, signal, waits)
+    }
+
+    /// In synchronous mode waits for what was appended. The caller holds no lock: the command may
+    /// wait for what another thread is still to append.
+    ///
+    /// # Errors
+    /// DEVICE_LOST.
+    #[inline]
+    pub fn settle(&self) -> Result {
         if self.synchronous { self.synchronize(u64::MAX).map(drop) } else { Ok(()) }
     }
 

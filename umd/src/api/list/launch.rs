@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 use tally_ze::*;
 
-use super::{Events, append, no_extensions};
+use super::{Events, append, no_extensions, submit};
 use crate::api::{Call, api};
 use crate::core::kernel as core_kernel;
 use crate::core::list::List;
@@ -156,7 +156,10 @@ fn launch(
     list.must_compute()?;
     let launch = kernel.launch();
     launch.check()?;
-    append(call, list, &Command::Launch(&describe(&launch, groups)), events)
+    submit(call, list, &Command::Launch(&describe(&launch, groups)), events)?;
+    // Others may launch the kernel while this call waits.
+    drop(launch);
+    list.settle()
 }
 
 #[inline]

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Mistakes that the driver is told to make: the random programs find each of them.
+//!
+//! The driver is built with its feature `faults` into a folder of its own. Each mistake gets a
+//! process, since it is chosen once, and may hang it.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tally_tests::faults::{Fault, VARIABLE};
+use tally_tests::model::Model;
+use tally_tests::program::generate::{Shape, from_seed};
+use tally_tests::program::run::run;
+use tally_tests::ze_backend::Driver;
+
+/// Programs that a fault may hide from.
+const PROGRAMS: u64 = 1500;
+/// Runs of a program: schedules differ.
+const RUNS: u32 = 3;
+/// A process that takes longer has met a program that hangs in a call.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// What the driver can get wrong; the other faults are the toy driver's alone.
+const FAULTS: [Fault; 14] = [
+    Fault::WaitDropped,
+    Fault::BaseOffByOne,
+    Fault::BarrierIgnored,
+    Fault::SlotZeroed,
+    Fault::WaitBoundToEarlierExecution,
+    Fault::SignalBeforeWork,
+    Fault::DeviceResetIgnored,
+    Fault::HostResetIgnored,
+    Fault::RecordedKeepsState,
+    Fault::UnsubmittedIsMet,
+    Fault::ExecutionKeepsState,
+    Fault::InOrderIgnored,
+    Fault::FenceEarly,
+    Fault::PromiseNotRetired,
+];
+
+/// The driver that can make mistakes.
+fn library() -> PathBuf {
+    if let Some(file) = env::var_os("TALLY_FAULTY_LIBRARY") {
+        return file.into();
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults");
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--package", "tally-umd", "--features", "faults"])
+        .arg("--target-dir")
+        .arg(&folder)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status();
+    assert!(built.expect("cargo runs").success(), "the driver with faults does not build");
+    folder.join("debug/libze_tally.so")
+}
+
+/// Starts a process that runs the programs with the given mistake.
+fn start(library: &Path, fault: Option<Fault>) -> Child {
+    let program = env::current_exe().expect("Linux knows the program's file");
+    Command::new(program)
+        .args(["--exact", "child", "--ignored", "--nocapture"])
+        .env("TALLY_LIBRARY", library)
+        .env(VARIABLE, fault.map_or("", Fault::name))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a process starts")
+}
+
+/// How the process ended; `None` if it hung and was killed.
+fn finish(mut child: Child) -> Option<ExitStatus> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("the process is ours") {
+            return Some(status);
+        }
+        if start.elapsed() > LIMIT {
+            // It may end at this moment by itself; then there is nothing to kill.
+            let _ = child.kill();
+            child.wait().expect("the process is ours");
+            return None;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Each mistake shows within the programs, and without one nothing does.
+#[test]
+fn every_mistake_is_found() {
+    let library = library();
+    let clean = finish(start(&library, None));
+    assert!(clean.is_some_and(|status| status.success()), "without a mistake: {clean:?}");
+    let missed: Vec<Fault> = FAULTS
+        .into_iter()
+        .filter(|&fault| finish(start(&library, Some(fault))).is_some_and(|it| it.success()))
+        .collect();
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+/// What the processes run.
+#[test]
+#[ignore = "run by every_mistake_is_found"]
+fn child() {
+    for seed in 0..PROGRAMS {
+        let program = from_seed(Shape::default(), seed);
+        let model = Model::of(&program).expect("generated programs are valid");
+        let expected = model.expected().expect("generated programs end");
+        for _ in 0..RUNS {
+            if let Err(mismatch) = run(&program, &expected, &Driver::new()) {
+                println!("program {seed}: {mismatch}");
+                // Nothing is cleaned up: the driver may be stuck.
+                std::process::exit(1);
+            }
+        }
+    }
+}
