@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Copies and fills, through the stock loader.
+
+use std::ptr;
+
+use tally_tests::lists::NONE;
+use tally_tests::ze::Gpu;
+use tally_tests::{call, check, refused};
+use tally_ze::*;
+
+/// Any memory of the process is a source and a destination, with the bytes as they are when the
+/// copy runs.
+#[test]
+fn host_memory_is_read_when_the_copy_runs() {
+    let gpu = Gpu::new();
+    let pool = gpu.pool(1, ze_event_pool_flags_t::empty());
+    let gate = pool.event(0);
+    let (mut source, target) = (vec![1_u8; 100_000], vec![0_u8; 100_000]);
+    let list = gpu.immediate(1, true);
+    list.wait(&[&gate]);
+    let (dst, src) = (target.as_ptr().cast_mut().cast(), source.as_ptr().cast());
+    check!(zeCommandListAppendMemoryCopy(list.0, dst, src, 100_000, NONE, 0, ptr::null_mut()));
+    source.fill(2);
+    gate.signal();
+    list.synchronize();
+    assert_eq!(target, source);
+}
+
+/// Patterns of every allowed size, in and out of the packet.
+#[test]
+fn patterns_of_every_size_are_filled() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u8>(1024);
+    let list = gpu.immediate(0, true);
+    for size in (0..8).map(|it| 1_usize << it) {
+        let pattern: Vec<u8> = (0..size as u8).map(|it| it + 1).collect();
+        memory.fill_with(|_| 0);
+        let (to, from) = (memory.ptr().cast(), pattern.as_ptr().cast());
+        check!(zeCommandListAppendMemoryFill(
+            list.0, to, from, size, 512, NONE, 0, ptr::null_mut()
+        ));
+        list.synchronize();
+        let expected: Vec<u8> =
+            (0..1024).map(|i| if i < 512 { pattern[i % size] } else { 0 }).collect();
+        assert_eq!(memory.to_vec(), expected);
+    }
+    for (pattern, size) in [(3, 512), (256, 512), (4, 510)] {
+        let (to, from) = (memory.ptr().cast(), memory.ptr().cast_const().cast());
+        refused!(
+            ZE_RESULT_ERROR_INVALID_SIZE,
+            zeCommandListAppendMemoryFill(
+                list.0, to, from, pattern, size, NONE, 0, ptr::null_mut()
+            )
+        );
+    }
+}
+
+/// A region moves by rows and slices with the pitches of both sides.
+#[test]
+fn regions_move_by_rows_and_slices() {
+    let gpu = Gpu::new();
+    let (src, dst) = (gpu.host::<u8>(4096), gpu.host::<u8>(4096));
+    src.fill_with(|i| (i % 251) as u8);
+    dst.fill_with(|_| 0);
+    let region = |x, y, z| ze_copy_region_t {
+        originX: x,
+        originY: y,
+        originZ: z,
+        width: 5,
+        height: 3,
+        depth: 2,
+    };
+    let (to, from) = (region(2, 1, 1), region(7, 2, 0));
+    let list = gpu.immediate(0, true);
+    let (d, s) = (dst.ptr().cast(), src.ptr().cast_const().cast());
+    let (to_ptr, from_ptr) = (&raw const to, &raw const from);
+    let none = ptr::null_mut();
+    check!(zeCommandListAppendMemoryCopyRegion(
+        list.0, d, to_ptr, 16, 128, s, from_ptr, 32, 256, NONE, 0, none
+    ));
+    list.synchronize();
+    let mut expected = vec![0_u8; 4096];
+    for (z, y, x) in (0..2).flat_map(|z| (0..3).flat_map(move |y| (0..5).map(move |x| (z, y, x)))) {
+        expected[2 + x + 16 * (1 + y) + 128 * (1 + z)] = src.get(7 + x + 32 * (2 + y) + 256 * z);
+    }
+    assert_eq!(dst.to_vec(), expected);
+    let wider = ze_copy_region_t { width: 6, ..to };
+    refused!(
+        ZE_RESULT_ERROR_INVALID_SIZE,
+        zeCommandListAppendMemoryCopyRegion(
+            list.0, d, &raw const wider, 16, 128, s, from_ptr, 32, 256, NONE, 0, none
+        )
+    );
+    refused!(
+        ZE_RESULT_ERROR_OVERLAPPING_REGIONS,
+        zeCommandListAppendMemoryCopyRegion(
+            list.0, d, to_ptr, 16, 128, d, to_ptr, 16, 128, NONE, 0, none
+        )
+    );
+}
+
+/// A range that leaves its allocation is refused; nothing is copied.
+#[test]
+fn ranges_beyond_an_allocation_are_refused() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u8>(4096);
+    let list = gpu.immediate(0, true);
+    let (to, from) = (memory.ptr().cast(), memory.ptr().wrapping_add(1).cast_const().cast());
+    let none = ptr::null_mut();
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zeCommandListAppendMemoryCopy(list.0, to, from, 4096, NONE, 0, none)
+    );
+    refused!(
+        ZE_RESULT_ERROR_INVALID_NULL_POINTER,
+        zeCommandListAppendMemoryCopy(list.0, ptr::null_mut(), from, 4, NONE, 0, none)
+    );
+    check!(zeCommandListAppendMemoryCopy(list.0, to, from, 4095, NONE, 0, none));
+    list.synchronize();
+    let result = call!(zeCommandListAppendMemoryPrefetch(list.0, from, 4096));
+    assert_eq!(result, ze_result_t::ZE_RESULT_ERROR_INVALID_ARGUMENT);
+    check!(zeCommandListAppendMemoryPrefetch(list.0, from, 4095));
+}
+
+/// The global timestamp is the device's clock: it grows along a list.
+#[test]
+fn global_timestamps_grow() {
+    let gpu = Gpu::new();
+    let times = gpu.host::<u64>(8);
+    times.fill_with(|_| 0);
+    let list = gpu.immediate(0, true);
+    for i in 0..8 {
+        let dst = times.ptr().wrapping_add(i);
+        check!(zeCommandListAppendWriteGlobalTimestamp(list.0, dst, NONE, 0, ptr::null_mut()));
+    }
+    list.synchronize();
+    let times = times.to_vec();
+    assert!(times[0] > 0 && times.is_sorted(), "{times:?}");
+}
