@@ -125,7 +125,12 @@ impl Gpu {
             | more;
         let desc = ze_event_counter_based_desc_t { flags, ..Default::default() };
         let mut event = NONE;
-        check!(zeEventCounterBasedCreate(self.context, self.device, &raw const desc, &raw mut event));
+        check!(zeEventCounterBasedCreate(
+            self.context,
+            self.device,
+            &raw const desc,
+            &raw mut event
+        ));
         Event(event)
     }
 }

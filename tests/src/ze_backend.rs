@@ -218,7 +218,8 @@ impl Backend for Driver {
                 flags,
                 ..Default::default()
             };
-            let result = call!(zeCommandListCreate(context, device, &raw const desc, &raw mut list));
+            let result =
+                call!(zeCommandListCreate(context, device, &raw const desc, &raw mut list));
             answer("zeCommandListCreate", result)?;
         } else {
             use ze_command_queue_mode_t as mode;
@@ -231,8 +232,12 @@ impl Backend for Driver {
                 },
                 ..Default::default()
             };
-            let result =
-                call!(zeCommandListCreateImmediate(context, device, &raw const queue, &raw mut list));
+            let result = call!(zeCommandListCreateImmediate(
+                context,
+                device,
+                &raw const queue,
+                &raw mut list
+            ));
             answer("zeCommandListCreateImmediate", result)?;
         }
         self.lists.map().insert(name, (list, desc.kind));
@@ -291,10 +296,8 @@ impl Backend for Driver {
         if let Some(event) = &command.signal {
             self.unsignalled.map().remove(event);
         }
-        let mut events = Events {
-            waits,
-            signal: command.signal.map_or(NONE, |event| self.events.get(event).0),
-        };
+        let mut events =
+            Events { waits, signal: command.signal.map_or(NONE, |event| self.events.get(event).0) };
         let (count, waits) = (events.waits.len() as u32, events.waits.as_mut_ptr());
         match command.op {
             Op::Mix { dst, src, add } => {
@@ -310,9 +313,8 @@ impl Backend for Driver {
             Op::Copy { dst, src } => {
                 let (dst, src) = (self.place(dst), self.place(src));
                 let signal = events.signal;
-                let result = call!(zeCommandListAppendMemoryCopy(
-                    list, dst, src, 4, signal, count, waits
-                ));
+                let result =
+                    call!(zeCommandListAppendMemoryCopy(list, dst, src, 4, signal, count, waits));
                 answer("zeCommandListAppendMemoryCopy", result)
             }
             Op::Fill { dst, value } => {
@@ -510,8 +512,7 @@ fn core_event() -> Answered<ze_event_handle_t> {
         ..Default::default()
     };
     let mut event = NONE;
-    let result =
-        call!(zeEventCounterBasedCreate(context, device, &raw const desc, &raw mut event));
+    let result = call!(zeEventCounterBasedCreate(context, device, &raw const desc, &raw mut event));
     answer("zeEventCounterBasedCreate", result)?;
     Ok(event)
 }

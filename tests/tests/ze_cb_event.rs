@@ -267,10 +267,7 @@ fn what_only_regular_events_may_do_is_refused() {
     let (ordered, unordered) = (gpu.immediate(0, true), gpu.immediate(0, false));
     refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeEventHostSignal(event.0));
     refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeEventHostReset(event.0));
-    refused!(
-        ZE_RESULT_ERROR_INVALID_ARGUMENT,
-        zeCommandListAppendEventReset(ordered.0, event.0)
-    );
+    refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeCommandListAppendEventReset(ordered.0, event.0));
     refused!(
         ZE_RESULT_ERROR_INVALID_ARGUMENT,
         zeCommandListAppendSignalEvent(unordered.0, event.0)
@@ -396,7 +393,14 @@ fn times_belong_to_the_append() {
         let (dst, mut of) = (events.ptr().wrapping_add(at).cast(), [event.0]);
         let none = ptr::null();
         check!(zeCommandListAppendQueryKernelTimestamps(
-            list.0, 1, of.as_mut_ptr(), dst, none, NONE, 0, ptr::null_mut()
+            list.0,
+            1,
+            of.as_mut_ptr(),
+            dst,
+            none,
+            NONE,
+            0,
+            ptr::null_mut()
         ));
     };
     query(0, &copies);

@@ -37,7 +37,14 @@ fn patterns_of_every_size_are_filled() {
         memory.fill_with(|_| 0);
         let (to, from) = (memory.ptr().cast(), pattern.as_ptr().cast());
         check!(zeCommandListAppendMemoryFill(
-            list.0, to, from, size, 512, NONE, 0, ptr::null_mut()
+            list.0,
+            to,
+            from,
+            size,
+            512,
+            NONE,
+            0,
+            ptr::null_mut()
         ));
         list.synchronize();
         let expected: Vec<u8> =
@@ -49,7 +56,14 @@ fn patterns_of_every_size_are_filled() {
         refused!(
             ZE_RESULT_ERROR_INVALID_SIZE,
             zeCommandListAppendMemoryFill(
-                list.0, to, from, pattern, size, NONE, 0, ptr::null_mut()
+                list.0,
+                to,
+                from,
+                pattern,
+                size,
+                NONE,
+                0,
+                ptr::null_mut()
             )
         );
     }
@@ -88,7 +102,18 @@ fn regions_move_by_rows_and_slices() {
     refused!(
         ZE_RESULT_ERROR_INVALID_SIZE,
         zeCommandListAppendMemoryCopyRegion(
-            list.0, d, &raw const wider, 16, 128, s, from_ptr, 32, 256, NONE, 0, none
+            list.0,
+            d,
+            &raw const wider,
+            16,
+            128,
+            s,
+            from_ptr,
+            32,
+            256,
+            NONE,
+            0,
+            none
         )
     );
     refused!(

@@ -15,3 +15,6 @@ pub mod immediate;
 pub mod launch;
 pub mod regular;
 pub mod waits;
+
+#[cfg(test)]
+mod golden;

@@ -140,7 +140,7 @@ impl List {
         &self,
         command: &Command<'_>,
         signal: Option<Signal<'_>>,
-        waits: WaitList<'_>,
+        waits: WaitList<'_, '_>,
     ) -> Result {
         match &self.kind {
             ListKind::Immediate(_, list) => list.append(command, signal, waits),

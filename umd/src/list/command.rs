@@ -189,7 +189,7 @@ pub fn append<T: Target>(
     target: &mut T,
     command: &Command<'_>,
     signal: Option<Signal<'_>>,
-    waits: WaitList<'_>,
+    waits: WaitList<'_, '_>,
 ) -> Result {
     if let Some(signal) = &signal {
         signal.event.check()?;
@@ -258,7 +258,7 @@ fn encode<T: Target>(
     target: &mut T,
     command: &Command<'_>,
     signal: Option<Signal<'_>>,
-    waits: WaitList<'_>,
+    waits: WaitList<'_, '_>,
 ) -> Result {
     let has_waits = waits.len() != 0;
     let wait_packets = waits::encode(target, waits)?;

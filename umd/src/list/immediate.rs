@@ -94,7 +94,7 @@ impl Immediate {
         &self,
         command: &Command<'_>,
         signal: Option<Signal<'_>>,
-        waits: WaitList<'_>,
+        waits: WaitList<'_, '_>,
     ) -> Result {
         let mut state = self.lock();
         command::append(&mut Appender { list: self, state: &mut state }, command, signal, waits)

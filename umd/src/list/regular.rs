@@ -117,7 +117,7 @@ impl Regular {
         &self,
         command: &Command<'_>,
         signal: Option<Signal<'_>>,
-        waits: WaitList<'_>,
+        waits: WaitList<'_, '_>,
     ) -> Result {
         let mut state = self.lock();
         command::append(&mut Recorder { list: self, state: &mut state }, command, signal, waits)

@@ -20,13 +20,13 @@ pub enum Condition {
 }
 
 /// The events of a call's wait list, looked up one by one.
-pub type WaitList<'a> = &'a mut dyn ExactSizeIterator<Item = Result<&'a Event>>;
+pub type WaitList<'i, 'e> = &'i mut (dyn ExactSizeIterator<Item = Result<&'e Event>> + 'i);
 
 /// Writes the packets for a wait list; answers how many.
 ///
 /// # Errors
 /// Those of the look-up; INVALID_SYNCHRONIZATION_OBJECT for an event that cannot be waited for.
-pub(super) fn encode<T: Target>(target: &mut T, waits: WaitList<'_>) -> Result<usize> {
+pub(super) fn encode<T: Target>(target: &mut T, waits: WaitList<'_, '_>) -> Result<usize> {
     let mut group = Group::default();
     let mut packets = 0;
     let mut first = true;

@@ -72,12 +72,12 @@ impl Arena {
     ) -> Result<Span> {
         debug_assert!(align.is_power_of_two() && align <= 64);
         let start = (self.used + align - 1) & !(align - 1);
-        if let Some(chunk) = &self.current {
-            if start + size <= chunk.0.size() {
-                self.used = start + size;
-                // SAFETY: the piece lies within the chunk.
-                return Ok(Span { ptr: unsafe { chunk.0.ptr().add(start as usize) } });
-            }
+        if let Some(chunk) = &self.current
+            && start + size <= chunk.0.size()
+        {
+            self.used = start + size;
+            // SAFETY: the piece lies within the chunk.
+            return Ok(Span { ptr: unsafe { chunk.0.ptr().add(start as usize) } });
         }
         self.next_chunk(heap, size, value, reached())?;
         self.used = size;
@@ -88,7 +88,7 @@ impl Arena {
     /// The chunk that the last piece was taken from.
     ///
     /// # Errors
-    /// None if a piece was taken.
+    /// OUT_OF_HOST_MEMORY if there is none.
     pub fn chunk(&self) -> Result<&Arc<Chunk>> {
         self.current.as_ref().ok_or_else(exhausted)
     }
@@ -144,4 +144,49 @@ fn exhausted() -> Error {
         ze_result_t::ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY,
         "the commands that wait to run hold all the memory for arguments that a list may have",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vm::tests::fake;
+
+    #[test]
+    fn pieces_are_aligned_and_apart_until_the_counter_frees_their_chunk() {
+        let (_, vm) = fake();
+        let mut arena = Arena::new(4096, 1 << 20);
+        let mut take =
+            |value, reached| arena.take(vm.heap(), 1000, 64, value, || reached).expect("room").va();
+        let first: Vec<u64> = (1..=4).map(|value| take(value, 0)).collect();
+        assert!(first.iter().all(|va| va.is_multiple_of(64)));
+        assert!(first.windows(2).all(|it| it[0] + 1000 <= it[1]));
+        let second = take(5, 3);
+        assert!(!first.contains(&second), "a command of the first chunk may still run");
+        (6..=8).for_each(|value| _ = take(value, 3));
+        assert_eq!(take(9, 5), first[0], "the first chunk is free again");
+    }
+
+    #[test]
+    fn a_chunk_that_somebody_keeps_is_not_used_again() {
+        let (_, vm) = fake();
+        let mut arena = Arena::new(64, 1 << 20);
+        let first = arena.take(vm.heap(), 64, 8, 1, || 0).expect("room").va();
+        let kept = arena.chunk().expect("taken from").clone();
+        for value in 2..10 {
+            let next = arena.take(vm.heap(), 64, 8, value, || value - 1).expect("room").va();
+            assert_ne!(next, first);
+        }
+        assert!(kept.holds(first, 64));
+    }
+
+    #[test]
+    fn an_arena_has_a_limit_and_goes_on_after_it() {
+        let (_, vm) = fake();
+        let mut arena = Arena::new(4096, 8192);
+        let mut take = |reached| arena.take(vm.heap(), 4096, 8, 1, || reached);
+        assert!(take(0).is_ok() && take(0).is_ok());
+        let error = take(0).expect_err("the limit is reached");
+        assert_eq!(error.code(), ze_result_t::ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY);
+        assert!(take(1).is_ok(), "when the commands are complete there is room again");
+    }
 }

@@ -42,7 +42,7 @@ impl Cell {
     /// The block outlives every use of the cell and its copies, and nothing but cells is in this
     /// place. `offset` is a multiple of 8 within the block.
     pub unsafe fn new(block: &Block, offset: u64) -> Self {
-        debug_assert!(offset % CELL_SIZE == 0 && offset + CELL_SIZE <= block.size());
+        debug_assert!(offset.is_multiple_of(CELL_SIZE) && offset + CELL_SIZE <= block.size());
         // SAFETY: the offset lies within the block.
         let word = unsafe { block.ptr().add(offset as usize) }.cast();
         Self { word, bo: block.bo(), offset: block.offset() + offset }

@@ -119,7 +119,7 @@ impl PoolPlace {
     pub fn cell(&self) -> Cell {
         let at = u64::from(self.index) * STRIDE;
         // The waiters word is chosen by the address within a page: use all words of the first half.
-        let word = u64::from(self.index) / (tally_uapi::PAGE_SIZE / STRIDE) as u64 % (SLOT / 8) * 8;
+        let word = u64::from(self.index) / (tally_uapi::PAGE_SIZE / STRIDE) % (SLOT / 8) * 8;
         // SAFETY: whoever uses the cell keeps the event, and with it this place and the pool; the
         // place is this event's alone.
         unsafe { Cell::new(self.pool.block(), at + word) }

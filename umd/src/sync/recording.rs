@@ -119,3 +119,63 @@ impl Recording {
         self.over.load(Ordering::Acquire) && !self.is_submitted()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::shared::Shared;
+    use crate::vm::tests::fake;
+
+    fn counter() -> (Arc<Shared>, Arc<Counter>) {
+        let (_, vm) = fake();
+        let shared = Shared::of(&vm);
+        let counter = Arc::new(shared.counter().expect("room"));
+        (shared, counter)
+    }
+
+    #[test]
+    fn the_bases_of_executions_follow_each_other() {
+        let (_, counter) = counter();
+        let first = counter.promised();
+        let recording = Recording::new(counter.clone());
+        assert_eq!(
+            (recording.add_signal(), recording.add_signal(), recording.add_signal()),
+            (1, 2, 3)
+        );
+        assert_eq!(recording.resolve(2).1, first + 2, "before any execution: the first");
+        for n in 0..5 {
+            assert_eq!(recording.submit(), first + 3 * n);
+            assert_eq!(recording.resolve(2).1, first + 3 * n + 2);
+            assert_eq!(counter.promised(), first + 3 * n + 3);
+        }
+        assert!(recording.end(), "what was executed will be reached");
+        assert_eq!(Recording::new(counter).submit(), first + 15, "the next recording goes on");
+    }
+
+    #[test]
+    fn a_promise_that_will_not_be_kept_retires_the_counter() {
+        let (shared, counter) = counter();
+        let cell = counter.cell();
+        let recording = Recording::new(counter.clone());
+        recording.add_signal();
+        assert!(Recording::new(counter.clone()).end(), "nobody holds a promise of this one");
+        recording.expose();
+        assert!(!recording.end());
+        assert!(recording.is_dead());
+        drop((recording, counter));
+        for _ in 0..10 {
+            assert_ne!(shared.counter().expect("room").cell(), cell);
+        }
+    }
+
+    #[test]
+    fn a_counter_goes_on_from_its_last_value() {
+        let (shared, counter) = counter();
+        let cell = counter.cell();
+        counter.promise(7);
+        cell.store(7);
+        drop(counter);
+        let next = shared.counter().expect("room");
+        assert_eq!((next.cell(), next.promised()), (cell, 7));
+    }
+}

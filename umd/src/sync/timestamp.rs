@@ -21,7 +21,7 @@ pub struct Stamp {
 impl Stamp {
     /// The slot at `va`, which lies in `chunk`.
     pub fn new(chunk: Arc<Chunk>, va: u64) -> Self {
-        debug_assert!(va % 8 == 0 && chunk.holds(va, size_of::<TimestampSlot>() as u64));
+        debug_assert!(va.is_multiple_of(8) && chunk.holds(va, size_of::<TimestampSlot>() as u64));
         Self { chunk, va }
     }
 

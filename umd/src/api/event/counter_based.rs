@@ -266,7 +266,7 @@ fn external(device: *mut u64, host: *mut u64, value: u64) -> Result<External> {
                 format!("{name}: the pointer is null"),
             ));
         }
-        if address as u64 % 8 != 0 {
+        if !(address as u64).is_multiple_of(8) {
             return Err(Error::new(
                 ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT,
                 format!("{name}: {address:p} is not aligned to 8 bytes"),

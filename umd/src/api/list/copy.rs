@@ -195,7 +195,7 @@ fn fill(
             "pattern_size: {pattern_size} is no power of two up to {MAX_FILL_PATTERN}"
         )));
     }
-    if size % pattern_size != 0 {
+    if !size.is_multiple_of(pattern_size) {
         return Err(wrong(format!("size: {size} is no multiple of pattern_size {pattern_size}")));
     }
     let (dst, size) = (dst as u64, size as u64);

@@ -90,7 +90,7 @@ api! {
         let list = call.handle(hCommandList, "hCommandList")?;
         call.out(dstptr, "dstptr")?;
         let dst = dstptr as u64;
-        if dst % 8 != 0 {
+        if !dst.is_multiple_of(8) {
             return Err(Error::new(
                 ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT,
                 format!("dstptr: {dst:#x} is not aligned to 8 bytes"),

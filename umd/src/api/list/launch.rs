@@ -186,7 +186,7 @@ fn counts(groups: &ze_group_count_t) -> [u32; 3] {
 /// Checks the address of 32-bit numbers that the device reads.
 fn buffer(call: Call<'_>, ptr: *const u32, name: &'static str) -> Result<u64> {
     call.out(ptr.cast_mut(), name)?;
-    if ptr as u64 % 4 != 0 {
+    if !(ptr as u64).is_multiple_of(4) {
         return Err(Error::new(
             ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT,
             format!("{name}: {:#x} is not aligned to 4 bytes", ptr as u64),
