@@ -130,7 +130,7 @@ pub struct Query {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]
 pub struct DeviceInfo {
-    /// Identifies the device across processes, as long as it exists.
+    /// Names the device, the same in all processes and in later runs.
     pub uuid: [u8; 16],
     /// PCI vendor id, or that of the embedded device.
     pub vendor_id: u32,

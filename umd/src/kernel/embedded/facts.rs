@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What QUERY DEVICE and QUERY TARGET answer: facts of the machine.
 
-use tally_device::{CLOCK_HZ, Device, monotonic_ns};
+use tally_device::{CLOCK_HZ, Device};
 use tally_uapi::ioctl::DeviceInfo;
 
 use super::target;
@@ -33,7 +33,7 @@ impl Facts {
         let (name, features) = target::detect();
         let memory_bytes = settings.memory.unwrap_or_else(memory_bytes);
         let device = DeviceInfo {
-            uuid: uuid(),
+            uuid: UUID,
             vendor_id: VENDOR_ID,
             device_id: DEVICE_ID,
             execution_units: u32::try_from(device.execution_units()).unwrap_or(u32::MAX),
@@ -61,13 +61,9 @@ fn sysconf(name: i32) -> Option<u64> {
     u64::try_from(value).ok().filter(|&value| value != 0)
 }
 
-/// Different for every process: this device exists in one only.
-fn uuid() -> [u8; 16] {
-    let mut uuid = *b"TALY\0\0\0\0\0\0\0\0\0\0\0\0";
-    uuid[4..8].copy_from_slice(&std::process::id().to_le_bytes());
-    uuid[8..].copy_from_slice(&monotonic_ns().to_le_bytes());
-    uuid
-}
+/// The same in every process and run, so that a program finds again the device
+/// it has chosen once.
+const UUID: [u8; 16] = *b"Tally embedded 0";
 
 /// The machine's memory, or what is less: this process's address room, its
 /// control group's memory.
