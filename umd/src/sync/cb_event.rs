@@ -23,10 +23,8 @@ enum State {
     Fixed(Cell, u64),
     /// A signal of a regular list, counted from 1.
     Recorded(Arc<Recording>, u32),
-    /// The user's memory, until the first append replaces it.
+    /// The user's memory, until an append replaces it; for ever if appends add to it.
     External(External),
-    /// The user's memory, for ever: appends add to it.
-    Aggregate { storage: External, increment: u64 },
 }
 
 /// A 64-bit word of the user's and the value at which the event is complete.
@@ -121,9 +119,7 @@ impl State {
                 }
                 Resolved::Counter(cell, value)
             }
-            Self::External(word) | Self::Aggregate { storage: word, .. } => {
-                Resolved::Foreign(*word)
-            }
+            Self::External(word) => Resolved::Foreign(*word),
         }
     }
 }
@@ -137,48 +133,49 @@ struct Inner {
 
 /// The counter-based part of an event.
 #[derive(Debug)]
-pub struct CbEvent(SpinLock<Inner>);
+pub struct CbEvent {
+    /// What each append adds to the user's word, instead of replacing the state.
+    aggregate: Option<(External, u64)>,
+    inner: SpinLock<Inner>,
+}
 
 impl CbEvent {
     /// An event that is complete.
     #[inline]
     pub fn completed() -> Self {
-        Self::with_state(State::Never)
+        Self::with_state(State::Never, None)
     }
 
     /// An event that follows the user's word until it is signalled.
     pub fn external(word: External) -> Self {
-        Self::with_state(State::External(word))
+        Self::with_state(State::External(word), None)
     }
 
     /// An event whose signals each add `increment` to the user's word.
     pub fn aggregate(storage: External, increment: u64) -> Self {
-        Self::with_state(State::Aggregate { storage, increment })
+        Self::with_state(State::External(storage), Some((storage, increment)))
     }
 
     #[inline]
-    fn with_state(state: State) -> Self {
-        Self(SpinLock::new(Inner { state, stamp: None, late: None }))
+    fn with_state(state: State, aggregate: Option<(External, u64)>) -> Self {
+        Self { aggregate, inner: SpinLock::new(Inner { state, stamp: None, late: None }) }
     }
 
     /// The word and the increment of an aggregated event.
     #[inline]
     pub fn aggregated(&self) -> Option<(External, u64)> {
-        self.0.with(|inner| match inner.state {
-            State::Aggregate { storage, increment } => Some((storage, increment)),
-            _ => None,
-        })
+        self.aggregate
     }
 
     /// What a wait that is made now means.
     #[inline]
     pub fn resolve(&self) -> Resolved {
-        self.0.with(|inner| inner.state.resolve())
+        self.inner.with(|inner| inner.state.resolve())
     }
 
     /// How a wait that is recorded now in `own` is bound.
     pub fn bind(&self, own: &Arc<Recording>) -> Bound {
-        self.0.with(|inner| match &inner.state {
+        self.inner.with(|inner| match &inner.state {
             State::Never => {
                 let late =
                     inner.late.get_or_insert_with(|| Arc::new(Late(SpinLock::new(State::Never))));
@@ -188,7 +185,7 @@ impl CbEvent {
             State::Fixed(cell, value) => Bound::Counter(*cell, *value),
             State::Recorded(recording, _) if Arc::ptr_eq(recording, own) => Bound::Met,
             State::Recorded(recording, k) => Bound::Recording(recording.clone(), *k),
-            State::External(word) | State::Aggregate { storage: word, .. } => Bound::Foreign(*word),
+            State::External(word) => Bound::Foreign(*word),
         })
     }
 
@@ -206,7 +203,7 @@ impl CbEvent {
 
     /// Whether it names a signal of this recording.
     pub fn names(&self, own: &Arc<Recording>, number: u32) -> bool {
-        self.0.with(|inner| match &inner.state {
+        self.inner.with(|inner| match &inner.state {
             State::Recorded(recording, k) => Arc::ptr_eq(recording, own) && *k == number,
             _ => false,
         })
@@ -215,7 +212,7 @@ impl CbEvent {
     #[inline]
     fn replace(&self, state: State, stamp: Option<Stamp>) {
         // What is replaced is dropped after the lock is free: it may be the end of a recording.
-        let _old = self.0.with(|inner| {
+        let _old = self.inner.with(|inner| {
             if let Some(late) = &inner.late {
                 let state = state.clone();
                 late.0.with(|late| *late = state);
@@ -226,11 +223,11 @@ impl CbEvent {
 
     /// The slot that the append which the event names writes its times to.
     pub fn stamp(&self) -> Option<Stamp> {
-        self.0.with(|inner| inner.stamp.clone())
+        self.inner.with(|inner| inner.stamp.clone())
     }
 
     /// The append's slot of an aggregated event, whose state is not replaced.
     pub fn set_stamp(&self, stamp: Option<Stamp>) {
-        let _old = self.0.with(|inner| std::mem::replace(&mut inner.stamp, stamp));
+        let _old = self.inner.with(|inner| std::mem::replace(&mut inner.stamp, stamp));
     }
 }
