@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The programs tally-info and tally-run, started as users do.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const TRIPLET: &str = "x86_64-linux-gnu";
+
+fn info(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tally-info"));
+    command.env_remove("ZE_AFFINITY_MASK").args(arguments).envs(environment.iter().copied());
+    command.output().expect("tally-info starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn info_says_what_settings_make_of_the_device() {
+    let output = info(
+        &[],
+        &[("TALLY_COMPUTE_ENGINES", "3"), ("TALLY_WORKERS", "5"), ("TALLY_MEMORY", "1536")],
+    );
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));
+    let text = stdout(&output);
+    let value = |name: &str| {
+        let line = text.lines().find(|line| line.trim_start().starts_with(name));
+        line.and_then(|line| line.get(46..)).unwrap_or_else(|| panic!("no {name} in\n{text}"))
+    };
+    assert_eq!(value("Devices"), "1");
+    assert_eq!(value("Name"), "Tally");
+    assert_eq!(value("Level Zero API"), "1.17");
+    assert_eq!(value("Execution units"), "5");
+    assert_eq!(value("Largest allocation"), "1610612736 (1.50 GiB)");
+    assert!(value("Queue groups").starts_with("#0: 3 queues, compute, copy"));
+    assert!(value("Lane").starts_with("embedded"));
+    assert!(text.contains("ZEX_counter_based_event 1.0"));
+}
+
+#[test]
+fn info_lists_names_and_shows_no_hidden_device() {
+    let text = stdout(&info(&["--list"], &[]));
+    assert_eq!(text, "Driver #0: Tally\n `-- Device #0: Tally virtual GPU\n");
+    let text = stdout(&info(&["-l"], &[("ZE_AFFINITY_MASK", "1")]));
+    assert_eq!(text, "Driver #0: Tally\n");
+}
+
+#[test]
+fn info_refuses_what_it_does_not_know() {
+    let output = info(&["--all"], &[]);
+    assert!(!output.status.success() && output.stdout.is_empty());
+    assert!(stderr(&output).contains("--all"));
+}
+
+/// tally-run as it is installed: in a `bin` folder, with the driver in `lib` beside it.
+struct Installed {
+    top: PathBuf,
+}
+
+impl Installed {
+    fn new(name: &str) -> Self {
+        let top = std::env::temp_dir().join(format!("tally-run-{name}-{}", std::process::id()));
+        let it = Self { top };
+        it.file("lib/libze_tally.so", "");
+        fs::create_dir_all(it.top.join("bin")).expect("a folder");
+        fs::copy(env!("CARGO_BIN_EXE_tally-run"), it.top.join("bin/tally-run")).expect("a copy");
+        it
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.top.join(name);
+        fs::create_dir_all(path.parent().expect("a name")).expect("a folder");
+        fs::write(&path, text).expect("a file");
+        path
+    }
+
+    fn script(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.file(name, text);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        path
+    }
+
+    /// A folder with a loader that has only this function.
+    fn loader(&self, function: &str) -> PathBuf {
+        let source = self.file(&format!("{function}.c"), &format!("void {function}(void) {{}}\n"));
+        let folder = self.top.join(function);
+        fs::create_dir_all(&folder).expect("a folder");
+        let mut cc = Command::new("cc");
+        cc.arg("-shared").arg("-o").arg(folder.join("libze_loader.so.1")).arg(source);
+        assert!(cc.status().expect("cc is there: it links this test").success());
+        folder
+    }
+
+    /// What scripts/loaders leaves of a suite; answers its folder of libraries.
+    fn unpack(&self, suite: &str) -> PathBuf {
+        let libraries = format!("cache/loaders/{suite}/root/usr/lib/{TRIPLET}");
+        for name in ["libc.so.6", "libze_loader.so.1", "ld-linux-x86-64.so.2"] {
+            self.file(&format!("{libraries}/{name}"), "");
+        }
+        self.top.join(libraries)
+    }
+
+    fn run(&self, arguments: &[&str], libraries: &Path) -> Output {
+        let mut command = Command::new(self.top.join("bin/tally-run"));
+        command
+            .args(arguments)
+            .env("TALLY_CACHE", self.top.join("cache"))
+            .env("LD_LIBRARY_PATH", libraries);
+        command.output().expect("tally-run starts")
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.top);
+    }
+}
+
+#[test]
+fn run_becomes_the_program_with_tally_as_its_driver() {
+    let it = Installed::new("becomes");
+    let new = it.loader("zeInitDrivers");
+    let script = "echo \"$ZE_ENABLE_ALT_DRIVERS $*\"; exit 7";
+    let output = it.run(&["sh", "-c", script, "sh", "--loader", "a b"], &new);
+    assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+    let text = stdout(&output);
+    let (driver, rest) = text.split_once(' ').expect("two words");
+    let expected = it.top.join("lib/libze_tally.so").canonicalize().expect("it is there");
+    assert_eq!(Path::new(driver), expected);
+    assert_eq!(rest, "--loader a b\n", "what follows the program is the program's");
+}
+
+#[test]
+fn run_says_what_cannot_be_started() {
+    let it = Installed::new("refuses");
+    let new = it.loader("zeInitDrivers");
+    let plain = it.file("no-program", "text");
+    let code = |arguments: &[&str]| it.run(arguments, &new).status.code();
+    assert_eq!(code(&[]), Some(2));
+    assert_eq!(code(&["--what", "true"]), Some(2));
+    assert_eq!(code(&["there-is-no-such-program"]), Some(127));
+    assert_eq!(code(&[plain.to_str().expect("UTF-8")]), Some(127));
+    assert_eq!(code(&["--loader", "sid", "true"]), Some(126), "it is not unpacked");
+    assert_eq!(code(&["--loader", "/there/is/no/such/folder", "true"]), Some(126));
+    fs::remove_file(it.top.join("lib/libze_tally.so")).expect("it is ours");
+    let output = it.run(&["true"], &new);
+    assert_eq!(output.status.code(), Some(126));
+    assert!(stderr(&output).contains("libze_tally.so"));
+}
+
+#[test]
+fn run_takes_an_unpacked_loader_only_where_the_systems_does_not_do() {
+    let it = Installed::new("chooses");
+    let (old, new) = (it.loader("zeInit"), it.loader("zeInitDrivers"));
+    // The dynamic linker looks no further than a library that is broken.
+    let broken = it.file("broken/libze_loader.so.1", "").parent().map(Path::to_owned);
+    let broken = broken.expect("it lies in a folder");
+    let python = it.script("python3", "");
+    let sycl = it.script("sycl", "needs libsycl.so.9\0");
+    let plain = it.script("plain", "");
+    let print = |program: &Path, libraries: &Path| {
+        stdout(&it.run(&["--print", program.to_str().expect("UTF-8")], libraries))
+    };
+    // With none unpacked an old one is better than nothing.
+    assert!(!print(&python, &old).contains("ld-linux"));
+    assert_eq!(it.run(&["true"], &broken).status.code(), Some(126));
+    let trixie = it.unpack("trixie");
+    assert!(print(&python, &old).contains(trixie.to_str().expect("UTF-8")));
+    let sid = it.unpack("sid");
+    for (program, libraries, unpacked) in [
+        (&python, &old, true),
+        (&sycl, &old, true),
+        (&plain, &old, false),
+        (&plain, &broken, true),
+        (&python, &new, false),
+        (&sycl, &new, false),
+    ] {
+        let said = print(program, libraries);
+        let linker = sid.join("ld-linux-x86-64.so.2");
+        assert_eq!(said.contains(linker.to_str().expect("UTF-8")), unpacked, "{said}");
+        assert!(said.contains(&program.display().to_string()), "{said}");
+    }
+}
+
+#[test]
+fn run_starts_a_scripts_interpreter_itself_under_another_dynamic_linker() {
+    let it = Installed::new("scripts");
+    let sid = it.unpack("sid");
+    let inner = it.script("python3", "");
+    let script = it.script("tool", &format!("#!{} -u\n", inner.display()));
+    let sh = it.script("other", "#!/usr/bin/env sh\n");
+    let none = Path::new("");
+    let said =
+        stdout(&it.run(&["--loader=sid", "--print", script.to_str().expect("UTF-8"), "x"], none));
+    let paths = format!("{0}:{0}", sid.display());
+    let words = format!("--library-path {paths} {} -u {} x\n", inner.display(), script.display());
+    assert!(said.ends_with(&words), "{said}");
+    let said = stdout(&it.run(&["--loader=sid", "--print", sh.to_str().expect("UTF-8")], none));
+    assert!(said.ends_with(&format!("/sh {}\n", sh.display())), "{said}");
+}
+
+#[test]
+fn run_puts_a_folder_before_the_library_path() {
+    let it = Installed::new("folder");
+    let (old, new) = (it.loader("zeInit"), it.loader("zeInitDrivers"));
+    let new = new.canonicalize().expect("it is there");
+    let arguments = ["--loader", new.to_str().expect("UTF-8"), "sh", "-c", "echo $LD_LIBRARY_PATH"];
+    let said = stdout(&it.run(&arguments, &old));
+    assert_eq!(said, format!("{}:{}\n", new.display(), old.display()));
+}
