@@ -84,8 +84,6 @@ pub struct Driver {
     queues: Names<QueueId, ze_command_queue_handle_t>,
     events: Names<EventId, (ze_event_handle_t, ze_event_pool_handle_t)>,
     fences: Names<FenceId, ze_fence_handle_t>,
-    /// CB events that no append has signalled yet.
-    unsignalled: Names<EventId, ()>,
 }
 
 /// A program's names for handles.
@@ -124,7 +122,6 @@ impl Driver {
             queues: Names::new(),
             events: Names::new(),
             fences: Names::new(),
-            unsignalled: Names::new(),
         }
     }
 
@@ -267,9 +264,6 @@ impl Backend for Driver {
             (EventKind::CounterBased, 1) => (core_event()?, ze_event_pool_handle_t::NULL),
             (EventKind::CounterBased, _) => (zex_event()?, ze_event_pool_handle_t::NULL),
         };
-        if kind == EventKind::CounterBased {
-            self.unsignalled.map().insert(name, ());
-        }
         self.events.map().insert(name, made);
         Ok(())
     }
@@ -284,18 +278,8 @@ impl Backend for Driver {
     }
 
     fn append(&self, list: ListId, command: &Command) -> Answered<()> {
-        let (list, kind) = self.lists.get(list);
-        let unsignalled = self.unsignalled.map().clone();
-        let waits = command.waits.iter().filter(|event| {
-            // A recorded wait for an event that nothing has signalled yet: the model takes it as met
-            // for ever, the driver binds it when the list is executed (tests/ze_cb_event.rs). Both
-            // keep to the documents; programs leave the case out.
-            kind != ListKind::Regular || !unsignalled.contains_key(event)
-        });
-        let waits = waits.map(|&event| self.events.get(event).0).collect();
-        if let Some(event) = &command.signal {
-            self.unsignalled.map().remove(event);
-        }
+        let (list, _) = self.lists.get(list);
+        let waits = command.waits.iter().map(|&event| self.events.get(event).0).collect();
         let mut events =
             Events { waits, signal: command.signal.map_or(NONE, |event| self.events.get(event).0) };
         let (count, waits) = (events.waits.len() as u32, events.waits.as_mut_ptr());

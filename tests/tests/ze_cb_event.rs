@@ -164,12 +164,12 @@ fn two_lists_wait_for_each_other() {
     let Lists { list1, list2, queue1, queue2 } = &Lists::new(&gpu);
     let (a, b) = (gpu.cb_event(), gpu.cb_event());
     list1.copy((&memory, 1), (&memory, 0), 1, Some(&a), &[]);
-    list1.wait(&[&b]);
-    list1.copy((&memory, 3), (&memory, 2), 1, None, &[]);
-    list1.close();
     list2.wait(&[&a]);
     list2.copy((&memory, 2), (&memory, 1), 1, Some(&b), &[]);
     list2.close();
+    list1.wait(&[&b]);
+    list1.copy((&memory, 3), (&memory, 2), 1, None, &[]);
+    list1.close();
     assert!(!a.is_ready() && !b.is_ready(), "all events are in \"not ready\" state");
 
     memory.set(0, 7);
@@ -188,6 +188,26 @@ fn two_lists_wait_for_each_other() {
     queue2.execute(&[list2], None);
     queue2.synchronize();
     assert_eq!(&memory.to_vec()[..4], [8, 8, 8, 7]);
+}
+
+/// "After creation, a CB Event is initially marked as completed": a wait that is recorded then
+/// waits for nothing, also when another list has recorded a signal by the time of the execution.
+#[test]
+fn a_wait_recorded_before_the_first_signal_is_met() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(3);
+    let Lists { list1, list2, queue1, queue2 } = &Lists::new(&gpu);
+    let (a, b) = (gpu.cb_event(), gpu.cb_event());
+    memory.set(0, 7);
+    list1.copy((&memory, 1), (&memory, 0), 1, Some(&a), &[&b]);
+    list1.close();
+    list2.copy((&memory, 2), (&memory, 1), 1, Some(&b), &[&a]);
+    list2.close();
+    queue1.execute(&[list1], None);
+    queue1.synchronize();
+    queue2.execute(&[list2], None);
+    queue2.synchronize();
+    assert_eq!(memory.to_vec(), [7, 7, 7]);
 }
 
 /// "An event may be destroyed after it was recorded and before the list is executed: the recorded

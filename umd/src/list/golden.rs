@@ -313,7 +313,7 @@ fn regular() {
     if let EventKind::CounterBased(event) = &never.kind {
         event.signal(queue.cell(), 99, None);
     }
-    execute(&mut golden, "after the other event was signalled for the first time", &[&second]);
+    execute(&mut golden, "after another list signalled the event that was complete", &[&second]);
     golden.check("regular.txt");
 }
 

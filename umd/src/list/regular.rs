@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::handle;
 use crate::heap::Block;
 use crate::submit::arena::{Arena, Span};
-use crate::sync::cb_event::{Bound, Late, Resolved};
+use crate::sync::cb_event::{Bound, Resolved};
 use crate::sync::event::{Event, EventKind, SIGNALLED};
 use crate::sync::recording::Recording;
 use crate::sync::shared::Shared;
@@ -66,12 +66,10 @@ struct Mark {
     signals: u32,
 }
 
-/// A wait that gets its value when the list is executed.
-enum Binding {
-    /// A signal of another list's latest execution.
-    Recording(Arc<Recording>, u32),
-    /// What an event names then.
-    Late(Arc<Late>),
+/// A wait for a signal of another list: its latest execution when this one is executed.
+struct Binding {
+    recording: Arc<Recording>,
+    k: u32,
 }
 
 /// A counter-based event that every execution signals.
@@ -201,7 +199,7 @@ impl Regular {
                 return Err(Error::invalid("phCommandLists: a list is not closed"));
             }
             for binding in &state.operands {
-                if let Resolved::Dead(..) = state.resolve(binding) {
+                if let Resolved::Dead(..) = binding.resolve() {
                     return Err(dead());
                 }
             }
@@ -227,7 +225,7 @@ impl Regular {
         }
         if let Some(span) = span {
             for (i, binding) in state.operands.iter().enumerate() {
-                let operand = operand(state.resolve(binding));
+                let operand = operand(binding.resolve());
                 // SAFETY: `prepare` took room for as many operands, and nobody reads it yet.
                 unsafe { span.ptr.cast::<Operand>().add(i).write(operand) };
             }
@@ -295,21 +293,17 @@ impl State {
         self.operands.clear();
         self.signalled.clear();
     }
+}
 
-    fn resolve(&self, binding: &Binding) -> Resolved {
-        let resolved = match binding {
-            Binding::Recording(recording, k) => {
-                let (cell, value) = recording.resolve(*k);
-                if recording.is_dead() {
-                    return Resolved::Dead(cell, value);
-                }
-                Resolved::Counter(cell, value)
-            }
-            Binding::Late(late) => late.resolve(&self.recording),
-        };
-        match resolved {
-            Resolved::Counter(cell, value) if cell.reached(value) => Resolved::Met,
-            other => other,
+impl Binding {
+    fn resolve(&self) -> Resolved {
+        let (cell, value) = self.recording.resolve(self.k);
+        if self.recording.is_dead() {
+            Resolved::Dead(cell, value)
+        } else if cell.reached(value) {
+            Resolved::Met
+        } else {
+            Resolved::Counter(cell, value)
         }
     }
 }
@@ -424,8 +418,7 @@ impl Target for Recorder<'_> {
                 return Ok(Condition::AtLeast(word.device, CellKind::Foreign, word.value));
             }
             Bound::Recording(recording, _) if recording.is_dead() => return Err(dead()),
-            Bound::Recording(recording, k) => Binding::Recording(recording, k),
-            Bound::Late(late) => Binding::Late(late),
+            Bound::Recording(recording, k) => Binding { recording, k },
         };
         state.operands.push(binding);
         Ok(Condition::Operand(state.operands.len() as u32 - 1))

@@ -87,24 +87,6 @@ pub enum Bound {
     Foreign(External),
     /// To whatever the recording's latest execution is when the list is executed.
     Recording(Arc<Recording>, u32),
-    /// To what the event names when the list is executed: it was never signalled before.
-    Late(Arc<Late>),
-}
-
-/// The state of an event for lists that recorded a wait for it before it was ever signalled.
-/// It stays as it was when the event is destroyed.
-#[derive(Debug)]
-pub struct Late(SpinLock<State>);
-
-impl Late {
-    /// What a wait in an execution of `own` means now. Its own signals order themselves.
-    pub fn resolve(&self, own: &Arc<Recording>) -> Resolved {
-        let state = self.0.with(|state| state.clone());
-        if matches!(&state, State::Recorded(recording, _) if Arc::ptr_eq(recording, own)) {
-            return Resolved::Met;
-        }
-        state.resolve()
-    }
 }
 
 impl State {
@@ -128,7 +110,6 @@ impl State {
 struct Inner {
     state: State,
     stamp: Option<Stamp>,
-    late: Option<Arc<Late>>,
 }
 
 /// The counter-based part of an event.
@@ -158,7 +139,7 @@ impl CbEvent {
 
     #[inline]
     fn with_state(state: State, aggregate: Option<(External, u64)>) -> Self {
-        Self { aggregate, inner: SpinLock::new(Inner { state, stamp: None, late: None }) }
+        Self { aggregate, inner: SpinLock::new(Inner { state, stamp: None }) }
     }
 
     /// The word and the increment of an aggregated event.
@@ -173,14 +154,11 @@ impl CbEvent {
         self.inner.with(|inner| inner.state.resolve())
     }
 
-    /// How a wait that is recorded now in `own` is bound.
+    /// How a wait that is recorded now in `own` is bound: to the state of this moment. An event that
+    /// was never signalled is complete, also if it is signalled before the list is executed.
     pub fn bind(&self, own: &Arc<Recording>) -> Bound {
         self.inner.with(|inner| match &inner.state {
-            State::Never => {
-                let late =
-                    inner.late.get_or_insert_with(|| Arc::new(Late(SpinLock::new(State::Never))));
-                Bound::Late(late.clone())
-            }
+            State::Never => Bound::Met,
             State::Fixed(cell, value) if cell.reached(*value) => Bound::Met,
             State::Fixed(cell, value) => Bound::Counter(*cell, *value),
             State::Recorded(recording, _) if Arc::ptr_eq(recording, own) => Bound::Met,
@@ -213,10 +191,6 @@ impl CbEvent {
     fn replace(&self, state: State, stamp: Option<Stamp>) {
         // What is replaced is dropped after the lock is free: it may be the end of a recording.
         let _old = self.inner.with(|inner| {
-            if let Some(late) = &inner.late {
-                let state = state.clone();
-                late.0.with(|late| *late = state);
-            }
             (std::mem::replace(&mut inner.state, state), std::mem::replace(&mut inner.stamp, stamp))
         });
     }
