@@ -41,9 +41,7 @@ impl Facts {
             core_clock_mhz: core_clock_mhz(),
             cache_line_bytes: sysconf(libc::_SC_LEVEL1_DCACHE_LINESIZE).unwrap_or(64) as u32,
             memory_bytes: memory_bytes / 4096 * 4096,
-            cache_bytes: sysconf(libc::_SC_LEVEL3_CACHE_SIZE)
-                .or_else(|| sysconf(libc::_SC_LEVEL2_CACHE_SIZE))
-                .unwrap_or(0),
+            cache_bytes: cache_bytes(),
             clock_hz: CLOCK_HZ,
             va_start: VA_START,
             va_end: VA_END,
@@ -77,6 +75,19 @@ fn memory_bytes() -> u64 {
     let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let group = group.and_then(|text| text.trim().parse().ok()).unwrap_or(u64::MAX);
     physical.min(address_room).min(group)
+}
+
+/// The first CPU's last cache. Linux is asked before the C library, some versions of which count the
+/// cache of a virtual machine once for each of its CPUs.
+fn cache_bytes() -> u64 {
+    let size = |index: u32| {
+        let file = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
+        let text = std::fs::read_to_string(file).ok()?;
+        text.trim().strip_suffix('K')?.parse::<u64>().ok().map(|kib| kib << 10)
+    };
+    let library =
+        || sysconf(libc::_SC_LEVEL3_CACHE_SIZE).or_else(|| sysconf(libc::_SC_LEVEL2_CACHE_SIZE));
+    size(3).or_else(|| size(2)).or_else(library).unwrap_or(0)
 }
 
 /// The highest clock of the first CPU, or what it runs at now, or 1000.
