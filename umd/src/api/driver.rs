@@ -5,9 +5,9 @@ use std::ffi::{c_char, c_void};
 
 use tally_ze::{
     ZE_MAX_EXTENSION_NAME, make_version, ze_api_version_t, ze_driver_extension_properties_t,
-    ze_driver_handle_t, ze_driver_ipc_properties_t, ze_driver_properties_t,
-    ze_init_driver_type_desc_t, ze_init_driver_type_flags_t, ze_init_flags_t,
-    ze_ipc_property_flags_t, ze_result_t,
+    ze_driver_handle_t, ze_driver_ipc_properties_t, ze_driver_memory_free_ext_properties_t,
+    ze_driver_memory_free_policy_ext_flags_t, ze_driver_properties_t, ze_init_driver_type_desc_t,
+    ze_init_driver_type_flags_t, ze_init_flags_t, ze_ipc_property_flags_t, ze_result_t,
 };
 
 use super::api;
@@ -37,6 +37,7 @@ const EXTENSIONS: &[Extension] = &[
     extension(tally_ze::ZE_KERNEL_SCHEDULING_HINTS_EXP_NAME, &["zeKernelSchedulingHintExp"]),
     extension(tally_ze::ZE_KERNEL_MAX_GROUP_SIZE_PROPERTIES_EXT_NAME, &["zeKernelGetProperties"]),
     extension(tally_ze::ZE_RELAXED_ALLOCATION_LIMITS_EXP_NAME, &["zeMemAllocDevice"]),
+    extension(tally_ze::ZE_MEMORY_FREE_POLICIES_EXT_NAME, &["zeMemFreeExt"]),
     extension(tally_ze::ZE_DEVICE_VECTOR_SIZES_EXT_NAME, &["zeDeviceGetVectorWidthPropertiesExt"]),
     extension(tally_ze::ZE_PCI_PROPERTIES_EXT_NAME, &["zeDevicePciGetPropertiesExt"]),
     extension(tally_ze::ZE_EU_COUNT_EXT_NAME, &["zeDeviceGetProperties"]),
@@ -136,6 +137,11 @@ api! {
         let properties = call.properties(pDriverProperties, "pDriverProperties")?;
         properties.uuid.id = Driver::uuid();
         properties.driverVersion = Driver::version();
+        for link in call.chain(properties.pNext) {
+            if let Some(out) = link.get_mut::<ze_driver_memory_free_ext_properties_t>() {
+                out.freePolicies = ze_driver_memory_free_policy_ext_flags_t::all();
+            }
+        }
         Ok(())
     }
 

@@ -75,25 +75,26 @@ api! {
         context.free(ptr as u64)
     }
 
-    /// Spec: `zeMemFreeExt`. The policies that wait for the device are not implemented, and the
-    /// extension is not offered; without a policy it is zeMemFree.
+    /// Spec: `zeMemFreeExt`. What "commands that use the memory" are cannot be told here, so the
+    /// policies go by all that was submitted. With both, it blocks: nothing is left to defer then.
     fn zeMemFreeExt(
         call,
         hContext: ze_context_handle_t,
         pMemFreeDesc: *const ze_memory_free_ext_desc_t,
         ptr: *mut c_void,
     ) {
+        use ze_driver_memory_free_policy_ext_flags_t as policy;
         let context = call.handle(hContext, "hContext")?;
         let desc = call.desc(pMemFreeDesc, "pMemFreeDesc")?;
         call.out(ptr, "ptr")?;
         call.flags(desc.freePolicy.has_unknown(), "pMemFreeDesc->freePolicy")?;
-        if !desc.freePolicy.is_empty() {
-            return Err(Error::new(
-                ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_ENUMERATION,
-                "pMemFreeDesc->freePolicy: only 0 is supported",
-            ));
+        if desc.freePolicy.contains(policy::ZE_DRIVER_MEMORY_FREE_POLICY_EXT_FLAG_BLOCKING_FREE) {
+            context.free_when_idle(ptr as u64)
+        } else if desc.freePolicy.is_empty() {
+            context.free(ptr as u64)
+        } else {
+            context.free_later(ptr as u64)
         }
-        context.free(ptr as u64)
     }
 
     /// Spec: `zeMemGetAllocProperties`. Memory of other contexts is known too; all contexts can use it.

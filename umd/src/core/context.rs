@@ -4,13 +4,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use tally_ze::{ze_context_handle_t, ze_memory_type_t};
+use tally_ze::{ze_context_handle_t, ze_memory_type_t, ze_result_t};
 
 use crate::core::device::Device;
+use crate::core::queue;
 use crate::error::{Error, Result};
 use crate::handle::{self, Kind, object};
 use crate::sync::shared::Shared;
-use crate::vm::{Found, Vm};
+use crate::vm::{Allocation, Found, Vm};
 
 /// A context. Its objects keep it alive; memory that the application has not freed goes with it.
 pub struct Context {
@@ -110,6 +111,8 @@ impl Context {
         kind: ze_memory_type_t,
         on_device: bool,
     ) -> Result<u64> {
+        // What was to be freed later may be free now.
+        self.shared.reap();
         self.vm.allocate(size, align, kind, self.id, on_device)
     }
 
@@ -118,15 +121,62 @@ impl Context {
     /// # Errors
     /// INVALID_ARGUMENT if it is not such an address.
     pub fn free(&self, address: u64) -> Result {
-        if self.vm.release(address, self.id).is_some() {
-            return Ok(());
+        self.take(address).map(drop)
+    }
+
+    /// As [`Context::free`], once all is complete that was submitted. A kernel may use any address,
+    /// so the commands that use this one cannot be told from others.
+    ///
+    /// # Errors
+    /// As [`Context::free`].
+    pub fn free_when_idle(&self, address: u64) -> Result {
+        self.must_own(address)?;
+        match queue::synchronize_all(&self.shared, u64::MAX) {
+            // A device that is lost does not touch the memory any more.
+            Err(error) if error.code() == ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST => {}
+            result => drop(result?),
         }
+        self.free(address)
+    }
+
+    /// As [`Context::free_when_idle`], without waiting: the address is the application's no longer,
+    /// and given out again only when the device is done with it.
+    ///
+    /// # Errors
+    /// As [`Context::free`]; out of memory, where all is as before.
+    pub fn free_later(&self, address: u64) -> Result {
+        self.must_own(address)?;
+        let unfinished = match self.shared.unfinished() {
+            Err(error) if error.code() == ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST => Vec::new(),
+            result => result?,
+        };
+        // The last one to be dropped frees it.
+        let allocation = Arc::new(self.take(address)?);
+        for (cell, value) in unfinished {
+            self.shared.retire(cell, value, Box::new(allocation.clone()));
+        }
+        Ok(())
+    }
+
+    fn take(&self, address: u64) -> Result<Allocation> {
+        self.vm.release(address, self.id).ok_or_else(|| self.foreign(address))
+    }
+
+    fn must_own(&self, address: u64) -> Result {
+        match self.find(address) {
+            Some(found) if found.base == address => Ok(()),
+            _ => Err(self.foreign(address)),
+        }
+    }
+
+    /// The error for an address that is not the first of an allocation of this context.
+    fn foreign(&self, address: u64) -> Error {
         let what = match self.vm.find(address) {
             Some(found) if found.context != self.id => "belongs to another context".to_owned(),
             Some(found) => format!("points into the allocation at {:#x}", found.base),
             None => "was not allocated by this driver, or has been freed".to_owned(),
         };
-        Err(Error::invalid(format!("ptr: {address:#x} {what}")))
+        Error::invalid(format!("ptr: {address:#x} {what}"))
     }
 
     /// The allocation of this context that holds an address.

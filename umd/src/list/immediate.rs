@@ -143,11 +143,8 @@ impl Immediate {
     /// # Errors
     /// DEVICE_LOST.
     pub fn synchronize(&self, timeout_ns: u64) -> Result<bool> {
-        if !self.in_order {
-            self.cover(&mut self.lock())?;
-        }
-        let value = self.counter.promised();
-        wait::host_wait(self.shared.vm(), self.counter.cell(), value, timeout_ns)
+        let (cell, value) = self.promise()?;
+        wait::host_wait(self.shared.vm(), cell, value, timeout_ns)
     }
 
     /// Ends the list. What was submitted is completed all the same.
@@ -183,6 +180,13 @@ impl Immediate {
 impl Submitter for Immediate {
     fn wait_idle(&self, timeout_ns: u64) -> Result<bool> {
         self.synchronize(timeout_ns)
+    }
+
+    fn promise(&self) -> Result<(Cell, u64)> {
+        if !self.in_order {
+            self.cover(&mut self.lock())?;
+        }
+        Ok((self.counter.cell(), self.counter.promised()))
     }
 }
 

@@ -17,6 +17,12 @@ pub trait Submitter: Send + Sync {
     /// # Errors
     /// DEVICE_LOST.
     fn wait_idle(&self, timeout_ns: u64) -> Result<bool>;
+
+    /// A counter and its value at which all that was submitted so far is complete.
+    ///
+    /// # Errors
+    /// DEVICE_LOST, out of memory.
+    fn promise(&self) -> Result<(Cell, u64)>;
 }
 
 /// One for each VM in use. Lists, queues and events keep it.
@@ -117,6 +123,20 @@ impl Shared {
     /// All that are alive.
     pub fn submitters(&self) -> Vec<Arc<dyn Submitter>> {
         lock(&self.submitters).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The pairs that say when all is complete that was submitted so far, without those that were
+    /// reached already.
+    ///
+    /// # Errors
+    /// DEVICE_LOST, out of memory.
+    pub fn unfinished(&self) -> Result<Vec<(Cell, u64)>> {
+        let mut pairs = self.dying();
+        for submitter in self.submitters() {
+            pairs.push(submitter.promise()?);
+        }
+        pairs.retain(|(cell, value)| !cell.reached(*value));
+        Ok(pairs)
     }
 
     /// The pairs that what was destroyed still waits for.
