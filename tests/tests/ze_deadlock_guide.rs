@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The samples of the deadlock avoidance guide, through the stock loader.
+//!
+//! The guide tells what an engine that waits does to its other users. Here a wait takes no engine,
+//! so what the guide calls a deadlock ends; what is a circle on any device stays one, and is left.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tally_tests::lists::{self, Event, List, Queue};
+use tally_tests::ze::{self, Gpu, Usm};
+use tally_tests::{call, check};
+use tally_ze::*;
+
+const LEN: usize = 64;
+/// Longest that anything which must not hang may take.
+const BOUND: Duration = Duration::from_secs(20);
+const NO_FLAGS: ze_event_pool_flags_t = ze_event_pool_flags_t::empty();
+
+const KERNEL: &str = "
+    kernel void step(global uint *data, uint factor, uint add)
+    {
+        data[get_global_id(0)] = data[get_global_id(0)] * factor + add;
+    }";
+
+struct Step {
+    gpu: Gpu,
+    module: ze_module_handle_t,
+    kernel: ze_kernel_handle_t,
+}
+
+impl Step {
+    fn new() -> Self {
+        let gpu = Gpu::new();
+        let module = gpu.module(&ze::spirv_from(KERNEL), "").expect("it is valid");
+        let kernel = gpu.kernel(module, "step");
+        check!(zeKernelSetGroupSize(kernel, 8, 1, 1));
+        Self { gpu, module, kernel }
+    }
+
+    /// data = data * factor + add
+    fn launch(
+        &self,
+        list: &List,
+        data: &Usm<u32>,
+        (factor, add): (u32, u32),
+        signal: Option<&Event>,
+        waits: &[&Event],
+    ) {
+        let address = data.ptr();
+        check!(zeKernelSetArgumentValue(self.kernel, 0, 8, (&raw const address).cast()));
+        check!(zeKernelSetArgumentValue(self.kernel, 1, 4, (&raw const factor).cast()));
+        check!(zeKernelSetArgumentValue(self.kernel, 2, 4, (&raw const add).cast()));
+        let groups =
+            ze_group_count_t { groupCountX: LEN as u32 / 8, groupCountY: 1, groupCountZ: 1 };
+        let mut waits = lists::raws(waits);
+        check!(zeCommandListAppendLaunchKernel(
+            list.0,
+            self.kernel,
+            &raw const groups,
+            lists::raw(signal),
+            waits.len() as u32,
+            waits.as_mut_ptr()
+        ));
+    }
+
+    fn data(&self, first: u32) -> Usm<u32> {
+        let data = self.gpu.host(LEN);
+        data.fill_with(|i| first + i as u32);
+        data
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        // A failure is the test's to report.
+        let _ = call!(zeKernelDestroy(self.kernel));
+        let _ = call!(zeModuleDestroy(self.module));
+    }
+}
+
+fn desc(mode: ze_command_queue_mode_t) -> ze_command_queue_desc_t {
+    ze_command_queue_desc_t { ordinal: 0, index: 0, mode, ..Default::default() }
+}
+
+/// Sample 1. The guide: "this one will stall until event is signaled"; "So this API sequence would
+/// stall endlessly on append for kernel2 and the code will never reach to zeEventHostSignal(event)."
+/// Here the event blocks only the list that waits for it.
+#[test]
+fn a_host_signalled_event_blocks_only_its_own_list() {
+    let it = Step::new();
+    let pool = it.gpu.pool(1, NO_FLAGS);
+    let event = pool.event(0);
+    let (first, second) = (it.data(1), it.data(1));
+    let list =
+        it.gpu.immediate_of(&desc(ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS));
+    it.launch(&list, &first, (2, 0), None, &[&event]);
+
+    let list2 =
+        it.gpu.immediate_of(&desc(ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS));
+    it.launch(&list2, &second, (2, 0), None, &[]);
+    assert_eq!(second.get(3), 8, "the synchronous append has returned with its work done");
+    assert_eq!(first.get(3), 4, "the other list still waits");
+
+    event.signal();
+    list.synchronize();
+    assert_eq!(first.get(3), 8);
+}
+
+/// Sample 1, "The same applies to command queues scenarios."
+#[test]
+fn a_host_signalled_event_blocks_only_its_own_queue() {
+    let it = Step::new();
+    let pool = it.gpu.pool(1, NO_FLAGS);
+    let event = pool.event(0);
+    let (first, second) = (it.data(1), it.data(1));
+    let (waiting, free) = (it.gpu.regular(0, true), it.gpu.regular(0, true));
+    it.launch(&waiting, &first, (2, 0), None, &[&event]);
+    it.launch(&free, &second, (2, 0), None, &[]);
+    waiting.close();
+    free.close();
+
+    let queue = it.gpu.queue(0);
+    queue.execute(&[&waiting], None);
+    let mut queue2 = ze_command_queue_handle_t::NULL;
+    let desc = desc(ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS);
+    check!(zeCommandQueueCreate(it.gpu.context, it.gpu.device, &raw const desc, &raw mut queue2));
+    let queue2 = Queue(queue2);
+    queue2.execute(&[&free], None);
+    assert_eq!((second.get(3), first.get(3)), (8, 4));
+
+    event.signal();
+    queue.synchronize();
+    assert_eq!(first.get(3), 8);
+}
+
+/// One user of sample 2: "1. copy data from host to device using copy engine. 2. do computation on
+/// the compute engine. 3. copy data from device to host. 4. do computation on the compute engine."
+struct Workload {
+    input: Usm<u32>,
+    device: Usm<u32>,
+    output: Usm<u32>,
+    events: [Event; 4],
+}
+
+impl Workload {
+    fn new(gpu: &Gpu, first: u32, events: [Event; 4]) -> Self {
+        let (input, device, output) = (gpu.host(LEN), gpu.device_memory(LEN), gpu.host(LEN));
+        input.fill_with(|i| first + i as u32);
+        device.fill_with(|_| 0);
+        output.fill_with(|_| 0);
+        Self { input, device, output, events }
+    }
+
+    /// Appends the four commands, each to its list. In their order, since a counter-based event
+    /// that was never signalled is complete for who waits for it.
+    fn record(&self, it: &Step, [copy1, compute1, copy2, compute2]: [&List; 4]) {
+        let [e1, e2, e3, e4] = &self.events;
+        copy1.copy((&self.device, 0), (&self.input, 0), LEN, Some(e1), &[]);
+        it.launch(compute1, &self.device, (3, 1), Some(e2), &[e1]);
+        copy2.copy((&self.output, 0), (&self.device, 0), LEN, Some(e3), &[e2]);
+        it.launch(compute2, &self.output, (1, 5), Some(e4), &[e3]);
+    }
+
+    fn finish(&self) {
+        self.events[3].synchronize();
+        let expected: Vec<u32> = self.input.to_vec().iter().map(|x| x * 3 + 6).collect();
+        assert_eq!(self.output.to_vec(), expected);
+    }
+}
+
+/// Both users of sample 2 with regular events, and with counter-based ones.
+fn with_workloads(test: impl Fn(&Step, &Workload, &Workload)) {
+    let it = Step::new();
+    let pool = it.gpu.pool(8, NO_FLAGS);
+    let regular = |user: u32| std::array::from_fn(|i| pool.event(4 * user + i as u32));
+    let (a, b) = (Workload::new(&it.gpu, 10, regular(0)), Workload::new(&it.gpu, 500, regular(1)));
+    test(&it, &a, &b);
+    let counter_based = || std::array::from_fn(|_| it.gpu.cb_event());
+    let (a, b) =
+        (Workload::new(&it.gpu, 20, counter_based()), Workload::new(&it.gpu, 900, counter_based()));
+    test(&it, &a, &b);
+}
+
+/// Sample 2 in the order in which the guide's "creates a deadlock because operation #2 on BCS
+/// engine block operation #3 which would further unblock it": it finishes, with the right data.
+#[test]
+fn interleaved_workloads_with_circular_engine_dependencies_finish() {
+    with_workloads(|it, a, b| {
+        let list = |ordinal| it.gpu.regular(ordinal, true);
+        let (ccs_a, ccs_b, bcs_a, bcs_b) = (list(0), list(0), list(1), list(1));
+        a.record(it, [&bcs_a, &ccs_a, &bcs_a, &ccs_a]);
+        b.record(it, [&bcs_b, &ccs_b, &bcs_b, &ccs_b]);
+        [&ccs_a, &ccs_b, &bcs_a, &bcs_b].into_iter().for_each(List::close);
+        // The same index of a group: the same engine.
+        let queue = |ordinal| it.gpu.queue(ordinal);
+        let (compute_a, compute_b, copy_a, copy_b) = (queue(0), queue(0), queue(1), queue(1));
+        compute_a.execute(&[&ccs_a], None);
+        compute_b.execute(&[&ccs_b], None);
+        copy_b.execute(&[&bcs_b], None);
+        copy_a.execute(&[&bcs_a], None);
+        a.finish();
+        b.finish();
+        [&compute_a, &compute_b, &copy_a, &copy_b].into_iter().for_each(Queue::synchronize);
+    });
+}
+
+/// Sample 2 after its rules: "break command lists into smaller ones to break the circle"; "Now no
+/// matter how those command lists submissions are interleaved, there is no circular dependencies
+/// between them, so there is no deadlock."
+#[test]
+fn the_split_workloads_finish_in_the_final_order_of_the_guide() {
+    with_workloads(|it, a, b| {
+        let list = |ordinal| it.gpu.regular(ordinal, true);
+        let (ccs_a, ccs_2a, ccs_b, ccs_2b) = (list(0), list(0), list(0), list(0));
+        let (bcs_a, bcs_2a, bcs_b, bcs_2b) = (list(1), list(1), list(1), list(1));
+        a.record(it, [&bcs_a, &ccs_a, &bcs_2a, &ccs_2a]);
+        b.record(it, [&bcs_b, &ccs_b, &bcs_2b, &ccs_2b]);
+        [&ccs_a, &ccs_2a, &ccs_b, &ccs_2b, &bcs_a, &bcs_2a, &bcs_b, &bcs_2b]
+            .into_iter()
+            .for_each(List::close);
+        let order = [
+            (1, [&bcs_b, &bcs_a]),
+            (0, [&ccs_a, &ccs_b]),
+            (1, [&bcs_2b, &bcs_2a]),
+            (0, [&ccs_2a, &ccs_2b]),
+        ];
+        let mut queues = Vec::new();
+        for (ordinal, lists) in order {
+            for list in lists {
+                let queue = it.gpu.queue(ordinal);
+                queue.execute(&[list], None);
+                queues.push(queue);
+            }
+        }
+        a.finish();
+        b.finish();
+        queues.iter().for_each(Queue::synchronize);
+    });
+}
+
+/// "if one queue blocks given hardware engine from execution, then other users of this engine will
+/// not be able to make forward progress": a thousand that wait block nobody.
+#[test]
+fn a_thousand_parked_lists_leave_their_engine_to_another() {
+    let gpu = Gpu::new();
+    let pool = gpu.pool(1, NO_FLAGS);
+    let event = pool.event(0);
+    let memory = gpu.host::<u32>(1001);
+    memory.fill_with(|_| 0);
+    let parked: Vec<List> = (0..1000).map(|_| gpu.immediate(0, true)).collect();
+    for (i, list) in parked.iter().enumerate() {
+        list.set((&memory, i), 7, None, &[&event]);
+    }
+    let list = gpu.immediate(0, true);
+    for round in 1..=100 {
+        list.set((&memory, 1000), round, None, &[]);
+        list.synchronize();
+        assert_eq!(memory.get(1000), round);
+    }
+    assert!((0..1000).all(|i| memory.get(i) == 0));
+    event.signal();
+    parked.iter().for_each(List::synchronize);
+    assert!((0..1000).all(|i| memory.get(i) == 7));
+}
+
+/// "There are no protections against events causing deadlocks, such as circular waits scenarios.":
+/// two lists that wait for each other. A host wait ends in its time, and so does the process.
+#[test]
+fn a_circle_of_waits_can_be_left() {
+    ends("child_with_a_circle");
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_with_a_circle() {
+    let gpu = Gpu::new();
+    let pool = gpu.pool(2, NO_FLAGS);
+    let (one, two) = (pool.event(0), pool.event(1));
+    let (compute, copy) = (gpu.regular(0, true), gpu.regular(1, true));
+    compute.barrier(Some(&one), &[&two]);
+    copy.barrier(Some(&two), &[&one]);
+    compute.close();
+    copy.close();
+    let queues = (gpu.queue(0), gpu.queue(1));
+    queues.0.execute(&[&compute], None);
+    queues.1.execute(&[&copy], None);
+    let fence = queues.0.fence(ze_fence_flags_t::empty());
+    queues.0.execute(&[&compute], Some(&fence));
+    not_ready(|timeout| call!(zeCommandQueueSynchronize(queues.0.0, timeout)));
+    not_ready(|timeout| call!(zeCommandQueueSynchronize(queues.1.0, timeout)));
+    not_ready(|timeout| call!(zeEventHostSynchronize(one.0, timeout)));
+    not_ready(|timeout| call!(zeFenceHostSynchronize(fence.0, timeout)));
+    check!(zeFenceDestroy(fence.0));
+    std::mem::forget(fence);
+    destroy(vec![compute, copy], vec![queues.0, queues.1], vec![one, two]);
+    drop((pool, gpu));
+}
+
+/// The same for an event that nobody signals, in an immediate list whose thread does not wait.
+#[test]
+fn a_wait_for_an_event_that_nobody_signals_can_be_left() {
+    ends("child_with_an_event_that_nobody_signals");
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_with_an_event_that_nobody_signals() {
+    let gpu = Gpu::new();
+    let pool = gpu.pool(1, NO_FLAGS);
+    let event = pool.event(0);
+    let (ordered, unordered) = (gpu.immediate(0, true), gpu.immediate(0, false));
+    ordered.barrier(None, &[&event]);
+    unordered.barrier(None, &[&event]);
+    not_ready(|timeout| call!(zeCommandListHostSynchronize(ordered.0, timeout)));
+    not_ready(|timeout| call!(zeCommandListHostSynchronize(unordered.0, timeout)));
+    not_ready(|timeout| call!(zeEventHostSynchronize(event.0, timeout)));
+    destroy(vec![ordered, unordered], vec![], vec![event]);
+    drop((pool, gpu));
+}
+
+/// Also without destroying anything, and while a thread waits for ever.
+#[test]
+fn a_process_ends_while_a_thread_waits_for_ever() {
+    ends("child_that_ends_while_a_thread_waits");
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_ends_while_a_thread_waits() {
+    let gpu = Box::leak(Box::new(Gpu::new()));
+    let pool = Box::leak(Box::new(gpu.pool(1, NO_FLAGS)));
+    let event: &'static Event = Box::leak(Box::new(pool.event(0)));
+    thread::spawn(|| call!(zeEventHostSynchronize(event.0, u64::MAX)));
+    let list: &'static List = Box::leak(Box::new(gpu.immediate(0, true)));
+    list.barrier(None, &[event]);
+    thread::spawn(|| call!(zeCommandListHostSynchronize(list.0, u64::MAX)));
+    thread::sleep(Duration::from_millis(20));
+}
+
+/// A wait with a timeout takes that long, not less, and not much more; then it is NOT_READY.
+fn not_ready(wait: impl Fn(u64) -> ze_result_t) {
+    for (timeout, least) in [(0, 0), (1, 0), (30_000_000, 30)] {
+        let start = Instant::now();
+        assert_eq!(wait(timeout), ze_result_t::ZE_RESULT_NOT_READY);
+        let took = start.elapsed();
+        assert!(took >= Duration::from_millis(least) && took < BOUND, "{timeout} ns: {took:?}");
+    }
+}
+
+fn destroy(lists: Vec<List>, queues: Vec<Queue>, events: Vec<Event>) {
+    for list in lists {
+        check!(zeCommandListDestroy(list.0));
+        std::mem::forget(list);
+    }
+    for queue in queues {
+        check!(zeCommandQueueDestroy(queue.0));
+        std::mem::forget(queue);
+    }
+    for event in events {
+        check!(zeEventDestroy(event.0));
+        std::mem::forget(event);
+    }
+}
+
+/// Runs a test of this program in a process group of its own: it succeeds, in bounded time, and no
+/// process of the group is left.
+fn ends(test: &str) {
+    let start = Instant::now();
+    let mut child = Command::new(std::env::current_exe().expect("Linux knows the program's file"))
+        .args(["--exact", test, "--ignored", "--test-threads=1"])
+        .stdout(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .expect("a test program can be started");
+    let group = -i32::try_from(child.id()).expect("a process id");
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("it is our child") {
+            break status;
+        }
+        if start.elapsed() > BOUND {
+            // SAFETY: the group is the child's own.
+            unsafe { libc::kill(group, libc::SIGKILL) };
+            panic!("{test} does not end");
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    assert!(status.success(), "{test}: {status}");
+    // SAFETY: signal 0 only asks.
+    while unsafe { libc::kill(group, 0) } == 0 {
+        assert!(start.elapsed() < BOUND, "{test} leaves a process behind");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
