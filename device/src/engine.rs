@@ -14,7 +14,7 @@ use crate::cell::CellWait;
 use crate::guard::{Guard, Trap};
 use crate::queue::Queue;
 use crate::ring::Ring;
-use crate::sched::{Leave, Worker};
+use crate::sched::{Leave, Spin, Worker};
 use crate::scope::{Finished, Scope};
 use crate::work::{Work, complete_call};
 
@@ -226,6 +226,7 @@ fn run(
 /// Whether the scope's commands complete within a short spin.
 fn drains(worker: &Worker, scope: &Scope) -> bool {
     let until = Instant::now() + DRAIN_SPIN;
+    let mut spin = Spin::default();
     loop {
         if scope.drained() {
             return true;
@@ -233,7 +234,7 @@ fn drains(worker: &Worker, scope: &Scope) -> bool {
         if worker.shared.sched.streams_wait() || Instant::now() >= until {
             return false;
         }
-        std::hint::spin_loop();
+        spin.turn();
     }
 }
 

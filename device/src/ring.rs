@@ -7,6 +7,7 @@ use tally_uapi::packet::{PACKET_SIZE, Packet};
 use tally_uapi::queue::QueueControl;
 
 use crate::guard::{Guard, Trap, word};
+use crate::sched::Spin;
 
 /// The device's place in a ring.
 #[derive(Debug)]
@@ -102,6 +103,7 @@ impl Ring {
     ) -> Result<bool, Trap> {
         let (control, next) = (self.control(), self.next);
         let mut found = false;
+        let mut spin = Spin::default();
         guard.run(|| {
             // SAFETY: as in `fetch`.
             unsafe { word(control + HEAD) }.store(next, Ordering::Release);
@@ -111,7 +113,7 @@ impl Ring {
                 if found || give_up() {
                     break;
                 }
-                std::hint::spin_loop();
+                spin.turn();
             }
         })?;
         Ok(found)

@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::{IDLE_SPIN, Job, State};
+use super::{IDLE_SPIN, Job, Spin, State};
 use crate::Shared;
 use crate::eu::Arena;
 use crate::guard::{Guard, Record, Seat};
@@ -117,8 +117,9 @@ impl Worker {
                 sched.spinning.fetch_add(1, Ordering::SeqCst);
                 drop(state);
                 let until = Instant::now() + IDLE_SPIN;
+                let mut spin = Spin::default();
                 while sched.epoch.load(Ordering::Acquire) == seen && Instant::now() < until {
-                    std::hint::spin_loop();
+                    spin.turn();
                 }
                 state = sched.lock();
                 sched.spinning.fetch_sub(1, Ordering::SeqCst);

@@ -14,6 +14,8 @@ use crate::vm::Vm;
 
 /// How long a host thread spins before it sleeps.
 const SPIN: Duration = Duration::from_micros(20);
+/// For how much of that it keeps its processor to itself.
+const CLOSE: Duration = Duration::from_micros(2);
 /// First and last pause between two looks at memory that nobody signals.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(10));
 
@@ -106,6 +108,7 @@ pub fn poll(vm: &Vm, word: &AtomicU64, value: u64, timeout_ns: u64) -> Result<bo
     }
 }
 
+/// Looks closely for 2 µs, then offers the processor between looks: what is waited for may need it.
 fn spin(met: impl Fn() -> bool, timeout_ns: u64) -> bool {
     let limit = SPIN.min(Duration::from_nanos(timeout_ns));
     let start = Instant::now();
@@ -116,8 +119,12 @@ fn spin(met: impl Fn() -> bool, timeout_ns: u64) -> bool {
             }
             std::hint::spin_loop();
         }
-        if start.elapsed() >= limit {
+        let passed = start.elapsed();
+        if passed >= limit {
             return false;
+        }
+        if passed >= CLOSE {
+            thread::yield_now();
         }
     }
 }
