@@ -187,6 +187,78 @@ void profiling(const Client &client)
     require(end - start > 1000 && end - start < 10'000'000'000, "an unlikely duration");
 }
 
+void regions(const Client &client)
+{
+    auto queue = client.in_order();
+    const size_t pitch = 64, width = 40, height = 30;
+    std::vector<uint8_t> source(pitch * height), found(width * height);
+    std::iota(source.begin(), source.end(), uint8_t{0});
+    auto *device = sycl::malloc_device<uint8_t>(pitch * height, queue);
+    queue.ext_oneapi_memcpy2d(device, pitch, source.data(), pitch, width, height);
+    queue.ext_oneapi_memcpy2d(found.data(), width, device, pitch, width, height).wait_and_throw();
+    sycl::free(device, queue);
+    bool right = true;
+    for (size_t i = 0; i < found.size(); i++)
+        right = right && found[i] == source[i / width * pitch + i % width];
+    require(right, "a wrong byte");
+}
+
+void barriers_and_priorities(const Client &client)
+{
+    namespace property = sycl::ext::oneapi::property::queue;
+    sycl::queue low{client.context, client.device, property::priority_low{}};
+    sycl::queue high{client.context, client.device, property::priority_high{}};
+    auto kernel = client.kernel("chain", "chain");
+    const uint32_t n = 256;
+    auto *data = sycl::malloc_shared<uint32_t>(2 * n, low);
+    std::fill(data, data + 2 * n, 1u);
+    auto launch = [&](sycl::queue &queue, uint32_t *part, uint32_t factor) {
+        queue.submit([&](sycl::handler &handler) {
+            handler.set_args(part, factor, 1u, n);
+            handler.parallel_for(sycl::range<1>{n}, kernel);
+        });
+    };
+    launch(low, data, 2);
+    launch(low, data + n, 3);
+    auto joined = low.ext_oneapi_submit_barrier();
+    high.ext_oneapi_submit_barrier({joined});
+    launch(high, data, 5);
+    launch(high, data + n, 7);
+    high.wait_and_throw();
+    bool right = true;
+    for (uint32_t i = 0; i < n; i++)
+        right = right && data[i] == 3 * 5 + 1 && data[n + i] == 4 * 7 + 1;
+    sycl::free(data, low);
+    require(right, "a barrier was passed");
+}
+
+void graphs(const Client &client)
+{
+    sycl::queue queue = client.in_order();
+    auto kernel = client.kernel("chain", "chain");
+    const uint32_t n = 100;
+    auto *data = sycl::malloc_device<uint32_t>(n, queue);
+    queue.memset(data, 0, n * sizeof(uint32_t)).wait();
+    ex::command_graph graph{client.context, client.device};
+    graph.begin_recording(queue);
+    for (uint32_t factor : {3u, 5u, 7u})
+        queue.submit([&](sycl::handler &handler) {
+            handler.set_args(data, factor, 1u, n);
+            handler.parallel_for(sycl::range<1>{n}, kernel);
+        });
+    graph.end_recording();
+    auto executable = graph.finalize();
+    Words found(n);
+    uint32_t expected = 0;
+    for (int run = 0; run < 20; run++) {
+        queue.ext_oneapi_graph(executable);
+        expected = ((expected * 3 + 1) * 5 + 1) * 7 + 1;
+    }
+    queue.memcpy(found.data(), data, n * sizeof(uint32_t)).wait_and_throw();
+    sycl::free(data, queue);
+    require(found == Words(n, expected), "an execution is missing or out of order");
+}
+
 void broken_modules(const Client &client)
 {
     std::vector<std::byte> code(64);
@@ -228,6 +300,9 @@ int main(int argc, char **argv)
         check("buffers and accessors", [&] { buffers_and_accessors(client); });
         check("host tasks between kernels", [&] { host_tasks(client); });
         check("profiling", [&] { profiling(client); });
+        check("regions of memory", [&] { regions(client); });
+        check("barriers, queues with priorities", [&] { barriers_and_priorities(client); });
+        check("command graphs", [&] { graphs(client); });
         check("a broken module is refused", [&] { broken_modules(client); });
     } catch (const std::exception &error) {
         std::printf("  %s\n", error.what());
