@@ -5,7 +5,7 @@
 // The names and meanings are those of the C library and of compiler-rt. Nothing here may be
 // compiled into a call of itself, so loops over bytes hide what they do from the optimiser.
 
-#include <stdint.h>
+#include "bits.h"
 
 typedef __SIZE_TYPE__ size_t;
 
@@ -36,30 +36,6 @@ EXPORT void *memmove(void *to, const void *from, size_t len) {
     }
   }
   return to;
-}
-
-static inline uint32_t bits_of_float(float x) {
-  uint32_t bits;
-  __builtin_memcpy(&bits, &x, sizeof bits);
-  return bits;
-}
-
-static inline float float_of_bits(uint32_t bits) {
-  float x;
-  __builtin_memcpy(&x, &bits, sizeof x);
-  return x;
-}
-
-static inline uint64_t bits_of_double(double x) {
-  uint64_t bits;
-  __builtin_memcpy(&bits, &x, sizeof bits);
-  return bits;
-}
-
-static inline double double_of_bits(uint64_t bits) {
-  double x;
-  __builtin_memcpy(&x, &bits, sizeof x);
-  return x;
 }
 
 static inline uint16_t bits_of_half(_Float16 x) {

@@ -3,8 +3,9 @@
 // exponential and the logarithm.
 //
 // Functions on floats compute in double with polynomials just good enough for a float ("narrow"),
-// but for the hottest (exp, exp2, log), which compute in float. Functions on doubles keep intermediate results as the unevaluated sum of two doubles where that
-// saves the last bits. There are no tables and few branches, so that loops over them vectorise.
+// but for the hottest (exp, exp2, log), which compute in float. Functions on doubles keep
+// intermediate results as the unevaluated sum of two doubles where that saves the last bits. There
+// are no tables and few branches, so that loops over them vectorise.
 //
 // Where no other source is named, coefficients are of Chebyshev approximations on the interval
 // stated, and constants are correctly rounded. The code needs IEEE arithmetic as written: no
@@ -15,7 +16,8 @@
 
 #include <limits.h>
 #include <stdbool.h>
-#include <stdint.h>
+
+#include "bits.h"
 
 // The rounding unit: adding and subtracting it rounds to an integer, ties to even, if the
 // magnitude is below 2^51. The low bits of the sum are that integer.
@@ -32,30 +34,6 @@
 #define LN2_HIGH_FLOAT 0x1.62e4p-1f
 #define LN2_LOW_FLOAT 0x1.7f7d1cp-20f
 #define SQRT_HALF_BITS 0x3fe6a09e667f3bcd
-
-static inline uint32_t bits_of_float(float x) {
-  uint32_t bits;
-  __builtin_memcpy(&bits, &x, sizeof bits);
-  return bits;
-}
-
-static inline float float_of_bits(uint32_t bits) {
-  float x;
-  __builtin_memcpy(&x, &bits, sizeof x);
-  return x;
-}
-
-static inline uint64_t bits_of_double(double x) {
-  uint64_t bits;
-  __builtin_memcpy(&bits, &x, sizeof bits);
-  return bits;
-}
-
-static inline double double_of_bits(uint64_t bits) {
-  double x;
-  __builtin_memcpy(&x, &bits, sizeof x);
-  return x;
-}
 
 static inline bool is_nan(double x) { return x != x; }
 static inline bool is_inf(double x) { return __builtin_fabs(x) == __builtin_inf(); }
