@@ -35,9 +35,10 @@ fn implemented() -> Vec<(&'static str, Any)> {
         let mut address: *mut c_void = ptr::null_mut();
         let answer =
             call!(zeDriverGetExtensionFunctionAddress(driver, text.as_ptr(), &raw mut address));
-        // SAFETY: see `Any`.
-        (answer == ze_result_t::ZE_RESULT_SUCCESS)
-            .then(|| (name, unsafe { std::mem::transmute::<*mut c_void, Any>(address) }))
+        (answer == ze_result_t::ZE_RESULT_SUCCESS).then(|| {
+            // SAFETY: see `Any`.
+            (name, unsafe { std::mem::transmute::<*mut c_void, Any>(address) })
+        })
     });
     known.collect()
 }
