@@ -113,6 +113,7 @@ fn slow(function: &'static str, body: impl FnOnce() -> Result, early: bool) -> z
         error::set_last(function, &error);
         return error.code();
     }
+    crate::hang::calls::enter(function);
     let _span = crate::trace::span(function);
     guarded(function, body)
 }

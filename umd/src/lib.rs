@@ -9,8 +9,9 @@
 //!            └ the tables that the loader asks for
 //! ```
 //!
-//! Imports point to the right. Beside the flow: [`handle`], [`error`], [`process`], [`settings`],
-//! [`log`], [`trace`] for everybody; [`space`], [`vm`], [`heap`] for everything that owns memory.
+//! Imports point to the right. Beside the flow: [`hang`], which looks at lists and events;
+//! [`handle`], [`error`], [`process`], [`settings`], [`log`], [`trace`] for everybody; [`space`],
+//! [`vm`], [`heap`] for everything that owns memory.
 //!
 //! Words: USM, unified shared memory, what zeMemAlloc* gives. Window, the addresses that the driver
 //! reserves for buffers. BO, buffer object. VM, the GPU's address space. VA, an address in it.
@@ -22,6 +23,7 @@ pub mod ddi;
 pub mod error;
 pub mod faults;
 pub mod handle;
+pub mod hang;
 pub mod heap;
 pub mod kernel;
 pub mod list;

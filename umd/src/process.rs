@@ -26,11 +26,12 @@ const READY: u32 = 1 << 0;
 const TRACED: u32 = 1 << 1;
 const FORKED: u32 = 1 << 2;
 const EXITED: u32 = 1 << 3;
+const WATCHED: u32 = 1 << 4;
 
 static GATE: AtomicU32 = AtomicU32::new(0);
 
 impl Gate {
-    /// Initialised, not traced: the state that entry points have one compare for.
+    /// Initialised, neither traced nor watched: the state that entry points have one compare for.
     pub const OPEN: Self = Self(READY);
 
     /// Whether a call may run; `early`: also before zeInit.
@@ -71,6 +72,11 @@ pub fn set_ready() {
 /// From here on calls are recorded by [`crate::trace`].
 pub fn set_traced() {
     GATE.fetch_or(TRACED, Ordering::Release);
+}
+
+/// From here on calls tell [`crate::hang`] their names.
+pub fn set_watched() {
+    GATE.fetch_or(WATCHED, Ordering::Release);
 }
 
 /// Whether the process is on its way out, or is a forked child.

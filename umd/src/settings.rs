@@ -9,6 +9,7 @@
 //! | `TALLY_COMPUTE_ENGINES` | 1–64 | engines of the compute class; default 4 |
 //! | `TALLY_COPY_ENGINES` | 1–64 | engines of the copy class; default 2 |
 //! | `TALLY_MEMORY` | MiB | memory of the device; default: the machine's, or what limits leave |
+//! | `TALLY_HANG_MS` | ms | who waits for whom, on standard error, when a host wait lasts that long; default: never |
 //! | `TALLY_RESET_MS` | ms | time until a kernel that does not end is aborted; default 100 |
 //! | `TALLY_WINDOW` | MiB | addresses reserved for buffers; default 262144 |
 //! | `TALLY_COMPILER` | file | the compiler program; default: `tally-compiler` beside the driver, else in PATH |
@@ -17,7 +18,7 @@
 //! | `ZE_ENABLE_PCI_ID_DEVICE_ORDER` | | no effect with one device |
 //! | `ZE_SHARED_FORCE_DEVICE_ALLOC` | | no effect: all memory is unified |
 //!
-//! The numbers are the embedded device's; a value that is no number in its range is reported in the
+//! Most numbers are the embedded device's; a value that is no number in its range is reported in the
 //! log and ignored.
 
 use std::ffi::OsString;
@@ -39,6 +40,8 @@ pub struct Settings {
     pub copy_engines: Option<u32>,
     /// `TALLY_MEMORY`, in bytes.
     pub memory: Option<u64>,
+    /// `TALLY_HANG_MS`.
+    pub hang_ms: Option<u64>,
     /// `TALLY_RESET_MS`.
     pub reset_ms: Option<u64>,
     /// `TALLY_WINDOW`, in bytes.
@@ -77,6 +80,7 @@ impl Settings {
             compute_engines: small(number("TALLY_COMPUTE_ENGINES", 1, 64)),
             copy_engines: small(number("TALLY_COPY_ENGINES", 1, 64)),
             memory: number("TALLY_MEMORY", 16, 1 << 26).map(|mib| mib * MIB),
+            hang_ms: number("TALLY_HANG_MS", 1, 86_400_000),
             reset_ms: number("TALLY_RESET_MS", 1, 3_600_000),
             window: number("TALLY_WINDOW", 256, 1 << 26).map(|mib| mib * MIB),
             log: present("TALLY_LOG").map(|value| value.to_string_lossy().into_owned()),

@@ -36,7 +36,9 @@ api! {
         }
         let counter_based = pool_flags(call, desc)?;
         let pool = Pool::create(context, desc.flags, desc.count, counter_based)?;
-        out.set(handle::create(pool)?);
+        let raw: ze_event_pool_handle_t = handle::create(pool)?;
+        call.handle(raw, "phEventPool")?.name(raw);
+        out.set(raw);
         Ok(())
     }
 

@@ -31,7 +31,7 @@ api! {
         call.flags(desc.flags.has_unknown(), "desc->flags")?;
         let out = call.out(phCommandList, "phCommandList")?;
         let list = List::regular(context, desc.commandQueueGroupOrdinal, desc.flags)?;
-        out.set(handle::create(list)?);
+        out.set(named(call, list)?);
         Ok(())
     }
 
@@ -47,7 +47,7 @@ api! {
         context.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
         let traits = traits(call, altdesc, "altdesc")?;
         let out = call.out(phCommandList, "phCommandList")?;
-        out.set(handle::create(List::immediate(context, traits)?)?);
+        out.set(named(call, List::immediate(context, traits)?)?);
         Ok(())
     }
 
@@ -212,6 +212,13 @@ api! {
         call.out(pPriority, "pPriority")?.set(list.priority()?);
         Ok(())
     }
+}
+
+/// A handle for a list, by which the hang report names it.
+fn named(call: Call<'_>, list: List) -> Result<ze_command_list_handle_t> {
+    let raw: ze_command_list_handle_t = handle::create(list)?;
+    call.handle(raw, "phCommandList")?.name(raw);
+    Ok(raw)
 }
 
 /// The events of an append, as the caller passed them.

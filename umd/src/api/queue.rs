@@ -22,7 +22,9 @@ api! {
         context.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
         let traits = traits(call, desc, "desc")?;
         let out = call.out(phCommandQueue, "phCommandQueue")?;
-        out.set(handle::create(Queue::create(context, traits)?)?);
+        let raw: ze_command_queue_handle_t = handle::create(Queue::create(context, traits)?)?;
+        call.handle(raw, "phCommandQueue")?.name(raw);
+        out.set(raw);
         Ok(())
     }
 

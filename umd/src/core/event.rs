@@ -11,6 +11,7 @@ use tally_ze::{
 use crate::core::context::Context;
 use crate::error::Result;
 use crate::handle::{Kind, object};
+use crate::hang::names;
 use crate::sync::cb_event::CbEvent;
 use crate::sync::event::{Event, EventKind, Traits};
 use crate::sync::event_pool::EventPool;
@@ -50,6 +51,11 @@ impl Pool {
             None => EventPool::regular(&shared, count)?,
         };
         Ok(Self { context: context.clone(), shared, flags, counter_based, places })
+    }
+
+    /// Gives the pool its name in the hang report: its handle.
+    pub fn name(&self, raw: ze_event_pool_handle_t) {
+        names::name_pool(&self.places, || format!("{:p}", raw.0));
     }
 
     /// The context.

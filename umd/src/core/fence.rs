@@ -9,9 +9,10 @@ use tally_ze::ze_result_t;
 use crate::core::queue::Queue;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
+use crate::hang::Waiting;
 use crate::sync::counter::Cell;
 use crate::sync::shared::Shared;
-use crate::sync::wait::{self, Deadline};
+use crate::sync::wait::{self, Deadline, Suspicion};
 
 /// A fence of a queue.
 pub struct Fence {
@@ -77,6 +78,7 @@ impl Fence {
     /// DEVICE_LOST.
     pub fn wait(&self, timeout_ns: u64) -> Result<bool> {
         let deadline = Deadline::after(timeout_ns);
+        let mut suspicion = Suspicion::of(timeout_ns);
         let mut current = self.value();
         let value = loop {
             if let Some(value) = *current {
@@ -86,6 +88,11 @@ impl Fence {
             if left == 0 {
                 return Ok(false);
             }
+            let suspect = suspicion.left();
+            if suspect == Some(0) {
+                suspicion.tell(Waiting::Fence);
+            }
+            let left = left.min(suspect.filter(|left| *left != 0).unwrap_or(u64::MAX));
             let sleep = SLEEP.min(Duration::from_nanos(left));
             let woken = self.taken.wait_timeout(current, sleep);
             current = woken.unwrap_or_else(PoisonError::into_inner).0;

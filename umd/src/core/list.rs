@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use tally_uapi::ioctl::engine_capability;
 use tally_ze::{
-    ze_command_list_flags_t, ze_command_queue_flags_t, ze_command_queue_mode_t,
-    ze_command_queue_priority_t, ze_result_t,
+    ze_command_list_flags_t, ze_command_list_handle_t, ze_command_queue_flags_t,
+    ze_command_queue_mode_t, ze_command_queue_priority_t, ze_result_t,
 };
 
 use crate::core::context::Context;
 use crate::core::queue::QueueTraits;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
+use crate::hang::names;
 use crate::list::command::{Command, Signal};
 use crate::list::immediate::Immediate;
 use crate::list::regular::Regular;
@@ -58,6 +59,21 @@ impl List {
         let list = traits.open(context, in_order)?;
         let ordinal = traits.ordinal;
         Ok(Self { context: context.clone(), ordinal, kind: ListKind::Immediate(traits, list) })
+    }
+
+    /// Gives the list its name in the hang report: its handle.
+    pub fn name(&self, raw: ze_command_list_handle_t) {
+        let raw = raw.0;
+        match &self.kind {
+            ListKind::Immediate(traits, list) => {
+                names::name_immediate(list, || {
+                    format!("immediate list {raw:p} ({})", traits.engine())
+                });
+            }
+            ListKind::Regular(_, list) => {
+                names::name_regular(list, || format!("regular list {raw:p}"));
+            }
+        }
     }
 
     /// The context.

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use tally_uapi::ioctl::priority;
 use tally_ze::{
-    ze_command_queue_desc_t, ze_command_queue_flags_t, ze_command_queue_mode_t,
-    ze_command_queue_priority_t,
+    ze_command_queue_desc_t, ze_command_queue_flags_t, ze_command_queue_handle_t,
+    ze_command_queue_mode_t, ze_command_queue_priority_t,
 };
 
 use crate::core::context::Context;
 use crate::core::fence::Fence;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
+use crate::hang::names;
 use crate::list::command::Command;
 use crate::list::immediate::Immediate;
 use crate::list::regular::Regular;
@@ -55,6 +56,11 @@ impl QueueTraits {
             mode: desc.mode,
             priority: desc.priority,
         }
+    }
+
+    /// The engine, for people.
+    pub fn engine(&self) -> String {
+        format!("engine {} of group {}", self.index, self.ordinal)
     }
 
     /// Refuses a group that the device does not have; answers the number of its queues.
@@ -102,6 +108,14 @@ impl Queue {
     pub fn create(context: &Arc<Context>, traits: QueueTraits) -> Result<Self> {
         let stream = traits.open(context, true)?;
         Ok(Self { context: context.clone(), traits, stream })
+    }
+
+    /// Gives the queue its name in the hang report: its handle.
+    pub fn name(&self, raw: ze_command_queue_handle_t) {
+        let (raw, traits) = (raw.0, &self.traits);
+        names::name_immediate(&self.stream, || {
+            format!("command queue {raw:p} ({})", traits.engine())
+        });
     }
 
     /// The context.

@@ -13,6 +13,8 @@ use super::command::{self, Command, Post, Signal, Target};
 use super::launch::Keep;
 use super::waits::{Condition, WaitList};
 use crate::error::{Error, Result};
+use crate::hang::calls::CallLog;
+use crate::hang::names;
 use crate::submit::arena::{Arena, Span};
 use crate::submit::ring::{Place, Ring};
 use crate::sync::cb_event::Resolved;
@@ -54,6 +56,8 @@ struct State {
     uncovered: bool,
     /// Bytes of arguments since the last value that covers all (out-of-order lists).
     uncovered_bytes: u64,
+    /// Which call wrote which packets; only while the hang report is on.
+    calls: Option<Box<CallLog>>,
 }
 
 impl Immediate {
@@ -78,10 +82,12 @@ impl Immediate {
             promised: false,
             uncovered: false,
             uncovered_bytes: 0,
+            calls: CallLog::begin(),
         });
         let list = Arc::new(Self { shared, counter, in_order, synchronous, state });
         let submitter: Arc<dyn Submitter> = list.clone();
         list.shared.enlist(Arc::downgrade(&submitter));
+        names::enlist(&list);
         Ok(list)
     }
 
@@ -161,6 +167,12 @@ impl Immediate {
     /// What lists, queues and events of the VM share.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// Looks at the ring, and at which calls wrote it, while nobody appends.
+    pub fn look<R>(&self, look: impl FnOnce(&Ring, Option<&CallLog>) -> R) -> R {
+        let state = self.lock();
+        look(&state.ring, state.calls.as_deref())
     }
 
     /// Makes the counter's last value cover all commands of an out-of-order list.
@@ -340,7 +352,11 @@ impl Target for Appender<'_> {
                 self.state.uncovered_bytes = 0;
             }
         }
-        self.state.ring.publish()
+        let published = self.state.ring.publish();
+        if let Some(calls) = &mut self.state.calls {
+            calls.note(self.state.ring.published());
+        }
+        published
     }
 }
 

@@ -17,6 +17,8 @@ use super::launch::Keep;
 use super::waits::{Condition, WaitList};
 use crate::error::{Error, Result};
 use crate::handle;
+use crate::hang::calls::CallLog;
+use crate::hang::names;
 use crate::heap::Block;
 use crate::submit::arena::{Arena, Span};
 use crate::sync::cb_event::{Bound, Resolved};
@@ -48,6 +50,8 @@ struct State {
     memory: Memory,
     /// Lengths to go back to when an append fails.
     mark: Mark,
+    /// Which call wrote which packets; only while the hang report is on.
+    calls: Option<Box<CallLog>>,
 }
 
 /// What the device uses while an execution runs.
@@ -101,6 +105,7 @@ impl Regular {
             signalled: Vec::new(),
             memory: Memory::new(),
             mark: Mark::default(),
+            calls: None,
         };
         state.restart(recording, in_order);
         Ok(Arc::new(Self { shared, in_order, state: Mutex::new(state) }))
@@ -157,16 +162,29 @@ impl Regular {
     /// As the heap's.
     pub fn reset(&self) -> Result {
         let mut state = self.lock();
+        let before = state.recording.counter().cell();
         let counter = if state.recording.end() {
             state.recording.counter().clone()
         } else {
             Arc::new(self.shared.counter()?)
         };
+        names::moved(before, counter.cell());
         self.retire(&mut state);
         state.restart(Recording::new(counter), self.in_order);
         drop(state);
         self.shared.reap();
         Ok(())
+    }
+
+    /// What lists, queues and events of the VM share.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Looks at the recording, its packets, and which calls wrote them, while nobody appends.
+    pub fn look<R>(&self, look: impl FnOnce(&Recording, &[Packet], Option<&CallLog>) -> R) -> R {
+        let state = self.lock();
+        look(&state.recording, &state.packets, state.calls.as_deref())
     }
 
     /// Whether the list was closed.
@@ -259,7 +277,9 @@ impl Regular {
 impl Drop for Regular {
     fn drop(&mut self) {
         let mut state = self.lock();
-        state.recording.end();
+        if !state.recording.end() {
+            names::died(state.recording.counter().cell());
+        }
         self.retire(&mut state);
     }
 }
@@ -292,6 +312,7 @@ impl State {
         self.packets.clear();
         self.operands.clear();
         self.signalled.clear();
+        self.calls = CallLog::begin();
     }
 }
 
@@ -469,6 +490,9 @@ impl Target for Recorder<'_> {
 
     #[inline]
     fn commit(&mut self) -> Result {
+        if let Some(calls) = &mut self.state.calls {
+            calls.note(self.state.packets.len() as u64);
+        }
         Ok(())
     }
 }

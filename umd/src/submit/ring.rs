@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tally_uapi::PAGE_SIZE;
-use tally_uapi::ioctl::{QueueCreate, QueueDestroy, QueueKick};
+use tally_uapi::ioctl::{QueueCreate, QueueDestroy, QueueKick, QueueQuery};
 use tally_uapi::packet::{Header, Link, PACKET_SIZE, Packet, opcode};
 use tally_uapi::queue::{QueueControl, RING_MAX_PACKETS};
 use tally_ze::ze_result_t;
@@ -65,6 +65,13 @@ impl Segment {
     fn new(vm: &Vm, packets: u64, first: u64) -> Result<Self> {
         let memory = vm.heap().alloc(packets * PACKET_SIZE, PACKET_SIZE)?;
         Ok(Self { memory, packets, first })
+    }
+
+    fn read(&self, number: u64) -> Packet {
+        let slot = (number & (self.packets - 1)) as usize;
+        // SAFETY: the memory has room for `packets` packets, aligned; only this side writes it, and
+        // any bits are a packet.
+        unsafe { self.memory.ptr().cast::<Packet>().add(slot).read() }
     }
 
     #[inline]
@@ -145,6 +152,30 @@ impl Ring {
         }
         self.published = self.next;
         if self.control().publish(self.next) { self.kick() } else { Ok(()) }
+    }
+
+    /// What the queue does.
+    ///
+    /// # Errors
+    /// As the kernel's.
+    pub fn query(&self) -> Result<QueueQuery> {
+        let mut query = QueueQuery { queue_id: self.queue, ..Default::default() };
+        let answer = self.vm.kernel().queue_query(&mut query);
+        answer.map(|()| query).map_err(|errno| self.vm.failed("QUEUE_QUERY", errno))
+    }
+
+    /// Packets published so far.
+    pub fn published(&self) -> u64 {
+        self.published
+    }
+
+    /// The packets that the device has not done with, with their numbers.
+    pub fn pending(&self) -> impl Iterator<Item = (u64, Packet)> {
+        let head = self.control().head.load(Ordering::Acquire);
+        let left = self.left.iter().map(|(ring, link)| (ring, *link + 1));
+        left.chain([(&self.current, self.published)]).flat_map(move |(ring, end)| {
+            (ring.first.max(head)..end).map(|number| (number, ring.read(number)))
+        })
     }
 
     /// The VM.

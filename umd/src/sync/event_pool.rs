@@ -103,6 +103,24 @@ impl EventPool {
         Err(Error::invalid(format!("desc->index: {index} in a pool of {count} events")))
     }
 
+    /// Index and cell of the event whose cell is at an address.
+    pub fn find(&self, address: u64) -> Option<(u32, Cell)> {
+        let memory = self.memory.as_ref()?;
+        let index = u32::try_from(address.checked_sub(memory.va())? / STRIDE).ok()?;
+        let cell = (index < self.count).then(|| self.cell(index))?;
+        (cell.va() == address).then_some((index, cell))
+    }
+
+    /// The cell of an event, which lives as long as the pool. `index` lies in the pool.
+    fn cell(&self, index: u32) -> Cell {
+        let at = u64::from(index) * STRIDE;
+        // The waiters word is chosen by the address within a page: use all words of the first half.
+        let word = u64::from(index) / (tally_uapi::PAGE_SIZE / STRIDE) % (SLOT / 8) * 8;
+        // SAFETY: whoever uses the cell keeps the event, and with it its place and the pool, or the
+        // pool itself; the place is this event's alone.
+        unsafe { Cell::new(self.block(), at + word) }
+    }
+
     fn taken(&self) -> MutexGuard<'_, Vec<bool>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -117,12 +135,7 @@ impl PoolPlace {
     /// The event's cell.
     #[inline]
     pub fn cell(&self) -> Cell {
-        let at = u64::from(self.index) * STRIDE;
-        // The waiters word is chosen by the address within a page: use all words of the first half.
-        let word = u64::from(self.index) / (tally_uapi::PAGE_SIZE / STRIDE) % (SLOT / 8) * 8;
-        // SAFETY: whoever uses the cell keeps the event, and with it this place and the pool; the
-        // place is this event's alone.
-        unsafe { Cell::new(self.pool.block(), at + word) }
+        self.pool.cell(self.index)
     }
 
     /// Address of the slot for the times of whoever signals the event.

@@ -85,6 +85,11 @@ impl Recording {
         (self.counter.cell(), base + u64::from(k))
     }
 
+    /// Whether an execution with this counter and base is one of this recording.
+    pub fn holds(&self, counter: u64, base: u64) -> bool {
+        self.counter.cell().va() == counter && base >= self.first
+    }
+
     /// Whether an execution was submitted.
     pub fn is_submitted(&self) -> bool {
         self.latest.load(Ordering::Acquire) != NONE

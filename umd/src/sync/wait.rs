@@ -10,6 +10,7 @@ use tally_uapi::ioctl::{Errno, SemWait, SemWaitEntry};
 
 use super::counter::Cell;
 use crate::error::Result;
+use crate::hang::{self, Waiting};
 use crate::vm::Vm;
 
 /// How long a host thread spins before it sleeps.
@@ -42,6 +43,29 @@ impl Deadline {
     }
 }
 
+/// Tells [`hang`] of a wait that lasts too long, once.
+pub struct Suspicion(Option<Deadline>);
+
+impl Suspicion {
+    /// Of a wait that starts now and ends after `timeout_ns` at the latest.
+    pub fn of(timeout_ns: u64) -> Self {
+        let limit = hang::limit_ns().filter(|limit| *limit < timeout_ns);
+        Self(limit.map(Deadline::after))
+    }
+
+    /// Nanoseconds until it is to be told; `None`: nobody asks, or it was told.
+    pub fn left(&self) -> Option<u64> {
+        self.0.map(|it| it.left())
+    }
+
+    /// Tells it.
+    pub fn tell(&mut self, waiting: Waiting) {
+        if let Some(deadline) = self.0.take() {
+            hang::report(waiting, deadline.start.elapsed());
+        }
+    }
+}
+
 /// Waits until `cell` holds at least `value`; false when the time passes first.
 ///
 /// # Errors
@@ -70,10 +94,19 @@ pub fn host_wait(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> Result<boo
         // A query costs no system call; a loss shows at the next real wait.
         return Ok(cell.reached(value));
     }
+    let mut suspicion = Suspicion::of(timeout_ns);
+    let end = wait.timeout_ns;
+    if let Some(limit) = suspicion.left() {
+        wait.timeout_ns = absolute(limit);
+    }
     loop {
         // SAFETY: one entry lies there, until the call returns.
         match unsafe { vm.kernel().sem_wait(&mut wait) } {
             Ok(()) => return Ok(true),
+            Err(Errno::TimedOut) if suspicion.left().is_some() => {
+                suspicion.tell(Waiting::Cell { address: cell.va(), value });
+                wait.timeout_ns = end;
+            }
             Err(Errno::TimedOut) => return Ok(false),
             Err(Errno::Interrupted) => {}
             Err(errno) => return Err(vm.failed("SEM_WAIT", errno)),
@@ -91,11 +124,15 @@ pub fn poll(vm: &Vm, word: &AtomicU64, value: u64, timeout_ns: u64) -> Result<bo
         return Ok(true);
     }
     let deadline = Deadline::after(timeout_ns);
+    let mut suspicion = Suspicion::of(timeout_ns);
     let mut pause = PAUSE.0;
     loop {
         let left = deadline.left();
         if left == 0 {
             return Ok(met());
+        }
+        if suspicion.left() == Some(0) {
+            suspicion.tell(Waiting::Cell { address: std::ptr::from_ref(word) as u64, value });
         }
         thread::sleep(pause.min(Duration::from_nanos(left)));
         if met() {

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which call of the application wrote which packets of a list.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+thread_local! {
+    /// The entry point that this thread is in.
+    static CURRENT: Cell<&'static str> = const { Cell::new("a call") };
+}
+
+/// This thread is in an entry point of this name from now on.
+pub fn enter(function: &'static str) {
+    // After thread-local destructors have run nobody appends any more.
+    let _ = CURRENT.try_with(|current| current.set(function));
+}
+
+/// The entry point that this thread is in.
+pub fn current() -> &'static str {
+    CURRENT.try_with(Cell::get).unwrap_or("a call")
+}
+
+/// Names of functions; their places are what is kept.
+static FUNCTIONS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+
+fn functions() -> MutexGuard<'static, Vec<&'static str>> {
+    FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Commands that a list remembers; of more it forgets the first ones.
+const KEPT: usize = 1 << 20;
+/// Bits for a function in the word of a command; the rest counts its packets.
+const FUNCTION_BITS: u32 = 8;
+
+/// The commands of a list, a word each: the function and how many packets it wrote.
+#[derive(Debug, Default)]
+pub struct CallLog {
+    words: VecDeque<u32>,
+    /// Commands that were forgotten.
+    forgotten: u64,
+    /// Number of the first packet of the first command that is kept.
+    first: u64,
+    /// Number of the packet after the last command.
+    end: u64,
+}
+
+impl CallLog {
+    /// For a new list, if hangs are reported.
+    pub fn begin() -> Option<Box<Self>> {
+        super::is_on().then(|| {
+            crate::process::set_watched();
+            Box::default()
+        })
+    }
+
+    /// The current call has appended a command: the packets before number `end` are written.
+    pub fn note(&mut self, end: u64) {
+        self.push(current(), end);
+    }
+
+    fn push(&mut self, name: &'static str, end: u64) {
+        let mut functions = functions();
+        let known = functions.iter().position(|it| *it == name);
+        let function = known.unwrap_or_else(|| {
+            functions.push(name);
+            functions.len() - 1
+        });
+        drop(functions);
+        let packets = end.saturating_sub(self.end).min(u64::from(u32::MAX >> FUNCTION_BITS)) as u32;
+        self.end = end;
+        self.words.push_back(packets << FUNCTION_BITS | (function as u32 & 0xff));
+        if self.words.len() > KEPT
+            && let Some(word) = self.words.pop_front()
+        {
+            self.first += u64::from(word >> FUNCTION_BITS);
+            self.forgotten += 1;
+        }
+    }
+
+    /// The function that wrote a packet, and which command of the list it is, from 1.
+    pub fn find(&self, packet: u64) -> Option<(&'static str, u64)> {
+        let mut end = self.first;
+        for (number, word) in (self.forgotten + 1..).zip(&self.words) {
+            let start = end;
+            end += u64::from(word >> FUNCTION_BITS);
+            if (start..end).contains(&packet) {
+                let name = functions().get((word & 0xff) as usize).copied()?;
+                return Some((name, number));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_leads_to_its_call_and_the_commands_place() {
+        let mut calls = CallLog::default();
+        calls.push("zeA", 2);
+        calls.push("zeB", 2);
+        calls.push("zeB", 5);
+        calls.push("zeA", 6);
+        let found: Vec<_> = (0..7).map(|packet| calls.find(packet)).collect();
+        let (a, b, last) = (Some(("zeA", 1)), Some(("zeB", 3)), Some(("zeA", 4)));
+        assert_eq!(found, [a, a, b, b, b, last, None]);
+    }
+
+    #[test]
+    fn a_list_remembers_its_last_commands() {
+        let mut calls = CallLog::default();
+        let count = KEPT as u64 + 10;
+        (1..=count).for_each(|end| calls.push("zeA", end));
+        assert_eq!(calls.find(9), None);
+        assert_eq!(calls.find(10), Some(("zeA", 11)));
+        assert_eq!(calls.find(count - 1), Some(("zeA", count)));
+    }
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whose counter, or whose event, a cell is. Filled only while hangs are reported.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+
+use tally_uapi::packet::flag;
+
+use super::party;
+use crate::list::immediate::Immediate;
+use crate::list::regular::Regular;
+use crate::sync::counter::Cell;
+use crate::sync::event::SIGNALLED;
+use crate::sync::event_pool::EventPool;
+use crate::sync::shared::Shared;
+
+#[derive(Default)]
+struct Names {
+    /// By the VA of the counter.
+    owners: HashMap<u64, Owner>,
+    lists: Vec<Weak<Immediate>>,
+    pools: Vec<(Weak<EventPool>, String)>,
+}
+
+#[derive(Clone)]
+struct Owner {
+    name: String,
+    cell: Cell,
+    /// Keeps the cell mapped while it is read.
+    shared: Weak<Shared>,
+    /// The list, if it is a regular one.
+    regular: Option<Weak<Regular>>,
+    /// The list was reset or destroyed before it was executed.
+    dead: bool,
+}
+
+fn names() -> MutexGuard<'static, Names> {
+    static NAMES: LazyLock<Mutex<Names>> = LazyLock::new(Mutex::default);
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An immediate list or a queue exists.
+pub fn enlist(list: &Arc<Immediate>) {
+    if super::is_on() {
+        let mut names = names();
+        names.lists.retain(|it| it.strong_count() != 0);
+        names.lists.push(Arc::downgrade(list));
+    }
+}
+
+/// All immediate lists and queues that the device may still run.
+pub fn lists() -> Vec<Arc<Immediate>> {
+    names().lists.iter().filter_map(Weak::upgrade).collect()
+}
+
+/// Gives an immediate list or a queue its name.
+pub fn name_immediate(list: &Immediate, name: impl FnOnce() -> String) {
+    if super::is_on() {
+        add(list.shared(), list.cell(), name(), None);
+    }
+}
+
+/// Gives a regular list its name.
+pub fn name_regular(list: &Arc<Regular>, name: impl FnOnce() -> String) {
+    if super::is_on() {
+        let cell = list.look(|recording, _, _| recording.counter().cell());
+        add(list.shared(), cell, name(), Some(Arc::downgrade(list)));
+    }
+}
+
+fn add(shared: &Arc<Shared>, cell: Cell, name: String, regular: Option<Weak<Regular>>) {
+    let shared = Arc::downgrade(shared);
+    let mut names = names();
+    names.owners.retain(|_, owner| owner.shared.strong_count() != 0);
+    names.owners.insert(cell.va(), Owner { name, cell, shared, regular, dead: false });
+}
+
+/// Gives a pool its name.
+pub fn name_pool(pool: &Arc<EventPool>, name: impl FnOnce() -> String) {
+    if super::is_on() {
+        let mut names = names();
+        names.pools.retain(|(pool, _)| pool.strong_count() != 0);
+        names.pools.push((Arc::downgrade(pool), name()));
+    }
+}
+
+/// A regular list was reset and goes on with the second counter.
+pub fn moved(before: Cell, after: Cell) {
+    if super::is_on() && before != after {
+        let mut names = names();
+        let Some(owner) = names.owners.get_mut(&before.va()) else { return };
+        let new = Owner { cell: after, ..owner.clone() };
+        owner.dead = true;
+        names.owners.insert(after.va(), new);
+    }
+}
+
+/// A regular list was destroyed before it was executed.
+pub fn died(cell: Cell) {
+    if super::is_on()
+        && let Some(owner) = names().owners.get_mut(&cell.va())
+    {
+        owner.dead = true;
+    }
+}
+
+/// The name of the list or queue whose counter is at an address.
+pub fn owner(address: u64) -> String {
+    let name = names().owners.get(&address).map(|owner| owner.name.clone());
+    name.unwrap_or_else(|| format!("the list of the counter at {address:#x}"))
+}
+
+/// The regular list whose counter is at an address, if it still exists.
+pub fn regular(address: u64) -> Option<Arc<Regular>> {
+    // Upgraded here and dropped by the caller, who may thereby end the list, without the lock.
+    let list = names().owners.get(&address)?.regular.clone()?;
+    list.upgrade()
+}
+
+/// Regular lists that signal a cell when they are executed, and whether they ever were.
+pub fn would_signal(address: u64) -> Vec<(String, bool)> {
+    let regulars: Vec<_> = names()
+        .owners
+        .values()
+        .filter(|owner| !owner.dead)
+        .filter_map(|owner| Some((owner.name.clone(), owner.regular.clone()?)))
+        .collect();
+    let signals = |(name, list): (String, Weak<Regular>)| {
+        list.upgrade()?.look(|recording, packets, _| {
+            let own = recording.counter().cell().va() == address;
+            let found = packets.iter().any(|packet| {
+                packet.header.flags & flag::FROM_BASE == 0
+                    && party::posts(packet)
+                    && packet.post.address == address
+                    && packet.post.value != 0
+            });
+            (own || found).then(|| (name, recording.is_submitted()))
+        })
+    };
+    let mut found: Vec<_> = regulars.into_iter().filter_map(signals).collect();
+    found.sort();
+    found
+}
+
+/// What is known of a cell.
+pub struct CellName {
+    name: String,
+    /// Its present value, where it may be read.
+    present: Option<u64>,
+    dead: bool,
+    event: bool,
+}
+
+/// What is known of the cell at an address.
+pub fn cell(address: u64) -> CellName {
+    let (owner, pools) = {
+        let names = names();
+        (names.owners.get(&address).cloned(), names.pools.clone())
+    };
+    if let Some(owner) = owner {
+        let present = owner.shared.upgrade().map(|_shared| owner.cell.load());
+        let name = format!("the counter at {address:#x} of {}", owner.name);
+        return CellName { name, present, dead: owner.dead, event: false };
+    }
+    for (pool, name) in pools {
+        let Some(pool) = pool.upgrade() else { continue };
+        if let Some((index, cell)) = pool.find(address) {
+            let name = format!("event {index} of event pool {name}, at {address:#x},");
+            return CellName { name, present: Some(cell.load()), dead: false, event: true };
+        }
+    }
+    let name = format!("the memory at {address:#x}, which is not the driver's,");
+    CellName { name, present: None, dead: false, event: false }
+}
+
+impl CellName {
+    /// "the counter of X to be at least 3; it is 2"
+    pub fn wish(&self, value: u64) -> String {
+        let wish = match self.event && value == SIGNALLED {
+            true => format!("{} to be signalled", self.name),
+            false => format!("{} to be at least {value}", self.name),
+        };
+        match self.present {
+            Some(_) if self.event && value == SIGNALLED => wish,
+            Some(present) => format!("{wish}; it is {present}"),
+            None => wish,
+        }
+    }
+
+    /// Why nobody signals it, if that is more than that nobody does.
+    pub fn fate(&self, value: u64) -> Option<&'static str> {
+        if self.present.is_some_and(|present| present >= value) {
+            return Some("it has got there by now");
+        }
+        self.dead.then_some("its list was reset or destroyed before it was executed")
+    }
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a queue of the device is still to do, as far as others wait for it: its waits and writes.
+
+use tally_uapi::ioctl::queue_state;
+use tally_uapi::packet::{Call, Command, Operand, Packet, Place, PostOp, flag};
+
+use super::calls::CallLog;
+use super::names;
+use crate::list::immediate::Immediate;
+
+/// A step of a queue.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    /// Until the cell is at least the value.
+    Wait {
+        /// VA of the cell.
+        address: u64,
+        /// The value.
+        value: u64,
+        /// The packet.
+        origin: Origin,
+    },
+    /// A write to a cell.
+    Write {
+        /// VA of the cell.
+        address: u64,
+        /// The value; the largest for an addition.
+        value: u64,
+    },
+}
+
+/// Where the packet of a step stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Origin {
+    /// Number of the ring's packet.
+    packet: u64,
+    /// VA of the counter of the recording that the packet calls, or 0.
+    recording: u64,
+    /// Place in the recording; `None`: the call waits for its turn.
+    inside: Option<u64>,
+}
+
+/// A queue.
+#[derive(Debug)]
+pub struct Party {
+    /// For people.
+    pub name: String,
+    /// The call that appended what it is parked on, if it is known.
+    pub by: Option<String>,
+    parked: Option<(u64, u64)>,
+    /// Those that are not done.
+    steps: Vec<Step>,
+}
+
+impl Party {
+    /// A queue with its steps. If it is parked on a cell and value, what comes before that wait is
+    /// done.
+    pub fn new(name: String, parked: Option<(u64, u64)>, mut steps: Vec<Step>) -> Self {
+        let here = |step: &Step| match step {
+            Step::Wait { address, value, .. } => parked == Some((*address, *value)),
+            Step::Write { .. } => false,
+        };
+        if let Some(at) = steps.iter().position(here) {
+            steps.drain(..at);
+        }
+        Self { name, by: None, parked, steps }
+    }
+
+    /// The cell and the value on which it is parked, if it is.
+    pub fn parked(&self) -> Option<(u64, u64)> {
+        self.parked
+    }
+
+    /// The packet that parks it, if it is known.
+    fn origin(&self) -> Option<Origin> {
+        match self.steps.first()? {
+            Step::Wait { address, value, origin } if self.parked == Some((*address, *value)) => {
+                Some(*origin)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it is still to write at least `value` to a cell.
+    pub fn signals(&self, cell: u64, least: u64) -> bool {
+        let signals = |step: &Step| match step {
+            Step::Write { address, value } => *address == cell && *value >= least,
+            Step::Wait { .. } => false,
+        };
+        self.steps.iter().any(signals)
+    }
+}
+
+/// What the queue of a list does; `None` if that cannot be asked.
+pub fn of(list: &Immediate) -> Option<Party> {
+    let name = names::owner(list.cell().va());
+    list.look(|ring, calls| {
+        let query = ring.query().ok()?;
+        let parked = (query.state == queue_state::PARKED)
+            .then_some((query.parked_address, query.parked_value));
+        let mut steps = Vec::new();
+        for (number, packet) in ring.pending().filter(|(number, _)| *number >= query.head) {
+            match packet.decode(Place::Ring) {
+                // SAFETY: the operands lie in memory of the list that stays until the CALL is
+                // complete. After that only an append gives it back or uses it again, which has to
+                // wait: this holds the list's lock since before it found the CALL in the ring.
+                Ok(Command::Call(call)) => unsafe { execution(&call, number, &mut steps) },
+                _ => {
+                    let origin = Origin { packet: number, ..Origin::default() };
+                    add(&packet, 0, &[], origin, &mut steps);
+                }
+            }
+        }
+        let mut party = Party::new(name, parked, steps);
+        party.by = party.origin().and_then(|origin| source(origin, calls, &party.name));
+        Some(party)
+    })
+}
+
+/// The call that wrote a packet: "zeX, command 3 of the list".
+fn source(origin: Origin, calls: Option<&CallLog>, list: &str) -> Option<String> {
+    let call = |calls: Option<&CallLog>, packet, list: &str| {
+        let (function, number) = calls?.find(packet)?;
+        Some(format!("{function}, command {number} of {list}"))
+    };
+    let outer = call(calls, origin.packet, list)?;
+    if origin.recording == 0 {
+        return Some(outer);
+    }
+    let name = names::owner(origin.recording);
+    let Some(inside) = origin.inside else {
+        return Some(format!("{outer}, to let the execution of {name} before this one complete"));
+    };
+    let regular = names::regular(origin.recording)?;
+    let inner = regular.look(|_, _, calls| call(calls, inside, &name))?;
+    Some(format!("{inner}, executed by {outer}"))
+}
+
+/// The steps of an execution of a regular list by packet `number`.
+///
+/// # Safety
+/// The operands of the call may be read.
+unsafe fn execution(call: &Call, number: u64, steps: &mut Vec<Step>) {
+    let origin = Origin { packet: number, recording: call.counter, inside: None };
+    steps.push(Step::Wait { address: call.counter, value: call.base, origin });
+    let operands: &[Operand] = if call.operand_count == 0 {
+        &[]
+    } else {
+        let at = std::ptr::with_exposed_provenance(call.operands as usize);
+        // SAFETY: as many operands lie there, at the same address for host and device, and any bits
+        // are an operand; that they may be read is the caller's promise.
+        unsafe { std::slice::from_raw_parts(at, call.operand_count as usize) }
+    };
+    if let Some(list) = names::regular(call.counter) {
+        list.look(|recording, packets, _| {
+            // Reset since: what the execution consists of is not known any more.
+            if !recording.holds(call.counter, call.base) {
+                return;
+            }
+            let reached = recording.counter().cell().load();
+            let start = steps.len();
+            for (inside, packet) in (0..).zip(packets) {
+                let origin = Origin { inside: Some(inside), ..origin };
+                add(packet, call.base, operands, origin, steps);
+                let from_base = packet.header.flags & flag::FROM_BASE != 0;
+                if from_base && call.base + packet.post.value <= reached {
+                    steps.truncate(start);
+                }
+            }
+        });
+    }
+    let signals = u64::from(call.header.param);
+    steps.push(Step::Write { address: call.counter, value: call.base + signals });
+    write(&Packet::from(*call), 0, steps);
+}
+
+/// The steps of a packet that is no CALL.
+fn add(packet: &Packet, base: u64, operands: &[Operand], origin: Origin, steps: &mut Vec<Step>) {
+    // A recording's packets are valid with operands and FROM_BASE, a ring's without.
+    let Ok(Command::Wait(wait)) = packet.decode(Place::Recording) else {
+        return write(packet, base, steps);
+    };
+    for (i, entry) in wait.entries.iter().enumerate().take(wait.header.param as usize) {
+        let (address, value) = if wait.operands & 1 << i == 0 {
+            (entry.address, entry.value)
+        } else {
+            let operand = operands.get(entry.value as usize).copied().unwrap_or_default();
+            (operand.address, operand.value)
+        };
+        if address != 0 {
+            steps.push(Step::Wait { address, value, origin });
+        }
+    }
+}
+
+/// Whether a packet writes to a cell when it is done. WAIT and the prefixes have other things there.
+pub(super) fn posts(packet: &Packet) -> bool {
+    packet.header.flags & flag::POST_SYNC != 0
+}
+
+fn write(packet: &Packet, base: u64, steps: &mut Vec<Step>) {
+    if !posts(packet) {
+        return;
+    }
+    let from_base = packet.header.flags & flag::FROM_BASE != 0;
+    let value = match packet.header.post_op {
+        op if op == PostOp::Add as u8 => u64::MAX,
+        _ => packet.post.value + if from_base { base } else { 0 },
+    };
+    steps.push(Step::Write { address: packet.post.address, value });
+}
