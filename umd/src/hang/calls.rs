@@ -55,6 +55,7 @@ impl CallLog {
     }
 
     /// The current call has appended a command: the packets before number `end` are written.
+    #[cold]
     pub fn note(&mut self, end: u64) {
         self.push(current(), end);
     }

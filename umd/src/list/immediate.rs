@@ -352,11 +352,11 @@ impl Target for Appender<'_> {
                 self.state.uncovered_bytes = 0;
             }
         }
-        let published = self.state.ring.publish();
+        self.state.ring.publish()?;
         if let Some(calls) = &mut self.state.calls {
             calls.note(self.state.ring.published());
         }
-        published
+        Ok(())
     }
 }
 
