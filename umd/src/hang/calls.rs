@@ -32,6 +32,12 @@ fn functions() -> MutexGuard<'static, Vec<&'static str>> {
 const KEPT: usize = 1 << 20;
 /// Bits for a function in the word of a command; the rest counts its packets.
 const FUNCTION_BITS: u32 = 8;
+const FUNCTION: u32 = (1 << FUNCTION_BITS) - 1;
+
+/// Packets of a command that is not the last one.
+fn packets(word: u32) -> u64 {
+    u64::from(word >> FUNCTION_BITS)
+}
 
 /// The commands of a list, a word each: the function and how many packets it wrote.
 #[derive(Debug, Default)]
@@ -41,8 +47,8 @@ pub struct CallLog {
     forgotten: u64,
     /// Number of the first packet of the first command that is kept.
     first: u64,
-    /// Number of the packet after the last command.
-    end: u64,
+    /// Number of the first packet of the last command.
+    last: u64,
 }
 
 impl CallLog {
@@ -54,13 +60,20 @@ impl CallLog {
         })
     }
 
-    /// The current call has appended a command: the packets before number `end` are written.
+    /// The current call begins to append a command, with packet number `start`.
     #[cold]
-    pub fn note(&mut self, end: u64) {
-        self.push(current(), end);
+    pub fn note(&mut self, start: u64) {
+        self.push(current(), start);
     }
 
-    fn push(&mut self, name: &'static str, end: u64) {
+    /// The last command was not appended after all.
+    #[cold]
+    pub fn undo(&mut self) {
+        self.words.pop_back();
+        self.last -= self.words.back().map_or(0, |word| packets(*word));
+    }
+
+    fn push(&mut self, name: &'static str, start: u64) {
         let mut functions = functions();
         let known = functions.iter().position(|it| *it == name);
         let function = known.unwrap_or_else(|| {
@@ -68,13 +81,21 @@ impl CallLog {
             functions.len() - 1
         });
         drop(functions);
-        let packets = end.saturating_sub(self.end).min(u64::from(u32::MAX >> FUNCTION_BITS)) as u32;
-        self.end = end;
-        self.words.push_back(packets << FUNCTION_BITS | (function as u32 & 0xff));
+        match self.words.back_mut() {
+            Some(word) => {
+                let packets = start
+                    .saturating_sub(self.last)
+                    .min(u64::from(u32::MAX >> FUNCTION_BITS)) as u32;
+                *word = *word & FUNCTION | packets << FUNCTION_BITS;
+            }
+            None => self.first = start,
+        }
+        self.last = start;
+        self.words.push_back(function as u32 & FUNCTION);
         if self.words.len() > KEPT
             && let Some(word) = self.words.pop_front()
         {
-            self.first += u64::from(word >> FUNCTION_BITS);
+            self.first += packets(word);
             self.forgotten += 1;
         }
     }
@@ -82,12 +103,13 @@ impl CallLog {
     /// The function that wrote a packet, and which command of the list it is, from 1.
     pub fn find(&self, packet: u64) -> Option<(&'static str, u64)> {
         let mut end = self.first;
-        for (number, word) in (self.forgotten + 1..).zip(&self.words) {
+        let count = self.words.len();
+        for (i, word) in self.words.iter().enumerate() {
             let start = end;
-            end += u64::from(word >> FUNCTION_BITS);
+            end = if i + 1 == count { u64::MAX } else { end + packets(*word) };
             if (start..end).contains(&packet) {
-                let name = functions().get((word & 0xff) as usize).copied()?;
-                return Some((name, number));
+                let name = functions().get((word & FUNCTION) as usize).copied()?;
+                return Some((name, self.forgotten + i as u64 + 1));
             }
         }
         None
@@ -101,20 +123,22 @@ mod tests {
     #[test]
     fn a_packet_leads_to_its_call_and_the_commands_place() {
         let mut calls = CallLog::default();
-        calls.push("zeA", 2);
+        calls.push("zeA", 0);
         calls.push("zeB", 2);
-        calls.push("zeB", 5);
-        calls.push("zeA", 6);
-        let found: Vec<_> = (0..7).map(|packet| calls.find(packet)).collect();
+        calls.push("zeC", 2);
+        calls.undo();
+        calls.push("zeB", 2);
+        calls.push("zeA", 5);
+        let found: Vec<_> = (0..6).map(|packet| calls.find(packet)).collect();
         let (a, b, last) = (Some(("zeA", 1)), Some(("zeB", 3)), Some(("zeA", 4)));
-        assert_eq!(found, [a, a, b, b, b, last, None]);
+        assert_eq!(found, [a, a, b, b, b, last]);
     }
 
     #[test]
     fn a_list_remembers_its_last_commands() {
         let mut calls = CallLog::default();
         let count = KEPT as u64 + 10;
-        (1..=count).for_each(|end| calls.push("zeA", end));
+        (0..count).for_each(|start| calls.push("zeA", start));
         assert_eq!(calls.find(9), None);
         assert_eq!(calls.find(10), Some(("zeA", 11)));
         assert_eq!(calls.find(count - 1), Some(("zeA", count)));

@@ -241,7 +241,11 @@ impl Target for Appender<'_> {
             self.list.cover(self.state)?;
         }
         self.state.promised = false;
-        self.state.ring.reserve(packets)
+        self.state.ring.reserve(packets)?;
+        if let Some(calls) = &mut self.state.calls {
+            calls.note(self.state.ring.next());
+        }
+        Ok(())
     }
 
     #[inline]
@@ -338,6 +342,9 @@ impl Target for Appender<'_> {
 
     fn rollback(&mut self) {
         self.state.ring.rollback();
+        if let Some(calls) = &mut self.state.calls {
+            calls.undo();
+        }
         self.state.promised = false;
     }
 
@@ -352,11 +359,7 @@ impl Target for Appender<'_> {
                 self.state.uncovered_bytes = 0;
             }
         }
-        self.state.ring.publish()?;
-        if let Some(calls) = &mut self.state.calls {
-            calls.note(self.state.ring.published());
-        }
-        Ok(())
+        self.state.ring.publish()
     }
 }
 

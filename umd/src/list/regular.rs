@@ -43,6 +43,8 @@ pub struct Regular {
 
 struct State {
     closed: bool,
+    /// Closed, or its calls are noted: an append has to look closer.
+    special: bool,
     recording: Arc<Recording>,
     packets: Vec<Packet>,
     operands: Vec<Binding>,
@@ -99,6 +101,7 @@ impl Regular {
         let recording = Recording::new(Arc::new(shared.counter()?));
         let mut state = State {
             closed: false,
+            special: false,
             recording: recording.clone(),
             packets: Vec::new(),
             operands: Vec::new(),
@@ -153,6 +156,7 @@ impl Regular {
             state.recording.add_signal();
         }
         state.closed = true;
+        state.special = true;
         Ok(())
     }
 
@@ -313,6 +317,25 @@ impl State {
         self.operands.clear();
         self.signalled.clear();
         self.calls = CallLog::begin();
+        self.special = self.calls.is_some();
+    }
+
+    #[cold]
+    fn begin_special(&mut self) -> Result {
+        if self.closed {
+            return Err(Error::invalid("hCommandList: the list is closed"));
+        }
+        if let Some(calls) = &mut self.calls {
+            calls.note(self.packets.len() as u64);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn undo_call(&mut self) {
+        if let Some(calls) = &mut self.calls {
+            calls.undo();
+        }
     }
 }
 
@@ -373,12 +396,13 @@ impl Target for Recorder<'_> {
     #[inline]
     fn begin(&mut self, packets: usize) -> Result {
         let state = &mut *self.state;
-        if state.closed {
-            return Err(Error::invalid("hCommandList: the list is closed"));
+        if state.special {
+            state.begin_special()?;
         }
         if state.packets.len() + packets > MAX_RECORDING_PACKETS as usize
             || state.operands.len() + packets * 3 > MAX_OPERANDS as usize
         {
+            state.undo_call();
             return Err(Error::new(
                 ze_result_t::ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY,
                 "hCommandList: the list has as many commands as it may have",
@@ -486,13 +510,11 @@ impl Target for Recorder<'_> {
         self.state.packets.truncate(packets);
         self.state.operands.truncate(operands);
         self.state.recording.truncate(signals);
+        self.state.undo_call();
     }
 
     #[inline]
     fn commit(&mut self) -> Result {
-        if let Some(calls) = &mut self.state.calls {
-            calls.note(self.state.packets.len() as u64);
-        }
         Ok(())
     }
 }

@@ -164,9 +164,9 @@ impl Ring {
         answer.map(|()| query).map_err(|errno| self.vm.failed("QUEUE_QUERY", errno))
     }
 
-    /// Packets published so far.
-    pub fn published(&self) -> u64 {
-        self.published
+    /// Number of the next packet.
+    pub fn next(&self) -> u64 {
+        self.next
     }
 
     /// The packets that the device has not done with, with their numbers.
