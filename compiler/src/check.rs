@@ -15,6 +15,8 @@ mod types;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
+use tally_compiler_protocol::SUBGROUP_SIZES;
+
 use crate::ir::{
     AddressSpace, Function, FunctionId, GlobalId, Kernel, KernelFacts, Loc, Module, Op, Operand,
 };
@@ -102,7 +104,7 @@ impl<'m> Checker<'m> {
             let blocks = self.module.functions[id].blocks.iter();
             blocks
                 .flat_map(|(_, block)| &block.insts)
-                .any(|inst| matches!(inst.op, Op::ControlBarrier { .. }))
+                .any(|inst| matches!(inst.op, Op::ControlBarrier { .. } | Op::Offer(..)))
         });
         let limits = [
             ("local variables", facts.local_static_bytes, MAX_LOCAL_BYTES),
@@ -122,6 +124,13 @@ impl<'m> Checker<'m> {
                 let [x, y, z] = size;
                 self.errors.push(at_kernel(format!("requires groups of {x}x{y}x{z} work-items")));
             }
+        }
+        if let Some(size) = kernel.required_subgroup_size
+            && !SUBGROUP_SIZES.contains(&size)
+        {
+            self.errors.push(at_kernel(format!(
+                "requires sub-groups of {size} work-items; 8, 16 and 32 are supported"
+            )));
         }
         for (i, arg) in kernel.args.iter().enumerate() {
             if self.module.types.layout(arg.ty).is_none() {

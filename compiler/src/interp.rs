@@ -4,12 +4,13 @@
 //! It is slow and plain on purpose; compiled code is compared with it. Work-groups run one after
 //! the other, and the work-items of a group one after the other from barrier to barrier, so a run
 //! with the same input gives the same result. A barrier releases a work-item once every other item
-//! of the group waits at a barrier too or has returned; a divergent barrier so ends, with some
-//! order.
+//! of its scope, work-group or sub-group, waits too or has returned; a divergent barrier so ends,
+//! with some order.
 //!
 //! Every access to memory is checked. What an instruction leaves open is decided: undefined values
 //! and memory are zero.
 
+mod group;
 mod item;
 mod math;
 mod memory;
@@ -18,7 +19,7 @@ mod value;
 
 use std::fmt;
 
-use item::{Item, Status};
+use item::Item;
 pub use memory::{Memory, MemoryError};
 pub use value::Value;
 
@@ -200,7 +201,8 @@ fn run_group(
     for z in 0..nz {
         for y in 0..ny {
             for x in 0..nx {
-                let place = item::Place { launch, group, local: [x, y, z] };
+                let subgroup_size = kernel.subgroup_size();
+                let place = item::Place { launch, group, local: [x, y, z], subgroup_size };
                 items.push(Item::new(
                     module,
                     kernel,
@@ -213,18 +215,7 @@ fn run_group(
             }
         }
     }
-    loop {
-        let mut waiting = false;
-        for item in &mut items {
-            if item.status != Status::Finished {
-                item.run(memory, steps)?;
-                waiting |= item.status != Status::Finished;
-            }
-        }
-        if !waiting {
-            return Ok(());
-        }
-    }
+    group::run(&mut items, kernel.subgroup_size() as usize, memory, steps)
 }
 
 /// Where the local variables of a kernel lie.

@@ -13,6 +13,7 @@
 
 pub mod arena;
 pub mod eval;
+pub mod group;
 mod image;
 pub mod ops;
 mod text;
@@ -22,10 +23,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use arena::id;
 pub use arena::{Arena, Id};
+pub use group::{GroupOp, WorkItemQuery};
 pub use image::GlobalImage;
 pub use ops::{
     Access, AtomicOp, BinaryOp, CompareOp, ConvertOp, FloatTest, GlobalReloc, MathOp, Op, Ordering,
-    Scope, SecondResult, Terminator, TernaryOp, UnaryOp, WorkItemQuery,
+    Scope, SecondResult, Terminator, TernaryOp, UnaryOp,
 };
 pub use types::{AddressSpace, Float, Layout, Type, TypeId, Types};
 
@@ -346,7 +348,7 @@ pub struct KernelFacts {
     pub local_static_bytes: u64,
     /// Bytes of private memory of one work-item for the variables of all functions.
     pub private_bytes: u64,
-    /// Whether a control barrier of work-group scope is reached.
+    /// Whether work-items wait for each other: at a barrier or an operation of a group.
     pub uses_barrier: bool,
 }
 
@@ -442,6 +444,13 @@ impl Module {
             }
         }
         globals.into_iter().collect()
+    }
+}
+
+impl Kernel {
+    /// Work-items of a full sub-group.
+    pub fn subgroup_size(&self) -> u32 {
+        self.required_subgroup_size.unwrap_or(group::DEFAULT_SUBGROUP_SIZE)
     }
 }
 

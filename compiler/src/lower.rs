@@ -8,7 +8,8 @@
 //! A kernel becomes one function for the device, [`ENTRY`], that runs a whole work-group: it loads
 //! the arguments once and runs the *item function* for each work-item in turn. Without barriers
 //! that is a loop over the items ([`entry`]); with barriers the item function can be resumed
-//! ([`crate::regions`]), and the loop repeats until every item has ended.
+//! ([`crate::regions`]), and the loop repeats until every item has ended. Operations of groups and
+//! sub-groups are barriers too, at which items exchange values ([`group`]).
 //!
 //! Every function of a kernel takes the same five values first: the group's context, the item's
 //! three local ids, and the item's copy of the private variables of module scope. All address
@@ -18,6 +19,7 @@ mod arith;
 mod composite;
 mod entry;
 mod function;
+mod group;
 mod memory;
 mod types;
 mod work_item;
@@ -141,6 +143,10 @@ struct Unit<'m> {
     scratch: u64,
     /// Whether private variables of functions go to scratch memory.
     spill_variables: bool,
+    /// Work-items of a full sub-group.
+    subgroup_size: u32,
+    /// The functions that combine what items exchange, by name.
+    helpers: BTreeMap<String, String>,
 }
 
 impl<'m> Unit<'m> {
@@ -169,7 +175,14 @@ impl<'m> Unit<'m> {
             // The private globals come first, if they are not on the stack.
             scratch: if stack > STACK_BYTES { align_up(private_size, MAX_ALIGN) } else { 0 },
             spill_variables: stack > STACK_BYTES,
+            subgroup_size: kernel.subgroup_size(),
+            helpers: BTreeMap::new(),
         }
+    }
+
+    /// The size of a full sub-group is two to this power.
+    fn subgroup_shift(&self) -> u32 {
+        self.subgroup_size.trailing_zeros()
     }
 
     /// Room in the group's scratch memory for a private variable. One place serves all items and
@@ -236,6 +249,7 @@ impl<'m> Unit<'m> {
         }
         text += entry;
         text += functions;
+        self.helpers.values().for_each(|helper| text += helper);
         text += "\n";
         self.declarations.iter().for_each(|line| text += line);
         text += "\n!0 = !{}\n!1 = !{i32 1}\n";

@@ -6,7 +6,7 @@
 //! - [`words`]: the binary's outer form;
 //! - [`annotations`]: names, decorations, entry points, execution modes, gathered first;
 //! - [`module`]: types, constants, variables, signatures;
-//! - [`body`] and below it [`arith`], [`memory`], [`opencl`], [`imports`]: function bodies, one instruction at a
+//! - [`body`] and below it [`arith`], [`memory`], [`group`], [`opencl`], [`imports`]: function bodies, one instruction at a
 //!   time;
 //! - [`kernels`]: entry points and their arguments.
 //!
@@ -18,6 +18,7 @@
 mod annotations;
 mod arith;
 mod body;
+mod group;
 mod imports;
 mod kernels;
 mod memory;

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cuts a kernel at its work-group barriers, so that one thread can run a whole group.
+//! Cuts a kernel where work-items wait for each other, so that one thread can run a whole group.
+//!
+//! Items wait at barriers, and at operations of groups and sub-groups. Such an operation is a
+//! barrier at which each item leaves a value ([`Op::Offer`]); behind it each computes what it wants
+//! of all of them ([`Op::Collect`]). What follows says "barrier" for all of these.
 //!
 //! A kernel with barriers becomes a *resumable item*: a function that runs one work-item from
 //! where it stopped to the next barrier or to the end. The group runs in phases: each phase
@@ -15,8 +19,14 @@
 //! across the barrier where it stopped. A value that is live across no barrier stays an SSA value:
 //! any path from a barrier to a use of it passes its definition, so the definition dominates the
 //! use in the cut graph too.
+//!
+//! With sub-groups a phase has turns: the items of one sub-group run on, from one of its own
+//! barriers to the next, until all of them have ended or wait for the work-group; only then comes
+//! the next sub-group's part of the phase. Those at the first of these barriers in program order
+//! ([`order`]) go on, the others wait for them: items that have parted meet again.
 
 pub mod inline;
+pub mod order;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -30,6 +40,8 @@ pub struct Barrier {
     pub block: BlockId,
     /// The block to go on at. It has no phis and no other predecessor.
     pub resume: BlockId,
+    /// Whose items wait: a sub-group's or a work-group's.
+    pub scope: Scope,
     /// The values to keep, in ascending order.
     pub live: Vec<ValueId>,
     /// Those of them that may differ from what the frame holds already: they were defined since
@@ -42,26 +54,30 @@ pub struct Barrier {
 pub struct Regions {
     /// The kernel with blocks cut so that each barrier ends its block.
     pub function: Function,
-    /// The barriers; an item stopped at the barrier of index `i` has state `i + 1`.
+    /// The barriers in the order in which items pass them; an item stopped at the barrier of index `i` has state `i + 1`.
     pub barriers: Vec<Barrier>,
     /// The values that are live across some barrier, in ascending order.
     pub crossing: Vec<ValueId>,
 }
 
-/// Whether an operation makes the items of a group wait for each other.
-///
-/// A barrier of a smaller scope does not: each item is a sub-group of its own here.
-pub fn is_group_barrier(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::ControlBarrier { execution: Scope::Workgroup | Scope::Device | Scope::System, .. }
-    )
+/// Whose items an operation makes wait for each other, if it does: a sub-group's or a work-group's.
+pub fn stop_scope(op: &Op) -> Option<Scope> {
+    match op {
+        Op::ControlBarrier { execution: scope, .. } | Op::Offer(scope, _) => match scope {
+            Scope::WorkItem => None,
+            Scope::Subgroup => Some(Scope::Subgroup),
+            Scope::Workgroup | Scope::Device | Scope::System => Some(Scope::Workgroup),
+        },
+        _ => None,
+    }
 }
 
 /// Cuts `function`, whose callees must have no barriers (see [`inline`]).
 pub fn split(function: &Function) -> Regions {
     let mut function = function.clone();
     let mut barriers = cut(&mut function);
+    let ranks = order::ranks(&function);
+    barriers.sort_by_key(|barrier| order::rank(&ranks, barrier.block));
     let live_in = live_in(&function);
     let changed = changed(&function, &barriers);
     let cheap = recomputed(&function);
@@ -82,9 +98,9 @@ fn cut(function: &mut Function) -> Vec<Barrier> {
     let mut work: Vec<BlockId> = function.blocks.ids().rev().collect();
     while let Some(head) = work.pop() {
         let block = &mut function.blocks[head];
-        let Some(at) = block.insts.iter().position(|inst| is_group_barrier(&inst.op)) else {
-            continue;
-        };
+        let stop = block.insts.iter().enumerate();
+        let stop = stop.filter_map(|(at, inst)| Some((at, stop_scope(&inst.op)?))).next();
+        let Some((at, scope)) = stop else { continue };
         let tail = Block {
             insts: block.insts.split_off(at + 1),
             terminator: Terminator::Unreachable,
@@ -95,7 +111,13 @@ fn cut(function: &mut Function) -> Vec<Barrier> {
         let end = std::mem::replace(&mut function.blocks[head].terminator, end);
         rename_predecessor(function, &end, head, resume);
         function.blocks[resume].terminator = end;
-        barriers.push(Barrier { block: head, resume, live: Vec::new(), changed: Vec::new() });
+        barriers.push(Barrier {
+            block: head,
+            resume,
+            scope,
+            live: Vec::new(),
+            changed: Vec::new(),
+        });
         work.push(resume);
     }
     barriers

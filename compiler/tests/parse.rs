@@ -179,6 +179,7 @@ const PRELUDE: &str = "
     %fn = OpTypeFunction %void %gp %int
     %one = OpConstant %int 1
     %three = OpConstant %int 3
+    %four = OpConstant %int 4
     %lone = OpConstant %long 1
     %fone = OpConstant %float 1
     %true = OpConstantTrue %bool
@@ -252,8 +253,8 @@ fn errors_say_where_and_what() {
         ("%l = OpLabel\n%x = OpFunctionCall %void %one\nOpReturn", "OpFunctionCall calls %"),
         ("%l = OpLabel\nOpKill", "OpKill is not supported"),
         (
-            "%l = OpLabel\nOpControlBarrier %three %three %three\nOpReturn",
-            "OpControlBarrier at subgroup scope is not supported",
+            "%l = OpLabel\nOpControlBarrier %four %three %three\nOpReturn",
+            "OpControlBarrier at work_item scope is not supported",
         ),
     ];
     for (body, message) in cases {

@@ -97,7 +97,8 @@ fn limits_are_those_of_the_hardware_manual() {
     check!(zeDeviceGetComputeProperties(ze::device(), &raw mut compute));
     assert_eq!(compute.maxTotalGroupSize, 1024);
     assert_eq!(compute.maxSharedLocalMemory, 64 << 10);
-    assert_eq!(compute.numSubGroupSizes, 1);
+    assert_eq!(compute.numSubGroupSizes, 3);
+    assert_eq!(compute.subGroupSizes[..3], [8, 16, 32]);
     let mut module = ze_device_module_properties_t::default();
     check!(zeDeviceGetModuleProperties(ze::device(), &raw mut module));
     assert!(module.flags.contains(ze_device_module_flags_t::ZE_DEVICE_MODULE_FLAG_FP64));

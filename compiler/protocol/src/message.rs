@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// installation error and ends the connection.
 pub const PROTOCOL_VERSION: u32 = 1;
 
+/// The sizes of full sub-groups that a kernel may require, in work-items, ascending.
+pub const SUBGROUP_SIZES: [u32; 3] = [8, 16, 32];
+
 /// The processor that code is generated for, in LLVM's words.
 ///
 /// It is what the device's QUERY reports, not what the compiling machine happens to be.
@@ -145,9 +148,9 @@ pub struct KernelInfo {
     pub local_static_bytes: u32,
     /// Private memory of one work-item in bytes; an estimate made before code generation.
     pub private_bytes: u32,
-    /// The kernel, or a function that it calls, holds a work-group barrier.
+    /// Work-items wait for each other: at a barrier or an operation of a group or sub-group.
     pub uses_barrier: bool,
-    /// Work-items in the largest sub-group; 1 where each item is a sub-group of its own.
+    /// Work-items of a full sub-group.
     pub max_subgroup_size: u32,
     /// `SubgroupSize`.
     pub required_subgroup_size: Option<u32>,

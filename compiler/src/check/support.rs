@@ -2,9 +2,7 @@
 //! What the compiler can do, beside what the types rule out.
 
 use super::MAX_GLOBAL_BYTES;
-use crate::ir::{
-    AddressSpace, Function, GlobalId, Inst, Module, Op, Scope, Type, TypeId, WorkItemQuery,
-};
+use crate::ir::{AddressSpace, Function, GlobalId, Inst, Module, Op, Scope, Type, TypeId};
 
 /// Why an instruction is not supported; `None` if it is.
 pub fn inst(module: &Module, function: &Function, inst: &Inst) -> Option<String> {
@@ -31,10 +29,11 @@ pub fn inst(module: &Module, function: &Function, inst: &Inst) -> Option<String>
         return Some(format!("takes a value {message}"));
     }
     match &inst.op {
-        Op::ControlBarrier { execution, .. } if *execution != Scope::Workgroup => {
-            Some(format!("at {} scope is not supported", execution.name()))
+        Op::ControlBarrier { execution: scope, .. } | Op::Offer(scope, _)
+            if !matches!(scope, Scope::Workgroup | Scope::Subgroup) =>
+        {
+            Some(format!("at {} scope is not supported", scope.name()))
         }
-        Op::WorkItem(query, _) => work_item(*query),
         Op::AtomicLoad(..) => {
             inst.result.and_then(|result| atomic_type(module, function.values[result].ty))
         }
@@ -50,15 +49,10 @@ pub fn inst(module: &Module, function: &Function, inst: &Inst) -> Option<String>
     }
 }
 
-fn work_item(query: WorkItemQuery) -> Option<String> {
-    query.is_subgroup().then(|| format!("reads {}; sub-groups are not supported", query.name()))
-}
-
 fn atomic_type(module: &Module, ty: TypeId) -> Option<String> {
-    let wide = matches!(module.types.size(ty), 4 | 8);
     let scalar = matches!(module.types[ty], Type::Int(_) | Type::Float(_) | Type::Pointer(_));
-    (!wide || !scalar).then(|| {
-        format!("works on {}; atomics are supported on 32 and 64 bits", module.types.text(ty))
+    (!scalar).then(|| {
+        format!("works on {}; atomics are supported on numbers and pointers", module.types.text(ty))
     })
 }
 

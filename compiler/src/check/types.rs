@@ -2,6 +2,8 @@
 //! The types of instructions.
 
 use super::support;
+use crate::ir::eval::Scalar;
+use crate::ir::group::identity;
 use crate::ir::{
     AddressSpace, AtomicOp, BinaryOp, CompareOp, ConvertOp, Float, Function, Inst, Loc, MathOp,
     Module, Op, Operand, SecondResult, Terminator, TernaryOp, Type, TypeId, UnaryOp,
@@ -32,6 +34,13 @@ pub fn check(module: &Module, function: &Function, report: &mut impl FnMut(Loc, 
             if let Some(message) = support::inst(module, function, inst) {
                 complain(inst.loc, message);
             } else if types.fits(inst).is_none() {
+                complain(inst.loc, types.describe(inst));
+            }
+        }
+        for (index, inst) in block.insts.iter().enumerate() {
+            let next = block.insts.get(index + 1);
+            let before = index.checked_sub(1).and_then(|before| block.insts.get(before));
+            if types.exchange_fits(before, inst, next).is_none() {
                 complain(inst.loc, types.describe(inst));
             }
         }
@@ -145,7 +154,9 @@ impl Types<'_> {
                 self.target(*ptr)?;
                 return rule(result.is_none() && self.lanes(self.of(*value)) == 1);
             }
-            Op::ControlBarrier { .. } | Op::Fence(..) => return rule(result.is_none()),
+            Op::ControlBarrier { .. } | Op::Fence(..) | Op::Offer(..) => {
+                return rule(result.is_none());
+            }
             Op::Assume(condition) => {
                 return rule(*self.ty(self.of(*condition)) == Type::Bool && result.is_none());
             }
@@ -236,8 +247,32 @@ impl Types<'_> {
                 rule(*self.ty(result) == Type::Int(query.bits()))?;
                 rule(*dimension < if query.has_dimension() { 3 } else { 1 })
             }
+            Op::Collect(op, _, index) => {
+                let shuffle = op.combines().is_none();
+                rule(index.is_some() == shuffle)?;
+                rule(index.is_none_or(|index| *self.ty(self.of(index)) == Type::Int(32)))
+            }
             Op::Phi(incoming) => rule(incoming.iter().all(|&(_, value)| self.of(value) == result)),
             _ => None,
+        }
+    }
+
+    /// What a group offers and collects stands together and is of one type that can be combined.
+    fn exchange_fits(&self, before: Option<&Inst>, inst: &Inst, next: Option<&Inst>) -> Rule {
+        match (&inst.op, before.map(|inst| &inst.op), next.map(|inst| &inst.op)) {
+            (Op::Offer(scope, _), _, next) => {
+                rule(matches!(next, Some(Op::Collect(_, other, _)) if other == scope))
+            }
+            (Op::Collect(op, scope, _), Some(Op::Offer(other, value)), _) => {
+                let ty = self.of(*value);
+                rule(scope == other && ty == self.function.values[inst.result?].ty)?;
+                let Some(op) = op.combines() else { return Some(()) };
+                let scalar = Scalar::of(self.element(ty))?;
+                rule(!self.is_pointer(ty))?;
+                identity(op, scalar).map(|_| ())
+            }
+            (Op::Collect(..), ..) => None,
+            _ => Some(()),
         }
     }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One work-item: a stack of calls that runs until a barrier or its end.
 
+use super::group::{self, Offers};
 use super::value::{self, AccessError, Value};
 use super::{Arguments, Group, InterpError, Launch, LocalLayout, Memory, ops};
 use crate::ir::{
     AtomicOp, BinaryOp, BlockId, ENTRY, Function, FunctionId, Id, Inst, Kernel, Loc, Module, Op,
-    Operand, Terminator, Type, TypeId, ValueId, WorkItemQuery, eval,
+    Operand, Scope, Terminator, Type, TypeId, ValueId, WorkItemQuery, eval,
 };
+use crate::regions;
 
 /// Calls that may be open at once. Checked modules have no recursion and stay far below.
 const MAX_CALLS: usize = 1024;
@@ -16,6 +18,8 @@ const MAX_CALLS: usize = 1024;
 pub enum Status {
     /// It can go on.
     Ready,
+    /// It waits for the items of a scope.
+    Waits(Scope),
     /// It has returned.
     Finished,
 }
@@ -29,6 +33,8 @@ pub struct Place<'m> {
     pub group: Group,
     /// The id within the group.
     pub local: [u64; 3],
+    /// Work-items of a full sub-group.
+    pub subgroup_size: u32,
 }
 
 /// One call of a function.
@@ -56,14 +62,18 @@ pub struct Item<'m> {
     /// Its number within the group, which names its private memory.
     number: usize,
     frames: Vec<Frame<'m>>,
+    /// What it offers to the items that it waits for.
+    pub offer: Option<Value>,
+    /// Its place in the scope for which it has just waited, and what was offered there.
+    pub offers: Option<(usize, Offers)>,
 }
 
 /// What an instruction led to.
 enum Step {
     /// The next instruction.
     Next,
-    /// A barrier.
-    Barrier,
+    /// A place to wait for the items of a scope.
+    Wait(Scope),
     /// A call, whose frame is on the stack now.
     Call,
 }
@@ -103,8 +113,16 @@ impl<'m> Item<'m> {
         arguments: &Arguments,
         memory: &mut Memory,
     ) -> Result<Self, InterpError> {
-        let mut item =
-            Self { status: Status::Ready, module, place, locals, number, frames: Vec::new() };
+        let mut item = Self {
+            status: Status::Ready,
+            module,
+            place,
+            locals,
+            number,
+            frames: Vec::new(),
+            offer: None,
+            offers: None,
+        };
         let mut args = Vec::with_capacity(kernel.args.len());
         let start = |item: &mut Self, memory: &mut Memory, args: &mut Vec<Value>| {
             for (arg, bytes) in kernel.args.iter().zip(&arguments.values) {
@@ -136,7 +154,7 @@ impl<'m> Item<'m> {
             let stepped = self.step(inst, &block.terminator, memory, steps);
             match stepped.map_err(|fault| located(fault, name, loc))? {
                 Step::Next | Step::Call => {}
-                Step::Barrier => return Ok(()),
+                Step::Wait(scope) => self.status = Status::Waits(scope),
             }
         }
         Ok(())
@@ -162,6 +180,11 @@ impl<'m> Item<'m> {
             frame.next += 1;
         }
         self.instruction(inst, memory)
+    }
+
+    /// Where it stands: the function, block and instruction of each open call.
+    pub fn position(&self) -> impl Iterator<Item = (&'m Function, BlockId, usize)> {
+        self.frames.iter().map(|frame| (frame.function, frame.block, frame.next))
     }
 
     fn frame(&self) -> Result<&Frame<'m>, Fault> {
@@ -340,9 +363,22 @@ impl<'m> Item<'m> {
                 Value::Bits(at)
             }
             Op::WorkItem(query, dimension) => {
-                Value::Bits(self.place.answer(*query, usize::from(*dimension).min(2))?)
+                Value::Bits(self.place.answer(*query, usize::from(*dimension).min(2)))
             }
-            Op::ControlBarrier { .. } => return Ok(Step::Barrier),
+            Op::ControlBarrier { .. } => return Ok(stop(&inst.op)),
+            Op::Offer(_, value) => {
+                self.offer = Some(self.get(*value, memory)?);
+                return Ok(stop(&inst.op));
+            }
+            Op::Collect(op, _, index) => {
+                let index = match index {
+                    Some(index) => Some(self.get(*index, memory)?.bits()),
+                    None => None,
+                };
+                let missing = || "a group operation that nothing was offered to".to_owned();
+                let (own, offers) = self.offers.take().ok_or_else(missing)?;
+                group::collect(module, *op, ty()?, own, &offers, index)?
+            }
             Op::Fence(..) | Op::Assume(_) => return Ok(Step::Next),
             Op::Call(callee, args) => {
                 let mut values = Vec::with_capacity(args.len());
@@ -376,13 +412,14 @@ impl<'m> Item<'m> {
 }
 
 impl Place<'_> {
-    fn answer(&self, query: WorkItemQuery, d: usize) -> Result<u64, Fault> {
-        let Place { launch, group, local } = self;
+    fn answer(&self, query: WorkItemQuery, d: usize) -> u64 {
+        let Place { launch, group, local, subgroup_size } = self;
+        let full_subgroup = u64::from(*subgroup_size);
         let full = launch.group_size.map(u64::from);
         let global = |d: usize| group.id[d].wrapping_mul(full[d]).wrapping_add(local[d]);
         let linear =
             |place: [u64; 3], size: [u64; 3]| (place[2] * size[1] + place[1]) * size[0] + place[0];
-        Ok(match query {
+        match query {
             WorkItemQuery::GlobalId => launch.global_offset[d].wrapping_add(global(d)),
             WorkItemQuery::GlobalSize => launch.global_size[d],
             WorkItemQuery::GlobalOffset => launch.global_offset[d],
@@ -396,9 +433,26 @@ impl Place<'_> {
                 linear([global(0), global(1), global(2)], launch.global_size)
             }
             WorkItemQuery::LocalLinearId => linear(*local, group.size),
-            _ => return Err(query.name().to_owned().into()),
-        })
+            WorkItemQuery::SubgroupMaxSize => full_subgroup,
+            WorkItemQuery::SubgroupId => linear(*local, group.size) / full_subgroup,
+            WorkItemQuery::SubgroupLocalId => linear(*local, group.size) % full_subgroup,
+            WorkItemQuery::SubgroupSize => {
+                let first = linear(*local, group.size) / full_subgroup * full_subgroup;
+                (group.size.iter().product::<u64>() - first).min(full_subgroup)
+            }
+            WorkItemQuery::NumSubgroups => {
+                group.size.iter().product::<u64>().div_ceil(full_subgroup)
+            }
+            WorkItemQuery::NumEnqueuedSubgroups => {
+                full.iter().product::<u64>().div_ceil(full_subgroup)
+            }
+        }
     }
+}
+
+/// Stops where an operation makes items wait, if it does.
+fn stop(op: &Op) -> Step {
+    regions::stop_scope(op).map_or(Step::Next, Step::Wait)
 }
 
 /// The new value of an atomic update.

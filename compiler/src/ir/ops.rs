@@ -9,6 +9,7 @@
 //! component, on vectors. No operation traps and none has undefined behaviour on values alone:
 //! where SPIR-V leaves a result undefined, it is some value of the type.
 
+use super::group::{GroupOp, WorkItemQuery};
 use super::{BlockId, FunctionId, GlobalId, Operand};
 
 /// Declares a field-less enum with the lower-case name of each variant for the textual form.
@@ -382,83 +383,6 @@ impl MathOp {
 }
 
 named_enum! {
-    /// What a work-item can ask about its place. Of type `i64` unless noted.
-    WorkItemQuery {
-        /// Global id, with the global offset. Has a dimension.
-        GlobalId = "global_id",
-        /// Number of work-items of the launch. Has a dimension.
-        GlobalSize = "global_size",
-        /// Offset of the global ids. Has a dimension.
-        GlobalOffset = "global_offset",
-        /// Id of the work-group. Has a dimension.
-        GroupId = "group_id",
-        /// Number of work-groups. Has a dimension.
-        NumGroups = "num_groups",
-        /// Id within the work-group. Has a dimension.
-        LocalId = "local_id",
-        /// Size of this work-group, smaller in a partial last group. Has a dimension.
-        LocalSize = "local_size",
-        /// Size of a full work-group. Has a dimension.
-        EnqueuedLocalSize = "enqueued_local_size",
-        /// Number of dimensions of the launch, `i32`.
-        WorkDim = "work_dim",
-        /// Global id as one number, without the offset.
-        GlobalLinearId = "global_linear_id",
-        /// Local id as one number.
-        LocalLinearId = "local_linear_id",
-        /// Size of this sub-group, `i32`.
-        SubgroupSize = "subgroup_size",
-        /// Size of a full sub-group, `i32`.
-        SubgroupMaxSize = "subgroup_max_size",
-        /// Sub-groups of this work-group, `i32`.
-        NumSubgroups = "num_subgroups",
-        /// Sub-groups of a full work-group, `i32`.
-        NumEnqueuedSubgroups = "num_enqueued_subgroups",
-        /// Id of the sub-group within the work-group, `i32`.
-        SubgroupId = "subgroup_id",
-        /// Id within the sub-group, `i32`.
-        SubgroupLocalId = "subgroup_local_id",
-    }
-}
-
-impl WorkItemQuery {
-    /// Whether the question is asked per dimension 0, 1, 2.
-    pub fn has_dimension(self) -> bool {
-        use WorkItemQuery::*;
-        matches!(
-            self,
-            GlobalId
-                | GlobalSize
-                | GlobalOffset
-                | GroupId
-                | NumGroups
-                | LocalId
-                | LocalSize
-                | EnqueuedLocalSize
-        )
-    }
-
-    /// Whether the question is about sub-groups, which need the widening pass.
-    pub fn is_subgroup(self) -> bool {
-        use WorkItemQuery::*;
-        matches!(
-            self,
-            SubgroupSize
-                | SubgroupMaxSize
-                | NumSubgroups
-                | NumEnqueuedSubgroups
-                | SubgroupId
-                | SubgroupLocalId
-        )
-    }
-
-    /// The width of the answer in bits: 64 or 32.
-    pub fn bits(self) -> u32 {
-        if self.is_subgroup() || self == WorkItemQuery::WorkDim { 32 } else { 64 }
-    }
-}
-
-named_enum! {
     /// Operations that read a location and write it as one step; the result is the old value.
     AtomicOp {
         /// Replace.
@@ -632,6 +556,12 @@ pub enum Op {
     },
     /// Memory is ordered for the scope. Has no result.
     Fence(Scope, Ordering),
+    /// Shows a value to the other work-items of the scope and waits for all of them, to return or
+    /// to stop too. Has no result; a [`Op::Collect`] comes next.
+    Offer(Scope, Operand),
+    /// What becomes of the values that the [`Op::Offer`] before it has shown, those of the
+    /// work-items that came there together. Of the offered type. A shuffle has an `i32` index.
+    Collect(GroupOp, Scope, Option<Operand>),
 
     /// A call of a function of the module. Has a result unless the function returns `void`.
     Call(FunctionId, Vec<Operand>),
@@ -728,6 +658,8 @@ macro_rules! visit_operands {
             | Op::Extract(a, _)
             | Op::Load(a, _)
             | Op::AtomicLoad(a, ..)
+            | Op::Offer(_, a)
+            | Op::Collect(_, _, Some(a))
             | Op::Assume(a) => visit(a),
             Op::Binary(_, a, b)
             | Op::Compare(_, a, b)
@@ -765,7 +697,11 @@ macro_rules! visit_operands {
                 terms.$iter().for_each(|(index, _)| visit(index));
             }
             Op::Phi(incoming) => incoming.$iter().for_each(|(_, value)| visit(value)),
-            Op::WorkItem(..) | Op::ControlBarrier { .. } | Op::Fence(..) | Op::Unsupported(_) => {}
+            Op::WorkItem(..)
+            | Op::ControlBarrier { .. }
+            | Op::Fence(..)
+            | Op::Collect(_, _, None)
+            | Op::Unsupported(_) => {}
         }
     }};
 }

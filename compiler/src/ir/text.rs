@@ -257,6 +257,11 @@ impl FunctionText<'_> {
                 format!("barrier {} {} {}", execution.name(), ordering.name(), memory.name())
             }
             Op::Fence(scope, ordering) => format!("fence {} {}", ordering.name(), scope.name()),
+            Op::Offer(scope, a) => format!("offer {} {}", scope.name(), o(a)),
+            Op::Collect(op, scope, index) => {
+                let index = index.as_ref().map(|index| format!(" at {}", o(index)));
+                format!("collect {} {}{}", scope.name(), op.text(), index.unwrap_or_default())
+            }
             Op::Call(callee, args) => {
                 let name = &self.module.functions[*callee].name;
                 format!("call {callee} {name:?}({})", self.operands(args))

@@ -55,6 +55,11 @@ impl Body<'_, '_> {
             }
             Op::Unsupported(what) => return Err(LowerError::Unsupported(what.clone())),
             Op::WorkItem(..) | Op::Phi(_) => return Ok(None),
+            &Op::Offer(scope, value) => {
+                self.offer(scope, value)?;
+                return Ok(None);
+            }
+            &Op::Collect(op, scope, index) => self.collect(op, scope, index, result()?)?,
             op => return self.memory(op, ty),
         }))
     }

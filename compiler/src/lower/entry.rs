@@ -4,7 +4,7 @@
 use super::function::Frame;
 use super::types::{is_bool, memory_type};
 use super::work_item::{ARGS, LOCAL, SCRATCH, load_context, local_size};
-use super::{ENTRY, LowerError, MAX_ALIGN, Unit, function_symbol, types};
+use super::{ENTRY, LowerError, MAX_ALIGN, Unit, function_symbol, group, types};
 use crate::ir::{ArgKind, GlobalId, Kernel};
 
 /// The parameters that every function takes first.
@@ -40,7 +40,12 @@ pub(super) fn lower(
             text += "  br label %items\nitems:\n";
             text += &loops("items", "done", "", &call);
         }
-        Some(frame) => text += &phases(unit, &symbol, &args, frame),
+        Some(frame) => {
+            text += &match &frame.exchange {
+                Some(exchange) => group::phases(unit, &symbol, &args, frame, exchange),
+                None => phases(unit, &symbol, &args, frame),
+            }
+        }
     }
     text += "done:\n  ret void\n}\nattributes #0 = { nounwind }\n";
     Ok(text)
@@ -89,7 +94,7 @@ fn private_place(unit: &Unit<'_>, name: &str) -> String {
 }
 
 /// Initialises an item's private variables of module scope. `tag` keeps names apart.
-fn private_init(unit: &mut Unit<'_>, base: &str, tag: &str) -> String {
+pub(super) fn private_init(unit: &mut Unit<'_>, base: &str, tag: &str) -> String {
     let mut text = String::new();
     let privates: Vec<(GlobalId, u64)> = unit.privates.iter().map(|(&id, &at)| (id, at)).collect();
     for (id, offset) in privates {

@@ -11,22 +11,25 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
 use super::entry::ITEM_PARAMS;
+use super::group::{EXCHANGE_PARAMS, Exchange, SUBGROUP_STATES};
 use super::types::{constant, is_bool, memory_type, value_type, zero};
 use super::work_item::{LOCAL, SCRATCH, load_context};
 use super::{LowerError, MAX_ALIGN, Unit, align_up, function_symbol};
 use crate::ir::{
     Access, Block, BlockId, ConstId, ConstKind, Function, FunctionId, GlobalId, Inst, Op, Operand,
-    Terminator, Type, TypeId, ValueId, WorkItemQuery,
+    Scope, Terminator, Type, TypeId, ValueId, WorkItemQuery,
 };
 use crate::regions::{self, Barrier, Regions};
 
-/// The frame of an item that can be resumed: its state (32 bits), its private variables, and the
-/// values that are live across barriers.
+/// The frame of an item that can be resumed: its state (32 bits) or, if items exchange values, what
+/// that takes; its private variables, and the values that are live across barriers.
 pub(super) struct Frame {
     /// Bytes from one item's frame to the next's.
     pub(super) size: u64,
     /// Offset of the private variables of module scope.
     pub(super) private_offset: u64,
+    /// What it takes to exchange values, if the kernel does or has sub-groups that wait.
+    pub(super) exchange: Option<Exchange>,
     /// Offsets of private variables, by their addresses, and of values.
     offsets: HashMap<ValueId, u64>,
 }
@@ -35,7 +38,12 @@ impl Frame {
     pub(super) fn new(unit: &Unit<'_>, regions: &Regions) -> Self {
         let types = &unit.module.types;
         let function = &regions.function;
-        let private_offset = align_up(4, MAX_ALIGN.min(unit.private_size.max(1)));
+        let exchange = Exchange::new(unit.module, regions);
+        let head = exchange.as_ref().map_or(4, |exchange| exchange.end);
+        let private_offset = match unit.private_size {
+            0 => head,
+            _ => align_up(head, MAX_ALIGN),
+        };
         let mut end = private_offset + unit.private_size;
         let mut offsets = HashMap::new();
         let variables = function.variables.iter().map(|v| (v.address, v.size, v.align));
@@ -48,7 +56,7 @@ impl Frame {
             offsets.insert(value, end);
             end += size;
         }
-        Self { size: align_up(end, MAX_ALIGN), private_offset, offsets }
+        Self { size: align_up(end, MAX_ALIGN), private_offset, exchange, offsets }
     }
 }
 
@@ -83,7 +91,8 @@ pub(super) fn lower_resumable(
     let function = &regions.function;
     let mut body = Body::new(unit, function);
     body.slots = regions.crossing.iter().copied().collect();
-    body.barriers = regions.barriers.iter().zip(1..).map(|(b, n)| (b.block, (n, b))).collect();
+    let barriers = || (1..).map(|n: u32| n).zip(&regions.barriers).map(|(n, b)| (state(n, b), b));
+    body.barriers = barriers().map(|(state, b)| (b.block, (state, b))).collect();
     body.frame = Some(frame);
     for variable in &function.variables {
         let (address, offset) = (variable.address, frame.offsets[&variable.address]);
@@ -100,7 +109,7 @@ pub(super) fn lower_resumable(
     body.prepare(&regions::recomputed(function))?;
     let mut cases = String::new();
     let mut resumes = String::new();
-    for (state, barrier) in (1..).zip(&regions.barriers) {
+    for (state, barrier) in barriers() {
         let _ = write!(cases, " i32 {state}, label %resume{state}");
         let restore = |body: &mut Body<'_, '_>| {
             barrier.live.iter().for_each(|&value| body.restore(frame, value));
@@ -113,8 +122,13 @@ pub(super) fn lower_resumable(
     let params = body.params();
     let symbol = function_symbol(id);
     let Body { prelude, out, .. } = body;
+    // Who exchanges values reads the frames of others.
+    let (noalias, exchange) = match &frame.exchange {
+        Some(_) => ("", EXCHANGE_PARAMS),
+        None => ("noalias ", ""),
+    };
     Ok(format!(
-        "\n; {}, to be resumed\ndefine internal i32 {symbol}({ITEM_PARAMS}, ptr noalias %frame, i32 %resume{params}) #0 {{
+        "\n; {}, to be resumed\ndefine internal i32 {symbol}({ITEM_PARAMS}, ptr {noalias}%frame, i32 %resume{exchange}{params}) #0 {{
 entry:
 {prelude}  switch i32 %resume, label %start [{cases} ]
 start:
@@ -123,6 +137,14 @@ start:
 ",
         comment(&function.name)
     ))
+}
+
+/// The state of an item that waits at a barrier.
+fn state(number: u32, barrier: &Barrier) -> u32 {
+    match barrier.scope {
+        Scope::Subgroup => SUBGROUP_STATES + number,
+        _ => number,
+    }
 }
 
 /// A function in the making.
@@ -141,7 +163,7 @@ pub(super) struct Body<'u, 'm> {
     hoisted: HashMap<ValueId, String>,
     /// Barriers by the block that they end, with the item's state behind them.
     barriers: HashMap<BlockId, (u32, &'u Barrier)>,
-    frame: Option<&'u Frame>,
+    pub(super) frame: Option<&'u Frame>,
     /// Answers computed in the prelude.
     pub(super) queries: HashMap<(WorkItemQuery, u8), String>,
     /// Pointers loaded from the context in the prelude, by offset.

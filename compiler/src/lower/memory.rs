@@ -5,7 +5,6 @@ use super::function::{Body, modifiers};
 use super::types::splat_int;
 use super::{LowerError, MAX_ALIGN};
 use crate::ir::{AddressSpace, AtomicOp, Op, Operand, Ordering, Scope, Type, TypeId};
-use crate::regions::is_group_barrier;
 
 impl Body<'_, '_> {
     /// Text of the instruction that does a memory operation; `None` if there is nothing to do, or
@@ -72,10 +71,7 @@ impl Body<'_, '_> {
                 format!("extractvalue {{ {ty}, i1 }} {pair}, 0")
             }
             &Op::Fence(scope, ordering) => return Ok(fence(scope, ordering)),
-            // A barrier of a work-group ends its block. Of a smaller scope nobody else takes part.
-            Op::ControlBarrier { memory, ordering, .. } if !is_group_barrier(op) => {
-                return Ok(fence(*memory, *ordering));
-            }
+            // A barrier ends its block.
             &Op::ControlBarrier { memory, ordering, .. } => return Ok(fence(memory, ordering)),
             _ => return Err(LowerError::Unsupported("a memory operation".into())),
         }))

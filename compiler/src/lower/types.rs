@@ -125,7 +125,7 @@ pub(super) fn zero(module: &Module, ty: TypeId) -> &'static str {
 }
 
 /// A scalar by its bits.
-fn scalar(module: &Module, ty: TypeId, bits: u64, in_memory: bool) -> String {
+pub(super) fn scalar(module: &Module, ty: TypeId, bits: u64, in_memory: bool) -> String {
     match module.types[ty] {
         Type::Bool if in_memory => "1".into(),
         Type::Bool => "true".into(),

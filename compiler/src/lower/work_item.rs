@@ -111,15 +111,28 @@ impl Body<'_, '_> {
             Q::LocalLinearId => {
                 self.linear(|body, d| body.work_item(Q::LocalId, d), Q::LocalSize)?
             }
-            // Each item is a sub-group of its own.
-            Q::SubgroupSize | Q::SubgroupMaxSize => "1".into(),
-            Q::SubgroupLocalId => "0".into(),
-            Q::SubgroupId => {
-                let linear = self.work_item(Q::LocalLinearId, 0)?;
-                self.prelude_def(&format!("trunc i64 {linear} to i32"))
+            Q::SubgroupMaxSize => self.unit.subgroup_size.to_string(),
+            Q::SubgroupLocalId => {
+                let linear = self.linear_id32()?;
+                let mask = self.unit.subgroup_size - 1;
+                self.prelude_def(&format!("and i32 {linear}, {mask}"))
             }
-            Q::NumSubgroups => self.volume(Q::LocalSize)?,
-            Q::NumEnqueuedSubgroups => self.volume(Q::EnqueuedLocalSize)?,
+            Q::SubgroupId => {
+                let linear = self.linear_id32()?;
+                self.prelude_def(&format!("lshr i32 {linear}, {}", self.unit.subgroup_shift()))
+            }
+            Q::SubgroupSize => {
+                let id = self.work_item(Q::SubgroupId, 0)?;
+                let items = self.volume(Q::LocalSize)?;
+                let full = self.unit.subgroup_size;
+                let shift = self.unit.subgroup_shift();
+                let first = self.prelude_def(&format!("shl i32 {id}, {shift}"));
+                let left = self.prelude_def(&format!("sub i32 {items}, {first}"));
+                self.unit.declare("i32", "llvm.umin.i32", "i32, i32");
+                self.prelude_def(&format!("call i32 @llvm.umin.i32(i32 {left}, i32 {full})"))
+            }
+            Q::NumSubgroups => self.subgroups(Q::LocalSize)?,
+            Q::NumEnqueuedSubgroups => self.subgroups(Q::EnqueuedLocalSize)?,
         })
     }
 
@@ -146,6 +159,20 @@ impl Body<'_, '_> {
             sum = self.prelude_def(&format!("add i64 {product}, {id}"));
         }
         Ok(sum)
+    }
+
+    /// The linear local id in 32 bits.
+    fn linear_id32(&mut self) -> Result<String, LowerError> {
+        let linear = self.work_item(WorkItemQuery::LocalLinearId, 0)?;
+        Ok(self.prelude_def(&format!("trunc i64 {linear} to i32")))
+    }
+
+    /// The sub-groups of a group of some size.
+    fn subgroups(&mut self, size: WorkItemQuery) -> Result<String, LowerError> {
+        let items = self.volume(size)?;
+        let last = self.unit.subgroup_size - 1;
+        let rounded = self.prelude_def(&format!("add i32 {items}, {last}"));
+        Ok(self.prelude_def(&format!("lshr i32 {rounded}, {}", self.unit.subgroup_shift())))
     }
 
     /// The product of a size over the dimensions, in 32 bits.

@@ -8,7 +8,7 @@ use rspirv::spirv::Op as Spv;
 use super::annotations::Decorations;
 use super::module::{Builder, Def, InstructionSet, Signature, SpvKind};
 use super::words::Instruction;
-use super::{Error, Result, arith, imports, memory, opencl};
+use super::{Error, Result, arith, group, imports, memory, opencl};
 use crate::ir::eval::fold;
 use crate::ir::{
     AddressSpace, Arena, BinaryOp, Block, BlockId, CompareOp, ConstId, ConstKind, ENTRY, Flags,
@@ -399,6 +399,7 @@ impl<'b, 'a> Body<'b, 'a> {
         if self.control_flow(inst)?
             || arith::translate(self, inst)?
             || memory::translate(self, inst)?
+            || group::translate(self, inst)?
         {
             return Ok(());
         }

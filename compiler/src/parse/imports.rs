@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Calls of functions that a module imports and the compiler knows: LLVM's intrinsics, and the
-//! atomics of OpenCL C that LLVM's SPIR-V back end leaves under their mangled names.
+//! atomics and the sub-group barrier of OpenCL C, which LLVM's SPIR-V back end leaves under their
+//! mangled names.
 
 use super::Result;
 use super::body::Body;
@@ -14,6 +15,12 @@ pub fn call(
     name: &str,
     args: &[Operand],
 ) -> Result<()> {
+    if let Some(("sub_group_barrier", _)) = demangle(name) {
+        // The flags say which memory is ordered; all of it is.
+        let (execution, ordering) = (Scope::Subgroup, Ordering::SeqCst);
+        body.emit_void(Op::ControlBarrier { execution, memory: execution, ordering });
+        return Ok(());
+    }
     let ty = body.result_type(inst)?;
     let known = match intrinsic(name, args) {
         Some(op) => Some(op),

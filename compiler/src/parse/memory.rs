@@ -229,6 +229,7 @@ fn pointer(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
         inst.op(),
         Spv::PtrCastToGeneric
             | Spv::GenericCastToPtr
+            | Spv::GenericCastToPtrExplicit
             | Spv::Bitcast
             | Spv::ConvertPtrToU
             | Spv::ConvertUToPtr
@@ -287,7 +288,7 @@ fn pointer(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
 }
 
 /// Decodes a scope given as a constant.
-fn scope(body: &Body<'_, '_>, inst: &Instruction<'_>, index: usize) -> Result<Scope> {
+pub fn scope(body: &Body<'_, '_>, inst: &Instruction<'_>, index: usize) -> Result<Scope> {
     let value = body.b.int(inst, inst.arg(index)?)?;
     Ok(match value {
         0 => Scope::System,

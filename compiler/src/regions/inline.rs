@@ -4,14 +4,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::is_group_barrier;
+use super::stop_scope;
 use crate::ir::arena::Id;
 use crate::ir::{
     Block, BlockId, Function, FunctionId, Inst, Module, Op, Operand, PrivateVariable, Terminator,
     ValueId,
 };
 
-/// The functions among `functions` that reach a work-group barrier, by themselves or by a call.
+/// The functions among `functions` that reach a barrier, by themselves or by a call.
 pub fn with_barrier(module: &Module, functions: &[FunctionId]) -> HashSet<FunctionId> {
     let mut found = HashSet::new();
     loop {
@@ -20,7 +20,7 @@ pub fn with_barrier(module: &Module, functions: &[FunctionId]) -> HashSet<Functi
             let insts = module.functions[id].blocks.iter().flat_map(|(_, block)| &block.insts);
             let stops = insts.into_iter().any(|inst| match &inst.op {
                 Op::Call(callee, _) => found.contains(callee),
-                op => is_group_barrier(op),
+                op => stop_scope(op).is_some(),
             });
             if stops {
                 found.insert(id);

@@ -236,7 +236,7 @@ fn control_flow_local_memory_and_barriers_agree() {
 }
 
 /// Writes random kernels: integer expressions of several widths, branches, loops, private arrays,
-/// local memory between barriers.
+/// local memory between barriers, operations of groups.
 struct Program {
     random: Random,
     text: String,
@@ -314,6 +314,24 @@ impl Program {
         };
     }
 
+    /// An operation of the group, or among those items of the sub-group that come here.
+    fn collective(&mut self) {
+        let value = self.expression(1, false);
+        let uniform = self.conditions == 0;
+        let text = match self.random.below(if uniform { 8 } else { 4 }) {
+            0 => format!("b ^= sub_group_ballot((int)({value}) & 1).x;"),
+            1 => format!("a ^= sub_group_non_uniform_reduce_max((int)({value}));"),
+            2 => format!("d += sub_group_non_uniform_scan_exclusive_add((ulong)({value}));"),
+            3 => format!("c ^= sub_group_shuffle_xor((long)({value}), 5u);"),
+            4 => format!("a += work_group_reduce_add((int)({value}));"),
+            5 => format!("c ^= work_group_scan_inclusive_min((long)({value}));"),
+            6 => format!("b += work_group_broadcast((uint)({value}), 3);"),
+            _ => format!("g ^= (ushort)sub_group_scan_inclusive_add((uint)({value}));"),
+        };
+        self.text += &text;
+        self.text.push('\n');
+    }
+
     fn statement(&mut self) {
         self.depth += 1;
         let shallow = self.depth < 4;
@@ -344,6 +362,7 @@ impl Program {
                      a ^= t[(l + 1) % n]; barrier(CLK_LOCAL_MEM_FENCE);"
                 );
             }
+            5 if self.random.below(2) == 0 => self.collective(),
             4 if shallow => {
                 let value = self.expression(1, false);
                 let _ = writeln!(self.text, "switch (({value}) & 3) {{ case 0:");
@@ -369,7 +388,8 @@ fn random_programs_agree() {
     for seed in first..first + 12 {
         let text = Program::write(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         for level in ["-O0", "-O2"] {
-            let module = module(&clang::compile_text(&text, &[level, "-w"]));
+            let module =
+                module(&clang::compile_text(&text, &[level, "-w", "-Xclang", "-cl-ext=+all"]));
             let inputs = [Random(seed).bytes(40 * 8), Input::Local(64)];
             let context = format!("seed {seed} at {level}:\n{text}");
             same(&module, "random", Grid::line(40, 16), &inputs, &context);

@@ -6,6 +6,7 @@ mod blob;
 mod diff;
 mod golden;
 mod graphs;
+mod groups;
 mod harness;
 mod kernels;
 mod maths;

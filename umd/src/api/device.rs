@@ -3,6 +3,7 @@
 
 use std::ffi::c_char;
 
+use tally_compiler_protocol::SUBGROUP_SIZES;
 use tally_uapi::eu::{MAX_GROUP_ITEMS, MAX_LOCAL_BYTES};
 use tally_uapi::ioctl::engine_capability;
 use tally_uapi::packet::MAX_FILL_PATTERN;
@@ -98,9 +99,9 @@ api! {
         [out.maxGroupSizeX, out.maxGroupSizeY, out.maxGroupSizeZ] = [MAX_GROUP_ITEMS; 3];
         [out.maxGroupCountX, out.maxGroupCountY, out.maxGroupCountZ] = [u32::MAX; 3];
         out.maxSharedLocalMemory = MAX_LOCAL_BYTES;
-        out.numSubGroupSizes = 1;
+        out.numSubGroupSizes = SUBGROUP_SIZES.len() as u32;
         out.subGroupSizes = [0; ZE_SUBGROUPSIZE_COUNT];
-        out.subGroupSizes[0] = 1;
+        out.subGroupSizes[..SUBGROUP_SIZES.len()].copy_from_slice(&SUBGROUP_SIZES);
         Ok(())
     }
 

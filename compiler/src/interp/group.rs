@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs the items of a work-group together: who waits for whom, and what they exchange.
+//!
+//! This is written from the meaning of the operations, not from the way compiled code goes: when a
+//! scope has stopped, the scheduler hands each item the list of those that stopped at the same
+//! place with what they offer, and the item computes its result from that.
+
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use super::item::{Item, Status};
+use super::value::Value;
+use super::{InterpError, Memory, ops};
+use crate::ir::eval::Scalar;
+use crate::ir::group::identity;
+use crate::ir::{
+    BinaryOp, BlockId, Function, GroupOp, Module, Op, Operand, Scope, TypeId, ValueId,
+};
+use crate::regions;
+
+/// What the items that stopped at one place offer, with their places in the scope, ascending.
+pub type Offers = Rc<[(usize, Value)]>;
+
+/// Runs items, in the order of their linear ids, until all have ended.
+pub fn run(
+    items: &mut [Item<'_>],
+    subgroup_size: usize,
+    memory: &mut Memory,
+    steps: &mut u64,
+) -> Result<(), InterpError> {
+    let mut ranks = Ranks::new();
+    loop {
+        for peers in items.chunks_mut(subgroup_size) {
+            loop {
+                for item in peers.iter_mut() {
+                    item.run(memory, steps)?;
+                }
+                if !peers.iter().any(|item| item.status == Status::Waits(Scope::Subgroup)) {
+                    break;
+                }
+                release(peers, Scope::Subgroup, &mut ranks);
+            }
+        }
+        if items.iter().all(|item| item.status == Status::Finished) {
+            return Ok(());
+        }
+        release(items, Scope::Workgroup, &mut ranks);
+    }
+}
+
+/// The order of the blocks of each function that was asked for.
+type Ranks = HashMap<*const Function, Vec<u32>>;
+
+/// Lets items go on that wait for a scope, which has stopped: all those of a work-group, of a
+/// sub-group those that are behind the others.
+fn release<'m>(items: &mut [Item<'m>], scope: Scope, ranks: &mut Ranks) {
+    let mut place = |item: &Item<'m>| -> Vec<(u32, usize)> {
+        let of = |(function, block, next): (&'m Function, BlockId, usize)| {
+            let ranks = ranks.entry(function).or_insert_with(|| regions::order::ranks(function));
+            (regions::order::rank(ranks, block), next)
+        };
+        item.position().map(of).collect()
+    };
+    let mut places: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (number, item) in items.iter().enumerate() {
+        if item.status == Status::Waits(scope) {
+            places.entry(place(item)).or_default().push(number);
+        }
+    }
+    let count = if scope == Scope::Subgroup { 1 } else { places.len() };
+    for numbers in places.into_values().take(count) {
+        let offer = |&number: &usize| Some((number, items[number].offer.clone()?));
+        let offers: Offers = numbers.iter().filter_map(offer).collect();
+        for number in numbers {
+            let item = &mut items[number];
+            item.offer = None;
+            item.offers = Some((number, Rc::clone(&offers)));
+            item.status = Status::Ready;
+        }
+    }
+}
+
+/// The result for the item at place `own`.
+pub fn collect(
+    module: &Module,
+    op: GroupOp,
+    ty: TypeId,
+    own: usize,
+    offers: &Offers,
+    index: Option<u64>,
+) -> Result<Value, String> {
+    let find = |place: usize| offers.iter().find(|(other, _)| *other == place);
+    let missing = || "a group operation without an offer".to_owned();
+    let Some(combine) = op.combines() else {
+        let wanted = index.and_then(|index| find(usize::try_from(index).ok()?));
+        return wanted.or_else(|| find(own)).map(|(_, value)| value.clone()).ok_or_else(missing);
+    };
+    let within = |place: usize| match op {
+        GroupOp::Reduce(_, Some(size)) => place / size as usize == own / size as usize,
+        GroupOp::InclusiveScan(_) => place <= own,
+        GroupOp::ExclusiveScan(_) => place < own,
+        GroupOp::Reduce(_, None) | GroupOp::Shuffle => true,
+    };
+    let mut sum = start(module, combine, ty)?;
+    for (_, value) in offers.iter().filter(|(place, _)| within(*place)) {
+        // Only the operator counts; the values are given beside it.
+        let none = Operand::Value(ValueId(0));
+        sum = ops::apply(
+            module,
+            &Op::Binary(combine, none, none),
+            ty,
+            &[(ty, sum), (ty, value.clone())],
+        )?;
+    }
+    Ok(sum)
+}
+
+/// What combining begins with.
+fn start(module: &Module, op: BinaryOp, ty: TypeId) -> Result<Value, String> {
+    let types = &module.types;
+    let bits = Scalar::of(&types[types.element(ty)]).and_then(|ty| identity(op, ty));
+    let bits = Value::Bits(bits.ok_or_else(|| op.name().to_owned())?);
+    Ok(match types.lanes(ty) {
+        1 => bits,
+        n => Value::Parts(vec![bits; n as usize]),
+    })
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Work-items together: their places in groups, and what they compute with one another.
+
+use super::eval::Scalar;
+use super::ops::named_enum;
+use super::{BinaryOp, Float};
+
+/// The size of a full sub-group where the kernel does not ask for one.
+pub const DEFAULT_SUBGROUP_SIZE: u32 = 16;
+
+named_enum! {
+    /// What a work-item can ask about its place. Of type `i64` unless noted.
+    WorkItemQuery {
+        /// Global id, with the global offset. Has a dimension.
+        GlobalId = "global_id",
+        /// Number of work-items of the launch. Has a dimension.
+        GlobalSize = "global_size",
+        /// Offset of the global ids. Has a dimension.
+        GlobalOffset = "global_offset",
+        /// Id of the work-group. Has a dimension.
+        GroupId = "group_id",
+        /// Number of work-groups. Has a dimension.
+        NumGroups = "num_groups",
+        /// Id within the work-group. Has a dimension.
+        LocalId = "local_id",
+        /// Size of this work-group, smaller in a partial last group. Has a dimension.
+        LocalSize = "local_size",
+        /// Size of a full work-group. Has a dimension.
+        EnqueuedLocalSize = "enqueued_local_size",
+        /// Number of dimensions of the launch, `i32`.
+        WorkDim = "work_dim",
+        /// Global id as one number, without the offset.
+        GlobalLinearId = "global_linear_id",
+        /// Local id as one number.
+        LocalLinearId = "local_linear_id",
+        /// Size of this sub-group, `i32`.
+        SubgroupSize = "subgroup_size",
+        /// Size of a full sub-group, `i32`.
+        SubgroupMaxSize = "subgroup_max_size",
+        /// Sub-groups of this work-group, `i32`.
+        NumSubgroups = "num_subgroups",
+        /// Sub-groups of a full work-group, `i32`.
+        NumEnqueuedSubgroups = "num_enqueued_subgroups",
+        /// Id of the sub-group within the work-group, `i32`.
+        SubgroupId = "subgroup_id",
+        /// Id within the sub-group, `i32`.
+        SubgroupLocalId = "subgroup_local_id",
+    }
+}
+
+impl WorkItemQuery {
+    /// Whether the question is asked per dimension 0, 1, 2.
+    pub fn has_dimension(self) -> bool {
+        use WorkItemQuery::*;
+        matches!(
+            self,
+            GlobalId
+                | GlobalSize
+                | GlobalOffset
+                | GroupId
+                | NumGroups
+                | LocalId
+                | LocalSize
+                | EnqueuedLocalSize
+        )
+    }
+
+    /// Whether the question is about sub-groups.
+    pub fn is_subgroup(self) -> bool {
+        use WorkItemQuery::*;
+        matches!(
+            self,
+            SubgroupSize
+                | SubgroupMaxSize
+                | NumSubgroups
+                | NumEnqueuedSubgroups
+                | SubgroupId
+                | SubgroupLocalId
+        )
+    }
+
+    /// The width of the answer in bits: 64 or 32.
+    pub fn bits(self) -> u32 {
+        if self.is_subgroup() || self == WorkItemQuery::WorkDim { 32 } else { 64 }
+    }
+}
+
+/// What is made of the values that work-items have offered ([`super::Op::Collect`]). The items
+/// count in the order of their linear ids; what is combined begins with the [`identity`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GroupOp {
+    /// All values combined. With a number of items, which is a power of two: the values of each
+    /// so many items on end, combined by themselves.
+    Reduce(BinaryOp, Option<u32>),
+    /// The values up to the item's own, combined.
+    InclusiveScan(BinaryOp),
+    /// The values before the item's own, combined.
+    ExclusiveScan(BinaryOp),
+    /// The value of the item with an index; the item's own if there is none with this index.
+    Shuffle,
+}
+
+impl GroupOp {
+    /// The operation that combines, if values are combined.
+    pub fn combines(self) -> Option<BinaryOp> {
+        match self {
+            GroupOp::Reduce(op, _) | GroupOp::InclusiveScan(op) | GroupOp::ExclusiveScan(op) => {
+                Some(op)
+            }
+            GroupOp::Shuffle => None,
+        }
+    }
+
+    /// The name in the textual form.
+    pub fn text(self) -> String {
+        match self {
+            GroupOp::Reduce(op, None) => format!("reduce {}", op.name()),
+            GroupOp::Reduce(op, Some(n)) => format!("reduce {} by {n}", op.name()),
+            GroupOp::InclusiveScan(op) => format!("inclusive_scan {}", op.name()),
+            GroupOp::ExclusiveScan(op) => format!("exclusive_scan {}", op.name()),
+            GroupOp::Shuffle => "shuffle".into(),
+        }
+    }
+}
+
+/// The bits of the value with which combining begins, as SPIR-V has it for `OpGroup*`. `None` if
+/// values of the type are not combined so.
+pub fn identity(op: BinaryOp, ty: Scalar) -> Option<u64> {
+    let infinity = |float| match float {
+        Float::F16 => 0x7c00,
+        Float::F32 => 0x7f80_0000,
+        Float::F64 => 0x7ff0_0000_0000_0000,
+    };
+    let one = |float| super::eval::float_bits(float, 1.0);
+    let sign = 1u64 << (ty.bits() - 1);
+    Some(match (op, ty) {
+        (BinaryOp::And, Scalar::Bool | Scalar::Int(_)) => ty.mask(),
+        (BinaryOp::Or | BinaryOp::Xor, Scalar::Bool | Scalar::Int(_)) => 0,
+        (BinaryOp::Add | BinaryOp::UMax, Scalar::Int(_)) => 0,
+        (BinaryOp::Mul, Scalar::Int(_)) => 1,
+        (BinaryOp::UMin, Scalar::Int(_)) => ty.mask(),
+        (BinaryOp::SMin, Scalar::Int(_)) => ty.mask() ^ sign,
+        (BinaryOp::SMax, Scalar::Int(_)) => sign,
+        (BinaryOp::FAdd, Scalar::Float(_)) => 0,
+        (BinaryOp::FMul, Scalar::Float(float)) => one(float),
+        (BinaryOp::FMin, Scalar::Float(float)) => infinity(float),
+        (BinaryOp::FMax, Scalar::Float(float)) => infinity(float) | sign,
+        _ => return None,
+    })
+}
