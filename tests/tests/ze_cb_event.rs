@@ -155,8 +155,8 @@ fn a_recorded_wait_means_the_latest_execution() {
 }
 
 /// "Multi directional dependencies on Regular command lists", as the document tells it: in the
-/// second round list 1 waits for the first round of list 2. Each list is recorded as a whole, so
-/// its wait for B stands before anything has signalled B.
+/// second round list 1 waits for the first round of list 2. Each signal is recorded before the wait
+/// for it.
 #[test]
 fn two_lists_wait_for_each_other() {
     let gpu = Gpu::new();
