@@ -112,6 +112,7 @@ impl EventPool {
     }
 
     /// The cell of an event, which lives as long as the pool. `index` lies in the pool.
+    #[inline]
     fn cell(&self, index: u32) -> Cell {
         let at = u64::from(index) * STRIDE;
         // The waiters word is chosen by the address within a page: use all words of the first half.

@@ -59,6 +59,7 @@ impl Suspicion {
     }
 
     /// Tells it.
+    #[cold]
     pub fn tell(&mut self, waiting: Waiting) {
         if let Some(deadline) = self.0.take() {
             hang::report(waiting, deadline.start.elapsed());
