@@ -77,16 +77,12 @@ impl EventPool {
     /// INVALID_ARGUMENT: beyond the pool, or taken.
     pub fn place(self: &Arc<Self>, index: u32) -> Result<PoolPlace> {
         self.check(index)?;
-        let place = PoolPlace { pool: self.clone(), index };
-        let mut taken = self.taken();
-        if std::mem::replace(&mut taken[index as usize], true) {
-            drop(taken);
-            std::mem::forget(place);
+        if std::mem::replace(&mut self.taken()[index as usize], true) {
             return Err(Error::invalid(format!(
                 "desc->index: place {index} of the pool holds another event, which is not destroyed"
             )));
         }
-        drop(taken);
+        let place = PoolPlace { pool: self.clone(), index };
         place.cell().store(0);
         Ok(place)
     }
