@@ -89,6 +89,29 @@ fn child_with_a_timeline() {
     drop(Gpu::new().host::<u8>(8));
 }
 
+#[test]
+fn the_log_shows_packets_as_they_are_submitted() {
+    let said = ze::in_child("child_that_logs_packets", &[("TALLY_LOG", "packets=trace")]);
+    let submitted = |text: &str| said.lines().any(|line| line.contains(text));
+    assert!(submitted("packets: list [") && submitted(" 0: ordered fill ["), "{said}");
+    assert!(submitted("packets: queue ") && submitted(": ordered call ["), "{said}");
+    let quiet = ze::in_child("child_that_logs_packets", &[("TALLY_LOG", "debug")]);
+    assert!(!quiet.contains("packets:"), "{quiet}");
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_logs_packets() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(4);
+    let (list, queue) = (gpu.regular(0, true), gpu.queue(0));
+    list.set((&memory, 0), 7, None, &[]);
+    list.close();
+    queue.execute(&[&list], None);
+    queue.synchronize();
+    assert_eq!(memory.get(0), 7);
+}
+
 /// The driver's own function, which is good when the loader has gone.
 static STATUS: OnceLock<(functions::zeContextGetStatus, usize)> = OnceLock::new();
 

@@ -4,7 +4,14 @@
 //! The library has its own copy of the `log` facade, so an application that logs through the same
 //! crate keeps its logger.
 
+use std::fmt::Display;
 use std::io::Write;
+
+use tally_uapi::disasm::Line;
+use tally_uapi::packet::{Packet, Place};
+
+/// The target of packets, for `TALLY_LOG=packets=trace`.
+const PACKETS: &str = "packets";
 
 /// Installs the logger; without a filter nothing is ever formatted.
 pub fn start(filter: Option<&str>) {
@@ -16,4 +23,19 @@ pub fn start(filter: Option<&str>) {
     });
     // Fails only if there is a logger already, which is as good.
     let _ = builder.try_init();
+}
+
+/// Whether packets are to be written to the log.
+#[inline]
+pub fn wants_packets() -> bool {
+    log::log_enabled!(target: PACKETS, log::Level::Trace)
+}
+
+/// Writes packets as text: those of `owner`, with their numbers.
+#[cold]
+pub fn packets(owner: impl Display, place: Place, packets: impl Iterator<Item = (u64, Packet)>) {
+    for (number, packet) in packets {
+        let line = Line { packet: &packet, place };
+        log::trace!(target: PACKETS, "{owner} {number}: {line}");
+    }
 }

@@ -3,7 +3,7 @@
 //!
 //! | variable | value | effect |
 //! |---|---|---|
-//! | `TALLY_LOG` | env_logger filter: `debug`, `ze_tally::core=trace` | messages on standard error |
+//! | `TALLY_LOG` | env_logger filter: `debug`, `packets=trace` | messages on standard error; with the latter, the packets that are submitted |
 //! | `TALLY_TRACE` | file | a timeline of host calls and engine commands (Perfetto, chrome://tracing) |
 //! | `TALLY_WORKERS` | 1–1024 | threads that run kernels; default: the processors of this process |
 //! | `TALLY_COMPUTE_ENGINES` | 1–64 | engines of the compute class; default 4 |

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tally_uapi::cell::{CellKind, Compare};
 use tally_uapi::packet::{
-    Call, Header, MAX_OPERANDS, MAX_RECORDING_PACKETS, Operand, PACKET_SIZE, Packet, PostSync,
-    TimestampSlot, opcode,
+    Call, Header, MAX_OPERANDS, MAX_RECORDING_PACKETS, Operand, PACKET_SIZE, Packet, Place,
+    PostSync, TimestampSlot, opcode,
 };
 use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_event_handle_t, ze_result_t};
 
@@ -150,6 +150,11 @@ impl Regular {
                 // SAFETY: the block is large enough, aligned, and no execution uses it yet.
                 unsafe { to.copy_from_nonoverlapping(from, state.packets.len()) };
             }
+        }
+        if crate::log::wants_packets() {
+            let image = state.memory.image.as_ref().filter(|_| bytes != 0).map_or(0, Block::va);
+            let packets = state.packets.iter().enumerate().map(|(i, &packet)| (i as u64, packet));
+            crate::log::packets(format_args!("list [{image:#x}]"), Place::Recording, packets);
         }
         if state.recording.signals() == 0 {
             // An execution of nothing is an execution too.

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use tally_uapi::PAGE_SIZE;
 use tally_uapi::ioctl::{QueueCreate, QueueDestroy, QueueKick, QueueQuery};
-use tally_uapi::packet::{Header, Link, PACKET_SIZE, Packet, opcode};
+use tally_uapi::packet::{self, Header, Link, PACKET_SIZE, Packet, opcode};
 use tally_uapi::queue::{QueueControl, RING_MAX_PACKETS};
 use tally_ze::ze_result_t;
 
@@ -150,8 +150,23 @@ impl Ring {
         if self.next == self.published {
             return Ok(());
         }
+        if crate::log::wants_packets() {
+            self.log();
+        }
         self.published = self.next;
         if self.control().publish(self.next) { self.kick() } else { Ok(()) }
+    }
+
+    /// Writes what is about to be published to the log.
+    #[cold]
+    fn log(&self) {
+        let written = (self.published..self.next).map(|number| {
+            // A LINK is published when its ring has been left already.
+            let left = self.left.last().filter(|_| number < self.current.first);
+            (number, left.map_or(&self.current, |(ring, _)| ring).read(number))
+        });
+        let owner = format_args!("queue {}", self.queue);
+        crate::log::packets(owner, packet::Place::Ring, written);
     }
 
     /// What the queue does.
