@@ -362,7 +362,10 @@ unsafe impl<T: Send> Sync for Usm<T> {}
 /// If the test fails there, with what it printed.
 pub fn in_child(test: &str, variables: &[(&str, &str)]) -> String {
     let program = env::current_exe().expect("Linux knows the program's file");
-    let output = Command::new(program)
+    // A driver that hangs there is to fail this test, not to stop all of them.
+    let output = Command::new("timeout")
+        .args(["--foreground", "--signal=KILL", "120"])
+        .arg(program)
         .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
         .envs(variables.iter().copied())
         .output()
