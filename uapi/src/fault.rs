@@ -23,6 +23,9 @@ pub enum FaultKind {
     ArithmeticTrap = 7,
     /// The queue was stopped by a reset while a kernel was running.
     Aborted = 8,
+    /// The process that ran the VM's kernels was stopped: it broke its confinement,
+    /// or died.
+    EngineLost = 9,
 }
 
 impl FaultKind {
@@ -37,6 +40,7 @@ impl FaultKind {
             6 => Some(Self::IllegalInstruction),
             7 => Some(Self::ArithmeticTrap),
             8 => Some(Self::Aborted),
+            9 => Some(Self::EngineLost),
             _ => None,
         }
     }
@@ -52,6 +56,7 @@ impl FaultKind {
             Self::IllegalInstruction => "illegal instruction",
             Self::ArithmeticTrap => "arithmetic trap",
             Self::Aborted => "aborted",
+            Self::EngineLost => "engine lost",
         }
     }
 }

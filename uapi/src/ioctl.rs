@@ -41,6 +41,8 @@ pub enum Errno {
     Io = 5,
     /// Out of host memory.
     NoMemory = 12,
+    /// The buffer is another client's, who shares it to be read only.
+    Access = 13,
     /// A pointer does not point to readable (or writable) memory.
     Fault = 14,
     /// In use: another binding or queue needs it.
@@ -67,6 +69,7 @@ impl Errno {
             Self::Interrupted => "EINTR",
             Self::Io => "EIO",
             Self::NoMemory => "ENOMEM",
+            Self::Access => "EACCES",
             Self::Fault => "EFAULT",
             Self::Busy => "EBUSY",
             Self::Exists => "EEXIST",
@@ -85,6 +88,7 @@ impl Errno {
             4 => Self::Interrupted,
             5 => Self::Io,
             12 => Self::NoMemory,
+            13 => Self::Access,
             14 => Self::Fault,
             16 => Self::Busy,
             17 => Self::Exists,
@@ -192,13 +196,21 @@ pub struct ClockPair {
     pub device_ticks: u64,
 }
 
+/// BO_CREATE: bits of [`BoCreate::flags`].
+pub mod bo_flag {
+    /// Clients that import the buffer can read it, not write it.
+    pub const IMPORT_READ_ONLY: u32 = 1 << 0;
+    /// All bits that have a meaning.
+    pub const ALL: u32 = IMPORT_READ_ONLY;
+}
+
 /// BO_CREATE: a buffer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct BoCreate {
     /// Bytes, a multiple of the page size, not 0.
     pub size: u64,
-    /// Zero.
+    /// Bits of [`bo_flag`].
     pub flags: u32,
     /// Out: the handle.
     pub handle: u32,

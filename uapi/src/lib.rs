@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The words that Tally's parts share: command packets and queue pages
 //! (user-mode driver to device), the entry of compiled kernels (device to
-//! execution unit) and the ioctls (user-mode driver to kernel module).
+//! execution unit), the ioctls (user-mode driver to kernel module), and the
+//! registers and the admin ring (kernel module to device).
 //!
 //! Layouts only, one meaning per field. `device/SPEC.md` explains what the
 //! device does with them, `UAPI.md` what the kernel module does.
@@ -15,9 +16,11 @@ pub mod cell;
 pub mod disasm;
 pub mod eu;
 pub mod fault;
+pub mod firmware;
 pub mod ioctl;
 pub mod packet;
 pub mod queue;
+pub mod regs;
 pub mod sync;
 
 /// Bytes in a page: the granularity of buffers, bindings and control pages.

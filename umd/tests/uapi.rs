@@ -281,7 +281,7 @@ fn bo_create_refuses_bad_sizes_flags_and_more_than_there_is() {
     let create = |size, flags| kernel.bo_create(&mut BoCreate { size, flags, handle: 0 });
     assert_eq!(create(0, 0), Err(Errno::Invalid));
     assert_eq!(create(100, 0), Err(Errno::Invalid));
-    assert_eq!(create(PAGE, 1), Err(Errno::Invalid));
+    assert_eq!(create(PAGE, 2), Err(Errno::Invalid));
     assert_eq!(create(MEMORY + PAGE, 0), Err(Errno::NoSpace));
     assert_eq!(create(u64::MAX - 4095, 0), Err(Errno::NoSpace));
     // A failure has taken nothing, and what is closed comes back.

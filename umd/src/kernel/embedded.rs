@@ -31,7 +31,7 @@ use tally_uapi::PAGE_SIZE;
 use tally_uapi::cell::{CELL_SIZE, waiters_index};
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, ClockPair, EngineInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick,
-    QueueQuery, SemWait, SemWake, VmBind, VmCreate, VmDestroy, bind_flag, bind_op,
+    QueueQuery, SemWait, SemWake, VmBind, VmCreate, VmDestroy, bind_flag, bind_op, bo_flag,
     engine_capability, priority, query, queue_state,
 };
 use tally_uapi::packet::PACKET_SIZE;
@@ -261,7 +261,7 @@ impl Kernel for Embedded {
     }
 
     fn bo_create(&self, arg: &mut BoCreate) -> Result {
-        if arg.flags != 0 || !range_is_valid(0, arg.size) {
+        if arg.flags & !bo_flag::ALL != 0 || !range_is_valid(0, arg.size) {
             return Err(Errno::Invalid);
         }
         let extent = self.memory.alloc(arg.size)?;
