@@ -5,13 +5,16 @@
 //! waiters word, which every signaller reads, and a list of the queues that
 //! are parked there. A signal looks at one bucket only.
 //!
-//! A look makes a queue runnable when its cell is met, or cannot be read; the
-//! queue then takes its WAIT again, so a look too many does no harm.
+//! A look makes a queue runnable when its cell is met, or cannot be read, or
+//! has been orphaned; the queue then takes its WAIT again, so a look too many
+//! does no harm.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tally_uapi::cell::{CellKind, Compare, WAITERS, waiter_enters, waiter_leaves, waiters_index};
+use tally_uapi::fault::FaultKind;
 
 use crate::guard::{Guard, Trap, word};
 use crate::queue::Queue;
@@ -31,9 +34,15 @@ impl CellWait {
         Self { address, value, kind: CellKind::Counter, compare: Compare::GreaterEqual }
     }
 
-    /// Whether the cell meets the wait now.
-    pub(crate) fn met(&self, guard: &mut Guard) -> Result<bool, Trap> {
-        Ok(self.compare.met(guard.load(self.address)?, self.value))
+    /// Whether the cell meets the wait now. A trap if it does not and nobody is
+    /// left who could signal it.
+    pub(crate) fn met(&self, guard: &mut Guard, unit: &SemaphoreUnit) -> Result<bool, Trap> {
+        // Before the cell: what its signallers did while they lived is seen.
+        let orphaned = unit.is_orphan(self.address);
+        match self.compare.met(guard.load(self.address)?, self.value) {
+            false if orphaned => Err(Trap::new(FaultKind::Orphaned, self.address)),
+            met => Ok(met),
+        }
     }
 }
 
@@ -51,6 +60,9 @@ pub(crate) struct SemaphoreUnit {
     foreign_total: AtomicUsize,
     /// Waits on foreign cells that ever began.
     foreign_begun: AtomicU64,
+    /// VAs of cells whose signallers are gone, and whether there are any.
+    orphans: Mutex<Vec<Range<u64>>>,
+    any_orphans: AtomicBool,
 }
 
 impl SemaphoreUnit {
@@ -61,7 +73,34 @@ impl SemaphoreUnit {
             foreign: (0..WAITERS).map(|_| AtomicUsize::new(0)).collect(),
             foreign_total: AtomicUsize::new(0),
             foreign_begun: AtomicU64::new(0),
+            orphans: Mutex::default(),
+            any_orphans: AtomicBool::new(false),
         }
+    }
+
+    fn orphans(&self) -> MutexGuard<'_, Vec<Range<u64>>> {
+        self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody is left who could signal the cells of a range. Waits that are
+    /// parked there are looked at by the caller.
+    pub(crate) fn orphan(&self, cells: Range<u64>) {
+        self.orphans().push(cells);
+        self.any_orphans.store(true, Ordering::SeqCst);
+    }
+
+    /// The range is used for something else from now on.
+    pub(crate) fn adopt(&self, cells: &Range<u64>) {
+        if self.any_orphans.load(Ordering::SeqCst) {
+            let mut orphans = self.orphans();
+            orphans.retain(|it| it.end <= cells.start || cells.end <= it.start);
+            self.any_orphans.store(!orphans.is_empty(), Ordering::SeqCst);
+        }
+    }
+
+    fn is_orphan(&self, address: u64) -> bool {
+        self.any_orphans.load(Ordering::SeqCst)
+            && self.orphans().iter().any(|cells| cells.contains(&address))
     }
 
     /// The waiters word of a bucket.
@@ -90,7 +129,8 @@ impl SemaphoreUnit {
             // Counts first, so it is counted also if the cell cannot be read.
             sleeps = waiter_enters(waiters, cell, wait.compare, wait.value);
         });
-        if entered.is_err() || !sleeps {
+        // Asked after it was counted, under the bucket's lock: who orphans the cell then looks.
+        if entered.is_err() || !sleeps || self.is_orphan(wait.address) {
             waiter_leaves(waiters);
             return false;
         }
@@ -160,7 +200,8 @@ impl SemaphoreUnit {
         let ready: Vec<Parked> = parked
             .extract_if(.., |p| {
                 let kind = p.wait.kind;
-                (!foreign_only || kind == CellKind::Foreign) && p.wait.met(guard).unwrap_or(true)
+                (!foreign_only || kind == CellKind::Foreign)
+                    && p.wait.met(guard, self).unwrap_or(true)
             })
             .collect();
         drop(parked);

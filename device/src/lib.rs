@@ -12,6 +12,7 @@
 //! wait for a stuck worker. **VA**: an address of a client.
 #![cfg(not(loom))]
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
@@ -372,6 +373,22 @@ impl Device {
         if signaller_must_wake(self.shared.sem.waiters(bucket)) {
             self.shared.sched.look(&self.shared, bucket);
         }
+    }
+
+    /// Whoever could signal the cells at these VAs is gone. What they hold stays;
+    /// a wait that is not met by it is a fault ([`FaultKind::Orphaned`]).
+    pub fn orphan(&self, cells: Range<u64>) {
+        use tally_uapi::cell::{CELL_SIZE, WAITERS, waiters_index};
+        self.shared.sem.orphan(cells.clone());
+        let count = (cells.end.saturating_sub(cells.start) / CELL_SIZE) as usize;
+        for i in 0..count.min(WAITERS) {
+            self.wake(waiters_index(cells.start + i as u64 * CELL_SIZE));
+        }
+    }
+
+    /// The VAs no longer hold the cells that [`Device::orphan`] named.
+    pub fn adopt(&self, cells: Range<u64>) {
+        self.shared.sem.adopt(&cells);
     }
 
     /// The device reads all foreign cells again.

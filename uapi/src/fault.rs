@@ -26,6 +26,8 @@ pub enum FaultKind {
     /// The process that ran the VM's kernels was stopped: it broke its confinement,
     /// or died.
     EngineLost = 9,
+    /// A wait that is not met, on a cell whose signallers are gone.
+    Orphaned = 10,
 }
 
 impl FaultKind {
@@ -41,6 +43,7 @@ impl FaultKind {
             7 => Some(Self::ArithmeticTrap),
             8 => Some(Self::Aborted),
             9 => Some(Self::EngineLost),
+            10 => Some(Self::Orphaned),
             _ => None,
         }
     }
@@ -57,6 +60,7 @@ impl FaultKind {
             Self::ArithmeticTrap => "arithmetic trap",
             Self::Aborted => "aborted",
             Self::EngineLost => "engine lost",
+            Self::Orphaned => "orphaned wait",
         }
     }
 }

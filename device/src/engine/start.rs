@@ -66,7 +66,7 @@ impl Stream {
         }
         if let Command::Call(call) = command {
             let turn = CellWait::counter(call.counter, call.base);
-            if !turn.met(&mut worker.guard)? {
+            if !turn.met(&mut worker.guard, &worker.shared.sem)? {
                 return Ok(Step::Wait(turn));
             }
         }
@@ -149,7 +149,7 @@ impl Stream {
                 })
             };
             if let Some(cell) = cell
-                && !cell.met(&mut worker.guard)?
+                && !cell.met(&mut worker.guard, &worker.shared.sem)?
             {
                 return Ok(Step::Wait(cell));
             }

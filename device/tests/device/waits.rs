@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tally_device::{EngineClass, Priority, QueueState};
 use tally_uapi::cell::{CellKind, Compare, waiters_index};
+use tally_uapi::fault::FaultKind;
 
 use crate::support::*;
 
@@ -158,4 +159,48 @@ fn hosts_are_told_only_where_somebody_waits() {
     queue.push(nop(ORDERED, Some((cells.cell_va(0), 101))));
     eventually("an interrupt", || gpu.owner.interrupts.load(Ordering::Relaxed) == 1);
     word.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// "A wait that it does not meet is a fault, whether a queue is parked on it or comes to it later."
+#[test]
+fn an_unmet_wait_on_an_orphaned_cell_is_a_fault() {
+    for parked_before in [true, false] {
+        let gpu = Gpu::new();
+        let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+        cells.cell(9).store(4, Ordering::Relaxed);
+        let page = cells.va()..cells.va() + 4096;
+        if !parked_before {
+            gpu.device.orphan(page.clone());
+        }
+        // "What the cells hold stays, and waits that it meets are taken as ever."
+        queue.write(wait_for(cells.cell_va(9), 4));
+        queue.write(wait_for(cells.cell_va(9), 5));
+        queue.write(nop(0, Some((cells.cell_va(0), 1))));
+        queue.publish();
+        if parked_before {
+            eventually("parking", || gpu.device.query(&queue.handle).state == QueueState::Parked);
+            gpu.device.orphan(page.clone());
+        }
+        eventually("the loss", || gpu.vm.is_lost());
+        let status = || gpu.device.query(&queue.handle);
+        eventually("stopping", || status().state == QueueState::Stopped);
+        let fault = status().fault.expect("this queue has faulted");
+        assert_eq!(fault.kind, FaultKind::Orphaned);
+        assert_eq!((fault.address, fault.packet), (cells.cell_va(9), 1));
+        assert_eq!(cells.load(0), 0, "nothing behind the wait was run");
+    }
+}
+
+#[test]
+fn an_adopted_range_is_waited_for_again() {
+    let gpu = Gpu::new();
+    let (mut queue, mut signaller, cells) = (gpu.queue(), gpu.queue(), Memory::new(4096));
+    gpu.device.orphan(cells.va()..cells.va() + 4096);
+    gpu.device.adopt(cells.va()..cells.va() + 4096);
+    queue.write(wait_for(cells.cell_va(9), 1));
+    queue.write(nop(0, Some((cells.cell_va(0), 1))));
+    queue.publish();
+    eventually("parking", || gpu.device.query(&queue.handle).state == QueueState::Parked);
+    signaller.push(nop(ORDERED, Some((cells.cell_va(9), 1))));
+    eventually("resuming", || cells.load(0) == 1);
 }
