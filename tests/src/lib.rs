@@ -6,12 +6,13 @@
 //! model. [`faults`] names mistakes that a driver can be told to make; the programs must find
 //! them. [`toy`] is the smallest driver that can make them all, and shows that the model, the
 //! generator and the runner work before any real driver is there. [`ze`] calls the real one
-//! through the stock loader.
+//! through the stock loader, and [`routine`] is what nearly every program does with it.
 
 pub mod faults;
 pub mod lists;
 pub mod model;
 pub mod program;
+pub mod routine;
 pub mod toy;
 pub mod ze;
 pub mod ze_backend;

@@ -36,6 +36,10 @@ fn a_mask_without_device_0_hides_it() {
 #[test]
 #[ignore = "runs in a child process"]
 fn child_without_devices() {
+    if call!(zeInit(ze_init_flags_t::empty())) == ze_result_t::ZE_RESULT_ERROR_UNINITIALIZED {
+        // Loader 1.20 drops a driver that has no device.
+        return;
+    }
     let mut count = 7;
     check!(zeDeviceGet(ze::driver(), &raw mut count, ptr::null_mut()));
     assert_eq!(count, 0);

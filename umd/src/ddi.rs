@@ -17,6 +17,7 @@ use tally_ze::{ze_api_version_t, ze_result_t};
 
 use crate::error::{self, Error};
 
+pub mod dispatch;
 mod exports;
 mod implemented;
 mod sysman;

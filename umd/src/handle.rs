@@ -5,9 +5,9 @@
 //! that kind. A handle is the address of a slot:
 //!
 //! ```text
-//!  0   loader   a word for the loader's table pointer (ZE_extension_driver_ddi_handles)
-//!  8   tag      kind and state: live or free
-//! 16   value    the object, stored inline
+//!  0   tables   what the loader dispatches through (`ddi::dispatch`); never changes
+//! 32   tag      kind and state: live or free
+//! 48   value    the object, stored inline
 //! ```
 //!
 //! A lookup compares the address with the slab's range and reads the tag: a few nanoseconds, no
@@ -140,9 +140,22 @@ macro_rules! object {
 }
 pub(crate) use object;
 
+/// Pointers to tables that every handle begins with.
+const TABLES: usize = 4;
+
+static HANDLE_TABLES: [AtomicPtr<c_void>; TABLES] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; TABLES];
+
+/// What handles that are made from now on begin with.
+pub fn set_tables(tables: [*const c_void; TABLES]) {
+    for (word, table) in HANDLE_TABLES.iter().zip(tables) {
+        word.store(table.cast_mut(), Ordering::Relaxed);
+    }
+}
+
 #[repr(C, align(16))]
 struct Slot<T> {
-    loader: AtomicPtr<c_void>,
+    tables: [AtomicPtr<c_void>; TABLES],
     tag: AtomicU64,
     value: UnsafeCell<MaybeUninit<T>>,
 }
@@ -275,7 +288,9 @@ pub fn create<R: RawHandle>(object: R::Object) -> Result<R> {
     let slot_ref = unsafe { &*slot };
     // SAFETY: the slot is free, so no reference to its value exists.
     unsafe { (*slot_ref.value.get()).write(object) };
-    slot_ref.loader.store(ptr::null_mut(), Ordering::Relaxed);
+    for (word, table) in slot_ref.tables.iter().zip(&HANDLE_TABLES) {
+        word.store(table.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
     slot_ref.tag.store(R::KIND.live(), Ordering::Release);
     Ok(R::from_ptr(slot.cast()))
 }

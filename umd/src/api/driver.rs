@@ -4,10 +4,12 @@
 use std::ffi::{c_char, c_void};
 
 use tally_ze::{
-    ZE_MAX_EXTENSION_NAME, make_version, ze_api_version_t, ze_driver_extension_properties_t,
-    ze_driver_handle_t, ze_driver_ipc_properties_t, ze_driver_memory_free_ext_properties_t,
-    ze_driver_memory_free_policy_ext_flags_t, ze_driver_properties_t, ze_init_driver_type_desc_t,
-    ze_init_driver_type_flags_t, ze_init_flags_t, ze_ipc_property_flags_t, ze_result_t,
+    Chained, ZE_MAX_EXTENSION_NAME, make_version, ze_api_version_t,
+    ze_driver_ddi_handle_ext_flags_t, ze_driver_ddi_handles_ext_properties_t,
+    ze_driver_extension_properties_t, ze_driver_handle_t, ze_driver_ipc_properties_t,
+    ze_driver_memory_free_ext_properties_t, ze_driver_memory_free_policy_ext_flags_t,
+    ze_driver_properties_t, ze_init_driver_type_desc_t, ze_init_driver_type_flags_t,
+    ze_init_flags_t, ze_ipc_property_flags_t, ze_result_t,
 };
 
 use super::api;
@@ -16,7 +18,7 @@ use crate::ddi;
 use crate::error::{self, Error};
 
 /// The version of the specification that the driver's functions and structures follow.
-const VERSION: ze_api_version_t = ze_api_version_t::ZE_API_VERSION_1_17;
+pub(crate) const VERSION: ze_api_version_t = ze_api_version_t::ZE_API_VERSION_1_17;
 
 /// An extension, and the functions without which there is no point in claiming it.
 struct Extension {
@@ -33,6 +35,11 @@ const fn extension(name: &'static str, needs: &'static [&'static str]) -> Extens
 const EXTENSIONS: &[Extension] = &[
     extension(tally_ze::ZE_EVENT_POOL_COUNTER_BASED_EXP_NAME, &["zeEventPoolCreate"]),
     extension(tally_ze::zex::ZEX_COUNTER_BASED_EVENT_EXT_NAME, &["zexCounterBasedEventCreate2"]),
+    Extension {
+        name: tally_ze::ZE_DRIVER_DDI_HANDLES_EXT_NAME,
+        version: make_version(1, 1),
+        needs: &[],
+    },
     extension(tally_ze::ZE_GLOBAL_OFFSET_EXP_NAME, &["zeKernelSetGlobalOffsetExp"]),
     extension(tally_ze::ZE_KERNEL_SCHEDULING_HINTS_EXP_NAME, &["zeKernelSchedulingHintExp"]),
     extension(tally_ze::ZE_KERNEL_MAX_GROUP_SIZE_PROPERTIES_EXT_NAME, &["zeKernelGetProperties"]),
@@ -76,6 +83,7 @@ api! { always
                 "flags: only VPUs are asked for, and this driver has GPUs only",
             ));
         }
+        ddi::dispatch::install();
         Driver::init().map(drop)
     }
 
@@ -99,6 +107,7 @@ api! { always
         if !desc.flags.contains(ze_init_driver_type_flags_t::ZE_INIT_DRIVER_TYPE_FLAG_GPU) {
             return call.list(pCount, phDrivers, "pCount", []);
         }
+        ddi::dispatch::install();
         call.list(pCount, phDrivers, "pCount", [Driver::init()?])
     }
 
@@ -138,7 +147,11 @@ api! {
         properties.uuid.id = Driver::uuid();
         properties.driverVersion = Driver::version();
         for link in call.chain(properties.pNext) {
-            if let Some(out) = link.get_mut::<ze_driver_memory_free_ext_properties_t>() {
+            if link.stype() == ze_driver_ddi_handles_ext_properties_t::STYPE {
+                if let Some(out) = link.get_mut::<ze_driver_ddi_handles_ext_properties_t>() {
+                    out.flags = ze_driver_ddi_handle_ext_flags_t::all();
+                }
+            } else if let Some(out) = link.get_mut::<ze_driver_memory_free_ext_properties_t>() {
                 out.freePolicies = ze_driver_memory_free_policy_ext_flags_t::all();
             }
         }
