@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tally_uapi::cell::{CellKind, Compare, WAITERS, waiter_enters, waiter_leaves, waiters_index};
 use tally_uapi::fault::FaultKind;
 
+use crate::confined::Outside;
 use crate::guard::{Guard, Trap, word};
 use crate::queue::Queue;
 
@@ -54,6 +55,8 @@ struct Parked {
 /// The semaphore unit of a device.
 pub(crate) struct SemaphoreUnit {
     waiters: Box<[AtomicU32]>,
+    /// In an engine process: others outside, and the words to be used instead.
+    pub(crate) outside: Option<Outside>,
     parked: Box<[Mutex<Vec<Parked>>]>,
     /// Queues parked on foreign cells, in each bucket and in all.
     foreign: Box<[AtomicUsize]>,
@@ -66,8 +69,9 @@ pub(crate) struct SemaphoreUnit {
 }
 
 impl SemaphoreUnit {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(outside: Option<Outside>) -> Self {
         Self {
+            outside,
             waiters: (0..WAITERS).map(|_| AtomicU32::new(0)).collect(),
             parked: (0..WAITERS).map(|_| Mutex::new(Vec::new())).collect(),
             foreign: (0..WAITERS).map(|_| AtomicUsize::new(0)).collect(),
@@ -105,7 +109,16 @@ impl SemaphoreUnit {
 
     /// The waiters word of a bucket.
     pub(crate) fn waiters(&self, bucket: usize) -> &AtomicU32 {
-        &self.waiters[bucket % WAITERS]
+        match &self.outside {
+            None => &self.waiters[bucket % WAITERS],
+            Some(outside) => &outside.confined.waiters[bucket % WAITERS],
+        }
+    }
+
+    fn tell_outside(&self, bucket: usize) {
+        if let Some(outside) = &self.outside {
+            outside.host.waiters_changed(bucket);
+        }
     }
 
     fn bucket(&self, bucket: usize) -> MutexGuard<'_, Vec<Parked>> {
@@ -132,6 +145,7 @@ impl SemaphoreUnit {
         // Asked after it was counted, under the bucket's lock: who orphans the cell then looks.
         if entered.is_err() || !sleeps || self.is_orphan(wait.address) {
             waiter_leaves(waiters);
+            self.tell_outside(bucket);
             return false;
         }
         if wait.kind == CellKind::Foreign {
@@ -140,6 +154,8 @@ impl SemaphoreUnit {
             self.foreign_begun.fetch_add(1, Ordering::Relaxed);
         }
         parked.push(Parked { queue: Arc::clone(queue), wait });
+        drop(parked);
+        self.tell_outside(bucket);
         true
     }
 
@@ -162,6 +178,7 @@ impl SemaphoreUnit {
             self.foreign_total.fetch_sub(1, Ordering::Relaxed);
         }
         waiter_leaves(self.waiters(bucket));
+        self.tell_outside(bucket);
     }
 
     /// Queues parked on foreign cells.

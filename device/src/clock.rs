@@ -2,30 +2,35 @@
 //! The device's clock: 1 tick is 1 ns of CLOCK_MONOTONIC, counted from when
 //! the device was made.
 
-use std::time::{Duration, Instant};
-
 /// Ticks of the device's clock in a second.
 pub const CLOCK_HZ: u64 = 1_000_000_000;
 
 /// A running clock.
-#[derive(Debug)]
-pub(crate) struct Clock {
-    start: Instant,
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    /// CLOCK_MONOTONIC in ns at the first tick.
+    start: u64,
 }
 
 /// Starts well above zero: a timestamp of 0 means "never written" to its reader.
-const FIRST_TICK: Duration = Duration::from_secs(1);
+const FIRST_TICK: u64 = CLOCK_HZ;
 
 impl Clock {
-    pub(crate) fn new() -> Self {
-        Self { start: Instant::now() }
+    /// A clock that starts now.
+    pub fn new() -> Self {
+        Self::starting_at(monotonic_ns())
+    }
+
+    /// A clock that started at this time of CLOCK_MONOTONIC, in ns: clocks of
+    /// several processes agree if they start at the same.
+    pub fn starting_at(start: u64) -> Self {
+        Self { start }
     }
 
     /// Ticks now; never goes back.
-    pub(crate) fn ticks(&self) -> u64 {
-        let elapsed = self.start.elapsed() + FIRST_TICK;
+    pub fn ticks(&self) -> u64 {
         // 2^64 ns are 584 years.
-        elapsed.as_secs() * CLOCK_HZ + u64::from(elapsed.subsec_nanos())
+        monotonic_ns().saturating_sub(self.start) + FIRST_TICK
     }
 
     /// The same moment as (CLOCK_MONOTONIC in ns, device ticks).
@@ -41,6 +46,12 @@ impl Clock {
         };
         let best = (0..4).map(|_| sample()).min().unwrap_or_default();
         (best.1, best.2)
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

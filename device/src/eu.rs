@@ -5,7 +5,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tally_uapi::eu::{
-    ARGS_OFFSET, BLOCK_ALIGN, GroupContext, KernargHeader, KernelEntry, LaunchInfo, MAX_LOCAL_BYTES,
+    ARGS_OFFSET, BLOCK_ALIGN, GroupContext, KernargHeader, KernelEntry, LaunchInfo,
+    MAX_LOCAL_BYTES, MAX_SCRATCH_BYTES,
 };
 use tally_uapi::packet::{Dispatch, flag};
 
@@ -104,6 +105,12 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
+    /// Makes room for any group, for a process that can map nothing later.
+    /// Errors: no memory.
+    pub(crate) fn reserve_all(&mut self) -> Result<(), Trap> {
+        self.reserve(MAX_SCRATCH_BYTES as usize)
+    }
+
     /// Makes room for a group. Errors: no memory.
     fn reserve(&mut self, scratch_bytes: usize) -> Result<(), Trap> {
         self.local.reserve(MAX_LOCAL_BYTES as usize)?;

@@ -157,6 +157,11 @@ unsafe extern "C" {
     fn tally_guard_leave();
 }
 
+/// Installs the abort's handler, for a process that cannot do so later.
+pub(crate) fn prepare_aborts() {
+    chain::install(&[ABORT_SIGNAL]);
+}
+
 /// A signal stack that is not yet a thread's.
 #[derive(Debug)]
 pub(crate) struct Seat(SignalStack);

@@ -22,10 +22,12 @@ use tally_uapi::fault::{Fault, FaultKind};
 
 mod cell;
 mod clock;
+mod confined;
 mod copy;
 mod engine;
 mod eu;
 mod guard;
+pub mod machine;
 mod queue;
 mod ring;
 mod sched;
@@ -34,8 +36,9 @@ pub mod trace;
 mod work;
 
 use cell::SemaphoreUnit;
-use clock::Clock;
-pub use clock::{CLOCK_HZ, monotonic_ns};
+pub use clock::{CLOCK_HZ, Clock, monotonic_ns};
+use confined::Outside;
+pub use confined::{Confined, Waiters};
 use queue::{Queue, VmState};
 use sched::Sched;
 
@@ -55,6 +58,11 @@ pub trait Host: Send + Sync {
     fn semaphore_interrupt(&self, bucket: usize);
     /// A queue has faulted; its VM is lost. Once a VM.
     fn vm_lost(&self, vm: VmId, queue: QueueId, fault: Fault);
+    /// Of a [`Confined`] device: the number of queues that wait in the bucket may
+    /// have changed from or to zero. The device's locks may be held: only note it.
+    fn waiters_changed(&self, bucket: usize) {
+        let _ = bucket;
+    }
 }
 
 /// The settings of a device.
@@ -72,6 +80,8 @@ pub struct Config {
     pub reset_time: Duration,
     /// A listener to the commands that are run.
     pub trace: Option<Arc<dyn trace::Sink>>,
+    /// Set for a device in an engine process.
+    pub confined: Option<Confined>,
 }
 
 impl Default for Config {
@@ -83,6 +93,7 @@ impl Default for Config {
             substitutes: None,
             reset_time: Duration::from_millis(100),
             trace: None,
+            confined: None,
         }
     }
 }
@@ -240,9 +251,10 @@ impl Device {
         let substitutes = config.substitutes.unwrap_or(workers + 8);
         let compute_engines = config.compute_engines.max(1);
         let engines = (compute_engines + config.copy_engines) as usize;
+        let outside = config.confined.map(|confined| Outside { confined, host: Arc::clone(&host) });
         let shared = Arc::new(Shared {
-            clock: Clock::new(),
-            sem: SemaphoreUnit::new(),
+            clock: config.confined.map_or_else(Clock::new, |confined| confined.clock),
+            sem: SemaphoreUnit::new(outside),
             sched: Sched::new(engines, workers, substitutes),
             times: eu::KernelTimes::new(),
             host,
@@ -255,7 +267,13 @@ impl Device {
             reset_time: config.reset_time,
             process: std::process::id(),
         };
-        shared.sched.start(&shared).map_err(Error::Threads)?;
+        match config.confined {
+            None => shared.sched.start(&shared).map_err(Error::Threads)?,
+            Some(_) => {
+                guard::prepare_aborts();
+                shared.sched.start_all(&shared).map_err(Error::Threads)?;
+            }
+        }
         Ok(device)
     }
 

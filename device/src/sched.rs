@@ -109,6 +109,9 @@ struct State {
     slots: Vec<Arc<Slot>>,
     threads: Vec<std::thread::JoinHandle<()>>,
     watch_asleep: bool,
+    /// Threads that have what they need, and whether one has not.
+    ready: usize,
+    unfit: bool,
 }
 
 /// The scheduler of a device.
@@ -152,6 +155,8 @@ impl Sched {
                 slots: Vec::new(),
                 threads: Vec::new(),
                 watch_asleep: false,
+                ready: 0,
+                unfit: false,
             }),
             wake: Condvar::new(),
             stopped: Condvar::new(),
@@ -242,6 +247,27 @@ impl Sched {
         let watch = watch::spawn(shared)?;
         state.threads.push(watch);
         Ok(())
+    }
+
+    /// Starts all threads, and waits until each has all that it will ever need.
+    pub(crate) fn start_all(&self, shared: &Arc<Shared>) -> std::io::Result<()> {
+        self.start(shared)?;
+        let mut state = self.lock();
+        while state.slots.len() < self.max_threads {
+            worker::spawn(shared, &mut state)?;
+        }
+        while state.ready < state.threads.len() && !state.unfit {
+            state = self.stopped.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.unfit { Err(std::io::ErrorKind::OutOfMemory.into()) } else { Ok(()) }
+    }
+
+    /// A thread has, or has not, got what it needs.
+    fn thread_ready(&self, fit: bool) {
+        let mut state = self.lock();
+        state.ready += 1;
+        state.unfit |= !fit;
+        self.stopped.notify_all();
     }
 
     /// A KICK.

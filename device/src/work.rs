@@ -330,8 +330,17 @@ impl Worker {
     /// A cell was written: wakes who waits there.
     pub(crate) fn signalled(&mut self, address: u64) {
         let bucket = waiters_index(address);
-        if signaller_must_wake(self.shared.sem.waiters(bucket)) {
+        let sem = &self.shared.sem;
+        let own = signaller_must_wake(sem.waiters(bucket));
+        let others = match &sem.outside {
+            // Hosts count in the same words.
+            None => own,
+            Some(outside) => outside.waits(bucket),
+        };
+        if own {
             self.look(bucket);
+        }
+        if others {
             self.shared.host.semaphore_interrupt(bucket);
         }
     }

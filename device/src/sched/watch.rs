@@ -26,7 +26,9 @@ pub(super) fn spawn(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let seat = Seat::new()?;
     let shared = Arc::clone(shared);
     std::thread::Builder::new().name("tally-watch".into()).spawn(move || {
-        if let Ok(guard) = Guard::attach(seat) {
+        let guard = Guard::attach(seat);
+        shared.sched.thread_ready(guard.is_ok());
+        if let Ok(guard) = guard {
             Watch::new(guard).run(&shared);
         }
     })

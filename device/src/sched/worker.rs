@@ -64,8 +64,11 @@ pub(super) fn spawn(shared: &Arc<Shared>, state: &mut State) -> io::Result<()> {
         .spawn(move || {
             // Attaching fails only for arguments that are wrong, which is no
             // input: then there is a thread less.
-            let Ok(guard) = Guard::attach(seat) else { return };
-            let arena = Arena::default();
+            let guard = Guard::attach(seat);
+            let mut arena = Arena::default();
+            let fit = shared.sem.outside.is_none() || arena.reserve_all().is_ok();
+            shared.sched.thread_ready(guard.is_ok() && fit);
+            let Ok(guard) = guard else { return };
             let mut worker = Worker { shared, guard, arena, slot: own, last_foreign_look: 0 };
             worker.work();
         })?;

@@ -46,7 +46,6 @@ mod buffer;
 mod facts;
 mod memory;
 mod sleepers;
-mod target;
 mod timeline;
 
 use bindings::{Bindings, Kind};

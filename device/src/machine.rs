@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The CPU that kernels run on, in LLVM's words.
+//! Facts of the machine that kernels run on, for QUERY DEVICE and QUERY TARGET.
 
-/// Name and features of this CPU.
-pub(super) fn detect() -> (String, String) {
+/// The answer to QUERY TARGET: name and features of this CPU as LLVM calls them,
+/// each with a NUL.
+pub fn target() -> Vec<u8> {
     let have = features();
     let name = LEVELS
         .iter()
         .find(|(_, needs)| needs.iter().all(|need| have.contains(need)))
         .map_or("x86-64", |(name, _)| name);
     let features: Vec<String> = have.iter().map(|feature| format!("+{feature}")).collect();
-    (name.to_owned(), features.join(","))
+    format!("{name}\0{}\0", features.join(",")).into_bytes()
 }
 
 /// The levels of the x86-64 psABI, best first, each with what it adds to the
@@ -78,7 +79,7 @@ detect! {
 }
 
 /// Lanes of 32 bits in the widest registers.
-pub(super) fn simd_lanes() -> u32 {
+pub fn simd_lanes() -> u32 {
     if std::is_x86_feature_detected!("avx512f") {
         16
     } else if std::is_x86_feature_detected!("avx2") {
@@ -86,4 +87,41 @@ pub(super) fn simd_lanes() -> u32 {
     } else {
         4
     }
+}
+
+/// A system constant, where it is known and not 0.
+pub fn sysconf(name: i32) -> Option<u64> {
+    // SAFETY: takes a number.
+    let value = unsafe { libc::sysconf(name) };
+    u64::try_from(value).ok().filter(|&value| value != 0)
+}
+
+/// Bytes of a line of the first cache.
+pub fn cache_line_bytes() -> u32 {
+    sysconf(libc::_SC_LEVEL1_DCACHE_LINESIZE).unwrap_or(64) as u32
+}
+
+/// Bytes of the first CPU's last cache, or 0. Linux is asked before the C library, some versions of which count the
+/// cache of a virtual machine once for each of its CPUs.
+pub fn cache_bytes() -> u64 {
+    let size = |index: u32| {
+        let file = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
+        let text = std::fs::read_to_string(file).ok()?;
+        text.trim().strip_suffix('K')?.parse::<u64>().ok().map(|kib| kib << 10)
+    };
+    let library =
+        || sysconf(libc::_SC_LEVEL3_CACHE_SIZE).or_else(|| sysconf(libc::_SC_LEVEL2_CACHE_SIZE));
+    size(3).or_else(|| size(2)).or_else(library).unwrap_or(0)
+}
+
+/// The highest clock of the first CPU, or what it runs at now, or 1000.
+pub fn core_clock_mhz() -> u32 {
+    let khz = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq");
+    if let Some(khz) = khz.ok().and_then(|text| text.trim().parse::<u32>().ok()) {
+        return khz / 1000;
+    }
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = info.lines().find_map(|line| line.strip_prefix("cpu MHz"));
+    let mhz = line.and_then(|line| line.split(':').nth(1)?.trim().parse::<f64>().ok());
+    mhz.map_or(1000, |mhz| mhz as u32)
 }

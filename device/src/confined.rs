@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is different for a device in an engine process: one that will be
+//! confined, so that it can make no thread and map no memory later, and whose
+//! cells are waited for by others outside.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use tally_uapi::cell::{WAITERS, signaller_must_wake};
+
+use crate::{Clock, Host};
+
+/// A waiters table: who waits, by bucket.
+pub type Waiters = [AtomicU32; WAITERS];
+
+/// The settings of a device in an engine process. With them the device makes
+/// all threads and all memory of its own at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Confined {
+    /// The clock that all engine processes share.
+    pub clock: Clock,
+    /// The device's own waiters words, where others can read them.
+    pub waiters: &'static Waiters,
+    /// Who outside of this device waits. Only read.
+    pub outside: &'static Waiters,
+}
+
+/// Those outside, as the semaphore unit sees them.
+pub(crate) struct Outside {
+    pub(crate) confined: Confined,
+    pub(crate) host: Arc<dyn Host>,
+}
+
+impl Outside {
+    /// Whether anybody outside waits in the bucket: the signaller's half of the
+    /// handshake in `tally_uapi::cell`.
+    pub(crate) fn waits(&self, bucket: usize) -> bool {
+        signaller_must_wake(&self.confined.outside[bucket % WAITERS])
+    }
+}
