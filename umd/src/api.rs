@@ -30,6 +30,7 @@ pub mod list;
 pub mod memory;
 pub mod module;
 pub mod queue;
+pub mod virtual_memory;
 
 /// Makes an entry point of the C interface.
 ///

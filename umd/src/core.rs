@@ -11,3 +11,4 @@ pub mod kernel;
 pub mod list;
 pub mod module;
 pub mod queue;
+pub mod virtual_memory;

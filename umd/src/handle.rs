@@ -48,10 +48,11 @@ pub enum Kind {
     Fence,
     EventPool,
     Event,
+    PhysicalMemory,
 }
 
 impl Kind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Driver,
         Self::Device,
         Self::Context,
@@ -63,6 +64,7 @@ impl Kind {
         Self::Fence,
         Self::EventPool,
         Self::Event,
+        Self::PhysicalMemory,
     ];
 
     /// The object's name in descriptions, with its article.
@@ -79,6 +81,7 @@ impl Kind {
             Self::Fence => "a fence",
             Self::EventPool => "an event pool",
             Self::Event => "an event",
+            Self::PhysicalMemory => "a physical memory object",
         }
     }
 
@@ -92,7 +95,7 @@ impl Kind {
         match self {
             Self::Driver | Self::Device => STEP,
             Self::Context | Self::Module | Self::BuildLog | Self::Kernel => 64 << 20,
-            Self::Queue | Self::Fence | Self::EventPool => 64 << 20,
+            Self::Queue | Self::Fence | Self::EventPool | Self::PhysicalMemory => 64 << 20,
             Self::List | Self::Event => 1 << 30,
         }
     }

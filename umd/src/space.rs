@@ -89,14 +89,19 @@ impl Space {
             let end = at.checked_add(size)?;
             (end <= hole + len).then_some((hole, len, at))
         })?;
-        free.remove(&hole);
-        if at > hole {
-            free.insert(hole, at - hole);
-        }
-        if at + size < hole + len {
-            free.insert(at + size, hole + len - at - size);
-        }
+        cut(&mut free, hole, len, at, size);
         Some(at)
+    }
+
+    /// The addresses from `start` on, both whole pages, if they are free.
+    pub fn alloc_at(&self, start: u64, size: u64) -> Option<u64> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let (&hole, &len) = free.range(..=start).next_back()?;
+        if start - hole >= len || size > len - (start - hole) {
+            return None;
+        }
+        cut(&mut free, hole, len, start, size);
+        Some(start)
     }
 
     /// Gives addresses back that [`Space::alloc`] returned for the same size.
@@ -134,6 +139,17 @@ impl Drop for Space {
     fn drop(&mut self) {
         // SAFETY: the reservation is ours, and whoever owned parts of it held the space alive.
         unsafe { libc::munmap(self.start as *mut c_void, self.size as usize) };
+    }
+}
+
+/// Takes `size` bytes at `at` out of a hole of `len` bytes.
+fn cut(free: &mut BTreeMap<u64, u64>, hole: u64, len: u64, at: u64, size: u64) {
+    free.remove(&hole);
+    if at > hole {
+        free.insert(hole, at - hole);
+    }
+    if at + size < hole + len {
+        free.insert(at + size, hole + len - at - size);
     }
 }
 

@@ -28,6 +28,10 @@ use crate::kernel::Kernel;
 use crate::process;
 use crate::space::{HUGE_PAGE, Space};
 
+pub mod reserved;
+
+use reserved::Reserved;
+
 /// A VM of the kernel, as far as mappings need it. Destroyed when nothing is mapped any more.
 pub struct Bindings {
     kernel: Arc<dyn Kernel>,
@@ -232,6 +236,7 @@ pub struct Vm {
     bindings: Arc<Bindings>,
     heap: Arc<Heap>,
     usm: RwLock<BTreeMap<u64, Allocation>>,
+    reserved: Reserved,
     /// A cell that is never met, to ask for the VM's state.
     probe: OnceLock<Block>,
 }
@@ -287,7 +292,9 @@ impl Vm {
             lost: AtomicBool::new(false),
         });
         let heap = Heap::new(bindings.clone());
-        Ok(Arc::new(Self { bindings, heap, usm: RwLock::default(), probe: OnceLock::new() }))
+        let reserved = Reserved::new(bindings.clone());
+        let usm = RwLock::default();
+        Ok(Arc::new(Self { bindings, heap, usm, reserved, probe: OnceLock::new() }))
     }
 
     /// The kernel.
@@ -306,6 +313,12 @@ impl Vm {
     #[inline]
     pub fn heap(&self) -> &Arc<Heap> {
         &self.heap
+    }
+
+    /// Reserved addresses and what is mapped in them.
+    #[inline]
+    pub fn reserved(&self) -> &Reserved {
+        &self.reserved
     }
 
     /// See [`Bindings::map`].

@@ -58,6 +58,12 @@ impl Context {
         self.raw.get().copied().unwrap_or_default()
     }
 
+    /// Names the context in this process; never reused.
+    #[inline]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
     /// The VM.
     #[inline]
     pub fn vm(&self) -> &Arc<Vm> {
@@ -187,6 +193,10 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        let ranges = self.vm.reserved().free_all(self.id);
+        if ranges != 0 {
+            log::warn!("a context ended with {ranges} reserved ranges that were not freed");
+        }
         let left = self.vm.release_all(self.id);
         if !left.is_empty() {
             log::warn!("a context ended with {} allocations that were not freed", left.len());

@@ -8,7 +8,9 @@
 use core::ffi::c_void;
 
 use super::sysman;
-use crate::api::{context, device, driver, event, fence, kernel, list, memory, module, queue};
+use crate::api::{
+    context, device, driver, event, fence, kernel, list, memory, module, queue, virtual_memory,
+};
 
 /// `name => path` lines to [`IMPLEMENTED`] and [`lookup`]. A name given twice does not compile.
 macro_rules! implemented {
@@ -75,6 +77,17 @@ implemented! {
     zeMemFreeExt => memory::zeMemFreeExt,
     zeMemGetAllocProperties => memory::zeMemGetAllocProperties,
     zeMemGetAddressRange => memory::zeMemGetAddressRange,
+    // virtual memory
+    zeVirtualMemReserve => virtual_memory::zeVirtualMemReserve,
+    zeVirtualMemFree => virtual_memory::zeVirtualMemFree,
+    zeVirtualMemQueryPageSize => virtual_memory::zeVirtualMemQueryPageSize,
+    zePhysicalMemCreate => virtual_memory::zePhysicalMemCreate,
+    zePhysicalMemGetProperties => virtual_memory::zePhysicalMemGetProperties,
+    zePhysicalMemDestroy => virtual_memory::zePhysicalMemDestroy,
+    zeVirtualMemMap => virtual_memory::zeVirtualMemMap,
+    zeVirtualMemUnmap => virtual_memory::zeVirtualMemUnmap,
+    zeVirtualMemSetAccessAttribute => virtual_memory::zeVirtualMemSetAccessAttribute,
+    zeVirtualMemGetAccessAttribute => virtual_memory::zeVirtualMemGetAccessAttribute,
     // module
     zeModuleCreate => module::zeModuleCreate,
     zeModuleDestroy => module::zeModuleDestroy,

@@ -162,8 +162,23 @@ impl Kernel for Fake {
         let &(start, size) = state.vms.get(&arg.vm_id).ok_or(Errno::NoEntry)?;
         assert!(arg.address >= start && arg.address + arg.size <= start + size, "{arg:x?}");
         if arg.op == bind_op::UNMAP {
-            let (size, _) = state.bindings.remove(&arg.address).ok_or(Errno::NoEntry)?;
-            assert_eq!(size, arg.size, "only whole bindings are taken back");
+            let end = arg.address + arg.size;
+            let hit: Vec<u64> = state
+                .bindings
+                .range(..end)
+                .filter(|&(&at, &(size, _))| at + size > arg.address)
+                .map(|(&at, _)| at)
+                .collect();
+            assert!(!hit.is_empty(), "nothing is mapped there: {arg:x?}");
+            for at in hit {
+                let Some((size, flags)) = state.bindings.remove(&at) else { continue };
+                if at < arg.address {
+                    state.bindings.insert(at, (arg.address - at, flags));
+                }
+                if at + size > end {
+                    state.bindings.insert(end, (at + size - end, flags));
+                }
+            }
             return Ok(());
         }
         state.alive()?;

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reserved virtual memory and physical memory objects.
+//!
+//! Spec: core programming guide, "Reserved Device Allocations". Pages of 4 KiB can always be mapped;
+//! ranges from 2 MiB on are told to use pages of that size, which the machine then can, too.
+
+use std::ffi::c_void;
+
+use tally_uapi::PAGE_SIZE;
+use tally_ze::*;
+
+use super::api;
+use crate::core::virtual_memory::PhysicalMemory;
+use crate::error::{Error, Result};
+use crate::handle;
+use crate::vm::reserved::{self, Access};
+
+api! {
+    /// Spec: `zeVirtualMemReserve`. `pStart` is a wish: the addresses are elsewhere if they are taken.
+    fn zeVirtualMemReserve(
+        call,
+        hContext: ze_context_handle_t,
+        pStart: *const c_void,
+        size: usize,
+        pptr: *mut *mut c_void,
+    ) {
+        let context = call.handle(hContext, "hContext")?;
+        let out = call.out(pptr, "pptr")?;
+        let size = pages(size, "size")?;
+        let wish = aligned(pStart as u64, "pStart")?;
+        let align = reserved::page_size(size);
+        let start = context.vm().reserved().reserve(wish, size, align, context.id())?;
+        out.set(crate::space::pointer(start).cast());
+        Ok(())
+    }
+
+    /// Spec: `zeVirtualMemFree`. What is still mapped there is unmapped.
+    fn zeVirtualMemFree(call, hContext: ze_context_handle_t, ptr: *const c_void, size: usize) {
+        let context = call.handle(hContext, "hContext")?;
+        call.out(ptr.cast_mut(), "ptr")?;
+        let (start, size) = (aligned(ptr as u64, "ptr")?, pages(size, "size")?);
+        context.vm().reserved().free(start, size, context.id())
+    }
+
+    /// Spec: `zeVirtualMemQueryPageSize`.
+    fn zeVirtualMemQueryPageSize(
+        call,
+        hContext: ze_context_handle_t,
+        hDevice: ze_device_handle_t,
+        size: usize,
+        pagesize: *mut usize,
+    ) {
+        let context = call.handle(hContext, "hContext")?;
+        context.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
+        let out = call.out(pagesize, "pagesize")?;
+        if size == 0 {
+            return Err(unsupported_size("size: it is 0".to_owned()));
+        }
+        out.set(reserved::page_size(size as u64) as usize);
+        Ok(())
+    }
+
+    /// Spec: `zePhysicalMemCreate`. Memory of the device and of the host are the same.
+    fn zePhysicalMemCreate(
+        call,
+        hContext: ze_context_handle_t,
+        hDevice: ze_device_handle_t,
+        desc: *mut ze_physical_mem_desc_t,
+        phPhysicalMemory: *mut ze_physical_mem_handle_t,
+    ) {
+        let context = call.handle(hContext, "hContext")?;
+        context.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
+        let desc = call.desc(desc, "desc")?;
+        let out = call.out(phPhysicalMemory, "phPhysicalMemory")?;
+        call.flags(desc.flags.has_unknown(), "desc->flags")?;
+        if let Some(link) = call.chain(desc.pNext).find(|link| is_external(link.stype())) {
+            return Err(Error::unsupported(format!(
+                "desc->pNext: {:?}: physical memory cannot be imported or exported",
+                link.stype()
+            )));
+        }
+        let size = pages(desc.size, "desc->size")?;
+        out.set(handle::create(PhysicalMemory::create(context, size)?)?);
+        Ok(())
+    }
+
+    /// Spec: `zePhysicalMemGetProperties`.
+    fn zePhysicalMemGetProperties(
+        call,
+        hContext: ze_context_handle_t,
+        hPhysicalMem: ze_physical_mem_handle_t,
+        pMemProperties: *mut ze_physical_mem_properties_t,
+    ) {
+        call.handle(hContext, "hContext")?;
+        let memory = call.handle(hPhysicalMem, "hPhysicalMem")?;
+        let out = call.properties(pMemProperties, "pMemProperties")?;
+        out.id = memory.id;
+        out.size = memory.memory.size();
+        Ok(())
+    }
+
+    /// Spec: `zePhysicalMemDestroy`. What is mapped of it stays until it is unmapped.
+    fn zePhysicalMemDestroy(
+        call,
+        hContext: ze_context_handle_t,
+        hPhysicalMemory: ze_physical_mem_handle_t,
+    ) {
+        call.handle(hContext, "hContext")?;
+        call.take(hPhysicalMemory, "hPhysicalMemory").map(drop)
+    }
+
+    /// Spec: `zeVirtualMemMap`.
+    fn zeVirtualMemMap(
+        call,
+        hContext: ze_context_handle_t,
+        ptr: *const c_void,
+        size: usize,
+        hPhysicalMemory: ze_physical_mem_handle_t,
+        offset: usize,
+        access: ze_memory_access_attribute_t,
+    ) {
+        let context = call.handle(hContext, "hContext")?;
+        call.out(ptr.cast_mut(), "ptr")?;
+        let memory = call.handle(hPhysicalMemory, "hPhysicalMemory")?;
+        let access = understood(access)?;
+        let (start, size) = (aligned(ptr as u64, "ptr")?, pages(size, "size")?);
+        let offset = aligned(offset as u64, "offset")?;
+        context.vm().reserved().map(start, size, &memory.memory, offset, access)
+    }
+
+    /// Spec: `zeVirtualMemUnmap`.
+    fn zeVirtualMemUnmap(call, hContext: ze_context_handle_t, ptr: *const c_void, size: usize) {
+        let context = call.handle(hContext, "hContext")?;
+        call.out(ptr.cast_mut(), "ptr")?;
+        let (start, size) = (aligned(ptr as u64, "ptr")?, pages(size, "size")?);
+        context.vm().reserved().unmap(start, size)
+    }
+
+    /// Spec: `zeVirtualMemSetAccessAttribute`.
+    fn zeVirtualMemSetAccessAttribute(
+        call,
+        hContext: ze_context_handle_t,
+        ptr: *const c_void,
+        size: usize,
+        access: ze_memory_access_attribute_t,
+    ) {
+        let context = call.handle(hContext, "hContext")?;
+        call.out(ptr.cast_mut(), "ptr")?;
+        let access = understood(access)?;
+        let (start, size) = (aligned(ptr as u64, "ptr")?, pages(size, "size")?);
+        context.vm().reserved().set_access(start, size, access)
+    }
+
+    /// Spec: `zeVirtualMemGetAccessAttribute`. Where nothing is mapped the access is none.
+    fn zeVirtualMemGetAccessAttribute(
+        call,
+        hContext: ze_context_handle_t,
+        ptr: *const c_void,
+        size: usize,
+        access: *mut ze_memory_access_attribute_t,
+        outSize: *mut usize,
+    ) {
+        use ze_memory_access_attribute_t as attribute;
+        let context = call.handle(hContext, "hContext")?;
+        call.out(ptr.cast_mut(), "ptr")?;
+        let (out, out_size) = (call.out(access, "access")?, call.out(outSize, "outSize")?);
+        let (start, size) = (aligned(ptr as u64, "ptr")?, pages(size, "size")?);
+        let (access, same) = context.vm().reserved().access(start, size)?;
+        out.set(match access {
+            Access::None => attribute::ZE_MEMORY_ACCESS_ATTRIBUTE_NONE,
+            Access::ReadWrite => attribute::ZE_MEMORY_ACCESS_ATTRIBUTE_READWRITE,
+            Access::ReadOnly => attribute::ZE_MEMORY_ACCESS_ATTRIBUTE_READONLY,
+        });
+        out_size.set(same as usize);
+        Ok(())
+    }
+}
+
+fn understood(access: ze_memory_access_attribute_t) -> Result<Access> {
+    use ze_memory_access_attribute_t as attribute;
+    match access {
+        attribute::ZE_MEMORY_ACCESS_ATTRIBUTE_NONE => Ok(Access::None),
+        attribute::ZE_MEMORY_ACCESS_ATTRIBUTE_READWRITE => Ok(Access::ReadWrite),
+        attribute::ZE_MEMORY_ACCESS_ATTRIBUTE_READONLY => Ok(Access::ReadOnly),
+        other => Err(Error::new(
+            ze_result_t::ZE_RESULT_ERROR_INVALID_ENUMERATION,
+            format!("access: {other:?} is no access attribute"),
+        )),
+    }
+}
+
+fn is_external(stype: ze_structure_type_t) -> bool {
+    use ze_structure_type_t as it;
+    [
+        it::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_DESC,
+        it::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_FD,
+        it::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_WIN32,
+    ]
+    .contains(&stype)
+}
+
+/// A size in whole pages, not 0.
+fn pages(size: usize, name: &'static str) -> Result<u64> {
+    let size = size as u64;
+    if size == 0 || !size.is_multiple_of(PAGE_SIZE) {
+        return Err(unsupported_size(format!(
+            "{name}: {size} is not a multiple of the page size, {PAGE_SIZE}, or is 0"
+        )));
+    }
+    Ok(size)
+}
+
+fn unsupported_size(text: String) -> Error {
+    Error::new(ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_SIZE, text)
+}
+
+/// An address or offset on a page.
+fn aligned(address: u64, name: &'static str) -> Result<u64> {
+    if address.is_multiple_of(PAGE_SIZE) {
+        return Ok(address);
+    }
+    Err(Error::new(
+        ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT,
+        format!("{name}: {address:#x} is not on a page of {PAGE_SIZE} bytes"),
+    ))
+}

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reserved addresses, and the physical memory that is mapped in them piece by piece.
+//!
+//! ```text
+//!  Range   |-------------------------------|   from zeVirtualMemReserve
+//!  Piece      |--- rw ---|      |-- ro --|     buffer, offset, access
+//! ```
+//!
+//! Pieces do not overlap. They are split where a part of one is unmapped or gets another access.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tally_uapi::PAGE_SIZE;
+use tally_uapi::ioctl::{BoCreate, VmBind, bind_flag, bind_op};
+
+use super::{Bindings, Buffer, out_of_addresses};
+use crate::error::{Error, Result};
+use crate::process;
+
+/// What the device may do with a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing. What was written stays.
+    None,
+    /// Read and write.
+    ReadWrite,
+    /// Read.
+    ReadOnly,
+}
+
+impl Access {
+    const fn flags(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::ReadWrite => bind_flag::READ | bind_flag::WRITE,
+            Self::ReadOnly => bind_flag::READ,
+        }
+    }
+}
+
+/// Memory without an address. Pieces that map it keep it alive.
+pub struct Physical {
+    bo: Buffer,
+    size: u64,
+}
+
+impl Physical {
+    /// Bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+/// A part of a range that is mapped.
+#[derive(Clone)]
+struct Piece {
+    size: u64,
+    memory: Arc<Physical>,
+    offset: u64,
+    access: Access,
+}
+
+struct Range {
+    size: u64,
+    /// `Context::id`.
+    context: u64,
+    pieces: BTreeMap<u64, Piece>,
+}
+
+impl Range {
+    /// Makes `at` the border of pieces.
+    fn split(&mut self, at: u64) {
+        let Some((&start, piece)) = self.pieces.range_mut(..at).next_back() else { return };
+        if start + piece.size <= at {
+            return;
+        }
+        let left = at - start;
+        let right = Piece {
+            size: piece.size - left,
+            offset: piece.offset + left,
+            memory: piece.memory.clone(),
+            access: piece.access,
+        };
+        piece.size = left;
+        self.pieces.insert(at, right);
+    }
+
+    /// Bytes of `start..end` that are mapped.
+    fn mapped(&self, start: u64, end: u64) -> u64 {
+        let before = self.pieces.range(..start).next_back();
+        before
+            .into_iter()
+            .chain(self.pieces.range(start..end))
+            .map(|(&at, piece)| (at + piece.size).min(end).saturating_sub(at.max(start)))
+            .sum()
+    }
+
+    /// The access at `start`, and how many bytes up to `end` have the same.
+    fn access(&self, start: u64, end: u64) -> (Access, u64) {
+        let mut at = start;
+        let mut first = None;
+        while at < end {
+            let piece = self.pieces.range(..=at).next_back();
+            let piece = piece.filter(|(start, piece)| *start + piece.size > at);
+            let (access, until) = match piece {
+                Some((start, piece)) => (piece.access, start + piece.size),
+                None => {
+                    let next = self.pieces.range(at..).next();
+                    (Access::None, next.map_or(end, |(&start, _)| start))
+                }
+            };
+            if *first.get_or_insert(access) != access {
+                break;
+            }
+            at = until.min(end);
+        }
+        (first.unwrap_or(Access::None), at - start)
+    }
+}
+
+/// All reserved ranges of a VM, by their first address.
+pub struct Reserved {
+    bindings: Arc<Bindings>,
+    ranges: Mutex<BTreeMap<u64, Range>>,
+}
+
+impl Reserved {
+    pub(super) fn new(bindings: Arc<Bindings>) -> Self {
+        Self { bindings, ranges: Mutex::default() }
+    }
+
+    fn ranges(&self) -> MutexGuard<'_, BTreeMap<u64, Range>> {
+        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reserves `size` bytes, whole pages, at `wish` if they are free there, else anywhere.
+    ///
+    /// # Errors
+    /// OUT_OF_DEVICE_MEMORY: no such range is free.
+    pub fn reserve(&self, wish: u64, size: u64, align: u64, context: u64) -> Result<u64> {
+        let space = &self.bindings.space;
+        let at = space
+            .alloc_at(wish, size)
+            .or_else(|| space.alloc(size, align))
+            .ok_or_else(|| out_of_addresses(size))?;
+        self.ranges().insert(at, Range { size, context, pieces: BTreeMap::new() });
+        Ok(at)
+    }
+
+    /// Gives a range back; what is mapped in it is unmapped.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT unless `context` reserved exactly this range.
+    pub fn free(&self, start: u64, size: u64, context: u64) -> Result {
+        let mut ranges = self.ranges();
+        match ranges.get(&start) {
+            Some(range) if range.context == context && range.size == size => {}
+            Some(range) if range.context == context => {
+                return Err(Error::invalid(format!(
+                    "size: {size} where {} were reserved at {start:#x}",
+                    range.size
+                )));
+            }
+            _ => return Err(no_range(start)),
+        }
+        let Some(range) = ranges.remove(&start) else { return Ok(()) };
+        drop(ranges);
+        self.give_back(start, &range);
+        Ok(())
+    }
+
+    /// Gives back all that a context has left.
+    pub fn free_all(&self, context: u64) -> usize {
+        let mut ranges = self.ranges();
+        let left: Vec<u64> =
+            ranges.iter().filter(|(_, it)| it.context == context).map(|(&at, _)| at).collect();
+        let left: Vec<(u64, Range)> =
+            left.into_iter().filter_map(|at| Some((at, ranges.remove(&at)?))).collect();
+        drop(ranges);
+        left.iter().for_each(|(at, range)| self.give_back(*at, range));
+        left.len()
+    }
+
+    fn give_back(&self, start: u64, range: &Range) {
+        if process::is_gone() {
+            return;
+        }
+        if !range.pieces.is_empty()
+            && let Err(error) = self.unbind(start, range.size)
+        {
+            // The addresses are not given out again: the device may still use them.
+            log::error!("reserved range at {start:#x}: {error}");
+            return;
+        }
+        self.bindings.space.free(start, range.size);
+    }
+
+    /// Makes memory of `size` bytes, whole pages.
+    ///
+    /// # Errors
+    /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST.
+    pub fn physical(&self, size: u64) -> Result<Arc<Physical>> {
+        let bindings = &self.bindings;
+        let mut create = BoCreate { size, ..Default::default() };
+        bindings.kernel.bo_create(&mut create).map_err(|it| bindings.failed("BO_CREATE", it))?;
+        let bo = Buffer { bindings: bindings.clone(), handle: create.handle };
+        Ok(Arc::new(Physical { bo, size }))
+    }
+
+    /// Maps `size` bytes of `memory` from `offset` on at `start`.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the addresses are not reserved by one call, or something is mapped there,
+    /// or the memory is too short; and as [`Reserved::physical`].
+    pub fn map(
+        &self,
+        start: u64,
+        size: u64,
+        memory: &Arc<Physical>,
+        offset: u64,
+        access: Access,
+    ) -> Result {
+        if offset.checked_add(size).is_none_or(|end| end > memory.size) {
+            return Err(Error::invalid(format!(
+                "size: {size} from offset {offset} reach beyond the {} bytes of hPhysicalMemory",
+                memory.size
+            )));
+        }
+        let mut ranges = self.ranges();
+        let range = range_of(&mut ranges, start, size)?;
+        if range.mapped(start, start + size) != 0 {
+            return Err(Error::invalid(format!(
+                "ptr: something is mapped in the {size} bytes at {start:#x} already"
+            )));
+        }
+        let piece = Piece { size, memory: memory.clone(), offset, access };
+        self.bind(start, &piece)?;
+        range.pieces.insert(start, piece);
+        Ok(())
+    }
+
+    /// Unmaps whatever is mapped in the range.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the addresses are not reserved by one call; as [`Reserved::physical`].
+    pub fn unmap(&self, start: u64, size: u64) -> Result {
+        let mut ranges = self.ranges();
+        let range = range_of(&mut ranges, start, size)?;
+        if range.mapped(start, start + size) == 0 {
+            return Ok(());
+        }
+        self.unbind(start, size)?;
+        range.split(start);
+        range.split(start + size);
+        range.pieces.retain(|at, _| !(start..start + size).contains(at));
+        Ok(())
+    }
+
+    /// Changes what the device may do with a range that is mapped.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if a part of it is not mapped; as [`Reserved::physical`].
+    pub fn set_access(&self, start: u64, size: u64, access: Access) -> Result {
+        let mut ranges = self.ranges();
+        let range = range_of(&mut ranges, start, size)?;
+        if range.mapped(start, start + size) != size {
+            return Err(Error::invalid(format!(
+                "ptr: not all of the {size} bytes at {start:#x} is mapped"
+            )));
+        }
+        range.split(start);
+        range.split(start + size);
+        for (&at, piece) in range.pieces.range_mut(start..start + size) {
+            if piece.access == access {
+                continue;
+            }
+            self.unbind(at, piece.size)?;
+            let before = std::mem::replace(&mut piece.access, access);
+            if let Err(error) = self.bind(at, piece) {
+                piece.access = before;
+                if let Err(error) = self.bind(at, piece) {
+                    piece.access = Access::None;
+                    log::error!("the {} bytes at {at:#x} stay unmapped: {error}", piece.size);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The access at `start`, and for how many of `size` bytes it is the same.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if the addresses are not reserved by one call.
+    pub fn access(&self, start: u64, size: u64) -> Result<(Access, u64)> {
+        let mut ranges = self.ranges();
+        Ok(range_of(&mut ranges, start, size)?.access(start, start + size))
+    }
+
+    /// Maps a piece for the device and, where both may write, for the host.
+    fn bind(&self, at: u64, piece: &Piece) -> Result {
+        let bindings = &self.bindings;
+        if piece.access == Access::None {
+            return Ok(());
+        }
+        let bind = VmBind {
+            vm_id: bindings.id,
+            op: bind_op::MAP,
+            flags: piece.access.flags(),
+            handle: piece.memory.bo.handle,
+            offset: piece.offset,
+            address: at,
+            size: piece.size,
+        };
+        // SAFETY: the range is a reserved one of the window, and nothing is mapped there.
+        let bound = unsafe { bindings.kernel.vm_bind(&bind) };
+        bound.map_err(|errno| bindings.failed("VM_BIND", errno))?;
+        if piece.access != Access::ReadWrite {
+            return Ok(());
+        }
+        let ptr = std::ptr::NonNull::new(crate::space::pointer(at));
+        let (handle, size) = (piece.memory.bo.handle, piece.size as usize);
+        // SAFETY: as above.
+        let mapped = unsafe { bindings.kernel.bo_map(handle, piece.offset, size, ptr) };
+        mapped.map(drop).map_err(|errno| {
+            let error = bindings.failed("mmap of a buffer", errno);
+            if let Err(error) = self.unbind(at, piece.size) {
+                log::error!("the {} bytes at {at:#x} stay mapped: {error}", piece.size);
+            }
+            error
+        })
+    }
+
+    /// Unmaps for the device and the host.
+    fn unbind(&self, at: u64, size: u64) -> Result {
+        let bindings = &self.bindings;
+        let bind = VmBind {
+            vm_id: bindings.id,
+            op: bind_op::UNMAP,
+            address: at,
+            size,
+            ..Default::default()
+        };
+        // SAFETY: a reserved range of the window, which its owner asks to unmap.
+        let unbound = unsafe { bindings.kernel.vm_bind(&bind) };
+        unbound.map_err(|errno| bindings.failed("VM_BIND", errno))?;
+        // SAFETY: as above.
+        unsafe { bindings.space.close(at, size) };
+        Ok(())
+    }
+}
+
+/// The range that holds all of `start..start + size`.
+fn range_of(ranges: &mut BTreeMap<u64, Range>, start: u64, size: u64) -> Result<&mut Range> {
+    let found = ranges.range_mut(..=start).next_back();
+    match found {
+        Some((&at, range)) if start - at < range.size && size <= range.size - (start - at) => {
+            Ok(range)
+        }
+        _ => Err(no_range(start)),
+    }
+}
+
+fn no_range(start: u64) -> Error {
+    Error::invalid(format!(
+        "ptr: the addresses from {start:#x} on are not reserved, or not by one zeVirtualMemReserve"
+    ))
+}
+
+/// The page size that serves `size` bytes best.
+pub fn page_size(size: u64) -> u64 {
+    if size >= crate::space::HUGE_PAGE { crate::space::HUGE_PAGE } else { PAGE_SIZE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::fake::Fake;
+    use crate::vm::Vm;
+    use tally_ze::ze_result_t;
+
+    const PAGE: u64 = PAGE_SIZE;
+
+    fn made() -> (Arc<Fake>, Arc<Vm>) {
+        crate::vm::tests::fake()
+    }
+
+    fn is_invalid<T>(result: Result<T>) -> bool {
+        result.err().map(|error| error.code())
+            == Some(ze_result_t::ZE_RESULT_ERROR_INVALID_ARGUMENT)
+    }
+
+    #[test]
+    fn a_reservation_grows_where_the_addresses_behind_it_are_free() {
+        let (_, vm) = made();
+        let reserved = vm.reserved();
+        let first = reserved.reserve(0, 4 * PAGE, PAGE, 1).expect("room");
+        let behind = first + 4 * PAGE;
+        assert_eq!(reserved.reserve(behind, 4 * PAGE, PAGE, 1).expect("room"), behind);
+        let third = reserved.reserve(first, 4 * PAGE, PAGE, 1).expect("room elsewhere");
+        assert!(third != first && third != behind);
+        assert!(is_invalid(reserved.free(first, 8 * PAGE, 1)), "two reservations");
+        assert!(is_invalid(reserved.free(first, 4 * PAGE, 2)), "another context's");
+        reserved.free(first, 4 * PAGE, 1).expect("exactly what was reserved");
+    }
+
+    #[test]
+    fn pieces_are_split_where_access_or_mapping_changes() {
+        let (_, vm) = made();
+        let reserved = vm.reserved();
+        let at = reserved.reserve(0, 8 * PAGE, PAGE, 1).expect("room");
+        let memory = reserved.physical(8 * PAGE).expect("memory");
+        reserved.map(at + PAGE, 6 * PAGE, &memory, PAGE, Access::ReadWrite).expect("free");
+        assert!(is_invalid(reserved.map(at + 6 * PAGE, 2 * PAGE, &memory, 0, Access::ReadWrite)));
+        reserved.set_access(at + 2 * PAGE, PAGE, Access::ReadOnly).expect("mapped");
+        reserved.unmap(at + 4 * PAGE, PAGE).expect("mapped");
+        let access = |page: u64| reserved.access(at + page * PAGE, (8 - page) * PAGE).expect("it");
+        assert_eq!(access(0), (Access::None, PAGE));
+        assert_eq!(access(1), (Access::ReadWrite, PAGE));
+        assert_eq!(access(2), (Access::ReadOnly, PAGE));
+        assert_eq!(access(3), (Access::ReadWrite, PAGE));
+        assert_eq!(access(4), (Access::None, PAGE));
+        assert_eq!(access(5), (Access::ReadWrite, 2 * PAGE));
+        assert!(is_invalid(reserved.set_access(at + 3 * PAGE, 2 * PAGE, Access::None)));
+        assert!(is_invalid(reserved.access(at, 9 * PAGE)));
+        assert_eq!(reserved.free_all(1), 1);
+    }
+
+    #[test]
+    fn freeing_a_range_unmaps_it_and_lets_its_memory_go() {
+        let (kernel, vm) = made();
+        let reserved = vm.reserved();
+        let at = reserved.reserve(0, 2 * PAGE, PAGE, 1).expect("room");
+        let memory = reserved.physical(PAGE).expect("memory");
+        reserved.map(at, PAGE, &memory, 0, Access::ReadWrite).expect("free");
+        assert!(is_invalid(reserved.map(at + PAGE, PAGE, &memory, PAGE, Access::ReadOnly)));
+        drop(memory);
+        assert_eq!(kernel.state().buffers.len(), 1, "the piece keeps the memory");
+        assert_eq!(reserved.free_all(1), 1);
+        assert!(kernel.state().buffers.is_empty() && kernel.state().bindings.is_empty());
+    }
+}
