@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The Tally GPU as a PCI function in a process of its own, served over
+//! vfio-user: the hub. `device/SPEC.md`, chapters 12 to 15, says what a driver
+//! sees; `device/server/DESIGN.md` how it is done and what is trusted.
+//!
+//! ```text
+//!  VMM ── vfio-user ── Function ── registers, configuration space, interrupt
+//!                         │ ENABLE … RESET
+//!                      Session ── admin ring ── a lane for each VM
+//!                                                  │ commands     ▲ signals, faults
+//!                                                  ▼              │
+//!                                               Engine: process, gate, ear
+//! ```
+//!
+//! Glossary. **Hub**: this process; it runs no code of the guest.
+//! **Session**: the time between ENABLE and RESET. **Lane**: the thread that
+//! carries out the admin commands of one VM. **Engine process**: runs the
+//! queues and kernels of one VM, confined. **Gate**: lets an engine process's
+//! mappings through, or ends it. **Ear**: hears what an engine process says.
+
+pub mod config;
+pub mod function;
+pub mod identity;
+pub mod interrupt;
+pub mod memory;
+mod registers;
+mod session;
+mod status;
+mod waiters;
+
+pub use function::{Function, serve};
+
+/// The settings of the device.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Engines that take all packets, at least 1.
+    pub compute_engines: u32,
+    /// Engines that take all but DISPATCH; may be 0.
+    pub copy_engines: u32,
+    /// Execution units of each VM, at least 1.
+    pub workers: u32,
+    /// Threads of each VM that take the place of stuck execution units.
+    pub substitutes: u32,
+    /// How long a kernel may go on after its queue's destruction began, in ms.
+    pub reset_ms: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let device = tally_device::Config::default();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            compute_engines: device.compute_engines,
+            copy_engines: device.copy_engines,
+            workers: u32::try_from(cores).unwrap_or(1).min(MAX_WORKERS),
+            substitutes: 8,
+            reset_ms: device.reset_time.as_millis() as u32,
+        }
+    }
+}
+
+/// Most execution units, and most substitutes.
+pub const MAX_WORKERS: u32 = 128;
+/// Most engines of a class.
+pub const MAX_ENGINES: u32 = 64;

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The guest's memory as the VMM lends it: ranges of bus addresses, each a part
+//! of a file.
+//!
+//! A VMM says what is where piece by piece, and changes its mind often while
+//! firmware runs: ranges are split, shrunk, laid over each other, or have no
+//! file at all (ROMs). Files come again and again under new descriptors; they
+//! are told apart by device and inode, and each is mapped once, whole.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use tally_uapi::PAGE_SIZE;
+use tally_uapi::firmware::{StatusPage, WaitersPage};
+
+/// Most files that the guest's memory may consist of at a time.
+pub const MAX_FILES: usize = 8;
+
+/// A file that holds memory of the guest, mapped.
+#[derive(Debug)]
+pub struct MemoryFile {
+    file: File,
+    identity: (u64, u64),
+    base: NonNull<u8>,
+    bytes: u64,
+    writable: bool,
+}
+
+// SAFETY: the mapping belongs to the process, and is only reached through
+// atomics (`View`).
+unsafe impl Send for MemoryFile {}
+// SAFETY: as above.
+unsafe impl Sync for MemoryFile {}
+
+impl MemoryFile {
+    fn new(file: File, identity: (u64, u64), bytes: u64) -> io::Result<Self> {
+        let map = |protection| {
+            // SAFETY: a fresh mapping of a file; nothing that exists is touched.
+            let base = unsafe {
+                libc::mmap(
+                    std::ptr::null_mut(),
+                    bytes as usize,
+                    protection,
+                    libc::MAP_SHARED | libc::MAP_NORESERVE,
+                    file.as_raw_fd(),
+                    0,
+                )
+            };
+            match NonNull::new(base.cast::<u8>()) {
+                Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => Ok(base),
+                _ => Err(io::Error::last_os_error()),
+            }
+        };
+        let (base, writable) = match map(libc::PROT_READ | libc::PROT_WRITE) {
+            Ok(base) => (base, true),
+            Err(_) => (map(libc::PROT_READ)?, false),
+        };
+        Ok(Self { file, identity, base, bytes, writable })
+    }
+
+    /// The file itself, to be handed to an engine process.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for MemoryFile {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping; every view of it holds the file.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes as usize) };
+    }
+}
+
+/// A part of a file: what a range of bus addresses stands for.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// The file.
+    pub file: Arc<MemoryFile>,
+    /// Where in it.
+    pub offset: u64,
+    /// How much of it.
+    pub bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Region {
+    bytes: u64,
+    /// None: there is something, but not memory that we could reach.
+    source: Option<(Arc<MemoryFile>, u64)>,
+    writable: bool,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// By first bus address; they do not overlap.
+    regions: BTreeMap<u64, Region>,
+    files: Vec<Arc<MemoryFile>>,
+}
+
+/// The guest's memory.
+#[derive(Debug, Default)]
+pub struct GuestMemory {
+    table: RwLock<Table>,
+}
+
+impl GuestMemory {
+    fn read(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The VMM lends `bytes` at bus address `address`; whatever was there before
+    /// is covered. Without a file, or with one that is too short or cannot be
+    /// mapped, nothing can be reached there.
+    ///
+    /// # Errors
+    /// The range is empty, unaligned, or leaves the address space.
+    pub fn insert(
+        &self,
+        address: u64,
+        bytes: u64,
+        offset: u64,
+        file: Option<File>,
+        writable: bool,
+    ) -> io::Result<()> {
+        let aligned = [address, bytes, offset].iter().all(|n| n.is_multiple_of(PAGE_SIZE));
+        if !aligned || bytes == 0 || address.checked_add(bytes).is_none() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut table = self.write();
+        table.cut(address, bytes);
+        let fits = |file: &MemoryFile| offset.checked_add(bytes).is_some_and(|e| e <= file.bytes);
+        let file = file.and_then(|file| table.file(file).ok()).filter(|file| fits(file));
+        let writable = writable && file.as_ref().is_some_and(|file| file.writable);
+        let source = file.map(|file| (file, offset));
+        table.regions.insert(address, Region { bytes, source, writable });
+        Ok(())
+    }
+
+    /// The VMM takes a range back. What was named before stays mapped where it
+    /// is until it is unmapped there.
+    pub fn remove(&self, address: u64, bytes: u64) {
+        let mut table = self.write();
+        table.cut(address, bytes);
+        table.forget_files();
+    }
+
+    /// The VMM takes everything back.
+    pub fn clear(&self) {
+        *self.write() = Table::default();
+    }
+
+    /// The files that the guest's memory consists of now.
+    pub fn files(&self) -> Vec<Arc<MemoryFile>> {
+        self.read().files.clone()
+    }
+
+    /// What a range of bus addresses stands for, neighbours joined. None if any
+    /// of it is not memory, or not `writable` if that is asked.
+    pub fn resolve(&self, address: u64, bytes: u64, writable: bool) -> Option<Vec<Piece>> {
+        let end = address.checked_add(bytes).filter(|&end| end > address)?;
+        let table = self.read();
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut at = address;
+        while at < end {
+            let (&start, region) = table.regions.range(..=at).next_back()?;
+            let (file, offset) = region.source.as_ref()?;
+            let region_end = start + region.bytes;
+            if at >= region_end || writable && !region.writable {
+                return None;
+            }
+            let (offset, bytes) = (offset + (at - start), end.min(region_end) - at);
+            match pieces.last_mut() {
+                Some(last)
+                    if Arc::ptr_eq(&last.file, file) && last.offset + last.bytes == offset =>
+                {
+                    last.bytes += bytes;
+                }
+                _ => pieces.push(Piece { file: Arc::clone(file), offset, bytes }),
+            }
+            at += bytes;
+        }
+        Some(pieces)
+    }
+
+    /// `count` shared words at a bus address. None if it is not page-aligned, or
+    /// not writable memory in one piece.
+    pub fn words(&self, address: u64, count: usize) -> Option<View<[AtomicU64]>> {
+        let (file, start) = self.piece(address, count as u64 * 8)?;
+        Some(View { at: NonNull::slice_from_raw_parts(start.cast(), count), _file: file })
+    }
+
+    /// A shared page at a bus address, likewise.
+    pub fn page<T: SharedPage>(&self, address: u64) -> Option<View<T>> {
+        let (file, start) = self.piece(address, PAGE_SIZE)?;
+        Some(View { at: start.cast(), _file: file })
+    }
+
+    fn piece(&self, address: u64, bytes: u64) -> Option<(Arc<MemoryFile>, NonNull<u8>)> {
+        let pieces = self.resolve(address, bytes, true)?;
+        let [Piece { file, offset, .. }] = &pieces[..] else { return None };
+        if !address.is_multiple_of(PAGE_SIZE) {
+            return None;
+        }
+        // SAFETY: `insert` has checked that the region, and so the piece, lies
+        // in the file, which is mapped whole.
+        let start = unsafe { file.base.add(*offset as usize) };
+        Some((Arc::clone(file), start))
+    }
+}
+
+impl Table {
+    /// Frees a range: drops regions, or cuts off what is in it.
+    fn cut(&mut self, address: u64, bytes: u64) {
+        let end = address.saturating_add(bytes);
+        let from = match self.regions.range(..address).next_back() {
+            Some((&start, region)) if start + region.bytes > address => start,
+            _ => address,
+        };
+        let starts: Vec<u64> = self.regions.range(from..end).map(|(&start, _)| start).collect();
+        for start in starts {
+            let Some(region) = self.regions.remove(&start) else { continue };
+            if start < address {
+                self.regions.insert(start, region.part(0, address - start));
+            }
+            let region_end = start + region.bytes;
+            if region_end > end {
+                self.regions.insert(end, region.part(end - start, region_end - end));
+            }
+        }
+    }
+
+    /// The file, which may be known already.
+    fn file(&mut self, file: File) -> io::Result<Arc<MemoryFile>> {
+        let metadata = file.metadata()?;
+        let identity = (metadata.dev(), metadata.ino());
+        // A file that has grown is another: views of the old mapping stay valid.
+        let known = |it: &&Arc<MemoryFile>| it.identity == identity && it.bytes == metadata.len();
+        if let Some(known) = self.files.iter().find(known) {
+            return Ok(Arc::clone(known));
+        }
+        self.forget_files();
+        if self.files.len() == MAX_FILES {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let file = Arc::new(MemoryFile::new(file, identity, metadata.len())?);
+        self.files.push(Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Lets go of files that nobody uses.
+    fn forget_files(&mut self) {
+        self.files.retain(|file| Arc::strong_count(file) > 1);
+    }
+}
+
+impl Region {
+    fn part(&self, from: u64, bytes: u64) -> Self {
+        let source = self.source.as_ref().map(|(file, offset)| (Arc::clone(file), offset + from));
+        Self { bytes, source, writable: self.writable }
+    }
+}
+
+/// A page that is shared with the guest.
+///
+/// # Safety
+/// The type is a page of atomics, for which any bytes are valid.
+pub unsafe trait SharedPage {}
+// SAFETY: atomics only; its size is asserted beside its definition.
+unsafe impl SharedPage for StatusPage {}
+// SAFETY: as above.
+unsafe impl SharedPage for WaitersPage {}
+
+/// Memory of the guest, as atomics. Keeps its file mapped.
+#[derive(Debug)]
+pub struct View<T: ?Sized> {
+    at: NonNull<T>,
+    _file: Arc<MemoryFile>,
+}
+
+// SAFETY: a view is a shared reference to atomics.
+unsafe impl<T: ?Sized + Sync> Send for View<T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Sync> Sync for View<T> {}
+
+impl<T: ?Sized> Deref for View<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: `GuestMemory` makes views only of aligned atomics inside a
+        // mapping that `_file` keeps.
+        unsafe { self.at.as_ref() }
+    }
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A session, from ENABLE to RESET: the admin ring and what it commands.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use tally_device::Clock;
+use tally_uapi::firmware::{Answer, Command, RING_MAX, RING_MIN, answer_status, op};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::Settings;
+use crate::identity::identity;
+use crate::interrupt::Interrupt;
+use crate::memory::{GuestMemory, View};
+use crate::registers::Registers;
+use crate::status::Status;
+use crate::waiters::Waiters;
+
+/// What outlives sessions.
+#[derive(Debug)]
+pub struct Host {
+    pub settings: Settings,
+    pub clock: Clock,
+    pub memory: GuestMemory,
+    pub interrupt: Arc<Interrupt>,
+}
+
+/// Words of a command, and of an answer.
+const WORDS: usize = size_of::<Command>() / 8;
+
+/// The rings, as they were at ENABLE.
+struct Rings {
+    commands: View<[AtomicU64]>,
+    answers: View<[AtomicU64]>,
+    entries: u32,
+}
+
+/// Where answers go.
+pub struct Answers {
+    rings: Rings,
+    pub status: Arc<Status>,
+}
+
+impl Answers {
+    /// Copies command `number` out of its slot, once.
+    fn command(&self, number: u32) -> Command {
+        let first = (number % self.rings.entries) as usize * WORDS;
+        let mut words = [0u64; WORDS];
+        for (word, shared) in words.iter_mut().zip(&self.rings.commands[first..]) {
+            *word = shared.load(Ordering::Acquire);
+        }
+        Command::read_from_bytes(words.as_bytes()).unwrap_or_default()
+    }
+
+    /// Answers command `number`.
+    pub fn answer(&self, number: u32, status: u32, values: [u64; 7]) {
+        let answer = Answer { values, status, sequence: number.wrapping_add(1) };
+        let words: [u64; WORDS] = zerocopy::transmute!(answer);
+        let first = (number % self.rings.entries) as usize * WORDS;
+        let slot = &self.rings.answers[first..first + WORDS];
+        for (word, shared) in words.iter().zip(slot) {
+            // Status and sequence are one word, the last: when the driver sees
+            // it, it sees all.
+            shared.store(*word, Ordering::Release);
+        }
+        self.status.answered();
+    }
+}
+
+/// The admin thread's orders.
+#[derive(Debug, Default)]
+struct Orders {
+    tail: u32,
+    stop: bool,
+}
+
+/// A session.
+pub struct Session {
+    host: Arc<Host>,
+    answers: Arc<Answers>,
+    waiters: Waiters,
+    orders: Mutex<Orders>,
+    bell: Condvar,
+    failed: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("failed", &self.failed()).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Begins to serve the rings that the registers name. None if they are not
+    /// memory of the guest, or there is no thread.
+    pub fn start(host: &Arc<Host>, registers: &Registers) -> Option<Arc<Self>> {
+        let entries = registers.admin_entries;
+        if !entries.is_power_of_two() || !(RING_MIN..=RING_MAX).contains(&entries) {
+            return None;
+        }
+        let memory = &host.memory;
+        let words = entries as usize * WORDS;
+        let rings = Rings {
+            commands: memory.words(registers.admin_ring, words)?,
+            answers: memory.words(registers.admin_answers, words)?,
+            entries,
+        };
+        let status = Status::new(memory.page(registers.status_page)?, Arc::clone(&host.interrupt));
+        let waiters = Waiters::new(memory.page(registers.waiters_page)?);
+        let session = Arc::new(Self {
+            waiters,
+            host: Arc::clone(host),
+            answers: Arc::new(Answers { rings, status: Arc::new(status) }),
+            orders: Mutex::default(),
+            bell: Condvar::new(),
+            failed: AtomicBool::new(false),
+            thread: Mutex::default(),
+        });
+        let own = Arc::clone(&session);
+        let thread = std::thread::Builder::new().name("admin".into()).spawn(move || own.serve());
+        *session.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread.ok()?);
+        Some(session)
+    }
+
+    fn orders(&self) -> MutexGuard<'_, Orders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The rings could not be served any more.
+    pub fn failed(&self) -> bool {
+        self.failed.load(Ordering::SeqCst)
+    }
+
+    /// ADMIN_TAIL was written.
+    pub fn publish(&self, tail: u32) {
+        self.orders().tail = tail;
+        self.bell.notify_one();
+    }
+
+    /// KICK was written.
+    pub fn kick(&self, _queue: u32) {}
+
+    /// WAKE was written.
+    pub fn wake(&self, _bucket: u32) {}
+
+    /// Ends the session: when this returns, nothing touches the guest's memory.
+    pub fn stop(&self) {
+        self.orders().stop = true;
+        self.bell.notify_one();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A thread that panicked has ended, too.
+            let _ = thread.join();
+        }
+    }
+
+    /// The admin thread: takes commands in order.
+    fn serve(&self) {
+        let mut next = 0u32;
+        while let Some(tail) = self.await_tail(next) {
+            if tail.wrapping_sub(next) > self.answers.rings.entries {
+                // More than the ring holds: the driver has lost count.
+                self.failed.store(true, Ordering::SeqCst);
+                return;
+            }
+            while next != tail {
+                let command = self.answers.command(next);
+                self.take(next, &command);
+                next = next.wrapping_add(1);
+            }
+        }
+    }
+
+    /// Waits for commands beyond `next`. None at the end.
+    fn await_tail(&self, next: u32) -> Option<u32> {
+        let mut orders = self.orders();
+        while !orders.stop && orders.tail == next {
+            orders = self.bell.wait(orders).unwrap_or_else(PoisonError::into_inner);
+        }
+        (!orders.stop).then_some(orders.tail)
+    }
+
+    fn take(&self, number: u32, command: &Command) {
+        let status = match command.opcode {
+            op::NOP => answer_status::OK,
+            op::IDENTIFY => self.identify(command),
+            _ => answer_status::INVALID,
+        };
+        self.answers.answer(number, status, [0; 7]);
+    }
+
+    fn identify(&self, command: &Command) -> u32 {
+        let identity = identity(&self.host.settings);
+        let bytes = identity.as_bytes();
+        let Some(page) = self.host.memory.words(command.args[0], bytes.len() / 8) else {
+            return answer_status::INVALID;
+        };
+        for (word, shared) in bytes.chunks_exact(8).zip(page.iter()) {
+            let word = word.try_into().map_or(0, u64::from_le_bytes);
+            shared.store(word, Ordering::Relaxed);
+        }
+        answer_status::OK
+    }
+}

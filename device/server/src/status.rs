@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The status page: why the device interrupts.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tally_uapi::firmware::StatusPage;
+
+use crate::interrupt::Interrupt;
+use crate::memory::View;
+
+/// The status page and the interrupt that goes with it.
+#[derive(Debug)]
+pub struct Status {
+    page: View<StatusPage>,
+    interrupt: Arc<Interrupt>,
+}
+
+impl Status {
+    pub fn new(page: View<StatusPage>, interrupt: Arc<Interrupt>) -> Self {
+        Self { page, interrupt }
+    }
+
+    /// A cell of the bucket was written while somebody in the guest slept there.
+    pub fn signalled(&self, bucket: usize) {
+        let bit = 1 << (bucket % 64);
+        if self.page.signalled[bucket / 64].fetch_or(bit, Ordering::SeqCst) & bit == 0 {
+            self.interrupt();
+        }
+    }
+
+    /// A VM was lost. `vm` is a valid id.
+    pub fn lost(&self, vm: u32) {
+        let bit = 1 << (vm % 64);
+        if self.page.lost[vm as usize / 64].fetch_or(bit, Ordering::SeqCst) & bit == 0 {
+            self.interrupt();
+        }
+    }
+
+    /// An answer was written.
+    pub fn answered(&self) {
+        self.page.answered.fetch_add(1, Ordering::SeqCst);
+        self.interrupt();
+    }
+
+    fn interrupt(&self) {
+        self.page.interrupts.fetch_add(1, Ordering::SeqCst);
+        self.interrupt.raise();
+    }
+}

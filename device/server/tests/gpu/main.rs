@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The device behind PCI, driven without a kernel: a vfio-user client plays VMM
+//! and driver. Each test quotes the sentence of `device/SPEC.md` that it proves.
+
+mod function;
+mod support;

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A driver for tests: what a kernel module would do, over a vfio-user client.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::path::PathBuf;
+use std::process::{Child, Command as Process};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tally_uapi::firmware::{Answer, Command, StatusPage, WaitersPage};
+use tally_uapi::regs::{self, control, status};
+use vfio_bindings::bindings::vfio::{
+    VFIO_IRQ_SET_ACTION_TRIGGER, VFIO_IRQ_SET_DATA_EVENTFD, VFIO_PCI_BAR0_REGION_INDEX,
+    VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_MSIX_IRQ_INDEX,
+};
+use vfio_user::Client;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Bytes of the guest's memory.
+pub const MEMORY: u64 = 256 << 20;
+/// Commands of the admin ring.
+pub const ENTRIES: u32 = 64;
+/// How long anything may take before a test fails.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+const RING: u64 = 0x1000;
+const ANSWERS: u64 = 0x2000;
+const WAITERS: u64 = 0x3000;
+const STATUS: u64 = 0x4000;
+/// What `page` hands out begins here.
+const FREE: u64 = 0x10_0000;
+
+/// The guest's memory: a memfd, mapped here, and lent to the device.
+pub struct Memory {
+    pub file: File,
+    base: *mut u8,
+}
+
+// SAFETY: shared memory that is only reached through atomics and raw copies.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    pub fn new(bytes: u64) -> Self {
+        // SAFETY: plain calls; what they return is checked.
+        unsafe {
+            let fd = libc::memfd_create(c"guest".as_ptr(), libc::MFD_CLOEXEC);
+            assert!(fd >= 0, "memfd");
+            let file = File::from_raw_fd(fd);
+            file.set_len(bytes).unwrap();
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+            let base = libc::mmap(std::ptr::null_mut(), bytes as usize, access, flags, fd, 0);
+            assert_ne!(base, libc::MAP_FAILED);
+            Self { file, base: base.cast() }
+        }
+    }
+
+    pub fn at<T>(&self, address: u64) -> &T {
+        assert!(address.is_multiple_of(align_of::<T>() as u64) && address < MEMORY);
+        // SAFETY: in the mapping; the tests use it for atomics and plain bytes.
+        unsafe { &*self.base.add(address as usize).cast() }
+    }
+
+    pub fn word(&self, address: u64) -> &AtomicU64 {
+        self.at(address)
+    }
+
+    pub fn write(&self, address: u64, bytes: &[u8]) {
+        assert!(address + bytes.len() as u64 <= MEMORY);
+        // SAFETY: in the mapping; nobody else uses these bytes meanwhile.
+        unsafe {
+            let to = self.base.add(address as usize);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
+    }
+}
+
+/// A device with its process, as a driver has it.
+pub struct Gpu {
+    pub client: Mutex<Client>,
+    pub memory: Memory,
+    pub process: Child,
+    eventfd: File,
+    folder: PathBuf,
+    free: AtomicU64,
+    tail: Mutex<u32>,
+}
+
+static FOLDERS: AtomicU32 = AtomicU32::new(0);
+
+/// Waits for something to become true.
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < until, "{what} has not happened");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+impl Gpu {
+    /// A device that was enabled.
+    pub fn new() -> Self {
+        let gpu = Self::off(&[]);
+        gpu.enable();
+        gpu
+    }
+
+    /// A device as after power-on.
+    pub fn off(options: &[&str]) -> Self {
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        let folder = format!("tally-gpu-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let socket = folder.join("socket");
+        let process = Process::new(env!("CARGO_BIN_EXE_tally-gpu"))
+            .arg("--socket")
+            .arg(&socket)
+            .args(["--workers", "2", "--substitutes", "4"])
+            .args(options)
+            .spawn()
+            .unwrap();
+        eventually("the socket", || socket.exists());
+        let until = Instant::now() + PATIENCE;
+        let mut client = loop {
+            match Client::new(&socket) {
+                Ok(client) => break client,
+                Err(error) => assert!(Instant::now() < until, "{error}"),
+            }
+        };
+        let memory = Memory::new(MEMORY);
+        client.dma_map(0, 0, MEMORY, memory.file.as_raw_fd()).unwrap();
+        // SAFETY: takes numbers; the result is checked.
+        let eventfd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+        assert!(eventfd >= 0);
+        let flags = VFIO_IRQ_SET_ACTION_TRIGGER | VFIO_IRQ_SET_DATA_EVENTFD;
+        client.set_irqs(VFIO_PCI_MSIX_IRQ_INDEX, flags, 0, 1, &[eventfd]).unwrap();
+        Self {
+            client: Mutex::new(client),
+            memory,
+            process,
+            // SAFETY: ours, and nobody else's.
+            eventfd: unsafe { File::from_raw_fd(eventfd) },
+            folder,
+            free: AtomicU64::new(FREE),
+            tail: Mutex::new(0),
+        }
+    }
+
+    fn client(&self) -> MutexGuard<'_, Client> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn read32(&self, register: u64) -> u32 {
+        let mut bytes = [0; 4];
+        self.client().region_read(VFIO_PCI_BAR0_REGION_INDEX, register, &mut bytes).unwrap();
+        u32::from_le_bytes(bytes)
+    }
+
+    pub fn read64(&self, register: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.client().region_read(VFIO_PCI_BAR0_REGION_INDEX, register, &mut bytes).unwrap();
+        u64::from_le_bytes(bytes)
+    }
+
+    pub fn write32(&self, register: u64, value: u32) {
+        let bytes = value.to_le_bytes();
+        self.client().region_write(VFIO_PCI_BAR0_REGION_INDEX, register, &bytes).unwrap();
+    }
+
+    pub fn write64(&self, register: u64, value: u64) {
+        let bytes = value.to_le_bytes();
+        self.client().region_write(VFIO_PCI_BAR0_REGION_INDEX, register, &bytes).unwrap();
+    }
+
+    pub fn config(&self, offset: u64) -> u32 {
+        let mut bytes = [0; 4];
+        self.client().region_read(VFIO_PCI_CONFIG_REGION_INDEX, offset, &mut bytes).unwrap();
+        u32::from_le_bytes(bytes)
+    }
+
+    pub fn write_config16(&self, offset: u64, value: u16) {
+        let bytes = value.to_le_bytes();
+        self.client().region_write(VFIO_PCI_CONFIG_REGION_INDEX, offset, &bytes).unwrap();
+    }
+
+    /// Writes the addresses and enables; whether the device took them.
+    pub fn enable(&self) -> bool {
+        self.write64(regs::ADMIN_RING, RING);
+        self.write64(regs::ADMIN_ANSWERS, ANSWERS);
+        self.write32(regs::ADMIN_ENTRIES, ENTRIES);
+        self.write64(regs::WAITERS_PAGE, WAITERS);
+        self.write64(regs::STATUS_PAGE, STATUS);
+        *self.tail.lock().unwrap() = 0;
+        self.write32(regs::CONTROL, control::ENABLE);
+        self.read32(regs::STATUS) == status::ENABLED
+    }
+
+    /// Resets by the register and waits until it is done.
+    pub fn reset(&self) {
+        self.write32(regs::CONTROL, control::RESET);
+        eventually("the reset", || self.read32(regs::STATUS) & status::RESETTING == 0);
+    }
+
+    pub fn status_page(&self) -> &StatusPage {
+        self.memory.at(STATUS)
+    }
+
+    pub fn waiters_page(&self) -> &WaitersPage {
+        self.memory.at(WAITERS)
+    }
+
+    /// Interrupts since the last call.
+    pub fn interrupts(&self) -> u64 {
+        let mut count = [0; 8];
+        let mut eventfd = &self.eventfd;
+        eventfd.read(&mut count).map_or(0, |_| u64::from_ne_bytes(count))
+    }
+
+    /// Bus addresses of fresh zero pages in one piece.
+    pub fn pages(&self, count: u64) -> u64 {
+        let address = self.free.fetch_add(count * 4096, Ordering::Relaxed);
+        assert!(address + count * 4096 <= MEMORY, "the guest's memory is used up");
+        address
+    }
+
+    /// Publishes a command; its number.
+    pub fn submit(&self, command: &Command) -> u32 {
+        let mut tail = self.tail.lock().unwrap();
+        let number = *tail;
+        let slot = RING + u64::from(number % ENTRIES) * 64;
+        self.memory.write(slot, command.as_bytes());
+        *tail = number.wrapping_add(1);
+        fence(Ordering::SeqCst);
+        self.write32(regs::ADMIN_TAIL, *tail);
+        number
+    }
+
+    /// The answer to command `number`, if it is there.
+    pub fn answer(&self, number: u32) -> Option<Answer> {
+        let slot = ANSWERS + u64::from(number % ENTRIES) * 64;
+        let last = self.memory.word(slot + 56).load(Ordering::Acquire);
+        if (last >> 32) as u32 != number.wrapping_add(1) {
+            return None;
+        }
+        let words: Vec<u64> =
+            (0..8).map(|i| self.memory.word(slot + i * 8).load(Ordering::Relaxed)).collect();
+        Some(Answer::read_from_bytes(words.as_bytes()).unwrap())
+    }
+
+    /// Does a command and waits for its answer.
+    pub fn admin(&self, command: &Command) -> Answer {
+        let number = self.submit(command);
+        let mut answer = None;
+        eventually("the answer", || {
+            answer = self.answer(number);
+            answer.is_some()
+        });
+        answer.unwrap()
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        // The device ends when its VMM goes; a test that failed must not leave it.
+        let _ = self.client().shutdown();
+        let until = Instant::now() + Duration::from_secs(5);
+        while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
