@@ -82,7 +82,8 @@ struct Stream {
     /// The last command that blocks all later ones of an out-of-order list.
     gate: Option<Node>,
     /// What a host wait on the list waits for: see [`Queue::retired`]. In an in-order list these
-    /// are the commands, whose counter the wait and all CB events share.
+    /// are the commands, whose counter the wait and all CB events share; but a regular event has a
+    /// cell of its own, which may be seen a little before the counter.
     retired: Vec<Node>,
 }
 

@@ -539,3 +539,38 @@ fn other_threads_leave_the_answer_open() {
     let answers = model.expected().expect("the program ends").answers;
     assert_eq!(answers.into_iter().flatten().collect::<Vec<_>>(), [Either]);
 }
+
+/// A regular event has a cell of its own: who sees it signalled may still see its list's counter
+/// short of it. The command before is complete for both.
+#[test]
+fn list_may_report_idle_a_little_after_its_event() {
+    let mut script = Script::new();
+    let list = script.immediate(Engine::Compute);
+    let (first, event) = (script.counter_based(), script.event(EventKind::Regular));
+    script.append(list, mix(0, 1, 1), &[], Some(first));
+    script.append(list, mix(2, 1, 1), &[], Some(event));
+    script.synchronize(Object::Event(event));
+    script.query(Object::List(list));
+    script.query(Object::Event(first));
+    script.synchronize(Object::List(list));
+    script.query(Object::Event(event));
+    script.query(Object::List(list));
+    assert_eq!(answers(script), [Either, Ready, Ready, Ready]);
+}
+
+/// "L0 doesn't allow to execute the same regular command list multiple times in parallel": executions
+/// of a list that is empty have their turns too, so one may be stuck behind the other's queue.
+#[test]
+fn executions_of_nothing_have_turns() {
+    let mut script = Script::new();
+    let (stuck, empty) = (script.regular(), script.regular());
+    let (queue, other) = (script.queue(), script.queue());
+    let _gate = script.hold(stuck);
+    script.close(stuck);
+    script.close(empty);
+    script.execute(queue, stuck);
+    script.execute(queue, empty);
+    script.execute(other, empty);
+    script.synchronize(Object::Queue(other));
+    assert_eq!(refusal(script), Refusal::WouldHang);
+}

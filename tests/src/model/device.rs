@@ -42,16 +42,17 @@ impl Model {
                 let place = Place { order: desc.order, call, behind, last_execution, own };
                 let node = self.submit(&mut stream, place, &recorded)?;
                 let value = stream.commands.len();
-                stream.retired.push(match desc.order {
-                    ListOrder::InOrder => node,
-                    ListOrder::OutOfOrder => self.retire(call, &[node]),
-                });
+                let retired = match (desc.order, self.cell_of(command.signal)) {
+                    (ListOrder::InOrder, None) => node,
+                    _ => self.retire(call, &[node]),
+                };
+                stream.retired.push(retired);
                 self.lists[list.0].body = Body::Immediate(stream);
                 self.replace(command.signal, CbState::Counter { list, value });
                 if desc.kind == ListKind::ImmediateSynchronous {
                     // "Commands appended into an immediate command list may execute
                     // synchronously, by blocking until the command is complete."
-                    self.block(&[node])?;
+                    self.block(&[retired])?;
                 }
                 Ok(())
             }
@@ -82,6 +83,11 @@ impl Model {
             }
         }
         Ok(())
+    }
+
+    /// The cell of a regular signal event.
+    fn cell_of(&self, signal: Option<EventId>) -> Option<usize> {
+        signal.and_then(|event| self.regular(event).ok())
     }
 
     /// What waiting for the event means from now on.
@@ -156,15 +162,11 @@ impl Model {
         place: Place,
         command: &Recorded,
     ) -> Result<Node, Refusal> {
-        let node = self.graph.add(Work::None);
-        self.graph.order(place.call, node, Bond::Ordered);
-        if let Some(earlier) = stream.commands.last().copied().or(place.behind) {
-            self.graph.order(earlier, node, Bond::Queued);
-        }
+        let node = self.start(stream, place);
         match place.order {
             ListOrder::InOrder => {
-                if let Some(earlier) = stream.commands.last().copied().or(place.last_execution) {
-                    self.graph.order(earlier, node, Bond::Ordered);
+                if let Some(&retired) = stream.retired.last() {
+                    self.graph.order(retired, node, Bond::Ordered);
                 }
             }
             ListOrder::OutOfOrder => {
@@ -192,6 +194,22 @@ impl Model {
             Some(EventState::CounterBased(_)) | None => {}
         }
         Ok(node)
+    }
+
+    /// A command behind those before it in its list or queue, and, in an in-order list, after them.
+    fn start(&mut self, stream: &Stream, place: Place) -> Node {
+        let node = self.graph.add(Work::None);
+        self.graph.order(place.call, node, Bond::Ordered);
+        let earlier = stream.commands.last().copied();
+        if let Some(earlier) = earlier.or(place.behind) {
+            self.graph.order(earlier, node, Bond::Queued);
+        }
+        if let Some(earlier) = earlier.or(place.last_execution)
+            && place.order == ListOrder::InOrder
+        {
+            self.graph.order(earlier, node, Bond::Ordered);
+        }
+        node
     }
 
     /// Orders a command after its wait list.
@@ -312,6 +330,10 @@ impl Model {
         let commands = std::mem::take(&mut self.recordings[id.0].commands);
         for command in &commands {
             self.submit(&mut stream, place, command)?;
+        }
+        if commands.is_empty() {
+            // An execution of nothing has its turn too, behind the one before.
+            stream.commands.push(self.start(&Stream::default(), place));
         }
         self.finish_execution(queue, id, commands, stream.commands)
     }
