@@ -9,6 +9,7 @@
 //! through the stock loader, and [`routine`] is what nearly every program does with it.
 
 pub mod faults;
+pub mod gate;
 pub mod lists;
 pub mod model;
 pub mod program;

@@ -81,6 +81,13 @@ api! {
                         out.flags = event_flags();
                     }
                 }
+                ze_event_query_kernel_timestamps_ext_properties_t::STYPE => {
+                    if let Some(out) =
+                        link.get_mut::<ze_event_query_kernel_timestamps_ext_properties_t>()
+                    {
+                        out.flags = ze_event_query_kernel_timestamps_ext_flags_t::all();
+                    }
+                }
                 _ => {}
             }
         }

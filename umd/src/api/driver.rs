@@ -53,6 +53,7 @@ const EXTENSIONS: &[Extension] = &[
         tally_ze::ZE_EVENT_QUERY_KERNEL_TIMESTAMPS_EXT_NAME,
         &["zeEventQueryKernelTimestampsExt"],
     ),
+    extension(tally_ze::ZE_COMMAND_LIST_CLONE_EXP_NAME, &["zeCommandListCreateCloneExp"]),
     extension(
         tally_ze::ZE_IMMEDIATE_COMMAND_LIST_APPEND_EXP_NAME,
         &["zeCommandListImmediateAppendCommandListsExp"],

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Event pools and events. Counter-based events have their creation in `event/counter_based.rs`.
 
+use std::ffi::c_void;
+
 use tally_ze::*;
 
 use super::queue::ready;
@@ -26,6 +28,14 @@ api! {
         let desc = call.desc(desc, "desc")?;
         call.flags(desc.flags.has_unknown(), "desc->flags")?;
         let out = call.out(phEventPool, "phEventPool")?;
+        use ze_event_pool_flags_t as pool;
+        let times = pool::ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP
+            | pool::ZE_EVENT_POOL_FLAG_KERNEL_MAPPED_TIMESTAMP;
+        if desc.flags.contains(times) {
+            return Err(Error::invalid(
+                "desc->flags: KERNEL_TIMESTAMP cannot be combined with KERNEL_MAPPED_TIMESTAMP",
+            ));
+        }
         if desc.count == 0 {
             return Err(Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE, "desc->count: it is 0"));
         }
@@ -82,7 +92,8 @@ api! {
         call.flags(desc.signal.has_unknown(), "desc->signal")?;
         call.flags(desc.wait.has_unknown(), "desc->wait")?;
         let out = call.out(phEvent, "phEvent")?;
-        out.set(handle::create(pool.event(desc, hEventPool)?)?);
+        let low_power = low_power(call, desc.pNext, pool.is_counter_based())?;
+        out.set(handle::create(pool.event(desc, hEventPool, low_power)?)?);
         Ok(())
     }
 
@@ -226,6 +237,23 @@ fn pool_flags(
     // The bits of the pool's flags are the first ones of the core flags.
     let flags = ze_event_counter_based_flags_t::from_bits_retain(extension.flags.bits());
     Ok(Some(counter_based::with_default(flags)))
+}
+
+/// Whether the host sleeps at once when it waits for an event with these extensions. An interrupt
+/// at the signal needs no asking for: the device tells whoever sleeps.
+fn low_power(call: Call<'_>, next: *const c_void, counter_based: bool) -> Result<bool> {
+    use ze_event_sync_mode_flags_t as mode;
+    let mode = call.chain(next).find_map(|link| link.get::<ze_event_sync_mode_desc_t>());
+    let Some(desc) = mode else { return Ok(false) };
+    call.flags(desc.syncModeFlags.has_unknown(), "ze_event_sync_mode_desc_t.syncModeFlags")?;
+    if desc.syncModeFlags.contains(mode::ZE_EVENT_SYNC_MODE_FLAG_EXTERNAL_INTERRUPT_WAIT) {
+        let what = "ze_event_sync_mode_desc_t.syncModeFlags: EXTERNAL_INTERRUPT_WAIT";
+        return Err(match counter_based {
+            true => Error::unsupported(format!("{what}: the device has no external interrupts")),
+            false => Error::invalid(format!("{what} is for counter-based events only")),
+        });
+    }
+    Ok(desc.syncModeFlags.contains(mode::ZE_EVENT_SYNC_MODE_FLAG_LOW_POWER_WAIT))
 }
 
 fn result(times: &tally_uapi::packet::TimestampSlot) -> ze_kernel_timestamp_result_t {

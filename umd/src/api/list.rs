@@ -51,6 +51,18 @@ api! {
         Ok(())
     }
 
+    /// Spec: `zeCommandListCreateCloneExp`.
+    fn zeCommandListCreateCloneExp(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        phClonedCommandList: *mut ze_command_list_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        let out = call.out(phClonedCommandList, "phClonedCommandList")?;
+        out.set(named(call, list.duplicate()?)?);
+        Ok(())
+    }
+
     /// Spec: `zeCommandListDestroy`. What was submitted is completed all the same.
     fn zeCommandListDestroy(call, hCommandList: ze_command_list_handle_t) {
         call.take(hCommandList, "hCommandList")?.destroy();

@@ -63,6 +63,11 @@ impl Pool {
         &self.context
     }
 
+    /// Whether its events are counter-based.
+    pub fn is_counter_based(&self) -> bool {
+        self.counter_based.is_some()
+    }
+
     /// The flags.
     pub fn flags(&self) -> ze_event_pool_flags_t {
         self.flags
@@ -72,12 +77,18 @@ impl Pool {
     ///
     /// # Errors
     /// INVALID_ARGUMENT: the index is not free.
-    pub fn event(&self, desc: &ze_event_desc_t, raw: ze_event_pool_handle_t) -> Result<Event> {
+    pub fn event(
+        &self,
+        desc: &ze_event_desc_t,
+        raw: ze_event_pool_handle_t,
+        low_power: bool,
+    ) -> Result<Event> {
         let traits = Traits {
             signal_scope: desc.signal.bits(),
             wait_scope: desc.wait.bits(),
             cb_flags: self.counter_based.unwrap_or_default().bits(),
             timestamps: self.flags.intersects(TIMESTAMPS),
+            low_power,
             pool: raw.0 as usize,
         };
         let kind = match self.counter_based {

@@ -61,6 +61,28 @@ impl List {
         Ok(Self { context: context.clone(), ordinal, kind: ListKind::Immediate(traits, list) })
     }
 
+    /// A copy of a regular list that allows it and is closed.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT; out of memory.
+    pub fn duplicate(&self) -> Result<Self> {
+        use ze_command_list_flags_t as flag;
+        match &self.kind {
+            ListKind::Regular(flags, list)
+                if flags.contains(flag::ZE_COMMAND_LIST_FLAG_EXP_CLONEABLE) =>
+            {
+                let kind = ListKind::Regular(*flags, list.duplicate()?);
+                Ok(Self { context: self.context.clone(), ordinal: self.ordinal, kind })
+            }
+            ListKind::Regular(..) => Err(Error::invalid(
+                "hCommandList: it was created without ZE_COMMAND_LIST_FLAG_EXP_CLONEABLE",
+            )),
+            ListKind::Immediate(..) => {
+                Err(Error::invalid("hCommandList: an immediate command list is not cloned"))
+            }
+        }
+    }
+
     /// Gives the list its name in the hang report: its handle.
     pub fn name(&self, raw: ze_command_list_handle_t) {
         let raw = raw.0;

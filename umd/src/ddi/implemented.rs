@@ -131,6 +131,7 @@ implemented! {
     zeFenceReset => fence::zeFenceReset,
     // command list
     zeCommandListCreate => list::zeCommandListCreate,
+    zeCommandListCreateCloneExp => list::zeCommandListCreateCloneExp,
     zeCommandListCreateImmediate => list::zeCommandListCreateImmediate,
     zeCommandListDestroy => list::zeCommandListDestroy,
     zeCommandListClose => list::zeCommandListClose,
@@ -193,6 +194,8 @@ implemented! {
     zeEventCounterBasedGetDeviceAddress => event::counter_based::zeEventCounterBasedGetDeviceAddress,
     zeEventGetCounterBasedFlags => event::counter_based::zeEventGetCounterBasedFlags,
     zeDeviceGetCounterBasedEventMaxValue => event::counter_based::zeDeviceGetCounterBasedEventMaxValue,
+    zeDeviceGetAggregatedCopyOffloadIncrementValue => event::counter_based::zeDeviceGetAggregatedCopyOffloadIncrementValue,
+    zexDeviceGetAggregatedCopyOffloadIncrementValue => event::counter_based::zexDeviceGetAggregatedCopyOffloadIncrementValue,
     zexCounterBasedEventCreate2 => event::counter_based::zexCounterBasedEventCreate2,
     zexCounterBasedEventCreate => event::counter_based::zexCounterBasedEventCreate,
     zexEventGetDeviceAddress => event::counter_based::zexEventGetDeviceAddress,

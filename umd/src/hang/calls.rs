@@ -40,7 +40,7 @@ fn packets(word: u32) -> u64 {
 }
 
 /// The commands of a list, a word each: the function and how many packets it wrote.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct CallLog {
     words: VecDeque<u32>,
     /// Commands that were forgotten.

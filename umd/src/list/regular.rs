@@ -27,6 +27,8 @@ use crate::sync::recording::Recording;
 use crate::sync::shared::Shared;
 use crate::sync::timestamp::Stamp;
 
+mod clone;
+
 /// Bytes by which memory for arguments grows, and the most that a list may have of it.
 const ARGUMENTS: (u64, u64) = (16 << 10, 1 << 30);
 /// The same for timestamp slots.
@@ -73,12 +75,14 @@ struct Mark {
 }
 
 /// A wait for a signal of another list: its latest execution when this one is executed.
+#[derive(Clone)]
 struct Binding {
     recording: Arc<Recording>,
     k: u32,
 }
 
 /// A counter-based event that every execution signals.
+#[derive(Clone)]
 struct Signalled {
     raw: ze_event_handle_t,
     id: u64,
@@ -138,24 +142,7 @@ impl Regular {
         if state.closed {
             return Ok(());
         }
-        let bytes = state.packets.len() as u64 * PACKET_SIZE;
-        if bytes != 0 {
-            let fits = state.memory.image.as_ref().is_some_and(|image| image.size() >= bytes);
-            if !fits {
-                state.memory.image = Some(self.shared.vm().heap().alloc(bytes, PACKET_SIZE)?);
-            }
-            if let Some(image) = &state.memory.image {
-                let to = image.ptr().cast::<Packet>().as_ptr();
-                let from = state.packets.as_ptr();
-                // SAFETY: the block is large enough, aligned, and no execution uses it yet.
-                unsafe { to.copy_from_nonoverlapping(from, state.packets.len()) };
-            }
-        }
-        if crate::log::wants_packets() {
-            let image = state.memory.image.as_ref().filter(|_| bytes != 0).map_or(0, Block::va);
-            let packets = state.packets.iter().enumerate().map(|(i, &packet)| (i as u64, packet));
-            crate::log::packets(format_args!("list [{image:#x}]"), Place::Recording, packets);
-        }
+        state.write_image(&self.shared)?;
         if state.recording.signals() == 0 {
             // An execution of nothing is an execution too.
             state.recording.add_signal();
@@ -303,6 +290,13 @@ impl Memory {
         }
     }
 
+    /// A slot for the times of a command.
+    fn stamp(&mut self, shared: &Shared) -> Result<Stamp> {
+        let size = size_of::<TimestampSlot>() as u64;
+        let span = self.stamps.take(shared.vm().heap(), size, 8, u64::MAX, || 0)?;
+        Ok(Stamp::new(self.stamps.chunk()?.clone(), span.va()))
+    }
+
     fn clear(&mut self) {
         self.arguments.clear();
         self.stamps.clear();
@@ -323,6 +317,28 @@ impl State {
         self.signalled.clear();
         self.calls = CallLog::begin();
         self.special = self.calls.is_some();
+    }
+
+    /// Puts the packets where the device finds them.
+    fn write_image(&mut self, shared: &Shared) -> Result {
+        let bytes = self.packets.len() as u64 * PACKET_SIZE;
+        if bytes != 0 {
+            let fits = self.memory.image.as_ref().is_some_and(|image| image.size() >= bytes);
+            if !fits {
+                self.memory.image = Some(shared.vm().heap().alloc(bytes, PACKET_SIZE)?);
+            }
+            if let Some(image) = &self.memory.image {
+                let to = image.ptr().cast::<Packet>().as_ptr();
+                // SAFETY: the block is large enough, aligned, and no execution uses it yet.
+                unsafe { to.copy_from_nonoverlapping(self.packets.as_ptr(), self.packets.len()) };
+            }
+        }
+        if crate::log::wants_packets() {
+            let image = self.memory.image.as_ref().filter(|_| bytes != 0).map_or(0, Block::va);
+            let packets = self.packets.iter().enumerate().map(|(i, &packet)| (i as u64, packet));
+            crate::log::packets(format_args!("list [{image:#x}]"), Place::Recording, packets);
+        }
+        Ok(())
     }
 
     #[cold]
@@ -434,11 +450,7 @@ impl Target for Recorder<'_> {
     }
 
     fn stamp(&mut self) -> Result<Stamp> {
-        let heap = self.list.shared.vm().heap();
-        let size = size_of::<TimestampSlot>() as u64;
-        let stamps = &mut self.state.memory.stamps;
-        let span = stamps.take(heap, size, 8, u64::MAX, || 0)?;
-        Ok(Stamp::new(stamps.chunk()?.clone(), span.va()))
+        self.state.memory.stamp(&self.list.shared)
     }
 
     fn keep(&mut self, what: &dyn Keep) {

@@ -93,6 +93,11 @@ impl Arena {
         self.current.as_ref().ok_or_else(exhausted)
     }
 
+    /// All chunks with pieces that may be in use.
+    pub fn chunks(&self) -> impl Iterator<Item = &Arc<Chunk>> {
+        self.busy.iter().map(|(chunk, _)| chunk).chain(&self.current)
+    }
+
     /// All pieces are free again: no command uses them any more.
     pub fn clear(&mut self) {
         self.busy.clear();

@@ -56,6 +56,20 @@ impl HostWord {
         Self(std::ptr::with_exposed_provenance(address as usize))
     }
 
+    /// Whether there is memory to read at an aligned address. Asked of the kernel, which does not
+    /// mind if there is none.
+    pub fn is_there(address: u64) -> bool {
+        let mut word = 0_u64;
+        let size = size_of::<u64>();
+        let to = libc::iovec { iov_base: (&raw mut word).cast(), iov_len: size };
+        let from = libc::iovec { iov_base: address as *mut _, iov_len: size };
+        // SAFETY: the kernel checks the address that is read, and the other one is a local's.
+        let read = unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
+        // Where a sandbox forbids the call, nothing is known against the address.
+        read == size as isize
+            || std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
+    }
+
     /// The word.
     pub fn get(&self) -> &AtomicU64 {
         // SAFETY: `new` was promised that it is there.

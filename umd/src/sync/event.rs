@@ -52,6 +52,8 @@ pub struct Traits {
     pub cb_flags: u32,
     /// Whether commands write their times.
     pub timestamps: bool,
+    /// Whether the host sleeps at once when it waits (`ZE_EVENT_SYNC_MODE_FLAG_LOW_POWER_WAIT`).
+    pub low_power: bool,
     /// Handle of the pool that it came from, or 0.
     pub pool: usize,
 }
@@ -99,12 +101,16 @@ impl Event {
     pub fn wait(&self, timeout_ns: u64) -> Result<bool> {
         self.check()?;
         let vm = self.shared.vm();
+        let spins = !self.traits.low_power;
+        let until = if spins { wait::host_wait } else { wait::sleep };
         match &self.kind {
-            EventKind::Regular(place) => wait::host_wait(vm, place.cell(), SIGNALLED, timeout_ns),
+            EventKind::Regular(place) => until(vm, place.cell(), SIGNALLED, timeout_ns),
             EventKind::CounterBased(event) => match event.resolve() {
                 Resolved::Met => Ok(true),
-                Resolved::Counter(cell, value) => wait::host_wait(vm, cell, value, timeout_ns),
-                Resolved::Foreign(word) => wait::poll(vm, word.host.get(), word.value, timeout_ns),
+                Resolved::Counter(cell, value) => until(vm, cell, value, timeout_ns),
+                Resolved::Foreign(word) => {
+                    wait::poll(vm, word.host.get(), word.value, timeout_ns, spins)
+                }
                 Resolved::Dead(..) if timeout_ns == 0 => Ok(false),
                 Resolved::Dead(..) => Err(Error::new(
                     ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST,

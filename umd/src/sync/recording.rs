@@ -40,6 +40,13 @@ impl Recording {
         })
     }
 
+    /// As many signals again, on another counter: those of a copy of the list.
+    pub fn again(&self, counter: Arc<Counter>) -> Arc<Self> {
+        let copy = Self::new(counter);
+        copy.signals.store(self.signals(), Ordering::Relaxed);
+        copy
+    }
+
     /// The counter.
     #[inline]
     pub fn counter(&self) -> &Arc<Counter> {

@@ -78,6 +78,17 @@ pub fn host_wait(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> Result<boo
     if timeout_ns != 0 && spin(|| cell.reached(value), timeout_ns) {
         return Ok(true);
     }
+    sleep(vm, cell, value, timeout_ns)
+}
+
+/// As [`host_wait`], without a spin: for those who would rather spare the processor than time.
+///
+/// # Errors
+/// As [`host_wait`].
+pub fn sleep(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> Result<bool> {
+    if cell.reached(value) {
+        return Ok(true);
+    }
     let entry = SemWaitEntry {
         handle: cell.bo(),
         compare: Compare::GreaterEqual as u32,
@@ -116,12 +127,13 @@ pub fn host_wait(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> Result<boo
 }
 
 /// Waits for memory of the user's: nobody has to signal it, so it is looked at again and again.
+/// It spins first if `spins`.
 ///
 /// # Errors
 /// DEVICE_LOST when the VM is lost.
-pub fn poll(vm: &Vm, word: &AtomicU64, value: u64, timeout_ns: u64) -> Result<bool> {
+pub fn poll(vm: &Vm, word: &AtomicU64, value: u64, timeout_ns: u64, spins: bool) -> Result<bool> {
     let met = || word.load(Ordering::Acquire) >= value;
-    if met() || (timeout_ns != 0 && spin(met, timeout_ns)) {
+    if met() || (spins && timeout_ns != 0 && spin(met, timeout_ns)) {
         return Ok(true);
     }
     let deadline = Deadline::after(timeout_ns);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Counter-based events without a pool: the core functions, and the experimental ones before them.
 
+use std::ffi::c_void;
+
 use tally_ze::zex::{
     zex_counter_based_event_desc_t, zex_counter_based_event_exp_flags_t,
     zex_counter_based_event_external_storage_properties_t,
@@ -8,6 +10,7 @@ use tally_ze::zex::{
 };
 use tally_ze::*;
 
+use super::low_power;
 use crate::api::{Call, Out, api};
 use crate::core::context::Context;
 use crate::error::{Error, Result};
@@ -17,6 +20,9 @@ use crate::sync::event::{Event, EventKind, Traits};
 
 /// Counters and the user's words have 64 bits.
 const MAX_VALUE: u64 = u64::MAX;
+
+/// An append to a list is one operation of the device, also a large copy: no engine splits it.
+const APPEND_INCREMENT: u32 = 1;
 
 api! {
     /// Spec: `zeEventCounterBasedCreate`.
@@ -32,12 +38,13 @@ api! {
         let default = ze_event_counter_based_desc_t::default();
         let desc = call.optional_desc(desc, "desc")?.unwrap_or(&default);
         call.flags(desc.flags.has_unknown(), "desc->flags")?;
-        let words = if desc.pNext.is_null() { Words::default() } else { words(call, desc.pNext)? };
+        let (words, low_power) = extensions(call, desc.pNext)?;
         let request = Request {
             flags: with_default(desc.flags),
             signal: desc.signal,
             wait: desc.wait,
             words,
+            low_power,
         };
         create(call, context, request, out)
     }
@@ -75,6 +82,28 @@ api! {
         Ok(())
     }
 
+    /// Spec: `zeDeviceGetAggregatedCopyOffloadIncrementValue`.
+    fn zeDeviceGetAggregatedCopyOffloadIncrementValue(
+        call,
+        hDevice: ze_device_handle_t,
+        incrementValue: *mut u32,
+    ) {
+        call.handle(hDevice, "hDevice")?;
+        call.out(incrementValue, "incrementValue")?.set(APPEND_INCREMENT);
+        Ok(())
+    }
+
+    /// Spec: `zexDeviceGetAggregatedCopyOffloadIncrementValue`.
+    fn zexDeviceGetAggregatedCopyOffloadIncrementValue(
+        call,
+        hDevice: ze_device_handle_t,
+        incrementValue: *mut u32,
+    ) {
+        call.handle(hDevice, "hDevice")?;
+        call.out(incrementValue, "incrementValue")?.set(APPEND_INCREMENT);
+        Ok(())
+    }
+
     /// Spec: `zexCounterBasedEventCreate2`.
     fn zexCounterBasedEventCreate2(
         call,
@@ -95,13 +124,14 @@ api! {
                 "desc->flags: one of the flags IMMEDIATE and NON_IMMEDIATE must be set",
             ));
         }
-        let words = if desc.pNext.is_null() { Words::default() } else { words(call, desc.pNext)? };
+        let (words, low_power) = extensions(call, desc.pNext)?;
         let request = Request {
             // The bits have the same places; only the names of bits 4 to 6 differ.
             flags: ze_event_counter_based_flags_t::from_bits_retain(desc.flags.bits()),
             signal: desc.signalScope,
             wait: desc.waitScope,
             words,
+            low_power,
         };
         create(call, context, request, out)
     }
@@ -133,6 +163,7 @@ api! {
             signal: desc.signal,
             wait: desc.wait,
             words: Words { external, aggregate: None },
+            low_power: low_power(call, desc.pNext, true)?,
         };
         create(call, context, request, out)
     }
@@ -154,6 +185,7 @@ struct Request {
     signal: ze_event_scope_flags_t,
     wait: ze_event_scope_flags_t,
     words: Words,
+    low_power: bool,
 }
 
 /// Memory of the user's that an event follows.
@@ -192,6 +224,11 @@ fn create(
     call.flags(request.wait.has_unknown(), "desc->wait")?;
     let times = ze::ZE_EVENT_COUNTER_BASED_FLAG_DEVICE_TIMESTAMP
         | ze::ZE_EVENT_COUNTER_BASED_FLAG_HOST_TIMESTAMP;
+    if request.flags.contains(times) {
+        return Err(Error::invalid(
+            "desc->flags: times of the device cannot be combined with times of the host",
+        ));
+    }
     let timestamps = request.flags.intersects(times);
     if timestamps && request.flags.contains(ze::ZE_EVENT_COUNTER_BASED_FLAG_IPC) {
         return Err(Error::invalid("desc->flags: an event with times cannot be shared"));
@@ -213,6 +250,7 @@ fn create(
         wait_scope: request.wait.bits(),
         cb_flags: request.flags.bits(),
         timestamps,
+        low_power: request.low_power,
         pool: 0,
     };
     let shared = context.shared().clone();
@@ -234,8 +272,16 @@ fn address(
     Ok(())
 }
 
-/// Reads the extensions of a description.
-fn words(call: Call<'_>, next: *const std::ffi::c_void) -> Result<Words> {
+/// Reads the extensions of a description: the user's memory, and whether waits sleep at once.
+#[inline]
+fn extensions(call: Call<'_>, next: *const c_void) -> Result<(Words, bool)> {
+    if next.is_null() {
+        return Ok((Words::default(), false));
+    }
+    Ok((words(call, next)?, low_power(call, next, true)?))
+}
+
+fn words(call: Call<'_>, next: *const c_void) -> Result<Words> {
     let mut words = Words::default();
     for link in call.chain(next) {
         if let Some(it) = link.get::<ze_event_counter_based_external_sync_allocation_desc_t>() {
@@ -247,15 +293,22 @@ fn words(call: Call<'_>, next: *const std::ffi::c_void) -> Result<Words> {
         } else if let Some(it) =
             link.get::<ze_event_counter_based_external_aggregate_storage_desc_t>()
         {
-            let word = external(it.deviceAddress, it.deviceAddress, it.completionValue)?;
-            words.aggregate = Some((word, it.incrementValue));
+            words.aggregate =
+                Some(aggregate(it.deviceAddress, it.incrementValue, it.completionValue)?);
         } else if let Some(it) = link.get::<zex_counter_based_event_external_storage_properties_t>()
         {
-            let word = external(it.deviceAddress, it.deviceAddress, it.completionValue)?;
-            words.aggregate = Some((word, it.incrementValue));
+            words.aggregate =
+                Some(aggregate(it.deviceAddress, it.incrementValue, it.completionValue)?);
         }
     }
     Ok(words)
+}
+
+fn aggregate(storage: *mut u64, increment: u64, value: u64) -> Result<(External, u64)> {
+    if increment == 0 {
+        return Err(Error::invalid("incrementValue: it is 0, so no signal would ever count"));
+    }
+    Ok((external(storage, storage, value)?, increment))
 }
 
 fn external(device: *mut u64, host: *mut u64, value: u64) -> Result<External> {
@@ -271,6 +324,9 @@ fn external(device: *mut u64, host: *mut u64, value: u64) -> Result<External> {
                 ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT,
                 format!("{name}: {address:p} is not aligned to 8 bytes"),
             ));
+        }
+        if !HostWord::is_there(address as u64) {
+            return Err(Error::invalid(format!("{name}: there is no memory at {address:p}")));
         }
     }
     // SAFETY: aligned, and the specification has the caller keep the word as long as the event.

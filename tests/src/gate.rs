@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Work that stays unfinished until a test lets it go on.
+
+use tally_ze::ze_event_pool_flags_t;
+
+use crate::call;
+use crate::lists::{Event, List, Pool};
+use crate::ze::Gpu;
+
+/// A regular event that the host signals to open the gate.
+pub struct Gate {
+    /// Not signalled before [`Gate::open`].
+    pub event: Event,
+    _pool: Pool,
+}
+
+impl Gate {
+    /// A closed gate.
+    pub fn new(gpu: &Gpu) -> Self {
+        let pool = gpu.pool(1, ze_event_pool_flags_t::empty());
+        Self { event: pool.event(0), _pool: pool }
+    }
+
+    /// Lets everything through that waits for the event, from now on.
+    pub fn open(&self) {
+        self.event.signal();
+    }
+
+    /// A counter-based event that is complete when the gate is open, and the list that signals it.
+    pub fn cb_event(&self, gpu: &Gpu) -> (Event, List) {
+        let (event, list) = (gpu.cb_event(), gpu.immediate(0, true));
+        list.barrier(Some(&event), &[&self.event]);
+        (event, list)
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        // A test that fails must not leave work behind that never ends.
+        let _ = call!(zeEventHostSignal(self.event.0));
+    }
+}
