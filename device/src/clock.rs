@@ -29,23 +29,19 @@ impl Clock {
 
     /// Ticks now; never goes back.
     pub fn ticks(&self) -> u64 {
-        // 2^64 ns are 584 years.
-        monotonic_ns().saturating_sub(self.start) + FIRST_TICK
+        self.ticks_at(monotonic_ns())
     }
 
-    /// The same moment as (CLOCK_MONOTONIC in ns, device ticks).
-    ///
-    /// Brackets the host's clock by two reads of the device's and keeps the
-    /// narrowest of a few tries, so that a preemption in between does not show.
+    /// The same moment as (CLOCK_MONOTONIC in ns, device ticks): one reading,
+    /// so that every pair converts a time alike.
     pub(crate) fn pair(&self) -> (u64, u64) {
-        let sample = || {
-            let before = self.ticks();
-            let host = monotonic_ns();
-            let after = self.ticks();
-            (after - before, host, before + (after - before) / 2)
-        };
-        let best = (0..4).map(|_| sample()).min().unwrap_or_default();
-        (best.1, best.2)
+        let host = monotonic_ns();
+        (host, self.ticks_at(host))
+    }
+
+    fn ticks_at(&self, host: u64) -> u64 {
+        // 2^64 ns are 584 years.
+        host.saturating_sub(self.start) + FIRST_TICK
     }
 }
 
