@@ -193,24 +193,25 @@ fn a_fence_covers_all_that_came_before() {
     }
 }
 
-/// A fence may be destroyed, and its queue too, as soon as the fence is signalled; a fence that is
-/// given to two executions is signalled by the first and stays so.
+/// A fence that is given to two executions is signalled by the first, also if the second was
+/// submitted before that; it stays so, and may then be destroyed while the second waits.
 #[test]
 fn a_fence_is_signalled_by_the_first_of_two_executions() {
     let gpu = Gpu::new();
-    let gate = Gate::new(&gpu);
-    let (queue, free, held) = (gpu.queue(0), gpu.regular(0, true), gpu.regular(0, true));
-    free.barrier(None, &[]);
-    free.close();
-    held.barrier(None, &[&gate.event]);
-    held.close();
+    let (first, second) = (Gate::new(&gpu), Gate::new(&gpu));
+    let (queue, soon, later) = (gpu.queue(0), gpu.regular(0, true), gpu.regular(0, true));
+    for (list, gate) in [(&soon, &first), (&later, &second)] {
+        list.barrier(None, &[&gate.event]);
+        list.close();
+    }
     let fence = queue.fence(ze_fence_flags_t::empty());
-    queue.execute(&[&free], Some(&fence));
+    queue.execute(&[&soon], Some(&fence));
+    queue.execute(&[&later], Some(&fence));
+    assert!(!fence.is_ready());
+    first.open();
     fence.synchronize();
-    queue.execute(&[&held], Some(&fence));
-    assert!(fence.is_ready(), "signaling a signaled fence has no effect");
     drop(fence);
-    gate.open();
+    second.open();
     queue.synchronize();
 }
 

@@ -3,7 +3,7 @@
 
 use super::event::{CbState, Dependency};
 use super::{Event, EventState, Model, Recorded, Refusal};
-use crate::program::{Action, Command, EventId, Object, Op};
+use crate::program::{Action, Command, Object, Op};
 
 /// How a step uses an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -160,9 +160,8 @@ impl Model {
                 }
             }
         }
-        // An event that was destroyed since is not touched by the execution.
-        let alive = |event: &EventId| self.events[event.0].alive;
-        if let Some(event) = command.signal.filter(alive) {
+        // Also of an event that was destroyed: an execution that came before would still touch it.
+        if let Some(event) = command.signal {
             uses.push((Object::Event(event), self.use_of_signal(&self.events[event.0])));
         }
         if let Op::ResetEvent(event) = command.op {
