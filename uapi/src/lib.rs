@@ -10,7 +10,13 @@
 //! Abbreviations: BO, buffer object. VM, GPU virtual address space. VA, an
 //! address in it. EU, execution unit. CB, counter-based.
 
-#![cfg_attr(not(loom), no_std)]
+#![cfg_attr(not(any(loom, tally_kernel)), no_std)]
+
+// The kernel has zerocopy's derive macros in a crate of their own, and says
+// no_std itself.
+#[cfg(tally_kernel)]
+#[macro_use]
+extern crate zerocopy_derive;
 
 pub mod cell;
 pub mod disasm;

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0
+//! /sys/kernel/debug/tally-BUSDEVFN: VMs, queues, sleepers, counters, and the first fault.
+
+use kernel::debugfs::{Dir, File};
+use kernel::fmt;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+use crate::state::State;
+
+/// The files of a device; gone when dropped.
+#[pin_data]
+pub(crate) struct Debug {
+    #[pin]
+    state: File<Arc<State>>,
+    #[pin]
+    fault: File<Arc<State>>,
+    _dir: Dir,
+}
+
+impl Debug {
+    /// Makes the files. Without debugfs they do nothing.
+    pub(crate) fn new(pdev: &kernel::pci::Device, state: Arc<State>) -> impl PinInit<Self, Error> {
+        let id = pdev.dev_id();
+        pin_init::pin_init_scope(move || {
+            let name = kernel::str::CString::try_from_fmt(fmt!("tally-{id:04x}"))?;
+            let dir = Dir::new(&name);
+            let of_state = dir.clone();
+            let of_fault = dir.clone();
+            let faults = state.clone();
+            Ok(try_pin_init!(Self {
+                state <- of_state.read_callback_file(c"state", Ok::<_, Error>(state), &show),
+                fault <- of_fault.read_callback_file(c"fault", Ok::<_, Error>(faults), &show_fault),
+                _dir: dir,
+            }? Error))
+        })
+    }
+}
+
+fn show(state: &Arc<State>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let memory = &state.memory;
+    writeln!(f, "gone\t{}", state.gone())?;
+    writeln!(f, "memory\t{} of {} bytes", memory.used(), memory.limit())?;
+    writeln!(f, "quarantined\t{} bytes", state.quarantined())?;
+    writeln!(f, "asleep\t{} cells", state.sleepers.asleep())?;
+    for (name, count) in state.counts() {
+        writeln!(f, "{name}\t{count}")?;
+    }
+    let mut result = Ok(());
+    state.vms.for_each(
+        |_| true,
+        |id, vm| {
+            let (mappings, bytes) = vm.mapped();
+            let (window, lost) = (vm.window(), if vm.lost() { ", lost" } else { "" });
+            let (start, end, pid) = (window.start, window.end, vm.pid());
+            result = result.and(writeln!(
+                f,
+                "vm {id}\tprocess {pid}, {start:#x} to {end:#x}, {mappings} mappings of {bytes} bytes{lost}"
+            ));
+        },
+    );
+    state.queues.for_each(
+        |_| true,
+        |id, queue| {
+            let (vm, class, busy) = (queue.vm().id(), queue.class(), queue.busy_ns());
+            result = result.and(writeln!(f, "queue {id}\tvm {vm}, class {class}, busy {busy} ns"));
+        },
+    );
+    result
+}
+
+fn show_fault(state: &Arc<State>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let Some(fault) = *state.fault.lock() else { return Ok(()) };
+    let kind = tally_uapi::fault::FaultKind::from_raw(fault.kind);
+    writeln!(f, "time\t{} ns", fault.time_ns)?;
+    writeln!(f, "process\t{}", fault.pid)?;
+    writeln!(f, "vm\t{}", fault.vm)?;
+    writeln!(f, "queue\t{}", fault.queue)?;
+    writeln!(f, "kind\t{} ({})", fault.kind, kind.map_or("unknown", |kind| kind.name()))?;
+    writeln!(f, "address\t{:#x}", fault.address)?;
+    writeln!(f, "packet\t{}", fault.packet)
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0
+//! An open file: a client.
+
+use kernel::drm;
+use kernel::prelude::*;
+use kernel::sync::aref::ARef;
+use kernel::sync::Arc;
+
+use crate::driver::{Tally, TallyDevice};
+use crate::raw;
+use crate::state::State;
+use crate::vm;
+
+/// A client. Its VMs and queues are in the device's tables, by its number.
+pub(crate) struct TallyFile {
+    id: u64,
+    pid: i32,
+    state: Arc<State>,
+    dev: ARef<TallyDevice>,
+}
+
+impl TallyFile {
+    /// The number of this file; never used again for another.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The thread group that opened it.
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// What files share.
+    pub(crate) fn state(&self) -> &Arc<State> {
+        &self.state
+    }
+
+    /// The device.
+    pub(crate) fn device(&self) -> &TallyDevice {
+        &self.dev
+    }
+}
+
+impl drm::file::DriverFile for TallyFile {
+    type Driver = Tally;
+
+    fn open(dev: &TallyDevice) -> Result<Pin<KBox<Self>>> {
+        let state = dev.state.clone();
+        let pid = kernel::current!().group_leader().pid();
+        Ok(KBox::new(Self { id: state.new_file(), pid, state, dev: dev.into() }, GFP_KERNEL)?
+            .into())
+    }
+}
+
+impl Drop for TallyFile {
+    /// Ends what the client has left. Waits for nothing: the answers free the rest.
+    fn drop(&mut self) {
+        let dev = raw::once_registered(&self.dev);
+        let guard = dev.registration_guard();
+        let (id, state) = (self.id, &self.state);
+        state.vms.for_each(
+            |vm| vm.owner_id() == id,
+            |_, vm| {
+                if !vm.close() {
+                    return;
+                }
+                match &guard {
+                    Some(guard) => guard.registration_data_with(|gpu| {
+                        // What cannot be sent is dealt with by the reset that prevents it.
+                        let _ = vm::end_unattended(gpu.gpu, &vm);
+                    }),
+                    // Unbound: the device was reset, and has nothing of it.
+                    None => state.vms.free(vm.id()),
+                }
+            },
+        );
+        state.queues.for_each(
+            |queue| queue.owner_id() == id && guard.is_none(),
+            |number, _| state.queues.free(number),
+        );
+    }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The table of ioctls.
+//!
+//! `declare_drm_ioctls!` knows only structs of the kernel's own uapi, and keeps
+//! the driver from unbinding for the whole of a handler, which SEM_WAIT must not.
+
+use core::ffi::{c_int, c_void};
+
+use kernel::drm;
+use kernel::drm::ioctl::{DrmIoctlDescriptor, RENDER_ALLOW};
+use kernel::prelude::*;
+use tally_uapi::ioctl::{
+    BoCreate, BoInfo, Ioctl, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemWait,
+    SemWake, VmBind, VmCreate, VmDestroy,
+};
+
+use crate::driver::TallyDevice;
+use crate::file::TallyFile;
+use crate::gem;
+use crate::gpu::Gpu;
+use crate::raw::{drm_device, drm_file, ioctl_arguments};
+use crate::{query, queue, sem, vm};
+
+/// Who calls.
+struct Caller<'a> {
+    dev: &'a TallyDevice<drm::Ioctl>,
+    drm_file: &'a drm::File<TallyFile>,
+}
+
+impl<'a> Caller<'a> {
+    fn file(&self) -> Pin<&'a TallyFile> {
+        self.drm_file.inner()
+    }
+
+    /// Uses the hardware, which stays meanwhile.
+    ///
+    /// # Errors
+    /// ENODEV: it has gone. Those of `f`.
+    fn gpu(&self, f: impl for<'g> FnOnce(&Gpu<'g>) -> Result) -> Result {
+        let guard = self.dev.registration_guard().ok_or(ENODEV)?;
+        if self.file().state().gone() {
+            return Err(ENODEV);
+        }
+        guard.registration_data_with(|registered| f(registered.gpu))
+    }
+
+    fn lookup(&self) -> impl Fn(u32) -> Result<gem::BoRef> + use<'a> {
+        let file = self.drm_file;
+        move |handle| gem::lookup(file, handle)
+    }
+}
+
+/// One entry of the table for each `argument => handler`.
+macro_rules! table {
+    ($($arg:ident => |$caller:ident, $name:ident| $handler:expr),* $(,)?) => {
+        &[$({
+            unsafe extern "C" fn handler(
+                dev: *mut drm_device,
+                data: *mut c_void,
+                file: *mut drm_file,
+            ) -> c_int {
+                // SAFETY: as the core has called us.
+                let (dev, drm_file) = unsafe { ioctl_arguments(dev, file) };
+                let $caller = Caller { dev, drm_file };
+                // SAFETY: the core passes a buffer of its own, as large as the number of
+                // the ioctl says and aligned for any struct; all bits are values of it.
+                let $name: &mut $arg = unsafe { &mut *data.cast() };
+                match $handler {
+                    Ok(()) => 0,
+                    Err(error) => error.to_errno(),
+                }
+            }
+            DrmIoctlDescriptor {
+                cmd: $arg::REQUEST,
+                func: Some(handler),
+                flags: RENDER_ALLOW,
+                name: kernel::str::as_char_ptr_in_const_context(kernel::c_str!(stringify!($arg))),
+            }
+        }),*]
+    };
+}
+
+/// By number.
+pub(crate) const TABLE: &[DrmIoctlDescriptor] = table! {
+    Query => |caller, arg| caller.gpu(|gpu| query::query(gpu, arg)),
+    BoCreate => |caller, arg| caller.gpu(|_| gem::create(caller.dev, caller.drm_file, arg)),
+    BoInfo => |caller, arg| gem::info(caller.drm_file, arg),
+    VmCreate => |caller, arg| caller.gpu(|gpu| vm::create(gpu, &caller.file(), arg)),
+    VmDestroy => |caller, arg| caller.gpu(|gpu| vm::destroy(gpu, &caller.file(), arg)),
+    VmBind => |caller, arg| caller.gpu(|gpu| vm::bind(gpu, &caller.file(), caller.lookup(), arg)),
+    QueueCreate => |caller, arg| caller.gpu(|gpu| queue::create(gpu, &caller.file(), arg)),
+    QueueDestroy => |caller, arg| caller.gpu(|gpu| queue::destroy(gpu, &caller.file(), arg)),
+    QueueQuery => |caller, arg| caller.gpu(|gpu| queue::query(gpu, &caller.file(), arg)),
+    QueueKick => |caller, arg| caller.gpu(|gpu| queue::kick(gpu, &caller.file(), arg)),
+    SemWait => |caller, arg| {
+        let file = caller.file();
+        sem::wait(file.state(), &file, caller.lookup(), arg)
+    },
+    SemWake => |caller, arg| caller.gpu(|gpu| sem::wake(gpu, caller.lookup(), arg)),
+};
+
+/// The core takes the number within the driver as the index in the table.
+const _: () = {
+    let mut index = 0;
+    while index < TABLE.len() {
+        assert!(TABLE[index].cmd & 0xff == 0x40 + index as u32);
+        index += 1;
+    }
+    assert!(TABLE.len() == tally_uapi::ioctl::IOCTLS.len());
+};

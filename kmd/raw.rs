@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Everything that goes round the kernel crate's abstractions: raw bindings, the
+//! shim, and pointers that the abstractions keep to themselves. No other file of
+//! the driver uses `kernel::bindings`.
+//!
+//! Why each is here stands at each; most are things that the abstractions of DRM
+//! cannot express yet.
+
+use core::ffi::{c_int, c_void};
+use core::pin::Pin;
+use core::ptr::NonNull;
+
+use kernel::bindings;
+use kernel::device::{Bound, Device};
+use kernel::drm;
+use kernel::drm::gem::IntoGEMObject;
+use kernel::error::to_result;
+use kernel::pci;
+use kernel::prelude::*;
+use kernel::scatterlist::SGTable;
+use kernel::sync::aref::ARef;
+use kernel::sync::SetOnce;
+use kernel::types::Opaque;
+
+use crate::driver::{Tally, TallyDevice};
+use crate::file::TallyFile;
+use crate::gem::Bo;
+
+// bindgen's empty structs inside of the kernel's are an artefact of configuration.
+#[allow(improper_ctypes)]
+extern "C" {
+    fn tally_waiter_init(queue: *mut bindings::wait_queue_head);
+    fn tally_waiter_sleep(
+        queue: *mut bindings::wait_queue_head,
+        woken: *const u32,
+        deadline: i64,
+        killable: bool,
+    ) -> c_int;
+    fn tally_waiter_wake(queue: *mut bindings::wait_queue_head, woken: *mut u32);
+    fn tally_memory_bytes() -> u64;
+    fn tally_reset_function(pdev: *mut bindings::pci_dev) -> c_int;
+    fn tally_huge_pages(drm: *mut bindings::drm_device) -> c_int;
+    fn tally_page_address(page: *mut bindings::page) -> *mut c_void;
+    fn tally_user_pin(
+        dev: *mut bindings::device,
+        address: u64,
+        count: usize,
+        write: bool,
+        out: *mut *mut RawUserPages,
+    ) -> c_int;
+    fn tally_user_table(user: *mut RawUserPages) -> *mut bindings::sg_table;
+    fn tally_user_unpin(user: *mut RawUserPages);
+    // The kernel's own; bindgen does not see its header.
+    fn drm_puts(printer: *mut bindings::drm_printer, text: *const core::ffi::c_char);
+}
+
+/// The PCI id of a vendor that the kernel has no name for, which is all that
+/// `pci::Vendor` knows.
+pub(crate) const fn pci_id(vendor: u16, device: u16) -> pci::DeviceId {
+    let raw = bindings::pci_device_id {
+        vendor: vendor as u32,
+        device: device as u32,
+        subvendor: !0,
+        subdevice: !0,
+        class: 0,
+        class_mask: 0,
+        driver_data: 0,
+        override_only: 0,
+    };
+    // SAFETY: `pci::DeviceId` is a transparent wrapper of the C struct and adds no invariant.
+    unsafe { core::mem::transmute(raw) }
+}
+
+/// CLOCK_MONOTONIC in ns. `Instant` gives no number, and user space sends numbers.
+pub(crate) fn monotonic_ns() -> i64 {
+    // SAFETY: has no requirements.
+    unsafe { bindings::ktime_get() }
+}
+
+/// Bytes of memory that the machine has.
+pub(crate) fn memory_bytes() -> u64 {
+    // SAFETY: has no requirements.
+    unsafe { tally_memory_bytes() }
+}
+
+/// Why a sleep ended without a wake.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interrupted {
+    /// The deadline passed.
+    Late,
+    /// A signal came.
+    Signal,
+}
+
+/// A place where one thread sleeps until it is woken, a deadline (CLOCK_MONOTONIC
+/// to the ns, as the uapi promises), or a signal.
+///
+/// `CondVar` counts in jiffies and cannot sleep killably.
+#[pin_data]
+pub(crate) struct Waiter {
+    #[pin]
+    queue: Opaque<bindings::wait_queue_head>,
+    woken: Opaque<u32>,
+}
+
+// SAFETY: the wait queue has its own lock, and `woken` is accessed atomically.
+unsafe impl Send for Waiter {}
+// SAFETY: as above.
+unsafe impl Sync for Waiter {}
+
+impl Waiter {
+    /// A waiter that was not woken yet.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            // SAFETY: the slot is memory for a wait queue that stays where it is.
+            queue <- Opaque::ffi_init(|slot| unsafe { tally_waiter_init(slot) }),
+            woken: Opaque::new(0),
+        })
+    }
+
+    /// Sleeps until [`Self::wake`] was called since the last [`Self::rearm`].
+    ///
+    /// With `killable` only fatal signals count. `i64::MAX` is no deadline.
+    pub(crate) fn sleep(&self, deadline_ns: i64, killable: bool) -> Result<(), Interrupted> {
+        // SAFETY: both are valid and pinned; the shim reads `woken` atomically.
+        let ret = unsafe {
+            tally_waiter_sleep(self.queue.get(), self.woken.get(), deadline_ns, killable)
+        };
+        match ret {
+            0 => Ok(()),
+            late if late == ETIME.to_errno() => Err(Interrupted::Late),
+            _ => Err(Interrupted::Signal),
+        }
+    }
+
+    /// Wakes the sleeper, or keeps it from falling asleep.
+    pub(crate) fn wake(&self) {
+        // SAFETY: both are valid and pinned; the shim writes `woken` atomically.
+        unsafe { tally_waiter_wake(self.queue.get(), self.woken.get()) };
+    }
+
+    /// Forgets wakes so far. The caller looks at what it waits for afterwards.
+    pub(crate) fn rearm(&self) {
+        // SAFETY: `woken` is valid for the life of `self` and accessed atomically only.
+        let woken = unsafe { core::sync::atomic::AtomicU32::from_ptr(self.woken.get()) };
+        woken.store(0, core::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// The C device of a DRM device, which is its first field.
+fn drm_raw<C: drm::DeviceContext>(dev: &TallyDevice<C>) -> *mut bindings::drm_device {
+    core::ptr::from_ref(dev).cast::<bindings::drm_device>().cast_mut()
+}
+
+/// The C device of a PCI device.
+fn pci_raw(pdev: &pci::Device<Bound>) -> *mut bindings::pci_dev {
+    // `pci::Device` is a transparent wrapper.
+    core::ptr::from_ref(pdev).cast::<bindings::pci_dev>().cast_mut()
+}
+
+/// A device that a file was opened on, or that a work item was queued for by the
+/// bound driver, has been registered: that is all that the `Ioctl` context says.
+/// There is no other way to a registration guard outside of an ioctl.
+pub(crate) fn once_registered(dev: &TallyDevice) -> &TallyDevice<drm::Ioctl> {
+    // SAFETY: the device is a live `Device<Tally>`, and was registered, see above.
+    unsafe { drm::Device::from_raw(drm_raw(dev)) }
+}
+
+/// The device and the file of an ioctl, from what the core passes to its handler.
+///
+/// # Safety
+/// As the arguments of a handler in this driver's table of ioctls.
+pub(crate) unsafe fn ioctl_arguments<'a>(
+    dev: *mut bindings::drm_device,
+    file: *mut bindings::drm_file,
+) -> (&'a TallyDevice<drm::Ioctl>, &'a drm::File<TallyFile>) {
+    // SAFETY: the core keeps both alive during the call; both are of this driver.
+    unsafe { (drm::Device::from_raw(dev), drm::File::from_raw(file)) }
+}
+
+/// Types that ioctl.rs names in the signature of its handlers.
+pub(crate) use bindings::{drm_device, drm_file};
+
+struct Patched {
+    driver: bindings::drm_driver,
+}
+
+// SAFETY: never written after it was made; its pointers are to static data.
+unsafe impl Send for Patched {}
+// SAFETY: as above.
+unsafe impl Sync for Patched {}
+
+struct PatchedFops(bindings::file_operations);
+
+// SAFETY: as for `Patched`.
+unsafe impl Send for PatchedFops {}
+// SAFETY: as for `Patched`.
+unsafe impl Sync for PatchedFops {}
+
+static PATCHED: SetOnce<Patched> = SetOnce::new();
+static PATCHED_FOPS: SetOnce<PatchedFops> = SetOnce::new();
+
+/// Replaces the C vtable of a device that is not registered yet by a copy with
+/// what the abstraction cannot say:
+///
+/// - no import of foreign buffers and no dumb buffers: both would make bare C
+///   objects, which `lookup_handle` would then take for a [`Bo`];
+/// - fdinfo.
+///
+/// It also asks for huge pages; without them buffers work, in smaller pieces.
+pub(crate) fn patch_driver(drm: &drm::UnregisteredDevice<Tally>) {
+    let raw = drm_raw::<drm::Normal>(drm);
+    // SAFETY: the device is alive and not shared yet.
+    let original = unsafe { &*(*raw).driver };
+    if PATCHED.as_ref().is_none() {
+        // SAFETY: the abstraction always sets it, to a constant.
+        let mut fops = unsafe { *original.fops };
+        fops.show_fdinfo = Some(bindings::drm_show_fdinfo);
+        // A second device that is probed at the same time may have been quicker;
+        // it has stored the very same.
+        let _ = PATCHED_FOPS.populate(PatchedFops(fops));
+        while PATCHED_FOPS.as_ref().is_none() {
+            core::hint::spin_loop();
+        }
+        let fops = PATCHED_FOPS.as_ref().map_or(original.fops, |fops| &raw const fops.0);
+        let driver = bindings::drm_driver {
+            gem_prime_import_sg_table: None,
+            dumb_create: None,
+            show_fdinfo: Some(show_fdinfo),
+            fops,
+            ..*original
+        };
+        let _ = PATCHED.populate(Patched { driver });
+        while PATCHED.as_ref().is_none() {
+            core::hint::spin_loop();
+        }
+    }
+    if let Some(patched) = PATCHED.as_ref() {
+        // SAFETY: not registered, so nobody else reads it; the new vtable is static
+        // and so lives as long as the module, which outlives the device.
+        unsafe { (*raw).driver = &raw const patched.driver };
+    }
+    // SAFETY: a live device before its registration.
+    if unsafe { tally_huge_pages(raw) } != 0 {
+        pr_info!("no huge pages for buffers\n");
+    }
+}
+
+unsafe extern "C" fn show_fdinfo(
+    printer: *mut bindings::drm_printer,
+    file: *mut bindings::drm_file,
+) {
+    // SAFETY: the core calls this with an open file of this driver.
+    let file = unsafe { drm::File::<TallyFile>::from_raw(file) };
+    let mut text = Printer(printer);
+    crate::fdinfo::show(&file.inner(), &mut text);
+}
+
+/// A `drm_printer`, which has no abstraction.
+pub(crate) struct Printer(*mut bindings::drm_printer);
+
+impl kernel::fmt::Write for Printer {
+    fn write_str(&mut self, text: &str) -> kernel::fmt::Result {
+        // Through a buffer: C wants a NUL.
+        let mut buffer = [0u8; 64];
+        for piece in text.as_bytes().chunks(buffer.len() - 1) {
+            buffer[..piece.len()].copy_from_slice(piece);
+            buffer[piece.len()] = 0;
+            // SAFETY: the printer lives during the call that gave it to us; the text ends in NUL.
+            unsafe { drm_puts(self.0, buffer.as_ptr().cast()) };
+        }
+        Ok(())
+    }
+}
+
+struct Funcs(bindings::drm_gem_object_funcs);
+
+// SAFETY: never written after it was made; its pointers are to static data.
+unsafe impl Send for Funcs {}
+// SAFETY: as above.
+unsafe impl Sync for Funcs {}
+
+static FUNCS: SetOnce<Funcs> = SetOnce::new();
+
+/// Gives a new buffer functions of our own: mmap that knows IMPORT_READ_ONLY, and
+/// no way for other drivers to map the pages, which would not know it.
+pub(crate) fn patch_bo(bo: &Bo) {
+    let raw = bo.as_raw();
+    if FUNCS.as_ref().is_none() {
+        // SAFETY: the abstraction has set it, to a constant.
+        let mut funcs = unsafe { *(*raw).funcs };
+        funcs.mmap = Some(mmap);
+        funcs.get_sg_table = None;
+        funcs.vmap = None;
+        funcs.vunmap = None;
+        // If another buffer was quicker it stored the same.
+        let _ = FUNCS.populate(Funcs(funcs));
+        while FUNCS.as_ref().is_none() {
+            core::hint::spin_loop();
+        }
+    }
+    if let Some(funcs) = FUNCS.as_ref() {
+        // SAFETY: the buffer has no handle yet, so nobody else uses it; static data.
+        unsafe { (*raw).funcs = &raw const funcs.0 };
+    }
+}
+
+/// mmap of a buffer, through the render node or through its dma-buf.
+unsafe extern "C" fn mmap(
+    obj: *mut bindings::drm_gem_object,
+    vma: *mut bindings::vm_area_struct,
+) -> c_int {
+    // SAFETY: all objects of this driver are of this type, see `patch_driver`.
+    let bo = unsafe { Bo::from_raw(obj) };
+    // SAFETY: the area is ours to set up; it has a file, by which we were called.
+    let (file, flags) = unsafe { ((*vma).vm_file, (*vma).__bindgen_anon_2.vm_flags) };
+    // SAFETY: a file in use has operations; the device's driver is set since `patch_driver`.
+    let through_node = unsafe { (*file).f_op == (*(*(*obj).dev).driver).fops };
+    // A dma-buf's mapping can be anybody's.
+    let client = through_node.then(|| {
+        // SAFETY: a file of the render node holds a `drm_file` of this driver.
+        unsafe { drm::File::<TallyFile>::from_raw((*file).private_data.cast()) }.inner().id()
+    });
+    if !bo.may_write(client) {
+        if flags & bindings::VM_WRITE as bindings::vm_flags_t != 0 {
+            return EACCES.to_errno();
+        }
+        // Also not by mprotect later.
+        // SAFETY: the area is being set up, and locked for that.
+        unsafe {
+            (*vma).__bindgen_anon_2.vm_flags =
+                flags & !(bindings::VM_MAYWRITE as bindings::vm_flags_t);
+        }
+    }
+    // SAFETY: as we were called.
+    unsafe { bindings::drm_gem_shmem_object_mmap(obj, vma) }
+}
+
+/// A buffer whose pages stay where they are.
+///
+/// The abstraction pins only with a DMA mapping, which is undone at unbind: a
+/// sleeping host needs the pages beyond that.
+pub(crate) struct PinnedBo(ARef<Bo>);
+
+impl PinnedBo {
+    /// # Errors
+    /// ENOMEM, EINTR.
+    pub(crate) fn new(bo: ARef<Bo>) -> Result<Self> {
+        // SAFETY: a live shmem object that was not imported.
+        to_result(unsafe { bindings::drm_gem_shmem_object_pin(bo.as_raw()) })?;
+        Ok(Self(bo))
+    }
+
+    /// The buffer.
+    pub(crate) fn bo(&self) -> &Bo {
+        &self.0
+    }
+
+    /// Where the kernel sees the word at `offset`.
+    ///
+    /// `None` beyond the buffer or where it is not aligned.
+    pub(crate) fn word(&self, offset: u64) -> Option<NonNull<u64>> {
+        let offset = usize::try_from(offset).ok()?;
+        // SAFETY: a live object.
+        if offset % 8 != 0 || offset >= unsafe { (*self.0.as_raw()).size } {
+            return None;
+        }
+        let base: *mut bindings::drm_gem_shmem_object =
+            // SAFETY: the objects of this driver are shmem objects.
+            unsafe { kernel::container_of!(self.0.as_raw(), bindings::drm_gem_shmem_object, base) };
+        // SAFETY: while it is pinned there is an array of all its pages.
+        let page = unsafe { *(*base).pages.add(offset >> 12) };
+        // SAFETY: a page of the array; x86-64 has all memory mapped.
+        let address = unsafe { tally_page_address(page) }.cast::<u8>();
+        // SAFETY: within the page.
+        NonNull::new(unsafe { address.add(offset & 0xfff) }.cast())
+    }
+}
+
+impl Drop for PinnedBo {
+    fn drop(&mut self) {
+        // SAFETY: pinned by `new`.
+        unsafe { bindings::drm_gem_shmem_object_unpin(self.0.as_raw()) };
+    }
+}
+
+#[repr(C)]
+struct RawUserPages {
+    private: [u8; 0],
+}
+
+/// Pages of a process, pinned, accounted and mapped for the device.
+pub(crate) struct UserPages(NonNull<RawUserPages>);
+
+// SAFETY: the shim's object may be used and freed by any thread.
+unsafe impl Send for UserPages {}
+// SAFETY: it is not changed after it was made.
+unsafe impl Sync for UserPages {}
+
+impl UserPages {
+    /// Pins `count` pages of the calling process from `address`.
+    ///
+    /// # Errors
+    /// EFAULT: no memory there, or not writable. ENOSPC: RLIMIT_MEMLOCK. ENOMEM, EINTR.
+    pub(crate) fn pin(
+        dev: &Device<Bound>,
+        address: u64,
+        count: usize,
+        write: bool,
+    ) -> Result<Self> {
+        let mut out = core::ptr::null_mut();
+        // `Device` is a transparent wrapper.
+        let dev = core::ptr::from_ref(dev).cast::<bindings::device>().cast_mut();
+        // SAFETY: a bound device, and a place for the result; any address will do.
+        to_result(unsafe { tally_user_pin(dev, address, count, write, &mut out) })?;
+        NonNull::new(out).map(Self).ok_or(ENOMEM)
+    }
+
+    /// Where the pages are.
+    pub(crate) fn table(&self) -> &SGTable {
+        // SAFETY: the table lives and stays as it is until `drop`.
+        unsafe { SGTable::from_raw(tally_user_table(self.0.as_ptr())) }
+    }
+}
+
+impl Drop for UserPages {
+    fn drop(&mut self) {
+        // SAFETY: made by `pin`, and not used after this.
+        unsafe { tally_user_unpin(self.0.as_ptr()) };
+    }
+}
+
+/// Function-level reset by PCI.
+///
+/// # Errors
+/// ENOTTY: the function has none. Others: it did not come back.
+pub(crate) fn reset_function(pdev: &pci::Device<Bound>) -> Result {
+    // SAFETY: a bound device.
+    to_result(unsafe { tally_reset_function(pci_raw(pdev)) })
+}
+
+/// Ends a pending or running watchdog of `dev`: no code of it runs afterwards.
+/// Work items of the kernel crate cannot be cancelled, and ours must not outlive
+/// the module.
+pub(crate) fn cancel_watchdog(dev: &TallyDevice) {
+    let RawWork(work) = crate::driver::watchdog_work(dev);
+    // SAFETY: the work is part of the live device; `delayed_work` begins with it.
+    let pending = unsafe { bindings::cancel_delayed_work_sync(work.cast()) };
+    if pending {
+        // SAFETY: a pending work owns a reference to its device, which is ours now.
+        drop(unsafe { ARef::<TallyDevice>::from_raw(NonNull::from(dev)) });
+    }
+}
+
+/// A work item as C sees it.
+pub(crate) struct RawWork(*mut bindings::work_struct);
+
+/// The work item of a delayed work, which its type keeps to itself.
+pub(crate) fn delayed_work<T: ?Sized, const ID: u64>(
+    work: Pin<&kernel::workqueue::DelayedWork<T, ID>>,
+) -> RawWork {
+    // SAFETY: a live object; the pointers are only computed.
+    RawWork(unsafe {
+        kernel::workqueue::Work::raw_get(kernel::workqueue::DelayedWork::raw_as_work(
+            core::ptr::from_ref(work.get_ref()),
+        ))
+    })
+}

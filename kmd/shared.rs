@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Memory that driver and device share: coherent, page-aligned, seen as plain
+//! words that either side may change.
+
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+use kernel::device::{Bound, Device};
+use kernel::dma::Coherent;
+use kernel::prelude::*;
+
+/// `count` objects `T` in memory that the device reads and writes.
+///
+/// `T` holds plain numbers or atomics; all bits zero is a value of it.
+pub(crate) struct Shared<T> {
+    memory: Coherent<[u64]>,
+    _type: PhantomData<T>,
+}
+
+// SAFETY: it is memory; all access is volatile or atomic.
+unsafe impl<T> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Shared<T> {}
+
+/// Types that may lie in memory that the device changes at any time.
+///
+/// # Safety
+/// All bit patterns are values, there are no references or pointers, and the
+/// alignment is at most a page.
+pub(crate) unsafe trait Wire {}
+
+// SAFETY: words only (see their definitions).
+unsafe impl Wire for tally_uapi::firmware::Command {}
+// SAFETY: as above.
+unsafe impl Wire for tally_uapi::firmware::Answer {}
+// SAFETY: as above.
+unsafe impl Wire for tally_uapi::firmware::Extent {}
+// SAFETY: as above.
+unsafe impl Wire for tally_uapi::firmware::Identity {}
+// SAFETY: as above.
+unsafe impl Wire for tally_uapi::firmware::WaitersPage {}
+// SAFETY: as above.
+unsafe impl Wire for tally_uapi::firmware::StatusPage {}
+
+impl<T: Wire> Shared<T> {
+    /// Memory for `count` objects, all zero.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub(crate) fn new(dev: &Device<Bound>, count: usize) -> Result<Self> {
+        // Whole pages: that is also what makes the address page-aligned.
+        let bytes = (count * size_of::<T>()).next_multiple_of(tally_uapi::PAGE_SIZE as usize);
+        let memory = Coherent::<u64>::zeroed_slice(dev, bytes / size_of::<u64>(), GFP_KERNEL)?;
+        Ok(Self { memory, _type: PhantomData })
+    }
+
+    /// The bus address.
+    pub(crate) fn address(&self) -> u64 {
+        self.memory.dma_address()
+    }
+
+    /// Where object `index` is. `None` beyond the last.
+    pub(crate) fn at(&self, index: usize) -> Option<NonNull<T>> {
+        let bytes = self.memory.len() * size_of::<u64>();
+        if index >= bytes / size_of::<T>() {
+            return None;
+        }
+        let base = self.memory.as_ptr().cast::<T>().cast_mut();
+        // SAFETY: within the memory, as just checked.
+        NonNull::new(unsafe { base.add(index) })
+    }
+
+    /// Writes object `index`, if there is one.
+    pub(crate) fn write(&self, index: usize, value: T) {
+        if let Some(place) = self.at(index) {
+            // SAFETY: valid, and any value may be there.
+            unsafe { place.as_ptr().write_volatile(value) };
+        }
+    }
+
+    /// A copy of object `index`, if there is one.
+    pub(crate) fn read(&self, index: usize) -> Option<T> {
+        // SAFETY: valid, and all bits are values of a `Wire` type.
+        self.at(index).map(|place| unsafe { place.as_ptr().read_volatile() })
+    }
+
+    /// A copy of object 0, made where it stays: it may be too large for the stack.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub(crate) fn read_boxed(&self) -> Result<KBox<T>> {
+        let place = self.at(0).ok_or(EINVAL)?;
+        let mut copy = KBox::<T>::new_uninit(GFP_KERNEL)?;
+        // SAFETY: both are valid for a `T`, and do not overlap.
+        unsafe { copy.as_mut_ptr().copy_from_nonoverlapping(place.as_ptr(), 1) };
+        // SAFETY: just written, and all bits are values of a `Wire` type.
+        Ok(unsafe { copy.assume_init() })
+    }
+
+    /// Object 0, for types that are made of atomics.
+    pub(crate) fn atomics(&self) -> Option<&T> {
+        // SAFETY: valid for the life of `self`; the caller's type is atomics, which
+        // may change under a shared reference.
+        self.at(0).map(|place| unsafe { place.as_ref() })
+    }
+}

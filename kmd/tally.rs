@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The DRM driver of the Tally GPU.
+//!
+//! `device/SPEC.md` is the device's manual (chapters 12 to 15 are this driver's
+//! side of it), `uapi/UAPI.md` what user space gets.
+//!
+//! ```text
+//!  ioctl.rs ── query, gem, vm, queue, sem ── admin.rs ── regs.rs ── device
+//!                      │                        ▲
+//!                  state.rs ◄── irq.rs ── gpu.rs (start, reset, interrupts)
+//! ```
+//!
+//! Two halves with two lifetimes. [`gpu::Gpu`] is the hardware: registers, rings
+//! and interrupts, and lives while the driver is bound. [`state::State`] is what
+//! files refer to: VMs, queues, sleepers, accounts; it lives until the last file
+//! is closed, and knows when the hardware has gone.
+//!
+//! Lock order: a VM's mappings, the admin ring, tables and sleepers (leaves).
+//!
+//! Abbreviations: BO, buffer object. VM, GPU address space. VA, an address in it.
+
+mod admin;
+mod debugfs;
+mod driver;
+mod extent;
+mod fdinfo;
+mod file;
+mod gem;
+mod gpu;
+mod ioctl;
+mod irq;
+mod query;
+mod queue;
+mod raw;
+mod regs;
+mod sem;
+mod shared;
+mod state;
+mod table;
+mod vm;
+
+kernel::module_pci_driver! {
+    type: driver::TallyPci,
+    name: "tally",
+    authors: ["The Tally authors"],
+    description: "Tally virtual GPU",
+    license: "GPL",
+    imports_ns: ["DMA_BUF"],
+    params: {
+        memory_mib: u64 {
+            default: 0,
+            description: "Memory that buffers may use in all, in MiB; 0 means three quarters of the machine's",
+        },
+        max_vms: u32 {
+            default: 16,
+            description: "Most address spaces of an open file",
+        },
+        max_queues: u32 {
+            default: 2048,
+            description: "Most queues of an open file",
+        },
+        admin_timeout_ms: u32 {
+            default: 10000,
+            description: "Time after which a device that has not answered a command is reset, in ms",
+        },
+        reset_timeout_ms: u32 {
+            default: 5000,
+            description: "Time that a reset may take before the device is given up, in ms",
+        },
+    },
+}
