@@ -13,18 +13,31 @@ use tally_uapi::ioctl::{
     SemWake, VmBind, VmCreate, VmDestroy,
 };
 
-use crate::settings::Settings;
+use crate::settings::{Lane, Settings};
 
+pub mod drm;
 pub mod embedded;
 #[cfg(test)]
 pub mod fake;
 
-/// Opens the device of this machine. There is one lane so far: the device in this process.
+/// Opens the device of this machine: a Tally render node if there is one, else the device in this
+/// process, unless the settings name the lane.
 ///
 /// # Errors
-/// ENODEV or ENOMEM.
+/// ENODEV: the lane that is asked for has no device. ENOMEM.
 pub fn open(settings: &Settings) -> Result<Arc<dyn Kernel>> {
-    embedded::open(settings)
+    let node = match settings.lane {
+        Some(Lane::Embedded) => None,
+        Some(Lane::Drm) | None => drm::open(),
+    };
+    match node {
+        Some(node) => Ok(node),
+        None if settings.lane == Some(Lane::Drm) => {
+            log::error!("TALLY_LANE=drm: no render node of a Tally device can be opened");
+            Err(Errno::NoDevice)
+        }
+        None => embedded::open(settings),
+    }
 }
 
 /// What an ioctl answers.
@@ -37,6 +50,9 @@ pub type Result<T = ()> = std::result::Result<T, Errno>;
 pub trait Kernel: Send + Sync {
     /// The lane's name, for reports: "embedded" or "drm".
     fn lane(&self) -> &'static str;
+    /// Whether the device reaches all memory of this process. If not, it reaches what is bound, and
+    /// MAP_USERPTR binds memory of the process's at other addresses too.
+    fn sees_process(&self) -> bool;
 
     /// QUERY. `arg.data` is an address in this process.
     ///

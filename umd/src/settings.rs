@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | `TALLY_LOG` | env_logger filter: `debug`, `packets=trace` | messages on standard error; with the latter, the packets that are submitted |
 //! | `TALLY_TRACE` | file | a timeline of host calls and engine commands (Perfetto, chrome://tracing) |
+//! | `TALLY_LANE` | `drm`, `embedded` | the kernel module's device or the one in this process; default: the module's, if there is one |
 //! | `TALLY_WORKERS` | 1–1024 | threads that run kernels; default: the processors of this process |
 //! | `TALLY_COMPUTE_ENGINES` | 1–64 | engines of the compute class; default 4 |
 //! | `TALLY_COPY_ENGINES` | 1–64 | engines of the copy class; default 2 |
@@ -25,6 +26,15 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+/// Where the device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Behind the kernel module.
+    Drm,
+    /// In this process.
+    Embedded,
+}
+
 /// The environment, understood.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -32,6 +42,8 @@ pub struct Settings {
     pub log: Option<String>,
     /// `TALLY_TRACE`.
     pub trace: Option<PathBuf>,
+    /// `TALLY_LANE`.
+    pub lane: Option<Lane>,
     /// `TALLY_WORKERS`.
     pub workers: Option<u32>,
     /// `TALLY_COMPUTE_ENGINES`.
@@ -83,10 +95,27 @@ impl Settings {
             hang_ms: number("TALLY_HANG_MS", 1, 86_400_000),
             reset_ms: number("TALLY_RESET_MS", 1, 3_600_000),
             window: number("TALLY_WINDOW", 256, 1 << 26).map(|mib| mib * MIB),
+            lane: present("TALLY_LANE").and_then(|value| {
+                let lane = Lane::from_name(&value.to_string_lossy());
+                if lane.is_none() {
+                    complaints.push(format!("TALLY_LANE: {value:?} is neither drm nor embedded"));
+                }
+                lane
+            }),
             log: present("TALLY_LOG").map(|value| value.to_string_lossy().into_owned()),
             trace: present("TALLY_TRACE").map(PathBuf::from),
             hidden: present("ZE_AFFINITY_MASK").is_some_and(|mask| hides(&mask.to_string_lossy())),
             complaints,
+        }
+    }
+}
+
+impl Lane {
+    fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "drm" => Some(Self::Drm),
+            "embedded" => Some(Self::Embedded),
+            _ => None,
         }
     }
 }
@@ -122,6 +151,14 @@ mod tests {
             assert_eq!(settings.complaints.len(), 1, "{bad}");
             assert!(settings.complaints[0].contains("TALLY_WORKERS"), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_lane_is_chosen_by_its_name() {
+        assert_eq!(read(&[("TALLY_LANE", "drm")]).lane, Some(Lane::Drm));
+        assert_eq!(read(&[("TALLY_LANE", "embedded")]).lane, Some(Lane::Embedded));
+        let settings = read(&[("TALLY_LANE", "fast")]);
+        assert_eq!((settings.lane, settings.complaints.len()), (None, 1));
     }
 
     #[test]

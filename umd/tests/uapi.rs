@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `uapi/UAPI.md` as tests: every errno, every field that must be zero, and
-//! what each ioctl does. They know the trait only; [`open`] chooses the lane.
+//! what each ioctl does. They know the trait only; [`open`] chooses the lane: the
+//! device in this process, or with TALLY_LANE=drm the module's. There the tests
+//! share one device, so they run one at a time (`--test-threads=1`).
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -14,10 +16,10 @@ use tally_uapi::ioctl::{
     QueueKick, QueueQuery, SemWait, SemWaitEntry, SemWake, VmBind, VmCreate, VmDestroy, bind_flag,
     bind_op, engine_capability, query, queue_state, sem_wait_flag,
 };
-use tally_uapi::packet::{Header, Nop, Packet, PostSync, flag, opcode};
+use tally_uapi::packet::{Copy, Header, Nop, Packet, PostSync, flag, opcode};
 use tally_uapi::queue::QueueControl;
-use ze_tally::kernel::{Kernel, embedded};
-use ze_tally::settings::Settings;
+use ze_tally::kernel::{self, Kernel};
+use ze_tally::settings::{self, Lane, Settings};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 const PAGE: u64 = 4096;
@@ -25,8 +27,9 @@ const RW: u32 = bind_flag::READ | bind_flag::WRITE;
 const MEMORY: u64 = 64 << 20;
 
 fn open() -> Arc<dyn Kernel> {
-    let settings = Settings { memory: Some(MEMORY), workers: Some(2), ..Settings::default() };
-    embedded::open(&settings).expect("a device")
+    let lane = settings::get().lane.unwrap_or(Lane::Embedded);
+    let embedded = Settings { memory: Some(MEMORY), workers: Some(2), ..Settings::default() };
+    kernel::open(&Settings { lane: Some(lane), ..embedded }).expect("a device")
 }
 
 /// A kernel, a reserved window and a VM over it.
@@ -226,8 +229,11 @@ fn ask<T: FromZeros + FromBytes + IntoBytes>(kernel: &dyn Kernel, what: u32) -> 
 fn query_answers_facts_that_fit_together() {
     let kernel = open();
     let device: DeviceInfo = ask(&*kernel, query::DEVICE);
-    assert_eq!(device.execution_units, 2);
-    assert_eq!(device.memory_bytes, MEMORY);
+    assert_ne!(device.execution_units, 0);
+    assert!(device.memory_bytes.is_multiple_of(PAGE) && device.memory_bytes >= MEMORY);
+    if kernel.lane() == "embedded" {
+        assert_eq!((device.execution_units, device.memory_bytes), (2, MEMORY), "as was asked for");
+    }
     assert!(device.va_start < device.va_end && device.va_start.is_multiple_of(PAGE));
     assert!(device.simd_lanes.is_power_of_two() && device.cache_line_bytes.is_power_of_two());
     assert!(device.clock_hz != 0 && device.core_clock_mhz != 0);
@@ -278,15 +284,16 @@ fn query_refuses_what_it_does_not_know() {
 #[test]
 fn bo_create_refuses_bad_sizes_flags_and_more_than_there_is() {
     let kernel = open();
+    let memory = ask::<DeviceInfo>(&*kernel, query::DEVICE).memory_bytes;
     let create = |size, flags| kernel.bo_create(&mut BoCreate { size, flags, handle: 0 });
     assert_eq!(create(0, 0), Err(Errno::Invalid));
     assert_eq!(create(100, 0), Err(Errno::Invalid));
     assert_eq!(create(PAGE, 2), Err(Errno::Invalid));
-    assert_eq!(create(MEMORY + PAGE, 0), Err(Errno::NoSpace));
+    assert_eq!(create(memory + PAGE, 0), Err(Errno::NoSpace));
     assert_eq!(create(u64::MAX - 4095, 0), Err(Errno::NoSpace));
     // A failure has taken nothing, and what is closed comes back.
     for _ in 0..3 {
-        let mut all = BoCreate { size: MEMORY, ..Default::default() };
+        let mut all = BoCreate { size: memory, ..Default::default() };
         kernel.bo_create(&mut all).unwrap();
         assert_eq!(create(PAGE, 0), Err(Errno::NoSpace));
         kernel.bo_close(all.handle).unwrap();
@@ -470,21 +477,65 @@ fn user_memory_and_null_memory_are_bound() {
         ..Default::default()
     };
     fixture.bind(null).unwrap();
-    assert_eq!(fixture.word(fixture.va(1)).load(Ordering::Relaxed), 0);
-    fixture.word(fixture.va(1)).store(1, Ordering::Relaxed);
+    // Where the device uses the process's page table, the host finds the zeros too.
+    if fixture.kernel.sees_process() {
+        assert_eq!(fixture.word(fixture.va(1)).load(Ordering::Relaxed), 0);
+        fixture.word(fixture.va(1)).store(1, Ordering::Relaxed);
+    }
     assert_eq!(fixture.bind(null), Err(Errno::Exists));
     fixture.bind(fixture.unmap(0, 2)).unwrap();
-    let user = VmBind { op: bind_op::MAP_USERPTR, offset: fixture.va(0), ..null };
+    // "On the embedded lane ... MAP_USERPTR is accepted only where `offset` = `address`."
+    let elsewhere = reserve();
+    let memory = if fixture.kernel.sees_process() { fixture.va(0) } else { elsewhere };
+    let user = VmBind { op: bind_op::MAP_USERPTR, offset: memory, ..null };
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: pages of the test's own reservations.
+    unsafe { libc::mprotect(memory as *mut _, 2 * PAGE as usize, protection) };
     assert_eq!(fixture.bind(user), Ok(()));
     fixture.bind(fixture.unmap(0, 2)).unwrap();
-    // SAFETY: a hole in the test's own window.
-    unsafe { libc::munmap(fixture.va(1) as *mut _, PAGE as usize) };
+    // SAFETY: a hole in the test's own reservation.
+    unsafe { libc::munmap((memory + PAGE) as *mut _, PAGE as usize) };
     assert_eq!(fixture.bind(user), Err(Errno::Fault));
-    let elsewhere = VmBind { offset: fixture.va(8), ..user };
-    let lane = fixture.kernel.lane();
-    if lane == "embedded" {
-        assert_eq!(fixture.bind(elsewhere), Err(Errno::NotSupported));
+    if fixture.kernel.sees_process() {
+        let other = VmBind { offset: elsewhere, ..user };
+        assert_eq!(fixture.bind(other), Err(Errno::NotSupported));
     }
+}
+
+// "Pages stay pinned while mapped."
+#[test]
+fn user_memory_is_copied_as_it_is_when_the_copy_runs() {
+    let fixture = Fixture::new();
+    if fixture.kernel.sees_process() {
+        return;
+    }
+    let (queue, handle) = fixture.queue();
+    let memory = reserve();
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: pages of the test's own reservation.
+    unsafe { libc::mprotect(memory as *mut _, PAGE as usize, protection) };
+    let user = VmBind {
+        vm_id: fixture.vm,
+        op: bind_op::MAP_USERPTR,
+        flags: RW,
+        offset: memory,
+        address: fixture.va(8),
+        size: PAGE,
+        ..Default::default()
+    };
+    fixture.bind(user).unwrap();
+    // SAFETY: a word of the memory, which the test uses as an atomic only.
+    let word = |at: u64| unsafe { AtomicU64::from_ptr((memory + at) as *mut u64) };
+    word(0).store(7, Ordering::Release);
+    let header = Header { opcode: opcode::COPY, flags: flag::ORDERED, ..Default::default() };
+    let copy =
+        |dst, src| Copy { header, dst, src, size: 8, zero: [0; 2], post: PostSync::default() };
+    fixture.push(queue, 0, copy(fixture.va(2) + 64, fixture.va(8)));
+    fixture.push(queue, 1, copy(fixture.va(8) + 8, fixture.va(2) + 64));
+    fixture.push(queue, 2, signal(fixture.va(2), 1));
+    assert_eq!(fixture.wait(&[entry(handle, 2 * PAGE, 1)], 0, FOREVER), Ok(0));
+    assert_eq!(fixture.word(fixture.va(2) + 64).load(Ordering::Acquire), 7);
+    assert_eq!(word(8).load(Ordering::Acquire), 7);
 }
 
 #[test]

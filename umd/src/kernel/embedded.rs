@@ -241,6 +241,10 @@ impl Kernel for Embedded {
         "embedded"
     }
 
+    fn sees_process(&self) -> bool {
+        true
+    }
+
     unsafe fn query(&self, arg: &mut Query) -> Result {
         if arg.reserved != 0 {
             return Err(Errno::Invalid);

@@ -39,6 +39,8 @@ pub struct State {
     pub kicks: u32,
     /// Bytes that buffers may still take; 0 for no limit.
     pub memory_left: u64,
+    /// The device does not see the process.
+    pub blind: bool,
     /// From now on everything but freeing answers EIO.
     pub lost: bool,
 }
@@ -64,6 +66,10 @@ impl State {
 impl Kernel for Fake {
     fn lane(&self) -> &'static str {
         "fake"
+    }
+
+    fn sees_process(&self) -> bool {
+        !self.state().blind
     }
 
     unsafe fn query(&self, arg: &mut Query) -> Result {
@@ -184,7 +190,8 @@ impl Kernel for Fake {
         state.alive()?;
         let before = state.bindings.range(..arg.address + arg.size).next_back();
         assert!(before.is_none_or(|(&at, &(size, _))| at + size <= arg.address), "mapped twice");
-        assert!(state.buffers.contains_key(&arg.handle), "{arg:x?}");
+        let known = arg.op == bind_op::MAP_USERPTR || state.buffers.contains_key(&arg.handle);
+        assert!(known, "{arg:x?}");
         state.bindings.insert(arg.address, (arg.size, arg.flags));
         assert!(
             arg.flags & bind_flag::EXECUTE == 0 || arg.flags & bind_flag::WRITE == 0,

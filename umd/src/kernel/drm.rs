@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The kernel lane: the ioctls as they are, to `tally.ko` through its render node.
+//!
+//! The device has an address space of its own on this lane. It reaches what is bound in a VM and nothing
+//! else of this process, so ordinary memory of the application's is bound where a command names it
+//! ([`crate::user_memory`]).
+//!
+//! The descriptor is closed by exec. A forked child inherits it, and with it keeps the file's VMs alive
+//! until it ends, but makes no call on it ([`crate::process`]).
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use tally_uapi::PAGE_SIZE;
+use tally_uapi::ioctl::{
+    BoCreate, BoInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemWait,
+    SemWake, VmBind, VmCreate, VmDestroy,
+};
+
+use super::{Kernel, Result};
+
+mod node;
+
+use node::{GemClose, Node};
+
+/// Opens the first render node of a Tally device; `None` if there is none that can be opened.
+pub fn open() -> Option<Arc<dyn Kernel>> {
+    let node = node::find()?;
+    Some(Arc::new(Drm { node }))
+}
+
+struct Drm {
+    node: Node,
+}
+
+impl Drm {
+    /// Maps the first `size` bytes of a buffer: at `at`, replacing what is there, or anywhere.
+    ///
+    /// # Safety
+    /// As for [`Kernel::bo_map`].
+    unsafe fn map(&self, info: &BoInfo, size: usize, at: *mut c_void) -> Result<NonNull<u8>> {
+        let flags = libc::MAP_SHARED | if at.is_null() { 0 } else { libc::MAP_FIXED };
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let offset = i64::try_from(info.mmap_offset).map_err(|_| Errno::Invalid)?;
+        // SAFETY: with an address the caller owns the range; else nothing is replaced.
+        let mapped = unsafe { libc::mmap(at, size, protection, flags, self.node.raw(), offset) };
+        if mapped == libc::MAP_FAILED {
+            return Err(node::last_errno("mmap"));
+        }
+        NonNull::new(mapped.cast()).ok_or(Errno::Invalid)
+    }
+}
+
+impl Kernel for Drm {
+    fn lane(&self) -> &'static str {
+        "drm"
+    }
+
+    fn sees_process(&self) -> bool {
+        false
+    }
+
+    unsafe fn query(&self, arg: &mut Query) -> Result {
+        // SAFETY: the caller vouches for `arg.data`, the only address in it.
+        unsafe { self.node.call(arg) }
+    }
+
+    fn bo_create(&self, arg: &mut BoCreate) -> Result {
+        // SAFETY: no field is an address.
+        unsafe { self.node.call(arg) }
+    }
+
+    fn bo_info(&self, arg: &mut BoInfo) -> Result {
+        // SAFETY: no field is an address.
+        unsafe { self.node.call(arg) }
+    }
+
+    fn bo_close(&self, handle: u32) -> Result {
+        // The core answers EINVAL where the embedded kernel answers ENOENT.
+        self.node.gem_close(GemClose { handle, pad: 0 }).map_err(|errno| match errno {
+            Errno::Invalid => Errno::NoEntry,
+            other => other,
+        })
+    }
+
+    unsafe fn bo_map(
+        &self,
+        handle: u32,
+        offset: u64,
+        size: usize,
+        at: Option<NonNull<u8>>,
+    ) -> Result<NonNull<u8>> {
+        let mut info = BoInfo { handle, ..Default::default() };
+        self.bo_info(&mut info)?;
+        let end = offset.checked_add(size as u64);
+        let aligned = |value: u64| value.is_multiple_of(PAGE_SIZE);
+        let place = at.map_or(ptr::null_mut(), |at| at.as_ptr().cast::<c_void>());
+        let valid = size != 0 && aligned(offset | size as u64 | place.addr() as u64);
+        if !valid || end.is_none_or(|end| end > info.size) {
+            return Err(Errno::Invalid);
+        }
+        if offset == 0 {
+            // SAFETY: as the caller says.
+            return unsafe { self.map(&info, size, place) };
+        }
+        // The core maps buffers from their start only: what was asked for is cut out of such a mapping.
+        let before = usize::try_from(offset).map_err(|_| Errno::Invalid)?;
+        // SAFETY: without an address nothing is replaced.
+        let whole = unsafe { self.map(&info, before + size, ptr::null_mut()) }?;
+        // SAFETY: the piece lies at the end of the new mapping, which nobody else knows; where it goes
+        // is the caller's. What is left of the mapping is taken back.
+        unsafe {
+            let piece = whole.add(before).as_ptr().cast::<c_void>();
+            let moved = if place.is_null() {
+                piece
+            } else {
+                let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+                libc::mremap(piece, size, size, flags, place)
+            };
+            let failed = (moved == libc::MAP_FAILED).then(|| node::last_errno("mremap"));
+            let rest = if failed.is_some() { before + size } else { before };
+            libc::munmap(whole.as_ptr().cast(), rest);
+            match failed {
+                Some(errno) => Err(errno),
+                None => NonNull::new(moved.cast()).ok_or(Errno::Invalid),
+            }
+        }
+    }
+
+    fn vm_create(&self, arg: &mut VmCreate) -> Result {
+        // SAFETY: the addresses in it are the VM's, not the process's.
+        unsafe { self.node.call(arg) }
+    }
+
+    fn vm_destroy(&self, arg: &VmDestroy) -> Result {
+        // SAFETY: no field is an address.
+        unsafe { self.node.call(&mut { *arg }) }
+    }
+
+    unsafe fn vm_bind(&self, arg: &VmBind) -> Result {
+        // SAFETY: the process's own mappings stay as they are; MAP_USERPTR reads its page table only.
+        // What the device does with the memory is what the caller answers for.
+        unsafe { self.node.call(&mut { *arg }) }
+    }
+
+    fn queue_create(&self, arg: &mut QueueCreate) -> Result {
+        // SAFETY: the addresses in it are the VM's, not the process's.
+        unsafe { self.node.call(arg) }
+    }
+
+    fn queue_destroy(&self, arg: &QueueDestroy) -> Result {
+        // SAFETY: no field is an address.
+        unsafe { self.node.call(&mut { *arg }) }
+    }
+
+    fn queue_query(&self, arg: &mut QueueQuery) -> Result {
+        // SAFETY: no field is an address.
+        unsafe { self.node.call(arg) }
+    }
+
+    fn queue_kick(&self, arg: &QueueKick) -> Result {
+        // SAFETY: no field is an address.
+        unsafe { self.node.call(&mut { *arg }) }
+    }
+
+    unsafe fn sem_wait(&self, arg: &mut SemWait) -> Result {
+        // SAFETY: the caller vouches for `arg.entries`, the only address in it.
+        unsafe { self.node.call(arg) }
+    }
+
+    fn sem_wake(&self, arg: &SemWake) -> Result {
+        // SAFETY: no field is an address.
+        unsafe { self.node.call(&mut { *arg }) }
+    }
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The render node: which of the machine's it is, and calls on it.
+
+use std::ffi::{c_char, c_int, c_ulong};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::ptr;
+
+use tally_uapi::ioctl::{DRIVER_NAME, Errno, Ioctl, VERSION_MAJOR, VERSION_MINOR};
+
+use super::Result;
+
+/// Where the kernel puts the nodes.
+const FOLDER: &str = "/dev/dri";
+/// What the names of render nodes begin with; a number follows.
+const PREFIX: &str = "renderD";
+
+/// `struct drm_version` of the kernel's `drm.h`.
+#[repr(C)]
+struct Version {
+    major: c_int,
+    minor: c_int,
+    patch: c_int,
+    name_len: usize,
+    name: *mut c_char,
+    date_len: usize,
+    date: *mut c_char,
+    desc_len: usize,
+    desc: *mut c_char,
+}
+
+/// `struct drm_gem_close`.
+#[repr(C)]
+pub(super) struct GemClose {
+    pub(super) handle: u32,
+    pub(super) pad: u32,
+}
+
+const WRITE: c_ulong = 1 << 30;
+const READ_WRITE: c_ulong = 3 << 30;
+
+/// The request number of an ioctl of the DRM core.
+const fn request<T>(direction: c_ulong, number: c_ulong) -> c_ulong {
+    direction | (size_of::<T>() as c_ulong) << 16 | (b'd' as c_ulong) << 8 | number
+}
+
+const DRM_IOCTL_VERSION: c_ulong = request::<Version>(READ_WRITE, 0x00);
+const DRM_IOCTL_GEM_CLOSE: c_ulong = request::<GemClose>(WRITE, 0x09);
+
+/// An open render node of a Tally device.
+pub(super) struct Node(File);
+
+/// The first render node, by number, that belongs to Tally and can be opened.
+pub(super) fn find() -> Option<Node> {
+    let names =
+        fs::read_dir(FOLDER).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    in_order(names).into_iter().find_map(|path| match Node::open(&path) {
+        Ok(node) => Some(node),
+        Err(why) => {
+            log::debug!("{}: {why}", path.display());
+            None
+        }
+    })
+}
+
+/// The paths of the render nodes among these names, lowest number first.
+fn in_order(names: impl Iterator<Item = String>) -> Vec<PathBuf> {
+    let number = |name: &str| name.strip_prefix(PREFIX)?.parse::<u32>().ok();
+    let mut numbers: Vec<u32> = names.filter_map(|name| number(&name)).collect();
+    numbers.sort_unstable();
+    numbers.iter().map(|number| Path::new(FOLDER).join(format!("{PREFIX}{number}"))).collect()
+}
+
+impl Node {
+    /// Opens a node.
+    ///
+    /// # Errors
+    /// A sentence: it cannot be opened, or is not Tally's, or speaks another major version.
+    fn open(path: &Path) -> std::result::Result<Self, String> {
+        let file =
+            OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path);
+        let node = Self(file.map_err(|error| error.to_string())?);
+        let (name, major, minor) = node.version().map_err(|error| error.to_string())?;
+        accept(&name, major, minor)?;
+        log::info!("{}: {name} {major}.{minor}", path.display());
+        Ok(node)
+    }
+
+    /// The descriptor.
+    pub(super) fn raw(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// The driver's name, its major and its minor version.
+    fn version(&self) -> io::Result<(String, c_int, c_int)> {
+        let mut name = [0_u8; 32];
+        let mut version = Version {
+            major: 0,
+            minor: 0,
+            patch: 0,
+            name_len: name.len(),
+            name: name.as_mut_ptr().cast(),
+            date_len: 0,
+            date: ptr::null_mut(),
+            desc_len: 0,
+            desc: ptr::null_mut(),
+        };
+        // SAFETY: this request takes this struct; `name_len` bytes may be written at `name`, and
+        // nothing where the length is 0.
+        unsafe { self.ioctl(DRM_IOCTL_VERSION, &raw mut version) }?;
+        // What the kernel says is the whole length, which may be more than was written.
+        let name = &name[..version.name_len.min(name.len())];
+        Ok((String::from_utf8_lossy(name).into_owned(), version.major, version.minor))
+    }
+
+    /// GEM_CLOSE.
+    pub(super) fn gem_close(&self, mut arg: GemClose) -> Result {
+        // SAFETY: this request takes this struct, which holds no address.
+        unsafe { self.ioctl(DRM_IOCTL_GEM_CLOSE, &raw mut arg) }
+            .map_err(|error| errno("GEM_CLOSE", &error))
+    }
+
+    /// One of Tally's ioctls.
+    ///
+    /// # Errors
+    /// As `UAPI.md` says of it, but never EINTR: all of them may be called again with the same struct,
+    /// since times are absolute and what fails has changed nothing.
+    ///
+    /// # Safety
+    /// The addresses in `arg` are what `UAPI.md` asks for.
+    pub(super) unsafe fn call<T: Ioctl>(&self, arg: &mut T) -> Result {
+        // SAFETY: the request says the size of the struct; the caller vouches for what is in it.
+        unsafe { self.ioctl(c_ulong::from(T::REQUEST), ptr::from_mut(arg)) }
+            .map_err(|error| errno(T::NAME, &error))
+    }
+
+    /// # Safety
+    /// `arg` is what the request takes.
+    unsafe fn ioctl<T>(&self, request: c_ulong, arg: *mut T) -> io::Result<()> {
+        // SAFETY: as the caller says.
+        uninterrupted(|| match unsafe { libc::ioctl(self.raw(), request, arg) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        })
+    }
+}
+
+/// Whether this module can be talked to. Minor versions only add, and nothing of later ones is used.
+fn accept(name: &str, major: c_int, minor: c_int) -> std::result::Result<(), String> {
+    if name != DRIVER_NAME {
+        return Err(format!("the driver is {name}"));
+    }
+    if i64::from(major) != i64::from(VERSION_MAJOR) {
+        return Err(format!(
+            "the module speaks version {major}.{minor}, this driver {VERSION_MAJOR}.{VERSION_MINOR}"
+        ));
+    }
+    Ok(())
+}
+
+/// Calls again what a signal has interrupted.
+fn uninterrupted(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    loop {
+        match call() {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => {}
+            result => return result,
+        }
+    }
+}
+
+/// What the last system call of this thread answered.
+pub(super) fn last_errno(what: &str) -> Errno {
+    errno(what, &io::Error::last_os_error())
+}
+
+/// An error as `UAPI.md` knows it. The core and mmap have a few of their own.
+fn errno(what: &str, error: &io::Error) -> Errno {
+    let raw = error.raw_os_error().unwrap_or(0);
+    Errno::from_raw(raw).unwrap_or_else(|| match raw {
+        libc::EPERM => Errno::Access,
+        libc::EMFILE | libc::ENFILE => Errno::NoMemory,
+        libc::EOVERFLOW | libc::E2BIG => Errno::Invalid,
+        _ => {
+            log::error!("{what}: {error}");
+            Errno::NoDevice
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tally_uapi::ioctl::BoInfo;
+
+    #[test]
+    fn nodes_are_tried_by_their_numbers() {
+        let names = ["renderD130", "card0", "renderD9", "by-path", "renderD", "renderD128"];
+        let paths = in_order(names.iter().map(ToString::to_string));
+        let expected = ["/dev/dri/renderD9", "/dev/dri/renderD128", "/dev/dri/renderD130"];
+        assert_eq!(paths, expected.map(PathBuf::from));
+    }
+
+    // "A caller checks the major version." "Minor versions only add"
+    #[test]
+    fn only_the_same_major_version_of_tally_is_accepted() {
+        let (major, minor) = (VERSION_MAJOR as c_int, VERSION_MINOR as c_int);
+        assert!(accept("tally", major, minor).is_ok());
+        assert!(accept("tally", major, minor + 7).is_ok(), "an older driver on a newer module");
+        assert!(accept("tally", major, 0).is_ok());
+        assert!(accept("tally", major + 1, 0).is_err_and(|why| why.contains("version")));
+        assert!(accept("tally", -1, 0).is_err());
+        assert!(accept("i915", major, minor).is_err_and(|why| why.contains("i915")));
+    }
+
+    // "EINTR: a signal came; call again with the same struct."
+    #[test]
+    fn an_interrupted_call_is_made_again() {
+        let mut answers =
+            [Some(libc::EINTR), Some(libc::EAGAIN), Some(libc::EINTR), None].into_iter();
+        let result = uninterrupted(|| match answers.next().flatten() {
+            Some(raw) => Err(io::Error::from_raw_os_error(raw)),
+            None => Ok(()),
+        });
+        assert!(result.is_ok());
+        assert_eq!(answers.next(), None);
+        let failed = uninterrupted(|| Err(io::Error::from_raw_os_error(libc::EIO)));
+        assert_eq!(failed.err().and_then(|error| error.raw_os_error()), Some(libc::EIO));
+    }
+
+    #[test]
+    fn a_file_that_is_no_render_node_is_refused_and_calls_on_it_fail() {
+        assert!(Node::open(Path::new("/dev/null")).is_err());
+        assert!(Node::open(Path::new("/dev/dri/none")).is_err());
+        let null = OpenOptions::new().read(true).write(true).open("/dev/null").expect("exists");
+        // SAFETY: BO_INFO has no addresses.
+        let answer = unsafe { Node(null).call(&mut BoInfo::default()) };
+        assert_eq!(answer, Err(Errno::NoDevice));
+    }
+
+    #[test]
+    fn requests_are_those_of_the_kernels_header() {
+        assert_eq!(DRM_IOCTL_VERSION, 0xc040_6400);
+        assert_eq!(DRM_IOCTL_GEM_CLOSE, 0x4008_6409);
+    }
+}
