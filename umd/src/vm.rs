@@ -29,8 +29,10 @@ use crate::process;
 use crate::space::{HUGE_PAGE, Space};
 
 pub mod reserved;
+mod user;
 
 use reserved::Reserved;
+pub use user::{Access, UserWindow};
 
 /// A VM of the kernel, as far as mappings need it. Destroyed when nothing is mapped any more.
 pub struct Bindings {

@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::submit::arena::Span;
 use crate::sync::event::{Event, EventKind, SIGNALLED};
 use crate::sync::timestamp::Stamp;
+use crate::vm::Access;
 
 /// What a call asks for, apart from its wait list and signal event. Addresses are VAs.
 pub enum Command<'a> {
@@ -141,6 +142,12 @@ pub trait Target {
     /// # Errors
     /// OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY.
     fn memory(&mut self, size: u64, align: u64) -> Result<Span>;
+    /// Where the device finds `size` bytes that the application has at `address`, until the command is
+    /// complete.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT: there is no such memory. OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY.
+    fn reach(&mut self, address: u64, size: u64, access: Access) -> Result<u64>;
     /// A slot for the times of this command.
     ///
     /// # Errors
@@ -273,7 +280,10 @@ fn encode<T: Target>(
 
     let mut posts = Posts::default();
     match command {
-        Command::Clock(dst) => posts.add(Some(Post::clock(*dst))),
+        Command::Clock(dst) => {
+            let dst = target.reach(*dst, size_of::<u64>() as u64, Access::Write)?;
+            posts.add(Some(Post::clock(dst)));
+        }
         Command::Reset(event) => posts.add(reset(event)?),
         _ => {}
     }
@@ -312,20 +322,28 @@ impl Body {
         posts: &[Option<Post>],
     ) -> Result {
         match command {
-            Command::Copy { dst, src, size } => self.last(target, copy(*dst, *src, *size), posts),
+            Command::Copy { dst, src, size } => {
+                let dst = target.reach(*dst, *size, Access::Write)?;
+                let src = target.reach(*src, *size, Access::Read)?;
+                self.last(target, copy(dst, src, *size), posts);
+            }
             Command::CopyRegion { dst, src, shape } => {
                 let at = target.memory(size_of::<Region>() as u64, 8)?;
                 // SAFETY: the memory has this size and alignment and is not yet in use.
                 unsafe { at.ptr.cast::<Region>().write(*shape) };
                 let header = Header { opcode: opcode::COPY_REGION, ..Default::default() };
-                let (dst, src, region) = (*dst, *src, at.va());
+                let (to, from) = spans(shape);
+                let dst = target.reach(*dst, to, Access::Write)?;
+                let src = target.reach(*src, from, Access::Read)?;
+                let region = at.va();
                 let zero = [0; 2];
                 let post = PostSync::default();
                 let packet = CopyRegion { header, dst, src, region, zero, post };
                 self.last(target, packet.into(), posts);
             }
             Command::Fill { dst, size, pattern } => {
-                let packet = fill(target, *dst, *size, pattern)?;
+                let dst = target.reach(*dst, *size, Access::Write)?;
+                let packet = fill(target, dst, *size, pattern)?;
                 self.last(target, packet, posts);
             }
             Command::Launch(launch) => {
@@ -334,15 +352,20 @@ impl Body {
             }
             Command::Times(times) => {
                 let size = size_of::<TimestampSlot>() as u64;
-                let mut packets = times.iter().map(|it| copy(it.dst, it.slot, size));
-                for it in times.iter().filter_map(|it| it.stamp.as_ref()) {
-                    target.keep(&it.chunk());
+                let mut last = None;
+                for it in *times {
+                    if let Some(stamp) = &it.stamp {
+                        target.keep(&stamp.chunk());
+                    }
+                    let dst = target.reach(it.dst, size, Access::Write)?;
+                    if let Some(packet) = last.replace(copy(dst, it.slot, size)) {
+                        self.inner(target, packet);
+                    }
                 }
-                let last = packets.next_back();
-                packets.for_each(|packet| self.inner(target, packet));
                 self.end(target, times.len(), last, posts);
             }
             Command::Launches { launches, count } => {
+                let count = target.reach(*count, size_of::<u32>() as u64, Access::Read)?;
                 for (index, launch) in launches.iter().enumerate() {
                     let packet = launch::encode(target, launch)?;
                     let header = Header {
@@ -350,7 +373,7 @@ impl Body {
                         param: index as u32,
                         ..Default::default()
                     };
-                    target.push(Predicate { header, count: *count, zero: [0; 6] }.into());
+                    target.push(Predicate { header, count, zero: [0; 6] }.into());
                     if index + 1 < launches.len() {
                         self.inner(target, packet);
                     } else {
@@ -438,6 +461,23 @@ fn nop(flags: u8) -> Packet {
 fn copy(dst: u64, src: u64, size: u64) -> Packet {
     let header = Header { opcode: opcode::COPY, ..Default::default() };
     CopyPacket { header, dst, src, size, zero: [0; 2], post: PostSync::default() }.into()
+}
+
+/// Bytes from the first to the last one that a copy of rows touches: of the destination, of the source.
+fn spans(shape: &Region) -> (u64, u64) {
+    let span = |row_pitch: u64, slice_pitch: u64| {
+        if shape.width == 0 || shape.height == 0 || shape.depth == 0 {
+            return 0;
+        }
+        (shape.depth - 1)
+            .saturating_mul(slice_pitch)
+            .saturating_add((shape.height - 1).saturating_mul(row_pitch))
+            .saturating_add(shape.width)
+    };
+    (
+        span(shape.dst_row_pitch, shape.dst_slice_pitch),
+        span(shape.src_row_pitch, shape.src_slice_pitch),
+    )
 }
 
 fn fill<T: Target>(target: &mut T, dst: u64, size: u64, pattern: &[u8]) -> Result<Packet> {

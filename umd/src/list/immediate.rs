@@ -23,6 +23,7 @@ use crate::sync::event::{Event, EventKind, SIGNALLED};
 use crate::sync::shared::{Shared, Submitter};
 use crate::sync::timestamp::Stamp;
 use crate::sync::wait;
+use crate::vm::{Access, UserWindow};
 
 /// Bytes by which memory for arguments grows, and the most that a list may have of it.
 const ARGUMENTS: (u64, u64) = (64 << 10, 64 << 20);
@@ -48,6 +49,8 @@ struct State {
     stamps: Arena,
     /// What the device uses until the counter has reached a value.
     kept: Vec<(Arc<dyn Any + Send + Sync>, u64)>,
+    /// Ordinary memory that the device uses until the counter has reached a value.
+    windows: Vec<(UserWindow, u64)>,
     /// When to look through `kept`.
     prune_at: usize,
     /// The command that is being appended has promised the counter's next value.
@@ -78,6 +81,7 @@ impl Immediate {
             arguments: Arena::new(ARGUMENTS.0, ARGUMENTS.1),
             stamps: Arena::new(STAMPS.0, STAMPS.1),
             kept: Vec::new(),
+            windows: Vec::new(),
             prune_at: KEPT,
             promised: false,
             uncovered: false,
@@ -150,7 +154,11 @@ impl Immediate {
     /// DEVICE_LOST.
     pub fn synchronize(&self, timeout_ns: u64) -> Result<bool> {
         let (cell, value) = self.promise()?;
-        wait::host_wait(self.shared.vm(), cell, value, timeout_ns)
+        let complete = wait::host_wait(self.shared.vm(), cell, value, timeout_ns)?;
+        if complete && !self.shared.vm().kernel().sees_process() {
+            self.unpin(&mut self.lock());
+        }
+        Ok(complete)
     }
 
     /// Ends the list. What was submitted is completed all the same.
@@ -182,6 +190,12 @@ impl Immediate {
         }
         let appender = &mut Appender { list: self, state };
         command::append(appender, &Command::Barrier, None, &mut std::iter::empty())
+    }
+
+    /// Lets ordinary memory go that the device no longer uses.
+    fn unpin(&self, state: &mut State) {
+        let cell = self.counter.cell();
+        state.windows.retain(|(_, value)| !cell.reached(*value));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -261,6 +275,21 @@ impl Target for Appender<'_> {
         let (cell, value) = (self.list.counter.cell(), self.value());
         let heap = self.list.shared.vm().heap();
         self.state.arguments.take(heap, size, align, value, || cell.load())
+    }
+
+    #[inline]
+    fn reach(&mut self, address: u64, size: u64, access: Access) -> Result<u64> {
+        let vm = self.list.shared.vm();
+        if vm.reaches(address, size) {
+            return Ok(address);
+        }
+        self.list.unpin(self.state);
+        let window = vm.user_window(address, size, access)?;
+        window.pin()?;
+        let va = window.translate(address);
+        let value = self.value();
+        self.state.windows.push((window, value));
+        Ok(va)
     }
 
     fn stamp(&mut self) -> Result<Stamp> {

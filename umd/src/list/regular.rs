@@ -26,6 +26,7 @@ use crate::sync::event::{Event, EventKind, SIGNALLED};
 use crate::sync::recording::Recording;
 use crate::sync::shared::Shared;
 use crate::sync::timestamp::Stamp;
+use crate::vm::{Access, UserWindow};
 
 mod clone;
 
@@ -65,6 +66,8 @@ struct Memory {
     arguments: Arena,
     stamps: Arena,
     kept: Vec<Arc<dyn Any + Send + Sync>>,
+    /// Ordinary memory that commands name.
+    windows: Vec<UserWindow>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -72,6 +75,7 @@ struct Mark {
     packets: usize,
     operands: usize,
     signals: u32,
+    windows: usize,
 }
 
 /// A wait for a signal of another list: its latest execution when this one is executed.
@@ -217,6 +221,7 @@ impl Regular {
                     return Err(dead());
                 }
             }
+            state.memory.pin(state.recording.counter().is_settled())?;
             let count = state.operands.len();
             drop(state);
             let bytes = (count * size_of::<Operand>()) as u64;
@@ -287,6 +292,7 @@ impl Memory {
             arguments: Arena::new(ARGUMENTS.0, ARGUMENTS.1),
             stamps: Arena::new(STAMPS.0, STAMPS.1),
             kept: Vec::new(),
+            windows: Vec::new(),
         }
     }
 
@@ -301,6 +307,18 @@ impl Memory {
         self.arguments.clear();
         self.stamps.clear();
         self.kept.clear();
+        self.windows.clear();
+    }
+
+    /// Binds the ordinary memory as it is now; `idle`: the device uses none of it.
+    fn pin(&self, idle: bool) -> Result {
+        for window in &self.windows {
+            if idle {
+                window.unpin();
+            }
+            window.pin()?;
+        }
+        Ok(())
     }
 }
 
@@ -433,6 +451,7 @@ impl Target for Recorder<'_> {
             packets: state.packets.len(),
             operands: state.operands.len(),
             signals: state.recording.signals(),
+            windows: state.memory.windows.len(),
         };
         state.packets.reserve(packets);
         Ok(())
@@ -447,6 +466,18 @@ impl Target for Recorder<'_> {
     fn memory(&mut self, size: u64, align: u64) -> Result<Span> {
         let heap = self.list.shared.vm().heap();
         self.state.memory.arguments.take(heap, size, align, u64::MAX, || 0)
+    }
+
+    #[inline]
+    fn reach(&mut self, address: u64, size: u64, access: Access) -> Result<u64> {
+        let vm = self.list.shared.vm();
+        if vm.reaches(address, size) {
+            return Ok(address);
+        }
+        let window = vm.user_window(address, size, access)?;
+        let va = window.translate(address);
+        self.state.memory.windows.push(window);
+        Ok(va)
     }
 
     fn stamp(&mut self) -> Result<Stamp> {
@@ -523,7 +554,8 @@ impl Target for Recorder<'_> {
     }
 
     fn rollback(&mut self) {
-        let Mark { packets, operands, signals } = self.state.mark;
+        let Mark { packets, operands, signals, windows } = self.state.mark;
+        self.state.memory.windows.truncate(windows);
         self.state.packets.truncate(packets);
         self.state.operands.truncate(operands);
         self.state.recording.truncate(signals);

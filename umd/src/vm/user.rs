@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ordinary memory of the application's, where the device does not see the process.
+//!
+//! A command may name any memory: an array on the stack, a file's pages, what malloc returned. On such
+//! a lane the pages are bound at addresses of the window, beside the process's own mapping of them:
+//!
+//! ```text
+//!  process  ...[ pages ]...............[ window: buffers   ....... ]...
+//!                   └────── MAP_USERPTR ─────────────────────^
+//! ```
+//!
+//! Bound pages are pinned, so the device works on the very memory, with the bytes that it holds when
+//! the command runs. They are bound for one submission each: the application may unmap memory and map
+//! other at the same address as soon as the command is complete, and the next submission finds that.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tally_uapi::PAGE_SIZE;
+use tally_uapi::ioctl::{Errno, VmBind, bind_flag, bind_op};
+use tally_ze::ze_result_t;
+
+use super::{Bindings, Vm, out_of_addresses};
+use crate::error::{Error, Result};
+use crate::process;
+
+/// What the device does with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads it.
+    Read,
+    /// Writes it, and perhaps reads it.
+    Write,
+}
+
+/// Addresses for ordinary memory. Taken back on drop, when the device no longer uses them.
+pub struct UserWindow {
+    bindings: Arc<Bindings>,
+    /// First page, as the process sees it.
+    page: u64,
+    /// The same page, as the device sees it.
+    va: u64,
+    size: u64,
+    access: Access,
+    bound: AtomicBool,
+}
+
+impl Vm {
+    /// Whether the device finds `size` bytes at `address` as the process does.
+    #[inline]
+    pub fn reaches(&self, address: u64, size: u64) -> bool {
+        let space = &self.bindings.space;
+        size == 0
+            || self.bindings.kernel.sees_process()
+            || space.contains(address) && space.contains(address.saturating_add(size - 1))
+    }
+
+    /// Addresses at which the device will find `size` bytes of ordinary memory, not 0. Nothing is
+    /// bound yet.
+    ///
+    /// # Errors
+    /// OUT_OF_DEVICE_MEMORY: too few addresses are left.
+    pub fn user_window(&self, address: u64, size: u64, access: Access) -> Result<UserWindow> {
+        let page = address & !(PAGE_SIZE - 1);
+        let end = address.checked_add(size).and_then(|end| end.checked_next_multiple_of(PAGE_SIZE));
+        let bindings = &self.bindings;
+        let pages = end.map(|end| end - page).filter(|&pages| pages <= bindings.space.size());
+        let placed = pages.and_then(|pages| Some((pages, bindings.space.alloc(pages, PAGE_SIZE)?)));
+        let (size, va) = placed.ok_or_else(|| out_of_addresses(size))?;
+        let bound = AtomicBool::new(false);
+        Ok(UserWindow { bindings: bindings.clone(), page, va, size, access, bound })
+    }
+}
+
+impl UserWindow {
+    /// Where the device finds what the process has at `address`.
+    pub fn translate(&self, address: u64) -> u64 {
+        self.va + (address - self.page)
+    }
+
+    /// Binds the pages that are there now. Pages that are bound already stay.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT: there is no such memory. OUT_OF_HOST_MEMORY: RLIMIT_MEMLOCK. DEVICE_LOST.
+    pub fn pin(&self) -> Result {
+        if self.bound.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let write = if self.access == Access::Write { bind_flag::WRITE } else { 0 };
+        let bind = VmBind {
+            vm_id: self.bindings.id,
+            op: bind_op::MAP_USERPTR,
+            flags: bind_flag::READ | write,
+            handle: 0,
+            offset: self.page,
+            address: self.va,
+            size: self.size,
+        };
+        // SAFETY: the addresses are this window's part of the reservation, and nothing refers to them.
+        unsafe { self.bindings.kernel.vm_bind(&bind) }.map_err(|errno| self.refused(errno))?;
+        self.bound.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Lets the pages go. The device no longer uses them.
+    pub fn unpin(&self) {
+        if !self.bound.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let bind = VmBind {
+            vm_id: self.bindings.id,
+            op: bind_op::UNMAP,
+            address: self.va,
+            size: self.size,
+            ..Default::default()
+        };
+        // SAFETY: as for `pin`; the caller says that the device is done.
+        if let Err(errno) = unsafe { self.bindings.kernel.vm_bind(&bind) } {
+            log::error!("VM_BIND: {:#x} cannot be unmapped: {}", self.va, errno.name());
+            self.bound.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[cold]
+    fn refused(&self, errno: Errno) -> Error {
+        let range = format!("{:#x} to {:#x}", self.page, self.page + self.size);
+        match errno {
+            Errno::Fault => Error::invalid(format!("the process has no such memory: {range}")),
+            Errno::NoSpace => Error::new(
+                ze_result_t::ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+                format!("{range} cannot be locked for the device; see ulimit -l"),
+            ),
+            errno => self.bindings.failed("VM_BIND", errno),
+        }
+    }
+}
+
+impl Drop for UserWindow {
+    fn drop(&mut self) {
+        if process::is_gone() {
+            return;
+        }
+        self.unpin();
+        // Addresses that the device may still use are not given out again.
+        if !self.bound.load(Ordering::Relaxed) {
+            self.bindings.space.free(self.va, self.size);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vm::tests::fake;
+
+    #[test]
+    fn memory_that_the_device_does_not_see_is_bound_where_it_is_used() {
+        let (kernel, vm) = fake();
+        kernel.state().blind = true;
+        let bytes = vec![0_u8; 3 * PAGE_SIZE as usize];
+        let address = bytes.as_ptr() as u64 + 100;
+        assert!(!vm.reaches(address, 1));
+        let window = vm.user_window(address, 2 * PAGE_SIZE, Access::Read).expect("addresses");
+        assert!(kernel.state().bindings.is_empty(), "nothing is bound before it is used");
+        window.pin().expect("memory");
+        window.pin().expect("a second time is no error");
+        let va = window.translate(address);
+        assert!(vm.reaches(va, 2 * PAGE_SIZE));
+        assert_eq!(va % PAGE_SIZE, address % PAGE_SIZE);
+        let bound = kernel.state().bindings.clone();
+        assert_eq!(bound.len(), 1);
+        let (&at, &(size, flags)) = bound.iter().next().expect("one");
+        assert!(at <= va && va + 2 * PAGE_SIZE <= at + size);
+        assert_eq!(flags, bind_flag::READ, "what is only read may be read-only memory");
+        window.unpin();
+        assert!(kernel.state().bindings.is_empty());
+    }
+
+    #[test]
+    fn addresses_and_bindings_end_with_the_window() {
+        let (kernel, vm) = fake();
+        kernel.state().blind = true;
+        let first = vm.user_window(4096, 1, Access::Write).expect("addresses");
+        first.pin().expect("the fake binds anything");
+        let at = first.translate(4096);
+        drop(first);
+        assert!(kernel.state().bindings.is_empty());
+        let again = vm.user_window(4096, 1, Access::Write).expect("addresses");
+        assert_eq!(again.translate(4096), at);
+    }
+
+    #[test]
+    fn a_range_that_cannot_be_is_refused() {
+        let (kernel, vm) = fake();
+        kernel.state().blind = true;
+        assert!(vm.user_window(4096, 1 << 40, Access::Read).is_err());
+        assert!(vm.user_window(u64::MAX - 10, 100, Access::Read).is_err());
+        assert!(vm.reaches(u64::MAX, 0), "no bytes are everywhere");
+    }
+}
