@@ -214,8 +214,12 @@ impl Globals {
             }
             globals.relocate(&mut bytes, &info.relocs)?;
             // SAFETY: the variable's bytes are part of the allocation, which is new, mapped for the
-            // host, zero, and known to nobody else.
-            unsafe { space::pointer(address).copy_from(bytes.as_ptr(), bytes.len()) };
+            // host, and known to nobody else; `bytes` has at most as many.
+            unsafe {
+                let to = space::pointer(address);
+                to.copy_from(bytes.as_ptr(), bytes.len());
+                to.add(bytes.len()).write_bytes(0, info.size as usize - bytes.len());
+            }
         }
         Ok(globals)
     }
