@@ -11,6 +11,7 @@ use tally_uapi::packet::{Command, PACKET_SIZE, Packet, Place, flag, opcode};
 
 use crate::QueueConfig;
 use crate::cell::CellWait;
+use crate::chaos::About;
 use crate::guard::{Guard, Trap};
 use crate::queue::Queue;
 use crate::ring::Ring;
@@ -28,6 +29,9 @@ const EMPTY_SPIN: Duration = Duration::from_micros(10);
 /// How long an engine waits for a queue's own commands before it changes queues.
 const DRAIN_SPIN: Duration = Duration::from_micros(10);
 
+/// How long the adversarial device waits for a command that overtakes others.
+const HELD_SPIN: Duration = Duration::from_micros(100);
+
 /// The fetching side of a queue: everything that only its streaming worker
 /// touches.
 #[derive(Debug)]
@@ -40,6 +44,10 @@ pub(crate) struct Stream {
     /// The packet that was fetched and has not started.
     pending: Option<Command>,
     prefix: Prefix,
+    /// Commands that the adversarial device has not let start yet.
+    held: Vec<Arc<Work>>,
+    /// The packet before which it has made the queue leave its engine.
+    yielded: Option<u64>,
 }
 
 /// What STAMP and PREDICATE say of the next command.
@@ -73,6 +81,8 @@ impl Stream {
             frame: None,
             pending: None,
             prefix: Prefix::default(),
+            held: Vec::new(),
+            yielded: None,
         }
     }
 
@@ -139,14 +149,14 @@ impl Stream {
         Ok(Step::Taken)
     }
 
-    /// Whether the packet after the one being taken is known to be a command
-    /// that may run beside it.
-    fn overlap_follows(&self, guard: &mut Guard) -> bool {
+    /// Whether the packet after the one being taken is a command that may run
+    /// beside it. None: nothing is known to be published.
+    fn overlap_follows(&self, guard: &mut Guard) -> Option<bool> {
         let next = match &self.frame {
             Some(frame) => frame.peek(guard),
             None => self.ring.peek(guard),
         };
-        next.is_some_and(|packet| {
+        next.map(|packet| {
             packet.is_prefix()
                 || packet.header.opcode != opcode::WAIT && packet.header.flags & flag::ORDERED == 0
         })
@@ -156,6 +166,32 @@ impl Stream {
 fn decode_fault(kind: FaultKind, packet: &Packet) -> Trap {
     let address = if kind == FaultKind::BadOpcode { u64::from(packet.header.opcode) } else { 0 };
     Trap::new(kind, address)
+}
+
+/// What the adversarial device does to a stream.
+impl Stream {
+    /// Whether the queue leaves its engine here, once a packet.
+    fn must_yield(&mut self, worker: &Worker, queue: &Queue) -> bool {
+        let Some(chaos) = &worker.shared.chaos else { return false };
+        let packet = self.ring.next();
+        let leaves = self.yielded != Some(packet)
+            && self.frame.is_none()
+            && chaos.one_in(4, About::Yield, queue.id, packet);
+        if leaves {
+            self.yielded = Some(packet);
+        }
+        leaves
+    }
+
+    /// Starts what was held back, in an order of chance. A queue never rests with
+    /// commands that need nothing but to be let go.
+    fn let_go(&mut self, worker: &mut Worker, queue: &Queue) {
+        let Some(chaos) = &worker.shared.chaos else { return };
+        chaos.shuffle(&mut self.held, queue.id, self.ring.next());
+        for work in std::mem::take(&mut self.held) {
+            worker.shared.sched.share(&worker.shared, &work);
+        }
+    }
 }
 
 /// Streams a queue that has its engine, until it has to leave.
@@ -186,11 +222,26 @@ fn advance(
         if queue.must_stop() || worker.shared.sched.shutting_down() {
             break Leave::Stop;
         }
-        if worker.preempted() || worker.shared.sched.is_outranked(queue) {
+        if worker.preempted()
+            || worker.shared.sched.is_outranked(queue)
+            || stream.must_yield(worker, queue)
+        {
             break Leave::Yield;
         }
         match stream.step(worker, queue) {
             Ok(Step::Taken) => {}
+            Ok(Step::Wait(_) | Step::Drain) if !stream.held.is_empty() => {
+                stream.let_go(worker, queue);
+            }
+            Ok(Step::Empty) if !stream.held.is_empty() => {
+                // Something may yet come that could overtake what is held.
+                let until = Instant::now() + HELD_SPIN;
+                match stream.ring.linger(&mut worker.guard, || Instant::now() >= until) {
+                    Ok(true) => {}
+                    Ok(false) => stream.let_go(worker, queue),
+                    Err(trap) => worker.fault(queue, stream.ring.next(), trap),
+                }
+            }
             Ok(Step::Run(work)) => return run(worker, queue, stream, &work),
             Ok(Step::Wait(wait)) => break Leave::Park(wait),
             Ok(Step::Drain) if drains(worker, stream.inner_scope()) => {}
@@ -203,6 +254,7 @@ fn advance(
             Err(trap) => worker.fault(queue, stream.ring.next(), trap),
         }
     };
+    stream.let_go(worker, queue);
     leave(worker, queue, stream, why)
 }
 

@@ -21,6 +21,7 @@ use tally_uapi::cell::signaller_must_wake;
 use tally_uapi::fault::{Fault, FaultKind};
 
 mod cell;
+mod chaos;
 mod clock;
 mod confined;
 mod copy;
@@ -36,6 +37,7 @@ pub mod trace;
 mod work;
 
 use cell::SemaphoreUnit;
+use chaos::Chaos;
 pub use clock::{CLOCK_HZ, Clock, monotonic_ns};
 use confined::Outside;
 pub use confined::{Confined, Waiters};
@@ -82,6 +84,9 @@ pub struct Config {
     pub trace: Option<Arc<dyn trace::Sink>>,
     /// Set for a device in an engine process.
     pub confined: Option<Confined>,
+    /// The seed of the adversarial device: whatever SPEC.md leaves open, such as
+    /// the order of unordered commands, is decided by chance, with pauses.
+    pub chaos: Option<u64>,
 }
 
 impl Default for Config {
@@ -94,6 +99,7 @@ impl Default for Config {
             reset_time: Duration::from_millis(100),
             trace: None,
             confined: None,
+            chaos: None,
         }
     }
 }
@@ -215,6 +221,7 @@ pub(crate) struct Shared {
     pub(crate) times: eu::KernelTimes,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) trace: Option<Arc<dyn trace::Sink>>,
+    pub(crate) chaos: Option<Chaos>,
 }
 
 impl Shared {
@@ -259,6 +266,7 @@ impl Device {
             times: eu::KernelTimes::new(),
             host,
             trace: config.trace,
+            chaos: config.chaos.map(Chaos::new),
         });
         let device = Self {
             shared: Arc::clone(&shared),

@@ -9,6 +9,7 @@ use tally_uapi::cell::{signaller_must_wake, waiters_index};
 use tally_uapi::fault::{Fault, FaultKind};
 use tally_uapi::packet::{PostOp, TimestampSlot};
 
+use crate::chaos::About;
 use crate::copy::{Copy, CopyRegion, Fill};
 use crate::eu::Launch;
 use crate::guard::{Trap, word};
@@ -72,6 +73,9 @@ impl Completion {
     }
 
     fn stamp_and_post(&self, worker: &mut Worker) -> Result<(), Trap> {
+        if let Some(chaos) = &worker.shared.chaos {
+            chaos.pause(About::Signal, self.queue.id, self.packet);
+        }
         if self.stamp != 0 || worker.shared.trace.is_some() {
             self.write_times(worker)?;
         }
@@ -176,6 +180,10 @@ pub(crate) struct Work {
     workers: AtomicUsize,
     /// Other workers may join: the queue may leave its engine meanwhile.
     shared: bool,
+    /// The start was noted when it was held back.
+    held: bool,
+    /// Units run from the last to the first.
+    backwards: bool,
 }
 
 /// Most units of a work: claims may pass it without overflow.
@@ -199,6 +207,9 @@ impl Work {
             completion.queue.time_starts(worker.shared.clock.ticks());
         }
         completion.scope.start();
+        let backwards = worker.shared.chaos.as_ref().is_some_and(|chaos| {
+            chaos.one_in(2, About::Units, completion.queue.id, completion.packet)
+        });
         Self {
             task,
             completion,
@@ -207,7 +218,14 @@ impl Work {
             done: AtomicU64::new(0),
             workers: AtomicUsize::new(0),
             shared,
+            held: false,
+            backwards,
         }
+    }
+
+    /// A work that starts now and is shared with others later.
+    pub(crate) fn held(worker: &Worker, task: Task, completion: Completion, units: u64) -> Self {
+        Self { held: true, ..Self::new(worker, task, completion, units, true) }
     }
 
     pub(crate) fn units(&self) -> u64 {
@@ -255,7 +273,7 @@ impl Work {
         let mut wanted = self.first_claim(worker);
         self.workers.fetch_add(1, Ordering::Relaxed);
         while let Some((first, count)) = self.claim(wanted, sharers) {
-            if first == 0 {
+            if first == 0 && !self.held {
                 self.completion.starts(worker);
             }
             let mut gone = count;
@@ -304,6 +322,7 @@ impl Work {
     fn run(&self, worker: &mut Worker, first: u64, count: u64) -> Result<(), Trap> {
         let serial = self.completion.queue.serial;
         worker.begin_piece(serial);
+        let first = if self.backwards { self.units - first - count } else { first };
         let result = self.task.run(worker, first, count);
         worker.end_piece();
         result

@@ -222,6 +222,8 @@ impl Gpu {
         let desc = ze_host_mem_alloc_desc_t::default();
         let (mut ptr, size) = (ptr::null_mut(), len * size_of::<T>());
         check!(zeMemAllocHost(self.context, &raw const desc, size, 0, &raw mut ptr));
+        // SAFETY: the allocation has this size, and nobody else knows of it yet.
+        unsafe { ptr.cast::<u8>().write_bytes(0, size) };
         Usm { context: self.context, ptr: ptr.cast(), len }
     }
 

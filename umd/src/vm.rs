@@ -26,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::heap::{Block, Heap};
 use crate::kernel::Kernel;
 use crate::process;
+use crate::settings;
 use crate::space::{HUGE_PAGE, Space};
 
 pub mod reserved;
@@ -409,6 +410,9 @@ impl Vm {
         let align = if size >= HUGE_PAGE { align.max(HUGE_PAGE) } else { align };
         let mapping = self.map(size, align, bind_flag::READ | bind_flag::WRITE)?;
         let va = mapping.va();
+        if settings::get().chaos.is_some() {
+            poison(va, size);
+        }
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let allocation = Allocation { mapping, size, kind, id, context, on_device };
         self.usm.write().unwrap_or_else(PoisonError::into_inner).insert(va, allocation);
@@ -449,6 +453,15 @@ impl Vm {
             on_device: it.on_device,
         })
     }
+}
+
+/// Fills new memory with what no program means. What is freed is unmapped, so an access to that is a
+/// fault in any case; but memory that is given out again has, as on a real device, any content.
+fn poison(va: u64, bytes: u64) {
+    const POISON: u8 = 0xd7;
+    let start = std::ptr::with_exposed_provenance_mut::<u8>(va as usize);
+    // SAFETY: the memory was mapped for reading and writing just now, and nobody has its address yet.
+    unsafe { start.write_bytes(POISON, bytes as usize) };
 }
 
 fn lost() -> Error {

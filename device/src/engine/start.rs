@@ -8,6 +8,7 @@ use tally_uapi::packet::{Call, Command, Header, PostOp, PostSync as PacketPost, 
 
 use super::{Frame, Prefix, Step, Stream, packet_address};
 use crate::cell::CellWait;
+use crate::chaos::{About, MOST_HELD};
 use crate::copy::{Copy, CopyRegion, Fill};
 use crate::eu::Launch;
 use crate::guard::{Guard, Trap};
@@ -61,7 +62,8 @@ impl Stream {
             Command::CopyRegion(copy) => (&copy.header, &copy.post),
             Command::Fill(fill) => (&fill.header, &fill.post),
         };
-        if header.flags & flag::ORDERED != 0 && !self.inner_scope().drained() {
+        let ordered = header.flags & flag::ORDERED != 0;
+        if ordered && !self.inner_scope().drained() {
             return Ok(Step::Drain);
         }
         if let Command::Call(call) = command {
@@ -69,6 +71,9 @@ impl Stream {
             if !turn.met(&mut worker.guard, &worker.shared.sem)? {
                 return Ok(Step::Wait(turn));
             }
+        }
+        if let Some(chaos) = &worker.shared.chaos {
+            chaos.pause(About::Start, queue.id, self.ring.next());
         }
         let prefix = std::mem::take(&mut self.prefix);
         let wanted = prefix.predicate_holds(&mut worker.guard)?;
@@ -79,7 +84,7 @@ impl Stream {
         let task = if wanted { task(&mut worker.guard, command)? } else { None };
         match task {
             Some((task, units)) if units != 0 => {
-                Ok(self.start(worker, queue, task, completion, units))
+                Ok(self.start(worker, queue, task, completion, units, ordered))
             }
             _ => {
                 completion.starts(worker);
@@ -188,8 +193,16 @@ impl Stream {
         task: Task,
         completion: Completion,
         units: u64,
+        ordered: bool,
     ) -> Step {
-        let overlaps = self.overlap_follows(&mut worker.guard);
+        let follows = self.overlap_follows(&mut worker.guard);
+        let overlaps = follows == Some(true);
+        if follows != Some(false) && !ordered && self.holds(worker, queue) {
+            completion.starts(worker);
+            self.held.push(Arc::new(Work::held(worker, task, completion, units)));
+            self.advance(queue);
+            return Step::Taken;
+        }
         let helped = worker.shared.sched.has_free_worker();
         let small = is_small(worker, &task, units);
         // A large work is shared also when all workers are busy: they may help
@@ -203,6 +216,16 @@ impl Stream {
         // Others run it while the stream goes on. Without a free worker that
         // would only pile works up.
         if overlaps && helped { Step::Taken } else { Step::Run(work) }
+    }
+}
+
+impl Stream {
+    /// Whether the adversarial device holds a command back that later ones may
+    /// overtake. It counts as started: commands start in their order.
+    fn holds(&self, worker: &Worker, queue: &Queue) -> bool {
+        let Some(chaos) = &worker.shared.chaos else { return false };
+        let place = self.ring.next() ^ (self.held.len() as u64) << 32;
+        self.held.len() < MOST_HELD && !chaos.one_in(4, About::Hold, queue.id, place)
     }
 }
 

@@ -3,6 +3,7 @@
 #![cfg(not(loom))]
 
 mod calls;
+mod chaos;
 mod faults;
 mod packets;
 mod sched;

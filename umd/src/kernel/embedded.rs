@@ -159,6 +159,7 @@ impl Embedded {
             workers: settings.workers.map(|workers| workers as usize),
             reset_time: settings.reset_ms.map_or(defaults.reset_time, Duration::from_millis),
             trace: timeline::sink(settings, compute_engines),
+            chaos: settings.chaos,
             ..defaults
         };
         let sleepers = Arc::new(Sleepers::default());
