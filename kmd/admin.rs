@@ -371,7 +371,7 @@ impl Admin {
             return None;
         }
         let tail = inner.tail;
-        for back in 1..=ENTRIES.min(tail) {
+        for back in 1..=ENTRIES {
             let number = tail.wrapping_sub(back);
             let index = (number % ENTRIES) as usize;
             let waiting = inner.slots.get(index).is_some_and(Option::is_some);

@@ -67,7 +67,7 @@ impl Drop for TallyFile {
                 match &guard {
                     Some(guard) => guard.registration_data_with(|gpu| {
                         // What cannot be sent is dealt with by the reset that prevents it.
-                        let _ = vm::end_unattended(gpu.gpu, &vm);
+                        vm::end_unattended(gpu.gpu, &vm);
                     }),
                     // Unbound: the device was reset, and has nothing of it.
                     None => state.vms.free(vm.id()),

@@ -54,6 +54,10 @@ impl<'a> Caller<'a> {
 macro_rules! table {
     ($($arg:ident => |$caller:ident, $name:ident| $handler:expr),* $(,)?) => {
         &[$({
+            /// One ioctl, as the DRM core calls it.
+            ///
+            /// # Safety
+            /// For the core alone: device, argument and file are those of the call.
             unsafe extern "C" fn handler(
                 dev: *mut drm_device,
                 data: *mut c_void,

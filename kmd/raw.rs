@@ -181,24 +181,32 @@ pub(crate) unsafe fn ioctl_arguments<'a>(
 /// Types that ioctl.rs names in the signature of its handlers.
 pub(crate) use bindings::{drm_device, drm_file};
 
-struct Patched {
-    driver: bindings::drm_driver,
+/// A C table of functions, copied and changed once, and then only read.
+struct Patched<T>(SetOnce<T>);
+
+// SAFETY: the tables point to static data, and are never written once they can be seen.
+unsafe impl<T> Sync for Patched<T> {}
+
+impl<T> Patched<T> {
+    /// The table; `make` makes it, should it be the first time.
+    fn get_or(&'static self, make: impl FnOnce() -> T) -> &'static T {
+        if self.0.as_ref().is_none() {
+            // Of two who come first at the same time one is in vain: they make the same.
+            let _ = self.0.populate(make());
+        }
+        loop {
+            match self.0.as_ref() {
+                Some(table) => return table,
+                // The other is about to have copied his.
+                None => core::hint::spin_loop(),
+            }
+        }
+    }
 }
 
-// SAFETY: never written after it was made; its pointers are to static data.
-unsafe impl Send for Patched {}
-// SAFETY: as above.
-unsafe impl Sync for Patched {}
-
-struct PatchedFops(bindings::file_operations);
-
-// SAFETY: as for `Patched`.
-unsafe impl Send for PatchedFops {}
-// SAFETY: as for `Patched`.
-unsafe impl Sync for PatchedFops {}
-
-static PATCHED: SetOnce<Patched> = SetOnce::new();
-static PATCHED_FOPS: SetOnce<PatchedFops> = SetOnce::new();
+static DRIVER: Patched<bindings::drm_driver> = Patched(SetOnce::new());
+static FOPS: Patched<bindings::file_operations> = Patched(SetOnce::new());
+static FUNCS: Patched<bindings::drm_gem_object_funcs> = Patched(SetOnce::new());
 
 /// Replaces the C vtable of a device that is not registered yet by a copy with
 /// what the abstraction cannot say:
@@ -212,40 +220,31 @@ pub(crate) fn patch_driver(drm: &drm::UnregisteredDevice<Tally>) {
     let raw = drm_raw::<drm::Normal>(drm);
     // SAFETY: the device is alive and not shared yet.
     let original = unsafe { &*(*raw).driver };
-    if PATCHED.as_ref().is_none() {
+    let fops = FOPS.get_or(|| bindings::file_operations {
+        show_fdinfo: Some(bindings::drm_show_fdinfo),
         // SAFETY: the abstraction always sets it, to a constant.
-        let mut fops = unsafe { *original.fops };
-        fops.show_fdinfo = Some(bindings::drm_show_fdinfo);
-        // A second device that is probed at the same time may have been quicker;
-        // it has stored the very same.
-        let _ = PATCHED_FOPS.populate(PatchedFops(fops));
-        while PATCHED_FOPS.as_ref().is_none() {
-            core::hint::spin_loop();
-        }
-        let fops = PATCHED_FOPS.as_ref().map_or(original.fops, |fops| &raw const fops.0);
-        let driver = bindings::drm_driver {
-            gem_prime_import_sg_table: None,
-            dumb_create: None,
-            show_fdinfo: Some(show_fdinfo),
-            fops,
-            ..*original
-        };
-        let _ = PATCHED.populate(Patched { driver });
-        while PATCHED.as_ref().is_none() {
-            core::hint::spin_loop();
-        }
-    }
-    if let Some(patched) = PATCHED.as_ref() {
-        // SAFETY: not registered, so nobody else reads it; the new vtable is static
-        // and so lives as long as the module, which outlives the device.
-        unsafe { (*raw).driver = &raw const patched.driver };
-    }
+        ..unsafe { *original.fops }
+    });
+    let driver = DRIVER.get_or(|| bindings::drm_driver {
+        gem_prime_import_sg_table: None,
+        dumb_create: None,
+        show_fdinfo: Some(show_fdinfo),
+        fops,
+        ..*original
+    });
+    // SAFETY: not registered, so nobody else reads it; the new table is static and
+    // so lives as long as the module, which outlives the device.
+    unsafe { (*raw).driver = driver };
     // SAFETY: a live device before its registration.
     if unsafe { tally_huge_pages(raw) } != 0 {
         pr_info!("no huge pages for buffers\n");
     }
 }
 
+/// The client's part of its fdinfo.
+///
+/// # Safety
+/// For the DRM core alone, with an open file of this driver.
 unsafe extern "C" fn show_fdinfo(
     printer: *mut bindings::drm_printer,
     file: *mut bindings::drm_file,
@@ -273,39 +272,26 @@ impl kernel::fmt::Write for Printer {
     }
 }
 
-struct Funcs(bindings::drm_gem_object_funcs);
-
-// SAFETY: never written after it was made; its pointers are to static data.
-unsafe impl Send for Funcs {}
-// SAFETY: as above.
-unsafe impl Sync for Funcs {}
-
-static FUNCS: SetOnce<Funcs> = SetOnce::new();
-
 /// Gives a new buffer functions of our own: mmap that knows IMPORT_READ_ONLY, and
 /// no way for other drivers to map the pages, which would not know it.
 pub(crate) fn patch_bo(bo: &Bo) {
     let raw = bo.as_raw();
-    if FUNCS.as_ref().is_none() {
+    let funcs = FUNCS.get_or(|| bindings::drm_gem_object_funcs {
+        mmap: Some(mmap),
+        get_sg_table: None,
+        vmap: None,
+        vunmap: None,
         // SAFETY: the abstraction has set it, to a constant.
-        let mut funcs = unsafe { *(*raw).funcs };
-        funcs.mmap = Some(mmap);
-        funcs.get_sg_table = None;
-        funcs.vmap = None;
-        funcs.vunmap = None;
-        // If another buffer was quicker it stored the same.
-        let _ = FUNCS.populate(Funcs(funcs));
-        while FUNCS.as_ref().is_none() {
-            core::hint::spin_loop();
-        }
-    }
-    if let Some(funcs) = FUNCS.as_ref() {
-        // SAFETY: the buffer has no handle yet, so nobody else uses it; static data.
-        unsafe { (*raw).funcs = &raw const funcs.0 };
-    }
+        ..unsafe { *(*raw).funcs }
+    });
+    // SAFETY: the buffer has no handle yet, so nobody else uses it; static data.
+    unsafe { (*raw).funcs = funcs };
 }
 
 /// mmap of a buffer, through the render node or through its dma-buf.
+///
+/// # Safety
+/// For the DRM core alone, with an object of this driver and an area to be set up.
 unsafe extern "C" fn mmap(
     obj: *mut bindings::drm_gem_object,
     vma: *mut bindings::vm_area_struct,

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Buffers and bindings that work.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use tally_uapi::ioctl::{DeviceInfo, Query, VmBind, bind_op, query};
+use tally_uapi::packet::{Copy, Header, PostSync, flag, opcode};
+use zerocopy::FromZeros;
+
+use crate::device::{FOREVER, Fixture, Mapped, Node, PAGE, RW, counter};
+
+const BOTH: i32 = libc::PROT_READ | libc::PROT_WRITE;
+
+/// "The memory is zero, shared"
+pub fn memory_is_zero_and_shared() {
+    let node = Node::open();
+    for _ in 0..3 {
+        let handle = node.bo(4, 0).unwrap();
+        let (one, two) = (node.map(handle, BOTH).unwrap(), node.map(handle, BOTH).unwrap());
+        for word in 0..4 * PAGE as usize / 8 {
+            assert_eq!(one.word(word).swap(7, Relaxed), 0);
+            assert_eq!(two.word(word).load(Relaxed), 7);
+        }
+        node.close(handle).unwrap();
+        assert_eq!(node.close(handle), Err(libc::EINVAL));
+    }
+}
+
+/// "a mapping or binding keeps it alive after its handle is closed"
+pub fn a_mapping_outlives_its_handle() {
+    let before = counter("memory");
+    let fixture = Fixture::new();
+    let (handle, mapped) = fixture.memory(0, 1);
+    fixture.node.close(handle).unwrap();
+    mapped.word(0).store(5, Relaxed);
+    assert!(counter("memory") >= before + PAGE);
+    fixture.bind(fixture.unmap(0, 1)).unwrap();
+    assert_eq!(mapped.word(0).load(Relaxed), 5);
+    drop(mapped);
+    crate::device::eventually(|| counter("memory") == before);
+}
+
+/// "ENOSPC: more than the device's `memory_bytes` in all."
+pub fn memory_has_a_limit() {
+    let node = Node::open();
+    let mut info = DeviceInfo::new_zeroed();
+    let data = (&raw mut info).addr() as u64;
+    let size = size_of::<DeviceInfo>() as u32;
+    node.call(&mut Query { what: query::DEVICE, size, data, reserved: 0 }).unwrap();
+    let all = info.memory_bytes / PAGE - counter("memory") / PAGE;
+    // A failure has taken nothing, and what is closed comes back.
+    for _ in 0..3 {
+        let handle = node.bo(all, 0).unwrap();
+        assert_eq!(node.bo(1, 0), Err(libc::ENOSPC));
+        node.close(handle).unwrap();
+    }
+}
+
+/// Copies a word from page to page on the device.
+fn copy_word(
+    fixture: &Fixture,
+    queue: &mut crate::device::Queue<'_>,
+    from: u64,
+    to: u64,
+    done: u64,
+) {
+    let header = Header {
+        opcode: opcode::COPY,
+        flags: flag::ORDERED | flag::POST_SYNC,
+        ..Header::default()
+    };
+    let post = PostSync { address: queue.cell(0), value: done };
+    let copy =
+        Copy { header, dst: fixture.va(to), src: fixture.va(from), size: 8, zero: [0; 2], post };
+    queue.push(copy);
+    assert_eq!(fixture.wait(&[queue.entry(0, done)], 0, FOREVER), Ok(0));
+}
+
+/// VM_BIND: "when it returns, the device uses the new mappings"; "UNMAP takes whatever
+/// part is mapped, also none."
+pub fn bindings_are_cut_and_joined() {
+    let fixture = Fixture::new();
+    let mut queue = fixture.queue(100);
+    let (handle, mapped) = fixture.memory(0, 4);
+    let word = |page: usize| mapped.word(page * PAGE as usize / 8);
+    word(1).store(11, Relaxed);
+    copy_word(&fixture, &mut queue, 1, 3, 1);
+    assert_eq!(word(3).load(Relaxed), 11);
+    // The middle is taken out and comes back the other way round.
+    fixture.bind(fixture.unmap(1, 2)).unwrap();
+    fixture.bind(fixture.unmap(1, 2)).unwrap();
+    fixture.bind(fixture.map(handle, 1, 2, 1, RW)).unwrap();
+    fixture.bind(fixture.map(handle, 2, 1, 1, RW)).unwrap();
+    word(2).store(22, Relaxed);
+    copy_word(&fixture, &mut queue, 1, 0, 2);
+    assert_eq!(word(0).load(Relaxed), 22);
+    copy_word(&fixture, &mut queue, 2, 0, 3);
+    assert_eq!(word(0).load(Relaxed), 11);
+    fixture.bind(fixture.unmap(0, 50)).unwrap();
+}
+
+/// MAP_USERPTR: the device uses the caller's own pages.
+pub fn userptr_is_the_callers_memory() {
+    let fixture = Fixture::new();
+    let mut queue = fixture.queue(100);
+    let own = Mapped::new(-1, 0, 2 * PAGE, BOTH).err();
+    assert_eq!(own, Some(libc::EBADF), "files only");
+    let memory = anonymous(2);
+    memory[0].store(33, Relaxed);
+    let offset = memory.as_ptr().addr() as u64;
+    let bind = VmBind { op: bind_op::MAP_USERPTR, offset, ..fixture.map(0, 0, 0, 2, RW) };
+    fixture.bind(bind).unwrap();
+    copy_word(&fixture, &mut queue, 0, 1, 1);
+    assert_eq!(memory[PAGE as usize / 8].load(Relaxed), 33);
+    fixture.bind(fixture.unmap(0, 2)).unwrap();
+    // "ENOSPC: … too much locked memory", for who has no right to more.
+    // SAFETY: plain system calls of a child that only exits.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            let limit = libc::rlimit { rlim_cur: PAGE, rlim_max: PAGE };
+            let set =
+                libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) == 0 && libc::setuid(65534) == 0;
+            let refused = fixture.bind(bind) == Err(libc::ENOSPC);
+            libc::_exit(i32::from(!(set && refused)));
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &mut status, 0), child);
+        assert_eq!(status, 0);
+    }
+}
+
+/// Whole pages of anonymous memory, for the life of the program.
+fn anonymous(pages: u64) -> &'static [std::sync::atomic::AtomicU64] {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let bytes = (pages * PAGE) as usize;
+    // SAFETY: a new mapping, which is never undone.
+    unsafe {
+        let at = libc::mmap(std::ptr::null_mut(), bytes, BOTH, flags, -1, 0);
+        assert_ne!(at, libc::MAP_FAILED);
+        std::slice::from_raw_parts(at.cast(), bytes / 8)
+    }
+}
+
+/// Many pages, in one piece and in many.
+pub fn huge_and_many() {
+    let fixture = Fixture::new();
+    let mut queue = fixture.queue(60_000);
+    let (_, large) = fixture.memory(0, 8192);
+    let last = 8191;
+    large.word(0).store(44, Relaxed);
+    copy_word(&fixture, &mut queue, 0, last, 1);
+    assert_eq!(large.word(last as usize * 512).load(Relaxed), 44);
+    // Single pages of a buffer in reverse: no two of them can be joined.
+    let handle = fixture.node.bo(1024, 0).unwrap();
+    let many = fixture.node.map(handle, BOTH).unwrap();
+    for page in 0..1024 {
+        fixture.bind(fixture.map(handle, 1023 - page, 10_000 + page, 1, RW)).unwrap();
+    }
+    many.word(1023 * 512).store(55, Relaxed);
+    copy_word(&fixture, &mut queue, 10_000, 10_001, 2);
+    assert_eq!(many.word(1022 * 512).load(Relaxed), 55);
+    fixture.bind(fixture.unmap(10_000, 1024)).unwrap();
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The driver's own end: unbinding and unloading.
+
+use std::ffi::CString;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Acquire;
+use std::thread;
+
+use tally_uapi::ioctl::{BoInfo, VmCreate};
+
+use crate::Outcome;
+use crate::device::{FOREVER, Fixture, Node, counter, entry, eventually};
+
+fn driver() -> PathBuf {
+    PathBuf::from("/sys/bus/pci/drivers/tally")
+}
+
+/// The PCI address of the bound device.
+fn address() -> String {
+    let entries = fs::read_dir(driver()).expect("the driver").flatten();
+    let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.find(|name| name.contains(':')).expect("a bound device")
+}
+
+/// "rmmod and unbind with open files and 1000 sleepers (ENODEV, clean reload)"
+pub fn unbind_wakes_a_thousand_sleepers() {
+    let fixture = Fixture::new();
+    let mut queue = fixture.queue(0);
+    let (handle, memory) = fixture.memory(8, 1);
+    let address = address();
+    thread::scope(|scope| {
+        let sleepers: Vec<_> = (0..1000)
+            .map(|index| {
+                let wanted = entry(handle, index % 512 * 8, 1);
+                let fixture = &fixture;
+                let builder = thread::Builder::new().stack_size(64 << 10);
+                builder.spawn_scoped(scope, move || fixture.wait(&[wanted], 0, FOREVER)).unwrap()
+            })
+            .collect();
+        eventually(|| counter("asleep") == 1000);
+        fs::write(driver().join("unbind"), &address).expect("unbind");
+        for sleeper in sleepers {
+            assert_eq!(sleeper.join().unwrap(), Err(libc::ENODEV));
+        }
+    });
+    // The file is of no use any more, but harmless; its memory is still there.
+    assert_eq!(memory.word(0).load(Acquire), 0);
+    queue.push(queue.signal(0, 1));
+    let node = &fixture.node;
+    assert_eq!(node.call(&mut VmCreate::default()), Err(libc::ENODEV));
+    assert_eq!(node.call(&mut BoInfo { handle, ..Default::default() }), Err(libc::ENODEV));
+    fs::write(driver().join("bind"), &address).expect("bind");
+    eventually(|| Node::try_open().is_some());
+    crate::queues::a_signal_arrives();
+}
+
+/// "insmod, use, rmmod a hundred times returns all memory"
+pub fn the_module_comes_back_a_hundred_times() -> Outcome {
+    let Some(path) = std::env::var_os("TALLY_KO") else {
+        return Outcome::Skipped("TALLY_KO does not name the module");
+    };
+    let parameters = CString::default();
+    let name = CString::new("tally").unwrap();
+    let round = || {
+        // SAFETY: system calls with valid strings.
+        unsafe {
+            assert_eq!(libc::syscall(libc::SYS_delete_module, name.as_ptr(), libc::O_NONBLOCK), 0);
+            let file = fs::File::open(&path).expect("the module's file");
+            let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+            assert_eq!(libc::syscall(libc::SYS_finit_module, fd, parameters.as_ptr(), 0), 0);
+        }
+        eventually(|| Node::try_open().is_some());
+        crate::queues::a_signal_arrives();
+    };
+    // The first rounds fill caches.
+    (0..10).for_each(|_| round());
+    let before = available_kib();
+    (0..100).for_each(|_| round());
+    let lost = before.saturating_sub(available_kib());
+    assert!(lost < 4 << 10, "{lost} KiB are gone after 100 rounds");
+    Outcome::Passed
+}
+
+fn available_kib() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").expect("meminfo");
+    let line = text.lines().find(|line| line.starts_with("MemAvailable:")).expect("MemAvailable");
+    line.split_whitespace().nth(1).and_then(|word| word.parse().ok()).expect("a number")
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Tests of `tally.ko` by its ioctls, as root on a machine that has the module loaded.
+//!
+//! Usage: `tally-selftests [NAME-PART]...`. Prints TAP and ends with 0 if all is well.
+//! `TALLY_KO` names the module's file for the tests that reload it; without it they
+//! are skipped.
+
+use std::panic::catch_unwind;
+
+mod buffers;
+mod device;
+mod life;
+mod processes;
+mod queues;
+mod rejections;
+mod waits;
+
+/// What a test ends with, if it does not panic.
+enum Outcome {
+    Passed,
+    Skipped(&'static str),
+}
+
+impl From<()> for Outcome {
+    fn from((): ()) -> Self {
+        Self::Passed
+    }
+}
+
+/// A test by its name.
+type Test = (&'static str, fn() -> Outcome);
+
+/// Lists functions by their own names.
+macro_rules! tests {
+    ($($module:ident: $($name:ident)*;)*) => {
+        &[$($((concat!(stringify!($module), "::", stringify!($name)), || $module::$name().into())),*),*]
+    };
+}
+
+const TESTS: &[Test] = tests! {
+    rejections: must_be_zero unknown_handles_and_ids queries_are_checked buffers_are_checked
+        address_spaces_are_checked bindings_are_checked queues_are_checked waits_are_checked
+        numbers_beyond_the_last_are_refused foreign_and_dumb_buffers_are_refused;
+    buffers: memory_is_zero_and_shared a_mapping_outlives_its_handle memory_has_a_limit
+        bindings_are_cut_and_joined userptr_is_the_callers_memory huge_and_many;
+    queues: a_signal_arrives a_copy_copies a_fault_loses_the_vm_and_no_other
+        a_queue_says_what_it_waits_for destroyed_queues_do_not_signal limits_are_reached
+        a_busy_queue_needs_no_kicks;
+    waits: met_at_once late_and_past any_and_all a_signal_handler_interrupts
+        the_device_wakes_a_sleeper a_host_wakes_a_sleeper no_sleeper_no_interrupt
+        a_destroyed_vm_ends_waits queues_of_two_vms_wait_for_each_other;
+    processes: importers_of_read_only_buffers_only_read an_importer_outlives_the_exporter
+        a_killed_process_leaves_nothing a_forked_child_may_use_the_file;
+    life: unbind_wakes_a_thousand_sleepers the_module_comes_back_a_hundred_times;
+};
+
+fn main() {
+    let parts: Vec<String> = std::env::args().skip(1).collect();
+    let chosen =
+        |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()));
+    let tests: Vec<&Test> = TESTS.iter().filter(|(name, _)| chosen(name)).collect();
+    println!("TAP version 13\n1..{}", tests.len());
+    let mut failed = 0;
+    for (index, (name, test)) in tests.into_iter().enumerate() {
+        let number = index + 1;
+        match catch_unwind(test) {
+            Ok(Outcome::Passed) => println!("ok {number} {name}"),
+            Ok(Outcome::Skipped(why)) => println!("ok {number} {name} # SKIP {why}"),
+            Err(_) => {
+                failed += 1;
+                println!("not ok {number} {name}");
+            }
+        }
+    }
+    std::process::exit(i32::from(failed != 0));
+}
