@@ -27,6 +27,11 @@ impl Clock {
         Self { start }
     }
 
+    /// CLOCK_MONOTONIC in ns when it started.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
     /// Ticks now; never goes back.
     pub fn ticks(&self) -> u64 {
         self.ticks_at(monotonic_ns())

@@ -2,6 +2,7 @@
 //! What IDENTIFY answers.
 
 use tally_device::{CLOCK_HZ, machine};
+use tally_engine::{VA_END, VA_START};
 use tally_uapi::firmware::{IDENTITY_ENGINES, IDENTITY_TARGET, Identity, MAX_QUEUES, MAX_VMS};
 use tally_uapi::ioctl::{DeviceInfo, EngineInfo, engine_capability};
 use tally_uapi::regs;
@@ -10,12 +11,6 @@ use crate::Settings;
 
 /// The same for every device of this kind.
 const UUID: [u8; 16] = *b"Tally virtual 00";
-
-/// Windows of VMs begin here: the engine process itself lies below.
-pub const VA_START: u64 = 4 << 30;
-/// Windows of VMs end here: above are the stacks and the memory of the engine
-/// process's threads.
-pub const VA_END: u64 = 0x7ff0_0000_0000;
 
 /// Facts of the device.
 pub fn identity(settings: &Settings) -> Identity {

@@ -19,9 +19,13 @@
 //! mappings through, or ends it. **Ear**: hears what an engine process says.
 
 pub mod config;
+mod engine;
 pub mod function;
 pub mod identity;
 pub mod interrupt;
+mod lane;
+mod links;
+mod map;
 pub mod memory;
 mod registers;
 mod session;

@@ -17,11 +17,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use tally_engine::MAX_FILES;
 use tally_uapi::PAGE_SIZE;
 use tally_uapi::firmware::{StatusPage, WaitersPage};
-
-/// Most files that the guest's memory may consist of at a time.
-pub const MAX_FILES: usize = 8;
 
 /// A file that holds memory of the guest, mapped.
 #[derive(Debug)]

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A session, from ENABLE to RESET: the admin ring and what it commands.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use tally_device::Clock;
-use tally_uapi::firmware::{Answer, Command, RING_MAX, RING_MIN, answer_status, op};
+use tally_uapi::firmware::{Answer, Command, MAX_VMS, RING_MAX, RING_MIN, answer_status, op};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::Settings;
 use crate::identity::identity;
 use crate::interrupt::Interrupt;
+use crate::lane::Lane;
+use crate::links::Links;
 use crate::memory::{GuestMemory, View};
 use crate::registers::Registers;
 use crate::status::Status;
@@ -79,7 +83,9 @@ struct Orders {
 pub struct Session {
     host: Arc<Host>,
     answers: Arc<Answers>,
-    waiters: Waiters,
+    links: Arc<Links>,
+    /// Bus address of the waiters page.
+    waiters_page: u64,
     orders: Mutex<Orders>,
     bell: Condvar,
     failed: AtomicBool,
@@ -108,11 +114,13 @@ impl Session {
             entries,
         };
         let status = Status::new(memory.page(registers.status_page)?, Arc::clone(&host.interrupt));
+        let status = Arc::new(status);
         let waiters = Waiters::new(memory.page(registers.waiters_page)?);
         let session = Arc::new(Self {
-            waiters,
             host: Arc::clone(host),
-            answers: Arc::new(Answers { rings, status: Arc::new(status) }),
+            answers: Arc::new(Answers { rings, status: Arc::clone(&status) }),
+            links: Arc::new(Links::new(status, waiters)),
+            waiters_page: registers.waiters_page,
             orders: Mutex::default(),
             bell: Condvar::new(),
             failed: AtomicBool::new(false),
@@ -140,15 +148,20 @@ impl Session {
     }
 
     /// KICK was written.
-    pub fn kick(&self, _queue: u32) {}
+    pub fn kick(&self, queue: u32) {
+        self.links.kick(queue);
+    }
 
     /// WAKE was written.
-    pub fn wake(&self, _bucket: u32) {}
+    pub fn wake(&self, bucket: u32) {
+        self.links.wake(bucket);
+    }
 
     /// Ends the session: when this returns, nothing touches the guest's memory.
     pub fn stop(&self) {
         self.orders().stop = true;
         self.bell.notify_one();
+        self.links.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // A thread that panicked has ended, too.
@@ -158,6 +171,7 @@ impl Session {
 
     /// The admin thread: takes commands in order.
     fn serve(&self) {
+        let mut lanes = Lanes { session: self, lanes: HashMap::new() };
         let mut next = 0u32;
         while let Some(tail) = self.await_tail(next) {
             if tail.wrapping_sub(next) > self.answers.rings.entries {
@@ -167,7 +181,7 @@ impl Session {
             }
             while next != tail {
                 let command = self.answers.command(next);
-                self.take(next, &command);
+                self.take(&mut lanes, next, &command);
                 next = next.wrapping_add(1);
             }
         }
@@ -182,10 +196,18 @@ impl Session {
         (!orders.stop).then_some(orders.tail)
     }
 
-    fn take(&self, number: u32, command: &Command) {
+    fn take(&self, lanes: &mut Lanes, number: u32, command: &Command) {
+        let plain = command.flags == 0 && command.vm == 0 && command.queue == 0;
+        let args = command.args.iter().skip(1).all(|&arg| arg == 0);
         let status = match command.opcode {
-            op::NOP => answer_status::OK,
-            op::IDENTIFY => self.identify(command),
+            op::NOP if plain && args && command.args[0] == 0 => answer_status::OK,
+            op::IDENTIFY if plain && args => self.identify(command),
+            op::VM_CREATE..=op::QUEUE_QUERY if (1..=MAX_VMS).contains(&command.vm) => {
+                match lanes.hand(number, command) {
+                    Ok(()) => return,
+                    Err(status) => status,
+                }
+            }
             _ => answer_status::INVALID,
         };
         self.answers.answer(number, status, [0; 7]);
@@ -202,5 +224,51 @@ impl Session {
             shared.store(word, Ordering::Relaxed);
         }
         answer_status::OK
+    }
+}
+
+/// A command and its number.
+type Numbered = (u32, Command);
+
+/// The lanes of a session, by VM. Dropping them ends all VMs.
+struct Lanes<'a> {
+    session: &'a Session,
+    lanes: HashMap<u32, (Sender<Numbered>, JoinHandle<()>)>,
+}
+
+impl Lanes<'_> {
+    /// Gives a command to the lane of its VM. Else what to answer.
+    fn hand(&mut self, number: u32, command: &Command) -> Result<(), u32> {
+        let id = command.vm;
+        if !self.lanes.contains_key(&id) {
+            if command.opcode != op::VM_CREATE {
+                return Err(answer_status::NO_ENTRY);
+            }
+            self.open(id).map_err(|_| answer_status::NO_SPACE)?;
+        }
+        let lane = self.lanes.get(&id).ok_or(answer_status::NO_SPACE)?;
+        // A lane goes on until its commands end.
+        lane.0.send((number, *command)).map_err(|_| answer_status::NO_SPACE)
+    }
+
+    fn open(&mut self, id: u32) -> std::io::Result<()> {
+        let Session { host, links, answers, waiters_page, .. } = self.session;
+        let (host, links) = (Arc::clone(host), Arc::clone(links));
+        let lane = Lane::new(id, host, links, Arc::clone(answers), *waiters_page);
+        let (sender, commands) = channel();
+        let thread = std::thread::Builder::new().name(format!("vm{id}"));
+        let thread = thread.spawn(move || lane.run(&commands))?;
+        self.lanes.insert(id, (sender, thread));
+        Ok(())
+    }
+}
+
+impl Drop for Lanes<'_> {
+    fn drop(&mut self) {
+        let threads: Vec<_> = self.lanes.drain().map(|(_, (_, thread))| thread).collect();
+        for thread in threads {
+            // A thread that panicked has ended, too.
+            let _ = thread.join();
+        }
     }
 }

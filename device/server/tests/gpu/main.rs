@@ -4,3 +4,5 @@
 
 mod function;
 mod support;
+mod vm;
+mod vms;

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The engine process: runs the queues and the kernels of one VM, confined.
+//! What it and the hub (`tally-gpu`) say to each other, and what the process
+//! does. `device/SPEC.md`, chapter 15; `device/server/DESIGN.md`.
+#![cfg(not(loom))]
+
+pub mod arena;
+mod commands;
+mod confine;
+pub mod filter;
+mod futex;
+pub mod mailbox;
+pub mod process;
+
+/// Windows of VMs begin here: the engine process itself lies below.
+pub const VA_START: u64 = 4 << 30;
+/// Windows of VMs end here: above are the stacks and the memory of the engine
+/// process's threads.
+pub const VA_END: u64 = 0x7ff0_0000_0000;
+
+/// Most files that the guest's memory may consist of.
+pub const MAX_FILES: usize = 8;
+/// Descriptor of the first of these files in an engine process. It has no other
+/// descriptors once it is confined.
+pub const FIRST_FILE: u64 = 4;

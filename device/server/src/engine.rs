@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An engine process as the hub sees it.
+//!
+//! Three threads of the hub know it. The VM's lane gives it orders and waits.
+//! The gate, which has also started it, decides about its mappings and sees its
+//! end. The ear hears what it says of its cells and faults.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tally_engine::MAX_FILES;
+use tally_engine::mailbox::{Mailbox, MailboxMap, Order, fence_arguments};
+use tally_uapi::cell::WAITERS;
+use tally_uapi::fault::{Fault, FaultKind};
+
+use crate::links::Links;
+use crate::memory::MemoryFile;
+
+mod ear;
+mod gate;
+mod spawn;
+
+/// How long an engine process may take to start.
+const START_TIME: Duration = Duration::from_millis(900);
+/// How much longer than the reset time it may take for an order.
+const ORDER_TIME: Duration = Duration::from_millis(500);
+
+/// Why a VM is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The queue that has faulted; none if the process has ended.
+    pub queue: Option<u32>,
+    /// Its fault.
+    pub fault: Fault,
+}
+
+impl Loss {
+    fn engine() -> Self {
+        let fault = Fault { kind: FaultKind::EngineLost, address: 0, packet: 0 };
+        Self { queue: None, fault }
+    }
+}
+
+/// The engine process has ended, or was.
+#[derive(Debug)]
+pub struct Ended;
+
+/// A system call that the process may make, and its place in the order.
+type Call = (i64, [u64; 6]);
+
+/// What the process is doing, as far as the hub has to know.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Calls that the current order allows, in order; the last is its fence.
+    allowed: Vec<Call>,
+    /// How many of them were made.
+    made: usize,
+    ended: bool,
+    /// Its end is no loss any more.
+    closing: bool,
+    loss: Option<Loss>,
+}
+
+/// The part of an engine that all threads share.
+pub struct Link {
+    /// The VM's id.
+    pub vm: u32,
+    mailbox: MailboxMap,
+    progress: Mutex<Progress>,
+    changed: Condvar,
+    /// Buckets in which the VM's queues are counted in the waiters page.
+    counted: [AtomicU64; WAITERS / 64],
+    /// For the ear: there is nobody left to be heard.
+    deaf: AtomicBool,
+    process: OnceLock<OwnedFd>,
+}
+
+impl Link {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The queue was found asleep.
+    pub fn kick(&self, queue: u32) {
+        self.mailbox.to_engine.kicks.set(queue as usize);
+        self.mailbox.to_engine.bell.ring();
+    }
+
+    /// Cells of the bucket may have changed.
+    pub fn recheck(&self, bucket: usize) {
+        self.mailbox.to_engine.recheck.set(bucket);
+        self.mailbox.to_engine.bell.ring();
+    }
+
+    /// All foreign cells may have changed.
+    pub fn recheck_foreign(&self) {
+        self.mailbox.to_engine.recheck_foreign.store(1, Ordering::SeqCst);
+        self.mailbox.to_engine.bell.ring();
+    }
+
+    /// Whether the VM's queues are counted in the bucket.
+    pub fn is_counted(&self, bucket: usize) -> bool {
+        self.counted[bucket / 64].load(Ordering::SeqCst) & 1 << (bucket % 64) != 0
+    }
+
+    /// Kills the process. It has ended when [`Engine::end`] has returned.
+    fn kill(&self) {
+        if let Some(process) = self.process.get() {
+            kill(process);
+        }
+    }
+
+    /// The session ends: so does the process, and that is no loss.
+    pub fn close(&self) {
+        self.progress().closing = true;
+        self.kill();
+    }
+
+    /// Why the VM is lost, if it is.
+    pub fn loss(&self) -> Option<Loss> {
+        self.progress().loss
+    }
+
+    /// Records the first loss. True if it was the first, and is one.
+    fn lose(&self, loss: Loss) -> bool {
+        let mut progress = self.progress();
+        if progress.closing || progress.loss.is_some() {
+            return false;
+        }
+        progress.loss = Some(loss);
+        true
+    }
+}
+
+/// What an engine process is made from.
+#[derive(Clone)]
+pub struct Recipe {
+    pub vm: u32,
+    pub settings: crate::Settings,
+    pub clock: tally_device::Clock,
+    /// The files of the guest's memory.
+    pub files: Vec<Arc<MemoryFile>>,
+    /// Index and offset of the waiters page among them.
+    pub waiters: (usize, u64),
+}
+
+/// An engine process. Dropping it ends the process.
+pub struct Engine {
+    pub link: Arc<Link>,
+    threads: Vec<JoinHandle<()>>,
+    sequence: u32,
+    patience: Duration,
+}
+
+impl Engine {
+    /// Starts an engine process and waits until it is confined.
+    ///
+    /// # Errors
+    /// The process or a thread cannot be had; the text of the process itself
+    /// goes to standard error.
+    pub fn start(recipe: &Recipe, links: &Arc<Links>) -> io::Result<Self> {
+        let (mailbox, fd) = MailboxMap::create()?;
+        set_up(&mailbox, recipe);
+        let link = Arc::new(Link {
+            vm: recipe.vm,
+            mailbox,
+            progress: Mutex::default(),
+            changed: Condvar::new(),
+            counted: Default::default(),
+            deaf: AtomicBool::new(false),
+            process: OnceLock::new(),
+        });
+        let files = recipe.files.iter().map(|file| file.file().as_raw_fd());
+        let fds: Vec<i32> = std::iter::once(fd.as_raw_fd()).chain(files).collect();
+        debug_assert!(fds.len() <= MAX_FILES + 1);
+        let (tell, told) = std::sync::mpsc::channel();
+        let (own, home) = (Arc::clone(&link), Arc::clone(links));
+        // The kernel ends the process when the thread that started it ends.
+        let gate =
+            std::thread::Builder::new().name("gate".into()).spawn(move || {
+                match spawn::start(&fds, START_TIME) {
+                    Ok((process, child, reports)) => {
+                        let _ = own.process.set(process);
+                        if tell.send(Ok(())).is_ok() {
+                            gate::watch(&own, child, &reports, &home);
+                        }
+                    }
+                    Err(error) => drop(tell.send(Err(error))),
+                }
+            })?;
+        let lost = || io::Error::other("the thread that starts engine processes has ended");
+        told.recv().map_err(|_| lost())??;
+        let patience = Duration::from_millis(u64::from(recipe.settings.reset_ms)) + ORDER_TIME;
+        let mut engine = Self { link, threads: vec![gate], sequence: 0, patience };
+        let (own, home) = (Arc::clone(&engine.link), Arc::clone(links));
+        let ear = std::thread::Builder::new().name("ear".into());
+        engine.threads.push(ear.spawn(move || ear::listen(&own, &home))?);
+        Ok(engine)
+    }
+
+    /// Has an order carried out: status and values, which are the process's word.
+    /// A process that does not do it in time is ended.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn order(&mut self, order: &Order) -> Result<(u32, [u64; 7]), Ended> {
+        let link = Arc::clone(&self.link);
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut progress = link.progress();
+        if progress.ended {
+            return Err(Ended);
+        }
+        progress.allowed = order.pieces.iter().map(|piece| piece.system_call()).collect();
+        progress.allowed.push(fence_arguments(self.sequence));
+        progress.made = 0;
+        link.mailbox.to_engine.give(self.sequence, order);
+        let until = Instant::now() + self.patience;
+        loop {
+            if progress.made == progress.allowed.len() {
+                break;
+            }
+            if progress.ended {
+                return Err(Ended);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                drop(progress);
+                self.end();
+                return Err(Ended);
+            }
+            let waited = link.changed.wait_timeout(progress, left);
+            progress = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        // Nothing is allowed between orders.
+        progress.allowed.clear();
+        progress.made = 0;
+        let to_hub = &link.mailbox.to_hub;
+        let values = std::array::from_fn(|i| to_hub.values[i].load(Ordering::Relaxed));
+        Ok((to_hub.status.load(Ordering::SeqCst), values))
+    }
+
+    /// Ends the process and waits for that: it touches nothing any more. The VM
+    /// is then lost.
+    pub fn end(&self) {
+        self.link.kill();
+        let mut progress = self.link.progress();
+        while !progress.ended {
+            progress = self.link.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.link.close();
+        self.end();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has ended, too.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn set_up(mailbox: &Mailbox, recipe: &Recipe) {
+    let setup = &mailbox.setup;
+    let (settings, relaxed) = (&recipe.settings, Ordering::Relaxed);
+    setup.compute_engines.store(settings.compute_engines, relaxed);
+    setup.copy_engines.store(settings.copy_engines, relaxed);
+    setup.workers.store(settings.workers, relaxed);
+    setup.substitutes.store(settings.substitutes, relaxed);
+    setup.reset_ms.store(settings.reset_ms, relaxed);
+    setup.files.store(recipe.files.len() as u32, relaxed);
+    setup.vm.store(recipe.vm, relaxed);
+    setup.waiters_file.store(recipe.waiters.0 as u32, relaxed);
+    setup.waiters_offset.store(recipe.waiters.1, relaxed);
+    setup.clock_start.store(recipe.clock.start(), relaxed);
+}
+
+/// A descriptor of a process that can be waited for and killed without a race.
+fn open_process(pid: u32) -> io::Result<OwnedFd> {
+    use std::os::fd::FromRawFd;
+    // SAFETY: takes numbers; a descriptor that is returned is nobody else's.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0);
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd as i32)) }
+    }
+}
+
+/// SIGKILL to what `process` is a descriptor of.
+fn kill(process: impl AsFd) {
+    let fd = process.as_fd().as_raw_fd();
+    let nothing = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: takes numbers. A process that has ended already is no matter.
+    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, nothing, 0) };
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The ear: what an engine process says of its cells and faults. All of it may
+//! be a lie; then it wakes somebody needlessly, or loses its own VM.
+
+use std::sync::atomic::Ordering;
+
+use tally_uapi::cell::WAITERS;
+use tally_uapi::fault::{Fault, FaultKind};
+use tally_uapi::firmware::MAX_QUEUES;
+
+use super::{Link, Loss};
+use crate::links::Links;
+
+/// Listens until the process has ended.
+pub(super) fn listen(link: &Link, links: &Links) {
+    let to_hub = &link.mailbox.to_hub;
+    while !link.deaf.load(Ordering::SeqCst) {
+        let seen = to_hub.bell.rings();
+        to_hub.changed.take().for_each(|bucket| update(link, links, bucket));
+        to_hub.signalled.take().for_each(|bucket| links.signalled(link.vm, bucket));
+        if to_hub.lost.swap(0, Ordering::SeqCst) != 0 && link.lose(fault(link)) {
+            links.status.lost(link.vm);
+        }
+        if !link.deaf.load(Ordering::SeqCst) {
+            to_hub.bell.wait(seen);
+        }
+    }
+    for bucket in (0..WAITERS).filter(|&bucket| link.is_counted(bucket)) {
+        links.waiters.leave(bucket);
+    }
+    link.counted.iter().for_each(|word| word.store(0, Ordering::SeqCst));
+}
+
+/// Counts the VM's queues in the waiters page, or no longer does. Who is counted
+/// looks again: a signal may have come just before.
+fn update(link: &Link, links: &Links, bucket: usize) {
+    let waits = link.mailbox.to_hub.waiters[bucket].load(Ordering::SeqCst) != 0;
+    let bit = 1 << (bucket % 64);
+    match (link.is_counted(bucket), waits) {
+        (false, true) => {
+            // Before the count: who sees the count must find us in the list.
+            link.counted[bucket / 64].fetch_or(bit, Ordering::SeqCst);
+            links.waiters.enter(bucket);
+            link.recheck(bucket);
+        }
+        (true, false) => {
+            links.waiters.leave(bucket);
+            link.counted[bucket / 64].fetch_and(!bit, Ordering::SeqCst);
+        }
+        _ => {}
+    }
+}
+
+/// The fault that the process reports, each number read once.
+fn fault(link: &Link) -> Loss {
+    let words = &link.mailbox.to_hub.fault;
+    let [queue, kind, address, packet] =
+        [0, 1, 2, 3].map(|i: usize| words[i].load(Ordering::SeqCst));
+    let kind = u32::try_from(kind).ok().and_then(FaultKind::from_raw);
+    let queue = u32::try_from(queue).ok().filter(|id| (1..=MAX_QUEUES).contains(id));
+    let kind = kind.unwrap_or(FaultKind::EngineLost);
+    Loss { queue, fault: Fault { kind, address, packet } }
+}

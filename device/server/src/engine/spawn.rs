@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Starting an engine process.
+
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use vmm_sys_util::sock_ctrl_msg::ScmSocket;
+
+/// The program of the engine process.
+static PROGRAM: &[u8] = include_bytes!(env!("TALLY_ENGINE"));
+
+/// The program as a file that nobody can change.
+fn program() -> io::Result<RawFd> {
+    static FILE: OnceLock<OwnedFd> = OnceLock::new();
+    if let Some(file) = FILE.get() {
+        return Ok(file.as_raw_fd());
+    }
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: a valid name; the result is checked and is nobody else's.
+    let mut file = unsafe {
+        // A kernel that wants to be told that this may be executed; an older one
+        // does not know the flag.
+        let mut fd = libc::memfd_create(c"tally-engine".as_ptr(), flags | libc::MFD_EXEC);
+        if fd < 0 {
+            fd = libc::memfd_create(c"tally-engine".as_ptr(), flags);
+        }
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        std::fs::File::from_raw_fd(fd)
+    };
+    file.write_all(PROGRAM)?;
+    let seals = libc::F_SEAL_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: takes numbers.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(FILE.get_or_init(|| file.into()).as_raw_fd())
+}
+
+/// Starts an engine process and hands it `fds`: a descriptor of the process, the
+/// process as a child, and the descriptor by which its mappings are reported. The calling thread is the one
+/// that the process ends with.
+pub(super) fn start(fds: &[RawFd], time: Duration) -> io::Result<(OwnedFd, Child, OwnedFd)> {
+    let program = program()?;
+    let (ours, theirs) = UnixStream::pair()?;
+    let mut command = Command::new(format!("/proc/self/fd/{program}"));
+    command
+        .arg0("tally-engine")
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null());
+    let parent = std::process::id();
+    // SAFETY: `prepare` makes system calls only.
+    unsafe { command.pre_exec(move || prepare(parent)) };
+    let mut child = command.spawn()?;
+    // The command has the other end of the socket, which must close with the child's.
+    drop(command);
+    match meet(&ours, &child, fds, time) {
+        Ok((process, reports)) => Ok((process, child, reports)),
+        Err(error) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(error)
+        }
+    }
+}
+
+/// In the child, before its program: no random addresses, a stack of a fixed
+/// size (or mappings would begin in the middle of the VM's window), and an end
+/// with the parent.
+fn prepare(parent: u32) -> io::Result<()> {
+    const STACK: libc::rlim_t = 8 << 20;
+    let mut stack = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: system calls with numbers and a valid struct.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_STACK, &mut stack) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        stack.rlim_cur = STACK.min(stack.rlim_max);
+        stack.rlim_max = stack.rlim_cur;
+        if libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) < 0
+            || libc::setrlimit(libc::RLIMIT_STACK, &stack) != 0
+            || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) != 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+        if libc::getppid() as u32 != parent {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+    }
+    Ok(())
+}
+
+/// Hands over the descriptors; gets the one of the filter's reports when the
+/// process has all it needs.
+fn meet(
+    socket: &UnixStream,
+    child: &Child,
+    fds: &[RawFd],
+    time: Duration,
+) -> io::Result<(OwnedFd, OwnedFd)> {
+    let process = super::open_process(child.id())?;
+    socket.set_read_timeout(Some(time))?;
+    socket.send_with_fds(&[&b"m"[..]], fds).map_err(io::Error::from)?;
+    let mut byte = [0u8; 1];
+    let (bytes, reports) = socket.recv_with_fd(&mut byte).map_err(io::Error::from)?;
+    match reports {
+        Some(reports) if bytes == 1 => Ok((process, reports.into())),
+        _ => Err(io::Error::other("the engine process has not started")),
+    }
+}

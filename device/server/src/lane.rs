@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A lane: carries out the admin commands of one VM, in order. VMs do not wait
+//! for each other.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use tally_engine::mailbox::{MAX_PIECES, Order, Piece};
+use tally_engine::{VA_END, VA_START};
+use tally_uapi::PAGE_SIZE;
+use tally_uapi::firmware::{Command, answer_status, map_flag, op, query_value};
+use tally_uapi::ioctl::queue_state;
+
+use crate::engine::{Ended, Engine, Loss, Recipe};
+use crate::links::Links;
+use crate::map::Map;
+use crate::memory::MemoryFile;
+use crate::session::{Answers, Host};
+
+mod mapping;
+mod queues;
+
+/// A VM whose mappings would come in more pieces than this is refused: Linux
+/// allows a process 65,530 by default, and the engine process needs some itself.
+const MAX_MAPPINGS: usize = 60_000;
+/// Most bytes of NULL mappings of a VM: kernels can fill them.
+const MAX_NULL_BYTES: u64 = 1 << 30;
+
+/// What a command answers: values, or one of `answer_status`.
+type Outcome = Result<[u64; 7], u32>;
+
+/// Answers that have no values.
+const DONE: [u64; 7] = [0; 7];
+
+/// A VM and its engine process.
+struct Vm {
+    window: Range<u64>,
+    engine: Engine,
+    map: Map,
+    /// The files that the engine process has, by index.
+    files: Vec<Arc<MemoryFile>>,
+}
+
+/// A lane.
+pub struct Lane {
+    id: u32,
+    host: Arc<Host>,
+    links: Arc<Links>,
+    answers: Arc<Answers>,
+    /// Bus address of the waiters page.
+    waiters_page: u64,
+    vm: Option<Vm>,
+}
+
+impl Lane {
+    pub fn new(
+        id: u32,
+        host: Arc<Host>,
+        links: Arc<Links>,
+        answers: Arc<Answers>,
+        waiters_page: u64,
+    ) -> Self {
+        Self { id, host, links, answers, waiters_page, vm: None }
+    }
+
+    /// Carries out commands until there are no more, or the session ends. Ends
+    /// the VM with itself.
+    pub fn run(mut self, commands: &Receiver<(u32, Command)>) {
+        while let Ok((number, command)) = commands.recv() {
+            if self.links.is_closed() {
+                break;
+            }
+            let outcome = self.carry_out(&command);
+            if self.links.is_closed() {
+                // The driver has reset the device and waits for no answer.
+                break;
+            }
+            match outcome {
+                Ok(values) => self.answers.answer(number, answer_status::OK, values),
+                Err(status) => self.answers.answer(number, status, DONE),
+            }
+        }
+        self.destroy();
+    }
+
+    fn carry_out(&mut self, command: &Command) -> Outcome {
+        check_unused(command)?;
+        match command.opcode {
+            op::VM_CREATE => return self.create(command),
+            op::VM_DESTROY => {
+                return if self.destroy() { Ok(DONE) } else { Err(answer_status::NO_ENTRY) };
+            }
+            _ => {}
+        }
+        let Some(vm) = &mut self.vm else { return Err(answer_status::NO_ENTRY) };
+        let loss = vm.engine.link.loss();
+        match (command.opcode, loss) {
+            (op::VM_MAP | op::QUEUE_CREATE, Some(_)) => Err(answer_status::LOST),
+            (op::VM_MAP, None) => vm.map(&self.host.memory, command),
+            (op::VM_UNMAP, _) => vm.unmap(command),
+            (op::QUEUE_CREATE, None) => vm.create_queue(&self.host.settings, &self.links, command),
+            (op::QUEUE_DESTROY, _) => vm.destroy_queue(&self.links, command),
+            (op::QUEUE_QUERY, _) => vm.query_queue(&self.links, command),
+            _ => Err(answer_status::INVALID),
+        }
+    }
+
+    fn create(&mut self, command: &Command) -> Outcome {
+        let [start, bytes, ..] = command.args;
+        if self.vm.is_some() {
+            return Err(answer_status::EXISTS);
+        }
+        let window = range(start, bytes).ok_or(answer_status::INVALID)?;
+        if window.start < VA_START || window.end > VA_END {
+            return Err(answer_status::INVALID);
+        }
+        let files = self.host.memory.files();
+        let recipe = self.recipe(&files).ok_or(answer_status::NO_SPACE)?;
+        let engine = Engine::start(&recipe, &self.links).map_err(|error| {
+            eprintln!("tally-gpu: VM {}: no engine process: {error}", self.id);
+            answer_status::NO_SPACE
+        })?;
+        if !self.links.add(&engine.link) {
+            // The session ends; nobody waits for the answer.
+            return Err(answer_status::NO_SPACE);
+        }
+        self.vm = Some(Vm { window, engine, map: Map::default(), files });
+        Ok(DONE)
+    }
+
+    fn recipe(&self, files: &[Arc<MemoryFile>]) -> Option<Recipe> {
+        let page = self.host.memory.resolve(self.waiters_page, PAGE_SIZE, true)?;
+        let [page] = &page[..] else { return None };
+        let index = files.iter().position(|file| Arc::ptr_eq(file, &page.file))?;
+        Some(Recipe {
+            vm: self.id,
+            settings: self.host.settings.clone(),
+            clock: self.host.clock,
+            files: files.to_vec(),
+            waiters: (index, page.offset),
+        })
+    }
+
+    /// Ends the VM. False if there is none.
+    fn destroy(&mut self) -> bool {
+        let Some(vm) = self.vm.take() else { return false };
+        self.links.remove(&vm.engine.link);
+        true
+    }
+}
+
+/// A range of VAs; None if it is empty, unaligned or leaves the address space.
+fn range(start: u64, bytes: u64) -> Option<Range<u64>> {
+    let aligned = start.is_multiple_of(PAGE_SIZE) && bytes.is_multiple_of(PAGE_SIZE);
+    let end = start.checked_add(bytes).filter(|&end| aligned && end > start)?;
+    Some(start..end)
+}
+
+/// "Unused fields are zero."
+fn check_unused(command: &Command) -> Result<(), u32> {
+    let (args, flags, queue) = match command.opcode {
+        op::VM_CREATE | op::VM_UNMAP => (2, 0, false),
+        op::VM_DESTROY => (0, 0, false),
+        op::VM_MAP => (4, map_flag::ALL, false),
+        op::QUEUE_CREATE => (6, 0, true),
+        op::QUEUE_DESTROY | op::QUEUE_QUERY => (0, 0, true),
+        _ => return Err(answer_status::INVALID),
+    };
+    let unused = command.args[args..].iter().all(|&arg| arg == 0);
+    let fits = unused && command.flags & !flags == 0 && (queue || command.queue == 0);
+    if fits { Ok(()) } else { Err(answer_status::INVALID) }
+}
