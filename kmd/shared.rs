@@ -8,6 +8,7 @@ use core::ptr::NonNull;
 use kernel::device::{Bound, Device};
 use kernel::dma::Coherent;
 use kernel::prelude::*;
+use tally_uapi::firmware::{Answer, Command, Extent, Identity, StatusPage, WaitersPage};
 
 /// `count` objects `T` in memory that the device reads and writes.
 ///
@@ -30,17 +31,28 @@ unsafe impl<T> Sync for Shared<T> {}
 pub(crate) unsafe trait Wire {}
 
 // SAFETY: words only (see their definitions).
-unsafe impl Wire for tally_uapi::firmware::Command {}
+unsafe impl Wire for Command {}
 // SAFETY: as above.
-unsafe impl Wire for tally_uapi::firmware::Answer {}
+unsafe impl Wire for Answer {}
 // SAFETY: as above.
-unsafe impl Wire for tally_uapi::firmware::Extent {}
+unsafe impl Wire for Extent {}
 // SAFETY: as above.
-unsafe impl Wire for tally_uapi::firmware::Identity {}
+unsafe impl Wire for Identity {}
 // SAFETY: as above.
-unsafe impl Wire for tally_uapi::firmware::WaitersPage {}
+unsafe impl Wire for WaitersPage {}
 // SAFETY: as above.
-unsafe impl Wire for tally_uapi::firmware::StatusPage {}
+unsafe impl Wire for StatusPage {}
+
+/// [`Wire`] types that consist of atomics, which may change under a reference.
+///
+/// # Safety
+/// As it says.
+pub(crate) unsafe trait Atomics: Wire {}
+
+// SAFETY: see its definition.
+unsafe impl Atomics for WaitersPage {}
+// SAFETY: see its definition.
+unsafe impl Atomics for StatusPage {}
 
 impl<T: Wire> Shared<T> {
     /// Memory for `count` objects, all zero.
@@ -96,11 +108,12 @@ impl<T: Wire> Shared<T> {
         // SAFETY: just written, and all bits are values of a `Wire` type.
         Ok(unsafe { copy.assume_init() })
     }
+}
 
-    /// Object 0, for types that are made of atomics.
+impl<T: Atomics> Shared<T> {
+    /// Object 0, to be used together with the device.
     pub(crate) fn atomics(&self) -> Option<&T> {
-        // SAFETY: valid for the life of `self`; the caller's type is atomics, which
-        // may change under a shared reference.
+        // SAFETY: valid for the life of `self`, and atomics may change under a reference.
         self.at(0).map(|place| unsafe { place.as_ref() })
     }
 }

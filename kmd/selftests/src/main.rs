@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Tests of `tally.ko` by its ioctls, as root on a machine that has the module loaded.
 //!
-//! Usage: `tally-selftests [NAME-PART]...`. Prints TAP and ends with 0 if all is well.
+//! Usage: `tally-selftests [NAME-PART]...` prints TAP and ends with 0 if all is well.
+//! `tally-selftests --fuzz SEED PROCESSES SECONDS` calls at random instead.
 //! `TALLY_KO` names the module's file for the tests that reload it; without it they
 //! are skipped.
 
@@ -9,6 +10,7 @@ use std::panic::catch_unwind;
 
 mod buffers;
 mod device;
+mod fuzz;
 mod life;
 mod processes;
 mod queues;
@@ -56,6 +58,13 @@ const TESTS: &[Test] = tests! {
 
 fn main() {
     let parts: Vec<String> = std::env::args().skip(1).collect();
+    if let [option, seed, processes, seconds] = &parts[..]
+        && option == "--fuzz"
+    {
+        let number = |text: &String| text.parse().expect("a number");
+        let time = std::time::Duration::from_secs(number(seconds));
+        return fuzz::run(number(seed), number(processes), time);
+    }
     let chosen =
         |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()));
     let tests: Vec<&Test> = TESTS.iter().filter(|(name, _)| chosen(name)).collect();
