@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `TALLY_HANG_MS`: who waits for whom, when a wait of the host lasts suspiciously long.
+//! `TALLY_HANG_MS`: who waits for whom, when a wait of the host lasts suspiciously long; and
+//! `TALLY_TOP`: the same at any time, for `tally-top`.
 //!
 //! Once for each such wait a report goes to standard error: what the host waits for; for every
 //! parked queue of the process the cell and value that it waits for, the call that appended the
@@ -25,6 +26,7 @@ pub mod calls;
 pub mod circle;
 pub mod names;
 pub mod party;
+pub mod top;
 
 use party::Party;
 
@@ -33,9 +35,9 @@ pub fn limit_ns() -> Option<u64> {
     settings::get().hang_ms.map(|ms| ms * 1_000_000)
 }
 
-/// Whether hangs are reported.
+/// Whether names and calls are kept, since somebody may ask for them.
 pub fn is_on() -> bool {
-    settings::get().hang_ms.is_some()
+    settings::get().hang_ms.is_some() || settings::get().top
 }
 
 /// What a host thread waits for.
@@ -82,6 +84,13 @@ fn describe(waiting: Waiting, lasted: Duration, parties: &[Party]) -> Vec<String
             lines.push("  no lists have been executed with it since it was made or reset".into());
         }
     }
+    lines.extend(parked(parties));
+    lines
+}
+
+/// What the parked queues wait for, and where the waits close a circle.
+fn parked(parties: &[Party]) -> Vec<String> {
+    let mut lines = Vec::new();
     for (i, party) in parties.iter().enumerate() {
         let Some((address, value)) = party.parked() else { continue };
         lines.push(format!("{} waits for {}", party.name, names::cell(address).wish(value)));

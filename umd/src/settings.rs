@@ -11,6 +11,7 @@
 //! | `TALLY_COPY_ENGINES` | 1–64 | engines of the copy class; default 2 |
 //! | `TALLY_MEMORY` | MiB | memory of the device; default: the machine's, or what limits leave |
 //! | `TALLY_HANG_MS` | ms | who waits for whom, on standard error, when a host wait lasts that long; default: never |
+//! | `TALLY_TOP` | `1` | the process answers `tally-top`; default: it does not |
 //! | `TALLY_CHAOS` | any number | a device that decides all that is not promised by chance, alike for the same number; `docs/chaos.md` |
 //! | `TALLY_RESET_MS` | ms | time until a kernel that does not end is aborted; default 100 |
 //! | `TALLY_WINDOW` | MiB | addresses reserved for buffers; default 262144 |
@@ -55,6 +56,8 @@ pub struct Settings {
     pub memory: Option<u64>,
     /// `TALLY_HANG_MS`.
     pub hang_ms: Option<u64>,
+    /// `TALLY_TOP`.
+    pub top: bool,
     /// `TALLY_CHAOS`.
     pub chaos: Option<u64>,
     /// `TALLY_RESET_MS`.
@@ -96,6 +99,7 @@ impl Settings {
             copy_engines: small(number("TALLY_COPY_ENGINES", 1, 64)),
             memory: number("TALLY_MEMORY", 16, 1 << 26).map(|mib| mib * MIB),
             hang_ms: number("TALLY_HANG_MS", 1, 86_400_000),
+            top: number("TALLY_TOP", 0, 1) == Some(1),
             chaos: number("TALLY_CHAOS", 0, u64::MAX),
             reset_ms: number("TALLY_RESET_MS", 1, 3_600_000),
             window: number("TALLY_WINDOW", 256, 1 << 26).map(|mib| mib * MIB),

@@ -9,7 +9,7 @@ use tally_ze::ze_result_t;
 use crate::core::queue::Queue;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
-use crate::hang::Waiting;
+use crate::hang::{Waiting, top};
 use crate::sync::counter::Cell;
 use crate::sync::shared::Shared;
 use crate::sync::wait::{self, Deadline, Suspicion};
@@ -76,6 +76,7 @@ impl Fence {
         let deadline = Deadline::after(timeout_ns);
         let mut suspicion = Suspicion::of(timeout_ns);
         let mut current = self.value();
+        let noted = current.is_none().then(|| top::note(Waiting::Fence));
         let value = loop {
             if let Some(value) = *current {
                 break value;
@@ -94,6 +95,7 @@ impl Fence {
             current = woken.unwrap_or_else(PoisonError::into_inner).0;
         };
         drop(current);
+        drop(noted);
         wait::host_wait(self.shared.vm(), self.cell, value, deadline.left())
     }
 

@@ -56,6 +56,7 @@ impl CallLog {
     pub fn begin() -> Option<Box<Self>> {
         super::is_on().then(|| {
             crate::process::set_watched();
+            super::top::serve();
             Box::default()
         })
     }

@@ -47,9 +47,26 @@ pub struct Party {
     pub name: String,
     /// The call that appended what it is parked on, if it is known.
     pub by: Option<String>,
+    /// Its state in numbers.
+    pub facts: Facts,
     parked: Option<(u64, u64)>,
     /// Those that are not done.
     steps: Vec<Step>,
+}
+
+/// What is known of a queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Facts {
+    /// One of [`queue_state`].
+    pub state: u32,
+    /// Its counter's value.
+    pub present: u64,
+    /// The value at which all that was submitted is complete, as far as the counter covers it.
+    pub promised: u64,
+    /// Packets that the device has not done with.
+    pub packets: u64,
+    /// Time on an engine, in ns.
+    pub busy_ns: u64,
 }
 
 impl Party {
@@ -63,7 +80,7 @@ impl Party {
         if let Some(at) = steps.iter().position(here) {
             steps.drain(..at);
         }
-        Self { name, by: None, parked, steps }
+        Self { name, by: None, facts: Facts::default(), parked, steps }
     }
 
     /// The cell and the value on which it is parked, if it is.
@@ -112,6 +129,13 @@ pub fn of(list: &Immediate) -> Option<Party> {
             }
         }
         let mut party = Party::new(name, parked, steps);
+        party.facts = Facts {
+            state: query.state,
+            present: list.cell().load(),
+            promised: list.promised(),
+            packets: ring.next().saturating_sub(query.head),
+            busy_ns: query.busy_ns,
+        };
         party.by = party.origin().and_then(|origin| source(origin, calls, &party.name));
         Some(party)
     })

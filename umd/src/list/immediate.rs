@@ -148,6 +148,11 @@ impl Immediate {
         self.counter.cell()
     }
 
+    /// The largest value of the counter that was promised.
+    pub fn promised(&self) -> u64 {
+        self.counter.promised()
+    }
+
     /// Waits until all that was appended is complete; false when the time passes first.
     ///
     /// # Errors

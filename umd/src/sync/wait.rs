@@ -10,7 +10,7 @@ use tally_uapi::ioctl::{Errno, SemWait, SemWaitEntry};
 
 use super::counter::Cell;
 use crate::error::Result;
-use crate::hang::{self, Waiting};
+use crate::hang::{self, Waiting, top};
 use crate::vm::Vm;
 
 /// How long a host thread spins before it sleeps.
@@ -106,6 +106,7 @@ pub fn sleep(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> Result<bool> {
         // A query costs no system call; a loss shows at the next real wait.
         return Ok(cell.reached(value));
     }
+    let _noted = top::note(Waiting::Cell { address: cell.va(), value });
     let mut suspicion = Suspicion::of(timeout_ns);
     let end = wait.timeout_ns;
     if let Some(limit) = suspicion.left() {
@@ -137,6 +138,8 @@ pub fn poll(vm: &Vm, word: &AtomicU64, value: u64, timeout_ns: u64, spins: bool)
         return Ok(true);
     }
     let deadline = Deadline::after(timeout_ns);
+    let address = std::ptr::from_ref(word) as u64;
+    let _noted = top::note(Waiting::Cell { address, value });
     let mut suspicion = Suspicion::of(timeout_ns);
     let mut pause = PAUSE.0;
     loop {
@@ -145,7 +148,7 @@ pub fn poll(vm: &Vm, word: &AtomicU64, value: u64, timeout_ns: u64, spins: bool)
             return Ok(met());
         }
         if suspicion.left() == Some(0) {
-            suspicion.tell(Waiting::Cell { address: std::ptr::from_ref(word) as u64, value });
+            suspicion.tell(Waiting::Cell { address, value });
         }
         thread::sleep(pause.min(Duration::from_nanos(left)));
         if met() {

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `tally-top`: what a live process tells of its queues.
+//!
+//! The tests named `child_*` run in a process of their own, which asks about itself.
+
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+use tally_tests::gate::Gate;
+use tally_tests::ze::{self, Gpu, in_child};
+use tally_tests::{call, check};
+use tally_ze::*;
+
+/// Runs `tally-top`, which lies beside the driver.
+fn top(arguments: &[&str]) -> Output {
+    let program = ze::library().with_file_name("tally-top");
+    Command::new(&program).args(arguments).output().expect("tally-top is built with the driver")
+}
+
+fn text(output: &Output) -> String {
+    let said = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+/// "`tally-top` shows the same for a live process": queues with state and counter, host threads that
+/// wait, who waits for which value of which counter, recorded by which API call, and the circle.
+#[test]
+fn a_live_process_tells_who_waits_for_whom() {
+    let said = in_child("child_with_a_circle", &[("TALLY_TOP", "1")]);
+    for part in [
+        "queue ",
+        "parked",
+        "0 of 1",
+        "idle",
+        "zeEventHostSynchronize has waited for",
+        "waits for the counter at",
+        "appended by zeCommandListAppendBarrier, command 1 of regular list",
+        "executed by zeCommandQueueExecuteCommandLists",
+        "the waits close a circle: command queue",
+        "listed: yes",
+    ] {
+        assert!(said.contains(part), "no {part:?} in:\n{said}");
+    }
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_with_a_circle() {
+    let gpu = Gpu::new();
+    let (one, two) = (gpu.cb_event(), gpu.cb_event());
+    let (list1, list2) = (gpu.regular(0, true), gpu.regular(0, true));
+    let (queue1, queue2, idle) = (gpu.queue(0), gpu.queue(0), gpu.immediate(1, true));
+    idle.barrier(None, &[]);
+    idle.synchronize();
+    // List 1 waits for the host's event, which list 2 signals only behind its wait for list 1.
+    let gate = Gate::new(&gpu);
+    list1.barrier(Some(&one), &[&gate.event]);
+    list1.close();
+    list2.barrier(Some(&two), &[&one]);
+    list2.signal(&gate.event);
+    list2.close();
+    queue1.execute(&[&list1], None);
+    queue2.execute(&[&list2], None);
+    let pid = std::process::id().to_string();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let result = call!(zeEventHostSynchronize(one.0, 1_500_000_000));
+            assert_eq!(result, ze_result_t::ZE_RESULT_NOT_READY);
+        });
+        thread::sleep(Duration::from_millis(300));
+        let shown = top(&[&pid]);
+        assert!(shown.status.success(), "{}", text(&shown));
+        println!("{}", text(&shown));
+        let listed = text(&top(&[])).lines().any(|line| line.starts_with(&format!("{pid} ")));
+        println!("listed: {}", if listed { "yes" } else { "no" });
+    });
+    gate.open();
+    check!(zeDeviceSynchronize(gpu.device));
+}
+
+/// Without the setting a process does not answer, and the tool says why; so it does for a process that
+/// there is not, and for arguments that mean nothing.
+#[test]
+fn a_process_that_was_not_asked_to_does_not_answer() {
+    in_child("child_without_the_setting", &[]);
+    let none = top(&["4194304"]);
+    assert!(!none.status.success() && text(&none).contains("does not answer"), "{}", text(&none));
+    for wrong in [&["--everything"][..], &["one"], &["1", "2"], &["1", "-d", "-3"]] {
+        let output = top(wrong);
+        assert!(!output.status.success() && output.stdout.is_empty(), "{wrong:?}");
+    }
+    assert!(text(&top(&["--help"])).starts_with("usage: tally-top"));
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_without_the_setting() {
+    let gpu = Gpu::new();
+    let list = gpu.immediate(0, true);
+    list.barrier(None, &[]);
+    list.synchronize();
+    let output = top(&[&std::process::id().to_string()]);
+    assert!(!output.status.success(), "{}", text(&output));
+    assert!(text(&output).contains("TALLY_TOP=1"), "{}", text(&output));
+}
