@@ -3,6 +3,7 @@
 //! work, until the queue has to leave its engine.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tally_uapi::cell::CellKind;
@@ -71,6 +72,8 @@ enum Step {
     Drain,
     /// It has started; this worker runs its units, or helps.
     Run(Arc<Work>),
+    /// It is not for a guest.
+    Refused,
 }
 
 impl Stream {
@@ -84,6 +87,12 @@ impl Stream {
             held: Vec::new(),
             yielded: None,
         }
+    }
+
+    /// Sets `asleep` if there is nothing to do: no packet in the ring, no CALL in
+    /// progress. True once it is set.
+    fn rests(&self, guard: &mut Guard) -> Result<bool, Trap> {
+        Ok(self.frame.is_none() && self.pending.is_none() && self.ring.may_sleep(guard)?)
     }
 
     /// The scope of the next command.
@@ -112,10 +121,15 @@ impl Stream {
             }
         };
         let step = self.take(worker, queue, &command)?;
-        if matches!(step, Step::Wait(_) | Step::Drain) {
+        if matches!(step, Step::Wait(_) | Step::Drain | Step::Refused) {
             self.pending = Some(command);
         }
         Ok(step)
+    }
+
+    /// Whether there is a packet in the ring.
+    pub(crate) fn has_more(&self, guard: &mut Guard) -> bool {
+        self.ring.lookout().has_news(guard)
     }
 
     fn fetch(&mut self, guard: &mut Guard) -> Result<Option<Packet>, Trap> {
@@ -131,7 +145,7 @@ impl Stream {
             Some(frame) => frame.advance(),
             None => {
                 self.ring.advance();
-                queue.head.store(self.ring.next(), std::sync::atomic::Ordering::Relaxed);
+                queue.head.store(self.ring.next(), Ordering::Relaxed);
             }
         }
     }
@@ -196,7 +210,12 @@ impl Stream {
 
 /// Streams a queue that has its engine, until it has to leave.
 pub(crate) fn stream(worker: &mut Worker, queue: &Arc<Queue>) {
-    let Some(mut stream) = queue.take_stream() else {
+    stream_from(worker, queue, None);
+}
+
+/// As [`stream`]; the caller may have the stream already.
+pub(crate) fn stream_from(worker: &mut Worker, queue: &Arc<Queue>, taken: Option<Box<Stream>>) {
+    let Some(mut stream) = taken.or_else(|| queue.take_stream()) else {
         // It was destroyed after the watch had put it back in the run queue.
         worker.shared.sched.leave(&worker.shared, queue, Leave::Stop);
         return;
@@ -228,6 +247,12 @@ fn advance(
         {
             break Leave::Yield;
         }
+        if worker.wish_is_met() {
+            break match stream.rests(&mut worker.guard) {
+                Ok(true) => Leave::Idle,
+                _ => Leave::Yield,
+            };
+        }
         match stream.step(worker, queue) {
             Ok(Step::Taken) => {}
             Ok(Step::Wait(_) | Step::Drain) if !stream.held.is_empty() => {
@@ -236,7 +261,7 @@ fn advance(
             Ok(Step::Empty) if !stream.held.is_empty() => {
                 // Something may yet come that could overtake what is held.
                 let until = Instant::now() + HELD_SPIN;
-                match stream.ring.linger(&mut worker.guard, || Instant::now() >= until) {
+                match stream.ring.lookout().linger(&mut worker.guard, || Instant::now() >= until) {
                     Ok(true) => {}
                     Ok(false) => stream.let_go(worker, queue),
                     Err(trap) => worker.fault(queue, stream.ring.next(), trap),
@@ -246,11 +271,15 @@ fn advance(
             Ok(Step::Wait(wait)) => break Leave::Park(wait),
             Ok(Step::Drain) if drains(worker, stream.inner_scope()) => {}
             Ok(Step::Drain) => break Leave::Drain,
-            Ok(Step::Empty) => match sleeps(worker, queue, &mut stream) {
-                Ok(true) => break Leave::Idle,
-                Ok(false) => {}
-                Err(trap) => worker.fault(queue, stream.ring.next(), trap),
-            },
+            Ok(Step::Refused) => break Leave::Yield,
+            Ok(Step::Empty) => {
+                stream = lingers(worker, queue, stream)?;
+                match stream.rests(&mut worker.guard) {
+                    Ok(true) => break Leave::Idle,
+                    Ok(false) => {}
+                    Err(trap) => worker.fault(queue, stream.ring.next(), trap),
+                }
+            }
             Err(trap) => worker.fault(queue, stream.ring.next(), trap),
         }
     };
@@ -290,16 +319,23 @@ fn drains(worker: &Worker, scope: &Scope) -> bool {
     }
 }
 
-/// Looks at an empty ring a little longer. True once `asleep` is set.
-fn sleeps(worker: &mut Worker, queue: &Queue, stream: &mut Stream) -> Result<bool, Trap> {
-    let Worker { shared, guard, .. } = worker;
+/// Looks at an empty ring a little longer. None if a guest has taken the stream
+/// meanwhile. A guest itself does not linger: its thread has other things to do.
+fn lingers(worker: &mut Worker, queue: &Queue, stream: Box<Stream>) -> Option<Box<Stream>> {
+    if worker.is_guest() {
+        return Some(stream);
+    }
+    let Worker { shared, guard, slot, .. } = worker;
     let until = Instant::now() + EMPTY_SPIN;
     let sched = &shared.sched;
     let give_up = || sched.streams_wait() || sched.engine_wanted(queue) || Instant::now() >= until;
-    if stream.ring.linger(guard, give_up)? {
-        return Ok(false);
-    }
-    stream.ring.may_sleep(guard)
+    let lookout = stream.ring.lookout();
+    queue.linger_stream(stream, slot.index);
+    sched.lingering().fetch_add(1, Ordering::Relaxed);
+    // A trap is met again by whoever looks next.
+    let _ = lookout.linger(guard, give_up);
+    sched.lingering().fetch_sub(1, Ordering::Relaxed);
+    queue.reclaim_stream(slot.index)
 }
 
 /// Puts the stream to rest and gives the engine up. Gives the stream back if

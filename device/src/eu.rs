@@ -133,6 +133,9 @@ struct Block {
     bytes: usize,
 }
 
+// SAFETY: the mapping is the block's alone, whichever thread has the block.
+unsafe impl Send for Block {}
+
 impl Default for Block {
     fn default() -> Self {
         Self { start: std::ptr::null_mut(), bytes: 0 }
@@ -177,34 +180,58 @@ impl Drop for Block {
 /// that only decides how work is shared out.
 #[derive(Debug)]
 pub(crate) struct KernelTimes {
-    slots: Box<[(AtomicU64, AtomicU64)]>,
+    slots: Box<[Times]>,
+}
+
+/// All in ticks.
+#[derive(Debug, Default)]
+struct Times {
+    entry: AtomicU64,
+    average: AtomicU64,
+    last: AtomicU64,
+    /// The shorter of the last two: a thread that lost its processor once does
+    /// not make a kernel long.
+    shorter: AtomicU64,
 }
 
 impl KernelTimes {
     const SLOTS: usize = 256;
 
     pub(crate) fn new() -> Self {
-        Self { slots: (0..Self::SLOTS).map(|_| Default::default()).collect() }
+        Self { slots: (0..Self::SLOTS).map(|_| Times::default()).collect() }
     }
 
-    fn slot(&self, entry: u64) -> &(AtomicU64, AtomicU64) {
+    fn slot(&self, entry: u64) -> &Times {
         &self.slots[(entry >> 4 ^ entry >> 12) as usize % Self::SLOTS]
     }
 
-    /// Ticks of a group, if known.
+    fn known(&self, entry: u64) -> Option<&Times> {
+        Some(self.slot(entry)).filter(|times| times.entry.load(Ordering::Relaxed) == entry)
+    }
+
+    /// Ticks of a group on average, if known.
     pub(crate) fn get(&self, entry: u64) -> Option<u64> {
-        let (key, ticks) = self.slot(entry);
-        (key.load(Ordering::Relaxed) == entry).then(|| ticks.load(Ordering::Relaxed))
+        self.known(entry).map(|times| times.average.load(Ordering::Relaxed))
+    }
+
+    /// Ticks of a group where nothing else delayed it, if known.
+    pub(crate) fn shorter(&self, entry: u64) -> Option<u64> {
+        self.known(entry).map(|times| times.shorter.load(Ordering::Relaxed))
     }
 
     /// A group has taken `ticks`.
     pub(crate) fn put(&self, entry: u64, ticks: u64) {
-        let (key, slot) = self.slot(entry);
-        let ticks = match self.get(entry) {
-            Some(before) => before / 2 + ticks / 2,
-            None => ticks,
+        let (average, last) = match self.known(entry) {
+            Some(times) => {
+                let average = times.average.load(Ordering::Relaxed);
+                (average / 2 + ticks / 2, times.last.load(Ordering::Relaxed))
+            }
+            None => (ticks, ticks),
         };
-        slot.store(ticks, Ordering::Relaxed);
-        key.store(entry, Ordering::Relaxed);
+        let times = self.slot(entry);
+        times.average.store(average, Ordering::Relaxed);
+        times.last.store(ticks, Ordering::Relaxed);
+        times.shorter.store(last.min(ticks), Ordering::Relaxed);
+        times.entry.store(entry, Ordering::Relaxed);
     }
 }

@@ -23,9 +23,12 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use tally_uapi::fault::FaultKind;
 
 mod chain;
+mod loan;
 mod memory;
 mod stack;
 
+pub(crate) use loan::Loan;
+use loan::Visit;
 pub(crate) use memory::word;
 use stack::SignalStack;
 
@@ -68,6 +71,17 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    const fn new() -> Self {
+        Self {
+            frame: AtomicUsize::new(0),
+            work: AtomicU64::new(0),
+            abort: AtomicU64::new(0),
+            trap_address: AtomicU64::new(0),
+            trap_kind: AtomicU32::new(0),
+            tid: AtomicI32::new(0),
+        }
+    }
+
     /// Says what the guarded calls from now on work for; 0 for nobody.
     pub(crate) fn set_work(&self, work: u64) {
         self.work.store(work, Ordering::SeqCst);
@@ -182,12 +196,21 @@ impl Seat {
     }
 }
 
+/// Where a guard comes from, and what ends with it.
+#[derive(Debug)]
+enum Right {
+    /// A thread of ours.
+    Seat { _stack: SignalStack },
+    /// A thread of the host's.
+    Visit { _visit: Visit },
+}
+
 /// The calling thread's right to make guarded calls.
 #[derive(Debug)]
 pub(crate) struct Guard {
     record: &'static Record,
-    _seat: SignalStack,
-    /// The signal stack belongs to the thread that made this.
+    _right: Right,
+    /// The signal stack, or the visit, belongs to the thread that made this.
     _not_send: std::marker::PhantomData<*mut u8>,
 }
 
@@ -202,7 +225,8 @@ impl Guard {
         // SAFETY: gettid takes nothing and cannot fail.
         record.tid.store(unsafe { libc::gettid() }, Ordering::SeqCst);
         block_signals();
-        Ok(Self { record, _seat: seat.0, _not_send: std::marker::PhantomData })
+        let right = Right::Seat { _stack: seat.0 };
+        Ok(Self { record, _right: right, _not_send: std::marker::PhantomData })
     }
 
     /// Runs `code` until it returns or traps.
@@ -274,7 +298,8 @@ fn block_signals() {
 /// Called by a signal handler with its own arguments.
 unsafe fn claim(signal: i32, info: *const libc::siginfo_t, context: *mut libc::c_void) -> bool {
     let here = 0u8;
-    let Some(record) = stack::record_at((&raw const here).addr()) else { return false };
+    let record = stack::record_at((&raw const here).addr()).or_else(loan::record_of_this_thread);
+    let Some(record) = record else { return false };
     let frame = record.frame.load(Ordering::Relaxed);
     // SAFETY: the kernel hands a valid siginfo to the handler.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr() as u64) };

@@ -351,6 +351,16 @@ impl Device {
         self.shared.sched.kick(&self.shared, &queue.0);
     }
 
+    /// Has the calling thread, which waits without a time limit until the cell at
+    /// VA `cell` holds at least `value`, run short commands meanwhile.
+    ///
+    /// True once it does; false after `limit` without anything to do. None: the
+    /// thread cannot work for the device, for want of stack. The caller holds no
+    /// lock that [`Host`] takes.
+    pub fn lend(&self, cell: u64, value: u64, limit: Duration) -> Option<bool> {
+        self.shared.sched.lend(&self.shared, cell::CellWait::counter(cell, value), limit)
+    }
+
     /// A snapshot of a queue.
     pub fn query(&self, queue: &QueueHandle) -> QueueStatus {
         queue.0.status(self.shared.clock.ticks())

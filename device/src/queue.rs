@@ -9,6 +9,7 @@ use tally_uapi::fault::Fault;
 
 use crate::cell::CellWait;
 use crate::engine::Stream;
+use crate::guard::Guard;
 use crate::scope::Scope;
 use crate::{QueueConfig, QueueId, QueueState, QueueStatus, VmId};
 
@@ -77,6 +78,9 @@ enum Place {
     /// back for the stream, unless the command takes so long that the watch
     /// takes it first.
     Exposed(Box<Stream>, usize),
+    /// The worker of this number looks at the empty ring. It comes back for the
+    /// stream, unless a guest takes it first.
+    Lingering(Box<Stream>, usize),
     /// A worker has it.
     Taken,
 }
@@ -105,6 +109,8 @@ pub(crate) struct Queue {
     /// Pieces of work that may still touch client memory.
     work: AtomicUsize,
     stopping: AtomicBool,
+    /// Its last command was short: a guess about the next one.
+    brisk: AtomicBool,
     fault: OnceLock<Fault>,
     pub(crate) head: AtomicU64,
     run: Mutex<(Run, bool)>,
@@ -131,6 +137,7 @@ impl Queue {
             priority: config.priority as usize,
             work: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
+            brisk: AtomicBool::new(false),
             fault: OnceLock::new(),
             head: AtomicU64::new(0),
             run: Mutex::new((Run::Idle, false)),
@@ -204,11 +211,43 @@ impl Queue {
         *self.place() = Place::Exposed(stream, worker);
     }
 
-    /// `worker` comes back for the stream. None if the watch has taken it.
+    /// Leaves the stream where a guest can take it, while `worker` looks at the
+    /// empty ring.
+    pub(crate) fn linger_stream(&self, stream: Box<Stream>, worker: usize) {
+        *self.place() = Place::Lingering(stream, worker);
+    }
+
+    /// Takes the stream from a worker that lingers, if something has come.
+    pub(crate) fn take_lingering(&self, guard: &mut Guard) -> Option<Box<Stream>> {
+        if !self.is_brisk() {
+            return None;
+        }
+        let mut place = self.place();
+        match std::mem::replace(&mut *place, Place::Taken) {
+            Place::Lingering(stream, _) if stream.has_more(guard) => Some(stream),
+            other => {
+                *place = other;
+                None
+            }
+        }
+    }
+
+    /// Whether the next command is likely to be short.
+    pub(crate) fn is_brisk(&self) -> bool {
+        self.brisk.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_brisk(&self, brisk: bool) {
+        self.brisk.store(brisk, Ordering::Relaxed);
+    }
+
+    /// `worker` comes back for the stream. None if the watch or a guest has taken it.
     pub(crate) fn reclaim_stream(&self, worker: usize) -> Option<Box<Stream>> {
         let mut place = self.place();
         match std::mem::replace(&mut *place, Place::Taken) {
-            Place::Exposed(stream, by) if by == worker => Some(stream),
+            Place::Exposed(stream, by) | Place::Lingering(stream, by) if by == worker => {
+                Some(stream)
+            }
             other => {
                 *place = other;
                 None

@@ -95,28 +95,9 @@ impl Ring {
         guard.run(|| unsafe { asleep(control) }.store(0, Ordering::Relaxed))
     }
 
-    /// Looks for a new tail until `give_up` says so.
-    pub(crate) fn linger(
-        &mut self,
-        guard: &mut Guard,
-        mut give_up: impl FnMut() -> bool,
-    ) -> Result<bool, Trap> {
-        let (control, next) = (self.control(), self.next);
-        let mut found = false;
-        let mut spin = Spin::default();
-        guard.run(|| {
-            // SAFETY: as in `fetch`.
-            unsafe { word(control + HEAD) }.store(next, Ordering::Release);
-            loop {
-                // SAFETY: as in `fetch`.
-                found = unsafe { word(control + TAIL) }.load(Ordering::Acquire) != next;
-                if found || give_up() {
-                    break;
-                }
-                spin.turn();
-            }
-        })?;
-        Ok(found)
+    /// The place where the next packet will show.
+    pub(crate) fn lookout(&self) -> Lookout {
+        Lookout { control: self.control, next: self.next }
     }
 
     /// The device's half of the sleep handshake. False if more was published.
@@ -134,6 +115,44 @@ impl Ring {
 
     fn control(&self) -> u64 {
         self.control
+    }
+}
+
+/// What it takes to see a new packet, without the ring itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lookout {
+    control: u64,
+    next: u64,
+}
+
+impl Lookout {
+    /// Whether there is a new tail. A control page that is gone is news, too.
+    pub(crate) fn has_news(self, guard: &mut Guard) -> bool {
+        guard.load(self.control + TAIL) != Ok(self.next)
+    }
+
+    /// Looks for a new tail until `give_up` says so.
+    pub(crate) fn linger(
+        self,
+        guard: &mut Guard,
+        mut give_up: impl FnMut() -> bool,
+    ) -> Result<bool, Trap> {
+        let Self { control, next } = self;
+        let mut found = false;
+        let mut spin = Spin::default();
+        guard.run(|| {
+            // SAFETY: as in `fetch`.
+            unsafe { word(control + HEAD) }.store(next, Ordering::Release);
+            loop {
+                // SAFETY: as in `fetch`.
+                found = unsafe { word(control + TAIL) }.load(Ordering::Acquire) != next;
+                if found || give_up() {
+                    break;
+                }
+                spin.turn();
+            }
+        })?;
+        Ok(found)
     }
 }
 

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::Shared;
@@ -17,10 +17,13 @@ use crate::cell::CellWait;
 use crate::queue::{Queue, Run};
 use crate::work::Work;
 
+mod guest;
+mod locked;
 mod watch;
 mod worker;
 
-pub(crate) use worker::{Slot, Worker};
+use locked::Locked;
+pub(crate) use worker::{STACK_BYTES, Slot, Worker};
 
 /// Priorities of queues.
 pub(crate) const PRIORITIES: usize = 3;
@@ -107,6 +110,8 @@ struct State {
     /// Sleepers that were told to wake and have not yet.
     wakes: usize,
     slots: Vec<Arc<Slot>>,
+    /// Of host threads that lent themselves, now or before.
+    guests: guest::Guests,
     threads: Vec<std::thread::JoinHandle<()>>,
     watch_asleep: bool,
     /// Threads that have what they need, and whether one has not.
@@ -128,6 +133,8 @@ pub(crate) struct Sched {
     /// Copies of the state for looks without the lock; hints only.
     free: AtomicUsize,
     waiting_streams: AtomicUsize,
+    /// Streams whose worker looks at an empty ring.
+    lingering: AtomicUsize,
     spinning: AtomicUsize,
     /// Changes whenever there is something new to do.
     epoch: AtomicU32,
@@ -153,6 +160,7 @@ impl Sched {
                 sleepers: 0,
                 wakes: 0,
                 slots: Vec::new(),
+                guests: guest::Guests::default(),
                 threads: Vec::new(),
                 watch_asleep: false,
                 ready: 0,
@@ -165,6 +173,7 @@ impl Sched {
             max_threads: workers + substitutes,
             free: AtomicUsize::new(workers),
             waiting_streams: AtomicUsize::new(0),
+            lingering: AtomicUsize::new(0),
             spinning: AtomicUsize::new(0),
             epoch: AtomicU32::new(0),
             best_waiting: (0..engines).map(|_| AtomicUsize::new(PRIORITIES)).collect(),
@@ -175,6 +184,11 @@ impl Sched {
     /// Workers that may have a task at the same time.
     pub(crate) fn workers(&self) -> usize {
         self.workers
+    }
+
+    /// How many streams linger at an empty ring. A hint.
+    pub(crate) fn lingering(&self) -> &AtomicUsize {
+        &self.lingering
     }
 
     /// Whether a worker is free to help. A hint.
@@ -201,8 +215,8 @@ impl Sched {
         self.shutdown.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Locked<'_> {
+        Locked::new(self, self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Brings the hints up to date.
@@ -218,17 +232,20 @@ impl Sched {
     }
 
     /// There is something new to do for up to `count` threads.
-    fn rouse(&self, shared: &Arc<Shared>, state: &mut State, count: usize) {
+    fn rouse(&self, shared: &Arc<Shared>, state: &mut Locked<'_>, count: usize) {
         self.publish(state);
+        // Whoever is busy may be stuck, and somebody waits.
+        if state.is_busy() {
+            state.tell_watch();
+        }
         self.epoch.fetch_add(1, Ordering::Release);
         let mut wanted = count.min(state.permits);
         // A thread that spins sees the epoch; it wakes others if there is more.
         wanted = wanted.saturating_sub(self.spinning.load(Ordering::SeqCst) + state.wakes);
         while wanted != 0 && state.sleepers != 0 {
             state.sleepers -= 1;
-            state.wakes += 1;
+            state.tell_sleeper();
             wanted -= 1;
-            self.wake.notify_one();
         }
         while wanted != 0 && state.slots.len() < self.max_threads && !state.shutdown {
             if worker::spawn(shared, state).is_err() {
@@ -257,7 +274,7 @@ impl Sched {
             worker::spawn(shared, &mut state)?;
         }
         while state.ready < state.threads.len() && !state.unfit {
-            state = self.stopped.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = state.wait(&self.stopped);
         }
         if state.unfit { Err(std::io::ErrorKind::OutOfMemory.into()) } else { Ok(()) }
     }
@@ -291,7 +308,7 @@ impl Sched {
         }
     }
 
-    fn ready(&self, shared: &Arc<Shared>, state: &mut State, queue: &Arc<Queue>) {
+    fn ready(&self, shared: &Arc<Shared>, state: &mut Locked<'_>, queue: &Arc<Queue>) {
         if queue.must_stop() {
             queue.run().0 = Run::Stopped;
             self.stopped.notify_all();
@@ -385,8 +402,7 @@ impl Sched {
             // The bound makes up for a wake-up between the check and the sleep
             // of a worker that does not take the lock to tell.
             let left = (until - now).min(Duration::from_millis(5));
-            state =
-                self.stopped.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = state.wait_for(&self.stopped, left);
         }
     }
 
@@ -416,12 +432,12 @@ impl Sched {
 
     /// There is a new wait on a foreign cell.
     pub(crate) fn tell_watch(&self) {
-        self.watch.notify_one();
+        self.lock().rush_watch();
     }
 
     /// Interrupts every guarded call that works for the queue of this serial.
     pub(crate) fn abort(&self, serial: u64) {
-        let slots: Vec<_> = self.lock().slots.clone();
+        let slots = self.lock().all_slots();
         for slot in slots.iter().filter(|slot| slot.record.work() == serial) {
             slot.record.abort(serial);
         }
@@ -444,7 +460,7 @@ impl Sched {
             let mut nap = Duration::from_micros(50);
             while !thread.is_finished() {
                 if Instant::now() >= until {
-                    let slots = self.lock().slots.clone();
+                    let slots = self.lock().all_slots();
                     for record in slots.iter().map(|slot| slot.record) {
                         if record.work() != 0 {
                             record.abort(record.work());
@@ -510,6 +526,22 @@ impl State {
             }
         }
         None
+    }
+
+    /// Whether a thread, ours or lent, has a task.
+    fn is_busy(&self) -> bool {
+        self.busy != 0 || self.guests.present() != 0
+    }
+
+    /// Of workers and guests.
+    fn all_slots(&self) -> Vec<Arc<Slot>> {
+        self.slots.iter().chain(self.guests.slots()).cloned().collect()
+    }
+
+    /// Whether anything waits for a thread or for an engine.
+    fn anything_waits(&self) -> bool {
+        self.engines.iter().any(|engine| engine.best().is_some())
+            || self.works.iter().flatten().any(|work| !work.exhausted())
     }
 
     /// Whether another thread would find a task.

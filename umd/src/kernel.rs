@@ -7,6 +7,7 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemWait,
@@ -107,4 +108,13 @@ pub trait Kernel: Send + Sync {
     unsafe fn sem_wait(&self, arg: &mut SemWait) -> Result;
     /// SEM_WAKE.
     fn sem_wake(&self, arg: &SemWake) -> Result;
+
+    /// Lends the calling thread, which waits without a time limit until the cell at `address` holds
+    /// at least `value`, to a device that can use it.
+    ///
+    /// True once it does; false after `limit` without anything to do. None: this device, or this
+    /// thread, has no use for it. The caller holds no lock.
+    fn lend(&self, _address: u64, _value: u64, _limit: Duration) -> Option<bool> {
+        None
+    }
 }

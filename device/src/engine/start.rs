@@ -23,6 +23,8 @@ const FEW_GROUPS: u64 = 8;
 /// So is one that takes at most so many ticks by what its kernel took before:
 /// waking others would take longer.
 const QUICK_TICKS: u64 = 15_000;
+/// Bytes of a copy or a fill that take about as long.
+const BRISK_BYTES: u64 = 64 << 10;
 /// So is a copy of at most so many units.
 const FEW_BLOCKS: u64 = 4;
 
@@ -62,6 +64,10 @@ impl Stream {
             Command::CopyRegion(copy) => (&copy.header, &copy.post),
             Command::Fill(fill) => (&fill.header, &fill.post),
         };
+        if worker.is_guest() && !self.suits_guest(worker, command) {
+            queue.set_brisk(false);
+            return Ok(Step::Refused);
+        }
         let ordered = header.flags & flag::ORDERED != 0;
         if ordered && !self.inner_scope().drained() {
             return Ok(Step::Drain);
@@ -81,6 +87,7 @@ impl Stream {
         if let Command::Call(call) = command {
             return self.call(worker, call, completion, wanted);
         }
+        queue.set_brisk(is_brisk(worker, command));
         let task = if wanted { task(&mut worker.guard, command)? } else { None };
         match task {
             Some((task, units)) if units != 0 => {
@@ -94,6 +101,12 @@ impl Stream {
                 Ok(Step::Taken)
             }
         }
+    }
+
+    /// Whether a guest may run a command: it is short as far as anybody knows, and
+    /// nothing could run beside it.
+    fn suits_guest(&self, worker: &mut Worker, command: &Command) -> bool {
+        is_brisk(worker, command) && self.overlap_follows(&mut worker.guard) != Some(true)
     }
 
     fn completion(
@@ -226,6 +239,22 @@ impl Stream {
         let Some(chaos) = &worker.shared.chaos else { return false };
         let place = self.ring.next() ^ (self.held.len() as u64) << 32;
         self.held.len() < MOST_HELD && !chaos.one_in(4, About::Hold, queue.id, place)
+    }
+}
+
+/// Whether a command takes a few microseconds, by what its kernel took before.
+fn is_brisk(worker: &Worker, command: &Command) -> bool {
+    match command {
+        Command::Dispatch(dispatch) if dispatch.header.flags & flag::INDIRECT == 0 => {
+            let groups = dispatch.groups.iter().map(|&groups| u64::from(groups));
+            let groups = groups.fold(1, u64::saturating_mul);
+            let ticks = worker.shared.times.shorter(dispatch.entry);
+            ticks.is_some_and(|ticks| ticks.saturating_mul(groups) <= QUICK_TICKS)
+        }
+        Command::Dispatch(_) | Command::CopyRegion(_) => false,
+        Command::Copy(copy) => copy.size <= BRISK_BYTES,
+        Command::Fill(fill) => fill.size <= BRISK_BYTES,
+        _ => true,
     }
 }
 

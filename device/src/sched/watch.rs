@@ -3,11 +3,12 @@
 //! stuck, and that re-reads foreign cells. It sleeps while all others do.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::locked::Locked;
 use super::{PRIORITIES, Run, Sched, State};
 use crate::Shared;
 use crate::guard::{Guard, Seat};
@@ -36,8 +37,6 @@ pub(super) fn spawn(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
 
 struct Watch {
     guard: Guard,
-    /// The piece of work that each worker was in at the last tick.
-    seen: Vec<Option<u64>>,
     next_tick: Instant,
     /// Ticks in a row at which nobody was busy.
     quiet: u32,
@@ -52,7 +51,6 @@ impl Watch {
         let now = Instant::now();
         Self {
             guard,
-            seen: Vec::new(),
             next_tick: now,
             quiet: 0,
             foreign: 0,
@@ -69,15 +67,17 @@ impl Watch {
             if state.shutdown {
                 return;
             }
-            let quiet = state.busy == 0 && self.quiet >= QUIET_TICKS;
+            let quiet = !state.is_busy() && self.quiet >= QUIET_TICKS;
             // Asked again under the lock, which a worker takes after it has parked a queue.
             if quiet && shared.sem.foreign() == 0 {
                 state.watch_asleep = true;
                 while state.watch_asleep && !state.shutdown {
-                    state = sched.watch.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    state = state.wait(&sched.watch);
                 }
                 self.quiet = 0;
                 self.next_tick = Instant::now() + TICK;
+                // Who is in the same piece of work at the next tick is stuck.
+                state.all_slots().iter().for_each(|slot| _ = slot.passes_tick());
                 continue;
             }
             let until = match (polls, quiet) {
@@ -86,12 +86,11 @@ impl Watch {
                 (false, _) => self.next_tick,
             };
             let nap = until.saturating_duration_since(Instant::now());
-            let (mut state, _) =
-                sched.watch.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner);
+            let mut state = state.wait_for(&sched.watch, nap);
             if Instant::now() >= self.next_tick {
                 self.next_tick = Instant::now() + TICK;
-                self.quiet = if state.busy == 0 { self.quiet + 1 } else { 0 };
-                self.tick(sched, shared, &mut state);
+                self.quiet = if state.is_busy() { 0 } else { self.quiet + 1 };
+                tick(sched, shared, &mut state);
             }
             drop(state);
             if polls && Instant::now() >= self.next_look {
@@ -117,35 +116,33 @@ impl Watch {
         let resume = |queue| shared.sched.resume(shared, &queue);
         shared.sem.look_foreign(&mut self.guard, resume);
     }
+}
 
-    /// Finds workers that are in the same piece of work as a tick ago.
-    fn tick(&mut self, sched: &Sched, shared: &Arc<Shared>, state: &mut State) {
-        let slots = state.slots.clone();
-        self.seen.resize(slots.len(), None);
-        let mut lent = 0;
-        for (slot, seen) in slots.iter().zip(&mut self.seen) {
-            let piece = slot.piece();
-            let stuck = piece.is_some() && piece == *seen;
-            *seen = piece;
-            if stuck && !slot.stuck.swap(true, Ordering::Relaxed) {
-                state.permits += 1;
-                lent += 1;
-                lend_engine(state, slot.index);
-            }
+/// Finds workers and guests that are in the same piece of work as a tick ago.
+fn tick(sched: &Sched, shared: &Arc<Shared>, state: &mut Locked<'_>) {
+    let slots = state.all_slots();
+    let mut lent = 0;
+    for slot in &slots {
+        if !slot.passes_tick() || slot.stuck.swap(true, Ordering::Relaxed) {
+            continue;
         }
-        if lent != 0 && state.has_more(sched.workers) {
-            sched.rouse(shared, state, lent);
-        }
-        let engine_wanted = state.engines.iter().any(|e| e.current.is_some() && e.best().is_some());
-        let unattended = state.works.iter_mut().any(|works| {
-            works.retain(|work| !work.exhausted());
-            works.iter().any(|work| !work.attended())
-        });
-        state.works_first = unattended;
-        if engine_wanted || unattended || sched.streams_wait() {
-            for slot in &slots {
-                slot.preempt.store(true, Ordering::Relaxed);
-            }
+        // A guest came without a permit.
+        state.permits += usize::from(!slot.is_guest());
+        lent += 1;
+        lend_engine(state, slot.index);
+    }
+    if lent != 0 && state.has_more(sched.workers) {
+        sched.rouse(shared, state, lent);
+    }
+    let engine_wanted = state.engines.iter().any(|e| e.current.is_some() && e.best().is_some());
+    let unattended = state.works.iter_mut().any(|works| {
+        works.retain(|work| !work.exhausted());
+        works.iter().any(|work| !work.attended())
+    });
+    state.works_first = unattended;
+    if engine_wanted || unattended || sched.streams_wait() {
+        for slot in &slots {
+            slot.preempt.store(true, Ordering::Relaxed);
         }
     }
 }

@@ -3,18 +3,20 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::{IDLE_SPIN, Job, Spin, State};
 use crate::Shared;
+use crate::cell::CellWait;
 use crate::eu::Arena;
 use crate::guard::{Guard, Record, Seat};
 use crate::queue::Queue;
 
 /// A kernel's stack: at least the 64 KiB of SPEC.md, and what is above it.
-const STACK_BYTES: usize = 1 << 20;
+pub(crate) const STACK_BYTES: usize = 1 << 20;
+/// Slots from this number on are those of guests.
+pub(super) const FIRST_GUEST: usize = 1 << 32;
 
 /// What others see of a worker.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub(crate) struct Slot {
     pub(crate) record: &'static Record,
     /// Counts beginnings and ends of pieces of work: odd inside one.
     piece: AtomicU64,
+    /// `piece` at the watch's last tick.
+    seen: AtomicU64,
     /// The watch took this worker's permit. Changes under the scheduler's lock.
     pub(super) stuck: AtomicBool,
     /// Others wait: leave what you stream or join, but stay runnable.
@@ -30,10 +34,26 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// The piece of work that it is in, if any.
-    pub(super) fn piece(&self) -> Option<u64> {
+    pub(super) fn new(index: usize, record: &'static Record) -> Self {
+        Self {
+            index,
+            record,
+            piece: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
+            stuck: AtomicBool::new(false),
+            preempt: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether it is a host thread's that has lent itself.
+    pub(super) fn is_guest(&self) -> bool {
+        self.index >= FIRST_GUEST
+    }
+
+    /// Whether it is in the same piece of work as at the last call, which only the watch makes.
+    pub(super) fn passes_tick(&self) -> bool {
         let piece = self.piece.load(Ordering::Relaxed);
-        (piece % 2 == 1).then_some(piece)
+        piece % 2 == 1 && self.seen.swap(piece, Ordering::Relaxed) == piece
     }
 }
 
@@ -43,6 +63,8 @@ pub(crate) struct Worker {
     pub(crate) guard: Guard,
     pub(crate) arena: Arena,
     pub(crate) slot: Arc<Slot>,
+    /// Of a guest: what its thread waits for.
+    pub(crate) wish: Option<CellWait>,
     /// When foreign cells were last read at the end of a command, in ticks.
     last_foreign_look: u64,
 }
@@ -50,13 +72,7 @@ pub(crate) struct Worker {
 /// Makes a thread more. The scheduler is locked.
 pub(super) fn spawn(shared: &Arc<Shared>, state: &mut State) -> io::Result<()> {
     let seat = Seat::new()?;
-    let slot = Arc::new(Slot {
-        index: state.slots.len(),
-        record: seat.record(),
-        piece: AtomicU64::new(0),
-        stuck: AtomicBool::new(false),
-        preempt: AtomicBool::new(false),
-    });
+    let slot = Arc::new(Slot::new(state.slots.len(), seat.record()));
     let (shared, own) = (Arc::clone(shared), Arc::clone(&slot));
     let thread = std::thread::Builder::new()
         .name(format!("tally-eu{}", slot.index))
@@ -69,8 +85,7 @@ pub(super) fn spawn(shared: &Arc<Shared>, state: &mut State) -> io::Result<()> {
             let fit = shared.sem.outside.is_none() || arena.reserve_all().is_ok();
             shared.sched.thread_ready(guard.is_ok() && fit);
             let Ok(guard) = guard else { return };
-            let mut worker = Worker { shared, guard, arena, slot: own, last_foreign_look: 0 };
-            worker.work();
+            Worker::new(shared, guard, arena, own, None).work();
         })?;
     state.threads.push(thread);
     state.slots.push(slot);
@@ -78,6 +93,16 @@ pub(super) fn spawn(shared: &Arc<Shared>, state: &mut State) -> io::Result<()> {
 }
 
 impl Worker {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        guard: Guard,
+        arena: Arena,
+        slot: Arc<Slot>,
+        wish: Option<CellWait>,
+    ) -> Self {
+        Self { shared, guard, arena, slot, wish, last_foreign_look: 0 }
+    }
+
     fn work(&mut self) {
         while let Some(job) = self.next() {
             match job {
@@ -103,8 +128,9 @@ impl Worker {
             if let Some(job) = state.pick(sched.workers) {
                 state.permits -= 1;
                 state.busy += 1;
-                if std::mem::take(&mut state.watch_asleep) {
-                    sched.watch.notify_one();
+                // The watch is for those who wait: if nobody does, whoever comes tells it.
+                if state.anything_waits() {
+                    state.tell_watch();
                 }
                 let more = state.permits != 0 && state.has_more(sched.workers);
                 if more {
@@ -132,7 +158,7 @@ impl Worker {
             }
             state.sleepers += 1;
             while state.wakes == 0 && !state.shutdown {
-                state = sched.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = state.wait(&sched.wake);
             }
             state.wakes = state.wakes.saturating_sub(1);
         }

@@ -5,6 +5,7 @@
 mod calls;
 mod chaos;
 mod faults;
+mod guests;
 mod packets;
 mod sched;
 mod signals;

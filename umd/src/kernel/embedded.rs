@@ -533,4 +533,8 @@ impl Kernel for Embedded {
         self.sleepers.interrupt(bucket);
         Ok(())
     }
+
+    fn lend(&self, address: u64, value: u64, limit: Duration) -> Option<bool> {
+        self.device.lend(address, value, limit)
+    }
 }

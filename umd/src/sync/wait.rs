@@ -75,7 +75,7 @@ pub fn host_wait(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> Result<boo
     if cell.reached(value) {
         return Ok(true);
     }
-    if timeout_ns != 0 && spin(|| cell.reached(value), timeout_ns) {
+    if timeout_ns != 0 && look(vm, cell, value, timeout_ns) {
         return Ok(true);
     }
     sleep(vm, cell, value, timeout_ns)
@@ -159,6 +159,25 @@ pub fn poll(vm: &Vm, word: &AtomicU64, value: u64, timeout_ns: u64, spins: bool)
             vm.check()?;
         }
     }
+}
+
+/// Looks for a while whether the cell is there; a wait without a limit lends its thread meanwhile.
+fn look(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> bool {
+    let met = || cell.reached(value);
+    // A command that turns out long would keep the thread beyond a limit.
+    if timeout_ns == u64::MAX && hang::limit_ns().is_none() {
+        // The time that a worker which is awake takes to see a packet.
+        for _ in 0..16 {
+            if met() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        if let Some(met) = vm.kernel().lend(cell.va(), value, SPIN) {
+            return met;
+        }
+    }
+    spin(met, timeout_ns)
 }
 
 /// Looks closely for 2 µs, then offers the processor between looks: what is waited for may need it.

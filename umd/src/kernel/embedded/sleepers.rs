@@ -133,7 +133,9 @@ impl Host for Sleepers {
 impl Sleepers {
     /// A cell of the bucket was written.
     pub(super) fn interrupt(&self, bucket: usize) {
-        lock(&self.buckets[bucket]).iter().for_each(|sleeper| sleeper.wake());
+        // Woken without the lock: they would come for it before it is free.
+        let sleepers = lock(&self.buckets[bucket]).clone();
+        sleepers.iter().for_each(|sleeper| sleeper.wake());
     }
 
     fn wake_vm(&self, vm: u32) {

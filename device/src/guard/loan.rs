@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Threads of the host that make guarded calls for a while.
+//!
+//! They keep their own stack, signal stack and signal mask, so that whatever the process does with its
+//! threads (profilers, garbage collectors that scan stacks) goes on. The handler knows them by their
+//! thread id. A thread without room on its stack for a kernel, or on a stack that is not its own,
+//! such as a coroutine's, cannot be lent.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{ABORT_SIGNAL, Guard, Record, Right};
+use crate::sched::STACK_BYTES;
+
+/// Threads of the process that may be lent at a time.
+const LOANS: usize = 64;
+
+struct Entry {
+    taken: AtomicBool,
+    /// Its `tid` is 0 while no thread uses it.
+    record: Record,
+}
+
+static ENTRIES: [Entry; LOANS] =
+    [const { Entry { taken: AtomicBool::new(false), record: Record::new() } }; LOANS];
+
+/// An entry of the table that the handler reads, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Loan(usize);
+
+impl Loan {
+    /// Takes a free entry; None if all are in use.
+    pub(crate) fn take() -> Option<Self> {
+        let free = |entry: &Entry| !entry.taken.swap(true, Ordering::Acquire);
+        let loan = Self(ENTRIES.iter().position(free)?);
+        super::chain::install(&FAULTS);
+        Some(loan)
+    }
+
+    pub(crate) fn record(&self) -> &'static Record {
+        &ENTRIES[self.0].record
+    }
+
+    /// Makes the calling thread one that may make guarded calls, until the guard is dropped.
+    pub(crate) fn begin(&self) -> Guard {
+        let record = self.record();
+        let visit = Visit { record, mask: unblock(), float: FloatControl::save() };
+        record.tid.store(thread().tid, Ordering::SeqCst);
+        Guard { record, _right: Right::Visit { _visit: visit }, _not_send: PhantomData }
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        ENTRIES[self.0].taken.store(false, Ordering::Release);
+    }
+}
+
+impl Guard {
+    /// Whether the calling thread has room on its stack for a kernel.
+    pub(crate) fn has_room() -> bool {
+        let here = 0u8;
+        let Thread { low, high, .. } = thread();
+        let here = (&raw const here).addr();
+        here < high && here.saturating_sub(low) >= STACK_BYTES
+    }
+}
+
+/// The record of the calling thread, if it is lent. Safe to call in a signal handler.
+pub(super) fn record_of_this_thread() -> Option<&'static Record> {
+    // SAFETY: takes nothing and cannot fail.
+    let tid = unsafe { libc::gettid() };
+    let found = ENTRIES.iter().find(|entry| entry.record.tid.load(Ordering::SeqCst) == tid);
+    found.map(|entry| &entry.record)
+}
+
+/// What a thread gets back at the end.
+pub(super) struct Visit {
+    record: &'static Record,
+    /// The signal mask that it had, if it had to be changed.
+    mask: Option<libc::sigset_t>,
+    float: FloatControl,
+}
+
+impl std::fmt::Debug for Visit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Visit")
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.record.tid.store(0, Ordering::SeqCst);
+        self.float.restore();
+        if let Some(mask) = &self.mask {
+            // SAFETY: the set is the one that the thread had.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) };
+        }
+    }
+}
+
+const FAULTS: [i32; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
+
+/// Lets faults and aborts through; the mask that was there before if they were blocked.
+fn unblock() -> Option<libc::sigset_t> {
+    let mut wanted = MaybeUninit::zeroed();
+    let mut before = MaybeUninit::zeroed();
+    // SAFETY: both sets are ours and filled before they are read.
+    unsafe {
+        libc::sigemptyset(wanted.as_mut_ptr());
+        for signal in FAULTS.into_iter().chain([ABORT_SIGNAL]) {
+            libc::sigaddset(wanted.as_mut_ptr(), signal);
+        }
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, wanted.as_ptr(), before.as_mut_ptr());
+        let before = before.assume_init();
+        let mut signals = FAULTS.into_iter().chain([ABORT_SIGNAL]);
+        signals.any(|signal| libc::sigismember(&before, signal) == 1).then_some(before)
+    }
+}
+
+/// The floating-point control of a thread, which kernels and traps change.
+struct FloatControl {
+    mxcsr: u32,
+    x87: u16,
+}
+
+impl FloatControl {
+    fn save() -> Self {
+        let mut this = Self { mxcsr: 0, x87: 0 };
+        // SAFETY: writes four bytes and two bytes to fields of that size.
+        unsafe {
+            std::arch::asm!(
+                "stmxcsr [{}]",
+                "fnstcw [{}]",
+                in(reg) &raw mut this.mxcsr,
+                in(reg) &raw mut this.x87,
+                options(nostack)
+            );
+        }
+        this
+    }
+
+    fn restore(&self) {
+        // SAFETY: reads what `save` wrote; it was valid then.
+        unsafe {
+            std::arch::asm!(
+                "ldmxcsr [{}]",
+                "fldcw [{}]",
+                in(reg) &raw const self.mxcsr,
+                in(reg) &raw const self.x87,
+                options(nostack, readonly)
+            );
+        }
+    }
+}
+
+/// What is known of a thread of the host's. All zero: nothing, so it is never lent.
+#[derive(Clone, Copy)]
+struct Thread {
+    tid: i32,
+    /// Its stack.
+    low: usize,
+    high: usize,
+}
+
+fn thread() -> Thread {
+    thread_local! {
+        static THREAD: Cell<Option<Thread>> = const { Cell::new(None) };
+    }
+    THREAD.get().unwrap_or_else(|| {
+        let thread = ask();
+        THREAD.set(Some(thread));
+        thread
+    })
+}
+
+fn ask() -> Thread {
+    let mut attributes = MaybeUninit::zeroed();
+    let (mut low, mut size) = (std::ptr::null_mut(), 0);
+    // SAFETY: the attributes are filled before they are read and destroyed once; the thread is the
+    // calling one, which exists.
+    let tid = unsafe {
+        if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
+            return Thread { tid: 0, low: 0, high: 0 };
+        }
+        libc::pthread_attr_getstack(attributes.as_ptr(), &mut low, &mut size);
+        libc::pthread_attr_destroy(attributes.as_mut_ptr());
+        libc::gettid()
+    };
+    Thread { tid, low: low.addr(), high: low.addr() + size }
+}

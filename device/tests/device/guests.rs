@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Host threads that lend themselves while they wait (DESIGN.md, "Guests").
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tally_device::{Config, EngineClass, Priority};
+use tally_uapi::eu::GroupContext;
+use tally_uapi::fault::FaultKind;
+
+use crate::support::*;
+
+/// How long a guest looks for something to do.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Kernel: writes which thread runs it to the cell of argument 0. In the thread that the cell of
+/// argument 1 names it stays; in the one that the cell of argument 2 names it faults.
+unsafe extern "C" fn obey(context: *const GroupContext) {
+    // SAFETY: all three arguments are cells.
+    let [thread, stays, faults] = unsafe { [0, 1, 2].map(|i| cell_arg(context, i)) };
+    let tid = own_tid();
+    thread.store(tid, Ordering::Relaxed);
+    while stays.load(Ordering::Relaxed) == tid {
+        std::hint::spin_loop();
+    }
+    if faults.load(Ordering::Relaxed) == tid {
+        // SAFETY: none: the kernel is there to fault.
+        unsafe { (8 as *mut u32).write_volatile(1) };
+    }
+}
+
+fn own_tid() -> u64 {
+    // SAFETY: takes nothing.
+    (unsafe { libc::gettid() }) as u64
+}
+
+/// A device whose only worker is held by a kernel that does not end, on an engine of its own, until
+/// the cell 1 of what this returns is set.
+fn held(gpu: &Gpu) -> (TestQueue<'_>, Memory, Kernarg) {
+    let cells = Memory::new(4096);
+    let kernarg = Kernarg::new(&[cells.cell_va(0), cells.cell_va(1)]);
+    let mut queue = gpu.queue_on(&gpu.vm, EngineClass::Compute, 1, Priority::Normal);
+    queue.push(dispatch(ORDERED, meet, &kernarg, 1, None));
+    eventually("the worker is held", || cells.load(0) == 1);
+    (queue, cells, kernarg)
+}
+
+/// Neither watch nor substitutes help within the test.
+fn one_worker() -> Config {
+    Config { workers: Some(1), substitutes: Some(0), compute_engines: 2, ..Config::default() }
+}
+
+/// A queue for [`obey`].
+struct Obedient<'a> {
+    queue: TestQueue<'a>,
+    /// 0: counter; 1 to 3: as the kernel's arguments.
+    cells: Memory,
+    kernarg: Kernarg,
+    value: u64,
+}
+
+impl<'a> Obedient<'a> {
+    fn new(gpu: &'a Gpu) -> Self {
+        let cells = Memory::new(4096);
+        let kernarg = Kernarg::new(&[1, 2, 3].map(|i| cells.cell_va(i)));
+        Self { queue: gpu.queue(), cells, kernarg, value: 0 }
+    }
+
+    fn push(&mut self, groups: u32) {
+        self.value += 1;
+        let signal = Some((self.cells.cell_va(0), self.value));
+        self.queue.push(dispatch(ORDERED, obey, &self.kernarg, groups, signal));
+    }
+
+    fn lend(&self, limit: Duration) -> Option<bool> {
+        self.queue.gpu.device.lend(self.cells.cell_va(0), self.value, limit)
+    }
+
+    fn finish(&self) {
+        eventually("the command", || self.cells.load(0) == self.value);
+    }
+
+    /// Has the kernel run on a worker, so that it is known to be short, then on the calling thread
+    /// while the worker is held. On a busy machine it may seem long: then it is tried again.
+    fn lend_until(&mut self, done: impl Fn(&Self, Option<bool>) -> bool) {
+        let gpu = self.queue.gpu;
+        for _ in 0..100 {
+            for _ in 0..3 {
+                self.push(1);
+                self.finish();
+            }
+            let (_held, gate, _kernarg) = held(gpu);
+            self.push(1);
+            let met = self.lend(Duration::from_millis(20));
+            gate.cell(1).store(1, Ordering::Release);
+            if done(self, met) {
+                return;
+            }
+            self.finish();
+        }
+        panic!("the thread was never of use");
+    }
+}
+
+#[test]
+fn a_thread_that_waits_without_a_limit_runs_short_commands_itself() {
+    let gpu = Gpu::with(one_worker());
+    Obedient::new(&gpu).lend_until(|it, met| {
+        let cells = &it.cells;
+        met == Some(true) && (cells.load(0), cells.load(1)) == (it.value, own_tid())
+    });
+}
+
+#[test]
+fn everything_else_it_leaves_to_the_workers() {
+    let gpu = Gpu::with(one_worker());
+    let mut it = Obedient::new(&gpu);
+    // Nobody knows how long one group takes; a million are not short.
+    for groups in [1, 1_000_000] {
+        let (_held, gate, _kernarg) = held(&gpu);
+        it.push(groups);
+        assert_eq!(it.lend(Duration::from_millis(50)), Some(false));
+        gate.cell(1).store(1, Ordering::Release);
+        it.finish();
+        assert_ne!(it.cells.load(1), own_tid());
+    }
+}
+
+#[test]
+fn a_guest_goes_as_soon_as_its_wish_is_met_and_leaves_the_rest() {
+    let gpu = Gpu::with(one_worker());
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    queue.push(nop(ORDERED, Some((cells.cell_va(0), 1))));
+    eventually("the first signal", || cells.load(0) == 1);
+    let (_held, gate, _kernarg) = held(&gpu);
+    queue.write(nop(ORDERED, Some((cells.cell_va(0), 2))));
+    queue.write(nop(ORDERED, Some((cells.cell_va(0), 3))));
+    queue.publish();
+    assert_eq!(gpu.device.lend(cells.cell_va(0), 2, LIMIT), Some(true));
+    assert_eq!(cells.load(0), 2, "the guest took more than it needed");
+    gate.cell(1).store(1, Ordering::Release);
+    eventually("the worker goes on", || cells.load(0) == 3);
+}
+
+#[test]
+fn a_fault_on_a_guest_loses_the_vm_and_the_thread_goes_on() {
+    let gpu = Gpu::with(one_worker());
+    let mut it = Obedient::new(&gpu);
+    it.cells.cell(3).store(own_tid(), Ordering::Relaxed);
+    // What a careful program may have set for its own thread.
+    const FLUSH_TO_ZERO: u32 = 1 << 15;
+    let mask = block(libc::SIGSEGV);
+    set_float_control(0x1f80 | FLUSH_TO_ZERO);
+    it.lend_until(|it, _| it.cells.load(1) == own_tid());
+    assert_ne!(float_control() & FLUSH_TO_ZERO, 0, "the floating-point control is as it was");
+    set_float_control(0x1f80);
+    let now = block(libc::SIGSEGV);
+    // SAFETY: the sets were filled.
+    unsafe {
+        assert_eq!(libc::sigismember(&now, libc::SIGSEGV), 1, "the mask is as it was");
+        libc::pthread_sigmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
+    }
+    let fault = gpu.fault();
+    assert_eq!((fault.kind, fault.address), (FaultKind::PageFault, 8));
+    assert_ne!(it.cells.load(0), it.value, "a command that faulted is not signalled");
+}
+
+#[test]
+fn a_guest_that_is_stuck_holds_up_nobody_and_a_reset_frees_it() {
+    let gpu = Gpu::with(Config { workers: Some(1), compute_engines: 2, ..Config::default() });
+    let mut it = Obedient::new(&gpu);
+    let (handle, seen) = (it.queue.handle.clone(), it.cells.cell_va(1));
+    let tid = own_tid();
+    it.cells.cell(2).store(tid, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let gpu = &gpu;
+        scope.spawn(move || {
+            // SAFETY: a cell of memory that is never unmapped.
+            let seen = unsafe { AtomicU64::from_ptr(seen as *mut u64) };
+            eventually("the guest stays", || seen.load(Ordering::Relaxed) == tid);
+            // The same engine, another queue.
+            let (mut other, cells) = (gpu.queue(), Memory::new(4096));
+            other.push(nop(ORDERED, Some((cells.cell_va(0), 1))));
+            eventually("the neighbour's signal", || cells.load(0) == 1);
+            gpu.device.destroy_queue(&handle);
+        });
+        it.lend_until(|it, _| it.cells.load(1) == tid);
+    });
+    assert_eq!(gpu.fault().kind, FaultKind::Aborted);
+}
+
+#[test]
+fn a_thread_without_room_on_its_stack_is_no_guest() {
+    let gpu = Gpu::new();
+    let cells = Memory::new(4096);
+    let small = std::thread::Builder::new().stack_size(256 << 10);
+    std::thread::scope(|scope| {
+        let thread = small.spawn_scoped(scope, || gpu.device.lend(cells.cell_va(0), 1, LIMIT));
+        assert_eq!(thread.unwrap().join().unwrap(), None);
+    });
+}
+
+#[test]
+fn guests_and_workers_share_many_queues() {
+    const THREADS: u64 = 6;
+    const ROUNDS: u64 = 2000;
+    let gpu = Gpu::with(Config { workers: Some(2), compute_engines: 2, ..Config::default() });
+    let cells = Memory::new(4096);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (gpu, cells) = (&gpu, &cells);
+            scope.spawn(move || {
+                let engine = (thread % 2) as u32;
+                let mut queue =
+                    gpu.queue_on(&gpu.vm, EngineClass::Compute, engine, Priority::Normal);
+                let counter = cells.cell_va(thread as usize);
+                let kernarg = Kernarg::new(&[cells.cell_va(64 + thread as usize)]);
+                for value in 1..=ROUNDS {
+                    queue.push(dispatch(
+                        ORDERED,
+                        count_groups,
+                        &kernarg,
+                        1,
+                        Some((counter, value)),
+                    ));
+                    let limit = Duration::from_micros(20);
+                    if gpu.device.lend(counter, value, limit) != Some(true) {
+                        eventually("the command", || cells.load(thread as usize) >= value);
+                    }
+                }
+            });
+        }
+    });
+    for thread in 0..THREADS as usize {
+        assert_eq!((cells.load(thread), cells.load(64 + thread)), (ROUNDS, ROUNDS));
+    }
+}
+
+/// Blocks a signal in this thread; the mask before.
+fn block(signal: i32) -> libc::sigset_t {
+    // SAFETY: the sets are filled before they are read.
+    unsafe {
+        let (mut set, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, signal);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
+        before
+    }
+}
+
+fn float_control() -> u32 {
+    let mut value = 0u32;
+    // SAFETY: writes four bytes.
+    unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut value, options(nostack)) };
+    value
+}
+
+fn set_float_control(value: u32) {
+    // SAFETY: reads four bytes; the values used have no reserved bits.
+    unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const value, options(nostack)) };
+}
