@@ -29,11 +29,13 @@ ze_event_handle_t create_counter_event(const struct gpu *gpu)
         .signalScope = ZE_EVENT_SCOPE_FLAG_HOST,
         .waitScope = ZE_EVENT_SCOPE_FLAG_DEVICE,
     };
+    static create_fn create;
     ze_event_handle_t event;
-    void *address;
 
-    must(zeDriverGetExtensionFunctionAddress(gpu->driver, "zexCounterBasedEventCreate2", &address));
-    check(((create_fn)address)(gpu->context, gpu->device, &desc, &event), "zexCounterBasedEventCreate2");
+    if (!create)
+        must(zeDriverGetExtensionFunctionAddress(gpu->driver, "zexCounterBasedEventCreate2",
+                                                 (void **)&create));
+    check(create(gpu->context, gpu->device, &desc, &event), "zexCounterBasedEventCreate2");
     return event;
 }
 
