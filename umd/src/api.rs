@@ -171,6 +171,16 @@ impl<'c> Call<'c> {
         unsafe { handle::take(raw, name) }
     }
 
+    /// Drops the object behind a handle, which is dead from here on.
+    ///
+    /// # Errors
+    /// As [`Call::handle`].
+    #[inline]
+    pub fn destroy<R: RawHandle>(self, raw: R, name: &'static str) -> Result {
+        // SAFETY: as for `take`.
+        unsafe { handle::destroy(raw, name) }
+    }
+
     /// What a pointer points to.
     ///
     /// # Errors

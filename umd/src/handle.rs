@@ -7,6 +7,7 @@
 //! ```text
 //!  0   tables   what the loader dispatches through (`ddi::dispatch`); never changes
 //! 32   tag      kind and state: live or free
+//! 40   uses     how many objects were made here
 //! 48   value    the object, stored inline
 //! ```
 //!
@@ -16,7 +17,8 @@
 //!
 //! What it cannot catch: a destroyed handle whose slot has been given to a new object of the same
 //! kind. Slots are reused in the order in which they were freed and not before [`REST`] others were
-//! freed, which makes that rare, not impossible: a pointer has no room for a generation. And a
+//! freed, which makes that rare, not impossible: a pointer has no room for a generation. (Of events,
+//! which are made and freed most, each thread keeps some slots and this order for itself.) And a
 //! handle that one thread destroys while another uses it: Level Zero forbids it, and a check would
 //! cost every call a lock.
 
@@ -31,6 +33,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tally_ze::ze_result_t;
 
 use crate::error::{Error, Result};
+
+mod cache;
 
 /// Kinds of objects that have handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,6 +164,7 @@ pub fn set_tables(tables: [*const c_void; TABLES]) {
 struct Slot<T> {
     tables: [AtomicPtr<c_void>; TABLES],
     tag: AtomicU64,
+    uses: AtomicU64,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
@@ -201,13 +206,16 @@ impl Slab {
 
     /// Address of a slot of `size` bytes that nobody uses; `span` bytes are reserved for the first.
     fn reserve(&self, size: usize, span: usize) -> Result<usize> {
-        let mut growth = self.growth();
+        self.reserve_in(&mut self.growth(), size, span)
+    }
+
+    fn reserve_in(&self, growth: &mut Growth, size: usize, span: usize) -> Result<usize> {
         if growth.free.len() > REST
             && let Some(address) = growth.free.pop_front()
         {
             return Ok(address);
         }
-        match self.grow(&mut growth, size, span) {
+        match self.grow(growth, size, span) {
             Ok(address) => Ok(address),
             // Better a slot that has not rested than none.
             Err(error) => growth.free.pop_front().ok_or(error),
@@ -278,12 +286,17 @@ fn reserve_range(mut span: usize) -> Option<(usize, usize)> {
     None
 }
 
-/// A new handle for `object`.
+/// A new handle for `object`. Inlined, so that the object is made in its slot.
 ///
 /// # Errors
 /// OUT_OF_HOST_MEMORY; the object is dropped.
+#[inline(always)]
 pub fn create<R: RawHandle>(object: R::Object) -> Result<R> {
-    let address = R::KIND.slab().reserve(size_of::<Slot<R::Object>>(), R::KIND.span())?;
+    let size = size_of::<Slot<R::Object>>();
+    let address = match R::KIND {
+        Kind::Event => cache::take(size)?,
+        kind => kind.slab().reserve(size, kind.span())?,
+    };
     let slot = ptr::with_exposed_provenance_mut::<Slot<R::Object>>(address);
     // SAFETY: `reserve` gives each address, aligned since slots are a multiple of 16 from a page
     // boundary, to one caller at a time; the memory is accessible and zero or a freed slot, and
@@ -294,6 +307,7 @@ pub fn create<R: RawHandle>(object: R::Object) -> Result<R> {
     for (word, table) in slot_ref.tables.iter().zip(&HANDLE_TABLES) {
         word.store(table.load(Ordering::Relaxed), Ordering::Relaxed);
     }
+    slot_ref.uses.store(slot_ref.uses.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     slot_ref.tag.store(R::KIND.live(), Ordering::Release);
     Ok(R::from_ptr(slot.cast()))
 }
@@ -314,6 +328,12 @@ pub unsafe fn get<'a, R: RawHandle>(raw: R, name: &'static str) -> Result<&'a R:
     }
 }
 
+/// How many objects have had the handle, this one included: tells it apart from a later one with the
+/// same handle. None if it is not live.
+pub fn uses<R: RawHandle>(raw: R) -> Option<u64> {
+    find(raw).map(|slot| slot.uses.load(Ordering::Relaxed))
+}
+
 /// Moves the object out; the handle is dead from here on.
 ///
 /// # Safety
@@ -322,21 +342,57 @@ pub unsafe fn get<'a, R: RawHandle>(raw: R, name: &'static str) -> Result<&'a R:
 /// # Errors
 /// As [`get`]. Of two threads that destroy the same handle one gets the error.
 pub unsafe fn take<R: RawHandle>(raw: R, name: &'static str) -> Result<R::Object> {
-    // Only under this lock are slots freed and handed out, so the tag that is found holds.
-    let mut growth = R::KIND.slab().growth();
-    let Some(slot) = find(raw) else {
-        drop(growth);
-        return Err(explain(raw, name));
-    };
-    slot.tag.store(FREE, Ordering::Relaxed);
-    // SAFETY: the value was live, and with the tag this thread has taken it out for good.
-    let object = unsafe { (*slot.value.get()).assume_init_read() };
-    growth.free.push_back(ptr::from_ref(slot).expose_provenance());
-    Ok(object)
+    let slot = Claimed::<R>::claim(raw, name)?;
+    // SAFETY: the value was live, and with the claim this thread takes it out for good.
+    Ok(unsafe { (*slot.0.value.get()).assume_init_read() })
+}
+
+/// Drops the object where it is; the handle is dead from here on.
+///
+/// # Safety
+/// No reference from [`get`] is in use.
+///
+/// # Errors
+/// As [`take`].
+#[inline]
+pub unsafe fn destroy<R: RawHandle>(raw: R, name: &'static str) -> Result {
+    let slot = Claimed::<R>::claim(raw, name)?;
+    // SAFETY: as in `take`; nobody finds the value any more.
+    unsafe { (*slot.0.value.get()).assume_init_drop() };
+    Ok(())
+}
+
+/// A slot whose object is this thread's alone. Dropping it frees the slot, so the object is to be
+/// moved out or dropped before.
+struct Claimed<R: RawHandle>(&'static Slot<R::Object>);
+
+impl<R: RawHandle> Claimed<R> {
+    #[inline]
+    fn claim(raw: R, name: &'static str) -> Result<Self> {
+        let free = |slot: &&Slot<R::Object>| {
+            let (live, order) = (R::KIND.live(), Ordering::Acquire);
+            slot.tag.compare_exchange(live, FREE, order, Ordering::Relaxed).is_ok()
+        };
+        match find(raw).filter(free) {
+            Some(slot) => Ok(Self(slot)),
+            None => Err(explain(raw, name)),
+        }
+    }
+}
+
+impl<R: RawHandle> Drop for Claimed<R> {
+    #[inline]
+    fn drop(&mut self) {
+        let address = ptr::from_ref(self.0).expose_provenance();
+        match R::KIND {
+            Kind::Event => cache::give(address),
+            kind => kind.slab().growth().free.push_back(address),
+        }
+    }
 }
 
 #[inline]
-fn find<'a, R: RawHandle>(raw: R) -> Option<&'a Slot<R::Object>> {
+fn find<R: RawHandle>(raw: R) -> Option<&'static Slot<R::Object>> {
     let address = raw.as_ptr() as usize;
     let offset = R::KIND.slab().offset(address)?;
     if offset % size_of::<Slot<R::Object>>() != 0 {
@@ -392,6 +448,7 @@ mod tests {
     stand_in!(Log => Arc<String>, Kind::BuildLog);
     stand_in!(Other => [u64; 7], Kind::Fence);
     stand_in!(Resting => [u64; 7], Kind::EventPool);
+    stand_in!(Cached => Arc<String>, Kind::Event);
 
     fn text(raw: Log) -> String {
         // SAFETY: the reference is dropped at once.
@@ -445,19 +502,49 @@ mod tests {
     }
 
     #[test]
+    fn an_event_of_one_thread_rests_too_and_is_dead_for_all() {
+        let first: Cached = create(Arc::default()).expect("there is memory");
+        // SAFETY: nobody else knows the handle.
+        unsafe { destroy(first, "h") }.expect("live");
+        for _ in 0..REST - 1 {
+            let next: Cached = create(Arc::default()).expect("there is memory");
+            assert_ne!(next.0, first.0);
+            let address = next.0 as usize;
+            let elsewhere = std::thread::spawn(move || {
+                // SAFETY: this thread alone uses the handle now.
+                unsafe { destroy(Cached(address as *mut c_void), "h") }
+            });
+            elsewhere.join().expect("no panic").expect("live");
+            // SAFETY: as above.
+            assert!(unsafe { destroy(next, "h") }.is_err(), "a second destroy is refused");
+        }
+    }
+
+    #[test]
     fn many_threads_create_and_take_without_losing_objects() {
         let counter = Arc::new(String::new());
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    for _ in 0..2000 {
+                    let mut kept = Vec::new();
+                    for i in 0..2000 {
                         let raw: Log = create(counter.clone()).expect("there is memory");
-                        // SAFETY: nobody else knows the handle.
+                        let event: Cached = create(counter.clone()).expect("there is memory");
+                        // SAFETY: nobody else knows the handles.
                         unsafe {
                             assert!(Arc::ptr_eq(get(raw, "h").expect("live"), &counter));
                             drop(take(raw, "h").expect("live"));
+                            assert!(Arc::ptr_eq(get(event, "h").expect("live"), &counter));
+                        }
+                        kept.push(event);
+                        if i % 700 == 699 {
+                            // SAFETY: as above.
+                            kept.drain(..)
+                                .for_each(|it| unsafe { destroy(it, "h") }.expect("live"));
                         }
                     }
+                    // SAFETY: as above.
+                    kept.drain(..).for_each(|it| unsafe { destroy(it, "h") }.expect("live"));
                 });
             }
         });

@@ -99,7 +99,7 @@ api! {
 
     /// Spec: `zeEventDestroy`.
     fn zeEventDestroy(call, hEvent: ze_event_handle_t) {
-        call.take(hEvent, "hEvent").map(drop)
+        call.destroy(hEvent, "hEvent")
     }
 
     /// Spec: `zeEventHostSignal`.

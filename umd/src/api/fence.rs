@@ -27,7 +27,7 @@ api! {
 
     /// Spec: `zeFenceDestroy`.
     fn zeFenceDestroy(call, hFence: ze_fence_handle_t) {
-        call.take(hFence, "hFence").map(drop)
+        call.destroy(hFence, "hFence")
     }
 
     /// Spec: `zeFenceHostSynchronize`.

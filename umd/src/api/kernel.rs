@@ -30,7 +30,7 @@ api! {
 
     /// Spec: `zeKernelDestroy`. What was appended does not need the kernel any more.
     fn zeKernelDestroy(call, hKernel: ze_kernel_handle_t) {
-        call.take(hKernel, "hKernel").map(drop)
+        call.destroy(hKernel, "hKernel")
     }
 
     /// Spec: `zeKernelSetGroupSize`.

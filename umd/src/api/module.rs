@@ -41,7 +41,7 @@ api! {
 
     /// Spec: `zeModuleDestroy`. Code that is still running keeps its memory.
     fn zeModuleDestroy(call, hModule: ze_module_handle_t) {
-        call.take(hModule, "hModule").map(drop)
+        call.destroy(hModule, "hModule")
     }
 
     /// Spec: `zeModuleDynamicLink`. Modules without imports, which all are that were built, are
@@ -72,7 +72,7 @@ api! {
 
     /// Spec: `zeModuleBuildLogDestroy`.
     fn zeModuleBuildLogDestroy(call, hModuleBuildLog: ze_module_build_log_handle_t) {
-        call.take(hModuleBuildLog, "hModuleBuildLog").map(drop)
+        call.destroy(hModuleBuildLog, "hModuleBuildLog")
     }
 
     /// Spec: `zeModuleBuildLogGetString`. The size counts the NUL.

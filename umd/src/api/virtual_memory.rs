@@ -106,7 +106,7 @@ api! {
         hPhysicalMemory: ze_physical_mem_handle_t,
     ) {
         call.handle(hContext, "hContext")?;
-        call.take(hPhysicalMemory, "hPhysicalMemory").map(drop)
+        call.destroy(hPhysicalMemory, "hPhysicalMemory")
     }
 
     /// Spec: `zeVirtualMemMap`.

@@ -89,7 +89,8 @@ struct Binding {
 #[derive(Clone)]
 struct Signalled {
     raw: ze_event_handle_t,
-    id: u64,
+    /// `handle::uses` of it.
+    uses: Option<u64>,
     k: u32,
     stamp: Option<Stamp>,
 }
@@ -394,11 +395,11 @@ impl Binding {
 impl Signalled {
     /// Lets the event, if it still exists, name this recording.
     fn renew(&self, recording: &Arc<Recording>) {
-        // SAFETY: applications do not destroy an event while they execute a list that signals it.
-        let Ok(event) = (unsafe { handle::get(self.raw, "hSignalEvent") }) else { return };
-        if event.id() != self.id {
+        if handle::uses(self.raw) != self.uses {
             return;
         }
+        // SAFETY: applications do not destroy an event while they execute a list that signals it.
+        let Ok(event) = (unsafe { handle::get(self.raw, "hSignalEvent") }) else { return };
         let EventKind::CounterBased(event) = &event.kind else { return };
         if event.names(recording, self.k) || crate::faults::on(crate::faults::EXECUTION_KEEPS_STATE)
         {
@@ -546,9 +547,11 @@ impl Target for Recorder<'_> {
         if !crate::faults::on(crate::faults::RECORDED_KEEPS_STATE) {
             event.record(&self.state.recording, k, stamp.clone());
         }
-        let signalled = Signalled { raw: signal.raw, id: signal.event.id(), k, stamp };
+        let signalled = Signalled { raw: signal.raw, uses: handle::uses(signal.raw), k, stamp };
         match self.state.signalled.last_mut() {
-            Some(last) if last.id == signalled.id => *last = signalled,
+            Some(last) if (last.raw, last.uses) == (signalled.raw, signalled.uses) => {
+                *last = signalled
+            }
             _ => self.state.signalled.push(signalled),
         }
     }

@@ -2,7 +2,6 @@
 //! Events: what commands signal and wait for, and the host with them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use tally_uapi::ioctl::SemWake;
 use tally_uapi::packet::TimestampSlot;
@@ -22,7 +21,6 @@ pub const SIGNALLED: u64 = 1;
 /// An event.
 #[derive(Debug)]
 pub struct Event {
-    id: u64,
     /// What it is.
     pub kind: EventKind,
     /// What it was created with.
@@ -69,14 +67,7 @@ impl Event {
         traits: Traits,
         pool: Option<Arc<EventPool>>,
     ) -> Self {
-        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        Self { id, kind, traits, pool, shared }
-    }
-
-    /// Tells it apart from a later event with the same handle.
-    pub fn id(&self) -> u64 {
-        self.id
+        Self { kind, traits, pool, shared }
     }
 
     /// Refuses an event whose pool is gone.

@@ -162,7 +162,7 @@ api! {
                 | ze::ZE_EVENT_COUNTER_BASED_FLAG_HOST_VISIBLE,
             signal: desc.signal,
             wait: desc.wait,
-            words: Words { external, aggregate: None },
+            words: external.map(|word| Box::new(Words { external: Some(word), aggregate: None })),
             low_power: low_power(call, desc.pNext, true)?,
         };
         create(call, context, request, out)
@@ -184,7 +184,8 @@ struct Request {
     flags: ze_event_counter_based_flags_t,
     signal: ze_event_scope_flags_t,
     wait: ze_event_scope_flags_t,
-    words: Words,
+    /// Boxed, since hardly any event has them and they would be copied from hand to hand.
+    words: Option<Box<Words>>,
     low_power: bool,
 }
 
@@ -213,6 +214,7 @@ fn context<'c>(
     Ok(context)
 }
 
+#[inline]
 fn create(
     call: Call<'_>,
     context: &Context,
@@ -233,18 +235,6 @@ fn create(
     if timestamps && request.flags.contains(ze::ZE_EVENT_COUNTER_BASED_FLAG_IPC) {
         return Err(Error::invalid("desc->flags: an event with times cannot be shared"));
     }
-    let event = match request.words {
-        Words { external: None, aggregate: None } => CbEvent::completed(),
-        Words { external: Some(word), aggregate: None } => CbEvent::external(word),
-        Words { external: None, aggregate: Some((storage, increment)) } => {
-            CbEvent::aggregate(storage, increment)
-        }
-        Words { .. } => {
-            return Err(Error::invalid(
-                "desc->pNext: an event has either an external allocation or an external storage",
-            ));
-        }
-    };
     let traits = Traits {
         signal_scope: request.signal.bits(),
         wait_scope: request.wait.bits(),
@@ -254,8 +244,34 @@ fn create(
         pool: 0,
     };
     let shared = context.shared().clone();
-    out.set(handle::create(Event::new(shared, EventKind::CounterBased(event), traits, None))?);
+    // Two calls, so that the plain event is made where it stays.
+    let event = match request.words {
+        None => {
+            let kind = EventKind::CounterBased(CbEvent::completed());
+            handle::create(Event::new(shared, kind, traits, None))?
+        }
+        Some(words) => {
+            let kind = EventKind::CounterBased(following(*words)?);
+            handle::create(Event::new(shared, kind, traits, None))?
+        }
+    };
+    out.set(event);
     Ok(())
+}
+
+/// An event that follows the user's memory.
+#[cold]
+fn following(words: Words) -> Result<CbEvent> {
+    match words {
+        Words { external: None, aggregate: None } => Ok(CbEvent::completed()),
+        Words { external: Some(word), aggregate: None } => Ok(CbEvent::external(word)),
+        Words { external: None, aggregate: Some((storage, increment)) } => {
+            Ok(CbEvent::aggregate(storage, increment))
+        }
+        Words { .. } => Err(Error::invalid(
+            "desc->pNext: an event has either an external allocation or an external storage",
+        )),
+    }
 }
 
 fn address(
@@ -274,15 +290,15 @@ fn address(
 
 /// Reads the extensions of a description: the user's memory, and whether waits sleep at once.
 #[inline]
-fn extensions(call: Call<'_>, next: *const c_void) -> Result<(Words, bool)> {
+fn extensions(call: Call<'_>, next: *const c_void) -> Result<(Option<Box<Words>>, bool)> {
     if next.is_null() {
-        return Ok((Words::default(), false));
+        return Ok((None, false));
     }
-    Ok((words(call, next)?, low_power(call, next, true)?))
+    Ok((Some(words(call, next)?), low_power(call, next, true)?))
 }
 
-fn words(call: Call<'_>, next: *const c_void) -> Result<Words> {
-    let mut words = Words::default();
+fn words(call: Call<'_>, next: *const c_void) -> Result<Box<Words>> {
+    let mut words = Box::<Words>::default();
     for link in call.chain(next) {
         if let Some(it) = link.get::<ze_event_counter_based_external_sync_allocation_desc_t>() {
             words.external = Some(external(it.deviceAddress, it.hostAddress, it.completionValue)?);
