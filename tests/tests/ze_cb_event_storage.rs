@@ -170,7 +170,8 @@ fn host_and_device_have_a_word_each() {
     let (words, memory) = (gpu.host::<u64>(16), gpu.host::<u32>(1));
     let (device, host) = (Word::at(words.address()), Word::at(words.address() + 64));
     for (way, event) in external(&gpu, device, host, 1) {
-        (device.set(0), host.set(0));
+        device.set(0);
+        host.set(0);
         memory.set(0, 0);
         let list = gpu.immediate(0, true);
         list.set((&memory, 0), 1, None, &[&event]);
