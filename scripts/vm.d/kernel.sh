@@ -1,0 +1,175 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+#
+# Sourced by scripts/vm: fetches, builds and keeps the dev kernel.
+#
+# A kernel lies in a folder named by its version and a digest of all that shapes it, so that another
+# config or compiler gives another kernel. What is kept can boot and can build modules; the rest of the
+# tree is removed. Modules need the tree at the path where it was built.
+
+# Rust support asks for one toolchain: clang and the linker by major version, rustc by its real path
+# (a shim that chooses a toolchain confuses the build), and the library's source of that very version.
+readonly bindgen_version=0.72.1
+kernel_lower_suites=(trixie trixie-backports)
+
+need_kernel_tools() {
+    local package missing=() installed
+    installed=$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' | sed -n 's/^installed //p')
+    for package in make flex bison bc cpio rsync kmod xz-utils libelf-dev libssl-dev \
+        "lld-$llvm" "llvm-$llvm" "libclang1-$llvm" busybox-static; do
+        grep -qx "$package" <<<"$installed" || missing+=("$package")
+    done
+    install_packages "${missing[@]}"
+}
+
+# say STEP: progress of what takes long.
+say() {
+    printf '%s  %s\n' "$(date +%T)" "$*" >&2
+}
+
+# The apt root of the newer suites, read anew when it is a day old.
+newer_packages() {
+    local lists=$cache/apt
+    [ -n "$(find "$lists/complete" -mmin -1440 2>/dev/null)" ] || {
+        apt_root "$lists" "${kernel_lower_suites[@]}"
+        touch "$lists/complete"
+    }
+    printf '%s\n' "$lists"
+}
+
+# The newest 7.x that the suites offer, or the one asked for.
+kernel_package() {
+    local series=${TALLY_KERNEL:-}
+    [ -n "$series" ] || series=$(in_apt_root "$1" apt-cache search --names-only '^linux-source-7\.[0-9]+$' |
+        sed 's/^linux-source-\([0-9.]*\) .*/\1/' | sort -V | tail -n 1)
+    [ -n "$series" ] || die "the suites ${kernel_lower_suites[*]} offer no linux-source-7.*"
+    printf 'linux-source-%s\n' "$series"
+}
+
+# What is passed to every make, of the kernel and of modules.
+kernel_make_flags() {
+    local sysroot
+    sysroot=$(rustc --print sysroot)
+    make_flags=("LLVM=-$llvm" "RUSTC=$sysroot/bin/rustc" "RUSTDOC=$sysroot/bin/rustdoc"
+        "RUSTFMT=$sysroot/bin/rustfmt" "CLIPPY_DRIVER=$sysroot/bin/clippy-driver"
+        "BINDGEN=$cache/tools/bin/bindgen" "RUST_LIB_SRC=$cache/rust-$rust_version/library")
+}
+
+# kernel_prepare VARIANT: says which kernel (kernel_dir) and with which tools (make_flags).
+kernel_prepare() {
+    local variant=$1 lists package version digest
+    rust_version=$(rustc --version | sed 's/^rustc \([0-9.]*\).*/\1/')
+    kernel_make_flags
+    kernel_config=("$here/kernel.config")
+    [ "$variant" = dev ] || kernel_config+=("$here/$variant.config")
+    lists=$(newer_packages)
+    package=$(kernel_package "$lists")
+    version=$(in_apt_root "$lists" apt-cache show "$package" | sed -n 's/^Version: //p' | sort -V | tail -n 1)
+    digest=$({
+        cat "${kernel_config[@]}"
+        printf '%s\n' "$version" "$(rustc --version)" "$bindgen_version" "$("clang-$llvm" --version | head -n 1)"
+    } | sha256sum | cut -c1-12)
+    kernel_source=$package
+    kernel_dir=$cache/kernel/${version%%[-+]*}-$variant-$digest
+}
+
+# Bindgen and the source of Rust's library.
+kernel_tools() {
+    local lists=$1 version unpacked
+    [ -x "$cache/tools/bin/bindgen" ] || {
+        say "building bindgen $bindgen_version"
+        cargo install --locked --quiet --root "$cache/tools" --target-dir "$cache/tools/build" \
+            "bindgen-cli@$bindgen_version" >&2
+        rm -rf "$cache/tools/build"
+    }
+    [ -d "$cache/rust-$rust_version" ] || {
+        version=$(in_apt_root "$lists" apt-cache madison rust-src | awk '{ print $3 }' | grep "^$rust_version+" | head -n 1) ||
+            die "no suite has rust-src $rust_version, the version of this machine's rustc; rustup can give another"
+        say "fetching the source of Rust's library $rust_version"
+        unpacked=$cache/rust.partial
+        rm -rf "$unpacked"
+        unpack_packages "$lists" "$unpacked" "rust-src=$version"
+        mv "$unpacked/usr/src/rustc-$rust_version" "$cache/rust-$rust_version"
+        rm -rf "$unpacked"
+    }
+}
+
+# The build tree, up to its config.
+kernel_unpack() {
+    local lists=$1 archive
+    say "fetching $kernel_source"
+    rm -rf "$kernel_dir"
+    mkdir -p "$kernel_dir"
+    unpack_packages "$lists" "$kernel_dir/package" "$kernel_source"
+    archive=("$kernel_dir"/package/usr/src/linux-source-*.tar.xz)
+    say "unpacking it"
+    mkdir "$kernel_dir/build"
+    tar -C "$kernel_dir/build" --strip-components=1 --exclude='*/drivers/gpu/drm/amd/include' \
+        -xf "${archive[0]}"
+    rm -rf "$kernel_dir/package"
+    (
+        cd "$kernel_dir/build"
+        make -s "${make_flags[@]}" rustavailable
+        make -s "${make_flags[@]}" tinyconfig
+        scripts/kconfig/merge_config.sh -m .config "${kernel_config[@]}"
+        make -s "${make_flags[@]}" olddefconfig
+    ) >"$kernel_dir/configure.log" 2>&1 || {
+        tail -n 20 "$kernel_dir/configure.log" >&2
+        die "the kernel cannot be configured"
+    }
+    kernel_check_config
+    touch "$kernel_dir/unpacked"
+}
+
+# A symbol that the kernel's own rules took away would be missed much later.
+kernel_check_config() {
+    local line lost=()
+    while read -r line; do
+        grep -qx "$line" "$kernel_dir/build/.config" || lost+=("$line")
+    done < <(cat "${kernel_config[@]}" | grep -h '^CONFIG_.*=[ym]$' |
+        awk -F= '{ v[$1] = $2 } END { for (s in v) print s "=" v[s] }')
+    [ ${#lost[@]} = 0 ] || say "this kernel does not take ${lost[*]}"
+}
+
+# The number of objects made, while the build runs.
+kernel_progress() {
+    local builder=$1 objects
+    while sleep 30 && kill -0 "$builder" 2>/dev/null; do
+        objects=$(find "$kernel_dir/build" -name '*.o' 2>/dev/null | wc -l)
+        say "  $objects objects"
+    done
+}
+
+# Keeps what booting and building modules need.
+kernel_prune() {
+    cd "$kernel_dir/build"
+    cp arch/x86/boot/bzImage ../bzImage
+    make -s "${make_flags[@]}" INSTALL_MOD_PATH="$kernel_dir/modules" modules_install
+    find . -type f \( -name '*.o' -o -name '*.a' -o -name '*.cmd' -o -name '*.ko' \) \
+        ! -path './scripts/*' ! -path './rust/*' ! -path './tools/objtool/*' -delete
+    rm -rf vmlinux vmlinux.* .tmp_vmlinux* Documentation block crypto drivers fs init io_uring ipc kernel \
+        lib mm net samples security sound tools/testing tools/perf virt
+}
+
+# kernel_ensure VARIANT: the kernel is there when this returns.
+kernel_ensure() {
+    local lists builder
+    kernel_prepare "$1"
+    [ ! -e "$kernel_dir/complete" ] || return 0
+    need_kernel_tools
+    lists=$(newer_packages)
+    kernel_tools "$lists"
+    [ -e "$kernel_dir/unpacked" ] || kernel_unpack "$lists"
+    say "building ${kernel_dir##*/}; on two free cores this takes a quarter of an hour"
+    nice -n "${TALLY_NICE:-5}" make -C "$kernel_dir/build" -j"${TALLY_JOBS:-$(nproc)}" "${make_flags[@]}" bzImage modules \
+        >"$kernel_dir/build.log" 2>&1 &
+    builder=$!
+    kernel_progress "$builder" &
+    wait "$builder" || {
+        grep -E 'error|Error' "$kernel_dir/build.log" | tail -n 20 >&2
+        die "the kernel does not build; all of it: $kernel_dir/build.log"
+    }
+    (kernel_prune) >>"$kernel_dir/build.log" 2>&1
+    touch "$kernel_dir/complete"
+    say "kernel ready: $kernel_dir"
+}

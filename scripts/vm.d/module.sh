@@ -1,0 +1,44 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+#
+# Sourced by scripts/vm: the module for the kernel that kernel_ensure found, and the virtual GPU.
+
+# Says where tally.ko is (module). The checkout stays as it is. A warning is an error.
+module_build() {
+    local out=$target/kmd/${kernel_dir##*/}$module_flavour
+    mkdir -p "$out"
+    [ -f "$root/Kbuild" ] || die "this checkout has no module"
+    make -s -C "$kernel_dir/build" M="$root" MO="$out" "${make_flags[@]}" "${module_arguments[@]}" \
+        KRUSTFLAGS=-Dwarnings KCFLAGS=-Werror modules >"$out/build.log" 2>&1 || {
+        tail -n 60 "$out/build.log" >&2
+        die "the module does not build"
+    }
+    module=$out/tally.ko
+    [ -f "$module" ] || die "the build left no $module"
+}
+
+# gpu_start RUN_FOLDER: the device's process (gpu), listening on gpu.sock.
+gpu_start() {
+    local run=$1 tries=0
+    [ -d "$root/device/server" ] || die "this checkout has no tally-gpu"
+    (cd "$root" && cargo build --quiet --release -p tally-gpu)
+    "$target/release/tally-gpu" --socket "$run/gpu.sock" "${gpu_arguments[@]}" 2>"$run/gpu.log" &
+    gpu=$!
+    until [ -S "$run/gpu.sock" ]; do
+        kill -0 "$gpu" 2>/dev/null && [ $((tries += 1)) -lt 100 ] || {
+            cat "$run/gpu.log" >&2
+            die "tally-gpu does not start"
+        }
+        sleep 0.1
+    done
+}
+
+# gpu_watch RUN_FOLDER: notes which processes the device has, while it lives.
+gpu_watch() {
+    local run=$1
+    while kill -0 "$gpu" 2>/dev/null; do
+        ps --no-headers -o pid,rss,args --ppid "$gpu" >"$run/engines.now" 2>/dev/null &&
+            mv "$run/engines.now" "$run/engines"
+        sleep 0.5
+    done
+}

@@ -1,0 +1,88 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+#
+# Sourced by scripts/vm: the machine around the kernel.
+
+# vfio-user-pci, which attaches the virtual GPU, is there from this version on.
+readonly qemu_oldest=10.1
+
+# qemu_prepare: the command that starts QEMU (qemu), of this machine if it is new enough.
+qemu_prepare() {
+    local found tree=$cache/qemu lists lib
+    found=$(qemu-system-x86_64 --version 2>/dev/null | sed -n 's/^QEMU emulator version \([0-9.]*\).*/\1/p') || true
+    if [ -n "$found" ] && [ "$(printf '%s\n' "$qemu_oldest" "$found" | sort -V | head -n 1)" = "$qemu_oldest" ]; then
+        qemu=(qemu-system-x86_64)
+        return
+    fi
+    if [ ! -d "$tree" ]; then
+        say "fetching QEMU"
+        lists=$(newer_packages)
+        rm -rf "$tree.partial"
+        unpack_closure "$lists" "$tree.partial" -t trixie-backports qemu-system-x86
+        mv "$tree.partial" "$tree"
+    fi
+    lib=$tree/usr/lib/x86_64-linux-gnu
+    qemu=("$lib/ld-linux-x86-64.so.2" --library-path "$lib:$lib/pulseaudio" --argv0 qemu-system-x86_64
+        "$tree/usr/bin/qemu-system-x86_64" -L "$tree/usr/share/qemu" -L "$tree/usr/share/seabios")
+}
+
+# guest_initramfs FILE: busybox and guest-init, which finds the rest on the host.
+guest_initramfs() {
+    local tree
+    tree=$(mktemp -d)
+    mkdir -p "$tree/bin" "$tree/dev" "$tree/proc" "$tree/sys" "$tree/lower" "$tree/upper" "$tree/guest"
+    cp "$(command -v busybox)" "$tree/bin/busybox"
+    cp "$here/guest-init" "$tree/init"
+    (cd "$tree" && find . | cpio --quiet -o -H newc | gzip -1) >"$1"
+    rm -rf "$tree"
+}
+
+# share TAG FOLDER [OPTION]: a folder of the host, for QEMU's command line.
+share() {
+    printf '%s\n' -fsdev "local,id=$1,path=$2,security_model=none,multidevs=remap${3:+,$3}" \
+        -device "virtio-9p-pci,fsdev=$1,mount_tag=$1"
+}
+
+# machine RUN_FOLDER: the devices, one argument a line.
+machine() {
+    local run=$1 stream
+    share root / readonly=on
+    share target "$target"
+    share run "$run"
+    [ ! -S "$run/gpu.sock" ] || printf '%s\n' -device \
+        "{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"$run/gpu.sock\"}}"
+    if [ -e "$run/shell" ]; then
+        printf '%s\n' -chardev stdio,id=console,signal=off
+        return
+    fi
+    printf '%s\n' -chardev "file,id=console,path=$run/console.log" -device virtio-serial-pci
+    for stream in out err; do
+        printf '%s\n' -chardev "file,id=$stream,path=$run/$stream" \
+            -device "virtserialport,chardev=$stream,name=$stream"
+    done
+}
+
+# guest_run RUN_FOLDER: boots kernel_dir's kernel and waits for the end of the machine.
+#
+# The folder holds what the guest is to do (see guest-init) and receives its answers. The two streams
+# of the command come through ports of their own, so that nothing of the kernel's is between them.
+guest_run() {
+    local run=$1 devices out err readers=() status=0
+    mkfifo "$run/out" "$run/err"
+    # Open for both directions, so that neither side waits for the other to open it.
+    exec {out}<>"$run/out" {err}<>"$run/err"
+    cat "$run/out" {out}<&- {err}<&- &
+    readers+=($!)
+    cat "$run/err" {out}<&- {err}<&- >&2 &
+    readers+=($!)
+    mapfile -t devices < <(machine "$run")
+    timeout --foreground "$limit" "${qemu[@]}" -nodefaults -no-user-config -display none -no-reboot \
+        -M q35,memory-backend=memory -accel "$accelerator" -cpu max -smp "$cpus" -m "$memory" \
+        -object "memory-backend-memfd,id=memory,size=$memory,share=on" \
+        -kernel "$kernel_dir/bzImage" -initrd "$run/initramfs" \
+        -append "console=ttyS0 panic=-1 loglevel=7 tally.target=$target tally.modules=$kernel_dir/modules $append" \
+        -serial chardev:console "${devices[@]}" {out}<&- {err}<&- 2>"$run/qemu.log" || status=$?
+    exec {out}<&- {err}<&-
+    wait "${readers[@]}"
+    return "$status"
+}
