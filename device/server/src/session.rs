@@ -113,6 +113,8 @@ impl Session {
             answers: memory.words(registers.admin_answers, words)?,
             entries,
         };
+        // What an earlier session has left is no answer.
+        rings.answers.iter().for_each(|word| word.store(0, Ordering::SeqCst));
         let status = Status::new(memory.page(registers.status_page)?, Arc::clone(&host.interrupt));
         let status = Arc::new(status);
         let waiters = Waiters::new(memory.page(registers.waiters_page)?);

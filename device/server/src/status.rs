@@ -17,7 +17,11 @@ pub struct Status {
 }
 
 impl Status {
+    /// Begins with nothing said.
     pub fn new(page: View<StatusPage>, interrupt: Arc<Interrupt>) -> Self {
+        let words = page.signalled.iter().chain(&page.lost);
+        let counts = [&page.answered, &page.interrupts];
+        words.chain(counts).for_each(|word| word.store(0, Ordering::SeqCst));
         Self { page, interrupt }
     }
 

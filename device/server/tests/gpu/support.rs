@@ -214,6 +214,18 @@ impl Gpu {
         self.memory.at(WAITERS)
     }
 
+    /// The engine processes.
+    pub fn engines(&self) -> Vec<u32> {
+        let mut engines = Vec::new();
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap();
+        for thread in threads.flatten() {
+            let children = std::fs::read_to_string(thread.path().join("children"));
+            let children = children.unwrap_or_default();
+            engines.extend(children.split_whitespace().map(|pid| pid.parse::<u32>().unwrap()));
+        }
+        engines
+    }
+
     /// Interrupts since the last call.
     pub fn interrupts(&self) -> u64 {
         let mut count = [0; 8];

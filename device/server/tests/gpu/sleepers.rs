@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Cells that several VMs and the guest share: who is woken, and who is not
+//! disturbed.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tally_uapi::cell::{waiter_enters, waiter_leaves, waiters_index};
+use tally_uapi::firmware::{answer_status, map_flag};
+use tally_uapi::ioctl::queue_state;
+use tally_uapi::regs;
+
+use crate::support::{Gpu, eventually};
+use crate::vm::*;
+
+fn parked(queue: &Queue<'_>) -> bool {
+    queue.state().0 == queue_state::PARKED
+}
+
+/// "The device counts there, too, for queues of other VMs that wait in the
+/// bucket": a signal of one VM wakes a queue of another, in both directions.
+#[test]
+fn vms_wake_each_other() {
+    let gpu = Gpu::new();
+    let (a, b) = (Vm::new(&gpu, 1), Vm::new(&gpu, 2));
+    let (mut of_a, mut of_b) = (a.queue(), b.queue());
+    // Each VM has its own counter and only reads the other's.
+    let (first, second) = (a.buffer(1, RW), b.buffer(1, RW));
+    let first_of_b = b.share(first.bus, map_flag::READ);
+    let second_of_a = a.share(second.bus, map_flag::READ);
+    for round in 1..=200 {
+        // A signals the round, B answers it, A waits for the answer.
+        of_a.push(nop(Some((first.va, round))));
+        of_b.push(wait_for(first_of_b.va, round));
+        of_b.push(nop(Some((second.va, round))));
+        of_a.push(wait_for(second_of_a.va, round));
+    }
+    of_a.push(nop(Some((first.va + 8, 1))));
+    eventually("the last answer", || gpu.memory.word(first.bus + 8).load(Ordering::Acquire) == 1);
+    assert_eq!(gpu.memory.word(second.bus).load(Ordering::Relaxed), 200);
+    assert!(!a.is_lost() && !b.is_lost());
+    // Nobody waits any more, and so nobody is counted.
+    let waiters = &gpu.waiters_page().waiters;
+    eventually("an empty waiters page", || {
+        waiters.iter().all(|word| word.load(Ordering::SeqCst) == 0)
+    });
+}
+
+/// "While the word is zero no signal causes an interrupt."
+#[test]
+fn a_signal_without_a_sleeper_interrupts_nobody() {
+    let gpu = Gpu::new();
+    let vm = Vm::new(&gpu, 1);
+    let (mut queue, cell) = (vm.queue(), vm.buffer(1, RW));
+    let before = gpu.status_page().interrupts.load(Ordering::SeqCst);
+    for value in 1..=1000 {
+        queue.push(nop(Some((cell.va, value))));
+    }
+    eventually("the signals", || gpu.memory.word(cell.bus).load(Ordering::Acquire) == 1000);
+    // Queues of the same VM that wait for each other are no matter of the guest.
+    let mut other = vm.queue();
+    for value in 1..=100 {
+        other.push(wait_for(cell.va + 8, value));
+        queue.push(nop(Some((cell.va + 8, value))));
+    }
+    other.push(nop(Some((cell.va + 16, 1))));
+    eventually("the waits", || gpu.memory.word(cell.bus + 16).load(Ordering::Acquire) == 1);
+    let answers = 2 + 1;
+    let after = gpu.status_page().interrupts.load(Ordering::SeqCst);
+    // The second queue's creation: two buffers and itself.
+    assert_eq!(after - before, answers, "interrupts");
+}
+
+/// "A host thread that sleeps on a cell counts itself in the waiters page" and
+/// "The device sets the bit, then interrupts. … A bit that is set already needs
+/// no second interrupt."
+#[test]
+fn a_sleeper_is_interrupted_once() {
+    let gpu = Gpu::new();
+    let vm = Vm::new(&gpu, 1);
+    let (mut queue, cell) = (vm.queue(), vm.buffer(1, RW));
+    let bucket = waiters_index(cell.va);
+    let word = gpu.memory.word(cell.bus);
+    let waiters = &gpu.waiters_page().waiters[bucket];
+    let signalled = &gpu.status_page().signalled[bucket / 64];
+    let bit = 1 << (bucket % 64);
+    let compare = tally_uapi::cell::Compare::GreaterEqual;
+    for round in 1..=50 {
+        assert!(waiter_enters(waiters, word, compare, round));
+        let before = gpu.status_page().interrupts.load(Ordering::SeqCst);
+        queue.push(nop(Some((cell.va, round))));
+        eventually("the bit", || signalled.load(Ordering::SeqCst) & bit != 0);
+        assert!(word.load(Ordering::Acquire) >= round, "the cell is written first");
+        queue.push(nop(Some((cell.va, round))));
+        queue.push(nop(Some((cell.va + 8, round))));
+        eventually("the second signal", || {
+            gpu.memory.word(cell.bus + 8).load(Ordering::Acquire) == round
+        });
+        // What the ear may still do about the second signal.
+        std::thread::sleep(Duration::from_millis(2));
+        let after = gpu.status_page().interrupts.load(Ordering::SeqCst);
+        assert_eq!(after - before, 1);
+        signalled.fetch_and(!bit, Ordering::SeqCst);
+        waiter_leaves(waiters);
+    }
+    eventually("interrupts", || gpu.interrupts() != 0);
+}
+
+/// "After a host write to a cell the driver wakes its own sleepers and writes the
+/// bucket to WAKE."
+#[test]
+fn a_host_write_wakes_queues() {
+    let gpu = Gpu::new();
+    let (a, b) = (Vm::new(&gpu, 1), Vm::new(&gpu, 2));
+    let cell = a.buffer(1, RW);
+    let of_b = b.share(cell.bus, map_flag::READ);
+    let (mut first, mut second) = (a.queue(), b.queue());
+    let done = [a.buffer(1, RW), b.buffer(1, RW)];
+    for round in 1..=50 {
+        first.push(wait_for(cell.va, round));
+        first.push(nop(Some((done[0].va, round))));
+        second.push(wait_for(of_b.va, round));
+        second.push(nop(Some((done[1].va, round))));
+        if round % 10 == 1 {
+            eventually("parking", || parked(&first) && parked(&second));
+        }
+        gpu.memory.word(cell.bus).store(round, Ordering::SeqCst);
+        // As the driver does: a counter is never polled by the device.
+        let bucket = waiters_index(cell.va) as u32;
+        if gpu.waiters_page().waiters[bucket as usize].load(Ordering::SeqCst) != 0 {
+            gpu.write32(regs::WAKE, bucket);
+        }
+        for done in done {
+            eventually("the wake", || gpu.memory.word(done.bus).load(Ordering::Acquire) == round);
+        }
+    }
+}
+
+/// "the driver … in the waiters page, in the word of the cell's bucket": a VM
+/// that goes no longer counts.
+#[test]
+fn a_vm_that_goes_is_not_counted() {
+    let gpu = Gpu::new();
+    let vm = Vm::new(&gpu, 1);
+    let (mut queue, cell) = (vm.queue(), vm.buffer(1, RW));
+    queue.push(wait_for(cell.va, 1));
+    let waiters = &gpu.waiters_page().waiters[waiters_index(cell.va)];
+    eventually("the count", || waiters.load(Ordering::SeqCst) == 1);
+    assert!(parked(&queue));
+    assert_eq!(vm.destroy(), answer_status::OK);
+    assert_eq!(waiters.load(Ordering::SeqCst), 0);
+}
