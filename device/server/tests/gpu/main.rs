@@ -2,7 +2,9 @@
 //! The device behind PCI, driven without a kernel: a vfio-user client plays VMM
 //! and driver. Each test quotes the sentence of `device/SPEC.md` that it proves.
 
+mod bad;
 mod ends;
+mod escape;
 mod function;
 mod sleepers;
 mod support;
