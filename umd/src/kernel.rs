@@ -5,6 +5,8 @@
 //!
 //! Everything above this module is the same on every lane.
 
+use std::any::Any;
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +46,46 @@ pub fn open(settings: &Settings) -> Result<Arc<dyn Kernel>> {
 /// What an ioctl answers.
 pub type Result<T = ()> = std::result::Result<T, Errno>;
 
+/// What a buffer is made for, as far as others may see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoUse {
+    /// The driver's own; never shared.
+    Driver,
+    /// The application's, who may share it.
+    User,
+    /// To be shared: whoever imports it sees nothing else.
+    Shared,
+    /// The same, and importers can only read it (IMPORT_READ_ONLY).
+    SharedReadOnly,
+}
+
+/// A buffer on its way from one process to another.
+#[derive(Debug)]
+pub struct SharedBo {
+    /// A DMA-BUF of it, or the file in which its pages lie.
+    pub file: OwnedFd,
+    /// Where in the file it begins.
+    pub offset: u64,
+    /// Its bytes.
+    pub size: u64,
+    /// Whether who imports it may only read it.
+    pub read_only: bool,
+}
+
+/// Keeps the memory of an exported buffer from being used for anything else, where its file does
+/// not.
+pub type Hold = Box<dyn Any + Send + Sync>;
+
+/// Somebody who has to know when cells are signalled, and does not sleep in SEM_WAIT.
+///
+/// Called on threads of the device: must not block and must not call the kernel.
+pub trait Watcher: Send + Sync {
+    /// The cell of this number, or one that shares its waiters word, was signalled.
+    fn look(&self, cell: usize);
+    /// The VM is lost or destroyed: what was not signalled will not be.
+    fn lost(&self);
+}
+
 /// An open Tally device.
 ///
 /// Methods take the ioctl's struct, fill its out fields and answer its errors.
@@ -62,11 +104,34 @@ pub trait Kernel: Send + Sync {
     unsafe fn query(&self, arg: &mut Query) -> Result;
     /// BO_CREATE.
     fn bo_create(&self, arg: &mut BoCreate) -> Result;
+    /// BO_CREATE of a buffer that others may see.
+    fn bo_create_for(&self, arg: &mut BoCreate, _: BoUse) -> Result {
+        self.bo_create(arg)
+    }
+    /// Whether [`Kernel::bo_export`] works here.
+    fn can_export(&self) -> bool {
+        false
+    }
+    /// Makes a buffer ready to be sent to another process (PRIME_HANDLE_TO_FD).
+    ///
+    /// # Errors
+    /// ENOENT. EOPNOTSUPP: not on this lane or machine.
+    fn bo_export(&self, _handle: u32) -> Result<(SharedBo, Hold)> {
+        Err(Errno::NotSupported)
+    }
+    /// A handle for a buffer of another process (PRIME_FD_TO_HANDLE).
+    ///
+    /// # Errors
+    /// EINVAL: the file is none that a buffer was exported to. EOPNOTSUPP.
+    fn bo_import(&self, _bo: SharedBo) -> Result<u32> {
+        Err(Errno::NotSupported)
+    }
     /// BO_INFO.
     fn bo_info(&self, arg: &mut BoInfo) -> Result;
     /// GEM_CLOSE: gives the handle back. Bindings and mappings keep the memory alive.
     fn bo_close(&self, handle: u32) -> Result;
-    /// Maps `size` bytes of a buffer from `offset` for the host to read and write.
+    /// Maps `size` bytes of a buffer from `offset` for the host to read and write; one that was
+    /// imported to be read only, to read.
     ///
     /// With `at`, exactly there, replacing what was mapped; else anywhere.
     ///
@@ -117,4 +182,20 @@ pub trait Kernel: Send + Sync {
     fn lend(&self, _address: u64, _value: u64, _limit: Duration) -> Option<bool> {
         None
     }
+
+    /// Tells `watcher` from now on of signals to cells, each a buffer and an offset, and of the end
+    /// of the VM. Where one kernel serves all processes it wakes them itself, and there is nothing
+    /// to watch.
+    ///
+    /// # Errors
+    /// ENOENT, EINVAL.
+    fn watch(&self, _vm: u32, _cells: &[(u32, u64)], _watcher: Arc<dyn Watcher>) -> Result<u64> {
+        Ok(0)
+    }
+    /// Ends a [`Kernel::watch`]: the watcher is not called any more when this returns. Not to be
+    /// called by the watcher.
+    fn unwatch(&self, _watch: u64) {}
+    /// Whoever could signal the imported cells that are bound at these addresses is gone: waits
+    /// there that are not met lose the VM.
+    fn orphan(&self, _address: u64, _size: u64) {}
 }

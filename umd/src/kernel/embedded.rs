@@ -5,7 +5,7 @@
 //!  Embedded ─┬─ Buffers   handles; memory cut from a few memfds
 //!            ├─ Bindings  what is mapped where, in all VMs
 //!            ├─ Vms, Queues (of tally-device)
-//!            └─ Sleepers ◄── interrupts and losses of the device
+//!            └─ Sleepers, Watches ◄── interrupts and losses of the device
 //! ```
 //!
 //! The device runs kernels in this process: its MMU is the process's own page
@@ -38,7 +38,7 @@ use tally_uapi::packet::PACKET_SIZE;
 use tally_uapi::queue::{RING_MAX_PACKETS, RING_MIN_PACKETS};
 use zerocopy::IntoBytes;
 
-use super::{Kernel, Result};
+use super::{BoUse, Hold, Kernel, Result, SharedBo, Watcher};
 use crate::settings::Settings;
 
 mod bindings;
@@ -47,6 +47,7 @@ mod facts;
 mod memory;
 mod sleepers;
 mod timeline;
+mod watches;
 
 use bindings::{Bindings, Kind};
 use buffer::Buffer;
@@ -265,12 +266,36 @@ impl Kernel for Embedded {
     }
 
     fn bo_create(&self, arg: &mut BoCreate) -> Result {
+        self.bo_create_for(arg, BoUse::Driver)
+    }
+
+    fn bo_create_for(&self, arg: &mut BoCreate, bo_use: BoUse) -> Result {
         if arg.flags & !bo_flag::ALL != 0 || !range_is_valid(0, arg.size) {
             return Err(Errno::Invalid);
         }
-        let extent = self.memory.alloc(arg.size)?;
+        let read_only = arg.flags & bo_flag::IMPORT_READ_ONLY != 0;
+        let extent = match bo_use {
+            _ if read_only => self.memory.alloc_file(arg.size, true)?,
+            BoUse::Shared | BoUse::SharedReadOnly => self.memory.alloc_file(arg.size, false)?,
+            BoUse::Driver | BoUse::User => self.memory.alloc(arg.size, bo_use)?,
+        };
         arg.handle = self.buffers.add(u32::MAX, |_| Ok(Buffer::new(extent)))?;
         Ok(())
+    }
+
+    fn can_export(&self) -> bool {
+        memory::has_files()
+    }
+
+    fn bo_export(&self, handle: u32) -> Result<(SharedBo, Hold)> {
+        let buffer = self.buffers.get(handle)?;
+        let shared = buffer.extent().share()?;
+        Ok((shared, Box::new(buffer)))
+    }
+
+    fn bo_import(&self, bo: SharedBo) -> Result<u32> {
+        let extent = memory::import(bo)?;
+        self.buffers.add(u32::MAX, |_| Ok(Buffer::new(extent)))
     }
 
     fn bo_info(&self, arg: &mut BoInfo) -> Result {
@@ -302,7 +327,10 @@ impl Kernel for Embedded {
         if !valid || end.is_none_or(|end| end > buffer.size()) {
             return Err(Errno::Invalid);
         }
-        let access = bind_flag::READ | bind_flag::WRITE;
+        let access = match buffer.extent().is_read_only() {
+            true => bind_flag::READ,
+            false => bind_flag::READ | bind_flag::WRITE,
+        };
         let Some(at) = at else {
             return buffer.extent().map(offset, size as u64, access, None);
         };
@@ -374,10 +402,15 @@ impl Kernel for Embedded {
             return Err(Errno::Invalid);
         }
         if arg.op == bind_op::UNMAP {
+            self.device.adopt(arg.address..arg.address + arg.size);
             return self.bindings().unmap(arg.vm_id, arg.address, arg.size);
         }
         if window.vm.is_lost() {
             return Err(Errno::Io);
+        }
+        let more = bind_flag::WRITE | bind_flag::EXECUTE;
+        if arg.flags & more != 0 && buffer.as_ref().is_some_and(|it| it.extent().is_read_only()) {
+            return Err(Errno::Access);
         }
         let kind = match buffer {
             Some(buffer) => Kind::Buffer { buffer, offset: arg.offset },
@@ -536,5 +569,25 @@ impl Kernel for Embedded {
 
     fn lend(&self, address: u64, value: u64, limit: Duration) -> Option<bool> {
         self.device.lend(address, value, limit)
+    }
+
+    fn watch(&self, vm: u32, cells: &[(u32, u64)], watcher: Arc<dyn Watcher>) -> Result<u64> {
+        let window = self.windows.get(vm)?;
+        let buckets = cells.iter().map(|&(handle, offset)| Ok(self.cell_of(handle, offset)?.1));
+        let buckets = buckets.collect::<Result<Vec<_>>>()?;
+        let watch = self.sleepers.watches.add(&self.device, vm, buckets, Arc::clone(&watcher));
+        // A loss that came before has told nobody.
+        if window.vm.is_lost() || self.windows.get(vm).is_err() {
+            watcher.lost();
+        }
+        Ok(watch)
+    }
+
+    fn unwatch(&self, watch: u64) {
+        self.sleepers.watches.remove(&self.device, watch);
+    }
+
+    fn orphan(&self, address: u64, size: u64) {
+        self.device.orphan(address..address.saturating_add(size));
     }
 }

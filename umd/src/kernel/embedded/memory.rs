@@ -2,6 +2,10 @@
 //! Memory of buffers: extents of a few large memfds, given back to the system
 //! page by page when they are freed.
 //!
+//! A process that imports a buffer gets the file that it lies in. So the
+//! driver's own buffers and the user's are in different files, and buffers that
+//! are made to be shared have one each.
+//!
 //! A memfd needs no file system and no /dev/shm. Where a sandbox refuses it,
 //! shared anonymous mappings take its place: mremap of zero bytes maps the same
 //! pages again elsewhere.
@@ -15,6 +19,7 @@ use tally_uapi::PAGE_SIZE;
 use tally_uapi::ioctl::{Errno, bind_flag};
 
 use super::Result;
+use crate::kernel::{BoUse, SharedBo};
 
 /// Bytes of a pool: address room, not memory.
 const POOL: u64 = 4 << 30;
@@ -30,7 +35,8 @@ pub(super) struct Memory {
 #[derive(Default)]
 struct State {
     used: u64,
-    pools: Vec<Arc<Pool>>,
+    /// Those from which several buffers are cut, and what for.
+    pools: Vec<(BoUse, Arc<Pool>)>,
 }
 
 /// One memfd, or one anonymous mapping.
@@ -49,10 +55,20 @@ enum Backing {
 
 /// A part of a pool. Its content is zero when it is made; freed on drop.
 pub(super) struct Extent {
-    memory: Arc<Memory>,
     pool: Arc<Pool>,
     offset: u64,
     size: u64,
+    from: From,
+}
+
+/// Where an extent comes from, and goes when it is freed.
+enum From {
+    /// One of the pools.
+    Pools(Arc<Memory>),
+    /// A file of its own; the seals are still to be set if it is to be read only.
+    OwnFile { memory: Arc<Memory>, read_only: bool },
+    /// Another process.
+    Elsewhere { read_only: bool },
 }
 
 impl Memory {
@@ -68,11 +84,12 @@ impl Memory {
     ///
     /// # Errors
     /// ENOSPC: more than the device has. ENOMEM.
-    pub(super) fn alloc(self: &Arc<Self>, size: u64) -> Result<Extent> {
+    pub(super) fn alloc(self: &Arc<Self>, size: u64, bo_use: BoUse) -> Result<Extent> {
         let mut state = self.state();
         let used = state.used.checked_add(size).filter(|&used| used <= self.limit);
         let used = used.ok_or(Errno::NoSpace)?;
-        let found = state.pools.iter().find_map(|pool| Some((pool.clone(), pool.take(size)?)));
+        let pools = state.pools.iter().filter(|(it, _)| *it == bo_use).map(|(_, pool)| pool);
+        let found = pools.into_iter().find_map(|pool| Some((pool.clone(), pool.take(size)?)));
         let (pool, offset) = match found {
             Some(found) => found,
             None => {
@@ -81,18 +98,94 @@ impl Memory {
                 let pool = Pool::new(whole.max(POOL)).or_else(|_| Pool::new(whole))?;
                 let pool = Arc::new(pool);
                 let offset = pool.take(size).ok_or(Errno::NoMemory)?;
-                state.pools.push(pool.clone());
+                state.pools.push((bo_use, pool.clone()));
                 (pool, offset)
             }
         };
         state.used = used;
-        Ok(Extent { memory: Arc::clone(self), pool, offset, size })
+        Ok(Extent { pool, offset, size, from: From::Pools(Arc::clone(self)) })
     }
+
+    /// The same in a file of its own. `read_only`: for all but those that map it before it is
+    /// exported for the first time.
+    ///
+    /// # Errors
+    /// As [`Memory::alloc`].
+    pub(super) fn alloc_file(self: &Arc<Self>, size: u64, read_only: bool) -> Result<Extent> {
+        let mut state = self.state();
+        let used = state.used.checked_add(size).filter(|&used| used <= self.limit);
+        state.used = used.ok_or(Errno::NoSpace)?;
+        drop(state);
+        let pool = match memfd(size, read_only) {
+            Some(file) => Ok(Pool::over(Backing::File(file), size)),
+            None => Pool::new(size),
+        };
+        let from = From::OwnFile { memory: Arc::clone(self), read_only };
+        let pool = pool.inspect_err(|_| self.state().used -= size)?;
+        Ok(Extent { pool: Arc::new(pool), offset: 0, size, from })
+    }
+}
+
+/// Memory of another process.
+///
+/// # Errors
+/// EINVAL: the file could become shorter, or is too short already.
+pub(super) fn import(bo: SharedBo) -> Result<Extent> {
+    // SAFETY: system calls that ask about a descriptor that we own.
+    let (seals, size) = unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        let fd = bo.file.as_raw_fd();
+        let known = libc::fstat(fd, &mut stat) == 0;
+        (libc::fcntl(fd, libc::F_GET_SEALS), if known { stat.st_size } else { 0 })
+    };
+    let end = bo.offset.checked_add(bo.size).ok_or(Errno::Invalid)?;
+    let sound = bo.size != 0
+        && bo.size.is_multiple_of(PAGE_SIZE)
+        && bo.offset.is_multiple_of(PAGE_SIZE)
+        && seals >= 0
+        && seals & libc::F_SEAL_SHRINK != 0
+        && u64::try_from(size).is_ok_and(|size| end <= size);
+    if !sound {
+        return Err(Errno::Invalid);
+    }
+    let pool = Pool { backing: Backing::File(bo.file), size: end, free: Mutex::default() };
+    let from = From::Elsewhere { read_only: bo.read_only };
+    Ok(Extent { pool: Arc::new(pool), offset: bo.offset, size: bo.size, from })
+}
+
+/// Whether buffers here lie in files, which another process can be given.
+pub(super) fn has_files() -> bool {
+    memfd(PAGE_SIZE, false).is_some()
 }
 
 impl Extent {
     pub(super) fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Whether it is another process's, who lets it be read only.
+    pub(super) fn is_read_only(&self) -> bool {
+        matches!(self.from, From::Elsewhere { read_only: true })
+    }
+
+    /// Its file, for another process.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP: there is none. ENOMEM: no descriptor is free.
+    pub(super) fn share(&self) -> Result<SharedBo> {
+        let Backing::File(file) = &self.pool.backing else { return Err(Errno::NotSupported) };
+        let read_only = match self.from {
+            From::Pools(_) => false,
+            From::OwnFile { read_only, .. } | From::Elsewhere { read_only } => read_only,
+        };
+        if read_only && matches!(self.from, From::OwnFile { .. }) {
+            let seals = libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
+            // SAFETY: a system call on our own file. Mappings that exist stay writable. It fails
+            // where it was done before, and before Linux 5.1, where importers are trusted.
+            unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) };
+        }
+        let file = file.try_clone().map_err(|_| Errno::NoMemory)?;
+        Ok(SharedBo { file, offset: self.offset, size: self.size, read_only })
     }
 
     /// Maps a part for the access of [`bind_flag`], at an address (replacing
@@ -161,8 +254,17 @@ impl Extent {
 
 impl Drop for Extent {
     fn drop(&mut self) {
+        let memory = match &self.from {
+            From::Elsewhere { .. } => return,
+            From::OwnFile { memory, .. } => {
+                // The file goes with the pool.
+                memory.state().used -= self.size;
+                return;
+            }
+            From::Pools(memory) => memory,
+        };
         let clean = self.pool.punch(self.offset, self.size);
-        let mut state = self.memory.state();
+        let mut state = memory.state();
         if clean {
             self.pool.give(self.offset, self.size);
             state.used -= self.size;
@@ -170,9 +272,13 @@ impl Drop for Extent {
             // What cannot be made zero again is not used again.
             log::error!("{} bytes of device memory cannot be given back", self.size);
         }
-        // The first pool stays for the next buffer.
-        if state.pools.len() > 1 && self.pool.is_empty() {
-            state.pools.retain(|pool| !Arc::ptr_eq(pool, &self.pool));
+        // The last pool of its kind stays for the next buffer.
+        let own = state.pools.iter().find(|(_, pool)| Arc::ptr_eq(pool, &self.pool));
+        if let Some(&(bo_use, _)) = own
+            && state.pools.iter().filter(|(it, _)| *it == bo_use).count() > 1
+            && self.pool.is_empty()
+        {
+            state.pools.retain(|(_, pool)| !Arc::ptr_eq(pool, &self.pool));
         }
     }
 }
@@ -180,11 +286,15 @@ impl Drop for Extent {
 impl Pool {
     fn new(size: u64) -> Result<Self> {
         let size = size.next_multiple_of(PAGE_SIZE);
-        let backing = match memfd(size) {
+        let backing = match memfd(size, false) {
             Some(file) => Backing::File(file),
             None => Backing::Anonymous(anonymous(size)?),
         };
-        Ok(Self { backing, size, free: Mutex::new(BTreeMap::from([(0, size)])) })
+        Ok(Self::over(backing, size))
+    }
+
+    fn over(backing: Backing, size: u64) -> Self {
+        Self { backing, size, free: Mutex::new(BTreeMap::from([(0, size)])) }
     }
 
     fn free(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
@@ -274,8 +384,9 @@ pub(super) fn protection(access: u32) -> i32 {
     bits.iter().filter(|(flag, _)| access & flag != 0).fold(0, |sum, (_, bits)| sum | bits)
 }
 
-/// A memfd whose size is sealed: mappings of it never see it shrink.
-fn memfd(size: u64) -> Option<OwnedFd> {
+/// A memfd whose size is sealed: mappings of it never see it shrink. `more_seals`: they are still
+/// to be set.
+fn memfd(size: u64, more_seals: bool) -> Option<OwnedFd> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: fills the struct. A file beyond the limit would raise SIGXFSZ.
     let limited = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
@@ -295,7 +406,8 @@ fn memfd(size: u64) -> Option<OwnedFd> {
     // SAFETY: system calls on our own file.
     let sized = unsafe {
         let fd = file.as_raw_fd();
-        let seals = libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
+        let last = if more_seals { 0 } else { libc::F_SEAL_SEAL };
+        let seals = libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | last;
         libc::ftruncate(fd, size as i64) == 0 && libc::fcntl(fd, libc::F_ADD_SEALS, seals) == 0
     };
     sized.then_some(file)
@@ -322,10 +434,10 @@ mod tests {
 
     fn check_pool(pool: Pool) {
         let memory = memory(1 << 30);
-        memory.state().pools.push(Arc::new(pool));
+        memory.state().pools.push((BoUse::User, Arc::new(pool)));
         let size = 3 * PAGE_SIZE;
         for round in 0..3 {
-            let extent = memory.alloc(size).unwrap();
+            let extent = memory.alloc(size, BoUse::User).unwrap();
             let access = bind_flag::READ | bind_flag::WRITE;
             let one = extent.map(0, size, access, None).unwrap().as_ptr().cast::<u64>();
             let two = extent.map(PAGE_SIZE, PAGE_SIZE, access, None).unwrap();
@@ -350,17 +462,70 @@ mod tests {
     fn without_memfd_anonymous_memory_does_the_same() {
         let size = 1 << 20;
         let backing = Backing::Anonymous(anonymous(size).unwrap());
-        check_pool(Pool { backing, size, free: Mutex::new(BTreeMap::from([(0, size)])) });
+        check_pool(Pool::over(backing, size));
     }
 
     #[test]
     fn freed_extents_join_and_the_limit_is_the_limit() {
         let memory = memory(8 * PAGE_SIZE);
-        let parts: Vec<_> = (0..8).map(|_| memory.alloc(PAGE_SIZE).unwrap()).collect();
-        assert_eq!(memory.alloc(PAGE_SIZE).map(|_| ()), Err(Errno::NoSpace));
-        assert_eq!(memory.alloc(u64::MAX - 4095).map(|_| ()), Err(Errno::NoSpace));
+        let parts: Vec<_> = (0..8).map(|_| memory.alloc(PAGE_SIZE, BoUse::User).unwrap()).collect();
+        assert_eq!(memory.alloc(PAGE_SIZE, BoUse::User).map(|_| ()), Err(Errno::NoSpace));
+        assert_eq!(memory.alloc(u64::MAX - 4095, BoUse::User).map(|_| ()), Err(Errno::NoSpace));
         drop(parts);
-        assert!(memory.state().pools[0].is_empty());
-        assert!(memory.alloc(8 * PAGE_SIZE).is_ok());
+        assert!(memory.state().pools[0].1.is_empty());
+        assert!(memory.alloc(8 * PAGE_SIZE, BoUse::User).is_ok());
+    }
+
+    #[test]
+    fn buffers_for_different_uses_lie_in_different_files() {
+        let memory = memory(1 << 30);
+        let file = |extent: &Extent| extent.pool.clone();
+        let extents = [
+            memory.alloc(PAGE_SIZE, BoUse::Driver).unwrap(),
+            memory.alloc(PAGE_SIZE, BoUse::User).unwrap(),
+            memory.alloc_file(PAGE_SIZE, false).unwrap(),
+            memory.alloc_file(PAGE_SIZE, false).unwrap(),
+        ];
+        for (i, one) in extents.iter().enumerate() {
+            for other in &extents[i + 1..] {
+                assert!(!Arc::ptr_eq(&file(one), &file(other)));
+            }
+        }
+        drop(extents);
+        assert_eq!(memory.state().used, 0);
+    }
+
+    #[test]
+    fn what_is_shared_read_only_cannot_be_mapped_for_writing_by_anybody() {
+        let memory = memory(1 << 30);
+        let extent = memory.alloc_file(PAGE_SIZE, true).unwrap();
+        let both = bind_flag::READ | bind_flag::WRITE;
+        let before = extent.map(0, PAGE_SIZE, both, None).unwrap().as_ptr();
+        let copy = import(extent.share().unwrap()).unwrap();
+        assert!(copy.is_read_only());
+        assert_eq!(copy.map(0, PAGE_SIZE, both, None).map(|_| ()), Err(Errno::NoMemory));
+        let view = copy.map(0, PAGE_SIZE, bind_flag::READ, None).unwrap().as_ptr();
+        // SAFETY: both mappings are a page long, and unmapped here.
+        unsafe {
+            before.write_volatile(7);
+            assert_eq!(view.read_volatile(), 7);
+            libc::munmap(before.cast(), PAGE_SIZE as usize);
+            libc::munmap(view.cast(), PAGE_SIZE as usize);
+        }
+    }
+
+    #[test]
+    fn files_that_could_shrink_or_are_too_short_are_not_imported() {
+        let memory = memory(1 << 30);
+        let extent = memory.alloc_file(2 * PAGE_SIZE, false).unwrap();
+        let shared = |offset, size| SharedBo { offset, size, ..extent.share().unwrap() };
+        assert!(import(shared(PAGE_SIZE, PAGE_SIZE)).is_ok());
+        for (offset, size) in [(0, 0), (PAGE_SIZE, 2 * PAGE_SIZE), (1, PAGE_SIZE), (0, 8)] {
+            assert_eq!(import(shared(offset, size)).map(|_| ()), Err(Errno::Invalid), "{size}");
+        }
+        assert_eq!(import(shared(u64::MAX - 4095, PAGE_SIZE)).map(|_| ()), Err(Errno::Invalid));
+        let file = std::fs::File::open("/proc/self/exe").unwrap().into();
+        let other = SharedBo { file, ..shared(0, PAGE_SIZE) };
+        assert_eq!(import(other).map(|_| ()), Err(Errno::Invalid));
     }
 }

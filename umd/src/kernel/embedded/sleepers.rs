@@ -15,6 +15,7 @@ use tally_uapi::ioctl::{Errno, SEM_WAIT_MAX_ENTRIES, SemWait, SemWaitEntry, sem_
 
 use super::Result;
 use super::buffer::Buffer;
+use super::watches::Watches;
 
 /// Copies the entries of a SEM_WAIT, after the checks of its own fields.
 ///
@@ -103,12 +104,19 @@ pub(super) struct Sleepers {
     of_vms: List<(u32, Arc<Sleeper>)>,
     /// VMs that were destroyed while threads waited with them.
     gone: List<u32>,
+    /// Those who do not sleep, but are told as well.
+    pub(super) watches: Watches,
 }
 
 impl Default for Sleepers {
     fn default() -> Self {
         let buckets = (0..WAITERS).map(|_| List::default()).collect();
-        Self { buckets, of_vms: List::default(), gone: List::default() }
+        Self {
+            buckets,
+            of_vms: List::default(),
+            gone: List::default(),
+            watches: Watches::default(),
+        }
     }
 }
 
@@ -136,19 +144,22 @@ impl Sleepers {
         // Woken without the lock: they would come for it before it is free.
         let sleepers = lock(&self.buckets[bucket]).clone();
         sleepers.iter().for_each(|sleeper| sleeper.wake());
+        self.watches.signalled(bucket);
     }
 
     fn wake_vm(&self, vm: u32) {
         let of_vms = lock(&self.of_vms);
         of_vms.iter().filter(|(id, _)| *id == vm).for_each(|(_, sleeper)| sleeper.wake());
+        drop(of_vms);
+        self.watches.vm_lost(vm);
     }
 
     /// A VM was destroyed: who waits with it learns of it.
     pub(super) fn vm_gone(&self, vm: u32) {
         if lock(&self.of_vms).iter().any(|(id, _)| *id == vm) {
             lock(&self.gone).push(vm);
-            self.wake_vm(vm);
         }
+        self.wake_vm(vm);
     }
 
     /// Sleeps until all cells (or, with ANY, one) have been seen met. Returns

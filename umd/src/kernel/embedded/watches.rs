@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Watchers: those who are told of signals without sleeping in SEM_WAIT.
+//!
+//! To the device a watcher is a host that sleeps: it is counted in the waiters
+//! words of its cells, which makes every signaller raise an interrupt.
+
+use std::collections::HashMap;
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tally_device::Device;
+use tally_uapi::cell::{WAITERS, waiter_leaves};
+
+use crate::kernel::Watcher;
+
+/// A watched cell in its bucket.
+struct Watched {
+    watch: u64,
+    cell: usize,
+    watcher: Arc<dyn Watcher>,
+}
+
+struct Watch {
+    vm: u32,
+    buckets: Vec<usize>,
+    watcher: Arc<dyn Watcher>,
+}
+
+/// All watchers.
+pub(super) struct Watches {
+    buckets: Box<[Mutex<Vec<Watched>>]>,
+    all: Mutex<(u64, HashMap<u64, Watch>)>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Default for Watches {
+    fn default() -> Self {
+        let buckets = (0..WAITERS).map(|_| Mutex::default()).collect();
+        Self { buckets, all: Mutex::default() }
+    }
+}
+
+impl Watches {
+    /// Watches a cell in each of these buckets, which all belong to a VM.
+    pub(super) fn add(
+        &self,
+        device: &Device,
+        vm: u32,
+        buckets: Vec<usize>,
+        watcher: Arc<dyn Watcher>,
+    ) -> u64 {
+        let mut all = lock(&self.all);
+        all.0 += 1;
+        let watch = all.0;
+        for (cell, &bucket) in buckets.iter().enumerate() {
+            let watcher = Arc::clone(&watcher);
+            lock(&self.buckets[bucket]).push(Watched { watch, cell, watcher });
+            device.waiters(bucket).fetch_add(1, Ordering::Relaxed);
+        }
+        let count = buckets.len();
+        all.1.insert(watch, Watch { vm, buckets, watcher: Arc::clone(&watcher) });
+        drop(all);
+        // The waiter's half of the handshake: counted, fence, look.
+        fence(Ordering::SeqCst);
+        (0..count).for_each(|cell| watcher.look(cell));
+        watch
+    }
+
+    /// Ends a watch. Nobody calls its watcher when this returns.
+    pub(super) fn remove(&self, device: &Device, watch: u64) {
+        let Some(gone) = lock(&self.all).1.remove(&watch) else { return };
+        for bucket in gone.buckets {
+            let mut watched = lock(&self.buckets[bucket]);
+            let before = watched.len();
+            watched.retain(|it| it.watch != watch);
+            // A watch may have several cells in a bucket; all of them are gone after the first.
+            (watched.len()..before).for_each(|_| waiter_leaves(device.waiters(bucket)));
+        }
+    }
+
+    /// A cell of this bucket was signalled.
+    pub(super) fn signalled(&self, bucket: usize) {
+        for it in lock(&self.buckets[bucket]).iter() {
+            it.watcher.look(it.cell);
+        }
+    }
+
+    /// A VM is lost or destroyed.
+    pub(super) fn vm_lost(&self, vm: u32) {
+        let all = lock(&self.all);
+        all.1.values().filter(|it| it.vm == vm).for_each(|it| it.watcher.lost());
+    }
+}
