@@ -66,10 +66,10 @@ impl Heap {
         let size = size.max(align).max(MIN).checked_next_power_of_two().ok_or_else(too_large)?;
         if size > MAX {
             let mapping = Arc::new(self.map(size)?);
-            return Ok(Block { heap: self.clone(), piece: Piece { mapping, offset: 0 }, size });
+            return Ok(Block { heap: None, piece: Piece { mapping, offset: 0 }, size });
         }
         let piece = self.cut(size)?;
-        Ok(Block { heap: self.clone(), piece, size })
+        Ok(Block { heap: Some(self.clone()), piece, size })
     }
 
     fn map(&self, size: u64) -> Result<Mapping> {
@@ -141,12 +141,19 @@ fn too_large() -> Error {
 /// It may be used until then, whatever happens to the VM; nobody else refers to it, but the device
 /// may: its owner frees it only when no packet that names it can still run.
 pub struct Block {
-    heap: Arc<Heap>,
+    /// Where it goes back to; `None`: its mapping is all its own.
+    heap: Option<Arc<Heap>>,
     piece: Piece,
     size: u64,
 }
 
 impl Block {
+    /// All of a mapping.
+    pub fn whole(mapping: Mapping) -> Self {
+        let size = mapping.size();
+        Self { heap: None, piece: Piece { mapping: Arc::new(mapping), offset: 0 }, size }
+    }
+
     /// The address in the GPU's address space, which is also the host's.
     #[inline]
     pub fn va(&self) -> u64 {
@@ -187,9 +194,9 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if self.size <= MAX {
+        if let Some(heap) = &self.heap {
             let piece = self.piece.clone();
-            self.heap.state().free[class(self.size)].push(piece);
+            heap.state().free[class(self.size)].push(piece);
         }
     }
 }

@@ -11,7 +11,7 @@
 //!
 //! Imports point to the right. Beside the flow: [`hang`], which looks at lists and events;
 //! [`handle`], [`error`], [`process`], [`settings`], [`log`], [`trace`] for everybody; [`space`],
-//! [`vm`], [`heap`] for everything that owns memory.
+//! [`vm`], [`heap`] for everything that owns memory; [`ipc`] for what is shared with other processes.
 //!
 //! Words: USM, unified shared memory, what zeMemAlloc* gives. Window, the addresses that the driver
 //! reserves for buffers. BO, buffer object. VM, the GPU's address space. VA, an address in it.
@@ -25,6 +25,7 @@ pub mod faults;
 pub mod handle;
 pub mod hang;
 pub mod heap;
+pub mod ipc;
 pub mod kernel;
 pub mod list;
 pub mod log;

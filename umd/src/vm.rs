@@ -19,12 +19,14 @@ use tally_uapi::PAGE_SIZE;
 use tally_uapi::cell::Compare;
 use tally_uapi::ioctl::{
     BoCreate, Errno, SemWait, SemWaitEntry, VmBind, VmCreate, VmDestroy, bind_flag, bind_op,
+    bo_flag,
 };
 use tally_ze::{ze_memory_type_t, ze_result_t};
 
 use crate::error::{Error, Result};
 use crate::heap::{Block, Heap};
-use crate::kernel::Kernel;
+use crate::ipc::Link;
+use crate::kernel::{BoUse, Hold, Kernel, SharedBo};
 use crate::process;
 use crate::settings;
 use crate::space::{HUGE_PAGE, Space};
@@ -51,10 +53,37 @@ impl Bindings {
     /// # Errors
     /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST.
     pub fn map(self: &Arc<Self>, size: u64, align: u64, flags: u32) -> Result<Mapping> {
-        let mut mapping = self.place(size, align)?;
-        mapping.bind(0, mapping.size, flags)?;
-        mapping.open()?;
-        Ok(mapping)
+        self.place(size, align)?.opened(flags)
+    }
+
+    /// As [`Bindings::map`], to be read and written, for memory that others may see.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn map_for(self: &Arc<Self>, bo_use: BoUse, size: u64, align: u64) -> Result<Mapping> {
+        self.place_for(bo_use, size, align)?.opened(bind_flag::READ | bind_flag::WRITE)
+    }
+
+    /// Maps a buffer of another process.
+    ///
+    /// # Errors
+    /// As [`Bindings::map`]; INVALID_ARGUMENT: the buffer is not as the exporter said.
+    pub fn import(self: &Arc<Self>, bo: SharedBo) -> Result<Mapping> {
+        let size = bo.size;
+        let align = if size >= HUGE_PAGE { HUGE_PAGE } else { PAGE_SIZE };
+        let read_only = bo.read_only;
+        if size > self.space.size() {
+            return Err(out_of_addresses(size));
+        }
+        let handle = match self.kernel.bo_import(bo) {
+            Err(Errno::Invalid) => {
+                return Err(Error::invalid("the exporter has sent a file that is no buffer's"));
+            }
+            handle => handle.map_err(|errno| self.failed("importing a buffer", errno))?,
+        };
+        let bo = Buffer { bindings: self.clone(), handle };
+        let access = if read_only { 0 } else { bind_flag::WRITE };
+        self.give_addresses(bo, size, align)?.opened(bind_flag::READ | access)
     }
 
     /// Makes a buffer and finds addresses for it, without mapping it for anybody.
@@ -62,13 +91,23 @@ impl Bindings {
     /// # Errors
     /// As [`Bindings::map`].
     pub fn place(self: &Arc<Self>, size: u64, align: u64) -> Result<Mapping> {
+        self.place_for(BoUse::Driver, size, align)
+    }
+
+    fn place_for(self: &Arc<Self>, bo_use: BoUse, size: u64, align: u64) -> Result<Mapping> {
         let size = size
             .checked_next_multiple_of(PAGE_SIZE)
             .filter(|&size| size != 0 && size <= self.space.size())
             .ok_or_else(|| out_of_addresses(size))?;
-        let mut create = BoCreate { size, ..Default::default() };
-        self.kernel.bo_create(&mut create).map_err(|errno| self.failed("BO_CREATE", errno))?;
-        let bo = Buffer { bindings: self.clone(), handle: create.handle };
+        let read_only = bo_use == BoUse::SharedReadOnly;
+        let flags = if read_only { bo_flag::IMPORT_READ_ONLY } else { 0 };
+        let mut create = BoCreate { size, flags, ..Default::default() };
+        let created = self.kernel.bo_create_for(&mut create, bo_use);
+        created.map_err(|errno| self.failed("BO_CREATE", errno))?;
+        self.give_addresses(Buffer { bindings: self.clone(), handle: create.handle }, size, align)
+    }
+
+    fn give_addresses(&self, bo: Buffer, size: u64, align: u64) -> Result<Mapping> {
         // An unmapped page behind each mapping catches what runs over its end.
         let va = self.space.alloc(size + PAGE_SIZE, align).ok_or_else(|| out_of_addresses(size))?;
         Ok(Mapping { bo, va, size, bound: false })
@@ -174,6 +213,13 @@ impl Mapping {
         Ok(())
     }
 
+    /// Binds all of it and maps it for the host.
+    fn opened(mut self, flags: u32) -> Result<Self> {
+        self.bind(0, self.size, flags)?;
+        self.open()?;
+        Ok(self)
+    }
+
     /// Maps the whole buffer for the host, at its place.
     fn open(&mut self) -> Result {
         let bindings = &self.bo.bindings;
@@ -258,6 +304,8 @@ pub struct Allocation {
     pub context: u64,
     /// Whether it was made for a device, or for the host alone.
     pub on_device: bool,
+    /// Of memory that another process has shared: keeps it there.
+    pub import: Option<Link>,
 }
 
 /// What [`Vm::find`] knows about an address.
@@ -277,6 +325,8 @@ pub struct Found {
     pub context: u64,
     /// Whether it was made for a device.
     pub on_device: bool,
+    /// Whether another process has shared it.
+    pub imported: bool,
 }
 
 impl Vm {
@@ -406,17 +456,26 @@ impl Vm {
         context: u64,
         on_device: bool,
     ) -> Result<u64> {
-        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let align = if size >= HUGE_PAGE { align.max(HUGE_PAGE) } else { align };
-        let mapping = self.map(size, align, bind_flag::READ | bind_flag::WRITE)?;
-        let va = mapping.va();
+        let mapping = self.map_for(BoUse::User, size, align)?;
         if settings::get().chaos.is_some() {
-            poison(va, size);
+            poison(mapping.va(), size);
         }
-        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let allocation = Allocation { mapping, size, kind, id, context, on_device };
+        let id = Self::allocation_id();
+        Ok(self.enter(Allocation { mapping, size, kind, id, context, on_device, import: None }))
+    }
+
+    /// A number for an allocation.
+    pub fn allocation_id() -> u64 {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        NEXT_ID.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Makes an allocation known; its address.
+    pub fn enter(&self, allocation: Allocation) -> u64 {
+        let va = allocation.mapping.va();
         self.usm.write().unwrap_or_else(PoisonError::into_inner).insert(va, allocation);
-        Ok(va)
+        va
     }
 
     /// Takes an allocation out by its first address, if it is `context`'s; dropping it frees it.
@@ -451,7 +510,47 @@ impl Vm {
             id: it.id,
             context: it.context,
             on_device: it.on_device,
+            imported: it.import.is_some(),
         })
+    }
+
+    /// See [`Bindings::map_for`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn map_for(&self, bo_use: BoUse, size: u64, align: u64) -> Result<Mapping> {
+        self.bindings.map_for(bo_use, size, align)
+    }
+
+    /// See [`Bindings::import`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn import(&self, bo: SharedBo) -> Result<Mapping> {
+        self.bindings.import(bo)
+    }
+
+    /// A buffer for another process, and what keeps its memory meanwhile.
+    ///
+    /// # Errors
+    /// UNSUPPORTED_FEATURE: not on this lane or machine. OUT_OF_HOST_MEMORY.
+    pub fn export_bo(&self, bo: u32) -> Result<(SharedBo, Hold)> {
+        self.kernel().bo_export(bo).map_err(|errno| match errno {
+            Errno::NotSupported => Error::unsupported(
+                "memory cannot be shared with other processes: the system has no memfd_create",
+            ),
+            errno => self.failed("exporting a buffer", errno),
+        })
+    }
+
+    /// The same of an allocation, if it still exists.
+    ///
+    /// # Errors
+    /// As [`Vm::export_bo`].
+    pub fn export(&self, base: u64, id: u64) -> Result<Option<(SharedBo, Hold)>> {
+        let usm = self.usm.read().unwrap_or_else(PoisonError::into_inner);
+        let found = usm.get(&base).filter(|it| it.id == id);
+        found.map(|it| self.export_bo(it.mapping.bo())).transpose()
     }
 }
 

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The 64 bytes of a handle.
+
+use std::ffi::c_char;
+
+use tally_ze::ZE_MAX_IPC_HANDLE_SIZE;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::error::{Error, Result};
+
+/// Random bytes that nobody guesses.
+pub type Secret = [u8; 16];
+
+/// What a handle stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Kind {
+    /// An allocation.
+    Memory = 1,
+    /// A pool of regular events.
+    EventPool = 2,
+    /// A value of a counter.
+    Counter = 3,
+}
+
+impl Kind {
+    fn from_raw(raw: u32) -> Option<Self> {
+        [Self::Memory, Self::EventPool, Self::Counter].into_iter().find(|it| *it as u32 == raw)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::EventPool => "an event pool",
+            Self::Counter => "a counter-based event",
+        }
+    }
+}
+
+/// First bytes; the last one is the version of the layout and of the messages.
+const MAGIC: [u8; 8] = *b"TallyIP\x01";
+
+/// A handle, understood. All 64 bytes are accounted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle {
+    /// What it stands for.
+    pub kind: Kind,
+    /// By kind; says nothing about what may be accessed.
+    pub details: u32,
+    /// Which process made it: the name of its socket.
+    pub exporter: Secret,
+    /// What it names there.
+    pub secret: Secret,
+    /// The value of a counter, else 0.
+    pub value: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+struct Bytes {
+    magic: [u8; 8],
+    kind: u32,
+    details: u32,
+    exporter: Secret,
+    secret: Secret,
+    value: u64,
+    /// Over all before. Not for safety: it tells an accident from a process that is gone.
+    check: u64,
+}
+
+const _: () = assert!(size_of::<Bytes>() == ZE_MAX_IPC_HANDLE_SIZE);
+
+impl Bytes {
+    /// FNV-1a: differs for any two handles that differ in one byte.
+    fn sum(&self) -> u64 {
+        let bytes = self.as_bytes();
+        let covered = &bytes[..size_of::<Self>() - size_of::<u64>()];
+        covered.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &byte| {
+            (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        })
+    }
+}
+
+impl Handle {
+    /// The bytes that the application sends.
+    pub fn to_bytes(self) -> [c_char; ZE_MAX_IPC_HANDLE_SIZE] {
+        let mut bytes = Bytes {
+            magic: MAGIC,
+            kind: self.kind as u32,
+            details: self.details,
+            exporter: self.exporter,
+            secret: self.secret,
+            value: self.value,
+            check: 0,
+        };
+        bytes.check = bytes.sum();
+        zerocopy::transmute!(bytes)
+    }
+
+    /// Understands the bytes of a handle of one kind.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT.
+    pub fn from_bytes(
+        bytes: [c_char; ZE_MAX_IPC_HANDLE_SIZE],
+        wanted: Kind,
+        name: &str,
+    ) -> Result<Self> {
+        let bytes: Bytes = zerocopy::transmute!(bytes);
+        let kind = Kind::from_raw(bytes.kind);
+        let (Some(kind), true) = (kind, bytes.magic == MAGIC && bytes.check == bytes.sum()) else {
+            return Err(Error::invalid(format!("{name}: the bytes are no handle of this driver")));
+        };
+        if kind != wanted {
+            let (is, wanted) = (kind.name(), wanted.name());
+            return Err(Error::invalid(format!("{name}: it is a handle of {is}, not of {wanted}")));
+        }
+        let Bytes { details, exporter, secret, value, .. } = bytes;
+        Ok(Self { kind, details, exporter, secret, value })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handle() -> Handle {
+        Handle { kind: Kind::Counter, details: 5, exporter: [7; 16], secret: [9; 16], value: 3 }
+    }
+
+    #[test]
+    fn a_handle_survives_its_bytes() {
+        let bytes = handle().to_bytes();
+        assert_eq!(Handle::from_bytes(bytes, Kind::Counter, "hIpc"), Ok(handle()));
+        let error = Handle::from_bytes(bytes, Kind::Memory, "hIpc").expect_err("another kind");
+        assert!(error.text().contains("counter-based event, not of memory"), "{error}");
+    }
+
+    #[test]
+    fn every_changed_bit_is_noticed() {
+        for bit in 0..ZE_MAX_IPC_HANDLE_SIZE * 8 {
+            let mut bytes = handle().to_bytes();
+            bytes[bit / 8] ^= (1_u8 << (bit % 8)) as c_char;
+            assert!(Handle::from_bytes(bytes, Kind::Counter, "hIpc").is_err(), "bit {bit}");
+        }
+        assert!(Handle::from_bytes([0; 64], Kind::Counter, "hIpc").is_err());
+    }
+}

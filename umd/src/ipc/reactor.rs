@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The thread that serves all sockets of a process, as exporter and as importer.
+
+use std::collections::HashMap;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread;
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use tally_ze::ze_result_t;
+
+use super::peer::Peer;
+use super::wire::{self, Ask, Facts, Grant, Line, verdict};
+use super::{Party, exports};
+use crate::error::{Error, Result};
+
+/// What may become readable.
+enum Source {
+    /// Importers come here.
+    Listener(OwnedFd),
+    /// An importer, and what it has opened, once it has asked.
+    Importer(Line, OnceLock<Arc<dyn Party>>),
+    /// Our end of an import.
+    Import(Line, Arc<Peer>, Weak<dyn Party>),
+    /// A process that we have imported from.
+    Process(Weak<Peer>, OwnedFd),
+}
+
+impl Source {
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Listener(fd) | Self::Process(_, fd) => fd.as_fd(),
+            Self::Importer(line, _) | Self::Import(line, ..) => line.as_fd(),
+        }
+    }
+}
+
+struct Reactor {
+    epoll: OwnedFd,
+    sources: Mutex<(u64, HashMap<u64, Arc<Source>>)>,
+}
+
+/// The error for something that the system does not have.
+pub(super) fn failed(what: &str, errno: Errno) -> Error {
+    Error::new(
+        ze_result_t::ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+        format!("sharing with other processes needs {what}: {errno}"),
+    )
+}
+
+fn reactor() -> Result<&'static Reactor> {
+    static REACTOR: OnceLock<Reactor> = OnceLock::new();
+    static ONCE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    if let Some(reactor) = REACTOR.get() {
+        return Ok(reactor);
+    }
+    let _one = ONCE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(reactor) = REACTOR.get() {
+        return Ok(reactor);
+    }
+    let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|errno| failed("epoll", errno))?;
+    let poll = epoll.try_clone().map_err(|_| failed("epoll", Errno::MFILE))?;
+    let thread = thread::Builder::new().name("tally-ipc".into());
+    without_signals(|| thread.spawn(move || run(&poll)))
+        .map_err(|_| failed("a thread", Errno::AGAIN))?;
+    Ok(REACTOR.get_or_init(|| Reactor { epoll, sources: Mutex::default() }))
+}
+
+/// Runs `spawn` with all signals blocked: the new thread inherits that, so the application's
+/// handlers never run on it.
+fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: both sets are filled before they are read: `all` by sigfillset, `before` by the first
+    // pthread_sigmask, which cannot fail with a valid `how`.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let result = spawn();
+    // SAFETY: filled above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    result
+}
+
+impl Reactor {
+    fn sources(&self) -> MutexGuard<'_, (u64, HashMap<u64, Arc<Source>>)> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, source: Source) -> Result<u64> {
+        let mut sources = self.sources();
+        sources.0 += 1;
+        let key = sources.0;
+        epoll::add(&self.epoll, source.fd(), EventData::new_u64(key), EventFlags::IN)
+            .map_err(|errno| failed("epoll", errno))?;
+        sources.1.insert(key, Arc::new(source));
+        Ok(key)
+    }
+
+    /// Ends a source; its descriptor is closed when nobody uses it any more.
+    fn remove(&self, key: u64) {
+        let source = self.sources().1.remove(&key);
+        if let Some(source) = source {
+            // A forked child may hold the descriptor too: without this its events would go on. It
+            // fails only if there is nothing to take out.
+            let _ = epoll::delete(&self.epoll, source.fd());
+        }
+    }
+
+    fn find(&self, key: u64) -> Option<Arc<Source>> {
+        self.sources().1.get(&key).cloned()
+    }
+}
+
+/// Importers may come from now on.
+///
+/// # Errors
+/// OUT_OF_HOST_MEMORY.
+pub(super) fn listen(listener: OwnedFd) -> Result {
+    reactor()?.add(Source::Listener(listener)).map(drop)
+}
+
+/// Serves our end of an import, until [`end_import`] or until the other end is gone.
+///
+/// # Errors
+/// OUT_OF_HOST_MEMORY.
+pub(super) fn import(line: Line, peer: &Arc<Peer>, party: Weak<dyn Party>) -> Result<u64> {
+    let reactor = reactor()?;
+    watch(reactor, peer)?;
+    reactor.add(Source::Import(line, peer.clone(), party))
+}
+
+/// See [`import`].
+pub(super) fn end_import(key: u64) {
+    if let Ok(reactor) = reactor() {
+        reactor.remove(key);
+    }
+}
+
+/// Has the end of a process noticed.
+fn watch(reactor: &Reactor, peer: &Arc<Peer>) -> Result {
+    let Some(process) = peer.process() else { return Ok(()) };
+    let weak = Arc::downgrade(peer);
+    let mut unused = Vec::new();
+    let mut known = false;
+    for (&key, source) in &reactor.sources().1 {
+        if let Source::Process(it, _) = &**source {
+            known |= Weak::ptr_eq(it, &weak);
+            unused.extend((it.strong_count() == 0).then_some(key));
+        }
+    }
+    unused.into_iter().for_each(|key| reactor.remove(key));
+    if known {
+        return Ok(());
+    }
+    let process = process.try_clone().map_err(|_| failed("a descriptor", Errno::MFILE))?;
+    reactor.add(Source::Process(weak, process)).map(drop)
+}
+
+fn run(epoll: &OwnedFd) {
+    let mut events = [MaybeUninit::<Event>::uninit(); 64];
+    loop {
+        let ready = match epoll::wait(epoll, &mut events, None) {
+            Ok((ready, _)) => ready,
+            Err(Errno::INTR) => continue,
+            Err(errno) => {
+                log::error!("sharing with other processes ends: epoll: {errno}");
+                return;
+            }
+        };
+        let Ok(reactor) = reactor() else { return };
+        for event in ready {
+            let key = event.data.u64();
+            // One that was ended since is not there any more.
+            if let Some(source) = reactor.find(key)
+                && !serve(reactor, &source)
+            {
+                reactor.remove(key);
+            }
+        }
+    }
+}
+
+/// Does what a source is ready for; false if it has ended.
+fn serve(reactor: &Reactor, source: &Source) -> bool {
+    match source {
+        Source::Listener(listener) => {
+            match wire::accept(listener).map(Line::new) {
+                Ok(line) => {
+                    if let Err(error) = reactor.add(Source::Importer(line, OnceLock::new())) {
+                        log::warn!("an importer is turned away: {error}");
+                    }
+                }
+                Err(Errno::ACCESS) => log::warn!("an importer of another user is turned away"),
+                Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => {}
+                Err(errno) => {
+                    log::warn!("an importer is turned away: {errno}");
+                    // Without a descriptor for it, it stays in the queue: no use to hurry.
+                    thread::sleep(std::time::Duration::from_millis(10));
+                }
+            }
+            true
+        }
+        Source::Importer(line, party) => match party.get() {
+            Some(known) => hear(line, &**known),
+            None => match answer(line) {
+                Answer::Later => true,
+                Answer::Refused => false,
+                Answer::Granted(granted) => party.set(granted).is_ok(),
+            },
+        },
+        Source::Import(line, _, party) => {
+            let Some(party) = party.upgrade() else { return false };
+            let goes_on = hear(line, &*party);
+            if !goes_on {
+                party.hung_up();
+            }
+            goes_on
+        }
+        Source::Process(peer, _) => {
+            let imports: Vec<_> =
+                reactor.sources().1.iter().map(|(&k, s)| (k, s.clone())).collect();
+            for (key, source) in imports {
+                if let Source::Import(line, its, party) = &*source
+                    && std::ptr::eq(Arc::as_ptr(its), peer.as_ptr())
+                {
+                    reactor.remove(key);
+                    if let Some(party) = party.upgrade() {
+                        // What the process said before it died counts.
+                        hear(line, &*party);
+                        party.hung_up();
+                    }
+                }
+            }
+            false
+        }
+    }
+}
+
+/// Hands all notes that have come to `party`; false if the other end is gone.
+fn hear(line: &Line, party: &dyn Party) -> bool {
+    let mut last = None;
+    loop {
+        match line.hear() {
+            // Repetitions say nothing new: who is told looks at everything.
+            Ok(note) if last == Some(note) => {}
+            Ok(note) => {
+                if let Some(last) = last.replace(note) {
+                    party.told(last);
+                }
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => {
+                if let Some(last) = last {
+                    party.told(last);
+                }
+                return errno == Errno::AGAIN;
+            }
+        }
+    }
+}
+
+enum Answer {
+    Later,
+    Refused,
+    Granted(Arc<dyn Party>),
+}
+
+/// Answers an importer's request.
+fn answer(line: &Line) -> Answer {
+    let ask = match wire::receive::<Ask>(line) {
+        Ok((ask, None)) if ask.pad == 0 => ask,
+        Err(Errno::AGAIN | Errno::INTR) => return Answer::Later,
+        _ => return Answer::Refused,
+    };
+    let refuse = |verdict| {
+        let facts = Facts::default();
+        let grant = Grant { offset: 0, size: 0, facts, verdict, read_only: 0 };
+        // The importer that is not there any more needs no answer.
+        let _ = wire::send(line, &grant, None);
+        Answer::Refused
+    };
+    let Some(offer) = exports::find(&ask.secret, ask.kind) else {
+        return refuse(verdict::UNKNOWN);
+    };
+    let opened = match offer.open(ask.value) {
+        Ok(opened) => opened,
+        Err(error) => {
+            log::warn!("an importer is refused: {error}");
+            return refuse(verdict::GONE);
+        }
+    };
+    let (bo, facts) = (&opened.bo, opened.facts);
+    let grant = Grant {
+        offset: bo.offset,
+        size: bo.size,
+        facts,
+        verdict: verdict::GRANTED,
+        read_only: u32::from(bo.read_only),
+    };
+    if wire::send(line, &grant, Some(bo.file.as_fd())).is_err() {
+        return Answer::Refused;
+    }
+    match (opened.start)(line.clone()) {
+        Ok(party) => Answer::Granted(party),
+        Err(error) => {
+            log::warn!("an import ends: {error}");
+            Answer::Refused
+        }
+    }
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sockets and messages between exporter and importer.
+//!
+//! The importer sends one [`Ask`]; the exporter answers with one [`Grant`], to which the file is
+//! attached, and from then on both send [`Note`]s. Sockets keep the boundaries of messages.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::{Errno, Result};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+};
+use rustix::process::Pid;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::handle::Secret;
+
+/// How long either side waits for an answer of the other.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Facts that go with the memory.
+pub type Facts = [u64; 4];
+
+/// The importer's request.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct Ask {
+    /// The handle's.
+    pub secret: Secret,
+    /// The handle's.
+    pub value: u64,
+    /// The kind that is wanted.
+    pub kind: u32,
+    /// Zero.
+    pub pad: u32,
+}
+
+/// The exporter's answer.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct Grant {
+    /// Where the buffer begins in the file.
+    pub offset: u64,
+    /// Its bytes.
+    pub size: u64,
+    /// By kind.
+    pub facts: Facts,
+    /// One of [`verdict`].
+    pub verdict: u32,
+    /// 1 if the importer may only read.
+    pub read_only: u32,
+}
+
+/// Values of [`Grant::verdict`].
+pub mod verdict {
+    /// The file is attached.
+    pub const GRANTED: u32 = 0;
+    /// There is no such secret.
+    pub const UNKNOWN: u32 = 1;
+    /// There was, but what it named is no more, or cannot be sent.
+    pub const GONE: u32 = 2;
+}
+
+/// What the two ends of an import tell each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Note {
+    /// Event cells were written.
+    Changed = 1,
+    /// The counter has reached the value; the import has served its purpose.
+    Reached = 2,
+    /// The exporter's device is lost: what it has not signalled it will not.
+    Lost = 3,
+}
+
+impl Note {
+    fn from_raw(raw: u32) -> Option<Self> {
+        [Self::Changed, Self::Reached, Self::Lost].into_iter().find(|it| *it as u32 == raw)
+    }
+}
+
+/// A way to send notes that never blocks.
+#[derive(Clone, Debug)]
+pub struct Line(Arc<OwnedFd>);
+
+impl Line {
+    /// Over a connected socket.
+    pub fn new(socket: OwnedFd) -> Self {
+        Self(Arc::new(socket))
+    }
+
+    /// Sends a note. If the socket is full, the other end has notes that it has not read: whoever
+    /// reads one looks at everything afterwards. If the other end is gone, nobody needs it.
+    pub fn tell(&self, note: Note) {
+        let bytes = (note as u32).to_ne_bytes();
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        // See above for every way in which this fails.
+        let _ = rustix::net::send(&self.0, &bytes, flags);
+    }
+
+    /// The next note, if one has come.
+    ///
+    /// # Errors
+    /// EAGAIN: none has. Others: the other end is gone, or does not keep to this.
+    pub fn hear(&self) -> Result<Note> {
+        let mut bytes = [0; 8];
+        let (length, _) = rustix::net::recv(&self.0, &mut bytes, RecvFlags::DONTWAIT)?;
+        let raw = bytes[..length].try_into().map(u32::from_ne_bytes);
+        raw.ok().and_then(Note::from_raw).ok_or(Errno::CONNRESET)
+    }
+}
+
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn address(exporter: &Secret) -> Result<SocketAddrUnix> {
+    let number = u128::from_be_bytes(*exporter);
+    SocketAddrUnix::new_abstract_name(format!("tally-ipc-{number:032x}").as_bytes())
+}
+
+fn socket(flags: SocketFlags) -> Result<OwnedFd> {
+    let flags = flags | SocketFlags::CLOEXEC;
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+/// The exporter's socket, which importers connect to.
+///
+/// # Errors
+/// No descriptor is free.
+pub fn listen(exporter: &Secret) -> Result<OwnedFd> {
+    let socket = socket(SocketFlags::NONBLOCK)?;
+    rustix::net::bind(&socket, &address(exporter)?)?;
+    rustix::net::listen(&socket, 128)?;
+    Ok(socket)
+}
+
+/// An importer that has come, if it is of the same user.
+///
+/// # Errors
+/// EAGAIN: nobody has come. EACCES: it is somebody else's process.
+pub fn accept(listener: &OwnedFd) -> Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::accept_with(listener, flags)?;
+    same_user(&socket)?;
+    Ok(socket)
+}
+
+/// A connection to an exporter, and its process where that can be seen from here.
+///
+/// # Errors
+/// ECONNREFUSED: it is gone. EACCES: another user's process has that name.
+pub fn connect(exporter: &Secret) -> Result<(OwnedFd, Option<Pid>)> {
+    let socket = socket(SocketFlags::empty())?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(PATIENCE))?;
+    rustix::net::connect(&socket, &address(exporter)?)?;
+    let pid = same_user(&socket)?;
+    Ok((socket, pid))
+}
+
+/// Checks that the other end runs as the same user; its process.
+fn same_user(socket: &OwnedFd) -> Result<Option<Pid>> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+    // rustix has no place for the process 0, which is what one of another namespace is here.
+    // SAFETY: the option's value is this struct, which the call fills.
+    let answer = unsafe {
+        let place = (&raw mut peer).cast();
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            place,
+            &raw mut size,
+        )
+    };
+    if answer != 0 || peer.uid != rustix::process::geteuid().as_raw() {
+        return Err(Errno::ACCESS);
+    }
+    Ok(Pid::from_raw(peer.pid))
+}
+
+/// Sends a message, with a file if there is one.
+///
+/// # Errors
+/// The other end is gone, or takes nothing.
+pub fn send<T: IntoBytes + Immutable>(
+    socket: impl AsFd,
+    message: &T,
+    file: Option<BorrowedFd<'_>>,
+) -> Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let files = file.map(|file| [file]);
+    if let Some(files) = &files {
+        control.push(SendAncillaryMessage::ScmRights(files));
+    }
+    let parts = &[IoSlice::new(message.as_bytes())];
+    rustix::net::sendmsg(socket, parts, &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// The next message, if it has the size of a `T`, and the file that came with it. All other files
+/// are closed.
+///
+/// # Errors
+/// EAGAIN: none has come yet. ECONNRESET: the other end is gone or sent something else.
+pub fn receive<T: FromBytes + IntoBytes>(socket: impl AsFd) -> Result<(T, Option<OwnedFd>)> {
+    let mut message = T::new_zeroed();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let parts = &mut [IoSliceMut::new(message.as_mut_bytes())];
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let got = rustix::net::recvmsg(socket, parts, &mut control, flags)?;
+    let mut files = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => Some(files),
+        _ => None,
+    });
+    let file = files.next().and_then(|mut files| files.next());
+    if got.bytes != size_of::<T>() {
+        return Err(Errno::CONNRESET);
+    }
+    Ok((message, file))
+}
