@@ -25,6 +25,7 @@ pub mod device;
 pub mod driver;
 pub mod event;
 pub mod fence;
+pub mod ipc;
 pub mod kernel;
 pub mod list;
 pub mod memory;

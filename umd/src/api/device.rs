@@ -78,7 +78,7 @@ api! {
                 }
                 ze_device_event_properties_t::STYPE => {
                     if let Some(out) = link.get_mut::<ze_device_event_properties_t>() {
-                        out.flags = event_flags();
+                        out.flags = event_flags(device);
                     }
                 }
                 ze_event_query_kernel_timestamps_ext_properties_t::STYPE => {
@@ -361,11 +361,16 @@ fn one<'c, T: Chained>(
     if wanted { call.properties(out, name).map(Some) } else { Ok(None) }
 }
 
-/// What counter-based events can be made of beside the lists' own counters.
-fn event_flags() -> ze_device_event_properties_flags_t {
+/// What counter-based events can be made of beside the lists' own counters, and whether they can be
+/// shared.
+fn event_flags(device: &Device) -> ze_device_event_properties_flags_t {
     use ze_device_event_properties_flags_t as event;
-    event::ZE_DEVICE_EVENT_PROPERTIES_FLAG_COUNTER_BASED_EXTERNAL_AGGREGATE_STORAGE
-        | event::ZE_DEVICE_EVENT_PROPERTIES_FLAG_COUNTER_BASED_EXTERNAL_SYNC_ALLOCATION
+    let always = event::ZE_DEVICE_EVENT_PROPERTIES_FLAG_COUNTER_BASED_EXTERNAL_AGGREGATE_STORAGE
+        | event::ZE_DEVICE_EVENT_PROPERTIES_FLAG_COUNTER_BASED_EXTERNAL_SYNC_ALLOCATION;
+    match device.can_share() {
+        true => always | event::ZE_DEVICE_EVENT_PROPERTIES_FLAG_COUNTER_BASED_IPC,
+        false => always,
+    }
 }
 
 /// Fills the properties of `device`, with the timer as a frequency or as ns per tick.

@@ -45,6 +45,7 @@ const EXTENSIONS: &[Extension] = &[
     extension(tally_ze::ZE_KERNEL_MAX_GROUP_SIZE_PROPERTIES_EXT_NAME, &["zeKernelGetProperties"]),
     extension(tally_ze::ZE_RELAXED_ALLOCATION_LIMITS_EXP_NAME, &["zeMemAllocDevice"]),
     extension(tally_ze::ZE_MEMORY_FREE_POLICIES_EXT_NAME, &["zeMemFreeExt"]),
+    extension(tally_ze::ZE_IPC_MEM_HANDLE_TYPE_EXT_NAME, &["zeMemGetIpcHandleWithProperties"]),
     extension(tally_ze::ZE_DEVICE_VECTOR_SIZES_EXT_NAME, &["zeDeviceGetVectorWidthPropertiesExt"]),
     extension(tally_ze::ZE_PCI_PROPERTIES_EXT_NAME, &["zeDevicePciGetPropertiesExt"]),
     extension(tally_ze::ZE_EU_COUNT_EXT_NAME, &["zeDeviceGetProperties"]),
@@ -159,15 +160,22 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zeDriverGetIpcProperties`. Nothing can be shared between processes yet.
+    /// Spec: `zeDriverGetIpcProperties`. Everything, where the system has files for memory.
     fn zeDriverGetIpcProperties(
         call,
         hDriver: ze_driver_handle_t,
         pIpcProperties: *mut ze_driver_ipc_properties_t,
     ) {
-        call.handle(hDriver, "hDriver")?;
+        use ze_ipc_property_flags_t as flags;
+        let driver = call.handle(hDriver, "hDriver")?;
         let properties = call.properties(pIpcProperties, "pIpcProperties")?;
-        properties.flags = ze_ipc_property_flags_t::empty();
+        properties.flags = flags::empty();
+        for &device in driver.devices() {
+            if call.handle(device, "hDevice")?.can_share() {
+                properties.flags =
+                    flags::ZE_IPC_PROPERTY_FLAG_MEMORY | flags::ZE_IPC_PROPERTY_FLAG_EVENT_POOL;
+            }
+        }
         Ok(())
     }
 

@@ -127,6 +127,7 @@ impl Context {
     /// # Errors
     /// INVALID_ARGUMENT if it is not such an address.
     pub fn free(&self, address: u64) -> Result {
+        self.must_own(address)?;
         self.take(address).map(drop)
     }
 
@@ -164,12 +165,19 @@ impl Context {
         Ok(())
     }
 
-    fn take(&self, address: u64) -> Result<Allocation> {
+    /// Takes an allocation out by its first address; dropping it frees it.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT if it is not such an address.
+    pub fn take(&self, address: u64) -> Result<Allocation> {
         self.vm.release(address, self.id).ok_or_else(|| self.foreign(address))
     }
 
     fn must_own(&self, address: u64) -> Result {
         match self.find(address) {
+            Some(found) if found.base == address && found.imported => Err(Error::invalid(format!(
+                "ptr: {address:#x} is another process's memory: zeMemCloseIpcHandle closes it"
+            ))),
             Some(found) if found.base == address => Ok(()),
             _ => Err(self.foreign(address)),
         }

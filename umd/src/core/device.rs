@@ -86,6 +86,11 @@ impl Device {
         &self.kernel
     }
 
+    /// Whether memory can be shared with other processes.
+    pub fn can_share(&self) -> bool {
+        self.kernel.can_export()
+    }
+
     /// What the kernel says of it.
     pub fn info(&self) -> &DeviceInfo {
         &self.info

@@ -9,9 +9,11 @@ use tally_ze::{
 };
 
 use crate::core::context::Context;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
 use crate::hang::names;
+use crate::ipc::Handle;
+use crate::sync;
 use crate::sync::cb_event::CbEvent;
 use crate::sync::event::{Event, EventKind, Traits};
 use crate::sync::event_pool::EventPool;
@@ -34,6 +36,9 @@ const TIMESTAMPS: ze_event_pool_flags_t =
     ze_event_pool_flags_t::ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP
         .union(ze_event_pool_flags_t::ZE_EVENT_POOL_FLAG_KERNEL_MAPPED_TIMESTAMP);
 
+/// The pool flag that lets other processes open the pool.
+const IPC: ze_event_pool_flags_t = ze_event_pool_flags_t::ZE_EVENT_POOL_FLAG_IPC;
+
 impl Pool {
     /// A pool of `count` events; counter-based ones with the given flags, or regular ones.
     ///
@@ -48,7 +53,7 @@ impl Pool {
         let shared = context.shared().clone();
         let places = match counter_based {
             Some(_) => EventPool::counter_based(count),
-            None => EventPool::regular(&shared, count)?,
+            None => EventPool::regular(&shared, count, flags.contains(IPC))?,
         };
         Ok(Self { context: context.clone(), shared, flags, counter_based, places })
     }
@@ -86,10 +91,11 @@ impl Pool {
         let traits = Traits {
             signal_scope: desc.signal.bits(),
             wait_scope: desc.wait.bits(),
-            cb_flags: self.counter_based.unwrap_or_default().bits(),
+            cb_flags: self.counter_based_flags().bits(),
             timestamps: self.flags.intersects(TIMESTAMPS),
             low_power,
             pool: raw.0 as usize,
+            imported: false,
         };
         let kind = match self.counter_based {
             Some(_) => {
@@ -99,6 +105,54 @@ impl Pool {
             None => EventKind::Regular(self.places.place(desc.index)?),
         };
         Ok(Event::new(self.shared.clone(), kind, traits, Some(self.places.clone())))
+    }
+
+    /// Counter-based events of a pool with the IPC flag have it too.
+    fn counter_based_flags(&self) -> ze_event_counter_based_flags_t {
+        let ipc = ze_event_counter_based_flags_t::ZE_EVENT_COUNTER_BASED_FLAG_IPC;
+        match self.counter_based {
+            Some(flags) if self.flags.contains(IPC) => flags | ipc,
+            flags => flags.unwrap_or_default(),
+        }
+    }
+
+    /// A handle by which other processes open the pool.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT: it was created without the IPC flag, or opened itself. UNSUPPORTED_FEATURE:
+    /// it holds counter-based events, which are shared one by one. OUT_OF_HOST_MEMORY.
+    pub fn share(&self) -> Result<Handle> {
+        if !self.flags.contains(IPC) {
+            let flag = "ZE_EVENT_POOL_FLAG_IPC";
+            return Err(Error::invalid(format!("hEventPool: it was created without {flag}")));
+        }
+        if self.counter_based.is_some() {
+            return Err(Error::unsupported(
+                "hEventPool: counter-based events are shared one by one, not by their pool",
+            ));
+        }
+        if self.places.import().is_some() {
+            return Err(Error::invalid(
+                "hEventPool: another process has shared it; only that one can do so again",
+            ));
+        }
+        sync::ipc::pool::share(self.shared.vm(), &self.places, self.flags.bits())
+    }
+
+    /// Opens the pool that another process has shared.
+    ///
+    /// # Errors
+    /// As [`sync::ipc::pool::import`].
+    pub fn open(context: &Arc<Context>, handle: &Handle, name: &str) -> Result<Self> {
+        let shared = context.shared().clone();
+        let (places, flags) = sync::ipc::pool::import(shared.vm(), handle, name)?;
+        let flags = ze_event_pool_flags_t::from_bits_truncate(flags);
+        Ok(Self { context: context.clone(), shared, flags, counter_based: None, places })
+    }
+
+    /// Whether it is another process's.
+    pub fn is_opened(&self) -> bool {
+        self.places.import().is_some()
     }
 
     /// Ends the pool: its events may only be destroyed from now on.

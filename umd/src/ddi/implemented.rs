@@ -9,7 +9,7 @@ use core::ffi::c_void;
 
 use super::sysman;
 use crate::api::{
-    context, device, driver, event, fence, kernel, list, memory, module, queue, virtual_memory,
+    context, device, driver, event, fence, ipc, kernel, list, memory, module, queue, virtual_memory,
 };
 
 /// `name => path` lines to [`IMPLEMENTED`] and [`lookup`]. A name given twice does not compile.
@@ -199,6 +199,24 @@ implemented! {
     zexCounterBasedEventCreate2 => event::counter_based::zexCounterBasedEventCreate2,
     zexCounterBasedEventCreate => event::counter_based::zexCounterBasedEventCreate,
     zexEventGetDeviceAddress => event::counter_based::zexEventGetDeviceAddress,
+    // sharing with other processes
+    zeMemGetIpcHandle => ipc::zeMemGetIpcHandle,
+    zeMemGetIpcHandleWithProperties => ipc::zeMemGetIpcHandleWithProperties,
+    zeMemPutIpcHandle => ipc::zeMemPutIpcHandle,
+    zeMemOpenIpcHandle => ipc::zeMemOpenIpcHandle,
+    zeMemCloseIpcHandle => ipc::zeMemCloseIpcHandle,
+    zeMemGetFileDescriptorFromIpcHandleExp => ipc::zeMemGetFileDescriptorFromIpcHandleExp,
+    zeMemGetIpcHandleFromFileDescriptorExp => ipc::zeMemGetIpcHandleFromFileDescriptorExp,
+    zeEventPoolGetIpcHandle => ipc::zeEventPoolGetIpcHandle,
+    zeEventPoolPutIpcHandle => ipc::zeEventPoolPutIpcHandle,
+    zeEventPoolOpenIpcHandle => ipc::zeEventPoolOpenIpcHandle,
+    zeEventPoolCloseIpcHandle => ipc::zeEventPoolCloseIpcHandle,
+    zeEventCounterBasedGetIpcHandle => ipc::zeEventCounterBasedGetIpcHandle,
+    zeEventCounterBasedOpenIpcHandle => ipc::zeEventCounterBasedOpenIpcHandle,
+    zeEventCounterBasedCloseIpcHandle => ipc::zeEventCounterBasedCloseIpcHandle,
+    zexCounterBasedEventGetIpcHandle => ipc::zexCounterBasedEventGetIpcHandle,
+    zexCounterBasedEventOpenIpcHandle => ipc::zexCounterBasedEventOpenIpcHandle,
+    zexCounterBasedEventCloseIpcHandle => ipc::zexCounterBasedEventCloseIpcHandle,
     // sysman
     zesInit => sysman::zesInit,
     zesDriverGet => sysman::zesDriverGet,

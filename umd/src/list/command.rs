@@ -199,7 +199,7 @@ pub fn append<T: Target>(
     waits: WaitList<'_, '_>,
 ) -> Result {
     if let Some(signal) = &signal {
-        signal.event.check()?;
+        signal.event.check_signal()?;
         if matches!(signal.event.kind, EventKind::CounterBased(_)) {
             if !target.in_order() {
                 return Err(Error::invalid(

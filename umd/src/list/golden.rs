@@ -43,7 +43,7 @@ struct Golden {
 impl Golden {
     fn new() -> Self {
         let (fake, vm) = fake();
-        let pool = EventPool::regular(&Shared::of(&vm), 16).expect("room");
+        let pool = EventPool::regular(&Shared::of(&vm), 16, false).expect("room");
         let (names, printed) = (BTreeMap::new(), BTreeMap::new());
         Self { fake, vm, pool, names, text: String::new(), printed }
     }

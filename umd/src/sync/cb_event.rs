@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use super::counter::Cell;
+use super::ipc::counter::ImportedCounters;
 use super::recording::Recording;
 use super::spin::SpinLock;
 use super::timestamp::Stamp;
@@ -25,6 +26,8 @@ enum State {
     Recorded(Arc<Recording>, u32),
     /// The user's memory, until an append replaces it; for ever if appends add to it.
     External(External),
+    /// A value of another process's counter, for ever.
+    Imported(Cell, u64, Arc<ImportedCounters>),
 }
 
 /// A 64-bit word of the user's and the value at which the event is complete.
@@ -107,7 +110,9 @@ impl State {
     fn resolve(&self) -> Resolved {
         match self {
             Self::Never => Resolved::Met,
-            Self::Fixed(cell, value) => Resolved::Counter(*cell, *value),
+            Self::Fixed(cell, value) | Self::Imported(cell, value, _) => {
+                Resolved::Counter(*cell, *value)
+            }
             Self::Recorded(recording, k) => {
                 let (cell, value) = recording.resolve(*k);
                 if recording.is_dead() {
@@ -146,6 +151,20 @@ impl CbEvent {
         Self::with_state(State::External(word), None)
     }
 
+    /// An event of another process, as it was when its handle was made: it is waited for and never
+    /// signalled here.
+    pub fn imported(cell: Cell, value: u64, counters: Arc<ImportedCounters>) -> Self {
+        Self::with_state(State::Imported(cell, value, counters), None)
+    }
+
+    /// The counters that it is a value of, if they are another process's.
+    pub fn import(&self) -> Option<Arc<ImportedCounters>> {
+        self.inner.with(|inner| match &inner.state {
+            State::Imported(_, _, counters) => Some(counters.clone()),
+            _ => None,
+        })
+    }
+
     /// An event whose signals each add `increment` to the user's word.
     pub fn aggregate(storage: External, increment: u64) -> Self {
         Self::with_state(State::External(storage), Some((storage, increment)))
@@ -173,8 +192,12 @@ impl CbEvent {
     pub fn bind(&self, own: &Arc<Recording>) -> Bound {
         self.inner.with(|inner| match &inner.state {
             State::Never => Bound::Met,
-            State::Fixed(cell, value) if cell.reached(*value) => Bound::Met,
-            State::Fixed(cell, value) => Bound::Counter(*cell, *value),
+            State::Fixed(cell, value) | State::Imported(cell, value, _) => {
+                match cell.reached(*value) {
+                    true => Bound::Met,
+                    false => Bound::Counter(*cell, *value),
+                }
+            }
             State::Recorded(recording, _) if Arc::ptr_eq(recording, own) => Bound::Met,
             State::Recorded(recording, k) => Bound::Recording(recording.clone(), *k),
             State::External(word) => Bound::Foreign(*word),

@@ -17,6 +17,7 @@ use tally_uapi::cell::CELL_SIZE;
 use super::shared::Shared;
 use crate::error::Result;
 use crate::heap::Block;
+use crate::kernel::BoUse;
 use crate::vm::Vm;
 
 /// An aligned 64-bit word that host and device wait for, and where the kernel finds it.
@@ -183,9 +184,10 @@ impl Counters {
 impl State {
     fn cut(&mut self, vm: &Arc<Vm>) -> Result<Cell> {
         if self.blocks.is_empty() || self.cut == PER_BLOCK {
-            let mut block = vm.heap().alloc(PER_BLOCK * STRIDE, PAGE)?;
-            block.clear();
-            self.blocks.push(block);
+            // A buffer that holds counters only, since other processes may be let read it. New
+            // memory is zero.
+            let mapping = vm.map_for(BoUse::SharedReadOnly, PER_BLOCK * STRIDE, PAGE)?;
+            self.blocks.push(Block::whole(mapping));
             self.cut = 0;
         }
         let at = self.cut * STRIDE;

@@ -54,6 +54,8 @@ pub struct Traits {
     pub low_power: bool,
     /// Handle of the pool that it came from, or 0.
     pub pool: usize,
+    /// Whether it is another process's event, opened here.
+    pub imported: bool,
 }
 
 object!(ze_event_handle_t => Event, Kind::Event);
@@ -68,6 +70,11 @@ impl Event {
         pool: Option<Arc<EventPool>>,
     ) -> Self {
         Self { kind, traits, pool, shared }
+    }
+
+    /// What it shares with the lists of its VM.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Refuses an event whose pool is gone.
@@ -85,6 +92,20 @@ impl Event {
         }
     }
 
+    /// Refuses an event that nobody here may signal.
+    ///
+    /// # Errors
+    /// As [`Event::check`]; INVALID_ARGUMENT.
+    #[inline]
+    pub fn check_signal(&self) -> Result {
+        if self.traits.imported {
+            return Err(Error::invalid(
+                "hSignalEvent: another process has shared the event; it can only be waited for",
+            ));
+        }
+        self.check()
+    }
+
     /// Waits for it; false when the time passes first.
     ///
     /// # Errors
@@ -95,10 +116,19 @@ impl Event {
         let spins = !self.traits.low_power;
         let until = if spins { wait::host_wait } else { wait::sleep };
         match &self.kind {
-            EventKind::Regular(place) => until(vm, place.cell(), SIGNALLED, timeout_ns),
+            EventKind::Regular(place) => match place.pool().import() {
+                None => until(vm, place.cell(), SIGNALLED, timeout_ns),
+                Some(import) => import.wait(place.cell(), SIGNALLED, timeout_ns, spins),
+            },
             EventKind::CounterBased(event) => match event.resolve() {
                 Resolved::Met => Ok(true),
-                Resolved::Counter(cell, value) => until(vm, cell, value, timeout_ns),
+                Resolved::Counter(cell, value) if !self.traits.imported => {
+                    until(vm, cell, value, timeout_ns)
+                }
+                Resolved::Counter(cell, value) => match event.import() {
+                    None => until(vm, cell, value, timeout_ns),
+                    Some(import) => import.imported().wait(cell, value, timeout_ns, spins),
+                },
                 Resolved::Foreign(word) => {
                     wait::poll(vm, word.host.get(), word.value, timeout_ns, spins)
                 }

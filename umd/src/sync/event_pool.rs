@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Event pools: for regular events the memory of their cells and timestamp slots; for
-//! counter-based ones only a name for their flags.
+//! Event pools: for regular events the memory of their cells and timestamp slots, which other
+//! processes may share; for counter-based ones only a name for their flags.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tally_uapi::packet::TimestampSlot;
 
 use super::counter::Cell;
+use super::ipc::Imported;
+use super::ipc::pool::ImportedPool;
 use super::shared::Shared;
 use crate::error::{Error, Result};
 use crate::heap::Block;
+use crate::kernel::BoUse;
 
 /// Bytes of an event in its pool: the cell, and the slot in the second half.
 const STRIDE: u64 = 64;
@@ -20,11 +23,25 @@ const SLOT: u64 = STRIDE / 2;
 /// The memory of a pool's events. Its events keep it.
 #[derive(Debug)]
 pub struct EventPool {
+    id: u64,
     count: u32,
-    memory: Option<Block>,
+    memory: Memory,
     /// Places that hold a regular event.
     taken: Mutex<Vec<bool>>,
+    /// Other processes may have events in it.
+    shared: AtomicBool,
     destroyed: AtomicBool,
+}
+
+/// Where the cells are.
+#[derive(Debug)]
+enum Memory {
+    /// Nowhere: counter-based events have none in a pool.
+    None,
+    /// Here.
+    Own(Block),
+    /// In another process.
+    Imported(ImportedPool),
 }
 
 /// A place in a pool.
@@ -35,24 +52,79 @@ pub struct PoolPlace {
 }
 
 impl EventPool {
-    /// A pool of regular events, none of them signalled.
+    /// A pool of regular events, none of them signalled. With `shareable` its memory holds nothing
+    /// else.
     ///
     /// # Errors
     /// As the heap's.
-    pub fn regular(shared: &Shared, count: u32) -> Result<Arc<Self>> {
-        let mut memory = shared.vm().heap().alloc(u64::from(count) * STRIDE, STRIDE)?;
+    pub fn regular(shared: &Shared, count: u32, shareable: bool) -> Result<Arc<Self>> {
+        let (vm, bytes) = (shared.vm(), Self::bytes(count));
+        let mut memory = match shareable {
+            true => Block::whole(vm.map_for(BoUse::Shared, bytes, STRIDE)?),
+            false => vm.heap().alloc(bytes, STRIDE)?,
+        };
         memory.clear();
-        Ok(Self::new(count, Some(memory)))
+        Ok(Self::new(count, Memory::Own(memory)))
     }
 
     /// A pool of counter-based events, which need no memory.
     pub fn counter_based(count: u32) -> Arc<Self> {
-        Self::new(count, None)
+        Self::new(count, Memory::None)
     }
 
-    fn new(count: u32, memory: Option<Block>) -> Arc<Self> {
-        let taken = Mutex::new(vec![false; if memory.is_some() { count as usize } else { 0 }]);
-        Arc::new(Self { count, memory, taken, destroyed: AtomicBool::new(false) })
+    /// A pool of another process.
+    pub fn imported(count: u32, import: ImportedPool) -> Arc<Self> {
+        Self::new(count, Memory::Imported(import))
+    }
+
+    fn new(count: u32, memory: Memory) -> Arc<Self> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let places = if matches!(memory, Memory::None) { 0 } else { count as usize };
+        Arc::new(Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            count,
+            shared: AtomicBool::new(matches!(memory, Memory::Imported(_))),
+            memory,
+            taken: Mutex::new(vec![false; places]),
+            destroyed: AtomicBool::new(false),
+        })
+    }
+
+    /// Bytes of the events of a pool.
+    pub fn bytes(count: u32) -> u64 {
+        u64::from(count) * STRIDE
+    }
+
+    /// Identifies the pool in this process; never reused.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The buffer of a shareable pool. From now on other processes may have events in it.
+    pub fn share(&self) -> u32 {
+        self.shared.store(true, Ordering::Relaxed);
+        self.block().bo()
+    }
+
+    /// The other process, if the pool is one's.
+    pub fn import(&self) -> Option<&Imported> {
+        match &self.memory {
+            Memory::Imported(import) => Some(import.imported()),
+            Memory::Own(_) | Memory::None => None,
+        }
+    }
+
+    /// The cells of all events. They live as long as the pool.
+    pub fn cells(&self) -> Vec<Cell> {
+        Self::cells_of(self.block(), self.count)
+    }
+
+    /// The cells of a pool in `block`, as long as which they live. They all lie in it.
+    pub fn cells_of(block: &Block, count: u32) -> Vec<Cell> {
+        assert!(Self::bytes(count) <= block.size(), "a pool is larger than its memory");
+        // SAFETY: the offsets lie in the block; that it is kept is said above, and a pool's memory
+        // is used for nothing else in such places.
+        (0..count).map(|index| unsafe { Cell::new(block, Self::offset(index)) }).collect()
     }
 
     /// Events that fit in.
@@ -71,7 +143,8 @@ impl EventPool {
         self.destroyed.load(Ordering::Relaxed)
     }
 
-    /// Takes a place for a regular event and its cell, not signalled.
+    /// Takes a place for a regular event and its cell, not signalled, or, once the pool is shared,
+    /// in the state that it has.
     ///
     /// # Errors
     /// INVALID_ARGUMENT: beyond the pool, or taken.
@@ -83,7 +156,10 @@ impl EventPool {
             )));
         }
         let place = PoolPlace { pool: self.clone(), index };
-        place.cell().store(0);
+        if !self.shared.load(Ordering::Relaxed) {
+            place.cell().store(0);
+        }
+        // Else another process may have signalled it already, and this one is to see it.
         Ok(place)
     }
 
@@ -101,8 +177,10 @@ impl EventPool {
 
     /// Index and cell of the event whose cell is at an address.
     pub fn find(&self, address: u64) -> Option<(u32, Cell)> {
-        let memory = self.memory.as_ref()?;
-        let index = u32::try_from(address.checked_sub(memory.va())? / STRIDE).ok()?;
+        if matches!(self.memory, Memory::None) {
+            return None;
+        }
+        let index = u32::try_from(address.checked_sub(self.block().va())? / STRIDE).ok()?;
         let cell = (index < self.count).then(|| self.cell(index))?;
         (cell.va() == address).then_some((index, cell))
     }
@@ -110,12 +188,16 @@ impl EventPool {
     /// The cell of an event, which lives as long as the pool. `index` lies in the pool.
     #[inline]
     fn cell(&self, index: u32) -> Cell {
-        let at = u64::from(index) * STRIDE;
-        // The waiters word is chosen by the address within a page: use all words of the first half.
-        let word = u64::from(index) / (tally_uapi::PAGE_SIZE / STRIDE) % (SLOT / 8) * 8;
         // SAFETY: whoever uses the cell keeps the event, and with it its place and the pool, or the
         // pool itself; the place is this event's alone.
-        unsafe { Cell::new(self.block(), at + word) }
+        unsafe { Cell::new(self.block(), Self::offset(index)) }
+    }
+
+    /// Where the cell of an event is.
+    fn offset(index: u32) -> u64 {
+        // The waiters word is chosen by the address within a page: use all words of the first half.
+        let word = u64::from(index) / (tally_uapi::PAGE_SIZE / STRIDE) % (SLOT / 8) * 8;
+        u64::from(index) * STRIDE + word
     }
 
     fn taken(&self) -> MutexGuard<'_, Vec<bool>> {
@@ -123,12 +205,22 @@ impl EventPool {
     }
 
     fn block(&self) -> &Block {
-        // Places exist only in pools of regular events, which have memory.
-        self.memory.as_ref().unwrap_or_else(|| unreachable!("a place in a pool without memory"))
+        match &self.memory {
+            Memory::Own(block) => block,
+            Memory::Imported(import) => import.imported().block(),
+            // Places exist only in pools of regular events, which have memory.
+            Memory::None => unreachable!("a place in a pool without memory"),
+        }
     }
 }
 
 impl PoolPlace {
+    /// The pool.
+    #[inline]
+    pub fn pool(&self) -> &EventPool {
+        &self.pool
+    }
+
     /// The event's cell.
     #[inline]
     pub fn cell(&self) -> Cell {

@@ -6,6 +6,7 @@ use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::counter::{Cell, Counter, Counters};
+use super::ipc::counter::Imports;
 use super::spin::SpinLock;
 use crate::error::Result;
 use crate::vm::Vm;
@@ -31,6 +32,7 @@ pub struct Shared {
     counters: Counters,
     submitters: Mutex<Vec<Weak<dyn Submitter>>>,
     dying: Mutex<Vec<Dying>>,
+    imports: Imports,
 }
 
 /// Memory or a queue that the device uses until a counter has reached a value.
@@ -58,6 +60,7 @@ impl Shared {
                 counters: Counters::default(),
                 submitters: Mutex::default(),
                 dying: Mutex::default(),
+                imports: Imports::default(),
             });
             all.push(Arc::downgrade(&new));
             new
@@ -78,6 +81,11 @@ impl Shared {
     /// As the heap's.
     pub fn counter(self: &Arc<Self>) -> Result<Counter> {
         Counters::take(self)
+    }
+
+    /// Counters of other processes.
+    pub fn imports(&self) -> &Imports {
+        &self.imports
     }
 
     pub(super) fn counters(&self) -> &Counters {

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tally_uapi::cell::Compare;
-use tally_uapi::ioctl::{Errno, SemWait, SemWaitEntry};
+use tally_uapi::ioctl::{Errno, SemWait, SemWaitEntry, sem_wait_flag};
 
 use super::counter::Cell;
 use crate::error::Result;
@@ -89,35 +89,66 @@ pub fn sleep(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> Result<bool> {
     if cell.reached(value) {
         return Ok(true);
     }
-    let entry = SemWaitEntry {
-        handle: cell.bo(),
-        compare: Compare::GreaterEqual as u32,
-        offset: cell.offset(),
-        value,
-    };
-    let mut wait = SemWait {
-        entries: (&raw const entry) as u64,
-        count: 1,
-        timeout_ns: absolute(timeout_ns),
-        vm_id: vm.id(),
-        ..Default::default()
-    };
     if timeout_ns == 0 && !vm.is_lost() {
         // A query costs no system call; a loss shows at the next real wait.
         return Ok(cell.reached(value));
     }
-    let _noted = top::note(Waiting::Cell { address: cell.va(), value });
+    sleep_on(vm, &[(cell, value)], timeout_ns)
+}
+
+/// As [`host_wait`], but also ends when `end` is 1. It spins first if `spins`.
+///
+/// # Errors
+/// As [`host_wait`].
+pub fn wait_or_end(
+    vm: &Vm,
+    (cell, value): (Cell, u64),
+    end: Cell,
+    timeout_ns: u64,
+    spins: bool,
+) -> Result<bool> {
+    let over = || cell.reached(value) || end.reached(1);
+    if timeout_ns != 0 && !(spins && spin(over, timeout_ns)) {
+        sleep_on(vm, &[(cell, value), (end, 1)], timeout_ns)?;
+    }
+    Ok(cell.reached(value))
+}
+
+/// Sleeps until one of the cells, at most two, holds its value; false when the time passes first.
+/// The first is what is waited for.
+fn sleep_on(vm: &Vm, cells: &[(Cell, u64)], timeout_ns: u64) -> Result<bool> {
+    let mut entries = [SemWaitEntry::default(); 2];
+    let mut count = 0;
+    for (entry, (cell, value)) in entries.iter_mut().zip(cells) {
+        *entry = SemWaitEntry {
+            handle: cell.bo(),
+            compare: Compare::GreaterEqual as u32,
+            offset: cell.offset(),
+            value: *value,
+        };
+        count += 1;
+    }
+    let mut wait = SemWait {
+        entries: (&raw const entries) as u64,
+        count,
+        flags: sem_wait_flag::ANY,
+        timeout_ns: absolute(timeout_ns),
+        vm_id: vm.id(),
+        ..Default::default()
+    };
+    let waiting = || Waiting::Cell { address: cells[0].0.va(), value: cells[0].1 };
+    let _noted = top::note(waiting());
     let mut suspicion = Suspicion::of(timeout_ns);
     let end = wait.timeout_ns;
     if let Some(limit) = suspicion.left() {
         wait.timeout_ns = absolute(limit);
     }
     loop {
-        // SAFETY: one entry lies there, until the call returns.
+        // SAFETY: `count` entries lie there, until the call returns.
         match unsafe { vm.kernel().sem_wait(&mut wait) } {
             Ok(()) => return Ok(true),
             Err(Errno::TimedOut) if suspicion.left().is_some() => {
-                suspicion.tell(Waiting::Cell { address: cell.va(), value });
+                suspicion.tell(waiting());
                 wait.timeout_ns = end;
             }
             Err(Errno::TimedOut) => return Ok(false),

@@ -241,7 +241,7 @@ fn create(
         cb_flags: request.flags.bits(),
         timestamps,
         low_power: request.low_power,
-        pool: 0,
+        ..Traits::default()
     };
     let shared = context.shared().clone();
     // Two calls, so that the plain event is made where it stays.

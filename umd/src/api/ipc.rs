@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Handles of memory, event pools and counter-based events for other processes.
+//!
+//! Handles are 64 bytes that may travel by any way. Opening one needs the process that made it to be
+//! alive and of the same user.
+
+use std::ffi::{c_char, c_void};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+use tally_ze::zex::zex_ipc_counter_based_event_handle_t;
+use tally_ze::*;
+
+use super::{Call, api};
+use crate::core::event::Pool;
+use crate::core::ipc;
+use crate::error::{Error, Result};
+use crate::handle;
+use crate::ipc::{Handle, Kind, withdraw};
+
+type Bytes = [c_char; ZE_MAX_IPC_HANDLE_SIZE];
+
+api! {
+    /// Spec: `zeMemGetIpcHandle`. The handle stands for the whole allocation.
+    fn zeMemGetIpcHandle(
+        call,
+        hContext: ze_context_handle_t,
+        ptr: *const c_void,
+        pIpcHandle: *mut ze_ipc_mem_handle_t,
+    ) {
+        get_memory(call, hContext, ptr, pIpcHandle)
+    }
+
+    /// Spec: `zeMemGetIpcHandleWithProperties`.
+    fn zeMemGetIpcHandleWithProperties(
+        call,
+        hContext: ze_context_handle_t,
+        ptr: *const c_void,
+        pNext: *mut c_void,
+        pIpcHandle: *mut ze_ipc_mem_handle_t,
+    ) {
+        use ze_ipc_mem_handle_type_flags_t as flags;
+        for link in call.chain(pNext) {
+            if let Some(desc) = link.get::<ze_ipc_mem_handle_type_ext_desc_t>() {
+                call.flags(desc.typeFlags.has_unknown(), "pNext->typeFlags")?;
+                if desc.typeFlags.contains(flags::ZE_IPC_MEM_HANDLE_TYPE_FLAG_FABRIC_ACCESSIBLE) {
+                    return Err(Error::unsupported("pNext->typeFlags: the device has no fabric"));
+                }
+            }
+        }
+        get_memory(call, hContext, ptr, pIpcHandle)
+    }
+
+    /// Spec: `zeMemPutIpcHandle`.
+    fn zeMemPutIpcHandle(call, hContext: ze_context_handle_t, handle: ze_ipc_mem_handle_t) {
+        call.handle(hContext, "hContext")?;
+        withdraw(&Handle::from_bytes(handle.data, Kind::Memory, "handle")?, "handle")
+    }
+
+    /// Spec: `zeMemOpenIpcHandle`. The flags have no effect: there is one kind of caching.
+    fn zeMemOpenIpcHandle(
+        call,
+        hContext: ze_context_handle_t,
+        hDevice: ze_device_handle_t,
+        handle: ze_ipc_mem_handle_t,
+        flags: ze_ipc_memory_flags_t,
+        pptr: *mut *mut c_void,
+    ) {
+        let context = call.handle(hContext, "hContext")?;
+        context.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
+        call.flags(flags.has_unknown(), "flags")?;
+        let out = call.out(pptr, "pptr")?;
+        let handle = Handle::from_bytes(handle.data, Kind::Memory, "handle")?;
+        let address = ipc::open_memory(context, &handle, "handle")?;
+        out.set(crate::space::pointer(address).cast());
+        Ok(())
+    }
+
+    /// Spec: `zeMemCloseIpcHandle`. The device must have no use for the memory any more.
+    fn zeMemCloseIpcHandle(call, hContext: ze_context_handle_t, ptr: *const c_void) {
+        let context = call.handle(hContext, "hContext")?;
+        call.out(ptr.cast_mut(), "ptr")?;
+        ipc::close_memory(context, ptr as u64)
+    }
+
+    /// Spec: `zeMemGetFileDescriptorFromIpcHandleExp`. The file holds the handle; the application
+    /// closes it.
+    fn zeMemGetFileDescriptorFromIpcHandleExp(
+        call,
+        hContext: ze_context_handle_t,
+        ipcHandle: ze_ipc_mem_handle_t,
+        pHandle: *mut u64,
+    ) {
+        call.handle(hContext, "hContext")?;
+        let out = call.out(pHandle, "pHandle")?;
+        Handle::from_bytes(ipcHandle.data, Kind::Memory, "ipcHandle")?;
+        let file = file_of(ipcHandle.data)?;
+        out.set(file.into_raw_fd() as u64);
+        Ok(())
+    }
+
+    /// Spec: `zeMemGetIpcHandleFromFileDescriptorExp`, for files of the function above.
+    fn zeMemGetIpcHandleFromFileDescriptorExp(
+        call,
+        hContext: ze_context_handle_t,
+        handle: u64,
+        pIpcHandle: *mut ze_ipc_mem_handle_t,
+    ) {
+        call.handle(hContext, "hContext")?;
+        let out = call.out(pIpcHandle, "pIpcHandle")?;
+        let data = handle_in(handle)?;
+        Handle::from_bytes(data, Kind::Memory, "handle")?;
+        out.set(ze_ipc_mem_handle_t { data });
+        Ok(())
+    }
+
+    /// Spec: `zeEventPoolGetIpcHandle`.
+    fn zeEventPoolGetIpcHandle(
+        call,
+        hEventPool: ze_event_pool_handle_t,
+        phIpc: *mut ze_ipc_event_pool_handle_t,
+    ) {
+        let pool = call.handle(hEventPool, "hEventPool")?;
+        let out = call.out(phIpc, "phIpc")?;
+        out.set(ze_ipc_event_pool_handle_t { data: pool.share()?.to_bytes() });
+        Ok(())
+    }
+
+    /// Spec: `zeEventPoolPutIpcHandle`.
+    fn zeEventPoolPutIpcHandle(
+        call,
+        hContext: ze_context_handle_t,
+        hIpc: ze_ipc_event_pool_handle_t,
+    ) {
+        call.handle(hContext, "hContext")?;
+        withdraw(&Handle::from_bytes(hIpc.data, Kind::EventPool, "hIpc")?, "hIpc")
+    }
+
+    /// Spec: `zeEventPoolOpenIpcHandle`.
+    fn zeEventPoolOpenIpcHandle(
+        call,
+        hContext: ze_context_handle_t,
+        hIpc: ze_ipc_event_pool_handle_t,
+        phEventPool: *mut ze_event_pool_handle_t,
+    ) {
+        let context = call.handle(hContext, "hContext")?;
+        let out = call.out(phEventPool, "phEventPool")?;
+        let ipc = Handle::from_bytes(hIpc.data, Kind::EventPool, "hIpc")?;
+        let raw: ze_event_pool_handle_t = handle::create(Pool::open(context, &ipc, "hIpc")?)?;
+        call.handle(raw, "phEventPool")?.name(raw);
+        out.set(raw);
+        Ok(())
+    }
+
+    /// Spec: `zeEventPoolCloseIpcHandle`.
+    fn zeEventPoolCloseIpcHandle(call, hEventPool: ze_event_pool_handle_t) {
+        if !call.handle(hEventPool, "hEventPool")?.is_opened() {
+            return Err(Error::invalid(
+                "hEventPool: it was created here, not opened: zeEventPoolDestroy destroys it",
+            ));
+        }
+        call.take(hEventPool, "hEventPool")?.destroy();
+        Ok(())
+    }
+
+    /// Spec: `zeEventCounterBasedGetIpcHandle`.
+    fn zeEventCounterBasedGetIpcHandle(
+        call,
+        hEvent: ze_event_handle_t,
+        phIpc: *mut ze_ipc_event_counter_based_handle_t,
+    ) {
+        let event = call.handle(hEvent, "hEvent")?;
+        let out = call.out(phIpc, "phIpc")?;
+        out.set(ze_ipc_event_counter_based_handle_t { data: ipc::share_event(event)?.to_bytes() });
+        Ok(())
+    }
+
+    /// Spec: `zeEventCounterBasedOpenIpcHandle`.
+    fn zeEventCounterBasedOpenIpcHandle(
+        call,
+        hContext: ze_context_handle_t,
+        hIpc: ze_ipc_event_counter_based_handle_t,
+        phEvent: *mut ze_event_handle_t,
+    ) {
+        open_event(call, hContext, hIpc.data, phEvent)
+    }
+
+    /// Spec: `zeEventCounterBasedCloseIpcHandle`.
+    fn zeEventCounterBasedCloseIpcHandle(call, hEvent: ze_event_handle_t) {
+        close_event(call, hEvent)
+    }
+
+    /// Spec: `zexCounterBasedEventGetIpcHandle`.
+    fn zexCounterBasedEventGetIpcHandle(
+        call,
+        hEvent: ze_event_handle_t,
+        phIpc: *mut zex_ipc_counter_based_event_handle_t,
+    ) {
+        let event = call.handle(hEvent, "hEvent")?;
+        let out = call.out(phIpc, "phIpc")?;
+        out.set(zex_ipc_counter_based_event_handle_t { data: ipc::share_event(event)?.to_bytes() });
+        Ok(())
+    }
+
+    /// Spec: `zexCounterBasedEventOpenIpcHandle`.
+    fn zexCounterBasedEventOpenIpcHandle(
+        call,
+        hContext: ze_context_handle_t,
+        hIpc: zex_ipc_counter_based_event_handle_t,
+        phEvent: *mut ze_event_handle_t,
+    ) {
+        open_event(call, hContext, hIpc.data, phEvent)
+    }
+
+    /// Spec: `zexCounterBasedEventCloseIpcHandle`.
+    fn zexCounterBasedEventCloseIpcHandle(call, hEvent: ze_event_handle_t) {
+        close_event(call, hEvent)
+    }
+}
+
+fn get_memory(
+    call: Call<'_>,
+    context: ze_context_handle_t,
+    ptr: *const c_void,
+    out: *mut ze_ipc_mem_handle_t,
+) -> Result {
+    let context = call.handle(context, "hContext")?;
+    call.out(ptr.cast_mut(), "ptr")?;
+    let out = call.out(out, "pIpcHandle")?;
+    let handle = ipc::share_memory(context, ptr as u64)?;
+    out.set(ze_ipc_mem_handle_t { data: handle.to_bytes() });
+    Ok(())
+}
+
+fn open_event(
+    call: Call<'_>,
+    context: ze_context_handle_t,
+    data: Bytes,
+    out: *mut ze_event_handle_t,
+) -> Result {
+    let context = call.handle(context, "hContext")?;
+    let out = call.out(out, "phEvent")?;
+    let ipc = Handle::from_bytes(data, Kind::Counter, "hIpc")?;
+    out.set(handle::create(ipc::open_event(context, &ipc, "hIpc")?)?);
+    Ok(())
+}
+
+fn close_event(call: Call<'_>, event: ze_event_handle_t) -> Result {
+    if !call.handle(event, "hEvent")?.traits.imported {
+        return Err(Error::invalid(
+            "hEvent: it was created here, not opened: zeEventDestroy destroys it",
+        ));
+    }
+    call.take(event, "hEvent").map(drop)
+}
+
+/// A file without a name that holds a handle.
+fn file_of(data: Bytes) -> Result<File> {
+    let failed = || {
+        let code = ze_result_t::ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+        Error::new(code, "pHandle: the system has no file for the handle")
+    };
+    // SAFETY: the name is a terminated string.
+    let fd = unsafe { libc::memfd_create(c"tally-handle".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(failed());
+    }
+    // SAFETY: a new descriptor that nobody else has.
+    let mut file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    file.write_all(&data.map(|it| it as u8)).map_err(|_| failed())?;
+    Ok(file)
+}
+
+/// The handle that a file holds; the descriptor stays the application's.
+fn handle_in(fd: u64) -> Result<Bytes> {
+    let unread = || Error::invalid(format!("handle: {fd} is no descriptor of a handle's file"));
+    let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(unread)?;
+    // SAFETY: borrowed for this call, in which the application keeps it; one that is not open only
+    // makes the read fail.
+    let file = unsafe { std::mem::ManuallyDrop::new(File::from_raw_fd(fd)) };
+    debug_assert_eq!(file.as_raw_fd(), fd);
+    let mut bytes = [0; ZE_MAX_IPC_HANDLE_SIZE];
+    file.read_exact_at(&mut bytes, 0).map_err(|_| unread())?;
+    Ok(bytes.map(|it| it as c_char))
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory and counter-based events that processes share. Pools do it themselves.
+
+use std::sync::{Arc, Weak};
+
+use tally_ze::{ze_memory_type_t, ze_result_t};
+
+use crate::core::context::Context;
+use crate::error::{Error, Result};
+use crate::ipc::{self, Facts, Handle, Kind, Line, Note, Offer, Opened, Party};
+use crate::kernel::Hold;
+use crate::sync::cb_event::{CbEvent, Resolved};
+use crate::sync::event::{Event, EventKind, Traits};
+use crate::sync::ipc::counter;
+use crate::vm::{Allocation, Found, Vm};
+
+/// Bit of `ze_event_counter_based_flags_t`.
+const IPC: u32 = tally_ze::ze_event_counter_based_flags_t::ZE_EVENT_COUNTER_BASED_FLAG_IPC.bits();
+
+/// A handle for the allocation that holds an address.
+///
+/// # Errors
+/// INVALID_ARGUMENT: it is in no allocation of the context. UNSUPPORTED_FEATURE,
+/// OUT_OF_HOST_MEMORY.
+pub fn share_memory(context: &Context, address: u64) -> Result<Handle> {
+    let found = context
+        .find(address)
+        .ok_or_else(|| Error::invalid(format!("ptr: {address:#x} is in no memory of hContext")))?;
+    if found.imported {
+        return Err(Error::invalid(
+            "ptr: another process has shared the memory; only that one can do so again",
+        ));
+    }
+    let vm = context.vm();
+    // Says at once if it cannot be.
+    vm.export_bo(found.bo)?;
+    ipc::export((Kind::Memory, found.id), || {
+        Arc::new(MemoryOffer { vm: Arc::downgrade(vm), found })
+    })
+}
+
+struct MemoryOffer {
+    vm: Weak<Vm>,
+    found: Found,
+}
+
+impl Offer for MemoryOffer {
+    fn is_alive(&self) -> bool {
+        let now = self.vm.upgrade().and_then(|vm| vm.find(self.found.base));
+        now.is_some_and(|now| now.id == self.found.id)
+    }
+
+    fn open(&self, _: u64) -> Result<Opened> {
+        let Found { base, size, kind, id, on_device, .. } = self.found;
+        let shared = self.vm.upgrade().map(|vm| vm.export(base, id)).transpose()?.flatten();
+        let (bo, hold) = shared.ok_or_else(|| Error::invalid("the memory has been freed"))?;
+        let facts = [size, u64::from(kind.0), u64::from(on_device), 0];
+        Ok(Opened { bo, facts, start: Box::new(|_: Line| Ok(Arc::new(Held(hold)))) })
+    }
+}
+
+/// Memory that an importer has open: it is not used for anything else meanwhile.
+struct Held(#[allow(dead_code, reason = "owned for its drop")] Hold);
+
+impl Party for Held {
+    fn told(&self, _: Note) {}
+}
+
+/// The importer's end: nothing is said about memory, and nothing changes when its exporter is gone.
+struct Nothing;
+
+impl Party for Nothing {
+    fn told(&self, _: Note) {}
+}
+
+/// Opens a handle: the address of the memory here.
+///
+/// # Errors
+/// INVALID_ARGUMENT: the exporter does not know it. DEVICE_LOST: the exporter is gone. Out of memory
+/// or addresses.
+pub fn open_memory(context: &Context, handle: &Handle, name: &str) -> Result<u64> {
+    let (bo, facts, pending) = ipc::open(handle, name)?.into_parts();
+    let (size, kind, on_device) = memory_facts(facts, bo.size)?;
+    let mapping = context.vm().import(bo)?;
+    // What is said to nobody is not heard; the link itself is what counts.
+    let party: Weak<dyn Party> = Weak::<Nothing>::new();
+    let import = Some(pending.link(party)?);
+    let (id, context_id) = (Vm::allocation_id(), context.id());
+    let allocation = Allocation { mapping, size, kind, id, context: context_id, on_device, import };
+    Ok(context.vm().enter(allocation))
+}
+
+fn memory_facts(facts: Facts, room: u64) -> Result<(u64, ze_memory_type_t, bool)> {
+    let [size, kind, on_device, _] = facts;
+    let kinds = [
+        ze_memory_type_t::ZE_MEMORY_TYPE_HOST,
+        ze_memory_type_t::ZE_MEMORY_TYPE_DEVICE,
+        ze_memory_type_t::ZE_MEMORY_TYPE_SHARED,
+    ];
+    match kinds.into_iter().find(|it| u64::from(it.0) == kind) {
+        Some(kind) if size != 0 && size <= room => Ok((size, kind, on_device != 0)),
+        _ => Err(Error::invalid("the exporter has sent facts that do not fit the memory")),
+    }
+}
+
+/// Closes memory that was opened here, by its address.
+///
+/// # Errors
+/// INVALID_ARGUMENT: it is not such memory.
+pub fn close_memory(context: &Context, address: u64) -> Result {
+    match context.find(address) {
+        Some(found) if found.imported && found.base == address => context.take(address).map(drop),
+        _ => Err(Error::invalid(format!(
+            "ptr: {address:#x} is not what zeMemOpenIpcHandle answered, or was closed before"
+        ))),
+    }
+}
+
+/// A handle for the state that a counter-based event has now.
+///
+/// # Errors
+/// INVALID_ARGUMENT: not counter-based, without the IPC flag, with times, or opened itself.
+/// UNSUPPORTED_FEATURE: it follows memory of the user's. OUT_OF_HOST_MEMORY.
+pub fn share_event(event: &Event) -> Result<Handle> {
+    event.check()?;
+    let EventKind::CounterBased(state) = &event.kind else {
+        return Err(Error::invalid("hEvent: the event is not counter-based"));
+    };
+    if event.traits.imported {
+        return Err(Error::invalid(
+            "hEvent: another process has shared it; only that one can do so again",
+        ));
+    }
+    if event.traits.cb_flags & IPC == 0 {
+        return Err(Error::invalid(
+            "hEvent: it was created without ZE_EVENT_COUNTER_BASED_FLAG_IPC",
+        ));
+    }
+    if event.traits.timestamps {
+        return Err(Error::invalid("hEvent: an event with times cannot be shared"));
+    }
+    let shared = event.shared();
+    let (cell, value) = match state.resolve() {
+        // Complete for ever: any counter has reached 0.
+        Resolved::Met => (shared.counter()?.cell(), 0),
+        Resolved::Counter(cell, value) => (cell, value),
+        Resolved::Foreign(_) => {
+            return Err(Error::unsupported(
+                "hEvent: it follows memory of the application's; share that memory instead",
+            ));
+        }
+        Resolved::Dead(..) => {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST,
+                "hEvent: the list that would signal it was reset or destroyed before it was executed",
+            ));
+        }
+    };
+    let Traits { cb_flags, signal_scope, wait_scope, .. } = event.traits;
+    counter::share(shared, cell, value, cb_flags | signal_scope << 8 | wait_scope << 16)
+}
+
+/// Opens a handle: an event with the state of when it was made.
+///
+/// # Errors
+/// As [`counter::Imports::open`].
+pub fn open_event(context: &Context, handle: &Handle, name: &str) -> Result<Event> {
+    let shared = context.shared();
+    let (cell, counters) = shared.imports().open(shared, handle, name)?;
+    let traits = Traits {
+        cb_flags: handle.details & 0xff,
+        signal_scope: handle.details >> 8 & 0xff,
+        wait_scope: handle.details >> 16 & 0xff,
+        imported: true,
+        ..Traits::default()
+    };
+    let state = CbEvent::imported(cell, handle.value, counters);
+    Ok(Event::new(shared.clone(), EventKind::CounterBased(state), traits, None))
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! ImportedCounters that other processes wait for: the pair {counter, value} of a counter-based event.
+//!
+//! The exporter watches the counter for each importer and tells it once, when the value is reached;
+//! then the import is over: a pair that was reached stays so.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use super::{Imported, bad_facts, wake};
+use crate::error::Result;
+use crate::ipc::{Handle, Kind, Line, Link, Note, Offer, Opened, Party, export, open};
+use crate::kernel::{Hold, Watcher};
+use crate::sync::counter::Cell;
+use crate::sync::shared::Shared;
+
+/// A handle for {counter, value}.
+///
+/// # Errors
+/// OUT_OF_HOST_MEMORY; UNSUPPORTED_FEATURE: memory cannot be shared here.
+pub fn share(shared: &Arc<Shared>, cell: Cell, value: u64, details: u32) -> Result<Handle> {
+    // Says at once if it cannot be.
+    shared.vm().export_bo(cell.bo())?;
+    let object = (Kind::Counter, cell.va());
+    let weak = Arc::downgrade(shared);
+    let handle = export(object, || Arc::new(CounterOffer { shared: weak, cell }))?;
+    Ok(Handle { details, value, ..handle })
+}
+
+struct CounterOffer {
+    shared: Weak<Shared>,
+    cell: Cell,
+}
+
+impl Offer for CounterOffer {
+    fn is_alive(&self) -> bool {
+        self.shared.strong_count() != 0
+    }
+
+    fn open(&self, value: u64) -> Result<Opened> {
+        let shared = self.shared.upgrade().ok_or_else(super::orphaned)?;
+        let cell = self.cell;
+        let (bo, hold) = shared.vm().export_bo(cell.bo())?;
+        let start = move |line| Promise::watch(shared, cell, value, line, hold);
+        let facts = [cell.offset(), u64::from(cell.bo()), 0, 0];
+        Ok(Opened { bo, facts, start: Box::new(start) })
+    }
+}
+
+/// A value that an importer waits for.
+struct Promise {
+    cell: Cell,
+    value: u64,
+    line: Line,
+    told: AtomicBool,
+}
+
+impl Promise {
+    fn watch(
+        shared: Arc<Shared>,
+        cell: Cell,
+        value: u64,
+        line: Line,
+        hold: Hold,
+    ) -> Result<Arc<dyn Party>> {
+        let promise = Arc::new(Self { cell, value, line, told: AtomicBool::new(false) });
+        let vm = shared.vm();
+        let watch = vm
+            .kernel()
+            .watch(vm.id(), &[(cell.bo(), cell.offset())], promise)
+            .map_err(|errno| vm.failed("watching a counter", errno))?;
+        Ok(Arc::new(Watching { shared, watch, _hold: hold }))
+    }
+}
+
+impl Watcher for Promise {
+    fn look(&self, _: usize) {
+        if self.cell.reached(self.value) && !self.told.swap(true, Ordering::Relaxed) {
+            self.line.tell(Note::Reached);
+        }
+    }
+
+    fn lost(&self) {
+        self.look(0);
+        if !self.told.swap(true, Ordering::Relaxed) {
+            self.line.tell(Note::Lost);
+        }
+    }
+}
+
+/// The exporter's end of an import.
+struct Watching {
+    /// Keeps the counter mapped.
+    shared: Arc<Shared>,
+    watch: u64,
+    _hold: Hold,
+}
+
+impl Party for Watching {
+    fn told(&self, _: Note) {}
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.shared.vm().kernel().unwatch(self.watch);
+    }
+}
+
+/// ImportedCounters of other processes that are mapped here, as long as the VM is in use: lists may wait for
+/// them when no event names them any more.
+#[derive(Debug, Default)]
+pub struct Imports(Mutex<Vec<Arc<ImportedCounters>>>);
+
+/// The counters of one buffer.
+#[derive(Debug)]
+pub struct ImportedCounters {
+    imported: Imported,
+    /// Whose: the exporter, and its number for the buffer.
+    origin: ([u8; 16], u64),
+    /// Values that are not known to be reached.
+    outstanding: Mutex<Vec<Arc<Outstanding>>>,
+}
+
+/// A value that is waited for here.
+struct Outstanding {
+    counters: Weak<ImportedCounters>,
+    cell: Cell,
+    value: u64,
+    link: OnceLock<Link>,
+}
+
+impl std::fmt::Debug for Outstanding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Outstanding({:#x} >= {})", self.cell.va(), self.value)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Imports {
+    /// Opens a handle: the pair, and the memory that it is in.
+    ///
+    /// # Errors
+    /// As [`open`] and [`crate::vm::Vm::import`].
+    pub fn open(
+        &self,
+        shared: &Shared,
+        handle: &Handle,
+        name: &str,
+    ) -> Result<(Cell, Arc<ImportedCounters>)> {
+        let (bo, facts, pending) = open(handle, name)?.into_parts();
+        let [offset, number, ..] = facts;
+        if !offset.is_multiple_of(8) || offset >= bo.size || !bo.read_only {
+            return Err(bad_facts());
+        }
+        let counters = self.find_or(shared, (handle.exporter, number), bo)?;
+        let block = counters.imported.block();
+        if offset >= block.size() {
+            return Err(bad_facts());
+        }
+        // SAFETY: `Imports` keeps the block as long as the VM is in use; its exporter uses it for
+        // counters only, and it is mapped to be read.
+        let cell = unsafe { Cell::new(block, offset) };
+        if !cell.reached(handle.value) {
+            let outstanding = Arc::new(Outstanding {
+                counters: Arc::downgrade(&counters),
+                cell,
+                value: handle.value,
+                link: OnceLock::new(),
+            });
+            // Listed first: what the link hears ends it.
+            lock(&counters.outstanding).push(outstanding.clone());
+            let party: Weak<dyn Party> = Arc::<Outstanding>::downgrade(&outstanding);
+            match pending.link(party) {
+                // Set at the end only: a note that came before has taken it out of the list.
+                Ok(link) => drop(outstanding.link.set(link)),
+                Err(error) => {
+                    outstanding.end(&counters);
+                    return Err(error);
+                }
+            }
+        }
+        Ok((cell, counters))
+    }
+
+    fn find_or(
+        &self,
+        shared: &Shared,
+        origin: ([u8; 16], u64),
+        bo: crate::kernel::SharedBo,
+    ) -> Result<Arc<ImportedCounters>> {
+        let mut all = lock(&self.0);
+        let known = |it: &&Arc<ImportedCounters>| it.origin == origin && !it.imported.is_orphaned();
+        if let Some(counters) = all.iter().find(known) {
+            return Ok(counters.clone());
+        }
+        let imported = Imported::new(shared.vm(), bo)?;
+        let counters =
+            Arc::new(ImportedCounters { imported, origin, outstanding: Mutex::default() });
+        all.push(counters.clone());
+        Ok(counters)
+    }
+}
+
+impl ImportedCounters {
+    /// The mapped memory.
+    pub fn imported(&self) -> &Imported {
+        &self.imported
+    }
+}
+
+impl Outstanding {
+    /// Nothing more is to be heard.
+    fn end(&self, counters: &ImportedCounters) {
+        let mut outstanding = lock(&counters.outstanding);
+        let at = outstanding.iter().position(|it| std::ptr::eq(&raw const **it, self));
+        let gone = at.map(|at| outstanding.swap_remove(at));
+        // The link ends without the lock.
+        drop(outstanding);
+        drop(gone);
+    }
+
+    fn settle(&self, exporter_is_gone: bool) {
+        let Some(counters) = self.counters.upgrade() else { return };
+        if self.cell.reached(self.value) {
+            wake(&counters.imported.vm, self.cell);
+        } else if exporter_is_gone {
+            log::warn!(
+                "the process that shares the counter at {:#x} is gone before it was {}",
+                self.cell.va(),
+                self.value
+            );
+            counters.imported.set_orphaned();
+        } else {
+            return;
+        }
+        self.end(&counters);
+    }
+}
+
+impl Party for Outstanding {
+    fn told(&self, note: Note) {
+        self.settle(note == Note::Lost);
+    }
+
+    fn hung_up(&self) {
+        self.settle(true);
+    }
+}

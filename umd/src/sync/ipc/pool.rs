@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Event pools that several processes use. Each signals, resets and waits with its own device, so
+//! each tells the others of every cell that has changed; the exporter passes it on.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use super::{Imported, bad_facts, wake};
+use crate::error::Result;
+use crate::ipc::{Handle, Kind, Line, Link, Note, Offer, Opened, Party, export, open};
+use crate::kernel::Watcher;
+use crate::sync::counter::Cell;
+use crate::sync::event_pool::EventPool;
+use crate::vm::Vm;
+
+/// Most events of a pool that is opened: a limit on what an exporter's facts are believed.
+const MAX_EVENTS: u64 = 1 << 24;
+
+/// A handle for a pool. `flags` are those that it was created with.
+///
+/// # Errors
+/// OUT_OF_HOST_MEMORY; UNSUPPORTED_FEATURE: memory cannot be shared here.
+pub fn share(vm: &Arc<Vm>, pool: &Arc<EventPool>, flags: u32) -> Result<Handle> {
+    let bo = pool.share();
+    // Says at once if it cannot be.
+    vm.export_bo(bo)?;
+    let offer = || -> Arc<dyn Offer> {
+        Arc::new(PoolOffer { vm: Arc::downgrade(vm), pool: Arc::downgrade(pool), bo, flags })
+    };
+    export((Kind::EventPool, pool.id()), offer)
+}
+
+struct PoolOffer {
+    vm: Weak<Vm>,
+    pool: Weak<EventPool>,
+    bo: u32,
+    flags: u32,
+}
+
+impl Offer for PoolOffer {
+    fn is_alive(&self) -> bool {
+        self.pool.upgrade().is_some_and(|pool| !pool.is_destroyed())
+    }
+
+    fn open(&self, _: u64) -> Result<Opened> {
+        let pool = self.pool.upgrade().filter(|pool| !pool.is_destroyed());
+        let (Some(pool), Some(vm)) = (pool, self.vm.upgrade()) else {
+            return Err(super::orphaned());
+        };
+        let (bo, hold) = vm.export_bo(self.bo)?;
+        let facts = [u64::from(pool.count()), u64::from(self.flags), 0, 0];
+        let start = move |line| -> Result<Arc<dyn Party>> {
+            let cells = pool.cells();
+            let both = (pool, hold);
+            Ok(Arc::new(Session::start(vm, cells, line, None, Box::new(both))?))
+        };
+        Ok(Opened { bo, facts, start: Box::new(start) })
+    }
+}
+
+/// A pool of another process.
+#[derive(Debug)]
+pub struct ImportedPool {
+    imported: Arc<Imported>,
+    session: Option<Arc<Session>>,
+    link: Option<Link>,
+}
+
+impl ImportedPool {
+    /// The mapped memory.
+    pub fn imported(&self) -> &Imported {
+        &self.imported
+    }
+}
+
+/// Opens a handle: the pool and its flags.
+///
+/// # Errors
+/// As [`open`] and [`Vm::import`].
+pub fn import(vm: &Arc<Vm>, handle: &Handle, name: &str) -> Result<(Arc<EventPool>, u32)> {
+    let (bo, facts, pending) = open(handle, name)?.into_parts();
+    let [count, flags, ..] = facts;
+    let room = EventPool::bytes(count.min(MAX_EVENTS) as u32);
+    let (count, flags) = (u32::try_from(count), u32::try_from(flags));
+    let (Ok(count), Ok(flags)) = (count, flags) else { return Err(bad_facts()) };
+    if u64::from(count) > MAX_EVENTS || room > bo.size || bo.read_only {
+        return Err(bad_facts());
+    }
+    let imported = Arc::new(Imported::new(vm, bo)?);
+    let cells = EventPool::cells_of(imported.block(), count);
+    let (line, keep) = (pending.line().clone(), Box::new(imported.clone()));
+    let session = Session::start(vm.clone(), cells, line, Some(imported.clone()), keep)?;
+    let session = Arc::new(session);
+    let party: Weak<dyn Party> = Arc::<Session>::downgrade(&session);
+    let link = pending.link(party)?;
+    let import = ImportedPool { imported, session: Some(session), link: Some(link) };
+    Ok((EventPool::imported(count, import), flags))
+}
+
+impl Drop for ImportedPool {
+    fn drop(&mut self) {
+        // First nobody is told any more, then the cells go.
+        self.link = None;
+        self.session = None;
+    }
+}
+
+/// Either end of an opened pool.
+struct Session {
+    vm: Arc<Vm>,
+    watch: u64,
+    cells: Arc<Cells>,
+    /// Of the importer.
+    imported: Option<Arc<Imported>>,
+    /// Keeps the cells mapped.
+    _keep: Box<dyn std::any::Any + Send + Sync>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Session({} cells)", self.cells.cells.len())
+    }
+}
+
+/// The cells, and what the other end knows of them.
+struct Cells {
+    cells: Vec<Cell>,
+    /// The last value of each that the other end was told of.
+    known: Vec<AtomicU64>,
+    line: Line,
+}
+
+impl Watcher for Cells {
+    fn look(&self, cell: usize) {
+        let value = self.cells[cell].load();
+        if self.known[cell].swap(value, Ordering::SeqCst) != value {
+            self.line.tell(Note::Changed);
+        }
+    }
+
+    fn lost(&self) {
+        self.line.tell(Note::Lost);
+    }
+}
+
+impl Session {
+    fn start(
+        vm: Arc<Vm>,
+        cells: Vec<Cell>,
+        line: Line,
+        imported: Option<Arc<Imported>>,
+        keep: Box<dyn std::any::Any + Send + Sync>,
+    ) -> Result<Self> {
+        let known = cells.iter().map(|cell| AtomicU64::new(cell.load())).collect();
+        let places: Vec<_> = cells.iter().map(|cell| (cell.bo(), cell.offset())).collect();
+        let cells = Arc::new(Cells { cells, known, line });
+        let watch = vm
+            .kernel()
+            .watch(vm.id(), &places, cells.clone())
+            .map_err(|errno| vm.failed("watching a pool", errno))?;
+        Ok(Self { vm, watch, cells, imported, _keep: keep })
+    }
+}
+
+impl Party for Session {
+    fn told(&self, note: Note) {
+        if note == Note::Lost {
+            // The importer's loss is its own; the exporter's is that of the pool.
+            return self.hung_up();
+        }
+        let Cells { cells, known, .. } = &*self.cells;
+        for (cell, known) in cells.iter().zip(known) {
+            // It is the watch that takes note of the value: it may also be one of ours, of which
+            // the other end does not know yet.
+            if cell.load() != known.load(Ordering::SeqCst) {
+                wake(&self.vm, *cell);
+            }
+        }
+    }
+
+    fn hung_up(&self) {
+        if let Some(imported) = &self.imported {
+            imported.set_orphaned();
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.vm.kernel().unwatch(self.watch);
+    }
+}
