@@ -7,11 +7,13 @@
 //! them. [`toy`] is the smallest driver that can make them all, and shows that the model, the
 //! generator and the runner work before any real driver is there. [`ze`] calls the real one
 //! through the stock loader, and [`routine`] is what nearly every program does with it.
+//! [`peer`] is a second process to talk to.
 
 pub mod faults;
 pub mod gate;
 pub mod lists;
 pub mod model;
+pub mod peer;
 pub mod program;
 pub mod routine;
 pub mod toy;

@@ -35,14 +35,6 @@ fn versions_and_the_uuid_stay_the_same() {
 }
 
 #[test]
-fn nothing_is_claimed_for_sharing_between_processes() {
-    let mut ipc =
-        ze_driver_ipc_properties_t { flags: ze_ipc_property_flags_t::all(), ..Default::default() };
-    check!(zeDriverGetIpcProperties(ze::driver(), &raw mut ipc));
-    assert!(ipc.flags.is_empty());
-}
-
-#[test]
 fn every_extension_has_a_name_and_its_functions_are_found() {
     let driver = ze::driver();
     let mut count = 0;

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Counter-based events that are shared with other processes (`counter-based-events.md`, "IPC
+//! sharing"; the core functions say the same).
+
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use tally_tests::lists::{Event, NONE, PATIENCE};
+use tally_tests::peer::{self, HandleBytes, Peer};
+use tally_tests::ze::{self, Gpu};
+use tally_tests::{call, check, refused};
+use tally_ze::zex::*;
+use tally_ze::*;
+
+const IPC: ze_event_counter_based_flags_t =
+    ze_event_counter_based_flags_t::ZE_EVENT_COUNTER_BASED_FLAG_IPC;
+
+/// An event that may be shared, by the experimental function.
+fn zex_event(gpu: &Gpu) -> Event {
+    use zex_counter_based_event_exp_flags_t as flag;
+    let desc = zex_counter_based_event_desc_t {
+        flags: flag::ZEX_COUNTER_BASED_EVENT_FLAG_IMMEDIATE
+            | flag::ZEX_COUNTER_BASED_EVENT_FLAG_NON_IMMEDIATE
+            | flag::ZEX_COUNTER_BASED_EVENT_FLAG_IPC,
+        ..Default::default()
+    };
+    let mut event = NONE;
+    let (context, device) = (gpu.context, gpu.device);
+    check!(zexCounterBasedEventCreate2(context, device, &raw const desc, &raw mut event));
+    Event(event)
+}
+
+fn zex_handle(event: &Event) -> HandleBytes {
+    let mut handle = zex_ipc_counter_based_event_handle_t { data: [0; 64] };
+    check!(zexCounterBasedEventGetIpcHandle(event.0, &raw mut handle));
+    handle.data
+}
+
+fn zex_open(gpu: &Gpu, data: HandleBytes) -> ze_event_handle_t {
+    let mut event = NONE;
+    let handle = zex_ipc_counter_based_event_handle_t { data };
+    check!(zexCounterBasedEventOpenIpcHandle(gpu.context, handle, &raw mut event));
+    event
+}
+
+fn core_handle(event: &Event) -> HandleBytes {
+    let mut handle = ze_ipc_event_counter_based_handle_t::default();
+    check!(zeEventCounterBasedGetIpcHandle(event.0, &raw mut handle));
+    handle.data
+}
+
+fn core_open(gpu: &Gpu, data: HandleBytes) -> ze_event_handle_t {
+    let mut event = NONE;
+    let handle = ze_ipc_event_counter_based_handle_t { data };
+    check!(zeEventCounterBasedOpenIpcHandle(gpu.context, handle, &raw mut event));
+    event
+}
+
+fn status(event: ze_event_handle_t) -> ze_result_t {
+    call!(zeEventQueryStatus(event))
+}
+
+const READY: ze_result_t = ze_result_t::ZE_RESULT_SUCCESS;
+const NOT_READY: ze_result_t = ze_result_t::ZE_RESULT_NOT_READY;
+
+/// "Opened event can be used only for waiting/querying (on host and GPU)." The sample of the
+/// chapter: the state of the handle stays, whatever becomes of the original.
+#[test]
+fn the_documents_sample_between_two_processes() {
+    for form in ["zex", "core"] {
+        let mut exporter = Peer::start("child_that_exports_two_states");
+        exporter.say(form);
+        let handle = exporter.hear_handle();
+        let gpu = Gpu::new();
+        let event = if form == "zex" { zex_open(&gpu, handle) } else { core_open(&gpu, handle) };
+        assert_eq!(status(event), NOT_READY);
+        assert_eq!(call!(zeEventHostSynchronize(event, 1_000_000)), NOT_READY);
+
+        // "Original Event state may be changed without waiting for completion. Second process is
+        // not affected."
+        exporter.say("replace");
+        exporter.expect("replaced");
+        assert_eq!(status(event), NOT_READY);
+
+        // The device waits for it too, and a list that is recorded.
+        let memory = gpu.host::<u32>(2);
+        let (list, regular, queue) = (gpu.immediate(0, true), gpu.regular(0, true), gpu.queue(0));
+        let borrowed = std::mem::ManuallyDrop::new(Event(event));
+        list.set((&memory, 0), 1, None, &[&borrowed]);
+        regular.set((&memory, 1), 1, None, &[&borrowed]);
+        regular.close();
+        queue.execute(&[&regular], None);
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!((memory.get(0), memory.get(1)), (0, 0), "nobody has signalled it");
+
+        exporter.say("complete the first");
+        check!(zeEventHostSynchronize(event, PATIENCE));
+        assert_eq!(status(event), READY);
+        list.synchronize();
+        queue.synchronize();
+        assert_eq!((memory.get(0), memory.get(1)), (1, 1));
+        // The second state is not complete, but nobody here asked for it.
+        exporter.expect("first done, second not");
+
+        if form == "zex" {
+            check!(zexCounterBasedEventCloseIpcHandle(event));
+        } else {
+            check!(zeEventCounterBasedCloseIpcHandle(event));
+        }
+        exporter.say("end");
+        exporter.finish();
+    }
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_exports_two_states() {
+    let gpu = Gpu::new();
+    let zex = peer::hear() == "zex";
+    let memory = gpu.host::<u32>(1);
+    let pool = gpu.pool(2, ze_event_pool_flags_t::empty());
+    let (first, second) = (pool.event(0), pool.event(1));
+    let (one, two) = (gpu.immediate(0, true), gpu.immediate(0, true));
+    let event = if zex { zex_event(&gpu) } else { gpu.cb_event_with(IPC) };
+    one.set((&memory, 0), 1, Some(&event), &[&first]);
+    peer::say_handle(&if zex { zex_handle(&event) } else { core_handle(&event) });
+    peer::expect("replace");
+    two.set((&memory, 0), 2, Some(&event), &[&second]);
+    peer::say("replaced");
+    peer::expect("complete the first");
+    first.signal();
+    one.synchronize();
+    assert!(!event.is_ready());
+    peer::say("first done, second not");
+    peer::expect("end");
+    second.signal();
+    two.synchronize();
+}
+
+/// "There is no need to wait for completion before reusing." Event and list are destroyed before
+/// the other process opens the handle, which still names what the work will signal.
+#[test]
+fn a_handle_outlives_event_and_list() {
+    let mut exporter = Peer::start("child_that_destroys_event_and_list");
+    let handle = exporter.hear_handle();
+    let gpu = Gpu::new();
+    let event = zex_open(&gpu, handle);
+    assert_eq!(status(event), NOT_READY);
+    exporter.say("go");
+    check!(zeEventHostSynchronize(event, PATIENCE));
+    check!(zexCounterBasedEventCloseIpcHandle(event));
+    // Opened a second time, long after: "A pair that was reached stays so."
+    let event = zex_open(&gpu, handle);
+    assert_eq!(status(event), READY);
+    check!(zexCounterBasedEventCloseIpcHandle(event));
+    exporter.say("end");
+    exporter.finish();
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_destroys_event_and_list() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(1);
+    let pool = gpu.pool(1, ze_event_pool_flags_t::empty());
+    let gate = pool.event(0);
+    let list = gpu.immediate(0, true);
+    let event = zex_event(&gpu);
+    list.set((&memory, 0), 1, Some(&event), &[&gate]);
+    let handle = zex_handle(&event);
+    drop((event, list));
+    peer::say_handle(&handle);
+    peer::expect("go");
+    gate.signal();
+    peer::expect("end");
+}
+
+/// "This includes IPC": a regular list's next execution is another state, for which a new handle is
+/// needed; the earlier one stays met.
+#[test]
+fn each_execution_of_a_regular_list_needs_a_handle_of_its_own() {
+    let mut exporter = Peer::start("child_that_executes_twice");
+    let gpu = Gpu::new();
+    let first = zex_open(&gpu, exporter.hear_handle());
+    check!(zeEventHostSynchronize(first, PATIENCE));
+    exporter.say("again");
+    let second = zex_open(&gpu, exporter.hear_handle());
+    assert_eq!((status(first), status(second)), (READY, NOT_READY));
+    exporter.say("signal");
+    check!(zeEventHostSynchronize(second, PATIENCE));
+    for event in [first, second] {
+        check!(zexCounterBasedEventCloseIpcHandle(event));
+    }
+    exporter.finish();
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_executes_twice() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(1);
+    let pool = gpu.pool(1, ze_event_pool_flags_t::empty());
+    let gate = pool.event(0);
+    let (list, queue) = (gpu.regular(0, true), gpu.queue(0));
+    let event = zex_event(&gpu);
+    list.set((&memory, 0), 1, Some(&event), &[&gate]);
+    list.close();
+    gate.signal();
+    queue.execute(&[&list], None);
+    queue.synchronize();
+    peer::say_handle(&zex_handle(&event));
+    peer::expect("again");
+    gate.reset();
+    queue.execute(&[&list], None);
+    peer::say_handle(&zex_handle(&event));
+    peer::expect("signal");
+    gate.signal();
+    queue.synchronize();
+}
+
+/// A waiter that sleeps is woken, in both processes in turn, many times: a wake-up that is lost
+/// would end this test by its patience.
+#[test]
+fn two_processes_play_ping_pong() {
+    const ROUNDS: u32 = 200;
+    let mut other = Peer::start("child_that_plays");
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(1);
+    let list = gpu.immediate(0, true);
+    for round in 0..ROUNDS {
+        let mine = zex_event(&gpu);
+        // Every other time the other process has fallen asleep before this is signalled.
+        let pool = gpu.pool(1, ze_event_pool_flags_t::empty());
+        let gate = pool.event(0);
+        list.set((&memory, 0), round, Some(&mine), &[&gate]);
+        other.say_handle(&zex_handle(&mine));
+        if round % 2 == 0 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        gate.signal();
+        let theirs = zex_open(&gpu, other.hear_handle());
+        check!(zeEventHostSynchronize(theirs, PATIENCE));
+        check!(zexCounterBasedEventCloseIpcHandle(theirs));
+        list.synchronize();
+    }
+    other.say("end");
+    other.finish();
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_plays() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(1);
+    let list = gpu.immediate(0, true);
+    loop {
+        let line = peer::hear();
+        if line == "end" {
+            return;
+        }
+        let theirs = Event(zex_open(&gpu, peer::from_hex(&line)));
+        let mine = zex_event(&gpu);
+        // The device waits: the signal is the other device's.
+        list.set((&memory, 0), 1, Some(&mine), &[&theirs]);
+        peer::say_handle(&zex_handle(&mine));
+        list.synchronize();
+    }
+}
+
+/// "IPC CB Event opened in different process can be used only for waiting."
+#[test]
+fn an_opened_event_cannot_be_signalled_reset_or_shared_again() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(1);
+    let (list, regular) = (gpu.immediate(0, true), gpu.regular(0, true));
+    let event = zex_event(&gpu);
+    list.set((&memory, 0), 1, Some(&event), &[]);
+    let opened = zex_open(&gpu, zex_handle(&event));
+    let none = ptr::null_mut();
+    for list in [list.0, regular.0] {
+        let said = refused!(
+            ZE_RESULT_ERROR_INVALID_ARGUMENT,
+            zeCommandListAppendBarrier(list, opened, 0, none)
+        );
+        assert!(said.contains("another process has shared the event"), "{said}");
+        refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeCommandListAppendSignalEvent(list, opened));
+        refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeCommandListAppendEventReset(list, opened));
+    }
+    refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeEventHostSignal(opened));
+    refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeEventHostReset(opened));
+    let mut handle = zex_ipc_counter_based_event_handle_t { data: [0; 64] };
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zexCounterBasedEventGetIpcHandle(opened, &raw mut handle)
+    );
+    check!(zeEventHostSynchronize(opened, PATIENCE));
+    check!(zexCounterBasedEventCloseIpcHandle(opened));
+    let said =
+        refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zexCounterBasedEventCloseIpcHandle(event.0));
+    assert!(said.contains("zeEventDestroy"), "{said}");
+}
+
+/// "Timestamps are not allowed for IPC sharing", and the flag has to be asked for.
+#[test]
+fn events_that_cannot_be_shared_are_refused() {
+    use ze_event_counter_based_flags_t as flag;
+    let gpu = Gpu::new();
+    let mut handle = zex_ipc_counter_based_event_handle_t { data: [0; 64] };
+    let plain = gpu.cb_event();
+    let said = refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zexCounterBasedEventGetIpcHandle(plain.0, &raw mut handle)
+    );
+    assert!(said.contains("FLAG_IPC"), "{said}");
+    let pool = gpu.pool(1, ze_event_pool_flags_t::ZE_EVENT_POOL_FLAG_IPC);
+    let regular = pool.event(0);
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zexCounterBasedEventGetIpcHandle(regular.0, &raw mut handle)
+    );
+    for times in [
+        flag::ZE_EVENT_COUNTER_BASED_FLAG_DEVICE_TIMESTAMP,
+        flag::ZE_EVENT_COUNTER_BASED_FLAG_HOST_TIMESTAMP,
+    ] {
+        let desc = ze_event_counter_based_desc_t { flags: IPC | times, ..Default::default() };
+        let mut event = NONE;
+        let (context, device) = (gpu.context, gpu.device);
+        refused!(
+            ZE_RESULT_ERROR_INVALID_ARGUMENT,
+            zeEventCounterBasedCreate(context, device, &raw const desc, &raw mut event)
+        );
+    }
+    // An event of the application's memory is shared with that memory.
+    let memory = gpu.host::<u64>(1);
+    memory.set(0, 0);
+    let words = ze_event_counter_based_external_sync_allocation_desc_t {
+        deviceAddress: memory.ptr(),
+        hostAddress: memory.ptr(),
+        completionValue: 1,
+        ..Default::default()
+    };
+    let desc = ze_event_counter_based_desc_t {
+        pNext: (&raw const words).cast(),
+        flags: IPC,
+        ..Default::default()
+    };
+    let mut event = NONE;
+    let (context, device) = (gpu.context, gpu.device);
+    check!(zeEventCounterBasedCreate(context, device, &raw const desc, &raw mut event));
+    let event = Event(event);
+    refused!(
+        ZE_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        zexCounterBasedEventGetIpcHandle(event.0, &raw mut handle)
+    );
+}
+
+/// "After creation, a CB Event is initially marked as completed": so is what is opened of it.
+#[test]
+fn an_event_that_was_never_signalled_is_shared_as_complete() {
+    let gpu = Gpu::new();
+    let event = zex_event(&gpu);
+    let opened = zex_open(&gpu, zex_handle(&event));
+    assert_eq!(status(opened), READY);
+    check!(zexCounterBasedEventCloseIpcHandle(opened));
+}
+
+/// The pair of an opened event works "for waiting outside the L0 Driver", and its counter cannot be
+/// written: no mapping in this process is writable, and the system refuses to make one so.
+#[test]
+fn an_opened_events_counter_can_be_read_and_not_written() {
+    let mut exporter = Peer::start("child_that_destroys_event_and_list");
+    let handle = exporter.hear_handle();
+    let gpu = Gpu::new();
+    let event = Event(zex_open(&gpu, handle));
+    let (address, value) = event.address();
+    // SAFETY: the driver answers with a counter, which stays mapped as long as the event.
+    let word = unsafe { std::sync::atomic::AtomicU64::from_ptr(address as *mut u64) };
+    let load = || word.load(std::sync::atomic::Ordering::Acquire);
+    assert!(load() < value);
+    let page = (address & !4095) as *mut std::ffi::c_void;
+    let both = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: only asks for more access to a page that is mapped.
+    assert_eq!(unsafe { libc::mprotect(page, 4096, both) }, -1, "the page cannot be made writable");
+    exporter.say("go");
+    let start = Instant::now();
+    while load() < value {
+        assert!(start.elapsed() < Duration::from_secs(60));
+        std::thread::yield_now();
+    }
+    assert_eq!(status(event.0), READY);
+    exporter.say("end");
+    exporter.finish();
+}
+
+/// "report the device's COUNTER_BASED_IPC flag only for what works"
+#[test]
+fn properties_say_that_it_works() {
+    let mut events = ze_device_event_properties_t::default();
+    let mut properties =
+        ze_device_properties_t { pNext: (&raw mut events).cast(), ..Default::default() };
+    check!(zeDeviceGetProperties(ze::device(), &raw mut properties));
+    let ipc = ze_device_event_properties_flags_t::ZE_DEVICE_EVENT_PROPERTIES_FLAG_COUNTER_BASED_IPC;
+    assert!(events.flags.contains(ipc));
+}

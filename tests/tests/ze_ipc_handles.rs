@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Handles as bytes: "Handles of 64 bytes survive any transport as bytes and cannot be forged into
+//! access to other memory; works where ptrace is restricted."
+
+use std::ffi::c_char;
+use std::ptr;
+
+use tally_tests::lists::NONE;
+use tally_tests::peer::{self, HandleBytes, Peer};
+use tally_tests::ze::{self, Gpu};
+use tally_tests::{call, check, refused};
+use tally_ze::*;
+
+const CB_IPC: ze_event_counter_based_flags_t =
+    ze_event_counter_based_flags_t::ZE_EVENT_COUNTER_BASED_FLAG_IPC;
+
+fn open_memory(gpu: &Gpu, data: HandleBytes) -> ze_result_t {
+    let mut at = ptr::null_mut();
+    let (flags, handle) = (ze_ipc_memory_flags_t::empty(), ze_ipc_mem_handle_t { data });
+    let answer = call!(zeMemOpenIpcHandle(gpu.context, gpu.device, handle, flags, &raw mut at));
+    if answer == ze_result_t::ZE_RESULT_SUCCESS {
+        check!(zeMemCloseIpcHandle(gpu.context, at));
+    }
+    answer
+}
+
+fn open_pool(gpu: &Gpu, data: HandleBytes) -> ze_result_t {
+    let mut pool = ze_event_pool_handle_t::NULL;
+    let handle = ze_ipc_event_pool_handle_t { data };
+    let answer = call!(zeEventPoolOpenIpcHandle(gpu.context, handle, &raw mut pool));
+    if answer == ze_result_t::ZE_RESULT_SUCCESS {
+        check!(zeEventPoolCloseIpcHandle(pool));
+    }
+    answer
+}
+
+fn open_event(gpu: &Gpu, data: HandleBytes) -> ze_result_t {
+    let mut event = NONE;
+    let handle = ze_ipc_event_counter_based_handle_t { data };
+    let answer = call!(zeEventCounterBasedOpenIpcHandle(gpu.context, handle, &raw mut event));
+    if answer == ze_result_t::ZE_RESULT_SUCCESS {
+        check!(zeEventCounterBasedCloseIpcHandle(event));
+    }
+    answer
+}
+
+const OPENERS: [fn(&Gpu, HandleBytes) -> ze_result_t; 3] = [open_memory, open_pool, open_event];
+
+/// What the handles of one process stand for, kept alive.
+struct Shared {
+    gpu: Gpu,
+    handles: [HandleBytes; 3],
+    #[allow(dead_code, reason = "owned for its drop")]
+    owners: Box<dyn std::any::Any>,
+}
+
+fn share() -> Shared {
+    let gpu = Gpu::new();
+    let memory = gpu.device_memory::<u32>(1024);
+    let pool = gpu.pool(4, ze_event_pool_flags_t::ZE_EVENT_POOL_FLAG_IPC);
+    let event = gpu.cb_event_with(CB_IPC);
+    let list = gpu.immediate(0, true);
+    list.set((&memory, 0), 1, Some(&event), &[]);
+    list.synchronize();
+    let mut handles = (
+        ze_ipc_mem_handle_t::default(),
+        ze_ipc_event_pool_handle_t::default(),
+        ze_ipc_event_counter_based_handle_t::default(),
+    );
+    check!(zeMemGetIpcHandle(gpu.context, memory.ptr().cast(), &raw mut handles.0));
+    check!(zeEventPoolGetIpcHandle(pool.0, &raw mut handles.1));
+    check!(zeEventCounterBasedGetIpcHandle(event.0, &raw mut handles.2));
+    let handles = [handles.0.data, handles.1.data, handles.2.data];
+    Shared { gpu, handles, owners: Box::new((memory, pool, event, list)) }
+}
+
+/// Every single bit counts, and a handle of one kind opens nothing of another.
+#[test]
+fn a_handle_with_any_bit_flipped_opens_nothing() {
+    let shared = share();
+    for (i, (handle, open)) in shared.handles.iter().zip(OPENERS).enumerate() {
+        assert_eq!(open(&shared.gpu, *handle), ze_result_t::ZE_RESULT_SUCCESS);
+        for bit in 0..size_of::<HandleBytes>() * 8 {
+            let mut forged = *handle;
+            forged[bit / 8] ^= (1_u8 << (bit % 8)) as c_char;
+            let answer = open(&shared.gpu, forged);
+            assert_eq!(answer, ze_result_t::ZE_RESULT_ERROR_INVALID_ARGUMENT, "bit {bit}");
+        }
+        for (j, other) in OPENERS.iter().enumerate().filter(|(j, _)| *j != i) {
+            let answer = other(&shared.gpu, *handle);
+            assert_eq!(answer, ze_result_t::ZE_RESULT_ERROR_INVALID_ARGUMENT, "{i} as {j}");
+        }
+    }
+}
+
+/// A generator of test bytes: the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+/// The check sum is no secret: one who makes it right after a change gets no further. Repeats the
+/// sum of the driver (FNV-1a of all bytes before it).
+fn seal(handle: &mut HandleBytes) {
+    let sum = handle[..56].iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, &byte| {
+        (sum ^ u64::from(byte as u8)).wrapping_mul(0x100_0000_01b3)
+    });
+    for (to, from) in handle[56..].iter_mut().zip(sum.to_ne_bytes()) {
+        *to = from as c_char;
+    }
+}
+
+#[test]
+fn forged_handles_open_nothing() {
+    let shared = share();
+    let mut random = Random(0x7a11_7a11);
+    let lost = ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST;
+    let refused = |answer| answer == ze_result_t::ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    for round in 0..3000 {
+        let mut bytes: HandleBytes = std::array::from_fn(|_| random.next() as c_char);
+        let which = round % 3;
+        let genuine = shared.handles[which];
+        assert!(refused(OPENERS[which](&shared.gpu, bytes)), "random bytes");
+        // Right in form: magic, kind and sum. Nobody has that name.
+        bytes[..16].copy_from_slice(&genuine[..16]);
+        seal(&mut bytes);
+        assert_eq!(OPENERS[which](&shared.gpu, bytes), lost, "a socket that nobody has");
+        // To a process that is there, with a secret that is not.
+        bytes[..32].copy_from_slice(&genuine[..32]);
+        seal(&mut bytes);
+        assert!(refused(OPENERS[which](&shared.gpu, bytes)), "a secret that is guessed");
+        // A genuine secret of another kind.
+        let mut bytes = genuine;
+        bytes[32..48].copy_from_slice(&shared.handles[(which + 1) % 3][32..48]);
+        seal(&mut bytes);
+        assert!(refused(OPENERS[which](&shared.gpu, bytes)), "the secret of something else");
+    }
+    for (handle, open) in shared.handles.iter().zip(OPENERS) {
+        assert_eq!(open(&shared.gpu, *handle), ze_result_t::ZE_RESULT_SUCCESS);
+    }
+}
+
+/// A changed value of a counter's handle is another wait for the same counter, no access to more.
+#[test]
+fn the_value_of_a_handle_is_only_waited_for() {
+    let shared = share();
+    let mut bytes = shared.handles[2];
+    bytes[48..56].fill(-1);
+    seal(&mut bytes);
+    let mut event = NONE;
+    let handle = ze_ipc_event_counter_based_handle_t { data: bytes };
+    check!(zeEventCounterBasedOpenIpcHandle(shared.gpu.context, handle, &raw mut event));
+    assert_eq!(call!(zeEventQueryStatus(event)), ze_result_t::ZE_RESULT_NOT_READY);
+    check!(zeEventCounterBasedCloseIpcHandle(event));
+}
+
+/// "Works where ptrace is restricted": the exporter's process is closed to all others, as far as it
+/// can ask for that.
+#[test]
+fn a_process_that_cannot_be_traced_shares_as_well() {
+    let mut exporter = Peer::start("child_that_shares_undumpable");
+    let handles = [(); 3].map(|()| exporter.hear_handle());
+    let gpu = Gpu::new();
+    for (handle, open) in handles.into_iter().zip(OPENERS) {
+        assert_eq!(open(&gpu, handle), ze_result_t::ZE_RESULT_SUCCESS);
+    }
+    exporter.say("end");
+    exporter.finish();
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_shares_undumpable() {
+    // SAFETY: takes numbers, and changes only this process.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) }, 0);
+    let shared = share();
+    shared.handles.iter().for_each(peer::say_handle);
+    peer::expect("end");
+}
+
+/// A process of another user gets nothing, even with a genuine handle.
+#[test]
+fn another_users_process_is_turned_away() {
+    // SAFETY: asks for a number.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("not run: only root can become another user");
+        return;
+    }
+    let shared = share();
+    let mut other = Peer::start("child_of_another_user");
+    shared.handles.iter().for_each(|handle| other.say_handle(handle));
+    other.finish();
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_of_another_user() {
+    let handles = [(); 3].map(|()| peer::hear_handle());
+    let gpu = Gpu::new();
+    // SAFETY: changes only this process, which is root's by what the test asked.
+    assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
+    for (handle, open) in handles.into_iter().zip(OPENERS) {
+        assert_ne!(open(&gpu, handle), ze_result_t::ZE_RESULT_SUCCESS);
+        assert!(ze::description().contains("another user"), "{}", ze::description());
+    }
+}
+
+/// Wrong arguments are told apart before anybody is asked.
+#[test]
+fn null_arguments_are_refused() {
+    let shared = share();
+    let (context, none) = (shared.gpu.context, ze_context_handle_t::NULL);
+    let handle = ze_ipc_event_pool_handle_t { data: shared.handles[1] };
+    let mut pool = ze_event_pool_handle_t::NULL;
+    refused!(
+        ZE_RESULT_ERROR_INVALID_NULL_HANDLE,
+        zeEventPoolOpenIpcHandle(none, handle, &raw mut pool)
+    );
+    refused!(
+        ZE_RESULT_ERROR_INVALID_NULL_POINTER,
+        zeEventPoolOpenIpcHandle(context, handle, ptr::null_mut())
+    );
+    refused!(ZE_RESULT_ERROR_INVALID_NULL_HANDLE, zeEventPoolCloseIpcHandle(pool));
+    refused!(ZE_RESULT_ERROR_INVALID_NULL_HANDLE, zeEventCounterBasedCloseIpcHandle(NONE));
+    refused!(
+        ZE_RESULT_ERROR_INVALID_NULL_HANDLE,
+        zeEventCounterBasedGetIpcHandle(NONE, ptr::null_mut())
+    );
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory that several processes use (core programming guide, "Inter-Process Communication",
+//! "Memory").
+
+use std::ffi::c_void;
+use std::ptr;
+
+use tally_tests::lists::PATIENCE;
+use tally_tests::peer::{self, HandleBytes, Peer};
+use tally_tests::ze::{self, Gpu, Usm};
+use tally_tests::{check, refused};
+use tally_ze::*;
+
+fn handle_at(gpu: &Gpu, ptr: *const c_void) -> HandleBytes {
+    let mut handle = ze_ipc_mem_handle_t::default();
+    check!(zeMemGetIpcHandle(gpu.context, ptr, &raw mut handle));
+    handle.data
+}
+
+fn handle_of<T: Copy>(gpu: &Gpu, memory: &Usm<T>) -> HandleBytes {
+    handle_at(gpu, memory.ptr().cast())
+}
+
+fn open(gpu: &Gpu, data: HandleBytes) -> *mut c_void {
+    let mut ptr = ptr::null_mut();
+    let flags = ze_ipc_memory_flags_t::empty();
+    let handle = ze_ipc_mem_handle_t { data };
+    check!(zeMemOpenIpcHandle(gpu.context, gpu.device, handle, flags, &raw mut ptr));
+    ptr
+}
+
+fn close(gpu: &Gpu, ptr: *mut c_void) {
+    check!(zeMemCloseIpcHandle(gpu.context, ptr));
+}
+
+fn fill(gpu: &Gpu, at: *mut c_void, value: u32, bytes: usize) {
+    let list = gpu.immediate(0, true);
+    let (pattern, size) = ((&raw const value).cast(), size_of::<u32>());
+    let none = ptr::null_mut();
+    let event = ze_event_handle_t::NULL;
+    check!(zeCommandListAppendMemoryFill(list.0, at, pattern, size, bytes, event, 0, none));
+    check!(zeCommandListHostSynchronize(list.0, PATIENCE));
+}
+
+fn read(at: *mut c_void, i: usize) -> u32 {
+    // SAFETY: the tests read words of memory that they have open, and that is large enough.
+    unsafe { at.cast::<u32>().add(i).read_volatile() }
+}
+
+const WORDS: usize = 100_000;
+
+/// The guide's sample, for each kind of memory: "Each process may now refer to the same device memory
+/// allocation via its dptr."
+#[test]
+fn the_guides_sample() {
+    let gpu = Gpu::new();
+    let mut receiver = Peer::start("child_that_doubles");
+    for memory in [gpu.device_memory::<u32>(WORDS), gpu.host(WORDS)] {
+        memory.fill_with(|i| i as u32);
+        // An address inside of it stands for all of it.
+        let inside = memory.ptr().wrapping_add(WORDS / 2);
+        let handle = handle_at(&gpu, inside.cast());
+        assert_eq!(peer::to_hex(&handle), peer::to_hex(&handle_of(&gpu, &memory)));
+        receiver.say_handle(&handle);
+        receiver.expect("doubled");
+        assert!((0..WORDS).all(|i| memory.get(i) == 2 * i as u32));
+        check!(zeMemPutIpcHandle(gpu.context, ze_ipc_mem_handle_t { data: handle }));
+    }
+    receiver.say("end");
+    receiver.finish();
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_doubles() {
+    let gpu = Gpu::new();
+    loop {
+        let line = peer::hear();
+        if line == "end" {
+            return;
+        }
+        let at = open(&gpu, peer::from_hex(&line));
+        let (mut base, mut size) = (ptr::null_mut(), 0);
+        check!(zeMemGetAddressRange(gpu.context, at, &raw mut base, &raw mut size));
+        assert_eq!((base, size), (at, WORDS * size_of::<u32>()));
+        let mut properties = ze_memory_allocation_properties_t::default();
+        let mut device = ze_device_handle_t::NULL;
+        let out = &raw mut properties;
+        check!(zeMemGetAllocProperties(gpu.context, at, out, &raw mut device));
+        let kind = properties.r#type;
+        assert_eq!(device.is_null(), kind == ze_memory_type_t::ZE_MEMORY_TYPE_HOST);
+        // The device reads and writes it: to a copy, which the host changes, and back.
+        let copy = gpu.host::<u32>(WORDS);
+        let list = gpu.immediate(0, true);
+        let (event, none) = (ze_event_handle_t::NULL, ptr::null_mut());
+        let there = copy.ptr().cast();
+        check!(zeCommandListAppendMemoryCopy(list.0, there, at, size, event, 0, none));
+        list.synchronize();
+        let values = copy.to_vec();
+        copy.fill_with(|i| 2 * values[i]);
+        check!(zeCommandListAppendMemoryCopy(list.0, at, there, size, event, 0, none));
+        list.synchronize();
+        close(&gpu, at);
+        peer::say("doubled");
+    }
+}
+
+/// Contexts of one process may open what it exports itself; it is the same memory at another address.
+#[test]
+fn a_process_opens_its_own_memory() {
+    let (gpu, other) = (Gpu::new(), Gpu::new());
+    let memory = gpu.device_memory::<u32>(1 << 20);
+    let at = open(&other, handle_of(&gpu, &memory));
+    fill(&other, at, 7, memory.bytes());
+    assert_eq!((memory.get(0), memory.get((1 << 20) - 1)), (7, 7));
+    memory.set(5, 9);
+    assert_eq!(read(at, 5), 9);
+    close(&other, at);
+}
+
+/// "If zeMemPutIpcHandle is not called, any actions performed by that call are eventually done by
+/// zeMemFree." What is open then stays what it is: nobody else gets its pages.
+#[test]
+fn memory_that_is_freed_is_kept_for_who_has_it_open() {
+    let gpu = Gpu::new();
+    let memory = gpu.device_memory::<u32>(1024);
+    memory.fill_with(|i| i as u32);
+    let handle = handle_of(&gpu, &memory);
+    let at = open(&gpu, handle);
+    drop(memory);
+    let mut again = ptr::null_mut();
+    let (flags, data) = (ze_ipc_memory_flags_t::empty(), ze_ipc_mem_handle_t { data: handle });
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zeMemOpenIpcHandle(gpu.context, gpu.device, data, flags, &raw mut again)
+    );
+    // What is allocated meanwhile would get the same pages if they were free.
+    let others: Vec<_> = (0..64).map(|_| gpu.device_memory::<u32>(1024)).collect();
+    others.iter().for_each(|other| other.fill_with(|_| u32::MAX));
+    assert!((0..1024).all(|i| read(at, i) == i as u32));
+    fill(&gpu, at, 3, 4096);
+    assert!(others.iter().all(|other| other.to_vec().iter().all(|&it| it == u32::MAX)));
+    close(&gpu, at);
+}
+
+#[test]
+fn what_cannot_be_shared_opened_or_closed_is_refused() {
+    let gpu = Gpu::new();
+    let other = Gpu::new();
+    let memory = gpu.device_memory::<u32>(16);
+    let mut handle = ze_ipc_mem_handle_t::default();
+    let stack = 0_u32;
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zeMemGetIpcHandle(gpu.context, (&raw const stack).cast(), &raw mut handle)
+    );
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zeMemGetIpcHandle(other.context, memory.ptr().cast(), &raw mut handle)
+    );
+    refused!(
+        ZE_RESULT_ERROR_INVALID_NULL_POINTER,
+        zeMemGetIpcHandle(gpu.context, memory.ptr().cast(), ptr::null_mut())
+    );
+    check!(zeMemGetIpcHandle(gpu.context, memory.ptr().cast(), &raw mut handle));
+    let mut at = ptr::null_mut();
+    let unknown = ze_ipc_memory_flags_t::from_bits_retain(1 << 7);
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ENUMERATION,
+        zeMemOpenIpcHandle(gpu.context, gpu.device, handle, unknown, &raw mut at)
+    );
+    let flags = ze_ipc_memory_flags_t::ZE_IPC_MEMORY_FLAG_BIAS_UNCACHED;
+    check!(zeMemOpenIpcHandle(gpu.context, gpu.device, handle, flags, &raw mut at));
+    let said = refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeMemFree(gpu.context, at));
+    assert!(said.contains("zeMemCloseIpcHandle"), "{said}");
+    refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeMemGetIpcHandle(gpu.context, at, &raw mut handle));
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zeMemCloseIpcHandle(gpu.context, at.wrapping_byte_add(4))
+    );
+    refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeMemCloseIpcHandle(other.context, at));
+    close(&gpu, at);
+    refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeMemCloseIpcHandle(gpu.context, at));
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zeMemCloseIpcHandle(gpu.context, memory.ptr().cast())
+    );
+}
+
+/// A file descriptor may stand for a handle: it can travel where descriptors do.
+#[test]
+fn a_handle_becomes_a_file_and_a_handle_again() {
+    let gpu = Gpu::new();
+    let memory = gpu.device_memory::<u32>(16);
+    let handle = ze_ipc_mem_handle_t { data: handle_of(&gpu, &memory) };
+    let (mut file, mut back) = (0, ze_ipc_mem_handle_t::default());
+    check!(zeMemGetFileDescriptorFromIpcHandleExp(gpu.context, handle, &raw mut file));
+    check!(zeMemGetIpcHandleFromFileDescriptorExp(gpu.context, file, &raw mut back));
+    assert_eq!(peer::to_hex(&handle.data), peer::to_hex(&back.data));
+    // SAFETY: the descriptor is ours to close.
+    assert_eq!(unsafe { libc::close(file as i32) }, 0);
+    for wrong in [file, u64::MAX, 1 << 32] {
+        refused!(
+            ZE_RESULT_ERROR_INVALID_ARGUMENT,
+            zeMemGetIpcHandleFromFileDescriptorExp(gpu.context, wrong, &raw mut back)
+        );
+    }
+}
+
+#[test]
+fn properties_say_that_it_works() {
+    let mut properties = ze_driver_ipc_properties_t::default();
+    check!(zeDriverGetIpcProperties(ze::driver(), &raw mut properties));
+    assert!(properties.flags.contains(ze_ipc_property_flags_t::ZE_IPC_PROPERTY_FLAG_MEMORY));
+}
