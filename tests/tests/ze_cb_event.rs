@@ -58,7 +58,7 @@ fn an_event_is_born_completed() {
     assert_eq!(flags, ze_event_counter_based_flags_t::ZE_EVENT_COUNTER_BASED_FLAG_IMMEDIATE);
 }
 
-/// "Reuse without waiting/reset: a new API call just replaces its previous state"; who waited
+/// "reuse without waiting/reset": "A new API call just replaces its previous state"; who waited
 /// before still waits for the state of then, and the event may be deleted.
 #[test]
 fn an_event_is_reused_without_reset() {
@@ -80,8 +80,8 @@ fn an_event_is_reused_without_reset() {
     assert_eq!(memory.to_vec(), [1, 1, 3, 0]);
 }
 
-/// "A signaled counter-based event always represents the completion of the last call to which it
-/// was passed": its address and value say the same, and stay true.
+/// "a signaled counter-based event always represents the completion of the last call to which it was
+/// passed as signal event": its address and value say the same, and stay true.
 #[test]
 fn the_address_tells_what_the_event_tells() {
     let gpu = Gpu::new();

@@ -99,7 +99,9 @@ fn the_extensions_are_there() {
 /// combines both previous attempts." Events of all ways do the same: "zex_counter_based_event_desc_t
 /// structure defines all needed parameters." "This type of event, referred to as a Counter Based (CB)
 /// Event, does not require an event pool, as the related allocations are managed internally by the
-/// driver."
+/// driver. This reduces the overhead on the host for managing pool allocations." And: "Counter-based events
+/// can be created by passing ze_event_pool_counter_based_exp_desc_t to zeEventPoolCreate as pNext member of
+/// ze_event_pool_desc_t."
 #[test]
 fn events_of_all_ways_do_the_same() {
     let gpu = Gpu::new();

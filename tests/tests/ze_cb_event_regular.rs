@@ -35,8 +35,9 @@ impl Executor {
 }
 
 /// The document's example of a regular list, line by line, by both ways of execution: three
-/// operations, the event signalled by the second; list 2 waits "for counter=2, second execution of
-/// regularCmdList1", then for the "3rd execution of regularCmdList1". "Regular command list (known as
+/// operations, the event signalled by the second ("signalEvent on 2nd operation"); list 2 is to "wait for
+/// counter=2, second execution of regularCmdList1", then to "wait for counter=2, 3rd execution of
+/// regularCmdList1". "Regular command list (known as
 /// recorded or non-immediate) is a special use case for CB Events."
 #[test]
 fn the_documents_example_of_a_regular_list() {
@@ -46,7 +47,7 @@ fn the_documents_example_of_a_regular_list() {
         memory.fill_with(|_| 0);
         let (list1, list2, event) = (gpu.regular(0, true), gpu.regular(0, true), gpu.cb_event());
         list1.copy((&memory, 1), (&memory, 0), 1, None, &[]);
-        list1.copy((&memory, 2), (&memory, 1), 1, Some(&event), &[]); // signalEvent on 2nd operation
+        list1.copy((&memory, 2), (&memory, 1), 1, Some(&event), &[]); // "signalEvent on 2nd operation"
         list1.set((&memory, 1), 0, None, &[]);
         list1.close();
         memory.set(0, 1);
@@ -70,7 +71,8 @@ fn the_documents_example_of_a_regular_list() {
 }
 
 /// "Each regular command list execution updates state of the events that will be signaled in that
-/// command list to \"not ready\".": at each execution anew, while the gate holds it; for an event at
+/// command list to \"not ready\". This rule applies to zeCommandQueueExecuteCommandLists and
+/// zeCommandListImmediateAppendCommandListsExp API calls.": at each execution anew, while the gate holds it; for an event at
 /// the start, in the middle and at the end of the list.
 #[test]
 fn each_execution_makes_its_events_unready() {
@@ -100,7 +102,9 @@ fn each_execution_makes_its_events_unready() {
 /// that relies on explicit counter memory/value (eg. zexEventGetDeviceAddress) needs to be called again
 /// to obtain new data." "If Event state is replaced by new append call or
 /// zeCommandQueueExecuteCommandLists that signals such Event, below API must be called again to obtain
-/// new data." The reset "is observable only as \"ask again for address and value\"": the pair of an
+/// new data." "User may obtain counter memory location and value. For example, waiting for completion outside
+/// the L0 Driver." "Internal command list counter is implicitly reset to 0 on every execution.": this "is
+/// observable only as \"ask again for address and value\"": the pair of an
 /// execution is not met before that execution, and stays met for ever after.
 #[test]
 fn address_and_value_are_asked_for_again_after_an_execution() {
@@ -218,7 +222,10 @@ fn picture(gpu: &Gpu) -> Pair {
 /// Events are synchronized to \"ready\" state after the first execution. It means that second execution
 /// of regularCmdList1 waits again for \"ready\" {1->2->3} state of regularCmdList2 (first execution)
 /// instead of {4->5->6}. This is because regularCmdList2 was not yet executed for the second time. And
-/// their counters were not updated." "Its important to understand counter (Event) state transition, to
+/// their counters were not updated." In the samples: "All Events are in \"not ready\" state"; "All Events are
+/// \"ready\" now"; "regularCmdList1 waits for \"ready\" {1->2->3} Events from first execution of
+/// regularCmdList2"; "regularCmdList1 changes Events state to \"not ready\""; "regularCmdList2 waits for \"not
+/// ready\" {4->5->6} Events from second execution of regularCmdList1". "Its important to understand counter (Event) state transition, to
 /// correctly reflect Users intention."
 #[test]
 fn bi_directional_lists_do_what_the_document_says() {

@@ -116,7 +116,9 @@ fn with_extension2(gpu: &Gpu, next: *const c_void) -> Event {
     Event(event)
 }
 
-/// "User may optionally specify externally managed counter allocation and value." "Counter allocation is
+/// "User may optionally specify externally managed counter allocation and value. This can be done by passing
+/// zex_counter_based_event_external_sync_alloc_properties_t as extension of zex_counter_based_event_desc_t."
+/// "Counter allocation is
 /// managed by the User. May be allocated outside L0 Driver. Some limitations may be expected": host,
 /// device and ordinary memory of the process all do. "User must ensure device allocation (deviceAddress)
 /// residency. It must be accessible by GPU". "Host allocation (hostAddress) must be accessible by CPU (eg.
@@ -226,7 +228,9 @@ fn waits_for_the_users_word_are_never_elided() {
 }
 
 /// "Aggregated event is a special use case for CB Events. It can be signaled from multiple append calls,
-/// but waiting requires only one memory compare operation." "Signaling such event, will not replace its
+/// but waiting requires only one memory compare operation. It can be created by passing
+/// zex_counter_based_event_external_storage_properties_t as extension of zex_counter_based_event_desc_t."
+/// "Signaling such event, will not replace its
 /// state (as described previously). It can be passed to multiple append calls and each append will
 /// increment the storage by incrementValue (atomically) on GPU": from lists of both engines, immediate
 /// and regular, all at once, and not one increment is lost. "Using aggregated event as dependency, requires

@@ -24,15 +24,16 @@ fn the_first_example_of_the_document() {
     let event = gpu.cb_event(); // counter not yet assigned
     lists[0].set((&memory, 0), 1, Some(&event), &[&gate1.event]); // assigned counter=X
     let x = event.address();
-    lists[1].copy((&memory, 1), (&memory, 0), 1, None, &[&event]); // waits for counter=X
-    // reuse without waiting/reset
+    lists[1].copy((&memory, 1), (&memory, 0), 1, None, &[&event]); // "cmdList2 waits for counter=X on memory CL1_alloc"
+    // "reuse without waiting/reset"
     lists[2].set((&memory, 2), 3, Some(&event), &[&gate3.event]); // Replace state. Assigned counter=Y
     let y = event.address();
     assert_ne!(x.0, y.0, "another list, another memory location");
     gate3.open();
-    event.synchronize(); // wait for counter=Y
+    event.synchronize(); // "wait for counter=Y on memory CL3_alloc"
+    // "cmdList2 can be still running on GPU. It waits for counter=X on memory CL1_alloc."
     assert_eq!(memory.to_vec(), [0, 0, 3], "list 2 is still running and waits for counter=X");
-    drop(event); // it is also safe to delete Event object
+    drop(event); // "Its also safe to delete Event object."
     gate1.open();
     lists[1].synchronize();
     assert_eq!(memory.to_vec(), [1, 1, 3]);
@@ -59,8 +60,8 @@ fn a_lists_counter_grows_with_its_appends() {
     }
 }
 
-/// "This counter manages internal in-order dependencies. The next append call waits for that counter":
-/// commands of an in-order list come one after the other, without events.
+/// "This counter manages internal in-order dependencies. The next append call waits for that counter, for
+/// example, using the MI_SEMAPHORE_WAIT GPU command.": commands of an in-order list come one after the other, without events.
 #[test]
 fn appends_of_an_in_order_list_wait_for_each_other() {
     let gpu = Gpu::new();
@@ -193,7 +194,10 @@ fn an_event_is_reused_a_thousand_times_on_many_lists() {
 }
 
 /// "Querying a counter-based event queries only the last saved counter value from the last command list
-/// that incremented it": work of earlier lists that hangs back does not count.
+/// that incremented it, i.e., a signaled counter-based event always represents the completion of the last
+/// call to which it was passed as signal event.": work of earlier lists that hangs back does not count.
+/// "Another way of tracking the state of an event is by using a counter, which is incremented every time a
+/// task has completed in the device."
 #[test]
 fn a_query_asks_for_the_last_signal_only() {
     let gpu = Gpu::new();

@@ -85,9 +85,19 @@ fn desc(mode: ze_command_queue_mode_t) -> ze_command_queue_desc_t {
     ze_command_queue_desc_t { ordinal: 0, index: 0, mode, ..Default::default() }
 }
 
-/// Sample 1. The guide: "this one will stall until event is signaled"; "So this API sequence would
-/// stall endlessly on append for kernel2 and the code will never reach to zeEventHostSignal(event)."
-/// Here the event blocks only the list that waits for it.
+/// Sample 1, of which the guide says: "Level Zero allows events to be signaled from the host." "This
+/// code sequence will block the engine until host signals event". "Until event is signaled, the
+/// physical engine doing the execution of above code is blocked on non-signaled dependency. There may
+/// be completely new immediate command list created using the same engine and it will not be able to
+/// execute kernel without any dependencies." "this one will stall until event is signaled"; "too late to
+/// set event from here". "Until event is signaled from the host, kernel2 will not be able to run,
+/// cmdList2 is synchronous so every append operation on it waits until it is completed. This is new
+/// command lists without any dependencies, but it is using the same engine that is currently occupied
+/// by dependency for kernel which is not resolved. So this API sequence would stall endlessly on append
+/// for kernel2 and the code will never reach to zeEventHostSignal(event)."
+///
+/// Here the event blocks only the list that waits for it: the second list's append returns, and the host
+/// goes on to signal.
 #[test]
 fn a_host_signalled_event_blocks_only_its_own_list() {
     let it = Step::new();
@@ -109,7 +119,8 @@ fn a_host_signalled_event_blocks_only_its_own_list() {
     assert_eq!(first.get(3), 8);
 }
 
-/// Sample 1, "The same applies to command queues scenarios."
+/// Sample 1 with queues: "The same applies to command queues scenarios." Here, too, only the queue that
+/// waits is blocked.
 #[test]
 fn a_host_signalled_event_blocks_only_its_own_queue() {
     let it = Step::new();
@@ -184,8 +195,26 @@ fn with_workloads(test: impl Fn(&Step, &Workload, &Workload)) {
     test(&it, &a, &b);
 }
 
-/// Sample 2 in the order in which the guide's "creates a deadlock because operation #2 on BCS
-/// engine block operation #3 which would further unblock it": it finishes, with the right data.
+/// Sample 2. "We have 2 users, they are both doing the same sequence within order lists/queues": "1.
+/// copy data from host to device using copy engine. 2. do computation on the compute engine. 3. copy data
+/// from device to host. 4. do computation on the compute engine." "All above operations must be executed in
+/// specific order." "This may be implemented by creating 2 command lists containing following recorded
+/// commands"; "Which are further submitted to 2 queues (one doing compute operations and one doing copy
+/// operations)". "Situation is not problematic if there is nothing else running on those engines, but as
+/// soon as there are resource contention problems may arise. Let's consider that within a process sharing
+/// single Level Zero driver instance, 2 non-related upper level libraries do above situation. It may happen
+/// that between one library submission there is another library submission, so those submissions that
+/// targets the same engines starts to interleave between each other." "This ends up in 4 command queue
+/// submissions, 2 to compute and 2 to copy queues. It happens that those submission interleave with each
+/// other"; "In the second step it waits on event2b, this is synchronization points to until this happens
+/// engine is blocked. event2b will be signaled by step #3 of CCS command list, which depends on signaling of
+/// following events"; "But event1a is signaled in step #3 of BCS submission, so after operation #2 is done.
+/// This creates a deadlock because operation #2 on BCS engine block operation #3 which would further unblock
+/// it." "We can see that there is a circular dependency between BCS and CCS for second kernel in each command
+/// list." "Initially we were submitting command lists in order that was not respecting dependencies. CCS
+/// submissions were done earlier then BCS submissions, even though they were dependent on those."
+///
+/// Here an engine is not blocked by who waits: it finishes in that very order, with the right data.
 #[test]
 fn interleaved_workloads_with_circular_engine_dependencies_finish() {
     with_workloads(|it, a, b| {
@@ -207,9 +236,42 @@ fn interleaved_workloads_with_circular_engine_dependencies_finish() {
     });
 }
 
-/// Sample 2 after its rules: "break command lists into smaller ones to break the circle"; "Now no
-/// matter how those command lists submissions are interleaved, there is no circular dependencies
-/// between them, so there is no deadlock."
+/// Sample 2 with one half of the guide's rules: "So, first thing that we do is to split those command list
+/// into smaller ones"; "BCS command list doesn't have circular dependencies, so they don't need to be
+/// modified." "submit to BCS first as CCS is dependent on BCS". "But here we have another problem, we are
+/// submitting to BCS command list that is dependent on CCS command list. So, we may run into the same problem
+/// as before, but this time it is not a circular dependency, but a dependency on not yet submitted command
+/// list." Here it finishes too.
+#[test]
+fn the_half_split_workloads_finish() {
+    with_workloads(|it, a, b| {
+        let list = |ordinal| it.gpu.regular(ordinal, true);
+        let (ccs_a, ccs_2a, ccs_b, ccs_2b) = (list(0), list(0), list(0), list(0));
+        let (bcs_a, bcs_b) = (list(1), list(1));
+        a.record(it, [&bcs_a, &ccs_a, &bcs_a, &ccs_2a]);
+        b.record(it, [&bcs_b, &ccs_b, &bcs_b, &ccs_2b]);
+        let order =
+            [(1, &bcs_b), (1, &bcs_a), (0, &ccs_a), (0, &ccs_b), (0, &ccs_2a), (0, &ccs_2b)];
+        let mut queues = Vec::new();
+        for (ordinal, list) in order {
+            list.close();
+            let queue = it.gpu.queue(ordinal);
+            queue.execute(&[list], None);
+            queues.push(queue);
+        }
+        a.finish();
+        b.finish();
+        queues.iter().for_each(Queue::synchronize);
+    });
+}
+
+/// Sample 2 after all its rules: "Do not submit circular dependencies in command list, break command lists
+/// into smaller ones to break the circle." "Submit command lists in proper order, avoid submitting command
+/// list that doesn't have all dependencies submitted." "Commands submitted to the GPU can only use (input)
+/// events that will be signaled by other already-submitted commands." "In order to fix that, we need to split
+/// BCS command list into 2 command lists, one that is dependent on CCS and one that is not". "Now no matter
+/// how those command lists submissions are interleaved, there is no circular dependencies between them, so
+/// there is no deadlock."
 #[test]
 fn the_split_workloads_finish_in_the_final_order_of_the_guide() {
     with_workloads(|it, a, b| {
@@ -241,8 +303,74 @@ fn the_split_workloads_finish_in_the_final_order_of_the_guide() {
     });
 }
 
-/// "if one queue blocks given hardware engine from execution, then other users of this engine will
-/// not be able to make forward progress": a thousand that wait block nobody.
+/// "In Level Zero each engine is exposed as physical instance. Application while creating command queues
+/// creates direct connection to physical resources." "Multiple command queues created for the same command
+/// queue group on the same context, may also share the same physical hardware context." "It means that
+/// independent user queues, which utilize the same physical hardware queue instance, may be executed within
+/// single Hardware context." "Command queues that share the same index launch sequentially but may execute
+/// concurrently." "It means that there is no guarantee of concurrency for submission to the same index and
+/// each launch is serialized." "The concurrent launch may only happen across different indexes, but again it
+/// is not guaranteed". "Command queues that do not share the same index may launch and execute concurrently."
+/// "There is no guarantee that command lists submitted to command queues with different indices will execute
+/// concurrently, only a possibility that they might execute concurrently." "Due to sequential nature of each
+/// launch on the same index, it is possible to block the engine until all commands within launch are done."
+///
+/// On every index of every group two queues wait in the middle of their launches; the one behind them on the
+/// same index finishes, so it depends on neither order nor index.
+#[test]
+fn queues_of_one_index_do_not_wait_for_each_other() {
+    let gpu = Gpu::new();
+    let pool = gpu.pool(1, NO_FLAGS);
+    let event = pool.event(0);
+    let memory = gpu.host::<u32>(256);
+    let mut count = 0;
+    check!(zeDeviceGetCommandQueueGroupProperties(
+        gpu.device,
+        &raw mut count,
+        std::ptr::null_mut()
+    ));
+    let mut groups = vec![ze_command_queue_group_properties_t::default(); count as usize];
+    check!(zeDeviceGetCommandQueueGroupProperties(gpu.device, &raw mut count, groups.as_mut_ptr()));
+    let (mut waiting, mut next) = (Vec::new(), 0);
+    for (ordinal, group) in groups.iter().enumerate() {
+        for index in 0..group.numQueues {
+            let queue = || {
+                let mut queue = ze_command_queue_handle_t::NULL;
+                let desc = ze_command_queue_desc_t {
+                    ordinal: ordinal as u32,
+                    index,
+                    mode: ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS,
+                    ..Default::default()
+                };
+                let (context, device) = (gpu.context, gpu.device);
+                check!(zeCommandQueueCreate(context, device, &raw const desc, &raw mut queue));
+                Queue(queue)
+            };
+            for _ in 0..2 {
+                let (queue, list) = (queue(), gpu.regular(ordinal as u32, true));
+                list.set((&memory, next), 1, None, &[]);
+                list.set((&memory, next), 2, None, &[&event]);
+                list.close();
+                queue.execute(&[&list], None);
+                waiting.push((queue, list));
+                next += 1;
+            }
+            let (queue, list) = (queue(), gpu.regular(ordinal as u32, true));
+            list.set((&memory, 255), index, None, &[]);
+            list.close();
+            queue.execute(&[&list], None);
+            queue.synchronize();
+            assert_eq!(memory.get(255), index, "group {ordinal}");
+        }
+    }
+    assert!((0..next).all(|i| memory.get(i) != 2));
+    event.signal();
+    waiting.iter().for_each(|(queue, _)| queue.synchronize());
+    assert!((0..next).all(|i| memory.get(i) == 2));
+}
+
+/// "What it also means is that if one queue blocks given hardware engine from execution, then other users
+/// of this engine will not be able to make forward progress.": a thousand that wait block nobody.
 #[test]
 fn a_thousand_parked_lists_leave_their_engine_to_another() {
     let gpu = Gpu::new();
@@ -266,8 +394,8 @@ fn a_thousand_parked_lists_leave_their_engine_to_another() {
     assert!((0..1000).all(|i| memory.get(i) == 7));
 }
 
-/// "There are no protections against events causing deadlocks, such as circular waits scenarios.":
-/// two lists that wait for each other. A host wait ends in its time, and so does the process.
+/// "There are no protections against events causing deadlocks, such as circular waits scenarios." "These
+/// problems are left to the application to avoid.": two lists that wait for each other. A host wait ends in its time, and so does the process.
 #[test]
 fn a_circle_of_waits_can_be_left() {
     ends("child_with_a_circle");

@@ -13,7 +13,9 @@ use tally_ze::*;
 const NO_FLAGS: ze_event_pool_flags_t = ze_event_pool_flags_t::empty();
 const MILLISECOND: u64 = 1_000_000;
 
-/// An event has two states, changed by the host.
+/// "By default, events in Level Zero contains one of two states: signaled or not signaled. Signaling of an
+/// event, as well as resetting its state, can be done from either host or device." "Regular Event rely on
+/// memory state controlled by the User (explicit Reset calls).": here by the host.
 #[test]
 fn the_host_signals_and_resets() {
     let gpu = Gpu::new();
@@ -41,7 +43,8 @@ fn a_wait_ends_when_its_time_has_passed() {
     assert_eq!(call!(zeEventHostSynchronize(event.0, 0)), ze_result_t::ZE_RESULT_NOT_READY);
 }
 
-/// The device signals and resets in the order of the list, and the host sees both.
+/// "Signaling of an event, as well as resetting its state, can be done from either host or device.": the
+/// device signals and resets in the order of the list, and the host sees both.
 #[test]
 fn the_device_signals_and_resets() {
     let gpu = Gpu::new();

@@ -169,8 +169,9 @@ fn waits<'a>(
 
 const COPY: Command<'static> = Command::Copy { dst: 0xd000, src: 0x5000, size: 16 };
 
-/// A signal of a counter-based event and a wait for an own one add no packet to an in-order list;
-/// a regular event adds one.
+/// "Since the command list manages the counter allocation, this method avoids producing additional
+/// GPU memory operations (except timestamps).": a signal of a counter-based event and a wait for an
+/// own one add no packet to an in-order list; a regular event adds one.
 #[test]
 fn in_order_immediate() {
     let mut golden = Golden::new();
