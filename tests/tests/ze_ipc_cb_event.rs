@@ -63,8 +63,16 @@ fn status(event: ze_event_handle_t) -> ze_result_t {
 const READY: ze_result_t = ze_result_t::ZE_RESULT_SUCCESS;
 const NOT_READY: ze_result_t = ze_result_t::ZE_RESULT_NOT_READY;
 
-/// "Opened event can be used only for waiting/querying (on host and GPU)." The sample of the
-/// chapter: the state of the handle stays, whatever becomes of the original.
+/// "As mentioned previously, signaling CB Event replaces its state. This is why IPC sharing is
+/// one-directional. Opened event can be used only for waiting/querying (on host and GPU)." "Both Event
+/// object (original and shared) are independent." "Second process points to the original state until
+/// zeCounterBasedEventCloseIpcHandle is called. Original Event state may be changed without waiting for
+/// completion. Second process is not affected." The sample of the chapter: "handle obtained after append
+/// call"; "event2 points to the same counter=X on memory CL1_alloc"; "event2 still points to counter=X on
+/// memory CL1_alloc. Can be used for waiting." The state of the handle stays, whatever becomes of the
+/// original. "To share a CB Event across processes, an IPC handle can be obtained as follows"; "In a
+/// different process, the IPC handle can be opened to create a new event object that points to the same
+/// counter memory location/value"; "Once the IPC handle is no longer needed, new Event can be closed".
 #[test]
 fn the_documents_sample_between_two_processes() {
     for form in ["zex", "core"] {
@@ -175,7 +183,8 @@ fn child_that_destroys_event_and_list() {
     peer::expect("end");
 }
 
-/// "This includes IPC": a regular list's next execution is another state, for which a new handle is
+/// "This includes IPC." "If original Event state is changed (for example by next append call) and second
+/// process needs to see that update, IPC handle must be opened again.": a regular list's next execution is another state, for which a new handle is
 /// needed; the earlier one stays met.
 #[test]
 fn each_execution_of_a_regular_list_needs_a_handle_of_its_own() {
