@@ -25,9 +25,13 @@ mod gate;
 mod spawn;
 
 /// How long an engine process may take to start.
-const START_TIME: Duration = Duration::from_millis(900);
-/// How much longer than the reset time it may take for an order.
-const ORDER_TIME: Duration = Duration::from_millis(500);
+const START_TIME: Duration = Duration::from_secs(4);
+/// How much longer than the reset time it may take for an order, or for one
+/// mapping of it.
+const STEP_TIME: Duration = Duration::from_millis(800);
+/// How much longer it may take for all the mappings of an order. A machine that
+/// has other things to do takes some milliseconds for each.
+const ORDER_TIME: Duration = Duration::from_secs(4);
 
 /// Why a VM is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +157,7 @@ pub struct Engine {
     pub link: Arc<Link>,
     threads: Vec<JoinHandle<()>>,
     sequence: u32,
-    patience: Duration,
+    reset_time: Duration,
 }
 
 impl Engine {
@@ -194,8 +198,8 @@ impl Engine {
             })?;
         let lost = || io::Error::other("the thread that starts engine processes has ended");
         told.recv().map_err(|_| lost())??;
-        let patience = Duration::from_millis(u64::from(recipe.settings.reset_ms)) + ORDER_TIME;
-        let mut engine = Self { link, threads: vec![gate], sequence: 0, patience };
+        let reset_time = Duration::from_millis(u64::from(recipe.settings.reset_ms));
+        let mut engine = Self { link, threads: vec![gate], sequence: 0, reset_time };
         let (own, home) = (Arc::clone(&engine.link), Arc::clone(links));
         let ear = std::thread::Builder::new().name("ear".into());
         engine.threads.push(ear.spawn(move || ear::listen(&own, &home))?);
@@ -218,10 +222,16 @@ impl Engine {
         progress.allowed.push(fence_arguments(self.sequence));
         progress.made = 0;
         link.mailbox.to_engine.give(self.sequence, order);
-        let until = Instant::now() + self.patience;
+        let begun = Instant::now();
+        let (mut made, mut until) = (0, begun + self.reset_time + STEP_TIME);
         loop {
             if progress.made == progress.allowed.len() {
                 break;
+            }
+            if progress.made != made {
+                made = progress.made;
+                let last = begun + self.reset_time + ORDER_TIME;
+                until = last.min(Instant::now() + self.reset_time + STEP_TIME);
             }
             if progress.ended {
                 return Err(Ended);

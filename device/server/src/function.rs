@@ -19,6 +19,7 @@ use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, Server, ServerBackend, Serv
 use crate::Settings;
 use crate::config::{CONFIG_BYTES, ConfigSpace};
 use crate::interrupt::Interrupt;
+use crate::lane;
 use crate::memory::GuestMemory;
 use crate::registers::Registers;
 use crate::session::{Host, Session};
@@ -96,6 +97,7 @@ impl Function {
             clock: Clock::new(),
             memory: GuestMemory::default(),
             interrupt: Arc::new(Interrupt::default()),
+            max_mappings: lane::max_mappings(),
         };
         Ok(Self {
             config: ConfigSpace::new(),

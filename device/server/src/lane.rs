@@ -21,14 +21,23 @@ use crate::session::{Answers, Host};
 mod mapping;
 mod queues;
 
-/// A VM whose mappings would come in more pieces than this is refused: Linux
-/// allows a process 65,530 by default, and the engine process needs some itself.
-const MAX_MAPPINGS: usize = 60_000;
+/// Mappings that an engine process may need for itself, out of all that Linux
+/// allows a process.
+const OWN_MAPPINGS: usize = 2_000;
+/// What Linux allows by default.
+const DEFAULT_MAPPINGS: usize = 65_530;
 /// Most bytes of NULL mappings of a VM: kernels can fill them.
 const MAX_NULL_BYTES: u64 = 1 << 30;
 
 /// What a command answers: values, or one of `answer_status`.
 type Outcome = Result<[u64; 7], u32>;
+
+/// Most mappings of a VM. One that would come in more pieces is refused.
+pub fn max_mappings() -> usize {
+    let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok();
+    let limit = limit.and_then(|text| text.trim().parse().ok()).unwrap_or(DEFAULT_MAPPINGS);
+    limit.saturating_sub(OWN_MAPPINGS)
+}
 
 /// Answers that have no values.
 const DONE: [u64; 7] = [0; 7];
@@ -97,7 +106,7 @@ impl Lane {
         let loss = vm.engine.link.loss();
         match (command.opcode, loss) {
             (op::VM_MAP | op::QUEUE_CREATE, Some(_)) => Err(answer_status::LOST),
-            (op::VM_MAP, None) => vm.map(&self.host.memory, command),
+            (op::VM_MAP, None) => vm.map(&self.host, command),
             (op::VM_UNMAP, _) => vm.unmap(command),
             (op::QUEUE_CREATE, None) => vm.create_queue(&self.host.settings, &self.links, command),
             (op::QUEUE_DESTROY, _) => vm.destroy_queue(&self.links, command),

@@ -300,3 +300,99 @@ impl<T: ?Sized> Deref for View<T> {
         unsafe { self.at.as_ref() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{FromRawFd, OwnedFd};
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    const PAGE: u64 = PAGE_SIZE;
+
+    fn file(pages: u64) -> File {
+        // SAFETY: a valid name; the descriptor is checked, and nobody else's.
+        let fd = unsafe {
+            let fd = libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC);
+            assert!(fd >= 0);
+            OwnedFd::from_raw_fd(fd)
+        };
+        let file = File::from(fd);
+        file.set_len(pages * PAGE).unwrap();
+        file
+    }
+
+    fn parts(memory: &GuestMemory, page: u64, pages: u64) -> Option<Vec<(u64, u64)>> {
+        let pieces = memory.resolve(page * PAGE, pages * PAGE, true)?;
+        Some(pieces.iter().map(|piece| (piece.offset / PAGE, piece.bytes / PAGE)).collect())
+    }
+
+    #[test]
+    fn ranges_are_split_and_laid_over_each_other() {
+        let (memory, ram) = (GuestMemory::default(), file(64));
+        let lend = |page: u64, pages: u64, offset: u64, file: Option<&File>| {
+            let file = file.map(|file| file.try_clone().unwrap());
+            memory.insert(page * PAGE, pages * PAGE, offset * PAGE, file, true).unwrap();
+        };
+        lend(0, 32, 0, Some(&ram));
+        lend(64, 32, 32, Some(&ram));
+        assert_eq!(memory.files().len(), 1, "one file, however often it comes");
+        assert_eq!(parts(&memory, 30, 2), Some(vec![(30, 2)]));
+        assert_eq!(parts(&memory, 30, 3), None, "a hole");
+        // A ROM without a file covers a part; it goes, and the part is not there.
+        lend(8, 4, 0, None);
+        assert_eq!(parts(&memory, 7, 1), Some(vec![(7, 1)]));
+        assert_eq!(parts(&memory, 8, 1), None);
+        assert_eq!(parts(&memory, 12, 20), Some(vec![(12, 20)]));
+        lend(8, 4, 8, Some(&ram));
+        assert_eq!(parts(&memory, 0, 32), Some(vec![(0, 32)]), "neighbours are joined");
+        memory.remove(4 * PAGE, 64 * PAGE);
+        assert_eq!(parts(&memory, 0, 4), Some(vec![(0, 4)]));
+        assert_eq!(parts(&memory, 3, 2), None);
+        assert_eq!(parts(&memory, 68, 28), Some(vec![(36, 28)]));
+        memory.clear();
+        assert!(memory.files().is_empty() && parts(&memory, 0, 1).is_none());
+    }
+
+    #[test]
+    fn a_file_that_is_too_short_is_no_memory() {
+        let memory = GuestMemory::default();
+        memory.insert(0, 8 * PAGE, 0, Some(file(4)), true).unwrap();
+        assert_eq!(parts(&memory, 0, 1), None);
+        for (address, bytes, offset) in [(1, PAGE, 0), (0, 0, 0), (0, PAGE, 8), (!0xfff, PAGE, 0)] {
+            assert!(memory.insert(address, bytes, offset, Some(file(4)), true).is_err());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_not_lent_to_be_written() {
+        let memory = GuestMemory::default();
+        memory.insert(0, PAGE, 0, Some(file(1)), false).unwrap();
+        assert!(memory.resolve(0, PAGE, false).is_some());
+        assert!(memory.resolve(0, PAGE, true).is_none());
+        assert!(memory.words(0, 1).is_none());
+    }
+
+    #[test]
+    fn a_view_outlives_its_range() {
+        let memory = GuestMemory::default();
+        memory.insert(0, PAGE, 0, Some(file(1)), true).unwrap();
+        let words = memory.words(0, 512).unwrap();
+        assert!(memory.words(8, 1).is_none() && memory.words(0, 513).is_none());
+        memory.remove(0, PAGE);
+        words[511].store(7, Ordering::Relaxed);
+        assert_eq!(words[511].load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn there_is_a_bound_on_files() {
+        let memory = GuestMemory::default();
+        for i in 0..2 * MAX_FILES as u64 {
+            memory.insert(i * PAGE, PAGE, 0, Some(file(1)), true).unwrap();
+        }
+        assert_eq!(memory.files().len(), MAX_FILES);
+        memory.remove(0, PAGE);
+        memory.insert(0, PAGE, 0, Some(file(1)), true).unwrap();
+        assert!(memory.resolve(0, PAGE, true).is_some(), "a place was free again");
+    }
+}

@@ -28,6 +28,8 @@ pub struct Host {
     pub clock: Clock,
     pub memory: GuestMemory,
     pub interrupt: Arc<Interrupt>,
+    /// Most mappings of a VM.
+    pub max_mappings: usize,
 }
 
 /// Words of a command, and of an answer.

@@ -9,7 +9,7 @@ use crate::memory::GuestMemory;
 use tally_uapi::firmware::MAX_EXTENTS;
 
 impl Vm {
-    pub(super) fn map(&mut self, memory: &GuestMemory, command: &Command) -> Outcome {
+    pub(super) fn map(&mut self, host: &Host, command: &Command) -> Outcome {
         let [address, bytes, list, count, ..] = command.args;
         let (start, end) = self.in_window(address, bytes)?;
         let access = command.flags & !map_flag::NULL;
@@ -23,13 +23,13 @@ impl Vm {
             }
             vec![Piece { address, bytes, offset: 0, file: None, access }]
         } else {
-            let extents = Extents { memory, list, count, start, end, access };
+            let extents = Extents { memory: &host.memory, list, count, start, end, access };
             extents.pieces(&self.files).ok_or(answer_status::INVALID)?
         };
         for &piece in &pieces {
             self.map.apply(piece);
         }
-        let fits = self.map.len() <= MAX_MAPPINGS && self.map.null_bytes() <= MAX_NULL_BYTES;
+        let fits = self.map.len() <= host.max_mappings && self.map.null_bytes() <= MAX_NULL_BYTES;
         let done = fits.then(|| self.carry_out(&pieces));
         match done {
             Some(Ok(answer_status::OK)) => Ok(DONE),

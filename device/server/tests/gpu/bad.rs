@@ -28,8 +28,8 @@ fn windows_and_ids_are_checked() {
         (1, first - PAGE, 2 * PAGE),
         (1, 0, PAGE),
         (1, end - PAGE, 2 * PAGE),
-        (1, u64::MAX & !0xfff, PAGE),
-        (1, WINDOW, u64::MAX & !0xfff),
+        (1, !0xfff, PAGE),
+        (1, WINDOW, !0xfff),
     ] {
         assert_eq!(create(vm, start, bytes), answer_status::INVALID, "{vm} {start:#x} {bytes:#x}");
     }
@@ -75,7 +75,7 @@ fn maps_are_checked() {
         (0, WINDOW - PAGE),
         (0, WINDOW + 8),
         (0, WINDOW + WINDOW_BYTES - PAGE),
-        (0, u64::MAX & !0xfff),
+        (0, !0xfff),
         (1, 0),
         (1, PAGE),
         (1, 3 * PAGE),
@@ -83,7 +83,7 @@ fn maps_are_checked() {
         (1, u64::MAX),
         (2, MEMORY),
         (2, list + 8),
-        (2, u64::MAX & !0xfff),
+        (2, !0xfff),
         (3, 0),
         (3, 1),
         (3, 257),
@@ -95,7 +95,7 @@ fn maps_are_checked() {
         args[index] = value;
         assert_eq!(map(RW, args), answer_status::INVALID, "args[{index}] = {value:#x}");
     }
-    let outside = u64::MAX & !0xfff;
+    let outside = !0xfffu64;
     for extents in [
         [(bus, PAGE), (MEMORY, PAGE)],
         [(bus, PAGE), (MEMORY - PAGE, 2 * PAGE)],
@@ -132,7 +132,7 @@ fn queues_are_checked() {
         (0, 0),
         (0, ring.va + 8),
         (0, ring.va + 64),
-        (0, u64::MAX & !63),
+        (0, !63),
         (1, 0),
         (1, ring.va),
         (1, control.va + 64),

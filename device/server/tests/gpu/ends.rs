@@ -89,7 +89,7 @@ fn a_killed_engine_loses_its_vm() {
     assert_eq!(Vm::new(&gpu, 1).destroy(), answer_status::OK);
 }
 
-/// "Every command is answered, within the reset time and a second: an engine
+/// "Every command is answered, … at the latest after the reset time and five seconds: an engine
 /// process that does not do its part is ended, and its VM lost." and "Commands …
 /// of different VMs are not ordered".
 #[test]

@@ -36,7 +36,7 @@ fn enable_refuses_what_is_not_memory() {
     for (register, value) in [
         (regs::ADMIN_RING, MEMORY),
         (regs::ADMIN_ANSWERS, 0x1008),
-        (regs::WAITERS_PAGE, u64::MAX & !0xfff),
+        (regs::WAITERS_PAGE, !0xfff),
         (regs::STATUS_PAGE, 1 << 50),
     ] {
         gpu.write64(regs::ADMIN_RING, 0x1000);
