@@ -392,10 +392,19 @@ unsafe impl<T: Send> Sync for Usm<T> {}
 /// # Panics
 /// If the test fails there, with what it printed.
 pub fn in_child(test: &str, variables: &[(&str, &str)]) -> String {
+    in_child_under(&[], test, variables)
+}
+
+/// As [`in_child`], started by a command that takes program and arguments.
+///
+/// # Panics
+/// As [`in_child`].
+pub fn in_child_under(command: &[&str], test: &str, variables: &[(&str, &str)]) -> String {
     let launcher = env::var("TALLY_TEST_LAUNCHER").unwrap_or_default();
     // A driver that hangs there is to fail this test, not to stop all of them.
     let output = Command::new("timeout")
         .args(["--foreground", "--signal=KILL", "120"])
+        .args(command)
         .args(launcher.split_whitespace())
         .arg(program())
         .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
