@@ -150,7 +150,7 @@ impl Embedded {
     /// Starts a device as the settings ask.
     ///
     /// # Errors
-    /// ENODEV: no threads for it.
+    /// ENOMEM: no threads for it.
     pub fn new(settings: &Settings) -> Result<Self> {
         let defaults = Config::default();
         let compute_engines = settings.compute_engines.unwrap_or(defaults.compute_engines);
@@ -166,7 +166,7 @@ impl Embedded {
         let sleepers = Arc::new(Sleepers::default());
         let device = Device::new(config, Arc::<Sleepers>::clone(&sleepers)).map_err(|error| {
             log::error!("the embedded device: {error}");
-            Errno::NoDevice
+            Errno::NoMemory
         })?;
         let facts = facts::Facts::gather(settings, &device, MAX_VMS, MAX_QUEUES);
         let memory = Arc::new(Memory::new(facts.device.memory_bytes));
