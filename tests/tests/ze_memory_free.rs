@@ -87,6 +87,23 @@ fn deferred_memory_is_the_devices_until_it_is_done_and_nobodys_then() {
     }
 }
 
+/// What is freed later waits for what was submitted, not for what was freed before it.
+#[test]
+fn any_number_of_deferred_frees_may_wait_for_one_list() {
+    let _alone = alone();
+    let gpu = Gpu::new();
+    let pool = gpu.pool(1, NO_FLAGS);
+    let event = pool.event(0);
+    let memory = gpu.host::<u32>(1);
+    let list = parked(&gpu, true, &event, &memory);
+    // Were each to wait for all before it too, the hundredth would have 2 to the power of 99 to do.
+    for _ in 0..100 {
+        free(&gpu, gpu.host::<u32>(1), DEFER);
+    }
+    event.signal();
+    list.synchronize();
+}
+
 #[test]
 fn deferred_memory_that_nobody_uses_is_freed_at_once() {
     let _alone = alone();

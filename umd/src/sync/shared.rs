@@ -3,6 +3,7 @@
 //! alive, and what was destroyed but may still be in use by the device.
 
 use std::any::Any;
+use std::cmp::Reverse;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::counter::{Cell, Counter, Counters};
@@ -134,7 +135,8 @@ impl Shared {
     }
 
     /// The pairs that say when all is complete that was submitted so far, without those that were
-    /// reached already.
+    /// reached already: one for each counter, so that what is destroyed later does not wait for each
+    /// of those that were destroyed before, and they for each of theirs.
     ///
     /// # Errors
     /// DEVICE_LOST, out of memory.
@@ -144,6 +146,9 @@ impl Shared {
             pairs.push(submitter.promise()?);
         }
         pairs.retain(|(cell, value)| !cell.reached(*value));
+        // The largest value of each counter comes first.
+        pairs.sort_by_key(|(cell, value)| (cell.va(), Reverse(*value)));
+        pairs.dedup_by_key(|(cell, _)| cell.va());
         Ok(pairs)
     }
 

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sequences of Level Zero calls, in an order and with handles that nobody would choose.
+//!
+//! The calls keep to what the specification asks of addresses and lifetimes, since what breaks that
+//! is undefined; all else is free: null, wild and dead handles, lists in the wrong state, waits for
+//! what never comes, objects destroyed while others wait for them.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use arbitrary::{Result, Unstructured};
+use tally_ze::*;
+
+mod appends;
+mod objects;
+
+/// Bytes of each allocation.
+const MEMORY: usize = 4096;
+/// Calls of an input.
+const CALLS: usize = 200;
+/// Objects of a kind: more only take time.
+const MANY: usize = 8;
+/// Longest host wait in ns.
+const MOMENT: u64 = 50_000;
+
+/// Calls a function of the driver as the loader does, by its table entry.
+macro_rules! call {
+    ($name:ident($($arg:expr),* $(,)?)) => {{
+        let address = ze_tally::ddi::lookup(stringify!($name)).expect("it is implemented");
+        // SAFETY: the driver's list gives each name the function of its type.
+        let function = unsafe { std::mem::transmute::<*const c_void, functions::$name>(address) };
+        // SAFETY: pointers are good for the call; handles may be wrong, which the driver tells.
+        #[allow(clippy::macro_metavars_in_unsafe)]
+        let result = unsafe { function($($arg),*) };
+        $crate::api::judge(stringify!($name), result)
+    }};
+}
+pub(crate) use call;
+
+/// Refuses the answers that no valid or invalid call may have.
+///
+/// # Panics
+/// If the driver found a mistake of its own, or lost a device that nothing was done to.
+fn judge(name: &str, result: ze_result_t) -> ze_result_t {
+    use ze_result_t as r;
+    let never = [r::ZE_RESULT_ERROR_UNKNOWN, r::ZE_RESULT_ERROR_UNINITIALIZED];
+    assert!(!never.contains(&result), "{name}: {result:?}");
+    result
+}
+
+/// The driver, initialised once.
+struct Ready {
+    driver: usize,
+    device: usize,
+}
+
+fn ready() -> &'static Mutex<Ready> {
+    static READY: OnceLock<Mutex<Ready>> = OnceLock::new();
+    READY.get_or_init(|| {
+        let ok = ze_result_t::ZE_RESULT_SUCCESS;
+        assert_eq!(call!(zeInit(ze_init_flags_t::empty())), ok);
+        let (mut driver, mut device) = (ze_driver_handle_t::NULL, ze_device_handle_t::NULL);
+        assert_eq!(call!(zeDriverGet(&mut 1, &raw mut driver)), ok);
+        assert_eq!(call!(zeDeviceGet(driver, &mut 1, &raw mut device)), ok);
+        Mutex::new(Ready { driver: driver.0 as usize, device: device.0 as usize })
+    })
+}
+
+/// Makes the calls that the input describes, then ends everything.
+///
+/// # Panics
+/// See [`judge`]; and if the device is not usable afterwards.
+pub fn calls(data: &[u8]) {
+    let ready = ready().lock().unwrap_or_else(PoisonError::into_inner);
+    let driver = ze_driver_handle_t(ptr::with_exposed_provenance_mut(ready.driver));
+    let device = ze_device_handle_t(ptr::with_exposed_provenance_mut(ready.device));
+    let ok = ze_result_t::ZE_RESULT_SUCCESS;
+    let desc = ze_context_desc_t::default();
+    let mut context = ze_context_handle_t::NULL;
+    assert_eq!(call!(zeContextCreate(driver, &raw const desc, &raw mut context)), ok);
+    let mut world = World::new(device, context);
+    let mut u = Unstructured::new(data);
+    for _ in 0..CALLS {
+        // An input that ends early describes fewer calls.
+        if u.is_empty() || world.step(&mut u).is_err() {
+            break;
+        }
+    }
+    world.end(&mut u);
+    assert_eq!(call!(zeContextDestroy(context)), ok);
+    assert_eq!(call!(zeDeviceGetStatus(device)), ok, "nothing did anything to the device");
+}
+
+/// What exists. Handles of objects that were destroyed may stay in the lists.
+struct World {
+    device: ze_device_handle_t,
+    context: ze_context_handle_t,
+    lists: Vec<ze_command_list_handle_t>,
+    queues: Vec<ze_command_queue_handle_t>,
+    fences: Vec<ze_fence_handle_t>,
+    /// Events of the pool: the device may use them until the end.
+    events: Vec<ze_event_handle_t>,
+    /// Counter-based events, which may be destroyed at any time.
+    counters: Vec<ze_event_handle_t>,
+    pool: ze_event_pool_handle_t,
+    memory: Vec<*mut c_void>,
+}
+
+impl World {
+    /// A handle of the list, or a wrong one.
+    fn pick<T: Copy>(
+        u: &mut Unstructured<'_>,
+        from: &[T],
+        wild: fn(*mut c_void) -> T,
+    ) -> Result<T> {
+        let choice = usize::from(u.arbitrary::<u8>()?);
+        Ok(match choice {
+            0 => wild(ptr::null_mut()),
+            1 => wild(ptr::without_provenance_mut(0x10)),
+            2 => wild(ptr::without_provenance_mut(usize::MAX)),
+            _ if from.is_empty() => wild(ptr::null_mut()),
+            _ => from[choice % from.len()],
+        })
+    }
+
+    fn list(&self, u: &mut Unstructured<'_>) -> Result<ze_command_list_handle_t> {
+        Self::pick(u, &self.lists, ze_command_list_handle_t)
+    }
+
+    fn queue(&self, u: &mut Unstructured<'_>) -> Result<ze_command_queue_handle_t> {
+        Self::pick(u, &self.queues, ze_command_queue_handle_t)
+    }
+
+    fn fence(&self, u: &mut Unstructured<'_>) -> Result<ze_fence_handle_t> {
+        Self::pick(u, &self.fences, ze_fence_handle_t)
+    }
+
+    fn event(&self, u: &mut Unstructured<'_>) -> Result<ze_event_handle_t> {
+        let from = if u.arbitrary::<u8>()? < 100 { &self.events } else { &self.counters };
+        Self::pick(u, from, ze_event_handle_t)
+    }
+
+    /// One call.
+    fn step(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        match u.arbitrary::<u8>()? {
+            0..60 => self.create(u),
+            60..170 => self.append(u),
+            170..200 => self.execute(u),
+            200..230 => self.look(u),
+            230..250 => self.end_one(u),
+            _ => self.ask(u),
+        }
+    }
+
+    /// Lets go of what waits, and destroys everything.
+    fn end(&mut self, u: &mut Unstructured<'_>) {
+        let release = u.arbitrary::<bool>().unwrap_or(true);
+        if release {
+            for &event in &self.events {
+                call!(zeEventHostSignal(event));
+            }
+        }
+        for &fence in &self.fences {
+            call!(zeFenceDestroy(fence));
+        }
+        for &list in &self.lists {
+            call!(zeCommandListDestroy(list));
+        }
+        for &queue in &self.queues {
+            call!(zeCommandQueueDestroy(queue));
+        }
+        if !release {
+            // Parked work may use the events and the memory: the context takes them along.
+            return;
+        }
+        for &event in &self.counters {
+            call!(zeEventDestroy(event));
+        }
+        for &event in &self.events {
+            call!(zeEventDestroy(event));
+        }
+        call!(zeEventPoolDestroy(self.pool));
+        let desc = ze_memory_free_ext_desc_t {
+            freePolicy: ze_driver_memory_free_policy_ext_flags_t::ZE_DRIVER_MEMORY_FREE_POLICY_EXT_FLAG_DEFER_FREE,
+            ..Default::default()
+        };
+        for &memory in &self.memory {
+            call!(zeMemFreeExt(self.context, &raw const desc, memory));
+        }
+    }
+}

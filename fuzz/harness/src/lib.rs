@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What Tally's fuzz targets do with an input. Each function panics when a promise is broken; a
+//! crash or a hang is one as well.
+//!
+//! | target | input | promise |
+//! |---|---|---|
+//! | [`spirv`] | a SPIR-V module | it is refused with an error, or every stage up to code generation takes it |
+//! | [`packets`] | rings and recordings of one VM | the device runs them, parks or faults; nothing else of the process is touched |
+//! | [`calls`] | a sequence of Level Zero calls, right and wrong | every call answers with a result of its own, nothing is lost |
+//!
+//! `scripts/fuzz` runs them with libFuzzer; `fuzz/README.md` tells more.
+
+mod api;
+mod arena;
+mod device;
+mod module;
+
+pub use api::calls;
+pub use device::packets;
+pub use module::spirv;
+
+/// A target's name and function.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets, by the names of their corpora.
+pub const TARGETS: [Target; 3] = [("spirv", spirv), ("packets", packets), ("api", calls)];
