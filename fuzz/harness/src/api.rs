@@ -87,7 +87,7 @@ pub fn calls(data: &[u8]) {
             break;
         }
     }
-    world.end(&mut u);
+    world.end();
     assert_eq!(call!(zeContextDestroy(context)), ok);
     assert_eq!(call!(zeDeviceGetStatus(device)), ok, "nothing did anything to the device");
 }
@@ -105,6 +105,8 @@ struct World {
     counters: Vec<ze_event_handle_t>,
     pool: ze_event_pool_handle_t,
     memory: Vec<*mut c_void>,
+    /// Whether a list or queue was destroyed before the end.
+    destroyed: bool,
 }
 
 impl World {
@@ -153,13 +155,14 @@ impl World {
         }
     }
 
-    /// Lets go of what waits, and destroys everything.
-    fn end(&mut self, u: &mut Unstructured<'_>) {
-        let release = u.arbitrary::<bool>().unwrap_or(true);
-        if release {
-            for &event in &self.events {
-                call!(zeEventHostSignal(event));
-            }
+    /// Destroys everything, after what waits was let go or, if that is not enough, after the device
+    /// was lost: nothing of one input may be left for the next.
+    fn end(&mut self) {
+        for &event in &self.events {
+            call!(zeEventHostSignal(event));
+        }
+        if !self.is_idle() {
+            self.lose();
         }
         for &fence in &self.fences {
             call!(zeFenceDestroy(fence));
@@ -170,23 +173,54 @@ impl World {
         for &queue in &self.queues {
             call!(zeCommandQueueDestroy(queue));
         }
-        if !release {
-            // Parked work may use the events and the memory: the context takes them along.
-            return;
-        }
-        for &event in &self.counters {
-            call!(zeEventDestroy(event));
-        }
-        for &event in &self.events {
+        for &event in self.counters.iter().chain(&self.events) {
             call!(zeEventDestroy(event));
         }
         call!(zeEventPoolDestroy(self.pool));
-        let desc = ze_memory_free_ext_desc_t {
-            freePolicy: ze_driver_memory_free_policy_ext_flags_t::ZE_DRIVER_MEMORY_FREE_POLICY_EXT_FLAG_DEFER_FREE,
+        for &memory in &self.memory {
+            call!(zeMemFree(self.context, memory));
+        }
+    }
+
+    /// Whether nothing runs or waits any more, as far as it can be known.
+    fn is_idle(&self) -> bool {
+        const LONG: u64 = 20 * MOMENT;
+        let ok = ze_result_t::ZE_RESULT_SUCCESS;
+        let done = |list| {
+            let mut immediate = 0;
+            call!(zeCommandListIsImmediate(list, &raw mut immediate));
+            immediate == 0 || call!(zeCommandListHostSynchronize(list, LONG)) == ok
+        };
+        // A list or queue that was destroyed may have left work behind.
+        !self.destroyed
+            && self.lists.iter().all(|&list| done(list))
+            && self.queues.iter().all(|&queue| call!(zeCommandQueueSynchronize(queue, LONG)) == ok)
+    }
+
+    /// Makes the device touch an address that nobody has, and sees that all waits end.
+    fn lose(&self) {
+        let desc = ze_command_queue_desc_t {
+            mode: ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS,
             ..Default::default()
         };
-        for &memory in &self.memory {
-            call!(zeMemFreeExt(self.context, &raw const desc, memory));
+        let (context, device) = (self.context, self.device);
+        let ok = ze_result_t::ZE_RESULT_SUCCESS;
+        let lost = ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST;
+        let mut list = ze_command_list_handle_t::NULL;
+        assert_eq!(call!(zeContextGetStatus(context)), ok, "nothing did anything to the device");
+        let made =
+            call!(zeCommandListCreateImmediate(context, device, &raw const desc, &raw mut list));
+        assert_eq!(made, ok);
+        let (nowhere, byte) = (ptr::without_provenance_mut(0x10), 1_u8);
+        let (none, pattern) = (ze_event_handle_t::NULL, (&raw const byte).cast());
+        let waits = ptr::null_mut();
+        assert_eq!(
+            call!(zeCommandListAppendMemoryFill(list, nowhere, pattern, 1, 8, none, 0, waits)),
+            lost
+        );
+        assert_eq!(call!(zeCommandListDestroy(list)), ok);
+        for &queue in &self.queues {
+            assert_eq!(call!(zeCommandQueueSynchronize(queue, u64::MAX)), lost);
         }
     }
 }

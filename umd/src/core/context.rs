@@ -157,11 +157,7 @@ impl Context {
             Err(error) if error.code() == ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST => Vec::new(),
             result => result?,
         };
-        // The last one to be dropped frees it.
-        let allocation = Arc::new(self.take(address)?);
-        for (cell, value) in unfinished {
-            self.shared.retire(cell, value, Box::new(allocation.clone()));
-        }
+        self.shared.retire_after(unfinished, Box::new(self.take(address)?));
         Ok(())
     }
 

@@ -36,10 +36,9 @@ pub struct Shared {
     imports: Imports,
 }
 
-/// Memory or a queue that the device uses until a counter has reached a value.
+/// Memory or a queue that the device uses until counters have reached these values.
 struct Dying {
-    cell: Cell,
-    value: u64,
+    until: Vec<(Cell, u64)>,
     #[allow(dead_code, reason = "owned for its drop")]
     what: Box<dyn Any + Send>,
 }
@@ -96,11 +95,17 @@ impl Shared {
     /// Drops `what` once `cell` has reached `value`: at once, or at a later call of this or of
     /// [`Shared::reap`].
     pub fn retire(&self, cell: Cell, value: u64, what: Box<dyn Any + Send>) {
+        self.retire_after(vec![(cell, value)], what);
+    }
+
+    /// As [`Shared::retire`], once every cell has reached its value.
+    pub fn retire_after(&self, mut until: Vec<(Cell, u64)>, what: Box<dyn Any + Send>) {
+        until.retain(|(cell, value)| !cell.reached(*value));
         // What a lost VM has left is not touched by the device any more.
-        if cell.reached(value) || self.vm.is_lost() {
+        if until.is_empty() || self.vm.is_lost() {
             return;
         }
-        lock(&self.dying).push(Dying { cell, value, what });
+        lock(&self.dying).push(Dying { until, what });
         self.reap();
     }
 
@@ -111,7 +116,10 @@ impl Shared {
         let mut done = Vec::new();
         let mut i = 0;
         while i < dying.len() {
-            if lost || dying[i].cell.reached(dying[i].value) {
+            let until = &mut dying[i].until;
+            // One that is not reached is enough to know; the others are looked at in their turn.
+            while until.pop_if(|(cell, value)| cell.reached(*value)).is_some() {}
+            if lost || until.is_empty() {
                 done.push(dying.swap_remove(i));
             } else {
                 i += 1;
@@ -154,7 +162,7 @@ impl Shared {
 
     /// The pairs that what was destroyed still waits for.
     pub fn dying(&self) -> Vec<(Cell, u64)> {
-        lock(&self.dying).iter().map(|it| (it.cell, it.value)).collect()
+        lock(&self.dying).iter().flat_map(|it| it.until.iter().copied()).collect()
     }
 }
 

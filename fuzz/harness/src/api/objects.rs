@@ -47,6 +47,7 @@ impl World {
             counters: Vec::new(),
             pool,
             memory: memory.to_vec(),
+            destroyed: false,
         }
     }
 
@@ -139,6 +140,7 @@ impl World {
             0 => {
                 let list = self.list(u)?;
                 if call!(zeCommandListDestroy(list)) == ok {
+                    self.destroyed = true;
                     // The dead handle is used once more.
                     call!(zeCommandListClose(list));
                     self.lists.retain(|it| it.0 != list.0);
@@ -152,6 +154,7 @@ impl World {
                 let queue = self.queue(u)?;
                 // Fences go before their queue.
                 if self.fences.is_empty() && call!(zeCommandQueueDestroy(queue)) == ok {
+                    self.destroyed = true;
                     self.queues.retain(|it| it.0 != queue.0);
                 }
             }
