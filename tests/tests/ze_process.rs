@@ -190,3 +190,35 @@ fn child_whose_contexts_come_and_go() {
     assert_eq!(files(), before.0);
     assert!(maps() <= before.1 + 8, "{} mappings, {} before", maps(), before.1);
 }
+
+#[test]
+fn the_device_may_be_lost_any_number_of_times() {
+    ze::in_child("child_that_loses_the_device_often", &[]);
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_loses_the_device_often() {
+    // More often than the device has address spaces.
+    for _ in 0..300 {
+        let gpu = Gpu::new();
+        let pool = gpu.pool(1, ze_event_pool_flags_t::empty());
+        let never = pool.event(0);
+        // What is destroyed while it waits goes with the address space.
+        let parked = gpu.immediate(0, true);
+        parked.wait(&[&never]);
+        drop(parked);
+        let (list, nowhere) = (gpu.immediate(0, true), ptr::without_provenance_mut(64));
+        let (byte, none, waits) = (1_u8, ze_event_handle_t::NULL, ptr::null_mut());
+        let pattern = (&raw const byte).cast();
+        check!(zeCommandListAppendMemoryFill(list.0, nowhere, pattern, 1, 4, none, 0, waits));
+        let answer = call!(zeCommandListHostSynchronize(list.0, u64::MAX));
+        assert_eq!(answer, ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST);
+        drop((list, never, pool));
+        let device = gpu.device;
+        drop(gpu);
+        // What the loss left is the application's to notice.
+        let _ = call!(zeDeviceGetStatus(device));
+    }
+    drop(Gpu::new().host::<u8>(8));
+}

@@ -220,7 +220,9 @@ impl World {
         );
         assert_eq!(call!(zeCommandListDestroy(list)), ok);
         for &queue in &self.queues {
-            assert_eq!(call!(zeCommandQueueSynchronize(queue, u64::MAX)), lost);
+            // One that had nothing left to do has succeeded.
+            let answer = call!(zeCommandQueueSynchronize(queue, u64::MAX));
+            assert!([ok, lost].contains(&answer), "zeCommandQueueSynchronize: {answer:?}");
         }
     }
 }

@@ -50,6 +50,8 @@ impl Context {
 
     /// The handle is gone; objects of the context may still hold it.
     pub fn destroy(&self) {
+        // What was destroyed before a loss waits for nothing any more, and would keep the lost VM.
+        self.shared.reap();
         self.device.leave(&self.vm);
     }
 
