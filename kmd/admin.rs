@@ -107,15 +107,17 @@ impl Keep {
             packet: answer.values[query_value::FAULT_PACKET],
             pid: queue.vm().pid(),
         };
-        pr_info!(
-            "vm {} of process {}: queue {} faulted: {} at {:#x}, packet {}\n",
-            fault.vm,
-            fault.pid,
-            fault.queue,
-            tally_uapi::fault::FaultKind::from_raw(kind).map_or("unknown", |kind| kind.name()),
-            fault.address,
-            fault.packet
-        );
+        if state.may_log() {
+            pr_info!(
+                "vm {} of process {}: queue {} faulted: {} at {:#x}, packet {}\n",
+                fault.vm,
+                fault.pid,
+                fault.queue,
+                tally_uapi::fault::FaultKind::from_raw(kind).map_or("unknown", |kind| kind.name()),
+                fault.address,
+                fault.packet
+            );
+        }
         state.fault.lock().get_or_insert(fault);
     }
 }

@@ -163,7 +163,8 @@ impl<'bound> Gpu<'bound> {
 
     fn watch(&self) {
         // If it is queued already, all is well.
-        let _ = workqueue::system_long().enqueue_delayed(self.drm.clone(), msecs_to_jiffies(WATCH_MS));
+        let _ =
+            workqueue::system_long().enqueue_delayed(self.drm.clone(), msecs_to_jiffies(WATCH_MS));
     }
 
     /// Looks why the device interrupts.

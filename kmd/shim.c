@@ -11,6 +11,7 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/uaccess.h>
 #include <linux/wait.h>
 
 #include <drm/drm_file.h>
@@ -126,7 +127,10 @@ int tally_user_pin(struct device *dev, u64 address, unsigned long count, bool wr
 	unsigned long done = 0;
 	int ret;
 
-	if (count > INT_MAX)
+	/* Before anything is made as large as the caller says. */
+	if (!access_ok((void __user *)address, (u64)count << PAGE_SHIFT))
+		return -EFAULT;
+	if (count > min_t(unsigned long, totalram_pages(), INT_MAX / sizeof(struct page *)))
 		return -ENOSPC;
 	user = kzalloc(sizeof(*user), GFP_KERNEL);
 	if (!user)

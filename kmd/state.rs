@@ -72,6 +72,7 @@ pub(crate) struct State {
     pub(crate) fault: Mutex<Option<FirstFault>>,
     gone: Atomic<bool>,
     files: Atomic<u64>,
+    logged_ns: Atomic<i64>,
     quarantined: Atomic<u64>,
     counts: [Atomic<u64>; COUNTS.len()],
 }
@@ -91,6 +92,7 @@ impl State {
                 fault <- new_mutex!(None),
                 gone: Atomic::new(false),
                 files: Atomic::new(1),
+                logged_ns: Atomic::new(i64::MIN),
                 quarantined: Atomic::new(0),
                 counts: [const { Atomic::new(0) }; COUNTS.len()],
             }? Error),
@@ -112,6 +114,14 @@ impl State {
     /// A number for a new file, never used again.
     pub(crate) fn new_file(&self) -> u64 {
         self.files.fetch_add(1u64, Relaxed)
+    }
+
+    /// Whether the log may have another line about what clients did: one a second, since
+    /// clients can make as many faults as they like.
+    pub(crate) fn may_log(&self) -> bool {
+        let (now, last) = (raw::monotonic_ns(), self.logged_ns.load(Relaxed));
+        now.saturating_sub(last) >= 1_000_000_000
+            && self.logged_ns.cmpxchg(last, now, Relaxed).is_ok()
     }
 
     /// Counts.

@@ -13,7 +13,7 @@ use tally_uapi::ioctl::{
     BoCreate, BoInfo, Ioctl, QueueCreate, QueueKick, QueueQuery, SemWait, SemWaitEntry, VmBind,
     VmCreate, bind_flag, bind_op,
 };
-use tally_uapi::packet::{Header, Nop, Packet, PostSync, Wait, WaitEntry, flag, opcode};
+use tally_uapi::packet::{Dispatch, Header, Nop, Packet, PostSync, Wait, WaitEntry, flag, opcode};
 use tally_uapi::queue::QueueControl;
 
 /// Bytes of a page.
@@ -374,6 +374,15 @@ impl Queue<'_> {
         self.fixture.node.call(&mut query).expect("QUEUE_QUERY");
         query
     }
+}
+
+/// A DISPATCH of one group of one item.
+pub fn dispatch(entry: u64, kernarg: u64) -> Dispatch {
+    let header = Header { opcode: opcode::DISPATCH, ..Header::default() };
+    let post = PostSync::default();
+    let groups = [1; 3];
+    let group_size = [1; 3];
+    Dispatch { header, entry, kernarg, groups, scratch_bytes: 0, group_size, work_dim: 3, post }
 }
 
 /// A signal of a cell by its VA.

@@ -46,13 +46,14 @@ const TESTS: &[Test] = tests! {
     buffers: memory_is_zero_and_shared a_mapping_outlives_its_handle memory_has_a_limit
         bindings_are_cut_and_joined userptr_is_the_callers_memory huge_and_many;
     queues: a_signal_arrives a_copy_copies a_fault_loses_the_vm_and_no_other
-        a_queue_says_what_it_waits_for destroyed_queues_do_not_signal limits_are_reached
+        a_queue_says_what_it_waits_for destroyed_queues_do_not_signal an_endless_kernel_is_ended limits_are_reached
         a_busy_queue_needs_no_kicks;
     waits: met_at_once late_and_past any_and_all a_signal_handler_interrupts
         the_device_wakes_a_sleeper a_host_wakes_a_sleeper no_sleeper_no_interrupt
         a_destroyed_vm_ends_waits queues_of_two_vms_wait_for_each_other;
     processes: importers_of_read_only_buffers_only_read an_importer_outlives_the_exporter
-        a_killed_process_leaves_nothing a_forked_child_may_use_the_file;
+        a_killed_process_leaves_nothing
+        a_killed_process_takes_its_endless_kernel_along a_forked_child_may_use_the_file;
     life: unbind_wakes_a_thousand_sleepers the_module_comes_back_a_hundred_times;
 };
 

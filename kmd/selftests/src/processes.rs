@@ -128,6 +128,27 @@ pub fn a_killed_process_leaves_nothing() {
     eventually(|| (counter("memory"), vms()) == before);
 }
 
+/// The same with a kernel that never ends: closing the file does not wait for it, and
+/// the device's answer frees what it used.
+pub fn a_killed_process_takes_its_endless_kernel_along() {
+    let before = (counter("memory"), vms());
+    let pair = sockets();
+    let child = process(|| {
+        let fixture = Fixture::new();
+        let mut queue = fixture.queue(0);
+        crate::queues::start_endless(&fixture, &mut queue, 8);
+        // SAFETY: a byte of an own array to an own socket.
+        unsafe { libc::write(pair[0], [1u8].as_ptr().cast(), 1) };
+        let _ = fixture.wait(&[queue.entry(0, 1)], 0, FOREVER);
+        false
+    });
+    let mut byte = [0u8];
+    // SAFETY: into an own array.
+    assert_eq!(unsafe { libc::read(pair[1], byte.as_mut_ptr().cast(), 1) }, 1);
+    kill(child);
+    eventually(|| (counter("memory"), vms()) == before);
+}
+
 fn vms() -> usize {
     crate::device::debug_lines("vm ")
 }

@@ -5,10 +5,14 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use tally_uapi::cell::CellKind;
 use tally_uapi::fault::FaultKind;
-use tally_uapi::ioctl::{QueueCreate, QueueDestroy, QueueKick, VmCreate, VmDestroy, queue_state};
+use tally_uapi::ioctl::{
+    QueueCreate, QueueDestroy, QueueKick, VmCreate, VmDestroy, bind_flag, queue_state,
+};
 use tally_uapi::packet::{Copy, Header, Packet, PostSync, flag, opcode};
 
-use crate::device::{FOREVER, Fixture, Node, PAGE, RW, counter, eventually, in_ms, wait_for};
+use crate::device::{
+    FOREVER, Fixture, Node, PAGE, Queue, RW, counter, dispatch, eventually, in_ms, wait_for,
+};
 
 /// The whole way: ring, kick, device, signal, interrupt, wake.
 pub fn a_signal_arrives() {
@@ -105,6 +109,43 @@ pub fn destroyed_queues_do_not_signal() {
     queue.word(1).store(1, Relaxed);
     fixture.node.call(&mut tally_uapi::ioctl::SemWake::default()).unwrap();
     assert_eq!(fixture.wait(&[queue.entry(0, 1)], 0, in_ms(50)), Err(libc::ETIME));
+}
+
+/// x86-64: a jump to itself.
+const ENDLESS: u64 = 0xfeeb;
+
+/// Starts a kernel that never ends, and signals cell 0 with 1 behind it.
+pub fn start_endless(fixture: &Fixture, queue: &mut Queue<'_>, page: u64) {
+    let handle = fixture.node.bo(2, 0).unwrap();
+    let code = fixture.node.map(handle, libc::PROT_READ | libc::PROT_WRITE).unwrap();
+    code.word(0).store(ENDLESS, Relaxed);
+    let execute = bind_flag::READ | bind_flag::EXECUTE;
+    fixture.bind(fixture.map(handle, 0, page, 1, execute)).unwrap();
+    fixture.bind(fixture.map(handle, 1, page + 1, 1, RW)).unwrap();
+    queue.push(dispatch(fixture.va(page), fixture.va(page + 1)));
+    queue.push(queue.signal(0, 1));
+    eventually(|| queue.query().state == queue_state::RUNNING);
+}
+
+/// "a kernel that never ends (VM reset, others run on, waits answer EIO, no counter
+/// written falsely)"
+pub fn an_endless_kernel_is_ended() {
+    let (stuck, fine) = (Fixture::new(), Fixture::new());
+    let (mut endless, mut other) = (stuck.queue(0), fine.queue(0));
+    start_endless(&stuck, &mut endless, 8);
+    other.push(other.signal(0, 1));
+    assert_eq!(fine.wait(&[other.entry(0, 1)], 0, FOREVER), Ok(0));
+    assert_eq!(stuck.wait(&[endless.entry(0, 1)], 0, in_ms(100)), Err(libc::ETIME));
+    let destroy = QueueDestroy { queue_id: endless.id, pad: 0 };
+    stuck.node.call(&mut destroy.clone()).unwrap();
+    // Aborting it may have lost the VM; in no case is it complete.
+    let waited = stuck.wait(&[endless.entry(0, 1)], 0, in_ms(100));
+    assert!(matches!(waited, Err(libc::EIO | libc::ETIME)), "{waited:?}");
+    assert_eq!(endless.word(0).load(Acquire), 0);
+    stuck.node.call(&mut VmDestroy { vm_id: stuck.vm, pad: 0 }).unwrap();
+    other.push(other.signal(0, 2));
+    assert_eq!(fine.wait(&[other.entry(0, 2)], 0, FOREVER), Ok(0));
+    a_signal_arrives();
 }
 
 /// "ENOSPC: `max_vms` reached", "`max_queues` reached"

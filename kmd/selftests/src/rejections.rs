@@ -147,6 +147,13 @@ pub fn bindings_are_checked() {
     // "EFAULT: MAP_USERPTR of memory that is not there."
     let user = VmBind { op: bind_op::MAP_USERPTR, handle: 0, offset: PAGE, ..good };
     assert_eq!(refused(VmBind { address: fixture.va(8), ..user }), libc::EFAULT);
+    // Also where there could not be as much.
+    let (start, size) = (0x20_0000_0000, 1 << 42);
+    let mut vast = VmCreate { start, size, ..Default::default() };
+    fixture.node.call(&mut vast).unwrap();
+    let all = VmBind { vm_id: vast.vm_id, address: start, size, ..user };
+    assert_eq!(refused(all), libc::ENOSPC);
+    assert_eq!(refused(VmBind { offset: 1 << 63, ..all }), libc::EFAULT);
 }
 
 /// QUEUE_CREATE: "EINVAL: class, index, priority, packets (power of two, 16 to
