@@ -97,14 +97,19 @@ impl Program {
 /// Has mmap and munmap of the calling thread reported to who holds the
 /// descriptor that is returned. no_new_privs must be set.
 ///
+/// A report that was received cannot be undone by a signal: else a thread could
+/// have a call approved, interrupt it, and never make it.
+///
 /// # Errors
-/// The kernel has no such filters, or lets nobody have them here.
+/// The kernel has no such filters (it has since Linux 5.19), or lets nobody have
+/// them here.
 pub fn report_mappings() -> io::Result<OwnedFd> {
     let mut program = Program::new();
     program.verdict_for(libc::SYS_mmap, libc::SECCOMP_RET_USER_NOTIF);
     program.verdict_for(libc::SYS_munmap, libc::SECCOMP_RET_USER_NOTIF);
     program.verdict(libc::SECCOMP_RET_ALLOW);
-    let fd = program.install(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?;
+    let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    let fd = program.install(flags | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)?;
     // SAFETY: the kernel has just made the descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
@@ -128,10 +133,14 @@ pub fn confine_all_threads() -> io::Result<()> {
     program.unless_equal(libc::FUTEX_WAIT_BITSET as u32, 1);
     program.verdict(libc::SECCOMP_RET_KILL_PROCESS);
     program.verdict(libc::SECCOMP_RET_ALLOW);
-    // tgkill: the abort signal to a thread of this process.
-    program.if_equal(libc::SYS_tgkill as u32, 5);
+    // tgkill: the abort signal to a thread of this process, but not to the main
+    // thread, whose number is the process's.
+    let process = std::process::id();
+    program.if_equal(libc::SYS_tgkill as u32, 7);
     program.load(argument(0));
-    program.if_equal(std::process::id(), 3);
+    program.if_equal(process, 5);
+    program.load(argument(1));
+    program.unless_equal(process, 3);
     program.load(argument(2));
     program.if_equal(ABORT_SIGNAL, 1);
     program.verdict(libc::SECCOMP_RET_ALLOW);

@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Child;
 
-use super::{Link, Loss, kill, open_process};
+use super::{Link, Loss, Progress, kill, open_process};
 use crate::links::Links;
 
 /// `struct seccomp_notif`.
@@ -101,23 +101,27 @@ fn handle(link: &Link, main_thread: u32, reports: &OwnedFd) -> bool {
         let error = io::Error::last_os_error().raw_os_error();
         return matches!(error, Some(libc::ENOENT | libc::EINTR));
     }
-    let call = (i64::from(report.number), report.arguments);
     let mut progress = link.progress();
-    let expected = progress.allowed.get(progress.made).copied();
-    if report.pid != main_thread || expected.is_none_or(|expected| !matches(call, expected)) {
-        return false;
-    }
-    progress.made += 1;
-    let fence = progress.made == progress.allowed.len();
+    let Some(fence) = decide(&progress, &report, main_thread) else { return false };
     let flags = if fence { 0 } else { CONTINUE };
     let mut verdict = Verdict { id: report.id, flags, ..Verdict::default() };
-    // SAFETY: the struct is the one that the request asks for. If the thread is
-    // gone there is nobody to answer.
-    unsafe { libc::ioctl(reports.as_raw_fd(), SEND, &raw mut verdict) };
-    if fence {
-        link.changed.notify_all();
+    // SAFETY: the struct is the one that the request asks for.
+    if unsafe { libc::ioctl(reports.as_raw_fd(), SEND, &raw mut verdict) } == 0 {
+        // Now the call is made, or the process is being killed.
+        progress.made += 1;
+        if fence {
+            link.changed.notify_all();
+        }
     }
     true
+}
+
+/// Whether a call may be made, and if it may, whether it is the order's fence.
+fn decide(progress: &Progress, report: &Report, main_thread: u32) -> Option<bool> {
+    let call = (i64::from(report.number), report.arguments);
+    let expected = progress.allowed.get(progress.made)?;
+    let allowed = report.pid == main_thread && matches(call, *expected);
+    allowed.then(|| progress.made + 1 == progress.allowed.len())
 }
 
 /// Whether a call is the one that is allowed: of munmap the kernel reads two
@@ -129,11 +133,42 @@ fn matches(call: (i64, [u64; 6]), allowed: (i64, [u64; 6])) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tally_engine::mailbox::fence_arguments;
+
     use super::*;
 
     #[test]
     fn the_layouts_are_the_kernels() {
         assert_eq!((RECEIVE, SEND), (0xc050_2100, 0xc018_2101));
+    }
+
+    #[test]
+    fn calls_are_let_through_in_their_order_and_from_the_main_thread() {
+        const MAIN: u32 = 77;
+        let map = |address| (libc::SYS_mmap, [address, 4096, 3, 0x11, 4, 0]);
+        let fence = fence_arguments(5);
+        let mut progress = Progress::default();
+        let report = |pid, (number, arguments): (i64, [u64; 6])| Report {
+            pid,
+            number: number as i32,
+            arguments,
+            ..Report::default()
+        };
+        assert_eq!(decide(&progress, &report(MAIN, fence), MAIN), None, "there is no order");
+        progress.allowed = vec![map(1 << 32), map(2 << 32), fence];
+        for (pid, call) in
+            [(MAIN + 1, map(1 << 32)), (MAIN, map(2 << 32)), (MAIN, fence), (MAIN, map(3 << 32))]
+        {
+            assert_eq!(decide(&progress, &report(pid, call), MAIN), None, "{pid} {call:x?}");
+        }
+        assert_eq!(decide(&progress, &report(MAIN, map(1 << 32)), MAIN), Some(false));
+        progress.made = 1;
+        assert_eq!(decide(&progress, &report(MAIN, map(1 << 32)), MAIN), None, "once only");
+        progress.made = 2;
+        assert_eq!(decide(&progress, &report(MAIN, fence_arguments(4)), MAIN), None);
+        assert_eq!(decide(&progress, &report(MAIN, fence), MAIN), Some(true));
+        progress.made = 3;
+        assert_eq!(decide(&progress, &report(MAIN, fence), MAIN), None);
     }
 
     #[test]

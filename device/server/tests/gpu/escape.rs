@@ -60,10 +60,8 @@ kernels! {
         "syscall",
         "pop rax",
         "ret";
-    /// Aborts the main thread, as often as it likes.
-    abort_others:
-        "mov ecx, 1000",
-        "2: mov r12d, ecx",
+    /// Interrupts the main thread with the abort signal.
+    interrupt_main:
         "mov eax, 39",
         "syscall",
         "mov edi, eax",
@@ -71,9 +69,21 @@ kernels! {
         "mov edx, 16",
         "mov eax, 234",
         "syscall",
-        "mov ecx, r12d",
-        "dec ecx",
-        "jnz 2b",
+        "ret";
+    /// Interrupts other threads of its process with the abort signal.
+    interrupt_others:
+        "mov eax, 39",
+        "syscall",
+        "mov r12d, eax",
+        "mov r13d, 1",
+        "2: mov edi, r12d",
+        "lea esi, [r12d + r13d]",
+        "mov edx, 16",
+        "mov eax, 234",
+        "syscall",
+        "inc r13d",
+        "cmp r13d, 64",
+        "jne 2b",
         "ret";
     /// Leaves a direction flag, floating-point traps and a broken stack frame.
     leave_a_mess:
@@ -272,6 +282,8 @@ fn detours_are_the_end() {
     let gpu = Gpu::new();
     let mut witness = Witness::new(&gpu);
     assert_eq!(fault_of(&gpu, borrow_instruction()), Some(FaultKind::EngineLost));
+    // Or it could have a mapping approved and then not make it.
+    assert_eq!(fault_of(&gpu, interrupt_main()), Some(FaultKind::EngineLost));
     assert_eq!(fault_of(&gpu, pivot_and_call()), Some(FaultKind::EngineLost));
     assert_eq!(fault_of(&gpu, pivot()), Some(FaultKind::PageFault));
     // Kernels may be built without these two.
@@ -287,7 +299,7 @@ fn detours_are_the_end() {
 fn a_mess_stays_inside() {
     let gpu = Gpu::new();
     let mut witness = Witness::new(&gpu);
-    for code in [abort_others(), leave_a_mess(), lose_tls()] {
+    for code in [interrupt_others(), leave_a_mess(), lose_tls()] {
         let vm = Vm::new(&gpu, 1);
         let (mut queue, cell) = (vm.queue(), vm.buffer(1, RW));
         let (entry, args) = (vm.code(code), vm.kernarg(&[0]));
