@@ -198,6 +198,14 @@ pub(crate) fn status(answer: &Answer) -> Result {
     }
 }
 
+/// A command that could not be sent.
+pub(crate) struct Unsent {
+    /// Why.
+    pub(crate) error: Error,
+    /// What it would have kept: to be settled, with no lock of a VM held.
+    pub(crate) keep: Keep,
+}
+
 /// Who takes commands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -278,7 +286,7 @@ impl Admin {
     /// time at most.
     ///
     /// # Errors
-    /// ENODEV: the device is gone or being reset. `keep` is dealt with in any case.
+    /// ENODEV: the device is gone or being reset. The caller settles what comes back.
     pub(crate) fn send(
         &self,
         regs: &Regs<'_>,
@@ -286,7 +294,7 @@ impl Admin {
         call: &Arc<Call>,
         command: Command,
         keep: Keep,
-    ) -> Result {
+    ) -> Result<(), Unsent> {
         self.send_if(regs, state, call, command, keep, true)
     }
 
@@ -307,19 +315,17 @@ impl Admin {
         command: Command,
         keep: Keep,
         may_sleep: bool,
-    ) -> Result {
+    ) -> Result<(), Unsent> {
         let mut inner = self.inner.lock();
         let index = loop {
             if inner.phase != Phase::Running {
-                drop(inner);
-                self.settle(state, keep);
-                return Err(ENODEV);
+                return Err(Unsent { error: ENODEV, keep });
             }
             let index = (inner.tail % ENTRIES) as usize;
             match inner.slots.get(index) {
                 Some(None) => break index,
                 _ if may_sleep => self.freed.wait(&mut inner),
-                _ => return Err(EBUSY),
+                _ => return Err(Unsent { error: EBUSY, keep }),
             }
         };
         self.commands.write(index, command);

@@ -18,7 +18,7 @@ use kernel::workqueue;
 use tally_uapi::firmware::{op, Command, Identity, StatusPage, WaitersPage};
 use tally_uapi::regs::status;
 
-use crate::admin::{self, queue_command, Admin, Call, Keep};
+use crate::admin::{self, queue_command, Admin, Call, Keep, Unsent};
 use crate::driver::TallyDevice;
 use crate::module_parameters;
 use crate::raw::{self, monotonic_ns};
@@ -151,6 +151,22 @@ impl<'bound> Gpu<'bound> {
     /// # Errors
     /// As there.
     pub(crate) fn send(&self, call: &Arc<Call>, command: Command, keep: Keep) -> Result {
+        self.send_locked(call, command, keep).map_err(|Unsent { error, keep }| {
+            self.settle(keep);
+            error
+        })
+    }
+
+    /// As [`Self::send`], for who must not settle a VM there and then.
+    ///
+    /// # Errors
+    /// See [`Admin::send`].
+    pub(crate) fn send_locked(
+        &self,
+        call: &Arc<Call>,
+        command: Command,
+        keep: Keep,
+    ) -> Result<(), Unsent> {
         self.admin.send(&self.regs, &self.state, call, command, keep)?;
         self.watch();
         Ok(())
@@ -198,17 +214,20 @@ impl<'bound> Gpu<'bound> {
         );
     }
 
-    /// While commands are out: is there still somebody who answers?
+    /// While there are VMs or commands are out: is there still somebody?
     pub(crate) fn look_after(&self) {
         // Should an interrupt have got lost, this is the end of the wait for it.
         self.interrupt();
-        let Some(oldest) = self.admin.oldest_ns() else { return };
+        let oldest = self.admin.oldest_ns();
+        if oldest.is_none() && self.state.vms.next(0, |_| true).is_none() {
+            return;
+        }
         let timeout = i64::from(*module_parameters::admin_timeout_ms.value_ref()) * 1_000_000;
-        if monotonic_ns().saturating_sub(oldest) > timeout {
+        if oldest.is_some_and(|sent| monotonic_ns().saturating_sub(sent) > timeout) {
             dev_err!(self.pdev, "a command is not answered; resetting\n");
             self.recover();
         } else if !self.regs.present() {
-            dev_err!(self.pdev, "the device is no more\n");
+            dev_err!(self.pdev, "the device does not answer any more\n");
             self.recover();
         } else {
             self.watch();
@@ -218,19 +237,28 @@ impl<'bound> Gpu<'bound> {
     /// Resets a device that no longer answers. All its VMs are lost; if it comes
     /// back new ones can be made, and else it is gone.
     fn recover(&self) {
-        let ended = self.ended.lock();
-        if *ended || self.state.gone() {
+        let mut ended = self.ended.lock();
+        if *ended {
             return;
         }
         self.state.count(Count::Resets);
+        // Who waits need not wait for the reset.
+        self.state.vms.for_each(
+            |_| true,
+            |_, vm| {
+                vm.lose();
+            },
+        );
+        self.state.sleepers.wake_all();
         self.admin.stop();
         let quiet = self.reset();
         self.settle_all(quiet);
         if !quiet || self.start().is_err() {
             dev_err!(self.pdev, "the device is given up\n");
+            *ended = true;
+            self.state.sleepers.publish_to(None);
             self.state.go();
         }
-        self.state.sleepers.wake_all();
     }
 
     /// Before the driver goes: ends all waits, and the device's use of memory.
@@ -246,13 +274,6 @@ impl<'bound> Gpu<'bound> {
         let quiet = self.reset();
         self.state.sleepers.publish_to(None);
         self.settle_all(quiet);
-        if !quiet {
-            // The device may write its rings, and the buffers belong to the DRM device.
-            core::mem::forget(self.admin.clone());
-            core::mem::forget(self.status.clone());
-            core::mem::forget(self.waiters.clone());
-            core::mem::forget(self.drm.clone());
-        }
     }
 
     /// Frees or gives up all that the device has used, and loses all VMs.
@@ -273,15 +294,22 @@ impl<'bound> Gpu<'bound> {
         if !quiet {
             let bytes = self.state.quarantined();
             dev_err!(self.pdev, "no reset: {bytes} bytes stay allocated for ever\n");
+            // The device may write its rings, and the buffers belong to the DRM device.
+            core::mem::forget(self.admin.clone());
+            core::mem::forget(self.status.clone());
+            core::mem::forget(self.waiters.clone());
+            core::mem::forget(self.drm.clone());
         }
     }
 
     /// Resets the device. Whether it confirmed that it touches no memory any more.
     fn reset(&self) -> bool {
         let over = || self.regs.present() && self.regs.status() & status::RESETTING == 0;
-        self.regs.reset();
-        if self.poll(over) {
-            return true;
+        if self.regs.present() {
+            self.regs.reset();
+            if self.poll(over) {
+                return true;
+            }
         }
         dev_err!(self.pdev, "no reset by register; trying that of PCI\n");
         raw::reset_function(self.pdev).is_ok() && self.poll(over)

@@ -20,7 +20,7 @@ use tally_uapi::firmware::{map_flag, op, Extent, MAX_EXTENTS};
 use tally_uapi::ioctl::{bind_flag, bind_op, VmBind, VmCreate, VmDestroy};
 use tally_uapi::PAGE_SIZE;
 
-use crate::admin::{vm_command, Call, Keep};
+use crate::admin::{vm_command, Call, Keep, Unsent};
 use crate::extent::Cut;
 use crate::file::TallyFile;
 use crate::gem::BoRef;
@@ -265,10 +265,14 @@ fn end(gpu: &Gpu<'_>, vm: &Arc<Vm>, call: &Arc<Call>) -> Result {
     let mut maps = vm.maps.lock();
     maps.ended = true;
     let command = vm_command(op::VM_DESTROY, vm.id, [0; 6]);
-    let sent = gpu.send(call, command, Keep::Vm(vm.clone()));
+    let sent = gpu.send_locked(call, command, Keep::Vm(vm.clone()));
     drop(maps);
     gpu.state().sleepers.wake_all();
-    sent
+    // Settling takes the mappings, and so their lock.
+    sent.map_err(|Unsent { error, keep }| {
+        gpu.settle(keep);
+        error
+    })
 }
 
 /// As [`end`], for who cannot be told: what cannot be sent is freed by the reset

@@ -10,7 +10,7 @@ use std::thread;
 use tally_uapi::ioctl::{BoInfo, VmCreate};
 
 use crate::Outcome;
-use crate::device::{FOREVER, Fixture, Node, counter, entry, eventually};
+use crate::device::{FOREVER, Fixture, Node, counter, entry, eventually, wait};
 
 fn driver() -> PathBuf {
     PathBuf::from("/sys/bus/pci/drivers/tally")
@@ -53,6 +53,24 @@ pub fn unbind_wakes_a_thousand_sleepers() {
     fs::write(driver().join("bind"), &address).expect("bind");
     eventually(|| Node::try_open().is_some());
     crate::queues::a_signal_arrives();
+}
+
+/// "the hub killed": whoever sleeps is told, and the driver can go.
+pub fn outlive() {
+    let fixture = Fixture::new();
+    let (handle, _memory) = fixture.memory(0, 1);
+    let wanted = [entry(handle, 0, 1)];
+    thread::scope(|scope| {
+        let with_vm = scope.spawn(|| fixture.wait(&wanted, 0, FOREVER));
+        let without = scope.spawn(|| wait(&fixture.node, 0, &wanted, 0, FOREVER));
+        eventually(|| counter("asleep") == 2);
+        println!("asleep");
+        let answers = (with_vm.join().unwrap(), without.join().unwrap());
+        println!("{answers:?}");
+        assert!(matches!(answers.0, Err(libc::EIO | libc::ENODEV)));
+        assert_eq!(answers.1, Err(libc::ENODEV));
+    });
+    assert_eq!(fixture.node.bo(1, 0), Err(libc::ENODEV));
 }
 
 /// "insmod, use, rmmod a hundred times returns all memory"

@@ -3,6 +3,7 @@
 //!
 //! Usage: `tally-selftests [NAME-PART]...` prints TAP and ends with 0 if all is well.
 //! `tally-selftests --fuzz SEED PROCESSES SECONDS` calls at random instead.
+//! `tally-selftests --outlive` sleeps until somebody outside ends the device's process.
 //! `TALLY_KO` names the module's file for the tests that reload it; without it they
 //! are skipped.
 
@@ -65,6 +66,9 @@ fn main() {
         let number = |text: &String| text.parse().expect("a number");
         let time = std::time::Duration::from_secs(number(seconds));
         return fuzz::run(number(seed), number(processes), time);
+    }
+    if parts == ["--outlive"] {
+        return life::outlive();
     }
     let chosen =
         |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()));
