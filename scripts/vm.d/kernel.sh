@@ -147,6 +147,7 @@ kernel_prune() {
     make -s "${make_flags[@]}" INSTALL_MOD_PATH="$kernel_dir/modules" modules_install
     find . -type f \( -name '*.o' -o -name '*.a' -o -name '*.cmd' -o -name '*.ko' \) \
         ! -path './scripts/*' ! -path './rust/*' ! -path './tools/objtool/*' -delete
+    find arch -mindepth 1 -maxdepth 1 ! -name Kconfig ! -name 'x86*' -exec rm -rf {} +
     rm -rf vmlinux vmlinux.* .tmp_vmlinux* Documentation block crypto drivers fs init io_uring ipc kernel \
         lib mm net samples security sound tools/testing tools/perf virt
 }
@@ -161,7 +162,7 @@ kernel_ensure() {
     kernel_tools "$lists"
     [ -e "$kernel_dir/unpacked" ] || kernel_unpack "$lists"
     say "building ${kernel_dir##*/}; on two free cores this takes a quarter of an hour"
-    nice -n "${TALLY_NICE:-5}" make -C "$kernel_dir/build" -j"${TALLY_JOBS:-$(nproc)}" "${make_flags[@]}" bzImage modules \
+    nice -n 5 make -C "$kernel_dir/build" -j"$(nproc)" "${make_flags[@]}" bzImage modules \
         >"$kernel_dir/build.log" 2>&1 &
     builder=$!
     kernel_progress "$builder" &

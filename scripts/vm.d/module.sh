@@ -36,9 +36,8 @@ gpu_start() {
 # gpu_watch RUN_FOLDER: notes which processes the device has, while it lives.
 gpu_watch() {
     local run=$1
-    while kill -0 "$gpu" 2>/dev/null; do
-        ps --no-headers -o pid,rss,args --ppid "$gpu" >"$run/engines.now" 2>/dev/null &&
-            mv "$run/engines.now" "$run/engines"
-        sleep 0.5
+    while [ -d "$run" ] && kill -0 "$gpu" 2>/dev/null; do
+        ps --no-headers -o pid,rss,args --ppid "$gpu" >"$run.engines" && mv "$run.engines" "$run/engines"
+        sleep 0.3
     done
 }
