@@ -136,6 +136,31 @@ fn a_host_write_wakes_queues() {
     }
 }
 
+/// "The waiter increments the word, executes a full fence, reads the cell again": a
+/// write that comes after a queue has parked and before the device has counted it
+/// sees a word of zero, and wakes it all the same.
+#[test]
+fn a_write_before_the_count_is_not_lost() {
+    let gpu = Gpu::new();
+    let vm = Vm::new(&gpu, 1);
+    let (mut queue, cells) = (vm.queue(), vm.buffer(1, RW));
+    let word = |index: u64| gpu.memory.word(cells.bus + index * 8);
+    let (entry, args) = (vm.code(until_told()), vm.kernarg(&[cells.va]));
+    queue.push(dispatch(entry, args, 1, None));
+    queue.push(wait_for(cells.va + 8, 1));
+    queue.push(nop(Some((cells.va + 16, 1))));
+    eventually("the kernel", || word(0).load(Ordering::Acquire) == 1);
+    // The hub stands still while the queue parks, and so cannot count it.
+    gpu.signal(libc::SIGSTOP);
+    word(0).store(2, Ordering::SeqCst);
+    std::thread::sleep(Duration::from_millis(50));
+    word(1).store(1, Ordering::SeqCst);
+    let waiters = &gpu.waiters_page().waiters[waiters_index(cells.va + 8)];
+    assert_eq!(waiters.load(Ordering::SeqCst), 0, "it was counted already");
+    gpu.signal(libc::SIGCONT);
+    eventually("the wake", || word(2).load(Ordering::Acquire) == 1);
+}
+
 /// "the driver … in the waiters page, in the word of the cell's bucket": a VM
 /// that goes no longer counts.
 #[test]

@@ -214,6 +214,12 @@ impl Gpu {
         self.memory.at(WAITERS)
     }
 
+    /// Sends the device's process a signal.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: takes numbers; the process has not been waited for.
+        assert_eq!(unsafe { libc::kill(self.process.id() as i32, signal) }, 0);
+    }
+
     /// The engine processes.
     pub fn engines(&self) -> Vec<u32> {
         let mut engines = Vec::new();

@@ -273,6 +273,15 @@ kernels! {
         "mov qword ptr [rdx], 1",
         "2: pause",
         "jmp 2b";
+    /// Stores 1 to args[0] and goes on until args[0] is 2.
+    until_told:
+        "mov rsi, [rdi + 8]",
+        "mov rdx, [rsi]",
+        "mov qword ptr [rdx], 1",
+        "2: pause",
+        "cmp qword ptr [rdx], 2",
+        "jne 2b",
+        "ret";
     /// *args[0] = args[1], with no check of anything.
     poke:
         "mov rsi, [rdi + 8]",
