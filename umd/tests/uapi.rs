@@ -453,6 +453,14 @@ fn vm_bind_maps_only_where_nothing_is_and_unmaps_parts() {
     fixture.bind(fixture.unmap(3, 2)).unwrap();
     fixture.bind(fixture.map(handle, 7, 3, 1, RW)).unwrap();
     fixture.bind(fixture.map(handle, 0, 4, 1, bind_flag::READ)).unwrap();
+    if !fixture.kernel.sees_process() {
+        // The host's mappings are apart from the device's.
+        for (offset, page) in [(7, 3), (0, 4)] {
+            let at = NonNull::new(fixture.va(page) as *mut u8);
+            // SAFETY: pages of the test's own window.
+            unsafe { fixture.kernel.bo_map(handle, offset * PAGE, PAGE as usize, at) }.unwrap();
+        }
+    }
     let seen: Vec<u64> =
         (0..8).map(|page| fixture.word(fixture.va(page)).load(Ordering::Relaxed)).collect();
     assert_eq!(seen, [1, 2, 3, 8, 1, 6, 7, 8]);

@@ -105,12 +105,17 @@ impl Kernel for Drm {
             return unsafe { self.map(&info, size, place) };
         }
         // The core maps buffers from their start only: what was asked for is cut out of such a mapping.
+        // What a page of it is, the module tells by its distance from the mapping's start, which the cut
+        // changes: so all pages are there before it. Those of a mapped buffer stay until it is unmapped.
         let before = usize::try_from(offset).map_err(|_| Errno::Invalid)?;
         // SAFETY: without an address nothing is replaced.
         let whole = unsafe { self.map(&info, before + size, ptr::null_mut()) }?;
-        // SAFETY: the piece lies at the end of the new mapping, which nobody else knows; where it goes
-        // is the caller's. What is left of the mapping is taken back.
+        // SAFETY: the piece lies at the end of the new mapping, which nobody else knows and which may be
+        // read; where it goes is the caller's. What is left of the mapping is taken back.
         unsafe {
+            for page in (before..before + size).step_by(PAGE_SIZE as usize) {
+                whole.add(page).read_volatile();
+            }
             let piece = whole.add(before).as_ptr().cast::<c_void>();
             let moved = if place.is_null() {
                 piece

@@ -254,7 +254,7 @@ impl Reserved {
         range.split(start);
         range.split(start + size);
         range.pieces.retain(|at, _| !(start..start + size).contains(at));
-        Ok(())
+        self.reopen(range, start, start + size)
     }
 
     /// Changes what the device may do with a range that is mapped.
@@ -286,7 +286,7 @@ impl Reserved {
                 return Err(error);
             }
         }
-        Ok(())
+        self.reopen(range, start, start + size)
     }
 
     /// The access at `start`, and for how many of `size` bytes it is the same.
@@ -319,17 +319,38 @@ impl Reserved {
         if piece.access != Access::ReadWrite {
             return Ok(());
         }
-        let ptr = std::ptr::NonNull::new(crate::space::pointer(at));
-        let (handle, size) = (piece.memory.bo.handle, piece.size as usize);
-        // SAFETY: as above.
-        let mapped = unsafe { bindings.kernel.bo_map(handle, piece.offset, size, ptr) };
-        mapped.map(drop).map_err(|errno| {
-            let error = bindings.failed("mmap of a buffer", errno);
+        self.open(at, piece).inspect_err(|_| {
             if let Err(error) = self.unbind(at, piece.size) {
                 log::error!("the {} bytes at {at:#x} stay mapped: {error}", piece.size);
             }
-            error
         })
+    }
+
+    /// Maps a piece for the host.
+    fn open(&self, at: u64, piece: &Piece) -> Result {
+        let bindings = &self.bindings;
+        let ptr = std::ptr::NonNull::new(crate::space::pointer(at));
+        let (handle, size) = (piece.memory.bo.handle, piece.size as usize);
+        // SAFETY: a reserved range of the window, where this piece is or nothing.
+        let mapped = unsafe { bindings.kernel.bo_map(handle, piece.offset, size, ptr) };
+        mapped.map(drop).map_err(|errno| bindings.failed("mmap of a buffer", errno))
+    }
+
+    /// Maps anew, for the host, what is left at the borders of a range that was unmapped or mapped
+    /// otherwise: a mapping of the DRM core's does not survive that a part of it is taken away.
+    fn reopen(&self, range: &Range, start: u64, end: u64) -> Result {
+        if self.bindings.kernel.sees_process() {
+            return Ok(());
+        }
+        let before = range.pieces.range(..start).next_back();
+        let before = before.filter(|(at, piece)| *at + piece.size == start);
+        let after = range.pieces.get_key_value(&end);
+        for (&at, piece) in before.into_iter().chain(after) {
+            if piece.access == Access::ReadWrite {
+                self.open(at, piece)?;
+            }
+        }
+        Ok(())
     }
 
     /// Unmaps for the device and the host.
