@@ -12,6 +12,7 @@ pub mod cb_event;
 pub mod counter;
 pub mod event;
 pub mod event_pool;
+pub mod host_function;
 pub mod ipc;
 pub mod recording;
 pub mod shared;

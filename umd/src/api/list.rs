@@ -14,6 +14,7 @@ use crate::list::command::{Command, Signal};
 
 pub mod copy;
 pub mod event;
+pub mod host;
 pub mod launch;
 
 api! {

@@ -172,6 +172,8 @@ implemented! {
     zeCommandListAppendLaunchCooperativeKernel => list::launch::zeCommandListAppendLaunchCooperativeKernel,
     zeCommandListAppendLaunchKernelIndirect => list::launch::zeCommandListAppendLaunchKernelIndirect,
     zeCommandListAppendLaunchMultipleKernelsIndirect => list::launch::zeCommandListAppendLaunchMultipleKernelsIndirect,
+    // command list: host functions
+    zeCommandListAppendHostFunction => list::host::zeCommandListAppendHostFunction,
     // event
     zeEventPoolCreate => event::zeEventPoolCreate,
     zeEventPoolDestroy => event::zeEventPoolDestroy,

@@ -9,6 +9,8 @@
 //! In an out-of-order list a command is ORDERED only where its meaning says so, and writes nothing
 //! but its event.
 
+use std::sync::Arc;
+
 use tally_uapi::packet::{
     Copy as CopyPacket, CopyRegion, Fill, Header, INLINE_FILL_PATTERN, Nop, Packet, PostOp,
     PostSync, Predicate, Region, Stamp as StampPacket, TimestampSlot, flag, opcode,
@@ -21,6 +23,7 @@ use super::waits::{self, Condition, WaitList};
 use crate::error::{Error, Result};
 use crate::submit::arena::Span;
 use crate::sync::event::{Event, EventKind, SIGNALLED};
+use crate::sync::host_function::{self, HostFunction};
 use crate::sync::timestamp::Stamp;
 use crate::vm::Access;
 
@@ -76,6 +79,8 @@ pub enum Command<'a> {
     },
     /// Executions of regular lists, in this order.
     Lists(&'a [&'a Regular]),
+    /// A call of a function of the application's.
+    HostFunction(&'a Arc<HostFunction>),
 }
 
 /// A timestamp slot to copy, and where to.
@@ -226,6 +231,7 @@ impl Command<'_> {
             Command::Times(times) => times.len(),
             Command::Launches { launches, .. } => 2 * launches.len(),
             Command::Lists(lists) => lists.len(),
+            Command::HostFunction(_) => 5,
             _ => 1,
         }
     }
@@ -393,6 +399,19 @@ impl Body {
                     }
                 }
             }
+            Command::HostFunction(function) => {
+                target.keep(*function);
+                let cell = function.cell().va();
+                for post in [
+                    Post::store(cell, host_function::REQUESTED),
+                    Post::add(function.doorbell().va(), 1),
+                ] {
+                    self.push_post(target, post);
+                }
+                target.push(waits::at_least(cell, host_function::DONE));
+                self.push_post(target, Post::store(cell, host_function::IDLE));
+                self.last(target, nop(0), posts);
+            }
             Command::Wait
             | Command::Barrier
             | Command::Signal
@@ -400,6 +419,13 @@ impl Body {
             | Command::Clock(_) => self.last(target, nop(0), posts),
         }
         Ok(())
+    }
+
+    /// A write in the middle of a command, after the one before it.
+    fn push_post<T: Target>(&self, target: &mut T, post: Post) {
+        let mut packet = nop(flag::ORDERED);
+        post.attach(&mut packet);
+        target.push(packet);
     }
 
     /// A packet of a command that is not its last one.

@@ -49,6 +49,13 @@ pub(super) fn encode<T: Target>(target: &mut T, waits: WaitList<'_, '_>) -> Resu
     Ok(packets)
 }
 
+/// The packet that waits until an event cell holds at least `value`.
+pub(super) fn at_least(cell: u64, value: u64) -> Packet {
+    let mut group = Group::default();
+    group.add(Condition::AtLeast(cell, CellKind::Event, value));
+    group.take()
+}
+
 /// Packets that a wait list needs at most.
 pub(super) const fn bound(events: usize) -> usize {
     events.div_ceil(WAITS_PER_PACKET)

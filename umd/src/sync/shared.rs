@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::counter::{Cell, Counter, Counters};
+use super::host_function::{Callback, HostFunction, Service};
 use super::ipc::counter::Imports;
 use super::spin::SpinLock;
 use crate::error::Result;
@@ -34,6 +35,8 @@ pub struct Shared {
     submitters: Mutex<Vec<Weak<dyn Submitter>>>,
     dying: Mutex<Vec<Dying>>,
     imports: Imports,
+    /// The thread that calls host functions, once there is one.
+    service: Mutex<Option<Arc<Service>>>,
 }
 
 /// Memory or a queue that the device uses until counters have reached these values.
@@ -60,6 +63,7 @@ impl Shared {
                 counters: Counters::default(),
                 submitters: Mutex::default(),
                 dying: Mutex::default(),
+                service: Mutex::default(),
                 imports: Imports::default(),
             });
             all.push(Arc::downgrade(&new));
@@ -128,6 +132,20 @@ impl Shared {
         // Dropped without the lock: a queue's end takes a while.
         drop(dying);
         drop(done);
+    }
+
+    /// A function that a list will call.
+    ///
+    /// # Errors
+    /// OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY.
+    pub fn host_function(&self, callback: Callback) -> Result<Arc<HostFunction>> {
+        let mut service = lock(&self.service);
+        let running = match &*service {
+            Some(running) => running.clone(),
+            None => service.insert(Service::start(&self.vm)?).clone(),
+        };
+        drop(service);
+        running.register(callback)
     }
 
     /// Makes a submitter known to [`Shared::submitters`] as long as it lives.

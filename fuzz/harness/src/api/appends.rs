@@ -33,7 +33,7 @@ impl World {
 
     pub(super) fn append(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         let list = self.list(u)?;
-        let kind = u.arbitrary::<u8>()? % 10;
+        let kind = u.arbitrary::<u8>()? % 11;
         let (signal, mut waits) = (self.signal(u)?, self.waits(u)?);
         let (count, waits) = (waits.len() as u32, waits.as_mut_ptr());
         match kind {
@@ -106,6 +106,13 @@ impl World {
                     waits
                 ))
             }
+            9 => {
+                let function = if u.arbitrary::<u8>()? < 240 { Some(nothing as _) } else { None };
+                let (data, next) = (self.memory[0], ptr::null());
+                call!(zeCommandListAppendHostFunction(
+                    list, function, data, next, signal, count, waits
+                ))
+            }
             _ => call!(zeCommandListClose(list)),
         };
         Ok(())
@@ -134,3 +141,6 @@ impl World {
         Ok(())
     }
 }
+
+/// What a list calls.
+unsafe extern "C" fn nothing(_: *mut c_void) {}
