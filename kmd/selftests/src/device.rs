@@ -138,6 +138,11 @@ impl Node {
         Ok(arg.handle)
     }
 
+    /// The number of the file.
+    pub fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
     /// A buffer of whole pages.
     pub fn bo(&self, pages: u64, flags: u32) -> Result<u32, i32> {
         let mut arg = BoCreate { size: pages * PAGE, flags, handle: 0 };

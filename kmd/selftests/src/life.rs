@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::Acquire;
 use std::thread;
 
-use tally_uapi::ioctl::{BoInfo, VmCreate};
+use tally_uapi::cell::CellKind;
+use tally_uapi::fault::FaultKind;
+use tally_uapi::ioctl::{BoInfo, VmCreate, sem_wait_flag};
 
 use crate::Outcome;
-use crate::device::{FOREVER, Fixture, Node, counter, entry, eventually, wait};
+use crate::device::{FOREVER, Fixture, Node, counter, entry, eventually, wait, wait_for};
 
 fn driver() -> PathBuf {
     PathBuf::from("/sys/bus/pci/drivers/tally")
@@ -71,6 +73,24 @@ pub fn outlive() {
         assert_eq!(answers.1, Err(libc::ENODEV));
     });
     assert_eq!(fixture.node.bo(1, 0), Err(libc::ENODEV));
+}
+
+/// An engine process that dies loses its VM, and nothing else.
+pub fn lose() {
+    let (fixture, other) = (Fixture::new(), Fixture::new());
+    let mut queue = fixture.queue(0);
+    queue.push(wait_for(queue.cell(1), 1, CellKind::Event));
+    let mut alive = other.queue(0);
+    println!("asleep");
+    let either = sem_wait_flag::ANY;
+    let lost = fixture.wait(&[queue.entry(0, 1), queue.entry(2, 1)], either, FOREVER);
+    assert_eq!(lost, Err(libc::EIO));
+    let query = queue.query();
+    println!("EIO, fault {} at {:#x}", query.fault_kind, query.fault_address);
+    assert_eq!(query.fault_kind, FaultKind::EngineLost as u32);
+    alive.push(alive.signal(0, 1));
+    assert_eq!(other.wait(&[alive.entry(0, 1)], 0, FOREVER), Ok(0));
+    crate::queues::a_signal_arrives();
 }
 
 /// "insmod, use, rmmod a hundred times returns all memory"

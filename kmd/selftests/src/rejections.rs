@@ -227,6 +227,23 @@ pub fn numbers_beyond_the_last_are_refused() {
     assert_eq!(unsafe { node.raw(beyond, &mut Query::default()) }, Err(libc::EINVAL));
 }
 
+/// "Minor versions only add: … new fields in reserved places whose zero means the old
+/// behaviour": what an older caller's struct lacks counts as zero.
+pub fn structs_may_be_shorter() {
+    let node = Node::open();
+    let shorter = |request: u32, bytes: u64| u64::from(request & !(0x3fff << 16)) | bytes << 16;
+    // SEM_WAKE without its offset.
+    let mut wake = [0u32, 0];
+    // SAFETY: as large as the number says.
+    assert_eq!(unsafe { node.raw(shorter(SemWake::REQUEST, 8), &mut wake) }, Ok(()));
+    // QUERY without `reserved`, and with 8 bytes that this module does not know.
+    let mut query = [0u64; 4];
+    for bytes in [16, 32] {
+        // SAFETY: as above.
+        assert_eq!(unsafe { node.raw(shorter(Query::REQUEST, bytes), &mut query) }, Ok(()));
+    }
+}
+
 #[repr(C)]
 struct HeapAllocation {
     len: u64,
