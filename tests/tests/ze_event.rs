@@ -267,3 +267,32 @@ fn a_fence_may_be_waited_for_first() {
         zeCommandQueueExecuteCommandLists(other.0, 1, lists.as_mut_ptr(), fence.0)
     );
 }
+
+/// A list that waits for an event and signals another, both destroyed too early with their pool, harms
+/// nobody: their memory is not given out again as long as the list may still touch it.
+#[test]
+fn events_that_are_destroyed_too_early_harm_nobody() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(1);
+    for _ in 0..50 {
+        let list = gpu.immediate(0, true);
+        let pool = gpu.pool(2, NO_FLAGS);
+        let (signalled, waited) = (pool.event(0), pool.event(1));
+        list.barrier(Some(&signalled), &[&waited]);
+        drop((list, signalled, waited, pool));
+    }
+    let queue = gpu.queue(0);
+    for round in 1..200 {
+        // Of the same size as pools: what was given back too early would be used here.
+        let (list, pool) = (gpu.regular(0, true), gpu.pool(2, NO_FLAGS));
+        let (other, event) = (pool.event(0), pool.event(1));
+        list.set((&memory, 0), round, Some(&event), &[]);
+        list.close();
+        queue.execute(&[&list], None);
+        event.synchronize();
+        queue.synchronize();
+        assert_eq!(memory.get(0), round);
+        thread::sleep(Duration::from_micros(200));
+        assert!(!other.is_ready(), "nobody has signalled it");
+    }
+}

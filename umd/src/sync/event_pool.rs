@@ -38,8 +38,8 @@ pub struct EventPool {
 enum Memory {
     /// Nowhere: counter-based events have none in a pool.
     None,
-    /// Here.
-    Own(Block),
+    /// Here. `None` once it is given back.
+    Own(Option<Block>, Arc<Shared>),
     /// In another process.
     Imported(ImportedPool),
 }
@@ -57,14 +57,14 @@ impl EventPool {
     ///
     /// # Errors
     /// As the heap's.
-    pub fn regular(shared: &Shared, count: u32, shareable: bool) -> Result<Arc<Self>> {
+    pub fn regular(shared: &Arc<Shared>, count: u32, shareable: bool) -> Result<Arc<Self>> {
         let (vm, bytes) = (shared.vm(), Self::bytes(count));
         let mut memory = match shareable {
             true => Block::whole(vm.map_for(BoUse::Shared, bytes, STRIDE)?),
             false => vm.heap().alloc(bytes, STRIDE)?,
         };
         memory.clear();
-        Ok(Self::new(count, Memory::Own(memory)))
+        Ok(Self::new(count, Memory::Own(Some(memory), shared.clone())))
     }
 
     /// A pool of counter-based events, which need no memory.
@@ -110,7 +110,7 @@ impl EventPool {
     pub fn import(&self) -> Option<&Imported> {
         match &self.memory {
             Memory::Imported(import) => Some(import.imported()),
-            Memory::Own(_) | Memory::None => None,
+            Memory::Own(..) | Memory::None => None,
         }
     }
 
@@ -206,10 +206,10 @@ impl EventPool {
 
     fn block(&self) -> &Block {
         match &self.memory {
-            Memory::Own(block) => block,
+            Memory::Own(Some(block), _) => block,
             Memory::Imported(import) => import.imported().block(),
-            // Places exist only in pools of regular events, which have memory.
-            Memory::None => unreachable!("a place in a pool without memory"),
+            // Places exist only in pools of regular events, which have memory until they end.
+            Memory::Own(None, _) | Memory::None => unreachable!("a place in a pool without memory"),
         }
     }
 }
@@ -237,6 +237,18 @@ impl PoolPlace {
         let at = self.slot() - self.pool.block().va();
         // SAFETY: the slot lies in the block; any bits are a slot.
         unsafe { self.pool.block().ptr().add(at as usize).cast::<TimestampSlot>().read_volatile() }
+    }
+}
+
+impl Drop for EventPool {
+    fn drop(&mut self) {
+        // Commands that wait for its events, or signal them, should be complete by now. Where an
+        // application destroys too early they must not write into what the memory becomes.
+        if let Memory::Own(memory, shared) = &mut self.memory
+            && let Some(memory) = memory.take()
+        {
+            shared.retire_after(shared.unfinished().unwrap_or_default(), Box::new(memory));
+        }
     }
 }
 
