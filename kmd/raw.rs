@@ -322,6 +322,18 @@ unsafe extern "C" fn mmap(
     unsafe { bindings::drm_gem_shmem_object_mmap(obj, vma) }
 }
 
+/// The C object of a buffer.
+fn shmem(bo: &Bo) -> *mut bindings::drm_gem_shmem_object {
+    // SAFETY: the objects of this driver are shmem objects.
+    unsafe { kernel::container_of!(bo.as_raw(), bindings::drm_gem_shmem_object, base) }
+}
+
+/// The lock of a buffer.
+fn reservation(bo: &Bo) -> *mut bindings::dma_resv {
+    // SAFETY: a live object; set when it was made.
+    unsafe { (*bo.as_raw()).resv }
+}
+
 /// A buffer whose pages stay where they are.
 ///
 /// The abstraction pins only with a DMA mapping, which is undone at unbind: a
@@ -330,10 +342,19 @@ pub(crate) struct PinnedBo(ARef<Bo>);
 
 impl PinnedBo {
     /// # Errors
-    /// ENOMEM, EINTR.
+    /// ENOMEM; EINTR: killed.
     pub(crate) fn new(bo: ARef<Bo>) -> Result<Self> {
-        // SAFETY: a live shmem object that was not imported.
-        to_result(unsafe { bindings::drm_gem_shmem_object_pin(bo.as_raw()) })?;
+        let (base, resv) = (shmem(&bo), reservation(&bo));
+        // `drm_gem_shmem_pin` would answer EINTR to any signal while another thread has
+        // the lock, and the uapi promises otherwise.
+        // SAFETY: a live shmem object that was not imported, and its own lock.
+        let pinned = unsafe {
+            bindings::dma_resv_lock(resv, core::ptr::null_mut());
+            let pinned = bindings::drm_gem_shmem_pin_locked(base);
+            bindings::dma_resv_unlock(resv);
+            pinned
+        };
+        to_result(pinned)?;
         Ok(Self(bo))
     }
 
@@ -351,11 +372,8 @@ impl PinnedBo {
         if offset % 8 != 0 || offset >= unsafe { (*self.0.as_raw()).size } {
             return None;
         }
-        let base: *mut bindings::drm_gem_shmem_object =
-            // SAFETY: the objects of this driver are shmem objects.
-            unsafe { kernel::container_of!(self.0.as_raw(), bindings::drm_gem_shmem_object, base) };
         // SAFETY: while it is pinned there is an array of all its pages.
-        let page = unsafe { *(*base).pages.add(offset >> 12) };
+        let page = unsafe { *(*shmem(&self.0)).pages.add(offset >> 12) };
         // SAFETY: a page of the array; x86-64 has all memory mapped.
         let address = unsafe { tally_page_address(page) }.cast::<u8>();
         // SAFETY: within the page.

@@ -16,6 +16,7 @@ use kernel::prelude::*;
 use kernel::rbtree::{RBTree, RBTreeNodeReservation};
 use kernel::sync::atomic::{Atomic, Full, Relaxed};
 use kernel::sync::{new_mutex, Arc, Mutex};
+use kernel::time::Delta;
 use tally_uapi::firmware::{map_flag, op, Extent, MAX_EXTENTS};
 use tally_uapi::ioctl::{bind_flag, bind_op, VmBind, VmCreate, VmDestroy};
 use tally_uapi::PAGE_SIZE;
@@ -354,7 +355,7 @@ pub(crate) fn bind(
                 return Err(EACCES);
             }
             let pinned = Arc::new(PinnedBo::new(bo)?, GFP_KERNEL)?;
-            let table = pinned.bo().sg_table(dev)?;
+            let table = patiently(|| pinned.bo().sg_table(dev))?;
             let pieces = table.iter().map(|piece| (piece.dma_address(), piece.dma_len()));
             let extents = Cut::new(pieces, arg.offset, arg.size);
             map(gpu, &vm, &range, arg.flags, Backing::Bo(pinned.clone()), extents)
@@ -369,6 +370,17 @@ pub(crate) fn bind(
             let pieces = user.table().iter().map(|piece| (piece.dma_address(), piece.dma_len()));
             let extents = Cut::new(pieces, 0, arg.size);
             map(gpu, &vm, &range, arg.flags, Backing::User(user.clone()), extents)
+        }
+    }
+}
+
+/// Calls `f` again when it answers EINTR: a signal came while another thread had the
+/// buffer's lock, which it does not have for long. Nobody waits for the signal here.
+fn patiently<T>(f: impl Fn() -> Result<T>) -> Result<T> {
+    loop {
+        match f() {
+            Err(error) if error == EINTR => kernel::time::delay::fsleep(Delta::from_millis(1)),
+            other => return other,
         }
     }
 }

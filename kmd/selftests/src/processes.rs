@@ -8,7 +8,8 @@ use tally_uapi::cell::CellKind;
 use tally_uapi::ioctl::{SemWake, bind_flag, bo_flag};
 
 use crate::device::{
-    FOREVER, Fixture, Mapped, Node, PAGE, RW, counter, entry, eventually, in_ms, wait, wait_for,
+    FOREVER, Fixture, Mapped, Node, PAGE, RW, counter, debug_lines, entry, eventually, in_ms, wait,
+    wait_for,
 };
 
 /// Runs `child` in a process of its own, which ends with 0 if it says true.
@@ -103,7 +104,7 @@ pub fn an_importer_outlives_the_exporter() {
 
 /// "a process killed with work in flight": all comes back.
 pub fn a_killed_process_leaves_nothing() {
-    let before = (counter("memory"), vms());
+    let before = left();
     for _ in 0..5 {
         let pair = sockets();
         let child = process(|| {
@@ -125,13 +126,13 @@ pub fn a_killed_process_leaves_nothing() {
         assert_eq!(unsafe { libc::read(pair[1], byte.as_mut_ptr().cast(), 1) }, 1);
         kill(child);
     }
-    eventually(|| (counter("memory"), vms()) == before);
+    eventually(|| left() == before);
 }
 
 /// The same with a kernel that never ends: closing the file does not wait for it, and
 /// the device's answer frees what it used.
 pub fn a_killed_process_takes_its_endless_kernel_along() {
-    let before = (counter("memory"), vms());
+    let before = left();
     let pair = sockets();
     let child = process(|| {
         let fixture = Fixture::new();
@@ -146,11 +147,12 @@ pub fn a_killed_process_takes_its_endless_kernel_along() {
     // SAFETY: into an own array.
     assert_eq!(unsafe { libc::read(pair[1], byte.as_mut_ptr().cast(), 1) }, 1);
     kill(child);
-    eventually(|| (counter("memory"), vms()) == before);
+    eventually(|| left() == before);
 }
 
-fn vms() -> usize {
-    crate::device::debug_lines("vm ")
+/// What clients have: bytes in buffers, VMs, queues.
+fn left() -> (u64, usize, usize) {
+    (counter("memory"), debug_lines("vm "), debug_lines("queue "))
 }
 
 /// A file is shared by fork; what the child does with it, the parent sees.
