@@ -3,7 +3,7 @@
 
 use std::io;
 
-use crate::{VA_END, VA_START};
+use crate::VA_START;
 
 fn check(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -62,11 +62,11 @@ pub(crate) fn warm_up_libc() {
 }
 
 /// Whether everything that this process has is outside of all windows.
-pub(crate) fn check_layout(mapped: usize) -> io::Result<()> {
+pub(crate) fn check_layout(mapped: usize, va_end: u64) -> io::Result<()> {
     static IMAGE: u8 = 0;
     let stack = 0u8;
     let places = [(&raw const IMAGE).addr(), (&raw const stack).addr(), mapped];
-    if places.iter().all(|&it| !(VA_START..VA_END).contains(&(it as u64))) {
+    if places.iter().all(|&it| !(VA_START..va_end).contains(&(it as u64))) {
         return Ok(());
     }
     let text = format!("the addresses {places:x?} are in the way of the guest's");

@@ -17,6 +17,9 @@ pub const VA_START: u64 = 4 << 30;
 /// Windows of VMs end here: above are the stacks and the memory of the engine
 /// process's threads.
 pub const VA_END: u64 = 0x7ff0_0000_0000;
+/// The same where addresses are random: mappings begin up to 16 TiB below the
+/// top of the address space, as Linux may be set up.
+pub const VA_END_RANDOM: u64 = 0x6000_0000_0000;
 
 /// Most files that the guest's memory may consist of.
 pub const MAX_FILES: usize = 8;

@@ -112,6 +112,8 @@ pub struct Setup {
     pub waiters_offset: AtomicU64,
     /// CLOCK_MONOTONIC in ns at the start of the device's clock.
     pub clock_start: AtomicU64,
+    /// Where windows of VMs end.
+    pub va_end: AtomicU64,
 }
 
 /// A mapping, or with [`Piece::is_unmap`] the end of one.

@@ -34,7 +34,8 @@ pub fn run() -> io::Result<Infallible> {
     let socket = take_socket()?;
     let mailbox = receive(&socket)?;
     confine::drop_rights()?;
-    confine::check_layout(std::ptr::from_ref(mailbox).addr())?;
+    let va_end = mailbox.setup.va_end.load(Ordering::Relaxed);
+    confine::check_layout(std::ptr::from_ref(mailbox).addr(), va_end)?;
     confine::warm_up_libc();
     let engine = start(mailbox)?;
     let own = Arc::clone(&engine);

@@ -24,6 +24,8 @@ mod ear;
 mod gate;
 mod spawn;
 
+pub use spawn::fix_addresses;
+
 /// How long an engine process may take to start.
 const START_TIME: Duration = Duration::from_secs(4);
 /// How much longer than the reset time it may take for an order, or for one
@@ -144,6 +146,8 @@ impl Link {
 #[derive(Clone)]
 pub struct Recipe {
     pub vm: u32,
+    /// Where windows of VMs end.
+    pub va_end: u64,
     pub settings: crate::Settings,
     pub clock: tally_device::Clock,
     /// The files of the guest's memory.
@@ -287,6 +291,7 @@ fn set_up(mailbox: &Mailbox, recipe: &Recipe) {
     setup.vm.store(recipe.vm, relaxed);
     setup.waiters_file.store(recipe.waiters.0 as u32, relaxed);
     setup.waiters_offset.store(recipe.waiters.1, relaxed);
+    setup.va_end.store(recipe.va_end, relaxed);
     setup.clock_start.store(recipe.clock.start(), relaxed);
 }
 

@@ -18,6 +18,7 @@ use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, Server, ServerBackend, Serv
 
 use crate::Settings;
 use crate::config::{CONFIG_BYTES, ConfigSpace};
+use crate::engine;
 use crate::interrupt::Interrupt;
 use crate::lane;
 use crate::memory::GuestMemory;
@@ -98,6 +99,7 @@ impl Function {
             memory: GuestMemory::default(),
             interrupt: Arc::new(Interrupt::default()),
             max_mappings: lane::max_mappings(),
+            va_end: engine::fix_addresses(),
         };
         Ok(Self {
             config: ConfigSpace::new(),

@@ -2,7 +2,7 @@
 //! What IDENTIFY answers.
 
 use tally_device::{CLOCK_HZ, machine};
-use tally_engine::{VA_END, VA_START};
+use tally_engine::VA_START;
 use tally_uapi::firmware::{IDENTITY_ENGINES, IDENTITY_TARGET, Identity, MAX_QUEUES, MAX_VMS};
 use tally_uapi::ioctl::{DeviceInfo, EngineInfo, engine_capability};
 use tally_uapi::regs;
@@ -13,7 +13,7 @@ use crate::Settings;
 const UUID: [u8; 16] = *b"Tally virtual 00";
 
 /// Facts of the device.
-pub fn identity(settings: &Settings) -> Identity {
+pub fn identity(settings: &Settings, va_end: u64) -> Identity {
     let device = DeviceInfo {
         uuid: UUID,
         vendor_id: u32::from(regs::PCI_VENDOR),
@@ -26,7 +26,7 @@ pub fn identity(settings: &Settings) -> Identity {
         cache_bytes: machine::cache_bytes(),
         clock_hz: CLOCK_HZ,
         va_start: VA_START,
-        va_end: VA_END,
+        va_end,
         max_vms: MAX_VMS,
         max_queues: MAX_QUEUES,
     };

@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
+use tally_engine::VA_START;
 use tally_engine::mailbox::{MAX_PIECES, Order, Piece};
-use tally_engine::{VA_END, VA_START};
 use tally_uapi::PAGE_SIZE;
 use tally_uapi::firmware::{Command, answer_status, map_flag, op, query_value};
 use tally_uapi::ioctl::queue_state;
@@ -121,7 +121,7 @@ impl Lane {
             return Err(answer_status::EXISTS);
         }
         let window = range(start, bytes).ok_or(answer_status::INVALID)?;
-        if window.start < VA_START || window.end > VA_END {
+        if window.start < VA_START || window.end > self.host.va_end {
             return Err(answer_status::INVALID);
         }
         let files = self.host.memory.files();
@@ -144,6 +144,7 @@ impl Lane {
         let index = files.iter().position(|file| Arc::ptr_eq(file, &page.file))?;
         Some(Recipe {
             vm: self.id,
+            va_end: self.host.va_end,
             settings: self.host.settings.clone(),
             clock: self.host.clock,
             files: files.to_vec(),

@@ -30,6 +30,8 @@ pub struct Host {
     pub interrupt: Arc<Interrupt>,
     /// Most mappings of a VM.
     pub max_mappings: usize,
+    /// Where windows of VMs end.
+    pub va_end: u64,
 }
 
 /// Words of a command, and of an answer.
@@ -218,7 +220,7 @@ impl Session {
     }
 
     fn identify(&self, command: &Command) -> u32 {
-        let identity = identity(&self.host.settings);
+        let identity = identity(&self.host.settings, self.host.va_end);
         let bytes = identity.as_bytes();
         let Some(page) = self.host.memory.words(command.args[0], bytes.len() / 8) else {
             return answer_status::INVALID;

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use tally_engine::{VA_END, VA_END_RANDOM};
 use vmm_sys_util::sock_ctrl_msg::ScmSocket;
 
 /// The program of the engine process.
@@ -43,6 +44,15 @@ fn program() -> io::Result<RawFd> {
     Ok(FILE.get_or_init(|| file.into()).as_raw_fd())
 }
 
+/// Has the calling thread, and those that it starts, start programs at addresses
+/// that are not random. Returns where windows of VMs end: earlier where that is
+/// forbidden, as in some containers.
+pub fn fix_addresses() -> u64 {
+    // SAFETY: takes a number.
+    let fixed = unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) } >= 0;
+    if fixed { VA_END } else { VA_END_RANDOM }
+}
+
 /// Starts an engine process and hands it `fds`: a descriptor of the process, the
 /// process as a child, and the descriptor by which its mappings are reported. The calling thread is the one
 /// that the process ends with.
@@ -72,9 +82,8 @@ pub(super) fn start(fds: &[RawFd], time: Duration) -> io::Result<(OwnedFd, Child
     }
 }
 
-/// In the child, before its program: no random addresses, a stack of a fixed
-/// size (or mappings would begin in the middle of the VM's window), and an end
-/// with the parent.
+/// In the child, before its program: a stack of a fixed size (or mappings would
+/// begin in the middle of the VM's window), and an end with the parent.
 fn prepare(parent: u32) -> io::Result<()> {
     const STACK: libc::rlim_t = 8 << 20;
     let mut stack = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -85,8 +94,7 @@ fn prepare(parent: u32) -> io::Result<()> {
         }
         stack.rlim_cur = STACK.min(stack.rlim_max);
         stack.rlim_max = stack.rlim_cur;
-        if libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) < 0
-            || libc::setrlimit(libc::RLIMIT_STACK, &stack) != 0
+        if libc::setrlimit(libc::RLIMIT_STACK, &stack) != 0
             || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) != 0
         {
             return Err(io::Error::last_os_error());

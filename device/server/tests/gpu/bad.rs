@@ -17,7 +17,8 @@ fn windows_and_ids_are_checked() {
         let args = [start, bytes, 0, 0, 0, 0];
         gpu.admin(&Command { opcode: op::VM_CREATE, vm, args, ..Command::default() }).status
     };
-    let (first, end) = (tally_engine::VA_START, tally_engine::VA_END);
+    let device = gpu.identity().device;
+    let (first, end) = (device.va_start, device.va_end);
     for (vm, start, bytes) in [
         (0, WINDOW, PAGE),
         (MAX_VMS + 1, WINDOW, PAGE),

@@ -3,9 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
-use tally_uapi::firmware::{Command, Identity, MAX_QUEUES, answer_status, op};
+use tally_uapi::firmware::{Command, MAX_QUEUES, answer_status, op};
 use tally_uapi::regs::{self, status};
-use zerocopy::FromBytes;
 
 use crate::support::{ENTRIES, Gpu, MEMORY, eventually};
 
@@ -78,12 +77,8 @@ fn a_reset_forgets_the_registers() {
 #[test]
 fn identify_tells_what_the_device_is() {
     let gpu = Gpu::new();
-    let page = gpu.pages(1);
-    let answer = gpu.admin(&command(op::IDENTIFY, [page, 0, 0, 0, 0, 0]));
-    assert_eq!(answer.status, answer_status::OK);
+    let identity = gpu.identity();
     eventually("an interrupt", || gpu.interrupts() != 0);
-    let bytes: &[u8; 4096] = gpu.memory.at(page);
-    let identity = Identity::read_from_bytes(bytes).unwrap();
     assert_eq!(identity.engine_classes, 2);
     assert_eq!(identity.engines[0].count, 4);
     assert_eq!(identity.device.execution_units, 2);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tally_uapi::firmware::{Answer, Command, StatusPage, WaitersPage};
+use tally_uapi::firmware::{Answer, Command, Identity, StatusPage, WaitersPage, answer_status, op};
 use tally_uapi::regs::{self, control, status};
 use vfio_bindings::bindings::vfio::{
     VFIO_IRQ_SET_ACTION_TRIGGER, VFIO_IRQ_SET_DATA_EVENTFD, VFIO_PCI_BAR0_REGION_INDEX,
@@ -212,6 +212,15 @@ impl Gpu {
 
     pub fn waiters_page(&self) -> &WaitersPage {
         self.memory.at(WAITERS)
+    }
+
+    /// The answer to IDENTIFY.
+    pub fn identity(&self) -> Identity {
+        let page = self.pages(1);
+        let args = [page, 0, 0, 0, 0, 0];
+        let answer = self.admin(&Command { opcode: op::IDENTIFY, args, ..Command::default() });
+        assert_eq!(answer.status, answer_status::OK);
+        Identity::read_from_bytes(self.memory.at::<[u8; 4096]>(page)).unwrap()
     }
 
     /// Sends the device's process a signal.
