@@ -229,6 +229,11 @@ impl Gpu {
         assert_eq!(unsafe { libc::kill(self.process.id() as i32, signal) }, 0);
     }
 
+    /// Descriptors ("fd") or threads ("task") of the device's process.
+    pub fn count(&self, what: &str) -> usize {
+        std::fs::read_dir(format!("/proc/{}/{what}", self.process.id())).unwrap().count()
+    }
+
     /// The engine processes.
     pub fn engines(&self) -> Vec<u32> {
         let mut engines = Vec::new();
