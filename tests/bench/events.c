@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,7 +18,11 @@ enum { REPEATS = 25, APPENDS = 2000, PRODUCERS = 64, INCREMENTS = 6400, HOPS = 1
 enum { LIVE = 1000000, SLEEPERS = 100 };
 
 // Of zex_event.h, which no loader brings along.
-enum { IMMEDIATE = 1, NON_IMMEDIATE = 2, HOST_VISIBLE = 4, KERNEL_TIMESTAMP = 16 };
+enum { IMMEDIATE = 1, NON_IMMEDIATE = 2, HOST_VISIBLE = 4, SHARED = 8, KERNEL_TIMESTAMP = 16 };
+
+struct ipc_handle {
+    char bytes[ZE_MAX_IPC_HANDLE_SIZE];
+};
 
 struct event_desc {
     uint32_t stype;
@@ -32,6 +37,9 @@ struct storage {
     uint64_t increment, completion;
 };
 
+typedef ze_result_t (*get_handle_fn)(ze_event_handle_t, struct ipc_handle *);
+typedef ze_result_t (*open_handle_fn)(ze_context_handle_t, struct ipc_handle, ze_event_handle_t *);
+typedef ze_result_t (*close_handle_fn)(ze_event_handle_t);
 typedef ze_result_t (*create_fn)(ze_context_handle_t, ze_device_handle_t, const struct event_desc *,
                                  ze_event_handle_t *);
 
@@ -265,6 +273,93 @@ static void chain(struct bench *b)
     must(zeCommandListDestroy(lists[1]));
 }
 
+static void *function(const struct bench *b, const char *name)
+{
+    void *address;
+
+    must(zeDriverGetExtensionFunctionAddress(b->gpu.driver, name, &address));
+    return address;
+}
+
+// What the other process does with its standard input and output: takes a handle, says that it is about to
+// wait, and tells when the wait was over.
+static int other_process(struct bench *b)
+{
+    open_handle_fn open_handle = (open_handle_fn)function(b, "zexCounterBasedEventOpenIpcHandle");
+    close_handle_fn close_handle = (close_handle_fn)function(b, "zexCounterBasedEventCloseIpcHandle");
+    struct ipc_handle handle;
+
+    while (read(STDIN_FILENO, &handle, sizeof(handle)) == (ssize_t)sizeof(handle)) {
+        ze_event_handle_t event;
+        double back = 0;
+
+        must(open_handle(b->gpu.context, handle, &event));
+        if (write(STDOUT_FILENO, &back, sizeof(back)) != (ssize_t)sizeof(back))
+            return 1;
+        wait_for_event(event);
+        back = now_ns();
+        if (write(STDOUT_FILENO, &back, sizeof(back)) != (ssize_t)sizeof(back))
+            return 1;
+        must(close_handle(event));
+    }
+    return 0;
+}
+
+static double answer_of(int from)
+{
+    double answer;
+
+    if (read(from, &answer, sizeof(answer)) != (ssize_t)sizeof(answer))
+        stop("the other process has ended");
+    return answer;
+}
+
+// From the host's signal, by way of a list of the device that waits for it, to the return of a wait in
+// another process, which sleeps by then.
+static void across(struct bench *b, char **arguments)
+{
+    static double times[REPEATS];
+    get_handle_fn get_handle = (get_handle_fn)function(b, "zexCounterBasedEventGetIpcHandle");
+    ze_command_list_handle_t list = create_on(b, 0);
+    int to[2], from[2];
+
+    if (pipe(to) || pipe(from))
+        stop("no pipes");
+    pid_t child = fork();
+    if (child == 0) {
+        char *program[] = {arguments[0], arguments[1], "other", NULL};
+        dup2(to[0], STDIN_FILENO);
+        dup2(from[1], STDOUT_FILENO);
+        close(to[1]);
+        close(from[0]);
+        execv("/proc/self/exe", program);
+        _exit(127);
+    }
+    close(to[0]);
+    close(from[1]);
+    for (int repeat = 0; repeat < REPEATS; repeat++) {
+        ze_event_handle_t event = create_event(b, SHARED, NULL);
+        struct ipc_handle handle;
+
+        must(zeEventHostReset(b->gate));
+        barrier(list, event, b->gate);
+        must(get_handle(event, &handle));
+        if (write(to[1], &handle, sizeof(handle)) != (ssize_t)sizeof(handle))
+            stop("the other process has ended");
+        answer_of(from[0]);
+        pause_ms(2);
+        double start = now_ns();
+        must(zeEventHostSignal(b->gate));
+        times[repeat] = answer_of(from[0]) - start;
+        must(zeEventDestroy(event));
+    }
+    close(to[1]);
+    waitpid(child, NULL, 0);
+    close(from[0]);
+    report("host signal, device, return of a wait in another process", median(times, REPEATS), "ns");
+    must(zeCommandListDestroy(list));
+}
+
 static double resident_bytes(void)
 {
     long size, resident = 0;
@@ -371,19 +466,21 @@ int main(int count, char **arguments)
         .stype = ZE_STRUCTURE_TYPE_EVENT_POOL_DESC, .flags = ZE_EVENT_POOL_FLAG_HOST_VISIBLE, .count = 1};
     ze_event_desc_t event = {.stype = ZE_STRUCTURE_TYPE_EVENT_DESC};
 
-    if (count != 2) {
+    if (count != 2 && count != 3) {
         fprintf(stderr, "usage: %s FOLDER-OF-MODULES\n", arguments[0]);
         return 2;
     }
     open_gpu(&b.gpu, arguments[1]);
-    must(zeDriverGetExtensionFunctionAddress(b.gpu.driver, "zexCounterBasedEventCreate2",
-                                             (void **)&b.create));
+    b.create = (create_fn)function(&b, "zexCounterBasedEventCreate2");
     must(zeEventPoolCreate(b.gpu.context, &pool, 0, NULL, &b.pool));
     must(zeEventCreate(b.pool, &event, &b.gate));
+    if (count == 3)
+        return other_process(&b);
     printf("medians of %d repeats\n", REPEATS);
     appends(&b);
     completed(&b);
     wakes(&b);
+    across(&b, arguments);
     aggregated(&b);
     chain(&b);
     live(&b);
