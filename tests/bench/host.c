@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // What the host pays: appends, events, and the way from an append to its completion, through the
-// loader. Usage: host FOLDER-OF-MODULES. Every figure is the median of REPEATS repeats, which are
-// interleaved so that a change of the machine's mood meets all of them.
+// loader. Usage: host FOLDER-OF-MODULES REPEATS [appends]. Prints name, wall time and processor time of
+// each repeat, in ns per operation; host.py makes a table of it. With `appends` nothing is executed: for
+// a driver whose device is simulated.
 #include "counter_events.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 
-enum { REPEATS = 25, APPENDS = 2000, ROUND_TRIPS = 200, WAKES = 5 };
+enum { APPENDS = 2000, ROUND_TRIPS = 200, WAKES = 5 };
 
 struct bench {
     struct gpu gpu;
     struct kernel kernel;
-    ze_command_list_handle_t recorded, immediate;
+    ze_command_list_handle_t recorded, other, immediate;
     ze_event_handle_t signalled, waited;
     void *memory;
 };
@@ -77,6 +79,16 @@ static struct cost record_wait_signal(struct bench *b)
     return record(b, b->signalled, b->waited);
 }
 
+// Of the cheapest call that there is: what the loader adds to each.
+static struct cost nothing(struct bench *b)
+{
+    double start = now_ns(), used = used_ns();
+
+    for (int i = 0; i < APPENDS; i++)
+        must(zeKernelSetIndirectAccess(b->kernel.handle, 0));
+    return (struct cost){(now_ns() - start) / APPENDS, (used_ns() - used) / APPENDS};
+}
+
 static struct cost create_destroy(struct bench *b)
 {
     double start = now_ns(), used = used_ns();
@@ -84,6 +96,16 @@ static struct cost create_destroy(struct bench *b)
     for (int i = 0; i < APPENDS; i++)
         must(zeEventDestroy(create_counter_event(&b->gpu)));
     return (struct cost){(now_ns() - start) / APPENDS, (used_ns() - used) / APPENDS};
+}
+
+static struct cost append_immediate(struct bench *b)
+{
+    double start = now_ns(), used = used_ns();
+    for (int i = 0; i < ROUND_TRIPS; i++)
+        launch(b, b->immediate, b->signalled, NULL);
+    struct cost cost = {(now_ns() - start) / ROUND_TRIPS, (used_ns() - used) / ROUND_TRIPS};
+    wait_for_event(b->signalled);
+    return cost;
 }
 
 static struct cost round_trips(struct bench *b)
@@ -113,33 +135,21 @@ static struct cost round_trips_asleep(struct bench *b)
 }
 
 static const struct {
-    const char *what;
+    const char *name;
     struct cost (*run)(struct bench *b);
+    bool executes;
 } measures[] = {
-    {"append to a regular in-order list", record_plain},
-    {"  with a counter-based signal", record_signal},
-    {"  with a counter-based wait and signal", record_wait_signal},
-    {"counter-based event, create and destroy", create_destroy},
-    {"immediate append to completion", round_trips},
-    {"  after 2 ms of sleep", round_trips_asleep},
+    {"loader", nothing, false},
+    {"append", record_plain, false},
+    {"append-signal", record_signal, false},
+    {"append-wait-signal", record_wait_signal, false},
+    {"event", create_destroy, false},
+    {"immediate", append_immediate, true},
+    {"round-trip", round_trips, true},
+    {"asleep", round_trips_asleep, true},
 };
 
-enum { MEASURES = sizeof(measures) / sizeof(measures[0]) };
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(double *values)
-{
-    qsort(values, REPEATS, sizeof(*values), by_size);
-    return values[REPEATS / 2];
-}
-
-static void open_bench(struct bench *b, const char *modules)
+static void open_bench(struct bench *b, const char *modules, bool executes)
 {
     open_gpu(&b->gpu, modules);
     b->kernel = build_kernel(&b->gpu, "empty", "empty");
@@ -148,13 +158,18 @@ static void open_bench(struct bench *b, const char *modules)
     for (uint32_t i = 0; i < 3; i++)
         set_argument(b->kernel, i, sizeof(b->memory), &b->memory);
     b->recorded = create_list(&b->gpu, b->gpu.compute, IN_ORDER);
-    b->immediate = create_immediate_list(&b->gpu, b->gpu.compute, IN_ORDER,
-                                         ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS);
+    b->other = create_list(&b->gpu, b->gpu.compute, IN_ORDER);
     b->signalled = create_counter_event(&b->gpu);
     b->waited = create_counter_event(&b->gpu);
-    // The event that appends wait for belongs to another list than theirs.
-    launch(b, b->immediate, b->waited, NULL);
-    wait_for_event(b->waited);
+    // The event that appends wait for belongs to another list than theirs and is not complete.
+    launch(b, b->other, b->waited, NULL);
+    must(zeCommandListClose(b->other));
+    if (!executes)
+        return;
+    b->immediate = create_immediate_list(&b->gpu, b->gpu.compute, IN_ORDER,
+                                         ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS);
+    launch(b, b->immediate, b->signalled, NULL);
+    wait_for_event(b->signalled);
 }
 
 static void close_bench(struct bench *b)
@@ -162,7 +177,9 @@ static void close_bench(struct bench *b)
     must(zeEventDestroy(b->signalled));
     must(zeEventDestroy(b->waited));
     must(zeCommandListDestroy(b->recorded));
-    must(zeCommandListDestroy(b->immediate));
+    must(zeCommandListDestroy(b->other));
+    if (b->immediate)
+        must(zeCommandListDestroy(b->immediate));
     release(&b->gpu, b->memory);
     destroy_kernel(b->kernel);
     close_gpu(&b->gpu);
@@ -170,23 +187,21 @@ static void close_bench(struct bench *b)
 
 int main(int count, char **arguments)
 {
-    static double wall[MEASURES][REPEATS], cpu[MEASURES][REPEATS];
     struct bench b = {0};
+    bool executes = count == 3;
 
-    if (count != 2) {
-        fprintf(stderr, "usage: %s FOLDER-OF-MODULES\n", arguments[0]);
+    if (count != 3 && !(count == 4 && strcmp(arguments[3], "appends") == 0)) {
+        fprintf(stderr, "usage: %s FOLDER-OF-MODULES REPEATS [appends]\n", arguments[0]);
         return 2;
     }
-    open_bench(&b, arguments[1]);
-    for (int repeat = 0; repeat < REPEATS; repeat++)
-        for (int i = 0; i < MEASURES; i++) {
+    open_bench(&b, arguments[1], executes);
+    for (int repeat = 0; repeat < atoi(arguments[2]); repeat++)
+        for (size_t i = 0; i < sizeof(measures) / sizeof(*measures); i++) {
+            if (measures[i].executes && !executes)
+                continue;
             struct cost cost = measures[i].run(&b);
-            wall[i][repeat] = cost.wall;
-            cpu[i][repeat] = cost.cpu;
+            printf("%s\t%.1f\t%.1f\n", measures[i].name, cost.wall, cost.cpu);
         }
     close_bench(&b);
-    printf("ns per operation, median of %d repeats\n%-42s%12s%12s\n", REPEATS, "", "wall", "processor");
-    for (int i = 0; i < MEASURES; i++)
-        printf("%-42s%12.0f%12.0f\n", measures[i].what, median(wall[i]), median(cpu[i]));
     return 0;
 }

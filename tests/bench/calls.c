@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// What one call does on the thread that makes it, counted instruction by instruction: instructions,
+// system calls, instructions that lock memory, allocations. Unlike times these do not depend on the
+// machine's mood, so limits on them can be tests. Usage: calls FOLDER-OF-MODULES [check|appends].
+//
+// A child makes the calls between two breakpoints of its own; the parent steps through what is between
+// them. With `check` the program fails if a call does more than it may; with `appends` only what a
+// simulated device can do is counted.
+#include "counter_events.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { WARM_UP = 100, SAMPLES = 9, ALLOCATORS = 4, CANNOT_TRACE = 77 };
+
+struct counts {
+    long instructions, system_calls, locked, allocations;
+};
+
+// What parent and child share.
+struct shared {
+    int row;
+    void *allocators[ALLOCATORS];
+};
+
+struct calls {
+    struct gpu gpu;
+    struct kernel kernel;
+    ze_command_list_handle_t list, other, immediate;
+    ze_event_handle_t signalled, own, waited;
+};
+
+static void launch(struct calls *c, ze_command_list_handle_t list, ze_event_handle_t signal,
+                   ze_event_handle_t wait)
+{
+    const ze_group_count_t one = {1, 1, 1};
+
+    must(zeCommandListAppendLaunchKernel(list, c->kernel.handle, &one, signal, wait ? 1 : 0,
+                                         wait ? &wait : NULL));
+}
+
+static void nothing(struct calls *c)
+{
+    must(zeKernelSetIndirectAccess(c->kernel.handle, 0));
+}
+
+static void plain(struct calls *c)
+{
+    launch(c, c->list, NULL, NULL);
+}
+
+static void with_signal(struct calls *c)
+{
+    launch(c, c->list, c->signalled, NULL);
+}
+
+static void with_own_wait(struct calls *c)
+{
+    launch(c, c->list, NULL, c->own);
+}
+
+static void with_wait_and_signal(struct calls *c)
+{
+    launch(c, c->list, c->signalled, c->waited);
+}
+
+static void event(struct calls *c)
+{
+    must(zeEventDestroy(create_counter_event(&c->gpu)));
+}
+
+static void immediate(struct calls *c)
+{
+    launch(c, c->immediate, c->signalled, NULL);
+}
+
+static void query(struct calls *c)
+{
+    must(zeEventQueryStatus(c->signalled));
+}
+
+static const struct {
+    const char *what;
+    void (*call)(struct calls *c);
+    bool executes;
+    // The most that it may do, through the loader: what it does in a release build, and a tenth.
+    struct counts limit;
+} rows[] = {
+    {"the cheapest call", nothing, false, {110, 0, 2, 0}},
+    {"append to a regular in-order list", plain, false, {880, 0, 4, 0}},
+    {"  with a counter-based signal", with_signal, false, {1080, 0, 7, 0}},
+    {"  with a wait for the list's own event", with_own_wait, false, {970, 0, 5, 0}},
+    {"  with another list's event and a signal", with_wait_and_signal, false, {1240, 0, 9, 0}},
+    {"counter-based event, create and destroy", event, false, {500, 0, 3, 0}},
+    {"append to an immediate list that sleeps", immediate, true, {1700, 1, 24, 0}},
+    {"query of an event that is complete", query, true, {170, 0, 1, 0}},
+};
+
+enum { ROWS = sizeof(rows) / sizeof(*rows) };
+
+static void breakpoint(void)
+{
+    __asm__ volatile("int3" ::: "memory");
+}
+
+static void make_calls(struct shared *shared, const char *modules, bool executes)
+{
+    struct calls c = {0};
+    void *memory;
+    const char *names[ALLOCATORS] = {"malloc", "calloc", "realloc", "posix_memalign"};
+
+    for (int i = 0; i < ALLOCATORS; i++)
+        shared->allocators[i] = dlsym(RTLD_DEFAULT, names[i]);
+    open_gpu(&c.gpu, modules);
+    c.kernel = build_kernel(&c.gpu, "empty", "empty");
+    must(zeKernelSetGroupSize(c.kernel.handle, 1, 1, 1));
+    memory = allocate(&c.gpu, DEVICE_MEMORY, 4096);
+    for (uint32_t i = 0; i < 3; i++)
+        set_argument(c.kernel, i, sizeof(memory), &memory);
+    c.list = create_list(&c.gpu, c.gpu.compute, IN_ORDER);
+    c.other = create_list(&c.gpu, c.gpu.compute, IN_ORDER);
+    c.signalled = create_counter_event(&c.gpu);
+    c.own = create_counter_event(&c.gpu);
+    c.waited = create_counter_event(&c.gpu);
+    launch(&c, c.list, c.own, NULL);
+    launch(&c, c.other, c.waited, NULL);
+    if (executes) {
+        c.immediate = create_immediate_list(&c.gpu, c.gpu.compute, IN_ORDER,
+                                            ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS);
+        launch(&c, c.immediate, c.signalled, NULL);
+        wait_for_event(c.signalled);
+    }
+    for (int row = 0; row < ROWS; row++) {
+        if (rows[row].executes && !executes)
+            continue;
+        for (int i = 0; i < WARM_UP; i++)
+            rows[row].call(&c);
+        if (rows[row].call == query)
+            wait_for_event(c.signalled);
+        for (int i = 0; i < SAMPLES; i++) {
+            shared->row = row;
+            breakpoint();
+            rows[row].call(&c);
+            breakpoint();
+        }
+    }
+    _exit(0);
+}
+
+// Whether an instruction locks memory: by prefix, or as an exchange with memory does.
+static bool locks(const unsigned char *code)
+{
+    while (*code == 0x66 || *code == 0xf2 || *code == 0xf3)
+        code++;
+    if (*code == 0xf0)
+        return true;
+    if ((*code & 0xf0) == 0x40)
+        code++;
+    return (code[0] == 0x86 || code[0] == 0x87) && code[1] >> 6 != 3;
+}
+
+// Steps from one breakpoint to the next. False if the child is gone.
+static bool step_through(pid_t child, const struct shared *shared, struct counts *counts)
+{
+    struct user_regs_struct registers;
+    unsigned long long before = 0;
+    int status;
+
+    for (;;) {
+        union {
+            long words[2];
+            unsigned char bytes[16];
+        } code;
+
+        if (ptrace(PTRACE_GETREGS, child, NULL, &registers) < 0)
+            return false;
+        code.words[0] = ptrace(PTRACE_PEEKTEXT, child, registers.rip, NULL);
+        code.words[1] = ptrace(PTRACE_PEEKTEXT, child, registers.rip + 8, NULL);
+        // A repeated instruction stops at every turn.
+        if (registers.rip != before) {
+            counts->instructions++;
+            counts->locked += locks(code.bytes);
+            for (int i = 0; i < ALLOCATORS; i++)
+                counts->allocations += registers.rip == (unsigned long long)shared->allocators[i];
+        }
+        counts->system_calls += code.bytes[0] == 0x0f && code.bytes[1] == 0x05;
+        before = registers.rip;
+        bool ends = code.bytes[0] == 0xcc;
+        if (ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) < 0 || waitpid(child, &status, 0) < 0 ||
+            !WIFSTOPPED(status))
+            return false;
+        if (ends)
+            return true;
+    }
+}
+
+static int by_instructions(const void *a, const void *b)
+{
+    const struct counts *x = a, *y = b;
+
+    return (x->instructions > y->instructions) - (x->instructions < y->instructions);
+}
+
+static bool exceeds(const struct counts *is, const struct counts *may)
+{
+    return is->instructions > may->instructions || is->system_calls > may->system_calls ||
+           is->locked > may->locked || is->allocations > may->allocations;
+}
+
+// Counts all calls of a child that stops at its first breakpoint. 0 if all is as it should be.
+static int count_calls(pid_t child, const struct shared *shared, bool check)
+{
+    struct counts samples[ROWS][SAMPLES] = {0};
+    int taken[ROWS] = {0}, status, bad = 0;
+
+    while (waitpid(child, &status, 0) == child && WIFSTOPPED(status)) {
+        int signal = WSTOPSIG(status);
+
+        if (signal == SIGTRAP) {
+            int row = shared->row;
+
+            if (taken[row] == SAMPLES || !step_through(child, shared, &samples[row][taken[row]++]))
+                break;
+            signal = 0;
+        }
+        if (ptrace(PTRACE_CONT, child, NULL, (void *)(long)(signal == SIGSTOP ? 0 : signal)) < 0)
+            break;
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT_TRACE) {
+        printf("not counted: this machine does not let a process trace its child\n");
+        return 0;
+    }
+    if (!WIFEXITED(status) || WEXITSTATUS(status)) {
+        fprintf(stderr, "calls: the child ended with status %#x\n", status);
+        return 1;
+    }
+    printf("%-42s%14s%14s%14s%14s\n", "per call", "instructions", "system calls", "locked", "allocations");
+    for (int row = 0; row < ROWS; row++) {
+        if (!taken[row])
+            continue;
+        qsort(samples[row], SAMPLES, sizeof(**samples), by_instructions);
+        struct counts *median = &samples[row][SAMPLES / 2];
+        bool over = check && exceeds(median, &rows[row].limit);
+        const char *verdict = !check ? "" : over ? "   TOO MUCH" : "   ok";
+
+        printf("%-42s%14ld%14ld%14ld%14ld%s\n", rows[row].what, median->instructions,
+               median->system_calls, median->locked, median->allocations, verdict);
+        bad |= over;
+    }
+    return bad;
+}
+
+int main(int count, char **arguments)
+{
+    bool check = count == 3 && strcmp(arguments[2], "check") == 0;
+    bool appends = count == 3 && strcmp(arguments[2], "appends") == 0;
+
+    if (count < 2 || (count == 3 && !check && !appends)) {
+        fprintf(stderr, "usage: %s FOLDER-OF-MODULES [check|appends]\n", arguments[0]);
+        return 2;
+    }
+    struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t child = shared == MAP_FAILED ? -1 : fork();
+    if (child < 0)
+        stop("no child to be counted");
+    if (child == 0) {
+        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0) {
+            _exit(CANNOT_TRACE);
+        }
+        make_calls(shared, arguments[1], !appends);
+    }
+    return count_calls(child, shared, check);
+}

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Makes a table of what host.c and host_cl.c printed.
+
+Usage: host.py NAME=FILE... Each file holds lines of name, wall time and processor time in ns; an empty or
+missing file is a peer that could not be measured. The first column is Tally."""
+
+import statistics
+import sys
+
+# Key, what it is called, the budget as (figure, factor, peers that it is measured beside).
+ROWS = [
+    ("loader", "cheapest call through the loader", None),
+    ("append", "append, regular in-order list, 3 pointers", (None, 0.15, ["Intel GPU"])),
+    ("append-signal", "  with CB signal", None),
+    ("append-wait-signal", "  with CB wait (another list's) and signal", (None, 0.2, ["Intel GPU"])),
+    ("event", "CB event (OpenCL: user event), create, destroy", (None, 0.3, ["Intel GPU"])),
+    ("immediate", "append to an immediate list (OpenCL: enqueue)", None),
+    ("round-trip", "immediate append to completion, awake", (2000, 0.5, ["Intel CPU", "PoCL"])),
+    ("asleep", "  after 2 ms of sleep", (15000, None, [])),
+]
+
+
+def read(path):
+    samples = {}
+    try:
+        with open(path, encoding="utf-8") as lines:
+            for line in lines:
+                name, wall, processor = line.split("\t")
+                samples.setdefault(name, []).append((float(wall), float(processor)))
+    except OSError:
+        pass
+    return samples
+
+
+def spread(values):
+    """The median, and the quartiles around it."""
+    if len(values) < 2:
+        return values[0], values[0], values[0]
+    low, median, high = statistics.quantiles(values, n=4)
+    return median, low, high
+
+
+def cell(samples):
+    if not samples:
+        return "-"
+    median, low, high = spread([wall for wall, _ in samples])
+    return f"{median:,.0f} [{low:,.0f}..{high:,.0f}]"
+
+
+def verdict(key, budget, columns):
+    ours = columns[0][1].get(key)
+    if not budget or not ours:
+        return ""
+    median = spread([wall for wall, _ in ours])[0]
+    limit, factor, peers = budget
+    parts = [] if limit is None else [f"{median:,.0f} of {limit:,} ns"]
+    for name, samples in columns[1:]:
+        if name in peers and samples.get(key):
+            ratio = median / spread([wall for wall, _ in samples[key]])[0]
+            parts.append(f"{ratio:.2f} of {factor} x {name}")
+    return "; ".join(parts)
+
+
+def main():
+    columns = []
+    for argument in sys.argv[1:]:
+        name, _, path = argument.partition("=")
+        columns.append((name, read(path)))
+    titles = [name + ("" if samples else " (not there)") for name, samples in columns]
+    print(f"{'ns: median [quartiles]':46}" + "".join(f"{title:>26}" for title in titles))
+    for key, what, _ in ROWS:
+        print(f"{what:46}" + "".join(f"{cell(samples.get(key)):>26}" for _, samples in columns))
+    ours = columns[0][1]
+    for key in ("round-trip", "asleep"):
+        if key in ours:
+            used = spread([processor for _, processor in ours[key]])[0]
+            print(f"processor time of all threads, {key}: {used:,.0f} ns")
+    print("\nbeside the budgets")
+    for key, what, budget in ROWS:
+        text = verdict(key, budget, columns)
+        if text:
+            print(f"{what.strip():46}{text}")
+
+
+if __name__ == "__main__":
+    main()
