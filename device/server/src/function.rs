@@ -11,7 +11,7 @@ use tally_uapi::regs::{self, control, status};
 use vfio_bindings::bindings::vfio::{
     VFIO_IRQ_INFO_EVENTFD, VFIO_IRQ_SET_ACTION_TRIGGER, VFIO_IRQ_SET_ACTION_TYPE_MASK,
     VFIO_IRQ_SET_DATA_EVENTFD, VFIO_IRQ_SET_DATA_NONE, VFIO_PCI_BAR0_REGION_INDEX,
-    VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_NUM_IRQS, VFIO_PCI_NUM_REGIONS,
+    VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_NUM_REGIONS,
     VFIO_REGION_INFO_FLAG_READ, VFIO_REGION_INFO_FLAG_WRITE, vfio_region_info,
 };
 use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, Server, ServerBackend, ServerRegion};
@@ -64,7 +64,8 @@ fn irqs() -> Vec<IrqInfo> {
         let count = if ours { u32::from(regs::MSIX_VECTORS) } else { 0 };
         IrqInfo { index, flags: if ours { VFIO_IRQ_INFO_EVENTFD } else { 0 }, count }
     };
-    (0..VFIO_PCI_NUM_IRQS).map(irq).collect()
+    // Those after it are for error recovery, which the function does not offer.
+    (0..=VFIO_PCI_MSIX_IRQ_INDEX).map(irq).collect()
 }
 
 /// What STATUS shows beside the session.
