@@ -251,9 +251,13 @@ impl<'bound> Gpu<'bound> {
         );
         self.state.sleepers.wake_all();
         self.admin.stop();
-        let quiet = self.reset();
-        self.settle_all(quiet);
-        if !quiet || self.start().is_err() {
+        let reset = self.reset();
+        if !reset {
+            // PCI's reset may take a minute, and comes too late for who uses the device.
+            self.state.go();
+        }
+        self.settle_all(reset || self.reset_function());
+        if !reset || self.start().is_err() {
             dev_err!(self.pdev, "the device is given up\n");
             *ended = true;
             self.state.sleepers.publish_to(None);
@@ -271,7 +275,7 @@ impl<'bound> Gpu<'bound> {
         if core::mem::replace(&mut *ended, true) {
             return;
         }
-        let quiet = self.reset();
+        let quiet = self.reset() || self.reset_function();
         self.state.sleepers.publish_to(None);
         self.settle_all(quiet);
     }
@@ -304,15 +308,21 @@ impl<'bound> Gpu<'bound> {
 
     /// Resets the device. Whether it confirmed that it touches no memory any more.
     fn reset(&self) -> bool {
-        let over = || self.regs.present() && self.regs.status() & status::RESETTING == 0;
-        if self.regs.present() {
-            self.regs.reset();
-            if self.poll(over) {
-                return true;
-            }
+        if !self.regs.present() {
+            return false;
         }
+        self.regs.reset();
+        self.poll(|| self.is_reset())
+    }
+
+    /// The same by PCI's function-level reset, for a device that ignores its register.
+    fn reset_function(&self) -> bool {
         dev_err!(self.pdev, "no reset by register; trying that of PCI\n");
-        raw::reset_function(self.pdev).is_ok() && self.poll(over)
+        raw::reset_function(self.pdev).is_ok() && self.poll(|| self.is_reset())
+    }
+
+    fn is_reset(&self) -> bool {
+        self.regs.present() && self.regs.status() & status::RESETTING == 0
     }
 
     /// Whether `done` becomes true within the reset time.
