@@ -3,6 +3,7 @@
 //! be a lie; then it wakes somebody needlessly, or loses its own VM.
 
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use tally_uapi::cell::WAITERS;
 use tally_uapi::fault::{Fault, FaultKind};
@@ -11,10 +12,33 @@ use tally_uapi::firmware::MAX_QUEUES;
 use super::{Link, Loss};
 use crate::links::Links;
 
+/// How often an engine process is heard in [`WINDOW`]: more than one that does
+/// honest work needs, less than would keep the guest busy with interrupts.
+const ROUNDS: u32 = 50;
+const WINDOW: Duration = Duration::from_millis(1);
+
+/// Keeps to the bound.
+struct Pace {
+    rounds: u32,
+    since: Instant,
+}
+
+impl Pace {
+    fn keep(&mut self) {
+        self.rounds += 1;
+        if self.rounds == ROUNDS {
+            std::thread::sleep(WINDOW.saturating_sub(self.since.elapsed()));
+            *self = Self { rounds: 0, since: Instant::now() };
+        }
+    }
+}
+
 /// Listens until the process has ended.
 pub(super) fn listen(link: &Link, links: &Links) {
     let to_hub = &link.mailbox.to_hub;
+    let mut pace = Pace { rounds: 0, since: Instant::now() };
     while !link.deaf.load(Ordering::SeqCst) {
+        pace.keep();
         let seen = to_hub.bell.rings();
         to_hub.changed.take().for_each(|bucket| update(link, links, bucket));
         to_hub.signalled.take().for_each(|bucket| links.signalled(link.vm, bucket));

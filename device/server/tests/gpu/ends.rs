@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tally_uapi::fault::FaultKind;
-use tally_uapi::firmware::{answer_status, op};
+use tally_uapi::firmware::{MAX_VMS, answer_status, op};
 use tally_uapi::ioctl::queue_state;
 use tally_uapi::regs;
 
@@ -44,6 +44,33 @@ fn a_reset_ends_all_vms() {
         }
         assert!(gpu.enable());
     }
+}
+
+/// "Most VMs on the device. Ids are 1 to this.": as many as there can be work side by
+/// side, and go with one reset.
+#[test]
+fn all_vms_at_once() {
+    let gpu = Gpu::new();
+    let shared = gpu.pages(1);
+    let mut queues: Vec<_> = (1..=MAX_VMS)
+        .map(|id| {
+            let vm = Vm::new(&gpu, id);
+            let cell = vm.share(shared, RW);
+            (vm.queue(), cell.va)
+        })
+        .collect();
+    // Each waits for the one before it, and they are told to in the wrong order.
+    for (i, (queue, va)) in queues.iter_mut().enumerate().rev() {
+        queue.push(wait_for(*va, i as u64 + 1));
+        queue.push(nop(Some((*va, i as u64 + 2))));
+    }
+    let word = gpu.memory.word(shared);
+    word.store(1, Ordering::SeqCst);
+    gpu.write32(regs::WAKE, 0);
+    let last = u64::from(MAX_VMS) + 1;
+    eventually("the last of them", || word.load(Ordering::Acquire) == last);
+    gpu.reset();
+    assert!(gpu.engines().is_empty());
 }
 
 /// A reset does not wait for commands that are under way.
