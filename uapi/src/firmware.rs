@@ -92,7 +92,7 @@ pub mod answer_status {
     pub const EXISTS: u32 = 3;
     /// The VM is lost.
     pub const LOST: u32 = 4;
-    /// A limit of the device: pieces of mappings, processes, threads.
+    /// A limit of the device: pieces of mappings, NULL memory, processes, threads.
     pub const NO_SPACE: u32 = 5;
 }
 
