@@ -8,17 +8,19 @@
 //! The descriptor is closed by exec. A forked child inherits it, and with it keeps the file's VMs alive
 //! until it ends, but makes no call on it ([`crate::process`]).
 
+use std::collections::HashMap;
 use std::ffi::c_void;
+use std::os::fd::AsFd;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tally_uapi::PAGE_SIZE;
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemWait,
-    SemWake, VmBind, VmCreate, VmDestroy,
+    SemWake, VmBind, VmCreate, VmDestroy, bo_flag,
 };
 
-use super::{Kernel, Result};
+use super::{Hold, Kernel, Result, SharedBo};
 
 mod node;
 
@@ -27,21 +29,47 @@ use node::{GemClose, Node};
 /// Opens the first render node of a Tally device; `None` if there is none that can be opened.
 pub fn open() -> Option<Arc<dyn Kernel>> {
     let node = node::find()?;
-    Some(Arc::new(Drm { node }))
+    Some(Arc::new(Drm { node, handles: Mutex::default() }))
 }
 
 struct Drm {
     node: Node,
+    /// The file's buffers. Locked while handles are made and closed: a file has one handle for a
+    /// buffer, so importing one that it has already is another use of the same handle.
+    handles: Mutex<HashMap<u32, Handle>>,
+}
+
+#[derive(Clone, Copy)]
+struct Handle {
+    uses: u32,
+    /// Whether others may only read it (IMPORT_READ_ONLY).
+    read_only: bool,
+    imported: bool,
 }
 
 impl Drm {
+    fn handles(&self) -> MutexGuard<'_, HashMap<u32, Handle>> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// GEM_CLOSE of a handle without uses.
+    fn close(&self, handle: u32) -> Result {
+        // The core answers EINVAL where the embedded kernel answers ENOENT.
+        self.node.gem_close(GemClose { handle, pad: 0 }).map_err(|errno| match errno {
+            Errno::Invalid => Errno::NoEntry,
+            other => other,
+        })
+    }
+
     /// Maps the first `size` bytes of a buffer: at `at`, replacing what is there, or anywhere.
     ///
     /// # Safety
     /// As for [`Kernel::bo_map`].
     unsafe fn map(&self, info: &BoInfo, size: usize, at: *mut c_void) -> Result<NonNull<u8>> {
         let flags = libc::MAP_SHARED | if at.is_null() { 0 } else { libc::MAP_FIXED };
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let handle = self.handles().get(&info.handle).copied();
+        let only_read = handle.is_some_and(|it| it.imported && it.read_only);
+        let protection = libc::PROT_READ | if only_read { 0 } else { libc::PROT_WRITE };
         let offset = i64::try_from(info.mmap_offset).map_err(|_| Errno::Invalid)?;
         // SAFETY: with an address the caller owns the range; else nothing is replaced.
         let mapped = unsafe { libc::mmap(at, size, protection, flags, self.node.raw(), offset) };
@@ -67,8 +95,44 @@ impl Kernel for Drm {
     }
 
     fn bo_create(&self, arg: &mut BoCreate) -> Result {
+        let mut handles = self.handles();
         // SAFETY: no field is an address.
-        unsafe { self.node.call(arg) }
+        unsafe { self.node.call(arg) }?;
+        let read_only = arg.flags & bo_flag::IMPORT_READ_ONLY != 0;
+        handles.insert(arg.handle, Handle { uses: 1, read_only, imported: false });
+        Ok(())
+    }
+
+    fn can_export(&self) -> bool {
+        true
+    }
+
+    fn bo_export(&self, handle: u32) -> Result<(SharedBo, Hold)> {
+        let known = self.handles().get(&handle).copied().ok_or(Errno::NoEntry)?;
+        let mut info = BoInfo { handle, ..Default::default() };
+        self.bo_info(&mut info)?;
+        let file = self.node.export(handle, !known.read_only)?;
+        let shared = SharedBo { file, offset: 0, size: info.size, read_only: known.read_only };
+        // The DMA-BUF itself keeps the memory.
+        Ok((shared, Box::new(())))
+    }
+
+    fn bo_import(&self, bo: SharedBo) -> Result<u32> {
+        let mut handles = self.handles();
+        let handle = self.node.import(bo.file.as_fd())?;
+        let new = Handle { uses: 0, read_only: bo.read_only, imported: true };
+        let known = handles.entry(handle).or_insert(new);
+        let mut info = BoInfo { handle, ..Default::default() };
+        let fits = self.bo_info(&mut info).is_ok() && info.size == bo.size && bo.offset == 0;
+        if fits {
+            known.uses += 1;
+            return Ok(handle);
+        }
+        if known.uses == 0 {
+            handles.remove(&handle);
+            self.close(handle)?;
+        }
+        Err(Errno::Invalid)
     }
 
     fn bo_info(&self, arg: &mut BoInfo) -> Result {
@@ -77,11 +141,14 @@ impl Kernel for Drm {
     }
 
     fn bo_close(&self, handle: u32) -> Result {
-        // The core answers EINVAL where the embedded kernel answers ENOENT.
-        self.node.gem_close(GemClose { handle, pad: 0 }).map_err(|errno| match errno {
-            Errno::Invalid => Errno::NoEntry,
-            other => other,
-        })
+        let mut handles = self.handles();
+        let known = handles.get_mut(&handle).ok_or(Errno::NoEntry)?;
+        if known.uses > 1 {
+            known.uses -= 1;
+            return Ok(());
+        }
+        handles.remove(&handle);
+        self.close(handle)
     }
 
     unsafe fn bo_map(

@@ -4,7 +4,7 @@
 use std::ffi::{c_char, c_int, c_ulong};
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -39,6 +39,14 @@ pub(super) struct GemClose {
     pub(super) pad: u32,
 }
 
+/// `struct drm_prime_handle`.
+#[repr(C)]
+struct Prime {
+    handle: u32,
+    flags: u32,
+    fd: i32,
+}
+
 const WRITE: c_ulong = 1 << 30;
 const READ_WRITE: c_ulong = 3 << 30;
 
@@ -49,6 +57,8 @@ const fn request<T>(direction: c_ulong, number: c_ulong) -> c_ulong {
 
 const DRM_IOCTL_VERSION: c_ulong = request::<Version>(READ_WRITE, 0x00);
 const DRM_IOCTL_GEM_CLOSE: c_ulong = request::<GemClose>(WRITE, 0x09);
+const DRM_IOCTL_PRIME_HANDLE_TO_FD: c_ulong = request::<Prime>(READ_WRITE, 0x2d);
+const DRM_IOCTL_PRIME_FD_TO_HANDLE: c_ulong = request::<Prime>(READ_WRITE, 0x2e);
 
 /// An open render node of a Tally device.
 pub(super) struct Node(File);
@@ -121,6 +131,31 @@ impl Node {
         // SAFETY: this request takes this struct, which holds no address.
         unsafe { self.ioctl(DRM_IOCTL_GEM_CLOSE, &raw mut arg) }
             .map_err(|error| errno("GEM_CLOSE", &error))
+    }
+
+    /// A DMA-BUF of a buffer, which keeps its memory; writable only if asked for.
+    pub(super) fn export(&self, handle: u32, writable: bool) -> Result<OwnedFd> {
+        let access = if writable { libc::O_RDWR } else { libc::O_RDONLY };
+        let flags = (libc::O_CLOEXEC | access) as u32;
+        let mut arg = Prime { handle, flags, fd: -1 };
+        // SAFETY: this request takes this struct, which holds no address.
+        unsafe { self.ioctl(DRM_IOCTL_PRIME_HANDLE_TO_FD, &raw mut arg) }
+            .map_err(|error| errno("PRIME_HANDLE_TO_FD", &error))?;
+        // SAFETY: the kernel has made the descriptor for this call.
+        Ok(unsafe { OwnedFd::from_raw_fd(arg.fd) })
+    }
+
+    /// The handle of a DMA-BUF's buffer: the one that this file has for it already, or a new one.
+    pub(super) fn import(&self, file: BorrowedFd<'_>) -> Result<u32> {
+        let mut arg = Prime { handle: 0, flags: 0, fd: file.as_raw_fd() };
+        // SAFETY: as above.
+        match unsafe { self.ioctl(DRM_IOCTL_PRIME_FD_TO_HANDLE, &raw mut arg) } {
+            Ok(()) => Ok(arg.handle),
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => Err(Errno::NoMemory),
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Err(Errno::NoDevice),
+            // Another device's, or no DMA-BUF at all.
+            Err(_) => Err(Errno::Invalid),
+        }
     }
 
     /// One of Tally's ioctls.
@@ -244,5 +279,7 @@ mod tests {
     fn requests_are_those_of_the_kernels_header() {
         assert_eq!(DRM_IOCTL_VERSION, 0xc040_6400);
         assert_eq!(DRM_IOCTL_GEM_CLOSE, 0x4008_6409);
+        assert_eq!(DRM_IOCTL_PRIME_HANDLE_TO_FD, 0xc00c_642d);
+        assert_eq!(DRM_IOCTL_PRIME_FD_TO_HANDLE, 0xc00c_642e);
     }
 }
