@@ -6,6 +6,7 @@ use kernel::fmt;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
+use crate::sem::About;
 use crate::state::State;
 
 /// The files of a device; gone when dropped.
@@ -37,6 +38,9 @@ impl Debug {
     }
 }
 
+/// Most sleepers that are listed.
+const SLEEPERS: usize = 128;
+
 fn show(state: &Arc<State>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let memory = &state.memory;
     writeln!(f, "gone\t{}", state.gone())?;
@@ -45,6 +49,12 @@ fn show(state: &Arc<State>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "asleep\t{} cells", state.sleepers.asleep())?;
     for (name, count) in state.counts() {
         writeln!(f, "{name}\t{count}")?;
+    }
+    let mut sleepers = KVec::with_capacity(SLEEPERS, GFP_KERNEL).map_err(|_| fmt::Error)?;
+    state.sleepers.about(&mut sleepers);
+    for about in sleepers.iter() {
+        let About { thread, place, cell, value } = *about;
+        writeln!(f, "wait\tthread {thread}, at {place:#x} of a page: was {cell}, against {value}")?;
     }
     let mut result = Ok(());
     state.vms.for_each(

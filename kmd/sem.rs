@@ -33,8 +33,22 @@ use crate::vm::Vm;
 #[pin_data]
 struct Link {
     waiter: Arc<Waiter>,
+    about: About,
     #[pin]
     links: ListLinks,
+}
+
+/// What somebody sleeps on, for people: of the cells in a bucket the first.
+#[derive(Clone, Copy)]
+pub(crate) struct About {
+    /// The thread.
+    pub(crate) thread: i32,
+    /// The cell's place in its page, in bytes.
+    pub(crate) place: usize,
+    /// What it held when the thread looked first.
+    pub(crate) cell: u64,
+    /// What it is compared with.
+    pub(crate) value: u64,
 }
 
 impl_list_arc_safe! {
@@ -139,6 +153,16 @@ impl Sleepers {
     pub(crate) fn asleep(&self) -> usize {
         self.inner.lock().lists.iter().map(|list| list.iter().count()).sum()
     }
+
+    /// Who sleeps on what, as far as there is room in `out`.
+    pub(crate) fn about(&self, out: &mut KVec<About>) {
+        let inner = self.inner.lock();
+        for link in inner.lists.iter().flat_map(List::iter) {
+            if out.push_within_capacity(link.about).is_err() {
+                return;
+            }
+        }
+    }
 }
 
 /// One entry of a wait.
@@ -162,11 +186,14 @@ impl Cell {
         Ok(Self { _bo: bo, word, compare, value: entry.value, bucket: waiters_index(entry.offset) })
     }
 
-    fn met(&self) -> bool {
+    fn read(&self) -> u64 {
         // SAFETY: the word is aligned, and in pages that `_bo` keeps. Everybody who
         // changes it while we look does so with whole aligned stores.
-        let cell = unsafe { AtomicU64::from_ptr(self.word.as_ptr()) };
-        self.compare.met(cell.load(Ordering::Acquire), self.value)
+        unsafe { AtomicU64::from_ptr(self.word.as_ptr()) }.load(Ordering::Acquire)
+    }
+
+    fn met(&self) -> bool {
+        self.compare.met(self.read(), self.value)
     }
 }
 
@@ -184,8 +211,14 @@ impl<'a> Places<'a> {
                 continue;
             }
             let waiter = waiter.clone();
+            let about = About {
+                thread: kernel::current!().pid(),
+                place: cell.bucket * CELL_SIZE as usize,
+                cell: cell.read(),
+                value: cell.value,
+            };
             let link = ListArc::pin_init(
-                try_pin_init!(Link { waiter, links <- ListLinks::new() }),
+                try_pin_init!(Link { waiter, about, links <- ListLinks::new() }),
                 GFP_KERNEL,
             )?;
             places.links.push((cell.bucket, sleepers.enter(cell.bucket, link)), GFP_KERNEL)?;

@@ -9,7 +9,8 @@ use tally_uapi::cell::CellKind;
 use tally_uapi::ioctl::{SemWake, VmDestroy, queue_state, sem_wait_flag};
 
 use crate::device::{
-    FOREVER, Fixture, PAGE, RW, counter, entry, eventually, in_ms, now_ns, signal_at, wait_for,
+    FOREVER, Fixture, PAGE, RW, counter, debug_lines, entry, eventually, in_ms, now_ns, signal_at,
+    wait_for,
 };
 
 /// "`timeout_ns`: the past asks only"
@@ -150,6 +151,7 @@ pub fn a_destroyed_vm_ends_waits() {
     thread::scope(|scope| {
         let waiter = scope.spawn(|| fixture.wait(&[entry(handle, 0, 1)], 0, FOREVER));
         eventually(|| counter("asleep") == 1);
+        assert_eq!(debug_lines("wait\t"), 1);
         fixture.node.call(&mut VmDestroy { vm_id: fixture.vm, pad: 0 }).unwrap();
         assert_eq!(waiter.join().unwrap(), Err(libc::EIO));
     });
