@@ -227,6 +227,135 @@ fn child_that_executes_twice() {
     queue.synchronize();
 }
 
+/// "A wait on a counter whose producer has died ends in DEVICE_LOST within a second": a list that is
+/// destroyed before it was executed will never signal. Other events of the process are not touched.
+#[test]
+fn a_list_that_dies_unexecuted_ends_the_waits_of_others() {
+    let mut exporter = Peer::start("child_that_destroys_a_recording");
+    let (recorded, other) = (exporter.hear_handle(), exporter.hear_handle());
+    let gpu = Gpu::new();
+    let (event, gated) = (zex_open(&gpu, recorded), zex_open(&gpu, other));
+    assert_eq!((status(event), status(gated)), (NOT_READY, NOT_READY));
+    let handle = event.0 as usize;
+    let waiter = std::thread::spawn(move || {
+        let event = ze_event_handle_t(handle as *mut _);
+        (call!(zeEventHostSynchronize(event, PATIENCE)), Instant::now())
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    let start = Instant::now();
+    exporter.say("destroy");
+    let (answer, end) = waiter.join().expect("the wait returns");
+    assert_eq!(answer, ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST);
+    assert!(end - start < Duration::from_secs(1));
+    let said = refused!(ZE_RESULT_ERROR_DEVICE_LOST, zeEventQueryStatus(event));
+    assert!(said.contains("before it was executed"), "{said}");
+    // One that is opened only now learns it too.
+    let late = zex_open(&gpu, recorded);
+    refused!(ZE_RESULT_ERROR_DEVICE_LOST, zeEventHostSynchronize(late, PATIENCE));
+    assert_eq!(status(gated), NOT_READY);
+    exporter.say("signal");
+    check!(zeEventHostSynchronize(gated, PATIENCE));
+    for event in [event, gated, late] {
+        check!(zexCounterBasedEventCloseIpcHandle(event));
+    }
+    exporter.finish();
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_destroys_a_recording() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(1);
+    let pool = gpu.pool(1, ze_event_pool_flags_t::empty());
+    let gate = pool.event(0);
+    let (regular, list) = (gpu.regular(0, true), gpu.immediate(0, true));
+    let (recorded, gated) = (zex_event(&gpu), zex_event(&gpu));
+    regular.set((&memory, 0), 1, Some(&recorded), &[]);
+    list.set((&memory, 0), 1, Some(&gated), &[&gate]);
+    peer::say_handle(&zex_handle(&recorded));
+    peer::say_handle(&zex_handle(&gated));
+    peer::expect("destroy");
+    drop(regular);
+    peer::expect("signal");
+    gate.signal();
+    list.synchronize();
+}
+
+/// The hang report says which process is to signal what a queue waits for.
+#[test]
+fn a_hang_report_names_the_other_process() {
+    let said = ze::in_child("child_that_hangs_on_another", &[("TALLY_HANG_MS", "100")]);
+    let named = said.lines().find_map(|line| line.strip_prefix("exporter is "));
+    let named = format!("process {}", named.expect("the child says so"));
+    assert!(said.lines().any(|line| line.contains("waits for") && line.contains(&named)), "{said}");
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_hangs_on_another() {
+    let mut exporter = Peer::start("child_that_destroys_event_and_list");
+    println!("\nexporter is {}", exporter.id());
+    let gpu = Gpu::new();
+    let event = Event(zex_open(&gpu, exporter.hear_handle()));
+    let memory = gpu.host::<u32>(1);
+    let list = gpu.immediate(0, true);
+    list.set((&memory, 0), 1, None, &[&event]);
+    assert_eq!(call!(zeCommandListHostSynchronize(list.0, 300_000_000)), NOT_READY);
+    exporter.say("go");
+    list.synchronize();
+    exporter.say("end");
+    exporter.finish();
+}
+
+/// Handles may be opened and closed any number of times, by any number of threads, before and after
+/// the signal; what they need is given back.
+#[test]
+fn opening_and_closing_leaves_nothing_behind() {
+    ze::in_child("child_that_opens_and_closes", &[]);
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_opens_and_closes() {
+    let mut exporter = Peer::start("child_that_destroys_event_and_list");
+    let handle = exporter.hear_handle();
+    let gpu = Gpu::new();
+    let files = || std::fs::read_dir("/proc/self/fd").expect("Linux has it").count();
+    let maps = || std::fs::read_to_string("/proc/self/maps").expect("Linux has it").lines().count();
+    let first = zex_open(&gpu, handle);
+    let before = files();
+    let open_all = |ready: bool| {
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        let event = zex_open(&gpu, handle);
+                        assert_eq!(status(event) == READY, ready);
+                        check!(zexCounterBasedEventCloseIpcHandle(event));
+                    }
+                });
+            }
+        });
+    };
+    // The C library keeps stacks and heaps of threads that have ended.
+    open_all(false);
+    let after_one = maps();
+    open_all(false);
+    exporter.say("go");
+    check!(zeEventHostSynchronize(first, PATIENCE));
+    open_all(true);
+    check!(zexCounterBasedEventCloseIpcHandle(first));
+    // Sockets of values that were waited for go when their notes have come.
+    let until = Instant::now() + Duration::from_secs(20);
+    while files() > before {
+        assert!(Instant::now() < until, "{} descriptors, {before} before", files());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(maps() <= after_one + 16, "{} mappings, {after_one} before", maps());
+    exporter.say("end");
+    exporter.finish();
+}
+
 /// A waiter that sleeps is woken, in both processes in turn, many times: a wake-up that is lost
 /// would end this test by its patience.
 #[test]

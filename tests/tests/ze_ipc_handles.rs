@@ -184,6 +184,30 @@ fn child_that_shares_undumpable() {
     peer::expect("end");
 }
 
+/// A process that is stopped is not dead: the handle cannot be opened now, and nobody hangs.
+#[test]
+fn a_process_that_does_not_answer_is_not_waited_for_ever() {
+    let mut exporter = Peer::start("child_that_shares_undumpable");
+    let handles = [(); 3].map(|()| exporter.hear_handle());
+    let gpu = Gpu::new();
+    let signal = |signal| {
+        // SAFETY: signals our own child.
+        assert_eq!(unsafe { libc::kill(exporter.id() as i32, signal) }, 0);
+    };
+    signal(libc::SIGSTOP);
+    // The third word of its status is T once all of it has stopped.
+    let status = || std::fs::read_to_string(format!("/proc/{}/stat", exporter.id()));
+    let stopped = || status().is_ok_and(|it| it.rsplit(')').next().unwrap_or("").starts_with(" T"));
+    while !stopped() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(open_memory(&gpu, handles[0]), ze_result_t::ZE_RESULT_ERROR_NOT_AVAILABLE);
+    signal(libc::SIGCONT);
+    assert_eq!(open_memory(&gpu, handles[0]), ze_result_t::ZE_RESULT_SUCCESS);
+    exporter.say("end");
+    exporter.finish();
+}
+
 /// A process of another user gets nothing, even with a genuine handle.
 #[test]
 fn another_users_process_is_turned_away() {

@@ -88,9 +88,9 @@ fn child_that_signals_event_5() {
 #[test]
 fn signals_and_resets_of_either_process_wake_the_other() {
     let gpu = Gpu::new();
-    let pool = gpu.pool(4, IPC);
-    let events: Vec<_> = (0..4).map(|i| pool.event(i)).collect();
-    let [ping, pong, reset, end] = &events[..] else { unreachable!("four events") };
+    let pool = gpu.pool(5, IPC);
+    let events: Vec<_> = (0..5).map(|i| pool.event(i)).collect();
+    let [ping, pong, seen, reset, end] = &events[..] else { unreachable!("five events") };
     let mut other = Peer::start("child_that_answers");
     other.say_handle(&handle_of(&pool));
     other.expect("ready");
@@ -111,9 +111,10 @@ fn signals_and_resets_of_either_process_wake_the_other() {
             list.synchronize();
             assert_eq!(memory.get(0), round);
         }
-        // The other process resets both; this one sees it.
+        seen.signal();
+        // The other process resets them; this one sees it.
         reset.synchronize();
-        assert!(!ping.is_ready() && !pong.is_ready());
+        assert!(!ping.is_ready() && !pong.is_ready() && !seen.is_ready());
         reset.reset();
     }
     end.signal();
@@ -126,8 +127,8 @@ fn signals_and_resets_of_either_process_wake_the_other() {
 fn child_that_answers() {
     let gpu = Gpu::new();
     let pool = Opened::new(&gpu, peer::hear_handle());
-    let events: Vec<_> = (0..4).map(|i| pool.event(i)).collect();
-    let [ping, pong, reset, end] = &events[..] else { unreachable!("four events") };
+    let events: Vec<_> = (0..5).map(|i| pool.event(i)).collect();
+    let [ping, pong, seen, reset, end] = &events[..] else { unreachable!("five events") };
     let list = gpu.immediate(0, true);
     let memory = gpu.host::<u32>(1);
     peer::say("ready");
@@ -142,9 +143,9 @@ fn child_that_answers() {
         } else {
             pong.signal();
         }
-        // The other one has seen the answer when it asks for the reset; until then it may stay.
-        std::thread::sleep(Duration::from_millis(1));
+        seen.synchronize();
         ping.reset();
+        seen.reset();
         list.reset_event(pong);
         list.synchronize();
         reset.signal();

@@ -59,8 +59,10 @@ pub struct Opened {
 
 /// One end of an import, as the thread that serves its socket sees it. Must not block for long.
 pub trait Party: Send + Sync {
-    /// The other end says something.
-    fn told(&self, note: Note);
+    /// The other end says something, of the cell of this number where there are several.
+    fn told(&self, note: Note, cell: u32);
+    /// So much has come that notes may have been lost on the way.
+    fn told_much(&self) {}
     /// The other end has closed the import or died.
     fn hung_up(&self) {}
 }

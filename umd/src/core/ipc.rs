@@ -63,14 +63,14 @@ impl Offer for MemoryOffer {
 struct Held(#[allow(dead_code, reason = "owned for its drop")] Hold);
 
 impl Party for Held {
-    fn told(&self, _: Note) {}
+    fn told(&self, _: Note, _: u32) {}
 }
 
 /// The importer's end: nothing is said about memory, and nothing changes when its exporter is gone.
 struct Nothing;
 
 impl Party for Nothing {
-    fn told(&self, _: Note) {}
+    fn told(&self, _: Note, _: u32) {}
 }
 
 /// Opens a handle: the address of the memory here.

@@ -12,6 +12,7 @@ use crate::list::regular::Regular;
 use crate::sync::counter::Cell;
 use crate::sync::event::SIGNALLED;
 use crate::sync::event_pool::EventPool;
+use crate::sync::ipc;
 use crate::sync::shared::Shared;
 
 #[derive(Default)]
@@ -167,6 +168,14 @@ pub fn cell(address: u64) -> CellName {
         if let Some((index, cell)) = pool.find(address) {
             let name = format!("event {index} of event pool {name}, at {address:#x},");
             return CellName { name, present: Some(cell.load()), dead: false, event: true };
+        }
+    }
+    // Outside of the lock: the end of one would come for it.
+    let shareds: Vec<_> = names().owners.values().map(|owner| owner.shared.clone()).collect();
+    for shared in shareds.iter().filter_map(Weak::upgrade) {
+        if let Some((exporter, cell)) = ipc::counter::find(&shared, address) {
+            let name = format!("the counter at {address:#x} of {exporter}");
+            return CellName { name, present: Some(cell.load()), dead: false, event: false };
         }
     }
     let name = format!("the memory at {address:#x}, which is not the driver's,");

@@ -104,6 +104,11 @@ impl Pending {
         &self.line
     }
 
+    /// What to call the exporter in reports.
+    pub fn exporter(&self) -> String {
+        self.peer.name()
+    }
+
     /// Tells `party` from now on what the exporter says, and of its death.
     ///
     /// # Errors

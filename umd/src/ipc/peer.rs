@@ -19,6 +19,8 @@ use super::handle::Secret;
 pub struct Peer {
     /// `None` where the system cannot tell of its end; then only the socket does.
     process: Option<OwnedFd>,
+    /// Its number, where it can be seen from here.
+    pid: Option<Pid>,
 }
 
 impl Peer {
@@ -40,7 +42,7 @@ impl Peer {
             Some(Err(_)) | None => None,
             Some(Ok(process)) => Some(process),
         };
-        let peer = Arc::new(Self { process });
+        let peer = Arc::new(Self { process, pid });
         all.retain(|_, it| it.strong_count() != 0);
         all.insert(*exporter, Arc::downgrade(&peer));
         Ok(peer)
@@ -49,6 +51,14 @@ impl Peer {
     /// What becomes readable when the process ends.
     pub fn process(&self) -> Option<&OwnedFd> {
         self.process.as_ref()
+    }
+
+    /// What to call it in reports.
+    pub fn name(&self) -> String {
+        match self.pid {
+            Some(pid) => format!("process {}", pid.as_raw_nonzero()),
+            None => "a process of another namespace".to_owned(),
+        }
     }
 
     /// Waits until there is something to read from `socket`.

@@ -240,27 +240,27 @@ fn serve(reactor: &Reactor, source: &Source) -> bool {
     }
 }
 
+/// Notes at once from which on the socket may have been full, and others lost. Far fewer than fit.
+const MUCH: usize = 16;
+
 /// Hands all notes that have come to `party`; false if the other end is gone.
 fn hear(line: &Line, party: &dyn Party) -> bool {
-    let mut last = None;
-    loop {
+    let mut count = 0;
+    let errno = loop {
         match line.hear() {
-            // Repetitions say nothing new: who is told looks at everything.
-            Ok(note) if last == Some(note) => {}
-            Ok(note) => {
-                if let Some(last) = last.replace(note) {
-                    party.told(last);
-                }
+            Ok((note, cell)) => {
+                party.told(note, cell);
+                count += 1;
             }
             Err(Errno::INTR) => {}
-            Err(errno) => {
-                if let Some(last) = last {
-                    party.told(last);
-                }
-                return errno == Errno::AGAIN;
-            }
+            Err(errno) => break errno,
         }
+    };
+    // A note is lost only when the socket is full; all that fill it have been read by now.
+    if count >= MUCH {
+        party.told_much();
     }
+    errno == Errno::AGAIN
 }
 
 enum Answer {

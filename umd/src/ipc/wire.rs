@@ -70,17 +70,20 @@ pub mod verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Note {
-    /// Event cells were written.
+    /// An event cell was signalled.
     Changed = 1,
     /// The counter has reached the value; the import has served its purpose.
     Reached = 2,
     /// The exporter's device is lost: what it has not signalled it will not.
     Lost = 3,
+    /// The list that was to reach the value was reset or destroyed before it was executed.
+    Abandoned = 4,
 }
 
 impl Note {
     fn from_raw(raw: u32) -> Option<Self> {
-        [Self::Changed, Self::Reached, Self::Lost].into_iter().find(|it| *it as u32 == raw)
+        let all = [Self::Changed, Self::Reached, Self::Lost, Self::Abandoned];
+        all.into_iter().find(|it| *it as u32 == raw)
     }
 }
 
@@ -94,24 +97,26 @@ impl Line {
         Self(Arc::new(socket))
     }
 
-    /// Sends a note. If the socket is full, the other end has notes that it has not read: whoever
-    /// reads one looks at everything afterwards. If the other end is gone, nobody needs it.
-    pub fn tell(&self, note: Note) {
-        let bytes = (note as u32).to_ne_bytes();
+    /// Sends a note, with the number of the cell that it is about. If the socket is full, the other
+    /// end has many notes to read, and then looks at all cells. If it is gone, nobody needs it.
+    pub fn tell(&self, note: Note, cell: u32) {
+        let words = [note as u32, cell];
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         // See above for every way in which this fails.
-        let _ = rustix::net::send(&self.0, &bytes, flags);
+        let _ = rustix::net::send(&self.0, words.as_bytes(), flags);
     }
 
     /// The next note, if one has come.
     ///
     /// # Errors
     /// EAGAIN: none has. Others: the other end is gone, or does not keep to this.
-    pub fn hear(&self) -> Result<Note> {
-        let mut bytes = [0; 8];
-        let (length, _) = rustix::net::recv(&self.0, &mut bytes, RecvFlags::DONTWAIT)?;
-        let raw = bytes[..length].try_into().map(u32::from_ne_bytes);
-        raw.ok().and_then(Note::from_raw).ok_or(Errno::CONNRESET)
+    pub fn hear(&self) -> Result<(Note, u32)> {
+        let mut words = [0_u32; 2];
+        let bytes = words.as_mut_bytes();
+        let whole = bytes.len();
+        let (length, _) = rustix::net::recv(&self.0, bytes, RecvFlags::DONTWAIT)?;
+        let note = Note::from_raw(words[0]).filter(|_| length == whole);
+        Ok((note.ok_or(Errno::CONNRESET)?, words[1]))
     }
 }
 

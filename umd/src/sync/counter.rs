@@ -122,6 +122,11 @@ impl Counter {
         self.promised.store(value, Ordering::Relaxed);
     }
 
+    /// Says that what was promised above `last` will not be reached.
+    pub fn abandon(&self, last: u64) {
+        self.pool.exports().abandon(self.cell, last);
+    }
+
     /// Whether every promised value is reached.
     pub fn is_settled(&self) -> bool {
         self.cell.reached(self.promised())

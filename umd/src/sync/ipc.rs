@@ -6,14 +6,14 @@
 //! device, of which notes tell, and the other process may die. Then what its cells hold stays, and
 //! waits that are not met by it end in DEVICE_LOST.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tally_uapi::cell::CELL_SIZE;
 use tally_uapi::ioctl::SemWake;
 use tally_ze::ze_result_t;
 
 use super::counter::Cell;
-use super::wait;
+use super::wait::{self, Deadline};
 use crate::error::{Error, Result};
 use crate::heap::Block;
 use crate::kernel::SharedBo;
@@ -26,9 +26,19 @@ pub mod pool;
 pub struct Imported {
     vm: Arc<Vm>,
     block: Block,
-    orphaned: AtomicBool,
-    /// Holds a cell that is 1 when the other process is gone, for hosts that wait.
-    orphan: Block,
+    /// What to call the other process in reports.
+    exporter: String,
+    fate: Mutex<Fate>,
+    /// Holds a cell that counts the changes of `fate`, for hosts that wait.
+    changes: Block,
+}
+
+/// Which cells nobody will signal any more.
+#[derive(Default)]
+struct Fate {
+    /// All of them: the other process is gone.
+    orphaned: bool,
+    abandoned: Vec<Cell>,
 }
 
 impl Imported {
@@ -36,11 +46,11 @@ impl Imported {
     ///
     /// # Errors
     /// As [`Vm::import`].
-    fn new(vm: &Arc<Vm>, bo: SharedBo) -> Result<Self> {
+    fn new(vm: &Arc<Vm>, bo: SharedBo, exporter: String) -> Result<Self> {
         let block = Block::whole(vm.import(bo)?);
-        let mut orphan = vm.heap().alloc(8, 8)?;
-        orphan.clear();
-        Ok(Self { vm: vm.clone(), block, orphaned: AtomicBool::new(false), orphan })
+        let mut changes = vm.heap().alloc(8, 8)?;
+        changes.clear();
+        Ok(Self { vm: vm.clone(), block, exporter, fate: Mutex::default(), changes })
     }
 
     /// The cells' memory.
@@ -48,15 +58,29 @@ impl Imported {
         &self.block
     }
 
-    /// A cell that is 1 once the other process is gone. It lives as long as this.
-    pub fn orphan(&self) -> Cell {
-        // SAFETY: whoever uses the cell keeps this; nothing else is in the block.
-        unsafe { Cell::new(&self.orphan, 0) }
+    /// What to call the other process in reports.
+    pub fn exporter(&self) -> &str {
+        &self.exporter
+    }
+
+    fn changes(&self) -> Cell {
+        // SAFETY: it is used here only, while this exists; nothing else is in the block.
+        unsafe { Cell::new(&self.changes, 0) }
+    }
+
+    fn fate(&self) -> MutexGuard<'_, Fate> {
+        self.fate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the other process is gone.
     pub fn is_orphaned(&self) -> bool {
-        self.orphaned.load(Ordering::Acquire)
+        self.fate().orphaned
+    }
+
+    /// Whether nobody will signal a cell any more. What it holds stays.
+    fn is_dead(&self, cell: Cell) -> bool {
+        let fate = self.fate();
+        fate.orphaned || fate.abandoned.contains(&cell)
     }
 
     /// Waits until a cell of it holds at least `value`; false when the time passes first. It spins
@@ -65,32 +89,63 @@ impl Imported {
     /// # Errors
     /// DEVICE_LOST: here, or in the other process.
     pub fn wait(&self, cell: Cell, value: u64, timeout_ns: u64, spins: bool) -> Result<bool> {
-        // Before the cell is looked at: what was signalled before the end counts.
-        let over = self.is_orphaned();
-        if cell.reached(value) {
-            return Ok(true);
-        }
-        if !over {
-            let end = self.orphan();
-            if wait::wait_or_end(&self.vm, (cell, value), end, timeout_ns, spins)? {
+        let deadline = Deadline::after(timeout_ns);
+        let changes = self.changes();
+        loop {
+            // Both before the cell is looked at: what was signalled before the end counts.
+            let next = changes.load() + 1;
+            let dead = self.is_dead(cell);
+            if cell.reached(value) {
                 return Ok(true);
             }
-        }
-        match self.is_orphaned() && !cell.reached(value) {
-            true => Err(orphaned()),
-            false => Ok(cell.reached(value)),
+            if dead {
+                return Err(self.dead());
+            }
+            let left = deadline.left();
+            if wait::wait_or_end(&self.vm, (cell, value), (changes, next), left, spins)? {
+                return Ok(true);
+            }
+            if left == 0 {
+                return Ok(false);
+            }
         }
     }
 
     /// The other process is gone: ends all waits that are not met.
     fn set_orphaned(&self) {
-        if self.orphaned.swap(true, Ordering::AcqRel) {
+        let mut fate = self.fate();
+        if std::mem::replace(&mut fate.orphaned, true) {
             return;
         }
-        self.vm.kernel().orphan(self.block.va(), self.block.size());
-        let orphan = self.orphan();
-        orphan.store(1);
-        wake(&self.vm, orphan);
+        self.changed(fate, self.block.va(), self.block.size());
+    }
+
+    /// Nobody will signal this cell any more: ends all waits that are not met.
+    fn abandon(&self, cell: Cell) {
+        let mut fate = self.fate();
+        fate.abandoned.push(cell);
+        self.changed(fate, cell.va(), CELL_SIZE);
+    }
+
+    fn changed(&self, fate: MutexGuard<'_, Fate>, address: u64, size: u64) {
+        let changes = self.changes();
+        changes.store(changes.load() + 1);
+        drop(fate);
+        self.vm.kernel().orphan(address, size);
+        wake(&self.vm, changes);
+    }
+
+    /// The error of a wait that will not be met.
+    fn dead(&self) -> Error {
+        let by = if self.is_orphaned() {
+            "has ended, or lost its device, before it was signalled"
+        } else {
+            "has reset or destroyed the list that would signal it before it was executed"
+        };
+        Error::new(
+            ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST,
+            format!("hEvent: {}, which shares it, {by}", self.exporter),
+        )
     }
 }
 
@@ -108,12 +163,9 @@ fn wake(vm: &Vm, cell: Cell) {
     }
 }
 
-/// The error of a wait that will not be met.
-pub fn orphaned() -> Error {
-    Error::new(
-        ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST,
-        "hEvent: the process that shares it has ended, or lost its device, before it was signalled",
-    )
+/// The error of an exporter that has lost what a handle stands for.
+fn gone() -> Error {
+    Error::new(ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST, "what it stands for is gone")
 }
 
 /// The error for facts that cannot be.

@@ -123,6 +123,7 @@ impl Recording {
             return true;
         }
         self.counter.promise(self.first + u64::from(self.signals()));
+        self.counter.abandon(self.first);
         false
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::counter::{Cell, Counter, Counters};
 use super::host_function::{Callback, HostFunction, Service};
-use super::ipc::counter::Imports;
+use super::ipc::counter::{Exports, Imports};
 use super::spin::SpinLock;
 use crate::error::Result;
 use crate::vm::Vm;
@@ -35,6 +35,7 @@ pub struct Shared {
     submitters: Mutex<Vec<Weak<dyn Submitter>>>,
     dying: Mutex<Vec<Dying>>,
     imports: Imports,
+    exports: Exports,
     /// The thread that calls host functions, once there is one.
     service: Mutex<Option<Arc<Service>>>,
 }
@@ -65,6 +66,7 @@ impl Shared {
                 dying: Mutex::default(),
                 service: Mutex::default(),
                 imports: Imports::default(),
+                exports: Exports::default(),
             });
             all.push(Arc::downgrade(&new));
             new
@@ -85,6 +87,11 @@ impl Shared {
     /// As the heap's.
     pub fn counter(self: &Arc<Self>) -> Result<Counter> {
         Counters::take(self)
+    }
+
+    /// What is promised to other processes.
+    pub fn exports(&self) -> &Exports {
+        &self.exports
     }
 
     /// Counters of other processes.

@@ -96,20 +96,20 @@ pub fn sleep(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> Result<bool> {
     sleep_on(vm, &[(cell, value)], timeout_ns)
 }
 
-/// As [`host_wait`], but also ends when `end` is 1. It spins first if `spins`.
+/// As [`host_wait`], but also ends when the second cell holds its value. It spins first if `spins`.
 ///
 /// # Errors
 /// As [`host_wait`].
 pub fn wait_or_end(
     vm: &Vm,
     (cell, value): (Cell, u64),
-    end: Cell,
+    end: (Cell, u64),
     timeout_ns: u64,
     spins: bool,
 ) -> Result<bool> {
-    let over = || cell.reached(value) || end.reached(1);
+    let over = || cell.reached(value) || end.0.reached(end.1);
     if timeout_ns != 0 && !(spins && spin(over, timeout_ns)) {
-        sleep_on(vm, &[(cell, value), (end, 1)], timeout_ns)?;
+        sleep_on(vm, &[(cell, value), end], timeout_ns)?;
     }
     Ok(cell.reached(value))
 }

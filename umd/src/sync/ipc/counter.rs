@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use super::{Imported, bad_facts, wake};
 use crate::error::Result;
 use crate::ipc::{Handle, Kind, Line, Link, Note, Offer, Opened, Party, export, open};
-use crate::kernel::{Hold, Watcher};
+use crate::kernel::{Hold, SharedBo, Watcher};
 use crate::sync::counter::Cell;
 use crate::sync::shared::Shared;
 
@@ -38,7 +38,7 @@ impl Offer for CounterOffer {
     }
 
     fn open(&self, value: u64) -> Result<Opened> {
-        let shared = self.shared.upgrade().ok_or_else(super::orphaned)?;
+        let shared = self.shared.upgrade().ok_or_else(super::gone)?;
         let cell = self.cell;
         let (bo, hold) = shared.vm().export_bo(cell.bo())?;
         let start = move |line| Promise::watch(shared, cell, value, line, hold);
@@ -55,7 +55,49 @@ struct Promise {
     told: AtomicBool,
 }
 
+/// What is promised to other processes.
+#[derive(Debug, Default)]
+pub struct Exports(Mutex<Promises>);
+
+#[derive(Debug, Default)]
+struct Promises {
+    promises: Vec<Weak<Promise>>,
+    /// Counters that stay at this value for ever, although more was promised.
+    abandoned: Vec<(Cell, u64)>,
+}
+
+impl Exports {
+    /// Nobody will raise a counter above `last`, although events were given such values: tells those
+    /// who wait for them, also later.
+    pub fn abandon(&self, cell: Cell, last: u64) {
+        let mut promises = lock(&self.0);
+        promises.abandoned.push((cell, last));
+        for promise in promises.promises.iter().filter_map(Weak::upgrade) {
+            promise.abandon(cell, last);
+        }
+    }
+
+    fn add(&self, promise: &Arc<Promise>) {
+        let mut promises = lock(&self.0);
+        promises.promises.retain(|it| it.strong_count() != 0);
+        promises.promises.push(Arc::downgrade(promise));
+        promises.abandoned.iter().for_each(|(cell, last)| promise.abandon(*cell, *last));
+    }
+}
+
+impl std::fmt::Debug for Promise {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Promise({:#x} >= {})", self.cell.va(), self.value)
+    }
+}
+
 impl Promise {
+    fn abandon(&self, cell: Cell, last: u64) {
+        if self.cell == cell && self.value > last && !self.told.swap(true, Ordering::Relaxed) {
+            self.line.tell(Note::Abandoned, 0);
+        }
+    }
+
     fn watch(
         shared: Arc<Shared>,
         cell: Cell,
@@ -67,8 +109,9 @@ impl Promise {
         let vm = shared.vm();
         let watch = vm
             .kernel()
-            .watch(vm.id(), &[(cell.bo(), cell.offset())], promise)
+            .watch(vm.id(), &[(cell.bo(), cell.offset())], promise.clone())
             .map_err(|errno| vm.failed("watching a counter", errno))?;
+        shared.exports().add(&promise);
         Ok(Arc::new(Watching { shared, watch, _hold: hold }))
     }
 }
@@ -76,14 +119,14 @@ impl Promise {
 impl Watcher for Promise {
     fn look(&self, _: usize) {
         if self.cell.reached(self.value) && !self.told.swap(true, Ordering::Relaxed) {
-            self.line.tell(Note::Reached);
+            self.line.tell(Note::Reached, 0);
         }
     }
 
     fn lost(&self) {
         self.look(0);
         if !self.told.swap(true, Ordering::Relaxed) {
-            self.line.tell(Note::Lost);
+            self.line.tell(Note::Lost, 0);
         }
     }
 }
@@ -97,7 +140,7 @@ struct Watching {
 }
 
 impl Party for Watching {
-    fn told(&self, _: Note) {}
+    fn told(&self, _: Note, _: u32) {}
 }
 
 impl Drop for Watching {
@@ -155,7 +198,8 @@ impl Imports {
         if !offset.is_multiple_of(8) || offset >= bo.size || !bo.read_only {
             return Err(bad_facts());
         }
-        let counters = self.find_or(shared, (handle.exporter, number), bo)?;
+        let origin = (handle.exporter, number);
+        let counters = self.find_or(shared, origin, bo, pending.exporter())?;
         let block = counters.imported.block();
         if offset >= block.size() {
             return Err(bad_facts());
@@ -189,19 +233,33 @@ impl Imports {
         &self,
         shared: &Shared,
         origin: ([u8; 16], u64),
-        bo: crate::kernel::SharedBo,
+        bo: SharedBo,
+        exporter: String,
     ) -> Result<Arc<ImportedCounters>> {
         let mut all = lock(&self.0);
         let known = |it: &&Arc<ImportedCounters>| it.origin == origin && !it.imported.is_orphaned();
         if let Some(counters) = all.iter().find(known) {
             return Ok(counters.clone());
         }
-        let imported = Imported::new(shared.vm(), bo)?;
+        let imported = Imported::new(shared.vm(), bo, exporter)?;
         let counters =
             Arc::new(ImportedCounters { imported, origin, outstanding: Mutex::default() });
         all.push(counters.clone());
         Ok(counters)
     }
+}
+
+/// The process that shares the counter at an address, and the counter, if it is such a one.
+pub fn find(shared: &Shared, address: u64) -> Option<(String, Cell)> {
+    let all = lock(&shared.imports().0);
+    let block = |it: &Arc<ImportedCounters>| {
+        let block = it.imported.block();
+        let offset = address.checked_sub(block.va()).filter(|offset| *offset < block.size())?;
+        // SAFETY: as where the pairs are made; the offset lies in the block.
+        let cell = offset.is_multiple_of(8).then(|| unsafe { Cell::new(block, offset) })?;
+        Some((it.imported.exporter().to_owned(), cell))
+    };
+    all.iter().find_map(block)
 }
 
 impl ImportedCounters {
@@ -222,30 +280,33 @@ impl Outstanding {
         drop(gone);
     }
 
-    fn settle(&self, exporter_is_gone: bool) {
+    /// `end`: what has become of the counter, if nobody will signal it any more.
+    fn settle(&self, end: Option<fn(&Imported, Cell)>) {
         let Some(counters) = self.counters.upgrade() else { return };
-        if self.cell.reached(self.value) {
-            wake(&counters.imported.vm, self.cell);
-        } else if exporter_is_gone {
-            log::warn!(
-                "the process that shares the counter at {:#x} is gone before it was {}",
-                self.cell.va(),
-                self.value
-            );
-            counters.imported.set_orphaned();
-        } else {
-            return;
+        let imported = &counters.imported;
+        match end {
+            _ if self.cell.reached(self.value) => wake(&imported.vm, self.cell),
+            Some(end) => {
+                let (by, value) = (imported.exporter(), self.value);
+                log::warn!("{:#x}, a counter of {by}, will not be {value}", self.cell.va());
+                end(imported, self.cell);
+            }
+            None => return,
         }
         self.end(&counters);
     }
 }
 
 impl Party for Outstanding {
-    fn told(&self, note: Note) {
-        self.settle(note == Note::Lost);
+    fn told(&self, note: Note, _: u32) {
+        self.settle(match note {
+            Note::Changed | Note::Reached => None,
+            Note::Lost => Some(|imported, _| imported.set_orphaned()),
+            Note::Abandoned => Some(Imported::abandon),
+        });
     }
 
     fn hung_up(&self) {
-        self.settle(true);
+        self.settle(Some(|imported, _| imported.set_orphaned()));
     }
 }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Event pools that several processes use. Each signals, resets and waits with its own device, so
-//! each tells the others of every cell that has changed; the exporter passes it on.
+//! each tells the others of every signal; the exporter passes it on to its other importers. Nobody
+//! waits for a reset, so nobody is told of one.
+//!
+//! No end keeps in mind what the other one knows: either may change a cell at any moment, and only
+//! the cell itself is the truth.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::cell::Cell as PerThread;
 use std::sync::{Arc, Weak};
 
 use super::{Imported, bad_facts, wake};
@@ -10,6 +14,7 @@ use crate::error::Result;
 use crate::ipc::{Handle, Kind, Line, Link, Note, Offer, Opened, Party, export, open};
 use crate::kernel::Watcher;
 use crate::sync::counter::Cell;
+use crate::sync::event::SIGNALLED;
 use crate::sync::event_pool::EventPool;
 use crate::vm::Vm;
 
@@ -45,7 +50,7 @@ impl Offer for PoolOffer {
     fn open(&self, _: u64) -> Result<Opened> {
         let pool = self.pool.upgrade().filter(|pool| !pool.is_destroyed());
         let (Some(pool), Some(vm)) = (pool, self.vm.upgrade()) else {
-            return Err(super::orphaned());
+            return Err(super::gone());
         };
         let (bo, hold) = vm.export_bo(self.bo)?;
         let facts = [u64::from(pool.count()), u64::from(self.flags), 0, 0];
@@ -86,7 +91,7 @@ pub fn import(vm: &Arc<Vm>, handle: &Handle, name: &str) -> Result<(Arc<EventPoo
     if u64::from(count) > MAX_EVENTS || room > bo.size || bo.read_only {
         return Err(bad_facts());
     }
-    let imported = Arc::new(Imported::new(vm, bo)?);
+    let imported = Arc::new(Imported::new(vm, bo, pending.exporter())?);
     let cells = EventPool::cells_of(imported.block(), count);
     let (line, keep) = (pending.line().clone(), Box::new(imported.clone()));
     let session = Session::start(vm.clone(), cells, line, Some(imported.clone()), keep)?;
@@ -122,24 +127,33 @@ impl std::fmt::Debug for Session {
     }
 }
 
-/// The cells, and what the other end knows of them.
+/// The cells, and the way to the other end.
 struct Cells {
     cells: Vec<Cell>,
-    /// The last value of each that the other end was told of.
-    known: Vec<AtomicU64>,
     line: Line,
 }
 
+thread_local! {
+    /// The cell and the session of which this thread wakes sleepers, since it was told of a signal:
+    /// other sessions pass on that signal, and no more, or two processes could tell each other for
+    /// ever.
+    static WAKING: PerThread<Option<(u64, *const Cells)>> = const { PerThread::new(None) };
+}
+
 impl Watcher for Cells {
-    fn look(&self, cell: usize) {
-        let value = self.cells[cell].load();
-        if self.known[cell].swap(value, Ordering::SeqCst) != value {
-            self.line.tell(Note::Changed);
+    fn look(&self, number: usize) {
+        let cell = self.cells[number];
+        let passes_on = match WAKING.get() {
+            None => true,
+            Some((address, session)) => address == cell.va() && !std::ptr::eq(session, self),
+        };
+        if passes_on && cell.reached(SIGNALLED) {
+            self.line.tell(Note::Changed, number as u32);
         }
     }
 
     fn lost(&self) {
-        self.line.tell(Note::Lost);
+        self.line.tell(Note::Lost, 0);
     }
 }
 
@@ -151,31 +165,38 @@ impl Session {
         imported: Option<Arc<Imported>>,
         keep: Box<dyn std::any::Any + Send + Sync>,
     ) -> Result<Self> {
-        let known = cells.iter().map(|cell| AtomicU64::new(cell.load())).collect();
         let places: Vec<_> = cells.iter().map(|cell| (cell.bo(), cell.offset())).collect();
-        let cells = Arc::new(Cells { cells, known, line });
+        let cells = Arc::new(Cells { cells, line });
         let watch = vm
             .kernel()
             .watch(vm.id(), &places, cells.clone())
             .map_err(|errno| vm.failed("watching a pool", errno))?;
         Ok(Self { vm, watch, cells, imported, _keep: keep })
     }
+
+    fn wake(&self, cell: Cell) {
+        WAKING.set(Some((cell.va(), Arc::as_ptr(&self.cells))));
+        wake(&self.vm, cell);
+        WAKING.set(None);
+    }
 }
 
 impl Party for Session {
-    fn told(&self, note: Note) {
-        if note == Note::Lost {
-            // The importer's loss is its own; the exporter's is that of the pool.
-            return self.hung_up();
-        }
-        let Cells { cells, known, .. } = &*self.cells;
-        for (cell, known) in cells.iter().zip(known) {
-            // It is the watch that takes note of the value: it may also be one of ours, of which
-            // the other end does not know yet.
-            if cell.load() != known.load(Ordering::SeqCst) {
-                wake(&self.vm, *cell);
+    fn told(&self, note: Note, number: u32) {
+        match note {
+            Note::Changed => {
+                if let Some(cell) = self.cells.cells.get(number as usize) {
+                    self.wake(*cell);
+                }
             }
+            // The importer's loss is its own; the exporter's is that of the pool.
+            Note::Lost => self.hung_up(),
+            Note::Reached | Note::Abandoned => {}
         }
+    }
+
+    fn told_much(&self) {
+        self.cells.cells.iter().filter(|it| it.reached(SIGNALLED)).for_each(|it| self.wake(*it));
     }
 
     fn hung_up(&self) {
