@@ -65,9 +65,8 @@ impl Drop for TallyFile {
                     return;
                 }
                 match &guard {
-                    Some(guard) => guard.registration_data_with(|gpu| {
-                        // What cannot be sent is dealt with by the reset that prevents it.
-                        vm::end_unattended(gpu.gpu, &vm);
+                    Some(guard) => guard.registration_data_with(|registered| {
+                        vm::end_unattended(registered.gpu, &vm);
                     }),
                     // Unbound: the device was reset, and has nothing of it.
                     None => state.vms.free(vm.id()),

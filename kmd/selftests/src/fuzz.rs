@@ -80,11 +80,13 @@ struct Client {
 
 const START: u64 = 0x30_0000_0000;
 const PAGES: u64 = 64;
+/// Pages that are mapped from the beginning.
+const MAPPED: u64 = 16;
 
 impl Client {
     fn new(seed: u64) -> Self {
         let fail = OpenOptions::new().write(true).open("/proc/thread-self/fail-nth");
-        Self {
+        let mut client = Self {
             dice: Dice(seed | 1),
             node: Node::open(),
             other: Node::open(),
@@ -94,7 +96,25 @@ impl Client {
             mapped: Vec::new(),
             fail: fail.ok(),
             counts: Counts::new(),
+        };
+        client.set_up();
+        client
+    }
+
+    /// A VM with memory at its start, so that chance finds something that works.
+    fn set_up(&mut self) {
+        let mut vm = VmCreate { start: START, size: PAGES * PAGE, ..Default::default() };
+        let mut buffer = BoCreate { size: MAPPED * PAGE, ..Default::default() };
+        if self.call(&mut vm).is_err() || self.call(&mut buffer).is_err() {
+            return;
         }
+        let (vm_id, handle) = (vm.vm_id, buffer.handle);
+        let (address, size) = (START, MAPPED * PAGE);
+        let mut bind = VmBind { vm_id, handle, address, size, flags: 3, ..Default::default() };
+        let _ = self.call(&mut bind);
+        self.vms.push(vm_id);
+        self.buffers.push(handle);
+        self.mapped.extend(self.node.map(handle, libc::PROT_READ | libc::PROT_WRITE).ok());
     }
 
     fn call<T: Ioctl>(&mut self, arg: &mut T) -> Result<(), i32> {
@@ -220,7 +240,9 @@ impl Client {
     }
 
     fn make_queue(&mut self) {
-        let (ring, control) = (self.range().0, self.range().0);
+        let (ring, control) = (self.dice.below(MAPPED), self.dice.below(MAPPED));
+        let ring = self.dice.mostly(START + ring * PAGE);
+        let control = self.dice.mostly(START + control * PAGE);
         let mut arg = QueueCreate {
             vm_id: self.dice.pick(&self.vms),
             engine_class: self.dice.below(2) as u32,
