@@ -129,8 +129,10 @@ pub(super) fn listen(listener: OwnedFd) -> Result {
 /// OUT_OF_HOST_MEMORY.
 pub(super) fn import(line: Line, peer: &Arc<Peer>, party: Weak<dyn Party>) -> Result<u64> {
     let reactor = reactor()?;
-    watch(reactor, peer)?;
-    reactor.add(Source::Import(line, peer.clone(), party))
+    let key = reactor.add(Source::Import(line, peer.clone(), party))?;
+    // Last: if the process has ended in between, this import is among those that are told.
+    watch(reactor, peer).inspect_err(|_| reactor.remove(key))?;
+    Ok(key)
 }
 
 /// See [`import`].
@@ -176,7 +178,7 @@ fn run(epoll: &OwnedFd) {
             let key = event.data.u64();
             // One that was ended since is not there any more.
             if let Some(source) = reactor.find(key)
-                && !serve(reactor, &source)
+                && !serve(reactor, key, &source)
             {
                 reactor.remove(key);
             }
@@ -185,7 +187,7 @@ fn run(epoll: &OwnedFd) {
 }
 
 /// Does what a source is ready for; false if it has ended.
-fn serve(reactor: &Reactor, source: &Source) -> bool {
+fn serve(reactor: &Reactor, key: u64, source: &Source) -> bool {
     match source {
         Source::Listener(listener) => {
             match wire::accept(listener).map(Line::new) {
@@ -221,6 +223,8 @@ fn serve(reactor: &Reactor, source: &Source) -> bool {
             goes_on
         }
         Source::Process(peer, _) => {
+            // First: an import that comes from now on has the process watched again.
+            reactor.remove(key);
             let imports: Vec<_> =
                 reactor.sources().1.iter().map(|(&k, s)| (k, s.clone())).collect();
             for (key, source) in imports {

@@ -4,6 +4,7 @@
 //! The exporter watches the counter for each importer and tells it once, when the value is reached;
 //! then the import is over: a pair that was reached stays so.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -21,6 +22,7 @@ use crate::sync::shared::Shared;
 pub fn share(shared: &Arc<Shared>, cell: Cell, value: u64, details: u32) -> Result<Handle> {
     // Says at once if it cannot be.
     shared.vm().export_bo(cell.bo())?;
+    lock(&shared.exports().0).shared.insert(cell.va());
     let object = (Kind::Counter, cell.va());
     let weak = Arc::downgrade(shared);
     let handle = export(object, || Arc::new(CounterOffer { shared: weak, cell }))?;
@@ -61,6 +63,8 @@ pub struct Exports(Mutex<Promises>);
 
 #[derive(Debug, Default)]
 struct Promises {
+    /// VAs of counters for which there are handles.
+    shared: HashSet<u64>,
     promises: Vec<Weak<Promise>>,
     /// Counters that stay at this value for ever, although more was promised.
     abandoned: Vec<(Cell, u64)>,
@@ -71,6 +75,9 @@ impl Exports {
     /// who wait for them, also later.
     pub fn abandon(&self, cell: Cell, last: u64) {
         let mut promises = lock(&self.0);
+        if !promises.shared.contains(&cell.va()) {
+            return;
+        }
         promises.abandoned.push((cell, last));
         for promise in promises.promises.iter().filter_map(Weak::upgrade) {
             promise.abandon(cell, last);
