@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! COPY, COPY_REGION and FILL. A unit of work is a block of up to 256 KiB.
+//!
+//! What is larger than any cache is written past the caches: else each line would be read before it is
+//! written, and what others have in the cache would go. The C library does the same in one large
+//! memmove, but cannot see that a block is a part of one.
+
+use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
 
 use tally_uapi::packet::{self, INLINE_FILL_PATTERN, MAX_FILL_PATTERN, Region};
 
@@ -8,6 +14,9 @@ use crate::work::bad_field;
 
 /// Bytes of a unit: long beside the cost of a claim, short beside 5 ms.
 const UNIT_BYTES: u64 = 256 << 10;
+
+/// Bytes from which on a copy passes the caches by.
+const STREAM_BYTES: u64 = 32 << 20;
 
 /// COPY.
 #[derive(Debug)]
@@ -30,9 +39,61 @@ impl Copy {
 
     pub(crate) fn run(&self, guard: &mut Guard, first: u64, count: u64) -> Result<(), Trap> {
         let start = first * self.unit;
-        let bytes = (self.size - start).min(count.saturating_mul(self.unit));
-        guard.copy(self.dst + start, self.src + start, bytes as usize)
+        let bytes = (self.size - start).min(count.saturating_mul(self.unit)) as usize;
+        let (dst, src) = (self.dst + start, self.src + start);
+        // A unit that is the whole copy may overlap itself.
+        if self.size < STREAM_BYTES || self.unit == self.size {
+            return guard.copy(dst, src, bytes);
+        }
+        // SAFETY: in a guarded call; client memory by raw address, and the ranges are apart.
+        guard.run(|| unsafe {
+            stream(dst, bytes, |at| line(src + at), |at, n| rest(dst, src, at, n))
+        })
     }
+}
+
+/// Bytes that are written at once past the caches: a line.
+const LINE: usize = 64;
+
+/// Writes the aligned lines of a range past the caches, from what `line` makes for an offset, and hands
+/// the two ends to `rest` as offset and bytes.
+///
+/// # Safety
+/// In a guarded call; `dst` is an address of a client.
+#[inline(always)]
+unsafe fn stream(
+    dst: u64,
+    bytes: usize,
+    line: impl Fn(u64) -> [__m128i; 4],
+    rest: impl Fn(u64, usize),
+) {
+    let head = (dst.wrapping_neg() as usize % LINE).min(bytes);
+    let body = (bytes - head) / LINE * LINE;
+    rest(0, head);
+    for at in (head..head + body).step_by(LINE) {
+        let words = line(at as u64);
+        let to = (dst + at as u64) as *mut __m128i;
+        for (i, word) in words.into_iter().enumerate() {
+            // SAFETY: aligned to a line; traps if there is no memory.
+            unsafe { _mm_stream_si128(to.wrapping_add(i), word) };
+        }
+    }
+    rest((head + body) as u64, bytes - head - body);
+    // Such writes are ordered with nothing that follows but by this.
+    // SAFETY: every x86-64 CPU has it.
+    unsafe { _mm_sfence() };
+}
+
+/// The 64 bytes at `src`, whatever its alignment.
+fn line(src: u64) -> [__m128i; 4] {
+    let from = src as *const __m128i;
+    // SAFETY: in a guarded call; traps if there is no memory.
+    [0, 1, 2, 3].map(|i| unsafe { _mm_loadu_si128(from.wrapping_add(i)) })
+}
+
+fn rest(dst: u64, src: u64, at: u64, bytes: usize) {
+    // SAFETY: in a guarded call; client memory by raw address.
+    unsafe { libc::memmove((dst + at) as *mut _, (src + at) as *const _, bytes) };
 }
 
 /// COPY_REGION.
@@ -95,8 +156,15 @@ pub(crate) struct Fill {
     size: u64,
     /// Bytes of a unit: a multiple of the pattern.
     unit: u64,
+    pattern: Pattern,
+}
+
+#[derive(Debug)]
+enum Pattern {
+    /// The same byte everywhere.
+    Byte(u8),
     /// Whole repetitions of the pattern.
-    pattern: Box<[u8]>,
+    Block(Box<[u8]>),
 }
 
 /// Fills go out in pieces of about this size.
@@ -115,10 +183,15 @@ impl Fill {
             guard.copy_in(&mut pattern[..length], address)?;
         }
         let pattern = &pattern[..length];
-        // Repeated up to a block, but no further than the fill itself.
-        let wanted = FILL_BLOCK.min(packet.size as usize).max(length);
-        let pattern: Box<[u8]> = pattern.repeat(wanted / length).into();
-        let unit = UNIT_BYTES / pattern.len() as u64 * pattern.len() as u64;
+        let (pattern, unit) = if pattern.iter().all(|&byte| byte == pattern[0]) {
+            (Pattern::Byte(pattern[0]), UNIT_BYTES)
+        } else {
+            // Repeated up to a block, but no further than the fill itself.
+            let wanted = FILL_BLOCK.min(packet.size as usize).max(length);
+            let block: Box<[u8]> = pattern.repeat(wanted / length).into();
+            let unit = UNIT_BYTES / block.len() as u64 * block.len() as u64;
+            (Pattern::Block(block), unit)
+        };
         let this = Self { dst: packet.dst, size: packet.size, unit, pattern };
         Ok((this, packet.size.div_ceil(unit)))
     }
@@ -126,18 +199,20 @@ impl Fill {
     pub(crate) fn run(&self, guard: &mut Guard, first: u64, count: u64) -> Result<(), Trap> {
         let start = first * self.unit;
         let end = self.size.min((first + count).saturating_mul(self.unit));
-        let uniform = self.pattern.iter().all(|&byte| byte == self.pattern[0]);
         guard.run(|| {
-            if uniform {
-                let (to, byte) = (self.dst + start, i32::from(self.pattern[0]));
-                // SAFETY: in a guarded call; client memory by raw address.
-                unsafe { libc::memset(to as *mut _, byte, (end - start) as usize) };
-                return;
-            }
+            let pattern = match &self.pattern {
+                Pattern::Byte(byte) => {
+                    let (to, bytes) = (self.dst + start, (end - start) as usize);
+                    // SAFETY: in a guarded call; client memory by raw address.
+                    unsafe { libc::memset(to as *mut _, i32::from(*byte), bytes) };
+                    return;
+                }
+                Pattern::Block(block) => block,
+            };
             let mut at = start;
             while at < end {
-                let bytes = (end - at).min(self.pattern.len() as u64);
-                let (to, from) = (self.dst + at, self.pattern.as_ptr());
+                let bytes = (end - at).min(pattern.len() as u64);
+                let (to, from) = (self.dst + at, pattern.as_ptr());
                 // SAFETY: as above; the source is ours and has that many bytes.
                 unsafe { libc::memmove(to as *mut _, from.cast(), bytes as usize) };
                 at += bytes;

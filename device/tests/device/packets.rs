@@ -68,6 +68,28 @@ fn copies_of_every_size_copy_and_may_overlap() {
 }
 
 #[test]
+fn a_large_copy_copies_whatever_its_alignment_and_no_more() {
+    let gpu = Gpu::new();
+    let room = (33 << 20) + 4096;
+    let (mut queue, from, to) = (gpu.queue(), Memory::new(room), Memory::new(room));
+    let cells = Memory::new(4096);
+    for i in 0..room / 8 {
+        from.cell(i).store((i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15), Ordering::Relaxed);
+    }
+    for (value, (dst, src)) in [(0, 0), (1, 0), (63, 5), (17, 40)].into_iter().enumerate() {
+        let (bytes, value) = ((33 << 20) + 13, value as u64 + 1);
+        queue.push(fill(ORDERED, to.va(), room as u64, &[0], None));
+        let signal = Some((cells.cell_va(0), value));
+        let (dst_va, src_va) = (to.va() + dst as u64, from.va() + src as u64);
+        queue.push(copy(ORDERED, dst_va, src_va, bytes as u64, signal));
+        eventually("the copy", || cells.load(0) == value);
+        assert!(to.bytes(dst, bytes) == from.bytes(src, bytes), "{src} to {dst}");
+        assert!(to.bytes(0, dst).iter().all(|&byte| byte == 0), "nothing before {dst}");
+        assert!(to.bytes(dst + bytes, 64).iter().all(|&byte| byte == 0), "nothing behind it");
+    }
+}
+
+#[test]
 fn a_region_copy_keeps_to_its_pitches() {
     let gpu = Gpu::new();
     let (mut queue, from, to) = (gpu.queue(), Memory::new(1 << 16), Memory::new(1 << 16));
