@@ -3,12 +3,12 @@
 
 use std::ffi::c_void;
 
+use tally_uapi::cell::CELL_SIZE;
 use tally_ze::zex::{
     zex_counter_based_event_desc_t, zex_counter_based_event_exp_flags_t,
     zex_counter_based_event_external_storage_properties_t,
     zex_counter_based_event_external_sync_alloc_properties_t,
 };
-use tally_uapi::cell::CELL_SIZE;
 use tally_ze::*;
 
 use super::low_power;
@@ -19,8 +19,6 @@ use crate::handle;
 use crate::sync::cb_event::{CbEvent, External, HostWord};
 use crate::sync::event::{Event, EventKind, Traits};
 use crate::vm::Vm;
-use crate::vm::Vm;
-use tally_uapi::cell::CELL_SIZE;
 
 /// Counters and the user's words have 64 bits.
 const MAX_VALUE: u64 = u64::MAX;
