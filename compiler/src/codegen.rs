@@ -9,7 +9,7 @@ use tally_compiler_protocol::{
 
 use crate::ir::{self, AddressSpace, GlobalId, Kernel, Module};
 use crate::llvm::Output;
-use crate::{blob, llvm, lower};
+use crate::{blob, llvm, lower, widen};
 
 /// Describes a module.
 pub fn module_info(module: &Module) -> ModuleInfo {
@@ -23,7 +23,7 @@ pub fn module_info(module: &Module) -> ModuleInfo {
     }
 }
 
-/// Generates the code of a kernel.
+/// Generates the code of a kernel, as wide as is good for the processor.
 ///
 /// # Errors
 /// A log. After the checks only limits and faults of the compiler are left.
@@ -32,8 +32,26 @@ pub fn kernel_code(
     kernel: &Kernel,
     target: &TargetCpu,
 ) -> Result<KernelCode, String> {
+    kernel_code_of(module, kernel, target, widen::lanes(module, kernel))
+}
+
+/// Generates the code of a kernel with vectors of so many items, or with one item at a time if it
+/// can't be widened so.
+///
+/// # Errors
+/// As [`kernel_code`].
+pub fn kernel_code_of(
+    module: &Module,
+    kernel: &Kernel,
+    target: &TargetCpu,
+    lanes: u32,
+) -> Result<KernelCode, String> {
     let log = |error: &dyn std::error::Error| format!("kernel {:?}: {error}", kernel.name);
-    let lowered = lower::lower(module, kernel).map_err(|error| log(&error))?;
+    let lowered = match widen::widen(module, kernel, lanes) {
+        Ok(widened) => lower::lower_widened(&widened, kernel),
+        Err(_) => lower::lower(module, kernel),
+    };
+    let lowered = lowered.map_err(|error| log(&error))?;
     let object =
         llvm::compile(&lowered.text, target, Output::Object).map_err(|error| log(&error))?;
     let numbers = global_numbers(module);

@@ -4,6 +4,7 @@
 //! The stages, in order:
 //! - [`parse`]: SPIR-V → [`ir`], the typed representation that all stages share.
 //! - [`check`]: what cannot be compiled is refused here, with its place.
+//! - [`widen`]: one function that runs a vector of work-items.
 //! - [`regions`]: kernels cut at their barriers.
 //! - [`lower`]: IR → LLVM's assembly language.
 //! - `llvm`: that → an object file.
@@ -27,3 +28,4 @@ pub mod parse;
 pub mod regions;
 #[cfg(feature = "llvm")]
 pub mod serve;
+pub mod widen;

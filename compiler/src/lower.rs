@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checked IR → LLVM's assembly language, one lane per work-item.
+//! Checked IR → LLVM's assembly language, one item at a time or widened ([`crate::widen`]).
 //!
 //! The output is text that LLVM parses ([`crate::llvm`]), not calls of its builder: what is
 //! generated can be read and compared as it is, a mistake is a message instead of a crash, and
@@ -10,6 +10,9 @@
 //! that is a loop over the items ([`entry`]); with barriers the item function can be resumed
 //! ([`crate::regions`]), and the loop repeats until every item has ended. Operations of groups and
 //! sub-groups are barriers too, at which items exchange values ([`group`]).
+//!
+//! A widened kernel has a second item function, which runs a vector of items. The entry function
+//! calls it for whole vectors of a row and the other one for what is left.
 //!
 //! Every function of a kernel takes the same five values first: the group's context, the item's
 //! three local ids, and the item's copy of the private variables of module scope. All address
@@ -22,13 +25,16 @@ mod function;
 mod group;
 mod memory;
 mod types;
+mod vector;
 mod work_item;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
-use crate::ir::{AddressSpace, FunctionId, GlobalId, Kernel, Module};
+use crate::ir::{AddressSpace, Function, FunctionId, GlobalId, Kernel, Module};
 use crate::regions::{self, inline};
+use crate::widen::Widened;
+use entry::Runner;
 
 /// The symbol of the function that runs a work-group.
 pub const ENTRY: &str = "tally_entry";
@@ -85,21 +91,33 @@ impl fmt::Display for LowerError {
 
 impl std::error::Error for LowerError {}
 
-/// Lowers one kernel and all that it calls.
+/// Lowers one kernel and all that it calls, one item at a time.
 ///
 /// # Errors
 /// See [`LowerError`].
 pub fn lower(module: &Module, kernel: &Kernel) -> Result<Lowered, LowerError> {
+    lower_both(module, kernel, None)
+}
+
+/// Lowers a kernel that runs vectors of items, and one item at a time where they do not fit.
+///
+/// # Errors
+/// See [`LowerError`].
+pub fn lower_widened(widened: &Widened, kernel: &Kernel) -> Result<Lowered, LowerError> {
+    lower_both(&widened.module, kernel, Some(widened))
+}
+
+fn lower_both(
+    module: &Module,
+    kernel: &Kernel,
+    widened: Option<&Widened>,
+) -> Result<Lowered, LowerError> {
     let mut unit = Unit::new(module, kernel);
     let stopping = inline::with_barrier(module, &kernel.facts.functions);
     let mut functions = String::new();
-    let resumable = stopping.contains(&kernel.function);
-    let frame = if resumable {
+    let frame = if stopping.contains(&kernel.function) {
         let body = inline::inline(module, kernel.function, &stopping).ok_or(LowerError::Size)?;
-        let regions = regions::split(&body);
-        let frame = function::Frame::new(&unit, &regions);
-        functions += &function::lower_resumable(&mut unit, &regions, &frame, kernel.function)?;
-        Some(frame)
+        Some(lower_resumable(&mut unit, kernel.function, &body, &mut functions)?)
     } else {
         let body = &module.functions[kernel.function];
         functions += &function::lower(&mut unit, kernel.function, body)?;
@@ -111,7 +129,27 @@ pub fn lower(module: &Module, kernel: &Kernel) -> Result<Lowered, LowerError> {
             functions += &function::lower(&mut unit, id, &module.functions[id])?;
         }
     }
-    let entry = entry::lower(&mut unit, kernel, frame.as_ref())?;
+    let mut per_item = frame.as_ref().map_or(0, |frame| frame.size);
+    let mut wide_frame = None;
+    if let Some(widened) = widened {
+        let body = &module.functions[widened.function];
+        let private: u64 = body.variables.iter().map(|variable| variable.size).sum();
+        unit.spill_variables = private > STACK_BYTES;
+        if inline::with_barrier(module, &[widened.function]).is_empty() {
+            functions += &function::lower(&mut unit, widened.function, body)?;
+        } else {
+            let frame = lower_resumable(&mut unit, widened.function, body, &mut functions)?;
+            per_item = per_item.max(frame.size.div_ceil(u64::from(widened.lanes)));
+            wide_frame = Some(frame);
+        }
+    }
+    let one = Runner { function: kernel.function, frame: frame.as_ref(), lanes: 1 };
+    let wide = widened.map(|widened| Runner {
+        function: widened.function,
+        frame: wide_frame.as_ref(),
+        lanes: widened.lanes,
+    });
+    let entry = entry::lower(&mut unit, kernel, one, wide);
     let text = unit.text(&entry, &functions);
     let size = |bytes: u64| u32::try_from(bytes).map_err(|_| LowerError::Memory);
     let symbols = unit.globals.iter().map(|(id, symbol)| (symbol.clone(), *id)).collect();
@@ -119,9 +157,22 @@ pub fn lower(module: &Module, kernel: &Kernel) -> Result<Lowered, LowerError> {
         text,
         globals: symbols,
         scratch_bytes_fixed: size(unit.scratch_fixed())?,
-        scratch_bytes_per_item: size(frame.map_or(0, |frame| frame.size))?,
+        scratch_bytes_per_item: size(per_item)?,
         local_static_bytes: size(kernel.facts.local_static_bytes)?,
     })
+}
+
+/// Lowers a function that can be resumed; gives what a frame of it is.
+fn lower_resumable(
+    unit: &mut Unit<'_>,
+    id: FunctionId,
+    body: &Function,
+    functions: &mut String,
+) -> Result<function::Frame, LowerError> {
+    let regions = regions::split(body);
+    let frame = function::Frame::new(unit, &regions);
+    *functions += &function::lower_resumable(unit, &regions, &frame, id)?;
+    Ok(frame)
 }
 
 /// What the functions of one kernel share.

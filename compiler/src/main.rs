@@ -6,13 +6,14 @@ use std::process::ExitCode;
 use std::{env, fs};
 
 use tally_compiler::llvm::Output;
-use tally_compiler::{check, ir, llvm, lower, parse, serve};
+use tally_compiler::{check, ir, llvm, lower, parse, serve, widen};
 use tally_compiler_protocol::TargetCpu;
 
 const USAGE: &str = "usage: tally-compiler                        serve a driver on standard input
        tally-compiler VIEW FILE [CPU]        show what becomes of a SPIR-V module
 
 VIEW: --ir       the typed representation
+      --widen    what runs a vector of work-items
       --llvm     what is given to LLVM
       --opt      what LLVM makes of it
       --disasm   the processor's code
@@ -52,6 +53,10 @@ fn show(view: &str, file: &str, cpu: &str) -> Result<(), String> {
             print(module.to_string().as_bytes())?;
             return checked;
         }
+        "--widen" => {
+            checked?;
+            return module.kernels.iter().try_for_each(|kernel| show_widened(&module, kernel));
+        }
         "--llvm" => None,
         "--opt" => Some(Output::Optimised),
         "--disasm" => Some(Output::Assembly),
@@ -62,13 +67,25 @@ fn show(view: &str, file: &str, cpu: &str) -> Result<(), String> {
     module.kernels.iter().try_for_each(|kernel| show_kernel(&module, kernel, &target, output))
 }
 
+/// Prints how a kernel is widened, or why it is not.
+fn show_widened(module: &ir::Module, kernel: &ir::Kernel) -> Result<(), String> {
+    match widen::widen(module, kernel, widen::lanes(module, kernel)) {
+        Ok(widened) => print(widened.to_string().as_bytes()),
+        Err(why) => print(format!("kernel {:?} is not widened: {why}\n", kernel.name).as_bytes()),
+    }
+}
+
 fn show_kernel(
     module: &ir::Module,
     kernel: &ir::Kernel,
     target: &TargetCpu,
     output: Option<Output>,
 ) -> Result<(), String> {
-    let lowered = lower::lower(module, kernel).map_err(|error| error.to_string())?;
+    let lowered = match widen::widen(module, kernel, widen::lanes(module, kernel)) {
+        Ok(widened) => lower::lower_widened(&widened, kernel),
+        Err(_) => lower::lower(module, kernel),
+    };
+    let lowered = lowered.map_err(|error| error.to_string())?;
     match output {
         None => print(lowered.text.as_bytes()),
         Some(output) => {

@@ -157,6 +157,10 @@ impl Types<'_> {
             Op::ControlBarrier { .. } | Op::Fence(..) | Op::Offer(..) => {
                 return rule(result.is_none());
             }
+            Op::MaskedStore(_, value, mask, _) | Op::Scatter(_, value, mask, _) => {
+                self.bool_like(self.of(*mask), self.of(*value))?;
+                return rule(result.is_none());
+            }
             Op::Assume(condition) => {
                 return rule(*self.ty(self.of(*condition)) == Type::Bool && result.is_none());
             }
@@ -215,6 +219,19 @@ impl Types<'_> {
             | Op::ExtractDynamic(..)
             | Op::InsertDynamic(..)
             | Op::Shuffle(..) => self.composite(op, result),
+            Op::Splat(a) => match self.ty(result) {
+                Type::Vector(element, _) => rule(*element == self.of(*a)),
+                _ => None,
+            },
+            Op::Any(a) => rule(self.is_bool(self.of(*a)) && *self.ty(result) == Type::Bool),
+            Op::LastTrue(a) => rule(self.is_bool(self.of(*a)) && *self.ty(result) == Type::Int(32)),
+            Op::MaskedLoad(_, mask, _) | Op::Gather(_, mask, _) => {
+                self.bool_like(self.of(*mask), result)
+            }
+            Op::Address { base, terms, .. } if self.lanes(result) > 1 => {
+                rule(self.is_pointer(self.of(*base)) && self.is_pointer(result))?;
+                rule(terms.iter().all(|&(index, _)| self.is_int(self.of(index))))
+            }
             Op::Address { base, terms, .. } => {
                 self.pointer(*base)?;
                 terms.iter().try_for_each(|&(index, _)| self.scalar_int(index))?;

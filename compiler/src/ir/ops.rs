@@ -502,7 +502,8 @@ pub enum Op {
     Shuffle(Operand, Operand, Vec<Option<u32>>),
 
     /// An address: `base + offset + sum(index * stride)` bytes, wrapping. Indices are signed
-    /// integers of any width.
+    /// integers of any width. In widened code the base and indices may be vectors; the result then
+    /// is a vector of pointers.
     Address {
         /// A pointer; the result is of the same address space.
         base: Operand,
@@ -562,6 +563,26 @@ pub enum Op {
     /// What becomes of the values that the [`Op::Offer`] before it has shown, those of the
     /// work-items that came there together. Of the offered type. A shuffle has an `i32` index.
     Collect(GroupOp, Scope, Option<Operand>),
+
+    /// A value in every component of a vector.
+    Splat(Operand),
+    /// Whether any component of a vector of `bool` is true.
+    Any(Operand),
+    /// The index of the last true component of a vector of `bool`, `i32`; some number if there is
+    /// none.
+    LastTrue(Operand),
+    /// Reads the components of a vector, which lie one behind the other at a pointer (first), where
+    /// a vector of `bool` (second) is true; others are some value and are not accessed.
+    MaskedLoad(Operand, Operand, Access),
+    /// Writes the components of a vector (second) one behind the other at a pointer (first) where a
+    /// vector of `bool` (third) is true.
+    MaskedStore(Operand, Operand, Operand, Access),
+    /// Reads one component through each pointer of a vector (first) where a vector of `bool`
+    /// (second) is true; others are some value and are not accessed.
+    Gather(Operand, Operand, Access),
+    /// Writes each component of a vector (second) through its pointer of a vector (first) where a
+    /// vector of `bool` (third) is true, in the order of the components.
+    Scatter(Operand, Operand, Operand, Access),
 
     /// A call of a function of the module. Has a result unless the function returns `void`.
     Call(FunctionId, Vec<Operand>),
@@ -660,6 +681,9 @@ macro_rules! visit_operands {
             | Op::AtomicLoad(a, ..)
             | Op::Offer(_, a)
             | Op::Collect(_, _, Some(a))
+            | Op::Splat(a)
+            | Op::Any(a)
+            | Op::LastTrue(a)
             | Op::Assume(a) => visit(a),
             Op::Binary(_, a, b)
             | Op::Compare(_, a, b)
@@ -671,6 +695,8 @@ macro_rules! visit_operands {
             | Op::ExtractDynamic(a, b)
             | Op::Shuffle(a, b, _)
             | Op::Store(a, b, _)
+            | Op::MaskedLoad(a, b, _)
+            | Op::Gather(a, b, _)
             | Op::AtomicStore(a, b, ..)
             | Op::AtomicRmw(_, a, b, ..) => {
                 visit(a);
@@ -678,6 +704,8 @@ macro_rules! visit_operands {
             }
             Op::Ternary(_, a, b, c)
             | Op::Select(a, b, c)
+            | Op::MaskedStore(a, b, c, _)
+            | Op::Scatter(a, b, c, _)
             | Op::InsertDynamic(a, b, c)
             | Op::Copy(a, b, c, _) => {
                 visit(a);

@@ -262,6 +262,19 @@ impl FunctionText<'_> {
                 let index = index.as_ref().map(|index| format!(" at {}", o(index)));
                 format!("collect {} {}{}", scope.name(), op.text(), index.unwrap_or_default())
             }
+            Op::Splat(a) => format!("splat {}", o(a)),
+            Op::Any(a) => format!("any {}", o(a)),
+            Op::LastTrue(a) => format!("last_true {}", o(a)),
+            Op::MaskedLoad(p, mask, access) => {
+                format!("masked_load {}{access} if {}", o(p), o(mask))
+            }
+            Op::MaskedStore(p, value, mask, access) => {
+                format!("masked_store {}, {}{access} if {}", o(p), o(value), o(mask))
+            }
+            Op::Gather(p, mask, access) => format!("gather {}{access} if {}", o(p), o(mask)),
+            Op::Scatter(p, value, mask, access) => {
+                format!("scatter {}, {}{access} if {}", o(p), o(value), o(mask))
+            }
             Op::Call(callee, args) => {
                 let name = &self.module.functions[*callee].name;
                 format!("call {callee} {name:?}({})", self.operands(args))

@@ -60,6 +60,13 @@ impl Body<'_, '_> {
                 return Ok(None);
             }
             &Op::Collect(op, scope, index) => self.collect(op, scope, index, result()?)?,
+            Op::Splat(_)
+            | Op::Any(_)
+            | Op::LastTrue(_)
+            | Op::MaskedLoad(..)
+            | Op::MaskedStore(..)
+            | Op::Gather(..)
+            | Op::Scatter(..) => return self.vector_op(&inst.op, ty),
             op => return self.memory(op, ty),
         }))
     }

@@ -3,52 +3,197 @@
 
 use super::function::Frame;
 use super::types::{is_bool, memory_type};
-use super::work_item::{ARGS, LOCAL, SCRATCH, load_context, local_size};
-use super::{ENTRY, LowerError, MAX_ALIGN, Unit, function_symbol, group, types};
-use crate::ir::{ArgKind, GlobalId, Kernel};
+use super::work_item::{
+    ARGS, GLOBAL_OFFSET, GLOBAL_SIZE, LOCAL, SCRATCH, load_context, local_size,
+};
+use super::{ENTRY, MAX_ALIGN, Unit, function_symbol, group, types};
+use crate::ir::{ArgKind, FunctionId, GlobalId, Kernel};
 
 /// The parameters that every function takes first.
 pub(super) const ITEM_PARAMS: &str =
     "ptr noalias readonly align 8 dereferenceable(48) %ctx, i64 %lx, i64 %ly, i64 %lz, ptr %priv";
 
-/// Writes the entry function. `frame` is there if the kernel has barriers.
+/// A function that runs items: its symbol, and what is known about it.
+#[derive(Clone, Copy)]
+pub(super) struct Runner<'a> {
+    /// The IR function.
+    pub(super) function: FunctionId,
+    /// The frame of what can be resumed.
+    pub(super) frame: Option<&'a Frame>,
+    /// Items that it runs at a time.
+    pub(super) lanes: u32,
+}
+
+/// The symbol of the function that runs a group in vectors, where the kernel has barriers.
+const VECTORS: &str = "tally.vectors";
+/// The symbol of the function that runs such a group one item at a time.
+const ITEMS: &str = "tally.items";
+
+/// Writes the entry function. `wide` is there if the kernel is widened.
 pub(super) fn lower(
     unit: &mut Unit<'_>,
     kernel: &Kernel,
-    frame: Option<&Frame>,
-) -> Result<String, LowerError> {
-    let mut text = format!(
-        "; kernel {:?}\ndefine void @{ENTRY}(ptr noalias readonly align 8 dereferenceable(48) %ctx) #0 {{\nentry:\n",
-        kernel.name
+    one: Runner<'_>,
+    wide: Option<Runner<'_>>,
+) -> String {
+    unit.declare("i64", "llvm.umin.i64", "i64, i64");
+    let mut text = format!("; kernel {:?}\n", kernel.name);
+    match wide {
+        Some(wide) if wide.frame.is_some() || one.frame.is_some() => {
+            text += &choice(wide.lanes);
+            text += &group(unit, kernel, VECTORS, wide, None);
+            text += &group(unit, kernel, ITEMS, one, None);
+        }
+        wide => text += &group(unit, kernel, ENTRY, one, wide),
+    }
+    text += "attributes #0 = { nounwind }\n";
+    text
+}
+
+/// The entry function of a kernel that is there in two forms: vectors if rows are made of whole
+/// ones.
+fn choice(lanes: u32) -> String {
+    let mut text = head(ENTRY);
+    text += &local_size("%nx", 0);
+    text += &ids_are_small();
+    text += &format!(
+        "  %rest = and i64 %nx, {}
+  %whole = icmp eq i64 %rest, 0
+  %vectors = and i1 %whole, %small
+  br i1 %vectors, label %wide, label %narrow
+wide:
+  call void @{VECTORS}(ptr %ctx)
+  ret void
+narrow:
+  call void @{ITEMS}(ptr %ctx)
+  ret void
+}}
+",
+        lanes - 1
     );
+    text
+}
+
+/// Finds out in `%small` whether global ids of the first dimension fit a signed 32-bit number,
+/// which widened code relies on.
+fn ids_are_small() -> String {
+    let mut text = String::new();
+    text += "  %launch = load ptr, ptr %ctx, align 8, !invariant.load !0\n";
+    for (name, offset) in [("first", GLOBAL_OFFSET), ("size", GLOBAL_SIZE)] {
+        text += &format!(
+            "  %ids.{name}.at = getelementptr inbounds i8, ptr %launch, i64 {offset}
+  %ids.{name} = load i64, ptr %ids.{name}.at, align 8, !invariant.load !0
+"
+        );
+    }
+    text + &format!(
+        "  %ids.first.small = icmp ult i64 %ids.first, {0}
+  %ids.size.small = icmp ult i64 %ids.size, {0}
+  %small = and i1 %ids.first.small, %ids.size.small
+",
+        1u32 << 30
+    )
+}
+
+fn head(symbol: &str) -> String {
+    let internal = if symbol == ENTRY { "" } else { "internal " };
+    format!(
+        "define {internal}void @{symbol}(ptr noalias readonly align 8 dereferenceable(48) %ctx) #0 {{\nentry:\n"
+    )
+}
+
+/// A function that runs a group. Without barriers `wide` runs whole vectors of a row, and `one`
+/// the items that are left over.
+fn group(
+    unit: &mut Unit<'_>,
+    kernel: &Kernel,
+    symbol: &str,
+    one: Runner<'_>,
+    wide: Option<Runner<'_>>,
+) -> String {
+    let mut text = head(symbol);
     for (name, offset) in [("%args", ARGS), ("%local", LOCAL), ("%scratch", SCRATCH)] {
         text += &load_context(name, offset);
     }
     for (dimension, name) in ["%nx", "%ny", "%nz"].into_iter().enumerate() {
         text += &local_size(name, dimension as u8);
     }
-    unit.declare("i64", "llvm.umin.i64", "i64, i64");
     let args = arguments(unit, kernel, &mut text);
-    let symbol = function_symbol(kernel.function);
-    match frame {
+    let function = function_symbol(one.function);
+    match one.frame {
         None => {
             text += &private_place(unit, "%priv");
-            let call = format!(
-                "{}  call void {symbol}(ptr %ctx, i64 %x, i64 %y, i64 %z, ptr %priv{args})\n",
-                private_init(unit, "%priv", "x")
-            );
-            text += "  br label %items\nitems:\n";
-            text += &loops("items", "done", "", &call);
+            let init = private_init(unit, "%priv", "x");
+            let call = |function: &str, x: &str| {
+                format!(
+                    "  call void {function}(ptr %ctx, i64 {x}, i64 %y, i64 %z, ptr %priv{args})\n"
+                )
+            };
+            let item = format!("{init}{}", call(&function, "%x"));
+            match wide {
+                None => {
+                    text += "  br label %items\nitems:\n";
+                    text += &loops("items", "done", "", &item, one.lanes);
+                }
+                Some(wide) => {
+                    text += &ids_are_small();
+                    text += &format!(
+                        "  %nx.vectors = and i64 %nx, -{}
+  %nx.whole = select i1 %small, i64 %nx.vectors, i64 0
+  br label %items
+items:
+",
+                        wide.lanes
+                    );
+                    let vector = call(&function_symbol(wide.function), "%v");
+                    text += &rows(&vector, &item, wide.lanes);
+                }
+            }
         }
         Some(frame) => {
             text += &match &frame.exchange {
-                Some(exchange) => group::phases(unit, &symbol, &args, frame, exchange),
-                None => phases(unit, &symbol, &args, frame),
+                Some(exchange) => group::phases(unit, &function, &args, frame, exchange),
+                None => phases(unit, &function, &args, frame, one.lanes),
             }
         }
     }
-    text += "done:\n  ret void\n}\nattributes #0 = { nounwind }\n";
-    Ok(text)
+    text + "done:\n  ret void\n}\n"
+}
+
+/// Loops over the rows of a group: whole vectors from `%v` on, then the items that are left over.
+fn rows(vector: &str, item: &str, lanes: u32) -> String {
+    format!(
+        "  br label %z.loop
+z.loop:
+  %z = phi i64 [ 0, %items ], [ %z.next, %y.done ]
+  br label %y.loop
+y.loop:
+  %y = phi i64 [ 0, %z.loop ], [ %y.next, %x.done ]
+  %v.some = icmp ne i64 %nx.whole, 0
+  br i1 %v.some, label %v.loop, label %v.done
+v.loop:
+  %v = phi i64 [ 0, %y.loop ], [ %v.next, %v.loop ]
+{vector}  %v.next = add nuw nsw i64 %v, {lanes}
+  %v.last = icmp eq i64 %v.next, %nx.whole
+  br i1 %v.last, label %v.done, label %v.loop
+v.done:
+  %x.some = icmp ne i64 %nx.whole, %nx
+  br i1 %x.some, label %x.loop, label %x.done
+x.loop:
+  %x = phi i64 [ %nx.whole, %v.done ], [ %x.next, %x.loop ]
+{item}  %x.next = add nuw nsw i64 %x, 1
+  %x.last = icmp eq i64 %x.next, %nx
+  br i1 %x.last, label %x.done, label %x.loop
+x.done:
+  %y.next = add nuw nsw i64 %y, 1
+  %y.last = icmp eq i64 %y.next, %ny
+  br i1 %y.last, label %y.done, label %y.loop
+y.done:
+  %z.next = add nuw nsw i64 %z, 1
+  %z.last = icmp eq i64 %z.next, %nz
+  br i1 %z.last, label %done, label %z.loop
+"
+    )
 }
 
 /// Loads the arguments; gives what to append to the call's list.
@@ -113,8 +258,8 @@ pub(super) fn private_init(unit: &mut Unit<'_>, base: &str, tag: &str) -> String
 }
 
 /// Three nested loops over the items, from `from` to block `to`. `body` sees `%x`, `%y`, `%z` and
-/// is one block, unless it names its last block in `end`.
-fn loops(from: &str, to: &str, end: &str, body: &str) -> String {
+/// is one block, unless it names its last block in `end`. `lanes` items are run at a time.
+fn loops(from: &str, to: &str, end: &str, body: &str, lanes: u32) -> String {
     let end = if end.is_empty() { "x.loop" } else { end };
     format!(
         "  br label %z.loop
@@ -126,7 +271,7 @@ y.loop:
   br label %x.loop
 x.loop:
   %x = phi i64 [ 0, %y.loop ], [ %x.next, %{end} ]
-{body}  %x.next = add nuw nsw i64 %x, 1
+{body}  %x.next = add nuw nsw i64 %x, {lanes}
   %x.last = icmp eq i64 %x.next, %nx
   br i1 %x.last, label %x.done, label %x.loop
 x.done:
@@ -142,17 +287,30 @@ y.done:
 }
 
 /// The loop over phases of a kernel with barriers. An item's frame begins with its state: 0 at
-/// first, the number of the barrier where it stopped, or -1 when it has ended.
-fn phases(unit: &mut Unit<'_>, symbol: &str, args: &str, frame: &Frame) -> String {
+/// first, the number of the barrier where it stopped, or -1 when it has ended. A vector of items is
+/// like an item here.
+fn phases(unit: &mut Unit<'_>, symbol: &str, args: &str, frame: &Frame, lanes: u32) -> String {
     let stride = frame.size;
     let fixed = unit.scratch_fixed();
     let private = frame.private_offset;
     let init = private_init(unit, "%init.priv", "init");
+    let (index, items) = match lanes {
+        1 => ("%index = add i64 %column, %x".into(), "%items = mul i64 %items.xy, %nz".into()),
+        lanes => {
+            let shift = lanes.trailing_zeros();
+            (
+                format!("%item = add i64 %column, %x\n  %index = lshr i64 %item, {shift}"),
+                format!(
+                    "%items.all = mul i64 %items.xy, %nz\n  %items = lshr i64 %items.all, {shift}"
+                ),
+            )
+        }
+    };
     let body = format!(
         "  %row = mul i64 %z, %ny
   %row.y = add i64 %row, %y
   %column = mul i64 %row.y, %nx
-  %index = add i64 %column, %x
+  {index}
   %offset = mul i64 %index, {stride}
   %frame = getelementptr i8, ptr %frames, i64 %offset
   %state = load i32, ptr %frame, align 4
@@ -174,7 +332,7 @@ next:
         "  %frames = getelementptr i8, ptr %scratch, i64 {fixed}
   %waiting = alloca i1
   %items.xy = mul i64 %nx, %ny
-  %items = mul i64 %items.xy, %nz
+  {items}
   br label %init
 init:
   %init.i = phi i64 [ 0, %entry ], [ %init.next, %init ]
@@ -191,6 +349,6 @@ phase:
   %again = load i1, ptr %waiting, align 1
   br i1 %again, label %phase, label %done
 ",
-        loops("phase", "phase.done", "next", &body)
+        loops("phase", "phase.done", "next", &body, lanes)
     )
 }

@@ -77,51 +77,6 @@ impl Body<'_, '_> {
         }))
     }
 
-    fn address_of(
-        &mut self,
-        base: Operand,
-        offset: i64,
-        terms: &[(Operand, i64)],
-        inbounds: bool,
-    ) -> String {
-        let inbounds = if inbounds { "inbounds " } else { "" };
-        let mut at = self.operand(base);
-        // The type that is counted, and how many.
-        let mut steps: Vec<(String, String)> = Vec::new();
-        for &(index, stride) in terms {
-            let index = self.index(index);
-            steps.push(match u32::try_from(stride) {
-                // The form in which LLVM's loop passes know a stride best.
-                Ok(stride) => (format!("[{stride} x i8]"), index),
-                Err(_) => ("i8".into(), self.def(&format!("mul i64 {index}, {stride}"))),
-            });
-        }
-        if offset != 0 || steps.is_empty() {
-            steps.push(("i8".into(), offset.to_string()));
-        }
-        let mut text = String::new();
-        for (unit, count) in steps {
-            if !text.is_empty() {
-                at = self.def(&text);
-            }
-            text = format!("getelementptr {inbounds}{unit}, ptr {at}, i64 {count}");
-        }
-        text
-    }
-
-    /// A signed index of any width as 64 bits.
-    fn index(&mut self, index: Operand) -> String {
-        let ty = self.type_of(index);
-        let text = self.operand(index);
-        match self.unit.module.types[ty] {
-            Type::Int(64) => text,
-            _ => {
-                let ty = self.value_type(ty);
-                self.def(&format!("sext {ty} {text} to i64"))
-            }
-        }
-    }
-
     /// LLVM's type of an atomic access and its alignment, which is natural.
     fn atomic_type(&self, ty: TypeId) -> (String, u64) {
         (self.value_type(ty), self.unit.module.types.align(ty))

@@ -18,9 +18,9 @@ pub(super) const SCRATCH: u32 = 24;
 const GROUP: u32 = 32;
 
 /// Offset of `LaunchInfo::global_offset`: three 64-bit numbers.
-const GLOBAL_OFFSET: u32 = 0;
+pub(super) const GLOBAL_OFFSET: u32 = 0;
 /// Offset of `LaunchInfo::global_size`: three 64-bit numbers.
-const GLOBAL_SIZE: u32 = 24;
+pub(super) const GLOBAL_SIZE: u32 = 24;
 /// Offset of `LaunchInfo::num_groups`: three 32-bit numbers.
 const NUM_GROUPS: u32 = 48;
 /// Offset of `LaunchInfo::group_size`: three 32-bit numbers.

@@ -12,24 +12,50 @@ use crate::ir::{BlockId, ENTRY, Function};
 /// Loops within each other beyond which blocks keep the order that they have.
 const MAX_DEPTH: u32 = 64;
 
+/// A function's blocks in order, and its loops as stretches of that order.
+pub struct Nest {
+    /// All blocks.
+    pub order: Vec<BlockId>,
+    /// Loops: places of the first block, which is the loop's entry, and of the last. Outer loops
+    /// come before those in them.
+    pub loops: Vec<(usize, usize)>,
+    /// Whether loops lie within each other too deeply to be told apart.
+    pub too_deep: bool,
+}
+
 /// The place of each block in the order, indexed by block number.
 pub fn ranks(function: &Function) -> Vec<u32> {
+    let mut ranks = vec![0; function.blocks.len()];
+    for (rank, block) in (0..).zip(nest(function).order) {
+        ranks[block.index()] = rank;
+    }
+    ranks
+}
+
+/// The order of a function's blocks.
+pub fn nest(function: &Function) -> Nest {
     let next = function
         .blocks
         .iter()
         .map(|(_, block)| block.terminator.successors().iter().map(|id| id.index()).collect())
         .collect();
     let count = function.blocks.len();
-    let mut order = Order { next, within: vec![1; count], order: Vec::with_capacity(count) };
+    let mut order = Order {
+        next,
+        within: vec![1; count],
+        order: Vec::with_capacity(count),
+        loops: Vec::new(),
+        too_deep: false,
+    };
     let mut nodes: Vec<usize> = (0..count).collect();
     // The walk begins at the entry, so that the order of alternatives is that of the branches.
     nodes.sort_by_key(|&node| node != ENTRY.index());
     order.arrange(&nodes, 1);
-    let mut ranks = vec![0; count];
-    for (rank, node) in (0..).zip(order.order) {
-        ranks[node] = rank;
+    Nest {
+        order: order.order.into_iter().map(BlockId::from_index).collect(),
+        loops: order.loops,
+        too_deep: order.too_deep,
     }
-    ranks
 }
 
 /// The place of a block.
@@ -42,13 +68,20 @@ struct Order {
     /// The level of the part of the graph that each node belongs to now; 0 when it is placed.
     within: Vec<u32>,
     order: Vec<usize>,
+    loops: Vec<(usize, usize)>,
+    too_deep: bool,
 }
 
 impl Order {
     /// Places nodes, which are all those of a level that are connected with each other.
     fn arrange(&mut self, nodes: &[usize], level: u32) {
         for mut part in self.components(nodes, level) {
+            let first = self.order.len();
+            if part.len() > 1 || self.next[part[0]].contains(&part[0]) {
+                self.loops.push((first, first + part.len() - 1));
+            }
             if part.len() == 1 || level >= MAX_DEPTH {
+                self.too_deep |= part.len() > 1;
                 part.sort_unstable();
                 self.place(&part);
                 continue;

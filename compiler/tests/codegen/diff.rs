@@ -7,7 +7,7 @@ use std::fmt::Write;
 use tally_compiler::interp::{self, Launch, Memory};
 use tally_compiler::ir::Module;
 
-use crate::harness::{Arg, Grid, Kernel, clang, module, targets};
+use crate::harness::{Arg, Grid, Kernel, clang, module, widths};
 
 /// Elements of a buffer, to be compared: NaN equals NaN, whatever its bits.
 #[derive(Clone, Copy)]
@@ -69,7 +69,7 @@ impl Random {
 
 /// Runs a kernel both ways and compares all buffers.
 pub fn same(module: &Module, name: &str, grid: Grid, inputs: &[Input], context: &str) {
-    for target in targets() {
+    for (target, lanes) in widths() {
         let mut buffers: Vec<Vec<u8>> = Vec::new();
         for input in inputs {
             if let Input::Buffer(_, bytes) = input {
@@ -107,7 +107,7 @@ pub fn same(module: &Module, name: &str, grid: Grid, inputs: &[Input], context: 
         interp::run(module, index, &launch, &args, &mut memory)
             .unwrap_or_else(|error| panic!("{name}: {error}\n{context}"));
 
-        let kernel = Kernel::new(module, name, &target);
+        let kernel = Kernel::with_lanes(module, name, &target, lanes);
         let mut next = buffers.iter_mut();
         let args = inputs.iter().map(|input| match input {
             Input::Value(bytes) => Arg::Bytes(bytes.clone()),
@@ -130,7 +130,7 @@ pub fn same(module: &Module, name: &str, grid: Grid, inputs: &[Input], context: 
                 let (got, want) =
                     (&got[at..got.len().min(at + 8)], &want[at..want.len().min(at + 8)]);
                 panic!(
-                    "{name} for {}: argument {number} at byte {at}: compiled {got:x?}, interpreted {want:x?}\n{context}",
+                    "{name} for {}, {lanes} lanes: argument {number} at byte {at}: compiled {got:x?}, interpreted {want:x?}\n{context}",
                     target.name
                 );
             }
@@ -243,6 +243,8 @@ struct Program {
     depth: u32,
     /// Conditions around the statement that items may see differently: no place for a barrier.
     conditions: u32,
+    /// Whether items exchange values.
+    collectives: bool,
 }
 
 impl Program {
@@ -257,9 +259,10 @@ impl Program {
         ("ushort", "g"),
     ];
 
-    fn write(seed: u64) -> String {
+    fn write(seed: u64, collectives: bool) -> String {
+        let random = Random(seed);
         let mut program =
-            Self { random: Random(seed), text: String::new(), depth: 0, conditions: 0 };
+            Self { random, text: String::new(), depth: 0, conditions: 0, collectives };
         program.text += "kernel void random(global long *io, local int *t) {\n\
              size_t i = get_global_id(0), l = get_local_id(0), n = get_local_size(0);\n\
              long x = io[i]; int p[8] = {1, 2, 3, 4, 5, 6, 7, 8};\n";
@@ -362,7 +365,7 @@ impl Program {
                      a ^= t[(l + 1) % n]; barrier(CLK_LOCAL_MEM_FENCE);"
                 );
             }
-            5 if self.random.below(2) == 0 => self.collective(),
+            5 if self.collectives && self.random.below(2) == 0 => self.collective(),
             4 if shallow => {
                 let value = self.expression(1, false);
                 let _ = writeln!(self.text, "switch (({value}) & 3) {{ case 0:");
@@ -386,13 +389,14 @@ fn random_programs_agree() {
     let first: u64 =
         std::env::var("TALLY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     for seed in first..first + 12 {
-        let text = Program::write(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        // Half of them without collectives, which sub-groups bind to one number of lanes.
+        let text = Program::write(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), seed % 2 == 0);
         for level in ["-O0", "-O2"] {
             let module =
                 module(&clang::compile_text(&text, &[level, "-w", "-Xclang", "-cl-ext=+all"]));
-            let inputs = [Random(seed).bytes(40 * 8), Input::Local(64)];
+            let inputs = [Random(seed).bytes(80 * 8), Input::Local(128)];
             let context = format!("seed {seed} at {level}:\n{text}");
-            same(&module, "random", Grid::line(40, 16), &inputs, &context);
+            same(&module, "random", Grid::line(80, 32), &inputs, &context);
         }
     }
 }

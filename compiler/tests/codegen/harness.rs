@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tally_compiler::ir::Module;
-use tally_compiler::{check, codegen, parse};
+use tally_compiler::{check, codegen, parse, widen};
 use tally_compiler_protocol::{ArgKind, GlobalInfo, KernelCode, KernelInfo, TargetCpu};
 
 #[path = "../support/clang.rs"]
@@ -114,6 +114,20 @@ pub fn targets() -> Vec<TargetCpu> {
     names.into_iter().map(target).collect()
 }
 
+/// The same processors, with numbers of items for the vectors that suit them: every number at least
+/// once.
+pub fn widths() -> Vec<(TargetCpu, u32)> {
+    let widths = |target: TargetCpu| {
+        let lanes: &[u32] = match target.name.as_str() {
+            "x86-64" => &[1, 8],
+            "x86-64-v3" => &[16, 32],
+            _ => &[16],
+        };
+        lanes.iter().map(move |&lanes| (target.clone(), lanes)).collect::<Vec<_>>()
+    };
+    targets().into_iter().flat_map(widths).collect()
+}
+
 /// A kernel that can be run.
 pub struct Kernel {
     pub info: KernelInfo,
@@ -124,12 +138,18 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Compiles a kernel of a module.
+    /// Compiles a kernel of a module, as wide as a driver gets it.
     pub fn new(module: &Module, name: &str, target: &TargetCpu) -> Self {
+        let (_, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
+        Self::with_lanes(module, name, target, widen::lanes(module, kernel))
+    }
+
+    /// Compiles a kernel of a module with vectors of so many items.
+    pub fn with_lanes(module: &Module, name: &str, target: &TargetCpu, lanes: u32) -> Self {
         let info = codegen::module_info(module);
         let (index, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
-        let mut code =
-            codegen::kernel_code(module, kernel, target).unwrap_or_else(|log| panic!("{log}"));
+        let mut code = codegen::kernel_code_of(module, kernel, target, lanes)
+            .unwrap_or_else(|log| panic!("{log}"));
         let globals = globals(&info.globals);
         for reloc in &code.relocs {
             let address =

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What only widened code has: masks, masked accesses, vectors of addresses.
+
+use super::LowerError;
+use super::MAX_ALIGN;
+use super::function::{Body, modifiers};
+use super::types::{is_bool, memory_type, suffix, value_type, zero};
+use crate::ir::{Access, Op, Operand, Type, TypeId};
+
+impl Body<'_, '_> {
+    /// Text of the instruction that does an operation of widened code; `None` if it has no result.
+    /// `ty` is the result's type.
+    pub(super) fn vector_op(
+        &mut self,
+        op: &Op,
+        ty: Option<TypeId>,
+    ) -> Result<Option<String>, LowerError> {
+        let result = || ty.ok_or(LowerError::Unsupported("a value without a name".into()));
+        Ok(Some(match *op {
+            Op::Splat(scalar) => {
+                let ty = self.value_type(result()?);
+                let n = self.unit.module.types.lanes(result()?);
+                let scalar = self.typed(scalar);
+                let first = self.def(&format!("insertelement {ty} poison, {scalar}, i32 0"));
+                format!("shufflevector {ty} {first}, {ty} poison, <{n} x i32> zeroinitializer")
+            }
+            Op::Any(mask) => {
+                let n = self.unit.module.types.lanes(self.type_of(mask));
+                let name = format!("llvm.vector.reduce.or.v{n}i1");
+                self.unit.declare("i1", &name, &format!("<{n} x i1>"));
+                format!("call i1 @{name}({})", self.typed(mask))
+            }
+            Op::LastTrue(mask) => {
+                let n = self.unit.module.types.lanes(self.type_of(mask));
+                let mask = self.typed(mask);
+                let mut bits = self.def(&format!("bitcast {mask} to i{n}"));
+                if n < 32 {
+                    bits = self.def(&format!("zext i{n} {bits} to i32"));
+                }
+                self.unit.declare("i32", "llvm.ctlz.i32", "i32, i1");
+                let zeros = self.def(&format!("call i32 @llvm.ctlz.i32(i32 {bits}, i1 false)"));
+                format!("sub i32 31, {zeros}")
+            }
+            Op::MaskedLoad(at, mask, access) => {
+                self.masked_read("load", "ptr", "p0", at, mask, access, result()?)
+            }
+            Op::Gather(at, mask, access) => {
+                let n = self.unit.module.types.lanes(result()?);
+                let pointer = format!("<{n} x ptr>");
+                self.masked_read(
+                    "gather",
+                    &pointer,
+                    &format!("v{n}p0"),
+                    at,
+                    mask,
+                    access,
+                    result()?,
+                )
+            }
+            Op::MaskedStore(at, value, mask, access) => {
+                self.masked_write("store", "ptr", "p0", [at, value, mask], access);
+                return Ok(None);
+            }
+            Op::Scatter(at, value, mask, access) => {
+                let n = self.unit.module.types.lanes(self.type_of(value));
+                let pointer = format!("<{n} x ptr>");
+                self.masked_write(
+                    "scatter",
+                    &pointer,
+                    &format!("v{n}p0"),
+                    [at, value, mask],
+                    access,
+                );
+                return Ok(None);
+            }
+            _ => return Err(LowerError::Unsupported("an operation of widened code".into())),
+        }))
+    }
+
+    /// Text of a masked load or gather.
+    #[allow(clippy::too_many_arguments, reason = "the parts of one instruction")]
+    fn masked_read(
+        &mut self,
+        what: &str,
+        pointer: &str,
+        pointer_suffix: &str,
+        at: Operand,
+        mask: Operand,
+        access: Access,
+        ty: TypeId,
+    ) -> String {
+        let module = self.unit.module;
+        let memory = memory_type(module, ty);
+        let truth = value_type(module, self.type_of(mask));
+        let name = format!("llvm.masked.{what}.{}.{pointer_suffix}", memory_suffix(self, ty));
+        self.unit.declare(&memory, &name, &format!("{pointer}, {truth}, {memory}"));
+        let (at, mask) = (self.operand(at), self.operand(mask));
+        let align = u64::from(access.align).clamp(1, MAX_ALIGN);
+        let (_, rest) = modifiers(access);
+        let metadata = rest.split_once(", ").map_or(String::new(), |(_, m)| format!(", {m}"));
+        let call = format!(
+            "call {memory} @{name}({pointer} align {align} {at}, {truth} {mask}, {memory} poison){metadata}"
+        );
+        if !is_bool(module, ty) {
+            return call;
+        }
+        let bytes = self.def(&call);
+        format!("icmp ne {memory} {bytes}, {}", zero(module, ty))
+    }
+
+    fn masked_write(
+        &mut self,
+        what: &str,
+        pointer: &str,
+        pointer_suffix: &str,
+        [at, value, mask]: [Operand; 3],
+        access: Access,
+    ) {
+        let module = self.unit.module;
+        let ty = self.type_of(value);
+        let memory = memory_type(module, ty);
+        let truth = value_type(module, self.type_of(mask));
+        let name = format!("llvm.masked.{what}.{}.{pointer_suffix}", memory_suffix(self, ty));
+        self.unit.declare("void", &name, &format!("{memory}, {pointer}, {truth}"));
+        let (at, mask, value) = (self.operand(at), self.operand(mask), self.operand(value));
+        let value = self.in_memory_form(ty, &value);
+        let align = u64::from(access.align).clamp(1, MAX_ALIGN);
+        let (_, rest) = modifiers(access);
+        let metadata = rest.split_once(", ").map_or(String::new(), |(_, m)| format!(", {m}"));
+        self.line(&format!(
+            "call void @{name}({memory} {value}, {pointer} align {align} {at}, {truth} {mask}){metadata}"
+        ));
+    }
+
+    /// Text of an address, or of a vector of them if the base or an index is one.
+    pub(super) fn address_of(
+        &mut self,
+        base: Operand,
+        offset: i64,
+        terms: &[(Operand, i64)],
+        inbounds: bool,
+    ) -> String {
+        let inbounds = if inbounds { "inbounds " } else { "" };
+        let pointer = |lanes: u32| match lanes {
+            1 => "ptr".to_owned(),
+            n => format!("<{n} x ptr>"),
+        };
+        let mut lanes = self.unit.module.types.lanes(self.type_of(base));
+        let mut at = self.operand(base);
+        // The type that is counted, how many with their type, and how many addresses come of it.
+        let mut steps: Vec<(String, String, u32)> = Vec::new();
+        for &(index, stride) in terms {
+            let (index, ty, n) = self.index(index);
+            steps.push(match u32::try_from(stride) {
+                // The form in which LLVM's loop passes know a stride best.
+                Ok(stride) => (format!("[{stride} x i8]"), format!("{ty} {index}"), n),
+                Err(_) => {
+                    let stride =
+                        if n == 1 { stride.to_string() } else { format!("splat (i64 {stride})") };
+                    let product = self.def(&format!("mul {ty} {index}, {stride}"));
+                    ("i8".into(), format!("{ty} {product}"), n)
+                }
+            });
+        }
+        if offset != 0 || steps.is_empty() {
+            steps.push(("i8".into(), format!("i64 {offset}"), 1));
+        }
+        let mut text = String::new();
+        for (unit, count, n) in steps {
+            if !text.is_empty() {
+                at = self.def(&text);
+            }
+            text = format!("getelementptr {inbounds}{unit}, {} {at}, {count}", pointer(lanes));
+            lanes = lanes.max(n);
+        }
+        text
+    }
+
+    /// A signed index of any width as 64 bits: with its type, and the number of its components.
+    fn index(&mut self, index: Operand) -> (String, String, u32) {
+        let ty = self.type_of(index);
+        let lanes = self.unit.module.types.lanes(ty);
+        let wide = match lanes {
+            1 => "i64".to_owned(),
+            n => format!("<{n} x i64>"),
+        };
+        let text = self.operand(index);
+        if self.unit.module.types[self.unit.module.types.element(ty)] == Type::Int(64) {
+            return (text, wide, lanes);
+        }
+        let ty = self.value_type(ty);
+        let text = self.def(&format!("sext {ty} {text} to {wide}"));
+        (text, wide, lanes)
+    }
+}
+
+/// The part of an intrinsic's name that stands for what lies in memory.
+fn memory_suffix(body: &Body<'_, '_>, ty: TypeId) -> String {
+    let module = body.unit.module;
+    match module.types[ty] {
+        Type::Vector(element, n) if module.types[element] == Type::Bool => format!("v{n}i8"),
+        _ => suffix(module, ty),
+    }
+}

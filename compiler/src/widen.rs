@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Makes one function run a whole vector of work-items: widening.
+//!
+//! The items of a vector follow one another in the first dimension. Where all have the same value
+//! it stays a scalar, where they differ it becomes a vector with a component for each item
+//! ([`shape`]). Where they part at a branch both ways are run, one after the other, for the items
+//! of a *mask* each ([`flow`]).
+//!
+//! ```text
+//!   if (x[i] > 0)            mask = x > 0               items   0 1 2 3 4 5 6 7
+//!     y = f(i);              y = f(i)         if mask           * . * * . . . *
+//!   else                     others = !mask
+//!     y = g(i);              y = g(i)         if others         . * . . * * * .
+//!   z[i] = y;                z[i..] = y       for all           * * * * * * * *
+//! ```
+//!
+//! The result is IR again, with vectors and a few operations that only it has, so all that follows
+//! is as for one item: it can be cut at barriers, and an item's frame is a vector's.
+//!
+//! Widening is never needed: what it refuses is built with one item at a time, and so are the
+//! items of a row that are left over behind the last whole vector.
+
+mod build;
+mod emit;
+mod flow;
+mod group;
+mod memory;
+mod ops;
+mod shape;
+mod text;
+
+use std::fmt;
+
+use crate::ir::arena::Id;
+use crate::ir::{
+    ConstKind, Function, FunctionId, Kernel, Module, Op, PrivateVariable, Scope, Type, TypeId,
+    ValueId,
+};
+use crate::regions::inline;
+use build::Builder;
+use emit::Widener;
+use flow::Flow;
+pub use shape::Shape;
+use shape::Shapes;
+
+/// The most instructions of a kernel, with all that it calls, that are widened.
+const MAX_INSTRUCTIONS: usize = 1 << 14;
+/// The most blocks.
+const MAX_BLOCKS: usize = 1 << 11;
+/// The most private memory of an item in bytes.
+const MAX_PRIVATE_BYTES: u64 = 16 << 10;
+
+/// Why a kernel is built with one item at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal(String);
+
+impl Refusal {
+    fn new(what: &str) -> Self {
+        Self(what.to_owned())
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// A kernel that runs a vector of items.
+#[derive(Debug)]
+pub struct Widened {
+    /// The kernel's module with the widened function.
+    pub module: Module,
+    /// The widened function. It takes what the kernel takes; asked for its place, it gives the
+    /// first item's.
+    pub function: FunctionId,
+    /// Items of a vector.
+    pub lanes: u32,
+    /// Whether vectors are sub-groups: the group must be made of whole ones then.
+    pub subgroups: bool,
+    /// What slows the code down, for people.
+    pub remarks: Vec<String>,
+    /// The kernel with all calls inlined, as it was widened.
+    pub source: Function,
+    /// The shapes of its values, and its blocks at whose ends items part, for people.
+    pub facts: Facts,
+}
+
+/// What the analysis found out about the kernel that was widened.
+#[derive(Debug)]
+pub struct Facts {
+    shapes: Vec<Shape>,
+    parting: Vec<bool>,
+    masks: Vec<bool>,
+    masked_loops: Vec<bool>,
+}
+
+/// How many items of a kernel make a vector: as many as a sub-group if it has to do with those, so
+/// that one is the other. `TALLY_LANES` says otherwise; 1 is one item at a time.
+pub fn lanes(module: &Module, kernel: &Kernel) -> u32 {
+    let asked = std::env::var("TALLY_LANES").ok().and_then(|lanes| lanes.parse().ok());
+    let _ = module;
+    asked.filter(|lanes| [1, 8, 16, 32].contains(lanes)).unwrap_or(kernel.subgroup_size())
+}
+
+/// Widens a kernel.
+///
+/// # Errors
+/// A [`Refusal`] if it holds something that has no widened form.
+pub fn widen(module: &Module, kernel: &Kernel, lanes: u32) -> Result<Widened, Refusal> {
+    if lanes < 2 {
+        return Err(Refusal::new("one item at a time is asked for"));
+    }
+    let called = kernel.facts.functions.iter().copied().filter(|&id| id != kernel.function);
+    let source = inline::inline(module, kernel.function, &called.collect())
+        .ok_or_else(|| Refusal::new("too many instructions"))?;
+    let subgroups = check(module, kernel, &source, lanes)?;
+    let mut flow = Flow::new(&source)?;
+    let mut parting = vec![false; source.blocks.len()];
+    let shapes = loop {
+        flow.update(&source, &parting);
+        let shapes = Shapes::new(module, &source, &flow);
+        let mut changed = false;
+        for id in source.blocks.ids() {
+            let parts = shapes.parts(&source, &flow, id);
+            changed |= parts && !parting[id.index()];
+            parting[id.index()] |= parts;
+        }
+        if !changed {
+            break shapes;
+        }
+    };
+    let function = Function {
+        name: format!("{} for {lanes} items", source.name),
+        params: Vec::new(),
+        return_type: source.return_type,
+        values: Default::default(),
+        variables: Vec::new(),
+        blocks: Default::default(),
+        exported: false,
+        loc: source.loc,
+    };
+    let builder = Builder::new(module.clone(), function, lanes);
+    let mut widener = Widener::new(&source, &flow, &shapes, builder);
+    widener.run()?;
+    let remarks = std::mem::take(&mut widener.remarks);
+    let (mut module, function) = widener.out.finish();
+    let function = module.functions.push(function);
+    let facts = Facts {
+        shapes: source.values.ids().map(|value| shapes.of(value)).collect(),
+        masks: source.blocks.ids().map(|id| flow.leader[id.index()] == id).collect(),
+        masked_loops: source.blocks.ids().map(|id| flow.back_edges_are_masked(id)).collect(),
+        parting,
+    };
+    Ok(Widened { module, function, lanes, subgroups, remarks, source, facts })
+}
+
+/// Refuses what cannot be widened at first sight. Whether the kernel has to do with sub-groups.
+fn check(module: &Module, kernel: &Kernel, source: &Function, lanes: u32) -> Result<bool, Refusal> {
+    let size: usize = source.blocks.iter().map(|(_, block)| block.insts.len()).sum();
+    if size > MAX_INSTRUCTIONS || source.blocks.len() > MAX_BLOCKS {
+        return Err(Refusal::new("too many instructions"));
+    }
+    if source.variables.iter().map(|variable| variable.size).sum::<u64>() > MAX_PRIVATE_BYTES {
+        return Err(Refusal::new("too much private memory"));
+    }
+    let private = |id: &_| module.globals[*id].space == crate::ir::AddressSpace::Private;
+    if kernel.facts.globals.iter().any(private) {
+        return Err(Refusal::new("private variables of module scope"));
+    }
+    let mut subgroups = false;
+    for (_, block) in source.blocks.iter() {
+        for inst in &block.insts {
+            subgroups |= match &inst.op {
+                Op::WorkItem(query, _) => query.is_subgroup(),
+                Op::ControlBarrier { execution, .. } => *execution == Scope::Subgroup,
+                Op::Offer(scope, _) => *scope == Scope::Subgroup,
+                _ => false,
+            };
+        }
+    }
+    if subgroups && lanes != kernel.subgroup_size() {
+        return Err(Refusal::new("sub-groups of another size than the vectors"));
+    }
+    Ok(subgroups)
+}
+
+/// Bytes from one item's private variable to the next item's.
+fn private_step(size: u64, align: u64) -> i64 {
+    size.next_multiple_of(align.max(1)) as i64
+}
+
+/// A private variable for all items of a vector.
+fn widen_variable(
+    builder: &mut Builder,
+    variable: &PrivateVariable,
+) -> Result<PrivateVariable, Refusal> {
+    let size = builder.module.types.size(variable.ty);
+    if private_step(variable.size, variable.align) != size as i64 {
+        return Err(Refusal::of_type(&builder.module, variable.ty));
+    }
+    let lanes = builder.lanes;
+    let ty = Type::Array(variable.ty, u64::from(lanes));
+    let too_large = || Refusal::new("too much private memory");
+    let ty = builder.module.types.intern(ty).ok_or_else(too_large)?;
+    let init = variable
+        .init
+        .map(|init| builder.module.constant(ty, ConstKind::Composite(vec![init; lanes as usize])));
+    Ok(PrivateVariable {
+        address: ValueId(0),
+        ty,
+        size: size * u64::from(lanes),
+        align: variable.align,
+        init,
+    })
+}
+
+/// Whether a type is a pointer.
+fn is_pointer(module: &Module, ty: TypeId) -> bool {
+    matches!(module.types[ty], Type::Pointer(_))
+}

@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Builds a function in SSA form out of code that assigns variables.
+//!
+//! While code is written, a variable is read and written like one of a plain program. When all
+//! blocks have their ends, [`Builder::finish`] finds the value of each read and places phis where
+//! several may arrive (Braun and others, "Simple and efficient construction of static single
+//! assignment form", 2013).
+
+use std::collections::{HashMap, HashSet};
+
+use crate::ir::arena::Id;
+use crate::ir::{
+    Arena, Block, BlockId, ConstId, ConstKind, ENTRY, Flags, Function, Inst, Loc, Module, Op,
+    Operand, Terminator, Type, TypeId, ValueId,
+};
+use crate::regions::order;
+
+/// A variable of the code that is being written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Var(u32);
+
+/// A function in the making.
+pub(super) struct Builder {
+    /// Where types and constants are interned.
+    pub(super) module: Module,
+    /// The function so far.
+    pub(super) function: Function,
+    /// The block that is being written.
+    pub(super) block: BlockId,
+    /// Where the instructions come from.
+    pub(super) loc: Loc,
+    var_types: Vec<TypeId>,
+    /// What each variable holds at the end of each block that writes it.
+    written: HashMap<(BlockId, Var), Operand>,
+    /// What variables hold at the start of blocks that read them before writing them.
+    entering: HashMap<(BlockId, Var), ValueId>,
+    /// Vectors that repeat a value, by block.
+    splats: HashMap<(BlockId, Operand), Operand>,
+    /// Items of a vector.
+    pub(super) lanes: u32,
+}
+
+impl Builder {
+    /// A builder at the start of block 0 of `function`, which has no blocks yet.
+    pub(super) fn new(module: Module, mut function: Function, lanes: u32) -> Self {
+        let loc = function.loc;
+        let entry = Block { insts: Vec::new(), terminator: Terminator::Unreachable, loc };
+        let block = function.blocks.push(entry);
+        Self {
+            module,
+            function,
+            block,
+            loc,
+            var_types: Vec::new(),
+            written: HashMap::new(),
+            entering: HashMap::new(),
+            splats: HashMap::new(),
+            lanes,
+        }
+    }
+
+    /// A new block.
+    pub(super) fn new_block(&mut self) -> BlockId {
+        let loc = self.loc;
+        self.function.blocks.push(Block {
+            insts: Vec::new(),
+            terminator: Terminator::Unreachable,
+            loc,
+        })
+    }
+
+    /// Goes on writing at the end of a block.
+    pub(super) fn switch_to(&mut self, block: BlockId) {
+        self.block = block;
+    }
+
+    /// Ends the block.
+    pub(super) fn end(&mut self, terminator: Terminator) {
+        self.function.blocks[self.block].terminator = terminator;
+    }
+
+    /// Adds an instruction with a result.
+    pub(super) fn def(&mut self, op: Op, ty: TypeId, flags: Flags) -> Operand {
+        let result = self.function.new_value(ty);
+        let inst = Inst { result: Some(result), op, flags, loc: self.loc };
+        self.function.blocks[self.block].insts.push(inst);
+        Operand::Value(result)
+    }
+
+    /// Adds an instruction with a result and no flags.
+    pub(super) fn value(&mut self, op: Op, ty: TypeId) -> Operand {
+        self.def(op, ty, Flags::empty())
+    }
+
+    /// Adds an instruction without result.
+    pub(super) fn effect(&mut self, op: Op, flags: Flags) {
+        let inst = Inst { result: None, op, flags, loc: self.loc };
+        self.function.blocks[self.block].insts.push(inst);
+    }
+
+    /// A new variable.
+    pub(super) fn var(&mut self, ty: TypeId) -> Var {
+        self.var_types.push(ty);
+        Var(self.var_types.len() as u32 - 1)
+    }
+
+    /// The type of what a variable holds.
+    pub(super) fn var_type(&self, var: Var) -> TypeId {
+        self.var_types[var.0 as usize]
+    }
+
+    /// Assigns a variable.
+    pub(super) fn write(&mut self, var: Var, value: Operand) {
+        self.written.insert((self.block, var), value);
+    }
+
+    /// What a variable holds now; undefined if nothing was ever assigned.
+    pub(super) fn read(&mut self, var: Var) -> Operand {
+        if let Some(&value) = self.written.get(&(self.block, var)) {
+            return value;
+        }
+        Operand::Value(self.enter(self.block, var))
+    }
+
+    fn enter(&mut self, block: BlockId, var: Var) -> ValueId {
+        if let Some(&value) = self.entering.get(&(block, var)) {
+            return value;
+        }
+        let value = self.function.new_value(self.var_types[var.0 as usize]);
+        self.entering.insert((block, var), value);
+        value
+    }
+
+    /// The type of an operand.
+    pub(super) fn type_of(&self, operand: Operand) -> TypeId {
+        self.module.operand_type(&self.function, operand)
+    }
+
+    /// The vector of as many of a scalar type as there are items.
+    pub(super) fn vector_of(&mut self, ty: TypeId) -> TypeId {
+        self.vector(ty, self.lanes)
+    }
+
+    /// A vector type. Vectors of scalars are far below the limit on sizes.
+    pub(super) fn vector(&mut self, element: TypeId, n: u32) -> TypeId {
+        self.module.types.intern(Type::Vector(element, n)).unwrap_or(element)
+    }
+
+    /// The type of masks.
+    pub(super) fn mask_type(&mut self) -> TypeId {
+        let bool = self.module.types.bool();
+        self.vector_of(bool)
+    }
+
+    /// An integer constant, in all components if `ty` is a vector.
+    pub(super) fn int(&mut self, ty: TypeId, value: i64) -> Operand {
+        match self.module.types[ty] {
+            Type::Vector(element, n) => {
+                let part = self.module.const_int(element, value as u64);
+                let kind = ConstKind::Composite(vec![part; n as usize]);
+                Operand::Const(self.module.constant(ty, kind))
+            }
+            _ => Operand::Const(self.module.const_int(ty, value as u64)),
+        }
+    }
+
+    /// The null value of a type.
+    pub(super) fn null(&mut self, ty: TypeId) -> Operand {
+        Operand::Const(self.module.constant(ty, ConstKind::Null))
+    }
+
+    /// Some value of a type.
+    pub(super) fn undef(&mut self, ty: TypeId) -> Operand {
+        Operand::Const(self.module.constant(ty, ConstKind::Undef))
+    }
+
+    /// The mask with all lanes.
+    pub(super) fn all(&mut self) -> Operand {
+        let ty = self.mask_type();
+        self.int(ty, 1)
+    }
+
+    /// The vector 0, 1, 2, ... times a number, of an integer type.
+    pub(super) fn steps(&mut self, element: TypeId, stride: i64) -> Operand {
+        let parts: Vec<ConstId> = (0..i64::from(self.lanes))
+            .map(|lane| self.module.const_int(element, lane.wrapping_mul(stride) as u64))
+            .collect();
+        let ty = self.vector_of(element);
+        Operand::Const(self.module.constant(ty, ConstKind::Composite(parts)))
+    }
+
+    /// A scalar in every lane.
+    pub(super) fn splat(&mut self, scalar: Operand) -> Operand {
+        let ty = self.type_of(scalar);
+        let vector = self.vector_of(ty);
+        if let Operand::Const(id) = scalar
+            && !matches!(self.module.constants[id].kind, ConstKind::Address(..))
+        {
+            let kind = match self.module.constants[id].kind {
+                ConstKind::Undef => ConstKind::Undef,
+                _ => ConstKind::Composite(vec![id; self.lanes as usize]),
+            };
+            return Operand::Const(self.module.constant(vector, kind));
+        }
+        if let Some(&splat) = self.splats.get(&(self.block, scalar)) {
+            return splat;
+        }
+        let splat = self.value(Op::Splat(scalar), vector);
+        self.splats.insert((self.block, scalar), splat);
+        splat
+    }
+
+    /// Resolves all reads. Gives the module back, and the function.
+    pub(super) fn finish(mut self) -> (Module, Function) {
+        let predecessors = self.function.predecessors();
+        let mut arms: HashMap<ValueId, (BlockId, Var)> = HashMap::new();
+        let mut renamed: HashMap<ValueId, Operand> = HashMap::new();
+        let mut phis: HashMap<ValueId, Vec<(BlockId, Operand)>> = HashMap::new();
+        let mut work: Vec<(BlockId, Var, ValueId)> =
+            self.entering.iter().map(|(&(block, var), &value)| (block, var, value)).collect();
+        // Values get their numbers here, which should not depend on a hash.
+        work.sort_by_key(|&(block, var, _)| (block, var));
+        while let Some((block, var, value)) = work.pop() {
+            if arms.insert(value, (block, var)).is_some() {
+                continue;
+            }
+            let from = &predecessors[block.index()];
+            if from.is_empty() {
+                let undef = self.undef(self.var_types[var.0 as usize]);
+                renamed.insert(value, undef);
+                continue;
+            }
+            let mut incoming = Vec::with_capacity(from.len());
+            for &before in from {
+                let operand = match self.written.get(&(before, var)) {
+                    Some(&operand) => operand,
+                    None => {
+                        let known = self.entering.contains_key(&(before, var));
+                        let entering = self.enter(before, var);
+                        if !known {
+                            work.push((before, var, entering));
+                        }
+                        Operand::Value(entering)
+                    }
+                };
+                incoming.push((before, operand));
+            }
+            phis.insert(value, incoming);
+        }
+        simplify(&mut phis, &mut renamed, |operand| match operand {
+            Operand::Const(id) => self.module.constants[id].kind == ConstKind::Undef,
+            Operand::Value(_) => false,
+        });
+        let mut placed: Vec<(ValueId, Vec<(BlockId, Operand)>)> = phis.into_iter().collect();
+        placed.sort_by_key(|(value, _)| *value);
+        for (value, incoming) in placed.into_iter().rev() {
+            let (block, _) = arms[&value];
+            let inst = Inst {
+                result: Some(value),
+                op: Op::Phi(incoming),
+                flags: Flags::empty(),
+                loc: self.function.blocks[block].loc,
+            };
+            self.function.blocks[block].insts.insert(0, inst);
+        }
+        let resolve = |operand: &mut Operand| *operand = find(&renamed, *operand);
+        for (_, block) in self.function.blocks.iter_mut() {
+            block.insts.iter_mut().for_each(|inst| inst.op.for_each_operand_mut(resolve));
+            block.terminator.for_each_operand_mut(resolve);
+        }
+        remove_unused(&mut self.function);
+        renumber(&mut self.function);
+        (self.module, self.function)
+    }
+}
+
+/// Leaves only blocks that can be reached, in the order in which they are run.
+fn renumber(function: &mut Function) {
+    let mut reached = vec![false; function.blocks.len()];
+    let mut work = vec![ENTRY];
+    reached[ENTRY.index()] = true;
+    while let Some(block) = work.pop() {
+        for next in function.blocks[block].terminator.successors() {
+            if !std::mem::replace(&mut reached[next.index()], true) {
+                work.push(next);
+            }
+        }
+    }
+    let order = order::nest(function).order;
+    let kept: Vec<BlockId> = order.into_iter().filter(|block| reached[block.index()]).collect();
+    let numbers: HashMap<BlockId, BlockId> =
+        kept.iter().enumerate().map(|(n, &block)| (block, BlockId::from_index(n))).collect();
+    let mut blocks = Arena::default();
+    for block in kept {
+        let mut block = function.blocks[block].clone();
+        block.terminator.for_each_successor_mut(|next| *next = numbers[next]);
+        for inst in &mut block.insts {
+            let Op::Phi(incoming) = &mut inst.op else { break };
+            // Arms from blocks that are not reached never count.
+            incoming.retain(|(from, _)| numbers.contains_key(from));
+            incoming.iter_mut().for_each(|(from, _)| *from = numbers[from]);
+            incoming.sort_by_key(|&(from, _)| from);
+        }
+        blocks.push(block);
+    }
+    function.blocks = blocks;
+}
+
+/// What a value stands for at last.
+fn find(renamed: &HashMap<ValueId, Operand>, mut operand: Operand) -> Operand {
+    while let Operand::Value(value) = operand
+        && let Some(&next) = renamed.get(&value)
+    {
+        operand = next;
+    }
+    operand
+}
+
+/// Takes out phis whose arms are all the same value, the phi itself or undefined.
+fn simplify(
+    phis: &mut HashMap<ValueId, Vec<(BlockId, Operand)>>,
+    renamed: &mut HashMap<ValueId, Operand>,
+    undefined: impl Fn(Operand) -> bool,
+) {
+    let mut order: Vec<ValueId> = phis.keys().copied().collect();
+    order.sort();
+    loop {
+        let before = phis.len();
+        for &value in &order {
+            let Some(incoming) = phis.get(&value) else { continue };
+            let mut only = None;
+            let mut undef = None;
+            let mut several = false;
+            for &(_, operand) in incoming {
+                let operand = find(renamed, operand);
+                if operand == Operand::Value(value) {
+                    continue;
+                }
+                if undefined(operand) {
+                    undef = Some(operand);
+                    continue;
+                }
+                several |= only.is_some_and(|only| only != operand);
+                only = Some(operand);
+            }
+            // A value beside an undefined one may not reach here on all paths.
+            let constant = matches!(only, Some(Operand::Const(_)));
+            if several || (undef.is_some() && only.is_some() && !constant) {
+                continue;
+            }
+            let Some(only) = only.or(undef) else { continue };
+            renamed.insert(value, only);
+            phis.remove(&value);
+        }
+        if phis.len() == before {
+            return;
+        }
+    }
+}
+
+/// Takes out instructions whose results nobody needs.
+fn remove_unused(function: &mut Function) {
+    let mut needed: HashSet<ValueId> = HashSet::new();
+    let mut work: Vec<ValueId> = Vec::new();
+    let mut sources: HashMap<ValueId, Vec<ValueId>> = HashMap::new();
+    let value = |operand: Operand| match operand {
+        Operand::Value(value) => Some(value),
+        Operand::Const(_) => None,
+    };
+    for (_, block) in function.blocks.iter() {
+        block.terminator.for_each_operand(|operand| work.extend(value(operand)));
+        for inst in &block.insts {
+            let mut operands = Vec::new();
+            inst.op.for_each_operand(|operand| operands.extend(value(operand)));
+            match inst.result {
+                Some(result) if removable(&inst.op) => {
+                    sources.insert(result, operands);
+                }
+                _ => work.extend(operands),
+            }
+        }
+    }
+    while let Some(value) = work.pop() {
+        if needed.insert(value) {
+            work.extend(sources.get(&value).into_iter().flatten());
+        }
+    }
+    for (_, block) in function.blocks.iter_mut() {
+        block.insts.retain(|inst| match inst.result {
+            Some(result) => needed.contains(&result) || !removable(&inst.op),
+            None => true,
+        });
+    }
+}
+
+/// Whether an operation with an unused result can be left out.
+fn removable(op: &Op) -> bool {
+    !matches!(
+        op,
+        Op::Load(..)
+            | Op::MaskedLoad(..)
+            | Op::Gather(..)
+            | Op::AtomicLoad(..)
+            | Op::AtomicRmw(..)
+            | Op::AtomicCompareExchange { .. }
+            | Op::Call(..)
+            | Op::Collect(..)
+    )
+}

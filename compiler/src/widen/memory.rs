@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Loads, stores and atomics of a vector of items.
+//!
+//! What lies one behind the other is read and written as a vector, with the mask where items are
+//! missing. Other addresses are gathered and scattered. What has no vector form (atomics, copies
+//! of bytes, volatile accesses) is done for one item after the other, in their order. Items that
+//! are not in the mask touch no memory, but for private variables, which nobody else sees.
+
+use super::Refusal;
+use super::emit::{Guard, Widener};
+use super::ops::Leaf;
+use super::shape::Shape;
+use crate::ir::arena::Id;
+use crate::ir::{Access, Inst, Op, Operand, Terminator, Type, TypeId, ValueId};
+
+/// How the items' addresses lie.
+enum Lie {
+    /// One behind the other, from here; if the guard holds.
+    Line(Operand, Option<Guard>),
+    /// All the same, or anyhow.
+    Apart,
+}
+
+impl Widener<'_> {
+    /// Does what accesses memory. `false` if the instruction does not, or is the same for all.
+    pub(super) fn memory(&mut self, inst: &Inst) -> Result<bool, Refusal> {
+        let uniform = inst.result.map(|result| self.shapes.of(result)) == Some(Shape::Uniform);
+        match &inst.op {
+            Op::Load(..) | Op::AtomicLoad(..) if uniform => return Ok(false),
+            &Op::Load(at, access) if !access.volatile => {
+                let Some(result) = inst.result else { return Ok(true) };
+                let values = self.load(at, self.from.values[result].ty, access)?;
+                self.set(result, &values)?;
+            }
+            &Op::Store(at, value, access) if self.shape(at) == Shape::Uniform => {
+                let value = self.last(value)?;
+                let at = self.one(at);
+                self.out.effect(Op::Store(at, value, access), inst.flags);
+            }
+            &Op::Store(at, value, access) if !access.volatile => self.store(at, value, access)?,
+            &Op::AtomicStore(at, value, ordering, scope) if self.shape(at) == Shape::Uniform => {
+                let value = self.last(value)?;
+                let at = self.one(at);
+                self.out.effect(Op::AtomicStore(at, value, ordering, scope), inst.flags);
+            }
+            Op::Copy(to, from, len, _) => {
+                let mut operands = [*to, *from, *len].into_iter();
+                if operands.all(|operand| self.shape(operand) == Shape::Uniform) {
+                    return Ok(false);
+                }
+                self.one_by_one(inst)?;
+            }
+            Op::Load(..)
+            | Op::Store(..)
+            | Op::AtomicLoad(..)
+            | Op::AtomicStore(..)
+            | Op::AtomicRmw(..)
+            | Op::AtomicCompareExchange { .. } => self.one_by_one(inst)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// How the addresses of accesses of `size` bytes lie.
+    fn lie(&mut self, at: Operand, size: u64) -> Lie {
+        match self.shape(at) {
+            Shape::Strided { step, guard } if step == size as i64 => {
+                let guard = guard.and_then(|value| self.guards[value.index()]);
+                Lie::Line(self.one(at), guard)
+            }
+            _ => Lie::Apart,
+        }
+    }
+
+    /// The running item's value that is written last where all write to one place.
+    fn last(&mut self, value: Operand) -> Result<Operand, Refusal> {
+        if self.shape(value) == Shape::Uniform {
+            return Ok(self.one(value));
+        }
+        let ty = self.type_in(value);
+        let index = match self.mask {
+            Some(mask) => {
+                let i32_type = self.out.module.types.int(32);
+                Some(self.out.value(Op::LastTrue(mask), i32_type))
+            }
+            None => None,
+        };
+        let leaves = self.leaves(ty)?;
+        let vectors = self.vectors(value)?;
+        let mut scalars = Vec::new();
+        for (leaf, vector) in leaves.iter().zip(vectors) {
+            let op = match index {
+                Some(index) => Op::ExtractDynamic(vector, index),
+                None => Op::Extract(vector, vec![self.out.lanes - 1]),
+            };
+            scalars.push(self.out.value(op, leaf.ty));
+        }
+        self.assemble(ty, &mut scalars.into_iter())
+    }
+
+    /// A value out of its scalars.
+    fn assemble(
+        &mut self,
+        ty: TypeId,
+        scalars: &mut impl Iterator<Item = Operand>,
+    ) -> Result<Operand, Refusal> {
+        let parts: Vec<TypeId> = match &self.out.module.types[ty] {
+            Type::Vector(element, n) => vec![*element; *n as usize],
+            Type::Array(element, n) => vec![*element; *n as usize],
+            Type::Struct { members, .. } => members.clone(),
+            _ => {
+                let scalar = scalars.next();
+                return scalar.ok_or_else(|| Refusal::of_type(&self.out.module, ty));
+            }
+        };
+        let mut values = Vec::new();
+        for part in parts {
+            values.push(self.assemble(part, scalars)?);
+        }
+        Ok(self.out.value(Op::Construct(values), ty))
+    }
+
+    /// Whether an address is a private variable's, or a constant distance into it. Each item's
+    /// copy is there whether the item runs or not.
+    fn is_own(&self, at: Operand) -> bool {
+        let Operand::Value(mut value) = at else { return false };
+        for _ in 0..4 {
+            if self.from.variables.iter().any(|variable| variable.address == value) {
+                return true;
+            }
+            let Some(base) = self.constant_step(value) else { return false };
+            value = base;
+        }
+        false
+    }
+
+    fn constant_step(&self, value: ValueId) -> Option<ValueId> {
+        let mut blocks = self.from.blocks.iter();
+        let inst = blocks
+            .find_map(|(_, block)| block.insts.iter().find(|inst| inst.result == Some(value)))?;
+        match &inst.op {
+            Op::Address { base: Operand::Value(base), terms, inbounds: true, .. }
+                if terms.is_empty() =>
+            {
+                Some(*base)
+            }
+            _ => None,
+        }
+    }
+
+    fn load(&mut self, at: Operand, ty: TypeId, access: Access) -> Result<Vec<Operand>, Refusal> {
+        let leaves = self.leaves(ty)?;
+        let size = self.out.module.types.size(ty);
+        match self.lie(at, size) {
+            Lie::Line(first, guard) if self.is_vector(&leaves, size) => {
+                let own = self.is_own(at);
+                self.guarded(
+                    guard,
+                    &leaves,
+                    |this| Ok(this.load_line(first, &leaves, access, own)),
+                    |this| this.gather(at, &leaves, access),
+                )
+            }
+            _ => self.gather(at, &leaves, access),
+        }
+    }
+
+    /// Whether the scalars of a value fill it, and all have one type: the items' values are then
+    /// one long vector.
+    fn is_vector(&self, leaves: &[Leaf], size: u64) -> bool {
+        let Some(first) = leaves.first() else { return false };
+        let each = self.out.module.types.size(first.ty);
+        let few = leaves.len() == 1 || (self.mask.is_none() && leaves.len() <= 4);
+        few && each * leaves.len() as u64 == size && leaves.iter().all(|leaf| leaf.ty == first.ty)
+    }
+
+    fn load_line(
+        &mut self,
+        first: Operand,
+        leaves: &[Leaf],
+        access: Access,
+        own: bool,
+    ) -> Vec<Operand> {
+        let leaf = leaves[0].ty;
+        let vector = self.out.vector_of(leaf);
+        if let Some(mask) = self.mask.filter(|_| !own) {
+            return vec![self.out.value(Op::MaskedLoad(first, mask, access), vector)];
+        }
+        if leaves.len() == 1 {
+            return vec![self.out.value(Op::Load(first, access), vector)];
+        }
+        let n = leaves.len() as u32;
+        let lanes = self.out.lanes;
+        let long = self.out.vector(leaf, n * lanes);
+        let all = self.out.value(Op::Load(first, access), long);
+        let part = |this: &mut Self, k: u32| {
+            let pick = (0..lanes).map(|lane| Some(lane * n + k)).collect();
+            this.out.value(Op::Shuffle(all, all, pick), vector)
+        };
+        (0..n).map(|k| part(self, k)).collect()
+    }
+
+    fn gather(
+        &mut self,
+        at: Operand,
+        leaves: &[Leaf],
+        access: Access,
+    ) -> Result<Vec<Operand>, Refusal> {
+        self.remark("gathers what its items load from places apart");
+        let pointers = self.vector(at)?;
+        let mask = self.mask_value();
+        let mut all = Vec::new();
+        for leaf in leaves {
+            let pointers = self.moved(pointers, leaf.offset);
+            let access = self.part_access(access, leaf);
+            let vector = self.out.vector_of(leaf.ty);
+            all.push(self.out.value(Op::Gather(pointers, mask, access), vector));
+        }
+        Ok(all)
+    }
+
+    fn moved(&mut self, pointers: Operand, offset: u64) -> Operand {
+        if offset == 0 {
+            return pointers;
+        }
+        let ty = self.out.type_of(pointers);
+        let offset = offset as i64;
+        let op = Op::Address { base: pointers, offset, terms: Vec::new(), inbounds: false };
+        self.out.value(op, ty)
+    }
+
+    /// How a scalar at an offset of an access is accessed.
+    fn part_access(&self, access: Access, leaf: &Leaf) -> Access {
+        let known = 1u64 << leaf.offset.trailing_zeros().min(31);
+        let align = u64::from(access.align).min(if leaf.offset == 0 { 1 << 31 } else { known });
+        Access { align: align.max(1) as u32, ..access }
+    }
+
+    fn store(&mut self, at: Operand, value: Operand, access: Access) -> Result<(), Refusal> {
+        let ty = self.type_in(value);
+        let leaves = self.leaves(ty)?;
+        let size = self.out.module.types.size(ty);
+        let values = self.vectors(value)?;
+        match self.lie(at, size) {
+            Lie::Line(first, guard) if self.is_vector(&leaves, size) => {
+                let own = self.is_own(at);
+                self.guarded(
+                    guard,
+                    &[],
+                    |this| {
+                        this.store_line(first, &values, &leaves, access, own);
+                        Ok(Vec::new())
+                    },
+                    |this| {
+                        this.scatter(at, &values, &leaves, access)?;
+                        Ok(Vec::new())
+                    },
+                )?;
+                Ok(())
+            }
+            _ => self.scatter(at, &values, &leaves, access),
+        }
+    }
+
+    fn store_line(
+        &mut self,
+        first: Operand,
+        values: &[Operand],
+        leaves: &[Leaf],
+        access: Access,
+        own: bool,
+    ) {
+        let leaf = leaves[0].ty;
+        let vector = self.out.vector_of(leaf);
+        let mut value = values[0];
+        match self.mask {
+            Some(mask) if own => {
+                let old = self.out.value(Op::Load(first, access), vector);
+                value = self.out.value(Op::Select(mask, value, old), vector);
+            }
+            Some(mask) => {
+                let op = Op::MaskedStore(first, value, mask, access);
+                return self.out.effect(op, Default::default());
+            }
+            None => {}
+        }
+        let (n, lanes) = (leaves.len() as u32, self.out.lanes);
+        // Two parts at a time: shuffles take two vectors.
+        let mut parts: Vec<Operand> = values.to_vec();
+        if n > 1 {
+            let mut count = lanes;
+            while parts.len() > 1 {
+                count *= 2;
+                let ty = self.out.vector(leaf, count);
+                let half = count / 2;
+                let pick: Vec<Option<u32>> = (0..count)
+                    .map(|i| Some(if i % 2 == 0 { i / 2 } else { half + i / 2 }))
+                    .collect();
+                let pairs = parts.len() / 2;
+                parts = (0..pairs)
+                    .map(|i| {
+                        let op = Op::Shuffle(parts[i], parts[i + pairs], pick.clone());
+                        self.out.value(op, ty)
+                    })
+                    .collect();
+            }
+            value = parts[0];
+        }
+        self.out.effect(Op::Store(first, value, access), Default::default());
+    }
+
+    fn scatter(
+        &mut self,
+        at: Operand,
+        values: &[Operand],
+        leaves: &[Leaf],
+        access: Access,
+    ) -> Result<(), Refusal> {
+        self.remark("scatters what its items store to places apart");
+        let pointers = self.vector(at)?;
+        let mask = self.mask_value();
+        for (&value, leaf) in values.iter().zip(leaves) {
+            let pointers = self.moved(pointers, leaf.offset);
+            let access = self.part_access(access, leaf);
+            self.out.effect(Op::Scatter(pointers, value, mask, access), Default::default());
+        }
+        Ok(())
+    }
+
+    /// Does one thing if a guard holds, else another. Both give a vector for each leaf.
+    fn guarded(
+        &mut self,
+        guard: Option<Guard>,
+        leaves: &[Leaf],
+        fast: impl FnOnce(&mut Self) -> Result<Vec<Operand>, Refusal>,
+        slow: impl FnOnce(&mut Self) -> Result<Vec<Operand>, Refusal>,
+    ) -> Result<Vec<Operand>, Refusal> {
+        let Some(guard) = guard else { return fast(self) };
+        let holds = self.out.read(guard.holds);
+        let mut vars = Vec::new();
+        for leaf in leaves {
+            let vector = self.out.vector_of(leaf.ty);
+            vars.push(self.out.var(vector));
+        }
+        let [yes, no, join] = std::array::from_fn(|_| self.out.new_block());
+        self.out.end(Terminator::CondBranch(holds, yes, no));
+        self.out.switch_to(yes);
+        for (&var, value) in vars.iter().zip(fast(self)?) {
+            self.out.write(var, value);
+        }
+        self.out.end(Terminator::Branch(join));
+        self.out.switch_to(no);
+        for (&var, value) in vars.iter().zip(slow(self)?) {
+            self.out.write(var, value);
+        }
+        self.out.end(Terminator::Branch(join));
+        self.out.switch_to(join);
+        Ok(vars.into_iter().map(|var| self.out.read(var)).collect())
+    }
+
+    /// Does an operation for each running item, one after the other.
+    fn one_by_one(&mut self, inst: &Inst) -> Result<(), Refusal> {
+        self.remark("takes its items one by one for an operation on memory");
+        let mut operands = Vec::new();
+        inst.op.for_each_operand(|operand| operands.push(operand));
+        // By operand: the scalar for all, or the vectors.
+        let mut parts = Vec::new();
+        for operand in operands {
+            parts.push(match self.shape(operand) {
+                Shape::Uniform => (self.type_in(operand), vec![self.one(operand)], true),
+                _ => (self.type_in(operand), self.vectors(operand)?, false),
+            });
+        }
+        let ty = inst.result.map(|result| self.from.values[result].ty);
+        let leaves = match ty {
+            Some(ty) => self.leaves(ty)?,
+            None => Vec::new(),
+        };
+        let mut results = Vec::new();
+        for leaf in &leaves {
+            let vector = self.out.vector_of(leaf.ty);
+            let var = self.out.var(vector);
+            let undef = self.out.undef(vector);
+            self.out.write(var, undef);
+            results.push(var);
+        }
+        let bool = self.out.module.types.bool();
+        for lane in 0..self.out.lanes {
+            let next = self.mask.map(|mask| {
+                let runs = self.out.value(Op::Extract(mask, vec![lane]), bool);
+                let (here, next) = (self.out.new_block(), self.out.new_block());
+                self.out.end(Terminator::CondBranch(runs, here, next));
+                self.out.switch_to(here);
+                next
+            });
+            let mut scalars = Vec::new();
+            for (ty, values, uniform) in parts.clone() {
+                if uniform {
+                    scalars.extend(values);
+                    continue;
+                }
+                let mut items = Vec::new();
+                for value in values {
+                    let vector = self.out.type_of(value);
+                    let element = self.out.module.types.element(vector);
+                    items.push(self.out.value(Op::Extract(value, vec![lane]), element));
+                }
+                scalars.push(self.assemble(ty, &mut items.into_iter())?);
+            }
+            let mut op = inst.op.clone();
+            let mut scalars = scalars.into_iter();
+            op.for_each_operand_mut(|operand| {
+                if let Some(scalar) = scalars.next() {
+                    *operand = scalar;
+                }
+            });
+            match ty {
+                Some(ty) => {
+                    let value = self.out.def(op, ty, inst.flags);
+                    let scalars = self.scalars(value)?;
+                    for (&var, scalar) in results.iter().zip(scalars) {
+                        let so_far = self.out.read(var);
+                        let vector = self.out.var_type(var);
+                        let op = Op::Insert(so_far, scalar, vec![lane]);
+                        let with = self.out.value(op, vector);
+                        self.out.write(var, with);
+                    }
+                }
+                None => self.out.effect(op, inst.flags),
+            }
+            if let Some(next) = next {
+                self.out.end(Terminator::Branch(next));
+                self.out.switch_to(next);
+            }
+        }
+        if let Some(result) = inst.result {
+            let values: Vec<Operand> = results.into_iter().map(|var| self.out.read(var)).collect();
+            self.set(result, &values)?;
+        }
+        Ok(())
+    }
+
+    /// Notes what makes the code slow, for people.
+    pub(super) fn remark(&mut self, what: &str) {
+        let line = match self.out.loc.line {
+            0 => format!("word {}", self.out.loc.word),
+            line => format!("line {line}"),
+        };
+        let remark = format!("{line}: {what}");
+        if self.remarks.last() != Some(&remark) {
+            self.remarks.push(remark);
+        }
+    }
+}

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How a value differs between the items of a vector: not at all, by a constant step, or anyhow.
+//!
+//! The items of a vector follow one another in the first dimension. An address with the step of
+//! what lies there is contiguous, and computing with steps needs only the first item's value.
+//!
+//! A 32-bit number with a step that is extended to 64 bits keeps the step only if it does not wrap
+//! around within the vector. That is known of ids; of others it is found out when the code runs:
+//! the value is then *guarded*, and code that uses its step has a second way for the other case.
+
+use std::collections::HashMap;
+
+use super::Refusal;
+use super::flow::Flow;
+use crate::ir::arena::Id;
+use crate::ir::{
+    BinaryOp, BlockId, ConvertOp, Function, Inst, Module, Op, Operand, Terminator, Type, TypeId,
+    UnaryOp, ValueId, WorkItemQuery,
+};
+
+/// How a value differs between the items of a vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// The same for all.
+    Uniform,
+    /// Item `i` has the first item's value plus `i` times the step, wrapping. Of integers and
+    /// pointers only.
+    Strided {
+        /// The step, not 0.
+        step: i64,
+        /// The extension on whose not wrapping around this depends.
+        guard: Option<ValueId>,
+    },
+    /// Any value for each.
+    Varying,
+}
+
+impl Shape {
+    fn step(self) -> Option<(i64, Option<ValueId>)> {
+        match self {
+            Shape::Uniform => Some((0, None)),
+            Shape::Strided { step, guard } => Some((step, guard)),
+            Shape::Varying => None,
+        }
+    }
+
+    /// Uniform if the step is 0.
+    fn with_step(step: i64, guard: Option<ValueId>) -> Shape {
+        if step == 0 { Shape::Uniform } else { Shape::Strided { step, guard } }
+    }
+}
+
+/// The shapes of a function's values.
+pub(super) struct Shapes {
+    /// By value; `None` for those that no reached code defines.
+    shapes: Vec<Option<Shape>>,
+    /// Where each value is defined; `None` for parameters and the like.
+    home: Vec<Option<BlockId>>,
+    /// Values between 0 and 2^31 - 1 for every item.
+    small: Vec<bool>,
+    /// Small numbers that are shifted to the left by at most 32 of 64 bits, by the result.
+    shifted: HashMap<ValueId, (Operand, i64)>,
+}
+
+impl Shapes {
+    /// Finds the shapes for a way through the function.
+    pub(super) fn new(module: &Module, function: &Function, flow: &Flow) -> Self {
+        let count = function.values.len();
+        let mut shapes = Self {
+            shapes: vec![None; count],
+            home: vec![None; count],
+            small: vec![false; count],
+            shifted: HashMap::new(),
+        };
+        for &param in &function.params {
+            shapes.shapes[param.index()] = Some(Shape::Uniform);
+        }
+        for variable in &function.variables {
+            let step = super::private_step(variable.size, variable.align);
+            shapes.shapes[variable.address.index()] = Some(Shape::with_step(step, None));
+        }
+        for (id, block) in function.blocks.iter() {
+            for result in block.insts.iter().filter_map(|inst| inst.result) {
+                shapes.home[result.index()] = Some(id);
+            }
+        }
+        shapes.find_small(module, function);
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for node in &flow.order {
+                let super::flow::Node::Block(block) = *node else { continue };
+                for inst in &function.blocks[block].insts {
+                    let Some(result) = inst.result else { continue };
+                    let new = shapes.of_inst(module, function, flow, block, inst);
+                    let old = shapes.shapes[result.index()];
+                    let both = match (old, new) {
+                        (None, new) => new,
+                        (old, None) => old,
+                        (Some(old), Some(new)) if old == new => Some(new),
+                        _ => Some(Shape::Varying),
+                    };
+                    changed |= both != old;
+                    shapes.shapes[result.index()] = both;
+                }
+            }
+        }
+        shapes
+    }
+
+    /// The shape of a value where it is defined.
+    pub(super) fn of(&self, value: ValueId) -> Shape {
+        self.shapes[value.index()].unwrap_or(Shape::Uniform)
+    }
+
+    /// Whether a value is used behind a loop that items have left at different times: they may
+    /// have different ones of the values that it had.
+    pub(super) fn escapes(&self, flow: &Flow, value: ValueId, user: BlockId) -> bool {
+        let Some(home) = self.home[value.index()] else { return false };
+        flow.masked_around(home).is_some_and(|index| !flow.contains(index, user))
+    }
+
+    /// The shape of an operand where a block uses it.
+    pub(super) fn at(&self, flow: &Flow, operand: Operand, user: BlockId) -> Option<Shape> {
+        match operand {
+            Operand::Const(_) => Some(Shape::Uniform),
+            Operand::Value(value) if self.escapes(flow, value, user) => Some(Shape::Varying),
+            Operand::Value(value) => self.shapes[value.index()],
+        }
+    }
+
+    /// Whether the items part at the end of a block.
+    pub(super) fn parts(&self, function: &Function, flow: &Flow, block: BlockId) -> bool {
+        let terminator = &function.blocks[block].terminator;
+        let mut next = terminator.successors();
+        next.dedup();
+        let mut parts = false;
+        if let Terminator::CondBranch(value, ..) | Terminator::Switch { value, .. } = terminator {
+            let shape = self.at(flow, *value, block);
+            parts = next.len() > 1 && shape.is_some_and(|shape| shape != Shape::Uniform);
+        }
+        parts
+    }
+
+    /// Numbers that are small whatever the launch, provided that global ids are (the entry
+    /// function sees to that).
+    fn find_small(&mut self, module: &Module, function: &Function) {
+        use WorkItemQuery as Q;
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for (_, block) in function.blocks.iter() {
+                for inst in &block.insts {
+                    let Some(result) = inst.result else { continue };
+                    let small = match &inst.op {
+                        Op::WorkItem(Q::LocalId | Q::LocalLinearId | Q::SubgroupLocalId, _) => true,
+                        Op::WorkItem(Q::GlobalId, dimension) => *dimension == 0,
+                        Op::Convert(
+                            ConvertOp::Trunc | ConvertOp::SExt | ConvertOp::ZExt,
+                            Operand::Value(from),
+                        ) => {
+                            self.small[from.index()]
+                                && module.types.scalar_bits(function.values[result].ty) >= 32
+                                && module.types.lanes(function.values[result].ty) == 1
+                        }
+                        _ => false,
+                    };
+                    changed |= small && !self.small[result.index()];
+                    self.small[result.index()] |= small;
+                    if let Op::Binary(BinaryOp::Shl, a, Operand::Const(amount)) = inst.op
+                        && self.is_small(a)
+                        && function.values[result].ty == module.operand_type(function, a)
+                        && module.types.scalar_bits(function.values[result].ty) == 64
+                        && let Some(amount @ 0..=32) = module.const_bits(amount)
+                    {
+                        self.shifted.insert(result, (a, amount as i64));
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_small(&self, operand: Operand) -> bool {
+        matches!(operand, Operand::Value(value) if self.small[value.index()])
+    }
+
+    fn of_inst(
+        &self,
+        module: &Module,
+        function: &Function,
+        flow: &Flow,
+        block: BlockId,
+        inst: &Inst,
+    ) -> Option<Shape> {
+        use BinaryOp as B;
+        let at = |operand: Operand| self.at(flow, operand, block);
+        let result = inst.result?;
+        let ty = function.values[result].ty;
+        let scalar = matches!(module.types[ty], Type::Int(_) | Type::Pointer(_));
+        let constant = |operand: Operand| match operand {
+            Operand::Const(id) => module.const_bits(id).map(|bits| {
+                let unused = 64 - module.types.scalar_bits(ty).clamp(1, 64);
+                ((bits << unused) as i64) >> unused
+            }),
+            Operand::Value(_) => None,
+        };
+        match &inst.op {
+            Op::Phi(incoming) => return self.of_phi(flow, block, incoming),
+            Op::WorkItem(query, dimension) => return Some(of_query(*query, *dimension)),
+            Op::AtomicRmw(..) | Op::AtomicCompareExchange { .. } | Op::Call(..) => {
+                return Some(Shape::Varying);
+            }
+            Op::Collect(op, ..) => return Some(super::group::shape(*op)),
+            _ => {}
+        }
+        let mut uniform = true;
+        let mut unknown = false;
+        inst.op.for_each_operand(|operand| match at(operand) {
+            Some(shape) => uniform &= shape == Shape::Uniform,
+            None => unknown = true,
+        });
+        if unknown {
+            return None;
+        }
+        if uniform {
+            return Some(Shape::Uniform);
+        }
+        if !scalar {
+            return Some(Shape::Varying);
+        }
+        let step = |operand: Operand| at(operand).and_then(Shape::step);
+        let strided = match &inst.op {
+            Op::Unary(UnaryOp::Neg, a) => {
+                step(*a).map(|(step, guard)| (step.wrapping_neg(), guard))
+            }
+            Op::Binary(B::Add, a, b) => sum(step(*a), step(*b), 1),
+            Op::Binary(B::Sub, a, b) => sum(step(*a), step(*b), -1),
+            Op::Binary(B::Mul, a, b) => match (constant(*a), constant(*b)) {
+                (_, Some(factor)) => times(step(*a), factor),
+                (Some(factor), _) => times(step(*b), factor),
+                _ => None,
+            },
+            Op::Binary(B::Shl, a, b) => match constant(*b) {
+                Some(amount @ 0..=62) => times(step(*a), 1 << amount),
+                _ => None,
+            },
+            // How C compilers write the extension of a 32-bit id, times a power of two.
+            Op::Binary(B::AShr, a, b) => {
+                let shifted = match a {
+                    Operand::Value(value) => self.shifted.get(value),
+                    Operand::Const(_) => None,
+                };
+                match (shifted, constant(*b), module.types.scalar_bits(ty)) {
+                    (Some(&(small, left)), Some(right), 64) if right <= left => {
+                        times(step(small), 1 << (left - right))
+                    }
+                    _ => None,
+                }
+            }
+            Op::Convert(ConvertOp::Trunc, a) => step(*a).filter(|(_, guard)| guard.is_none()),
+            Op::Convert(ConvertOp::PtrToInt | ConvertOp::IntToPtr | ConvertOp::PtrCast, a) => {
+                step(*a)
+            }
+            Op::Convert(ConvertOp::SExt | ConvertOp::ZExt, a) => match step(*a) {
+                Some((by, None)) if self.is_small(*a) => Some((by, None)),
+                Some((by, None))
+                    if module.types.scalar_bits(ty) == 64
+                        && module.types.scalar_bits(module.operand_type(function, *a)) == 32 =>
+                {
+                    // As a signed number of 32 bits, which is what it is modulo 2^32.
+                    Some((i64::from(by as i32), Some(result)))
+                }
+                _ => None,
+            },
+            Op::Address { base, terms, .. } => {
+                terms.iter().fold(step(*base), |so_far, &(index, stride)| {
+                    let bits = module.types.scalar_bits(module.operand_type(function, index));
+                    let whole =
+                        bits == 64 || self.is_small(index) || at(index) == Some(Shape::Uniform);
+                    sum(so_far, times(step(index).filter(|_| whole), stride), 1)
+                })
+            }
+            Op::Select(condition, a, b) if at(*condition) == Some(Shape::Uniform) => {
+                step(*a).filter(|_| at(*a) == at(*b))
+            }
+            _ => None,
+        };
+        Some(strided.map_or(Shape::Varying, |(step, guard)| Shape::with_step(step, guard)))
+    }
+
+    fn of_phi(
+        &self,
+        flow: &Flow,
+        block: BlockId,
+        incoming: &[(BlockId, Operand)],
+    ) -> Option<Shape> {
+        let first = incoming.first()?.1;
+        let one = incoming.iter().all(|&(_, operand)| operand == first);
+        if one && matches!(first, Operand::Const(_)) {
+            return Some(Shape::Uniform);
+        }
+        if incoming.iter().any(|&(from, _)| mixes(flow, from, block)) && !one {
+            return Some(Shape::Varying);
+        }
+        let leaves = |from: BlockId| {
+            flow.back_edge(from, block).is_none()
+                && flow.masked_around(from) != outer_masked(flow, block)
+        };
+        if incoming.iter().any(|&(from, _)| leaves(from)) {
+            return Some(Shape::Varying);
+        }
+        let mut shape = None;
+        for &(from, operand) in incoming {
+            let Some(next) = self.at(flow, operand, from) else { continue };
+            if shape.is_some_and(|shape| shape != next) {
+                return Some(Shape::Varying);
+            }
+            shape = Some(next);
+        }
+        shape
+    }
+}
+
+/// The innermost masked loop around a block, where a loop's header does not count as in it.
+pub(super) fn outer_masked(flow: &Flow, block: BlockId) -> Option<usize> {
+    flow.around(block)
+        .filter(|&index| flow.loops[index].header != block)
+        .find(|&index| flow.loops[index].masked)
+}
+
+/// Whether items that come along an edge may find others that have come along another edge, or
+/// the same at another time.
+pub(super) fn mixes(flow: &Flow, from: BlockId, to: BlockId) -> bool {
+    if let Some(index) = flow.back_edge(from, to) {
+        let back = flow.predecessors[to.index()].iter();
+        let back = back.filter(|&&from| flow.back_edge(from, to).is_some()).count();
+        return flow.loops[index].masked && back > 1;
+    }
+    let several = flow.forward(to).nth(1).is_some();
+    flow.masked_around(from) != outer_masked(flow, to)
+        || (several && flow.deferred[flow.place[to.index()]])
+}
+
+fn sum(
+    a: Option<(i64, Option<ValueId>)>,
+    b: Option<(i64, Option<ValueId>)>,
+    sign: i64,
+) -> Option<(i64, Option<ValueId>)> {
+    let ((a, guard_a), (b, guard_b)) = (a?, b?);
+    let guard = match (guard_a, guard_b) {
+        (None, None) => None,
+        // A guarded value is corrected by its own step's multiples only.
+        (Some(guard), None) if b == 0 => Some(guard),
+        (None, Some(guard)) if a == 0 => Some(guard),
+        (Some(one), Some(other)) if one == other => Some(one),
+        _ => return None,
+    };
+    Some((a.wrapping_add(b.wrapping_mul(sign)), guard))
+}
+
+fn times(a: Option<(i64, Option<ValueId>)>, factor: i64) -> Option<(i64, Option<ValueId>)> {
+    a.map(|(step, guard)| (step.wrapping_mul(factor), guard))
+}
+
+fn of_query(query: WorkItemQuery, dimension: u8) -> Shape {
+    use WorkItemQuery as Q;
+    let by_item = match query {
+        Q::GlobalId | Q::LocalId => dimension == 0,
+        Q::GlobalLinearId | Q::LocalLinearId | Q::SubgroupLocalId => true,
+        _ => false,
+    };
+    Shape::with_step(i64::from(by_item), None)
+}
+
+impl Refusal {
+    /// A refusal for a type that widened code has no place for.
+    pub(super) fn of_type(module: &Module, ty: TypeId) -> Self {
+        Self::new(&format!("a value of type {}", module.types.text(ty)))
+    }
+}
