@@ -23,6 +23,7 @@ mod composite;
 mod entry;
 mod function;
 mod group;
+mod library;
 mod memory;
 mod types;
 mod vector;

@@ -12,7 +12,7 @@ mod fold;
 
 pub use float::{float_bits, float_value};
 use float::{fused, to_int};
-pub use fold::fold;
+pub use fold::{apply, fold};
 
 /// The type of a scalar, as far as operations look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

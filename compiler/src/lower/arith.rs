@@ -6,6 +6,7 @@
 
 use super::LowerError;
 use super::function::Body;
+use super::library;
 use super::types::{is_bool, suffix, value_type};
 use crate::ir::{
     BinaryOp, CompareOp, ConvertOp, Flags, Float, FloatTest, Inst, MathOp, Op, Operand,
@@ -29,7 +30,7 @@ impl Body<'_, '_> {
                 format!("select {condition}, {a}, {}", self.typed(b))
             }
             &Op::Convert(op, a) => self.convert(op, a, result()?),
-            Op::Math(op, args) => self.math(*op, args, result()?, inst.flags),
+            Op::Math(op, args) => self.math(*op, args, result()?, inst.flags)?,
             &Op::AddCarry(a, b) => self.carry("add", a, b, result()?),
             &Op::SubBorrow(a, b) => self.carry("sub", a, b, result()?),
             &Op::UMulExtended(a, b) => self.mul_extended("zext", a, b, result()?),
@@ -459,7 +460,13 @@ impl Body<'_, '_> {
     }
 
     /// A function of the run-time library, called for each component.
-    fn math(&mut self, op: MathOp, args: &[Operand], ty: TypeId, flags: Flags) -> String {
+    fn math(
+        &mut self,
+        op: MathOp,
+        args: &[Operand],
+        ty: TypeId,
+        flags: Flags,
+    ) -> Result<String, LowerError> {
         let module = self.unit.module;
         let argument_type = self.type_of(args[0]);
         let lanes = module.types.lanes(argument_type);
@@ -472,19 +479,21 @@ impl Body<'_, '_> {
             SecondResult::Float => float.clone(),
             SecondResult::Int => "i32".into(),
         });
-        let out = out_type.as_ref().map(|out_type| {
-            let out = self.prelude_def(&format!("alloca {out_type}"));
-            (out, out_type.clone())
-        });
-
         let mut params: Vec<&str> = vec![&float; args.len()];
         if op.takes_int() {
             *params.last_mut().unwrap_or(&mut "") = "i32";
         }
-        params.extend(out.iter().map(|_| "ptr"));
+        params.extend(out_type.iter().map(|_| "ptr"));
         let params = params.join(", ");
         self.unit.declare(&scalar_result, &function, &params);
+        if library::is_long(module, argument_type) {
+            return self.library_loop(op, args, &function);
+        }
 
+        let out = out_type.as_ref().map(|out_type| {
+            let out = self.prelude_def(&format!("alloca {out_type}"));
+            (out, out_type.clone())
+        });
         let fast = if op.returns_int() { String::new() } else { fast_math(flags) };
         let args: Vec<(String, String)> = args
             .iter()
@@ -508,7 +517,7 @@ impl Body<'_, '_> {
             list.extend(out.iter().map(|(out, _)| format!("ptr {out}")));
             let call = format!("call {fast}{scalar_result} @{function}({})", list.join(", "));
             if lanes == 1 && out.is_none() {
-                return call;
+                return Ok(call);
             }
             firsts.push(self.def(&call));
             if let Some((out, out_type)) = &out {
@@ -516,10 +525,10 @@ impl Body<'_, '_> {
             }
         }
         if out.is_none() {
-            return self.assemble(ty, &firsts);
+            return Ok(self.assemble(ty, &firsts));
         }
         let Type::Struct { members, .. } = &module.types[ty] else {
-            return self.assemble(ty, &firsts);
+            return Ok(self.assemble(ty, &firsts));
         };
         let mut parts = Vec::new();
         for (&member, values) in members.iter().zip([firsts, seconds]) {
@@ -531,7 +540,7 @@ impl Body<'_, '_> {
                 }
             });
         }
-        self.assemble(ty, &parts)
+        Ok(self.assemble(ty, &parts))
     }
 }
 

@@ -152,7 +152,7 @@ items:
         }
         Some(frame) => {
             text += &match &frame.exchange {
-                Some(exchange) => group::phases(unit, &function, &args, frame, exchange),
+                Some(exchange) => group::phases(unit, &function, &args, frame, exchange, one.lanes),
                 None => phases(unit, &function, &args, frame, one.lanes),
             }
         }

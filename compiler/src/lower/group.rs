@@ -164,11 +164,14 @@ impl Body<'_, '_> {
         let memory = memory_type(module, ty);
         let helper = Helper { ty, memory: memory.clone(), stride, slots };
         let combined = op.combines();
+        // Items and vectors of items have frames of their own.
         let name = format!(
-            "tally.{}.{kind}.{}.{}",
+            "tally.{}.{kind}.{}.{}.{stride}.{}.{}",
             scope.name(),
             combined.map_or("any", BinaryOp::name),
-            type_name(&memory)
+            type_name(&memory),
+            slots.offers,
+            slots.result
         );
         if !self.unit.helpers.contains_key(&name) {
             let text = match combined {
@@ -420,13 +423,15 @@ gave:
 ///
 /// States are pairs per scope, see above. A phase begins with the states that the one before has
 /// left for the group, a turn after the first with those of the turn before. Every item writes its
-/// state in every turn, so that none in a pair is ever old.
+/// state in every turn, so that none in a pair is ever old. A vector of `lanes` items is like an
+/// item here.
 pub(super) fn phases(
     unit: &mut Unit<'_>,
     symbol: &str,
     args: &str,
     frame: &Frame,
     exchange: &Exchange,
+    lanes: u32,
 ) -> String {
     let stride = frame.size;
     let fixed = unit.scratch_fixed();
@@ -444,7 +449,8 @@ pub(super) fn phases(
     let [x, y, z] = [0, 4, 8].map(|offset| LOCAL_IDS + offset);
     let mut text = format!(
         "  %frames = getelementptr i8, ptr %scratch, i64 {fixed}
-  %items.xy = mul i64 %nx, %ny
+  %row = udiv i64 %nx, {lanes}
+  %items.xy = mul i64 %row, %ny
   %items = mul i64 %items.xy, %nz
   br label %init
 init:
@@ -457,8 +463,9 @@ init:
   store i32 0, ptr %init.ready, align 4
   %init.turn.ready = getelementptr i8, ptr %init.frame, i64 {subgroup_ready}
   store i32 0, ptr %init.turn.ready, align 4
-  %init.x = urem i64 %init.i, %nx
-  %init.row = udiv i64 %init.i, %nx
+  %init.column = urem i64 %init.i, %row
+  %init.x = mul i64 %init.column, {lanes}
+  %init.row = udiv i64 %init.i, %row
   %init.y = urem i64 %init.row, %ny
   %init.z = udiv i64 %init.row, %ny
 "

@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::ir::arena::Id;
+use crate::ir::eval::apply;
 use crate::ir::{
     Arena, Block, BlockId, ConstId, ConstKind, ENTRY, Flags, Function, Inst, Loc, Module, Op,
     Operand, Terminator, Type, TypeId, ValueId,
@@ -79,12 +80,29 @@ impl Builder {
         self.function.blocks[self.block].terminator = terminator;
     }
 
-    /// Adds an instruction with a result.
+    /// Adds an instruction with a result, or gives the constant that it would make.
     pub(super) fn def(&mut self, op: Op, ty: TypeId, flags: Flags) -> Operand {
+        if let Some(constant) = self.folded(&op, ty) {
+            return Operand::Const(constant);
+        }
         let result = self.function.new_value(ty);
         let inst = Inst { result: Some(result), op, flags, loc: self.loc };
         self.function.blocks[self.block].insts.push(inst);
         Operand::Value(result)
+    }
+
+    /// The integer constant that an operation on constants makes.
+    fn folded(&mut self, op: &Op, ty: TypeId) -> Option<ConstId> {
+        let integer = matches!(self.module.types[self.module.types.element(ty)], Type::Int(_));
+        if !integer || !matches!(op, Op::Binary(..) | Op::Convert(..)) {
+            return None;
+        }
+        let mut args = Some(Vec::new());
+        op.for_each_operand(|operand| match (operand, &mut args) {
+            (Operand::Const(id), Some(list)) => list.push(id),
+            _ => args = None,
+        });
+        apply(&mut self.module, op, ty, &args?)
     }
 
     /// Adds an instruction with a result and no flags.

@@ -61,6 +61,8 @@ pub(super) struct Widener<'f> {
     labels: Vec<BlockId>,
     /// Where it goes on when it is known to have items.
     bodies: Vec<BlockId>,
+    /// What was offered last to the items of a group.
+    pub(super) offered: Option<Operand>,
     /// What slows the code down, for people.
     pub(super) remarks: Vec<String>,
 }
@@ -89,6 +91,7 @@ impl<'f> Widener<'f> {
             mask: None,
             labels: Vec::new(),
             bodies: Vec::new(),
+            offered: None,
             remarks: Vec::new(),
         }
     }

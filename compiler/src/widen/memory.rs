@@ -99,7 +99,7 @@ impl Widener<'_> {
     }
 
     /// A value out of its scalars.
-    fn assemble(
+    pub(super) fn assemble(
         &mut self,
         ty: TypeId,
         scalars: &mut impl Iterator<Item = Operand>,

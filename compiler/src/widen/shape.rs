@@ -210,7 +210,10 @@ impl Shapes {
             Op::AtomicRmw(..) | Op::AtomicCompareExchange { .. } | Op::Call(..) => {
                 return Some(Shape::Varying);
             }
-            Op::Collect(op, ..) => return Some(super::group::shape(*op)),
+            Op::Collect(_, _, index) => {
+                let uniform = index.is_none_or(|index| at(index) == Some(Shape::Uniform));
+                return Some(super::group::shape(module, flow, block, &inst.op, uniform));
+            }
             _ => {}
         }
         let mut uniform = true;

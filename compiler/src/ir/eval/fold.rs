@@ -39,7 +39,8 @@ pub fn fold(
     get(&known, result)
 }
 
-fn apply(module: &mut Module, op: &Op, ty: TypeId, args: &[ConstId]) -> Option<ConstId> {
+/// The constant of type `ty` that an operation makes of constants, if it is one that folds.
+pub fn apply(module: &mut Module, op: &Op, ty: TypeId, args: &[ConstId]) -> Option<ConstId> {
     match (op, args) {
         (Op::Construct(_), parts) => {
             Some(module.constant(ty, ConstKind::Composite(parts.to_vec())))
