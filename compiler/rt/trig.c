@@ -72,20 +72,23 @@ static __attribute__((noinline)) struct angle reduce_large(double x) {
   return (struct angle){value, quarters & 3};
 }
 
-// Reduces by subtracting multiples of pi/2 in four parts (Cody and Waite, "Software manual for the
-// elementary functions", 1980). The first three have 33 bits.
-static inline struct angle reduce(double x) {
-  if (!(__builtin_fabs(x) < SMALL)) {
-    if (is_inf(x) || is_nan(x))
-      return (struct angle){{__builtin_nan(""), 0}, 0};
-    return reduce_large(x);
-  }
+// Reduces |x| < SMALL by subtracting multiples of pi/2 in four parts (Cody and Waite, "Software
+// manual for the elementary functions", 1980). The first three have 33 bits.
+static inline struct angle reduce_near(double x) {
   double shifted = madd(x, TWO_OVER_PI, ROUNDER);
   double count = shifted - ROUNDER;
   struct dd part = two_sum(x - count * 0x1.921fb544p0, -(count * 0x1.0b4611a6p-34));
   struct dd next = two_sum(part.hi, -(count * 0x1.3198a2ep-69));
   double low = (part.lo + next.lo) - count * 0x1.b839a252049c1p-104;
   return (struct angle){quick_two_sum(next.hi, low), (uint32_t)bits_of_double(shifted) & 3};
+}
+
+static inline struct angle reduce(double x) {
+  if (__builtin_fabs(x) < SMALL)
+    return reduce_near(x);
+  if (is_inf(x) || is_nan(x))
+    return (struct angle){{__builtin_nan(""), 0}, 0};
+  return reduce_large(x);
 }
 
 // (sin(r) - r) / r^3 and (cos(r) - 1 + r^2/2) / r^4 as polynomials of r^2 for |r| <= pi/4, to
@@ -131,23 +134,26 @@ static inline double tan_of(struct angle a) {
   return result.hi + result.lo;
 }
 
-double __tally_sin_f64(double x) {
-  double result = sin_of(reduce(x));
-  return __builtin_fabs(x) < 0x1p-27 ? x : result;
-}
-
-double __tally_cos_f64(double x) { return cos_of(reduce(x)); }
-
-double __tally_tan_f64(double x) {
-  double result = tan_of(reduce(x));
-  return __builtin_fabs(x) < 0x1p-27 ? x : result;
-}
-
-double __tally_sincos_f64(double x, double *cosine) {
-  struct angle a = reduce(x);
-  *cosine = cos_of(a);
-  double sine = sin_of(a);
+static inline double sin_or_self(double x, double sine) {
   return __builtin_fabs(x) < 0x1p-27 ? x : sine;
+}
+
+static inline double sincos_of(double x, struct angle a, double *cosine) {
+  *cosine = cos_of(a);
+  return sin_or_self(x, sin_of(a));
+}
+
+double __tally_sin_f64(double x) { return sin_or_self(x, sin_of(reduce(x))); }
+double __tally_cos_f64(double x) { return cos_of(reduce(x)); }
+double __tally_tan_f64(double x) { return sin_or_self(x, tan_of(reduce(x))); }
+double __tally_sincos_f64(double x, double *cosine) { return sincos_of(x, reduce(x), cosine); }
+
+// The same for |x| < SMALL, without a branch: loops over them vectorise.
+double __tally_near_sin_f64(double x) { return sin_or_self(x, sin_of(reduce_near(x))); }
+double __tally_near_cos_f64(double x) { return cos_of(reduce_near(x)); }
+double __tally_near_tan_f64(double x) { return sin_or_self(x, tan_of(reduce_near(x))); }
+double __tally_near_sincos_f64(double x, double *cosine) {
+  return sincos_of(x, reduce_near(x), cosine);
 }
 
 // Reduces pi * x; the half turns come off exactly.
@@ -198,16 +204,19 @@ struct narrow_angle {
   uint32_t quarters;
 };
 
-static inline struct narrow_angle narrow_reduce(float argument) {
+static inline struct narrow_angle narrow_reduce_near(float argument) {
   double x = (double)argument;
-  if (!(__builtin_fabs(x) < SMALL)) {
-    struct angle a = reduce(x);
-    return (struct narrow_angle){a.value.hi, a.quarters};
-  }
   double shifted = madd(x, TWO_OVER_PI, ROUNDER);
   double count = shifted - ROUNDER;
   double r = madd(-count, 0x1.0b4611a626331p-34, x - count * 0x1.921fb544p0);
   return (struct narrow_angle){r, (uint32_t)bits_of_double(shifted) & 3};
+}
+
+static inline struct narrow_angle narrow_reduce(float x) {
+  if (__builtin_fabsf(x) < (float)SMALL)
+    return narrow_reduce_near(x);
+  struct angle a = reduce((double)x);
+  return (struct narrow_angle){a.value.hi, a.quarters};
 }
 
 static const double NARROW_SIN[] = {
@@ -249,23 +258,26 @@ static inline float narrow_tan_of(struct narrow_angle a) {
   return (float)((odd ? -cosine : sine) / (odd ? sine : cosine));
 }
 
-float __tally_sin_f32(float x) {
-  float result = narrow_sin_of(narrow_reduce(x));
-  return x == 0 ? x : result;
-}
-
-float __tally_cos_f32(float x) { return narrow_cos_of(narrow_reduce(x)); }
-
-float __tally_tan_f32(float x) {
-  float result = narrow_tan_of(narrow_reduce(x));
-  return x == 0 ? x : result;
-}
-
-float __tally_sincos_f32(float x, float *cosine) {
-  struct narrow_angle a = narrow_reduce(x);
+static inline float narrow_sincos_of(float x, struct narrow_angle a, float *cosine) {
   *cosine = narrow_cos_of(a);
   float sine = narrow_sin_of(a);
   return x == 0 ? x : sine;
+}
+
+static inline float zero_or(float x, float result) { return x == 0 ? x : result; }
+
+float __tally_sin_f32(float x) { return zero_or(x, narrow_sin_of(narrow_reduce(x))); }
+float __tally_cos_f32(float x) { return narrow_cos_of(narrow_reduce(x)); }
+float __tally_tan_f32(float x) { return zero_or(x, narrow_tan_of(narrow_reduce(x))); }
+float __tally_sincos_f32(float x, float *cosine) {
+  return narrow_sincos_of(x, narrow_reduce(x), cosine);
+}
+
+float __tally_near_sin_f32(float x) { return zero_or(x, narrow_sin_of(narrow_reduce_near(x))); }
+float __tally_near_cos_f32(float x) { return narrow_cos_of(narrow_reduce_near(x)); }
+float __tally_near_tan_f32(float x) { return zero_or(x, narrow_tan_of(narrow_reduce_near(x))); }
+float __tally_near_sincos_f32(float x, float *cosine) {
+  return narrow_sincos_of(x, narrow_reduce_near(x), cosine);
 }
 
 static inline struct narrow_angle narrow_reduce_pi(float argument) {

@@ -43,8 +43,24 @@ impl Body<'_, '_> {
             Some(second) => format!("{{ <{lanes} x {first}>, <{lanes} x {second}> }}"),
         };
         if !self.unit.helpers.contains_key(&name) {
-            let number = self.unit.helpers.len();
-            let text = loop_text(&name, scalar, lanes, &params, &first, second.as_deref(), number);
+            let near = scalar.replacen("__tally_", "__tally_near_", 1);
+            let near = matches!(op, MathOp::Sin | MathOp::Cos | MathOp::Tan | MathOp::Sincos)
+                .then_some(near.as_str());
+            if let Some(near) = near {
+                let mut list = params.clone();
+                list.extend(second.iter().map(|_| "ptr".to_owned()));
+                self.unit.declare(&first, near, &list.join(", "));
+                let bits = if float == "double" { 64 } else { 32 };
+                let vector = format!("<{lanes} x {float}>");
+                self.unit.declare(&vector, &format!("llvm.fabs.v{lanes}f{bits}"), &vector);
+                let (reduce, mask) =
+                    (format!("llvm.vector.reduce.or.v{lanes}i1"), format!("<{lanes} x i1>"));
+                self.unit.declare("i1", &reduce, &mask);
+            }
+            // Numbers below belong to the module.
+            let number = 2 + 4 * self.unit.helpers.len();
+            let (params, first, second) = (&params[..], first.as_str(), second.as_deref());
+            let text = Loop { lanes, params, first, second, number }.text(&name, scalar, near);
             self.unit.helpers.insert(name.clone(), text);
         }
         let args: Vec<String> = args.iter().map(|&arg| self.typed(arg)).collect();
@@ -52,70 +68,61 @@ impl Body<'_, '_> {
     }
 }
 
-/// The function that calls `scalar` for each component.
-fn loop_text(
-    name: &str,
-    scalar: &str,
+/// A function that calls a scalar one for each component.
+struct Loop<'a> {
     lanes: u32,
-    params: &[String],
-    first: &str,
-    second: Option<&str>,
+    params: &'a [String],
+    first: &'a str,
+    second: Option<&'a str>,
+    /// The number of its metadata.
     number: usize,
-) -> String {
-    let vector = |ty: &str| format!("<{lanes} x {ty}>");
-    let list: Vec<String> =
-        params.iter().enumerate().map(|(i, ty)| format!("{} %a{i}", vector(ty))).collect();
-    let result = match second {
-        None => vector(first),
-        Some(second) => format!("{{ {}, {} }}", vector(first), vector(second)),
-    };
-    let mut text =
-        format!("\ndefine internal {result} @{name}({}) #0 {{\nentry:\n", list.join(", "));
-    let mut place = |name: &str, ty: &str| {
-        let _ = writeln!(text, "  %{name} = alloca [{lanes} x {ty}], align 64");
-    };
-    params.iter().enumerate().for_each(|(i, ty)| place(&format!("p{i}"), ty));
-    place("first", first);
-    if let Some(second) = second {
-        place("second", second);
+}
+
+impl Loop<'_> {
+    fn vector(&self, ty: &str) -> String {
+        format!("<{} x {ty}>", self.lanes)
     }
-    for (i, ty) in params.iter().enumerate() {
-        let _ = writeln!(text, "  store {} %a{i}, ptr %p{i}, align 64", vector(ty));
-    }
-    text += "  br label %each\neach:\n  %i = phi i64 [ 0, %entry ], [ %next, %each ]\n";
-    let mut values: Vec<String> = Vec::new();
-    for (i, ty) in params.iter().enumerate() {
-        let _ = writeln!(
-            text,
-            "  %at{i} = getelementptr inbounds {ty}, ptr %p{i}, i64 %i\n  %x{i} = load {ty}, ptr %at{i}"
-        );
-        values.push(format!("{ty} %x{i}"));
-    }
-    if let Some(second) = second {
-        let _ =
-            writeln!(text, "  %second.at = getelementptr inbounds {second}, ptr %second, i64 %i");
-        values.push("ptr %second.at".into());
-    }
-    let loop_id = 2 * number + 2;
-    let _ = write!(
-        text,
-        "  %y = call {first} @{scalar}({}) alwaysinline
-  %first.at = getelementptr inbounds {first}, ptr %first, i64 %i
-  store {first} %y, ptr %first.at
-  %next = add nuw nsw i64 %i, 1
-  %last = icmp eq i64 %next, {lanes}
-  br i1 %last, label %done, label %each, !llvm.loop !{loop_id}
-done:
-  %firsts = load {}, ptr %first, align 64
-",
-        values.join(", "),
-        vector(first)
-    );
-    match second {
-        None => {
-            let _ = writeln!(text, "  ret {result} %firsts");
+
+    fn result(&self) -> String {
+        let first = self.vector(self.first);
+        match self.second {
+            None => first,
+            Some(second) => format!("{{ {first}, {} }}", self.vector(second)),
         }
-        Some(second) => {
+    }
+
+    /// The whole function. With `near`, that is called if all components of the first argument are
+    /// small; it has no branches, so that its loop becomes vector code.
+    fn text(&self, name: &str, scalar: &str, near: Option<&str>) -> String {
+        let result = self.result();
+        let params = self.params.iter().enumerate();
+        let list: Vec<String> =
+            params.clone().map(|(i, ty)| format!("{} %a{i}", self.vector(ty))).collect();
+        let mut text =
+            format!("\ndefine internal {result} @{name}({}) #0 {{\nentry:\n", list.join(", "));
+        let mut place = |name: &str, ty: &str| {
+            let _ = writeln!(text, "  %{name} = alloca [{} x {ty}], align 64", self.lanes);
+        };
+        params.clone().for_each(|(i, ty)| place(&format!("p{i}"), ty));
+        place("first", self.first);
+        if let Some(second) = self.second {
+            place("second", second);
+        }
+        for (i, ty) in params {
+            let _ = writeln!(text, "  store {} %a{i}, ptr %p{i}, align 64", self.vector(ty));
+        }
+        match near {
+            None => text += "  br label %all\nall:\n",
+            Some(near) => {
+                text += &self.choice();
+                text += &self.each("near", near, self.number);
+            }
+        }
+        text += &self.each("all", scalar, self.number + 2);
+        text += "done:\n";
+        let _ =
+            writeln!(text, "  %firsts = load {}, ptr %first, align 64", self.vector(self.first));
+        if let Some(second) = self.second {
             let _ = write!(
                 text,
                 "  %seconds = load {1}, ptr %second, align 64
@@ -123,20 +130,73 @@ done:
   %both = insertvalue {result} %one, {1} %seconds, 1
   ret {result} %both
 ",
-                vector(first),
-                vector(second)
+                self.vector(self.first),
+                self.vector(second)
+            );
+        } else {
+            let _ = writeln!(text, "  ret {result} %firsts");
+        }
+        text += "}\n";
+        let loops = if near.is_some() { &[0, 2][..] } else { &[2] };
+        for id in loops.iter().map(|loop_number| self.number + loop_number) {
+            let width = id + 1;
+            let _ = writeln!(
+                text,
+                "!{id} = distinct !{{!{id}, !{width}}}\n!{width} = !{{!\"llvm.loop.vectorize.width\", i32 {}}}",
+                self.lanes
             );
         }
+        text
     }
-    let width = loop_id + 1;
-    let _ = write!(
-        text,
-        "}}
-!{loop_id} = distinct !{{!{loop_id}, !{width}}}
-!{width} = !{{!\"llvm.loop.vectorize.width\", i32 {lanes}}}
-"
-    );
-    text
+
+    /// Goes to `near` if no component is as large as 2^20 or NaN, else to `all`.
+    fn choice(&self) -> String {
+        let (vector, lanes) = (self.vector(&self.params[0]), self.lanes);
+        let bits = if self.params[0] == "double" { 64 } else { 32 };
+        format!(
+            "  %size = call {vector} @llvm.fabs.v{lanes}f{bits}({vector} %a0)
+  %far = fcmp uge {vector} %size, splat ({} 0x4130000000000000)
+  %far.any = call i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1> %far)
+  br i1 %far.any, label %all, label %near
+near:
+",
+            self.params[0]
+        )
+    }
+
+    /// The loop in blocks whose names begin with `tag`. Comes from block `tag`, goes to `done`.
+    fn each(&self, tag: &str, scalar: &str, loop_id: usize) -> String {
+        let mut text = format!(
+            "  br label %{tag}.each\n{tag}.each:\n  %{tag}.i = phi i64 [ 0, %{tag} ], [ %{tag}.next, %{tag}.each ]\n"
+        );
+        let mut values: Vec<String> = Vec::new();
+        for (i, ty) in self.params.iter().enumerate() {
+            let _ = writeln!(
+                text,
+                "  %{tag}.at{i} = getelementptr inbounds {ty}, ptr %p{i}, i64 %{tag}.i\n  %{tag}.x{i} = load {ty}, ptr %{tag}.at{i}"
+            );
+            values.push(format!("{ty} %{tag}.x{i}"));
+        }
+        if let Some(second) = self.second {
+            let _ = writeln!(
+                text,
+                "  %{tag}.second = getelementptr inbounds {second}, ptr %second, i64 %{tag}.i"
+            );
+            values.push(format!("ptr %{tag}.second"));
+        }
+        let (first, lanes) = (self.first, self.lanes);
+        let _ = writeln!(
+            text,
+            "  %{tag}.y = call {first} @{scalar}({}) alwaysinline
+  %{tag}.first = getelementptr inbounds {first}, ptr %first, i64 %{tag}.i
+  store {first} %{tag}.y, ptr %{tag}.first
+  %{tag}.next = add nuw nsw i64 %{tag}.i, 1
+  %{tag}.last = icmp eq i64 %{tag}.next, {lanes}
+  br i1 %{tag}.last, label %done, label %{tag}.each, !llvm.loop !{loop_id}",
+            values.join(", ")
+        );
+        if tag == "near" { text + "all:\n" } else { text }
+    }
 }
 
 /// Whether a type is one whose functions go through a loop.

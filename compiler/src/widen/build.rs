@@ -11,8 +11,8 @@ use std::collections::{HashMap, HashSet};
 use crate::ir::arena::Id;
 use crate::ir::eval::apply;
 use crate::ir::{
-    Arena, Block, BlockId, ConstId, ConstKind, ENTRY, Flags, Function, Inst, Loc, Module, Op,
-    Operand, Terminator, Type, TypeId, ValueId,
+    Arena, BinaryOp, Block, BlockId, ConstId, ConstKind, ENTRY, Flags, Function, Inst, Loc, Module,
+    Op, Operand, Terminator, Type, TypeId, ValueId,
 };
 use crate::regions::order;
 
@@ -265,10 +265,14 @@ impl Builder {
             }
             phis.insert(value, incoming);
         }
-        simplify(&mut phis, &mut renamed, |operand| match operand {
+        let undefined = |operand| match operand {
             Operand::Const(id) => self.module.constants[id].kind == ConstKind::Undef,
             Operand::Value(_) => false,
-        });
+        };
+        simplify(&mut phis, &mut renamed, undefined);
+        while self.drop_empty_masks(&mut renamed) {
+            simplify(&mut phis, &mut renamed, undefined);
+        }
         let mut placed: Vec<(ValueId, Vec<(BlockId, Operand)>)> = phis.into_iter().collect();
         placed.sort_by_key(|(value, _)| *value);
         for (value, incoming) in placed.into_iter().rev() {
@@ -289,6 +293,27 @@ impl Builder {
         remove_unused(&mut self.function);
         renumber(&mut self.function);
         (self.module, self.function)
+    }
+}
+
+impl Builder {
+    /// Takes out unions with a mask of no lanes: nobody waited. `false` if there are none.
+    fn drop_empty_masks(&self, renamed: &mut HashMap<ValueId, Operand>) -> bool {
+        let before = renamed.len();
+        for (_, block) in self.function.blocks.iter() {
+            for inst in &block.insts {
+                let (Some(result), &Op::Binary(BinaryOp::Or, a, b)) = (inst.result, &inst.op)
+                else {
+                    continue;
+                };
+                if let Operand::Const(id) = find(renamed, a)
+                    && self.module.constants[id].kind == ConstKind::Null
+                {
+                    renamed.entry(result).or_insert(b);
+                }
+            }
+        }
+        renamed.len() != before
     }
 }
 

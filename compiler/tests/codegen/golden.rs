@@ -12,7 +12,7 @@ use tally_compiler::{lower, regions};
 use crate::harness::{clang, module};
 
 /// Compares a text with the file of that name.
-fn golden(name: &str, text: &str) {
+pub fn golden(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if env::var_os("TALLY_BLESS").is_some() {
         fs::write(&path, text).expect("the source tree is writable");

@@ -11,3 +11,4 @@ mod harness;
 mod kernels;
 mod maths;
 mod numbers;
+mod widen;

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Widened kernels do what the same kernels do one item at a time. The interpreter says what that
+//! is; [`same`] runs each kernel with 1, 8, 16 and 32 items to a vector.
+
+use std::ptr;
+
+use tally_compiler::widen::widen;
+
+use crate::diff::{Elements, Input, same};
+use crate::golden::golden;
+use crate::harness::{Arg, Grid, Kernel, clang, module, value, widths};
+
+/// Compiles text, sees that every kernel is widened with 8, 16 and 32 items, and gives the module.
+fn wide(text: &str) -> tally_compiler::ir::Module {
+    let module = module(&clang::compile_text(text, &["-O2", "-w"]));
+    for kernel in &module.kernels {
+        for lanes in [8, 16, 32] {
+            if let Err(why) = widen(&module, kernel, lanes) {
+                panic!("{} is not widened to {lanes} items: {why}", kernel.name);
+            }
+        }
+    }
+    module
+}
+
+fn ints(n: i32, f: impl Fn(i32) -> i32) -> Input {
+    Input::Buffer(Elements::Bytes, (0..n).flat_map(|i| f(i).to_le_bytes()).collect())
+}
+
+fn int(x: i32) -> Input {
+    Input::Value(x.to_le_bytes().to_vec())
+}
+
+/// Both ways of a branch are run for the items that take them, and loops until no item is left.
+#[test]
+fn items_part_and_meet_again() {
+    let module = wide(
+        "kernel void part(global int *p, int n) {
+           int i = get_global_id(0), x = p[i], sum = 0;
+           for (int k = 0; k < (x & 15); k++) {
+             if ((k + x) % 3 == 0) continue;
+             if (k > 9 && x > n) break;
+             for (int j = k; j < (x & 7); j++) {
+               sum += j * k;
+               if (sum > 40) { sum -= 7; break; }
+             }
+             switch ((x ^ k) & 3) { case 0: sum += 5; case 1: sum ^= x; break; case 3: sum--; }
+           }
+           if (x & 1) { if (x & 2) sum *= 3; else return; }
+           p[i] = sum + x;
+         }",
+    );
+    let p = ints(150, |i| i.wrapping_mul(0x9e37_79b9_u32 as i32) >> 20);
+    same(&module, "part", Grid::line(150, 64), &[p, int(100)], "");
+}
+
+/// A value that a loop has computed is, behind the loop, the one with which each item left it.
+#[test]
+fn items_keep_what_they_leave_a_loop_with() {
+    let module = wide(
+        "kernel void leave(global int *p) {
+           int i = get_global_id(0), x = p[i], k = 0, last;
+           do { last = k * 7; k++; } while (k * k < (x & 255));
+           p[i] = last * 1000 + k;
+         }",
+    );
+    same(&module, "leave", Grid::line(128, 64), &[ints(128, |i| i * 37 % 300)], "");
+}
+
+/// A 32-bit index that wraps around within a vector leads to the places that it names.
+#[test]
+fn indices_that_wrap_around_are_followed() {
+    let module = wide(
+        "kernel void wrap(global int *out, global const int *in, uint by) {
+           uint i = get_global_id(0);
+           uint from = i - by;
+           if (i >= by) out[i] = in[from];
+           int j = (int)i + 0x7ffffff0;
+           if (j < 0) out[i] += in[(long)(uint)j - 0x80000000l];
+         }",
+    );
+    for by in [0, 3, 16, 21] {
+        let inputs = [ints(96, |i| i), ints(96, |i| i * i), int(by)];
+        same(&module, "wrap", Grid::line(96, 32), &inputs, &format!("by {by}"));
+    }
+}
+
+/// Ids that do not fit 32 bits are right, cut to 32 bits and whole.
+#[test]
+fn large_ids_are_right() {
+    let module = wide(
+        "kernel void large(global long *out) {
+           size_t i = get_global_id(0);
+           int cut = i;
+           out[2 * get_local_id(0)] = i;
+           out[2 * get_local_id(0) + 1] = cut;
+         }",
+    );
+    for first in [0, (1u64 << 31) - 24, 1 << 40] {
+        let grid = Grid { offset: [first, 0, 0], global: [64, 1, 1], group: [64, 1, 1] };
+        let out = Input::Buffer(Elements::Bytes, vec![0; 64 * 16]);
+        same(&module, "large", grid, &[out], &format!("from {first}"));
+    }
+}
+
+/// Vectors of 2, 3 and 4 components, structures and private arrays keep their places in memory.
+#[test]
+fn values_of_several_parts_keep_their_places() {
+    let module = wide(
+        "typedef struct { char c; float f; short s[3]; } thing;
+         kernel void parts(global float4 *v, global float2 *w, global float *u, global thing *t) {
+           size_t i = get_global_id(0);
+           float4 a = v[i];
+           float2 b = w[i];
+           float3 c = vload3(i, u);
+           float p[8];
+           for (int k = 0; k < 8; k++) p[k] = a.x * k + b.y;
+           thing x = t[i];
+           x.f += p[(int)x.c & 7];
+           x.s[(int)x.c & 1] += 3;
+           t[i] = x;
+           v[i] = a.wzyx + (float4)(p[3], b, c.z);
+           if (i & 1) w[i] = b.yx * 2;
+           vstore3(c.zxy + p[(int)a.y & 7], i, u);
+         }",
+    );
+    let floats = |n: i32| {
+        let bytes = (0..n).flat_map(|i| ((i * 29 % 64) as f32 / 4.0).to_le_bytes()).collect();
+        Input::Buffer(Elements::Floats, bytes)
+    };
+    let things = Input::Buffer(Elements::Bytes, (0..70 * 16).map(|i| (i * 5 % 16) as u8).collect());
+    let inputs = [floats(70 * 4), floats(70 * 2), floats(70 * 3), things];
+    same(&module, "parts", Grid::line(70, 32), &inputs, "");
+}
+
+/// Atomics are done by each active item, once.
+#[test]
+fn atomics_are_done_once_by_each_active_item() {
+    let module = wide(
+        "kernel void count(global int *counts, global int *p) {
+           size_t i = get_global_id(0);
+           if (p[i] & 1) atomic_add(&counts[p[i] & 14], (int)i);
+           atomic_inc(&counts[16]);
+           p[i] = atomic_max(&counts[17], p[i]) >= 0;
+         }",
+    );
+    same(&module, "count", Grid::line(100, 32), &[ints(18, |_| 0), ints(100, |i| i * 11)], "");
+}
+
+/// An address, mapped up to a page that may not be touched.
+struct Guarded {
+    at: *mut u8,
+    page: usize,
+}
+
+impl Guarded {
+    fn new() -> Self {
+        let page = 4096;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping of its own pages.
+        let at = unsafe {
+            libc::mmap(ptr::null_mut(), 2 * page, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+        };
+        assert_ne!(at, libc::MAP_FAILED);
+        // SAFETY: the second page of the mapping, which nobody uses yet.
+        assert_eq!(unsafe { libc::mprotect(at.byte_add(page), page, libc::PROT_NONE) }, 0);
+        Self { at: at.cast(), page }
+    }
+
+    /// The last bytes before the page.
+    fn last(&mut self, len: usize) -> &mut [u8] {
+        assert!(len <= self.page);
+        // SAFETY: within the first page, which is ours, readable and writable.
+        unsafe { std::slice::from_raw_parts_mut(self.at.add(self.page - len), len) }
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `new` has mapped.
+        unsafe { libc::munmap(self.at.cast(), 2 * self.page) };
+    }
+}
+
+/// Items that are masked off never touch memory: what they would read and write is not mapped.
+#[test]
+fn masked_off_items_touch_no_memory() {
+    let text =
+        "kernel void guard(global int *out, global const int *in, global const short *s, int n) {
+           int i = get_global_id(0);
+           if (i < n) {
+             int x = in[i] + s[i];
+             for (int k = 0; k < 3; k++) x += in[(x + k) % n];
+             out[i] = x;
+           }
+         }";
+    let module = wide(text);
+    for (target, lanes) in widths() {
+        let kernel = Kernel::with_lanes(&module, "guard", &target, lanes);
+        for n in [1usize, 15, 33, 50] {
+            let (mut out, mut input, mut shorts) = (Guarded::new(), Guarded::new(), Guarded::new());
+            input.last(n * 4).chunks_mut(4).for_each(|x| x.copy_from_slice(&7i32.to_le_bytes()));
+            shorts.last(n * 2).fill(0);
+            let args = vec![
+                Arg::Buffer(out.last(n * 4)),
+                Arg::Buffer(input.last(n * 4)),
+                Arg::Buffer(shorts.last(n * 2)),
+                value(n as i32),
+            ];
+            kernel.run(Grid::line(64, 64), args);
+            assert!(out.last(n * 4).chunks(4).all(|x| x == 28i32.to_le_bytes()), "{n} of {lanes}");
+        }
+    }
+}
+
+/// Barriers, local memory and collectives work on vectors as on items.
+#[test]
+fn groups_of_vectors_work_together() {
+    let module = wide(
+        "kernel void sum(global int *p, local int *t) {
+           size_t l = get_local_id(0), n = get_local_size(0);
+           t[l] = p[get_global_id(0)];
+           barrier(CLK_LOCAL_MEM_FENCE);
+           for (size_t half = n / 2; half > 0; half /= 2) {
+             if (l < half) t[l] += t[l + half];
+             barrier(CLK_LOCAL_MEM_FENCE);
+           }
+           p[get_global_id(0)] += t[0];
+         }"
+        .replace("half", "stride")
+        .as_str(),
+    );
+    let p = || ints(128, |i| i * 3 - 50);
+    for group in [64, 32, 4] {
+        same(&module, "sum", Grid::line(128, group), &[p(), Input::Local(256)], "");
+    }
+    let grid = Grid { offset: [0; 3], global: [32, 4, 1], group: [32, 2, 1] };
+    let rows = wide(
+        "kernel void rows(global int *p, local int *t) {
+           size_t x = get_local_id(0), y = get_local_id(1), n = get_local_size(0);
+           t[y * n + x] = p[get_global_id(1) * n + x];
+           barrier(CLK_LOCAL_MEM_FENCE);
+           p[get_global_id(1) * n + x] = t[(1 - y) * n + (n - 1 - x)];
+         }",
+    );
+    same(&rows, "rows", grid, &[p(), Input::Local(256)], "");
+}
+
+/// What people read: which values are uniform, where items part, what is gathered, and the code.
+#[test]
+fn the_view_of_a_widened_kernel_is_readable() {
+    let module = module(&clang::compile_text(
+        "kernel void steps(global int *out, global const int *in, int n) {
+           size_t i = get_global_id(0);
+           int x = in[i], k = 0;
+           while (x != 1 && k < n) {
+             x = x & 1 ? 3 * x + 1 : x / 2;
+             k++;
+           }
+           if (k < n) out[in[i]] = k;
+         }",
+        &["-O1"],
+    ));
+    let widened = widen(&module, &module.kernels[0], 8).expect("a plain kernel");
+    golden("widen-steps.txt", &widened.to_string());
+}
+
+/// What the vectors can't do is built with one item at a time, and the reason is said.
+#[test]
+fn what_is_refused_has_a_reason() {
+    let module = module(&clang::compile_text(
+        "kernel void parted(global int *p) {
+           size_t i = get_global_id(0);
+           if (p[i] > 3) { p[i] = 1; barrier(CLK_GLOBAL_MEM_FENCE); }
+         }",
+        &["-O2"],
+    ));
+    let refusal = widen(&module, &module.kernels[0], 16).expect_err("the barrier diverges");
+    assert_eq!(refusal.to_string(), "a barrier where the items of a vector may have parted");
+}
