@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// What the kernel benchmark asks of the API that it measures: Level Zero or OpenCL.
+
+#ifndef KERNELS_H
+#define KERNELS_H
+
+#include <stddef.h>
+
+struct device;
+struct launch;
+
+// The first device, with the SPIR-V module of a file.
+struct device *open_device(const char *module);
+// Memory that the host can write too.
+void *allocate_memory(struct device *device, size_t bytes);
+
+enum argument_kind { VALUE, MEMORY, LOCAL };
+
+struct argument {
+    enum argument_kind kind;
+    size_t size;       // of a value or of local memory
+    const void *value; // the value, or the memory
+};
+
+// A kernel with its arguments.
+struct launch *prepare(struct device *device, const char *kernel, int count,
+                       const struct argument *arguments);
+// Runs it over a grid to its end.
+void run(struct device *device, struct launch *launch, const size_t global[2],
+         const size_t local[2]);
+
+#endif
