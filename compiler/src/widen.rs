@@ -20,6 +20,7 @@
 //! Widening is never needed: what it refuses is built with one item at a time, and so are the
 //! items of a row that are left over behind the last whole vector.
 
+mod blocks;
 mod build;
 mod emit;
 mod flow;
