@@ -92,6 +92,11 @@ impl Record {
         self.work.load(Ordering::SeqCst)
     }
 
+    /// Whether the thread is in a guarded call for `work`.
+    pub(crate) fn is_guarding(&self, work: u64) -> bool {
+        self.work() == work && self.frame.load(Ordering::SeqCst) != 0
+    }
+
     /// Makes the guarded call that runs for `work` in this thread return
     /// [`FaultKind::Aborted`]. Does nothing if the thread runs something else.
     ///

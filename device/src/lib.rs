@@ -374,7 +374,13 @@ impl Device {
         self.shared.sched.retire(&self.shared, queue);
         // Work of a lost VM never signals: there is nothing to be patient for.
         let patience = if queue.vm.lost() { Duration::ZERO } else { self.reset_time };
-        if !self.shared.sched.wait_stopped(queue, Instant::now() + patience) {
+        let mut stopped = self.shared.sched.wait_stopped(queue, Instant::now() + patience);
+        // A thread that has only to notice may be late on a busy machine; no command is lost by that.
+        while !stopped && !self.shared.sched.is_guarding(queue.serial) {
+            let until = Instant::now() + Duration::from_millis(2);
+            stopped = self.shared.sched.wait_stopped(queue, until);
+        }
+        if !stopped {
             self.abort(queue);
         }
         queue.drop_stream();

@@ -435,6 +435,12 @@ impl Sched {
         self.lock().rush_watch();
     }
 
+    /// Whether a thread is in a guarded call for a queue: there is something to abort.
+    pub(crate) fn is_guarding(&self, serial: u64) -> bool {
+        let slots = self.lock().all_slots();
+        slots.iter().any(|slot| slot.record.is_guarding(serial))
+    }
+
     /// Interrupts every guarded call that works for the queue of this serial.
     pub(crate) fn abort(&self, serial: u64) {
         let slots = self.lock().all_slots();
