@@ -7,6 +7,7 @@ The first is measured against each of the others. A command is one of the progra
 Prints medians of interleaved runs in microseconds of wall and of processor time, and all ratios.
 """
 
+import contextlib
 import math
 import os
 import shlex
@@ -45,7 +46,9 @@ class Program:
         return tuple(map(float, words)) if len(words) == 3 else None
 
     def end(self):
-        self.process.stdin.close()
+        # It may have ended by itself, with a command unread.
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.process.wait()
 
 
