@@ -3,7 +3,7 @@
 //!
 //! The device has an address space of its own on this lane. It reaches what is bound in a VM and nothing
 //! else of this process, so ordinary memory of the application's is bound where a command names it
-//! ([`crate::user_memory`]).
+//! (`vm::user`).
 //!
 //! The descriptor is closed by exec. A forked child inherits it, and with it keeps the file's VMs alive
 //! until it ends, but makes no call on it ([`crate::process`]).
