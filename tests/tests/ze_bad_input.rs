@@ -80,10 +80,16 @@ fn a_handle_of_another_kind_is_refused_by_every_function() {
         let is_context = name.starts_with("zeContext") && name != "zeContextCreate";
         let uses_context = ["zeMem", "zeVirtualMem", "zePhysicalMem", "zexCounterBased"];
         let creates = ["zeModuleCreate", "zeEventPoolCreate", "zeEventCounterBasedCreate"];
+        let shares = [
+            "zeEventPoolPutIpcHandle",
+            "zeEventPoolOpenIpcHandle",
+            "zeEventCounterBasedOpenIpcHandle",
+        ];
         let lists = ["zeCommandListCreate", "zeCommandListCreateImmediate", "zeCommandQueueCreate"];
         let wants_context = is_context
             || uses_context.iter().any(|it| name.starts_with(it))
             || creates.contains(&name)
+            || shares.contains(&name)
             || lists.contains(&name);
         let other = if wants_context { gpu.device.0 } else { gpu.context.0 } as usize;
         let rubbish = [0x10, usize::MAX, rest, other, other + 8];
