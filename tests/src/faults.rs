@@ -78,6 +78,12 @@ faults! {
     CopyReadsAtAppend = "copy-reads-at-append",
     /// A slot whose promised value was never reached is given to the next list.
     PromiseNotRetired = "promise-not-retired",
+    /// An append that signals an aggregated event replaces its state, as that of another CB event.
+    AggregateReplaced = "aggregate-replaced",
+    /// What a signal of an aggregated event should add to the user's word is stored to it.
+    IncrementStored = "increment-stored",
+    /// A wait for the user's word that is met when it is appended is left out, also in later executions of a regular list.
+    WordWaitElided = "word-wait-elided",
 }
 
 impl Fault {

@@ -11,13 +11,13 @@
 //!
 //! Rules and where they stand:
 //! - order inside a list, barriers, executions, and when events are bound: `device`;
-//! - states of events: [`event`]; signals and resets of regular ones: `cell`;
+//! - states of events: [`event`]; signals and resets of regular ones and of user's words: `cell`;
 //! - the lives of lists and events: `object`;
 //! - waits of the host: `wait`; who calls first when threads share an object: [`host`];
 //! - races: [`memory`]; answers: [`expect`].
 //!
-//! Not in the model: external and aggregated events, IPC, timestamps, and memory scopes (every
-//! event and barrier is taken to make memory visible).
+//! Not in the model: IPC, timestamps, clones of lists, and memory scopes (every event and barrier is
+//! taken to make memory visible).
 
 mod cell;
 mod device;
@@ -133,12 +133,18 @@ enum EventState {
     CounterBased(CbState),
     /// Number of its cell.
     Regular(usize),
+    /// Number of the cell that the user's word is: that of an aggregated event, for ever, or of an
+    /// external one, whose state was not replaced yet.
+    Word(usize),
 }
 
 #[derive(Clone)]
 struct Event {
     alive: bool,
+    kind: EventKind,
     state: EventState,
+    /// Number of its cell: all but ordinary CB events have one, whatever their state is.
+    cell: Option<usize>,
 }
 
 #[derive(Clone)]
@@ -167,7 +173,7 @@ struct Promise {
 /// What a program still has to do so that nothing waits for ever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owed {
-    /// Signal this regular event.
+    /// Signal this event, which has a cell.
     Signal(EventId),
     /// Execute this regular list, after closing it if it is open.
     Execute {
@@ -248,16 +254,12 @@ impl Model {
                 expect_next(queue.0, self.queues.len())
             }
             Action::CreateEvent(event, kind) => {
-                let state = match kind {
-                    EventKind::CounterBased => EventState::CounterBased(CbState::Complete),
-                    EventKind::Regular => EventState::Regular(self.new_cell(begin)),
-                };
-                self.events.push(Event { alive: true, state });
+                self.create_event(*kind, begin)?;
                 expect_next(event.0, self.events.len())
             }
             Action::CreateFence(fence, queue) => {
                 self.queue(*queue)?;
-                let cell = self.new_cell(begin);
+                let cell = self.new_cell(begin, 1);
                 self.fences.push(Fence { queue: *queue, cell });
                 expect_next(fence.0, self.fences.len())
             }
@@ -270,8 +272,8 @@ impl Model {
             Action::Synchronize(object) => self.synchronize(*object),
             Action::Query(object) => self.query(*object),
             Action::Address(event) => self.query_address(*event),
-            Action::HostSignal(event) => self.signal_cell(self.regular(*event)?, begin),
-            Action::HostReset(event) => self.reset_cell(self.regular(*event)?, begin),
+            Action::HostSignal(event) => self.signal_cell(self.cell_of(*event)?, begin),
+            Action::HostReset(event) => self.reset_cell(self.cell_of(*event)?, begin),
             Action::ResetFence(fence) => self.reset_cell(self.fence(*fence)?.cell, begin),
             Action::Read(cell) => {
                 self.perform(begin, Work::Read(*cell));
@@ -288,13 +290,13 @@ impl Model {
     /// What must still be done so that every submitted wait can end.
     #[must_use]
     pub fn owed(&self) -> Vec<Owed> {
-        let signals = (0..self.events.len()).map(EventId).filter(|&event| {
-            self.regular(event).is_ok_and(|cell| {
-                let epoch = self.cells[cell].current();
-                epoch.signals.is_empty() && !epoch.waits.is_empty()
+        let awaited = self.events.iter().enumerate().filter(|(_, event)| {
+            event.cell.is_some_and(|cell| {
+                let cell = &self.cells[cell];
+                cell.completed().is_none() && !cell.current().waits.is_empty()
             })
         });
-        let mut owed: Vec<Owed> = signals.map(Owed::Signal).collect();
+        let mut owed: Vec<Owed> = awaited.map(|(event, _)| Owed::Signal(EventId(event))).collect();
         for promise in &self.promises {
             let Recording { list, closed, .. } = self.recordings[promise.recording.0];
             let engine = self.lists[list.0].desc.engine;
@@ -345,13 +347,11 @@ impl Model {
         self.fences.get(fence.0).ok_or(Refusal::Misuse("the fence does not exist"))
     }
 
-    /// The cell of a live regular event. For CB events, "zeEventHostReset is not allowed" and
-    /// "zeEventHostSignal is not allowed".
-    fn regular(&self, event: EventId) -> Result<usize, Refusal> {
-        match self.event(event)?.state {
-            EventState::Regular(cell) => Ok(cell),
-            EventState::CounterBased(_) => Err(Refusal::Misuse("the event is counter-based")),
-        }
+    /// The cell of a live event that host and device may set and reset. For CB events,
+    /// "zeEventHostReset is not allowed" and "zeEventHostSignal is not allowed", but "device storage
+    /// is under Users control".
+    fn cell_of(&self, event: EventId) -> Result<usize, Refusal> {
+        self.event(event)?.cell.ok_or(Refusal::Misuse("the event is counter-based"))
     }
 }
 

@@ -111,6 +111,29 @@ pub enum EventKind {
     /// Counter-based, for immediate and regular lists. The backend chooses the form of creation
     /// (pool, core or zex function); all forms mean the same.
     CounterBased,
+    /// Counter-based with external storage: a word of the user's, not reached at first. The event
+    /// follows it until an append replaces its state.
+    External,
+    /// An aggregated event: each append that signals it adds to a word of the user's, 0 at first,
+    /// and its state is never replaced.
+    Aggregated {
+        /// How many increments complete it, at least 1.
+        increments: u8,
+    },
+}
+
+impl EventKind {
+    /// Whether only in-order lists may signal it.
+    #[must_use]
+    pub fn is_counter_based(self) -> bool {
+        self != EventKind::Regular
+    }
+
+    /// Whether it has a word of the user's.
+    #[must_use]
+    pub fn has_word(self) -> bool {
+        matches!(self, EventKind::External | EventKind::Aggregated { .. })
+    }
 }
 
 /// What a command does, apart from its wait list and signal event. Arithmetic wraps.
@@ -152,8 +175,12 @@ pub enum Op {
     SignalEvent,
     /// `zeCommandListAppendWaitOnEvents`: the wait list is the command's; no signal event.
     WaitOnEvents,
-    /// `zeCommandListAppendEventReset`: no wait list, no signal event.
+    /// `zeCommandListAppendEventReset`, or a fill of the user's word with 0: no wait list, no signal
+    /// event.
     ResetEvent(EventId),
+    /// A fill of the word of an external event with the value that completes it: no wait list, no
+    /// signal event.
+    SetWord(EventId),
 }
 
 impl Op {
@@ -225,9 +252,10 @@ pub enum Action {
     /// `zexEventGetDeviceAddress` or `zeEventCounterBasedGetDeviceAddress`, and a look at the
     /// counter: the pair is reached or not. It is looked at again after the last step.
     Address(EventId),
-    /// `zeEventHostSignal`.
+    /// `zeEventHostSignal`; or the host writes the word of an external event, also after its state
+    /// was replaced, or adds to that of an aggregated one.
     HostSignal(EventId),
-    /// `zeEventHostReset`.
+    /// `zeEventHostReset`, or the host writes 0 to the user's word.
     HostReset(EventId),
     /// `zeFenceReset`.
     ResetFence(FenceId),

@@ -14,7 +14,7 @@ use crate::program::{
     Cell, Command, Engine, EventId, EventKind, FenceId, ListDesc, ListId, ListKind, ListOrder,
     Object, Op, QueueId,
 };
-use device::{Condition, Device, Packet, Slot};
+use device::{Change, Condition, Device, Packet, Slot};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +23,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Most device steps between two calls.
 const STEPS_BETWEEN_CALLS: usize = 6;
+
+/// What each append adds to an aggregated event's word.
+const INCREMENT: u64 = 3;
+/// The value that completes an external event.
+const FINAL_VALUE: u64 = 10;
 
 #[derive(Clone, Copy, Debug)]
 enum Pair {
@@ -35,6 +40,8 @@ enum Pair {
 #[derive(Clone, Copy, Debug)]
 enum Event {
     CounterBased(Pair),
+    /// A pair of the user's word and its final value, which is not replaced.
+    Aggregated(Pair),
     Regular(usize),
     Destroyed,
 }
@@ -77,6 +84,16 @@ struct List {
     recording: usize,
 }
 
+/// A word of the user's.
+#[derive(Clone, Copy, Debug)]
+struct Word {
+    slot: Slot,
+    /// The event is complete when the word is at least this.
+    value: u64,
+    /// What a signal does to it.
+    signal: Option<Change>,
+}
+
 /// A CB event whose state is to be replaced when a packet is complete: only by a fault.
 #[derive(Debug)]
 struct LateReplacement {
@@ -93,6 +110,8 @@ struct State {
     lists: Vec<Option<List>>,
     recordings: Vec<Recording>,
     events: Vec<Event>,
+    /// For each event that has one, the user's word; it stays when the event is gone.
+    words: Vec<Option<Word>>,
     /// Event cells of the fences.
     fences: Vec<usize>,
     /// For each queue its ring.
@@ -121,6 +140,7 @@ impl Toy {
             lists: Vec::new(),
             recordings: Vec::new(),
             events: Vec::new(),
+            words: Vec::new(),
             fences: Vec::new(),
             queues: Vec::new(),
             promised: Vec::new(),
@@ -236,6 +256,19 @@ impl State {
         }
     }
 
+    /// A counter that no list owns.
+    fn new_word(&mut self, event: EventId, value: u64, signal: Option<Change>) -> Pair {
+        self.device.counters.push(0);
+        self.promised.push(0);
+        let slot = self.promised.len() - 1;
+        put(&mut self.words, event.0, Some(Word { slot, value, signal }), || None);
+        Pair::Counter(slot, value)
+    }
+
+    fn word(&self, event: EventId) -> Option<Word> {
+        self.words.get(event.0).copied().flatten()
+    }
+
     fn new_recording(&mut self, slot: Slot) -> usize {
         let base = self.promised[slot];
         self.recordings.push(Recording {
@@ -279,9 +312,19 @@ impl State {
             Event::CounterBased(_) if self.faulty(Fault::WaitCapturedLate) => {
                 RecordedWait::Event(event)
             }
-            Event::CounterBased(pair) => RecordedWait::Pair(pair),
+            Event::CounterBased(pair) | Event::Aggregated(pair) if self.is_elided(event, pair) => {
+                RecordedWait::Pair(Pair::Complete)
+            }
+            Event::CounterBased(pair) | Event::Aggregated(pair) => RecordedWait::Pair(pair),
             Event::Destroyed => RecordedWait::Pair(Pair::Complete),
         }
+    }
+
+    /// By a fault: a wait for a word that is met when it is appended.
+    fn is_elided(&self, event: EventId, pair: Pair) -> bool {
+        self.faulty(Fault::WordWaitElided)
+            && matches!((pair, self.word(event)), (Pair::Counter(slot, value), Some(word))
+                if slot == word.slot && self.device.holds(Condition::Counter(slot, value)))
     }
 
     fn conditions(&self, waits: &[RecordedWait]) -> Vec<Condition> {
@@ -290,7 +333,7 @@ impl State {
             RecordedWait::Cell(cell) => Some(Condition::Cell(cell)),
             RecordedWait::Pair(pair) => self.bind(pair),
             RecordedWait::Event(event) => match self.events[event.0] {
-                Event::CounterBased(pair) => self.bind(pair),
+                Event::CounterBased(pair) | Event::Aggregated(pair) => self.bind(pair),
                 Event::Regular(_) | Event::Destroyed => None,
             },
         };
@@ -311,12 +354,28 @@ impl State {
         {
             packet.cells.push((cell, false));
         }
+        packet.word = self.change(command);
         packet
+    }
+
+    /// What a command does to a word of the user's.
+    fn change(&self, command: &RecordedCommand) -> Option<(Slot, Change)> {
+        match (command.op, command.signal) {
+            (Op::ResetEvent(event), _) => self.word(event).map(|word| (word.slot, Change::Set(0))),
+            (Op::SetWord(event), _) => {
+                self.word(event).map(|word| (word.slot, Change::Set(word.value)))
+            }
+            (_, Some(event)) => self.word(event).and_then(|word| Some((word.slot, word.signal?))),
+            _ => None,
+        }
     }
 
     fn replace(&mut self, event: Option<EventId>, state: Pair) {
         let Some(event) = event else { return };
-        if matches!(self.events[event.0], Event::CounterBased(_)) {
+        let aggregated = matches!(self.events[event.0], Event::Aggregated(_));
+        if matches!(self.events[event.0], Event::CounterBased(_))
+            || aggregated && self.faulty(Fault::AggregateReplaced)
+        {
             self.events[event.0] = Event::CounterBased(state);
         }
     }
@@ -427,7 +486,7 @@ impl State {
     fn regular(&self, event: EventId) -> Answered<usize> {
         match self.events[event.0] {
             Event::Regular(cell) => Ok(cell),
-            Event::CounterBased(_) | Event::Destroyed => refuse("an event function", "no cell"),
+            _ => refuse("an event function", "no cell"),
         }
     }
 
@@ -446,7 +505,7 @@ impl State {
             Object::Fence(fence) => Target::Condition(Condition::Cell(self.fences[fence.0])),
             Object::Event(event) => match self.events[event.0] {
                 Event::Regular(cell) => Target::Condition(Condition::Cell(cell)),
-                Event::CounterBased(pair) => match self.bind(pair) {
+                Event::CounterBased(pair) | Event::Aggregated(pair) => match self.bind(pair) {
                     Some(condition) => Target::Condition(condition),
                     None => Target::Streams(Vec::new()),
                 },
@@ -507,6 +566,13 @@ impl Backend for Toy {
         self.call(|state| {
             let created = match kind {
                 EventKind::CounterBased => Event::CounterBased(Pair::Complete),
+                EventKind::External => {
+                    Event::CounterBased(state.new_word(event, FINAL_VALUE, None))
+                }
+                EventKind::Aggregated { increments } => {
+                    let value = INCREMENT * u64::from(increments);
+                    Event::Aggregated(state.new_word(event, value, Some(Change::Add(INCREMENT))))
+                }
                 EventKind::Regular => Event::Regular(state.new_cell()),
             };
             put(&mut state.events, event.0, created, || Event::Destroyed);
@@ -594,7 +660,7 @@ impl Backend for Toy {
     fn address(&self, event: EventId) -> Answered<CounterAddress> {
         self.call(|state| {
             let pair = match state.events[event.0] {
-                Event::CounterBased(pair) => state.bind(pair),
+                Event::CounterBased(pair) | Event::Aggregated(pair) => state.bind(pair),
                 Event::Regular(_) | Event::Destroyed => None,
             };
             match pair {
@@ -612,6 +678,13 @@ impl Backend for Toy {
 
     fn host_signal(&self, event: EventId) -> Answered<()> {
         self.call(|state| {
+            if let Some(word) = state.word(event) {
+                match word.signal {
+                    Some(_) => state.device.counters[word.slot] += INCREMENT,
+                    None => state.device.counters[word.slot] = word.value,
+                }
+                return Ok(());
+            }
             let cell = state.regular(event)?;
             state.device.cells[cell] = true;
             Ok(())
@@ -620,6 +693,10 @@ impl Backend for Toy {
 
     fn host_reset(&self, event: EventId) -> Answered<()> {
         self.call(|state| {
+            if let Some(word) = state.word(event) {
+                state.device.counters[word.slot] = 0;
+                return Ok(());
+            }
             let cell = state.regular(event)?;
             state.device.cells[cell] =
                 state.faulty(Fault::HostResetIgnored) && state.device.cells[cell];

@@ -29,6 +29,12 @@ const HANG: u64 = 3_000_000_000;
 const SPIN: u32 = 20_000;
 /// Elements of 4 bytes between two cells: no cache line is shared.
 const STRIDE: usize = 16;
+/// Events that a program has at most, in all its time.
+const WORDS: usize = 256;
+/// Elements of 8 bytes between two words.
+const WORD_STRIDE: usize = 8;
+/// External events are complete at some value above this.
+const FINAL_VALUE: u64 = 10;
 
 /// The context and the kernels, once for all programs of a process.
 struct World {
@@ -83,6 +89,10 @@ pub struct Driver {
     lists: Names<ListId, (ze_command_list_handle_t, ListKind)>,
     queues: Names<QueueId, ze_command_queue_handle_t>,
     events: Names<EventId, (ze_event_handle_t, ze_event_pool_handle_t)>,
+    /// Words of the user's, by event; they stay when their event is gone.
+    words: Option<Usm<u64>>,
+    /// The kinds of the events that have a word.
+    kinds: Names<EventId, EventKind>,
     fences: Names<FenceId, ze_fence_handle_t>,
 }
 
@@ -121,6 +131,8 @@ impl Driver {
             lists: Names::new(),
             queues: Names::new(),
             events: Names::new(),
+            words: Some(world().gpu.host(WORDS * WORD_STRIDE)),
+            kinds: Names::new(),
             fences: Names::new(),
         }
     }
@@ -131,6 +143,37 @@ impl Driver {
 
     fn place(&self, cell: Cell) -> *mut c_void {
         self.memory().ptr().wrapping_add(cell.0 * STRIDE).cast()
+    }
+
+    /// The user's word of an event, if it has one.
+    fn word(&self, event: EventId) -> Option<Word> {
+        let kind = self.kinds.map().get(&event).copied()?;
+        let words = self.words.as_ref().expect("it is there until the end");
+        assert!(event.0 < WORDS, "programs are small");
+        let place = words.ptr().wrapping_add(event.0 * WORD_STRIDE);
+        let varied = 1 + event.0 as u64 % 3;
+        Some(match kind {
+            EventKind::Aggregated { increments } => {
+                Word { place, value: varied * u64::from(increments), increment: Some(varied) }
+            }
+            _ => Word { place, value: FINAL_VALUE + varied, increment: None },
+        })
+    }
+
+    fn fill_word(&self, list: ze_command_list_handle_t, word: Word, value: u64) -> Answered<()> {
+        let (place, pattern) = (word.place.cast(), (&raw const value).cast());
+        let size = size_of::<u64>();
+        let result = call!(zeCommandListAppendMemoryFill(
+            list,
+            place,
+            pattern,
+            size,
+            size,
+            NONE,
+            0,
+            ptr::null_mut()
+        ));
+        answer("zeCommandListAppendMemoryFill", result)
     }
 
     fn launch(
@@ -168,6 +211,23 @@ impl Driver {
             .all()
             .into_iter()
             .all(|queue| done(call!(zeCommandQueueSynchronize(queue, HANG / 10))))
+    }
+}
+
+/// A word of the user's that completes an event.
+#[derive(Clone, Copy)]
+struct Word {
+    place: *mut u64,
+    /// The event is complete when the word is at least this.
+    value: u64,
+    /// What each signal adds, if the event is aggregated.
+    increment: Option<u64>,
+}
+
+impl Word {
+    fn get(&self) -> &AtomicU64 {
+        // SAFETY: the words live as long as the driver's program, and are only accessed atomically.
+        unsafe { &*self.place.cast::<AtomicU64>() }
     }
 }
 
@@ -261,8 +321,15 @@ impl Backend for Driver {
             (EventKind::CounterBased, 0) => {
                 pool_event(Some(ze_event_pool_counter_based_exp_flags_t::all()))?
             }
-            (EventKind::CounterBased, 1) => (core_event()?, ze_event_pool_handle_t::NULL),
-            (EventKind::CounterBased, _) => (zex_event()?, ze_event_pool_handle_t::NULL),
+            (EventKind::CounterBased, 1) => {
+                (core_event(ptr::null())?, ze_event_pool_handle_t::NULL)
+            }
+            (EventKind::CounterBased, _) => (zex_event(ptr::null())?, ze_event_pool_handle_t::NULL),
+            (EventKind::External | EventKind::Aggregated { .. }, way) => {
+                self.kinds.map().insert(name, kind);
+                let word = self.word(name).expect("its kind is known");
+                (word_event(word, way)?, ze_event_pool_handle_t::NULL)
+            }
         };
         self.events.map().insert(name, made);
         Ok(())
@@ -322,9 +389,16 @@ impl Backend for Driver {
                 answer("zeCommandListAppendWaitOnEvents", result)
             }
             Op::ResetEvent(event) => {
+                if let Some(word) = self.word(event) {
+                    return self.fill_word(list, word, 0);
+                }
                 let event = self.events.get(event).0;
                 let result = call!(zeCommandListAppendEventReset(list, event));
                 answer("zeCommandListAppendEventReset", result)
+            }
+            Op::SetWord(event) => {
+                let word = self.word(event).expect("the model knows that it has one");
+                self.fill_word(list, word, word.value)
             }
         }
     }
@@ -404,10 +478,21 @@ impl Backend for Driver {
     }
 
     fn host_signal(&self, event: EventId) -> Answered<()> {
+        if let Some(word) = self.word(event) {
+            match word.increment {
+                Some(increment) => _ = word.get().fetch_add(increment, Ordering::AcqRel),
+                None => word.get().store(word.value, Ordering::Release),
+            }
+            return Ok(());
+        }
         answer("zeEventHostSignal", call!(zeEventHostSignal(self.events.get(event).0)))
     }
 
     fn host_reset(&self, event: EventId) -> Answered<()> {
+        if let Some(word) = self.word(event) {
+            word.get().store(0, Ordering::Release);
+            return Ok(());
+        }
         answer("zeEventHostReset", call!(zeEventHostReset(self.events.get(event).0)))
     }
 
@@ -429,6 +514,7 @@ impl Drop for Driver {
     fn drop(&mut self) {
         if !self.is_idle() {
             std::mem::forget(self.memory.take());
+            std::mem::forget(self.words.take());
             return;
         }
         // What goes wrong here has been seen, or will be, by a test of destruction.
@@ -486,10 +572,11 @@ fn pool_event(
 }
 
 /// An event of the core function.
-fn core_event() -> Answered<ze_event_handle_t> {
+fn core_event(next: *const c_void) -> Answered<ze_event_handle_t> {
     use ze_event_counter_based_flags_t as flag;
     let Gpu { context, device } = world().gpu;
     let desc = ze_event_counter_based_desc_t {
+        pNext: next,
         flags: flag::ZE_EVENT_COUNTER_BASED_FLAG_IMMEDIATE
             | flag::ZE_EVENT_COUNTER_BASED_FLAG_NON_IMMEDIATE
             | flag::ZE_EVENT_COUNTER_BASED_FLAG_HOST_VISIBLE,
@@ -502,10 +589,11 @@ fn core_event() -> Answered<ze_event_handle_t> {
 }
 
 /// An event of the experimental function.
-fn zex_event() -> Answered<ze_event_handle_t> {
+fn zex_event(next: *const c_void) -> Answered<ze_event_handle_t> {
     use zex_counter_based_event_exp_flags_t as flag;
     let Gpu { context, device } = world().gpu;
     let desc = zex_counter_based_event_desc_t {
+        pNext: next,
         flags: flag::ZEX_COUNTER_BASED_EVENT_FLAG_IMMEDIATE
             | flag::ZEX_COUNTER_BASED_EVENT_FLAG_NON_IMMEDIATE
             | flag::ZEX_COUNTER_BASED_EVENT_FLAG_HOST_VISIBLE,
@@ -516,4 +604,47 @@ fn zex_event() -> Answered<ze_event_handle_t> {
         call!(zexCounterBasedEventCreate2(context, device, &raw const desc, &raw mut event));
     answer("zexCounterBasedEventCreate2", result)?;
     Ok(event)
+}
+
+/// An event that follows a word, by one of the ways to make one.
+fn word_event(word: Word, way: usize) -> Answered<ze_event_handle_t> {
+    let Word { place, value, increment } = word;
+    match (increment, way) {
+        (Some(increment), 0) => {
+            let storage = ze_event_counter_based_external_aggregate_storage_desc_t {
+                deviceAddress: place,
+                incrementValue: increment,
+                completionValue: value,
+                ..Default::default()
+            };
+            core_event((&raw const storage).cast())
+        }
+        (Some(increment), _) => {
+            let storage = zex_counter_based_event_external_storage_properties_t {
+                deviceAddress: place,
+                incrementValue: increment,
+                completionValue: value,
+                ..Default::default()
+            };
+            zex_event((&raw const storage).cast())
+        }
+        (None, 0) => {
+            let storage = ze_event_counter_based_external_sync_allocation_desc_t {
+                deviceAddress: place,
+                hostAddress: place,
+                completionValue: value,
+                ..Default::default()
+            };
+            core_event((&raw const storage).cast())
+        }
+        (None, _) => {
+            let storage = zex_counter_based_event_external_sync_alloc_properties_t {
+                deviceAddress: place,
+                hostAddress: place,
+                completionValue: value,
+                ..Default::default()
+            };
+            zex_event((&raw const storage).cast())
+        }
+    }
 }

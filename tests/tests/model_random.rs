@@ -106,6 +106,10 @@ fn generator_reaches_everything() {
                 let op = format!("{:?}", command.op);
                 count(&format!("op {}", op.split(['(', ' ']).next().unwrap_or_default()));
             }
+            if let Action::CreateEvent(_, kind) = step.action {
+                let kind = format!("{kind:?}");
+                count(&format!("event {}", kind.split(' ').next().unwrap_or_default()));
+            }
         }
         for answer in expected(program)?.answers.into_iter().flatten() {
             count(match answer {
@@ -153,7 +157,12 @@ fn generator_reaches_everything() {
         "op Mix",
         "op ResetEvent",
         "op SignalEvent",
+        "op SetWord",
         "op WaitOnEvents",
+        "event Aggregated",
+        "event CounterBased",
+        "event External",
+        "event Regular",
         "answer ready",
         "answer not ready",
         "answer either",

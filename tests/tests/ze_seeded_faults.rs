@@ -24,7 +24,7 @@ const RUNS: u32 = 3;
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// What the driver can get wrong; the other faults are the toy driver's alone.
-const FAULTS: [Fault; 14] = [
+const FAULTS: [Fault; 17] = [
     Fault::WaitDropped,
     Fault::BaseOffByOne,
     Fault::BarrierIgnored,
@@ -39,6 +39,9 @@ const FAULTS: [Fault; 14] = [
     Fault::InOrderIgnored,
     Fault::FenceEarly,
     Fault::PromiseNotRetired,
+    Fault::AggregateReplaced,
+    Fault::IncrementStored,
+    Fault::WordWaitElided,
 ];
 
 /// The driver that can make mistakes.

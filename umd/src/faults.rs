@@ -35,6 +35,12 @@ pub const IN_ORDER_IGNORED: Name = "in-order-ignored";
 pub const FENCE_EARLY: Name = "fence-early";
 /// A counter whose promised value was never reached is given to the next owner.
 pub const PROMISE_NOT_RETIRED: Name = "promise-not-retired";
+/// An append that signals an aggregated event replaces its state.
+pub const AGGREGATE_REPLACED: Name = "aggregate-replaced";
+/// What a signal of an aggregated event should add to the user's word is stored to it.
+pub const INCREMENT_STORED: Name = "increment-stored";
+/// A wait for the user's word that is met when it is appended is left out, for ever.
+pub const WORD_WAIT_ELIDED: Name = "word-wait-elided";
 
 /// Whether the driver is to make this mistake.
 #[cfg(not(feature = "faults"))]

@@ -1,24 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Signals and resets of regular events and fences, in the order of submission.
+//! Signals and resets of regular events, fences and user's words, in the order of submission.
 
 use super::event::{Epoch, EventCell};
 use super::order::{Bond, Node};
 use super::{Model, Refusal};
 
 impl Model {
-    pub(super) fn new_cell(&mut self, reset: Node) -> usize {
-        self.cells.push(EventCell::new(reset));
+    pub(super) fn new_cell(&mut self, reset: Node, needed: usize) -> usize {
+        self.cells.push(EventCell::new(reset, needed));
         self.cells.len() - 1
     }
 
     pub(super) fn signal_cell(&mut self, cell: usize, node: Node) -> Result<(), Refusal> {
-        let epoch = self.cells[cell].current();
-        let first = epoch.signals.first().copied();
-        self.must_come_before(first.unwrap_or(epoch.reset), node)?;
-        self.cells[cell].current_mut().signals.push(node);
-        if first.is_none() {
-            for waiter in self.cells[cell].current().waits.clone() {
-                self.fulfil(node, waiter)?;
+        match self.cells[cell].completed() {
+            Some(signals) => {
+                for &signal in signals {
+                    self.must_come_before(signal, node)?;
+                }
+                self.cells[cell].current_mut().signals.push(node);
+            }
+            None => {
+                self.must_come_before(self.cells[cell].current().reset, node)?;
+                self.cells[cell].current_mut().signals.push(node);
+                let Some(signals) = self.cells[cell].completed().map(<[Node]>::to_vec) else {
+                    return Ok(());
+                };
+                for waiter in self.cells[cell].current().waits.clone() {
+                    self.fulfil(&signals, waiter)?;
+                }
             }
         }
         Ok(())
@@ -26,7 +35,7 @@ impl Model {
 
     pub(super) fn reset_cell(&mut self, cell: usize, node: Node) -> Result<(), Refusal> {
         let epoch = self.cells[cell].current();
-        if epoch.signals.is_empty() && !epoch.waits.is_empty() {
+        if self.cells[cell].completed().is_none() && !epoch.waits.is_empty() {
             return Err(Refusal::Deadlock);
         }
         let before = self.graph.before(node);
@@ -38,12 +47,14 @@ impl Model {
         Ok(())
     }
 
-    /// A wait that was submitted before its signal finds it.
-    pub(super) fn fulfil(&mut self, signal: Node, waiter: Node) -> Result<(), Refusal> {
-        if signal == waiter || self.graph.possibly_before(signal).contains(waiter) {
-            return Err(Refusal::Deadlock);
+    /// A wait that was submitted before its signals finds them.
+    pub(super) fn fulfil(&mut self, signals: &[Node], waiter: Node) -> Result<(), Refusal> {
+        for &signal in signals {
+            if signal == waiter || self.graph.possibly_before(signal).contains(waiter) {
+                return Err(Refusal::Deadlock);
+            }
+            self.graph.order(signal, waiter, Bond::Ordered);
         }
-        self.graph.order(signal, waiter, Bond::Ordered);
         if let Some(at) = self.pending.iter().position(|&node| node == waiter) {
             self.pending.swap_remove(at);
         }

@@ -5,7 +5,7 @@ use super::event::{Bound, CbState, Dependency, RecordingId};
 use super::order::{Bond, Node, Work};
 use super::{Body, EventState, Model, Promise, Recorded, Recording, Refusal, Stream};
 use crate::program::{
-    Command, EventId, FenceId, ListDesc, ListId, ListKind, ListOrder, Op, QueueId,
+    Command, EventId, EventKind, FenceId, ListDesc, ListId, ListKind, ListOrder, Op, QueueId,
 };
 
 /// Where and when commands are submitted.
@@ -42,8 +42,8 @@ impl Model {
                 let place = Place { order: desc.order, call, behind, last_execution, own };
                 let node = self.submit(&mut stream, place, &recorded)?;
                 let value = stream.commands.len();
-                let retired = match (desc.order, self.cell_of(command.signal)) {
-                    (ListOrder::InOrder, None) => node,
+                let retired = match (desc.order, self.signals_cell(command)) {
+                    (ListOrder::InOrder, false) => node,
                     _ => self.retire(call, &[node]),
                 };
                 stream.retired.push(retired);
@@ -66,28 +66,39 @@ impl Model {
         let fits = match command.op {
             Op::SignalEvent => command.waits.is_empty() && command.signal.is_some(),
             Op::WaitOnEvents => !command.waits.is_empty() && command.signal.is_none(),
-            Op::ResetEvent(_) => command.waits.is_empty() && command.signal.is_none(),
+            Op::ResetEvent(_) | Op::SetWord(_) => {
+                command.waits.is_empty() && command.signal.is_none()
+            }
             _ => true,
         };
         if !fits {
             return Err(Refusal::Misuse("a wait list or signal event that the call does not have"));
         }
         if let Op::ResetEvent(event) = command.op {
-            self.regular(event)?;
+            self.cell_of(event)?;
         }
-        if let Some(event) = command.signal {
-            let counter_based = matches!(self.event(event)?.state, EventState::CounterBased(_));
-            if counter_based && desc.order == ListOrder::OutOfOrder {
-                // "The CB Event can only be signaled on the GPU using an in-order command list."
-                return Err(Refusal::Misuse("a CB event signalled by an out-of-order list"));
-            }
+        if let Op::SetWord(event) = command.op
+            && self.event(event)?.kind != EventKind::External
+        {
+            return Err(Refusal::Misuse("only external events have a word to set"));
+        }
+        if let Some(event) = command.signal
+            && self.event(event)?.kind.is_counter_based()
+            && desc.order == ListOrder::OutOfOrder
+        {
+            // "The CB Event can only be signaled on the GPU using an in-order command list."
+            return Err(Refusal::Misuse("a CB event signalled by an out-of-order list"));
         }
         Ok(())
     }
 
-    /// The cell of a regular signal event.
-    fn cell_of(&self, signal: Option<EventId>) -> Option<usize> {
-        signal.and_then(|event| self.regular(event).ok())
+    /// Whether a command signals a cell of its own beside the list's counter.
+    fn signals_cell(&self, command: &Command) -> bool {
+        let cell = |event: EventId| match self.events[event.0].kind {
+            EventKind::Regular | EventKind::Aggregated { .. } => true,
+            EventKind::CounterBased | EventKind::External => false,
+        };
+        command.signal.is_some_and(cell) || matches!(command.op, Op::SetWord(_))
     }
 
     /// What waiting for the event means from now on.
@@ -95,14 +106,16 @@ impl Model {
         Ok(match self.event(event)?.state {
             EventState::CounterBased(state) => Dependency::CounterBased(state),
             EventState::Regular(_) => Dependency::Regular(event),
+            EventState::Word(cell) => Dependency::Word(cell),
         })
     }
 
-    /// "A new API call just replaces its previous state (counter/allocation)." Regular events are
+    /// "A new API call just replaces its previous state (counter/allocation)", that of an external
+    /// event too. "Signaling" an aggregated event "will not replace its state". Regular events are
     /// not concerned; the state of an event that was destroyed is never asked for.
     fn replace(&mut self, event: Option<EventId>, state: CbState) {
         let Some(event) = event.map(|event| &mut self.events[event.0]) else { return };
-        if matches!(event.state, EventState::CounterBased(_)) {
+        if matches!(event.kind, EventKind::CounterBased | EventKind::External) {
             event.state = EventState::CounterBased(state);
         }
     }
@@ -186,12 +199,22 @@ impl Model {
         self.wait(node, place.own, &stream.commands, &command.waits)?;
         stream.commands.push(node);
         self.perform(node, Work::Command(command.op));
-        if let Op::ResetEvent(event) = command.op {
-            self.reset_cell(self.regular(event)?, node)?;
+        // Words are the user's: what was recorded with one stays also when its event is gone.
+        if let Op::ResetEvent(event) = command.op
+            && let Some(cell) = self.events[event.0].cell
+        {
+            self.reset_cell(cell, node)?;
         }
-        match command.signal.map(|event| self.events[event.0].state) {
-            Some(EventState::Regular(cell)) => self.signal_cell(cell, node)?,
-            Some(EventState::CounterBased(_)) | None => {}
+        if let Op::SetWord(event) = command.op
+            && let Some(cell) = self.events[event.0].cell
+        {
+            self.signal_cell(cell, node)?;
+        }
+        if let Some(event) = command.signal.map(|event| &self.events[event.0])
+            && matches!(event.kind, EventKind::Regular | EventKind::Aggregated { .. })
+            && let Some(cell) = event.cell
+        {
+            self.signal_cell(cell, node)?;
         }
         Ok(node)
     }
@@ -223,24 +246,27 @@ impl Model {
         // The events of one wait list are looked at in any order. So each must be in its epoch
         // without help from the others.
         let before = self.graph.before(node);
-        for wait in waits {
-            if let Dependency::Regular(event) = wait {
-                let reset = self.cells[self.regular(*event)?].current().reset;
-                if !before.contains(reset) {
-                    return Err(Refusal::Unordered);
-                }
+        for &wait in waits {
+            if let Some(cell) = self.awaited_cell(wait)?
+                && !before.contains(self.cells[cell].current().reset)
+            {
+                return Err(Refusal::Unordered);
             }
         }
         for &wait in waits {
-            match wait {
-                Dependency::Regular(event) => {
-                    let cell = self.regular(event)?;
-                    self.cells[cell].current_mut().waits.push(node);
-                    match self.cells[cell].current().signals.first() {
-                        Some(&signal) => self.graph.order(signal, node, Bond::Ordered),
-                        None => self.pending.push(node),
+            if let Some(cell) = self.awaited_cell(wait)? {
+                self.cells[cell].current_mut().waits.push(node);
+                match self.cells[cell].completed() {
+                    Some(signals) => {
+                        for &signal in signals {
+                            self.graph.order(signal, node, Bond::Ordered);
+                        }
                     }
+                    None => self.pending.push(node),
                 }
+            }
+            match wait {
+                Dependency::Regular(_) | Dependency::Word(_) => {}
                 Dependency::CounterBased(state) => {
                     match self.bind(state, own.map(|own| (own, commands))) {
                         Bound::Met => {}
@@ -255,6 +281,15 @@ impl Model {
             }
         }
         Ok(())
+    }
+
+    /// The cell that a wait looks at whenever it is executed; such waits are never met before.
+    fn awaited_cell(&self, wait: Dependency) -> Result<Option<usize>, Refusal> {
+        match wait {
+            Dependency::Regular(event) => self.cell_of(event).map(Some),
+            Dependency::Word(cell) => Ok(Some(cell)),
+            Dependency::CounterBased(_) => Ok(None),
+        }
     }
 
     /// `zeCommandQueueExecuteCommandLists`.
@@ -356,7 +391,7 @@ impl Model {
             self.promises.iter().partition(|promise| promise.recording != id);
         self.promises = kept;
         for promise in met {
-            self.fulfil(nodes[promise.index], promise.waiter)?;
+            self.fulfil(&[nodes[promise.index]], promise.waiter)?;
         }
         self.recordings[id.0].executions.push(nodes);
         Ok(())

@@ -44,6 +44,9 @@ pub enum Dependency {
     CounterBased(CbState),
     /// On a regular event, whatever its state will be.
     Regular(EventId),
+    /// On the user's word, by the number of its cell: whatever it will hold, also when the event has
+    /// another state or is gone.
+    Word(usize),
 }
 
 /// What a CB event's state means at the moment when it is bound.
@@ -65,7 +68,8 @@ pub enum Bound {
     Never,
 }
 
-/// A regular event or a fence: "only has two states: not signaled and signaled".
+/// A regular event or a fence: "only has two states: not signaled and signaled". Or the user's word
+/// of an external or aggregated event, which is compared with one value.
 ///
 /// The history is cut into epochs by the resets, in the order in which they are submitted. A
 /// program is valid only if everything in an epoch is ordered after the reset that begins it and
@@ -74,6 +78,8 @@ pub enum Bound {
 pub struct EventCell {
     /// At least one: creation counts as a reset.
     pub epochs: Vec<Epoch>,
+    /// How many signals of one epoch complete it: 1, except for aggregated events.
+    pub needed: usize,
 }
 
 /// The time between two resets.
@@ -81,8 +87,9 @@ pub struct EventCell {
 pub struct Epoch {
     /// The reset that begins it.
     pub reset: Node,
-    /// Signals. The first is ordered before all others: "signaling a signaled event is valid and
-    /// has no effect on the state of the event".
+    /// Signals. As many as are needed have no order among themselves; they are ordered before all
+    /// others: "signaling a signaled event is valid and has no effect on the state of the event",
+    /// and what is added to a word beyond its final value leaves it complete.
     pub signals: Vec<Node>,
     /// Waits of the device and of the host.
     pub waits: Vec<Node>,
@@ -91,8 +98,15 @@ pub struct Epoch {
 impl EventCell {
     /// A cell that is not signalled, from `reset` on.
     #[must_use]
-    pub fn new(reset: Node) -> Self {
-        EventCell { epochs: vec![Epoch { reset, signals: Vec::new(), waits: Vec::new() }] }
+    pub fn new(reset: Node, needed: usize) -> Self {
+        let epochs = vec![Epoch { reset, signals: Vec::new(), waits: Vec::new() }];
+        EventCell { epochs, needed }
+    }
+
+    /// The signals that complete it in the current epoch; none as long as some are missing.
+    #[must_use]
+    pub fn completed(&self) -> Option<&[Node]> {
+        self.current().signals.get(..self.needed)
     }
 
     /// The epoch that submissions belong to now.
@@ -104,16 +118,6 @@ impl EventCell {
     /// The same, to add to.
     pub fn current_mut(&mut self) -> &mut Epoch {
         self.epochs.last_mut().expect("creation begins the first epoch")
-    }
-
-    /// The signals of all epochs.
-    pub fn signals(&self) -> impl Iterator<Item = Node> + '_ {
-        self.epochs.iter().flat_map(|epoch| epoch.signals.iter().copied())
-    }
-
-    /// The resets that begin the epochs.
-    pub fn resets(&self) -> impl Iterator<Item = Node> + '_ {
-        self.epochs.iter().map(|epoch| epoch.reset)
     }
 
     /// Everything that was ever done with it.

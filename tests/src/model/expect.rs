@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the model expects of a whole program: memory, values that the host reads, and answers.
 
-use super::event::{Bound, EventCell};
+use super::event::{Bound, Epoch, EventCell};
 use super::order::{Bond, Node, Work};
 use super::{Model, Refusal, memory};
 use std::fmt;
@@ -171,17 +171,19 @@ impl Model {
 
     fn answer_cell(&self, cell: &EventCell, query: Node) -> Answer {
         let before = self.graph.before(query);
-        let lasts = |set: Node, clear: Node| {
-            self.comes_before(clear, set) || self.comes_before(query, clear)
+        let later = |node: Node| self.comes_before(query, node);
+        // An epoch ends before the reset of the next one begins.
+        let signalled = cell.epochs.iter().enumerate().any(|(number, epoch)| {
+            let signals = epoch.signals.get(..cell.needed);
+            signals.is_some_and(|signals| signals.iter().all(|&signal| before.contains(signal)))
+                && cell.epochs.get(number + 1).is_none_or(|next| later(next.reset))
+        });
+        let may_be_complete = |epoch: &Epoch| {
+            epoch.signals.iter().filter(|&&signal| !later(signal)).count() >= cell.needed
         };
-        let signalled = cell
-            .signals()
-            .filter(|&signal| before.contains(signal))
-            .any(|signal| cell.resets().all(|reset| lasts(signal, reset)));
-        let cleared = cell
-            .resets()
-            .filter(|&reset| before.contains(reset))
-            .any(|reset| cell.signals().all(|signal| lasts(reset, signal)));
+        let cleared = cell.epochs.iter().enumerate().any(|(number, epoch)| {
+            before.contains(epoch.reset) && !cell.epochs[number..].iter().any(may_be_complete)
+        });
         match (signalled, cleared) {
             (true, _) => Answer::Ready,
             (_, true) => Answer::NotReady,

@@ -3,7 +3,7 @@
 
 use super::event::{CbState, Dependency};
 use super::{Event, EventState, Model, Recorded, Refusal};
-use crate::program::{Action, Command, Object, Op};
+use crate::program::{Action, Command, EventKind, Object, Op};
 
 /// How a step uses an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -145,7 +145,7 @@ impl Model {
         if let Some(event) = command.signal {
             uses.push((Object::Event(event), self.use_of_signal(self.event(event)?)));
         }
-        if let Op::ResetEvent(event) = command.op {
+        if let Op::ResetEvent(event) | Op::SetWord(event) = command.op {
             uses.push((Object::Event(event), Use::Shared));
         }
         Ok(())
@@ -158,22 +158,25 @@ impl Model {
                 Dependency::CounterBased(state) => {
                     self.uses_of_state(EventState::CounterBased(*state), uses);
                 }
+                // It is the user's, whatever happens to the event.
+                Dependency::Word(_) => {}
             }
         }
         // Also of an event that was destroyed: an execution that came before would still touch it.
         if let Some(event) = command.signal {
             uses.push((Object::Event(event), self.use_of_signal(&self.events[event.0])));
         }
-        if let Op::ResetEvent(event) = command.op {
+        if let Op::ResetEvent(event) | Op::SetWord(event) = command.op {
             uses.push((Object::Event(event), Use::Shared));
         }
     }
 
-    /// Signalling a CB event replaces its state; a regular one is only a cell that is written.
+    /// Signalling a CB event replaces its state; a regular one is only a cell that is written, and
+    /// an aggregated one a word that is added to.
     fn use_of_signal(&self, event: &Event) -> Use {
-        match event.state {
-            EventState::CounterBased(_) => Use::Exclusive,
-            EventState::Regular(_) => Use::Shared,
+        match event.kind {
+            EventKind::CounterBased | EventKind::External => Use::Exclusive,
+            EventKind::Regular | EventKind::Aggregated { .. } => Use::Shared,
         }
     }
 

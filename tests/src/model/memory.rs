@@ -36,7 +36,8 @@ pub fn accesses(work: Work) -> impl Iterator<Item = (Cell, Access)> {
             }
             Op::Fill { dst, .. } => (Some((dst, Access::Write)), None),
             Op::Add { dst, .. } => (Some((dst, Access::Add)), None),
-            Op::Barrier | Op::SignalEvent | Op::WaitOnEvents | Op::ResetEvent(_) => (None, None),
+            Op::Barrier | Op::SignalEvent | Op::WaitOnEvents => (None, None),
+            Op::ResetEvent(_) | Op::SetWord(_) => (None, None),
         },
     };
     first.into_iter().chain(second)
@@ -52,7 +53,8 @@ pub fn result(op: Op, read: impl Fn(Cell) -> u32) -> Option<(Cell, u32)> {
         Op::Add { dst, add } => Some((dst, read(dst).wrapping_add(add))),
         Op::Copy { dst, src } => Some((dst, read(src))),
         Op::Fill { dst, value } => Some((dst, value)),
-        Op::Barrier | Op::SignalEvent | Op::WaitOnEvents | Op::ResetEvent(_) => None,
+        Op::Barrier | Op::SignalEvent | Op::WaitOnEvents => None,
+        Op::ResetEvent(_) | Op::SetWord(_) => None,
     }
 }
 

@@ -3,7 +3,9 @@
 
 use super::event::{CbState, Dependency, RecordingId};
 use super::order::Node;
-use super::{Body, EventState, List, Model, Recorded, Recording, Refusal, Stream, expect_next};
+use super::{
+    Body, Event, EventState, List, Model, Recorded, Recording, Refusal, Stream, expect_next,
+};
 use crate::program::{
     Engine, EventId, EventKind, FenceId, ListDesc, ListId, ListKind, Op, QueueId,
 };
@@ -67,6 +69,30 @@ impl Model {
         Ok(())
     }
 
+    pub(super) fn create_event(&mut self, kind: EventKind, now: Node) -> Result<(), Refusal> {
+        let needed = match kind {
+            EventKind::Aggregated { increments: 0 } => {
+                return Err(Refusal::Misuse("an aggregated event that nothing completes"));
+            }
+            EventKind::Aggregated { increments } => usize::from(increments),
+            EventKind::Regular | EventKind::CounterBased | EventKind::External => 1,
+        };
+        // "The completion state changes if […] external storage is specified during creation."
+        let (state, cell) = match kind {
+            EventKind::CounterBased => (EventState::CounterBased(CbState::Complete), None),
+            EventKind::Regular => {
+                let cell = self.new_cell(now, needed);
+                (EventState::Regular(cell), Some(cell))
+            }
+            EventKind::External | EventKind::Aggregated { .. } => {
+                let cell = self.new_cell(now, needed);
+                (EventState::Word(cell), Some(cell))
+            }
+        };
+        self.events.push(Event { alive: true, kind, state, cell });
+        Ok(())
+    }
+
     pub(super) fn must_be_complete(&self, commands: &[Node], now: Node) -> Result<(), Refusal> {
         let before = self.graph.before(now);
         match commands.iter().all(|&command| before.contains(command)) {
@@ -78,6 +104,7 @@ impl Model {
     /// CB events: "No need to wait for completion before reusing/destroying", and what was
     /// recorded with one stays (ERRATA). A regular event must be out of use.
     pub(super) fn destroy_event(&mut self, event: EventId, now: Node) -> Result<(), Refusal> {
+        // A word stays the user's when its event is gone.
         if let EventState::Regular(cell) = self.event(event)?.state {
             let uses: Vec<Node> = self.cells[cell].uses().collect();
             self.must_be_complete(&uses, now)?;
@@ -107,10 +134,7 @@ impl Model {
     /// The live events.
     pub fn live_events(&self) -> impl Iterator<Item = (EventId, EventKind)> + '_ {
         let all = self.events.iter().enumerate().filter(|(_, event)| event.alive);
-        all.map(|(name, event)| match event.state {
-            EventState::Regular(_) => (EventId(name), EventKind::Regular),
-            EventState::CounterBased(_) => (EventId(name), EventKind::CounterBased),
-        })
+        all.map(|(name, event)| (EventId(name), event.kind))
     }
 
     /// All queues.
@@ -137,7 +161,8 @@ impl Model {
             EventState::CounterBased(CbState::Recorded { recording, .. }) => {
                 Some(self.recordings[recording.0].list)
             }
-            EventState::CounterBased(CbState::Complete) | EventState::Regular(_) => None,
+            EventState::CounterBased(CbState::Complete) => None,
+            EventState::Regular(_) | EventState::Word(_) => None,
         }
     }
 

@@ -19,7 +19,7 @@ impl Model {
             Object::Fence(fence) => Question::Cell(self.fence(fence)?.cell),
             Object::Event(event) => match self.event(event)?.state {
                 EventState::CounterBased(state) => Question::CounterBased(self.bind(state, None)),
-                EventState::Regular(cell) => Question::Cell(cell),
+                EventState::Regular(cell) | EventState::Word(cell) => Question::Cell(cell),
             },
         })
     }
@@ -30,13 +30,13 @@ impl Model {
         Ok(())
     }
 
-    /// The address and value of a CB event that was signalled at least once; "API must be called
+    /// The address and value of a CB event that was signalled at least once, or has a word of the
+    /// user's; "API must be called
     /// again to obtain new data" when its state is replaced.
     pub(super) fn query_address(&mut self, event: EventId) -> Result<(), Refusal> {
         match self.event(event)?.state {
-            EventState::CounterBased(CbState::Counter { .. } | CbState::Recorded { .. }) => {
-                self.query(Object::Event(event))
-            }
+            EventState::CounterBased(CbState::Counter { .. } | CbState::Recorded { .. })
+            | EventState::Word(_) => self.query(Object::Event(event)),
             EventState::CounterBased(CbState::Complete) => {
                 Err(Refusal::Misuse("the event was never signalled"))
             }
@@ -53,11 +53,11 @@ impl Model {
             Question::CounterBased(Bound::Command(command)) => self.block(&[command]),
             Question::CounterBased(_) => Err(Refusal::WouldHang),
             Question::Cell(cell) => {
-                let epoch = self.cells[cell].current();
-                let (reset, signal) = (epoch.reset, epoch.signals.first().copied());
+                let reset = self.cells[cell].current().reset;
                 let begin = self.steps.last().expect("the wait is a step").begin;
                 self.must_come_before(reset, begin)?;
-                self.block(&[signal.ok_or(Refusal::WouldHang)?])?;
+                let signals = self.cells[cell].completed().ok_or(Refusal::WouldHang)?.to_vec();
+                self.block(&signals)?;
                 let end = self.steps.last().expect("the wait is a step").end;
                 self.cells[cell].current_mut().waits.push(end);
                 Ok(())

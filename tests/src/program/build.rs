@@ -33,6 +33,13 @@ pub enum Verb {
     /// Wait on a new regular event that is signalled later: all behind it piles up.
     Hold,
     ResetEvent,
+    /// Signal an aggregated event, one that something waits for if there is one.
+    Increment,
+    /// Write the word of an external event.
+    SetWord,
+    /// Record a wait for a word that is complete, reset the word, and execute the list: the wait is
+    /// "never elided".
+    Rearm,
     /// Signal an event that something waits for, or any.
     HostSignal,
     HostReset,
@@ -65,7 +72,9 @@ pub struct Intent {
 }
 
 const MAX_LISTS: usize = 5;
-const MAX_EVENTS: usize = 6;
+const MAX_EVENTS: usize = 7;
+/// Most increments that complete an aggregated event.
+const MAX_INCREMENTS: u8 = 3;
 const MAX_QUEUES: usize = 3;
 const MAX_FENCES: usize = 2;
 /// Cells that all lists share; the others belong to one list each, by its number.
@@ -179,16 +188,20 @@ impl Builder {
             | Verb::WaitOnEvents
             | Verb::Hold
             | Verb::Between
-            | Verb::ResetEvent => self.append(thread, intent),
+            | Verb::ResetEvent
+            | Verb::Increment
+            | Verb::SetWord => self.append(thread, intent),
             Verb::Execute => self.execute(thread, intent),
             Verb::Follow => self.follow(thread, intent),
+            Verb::Rearm => self.rearm(thread, intent),
             Verb::Query => {
                 let object = self.object(intent.object)?;
                 self.take(thread, Action::Query(object))
             }
             Verb::Address => {
-                let signalled =
-                    |&(event, _): &(EventId, EventKind)| self.model.signaller(event).is_some();
+                let signalled = |&(event, kind): &(EventId, EventKind)| {
+                    kind.has_word() || self.model.signaller(event).is_some()
+                };
                 let events: Vec<_> = self.model.live_events().filter(signalled).collect();
                 let (event, _) = *pick(&events, intent.object)?;
                 self.take(thread, Action::Address(event))
@@ -204,12 +217,12 @@ impl Builder {
                 });
                 let event = match awaited {
                     Some(event) if intent.detail & 3 != 3 => event,
-                    _ => self.regular_event(thread, intent.object)?,
+                    _ => self.event_with_cell(thread, intent.object)?,
                 };
                 self.take_or_wait(thread, Action::HostSignal(event))
             }
             Verb::HostReset => {
-                let event = self.regular_event(thread, intent.object)?;
+                let event = self.event_with_cell(thread, intent.object)?;
                 self.take_or_wait(thread, Action::HostReset(event))
             }
             Verb::ResetFence => {
@@ -247,7 +260,9 @@ impl Builder {
     /// last call, about which there is most to say.
     fn object(&self, selector: u8) -> Option<Object> {
         let last = self.steps.last().and_then(|step| match &step.action {
-            Action::Append(_, Command { op: Op::ResetEvent(event), .. }) => Some(*event),
+            Action::Append(_, Command { op: Op::ResetEvent(event) | Op::SetWord(event), .. }) => {
+                Some(*event)
+            }
             Action::Append(_, command) => command.signal.or(command.waits.first().copied()),
             Action::HostReset(event) | Action::HostSignal(event) => Some(*event),
             _ => None,
@@ -305,14 +320,48 @@ impl Builder {
         Some(event)
     }
 
-    fn regular_event(&mut self, thread: usize, selector: u8) -> Option<EventId> {
+    /// An event of some kinds, or a new one of the given kind.
+    fn event_of(
+        &mut self,
+        thread: usize,
+        selector: u8,
+        new: EventKind,
+        fits: impl Fn(EventKind) -> bool,
+    ) -> Option<EventId> {
         let all: Vec<_> = self.model.live_events().collect();
-        let regular = all.iter().filter(|(_, kind)| *kind == EventKind::Regular);
-        let regular: Vec<_> = regular.map(|(event, _)| *event).collect();
-        match pick_or_new(&regular, selector, all.len() < MAX_EVENTS)? {
+        let fitting = all.iter().filter(|(_, kind)| fits(*kind));
+        let fitting: Vec<_> = fitting.map(|(event, _)| *event).collect();
+        match pick_or_new(&fitting, selector, all.len() < MAX_EVENTS)? {
             Some(event) => Some(*event),
-            None => self.new_event(thread, EventKind::Regular),
+            None => self.new_event(thread, new),
         }
+    }
+
+    fn regular_event(&mut self, thread: usize, selector: u8) -> Option<EventId> {
+        let new = EventKind::Regular;
+        self.event_of(thread, selector, new, |kind| kind == EventKind::Regular)
+    }
+
+    /// An event that host and device may set and reset.
+    fn event_with_cell(&mut self, thread: usize, selector: u8) -> Option<EventId> {
+        let fits = |kind: EventKind| kind == EventKind::Regular || kind.has_word();
+        self.event_of(thread, selector, EventKind::Regular, fits)
+    }
+
+    /// An aggregated event: half of the time one that something waits for.
+    fn aggregated_event(&mut self, thread: usize, selector: u8) -> Option<EventId> {
+        let aggregated = |kind: EventKind| matches!(kind, EventKind::Aggregated { .. });
+        let awaited = self.model.owed().into_iter().find_map(|owed| match owed {
+            Owed::Signal(event) => {
+                self.model.live_events().find(|&(name, kind)| name == event && aggregated(kind))
+            }
+            Owed::Execute { .. } => None,
+        });
+        if let Some((event, _)) = awaited.filter(|_| selector >= 128) {
+            return Some(event);
+        }
+        let new = EventKind::Aggregated { increments: 1 + (selector >> 4) % MAX_INCREMENTS };
+        self.event_of(thread, selector, new, aggregated)
     }
 
     /// An event of any kind. New ones are mostly counter-based.
@@ -321,8 +370,14 @@ impl Builder {
         if let Some(found) = pick_or_new(&all, selector, all.len() < MAX_EVENTS)? {
             return Some(*found);
         }
-        let counter_based = selector >> 6 != 3;
-        let kind = if counter_based { EventKind::CounterBased } else { EventKind::Regular };
+        // The high bits, since the low ones have selected "a new one".
+        let kind = match selector >> 4 {
+            12.. => EventKind::Regular,
+            11 => EventKind::External,
+            10 => EventKind::Aggregated { increments: 2 },
+            9 => EventKind::Aggregated { increments: MAX_INCREMENTS },
+            _ => EventKind::CounterBased,
+        };
         Some((self.new_event(thread, kind)?, kind))
     }
 
@@ -333,6 +388,7 @@ impl Builder {
         // Most barriers are those without a wait list, which order everything.
         let may_wait = match intent.verb {
             Verb::SignalEvent | Verb::ResetEvent | Verb::Hold | Verb::Between => false,
+            Verb::Increment | Verb::SetWord => false,
             Verb::Barrier => intent.detail & 3 == 3,
             _ => true,
         };
@@ -359,7 +415,16 @@ impl Builder {
                 waits = vec![self.new_event(thread, EventKind::Regular)?];
                 Op::WaitOnEvents
             }
-            Verb::ResetEvent => Op::ResetEvent(self.regular_event(thread, intent.object)?),
+            Verb::ResetEvent => Op::ResetEvent(self.event_with_cell(thread, intent.object)?),
+            Verb::Increment => {
+                signal = Some(self.aggregated_event(thread, intent.object)?);
+                Op::SignalEvent
+            }
+            Verb::SetWord => {
+                let external = EventKind::External;
+                let fits = |kind| kind == external;
+                Op::SetWord(self.event_of(thread, intent.object, external, fits)?)
+            }
             _ => {
                 if waits.is_empty() {
                     waits.push(self.any_event(thread, intent.object)?.0);
@@ -519,6 +584,29 @@ impl Builder {
         };
         let op = Op::Copy { dst: cell_of(reader), src: cell_of(list) };
         self.try_append(thread, reader, Command { op, waits: vec![event], signal: None })
+    }
+
+    /// Several wishes in one, since they seldom meet by chance.
+    fn rearm(&mut self, thread: usize, intent: &Intent) -> Option<()> {
+        if self.model.live_lists().count() >= MAX_LISTS {
+            return None;
+        }
+        let has_word = EventKind::has_word;
+        let event = self.event_of(thread, intent.object, EventKind::External, has_word)?;
+        for _ in 0..MAX_INCREMENTS {
+            self.take_or_wait(thread, Action::HostSignal(event))?;
+        }
+        let (list, _) = self.model.next_names();
+        let (engine, order, kind) = (Engine::Compute, ListOrder::InOrder, ListKind::Regular);
+        self.take(thread, Action::CreateList(list, ListDesc { engine, order, kind }))?;
+        let op = Op::Fill { dst: cell_of(list), value: u32::from(intent.detail) };
+        self.try_append(thread, list, Command { op, waits: vec![event], signal: None })?;
+        self.take_or_wait(thread, Action::HostReset(event))?;
+        self.take(thread, Action::Close(list))?;
+        let queue = self.new_queue(thread, engine)?;
+        let execute = Action::Execute { queue, lists: vec![list], fence: None };
+        self.take_or_wait(thread, execute)?;
+        self.take(thread, Action::Query(Object::Queue(queue)))
     }
 
     fn fence(&mut self, thread: usize, queue: QueueId, selector: u8) -> Option<FenceId> {

@@ -187,6 +187,7 @@ fn without(step: &Step, gone: Name) -> Option<Step> {
             let signal = command.signal.and_then(event);
             let op = match command.op {
                 Op::ResetEvent(name) => Op::ResetEvent(event(name)?),
+                Op::SetWord(name) => Op::SetWord(event(name)?),
                 Op::SignalEvent if signal.is_none() => return None,
                 Op::WaitOnEvents if waits.is_empty() => return None,
                 op => op,

@@ -36,10 +36,12 @@ impl Display for Engine {
 
 impl Display for EventKind {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            EventKind::Regular => "regular",
-            EventKind::CounterBased => "counter-based",
-        })
+        match self {
+            EventKind::Regular => f.write_str("regular"),
+            EventKind::CounterBased => f.write_str("counter-based"),
+            EventKind::External => f.write_str("external"),
+            EventKind::Aggregated { increments } => write!(f, "aggregated (of {increments})"),
+        }
     }
 }
 
@@ -54,6 +56,7 @@ impl Display for Op {
             Op::SignalEvent => f.write_str("signal event"),
             Op::WaitOnEvents => f.write_str("wait on events"),
             Op::ResetEvent(event) => write!(f, "reset event {event}"),
+            Op::SetWord(event) => write!(f, "set the word of {event}"),
         }
     }
 }

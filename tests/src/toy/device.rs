@@ -21,6 +21,15 @@ pub enum Condition {
     Cell(usize),
 }
 
+/// What a packet does to a word of the user's, which is a counter that no list owns.
+#[derive(Clone, Copy, Debug)]
+pub enum Change {
+    /// It adds to it.
+    Add(u64),
+    /// It replaces it.
+    Set(u64),
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Progress {
     Queued,
@@ -41,6 +50,8 @@ pub struct Packet {
     pub counter: Option<(Slot, u64)>,
     /// Event cells that it writes, and with which value.
     pub cells: Vec<(usize, bool)>,
+    /// The user's word that it changes.
+    pub word: Option<(Slot, Change)>,
     /// Set by the fault that reads too early.
     pub early: Option<u32>,
     progress: Progress,
@@ -50,8 +61,9 @@ impl Packet {
     /// A packet that was not started.
     #[must_use]
     pub fn new(op: Op, waits: Vec<Condition>, waits_for_events: bool) -> Self {
-        let (counter, cells, early) = (None, Vec::new(), None);
-        Packet { op, waits, waits_for_events, counter, cells, early, progress: Progress::Queued }
+        let (counter, cells, word, early) = (None, Vec::new(), None, None);
+        let progress = Progress::Queued;
+        Packet { op, waits, waits_for_events, counter, cells, word, early, progress }
     }
 }
 
@@ -274,6 +286,13 @@ impl Device {
         let packet = &self.streams[stream].packets[number];
         if let Some((slot, value)) = packet.counter {
             self.counters[slot] = value;
+        }
+        match packet.word {
+            Some((slot, Change::Add(add))) if self.fault != Some(Fault::IncrementStored) => {
+                self.counters[slot] += add;
+            }
+            Some((slot, Change::Add(value) | Change::Set(value))) => self.counters[slot] = value,
+            None => {}
         }
         for (cell, value) in packet.cells.clone() {
             self.cells[cell] = value;

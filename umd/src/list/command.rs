@@ -525,9 +525,12 @@ fn fill<T: Target>(target: &mut T, dst: u64, size: u64, pattern: &[u8]) -> Resul
 fn event_post(event: &Event) -> Option<Post> {
     match &event.kind {
         EventKind::Regular(place) => Some(Post::store(place.cell().va(), SIGNALLED)),
-        EventKind::CounterBased(event) => {
-            event.aggregated().map(|(word, increment)| Post::add(word.device, increment))
-        }
+        EventKind::CounterBased(event) => event.aggregated().map(|(word, increment)| {
+            match crate::faults::on(crate::faults::INCREMENT_STORED) {
+                true => Post::store(word.device, increment),
+                false => Post::add(word.device, increment),
+            }
+        }),
     }
 }
 

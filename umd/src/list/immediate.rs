@@ -366,7 +366,8 @@ impl Target for Appender<'_> {
     #[inline]
     fn name(&mut self, signal: &Signal<'_>, stamp: Option<Stamp>) {
         if let EventKind::CounterBased(event) = &signal.event.kind {
-            if event.aggregated().is_some() {
+            if event.aggregated().is_some() && !crate::faults::on(crate::faults::AGGREGATE_REPLACED)
+            {
                 event.set_stamp(stamp);
             } else {
                 event.signal(self.list.counter.cell(), self.value(), stamp);

@@ -539,7 +539,7 @@ impl Target for Recorder<'_> {
 
     fn name(&mut self, signal: &Signal<'_>, stamp: Option<Stamp>) {
         let EventKind::CounterBased(event) = &signal.event.kind else { return };
-        if event.aggregated().is_some() {
+        if event.aggregated().is_some() && !crate::faults::on(crate::faults::AGGREGATE_REPLACED) {
             event.set_stamp(stamp);
             return;
         }
