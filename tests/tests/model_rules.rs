@@ -574,3 +574,93 @@ fn executions_of_nothing_have_turns() {
     script.synchronize(Object::Queue(other));
     assert_eq!(refusal(script), Refusal::WouldHang);
 }
+
+/// "The completion state changes if […] external storage is specified during creation." "User is
+/// responsible for updating both memory locations to >= completionValue to signal Event completion."
+/// "Signaling such event, replaces the state (as described previously)": the word counts no more.
+#[test]
+fn external_event_follows_its_word_until_it_is_signalled() {
+    let mut script = Script::new();
+    let (list, event) = (script.immediate(Engine::Compute), script.event(EventKind::External));
+    script.query(Object::Event(event));
+    script.step(Action::HostSignal(event));
+    script.query(Object::Event(event));
+    script.step(Action::HostReset(event));
+    script.query(Object::Event(event));
+    let gate = script.hold(list);
+    script.append(list, mix(0, 1, 1), &[], Some(event));
+    script.step(Action::HostSignal(event));
+    script.query(Object::Event(event));
+    script.release(gate);
+    script.synchronize(Object::List(list));
+    script.step(Action::HostReset(event));
+    script.query(Object::Event(event));
+    assert_eq!(answers(script), [NotReady, Ready, NotReady, NotReady, Ready]);
+}
+
+/// "Signaling such event, will not replace its state […]. It can be passed to multiple append calls
+/// and each append will increment the storage": also each execution of a regular list.
+#[test]
+fn aggregated_event_needs_all_increments() {
+    let mut script = Script::new();
+    let (list, queue) = (script.regular(), script.queue());
+    let event = script.event(EventKind::Aggregated { increments: 3 });
+    let immediate = script.immediate(Engine::Copy);
+    script.append(list, mix(0, 1, 1), &[], Some(event));
+    script.close(list);
+    for _ in 0..2 {
+        script.execute(queue, list);
+    }
+    script.synchronize(Object::Queue(queue));
+    script.query(Object::Event(event));
+    for _ in 0..2 {
+        // The second goes beyond the final value, and leaves the event complete.
+        script.append(immediate, Op::SignalEvent, &[], Some(event));
+        script.synchronize(Object::List(immediate));
+        script.query(Object::Event(event));
+    }
+    assert_eq!(answers(script), [NotReady, Ready, Ready]);
+}
+
+/// "Device storage is under Users control. It may be reset manually if needed": a wait that was
+/// recorded when the word was complete looks at it again in each execution.
+#[test]
+fn recorded_wait_for_a_word_is_never_elided() {
+    for kind in [EventKind::External, EventKind::Aggregated { increments: 1 }] {
+        let mut script = Script::new();
+        let (list, queue, event) = (script.regular(), script.queue(), script.event(kind));
+        script.step(Action::HostSignal(event));
+        script.append(list, mix(0, 1, 1), &[event], None);
+        script.close(list);
+        script.step(Action::HostReset(event));
+        script.execute(queue, list);
+        script.query(Object::Queue(queue));
+        script.step(Action::HostSignal(event));
+        script.synchronize(Object::Queue(queue));
+        script.query(Object::Queue(queue));
+        assert_eq!(answers(script), [NotReady, Ready], "{kind}");
+    }
+}
+
+/// "The CB Event can only be signaled on the GPU using an in-order command list": also these.
+#[test]
+fn events_with_words_are_signalled_in_order_only() {
+    for kind in [EventKind::External, EventKind::Aggregated { increments: 2 }] {
+        let mut script = Script::new();
+        let (list, event) = (out_of_order(&mut script), script.event(kind));
+        script.append(list, mix(0, 1, 1), &[], Some(event));
+        assert!(matches!(refusal(script), Refusal::Misuse(_)), "{kind}");
+    }
+}
+
+/// Which increments complete an event has to be known: one too many, without an order, is refused.
+#[test]
+fn more_increments_than_needed_come_after_the_needed_ones() {
+    let mut script = Script::new();
+    let event = script.event(EventKind::Aggregated { increments: 1 });
+    for _ in 0..2 {
+        let list = script.immediate(Engine::Compute);
+        script.append(list, mix(list.0, 8, 1), &[], Some(event));
+    }
+    assert_eq!(refusal(script), Refusal::Unordered);
+}
