@@ -117,6 +117,9 @@ impl pci::Driver for TallyPci {
             pdev.set_master();
             // SAFETY: nothing of this device is mapped for DMA before probe ends.
             unsafe { pdev.dma_set_mask_and_coherent(dma::DmaMask::new::<64>())? };
+            // An extent of the admin ring is as long as the memory lies in one piece.
+            // SAFETY: as above.
+            unsafe { pdev.dma_set_max_seg_size(u32::MAX) };
 
             let state = State::new()?;
             let shown = state.clone();

@@ -383,8 +383,9 @@ impl PinnedBo {
 
 impl Drop for PinnedBo {
     fn drop(&mut self) {
+        // The object's own callback leaves the lock to its caller; this one takes it.
         // SAFETY: pinned by `new`.
-        unsafe { bindings::drm_gem_shmem_object_unpin(self.0.as_raw()) };
+        unsafe { bindings::drm_gem_shmem_unpin(shmem(&self.0)) };
     }
 }
 
