@@ -2,7 +2,8 @@
 //! Compiles the run-time library of kernels (`rt/*.c`) with clang.
 //!
 //! The maths files become LLVM bitcode, which is linked into the kernels that call it and is
-//! optimised with them. `support.c` becomes an object file: LLVM's code generator calls its
+//! optimised with them. There are two forms of each, for any processor and for those with fused
+//! multiply-add. `support.c` becomes an object file: LLVM's code generator calls its
 //! functions by their well-known names after all optimisation.
 
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ fn build() -> Result<(), String> {
         .filter(|path| path.extension().is_some_and(|extension| extension == "c"))
         .collect();
     sources.sort();
-    let mut families = String::new();
+    let (mut plain, mut fused) = (String::new(), String::new());
     let mut support = None;
     for source in sources {
         let stem = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -41,15 +42,20 @@ fn build() -> Result<(), String> {
             compile(&clang, &source, &object, &["-fPIC", "-ffunction-sections"])?;
             support = Some(object);
         } else {
-            let bitcode = out.join(stem + ".bc");
-            compile(&clang, &source, &bitcode, &["-emit-llvm"])?;
-            families += &format!("    include_bytes!({bitcode:?}),\n");
+            let forms = [("", &mut plain, &[][..]), ("-fma", &mut fused, &["-DTALLY_FMA"][..])];
+            for (suffix, list, more) in forms {
+                let bitcode = out.join(format!("{stem}{suffix}.bc"));
+                compile(&clang, &source, &bitcode, &[&["-emit-llvm"], more].concat())?;
+                *list += &format!("    include_bytes!({bitcode:?}),\n");
+            }
         }
     }
     let support = support.ok_or("rt/support.c is missing")?;
     let text = format!(
         "/// The maths library as LLVM bitcode, one file for each family of functions.\n\
-         pub(crate) static FAMILIES: &[&[u8]] = &[\n{families}];\n\
+         pub(crate) static FAMILIES: &[&[u8]] = &[\n{plain}];\n\
+         /// The same for processors with fused multiply-add.\n\
+         pub(crate) static FUSED_FAMILIES: &[&[u8]] = &[\n{fused}];\n\
          /// What LLVM's code generator calls, as an object file.\n\
          pub(crate) static SUPPORT: &[u8] = include_bytes!({support:?});\n"
     );

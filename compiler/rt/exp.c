@@ -3,49 +3,40 @@
 
 #include "tally_rt.h"
 
-// (e^r - 1 - r) / r^2 for |r| <= ln(2)/2, to 2^-23.
-static const float FLOAT_COEFFICIENTS[] = {
-    0x1p-1f, 0x1.5554dap-3f, 0x1.555518p-5f, 0x1.120de4p-7f, 0x1.6d138p-10f,
-};
-
-// Adding it rounds a small float to an integer, in the low bits.
-#define FLOAT_ROUNDER 0x1.8p23f
-
-// e^r * 2^k, where k is in the low bits of a sum with the rounder.
-static inline float exp_scaled(float r, float shifted) {
-  float sum = 1 + madd_float(r * r, POLYNOMIAL_FLOAT(FLOAT_COEFFICIENTS, r), r);
-  int32_t k = (int32_t)(bits_of_float(shifted) - bits_of_float(FLOAT_ROUNDER));
-  // In two steps, as the power itself may be out of range.
+// (1 + fraction) * 2^k, also where the power is out of range: in two steps.
+static inline float exp_scaled(float fraction, int32_t k) {
   int32_t half = k >> 1;
-  float first = float_of_bits((uint32_t)(127 + half) << 23);
-  float second = float_of_bits((uint32_t)(127 + k - half) << 23);
-  return sum * first * second;
+  return (1 + fraction) * float_pow2(half) * float_pow2(k - half);
 }
 
 float __tally_exp_f32(float x) {
   x = x > 105 ? 105 : x;
   x = x < -105 ? -105 : x;
-  float shifted = madd_float(x, (float)LOG2_E, FLOAT_ROUNDER);
-  float count = shifted - FLOAT_ROUNDER;
-  float r = madd_float(-count, LN2_LOW_FLOAT, x - count * LN2_HIGH_FLOAT);
-  return exp_scaled(r, shifted);
+  struct float_exponential e = float_exp(x);
+  return exp_scaled(e.fraction, e.exponent);
 }
 
 float __tally_exp2_f32(float x) {
   x = x > 152 ? 152 : x;
   x = x < -152 ? -152 : x;
   float shifted = x + FLOAT_ROUNDER;
-  return exp_scaled((x - (shifted - FLOAT_ROUNDER)) * (float)LN2, shifted);
+  float r = (x - (shifted - FLOAT_ROUNDER)) * (float)LN2;
+  return exp_scaled(exp_fraction(r), rounded_part(shifted));
 }
 
 float __tally_exp10_f32(float x) {
-  struct narrow_exponential e = narrow_exp2((double)x * LOG2_10);
-  return (float)madd(e.power, e.fraction, e.power);
+  x = x > 46 ? 46 : x;
+  x = x < -46 ? -46 : x;
+  // x = k log10(2) + r / ln(10); the first part of log10(2) has 12 bits.
+  float shifted = madd_float(x, (float)LOG2_10, FLOAT_ROUNDER);
+  float count = shifted - FLOAT_ROUNDER;
+  float rest = madd_float(-count, 0x1.3509f8p-18f, madd_float(-count, 0x1.344p-2f, x));
+  return exp_scaled(exp_fraction(rest * 0x1.26bb1cp1f), rounded_part(shifted));
 }
 
 float __tally_expm1_f32(float x) {
-  float result = (float)narrow_exp2m1((double)x * LOG2_E);
-  return x == 0 ? x : result;
+  float half = float_half_expm1(x > 89 ? 89 : x);
+  return __builtin_fabsf(x) < 0x1p-25f ? x : 2 * half;
 }
 
 double __tally_exp_f64(double x) { return exp_sum(x, 0, 0); }

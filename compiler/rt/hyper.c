@@ -5,19 +5,30 @@
 
 double __tally_expm1_f64(double x);
 
+// A quarter of e^x and of e^x - 1 keeps clear of infinity where the result does.
+
 float __tally_sinh_f32(float x) {
-  double e = narrow_exp2m1(__builtin_fabs((double)x) * LOG2_E);
-  return (float)__builtin_copysign(0.5 * (e + e / (e + 1)), (double)x);
+  float a = __builtin_fabsf(x);
+  struct float_exponential e = float_exp(a > 89.6f ? 89.6f : a);
+  float quarter = float_pow2(e.exponent - 2);
+  float g = madd_float(e.fraction, quarter, quarter - 0.25f);
+  float result = __builtin_copysignf(2 * (g + 0.25f * g / (g + 0.25f)), x);
+  return a < 0x1p-13f ? x : result;
 }
 
 float __tally_cosh_f32(float x) {
-  double e = narrow_exp2m1(__builtin_fabs((double)x) * LOG2_E) + 1;
-  return (float)(0.5 * e + 0.5 / e);
+  float a = __builtin_fabsf(x);
+  struct float_exponential e = float_exp(a > 89.6f ? 89.6f : a);
+  float quarter = float_pow2(e.exponent - 2);
+  float g = madd_float(e.fraction, quarter, quarter);
+  return 2 * (g + 0.0625f / g);
 }
 
 float __tally_tanh_f32(float x) {
-  double e = narrow_exp2m1(__builtin_fabs((double)x) * (2 * LOG2_E));
-  return (float)__builtin_copysign(e / (e + 2), (double)x);
+  float a = __builtin_fabsf(x);
+  float half = float_half_expm1(2 * (a > 10 ? 10 : a));
+  float result = __builtin_copysignf(half / (half + 1), x);
+  return a < 0x1p-13f ? x : result;
 }
 
 float __tally_asinh_f32(float x) {

@@ -3,34 +3,40 @@
 
 #include "tally_rt.h"
 
-#define LOG10_E 0x1.bcb7b1526e50ep-2
-
-// (log(1 + f) - f + f^2/2) / f^3 for sqrt(1/2) <= 1 + f <= sqrt(2), to 2^-25.
-static const float FLOAT_COEFFICIENTS[] = {
-    0x1.555554p-2f,  -0x1.fffffcp-3f, 0x1.999d64p-3f,  -0x1.555b6ap-3f, 0x1.23d0c6p-3f,
-    -0x1.fcec28p-4f, 0x1.deb5a4p-4f,  -0x1.d6834ep-4f, 0x1.1dbe4p-4f,
-};
-
-#define SQRT_HALF_BITS_FLOAT 0x3f3504f3
-
 float __tally_log_f32(float x) {
-  bool subnormal = x < 0x1p-126f;
-  uint32_t bits = bits_of_float(subnormal ? x * 0x1p24f : x) - SQRT_HALF_BITS_FLOAT;
-  float exponent = (float)(((int32_t)bits >> 23) - (subnormal ? 24 : 0));
-  float f = float_of_bits((bits & 0x7fffff) + SQRT_HALF_BITS_FLOAT) - 1;
-  float square = f * f;
-  float low = madd_float(f * square, POLYNOMIAL_FLOAT(FLOAT_COEFFICIENTS, f),
-                         exponent * LN2_LOW_FLOAT);
-  low = madd_float(square, -0.5f, low);
-  float result = exponent * LN2_HIGH_FLOAT + (f + low);
-  result = x == __builtin_inff() ? x : result;
-  result = x == 0 ? -__builtin_inff() : result;
-  return x >= 0 ? result : __builtin_nanf("");
+  struct float_logarithm l = float_log_split(x);
+  float rest = float_log_rest(l.f, l.exponent * LN2_LOW_FLOAT);
+  return float_log_special(x, madd_float(l.exponent, LN2_HIGH_FLOAT, l.f + rest));
 }
 
-float __tally_log2_f32(float x) { return (float)(narrow_log((double)x) * LOG2_E); }
-float __tally_log10_f32(float x) { return (float)(narrow_log((double)x) * LOG10_E); }
-float __tally_log1p_f32(float x) { return (float)narrow_log1p((double)x); }
+// log2(e) and log10(e) are in two parts, as is log10(2), the first part of which has 12 bits.
+
+float __tally_log2_f32(float x) {
+  struct float_logarithm l = float_log_split(x);
+  float rest = madd_float(l.f, 0x1.4ae0cp-26f, float_log_rest(l.f, 0) * 0x1.715476p0f);
+  return float_log_special(x, l.exponent + madd_float(l.f, 0x1.715476p0f, rest));
+}
+
+float __tally_log10_f32(float x) {
+  struct float_logarithm l = float_log_split(x);
+  float rest = madd_float(l.f, -0x1.5b235ep-27f, float_log_rest(l.f, 0) * 0x1.bcb7b2p-2f);
+  rest = madd_float(l.exponent, 0x1.3509f8p-18f, rest);
+  float result = madd_float(l.exponent, 0x1.344p-2f, madd_float(l.f, 0x1.bcb7b2p-2f, rest));
+  return float_log_special(x, result);
+}
+
+float __tally_log1p_f32(float x) {
+  float sum = 1 + x;
+  struct float_logarithm l = float_log_split(sum);
+  // What the sum has lost, in units of its power of two; nothing beyond 2^30.
+  float exponent = l.exponent < 30 ? l.exponent : 30;
+  float lost = (x - (sum - 1)) * float_pow2(-(int32_t)exponent);
+  float f = l.exponent == 0 ? x : l.f + (l.exponent < 30 ? lost : 0);
+  float rest = float_log_rest(f, l.exponent * LN2_LOW_FLOAT);
+  float result = madd_float(l.exponent, LN2_HIGH_FLOAT, f + rest);
+  result = float_log_special(sum, result);
+  return x == 0 ? x : result;
+}
 
 // (2 atanh(s) - 2s) / s^3 as a polynomial of s^2 for |s| <= 0.1716, to 2^-58.
 static const double LOG_COEFFICIENTS[] = {

@@ -2,12 +2,16 @@
 // What the files of the maths library share: bits, double-double numbers, and the cores of the
 // exponential and the logarithm.
 //
-// Functions on floats compute in double with polynomials just good enough for a float ("narrow"),
-// but for the hottest (exp, exp2, log), which compute in float. Functions on doubles keep
-// intermediate results as the unevaluated sum of two doubles where that saves the last bits. There
-// are no tables and few branches, so that loops over them vectorise.
+// Functions on floats compute in float where that keeps OpenCL's limits with room to spare; the
+// others compute in double with polynomials just good enough for a float ("narrow"). Functions on
+// doubles keep intermediate results as the unevaluated sum of two doubles where that saves the last
+// bits. There are no tables and few branches, so that loops over them vectorise.
 //
-// Where no other source is named, coefficients are of Chebyshev approximations on the interval
+// The library is compiled twice, for any processor and with TALLY_FMA for those that multiply and
+// add in one step. A fused step makes a product's rounding error cheap to have, so some functions
+// are written in two ways.
+//
+// Where no other source is named, coefficients are of minimax approximations on the interval
 // stated, and constants are correctly rounded. The code needs IEEE arithmetic as written: no
 // contraction except in `madd`, no reassociation.
 
@@ -33,6 +37,8 @@
 // In two parts for floats; the first has 15 bits.
 #define LN2_HIGH_FLOAT 0x1.62e4p-1f
 #define LN2_LOW_FLOAT 0x1.7f7d1cp-20f
+// Adding it rounds a float below 2^22 to an integer, in the low bits.
+#define FLOAT_ROUNDER 0x1.8p23f
 #define SQRT_HALF_BITS 0x3fe6a09e667f3bcd
 
 static inline bool is_nan(double x) { return x != x; }
@@ -48,16 +54,21 @@ static inline double scale(double x, int32_t k) {
   return x * pow2(half) * pow2(k - half);
 }
 
-// a * b + c where it does not matter whether the product is rounded: one instruction on processors
-// that have it.
+// a * b + c where it does not matter whether the product is rounded.
 static inline double madd(double a, double b, double c) {
-#pragma STDC FP_CONTRACT ON
+#ifdef TALLY_FMA
+  return __builtin_elementwise_fma(a, b, c);
+#else
   return a * b + c;
+#endif
 }
 
 static inline float madd_float(float a, float b, float c) {
-#pragma STDC FP_CONTRACT ON
+#ifdef TALLY_FMA
+  return __builtin_elementwise_fma(a, b, c);
+#else
   return a * b + c;
+#endif
 }
 
 // Rounds to an integer, ties to even.
@@ -121,10 +132,14 @@ static inline struct dd two_sum(double a, double b) {
 // a * b exactly, if both are below 2^996 and the product's low bits do not vanish.
 static inline struct dd two_product(double a, double b) {
   double product = a * b;
+#ifdef TALLY_FMA
+  double error = __builtin_elementwise_fma(a, b, -product);
+#else
   double a_scaled = a * 0x1.0000002p27, b_scaled = b * 0x1.0000002p27;
   double a_high = a_scaled - (a_scaled - a), b_high = b_scaled - (b_scaled - b);
   double a_low = a - a_high, b_low = b - b_high;
   double error = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low);
+#endif
   return (struct dd){product, error};
 }
 
@@ -287,6 +302,80 @@ static inline struct narrow_exponential narrow_exp2(double x) {
 static inline double narrow_exp2m1(double x) {
   struct narrow_exponential e = narrow_exp2(x);
   return e.power * e.fraction + (e.power - 1);
+}
+
+// (e^r - 1 - r) / r^2 for |r| <= ln(2)/2, so that e^r - 1 is good to 2^-26.
+static const float FLOAT_EXP[] = {
+    0x1.fffffep-2f, 0x1.5554aap-3f, 0x1.555798p-5f, 0x1.122bfp-7f, 0x1.6abce6p-10f,
+};
+
+// e^r - 1 for |r| <= ln(2)/2.
+static inline float exp_fraction(float r) {
+  return madd_float(r * r, POLYNOMIAL_FLOAT(FLOAT_EXP, r), r);
+}
+
+// e^x = (1 + fraction) * 2^exponent for |x| <= 106, all in float.
+struct float_exponential {
+  float fraction;
+  int32_t exponent;
+};
+
+// The integer in the low bits of a sum with the rounder.
+static inline int32_t rounded_part(float shifted) {
+  return (int32_t)(bits_of_float(shifted) - bits_of_float(FLOAT_ROUNDER));
+}
+
+static inline struct float_exponential float_exp(float x) {
+  float shifted = madd_float(x, (float)LOG2_E, FLOAT_ROUNDER);
+  float count = shifted - FLOAT_ROUNDER;
+  float r = madd_float(-count, LN2_LOW_FLOAT, madd_float(-count, LN2_HIGH_FLOAT, x));
+  return (struct float_exponential){exp_fraction(r), rounded_part(shifted)};
+}
+
+// 2^k for -126 <= k <= 127.
+static inline float float_pow2(int32_t k) { return float_of_bits((uint32_t)(127 + k) << 23); }
+
+// (e^x - 1) / 2 without loss near 0, for x <= 89.
+static inline float float_half_expm1(float x) {
+  // Below, it is -1/2 to the last bit.
+  struct float_exponential e = float_exp(x < -18 ? -18 : x);
+  float half = float_pow2(e.exponent - 1);
+  return madd_float(e.fraction, half, half - 0.5f);
+}
+
+// (log(1 + f) - f + f^2/2) / f^3 for sqrt(1/2) <= 1 + f <= sqrt(2), to 2^-25.
+static const float FLOAT_LOG[] = {
+    0x1.555554p-2f,  -0x1.fffffcp-3f, 0x1.999d64p-3f,  -0x1.555b6ap-3f, 0x1.23d0c6p-3f,
+    -0x1.fcec28p-4f, 0x1.deb5a4p-4f,  -0x1.d6834ep-4f, 0x1.1dbe4p-4f,
+};
+
+#define SQRT_HALF_BITS_FLOAT 0x3f3504f3
+
+// A positive finite float is (1 + f) * 2^exponent with 1 + f in [sqrt(1/2), sqrt(2)).
+struct float_logarithm {
+  float f, exponent;
+};
+
+static inline struct float_logarithm float_log_split(float x) {
+  bool subnormal = x < 0x1p-126f;
+  uint32_t bits = bits_of_float(subnormal ? x * 0x1p24f : x) - SQRT_HALF_BITS_FLOAT;
+  float exponent = (float)(((int32_t)bits >> 23) - (subnormal ? 24 : 0));
+  float f = float_of_bits((bits & 0x7fffff) + SQRT_HALF_BITS_FLOAT) - 1;
+  return (struct float_logarithm){f, exponent};
+}
+
+// log(1 + f) - f + more.
+static inline float float_log_rest(float f, float more) {
+  float square = f * f;
+  float low = madd_float(f * square, POLYNOMIAL_FLOAT(FLOAT_LOG, f), more);
+  return madd_float(square, -0.5f, low);
+}
+
+// The value of a logarithm at zero, negative numbers, infinity and NaN; else `result`.
+static inline float float_log_special(float x, float result) {
+  result = x == __builtin_inff() ? x : result;
+  result = x == 0 ? -__builtin_inff() : result;
+  return x >= 0 ? result : __builtin_nanf("");
 }
 
 // (2 atanh(s) - 2s) / s^3 as a polynomial of s^2 for |s| <= 0.1716, to 2^-37.

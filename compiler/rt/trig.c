@@ -204,6 +204,7 @@ struct narrow_angle {
   uint32_t quarters;
 };
 
+#ifndef TALLY_FMA
 static inline struct narrow_angle narrow_reduce_near(float argument) {
   double x = (double)argument;
   double shifted = madd(x, TWO_OVER_PI, ROUNDER);
@@ -211,10 +212,10 @@ static inline struct narrow_angle narrow_reduce_near(float argument) {
   double r = madd(-count, 0x1.0b4611a626331p-34, x - count * 0x1.921fb544p0);
   return (struct narrow_angle){r, (uint32_t)bits_of_double(shifted) & 3};
 }
+#endif
 
-static inline struct narrow_angle narrow_reduce(float x) {
-  if (__builtin_fabsf(x) < (float)SMALL)
-    return narrow_reduce_near(x);
+// Any x of at least SMALL.
+static inline struct narrow_angle narrow_far(float x) {
   struct angle a = reduce((double)x);
   return (struct narrow_angle){a.value.hi, a.quarters};
 }
@@ -264,21 +265,93 @@ static inline float narrow_sincos_of(float x, struct narrow_angle a, float *cosi
   return x == 0 ? x : sine;
 }
 
+#ifdef TALLY_FMA
+// Near 0 all is in float: the argument less a count of half or quarter turns, which come off in
+// three parts of 24 bits, with nothing lost but the last rounding. The parts are positive, so that
+// nothing off -0 is -0.
+
+static inline float less_half_turns(float x, float count) {
+  float r = madd_float(-count, 0x1.921fb4p1f, x);
+  r = madd_float(-count, 0x1.4442dp-23f, r);
+  return madd_float(-count, 0x1.84698ap-47f, r);
+}
+
+// (sin(r) - r) / r^3 as a polynomial of r^2 for |r| <= 1.62, so that the sine is good to 2^-26.8.
+static const float FLOAT_SIN[] = {
+    -0x1.55554ap-3f,
+    0x1.110e7ap-7f,
+    -0x1.9f5dbp-13f,
+    0x1.5ca808p-19f,
+};
+
+// The sine of r, negated for odd numbers of half turns. It is not beyond 1, and zeros keep their
+// sign.
+static inline float sine_of_rest(float r, uint32_t half_turns) {
+  float square = r * r;
+  float sine = madd_float(r * square, POLYNOMIAL_FLOAT(FLOAT_SIN, square), r);
+  sine = r == 0 ? r : sine;
+  return float_of_bits(bits_of_float(sine) ^ half_turns << 31);
+}
+
+static inline float near_sin(float x) {
+  float shifted = madd_float(x, 0x1.45f306p-2f, FLOAT_ROUNDER);
+  return sine_of_rest(less_half_turns(x, shifted - FLOAT_ROUNDER), bits_of_float(shifted));
+}
+
+// cos((n + 1/2) pi + r) is sin(r) for odd n, else -sin(r).
+static inline float near_cos(float x) {
+  float shifted = madd_float(x, 0x1.45f306p-2f, -0.5f) + FLOAT_ROUNDER;
+  float count = (shifted - FLOAT_ROUNDER) + 0.5f;
+  return sine_of_rest(less_half_turns(x, count), bits_of_float(shifted) + 1);
+}
+
+// (tan(r) - r) / r^3 as a polynomial of r^2 for |r| <= 0.82, so that the tangent is good to 2^-28.
+static const float FLOAT_TAN[] = {
+    0x1.55556cp-2f, 0x1.110a74p-3f,   0x1.bb66c4p-5f,  0x1.572782p-6f,
+    0x1.7f5b6p-7f,  -0x1.0319e4p-10f, 0x1.41155cp-8f,
+};
+
+static inline float near_tan(float x) {
+  float shifted = madd_float(x, 0x1.45f306p-1f, FLOAT_ROUNDER);
+  float r = less_half_turns(x, 0.5f * (shifted - FLOAT_ROUNDER));
+  float square = r * r;
+  float tangent = madd_float(r * square, POLYNOMIAL_FLOAT(FLOAT_TAN, square), r);
+  tangent = r == 0 ? r : tangent;
+  return bits_of_float(shifted) & 1 ? -1 / tangent : tangent;
+}
+
+static inline float near_sincos(float x, float *cosine) {
+  *cosine = near_cos(x);
+  return near_sin(x);
+}
+#else
 static inline float zero_or(float x, float result) { return x == 0 ? x : result; }
 
-float __tally_sin_f32(float x) { return zero_or(x, narrow_sin_of(narrow_reduce(x))); }
-float __tally_cos_f32(float x) { return narrow_cos_of(narrow_reduce(x)); }
-float __tally_tan_f32(float x) { return zero_or(x, narrow_tan_of(narrow_reduce(x))); }
-float __tally_sincos_f32(float x, float *cosine) {
-  return narrow_sincos_of(x, narrow_reduce(x), cosine);
-}
+static inline float near_sin(float x) { return zero_or(x, narrow_sin_of(narrow_reduce_near(x))); }
+static inline float near_cos(float x) { return narrow_cos_of(narrow_reduce_near(x)); }
+static inline float near_tan(float x) { return zero_or(x, narrow_tan_of(narrow_reduce_near(x))); }
 
-float __tally_near_sin_f32(float x) { return zero_or(x, narrow_sin_of(narrow_reduce_near(x))); }
-float __tally_near_cos_f32(float x) { return narrow_cos_of(narrow_reduce_near(x)); }
-float __tally_near_tan_f32(float x) { return zero_or(x, narrow_tan_of(narrow_reduce_near(x))); }
-float __tally_near_sincos_f32(float x, float *cosine) {
+static inline float near_sincos(float x, float *cosine) {
   return narrow_sincos_of(x, narrow_reduce_near(x), cosine);
 }
+#endif
+
+static inline bool is_near(float x) { return __builtin_fabsf(x) < (float)SMALL; }
+
+float __tally_sin_f32(float x) { return is_near(x) ? near_sin(x) : narrow_sin_of(narrow_far(x)); }
+float __tally_cos_f32(float x) { return is_near(x) ? near_cos(x) : narrow_cos_of(narrow_far(x)); }
+float __tally_tan_f32(float x) { return is_near(x) ? near_tan(x) : narrow_tan_of(narrow_far(x)); }
+
+float __tally_sincos_f32(float x, float *cosine) {
+  if (is_near(x))
+    return near_sincos(x, cosine);
+  return narrow_sincos_of(x, narrow_far(x), cosine);
+}
+
+float __tally_near_sin_f32(float x) { return near_sin(x); }
+float __tally_near_cos_f32(float x) { return near_cos(x); }
+float __tally_near_tan_f32(float x) { return near_tan(x); }
+float __tally_near_sincos_f32(float x, float *cosine) { return near_sincos(x, cosine); }
 
 static inline struct narrow_angle narrow_reduce_pi(float argument) {
   // Floats from 2^24 on are even.

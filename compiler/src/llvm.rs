@@ -95,7 +95,8 @@ pub fn compile(text: &str, target: &TargetCpu, output: Output) -> Result<Vec<u8>
         .map_err(|error| LlvmError::Parse(error.to_string()))?;
     module.set_triple(&machine.get_triple());
     module.set_data_layout(&machine.get_target_data().get_data_layout());
-    link_library(&context, &module)?;
+    let families = if fuses(target) { runtime::FUSED_FAMILIES } else { runtime::FAMILIES };
+    link_library(&context, &module, families)?;
     module.verify().map_err(|error| LlvmError::Verify(error.to_string()))?;
 
     let options = PassBuilderOptions::create();
@@ -147,10 +148,20 @@ fn machine(target: &TargetCpu) -> Result<TargetMachine, LlvmError> {
         .ok_or_else(|| wrong("LLVM can't generate code for it"))
 }
 
+/// Whether a processor is known to have fused multiply-add.
+fn fuses(target: &TargetCpu) -> bool {
+    matches!(target.name.as_str(), "x86-64-v3" | "x86-64-v4")
+        || target.features.split(',').any(|feature| feature == "+fma")
+}
+
 /// Links the families of the run-time library that `module` needs, and those that they need.
-fn link_library<'c>(context: &'c Context, module: &Module<'c>) -> Result<(), LlvmError> {
+fn link_library<'c>(
+    context: &'c Context,
+    module: &Module<'c>,
+    families: &[&[u8]],
+) -> Result<(), LlvmError> {
     let index = library_index()?;
-    let mut linked = vec![false; runtime::FAMILIES.len()];
+    let mut linked = vec![false; families.len()];
     loop {
         let missing = module.get_functions().filter(|function| function.count_basic_blocks() == 0);
         let mut names = missing.map(|function| function.get_name().to_string_lossy().into_owned());
@@ -158,7 +169,7 @@ fn link_library<'c>(context: &'c Context, module: &Module<'c>) -> Result<(), Llv
         let family = names.find_map(|name| index.get(&name).copied().filter(|&f| !linked[f]));
         let Some(family) = family else { return Ok(()) };
         linked[family] = true;
-        let library = library(context, family)?;
+        let library = library(context, families[family])?;
         library.set_triple(&module.get_triple());
         library.set_data_layout(&module.get_data_layout());
         // Compiled for any x86-64; here it is for the same processor as the kernel.
@@ -171,21 +182,20 @@ fn link_library<'c>(context: &'c Context, module: &Module<'c>) -> Result<(), Llv
     }
 }
 
-fn library(context: &Context, family: usize) -> Result<Module<'_>, LlvmError> {
-    let bytes = runtime::FAMILIES[family];
+fn library<'c>(context: &'c Context, bytes: &[u8]) -> Result<Module<'c>, LlvmError> {
     let buffer = MemoryBuffer::create_from_memory_range_copy(bytes, "runtime");
     Module::parse_bitcode_from_buffer(&buffer, context)
         .map_err(|error| LlvmError::Link(error.to_string()))
 }
 
-/// Which family defines a function of the run-time library.
+/// Which family defines a function of the run-time library, in both forms.
 fn library_index() -> Result<&'static HashMap<String, usize>, LlvmError> {
     static INDEX: OnceLock<Result<HashMap<String, usize>, String>> = OnceLock::new();
     let index = INDEX.get_or_init(|| {
         let context = Context::create();
         let mut index = HashMap::new();
-        for family in 0..runtime::FAMILIES.len() {
-            let library = library(&context, family).map_err(|error| error.to_string())?;
+        for (family, bytes) in runtime::FAMILIES.iter().enumerate() {
+            let library = library(&context, bytes).map_err(|error| error.to_string())?;
             for function in library.get_functions() {
                 let name = function.get_name().to_string_lossy().into_owned();
                 if name.starts_with(LIBRARY_PREFIX) && function.count_basic_blocks() > 0 {

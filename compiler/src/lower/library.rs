@@ -60,7 +60,11 @@ impl Body<'_, '_> {
             // Numbers below belong to the module.
             let number = 2 + 4 * self.unit.helpers.len();
             let (params, first, second) = (&params[..], first.as_str(), second.as_deref());
-            let text = Loop { lanes, params, first, second, number }.text(&name, scalar, near);
+            let each = Loop { lanes, params, first, second };
+            let text = match near {
+                None => each.text(&name, "#0", scalar, number),
+                Some(near) => each.choice(&name, scalar, near, number),
+            };
             self.unit.helpers.insert(name.clone(), text);
         }
         let args: Vec<String> = args.iter().map(|&arg| self.typed(arg)).collect();
@@ -74,8 +78,6 @@ struct Loop<'a> {
     params: &'a [String],
     first: &'a str,
     second: Option<&'a str>,
-    /// The number of its metadata.
-    number: usize,
 }
 
 impl Loop<'_> {
@@ -91,111 +93,110 @@ impl Loop<'_> {
         }
     }
 
-    /// The whole function. With `near`, that is called if all components of the first argument are
-    /// small; it has no branches, so that its loop becomes vector code.
-    fn text(&self, name: &str, scalar: &str, near: Option<&str>) -> String {
-        let result = self.result();
+    /// The parameters of the function, or the arguments with which another passes them on.
+    fn list(&self) -> String {
         let params = self.params.iter().enumerate();
-        let list: Vec<String> =
-            params.clone().map(|(i, ty)| format!("{} %a{i}", self.vector(ty))).collect();
-        let mut text =
-            format!("\ndefine internal {result} @{name}({}) #0 {{\nentry:\n", list.join(", "));
-        let mut place = |name: &str, ty: &str| {
-            let _ = writeln!(text, "  %{name} = alloca [{} x {ty}], align 64", self.lanes);
-        };
-        params.clone().for_each(|(i, ty)| place(&format!("p{i}"), ty));
-        place("first", self.first);
-        if let Some(second) = self.second {
-            place("second", second);
-        }
-        for (i, ty) in params {
-            let _ = writeln!(text, "  store {} %a{i}, ptr %p{i}, align 64", self.vector(ty));
-        }
-        match near {
-            None => text += "  br label %all\nall:\n",
-            Some(near) => {
-                text += &self.choice();
-                text += &self.each("near", near, self.number);
-            }
-        }
-        text += &self.each("all", scalar, self.number + 2);
-        text += "done:\n";
-        let _ =
-            writeln!(text, "  %firsts = load {}, ptr %first, align 64", self.vector(self.first));
-        if let Some(second) = self.second {
-            let _ = write!(
-                text,
-                "  %seconds = load {1}, ptr %second, align 64
-  %one = insertvalue {result} poison, {0} %firsts, 0
-  %both = insertvalue {result} %one, {1} %seconds, 1
-  ret {result} %both
-",
-                self.vector(self.first),
-                self.vector(second)
-            );
-        } else {
-            let _ = writeln!(text, "  ret {result} %firsts");
-        }
-        text += "}\n";
-        let loops = if near.is_some() { &[0, 2][..] } else { &[2] };
-        for id in loops.iter().map(|loop_number| self.number + loop_number) {
-            let width = id + 1;
-            let _ = writeln!(
-                text,
-                "!{id} = distinct !{{!{id}, !{width}}}\n!{width} = !{{!\"llvm.loop.vectorize.width\", i32 {}}}",
-                self.lanes
-            );
-        }
-        text
+        params.map(|(i, ty)| format!("{} %a{i}", self.vector(ty))).collect::<Vec<_>>().join(", ")
     }
 
-    /// Goes to `near` if no component is as large as 2^20 or NaN, else to `all`.
-    fn choice(&self) -> String {
+    /// A function that goes to `near` if no component of the first argument is as large as 2^20 or
+    /// NaN, else to `scalar`. `near` has no branches, so that its loop becomes vector code; the
+    /// other one is rarely needed and kept apart.
+    fn choice(&self, name: &str, scalar: &str, near: &str, number: usize) -> String {
         let (vector, lanes) = (self.vector(&self.params[0]), self.lanes);
         let bits = if self.params[0] == "double" { 64 } else { 32 };
-        format!(
-            "  %size = call {vector} @llvm.fabs.v{lanes}f{bits}({vector} %a0)
+        let (result, list) = (self.result(), self.list());
+        let near_name = format!("{name}.near");
+        let far_name = format!("{name}.far");
+        let text = format!(
+            "
+define internal {result} @{name}({list}) #0 {{
+entry:
+  %size = call {vector} @llvm.fabs.v{lanes}f{bits}({vector} %a0)
   %far = fcmp uge {vector} %size, splat ({} 0x4130000000000000)
   %far.any = call i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1> %far)
   br i1 %far.any, label %all, label %near
 near:
+  %close = call {result} @{near_name}({list})
+  ret {result} %close
+all:
+  %any = call {result} @{far_name}({list})
+  ret {result} %any
+}}
 ",
             self.params[0]
-        )
+        );
+        text + &self.text(&near_name, "alwaysinline #0", near, number)
+            + &self.text(&far_name, "noinline cold #0", scalar, number + 2)
     }
 
-    /// The loop in blocks whose names begin with `tag`. Comes from block `tag`, goes to `done`.
-    fn each(&self, tag: &str, scalar: &str, loop_id: usize) -> String {
+    /// A function that calls `scalar` for each component. Its loop has a number for metadata.
+    fn text(&self, name: &str, attributes: &str, scalar: &str, number: usize) -> String {
+        let (result, lanes, first) = (self.result(), self.lanes, self.first);
+        let params = self.params.iter().enumerate();
         let mut text = format!(
-            "  br label %{tag}.each\n{tag}.each:\n  %{tag}.i = phi i64 [ 0, %{tag} ], [ %{tag}.next, %{tag}.each ]\n"
+            "\ndefine internal {result} @{name}({}) {attributes} {{\nentry:\n",
+            self.list()
         );
+        let mut place = |name: &str, ty: &str| {
+            let _ = writeln!(text, "  %{name} = alloca [{lanes} x {ty}], align 64");
+        };
+        params.clone().for_each(|(i, ty)| place(&format!("p{i}"), ty));
+        place("first", first);
+        if let Some(second) = self.second {
+            place("second", second);
+        }
+        for (i, ty) in params.clone() {
+            let _ = writeln!(text, "  store {} %a{i}, ptr %p{i}, align 64", self.vector(ty));
+        }
+        text += "  br label %each\neach:\n  %i = phi i64 [ 0, %entry ], [ %next, %each ]\n";
         let mut values: Vec<String> = Vec::new();
-        for (i, ty) in self.params.iter().enumerate() {
+        for (i, ty) in params {
             let _ = writeln!(
                 text,
-                "  %{tag}.at{i} = getelementptr inbounds {ty}, ptr %p{i}, i64 %{tag}.i\n  %{tag}.x{i} = load {ty}, ptr %{tag}.at{i}"
+                "  %at{i} = getelementptr inbounds {ty}, ptr %p{i}, i64 %i\n  %x{i} = load {ty}, ptr %at{i}"
             );
-            values.push(format!("{ty} %{tag}.x{i}"));
+            values.push(format!("{ty} %x{i}"));
         }
         if let Some(second) = self.second {
             let _ = writeln!(
                 text,
-                "  %{tag}.second = getelementptr inbounds {second}, ptr %second, i64 %{tag}.i"
+                "  %at.second = getelementptr inbounds {second}, ptr %second, i64 %i"
             );
-            values.push(format!("ptr %{tag}.second"));
+            values.push("ptr %at.second".to_owned());
         }
-        let (first, lanes) = (self.first, self.lanes);
         let _ = writeln!(
             text,
-            "  %{tag}.y = call {first} @{scalar}({}) alwaysinline
-  %{tag}.first = getelementptr inbounds {first}, ptr %first, i64 %{tag}.i
-  store {first} %{tag}.y, ptr %{tag}.first
-  %{tag}.next = add nuw nsw i64 %{tag}.i, 1
-  %{tag}.last = icmp eq i64 %{tag}.next, {lanes}
-  br i1 %{tag}.last, label %done, label %{tag}.each, !llvm.loop !{loop_id}",
+            "  %y = call {first} @{scalar}({}) alwaysinline
+  %at.first = getelementptr inbounds {first}, ptr %first, i64 %i
+  store {first} %y, ptr %at.first
+  %next = add nuw nsw i64 %i, 1
+  %last = icmp eq i64 %next, {lanes}
+  br i1 %last, label %done, label %each, !llvm.loop !{number}
+done:",
             values.join(", ")
         );
-        if tag == "near" { text + "all:\n" } else { text }
+        let _ = writeln!(text, "  %firsts = load {}, ptr %first, align 64", self.vector(first));
+        if let Some(second) = self.second {
+            let (firsts, seconds) = (self.vector(first), self.vector(second));
+            let _ = writeln!(
+                text,
+                "  %seconds = load {seconds}, ptr %second, align 64
+  %one = insertvalue {result} poison, {firsts} %firsts, 0
+  %both = insertvalue {result} %one, {seconds} %seconds, 1
+  ret {result} %both"
+            );
+        } else {
+            let _ = writeln!(text, "  ret {result} %firsts");
+        }
+        let width = number + 1;
+        let _ = writeln!(
+            text,
+            "}}
+!{number} = distinct !{{!{number}, !{width}}}
+!{width} = !{{!\"llvm.loop.vectorize.width\", i32 {lanes}}}"
+        );
+        text
     }
 }
 

@@ -27,9 +27,9 @@ unsafe impl Sync for Library {}
 pub fn libraries() -> &'static [Library] {
     static LIBRARIES: OnceLock<Vec<Library>> = OnceLock::new();
     LIBRARIES.get_or_init(|| {
-        let mut all = vec![Library::build("x86-64", "x86-64")];
+        let mut all = vec![Library::build("x86-64", "x86-64", &[])];
         if is_x86_feature_detected!("fma") && is_x86_feature_detected!("avx2") {
-            all.push(Library::build("fma", "x86-64-v3"));
+            all.push(Library::build("fma", "x86-64-v3", &["-DTALLY_FMA"]));
         }
         all
     })
@@ -44,7 +44,7 @@ fn find_clang() -> String {
 }
 
 impl Library {
-    fn build(name: &'static str, processor: &str) -> Library {
+    fn build(name: &'static str, processor: &str, more: &[&str]) -> Library {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("rt");
         // Another process may run the same tests.
         let file = format!("libtally_maths_{name}_{}.so", std::process::id());
@@ -61,6 +61,7 @@ impl Library {
             .args(["-ffreestanding", "-fno-builtin", "-fno-math-errno", "-ffp-contract=off"])
             .args(["-fPIC", "-shared", "-nostdlib", "-Wl,-z,defs"])
             .arg(format!("-march={processor}"))
+            .args(more)
             .args(families)
             .arg("-o")
             .arg(&object)
