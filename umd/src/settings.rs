@@ -7,19 +7,21 @@
 //! | `TALLY_TRACE` | file | a timeline of host calls and engine commands (Perfetto, chrome://tracing) |
 //! | `TALLY_LANE` | `drm`, `embedded` | the kernel module's device or the one in this process; default: the module's, if there is one |
 //! | `TALLY_WORKERS` | 1–1024 | threads that run kernels; default: the processors of this process |
-//! | `TALLY_COMPUTE_ENGINES` | 1–64 | engines of the compute class; default 4 |
-//! | `TALLY_COPY_ENGINES` | 1–64 | engines of the copy class; default 2 |
-//! | `TALLY_MEMORY` | MiB | memory of the device; default: the machine's, or what limits leave |
+//! | `TALLY_DEVICES` | 1–16 | devices that the GPU is divided into; default 1 |
+//! | `TALLY_SUBDEVICES` | 1–16 | sub-devices of each device; default 1: not divided |
+//! | `TALLY_COMPUTE_ENGINES` | 1–64 | engines of the compute class of each device; default 4 |
+//! | `TALLY_COPY_ENGINES` | 1–64 | engines of the copy class of each device; default 2 |
+//! | `TALLY_MEMORY` | MiB | memory of all devices; default: the machine's, or what limits leave |
 //! | `TALLY_HANG_MS` | ms | who waits for whom, on standard error, when a host wait lasts that long; default: never |
 //! | `TALLY_TOP` | `1` | the process answers `tally-top`; default: it does not |
 //! | `TALLY_CHAOS` | any number | a device that decides all that is not promised by chance, alike for the same number; `docs/chaos.md` |
 //! | `TALLY_RESET_MS` | ms | time until a kernel that does not end is aborted; default 100 |
 //! | `TALLY_WINDOW` | MiB | addresses reserved for buffers; default 262144 |
 //! | `TALLY_COMPILER` | file | the compiler program; default: `tally-compiler` beside the driver, else in PATH |
-//! | `ZE_AFFINITY_MASK` | `0`, … | devices to show; without device 0 in the list there is none |
-//! | `ZE_FLAT_DEVICE_HIERARCHY` | | no effect: the device has no sub-devices, so all modes agree |
-//! | `ZE_ENABLE_PCI_ID_DEVICE_ORDER` | | no effect with one device |
-//! | `ZE_SHARED_FORCE_DEVICE_ALLOC` | | no effect: all memory is unified |
+//! | `ZE_AFFINITY_MASK` | `0`, `0.1`, `1,0.2`, … | devices and sub-devices to show; default: all |
+//! | `ZE_FLAT_DEVICE_HIERARCHY` | `COMPOSITE`, `FLAT`, `COMBINED` | zeDeviceGet answers devices (the default), sub-devices, or sub-devices that know their device |
+//! | `ZE_ENABLE_PCI_ID_DEVICE_ORDER` | | no effect: all devices are of one PCI function, in its order |
+//! | `ZE_SHARED_FORCE_DEVICE_ALLOC` | `1` | shared memory counts as its device's |
 //!
 //! Most numbers are the embedded device's; a value that is no number in its range is reported in the
 //! log and ignored.
@@ -37,6 +39,18 @@ pub enum Lane {
     Embedded,
 }
 
+/// What zeDeviceGet answers where devices are divided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hierarchy {
+    /// Devices; zeDeviceGetSubDevices answers their parts.
+    #[default]
+    Composite,
+    /// The parts, as devices that have neither parts nor a root.
+    Flat,
+    /// The parts; zeDeviceGetRootDevice answers the device.
+    Combined,
+}
+
 /// The environment, understood.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -48,6 +62,10 @@ pub struct Settings {
     pub lane: Option<Lane>,
     /// `TALLY_WORKERS`.
     pub workers: Option<u32>,
+    /// `TALLY_DEVICES`.
+    pub devices: Option<u32>,
+    /// `TALLY_SUBDEVICES`.
+    pub subdevices: Option<u32>,
     /// `TALLY_COMPUTE_ENGINES`.
     pub compute_engines: Option<u32>,
     /// `TALLY_COPY_ENGINES`.
@@ -64,8 +82,12 @@ pub struct Settings {
     pub reset_ms: Option<u64>,
     /// `TALLY_WINDOW`, in bytes.
     pub window: Option<u64>,
-    /// Whether `ZE_AFFINITY_MASK` leaves device 0 out.
-    pub hidden: bool,
+    /// `ZE_AFFINITY_MASK`: devices, and perhaps which part of them.
+    pub affinity: Option<Vec<(u32, Option<u32>)>>,
+    /// `ZE_FLAT_DEVICE_HIERARCHY`.
+    pub hierarchy: Hierarchy,
+    /// `ZE_SHARED_FORCE_DEVICE_ALLOC`.
+    pub shared_on_device: bool,
     /// What could not be understood, as sentences for the log.
     pub complaints: Vec<String>,
 }
@@ -95,11 +117,14 @@ impl Settings {
         let small = |value: Option<u64>| value.and_then(|value| u32::try_from(value).ok());
         Self {
             workers: small(number("TALLY_WORKERS", 1, 1024)),
+            devices: small(number("TALLY_DEVICES", 1, 16)),
+            subdevices: small(number("TALLY_SUBDEVICES", 1, 16)),
             compute_engines: small(number("TALLY_COMPUTE_ENGINES", 1, 64)),
             copy_engines: small(number("TALLY_COPY_ENGINES", 1, 64)),
             memory: number("TALLY_MEMORY", 16, 1 << 26).map(|mib| mib * MIB),
             hang_ms: number("TALLY_HANG_MS", 1, 86_400_000),
             top: number("TALLY_TOP", 0, 1) == Some(1),
+            shared_on_device: number("ZE_SHARED_FORCE_DEVICE_ALLOC", 0, 1) == Some(1),
             chaos: number("TALLY_CHAOS", 0, u64::MAX),
             reset_ms: number("TALLY_RESET_MS", 1, 3_600_000),
             window: number("TALLY_WINDOW", 256, 1 << 26).map(|mib| mib * MIB),
@@ -112,9 +137,48 @@ impl Settings {
             }),
             log: present("TALLY_LOG").map(|value| value.to_string_lossy().into_owned()),
             trace: present("TALLY_TRACE").map(PathBuf::from),
-            hidden: present("ZE_AFFINITY_MASK").is_some_and(|mask| hides(&mask.to_string_lossy())),
+            affinity: present("ZE_AFFINITY_MASK").map(|mask| {
+                Self::affinity_of(&mask.to_string_lossy()).unwrap_or_else(|entry| {
+                    complaints.push(format!("ZE_AFFINITY_MASK: {entry:?} is not like 0 or 0.1"));
+                    Vec::new()
+                })
+            }),
+            hierarchy: present("ZE_FLAT_DEVICE_HIERARCHY").map_or_else(Default::default, |value| {
+                Hierarchy::from_name(&value.to_string_lossy()).unwrap_or_else(|| {
+                    complaints.push(format!(
+                        "ZE_FLAT_DEVICE_HIERARCHY: {value:?} is none of COMPOSITE, FLAT, COMBINED"
+                    ));
+                    Hierarchy::default()
+                })
+            }),
             complaints,
         }
+    }
+}
+
+impl Settings {
+    /// Devices that the GPU is divided into.
+    pub fn devices(&self) -> u32 {
+        self.devices.unwrap_or(1)
+    }
+
+    /// Parts that each device is divided into; 1 if it is not.
+    pub fn subdevices(&self) -> u32 {
+        self.subdevices.unwrap_or(1)
+    }
+
+    /// What a mask such as `0,1.0` names; else the entry that is not understood.
+    pub(crate) fn affinity_of(mask: &str) -> Result<Vec<(u32, Option<u32>)>, String> {
+        let entries = mask.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        let entry = |entry: &str| {
+            let (device, part) = match entry.split_once('.') {
+                Some((device, part)) => (device, Some(part.parse::<u32>())),
+                None => (entry, None),
+            };
+            let understood = || Some((device.parse().ok()?, part.transpose().ok()?));
+            understood().ok_or_else(|| entry.to_owned())
+        };
+        entries.map(entry).collect()
     }
 }
 
@@ -128,9 +192,15 @@ impl Lane {
     }
 }
 
-/// Whether a mask such as `0,1.0` names neither device 0 nor a part of it.
-fn hides(mask: &str) -> bool {
-    !mask.split(',').any(|entry| entry.trim().split('.').next() == Some("0"))
+impl Hierarchy {
+    fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "COMPOSITE" => Some(Self::Composite),
+            "FLAT" => Some(Self::Flat),
+            "COMBINED" => Some(Self::Combined),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -170,9 +240,24 @@ mod tests {
     }
 
     #[test]
-    fn an_affinity_mask_hides_the_device_unless_it_names_it() {
-        for (mask, hidden) in [("0", false), ("1", true), ("1,0.0", false), ("10", true)] {
-            assert_eq!(read(&[("ZE_AFFINITY_MASK", mask)]).hidden, hidden, "{mask}");
+    fn an_affinity_mask_names_devices_and_parts_of_devices() {
+        let mask = |mask| read(&[("ZE_AFFINITY_MASK", mask)]).affinity;
+        assert_eq!(mask("1, 0.2,"), Some(vec![(1, None), (0, Some(2))]));
+        for bad in ["x", "0.", "-1", "0.0.0", "0;1"] {
+            let settings = read(&[("ZE_AFFINITY_MASK", bad)]);
+            assert_eq!(settings.affinity, Some(Vec::new()), "{bad}");
+            assert!(settings.complaints[0].contains("ZE_AFFINITY_MASK"), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_hierarchy_is_chosen_by_its_name() {
+        let read = |name| read(&[("ZE_FLAT_DEVICE_HIERARCHY", name)]);
+        assert_eq!(read("FLAT").hierarchy, Hierarchy::Flat);
+        assert_eq!(read("COMBINED").hierarchy, Hierarchy::Combined);
+        assert_eq!(
+            (read("flat").hierarchy, read("flat").complaints.len()),
+            (Hierarchy::Composite, 1)
+        );
     }
 }

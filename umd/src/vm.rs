@@ -31,9 +31,11 @@ use crate::process;
 use crate::settings;
 use crate::space::{HUGE_PAGE, Space};
 
+pub mod budget;
 pub mod reserved;
 mod user;
 
+use budget::Charge;
 use reserved::Reserved;
 pub use user::{Access, UserWindow};
 
@@ -302,8 +304,8 @@ pub struct Allocation {
     pub id: u64,
     /// The context that it belongs to: `Context::id`.
     pub context: u64,
-    /// Whether it was made for a device, or for the host alone.
-    pub on_device: bool,
+    /// The device that it was made for, unless it was made for the host alone.
+    pub charge: Option<Charge>,
     /// Of memory that another process has shared: keeps it there.
     pub import: Option<Link>,
 }
@@ -323,8 +325,8 @@ pub struct Found {
     pub id: u64,
     /// The context that it belongs to.
     pub context: u64,
-    /// Whether it was made for a device.
-    pub on_device: bool,
+    /// The number of the device that it was made for.
+    pub device: Option<u32>,
     /// Whether another process has shared it.
     pub imported: bool,
 }
@@ -454,7 +456,7 @@ impl Vm {
         align: u64,
         kind: ze_memory_type_t,
         context: u64,
-        on_device: bool,
+        charge: Option<Charge>,
     ) -> Result<u64> {
         let align = if size >= HUGE_PAGE { align.max(HUGE_PAGE) } else { align };
         let mapping = self.map_for(BoUse::User, size, align)?;
@@ -462,7 +464,7 @@ impl Vm {
             poison(mapping.va(), size);
         }
         let id = Self::allocation_id();
-        Ok(self.enter(Allocation { mapping, size, kind, id, context, on_device, import: None }))
+        Ok(self.enter(Allocation { mapping, size, kind, id, context, charge, import: None }))
     }
 
     /// A number for an allocation.
@@ -509,7 +511,7 @@ impl Vm {
             kind: it.kind,
             id: it.id,
             context: it.context,
-            on_device: it.on_device,
+            device: it.charge.as_ref().map(Charge::device),
             imported: it.import.is_some(),
         })
     }
@@ -589,8 +591,8 @@ pub(crate) mod tests {
     #[test]
     fn an_address_finds_the_allocation_that_holds_it() {
         let (_, vm) = fake();
-        let a = vm.allocate(100, 1, HOST, 1, false).expect("room");
-        let b = vm.allocate(4096, 1, HOST, 2, false).expect("room");
+        let a = vm.allocate(100, 1, HOST, 1, None).expect("room");
+        let b = vm.allocate(4096, 1, HOST, 2, None).expect("room");
         assert_eq!(vm.find(a + 99).map(|it| (it.base, it.size)), Some((a, 100)));
         assert_eq!(vm.find(a + 100), None, "beyond what was asked for");
         assert_eq!(vm.find(b).map(|it| it.context), Some(2));
@@ -603,7 +605,7 @@ pub(crate) mod tests {
     #[test]
     fn only_the_owner_frees_and_only_by_the_first_address() {
         let (kernel, vm) = fake();
-        let a = vm.allocate(8192, 1, HOST, 1, false).expect("room");
+        let a = vm.allocate(8192, 1, HOST, 1, None).expect("room");
         assert!(vm.release(a, 2).is_none());
         assert!(vm.release(a + 4096, 1).is_none());
         drop(vm.release(a, 1).expect("its owner's"));
@@ -613,9 +615,9 @@ pub(crate) mod tests {
     #[test]
     fn large_memory_lies_on_huge_pages_and_mappings_do_not_touch() {
         let (_, vm) = fake();
-        let a = vm.allocate(HUGE_PAGE, 1, HOST, 1, false).expect("room");
-        let small = vm.allocate(1, 1, HOST, 1, false).expect("room");
-        let next = vm.allocate(1, 1, HOST, 1, false).expect("room");
+        let a = vm.allocate(HUGE_PAGE, 1, HOST, 1, None).expect("room");
+        let small = vm.allocate(1, 1, HOST, 1, None).expect("room");
+        let next = vm.allocate(1, 1, HOST, 1, None).expect("room");
         assert_eq!(a % HUGE_PAGE, 0);
         assert!(next.abs_diff(small) >= 2 * PAGE_SIZE, "a page between them is not mapped");
     }
@@ -639,6 +641,6 @@ pub(crate) mod tests {
         let lost = Some(ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST);
         assert_eq!(vm.check().err().map(|error| error.code()), lost);
         assert!(vm.is_lost());
-        assert_eq!(code(vm.allocate(1, 1, HOST, 1, false)), lost);
+        assert_eq!(code(vm.allocate(1, 1, HOST, 1, None)), lost);
     }
 }

@@ -7,9 +7,8 @@ use tally_ze::{ze_context_desc_t, ze_context_handle_t, ze_device_handle_t, ze_dr
 
 use super::{Call, api};
 use crate::core::context::Context;
-use crate::core::device::Device;
 use crate::core::driver::Driver;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 api! {
     /// Spec: `zeContextCreate`.
@@ -90,13 +89,14 @@ fn create(
     let desc = call.desc(desc, "desc")?;
     call.flags(desc.flags.has_unknown(), "desc->flags")?;
     let out = call.out(out, "phContext")?;
-    for &device in devices {
-        call.handle(device, "phDevices")?;
+    if devices.is_empty() {
+        // All of them; what is listed first comes first.
+        let all: Vec<_> = driver.devices().iter().chain(driver.roots()).copied().collect();
+        out.set(Context::create(&all)?);
+        return Ok(());
     }
-    let first = devices.first().or_else(|| driver.devices().first());
-    let first = first.ok_or_else(|| Error::invalid("hDriver: the driver has no devices"))?;
-    let device: &'static Device = call.handle(*first, "phDevices")?;
-    out.set(Context::create(device)?);
+    let devices = devices.iter().map(|&device| call.handle(device, "phDevices").copied());
+    out.set(Context::create(&devices.collect::<Result<Vec<_>>>()?)?);
     Ok(())
 }
 

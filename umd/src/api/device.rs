@@ -29,7 +29,7 @@ api! {
         phDevices: *mut ze_device_handle_t,
     ) {
         let driver = call.handle(hDriver, "hDriver")?;
-        call.list(pCount, phDevices, "pCount", driver.devices().iter().copied())
+        call.list(pCount, phDevices, "pCount", driver.devices().iter().map(|it| it.raw()))
     }
 
     /// Spec: `zeDeviceGetRootDevice`. A root device answers null.
@@ -38,20 +38,21 @@ api! {
         hDevice: ze_device_handle_t,
         phRootDevice: *mut ze_device_handle_t,
     ) {
-        call.handle(hDevice, "hDevice")?;
-        call.out(phRootDevice, "phRootDevice")?.set(ze_device_handle_t::NULL);
+        let root = call.handle(hDevice, "hDevice")?.parent();
+        let out = call.out(phRootDevice, "phRootDevice")?;
+        out.set(root.map_or(ze_device_handle_t::NULL, Device::raw));
         Ok(())
     }
 
-    /// Spec: `zeDeviceGetSubDevices`. There are none.
+    /// Spec: `zeDeviceGetSubDevices`.
     fn zeDeviceGetSubDevices(
         call,
         hDevice: ze_device_handle_t,
         pCount: *mut u32,
         phSubdevices: *mut ze_device_handle_t,
     ) {
-        call.handle(hDevice, "hDevice")?;
-        call.list(pCount, phSubdevices, "pCount", [])
+        let device = call.handle(hDevice, "hDevice")?;
+        call.list(pCount, phSubdevices, "pCount", device.parts().iter().map(|it| it.raw()))
     }
 
     /// Spec: `zeDeviceGetProperties`.
@@ -68,7 +69,7 @@ api! {
             match link.stype() {
                 ze_eu_count_ext_t::STYPE => {
                     if let Some(out) = link.get_mut::<ze_eu_count_ext_t>() {
-                        out.numTotalEUs = device.info().execution_units;
+                        out.numTotalEUs = device.execution_units();
                     }
                 }
                 ze_device_ip_version_ext_t::STYPE => {
@@ -183,7 +184,7 @@ api! {
         out.flags = ze_device_memory_property_flags_t::empty();
         out.maxClockRate = 0;
         out.maxBusWidth = 64;
-        out.totalSize = device.info().memory_bytes;
+        out.totalSize = device.budget().limit();
         set_name(&mut out.name, "system memory");
         Ok(())
     }
@@ -196,12 +197,14 @@ api! {
         pMemAccessProperties: *mut ze_device_memory_access_properties_t,
     ) {
         use ze_memory_access_cap_flags_t as access;
-        call.handle(hDevice, "hDevice")?;
+        let device = call.handle(hDevice, "hDevice")?;
         let out = call.properties(pMemAccessProperties, "pMemAccessProperties")?;
         out.hostAllocCapabilities = access::all();
         out.deviceAllocCapabilities = access::all();
         out.sharedSingleDeviceAllocCapabilities = access::all();
-        out.sharedCrossDeviceAllocCapabilities = access::empty();
+        let others = device.gpu().devices().len() > 1;
+        out.sharedCrossDeviceAllocCapabilities =
+            if others { access::all() } else { access::empty() };
         out.sharedSystemAllocCapabilities = access::empty();
         Ok(())
     }
@@ -248,7 +251,7 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zeDeviceGetP2PProperties`. A device reaches its own memory.
+    /// Spec: `zeDeviceGetP2PProperties`. All devices of a GPU reach all of its memory.
     fn zeDeviceGetP2PProperties(
         call,
         hDevice: ze_device_handle_t,
@@ -259,8 +262,7 @@ api! {
         let device = call.handle(hDevice, "hDevice")?;
         let peer = call.handle(hPeerDevice, "hPeerDevice")?;
         let out = call.properties(pP2PProperties, "pP2PProperties")?;
-        let own = std::ptr::eq(*device, *peer);
-        out.flags = if own { p2p::all() } else { p2p::empty() };
+        out.flags = if reaches(device, peer) { p2p::all() } else { p2p::empty() };
         Ok(())
     }
 
@@ -273,7 +275,7 @@ api! {
     ) {
         let device = call.handle(hDevice, "hDevice")?;
         let peer = call.handle(hPeerDevice, "hPeerDevice")?;
-        call.out(value, "value")?.set(ze_bool_t::from(std::ptr::eq(*device, *peer)));
+        call.out(value, "value")?.set(ze_bool_t::from(reaches(device, peer)));
         Ok(())
     }
 
@@ -361,6 +363,11 @@ fn one<'c, T: Chained>(
     if wanted { call.properties(out, name).map(Some) } else { Ok(None) }
 }
 
+/// Whether a device reaches the memory of another.
+fn reaches(device: &Device, peer: &Device) -> bool {
+    std::ptr::eq(device.gpu(), peer.gpu())
+}
+
 /// What counter-based events can be made of beside the lists' own counters, and whether they can be
 /// shared.
 fn event_flags(device: &Device) -> ze_device_event_properties_flags_t {
@@ -380,21 +387,25 @@ fn describe(device: &Device, out: &mut ze_device_properties_t, in_hz: bool) {
     out.vendorId = info.vendor_id;
     out.deviceId = info.device_id;
     out.flags = ze_device_property_flags_t::ZE_DEVICE_PROPERTY_FLAG_INTEGRATED;
-    out.subdeviceId = 0;
+    if device.parent().is_some() {
+        out.flags |= ze_device_property_flags_t::ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE;
+    }
+    out.subdeviceId = device.part();
     out.coreClockRate = info.core_clock_mhz;
-    out.maxMemAllocSize = info.memory_bytes;
+    out.maxMemAllocSize = device.budget().limit();
     out.maxHardwareContexts = info.max_queues;
     out.maxCommandQueuePriority = 0;
     out.numThreadsPerEU = 1;
     out.physicalEUSimdWidth = info.simd_lanes;
-    out.numEUsPerSubslice = info.execution_units;
+    // A slice is what a sub-device has.
+    out.numSlices = device.parts().len().max(1) as u32;
     out.numSubslicesPerSlice = 1;
-    out.numSlices = 1;
+    out.numEUsPerSubslice = device.execution_units() / out.numSlices;
     let hz = info.clock_hz.max(1);
     out.timerResolution = if in_hz { hz } else { (1_000_000_000 / hz).max(1) };
     out.timestampValidBits = 64;
     out.kernelTimestampValidBits = KERNEL_TIMESTAMP_BITS;
-    out.uuid.id = info.uuid;
+    out.uuid.id = device.uuid();
     set_name(&mut out.name, "Tally virtual GPU");
 }
 

@@ -170,11 +170,9 @@ api! {
         let driver = call.handle(hDriver, "hDriver")?;
         let properties = call.properties(pIpcProperties, "pIpcProperties")?;
         properties.flags = flags::empty();
-        for &device in driver.devices() {
-            if call.handle(device, "hDevice")?.can_share() {
-                properties.flags =
-                    flags::ZE_IPC_PROPERTY_FLAG_MEMORY | flags::ZE_IPC_PROPERTY_FLAG_EVENT_POOL;
-            }
+        if driver.devices().iter().any(|it| it.can_share()) {
+            properties.flags =
+                flags::ZE_IPC_PROPERTY_FLAG_MEMORY | flags::ZE_IPC_PROPERTY_FLAG_EVENT_POOL;
         }
         Ok(())
     }

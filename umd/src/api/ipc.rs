@@ -69,11 +69,12 @@ api! {
         pptr: *mut *mut c_void,
     ) {
         let context = call.handle(hContext, "hContext")?;
-        context.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
+        let device = call.handle(hDevice, "hDevice")?;
+        context.must_hold(device, "hDevice")?;
         call.flags(flags.has_unknown(), "flags")?;
         let out = call.out(pptr, "pptr")?;
         let handle = Handle::from_bytes(handle.data, Kind::Memory, "handle")?;
-        let address = ipc::open_memory(context, &handle, "handle")?;
+        let address = ipc::open_memory(context, device, &handle, "handle")?;
         out.set(crate::space::pointer(address).cast());
         Ok(())
     }

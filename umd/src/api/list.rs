@@ -27,11 +27,12 @@ api! {
         phCommandList: *mut ze_command_list_handle_t,
     ) {
         let context = call.handle(hContext, "hContext")?;
-        context.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
+        let device = call.handle(hDevice, "hDevice")?;
+        context.must_hold(device, "hDevice")?;
         let desc = call.desc(desc, "desc")?;
         call.flags(desc.flags.has_unknown(), "desc->flags")?;
         let out = call.out(phCommandList, "phCommandList")?;
-        let list = List::regular(context, desc.commandQueueGroupOrdinal, desc.flags)?;
+        let list = List::regular(context, device, desc.commandQueueGroupOrdinal, desc.flags)?;
         out.set(named(call, list)?);
         Ok(())
     }
@@ -45,8 +46,9 @@ api! {
         phCommandList: *mut ze_command_list_handle_t,
     ) {
         let context = call.handle(hContext, "hContext")?;
-        context.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
-        let traits = traits(call, altdesc, "altdesc")?;
+        let device = call.handle(hDevice, "hDevice")?;
+        context.must_hold(device, "hDevice")?;
+        let traits = traits(call, device, altdesc, "altdesc")?;
         let out = call.out(phCommandList, "phCommandList")?;
         out.set(named(call, List::immediate(context, traits)?)?);
         Ok(())
@@ -133,7 +135,7 @@ api! {
         phDevice: *mut ze_device_handle_t,
     ) {
         let list = call.handle(hCommandList, "hCommandList")?;
-        call.out(phDevice, "phDevice")?.set(list.context().device().raw());
+        call.out(phDevice, "phDevice")?.set(list.device().raw());
         Ok(())
     }
 

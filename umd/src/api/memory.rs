@@ -10,6 +10,7 @@ use tally_ze::*;
 
 use super::{Call, api};
 use crate::core::context::Context;
+use crate::core::device::Device;
 use crate::error::{Error, Result};
 
 /// Largest alignment that an allocation may ask for.
@@ -28,12 +29,13 @@ api! {
         pptr: *mut *mut c_void,
     ) {
         let context = call.handle(hContext, "hContext")?;
-        if let Some(device) = call.optional(hDevice, "hDevice")? {
+        let device = call.optional(hDevice, "hDevice")?.copied();
+        if let Some(device) = device {
             context.must_hold(device, "hDevice")?;
         }
         let relaxed = check_device(call, device_desc)? | check_host(call, host_desc)?;
         let kind = ze_memory_type_t::ZE_MEMORY_TYPE_SHARED;
-        allocate(call, context, Request { size, alignment, relaxed, kind, on_device: !hDevice.is_null() }, pptr)
+        allocate(call, context, Request { size, alignment, relaxed, kind, device }, pptr)
     }
 
     /// Spec: `zeMemAllocDevice`.
@@ -47,10 +49,11 @@ api! {
         pptr: *mut *mut c_void,
     ) {
         let context = call.handle(hContext, "hContext")?;
-        context.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
+        let device = *call.handle(hDevice, "hDevice")?;
+        context.must_hold(device, "hDevice")?;
         let relaxed = check_device(call, device_desc)?;
         let kind = ze_memory_type_t::ZE_MEMORY_TYPE_DEVICE;
-        allocate(call, context, Request { size, alignment, relaxed, kind, on_device: true }, pptr)
+        allocate(call, context, Request { size, alignment, relaxed, kind, device: Some(device) }, pptr)
     }
 
     /// Spec: `zeMemAllocHost`.
@@ -65,7 +68,7 @@ api! {
         let context = call.handle(hContext, "hContext")?;
         let relaxed = check_host(call, host_desc)?;
         let kind = ze_memory_type_t::ZE_MEMORY_TYPE_HOST;
-        allocate(call, context, Request { size, alignment, relaxed, kind, on_device: false }, pptr)
+        allocate(call, context, Request { size, alignment, relaxed, kind, device: None }, pptr)
     }
 
     /// Spec: `zeMemFree`. The device must have no use for the memory any more.
@@ -112,9 +115,9 @@ api! {
         out.r#type = found.map_or(ze_memory_type_t::ZE_MEMORY_TYPE_UNKNOWN, |it| it.kind);
         out.id = found.map_or(0, |it| it.id);
         out.pageSize = found.map_or(0, |_| tally_uapi::PAGE_SIZE);
-        if let Some(device) = call.optional_out(phDevice) {
-            let on_device = found.is_some_and(|it| it.on_device);
-            device.set(if on_device { context.device().raw() } else { ze_device_handle_t::NULL });
+        if let Some(out) = call.optional_out(phDevice) {
+            let device = found.and_then(|it| context.device_of(&it));
+            out.set(device.map_or(ze_device_handle_t::NULL, Device::raw));
         }
         Ok(())
     }
@@ -152,12 +155,12 @@ struct Request {
     /// The limit on the size of one allocation does not hold.
     relaxed: bool,
     kind: ze_memory_type_t,
-    on_device: bool,
+    device: Option<&'static Device>,
 }
 
 fn allocate(call: Call<'_>, context: &Context, request: Request, out: *mut *mut c_void) -> Result {
     let out = call.out(out, "pptr")?;
-    let Request { size, alignment, relaxed, kind, on_device } = request;
+    let Request { size, alignment, relaxed, kind, device } = request;
     if size == 0 {
         return Err(Error::new(ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_SIZE, "size: it is 0"));
     }
@@ -174,14 +177,17 @@ fn allocate(call: Call<'_>, context: &Context, request: Request, out: *mut *mut 
             format!("alignment: {alignment} {rule}"),
         ));
     }
-    let limit = context.device().info().memory_bytes;
+    let limit = match device {
+        Some(device) => device.budget().limit(),
+        None => context.device().info().memory_bytes,
+    };
     if size as u64 > limit && !relaxed {
         return Err(Error::new(
             ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_SIZE,
             format!("size: {size} is more than maxMemAllocSize, {limit}"),
         ));
     }
-    let address = context.allocate(size as u64, alignment.max(1) as u64, kind, on_device)?;
+    let address = context.allocate(size as u64, alignment.max(1) as u64, kind, device)?;
     out.set(crate::space::pointer(address).cast());
     Ok(())
 }

@@ -4,10 +4,10 @@
 use tally_ze::*;
 
 use super::{Call, api};
+use crate::core::device::Device;
 use crate::core::queue::{self, Queue, QueueTraits};
 use crate::error::{Error, Result};
 use crate::handle;
-use crate::sync::shared::Shared;
 
 api! {
     /// Spec: `zeCommandQueueCreate`.
@@ -19,8 +19,9 @@ api! {
         phCommandQueue: *mut ze_command_queue_handle_t,
     ) {
         let context = call.handle(hContext, "hContext")?;
-        context.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
-        let traits = traits(call, desc, "desc")?;
+        let device = call.handle(hDevice, "hDevice")?;
+        context.must_hold(device, "hDevice")?;
+        let traits = traits(call, device, desc, "desc")?;
         let out = call.out(phCommandQueue, "phCommandQueue")?;
         let raw: ze_command_queue_handle_t = handle::create(Queue::create(context, traits)?)?;
         call.handle(raw, "phCommandQueue")?.name(raw);
@@ -115,9 +116,7 @@ api! {
     /// Spec: `zeDeviceSynchronize`.
     fn zeDeviceSynchronize(call, hDevice: ze_device_handle_t) {
         let device = call.handle(hDevice, "hDevice")?;
-        // Without contexts nothing was ever submitted.
-        let Some(vm) = device.vm() else { return Ok(()) };
-        queue::synchronize_all(&Shared::of(&vm), u64::MAX).map(drop)
+        queue::synchronize_device(device, u64::MAX).map(drop)
     }
 }
 
@@ -129,6 +128,7 @@ pub(super) fn ready(ready: bool) -> Result {
 /// Checks the description of a queue or an immediate list.
 pub(super) fn traits(
     call: Call<'_>,
+    device: &'static Device,
     desc: *const ze_command_queue_desc_t,
     name: &'static str,
 ) -> Result<QueueTraits> {
@@ -142,7 +142,7 @@ pub(super) fn traits(
     if !desc.priority.is_known() {
         return unknown(format!("{name}->priority: {:?} is no priority", desc.priority));
     }
-    Ok(QueueTraits::of(desc))
+    Ok(QueueTraits::of(device, desc))
 }
 
 /// Looks up lists to execute on queues of the group `ordinal`.

@@ -62,13 +62,20 @@ fn run() -> Result<String> {
             for (i, &device) in devices.iter().enumerate() {
                 let name = properties(device)?.name;
                 writeln!(text, " `-- Device #{i}: {}", string(&name))?;
+                for (part, &device) in subdevices(device)?.iter().enumerate() {
+                    let name = properties(device)?.name;
+                    writeln!(text, "     `-- Device #{i}.{part}: {}", string(&name))?;
+                }
             }
             continue;
         }
         let mut table = Table(&mut text);
         show_driver(&mut table, driver, devices.len())?;
         for (i, &device) in devices.iter().enumerate() {
-            show_device(&mut table, i, device)?;
+            show_device(&mut table, &i.to_string(), device)?;
+            for (part, &device) in subdevices(device)?.iter().enumerate() {
+                show_device(&mut table, &format!("{i}.{part}"), device)?;
+            }
         }
     }
     Ok(text)
@@ -120,6 +127,10 @@ fn drivers() -> Result<Vec<ze_driver_handle_t>> {
 
 fn devices(driver: ze_driver_handle_t) -> Result<Vec<ze_device_handle_t>> {
     list(|count, out| ask!(device::zeDeviceGet, driver, count, out))
+}
+
+fn subdevices(device: ze_device_handle_t) -> Result<Vec<ze_device_handle_t>> {
+    list(|count, out| ask!(device::zeDeviceGetSubDevices, device, count, out))
 }
 
 fn properties(device: ze_device_handle_t) -> Result<ze_device_properties_t> {
@@ -183,7 +194,7 @@ fn show_driver(table: &mut Table<'_>, driver: ze_driver_handle_t, devices: usize
     Ok(())
 }
 
-fn show_device(table: &mut Table<'_>, index: usize, device: ze_device_handle_t) -> Result<()> {
+fn show_device(table: &mut Table<'_>, index: &str, device: ze_device_handle_t) -> Result<()> {
     let info = properties(device)?;
     table.head(format_args!("Device #{index}"));
     table.row("Name", string(&info.name));
@@ -195,7 +206,7 @@ fn show_device(table: &mut Table<'_>, index: usize, device: ze_device_handle_t) 
         format_args!("{:#06x}, {:#06x}", info.vendorId, info.deviceId),
     );
     table.row("UUID", Uuid(&info.uuid.id));
-    table.row("Execution units", info.numEUsPerSubslice);
+    table.row("Execution units", info.numSlices * info.numEUsPerSubslice);
     table.row("SIMD lanes of an execution unit", info.physicalEUSimdWidth);
     table.row("Clock", format_args!("{} MHz", info.coreClockRate));
     table.row("Timer", format_args!("{} Hz", info.timerResolution));

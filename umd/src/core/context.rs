@@ -10,13 +10,17 @@ use crate::core::device::Device;
 use crate::core::queue;
 use crate::error::{Error, Result};
 use crate::handle::{self, Kind, object};
+use crate::settings;
 use crate::sync::shared::Shared;
 use crate::vm::{Allocation, Found, Vm};
 
 /// A context. Its objects keep it alive; memory that the application has not freed goes with it.
 pub struct Context {
     id: u64,
+    /// The first of its devices.
     device: &'static Device,
+    /// The others.
+    more: Vec<&'static Device>,
     vm: Arc<Vm>,
     shared: Arc<Shared>,
     raw: OnceLock<ze_context_handle_t>,
@@ -25,16 +29,21 @@ pub struct Context {
 object!(ze_context_handle_t => Arc<Context>, Kind::Context);
 
 impl Context {
-    /// Makes a context of `device` and its handle.
+    /// Makes a context of devices and their parts, and its handle.
     ///
     /// # Errors
-    /// As [`Device::enter`], or OUT_OF_HOST_MEMORY.
-    pub fn create(device: &'static Device) -> Result<ze_context_handle_t> {
+    /// INVALID_ARGUMENT: there is no device. As [`Gpu::enter`](crate::core::gpu::Gpu::enter), or
+    /// OUT_OF_HOST_MEMORY.
+    pub fn create(devices: &[&'static Device]) -> Result<ze_context_handle_t> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-        let vm = device.enter()?;
+        let Some((&device, more)) = devices.split_first() else {
+            return Err(Error::invalid("hDriver: the driver has no devices"));
+        };
+        let vm = device.gpu().enter()?;
         let context = Arc::new(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             device,
+            more: more.to_vec(),
             shared: Shared::of(&vm),
             vm,
             raw: OnceLock::new(),
@@ -52,7 +61,7 @@ impl Context {
     pub fn destroy(&self) {
         // What was destroyed before a loss waits for nothing any more, and would keep the lost VM.
         self.shared.reap();
-        self.device.leave(&self.vm);
+        self.device.gpu().leave(&self.vm);
     }
 
     /// The handle, also for objects that are asked for their context.
@@ -78,21 +87,23 @@ impl Context {
         &self.shared
     }
 
-    /// The device.
+    /// The first of its devices; any will do to ask what they share.
     #[inline]
     pub fn device(&self) -> &'static Device {
         self.device
     }
 
-    /// Whether the context is usable with `device`.
+    /// Whether the context is usable with `device`: it, or what it is a part of, is the context's.
+    #[inline]
     pub fn holds(&self, device: &Device) -> bool {
-        std::ptr::eq(self.device, device)
+        device.is_within(self.device) || self.more.iter().any(|it| device.is_within(it))
     }
 
     /// As [`Context::holds`], as a check of an argument.
     ///
     /// # Errors
     /// INVALID_ARGUMENT.
+    #[inline]
     pub fn must_hold(&self, device: &Device, name: &str) -> Result {
         if self.holds(device) {
             return Ok(());
@@ -108,7 +119,7 @@ impl Context {
         self.vm.check()
     }
 
-    /// Makes unified shared memory.
+    /// Makes unified shared memory, of the share of `device` if that is where it is to lie.
     ///
     /// # Errors
     /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST.
@@ -117,11 +128,21 @@ impl Context {
         size: u64,
         align: u64,
         kind: ze_memory_type_t,
-        on_device: bool,
+        device: Option<&Device>,
     ) -> Result<u64> {
+        use ze_memory_type_t as ty;
         // What was to be freed later may be free now.
         self.shared.reap();
-        self.vm.allocate(size, align, kind, self.id, on_device)
+        let forced = kind == ty::ZE_MEMORY_TYPE_SHARED && settings::get().shared_on_device;
+        let counts = forced || kind == ty::ZE_MEMORY_TYPE_DEVICE;
+        let device = device.or(forced.then_some(self.device));
+        let charge = device.map(|it| it.budget().charge(if counts { size } else { 0 }));
+        self.vm.allocate(size, align, kind, self.id, charge.transpose()?)
+    }
+
+    /// The device that memory was made for.
+    pub fn device_of(&self, found: &Found) -> Option<&'static Device> {
+        self.device.gpu().devices().get(found.device? as usize).copied()
     }
 
     /// Frees memory of this context by its first address.

@@ -1,211 +1,251 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Devices: what the kernel says of them, and the VM that all contexts share.
+//! Devices and sub-devices: parts of the GPU, with engines and a share of the memory of their own.
+//!
+//! They share everything else, the address space too: what was allocated for one can be used by all,
+//! and a loss is a loss for all.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock};
 
 use tally_compiler_protocol::TargetCpu;
-use tally_uapi::ioctl::{ClockPair, DeviceInfo, EngineInfo, Query, query};
-use tally_ze::{ze_device_handle_t, ze_result_t};
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use tally_uapi::ioctl::{ClockPair, DeviceInfo, EngineInfo};
+use tally_ze::ze_device_handle_t;
 
+use crate::core::gpu::Gpu;
+use crate::core::topology::{self, Share, Shown};
 use crate::error::{Error, Result};
 use crate::handle::{self, Kind, object};
 use crate::kernel::{self, Kernel};
-use crate::settings::Settings;
-use crate::space::Space;
-use crate::trace;
+use crate::settings::{Hierarchy, Settings};
 use crate::vm::Vm;
+use crate::vm::budget::Budget;
 
-/// A device. It lives as long as the process.
+/// A device, or a part of one. It lives as long as the process.
 pub struct Device {
-    kernel: Arc<dyn Kernel>,
-    info: DeviceInfo,
+    gpu: &'static Gpu,
+    number: u32,
+    /// The device that this is a part of, as far as applications are told.
+    parent: Option<&'static Device>,
+    /// Which part of it.
+    part: u32,
+    parts: OnceLock<Vec<&'static Device>>,
+    /// Its engine classes; the index is the command queue group ordinal.
     engines: Vec<EngineInfo>,
-    target: TargetCpu,
-    space: Arc<Space>,
-    vm: Mutex<Current>,
+    share: Share,
+    budget: Arc<Budget>,
+    uuid: [u8; 16],
     raw: OnceLock<ze_device_handle_t>,
-}
-
-/// The VM of the contexts that exist.
-#[derive(Default)]
-struct Current {
-    vm: Weak<Vm>,
-    /// Contexts that have not been destroyed.
-    contexts: usize,
-    /// The last VM was lost and the application has not asked for the device's status since.
-    unnoticed_loss: bool,
 }
 
 object!(ze_device_handle_t => &'static Device, Kind::Device);
 
-impl Device {
-    /// Opens the device and reserves the window.
+/// What the driver shows of the GPU.
+#[derive(Default)]
+pub struct Devices {
+    /// What zeDeviceGet answers.
+    pub listed: Vec<&'static Device>,
+    /// Devices that are no part of another one.
+    pub roots: Vec<&'static Device>,
+}
+
+impl Devices {
+    /// Opens the GPU, unless the settings show nothing of it, and makes its devices.
     ///
     /// # Errors
     /// What the kernel answers, or OUT_OF_HOST_MEMORY.
-    pub fn open(settings: &Settings) -> Result<ze_device_handle_t> {
+    pub fn open(settings: &Settings) -> Result<Self> {
+        let shown = topology::shown(settings);
+        if shown.is_empty() {
+            return Ok(Self::default());
+        }
         let kernel = kernel::open(settings).map_err(|errno| Error::kernel("open", errno))?;
-        let device = Box::leak(Box::new(Self::new(kernel, settings)?));
-        let raw = handle::create::<ze_device_handle_t>(device)?;
-        Ok(*device.raw.get_or_init(|| raw))
+        let gpu: &'static Gpu = Box::leak(Box::new(Gpu::new(kernel, settings)?));
+        let mut maker = Maker { gpu, settings, made: Vec::new() };
+        let mut devices = Self::default();
+        for shown in &shown {
+            let alone = match settings.hierarchy {
+                Hierarchy::Flat => !shown.parts.is_empty(),
+                Hierarchy::Composite => shown.is_one_part(),
+                Hierarchy::Combined => false,
+            };
+            if alone {
+                for &part in &shown.parts {
+                    devices.roots.push(maker.make(shown, Some(part), None)?);
+                }
+                continue;
+            }
+            let root = maker.make(shown, None, None)?;
+            let parts = shown.parts.iter().map(|&part| maker.make(shown, Some(part), Some(root)));
+            let parts: Vec<_> = parts.collect::<Result<_>>()?;
+            devices.roots.push(root);
+            if settings.hierarchy == Hierarchy::Combined {
+                devices.listed.extend(&parts);
+            }
+            root.parts.get_or_init(|| parts);
+        }
+        if devices.listed.is_empty() {
+            devices.listed.clone_from(&devices.roots);
+        }
+        gpu.set_devices(maker.made);
+        Ok(devices)
     }
+}
 
-    /// A device over any kernel, without a handle.
-    ///
-    /// # Errors
-    /// As [`Device::open`].
-    pub fn new(kernel: Arc<dyn Kernel>, settings: &Settings) -> Result<Self> {
-        let info: DeviceInfo = ask(&*kernel, query::DEVICE)?;
-        let space = Space::reserve(settings.window, info.va_start, info.va_end)?;
-        let engines = ask_bytes(&*kernel, query::ENGINES)?;
-        let engines = engines
-            .chunks_exact(size_of::<EngineInfo>())
-            .filter_map(|bytes| EngineInfo::read_from_bytes(bytes).ok())
-            .collect();
-        let target = ask_bytes(&*kernel, query::TARGET)?;
-        let mut words = target.split(|&byte| byte == 0).map(String::from_utf8_lossy);
-        let mut word = || words.next().unwrap_or_default().into_owned();
-        let target = TargetCpu { name: word(), features: word() };
-        let vm = Mutex::default();
-        let device =
-            Self { kernel, info, engines, target, space: space.into(), vm, raw: OnceLock::new() };
-        let clock = device.clock()?;
-        trace::set_clock(clock.host_ns, clock.device_ticks);
-        log::info!("{} device: {:?}, {:?}", device.kernel.lane(), device.info, device.target);
+/// Makes the devices of a GPU, in the order of their numbers.
+struct Maker<'s> {
+    gpu: &'static Gpu,
+    settings: &'s Settings,
+    made: Vec<&'static Device>,
+}
+
+impl Maker<'_> {
+    fn make(
+        &mut self,
+        shown: &Shown,
+        part: Option<u32>,
+        parent: Option<&'static Device>,
+    ) -> Result<&'static Device> {
+        let (info, engines) = (self.gpu.info(), self.gpu.engines());
+        let share = topology::share(self.settings, info, engines, shown, part);
+        let number = self.made.len() as u32;
+        // The same in every process and run, whatever is shown beside it.
+        let mut uuid = info.uuid;
+        uuid[15] ^= shown.root as u8;
+        uuid[14] ^= part.map_or(0, |part| part as u8 + 1);
+        let own = engines.iter().zip(&share.engines);
+        let engines = own.map(|(class, own)| EngineInfo { count: own.len() as u32, ..*class });
+        let order = shown.parts.iter().position(|&it| Some(it) == part);
+        let device = Device {
+            gpu: self.gpu,
+            number,
+            parent,
+            part: parent.and(order).unwrap_or(0) as u32,
+            parts: OnceLock::new(),
+            engines: engines.collect(),
+            budget: Budget::new(number, share.memory, parent.map(|it| it.budget.clone())),
+            share,
+            uuid,
+            raw: OnceLock::new(),
+        };
+        let device: &'static Device = Box::leak(Box::new(device));
+        let raw = handle::create::<ze_device_handle_t>(device)?;
+        device.raw.get_or_init(|| raw);
+        self.made.push(device);
         Ok(device)
     }
+}
 
+impl Device {
     /// The device's handle.
     pub fn raw(&self) -> ze_device_handle_t {
         self.raw.get().copied().unwrap_or_default()
     }
 
+    /// The GPU.
+    #[inline]
+    pub fn gpu(&self) -> &'static Gpu {
+        self.gpu
+    }
+
+    /// Its place in [`Gpu::devices`].
+    #[inline]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The device that this is a part of.
+    pub fn parent(&self) -> Option<&'static Device> {
+        self.parent
+    }
+
+    /// Which part of its parent.
+    pub fn part(&self) -> u32 {
+        self.part
+    }
+
+    /// Its parts.
+    pub fn parts(&self) -> &[&'static Device] {
+        self.parts.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether it is `other` or a part of it.
+    #[inline]
+    pub fn is_within(&self, other: &Device) -> bool {
+        std::ptr::eq(self, other) || self.parent.is_some_and(|parent| std::ptr::eq(parent, other))
+    }
+
+    /// Names it for people where there is more than one: " of device 1.0".
+    pub fn suffix(&self) -> String {
+        match self.parent {
+            _ if self.gpu.devices().len() < 2 => String::new(),
+            Some(parent) => format!(" of device {}.{}", parent.number, self.part),
+            None => format!(" of device {}", self.number),
+        }
+    }
+
     /// The kernel that drives it.
     pub fn kernel(&self) -> &Arc<dyn Kernel> {
-        &self.kernel
+        self.gpu.kernel()
     }
 
     /// Whether memory can be shared with other processes.
     pub fn can_share(&self) -> bool {
-        self.kernel.can_export()
+        self.gpu.kernel().can_export()
     }
 
-    /// What the kernel says of it.
+    /// What the kernel says of the GPU.
     pub fn info(&self) -> &DeviceInfo {
-        &self.info
+        self.gpu.info()
+    }
+
+    /// Names it, the same in all processes and in later runs.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.uuid
     }
 
     /// Its engine classes; the index is the command queue group ordinal.
+    #[inline]
     pub fn engines(&self) -> &[EngineInfo] {
         &self.engines
     }
 
+    /// The GPU's number of an engine.
+    pub fn engine(&self, class: u32, index: u32) -> Option<u32> {
+        self.share.engines.get(class as usize)?.get(index as usize).copied()
+    }
+
+    /// Its execution units.
+    pub fn execution_units(&self) -> u32 {
+        self.share.execution_units
+    }
+
+    /// Its memory, and what is taken of it.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
     /// What kernels are compiled for.
     pub fn target(&self) -> &TargetCpu {
-        &self.target
+        self.gpu.target()
     }
 
     /// Host and device clock at one moment.
     ///
     /// # Errors
-    /// DEVICE_LOST if the device is gone.
+    /// As [`Gpu::clock`].
     pub fn clock(&self) -> Result<ClockPair> {
-        ask(&*self.kernel, query::CLOCK)
-    }
-
-    /// The VM that contexts share, for one more context; made if there is none.
-    ///
-    /// # Errors
-    /// DEVICE_LOST after a loss, until all contexts are destroyed and [`Device::status`] was asked.
-    pub fn enter(&self) -> Result<Arc<Vm>> {
-        let mut current = self.current();
-        let vm = match current.vm.upgrade() {
-            Some(vm) if vm.check().is_ok() => vm,
-            Some(_) if current.contexts != 0 => {
-                current.unnoticed_loss = true;
-                return Err(lost("contexts of the time before the loss still exist"));
-            }
-            Some(_) => return Err(lost("zeDeviceGetStatus has not been called since")),
-            None if current.unnoticed_loss => {
-                return Err(lost("zeDeviceGetStatus has not been called since"));
-            }
-            None => Vm::create(&self.kernel, &self.space)?,
-        };
-        current.vm = Arc::downgrade(&vm);
-        current.contexts += 1;
-        Ok(vm)
+        self.gpu.clock()
     }
 
     /// The VM of the contexts that exist, if there are any.
     pub fn vm(&self) -> Option<Arc<Vm>> {
-        self.current().vm.upgrade()
+        self.gpu.vm()
     }
 
-    /// A context with this VM is destroyed. Its objects may still exist.
-    pub fn leave(&self, vm: &Vm) {
-        let mut current = self.current();
-        current.contexts = current.contexts.saturating_sub(1);
-        current.unnoticed_loss |= vm.is_lost();
-    }
-
-    /// Whether the device works. Once all contexts of the time before a loss are destroyed, asking
-    /// makes the device usable again. Objects that the application has left behind keep the lost VM,
-    /// but nothing else waits for them.
+    /// Whether it works; see [`Gpu::status`].
     ///
     /// # Errors
-    /// DEVICE_LOST.
+    /// As there.
     pub fn status(&self) -> Result {
-        let mut current = self.current();
-        if let Some(vm) = current.vm.upgrade()
-            && let Err(error) = vm.check()
-        {
-            current.unnoticed_loss = true;
-            if current.contexts != 0 {
-                return Err(error);
-            }
-            current.vm = Weak::new();
-        }
-        current.unnoticed_loss = false;
-        self.clock().map(drop)
+        self.gpu.status()
     }
-
-    fn current(&self) -> std::sync::MutexGuard<'_, Current> {
-        self.vm.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn lost(why: &str) -> Error {
-    Error::new(
-        ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST,
-        format!("the GPU's address space was lost, and {why}"),
-    )
-}
-
-/// QUERY for one struct.
-fn ask<T: FromZeros + FromBytes + IntoBytes>(kernel: &dyn Kernel, what: u32) -> Result<T> {
-    let mut answer = T::new_zeroed();
-    let mut arg = Query {
-        what,
-        size: size_of::<T>() as u32,
-        data: (&raw mut answer) as u64,
-        ..Default::default()
-    };
-    // SAFETY: `size` bytes may be written to the answer, any of which is a valid `T`.
-    unsafe { kernel.query(&mut arg) }.map_err(|errno| Error::kernel("QUERY", errno))?;
-    Ok(answer)
-}
-
-/// QUERY for an answer of unknown size.
-fn ask_bytes(kernel: &dyn Kernel, what: u32) -> Result<Vec<u8>> {
-    let failed = |errno| Error::kernel("QUERY", errno);
-    let mut arg = Query { what, ..Default::default() };
-    // SAFETY: without an address only the size is answered.
-    unsafe { kernel.query(&mut arg) }.map_err(failed)?;
-    let mut bytes = vec![0; arg.size as usize];
-    arg = Query { what, size: arg.size, data: bytes.as_mut_ptr() as u64, ..Default::default() };
-    // SAFETY: `size` bytes may be written there.
-    unsafe { kernel.query(&mut arg) }.map_err(failed)?;
-    bytes.truncate(arg.size as usize);
-    Ok(bytes)
 }

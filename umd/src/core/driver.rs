@@ -3,9 +3,9 @@
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use tally_ze::{ze_device_handle_t, ze_driver_handle_t};
+use tally_ze::ze_driver_handle_t;
 
-use crate::core::device::Device;
+use crate::core::device::{Device, Devices};
 use crate::error::Result;
 use crate::handle::{self, Kind, object};
 use crate::{process, settings, trace};
@@ -15,7 +15,7 @@ const UUID: [u8; 12] = *b"Tally driver";
 
 /// The driver.
 pub struct Driver {
-    devices: Vec<ze_device_handle_t>,
+    devices: Devices,
 }
 
 object!(ze_driver_handle_t => Driver, Kind::Driver);
@@ -42,7 +42,7 @@ impl Driver {
         if let Some(path) = &settings.trace {
             trace::start(path);
         }
-        let devices = if settings.hidden { Vec::new() } else { vec![Device::open(settings)?] };
+        let devices = Devices::open(settings)?;
         let driver = handle::create(Self { devices })?;
         process::set_ready();
         Ok(*DRIVER.get_or_init(|| driver))
@@ -53,9 +53,14 @@ impl Driver {
         DRIVER.get().copied()
     }
 
-    /// Handles of the devices.
-    pub fn devices(&self) -> &[ze_device_handle_t] {
-        &self.devices
+    /// The devices that zeDeviceGet answers.
+    pub fn devices(&self) -> &[&'static Device] {
+        &self.devices.listed
+    }
+
+    /// The devices that are no part of another one.
+    pub fn roots(&self) -> &[&'static Device] {
+        &self.devices.roots
     }
 
     /// The driver's version: a byte each of major and minor, two of patch level.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use tally_ze::{ze_memory_type_t, ze_result_t};
 
 use crate::core::context::Context;
+use crate::core::device::Device;
 use crate::error::{Error, Result};
 use crate::ipc::{self, Facts, Handle, Kind, Line, Note, Offer, Opened, Party};
 use crate::kernel::Hold;
@@ -51,10 +52,10 @@ impl Offer for MemoryOffer {
     }
 
     fn open(&self, _: u64) -> Result<Opened> {
-        let Found { base, size, kind, id, on_device, .. } = self.found;
+        let Found { base, size, kind, id, device, .. } = self.found;
         let shared = self.vm.upgrade().map(|vm| vm.export(base, id)).transpose()?.flatten();
         let (bo, hold) = shared.ok_or_else(|| Error::invalid("the memory has been freed"))?;
-        let facts = [size, u64::from(kind.0), u64::from(on_device), 0];
+        let facts = [size, u64::from(kind.0), u64::from(device.is_some()), 0];
         Ok(Opened { bo, facts, start: Box::new(|_: Line| Ok(Arc::new(Held(hold)))) })
     }
 }
@@ -73,12 +74,12 @@ impl Party for Nothing {
     fn told(&self, _: Note, _: u32) {}
 }
 
-/// Opens a handle: the address of the memory here.
+/// Opens a handle: the address of the memory here, which is `device`'s if it was a device's there.
 ///
 /// # Errors
 /// INVALID_ARGUMENT: the exporter does not know it. DEVICE_LOST: the exporter is gone. Out of memory
 /// or addresses.
-pub fn open_memory(context: &Context, handle: &Handle, name: &str) -> Result<u64> {
+pub fn open_memory(context: &Context, device: &Device, handle: &Handle, name: &str) -> Result<u64> {
     let (bo, facts, pending) = ipc::open(handle, name)?.into_parts();
     let (size, kind, on_device) = memory_facts(facts, bo.size)?;
     let mapping = context.vm().import(bo)?;
@@ -86,7 +87,9 @@ pub fn open_memory(context: &Context, handle: &Handle, name: &str) -> Result<u64
     let party: Weak<dyn Party> = Weak::<Nothing>::new();
     let import = Some(pending.link(party)?);
     let (id, context_id) = (Vm::allocation_id(), context.id());
-    let allocation = Allocation { mapping, size, kind, id, context: context_id, on_device, import };
+    // It is the exporter's share of memory that it is taken of.
+    let charge = on_device.then(|| device.budget().charge(0)).transpose()?;
+    let allocation = Allocation { mapping, size, kind, id, context: context_id, charge, import };
     Ok(context.vm().enter(allocation))
 }
 

@@ -10,6 +10,7 @@ use tally_ze::{
 };
 
 use crate::core::context::Context;
+use crate::core::device::Device;
 use crate::core::queue::QueueTraits;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
@@ -22,6 +23,7 @@ use crate::list::waits::WaitList;
 /// A command list.
 pub struct List {
     context: Arc<Context>,
+    device: &'static Device,
     ordinal: u32,
     kind: ListKind,
 }
@@ -40,13 +42,15 @@ impl List {
     /// INVALID_ARGUMENT: no such group; out of memory.
     pub fn regular(
         context: &Arc<Context>,
+        device: &'static Device,
         ordinal: u32,
         flags: ze_command_list_flags_t,
     ) -> Result<Self> {
-        QueueTraits::check_ordinal(context, ordinal)?;
+        QueueTraits::check_ordinal(device, ordinal)?;
         let in_order = flags.contains(ze_command_list_flags_t::ZE_COMMAND_LIST_FLAG_IN_ORDER);
         let list = Regular::create(context.shared().clone(), in_order)?;
-        Ok(Self { context: context.clone(), ordinal, kind: ListKind::Regular(flags, list) })
+        let kind = ListKind::Regular(flags, list);
+        Ok(Self { context: context.clone(), device, ordinal, kind })
     }
 
     /// An immediate list.
@@ -57,8 +61,9 @@ impl List {
         let in_order =
             traits.flags.contains(ze_command_queue_flags_t::ZE_COMMAND_QUEUE_FLAG_IN_ORDER);
         let list = traits.open(context, in_order)?;
-        let ordinal = traits.ordinal;
-        Ok(Self { context: context.clone(), ordinal, kind: ListKind::Immediate(traits, list) })
+        let QueueTraits { device, ordinal, .. } = traits;
+        let kind = ListKind::Immediate(traits, list);
+        Ok(Self { context: context.clone(), device, ordinal, kind })
     }
 
     /// A copy of a regular list that allows it and is closed.
@@ -72,7 +77,7 @@ impl List {
                 if flags.contains(flag::ZE_COMMAND_LIST_FLAG_EXP_CLONEABLE) =>
             {
                 let kind = ListKind::Regular(*flags, list.duplicate()?);
-                Ok(Self { context: self.context.clone(), ordinal: self.ordinal, kind })
+                Ok(Self { context: self.context.clone(), kind, ..*self })
             }
             ListKind::Regular(..) => Err(Error::invalid(
                 "hCommandList: it was created without ZE_COMMAND_LIST_FLAG_EXP_CLONEABLE",
@@ -101,6 +106,11 @@ impl List {
     /// The context.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
+    }
+
+    /// The device that it was created for.
+    pub fn device(&self) -> &'static Device {
+        self.device
     }
 
     /// The command queue group.
@@ -204,7 +214,7 @@ impl List {
     /// INVALID_COMMAND_LIST_TYPE.
     #[inline]
     pub fn must_compute(&self) -> Result {
-        let engines = self.context.device().engines();
+        let engines = self.device.engines();
         let capabilities = engines.get(self.ordinal as usize).map_or(0, |it| it.capabilities);
         if capabilities & engine_capability::COMPUTE != 0 {
             return Ok(());

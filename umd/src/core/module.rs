@@ -113,7 +113,7 @@ impl Module {
         pending: PendingModule,
         uuid: [u8; 16],
     ) -> Result<Arc<Self>> {
-        let globals = Arc::new(Globals::allocate(context.vm(), &info.globals)?);
+        let globals = Arc::new(Globals::allocate(&context, &info.globals)?);
         let names = info.kernels.iter().map(|kernel| c_string(&kernel.name)).collect();
         let code = Mutex::default();
         Ok(Arc::new(Self { context, info, pending, globals, names, code, uuid }))
@@ -181,7 +181,8 @@ struct Globals {
 const DRIVER_OWNED: u64 = 0;
 
 impl Globals {
-    fn allocate(vm: &Arc<Vm>, infos: &[GlobalInfo]) -> Result<Self> {
+    fn allocate(context: &Context, infos: &[GlobalInfo]) -> Result<Self> {
+        let vm = context.vm();
         let mut size = 0_u64;
         let mut align = 1_u64;
         let mut offsets = Vec::with_capacity(infos.len());
@@ -199,7 +200,8 @@ impl Globals {
             return Ok(globals);
         }
         let kind = ze_memory_type_t::ZE_MEMORY_TYPE_DEVICE;
-        globals.base = vm.allocate(size, align, kind, DRIVER_OWNED, true)?;
+        let charge = context.device().budget().charge(0)?;
+        globals.base = vm.allocate(size, align, kind, DRIVER_OWNED, Some(charge))?;
         globals.addresses = offsets.iter().map(|offset| globals.base + offset).collect();
         for (info, &address) in infos.iter().zip(&globals.addresses) {
             let mut bytes = info.init.clone();

@@ -10,6 +10,7 @@ use tally_ze::{
 };
 
 use crate::core::context::Context;
+use crate::core::device::Device;
 use crate::core::fence::Fence;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
@@ -32,8 +33,10 @@ pub struct Queue {
 object!(ze_command_queue_handle_t => Queue, Kind::Queue);
 
 /// What a queue or an immediate list was created with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct QueueTraits {
+    /// The device that it was created for.
+    pub device: &'static Device,
     /// Command queue group.
     pub ordinal: u32,
     /// Which queue of the group.
@@ -48,8 +51,9 @@ pub struct QueueTraits {
 
 impl QueueTraits {
     /// What a checked description says.
-    pub fn of(desc: &ze_command_queue_desc_t) -> Self {
+    pub fn of(device: &'static Device, desc: &ze_command_queue_desc_t) -> Self {
         Self {
+            device,
             ordinal: desc.ordinal,
             index: desc.index,
             flags: desc.flags,
@@ -60,15 +64,15 @@ impl QueueTraits {
 
     /// The engine, for people.
     pub fn engine(&self) -> String {
-        format!("engine {} of group {}", self.index, self.ordinal)
+        format!("engine {} of group {}{}", self.index, self.ordinal, self.device.suffix())
     }
 
     /// Refuses a group that the device does not have; answers the number of its queues.
     ///
     /// # Errors
     /// INVALID_ARGUMENT.
-    pub fn check_ordinal(context: &Context, ordinal: u32) -> Result<u32> {
-        let engines = context.device().engines();
+    pub fn check_ordinal(device: &Device, ordinal: u32) -> Result<u32> {
+        let engines = device.engines();
         let engine = engines.get(ordinal as usize).ok_or_else(|| {
             let groups = engines.len();
             Error::invalid(format!("desc->ordinal: {ordinal}, but the device has {groups} groups"))
@@ -81,20 +85,21 @@ impl QueueTraits {
     /// # Errors
     /// INVALID_ARGUMENT: no such queue; out of memory; DEVICE_LOST.
     pub fn open(&self, context: &Context, in_order: bool) -> Result<Arc<Immediate>> {
-        let count = Self::check_ordinal(context, self.ordinal)?;
-        if self.index >= count {
-            return Err(Error::invalid(format!(
+        let count = Self::check_ordinal(self.device, self.ordinal)?;
+        let engine = self.device.engine(self.ordinal, self.index).ok_or_else(|| {
+            Error::invalid(format!(
                 "desc->index: {}, but group {} has {count} queues",
                 self.index, self.ordinal
-            )));
-        }
+            ))
+        })?;
         use ze_command_queue_priority_t as from;
         let priority = match self.priority {
             from::ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH => priority::HIGH,
             from::ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_LOW => priority::LOW,
             _ => priority::NORMAL,
         };
-        let place = Place { class: self.ordinal, index: self.index, priority };
+        let device = self.device.number();
+        let place = Place { class: self.ordinal, index: engine, priority, device };
         let synchronous = self.mode == ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS;
         Immediate::create(context.shared().clone(), place, in_order, synchronous)
     }
@@ -172,8 +177,25 @@ impl Queue {
 /// # Errors
 /// DEVICE_LOST.
 pub fn synchronize_all(shared: &Shared, timeout_ns: u64) -> Result<bool> {
+    synchronize(shared, timeout_ns, |_| true)
+}
+
+/// Waits until everything that was submitted to a device or a part of it is complete.
+///
+/// # Errors
+/// DEVICE_LOST.
+pub fn synchronize_device(device: &Device, timeout_ns: u64) -> Result<bool> {
+    // Without contexts nothing was ever submitted.
+    let Some(vm) = device.vm() else { return Ok(true) };
+    let devices = device.gpu().devices();
+    synchronize(&Shared::of(&vm), timeout_ns, |number| {
+        devices.get(number as usize).is_none_or(|it| it.is_within(device))
+    })
+}
+
+fn synchronize(shared: &Shared, timeout_ns: u64, concerns: impl Fn(u32) -> bool) -> Result<bool> {
     let deadline = Deadline::after(timeout_ns);
-    for submitter in shared.submitters() {
+    for submitter in shared.submitters().iter().filter(|it| concerns(it.device())) {
         if !submitter.wait_idle(deadline.left())? {
             return Ok(false);
         }

@@ -153,10 +153,12 @@ impl Embedded {
     /// ENOMEM: no threads for it.
     pub fn new(settings: &Settings) -> Result<Self> {
         let defaults = Config::default();
-        let compute_engines = settings.compute_engines.unwrap_or(defaults.compute_engines);
+        let devices = settings.devices();
+        let engines = |each: Option<u32>, default| each.unwrap_or(default) * devices;
+        let compute_engines = engines(settings.compute_engines, defaults.compute_engines);
         let config = Config {
             compute_engines,
-            copy_engines: settings.copy_engines.unwrap_or(defaults.copy_engines),
+            copy_engines: engines(settings.copy_engines, defaults.copy_engines),
             workers: settings.workers.map(|workers| workers as usize),
             reset_time: settings.reset_ms.map_or(defaults.reset_time, Duration::from_millis),
             trace: timeline::sink(settings, compute_engines),

@@ -53,7 +53,7 @@ impl Golden {
     }
 
     fn immediate(&mut self, name: &str, in_order: bool) -> Arc<Immediate> {
-        let place = Place { class: 0, index: 0, priority: priority::NORMAL };
+        let place = Place { class: 0, index: 0, priority: priority::NORMAL, device: 0 };
         let list = Immediate::create(self.shared(), place, in_order, false).expect("room");
         self.names.insert(list.cell().va(), name.to_owned());
         list

@@ -40,6 +40,7 @@ pub struct Immediate {
     counter: Counter,
     in_order: bool,
     synchronous: bool,
+    device: u32,
     state: Mutex<State>,
 }
 
@@ -88,7 +89,8 @@ impl Immediate {
             uncovered_bytes: 0,
             calls: CallLog::begin(),
         });
-        let list = Arc::new(Self { shared, counter, in_order, synchronous, state });
+        let device = place.device;
+        let list = Arc::new(Self { shared, counter, in_order, synchronous, device, state });
         let submitter: Arc<dyn Submitter> = list.clone();
         list.shared.enlist(Arc::downgrade(&submitter));
         names::enlist(&list);
@@ -218,6 +220,10 @@ impl Submitter for Immediate {
             self.cover(&mut self.lock())?;
         }
         Ok((self.counter.cell(), self.counter.promised()))
+    }
+
+    fn device(&self) -> u32 {
+        self.device
     }
 }
 

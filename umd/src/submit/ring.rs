@@ -32,6 +32,8 @@ pub struct Place {
     pub index: u32,
     /// One of `tally_uapi::ioctl::priority`.
     pub priority: u32,
+    /// The number of the device that it was made for.
+    pub device: u32,
 }
 
 /// A queue of the device and the producer's side of it. Dropping it destroys the queue.

@@ -26,6 +26,9 @@ pub trait Submitter: Send + Sync {
     /// # Errors
     /// DEVICE_LOST, out of memory.
     fn promise(&self) -> Result<(Cell, u64)>;
+
+    /// The number of the device that it submits to.
+    fn device(&self) -> u32;
 }
 
 /// One for each VM in use. Lists, queues and events keep it.

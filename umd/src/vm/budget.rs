@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The memory of a device or of a part of one: how much it has, and what is taken of it.
+//!
+//! All devices of a GPU share its memory. A share is a number to count against, no place.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tally_ze::ze_result_t;
+
+use crate::error::{Error, Result};
+
+/// The share of a device.
+pub struct Budget {
+    device: u32,
+    limit: u64,
+    used: AtomicU64,
+    /// The device that it is a part of, whose memory this is too.
+    parent: Option<Arc<Budget>>,
+}
+
+/// Memory that was made for a device, and what it takes of its share. Given back on drop.
+pub struct Charge {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Budget {
+    /// The share of the device of this number (`Gpu::devices`).
+    pub fn new(device: u32, limit: u64, parent: Option<Arc<Self>>) -> Arc<Self> {
+        Arc::new(Self { device, limit, used: AtomicU64::new(0), parent })
+    }
+
+    /// Bytes in all.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Bytes that are taken.
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Takes `bytes`, perhaps none, for memory of the device.
+    ///
+    /// # Errors
+    /// OUT_OF_DEVICE_MEMORY.
+    pub fn charge(self: &Arc<Self>, bytes: u64) -> Result<Charge> {
+        if bytes != 0 {
+            self.take(bytes)?;
+        }
+        Ok(Charge { budget: self.clone(), bytes })
+    }
+
+    fn take(&self, bytes: u64) -> Result {
+        let more = |used: u64| used.checked_add(bytes).filter(|&used| used <= self.limit);
+        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.map_err(|used| self.too_little(bytes, used))?;
+        match &self.parent {
+            Some(parent) => parent.take(bytes).inspect_err(|_| {
+                self.used.fetch_sub(bytes, Ordering::Relaxed);
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn give(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(parent) = &self.parent {
+            parent.give(bytes);
+        }
+    }
+
+    #[cold]
+    fn too_little(&self, bytes: u64, used: u64) -> Error {
+        Error::new(
+            ze_result_t::ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
+            format!(
+                "{bytes} bytes are asked for, and {used} of the device's {} are in use",
+                self.limit
+            ),
+        )
+    }
+}
+
+impl Charge {
+    /// The number of the device.
+    pub fn device(&self) -> u32 {
+        self.budget.device
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if self.bytes != 0 {
+            self.budget.give(self.bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_takes_of_its_own_share_and_of_the_whole() {
+        let whole = Budget::new(0, 100, None);
+        let parts = [1, 2].map(|number| Budget::new(number, 60, Some(whole.clone())));
+        let first = parts[0].charge(50).expect("there is room");
+        assert_eq!((parts[0].used(), whole.used()), (50, 50));
+        let code = |result: Result<Charge>| result.err().map(|error| error.code());
+        let out = Some(ze_result_t::ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+        assert_eq!(code(parts[0].charge(11)), out, "the part is full");
+        assert_eq!(code(parts[1].charge(51)), out, "the whole is full");
+        assert_eq!(parts[1].used(), 0, "what failed has taken nothing");
+        assert_eq!(code(parts[1].charge(u64::MAX)), out);
+        drop(first);
+        assert_eq!((parts[0].used(), whole.used()), (0, 0));
+    }
+}
