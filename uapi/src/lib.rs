@@ -23,6 +23,7 @@ pub mod disasm;
 pub mod eu;
 pub mod fault;
 pub mod firmware;
+pub mod image;
 pub mod ioctl;
 pub mod packet;
 pub mod queue;
