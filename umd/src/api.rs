@@ -25,12 +25,14 @@ pub mod device;
 pub mod driver;
 pub mod event;
 pub mod fence;
+pub mod image;
 pub mod ipc;
 pub mod kernel;
 pub mod list;
 pub mod memory;
 pub mod module;
 pub mod queue;
+pub mod sampler;
 pub mod virtual_memory;
 
 /// Makes an entry point of the C interface.

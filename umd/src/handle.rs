@@ -53,10 +53,12 @@ pub enum Kind {
     EventPool,
     Event,
     PhysicalMemory,
+    Image,
+    Sampler,
 }
 
 impl Kind {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 14] = [
         Self::Driver,
         Self::Device,
         Self::Context,
@@ -69,6 +71,8 @@ impl Kind {
         Self::EventPool,
         Self::Event,
         Self::PhysicalMemory,
+        Self::Image,
+        Self::Sampler,
     ];
 
     /// The object's name in descriptions, with its article.
@@ -86,6 +90,8 @@ impl Kind {
             Self::EventPool => "an event pool",
             Self::Event => "an event",
             Self::PhysicalMemory => "a physical memory object",
+            Self::Image => "an image",
+            Self::Sampler => "a sampler",
         }
     }
 
@@ -100,6 +106,7 @@ impl Kind {
             Self::Driver | Self::Device => STEP,
             Self::Context | Self::Module | Self::BuildLog | Self::Kernel => 64 << 20,
             Self::Queue | Self::Fence | Self::EventPool | Self::PhysicalMemory => 64 << 20,
+            Self::Image | Self::Sampler => 64 << 20,
             Self::List | Self::Event => 1 << 30,
         }
     }

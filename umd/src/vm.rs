@@ -467,6 +467,19 @@ impl Vm {
         Ok(self.enter(Allocation { mapping, size, kind, id, context, charge, import: None }))
     }
 
+    /// Memory of the driver's whose content is the application's: at first it is any.
+    ///
+    /// # Errors
+    /// As [`Bindings::map`].
+    pub fn map_content(&self, size: u64) -> Result<Mapping> {
+        let align = if size >= HUGE_PAGE { HUGE_PAGE } else { PAGE_SIZE };
+        let mapping = self.map(size, align, bind_flag::READ | bind_flag::WRITE)?;
+        if settings::get().chaos.is_some() {
+            poison(mapping.va(), size);
+        }
+        Ok(mapping)
+    }
+
     /// A number for an allocation.
     pub fn allocation_id() -> u64 {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);

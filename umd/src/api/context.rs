@@ -3,7 +3,10 @@
 
 use std::ffi::c_void;
 
-use tally_ze::{ze_context_desc_t, ze_context_handle_t, ze_device_handle_t, ze_driver_handle_t};
+use tally_ze::{
+    ze_context_desc_t, ze_context_handle_t, ze_device_handle_t, ze_driver_handle_t,
+    ze_image_handle_t,
+};
 
 use super::{Call, api};
 use crate::core::context::Context;
@@ -77,6 +80,37 @@ api! {
     ) {
         residency(call, hContext, hDevice, ptr, size)
     }
+
+    /// Spec: `zeContextMakeImageResident`. All memory is resident from its allocation on.
+    fn zeContextMakeImageResident(
+        call,
+        hContext: ze_context_handle_t,
+        hDevice: ze_device_handle_t,
+        hImage: ze_image_handle_t,
+    ) {
+        image_residency(call, hContext, hDevice, hImage)
+    }
+
+    /// Spec: `zeContextEvictImage`. A hint that is not taken.
+    fn zeContextEvictImage(
+        call,
+        hContext: ze_context_handle_t,
+        hDevice: ze_device_handle_t,
+        hImage: ze_image_handle_t,
+    ) {
+        image_residency(call, hContext, hDevice, hImage)
+    }
+}
+
+fn image_residency(
+    call: Call<'_>,
+    context: ze_context_handle_t,
+    device: ze_device_handle_t,
+    image: ze_image_handle_t,
+) -> Result {
+    let context = call.handle(context, "hContext")?;
+    context.must_hold(call.handle(device, "hDevice")?, "hDevice")?;
+    call.handle(image, "hImage").map(drop)
 }
 
 fn create(

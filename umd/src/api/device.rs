@@ -5,6 +5,7 @@ use std::ffi::c_char;
 
 use tally_compiler_protocol::SUBGROUP_SIZES;
 use tally_uapi::eu::{MAX_GROUP_ITEMS, MAX_LOCAL_BYTES};
+use tally_uapi::image;
 use tally_uapi::ioctl::engine_capability;
 use tally_uapi::packet::MAX_FILL_PATTERN;
 use tally_ze::*;
@@ -19,6 +20,13 @@ pub const MAX_ARGUMENT_BYTES: u32 = 4096;
 /// Bits of kernel timestamps that the device's properties name. The device counts with 64; clients
 /// compute the mask as `(1 << bits) - 1`, which 64 would break, and 63 last for 292 years.
 const KERNEL_TIMESTAMP_BITS: u32 = 63;
+
+/// Images and samplers that a kernel can have as arguments: the compiler knows none yet.
+const IMAGE_ARGS: u32 = 0;
+const SAMPLERS: u32 = 0;
+
+/// Most bytes from row to row of an image in memory that the program has allocated.
+const MAX_PITCH: usize = 1 << 30;
 
 api! {
     /// Spec: `zeDeviceGet`.
@@ -225,16 +233,42 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zeDeviceGetImageProperties`. There are no images.
+    /// Spec: `zeDeviceGetImageProperties`. Programs are known to ask with the stype of an image's
+    /// properties.
     fn zeDeviceGetImageProperties(
         call,
         hDevice: ze_device_handle_t,
         pImageProperties: *mut ze_device_image_properties_t,
     ) {
         call.handle(hDevice, "hDevice")?;
-        let out = call.properties(pImageProperties, "pImageProperties")?;
-        let (stype, pNext) = (out.stype, out.pNext);
-        *out = ze_device_image_properties_t { stype, pNext, ..Default::default() };
+        let also = [ze_image_properties_t::STYPE];
+        let out = call.properties_or(pImageProperties, "pImageProperties", &also)?;
+        out.maxImageDims1D = image::MAX_EXTENT_2D;
+        out.maxImageDims2D = image::MAX_EXTENT_2D;
+        out.maxImageDims3D = image::MAX_EXTENT_3D;
+        out.maxImageBufferSize = image::MAX_BUFFER_BYTES;
+        out.maxImageArraySlices = image::MAX_LAYERS;
+        out.maxSamplers = SAMPLERS;
+        out.maxReadImageArgs = IMAGE_ARGS;
+        out.maxWriteImageArgs = IMAGE_ARGS;
+        for link in call.chain(out.pNext) {
+            match link.stype() {
+                ze_device_pitched_alloc_exp_properties_t::STYPE => {
+                    if let Some(out) = link.get_mut::<ze_device_pitched_alloc_exp_properties_t>() {
+                        out.maxImageLinearWidth = image::MAX_EXTENT_2D as usize;
+                        out.maxImageLinearHeight = image::MAX_EXTENT_2D as usize;
+                    }
+                }
+                ze_pitched_alloc_2dimage_linear_pitch_exp_info_t::STYPE => {
+                    let info = link.get_mut::<ze_pitched_alloc_2dimage_linear_pitch_exp_info_t>();
+                    if let Some(out) = info {
+                        out.pitchAlign = image::ROW_ALIGN as usize;
+                        out.maxSupportedPitch = MAX_PITCH;
+                    }
+                }
+                _ => {}
+            }
+        }
         Ok(())
     }
 

@@ -48,6 +48,15 @@ const EXTENSIONS: &[Extension] = &[
     extension(tally_ze::ZE_IPC_MEM_HANDLE_TYPE_EXT_NAME, &["zeMemGetIpcHandleWithProperties"]),
     extension(tally_ze::ZE_DEVICE_VECTOR_SIZES_EXT_NAME, &["zeDeviceGetVectorWidthPropertiesExt"]),
     extension(tally_ze::ZE_PCI_PROPERTIES_EXT_NAME, &["zeDevicePciGetPropertiesExt"]),
+    extension(tally_ze::ZE_IMAGE_COPY_EXT_NAME, &["zeCommandListAppendImageCopyToMemoryExt"]),
+    extension(tally_ze::ZE_IMAGE_VIEW_EXT_NAME, &["zeImageViewCreateExt"]),
+    extension(tally_ze::ZE_IMAGE_VIEW_EXP_NAME, &["zeImageViewCreateExp"]),
+    extension(tally_ze::ZE_IMAGE_MEMORY_PROPERTIES_EXP_NAME, &["zeImageGetMemoryPropertiesExp"]),
+    extension(
+        tally_ze::ZE_IMAGE_QUERY_ALLOC_PROPERTIES_EXT_NAME,
+        &["zeImageGetAllocPropertiesExt"],
+    ),
+    extension(tally_ze::ZE_IMAGE_FORMAT_SUPPORT_EXT_NAME, &["zeImageGetProperties"]),
     extension(tally_ze::ZE_EU_COUNT_EXT_NAME, &["zeDeviceGetProperties"]),
     extension(tally_ze::ZE_EVENT_QUERY_TIMESTAMPS_EXP_NAME, &["zeEventQueryTimestampsExp"]),
     extension(

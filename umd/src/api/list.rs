@@ -15,6 +15,7 @@ use crate::list::command::{Command, Signal};
 pub mod copy;
 pub mod event;
 pub mod host;
+pub mod image;
 pub mod launch;
 
 api! {

@@ -11,6 +11,7 @@ use crate::core::queue;
 use crate::error::{Error, Result};
 use crate::handle::{self, Kind, object};
 use crate::settings;
+use crate::sync::counter::Cell;
 use crate::sync::shared::Shared;
 use crate::vm::{Allocation, Found, Vm};
 
@@ -176,12 +177,22 @@ impl Context {
     /// As [`Context::free`]; out of memory, where all is as before.
     pub fn free_later(&self, address: u64) -> Result {
         self.must_own(address)?;
-        let unfinished = match self.shared.unfinished() {
-            Err(error) if error.code() == ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST => Vec::new(),
-            result => result?,
-        };
+        let unfinished = self.unfinished()?;
         self.shared.retire_after(unfinished, Box::new(self.take(address)?));
         Ok(())
+    }
+
+    /// The pairs at which the device is done with all that was submitted; none if it is lost.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn unfinished(&self) -> Result<Vec<(Cell, u64)>> {
+        match self.shared.unfinished() {
+            Err(error) if error.code() == ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST => {
+                Ok(Vec::new())
+            }
+            result => result,
+        }
     }
 
     /// Takes an allocation out by its first address; dropping it frees it.

@@ -9,7 +9,8 @@ use core::ffi::c_void;
 
 use super::sysman;
 use crate::api::{
-    context, device, driver, event, fence, ipc, kernel, list, memory, module, queue, virtual_memory,
+    context, device, driver, event, fence, image, ipc, kernel, list, memory, module, queue,
+    sampler, virtual_memory,
 };
 
 /// `name => path` lines to [`IMPLEMENTED`] and [`lookup`]. A name given twice does not compile.
@@ -69,6 +70,8 @@ implemented! {
     zeContextSystemBarrier => context::zeContextSystemBarrier,
     zeContextMakeMemoryResident => context::zeContextMakeMemoryResident,
     zeContextEvictMemory => context::zeContextEvictMemory,
+    zeContextMakeImageResident => context::zeContextMakeImageResident,
+    zeContextEvictImage => context::zeContextEvictImage,
     // memory
     zeMemAllocShared => memory::zeMemAllocShared,
     zeMemAllocDevice => memory::zeMemAllocDevice,
@@ -77,6 +80,18 @@ implemented! {
     zeMemFreeExt => memory::zeMemFreeExt,
     zeMemGetAllocProperties => memory::zeMemGetAllocProperties,
     zeMemGetAddressRange => memory::zeMemGetAddressRange,
+    // images and samplers
+    zeImageGetProperties => image::zeImageGetProperties,
+    zeImageCreate => image::zeImageCreate,
+    zeImageDestroy => image::zeImageDestroy,
+    zeImageViewCreateExt => image::zeImageViewCreateExt,
+    zeImageViewCreateExp => image::zeImageViewCreateExp,
+    zeImageGetMemoryPropertiesExp => image::zeImageGetMemoryPropertiesExp,
+    zeImageGetAllocPropertiesExt => image::zeImageGetAllocPropertiesExt,
+    zeImageGetDeviceOffsetExp => image::zeImageGetDeviceOffsetExp,
+    zeMemGetPitchFor2dImage => image::zeMemGetPitchFor2dImage,
+    zeSamplerCreate => sampler::zeSamplerCreate,
+    zeSamplerDestroy => sampler::zeSamplerDestroy,
     // virtual memory
     zeVirtualMemReserve => virtual_memory::zeVirtualMemReserve,
     zeVirtualMemFree => virtual_memory::zeVirtualMemFree,
@@ -165,6 +180,13 @@ implemented! {
     zeCommandListAppendMemoryCopyRegion => list::copy::zeCommandListAppendMemoryCopyRegion,
     zeCommandListAppendMemoryPrefetch => list::copy::zeCommandListAppendMemoryPrefetch,
     zeCommandListAppendMemAdvise => list::copy::zeCommandListAppendMemAdvise,
+    // command list: images
+    zeCommandListAppendImageCopy => list::image::zeCommandListAppendImageCopy,
+    zeCommandListAppendImageCopyRegion => list::image::zeCommandListAppendImageCopyRegion,
+    zeCommandListAppendImageCopyToMemory => list::image::zeCommandListAppendImageCopyToMemory,
+    zeCommandListAppendImageCopyToMemoryExt => list::image::zeCommandListAppendImageCopyToMemoryExt,
+    zeCommandListAppendImageCopyFromMemory => list::image::zeCommandListAppendImageCopyFromMemory,
+    zeCommandListAppendImageCopyFromMemoryExt => list::image::zeCommandListAppendImageCopyFromMemoryExt,
     // command list: kernels
     zeCommandListAppendLaunchKernel => list::launch::zeCommandListAppendLaunchKernel,
     zeCommandListAppendLaunchKernelWithParameters => list::launch::zeCommandListAppendLaunchKernelWithParameters,

@@ -205,7 +205,7 @@ fn fill(
 }
 
 /// Refuses a range that begins in an allocation of the driver and ends beyond it, or that wraps.
-fn range(list: &List, address: u64, size: u64, name: &str) -> Result {
+pub(super) fn range(list: &List, address: u64, size: u64, name: &str) -> Result {
     let wrong = |text: String| Err(Error::invalid(text));
     if address.checked_add(size).is_none() {
         return wrong(format!("{name}: {size} bytes from {address:#x} do not exist"));

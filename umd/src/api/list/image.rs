@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Appends that copy images: between images, and between images and any memory of the process.
+
+use std::ffi::c_void;
+
+use tally_ze::*;
+
+use super::copy::range;
+use super::{Events, append};
+use crate::api::{Call, api};
+use crate::core::image::{Image, Part};
+use crate::core::list::List;
+use crate::error::{Error, Result};
+use crate::list::command::Command;
+
+api! {
+    /// Spec: `zeCommandListAppendImageCopy`.
+    fn zeCommandListAppendImageCopy(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        hDstImage: ze_image_handle_t,
+        hSrcImage: ze_image_handle_t,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        let dst = Place { image: call.handle(hDstImage, "hDstImage")?, region: None };
+        let src = Place { image: call.handle(hSrcImage, "hSrcImage")?, region: None };
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        copy(call, list, dst, src, events)
+    }
+
+    /// Spec: `zeCommandListAppendImageCopyRegion`. Without a region it is all of the image.
+    fn zeCommandListAppendImageCopyRegion(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        hDstImage: ze_image_handle_t,
+        hSrcImage: ze_image_handle_t,
+        pDstRegion: *const ze_image_region_t,
+        pSrcRegion: *const ze_image_region_t,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        let dst = call.handle(hDstImage, "hDstImage")?;
+        let src = call.handle(hSrcImage, "hSrcImage")?;
+        let dst = Place { image: dst, region: region(call, pDstRegion) };
+        let src = Place { image: src, region: region(call, pSrcRegion) };
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        copy(call, list, dst, src, events)
+    }
+
+    /// Spec: `zeCommandListAppendImageCopyToMemory`.
+    fn zeCommandListAppendImageCopyToMemory(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        dstptr: *mut c_void,
+        hSrcImage: ze_image_handle_t,
+        pSrcRegion: *const ze_image_region_t,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        let src = call.handle(hSrcImage, "hSrcImage")?;
+        let src = Place { image: src, region: region(call, pSrcRegion) };
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        to_memory(call, list, (dstptr, [0; 2]), src, events)
+    }
+
+    /// Spec: `zeCommandListAppendImageCopyToMemoryExt`.
+    fn zeCommandListAppendImageCopyToMemoryExt(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        dstptr: *mut c_void,
+        hSrcImage: ze_image_handle_t,
+        pSrcRegion: *const ze_image_region_t,
+        destRowPitch: u32,
+        destSlicePitch: u32,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        let src = call.handle(hSrcImage, "hSrcImage")?;
+        let src = Place { image: src, region: region(call, pSrcRegion) };
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        to_memory(call, list, (dstptr, [destRowPitch, destSlicePitch]), src, events)
+    }
+
+    /// Spec: `zeCommandListAppendImageCopyFromMemory`.
+    fn zeCommandListAppendImageCopyFromMemory(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        hDstImage: ze_image_handle_t,
+        srcptr: *const c_void,
+        pDstRegion: *const ze_image_region_t,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        let dst = call.handle(hDstImage, "hDstImage")?;
+        let dst = Place { image: dst, region: region(call, pDstRegion) };
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        from_memory(call, list, dst, (srcptr, [0; 2]), events)
+    }
+
+    /// Spec: `zeCommandListAppendImageCopyFromMemoryExt`.
+    fn zeCommandListAppendImageCopyFromMemoryExt(
+        call,
+        hCommandList: ze_command_list_handle_t,
+        hDstImage: ze_image_handle_t,
+        srcptr: *const c_void,
+        pDstRegion: *const ze_image_region_t,
+        srcRowPitch: u32,
+        srcSlicePitch: u32,
+        hSignalEvent: ze_event_handle_t,
+        numWaitEvents: u32,
+        phWaitEvents: *mut ze_event_handle_t,
+    ) {
+        let list = call.handle(hCommandList, "hCommandList")?;
+        let dst = call.handle(hDstImage, "hDstImage")?;
+        let dst = Place { image: dst, region: region(call, pDstRegion) };
+        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        from_memory(call, list, dst, (srcptr, [srcRowPitch, srcSlicePitch]), events)
+    }
+}
+
+/// An image and a region of it.
+#[derive(Clone, Copy)]
+struct Place<'c> {
+    image: &'c Image,
+    region: Option<&'c ze_image_region_t>,
+}
+
+fn region<'c>(call: Call<'c>, region: *const ze_image_region_t) -> Option<&'c ze_image_region_t> {
+    // Null means all of the image.
+    call.read(region, "region").ok()
+}
+
+fn copy(call: Call<'_>, list: &List, dst: Place<'_>, src: Place<'_>, events: Events) -> Result {
+    let (to, from) = (&dst.image.shape().format, &src.image.shape().format);
+    if (to.layout, to.components, to.channel) != (from.layout, from.components, from.channel) {
+        return Err(Error::invalid("hDstImage: its format is not that of hSrcImage"));
+    }
+    let to = dst.image.part(dst.region, "pDstRegion")?;
+    let from = src.image.part(src.region, "pSrcRegion")?;
+    if to.size != from.size {
+        return Err(Error::new(
+            ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE,
+            "pDstRegion: its width, height and depth are not those of pSrcRegion",
+        ));
+    }
+    if dst.image.overlaps(&to, src.image, &from) {
+        return Err(Error::new(
+            ze_result_t::ZE_RESULT_ERROR_OVERLAPPING_REGIONS,
+            "pDstRegion: it overlaps pSrcRegion",
+        ));
+    }
+    move_texels(call, list, &to, &from, events)
+}
+
+fn to_memory(
+    call: Call<'_>,
+    list: &List,
+    (dst, pitches): (*mut c_void, [u32; 2]),
+    src: Place<'_>,
+    events: Events,
+) -> Result {
+    call.out(dst, "dstptr")?;
+    let from = src.image.part(src.region, "pSrcRegion")?;
+    let to = from.memory(dst as u64, pitches)?;
+    range(list, to.address, to.span(), "dstptr")?;
+    move_texels(call, list, &to, &from, events)
+}
+
+fn from_memory(
+    call: Call<'_>,
+    list: &List,
+    dst: Place<'_>,
+    (src, pitches): (*const c_void, [u32; 2]),
+    events: Events,
+) -> Result {
+    call.out(src.cast_mut(), "srcptr")?;
+    let to = dst.image.part(dst.region, "pDstRegion")?;
+    let from = to.memory(src as u64, pitches)?;
+    range(list, from.address, from.span(), "srcptr")?;
+    move_texels(call, list, &to, &from, events)
+}
+
+fn move_texels(call: Call<'_>, list: &List, dst: &Part, src: &Part, events: Events) -> Result {
+    let shape = Part::copy(dst, src);
+    append(call, list, &Command::CopyRegion { dst: dst.address, src: src.address, shape }, events)
+}

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Images: texels in memory, row after row, and a descriptor that kernels are given the address of.
+//!
+//! The layout is linear (`device/SPEC.md`, chapter "Images and samplers"), so a copy of an image is
+//! a copy of rows of bytes.
+
+use std::sync::Arc;
+
+use tally_uapi::image::{
+    ImageDescriptor, MAX_BUFFER_BYTES, MAX_EXTENT_2D, MAX_EXTENT_3D, MAX_LAYERS, ROW_ALIGN, kind,
+};
+use tally_uapi::packet::Region;
+use tally_ze::{
+    ze_image_desc_t, ze_image_flags_t, ze_image_region_t, ze_image_type_t as Kind, ze_result_t,
+};
+
+use crate::core::context::Context;
+use crate::core::device::Device;
+use crate::core::image::format::Format;
+use crate::error::{Error, Result};
+use crate::handle::{self, object};
+use crate::heap::Block;
+use crate::sync::counter::Cell;
+use crate::vm::budget::Charge;
+use crate::vm::{Mapping, Vm};
+
+pub mod format;
+
+/// An image, or a view of one.
+pub struct Image {
+    context: Arc<Context>,
+    texels: Arc<Texels>,
+    block: Block,
+    shape: Shape,
+    /// Kernels may write it.
+    writable: bool,
+    /// Kernels may be given its number in place of its handle.
+    bindless: bool,
+}
+
+object!(ze_image_handle_t => Image, handle::Kind::Image);
+
+/// Where the texels of an image and its views are.
+struct Texels {
+    base: u64,
+    bytes: u64,
+    row_pitch: u64,
+    slice_pitch: u64,
+    /// Identifies the memory, as with allocations.
+    id: u64,
+    /// The memory and what it takes of the device's share, unless it is an allocation of the
+    /// application's.
+    _memory: Option<(Mapping, Charge)>,
+}
+
+/// What an image is, apart from where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// The format.
+    pub format: Format,
+    /// One of [`kind`].
+    pub kind: u8,
+    /// Texels of a row, rows, slices or layers.
+    pub size: [u32; 3],
+}
+
+/// What an image is made with beside its shape.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Traits {
+    /// Kernels may write it.
+    pub writable: bool,
+    /// Kernels may be given its number in place of its handle.
+    pub bindless: bool,
+    /// The sampler that its number stands for, too.
+    pub sampler: u32,
+    /// Memory of the application's to use.
+    pub user: Option<u64>,
+    /// Pitches of that memory, in bytes, where the application chooses them; else zero.
+    pub pitches: [u64; 2],
+}
+
+/// A part of an image, as bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// VA of its first byte.
+    pub address: u64,
+    /// Bytes of a row, rows, slices.
+    pub size: [u64; 3],
+    /// Bytes from row to row.
+    pub row_pitch: u64,
+    /// Bytes from slice to slice.
+    pub slice_pitch: u64,
+    /// The first texel, row and slice; how many of each.
+    texels: ([u32; 3], [u32; 3]),
+}
+
+impl Shape {
+    /// The shape that `desc` describes.
+    ///
+    /// # Errors
+    /// INVALID_ENUMERATION, UNSUPPORTED_IMAGE_FORMAT; UNSUPPORTED_SIZE: an extent is 0 or beyond the
+    /// device's limit; INVALID_ARGUMENT: mipmap levels.
+    pub fn new(desc: &ze_image_desc_t) -> Result<Self> {
+        if !desc.r#type.is_known() {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_INVALID_ENUMERATION,
+                format!("desc->type: {:?} has no meaning", desc.r#type),
+            ));
+        }
+        let format = Format::new(&desc.format)?;
+        if desc.miplevels != 0 {
+            return Err(Error::invalid(format!("desc->miplevels: {}, not 0", desc.miplevels)));
+        }
+        let d2 = u64::from(MAX_EXTENT_2D);
+        let extent = |name, value: u64, max: u64| match u32::try_from(value) {
+            Ok(value @ 1..) if u64::from(value) <= max => Ok(value),
+            _ => Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_SIZE,
+                format!("desc->{name}: {value} is not from 1 to {max}"),
+            )),
+        };
+        let layers = || extent("arraylevels", desc.arraylevels.into(), MAX_LAYERS.into());
+        let width = || extent("width", desc.width, d2);
+        let height = || extent("height", desc.height.into(), d2);
+        let (kind, size) = match desc.r#type {
+            Kind::ZE_IMAGE_TYPE_1D => (kind::D1, [width()?, 1, 1]),
+            Kind::ZE_IMAGE_TYPE_1DARRAY => (kind::D1_ARRAY, [width()?, 1, layers()?]),
+            Kind::ZE_IMAGE_TYPE_2D => (kind::D2, [width()?, height()?, 1]),
+            Kind::ZE_IMAGE_TYPE_2DARRAY => (kind::D2_ARRAY, [width()?, height()?, layers()?]),
+            Kind::ZE_IMAGE_TYPE_3D => {
+                let d3 = |name, value| extent(name, value, MAX_EXTENT_3D.into());
+                let height = d3("height", desc.height.into())?;
+                (kind::D3, [d3("width", desc.width)?, height, d3("depth", desc.depth.into())?])
+            }
+            // The width of a buffer is its size in bytes.
+            _ => {
+                extent("width", desc.width, MAX_BUFFER_BYTES)?;
+                let texels = desc.width / u64::from(format.texel_bytes);
+                (kind::BUFFER, [extent("width in texels", texels, MAX_BUFFER_BYTES)?, 1, 1])
+            }
+        };
+        Ok(Self { format, kind, size })
+    }
+
+    /// Bytes of a row's texels.
+    fn row_bytes(&self) -> u64 {
+        u64::from(self.size[0]) * u64::from(self.format.texel_bytes)
+    }
+
+    /// Whether it has rows, one below the other.
+    fn is_flat(&self) -> bool {
+        matches!(self.kind, kind::D2 | kind::D2_ARRAY | kind::D3)
+    }
+
+    /// Pitches of rows and slices that the device likes.
+    fn pitches(&self) -> [u64; 2] {
+        let row = if self.is_flat() { row_pitch(self.row_bytes()) } else { self.row_bytes() };
+        [row, row * u64::from(self.size[1])]
+    }
+
+    /// Bytes from the first to the last, with these pitches.
+    fn span(&self, [row, slice]: [u64; 2]) -> Option<u64> {
+        let slices = slice.checked_mul(u64::from(self.size[2] - 1))?;
+        let rows = row.checked_mul(u64::from(self.size[1] - 1))?;
+        slices.checked_add(rows)?.checked_add(self.row_bytes())
+    }
+}
+
+/// Bytes from row to row for rows of `bytes`.
+pub fn row_pitch(bytes: u64) -> u64 {
+    bytes.next_multiple_of(ROW_ALIGN)
+}
+
+impl Image {
+    /// Makes an image and its memory, of the share of `device`, or an image over memory of the application's.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT, INVALID_SIZE: the application's memory does not hold it;
+    /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST.
+    pub fn create(
+        context: &Arc<Context>,
+        device: &Device,
+        shape: Shape,
+        traits: &Traits,
+    ) -> Result<Self> {
+        let texels = match traits.user {
+            Some(address) => Texels::of_user(context.vm(), &shape, address, traits.pitches)?,
+            None => Texels::allocate(context, device, &shape)?,
+        };
+        Self::over(context, shape, traits, Arc::new(texels))
+    }
+
+    /// Makes a view: the same texels by another descriptor.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT: other extents, or texels of another size; out of memory.
+    pub fn view(&self, context: &Arc<Context>, shape: Shape, traits: &Traits) -> Result<Self> {
+        let own = &self.shape;
+        if (shape.size, shape.format.texel_bytes) != (own.size, own.format.texel_bytes) {
+            return Err(Error::invalid(format!(
+                "desc: {:?} texels of {} bytes, but the image has {:?} of {} bytes",
+                shape.size, shape.format.texel_bytes, own.size, own.format.texel_bytes
+            )));
+        }
+        if traits.user.is_some() {
+            return Err(Error::invalid("desc->pNext: a view has the memory of its image"));
+        }
+        let writable = traits.writable || self.writable;
+        Self::over(context, shape, &Traits { writable, ..*traits }, self.texels.clone())
+    }
+
+    fn over(
+        context: &Arc<Context>,
+        shape: Shape,
+        traits: &Traits,
+        texels: Arc<Texels>,
+    ) -> Result<Self> {
+        let format = &shape.format;
+        let [width, height, depth] = shape.size;
+        let descriptor = ImageDescriptor {
+            base: texels.base,
+            row_pitch: texels.row_pitch,
+            slice_pitch: texels.slice_pitch,
+            width,
+            height,
+            depth,
+            kind: shape.kind,
+            layout: format.layout,
+            components: format.components,
+            channel: format.channel,
+            swizzle: format.swizzle,
+            texel_bytes: format.texel_bytes,
+            order: format.order(),
+            data_type: format.data_type(),
+            sampler: traits.sampler,
+            ..Default::default()
+        };
+        let bytes = size_of::<ImageDescriptor>() as u64;
+        let block = context.vm().heap().alloc(bytes, bytes)?;
+        // SAFETY: the block has this size and alignment, and nobody else knows it yet.
+        unsafe { block.ptr().cast::<ImageDescriptor>().write(descriptor) };
+        let (writable, bindless) = (traits.writable, traits.bindless);
+        Ok(Self { context: context.clone(), texels, block, shape, writable, bindless })
+    }
+
+    /// What kernels get for it: the VA of its descriptor.
+    pub fn descriptor(&self) -> u64 {
+        self.block.va()
+    }
+
+    /// What it is.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Whether kernels may write it.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Whether kernels may be given its number.
+    pub fn is_bindless(&self) -> bool {
+        self.bindless
+    }
+
+    /// Identifies its memory in this process, the same for views.
+    pub fn id(&self) -> u64 {
+        self.texels.id
+    }
+
+    /// Bytes of its memory, from row to row, from slice to slice.
+    pub fn memory(&self) -> [u64; 3] {
+        [self.texels.bytes, self.texels.row_pitch, self.texels.slice_pitch]
+    }
+
+    /// What the device may still do with it.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn unfinished(&self) -> Result<Vec<(Cell, u64)>> {
+        self.context.unfinished()
+    }
+
+    /// Frees it when `until` is reached.
+    pub fn destroy(self, until: Vec<(Cell, u64)>) {
+        let Self { context, texels, block, .. } = self;
+        context.shared().retire_after(until, Box::new((texels, block)));
+    }
+
+    /// The bytes of a region; of all of it without one. Fields that the image has no dimension for
+    /// are ignored: layers of 1D images are in y, those of 2D images in z.
+    ///
+    /// # Errors
+    /// INVALID_SIZE: not inside the image.
+    pub fn part(&self, region: Option<&ze_image_region_t>, name: &str) -> Result<Part> {
+        let all = self.shape.size;
+        let (origin, size) = match (region, self.shape.kind) {
+            (None, _) => ([0; 3], all),
+            (Some(it), kind::D1 | kind::BUFFER) => ([it.originX, 0, 0], [it.width, 1, 1]),
+            (Some(it), kind::D1_ARRAY) => ([it.originX, 0, it.originY], [it.width, 1, it.height]),
+            (Some(it), kind::D2) => ([it.originX, it.originY, 0], [it.width, it.height, 1]),
+            (Some(it), _) => {
+                ([it.originX, it.originY, it.originZ], [it.width, it.height, it.depth])
+            }
+        };
+        for i in 0..3 {
+            if size[i] == 0 || u64::from(origin[i]) + u64::from(size[i]) > u64::from(all[i]) {
+                return Err(Error::new(
+                    ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE,
+                    format!("{name}: {size:?} texels from {origin:?} of an image of {all:?}"),
+                ));
+            }
+        }
+        let Texels { base, row_pitch, slice_pitch, .. } = *self.texels;
+        let texel = u64::from(self.shape.format.texel_bytes);
+        let [x, y, z] = origin.map(u64::from);
+        let [width, rows, slices] = size.map(u64::from);
+        Ok(Part {
+            address: base + x * texel + y * row_pitch + z * slice_pitch,
+            size: [width * texel, rows, slices],
+            row_pitch,
+            slice_pitch,
+            texels: (origin, size),
+        })
+    }
+
+    /// Whether two parts, of this image and of `other`, have a texel in common.
+    pub fn overlaps(&self, part: &Part, other: &Self, others: &Part) -> bool {
+        let ((a, a_size), (b, b_size)) = (part.texels, others.texels);
+        // Views have the extents of their image.
+        Arc::ptr_eq(&self.texels, &other.texels)
+            && (0..3).all(|i| a[i] < b[i] + b_size[i] && b[i] < a[i] + a_size[i])
+    }
+}
+
+impl Part {
+    /// The shape of a copy of `src` to `dst`.
+    pub fn copy(dst: &Self, src: &Self) -> Region {
+        let [width, height, depth] = dst.size;
+        Region {
+            width,
+            height,
+            depth,
+            dst_row_pitch: dst.row_pitch,
+            dst_slice_pitch: dst.slice_pitch,
+            src_row_pitch: src.row_pitch,
+            src_slice_pitch: src.slice_pitch,
+            reserved: 0,
+        }
+    }
+
+    /// Bytes from the first to the last.
+    pub fn span(&self) -> u64 {
+        let [width, rows, slices] = self.size;
+        let rows = (rows - 1).saturating_mul(self.row_pitch);
+        (slices - 1).saturating_mul(self.slice_pitch).saturating_add(rows).saturating_add(width)
+    }
+
+    /// Memory at `address` for the texels of this part, with the pitches that the application gives;
+    /// 0 means without gaps.
+    ///
+    /// # Errors
+    /// INVALID_SIZE: rows or slices lie in each other.
+    pub fn memory(&self, address: u64, pitches: [u32; 2]) -> Result<Self> {
+        let [width, rows, slices] = self.size;
+        let too_small = |name, pitch, least| {
+            Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE,
+                format!("{name}: {pitch}, but the region takes {least} bytes"),
+            ))
+        };
+        let row_pitch = match u64::from(pitches[0]) {
+            0 => width,
+            pitch if pitch < width => return too_small("rowPitch", pitch, width),
+            pitch => pitch,
+        };
+        let slice_pitch = match u64::from(pitches[1]) {
+            0 => row_pitch * rows,
+            pitch if slices > 1 && pitch < row_pitch * (rows - 1) + width => {
+                return too_small("slicePitch", pitch, row_pitch * rows);
+            }
+            pitch => pitch,
+        };
+        Ok(Self { address, row_pitch, slice_pitch, ..*self })
+    }
+}
+
+impl Texels {
+    fn allocate(context: &Context, device: &Device, shape: &Shape) -> Result<Self> {
+        let pitches = shape.pitches();
+        // Extents are limited: this does not come near an overflow.
+        let bytes = shape.span(pitches).unwrap_or(u64::MAX);
+        // What was to be freed later may be free now.
+        context.shared().reap();
+        let charge = device.budget().charge(bytes)?;
+        let memory = context.vm().map_content(bytes)?;
+        let [row_pitch, slice_pitch] = pitches;
+        let (base, id) = (memory.va(), Vm::allocation_id());
+        Ok(Self { base, bytes, row_pitch, slice_pitch, id, _memory: Some((memory, charge)) })
+    }
+
+    /// Texels in an allocation of the application's, which has to outlive the image.
+    fn of_user(vm: &Vm, shape: &Shape, base: u64, given: [u64; 2]) -> Result<Self> {
+        let own = shape.pitches();
+        let row = if given[0] == 0 { own[0] } else { given[0] };
+        let slice = match given[1] {
+            0 => row.checked_mul(u64::from(shape.size[1])),
+            pitch => Some(pitch),
+        };
+        let slice = slice.filter(|&slice| {
+            let rows = row.checked_mul(u64::from(shape.size[1]));
+            row >= shape.row_bytes() && rows.is_some_and(|rows| slice >= rows)
+        });
+        let slice = slice.ok_or_else(|| {
+            Error::invalid(format!(
+                "ze_custom_pitch_exp_desc_t: pitches {given:?} are too small for {:?} texels",
+                shape.size
+            ))
+        })?;
+        let found = vm.find(base).ok_or_else(|| {
+            Error::invalid(format!(
+                "ze_image_pitched_exp_desc_t: {base:#x} is in no allocation of the driver's"
+            ))
+        })?;
+        let bytes = shape.span([row, slice]).filter(|&it| it <= found.size - (base - found.base));
+        let bytes = bytes.ok_or_else(|| {
+            Error::new(
+                ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE,
+                format!(
+                    "ze_image_pitched_exp_desc_t: the image does not fit the {} bytes at {:#x}",
+                    found.size, found.base
+                ),
+            )
+        })?;
+        Ok(Self { base, bytes, row_pitch: row, slice_pitch: slice, id: found.id, _memory: None })
+    }
+}
+
+/// Whether kernels may write an image with these flags.
+pub fn is_writable(flags: ze_image_flags_t) -> bool {
+    flags.contains(ze_image_flags_t::ZE_IMAGE_FLAG_KERNEL_WRITE)
+}
