@@ -6,11 +6,12 @@
 //! model. [`faults`] names mistakes that a driver can be told to make; the programs must find
 //! them. [`toy`] is the smallest driver that can make them all, and shows that the model, the
 //! generator and the runner work before any real driver is there. [`ze`] calls the real one
-//! through the stock loader, and [`routine`] is what nearly every program does with it.
+//! through the stock loader ([`images`]: also its images), and [`routine`] is what nearly every program does with it.
 //! [`peer`] is a second process to talk to.
 
 pub mod faults;
 pub mod gate;
+pub mod images;
 pub mod lists;
 pub mod model;
 pub mod peer;
