@@ -84,6 +84,22 @@ faults! {
     IncrementStored = "increment-stored",
     /// A wait for the user's word that is met when it is appended is left out, also in later executions of a regular list.
     WordWaitElided = "word-wait-elided",
+    /// The commands of a copy of a list signal the counter of the list that was copied.
+    CloneKeepsCounter = "clone-keeps-counter",
+    /// An execution of a copy of a list leaves the events alone that it signals.
+    CloneKeepsState = "clone-keeps-state",
+    /// Lists that an immediate list executes do not wait for what it holds before them.
+    AppendedListsUnordered = "appended-lists-unordered",
+    /// The wait list of an execution by an immediate list is left out.
+    AppendedListsIgnoreWaits = "appended-lists-ignore-waits",
+    /// A list goes on when a function of the host was called, not when it has returned.
+    HostFunctionNotAwaited = "host-function-not-awaited",
+    /// The times of all commands of counter-based events go to one slot.
+    StampsShared = "stamps-shared",
+    /// An event that is made of a handle is complete, whatever the handle stands for.
+    OpenedIsMet = "opened-is-met",
+    /// A signal of an event that processes share wakes nobody in the other process.
+    SharedSignalUnheard = "shared-signal-unheard",
 }
 
 impl Fault {

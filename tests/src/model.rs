@@ -16,8 +16,12 @@
 //! - waits of the host: `wait`; who calls first when threads share an object: [`host`];
 //! - races: [`memory`]; answers: [`expect`].
 //!
-//! Not in the model: IPC, timestamps, clones of lists, and memory scopes (every event and barrier is
-//! taken to make memory visible).
+//! - times of commands: [`times`]; clones and executions by immediate lists: `device`, `object`;
+//! - events that another process opens: `object`. Event pools that processes share need no rule: their
+//!   events are regular ones, whoever signals them.
+//!
+//! Not in the model: memory scopes (every event and barrier is taken to make memory visible), and
+//! executions by out-of-order immediate lists.
 
 mod cell;
 mod device;
@@ -27,6 +31,7 @@ pub mod host;
 pub mod memory;
 mod object;
 pub mod order;
+pub mod times;
 mod wait;
 
 pub use expect::{Answer, Expected, Outcome};
@@ -35,12 +40,13 @@ use crate::program::{
     Action, Cell, Engine, EventId, EventKind, FenceId, ListDesc, ListId, Object, Op, Program,
     QueueId, Step,
 };
-use event::{CbState, Dependency, EventCell, RecordingId};
+use event::{Bound, CbState, Dependency, EventCell, RecordingId};
 use expect::Question;
 use host::HostOrder;
 use memory::Access;
 use order::{Bond, Graph, Node, Work};
 use std::fmt;
+use times::Reading;
 
 /// Why a step would make a program invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,6 +112,8 @@ struct Recorded {
     op: Op,
     waits: Vec<Dependency>,
     signal: Option<EventId>,
+    /// Whose times it reads.
+    times: Option<CbState>,
 }
 
 #[derive(Clone)]
@@ -131,6 +139,8 @@ struct Queue {
 #[derive(Clone, Copy)]
 enum EventState {
     CounterBased(CbState),
+    /// What another event stood for when its handle was made, for ever.
+    Opened(Bound),
     /// Number of its cell.
     Regular(usize),
     /// Number of the cell that the user's word is: that of an aggregated event, for ever, or of an
@@ -160,6 +170,8 @@ struct HostStep {
     end: Node,
     after: Vec<usize>,
     question: Option<Question>,
+    /// It asks for times, too.
+    wants_times: bool,
 }
 
 /// A command that waits for the first execution of a recording, not yet submitted.
@@ -204,6 +216,8 @@ pub struct Model {
     promises: Vec<Promise>,
     /// Commands with a wait whose signal was not submitted yet, once for each such wait.
     pending: Vec<Node>,
+    /// Commands that read the times of others.
+    readings: Vec<Reading>,
 }
 
 impl Model {
@@ -237,7 +251,7 @@ impl Model {
         for &earlier in &after {
             self.graph.order(self.steps[earlier].end, begin, Bond::Ordered);
         }
-        self.steps.push(HostStep { begin, end: begin, after, question: None });
+        self.steps.push(HostStep { begin, end: begin, after, question: None, wants_times: false });
         self.act(&step.action, begin)?;
         self.check_races()
     }
@@ -263,7 +277,12 @@ impl Model {
                 self.fences.push(Fence { queue: *queue, cell });
                 expect_next(fence.0, self.fences.len())
             }
+            Action::CloneList(list, copy) => self.clone_list(*list, *copy),
+            Action::Share(event, opened) => self.share(*event, *opened),
             Action::Append(list, command) => self.append(*list, command, begin),
+            Action::AppendLists { list, lists, waits, signal } => {
+                self.append_lists(*list, lists, (waits, *signal), begin)
+            }
             Action::Close(list) => self.close(*list),
             Action::ResetList(list) => self.reset_list(*list, begin),
             Action::DestroyList(list) => self.destroy_list(*list, begin),
@@ -271,6 +290,7 @@ impl Model {
             Action::Execute { queue, lists, fence } => self.execute(*queue, lists, *fence, begin),
             Action::Synchronize(object) => self.synchronize(*object),
             Action::Query(object) => self.query(*object),
+            Action::Times(event) => self.query_times(*event),
             Action::Address(event) => self.query_address(*event),
             Action::HostSignal(event) => self.signal_cell(self.cell_of(*event)?, begin),
             Action::HostReset(event) => self.reset_cell(self.cell_of(*event)?, begin),

@@ -111,6 +111,11 @@ pub enum EventKind {
     /// Counter-based, for immediate and regular lists. The backend chooses the form of creation
     /// (pool, core or zex function); all forms mean the same.
     CounterBased,
+    /// Counter-based, with the times of the command that it stands for.
+    Timed,
+    /// Made of another counter-based event's handle for other processes: the state that it had then,
+    /// for waits and queries only.
+    Opened,
     /// Counter-based with external storage: a word of the user's, not reached at first. The event
     /// follows it until an append replaces its state.
     External,
@@ -127,6 +132,12 @@ impl EventKind {
     #[must_use]
     pub fn is_counter_based(self) -> bool {
         self != EventKind::Regular
+    }
+
+    /// Whether a signal replaces its state.
+    #[must_use]
+    pub fn is_replaced(self) -> bool {
+        matches!(self, EventKind::CounterBased | EventKind::Timed | EventKind::External)
     }
 
     /// Whether it has a word of the user's.
@@ -168,6 +179,21 @@ pub enum Op {
         dst: Cell,
         /// Pattern.
         value: u32,
+    },
+    /// `zeCommandListAppendHostFunction`: a thread of the host does `dst = dst * 3 + add`.
+    HostCall {
+        /// Read and written.
+        dst: Cell,
+        /// Constant.
+        add: u32,
+    },
+    /// `zeCommandListAppendQueryKernelTimestamps` of one event, whose command is complete before, to
+    /// a place of its own.
+    QueryTimes {
+        /// Which event.
+        event: EventId,
+        /// Where to: a number from 0, given once.
+        place: usize,
     },
     /// `zeCommandListAppendBarrier`.
     Barrier,
@@ -226,8 +252,25 @@ pub enum Action {
     CreateEvent(EventId, EventKind),
     /// `zeFenceCreate`, not signalled.
     CreateFence(FenceId, QueueId),
+    /// `zeCommandListCreateCloneExp` of a closed regular list: first the list, then its copy.
+    CloneList(ListId, ListId),
+    /// `zexCounterBasedEventGetIpcHandle` and `zexCounterBasedEventOpenIpcHandle`, or the core
+    /// functions: first the event, then the one that is made of its handle. The backend chooses the
+    /// process that opens it.
+    Share(EventId, EventId),
     /// Any of the `zeCommandListAppend…` functions.
     Append(ListId, Command),
+    /// `zeCommandListImmediateAppendCommandListsExp`, by an in-order list.
+    AppendLists {
+        /// Where.
+        list: ListId,
+        /// What.
+        lists: Vec<ListId>,
+        /// `phWaitEvents`.
+        waits: Vec<EventId>,
+        /// `hSignalEvent`.
+        signal: Option<EventId>,
+    },
     /// `zeCommandListClose`.
     Close(ListId),
     /// `zeCommandListReset`: the list is open again and empty.
@@ -249,6 +292,8 @@ pub enum Action {
     Synchronize(Object),
     /// A host wait with timeout 0, or `zeEventQueryStatus` or `zeFenceQueryStatus`.
     Query(Object),
+    /// `zeEventQueryKernelTimestamp` of an event that was signalled.
+    Times(EventId),
     /// `zexEventGetDeviceAddress` or `zeEventCounterBasedGetDeviceAddress`, and a look at the
     /// counter: the pair is reached or not. It is looked at again after the last step.
     Address(EventId),
@@ -289,6 +334,8 @@ pub struct Program {
 
 /// Cells that a program has at most.
 pub const CELLS: usize = 16;
+/// Results of [`Op::QueryTimes`] that a program has at most.
+pub const PLACES: usize = 16;
 
 /// The value of a cell before the first step.
 #[must_use]

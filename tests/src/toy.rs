@@ -6,10 +6,11 @@
 //! events that are pairs of slot and value, rings, and conditions that are looked at again and
 //! again. So the two can disagree, and each [`Fault`] makes them.
 
+mod calls;
 pub mod device;
 
 use crate::faults::Fault;
-use crate::program::backend::{Answered, Backend, BackendError, CounterAddress, Wait};
+use crate::program::backend::{Answered, Backend, BackendError, CounterAddress, Times, Wait};
 use crate::program::{
     Cell, Command, Engine, EventId, EventKind, FenceId, ListDesc, ListId, ListKind, ListOrder,
     Object, Op, QueueId,
@@ -42,6 +43,8 @@ enum Event {
     CounterBased(Pair),
     /// A pair of the user's word and its final value, which is not replaced.
     Aggregated(Pair),
+    /// Another event's pair as it was once.
+    Opened(Pair),
     Regular(usize),
     Destroyed,
 }
@@ -60,11 +63,19 @@ struct RecordedCommand {
     waits: Vec<RecordedWait>,
     signal: Option<EventId>,
     early: Option<u32>,
+    /// The slot that its times go to.
+    stamp: Option<usize>,
+    /// The slot whose times it reads, and the place that it writes them to.
+    reads: Option<(usize, usize)>,
 }
 
 #[derive(Debug)]
 struct Recording {
     slot: Slot,
+    /// The counter that its commands write: the same, but for a fault.
+    signals: Slot,
+    /// By a fault: events do not take the states of its executions.
+    quiet: bool,
     /// b(1), "fixed when the recording is made, so it is known before any execution".
     first_base: u64,
     /// b(n) of the latest execution.
@@ -78,7 +89,8 @@ struct Recording {
 struct List {
     desc: ListDesc,
     slot: Slot,
-    /// The stream of an immediate list.
+    /// The ring of an immediate list, and the last stream there.
+    ring: usize,
     stream: usize,
     /// What a regular list holds.
     recording: usize,
@@ -112,6 +124,8 @@ struct State {
     events: Vec<Event>,
     /// For each event that has one, the user's word; it stays when the event is gone.
     words: Vec<Option<Word>>,
+    /// For each event, whether it has times, and the slot that they are in.
+    stamps: Vec<(bool, Option<usize>)>,
     /// Event cells of the fences.
     fences: Vec<usize>,
     /// For each queue its ring.
@@ -141,6 +155,7 @@ impl Toy {
             recordings: Vec::new(),
             events: Vec::new(),
             words: Vec::new(),
+            stamps: Vec::new(),
             fences: Vec::new(),
             queues: Vec::new(),
             promised: Vec::new(),
@@ -273,6 +288,8 @@ impl State {
         let base = self.promised[slot];
         self.recordings.push(Recording {
             slot,
+            signals: slot,
+            quiet: false,
             first_base: base,
             base,
             earlier_base: base,
@@ -316,6 +333,7 @@ impl State {
                 RecordedWait::Pair(Pair::Complete)
             }
             Event::CounterBased(pair) | Event::Aggregated(pair) => RecordedWait::Pair(pair),
+            Event::Opened(pair) => RecordedWait::Pair(pair),
             Event::Destroyed => RecordedWait::Pair(Pair::Complete),
         }
     }
@@ -334,6 +352,7 @@ impl State {
             RecordedWait::Pair(pair) => self.bind(pair),
             RecordedWait::Event(event) => match self.events[event.0] {
                 Event::CounterBased(pair) | Event::Aggregated(pair) => self.bind(pair),
+                Event::Opened(pair) => self.bind(pair),
                 Event::Regular(_) | Event::Destroyed => None,
             },
         };
@@ -345,6 +364,8 @@ impl State {
         let waits = self.conditions(&command.waits);
         let mut packet = Packet::new(command.op, waits, !command.waits.is_empty());
         packet.early = command.early;
+        packet.stamp = command.stamp;
+        packet.reads = command.reads;
         if let Some(Event::Regular(cell)) = command.signal.map(|event| self.events[event.0]) {
             packet.cells.push((cell, true));
         }
@@ -388,13 +409,16 @@ impl State {
             }
             _ => None,
         };
-        let recorded = RecordedCommand { op: command.op, waits, signal: command.signal, early };
-        let &mut List { desc, slot, stream, recording } = self.list(list)?;
+        let &mut List { desc, slot, stream, recording, .. } = self.list(list)?;
+        let (stamp, reads) = (self.new_stamp(command.signal), self.reads(command.op));
+        let signal = command.signal;
+        let recorded = RecordedCommand { op: command.op, waits, signal, early, stamp, reads };
         if desc.kind == ListKind::Regular {
             let index = self.recordings[recording].commands.len();
             self.recordings[recording].commands.push(recorded);
             if !self.faulty(Fault::RecordedKeepsState) {
                 self.replace(command.signal, Pair::Recorded(recording, index));
+                self.set_stamp(signal, stamp);
             }
             return Ok(false);
         }
@@ -415,14 +439,17 @@ impl State {
             }
             event => self.replace(event, Pair::Counter(slot, value)),
         }
+        self.set_stamp(signal, stamp);
         Ok(desc.kind == ListKind::ImmediateSynchronous)
     }
 
-    fn execute(&mut self, ring: usize, list: ListId) -> Answered<()> {
+    /// An execution as a new stream of a ring, which starts when some conditions hold.
+    fn execute(&mut self, ring: usize, list: ListId, mut entry: Vec<Condition>) -> Answered<usize> {
         let &mut List { desc, recording: id, .. } = self.list(list)?;
         let recording = &self.recordings[id];
         let signals = recording.commands.len() as u64;
         let (slot, earlier_base) = (recording.slot, recording.base);
+        let (signalled, quiet) = (recording.signals, recording.quiet);
         let base = match recording.executions {
             0 => recording.first_base,
             _ if self.faulty(Fault::BaseOffByOne) => (recording.base + signals).saturating_sub(1),
@@ -435,12 +462,12 @@ impl State {
         let counts = desc.order == ListOrder::InOrder;
         if counts {
             for (index, packet) in packets.iter_mut().enumerate() {
-                packet.counter = Some((slot, base + index as u64 + 1));
+                packet.counter = Some((signalled, base + index as u64 + 1));
             }
             self.promised[slot] = base + signals;
         }
         let serial = counts && !self.faulty(Fault::ExecutionsOverlap);
-        let entry = serial.then_some(Condition::Counter(slot, base));
+        entry.extend(serial.then_some(Condition::Counter(slot, base)));
         let stream = self.device.stream(ring, desc.order, entry);
         self.device.streams[stream].packets = packets;
         let recording = &mut self.recordings[id];
@@ -452,11 +479,13 @@ impl State {
             let elsewhere =
                 !matches!(state, Event::CounterBased(Pair::Recorded(own, _)) if own == id);
             let recorded_late = self.faulty(Fault::RecordedKeepsState);
-            if !(self.faulty(Fault::ExecutionKeepsState) && elsewhere) || recorded_late {
+            let kept = self.faulty(Fault::ExecutionKeepsState) && elsewhere && !recorded_late;
+            if !kept && !quiet {
                 self.replace(Some(event), Pair::Recorded(id, index));
+                self.set_stamp(Some(event), command.stamp);
             }
         }
-        Ok(())
+        Ok(stream)
     }
 
     /// An in-order list meets waits for its own earlier commands by its order.
@@ -476,7 +505,7 @@ impl State {
         if self.faulty(Fault::FenceEarly) {
             self.device.cells[cell] = true;
         }
-        let stream = self.device.stream(ring, ListOrder::InOrder, None);
+        let stream = self.device.stream(ring, ListOrder::InOrder, Vec::new());
         let mut packet = Packet::new(Op::SignalEvent, Vec::new(), false);
         packet.cells.push((cell, true));
         self.device.streams[stream].packets.push(packet);
@@ -498,17 +527,22 @@ impl State {
     /// What a host wait on the object waits for, decided when it is called.
     fn target(&mut self, object: Object) -> Answered<Target> {
         Ok(match object {
-            Object::List(list) => Target::Streams(vec![self.list(list)?.stream]),
+            Object::List(list) => {
+                let ring = self.list(list)?.ring;
+                Target::Streams(self.device.rings[ring].clone())
+            }
             Object::Queue(queue) => {
                 Target::Streams(self.device.rings[self.queues[queue.0]].clone())
             }
             Object::Fence(fence) => Target::Condition(Condition::Cell(self.fences[fence.0])),
             Object::Event(event) => match self.events[event.0] {
                 Event::Regular(cell) => Target::Condition(Condition::Cell(cell)),
-                Event::CounterBased(pair) | Event::Aggregated(pair) => match self.bind(pair) {
-                    Some(condition) => Target::Condition(condition),
-                    None => Target::Streams(Vec::new()),
-                },
+                Event::CounterBased(pair) | Event::Aggregated(pair) | Event::Opened(pair) => {
+                    match self.bind(pair) {
+                        Some(condition) => Target::Condition(condition),
+                        None => Target::Streams(Vec::new()),
+                    }
+                }
                 Event::Destroyed => return refuse("zeEventQueryStatus", "invalid handle"),
             },
         })
@@ -539,15 +573,15 @@ impl Backend for Toy {
     fn create_list(&self, list: ListId, desc: ListDesc) -> Answered<()> {
         self.call(|state| {
             let slot = state.take_slot();
-            let (mut stream, mut recording) = (0, 0);
+            let (mut ring, mut stream, mut recording) = (0, 0, 0);
             if desc.kind == ListKind::Regular {
                 recording = state.new_recording(slot);
             } else {
                 state.device.rings.push(Vec::new());
-                let ring = state.device.rings.len() - 1;
-                stream = state.device.stream(ring, desc.order, None);
+                ring = state.device.rings.len() - 1;
+                stream = state.device.stream(ring, desc.order, Vec::new());
             }
-            let created = Some(List { desc, slot, stream, recording });
+            let created = Some(List { desc, slot, ring, stream, recording });
             put(&mut state.lists, list.0, created, || None);
             Ok(())
         })
@@ -565,7 +599,8 @@ impl Backend for Toy {
     fn create_event(&self, event: EventId, kind: EventKind) -> Answered<()> {
         self.call(|state| {
             let created = match kind {
-                EventKind::CounterBased => Event::CounterBased(Pair::Complete),
+                EventKind::CounterBased | EventKind::Timed => Event::CounterBased(Pair::Complete),
+                EventKind::Opened => return refuse("zeEventCreate", "no handle"),
                 EventKind::External => {
                     Event::CounterBased(state.new_word(event, FINAL_VALUE, None))
                 }
@@ -576,6 +611,8 @@ impl Backend for Toy {
                 EventKind::Regular => Event::Regular(state.new_cell()),
             };
             put(&mut state.events, event.0, created, || Event::Destroyed);
+            let stamp = (kind == EventKind::Timed, None);
+            put(&mut state.stamps, event.0, stamp, || (false, None));
             Ok(())
         })
     }
@@ -592,6 +629,28 @@ impl Backend for Toy {
         let synchronous = self.call(|state| state.append(list, command))?;
         if synchronous && !self.synchronize(Object::List(list), Wait::Completion)? {
             return refuse("an append to a synchronous list", "nothing, for ever");
+        }
+        Ok(())
+    }
+
+    fn clone_list(&self, list: ListId, copy: ListId) -> Answered<()> {
+        self.call(|state| state.clone_list(list, copy))
+    }
+
+    fn share(&self, event: EventId, opened: EventId) -> Answered<()> {
+        self.call(|state| state.share(event, opened))
+    }
+
+    fn append_lists(
+        &self,
+        list: ListId,
+        lists: &[ListId],
+        waits: &[EventId],
+        signal: Option<EventId>,
+    ) -> Answered<()> {
+        let synchronous = self.call(|state| state.append_lists(list, lists, waits, signal))?;
+        if synchronous && !self.synchronize(Object::List(list), Wait::Completion)? {
+            return refuse("an execution by a synchronous list", "nothing, for ever");
         }
         Ok(())
     }
@@ -635,7 +694,7 @@ impl Backend for Toy {
         self.call(|state| {
             let ring = state.queues[queue.0];
             for &list in lists {
-                state.execute(ring, list)?;
+                state.execute(ring, list, Vec::new())?;
             }
             if let Some(fence) = fence {
                 state.fence(ring, fence);
@@ -657,11 +716,22 @@ impl Backend for Toy {
         }
     }
 
+    fn times(&self, event: EventId) -> Answered<Option<Times>> {
+        self.call(|state| {
+            let target = state.target(Object::Event(event))?;
+            Ok(state.is_ready(&target).then(|| state.times(event)))
+        })
+    }
+
+    fn times_at(&self, place: usize) -> Answered<Times> {
+        self.call(|state| Ok(state.device.places[place]))
+    }
+
     fn address(&self, event: EventId) -> Answered<CounterAddress> {
         self.call(|state| {
             let pair = match state.events[event.0] {
                 Event::CounterBased(pair) | Event::Aggregated(pair) => state.bind(pair),
-                Event::Regular(_) | Event::Destroyed => None,
+                Event::Opened(_) | Event::Regular(_) | Event::Destroyed => None,
             };
             match pair {
                 Some(Condition::Counter(slot, value)) => {

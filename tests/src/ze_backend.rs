@@ -11,22 +11,30 @@ use std::hash::Hash;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use crate::lists::NONE;
-use crate::program::backend::{Answered, Backend, BackendError, CounterAddress, Wait};
+use crate::program::backend::{Answered, Backend, BackendError, CounterAddress, Times, Wait};
 use crate::program::{
     CELLS, Cell, Command, Engine, EventId, EventKind, FenceId, ListDesc, ListId, ListKind,
-    ListOrder, Object, Op, QueueId,
+    ListOrder, Object, Op, PLACES, QueueId,
 };
 use crate::ze::{self, Gpu, Usm};
 use crate::{call, check};
-use tally_ze::zex::*;
 use tally_ze::*;
+
+mod events;
+pub mod partner;
+
+use events::{End, Made};
+use partner::{Kind, Shared};
 
 /// How long a wait may take before it counts as a hang, in ns.
 const HANG: u64 = 3_000_000_000;
 /// Turns of the loop in slow kernels: tens of microseconds.
 const SPIN: u32 = 20_000;
+/// The same for functions of the host.
+const PAUSE: Duration = Duration::from_micros(50);
 /// Elements of 4 bytes between two cells: no cache line is shared.
 const STRIDE: usize = 16;
 /// Events that a program has at most, in all its time.
@@ -35,6 +43,9 @@ const WORDS: usize = 256;
 const WORD_STRIDE: usize = 8;
 /// External events are complete at some value above this.
 const FINAL_VALUE: u64 = 10;
+
+/// Programs so far.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// The context and the kernels, once for all programs of a process.
 struct World {
@@ -88,7 +99,17 @@ pub struct Driver {
     memory: Option<Usm<u32>>,
     lists: Names<ListId, (ze_command_list_handle_t, ListKind)>,
     queues: Names<QueueId, ze_command_queue_handle_t>,
-    events: Names<EventId, (ze_event_handle_t, ze_event_pool_handle_t)>,
+    events: Names<EventId, Made>,
+    /// Which program this is, of those that the process runs.
+    number: u64,
+    /// What other processes may open.
+    shared: Names<EventId, Shared>,
+    /// Host calls on shared events so far: every second one is another process's.
+    turns: AtomicU64,
+    /// What functions of the host are called with.
+    calls: Mutex<Vec<Box<HostCall>>>,
+    /// Results of queries for times.
+    times: Option<Usm<ze_kernel_timestamp_result_t>>,
     /// Words of the user's, by event; they stay when their event is gone.
     words: Option<Usm<u64>>,
     /// The kinds of the events that have a word.
@@ -131,6 +152,11 @@ impl Driver {
             lists: Names::new(),
             queues: Names::new(),
             events: Names::new(),
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            shared: Names::new(),
+            turns: AtomicU64::new(0),
+            calls: Mutex::default(),
+            times: Some(world().gpu.host(PLACES)),
             words: Some(world().gpu.host(WORDS * WORD_STRIDE)),
             kinds: Names::new(),
             fences: Names::new(),
@@ -201,6 +227,12 @@ impl Driver {
         answer("zeCommandListAppendLaunchKernel", result)
     }
 
+    /// Every second host call on an event that is shared is another process's.
+    fn is_others_turn(&self, event: EventId) -> Option<Shared> {
+        let shared = self.shared.map().get(&event).copied()?;
+        (self.turns.fetch_add(1, Ordering::Relaxed) % 2 == 1).then_some(shared)
+    }
+
     /// Whether everything that was submitted is complete.
     fn is_idle(&self) -> bool {
         let done = |result| result == ze_result_t::ZE_RESULT_SUCCESS;
@@ -231,6 +263,36 @@ impl Word {
     }
 }
 
+/// What a function of the host does.
+struct HostCall {
+    dst: *mut u32,
+    add: u32,
+}
+
+// SAFETY: the cell is memory that is shared with a device; the program orders all that use it.
+unsafe impl Send for HostCall {}
+
+unsafe extern "C" fn host_call(data: *mut c_void) {
+    // SAFETY: the driver's program keeps what it has passed until its lists are done, and the cell
+    // as long; nobody else uses the cell meanwhile.
+    unsafe {
+        let call = &*data.cast::<HostCall>();
+        if call.add % 2 == 1 {
+            std::thread::sleep(PAUSE);
+        }
+        call.dst.write_volatile(call.dst.read_volatile().wrapping_mul(3).wrapping_add(call.add));
+    }
+}
+
+/// Whether events can be shared with other processes on this lane.
+pub fn can_share() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| {
+        let shared = events::shared_event();
+        shared.and_then(Made::end).is_ok()
+    })
+}
+
 /// The events of a command.
 struct Events {
     waits: Vec<ze_event_handle_t>,
@@ -248,6 +310,10 @@ fn answer(call: &str, result: ze_result_t) -> Answered<()> {
 /// An argument that is passed by value.
 fn value<T>(value: &T) -> (usize, *const c_void) {
     (size_of::<T>(), ptr::from_ref(value).cast())
+}
+
+fn of_kernel(times: &ze_kernel_timestamp_result_t) -> Times {
+    Times { start: times.global.kernelStart, end: times.global.kernelEnd }
 }
 
 /// Kernels with an odd constant are slow.
@@ -268,7 +334,7 @@ impl Backend for Driver {
         let in_order = desc.order == ListOrder::InOrder;
         let mut list = ze_command_list_handle_t::NULL;
         if desc.kind == ListKind::Regular {
-            let mut flags = ze_command_list_flags_t::empty();
+            let mut flags = ze_command_list_flags_t::ZE_COMMAND_LIST_FLAG_EXP_CLONEABLE;
             flags.set(ze_command_list_flags_t::ZE_COMMAND_LIST_FLAG_IN_ORDER, in_order);
             let desc = ze_command_list_desc_t {
                 commandQueueGroupOrdinal: ordinal(desc.engine),
@@ -316,21 +382,22 @@ impl Backend for Driver {
     }
 
     fn create_event(&self, name: EventId, kind: EventKind) -> Answered<()> {
-        let made = match (kind, name.0 % 3) {
-            (EventKind::Regular, _) => pool_event(None)?,
-            (EventKind::CounterBased, 0) => {
-                pool_event(Some(ze_event_pool_counter_based_exp_flags_t::all()))?
-            }
-            (EventKind::CounterBased, 1) => {
-                (core_event(ptr::null())?, ze_event_pool_handle_t::NULL)
-            }
-            (EventKind::CounterBased, _) => (zex_event(ptr::null())?, ze_event_pool_handle_t::NULL),
-            (EventKind::External | EventKind::Aggregated { .. }, way) => {
+        let way = name.0 % 3;
+        let made = match kind {
+            EventKind::Regular if name.0 % 4 == 1 && can_share() => events::shared_event()?,
+            EventKind::Regular => events::pool_event(None, ze_event_pool_flags_t::empty())?,
+            EventKind::CounterBased => events::counter_based(way)?,
+            EventKind::Timed => events::timed(way, name.0 % 2 == 1)?,
+            EventKind::Opened => unreachable!("an opened event is made of another one"),
+            EventKind::External | EventKind::Aggregated { .. } => {
                 self.kinds.map().insert(name, kind);
                 let word = self.word(name).expect("its kind is known");
-                (word_event(word, way)?, ze_event_pool_handle_t::NULL)
+                events::word_event(word, way)?
             }
         };
+        if let End::SharedPool(_, handle) = made.end {
+            self.shared.map().insert(name, Shared { kind: Kind::Pool, handle });
+        }
         self.events.map().insert(name, made);
         Ok(())
     }
@@ -344,11 +411,48 @@ impl Backend for Driver {
         Ok(())
     }
 
+    fn clone_list(&self, list: ListId, copy: ListId) -> Answered<()> {
+        let (list, kind) = self.lists.get(list);
+        let mut made = ze_command_list_handle_t::NULL;
+        let result = call!(zeCommandListCreateCloneExp(list, &raw mut made));
+        answer("zeCommandListCreateCloneExp", result)?;
+        self.lists.map().insert(copy, (made, kind));
+        Ok(())
+    }
+
+    fn share(&self, event: EventId, opened: EventId) -> Answered<()> {
+        let core = opened.0 % 2 == 1;
+        let handle = events::handle_of(self.events.get(event).event, core)?;
+        self.events.map().insert(opened, events::open(world().gpu.context, handle, core)?);
+        self.shared.map().insert(opened, Shared { kind: Kind::Counter, handle });
+        Ok(())
+    }
+
+    fn append_lists(
+        &self,
+        list: ListId,
+        lists: &[ListId],
+        waits: &[EventId],
+        signal: Option<EventId>,
+    ) -> Answered<()> {
+        let mut lists: Vec<_> = lists.iter().map(|&list| self.lists.get(list).0).collect();
+        let mut waits: Vec<_> = waits.iter().map(|&event| self.events.get(event).event).collect();
+        let result = call!(zeCommandListImmediateAppendCommandListsExp(
+            self.lists.get(list).0,
+            lists.len() as u32,
+            lists.as_mut_ptr(),
+            signal.map_or(NONE, |event| self.events.get(event).event),
+            waits.len() as u32,
+            waits.as_mut_ptr()
+        ));
+        answer("zeCommandListImmediateAppendCommandListsExp", result)
+    }
+
     fn append(&self, list: ListId, command: &Command) -> Answered<()> {
         let (list, _) = self.lists.get(list);
-        let waits = command.waits.iter().map(|&event| self.events.get(event).0).collect();
-        let mut events =
-            Events { waits, signal: command.signal.map_or(NONE, |event| self.events.get(event).0) };
+        let waits = command.waits.iter().map(|&event| self.events.get(event).event).collect();
+        let signal = command.signal.map_or(NONE, |event| self.events.get(event).event);
+        let mut events = Events { waits, signal };
         let (count, waits) = (events.waits.len() as u32, events.waits.as_mut_ptr());
         match command.op {
             Op::Mix { dst, src, add } => {
@@ -376,6 +480,27 @@ impl Backend for Driver {
                 ));
                 answer("zeCommandListAppendMemoryFill", result)
             }
+            Op::HostCall { dst, add } => {
+                let call = Box::new(HostCall { dst: self.place(dst).cast(), add });
+                let data = (&raw const *call).cast_mut().cast();
+                self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+                let (next, signal) = (ptr::null(), events.signal);
+                let function: ze_host_function_callback_t = Some(host_call);
+                let result = call!(zeCommandListAppendHostFunction(
+                    list, function, data, next, signal, count, waits
+                ));
+                answer("zeCommandListAppendHostFunction", result)
+            }
+            Op::QueryTimes { event, place } => {
+                let mut event = self.events.get(event).event;
+                let times = self.times.as_ref().expect("it is there until the end");
+                let (dst, offsets) = (times.ptr().wrapping_add(place).cast(), ptr::null());
+                let (event, signal) = (&raw mut event, events.signal);
+                let result = call!(zeCommandListAppendQueryKernelTimestamps(
+                    list, 1, event, dst, offsets, signal, count, waits
+                ));
+                answer("zeCommandListAppendQueryKernelTimestamps", result)
+            }
             Op::Barrier => {
                 let result = call!(zeCommandListAppendBarrier(list, events.signal, count, waits));
                 answer("zeCommandListAppendBarrier", result)
@@ -392,7 +517,7 @@ impl Backend for Driver {
                 if let Some(word) = self.word(event) {
                     return self.fill_word(list, word, 0);
                 }
-                let event = self.events.get(event).0;
+                let event = self.events.get(event).event;
                 let result = call!(zeCommandListAppendEventReset(list, event));
                 answer("zeCommandListAppendEventReset", result)
             }
@@ -418,7 +543,8 @@ impl Backend for Driver {
 
     fn destroy_event(&self, event: EventId) -> Answered<()> {
         let made = self.events.map().remove(&event).expect("programs destroy what there is");
-        destroy_event(made)
+        self.shared.map().remove(&event);
+        made.end()
     }
 
     fn execute(&self, queue: QueueId, lists: &[ListId], fence: Option<FenceId>) -> Answered<()> {
@@ -438,6 +564,12 @@ impl Backend for Driver {
             Wait::Poll => 0,
             Wait::Completion => HANG,
         };
+        if let Object::Event(event) = object
+            && let Some(shared) = self.is_others_turn(event)
+        {
+            let call = if timeout == 0 { "query".to_owned() } else { format!("wait {timeout}") };
+            return partner::ask(self.number, event, shared, &call);
+        }
         let (name, result) = match object {
             Object::List(list) => (
                 "zeCommandListHostSynchronize",
@@ -449,7 +581,7 @@ impl Backend for Driver {
             ),
             Object::Event(event) => (
                 "zeEventHostSynchronize",
-                call!(zeEventHostSynchronize(self.events.get(event).0, timeout)),
+                call!(zeEventHostSynchronize(self.events.get(event).event, timeout)),
             ),
             Object::Fence(fence) => (
                 "zeFenceHostSynchronize",
@@ -462,8 +594,24 @@ impl Backend for Driver {
         answer(name, result).map(|()| true)
     }
 
+    fn times(&self, event: EventId) -> Answered<Option<Times>> {
+        let mut times = ze_kernel_timestamp_result_t::default();
+        let event = self.events.get(event).event;
+        let result = call!(zeEventQueryKernelTimestamp(event, &raw mut times));
+        if result == ze_result_t::ZE_RESULT_NOT_READY {
+            return Ok(None);
+        }
+        answer("zeEventQueryKernelTimestamp", result)?;
+        Ok(Some(of_kernel(&times)))
+    }
+
+    fn times_at(&self, place: usize) -> Answered<Times> {
+        let times = self.times.as_ref().expect("it is there until the end");
+        Ok(of_kernel(&times.get(place)))
+    }
+
     fn address(&self, event: EventId) -> Answered<CounterAddress> {
-        let (event, _) = self.events.get(event);
+        let event = self.events.get(event).event;
         let (mut value, mut address) = (0, 0);
         let result =
             call!(zeEventCounterBasedGetDeviceAddress(event, &raw mut value, &raw mut address));
@@ -485,7 +633,10 @@ impl Backend for Driver {
             }
             return Ok(());
         }
-        answer("zeEventHostSignal", call!(zeEventHostSignal(self.events.get(event).0)))
+        if let Some(shared) = self.is_others_turn(event) {
+            return partner::ask(self.number, event, shared, "signal").map(drop);
+        }
+        answer("zeEventHostSignal", call!(zeEventHostSignal(self.events.get(event).event)))
     }
 
     fn host_reset(&self, event: EventId) -> Answered<()> {
@@ -493,7 +644,10 @@ impl Backend for Driver {
             word.get().store(0, Ordering::Release);
             return Ok(());
         }
-        answer("zeEventHostReset", call!(zeEventHostReset(self.events.get(event).0)))
+        if let Some(shared) = self.is_others_turn(event) {
+            return partner::ask(self.number, event, shared, "reset").map(drop);
+        }
+        answer("zeEventHostReset", call!(zeEventHostReset(self.events.get(event).event)))
     }
 
     fn reset_fence(&self, fence: FenceId) -> Answered<()> {
@@ -515,6 +669,8 @@ impl Drop for Driver {
         if !self.is_idle() {
             std::mem::forget(self.memory.take());
             std::mem::forget(self.words.take());
+            std::mem::forget(self.times.take());
+            std::mem::forget(std::mem::take(&mut self.calls));
             return;
         }
         // What goes wrong here has been seen, or will be, by a test of destruction.
@@ -528,123 +684,7 @@ impl Drop for Driver {
             let _ = call!(zeCommandQueueDestroy(queue));
         }
         for made in self.events.all() {
-            let _ = destroy_event(made);
-        }
-    }
-}
-
-fn destroy_event((event, pool): (ze_event_handle_t, ze_event_pool_handle_t)) -> Answered<()> {
-    answer("zeEventDestroy", call!(zeEventDestroy(event)))?;
-    if pool.is_null() {
-        return Ok(());
-    }
-    answer("zeEventPoolDestroy", call!(zeEventPoolDestroy(pool)))
-}
-
-/// An event from a pool of its own.
-fn pool_event(
-    counter_based: Option<ze_event_pool_counter_based_exp_flags_t>,
-) -> Answered<(ze_event_handle_t, ze_event_pool_handle_t)> {
-    let extension = ze_event_pool_counter_based_exp_desc_t {
-        flags: counter_based.unwrap_or_default(),
-        ..Default::default()
-    };
-    let next = if counter_based.is_some() { (&raw const extension).cast() } else { ptr::null() };
-    let desc = ze_event_pool_desc_t {
-        pNext: next,
-        flags: ze_event_pool_flags_t::ZE_EVENT_POOL_FLAG_HOST_VISIBLE,
-        count: 1,
-        ..Default::default()
-    };
-    let mut pool = ze_event_pool_handle_t::NULL;
-    let devices = ptr::null_mut();
-    let context = world().gpu.context;
-    let result = call!(zeEventPoolCreate(context, &raw const desc, 0, devices, &raw mut pool));
-    answer("zeEventPoolCreate", result)?;
-    let desc = ze_event_desc_t {
-        signal: ze_event_scope_flags_t::ZE_EVENT_SCOPE_FLAG_HOST,
-        wait: ze_event_scope_flags_t::ZE_EVENT_SCOPE_FLAG_HOST,
-        ..Default::default()
-    };
-    let mut event = NONE;
-    answer("zeEventCreate", call!(zeEventCreate(pool, &raw const desc, &raw mut event)))?;
-    Ok((event, pool))
-}
-
-/// An event of the core function.
-fn core_event(next: *const c_void) -> Answered<ze_event_handle_t> {
-    use ze_event_counter_based_flags_t as flag;
-    let Gpu { context, device } = world().gpu;
-    let desc = ze_event_counter_based_desc_t {
-        pNext: next,
-        flags: flag::ZE_EVENT_COUNTER_BASED_FLAG_IMMEDIATE
-            | flag::ZE_EVENT_COUNTER_BASED_FLAG_NON_IMMEDIATE
-            | flag::ZE_EVENT_COUNTER_BASED_FLAG_HOST_VISIBLE,
-        ..Default::default()
-    };
-    let mut event = NONE;
-    let result = call!(zeEventCounterBasedCreate(context, device, &raw const desc, &raw mut event));
-    answer("zeEventCounterBasedCreate", result)?;
-    Ok(event)
-}
-
-/// An event of the experimental function.
-fn zex_event(next: *const c_void) -> Answered<ze_event_handle_t> {
-    use zex_counter_based_event_exp_flags_t as flag;
-    let Gpu { context, device } = world().gpu;
-    let desc = zex_counter_based_event_desc_t {
-        pNext: next,
-        flags: flag::ZEX_COUNTER_BASED_EVENT_FLAG_IMMEDIATE
-            | flag::ZEX_COUNTER_BASED_EVENT_FLAG_NON_IMMEDIATE
-            | flag::ZEX_COUNTER_BASED_EVENT_FLAG_HOST_VISIBLE,
-        ..Default::default()
-    };
-    let mut event = NONE;
-    let result =
-        call!(zexCounterBasedEventCreate2(context, device, &raw const desc, &raw mut event));
-    answer("zexCounterBasedEventCreate2", result)?;
-    Ok(event)
-}
-
-/// An event that follows a word, by one of the ways to make one.
-fn word_event(word: Word, way: usize) -> Answered<ze_event_handle_t> {
-    let Word { place, value, increment } = word;
-    match (increment, way) {
-        (Some(increment), 0) => {
-            let storage = ze_event_counter_based_external_aggregate_storage_desc_t {
-                deviceAddress: place,
-                incrementValue: increment,
-                completionValue: value,
-                ..Default::default()
-            };
-            core_event((&raw const storage).cast())
-        }
-        (Some(increment), _) => {
-            let storage = zex_counter_based_event_external_storage_properties_t {
-                deviceAddress: place,
-                incrementValue: increment,
-                completionValue: value,
-                ..Default::default()
-            };
-            zex_event((&raw const storage).cast())
-        }
-        (None, 0) => {
-            let storage = ze_event_counter_based_external_sync_allocation_desc_t {
-                deviceAddress: place,
-                hostAddress: place,
-                completionValue: value,
-                ..Default::default()
-            };
-            core_event((&raw const storage).cast())
-        }
-        (None, _) => {
-            let storage = zex_counter_based_event_external_sync_alloc_properties_t {
-                deviceAddress: place,
-                hostAddress: place,
-                completionValue: value,
-                ..Default::default()
-            };
-            zex_event((&raw const storage).cast())
+            let _ = made.end();
         }
     }
 }

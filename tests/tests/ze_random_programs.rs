@@ -7,7 +7,7 @@ use tally_tests::model::Model;
 use tally_tests::program::Program;
 use tally_tests::program::generate::{Shape, search};
 use tally_tests::program::run::run;
-use tally_tests::ze_backend::Driver;
+use tally_tests::ze_backend::{Driver, can_share, partner};
 
 /// The first failure was printed.
 static FIRST: std::sync::Once = std::sync::Once::new();
@@ -33,7 +33,15 @@ fn agrees(program: &Program, runs: u32) -> Result<(), String> {
 #[test]
 fn the_driver_agrees_with_the_model() {
     let (cases, seed) = (number("TALLY_PROGRAMS", 200), number("TALLY_SEED", 1));
-    if let Err(found) = search(Shape::default(), seed.into(), cases, agrees) {
+    let shape = Shape { sharing: can_share(), ..Shape::default() };
+    if let Err(found) = search(shape, seed.into(), cases, agrees) {
         panic!("{found}");
     }
+}
+
+/// The other process of programs that share events.
+#[test]
+#[ignore = "runs in a child process"]
+fn partner() {
+    partner::serve();
 }

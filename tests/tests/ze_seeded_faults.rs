@@ -14,7 +14,7 @@ use tally_tests::faults::{Fault, VARIABLE};
 use tally_tests::model::Model;
 use tally_tests::program::generate::{Shape, from_seed};
 use tally_tests::program::run::run;
-use tally_tests::ze_backend::Driver;
+use tally_tests::ze_backend::{Driver, partner};
 
 /// Programs that a fault may hide from.
 const PROGRAMS: u64 = 1500;
@@ -24,7 +24,7 @@ const RUNS: u32 = 3;
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// What the driver can get wrong; the other faults are the toy driver's alone.
-const FAULTS: [Fault; 17] = [
+const FAULTS: [Fault; 25] = [
     Fault::WaitDropped,
     Fault::BaseOffByOne,
     Fault::BarrierIgnored,
@@ -42,6 +42,14 @@ const FAULTS: [Fault; 17] = [
     Fault::AggregateReplaced,
     Fault::IncrementStored,
     Fault::WordWaitElided,
+    Fault::CloneKeepsCounter,
+    Fault::CloneKeepsState,
+    Fault::AppendedListsUnordered,
+    Fault::AppendedListsIgnoreWaits,
+    Fault::HostFunctionNotAwaited,
+    Fault::StampsShared,
+    Fault::OpenedIsMet,
+    Fault::SharedSignalUnheard,
 ];
 
 /// The driver that can make mistakes.
@@ -119,4 +127,11 @@ fn child() {
             }
         }
     }
+}
+
+/// The other process of programs that share events.
+#[test]
+#[ignore = "runs in a child process"]
+fn partner() {
+    partner::serve();
 }

@@ -42,6 +42,23 @@ pub const INCREMENT_STORED: Name = "increment-stored";
 /// A wait for the user's word that is met when it is appended is left out, for ever.
 pub const WORD_WAIT_ELIDED: Name = "word-wait-elided";
 
+/// The commands of a copy of a list signal the counter of the list that was copied.
+pub const CLONE_KEEPS_COUNTER: Name = "clone-keeps-counter";
+/// An execution of a copy of a list leaves the events alone that it signals.
+pub const CLONE_KEEPS_STATE: Name = "clone-keeps-state";
+/// Lists that an immediate list executes do not wait for what it holds before them.
+pub const APPENDED_LISTS_UNORDERED: Name = "appended-lists-unordered";
+/// The wait list of an execution by an immediate list is left out.
+pub const APPENDED_LISTS_IGNORE_WAITS: Name = "appended-lists-ignore-waits";
+/// A list goes on when a function of the host was called, not when it has returned.
+pub const HOST_FUNCTION_NOT_AWAITED: Name = "host-function-not-awaited";
+/// The times of all commands of counter-based events go to one slot.
+pub const STAMPS_SHARED: Name = "stamps-shared";
+/// An event that is made of a handle is complete, whatever the handle stands for.
+pub const OPENED_IS_MET: Name = "opened-is-met";
+/// A signal of an event that processes share wakes nobody in the other process.
+pub const SHARED_SIGNAL_UNHEARD: Name = "shared-signal-unheard";
+
 /// Whether the driver is to make this mistake.
 #[cfg(not(feature = "faults"))]
 #[inline(always)]

@@ -3,9 +3,10 @@
 
 use super::event::{Bound, CbState, Dependency, RecordingId};
 use super::order::{Bond, Node, Work};
-use super::{Body, EventState, Model, Promise, Recorded, Recording, Refusal, Stream};
+use super::{Body, EventState, Model, Promise, Queue, Recorded, Recording, Refusal, Stream};
 use crate::program::{
-    Command, EventId, EventKind, FenceId, ListDesc, ListId, ListKind, ListOrder, Op, QueueId,
+    Command, Engine, EventId, EventKind, FenceId, ListDesc, ListId, ListKind, ListOrder, Op,
+    PLACES, QueueId,
 };
 
 /// Where and when commands are submitted.
@@ -33,7 +34,11 @@ impl Model {
         self.check_command(desc, command)?;
         let waits = command.waits.iter().map(|&event| self.capture(event));
         let waits = waits.collect::<Result<Vec<_>, _>>()?;
-        let recorded = Recorded { op: command.op, waits, signal: command.signal };
+        let times = match command.op {
+            Op::QueryTimes { event, .. } => Some(self.timed(event)?),
+            _ => None,
+        };
+        let recorded = Recorded { op: command.op, waits, signal: command.signal, times };
         match &self.lists[list.0].body {
             Body::Regular(recording) => self.record(*recording, recorded),
             Body::Immediate(stream) => {
@@ -59,6 +64,58 @@ impl Model {
         }
     }
 
+    /// `zeCommandListImmediateAppendCommandListsExp`: the lists begin when the wait list is met and,
+    /// in an in-order list, all before is complete; the signal comes after all of them. No order among
+    /// them is promised.
+    pub(super) fn append_lists(
+        &mut self,
+        list: ListId,
+        lists: &[ListId],
+        (waits, signal): (&[EventId], Option<EventId>),
+        call: Node,
+    ) -> Result<(), Refusal> {
+        let desc = self.list(list)?.desc;
+        let Body::Immediate(mut stream) = self.lists[list.0].body.clone() else {
+            return Err(Refusal::Misuse("the list is not immediate"));
+        };
+        if desc.order == ListOrder::OutOfOrder || lists.is_empty() {
+            return Err(Refusal::Misuse("not an execution by an in-order list"));
+        }
+        let [entry, end] = [(waits, None), (&[], signal)].map(|(waits, signal)| Command {
+            op: Op::Barrier,
+            waits: waits.to_vec(),
+            signal,
+        });
+        self.check_command(desc, &end)?;
+        let waits = entry.waits.iter().map(|&event| self.capture(event));
+        let waits = waits.collect::<Result<Vec<_>, _>>()?;
+        let (op, times) = (Op::Barrier, None);
+        let (behind, last_execution, own) = (None, None, None);
+        let place = Place { order: desc.order, call, behind, last_execution, own };
+        let entry =
+            self.submit(&mut stream, place, &Recorded { op, waits, signal: None, times })?;
+        let mut nodes = Vec::new();
+        for (at, &executed) in lists.iter().enumerate() {
+            if lists[..at].contains(&executed) {
+                return Err(Refusal::Misuse("a list twice in one call"));
+            }
+            let behind = nodes.last().copied().or(Some(entry));
+            nodes.extend(self.execute_list(executed, desc.engine, entry, behind)?);
+        }
+        let place = Place { call: self.retire(entry, &nodes), ..place };
+        let recorded = Recorded { op, waits: Vec::new(), signal, times };
+        let node = self.submit(&mut stream, place, &recorded)?;
+        let value = stream.commands.len();
+        let retired = if self.signals_cell(&end) { self.retire(call, &[node]) } else { node };
+        stream.retired.push(retired);
+        self.lists[list.0].body = Body::Immediate(stream);
+        self.replace(signal, CbState::Counter { list, value });
+        if desc.kind == ListKind::ImmediateSynchronous {
+            self.block(&[retired])?;
+        }
+        Ok(())
+    }
+
     fn check_command(&self, desc: ListDesc, command: &Command) -> Result<(), Refusal> {
         if !command.op.fits(desc.engine) {
             return Err(Refusal::Misuse("a kernel in a copy list"));
@@ -82,6 +139,16 @@ impl Model {
         {
             return Err(Refusal::Misuse("only external events have a word to set"));
         }
+        if let Op::QueryTimes { place, .. } = command.op
+            && place >= PLACES
+        {
+            return Err(Refusal::Misuse("no such place"));
+        }
+        if let Some(event) = command.signal
+            && self.event(event)?.kind == EventKind::Opened
+        {
+            return Err(Refusal::Misuse("an opened event is never signalled"));
+        }
         if let Some(event) = command.signal
             && self.event(event)?.kind.is_counter_based()
             && desc.order == ListOrder::OutOfOrder
@@ -96,7 +163,8 @@ impl Model {
     fn signals_cell(&self, command: &Command) -> bool {
         let cell = |event: EventId| match self.events[event.0].kind {
             EventKind::Regular | EventKind::Aggregated { .. } => true,
-            EventKind::CounterBased | EventKind::External => false,
+            EventKind::CounterBased | EventKind::Timed => false,
+            EventKind::External | EventKind::Opened => false,
         };
         command.signal.is_some_and(cell) || matches!(command.op, Op::SetWord(_))
     }
@@ -105,6 +173,7 @@ impl Model {
     fn capture(&self, event: EventId) -> Result<Dependency, Refusal> {
         Ok(match self.event(event)?.state {
             EventState::CounterBased(state) => Dependency::CounterBased(state),
+            EventState::Opened(bound) => Dependency::Opened(bound),
             EventState::Regular(_) => Dependency::Regular(event),
             EventState::Word(cell) => Dependency::Word(cell),
         })
@@ -115,7 +184,7 @@ impl Model {
     /// not concerned; the state of an event that was destroyed is never asked for.
     fn replace(&mut self, event: Option<EventId>, state: CbState) {
         let Some(event) = event.map(|event| &mut self.events[event.0]) else { return };
-        if matches!(event.kind, EventKind::CounterBased | EventKind::External) {
+        if event.kind.is_replaced() {
             event.state = EventState::CounterBased(state);
         }
     }
@@ -160,6 +229,21 @@ impl Model {
         }
     }
 
+    /// What an opened event stands for now: what it was given, of which more may be known.
+    pub(super) fn settle(&self, bound: Bound) -> Bound {
+        match bound {
+            Bound::FirstExecution { recording, index } => {
+                let Recording { alive, ref executions, .. } = self.recordings[recording.0];
+                match executions.first() {
+                    Some(commands) => Bound::Command(commands[index]),
+                    None if alive => bound,
+                    None => Bound::Never,
+                }
+            }
+            bound => bound,
+        }
+    }
+
     /// Submits one command and gives it its place in the order.
     ///
     /// - In-order lists: "The next append call waits for that counter", so each command comes
@@ -175,7 +259,7 @@ impl Model {
         place: Place,
         command: &Recorded,
     ) -> Result<Node, Refusal> {
-        let node = self.start(stream, place);
+        let (node, own) = (self.start(stream, place), place.own);
         match place.order {
             ListOrder::InOrder => {
                 if let Some(&retired) = stream.retired.last() {
@@ -196,7 +280,10 @@ impl Model {
                 }
             }
         }
-        self.wait(node, place.own, &stream.commands, &command.waits)?;
+        self.wait(node, own, &stream.commands, &command.waits)?;
+        if let (Op::QueryTimes { place, .. }, Some(state)) = (command.op, command.times) {
+            self.read_times(node, place, state, (own, &stream.commands))?;
+        }
         stream.commands.push(node);
         self.perform(node, Work::Command(command.op));
         // Words are the user's: what was recorded with one stays also when its event is gone.
@@ -265,19 +352,19 @@ impl Model {
                     None => self.pending.push(node),
                 }
             }
-            match wait {
-                Dependency::Regular(_) | Dependency::Word(_) => {}
-                Dependency::CounterBased(state) => {
-                    match self.bind(state, own.map(|own| (own, commands))) {
-                        Bound::Met => {}
-                        Bound::Command(signal) => self.graph.order(signal, node, Bond::Ordered),
-                        Bound::FirstExecution { recording, index } => {
-                            self.promises.push(Promise { recording, index, waiter: node });
-                            self.pending.push(node);
-                        }
-                        Bound::Never => return Err(Refusal::WouldHang),
-                    }
+            let bound = match wait {
+                Dependency::Regular(_) | Dependency::Word(_) => continue,
+                Dependency::CounterBased(state) => self.bind(state, own.map(|own| (own, commands))),
+                Dependency::Opened(bound) => self.settle(bound),
+            };
+            match bound {
+                Bound::Met => {}
+                Bound::Command(signal) => self.graph.order(signal, node, Bond::Ordered),
+                Bound::FirstExecution { recording, index } => {
+                    self.promises.push(Promise { recording, index, waiter: node });
+                    self.pending.push(node);
                 }
+                Bound::Never => return Err(Refusal::WouldHang),
             }
         }
         Ok(())
@@ -288,7 +375,7 @@ impl Model {
         match wait {
             Dependency::Regular(event) => self.cell_of(event).map(Some),
             Dependency::Word(cell) => Ok(Some(cell)),
-            Dependency::CounterBased(_) => Ok(None),
+            Dependency::CounterBased(_) | Dependency::Opened(_) => Ok(None),
         }
     }
 
@@ -307,7 +394,10 @@ impl Model {
             if lists[..at].contains(&list) {
                 return Err(Refusal::Misuse("a list twice in one call"));
             }
-            self.execute_list(queue, list, call)?;
+            let Queue { engine, ref commands, .. } = *self.queue(queue)?;
+            let behind = commands.last().copied();
+            let nodes = self.execute_list(list, engine, call, behind)?;
+            self.queues[queue.0].commands.extend(nodes);
         }
         if let Some(fence) = fence {
             if self.fence(fence)?.queue != queue {
@@ -341,10 +431,16 @@ impl Model {
     /// For in-order lists Tally still promises an order: the execution "first waits
     /// counter >= b(n), so … overlapping executions of one list serialise" (decision 7). An
     /// out-of-order list must be complete before it is executed again.
-    fn execute_list(&mut self, queue: QueueId, list: ListId, call: Node) -> Result<(), Refusal> {
+    fn execute_list(
+        &mut self,
+        list: ListId,
+        engine: Engine,
+        call: Node,
+        behind: Option<Node>,
+    ) -> Result<Vec<Node>, Refusal> {
         let id = self.recording(list)?;
         let desc = self.lists[list.0].desc;
-        if self.queue(queue)?.engine != desc.engine {
+        if engine != desc.engine {
             return Err(Refusal::Misuse("a list of another queue group"));
         }
         if !self.recordings[id.0].closed {
@@ -357,7 +453,7 @@ impl Model {
         let place = Place {
             order: desc.order,
             call,
-            behind: self.queue(queue)?.commands.last().copied(),
+            behind,
             last_execution: last_execution.last().copied(),
             own: Some(id),
         };
@@ -370,30 +466,29 @@ impl Model {
             // An execution of nothing has its turn too, behind the one before.
             stream.commands.push(self.start(&Stream::default(), place));
         }
-        self.finish_execution(queue, id, commands, stream.commands)
+        self.finish_execution(id, commands, &stream.commands)?;
+        Ok(stream.commands)
     }
 
     /// "Each regular command list execution updates state of the events that will be signaled in
     /// that command list", also when another list has signalled them since (ERRATA).
     fn finish_execution(
         &mut self,
-        queue: QueueId,
         id: RecordingId,
         commands: Vec<Recorded>,
-        nodes: Vec<Node>,
+        nodes: &[Node],
     ) -> Result<(), Refusal> {
         for (index, command) in commands.iter().enumerate() {
             self.replace(command.signal, CbState::Recorded { recording: id, index });
         }
         self.recordings[id.0].commands = commands;
-        self.queues[queue.0].commands.extend(&nodes);
         let (kept, met): (Vec<_>, Vec<_>) =
             self.promises.iter().partition(|promise| promise.recording != id);
         self.promises = kept;
         for promise in met {
             self.fulfil(&[nodes[promise.index]], promise.waiter)?;
         }
-        self.recordings[id.0].executions.push(nodes);
+        self.recordings[id.0].executions.push(nodes.to_vec());
         Ok(())
     }
 }

@@ -47,6 +47,8 @@ pub enum Dependency {
     /// On the user's word, by the number of its cell: whatever it will hold, also when the event has
     /// another state or is gone.
     Word(usize),
+    /// On an opened event, which never changes.
+    Opened(Bound),
 }
 
 /// What a CB event's state means at the moment when it is bound.

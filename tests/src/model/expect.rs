@@ -3,6 +3,7 @@
 
 use super::event::{Bound, Epoch, EventCell};
 use super::order::{Bond, Node, Work};
+use super::times::ExpectedTimes;
 use super::{Model, Refusal, memory};
 use std::fmt;
 
@@ -63,6 +64,8 @@ pub struct Expected {
     pub completes: Vec<Option<bool>>,
     /// All cells after the last step.
     pub memory: Vec<u32>,
+    /// What is known of the times that are read.
+    pub times: ExpectedTimes,
 }
 
 /// The effects of one legal run.
@@ -110,7 +113,8 @@ impl Model {
             Some(Question::Cell(_)) | None => None,
         });
         let completes = completes.collect();
-        Ok(Expected { after, answers, reads, completes, memory })
+        let times = self.expected_times();
+        Ok(Expected { after, answers, reads, completes, memory, times })
     }
 
     /// One legal run, in which `pick(n)` chooses which of n possible pieces of work comes next.

@@ -3,7 +3,7 @@
 
 use super::event::{CbState, Dependency};
 use super::{Event, EventState, Model, Recorded, Refusal};
-use crate::program::{Action, Command, EventKind, Object, Op};
+use crate::program::{Action, Command, ListId, Object, Op};
 
 /// How a step uses an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,15 +108,25 @@ impl Model {
                 uses.push((Object::List(*list), Exclusive));
                 self.uses_of_command(command, &mut uses)?;
             }
+            Action::CloneList(list, copy) => {
+                uses.push((Object::List(*list), Exclusive));
+                uses.push((Object::List(*copy), Exclusive));
+            }
+            Action::Share(event, opened) => {
+                uses.push((Object::Event(*event), Shared));
+                uses.push((Object::Event(*opened), Exclusive));
+                self.uses_of_state(self.event(*event)?.state, &mut uses);
+            }
+            Action::AppendLists { list, lists, waits, signal } => {
+                uses.push((Object::List(*list), Exclusive));
+                let (op, waits) = (Op::Barrier, waits.clone());
+                self.uses_of_command(&Command { op, waits, signal: *signal }, &mut uses)?;
+                self.uses_of_lists(lists, &mut uses)?;
+            }
             Action::Execute { queue, lists, fence } => {
                 uses.push((Object::Queue(*queue), Exclusive));
                 uses.extend(fence.map(|fence| (Object::Fence(fence), Shared)));
-                for &list in lists {
-                    uses.push((Object::List(list), Exclusive));
-                    for command in &self.recordings[self.recording(list)?.0].commands {
-                        self.uses_of_recorded(command, &mut uses);
-                    }
-                }
+                self.uses_of_lists(lists, &mut uses)?;
             }
             Action::Synchronize(object) | Action::Query(object) => {
                 uses.push((*object, Shared));
@@ -124,7 +134,7 @@ impl Model {
                     self.uses_of_state(self.event(*event)?.state, &mut uses);
                 }
             }
-            Action::Address(event) => {
+            Action::Address(event) | Action::Times(event) => {
                 uses.push((Object::Event(*event), Shared));
                 self.uses_of_state(self.event(*event)?.state, &mut uses);
             }
@@ -148,6 +158,24 @@ impl Model {
         if let Op::ResetEvent(event) | Op::SetWord(event) = command.op {
             uses.push((Object::Event(event), Use::Shared));
         }
+        if let Op::QueryTimes { event, .. } = command.op {
+            uses.push((Object::Event(event), Use::Shared));
+            self.uses_of_state(self.event(event)?.state, uses);
+        }
+        Ok(())
+    }
+
+    fn uses_of_lists(
+        &self,
+        lists: &[ListId],
+        uses: &mut Vec<(Object, Use)>,
+    ) -> Result<(), Refusal> {
+        for &list in lists {
+            uses.push((Object::List(list), Use::Exclusive));
+            for command in &self.recordings[self.recording(list)?.0].commands {
+                self.uses_of_recorded(command, uses);
+            }
+        }
         Ok(())
     }
 
@@ -160,6 +188,7 @@ impl Model {
                 }
                 // It is the user's, whatever happens to the event.
                 Dependency::Word(_) => {}
+                Dependency::Opened(_) => {}
             }
         }
         // Also of an event that was destroyed: an execution that came before would still touch it.
@@ -175,8 +204,8 @@ impl Model {
     /// an aggregated one a word that is added to.
     fn use_of_signal(&self, event: &Event) -> Use {
         match event.kind {
-            EventKind::CounterBased | EventKind::External => Use::Exclusive,
-            EventKind::Regular | EventKind::Aggregated { .. } => Use::Shared,
+            kind if kind.is_replaced() => Use::Exclusive,
+            _ => Use::Shared,
         }
     }
 

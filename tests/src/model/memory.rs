@@ -3,7 +3,7 @@
 
 use super::order::{Node, Work};
 use super::{Model, Refusal};
-use crate::program::{CELLS, Cell, Op, initial_value};
+use crate::program::{CELLS, Cell, Op, PLACES, initial_value};
 
 /// How a piece of work uses a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +24,7 @@ impl Access {
     }
 }
 
-/// The cells that a piece of work uses.
+/// The cells that a piece of work uses. Places for times follow the program's memory.
 pub fn accesses(work: Work) -> impl Iterator<Item = (Cell, Access)> {
     let (first, second) = match work {
         Work::None => (None, None),
@@ -34,7 +34,11 @@ pub fn accesses(work: Work) -> impl Iterator<Item = (Cell, Access)> {
             Op::Mix { dst, src, .. } | Op::Copy { dst, src } => {
                 (Some((dst, Access::Write)), Some((src, Access::Read)))
             }
-            Op::Fill { dst, .. } => (Some((dst, Access::Write)), None),
+            Op::Fill { dst, .. } | Op::HostCall { dst, .. } => (Some((dst, Access::Write)), None),
+            Op::QueryTimes { place, .. } => {
+                debug_assert!(place < PLACES, "the model refuses others");
+                (Some((Cell(CELLS + place), Access::Write)), None)
+            }
             Op::Add { dst, .. } => (Some((dst, Access::Add)), None),
             Op::Barrier | Op::SignalEvent | Op::WaitOnEvents => (None, None),
             Op::ResetEvent(_) | Op::SetWord(_) => (None, None),
@@ -53,7 +57,8 @@ pub fn result(op: Op, read: impl Fn(Cell) -> u32) -> Option<(Cell, u32)> {
         Op::Add { dst, add } => Some((dst, read(dst).wrapping_add(add))),
         Op::Copy { dst, src } => Some((dst, read(src))),
         Op::Fill { dst, value } => Some((dst, value)),
-        Op::Barrier | Op::SignalEvent | Op::WaitOnEvents => None,
+        Op::HostCall { dst, add } => Some((dst, read(dst).wrapping_mul(3).wrapping_add(add))),
+        Op::Barrier | Op::SignalEvent | Op::WaitOnEvents | Op::QueryTimes { .. } => None,
         Op::ResetEvent(_) | Op::SetWord(_) => None,
     }
 }

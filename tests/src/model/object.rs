@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The lives of lists and events: creation, reset, destruction, and what exists now.
 
-use super::event::{CbState, Dependency, RecordingId};
+use super::event::{Bound, CbState, Dependency, RecordingId};
 use super::order::Node;
 use super::{
     Body, Event, EventState, List, Model, Recorded, Recording, Refusal, Stream, expect_next,
@@ -65,8 +65,65 @@ impl Model {
         if self.promises.iter().any(|promise| promise.recording == recording) {
             return Err(Refusal::WouldHang);
         }
+        let promised = |event: &Event| {
+            matches!(event.state, EventState::Opened(Bound::FirstExecution { recording: other, .. })
+                if event.alive && other == recording)
+        };
+        if self.recordings[recording.0].executions.is_empty() && self.events.iter().any(promised) {
+            return Err(Refusal::WouldHang);
+        }
         self.recordings[recording.0].alive = false;
         Ok(())
+    }
+
+    /// "A command list can be copied to create another command list": the same commands with a counter
+    /// of their own. Events that it signals go on standing for the source until it is executed.
+    pub(super) fn clone_list(&mut self, list: ListId, copy: ListId) -> Result<(), Refusal> {
+        let source = self.recording(list)?;
+        let Recording { closed, ref commands, .. } = self.recordings[source.0];
+        if !closed {
+            return Err(Refusal::Misuse("the list is not closed"));
+        }
+        let (mut commands, desc) = (commands.clone(), self.lists[list.0].desc);
+        self.create_list(copy, desc)?;
+        let own = self.recording(copy)?;
+        let renamed = |state: &mut CbState| {
+            if let CbState::Recorded { recording, .. } = state
+                && *recording == source
+            {
+                *recording = own;
+            }
+        };
+        for command in &mut commands {
+            for wait in &mut command.waits {
+                if let Dependency::CounterBased(state) = wait {
+                    renamed(state);
+                }
+            }
+            if let Some(times) = &mut command.times {
+                renamed(times);
+            }
+        }
+        let recording = &mut self.recordings[own.0];
+        (recording.commands, recording.closed) = (commands, true);
+        Ok(())
+    }
+
+    /// "The IPC handle can be opened to create a new event object that points to the same counter
+    /// memory location/value": those of now, whatever becomes of the event.
+    pub(super) fn share(&mut self, event: EventId, opened: EventId) -> Result<(), Refusal> {
+        let Event { kind: EventKind::CounterBased, state: EventState::CounterBased(state), .. } =
+            *self.event(event)?
+        else {
+            return Err(Refusal::Misuse("only ordinary counter-based events are shared"));
+        };
+        let bound = self.bind(state, None);
+        if bound == Bound::Never {
+            return Err(Refusal::Misuse("the list that would signal the event is gone"));
+        }
+        let (kind, state) = (EventKind::Opened, EventState::Opened(bound));
+        self.events.push(Event { alive: true, kind, state, cell: None });
+        expect_next(opened.0, self.events.len())
     }
 
     pub(super) fn create_event(&mut self, kind: EventKind, now: Node) -> Result<(), Refusal> {
@@ -75,11 +132,17 @@ impl Model {
                 return Err(Refusal::Misuse("an aggregated event that nothing completes"));
             }
             EventKind::Aggregated { increments } => usize::from(increments),
-            EventKind::Regular | EventKind::CounterBased | EventKind::External => 1,
+            EventKind::Opened => {
+                return Err(Refusal::Misuse("an opened event is made of another one"));
+            }
+            EventKind::Regular | EventKind::CounterBased => 1,
+            EventKind::Timed | EventKind::External => 1,
         };
         // "The completion state changes if […] external storage is specified during creation."
         let (state, cell) = match kind {
-            EventKind::CounterBased => (EventState::CounterBased(CbState::Complete), None),
+            EventKind::CounterBased | EventKind::Timed | EventKind::Opened => {
+                (EventState::CounterBased(CbState::Complete), None)
+            }
             EventKind::Regular => {
                 let cell = self.new_cell(now, needed);
                 (EventState::Regular(cell), Some(cell))
@@ -162,7 +225,7 @@ impl Model {
                 Some(self.recordings[recording.0].list)
             }
             EventState::CounterBased(CbState::Complete) => None,
-            EventState::Regular(_) | EventState::Word(_) => None,
+            EventState::Opened(_) | EventState::Regular(_) | EventState::Word(_) => None,
         }
     }
 

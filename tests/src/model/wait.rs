@@ -19,6 +19,7 @@ impl Model {
             Object::Fence(fence) => Question::Cell(self.fence(fence)?.cell),
             Object::Event(event) => match self.event(event)?.state {
                 EventState::CounterBased(state) => Question::CounterBased(self.bind(state, None)),
+                EventState::Opened(bound) => Question::CounterBased(self.settle(bound)),
                 EventState::Regular(cell) | EventState::Word(cell) => Question::Cell(cell),
             },
         })
@@ -40,8 +41,17 @@ impl Model {
             EventState::CounterBased(CbState::Complete) => {
                 Err(Refusal::Misuse("the event was never signalled"))
             }
+            EventState::Opened(_) => Err(Refusal::Misuse("the event is another one's")),
             EventState::Regular(_) => Err(Refusal::Misuse("the event is not counter-based")),
         }
+    }
+
+    /// The times of an event that was signalled at least once.
+    pub(super) fn query_times(&mut self, event: EventId) -> Result<(), Refusal> {
+        self.timed(event)?;
+        self.query(Object::Event(event))?;
+        self.steps.last_mut().expect("the query is a step").wants_times = true;
+        Ok(())
     }
 
     /// A host wait. Valid only if earlier steps alone make it end: then no order in which threads

@@ -39,6 +39,15 @@ pub struct CounterAddress {
     pub value: u64,
 }
 
+/// When a command ran, in ticks of the device's clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Times {
+    /// Not before everything that the command comes after was complete.
+    pub start: u64,
+    /// Not before the start.
+    pub end: u64,
+}
+
 /// The answer of a backend's call.
 pub type Answered<T> = Result<T, BackendError>;
 
@@ -56,7 +65,16 @@ pub trait Backend: Sync {
     fn create_queue(&self, queue: QueueId, engine: Engine) -> Answered<()>;
     fn create_event(&self, event: EventId, kind: EventKind) -> Answered<()>;
     fn create_fence(&self, fence: FenceId, queue: QueueId) -> Answered<()>;
+    fn clone_list(&self, list: ListId, copy: ListId) -> Answered<()>;
+    fn share(&self, event: EventId, opened: EventId) -> Answered<()>;
     fn append(&self, list: ListId, command: &Command) -> Answered<()>;
+    fn append_lists(
+        &self,
+        list: ListId,
+        lists: &[ListId],
+        waits: &[EventId],
+        signal: Option<EventId>,
+    ) -> Answered<()>;
     fn close(&self, list: ListId) -> Answered<()>;
     fn reset_list(&self, list: ListId) -> Answered<()>;
     fn destroy_list(&self, list: ListId) -> Answered<()>;
@@ -64,6 +82,10 @@ pub trait Backend: Sync {
     fn execute(&self, queue: QueueId, lists: &[ListId], fence: Option<FenceId>) -> Answered<()>;
     /// Waits or asks; `true` is ready (`ZE_RESULT_SUCCESS`), `false` is `ZE_RESULT_NOT_READY`.
     fn synchronize(&self, object: Object, wait: Wait) -> Answered<bool>;
+    /// The times of the command that the event stands for; none while it is not ready.
+    fn times(&self, event: EventId) -> Answered<Option<Times>>;
+    /// What [`Op::QueryTimes`](super::Op::QueryTimes) has left at a place.
+    fn times_at(&self, place: usize) -> Answered<Times>;
     fn address(&self, event: EventId) -> Answered<CounterAddress>;
     /// Reads the counter of an address that [`Backend::address`] gave, also when the event or
     /// list was destroyed since: "an address and value pair, once satisfied, stays so".

@@ -12,6 +12,8 @@ use super::{
 };
 use crate::model::{Model, Owed};
 
+mod wishes;
+
 /// What a wish is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each is the action or command of the same name")]
@@ -22,7 +24,18 @@ pub enum Verb {
     Execute,
     /// Execute a list once more, and let another one use what it has written, after its event.
     Follow,
+    /// An immediate list executes one or two regular lists.
+    AppendLists,
+    CloneList,
+    /// Make an event of another one's handle.
+    Share,
+    /// A function of the host.
+    HostCall,
     Query,
+    /// Ask for the times of an event.
+    Times,
+    /// Let a list ask for them.
+    QueryTimes,
     Address,
     Synchronize,
     Barrier,
@@ -96,13 +109,15 @@ pub struct Builder {
     threads: usize,
     model: Model,
     steps: Vec<Step>,
+    /// Places for times that are given away.
+    places: usize,
 }
 
 impl Builder {
     /// An empty program of up to this many host threads.
     #[must_use]
     pub fn new(threads: usize) -> Self {
-        Builder { threads: threads.max(1), model: Model::default(), steps: Vec::new() }
+        Builder { threads: threads.max(1), model: Model::default(), steps: Vec::new(), places: 0 }
     }
 
     /// Adds the steps of a wish, or none if no valid program grants it.
@@ -183,6 +198,7 @@ impl Builder {
         let thread = usize::from(intent.thread) % self.threads;
         match intent.verb {
             Verb::Work
+            | Verb::HostCall
             | Verb::Barrier
             | Verb::SignalEvent
             | Verb::WaitOnEvents
@@ -194,6 +210,11 @@ impl Builder {
             Verb::Execute => self.execute(thread, intent),
             Verb::Follow => self.follow(thread, intent),
             Verb::Rearm => self.rearm(thread, intent),
+            Verb::AppendLists => self.append_lists(thread, intent),
+            Verb::CloneList => self.clone_list(thread, intent),
+            Verb::Share => self.share(thread, intent),
+            Verb::Times => self.times(thread, intent),
+            Verb::QueryTimes => self.query_times(thread, intent),
             Verb::Query => {
                 let object = self.object(intent.object)?;
                 self.take(thread, Action::Query(object))
@@ -264,6 +285,8 @@ impl Builder {
                 Some(*event)
             }
             Action::Append(_, command) => command.signal.or(command.waits.first().copied()),
+            Action::AppendLists { waits, signal, .. } => signal.or(waits.first().copied()),
+            Action::Share(_, opened) => Some(*opened),
             Action::HostReset(event) | Action::HostSignal(event) => Some(*event),
             _ => None,
         });
@@ -376,6 +399,7 @@ impl Builder {
             11 => EventKind::External,
             10 => EventKind::Aggregated { increments: 2 },
             9 => EventKind::Aggregated { increments: MAX_INCREMENTS },
+            7 | 8 => EventKind::Timed,
             _ => EventKind::CounterBased,
         };
         Some((self.new_event(thread, kind)?, kind))
@@ -400,15 +424,19 @@ impl Builder {
                 }
             }
         }
-        if let (Verb::Work | Verb::Barrier, Some(selector)) = (intent.verb, intent.signal) {
-            signal = Some(self.signal_event(thread, desc, selector)?);
+        if let (Verb::Work | Verb::HostCall | Verb::Barrier, Some(selector)) =
+            (intent.verb, intent.signal)
+        {
+            signal = Some(self.signal_event(thread, desc.order, selector)?);
         }
         let op = match intent.verb {
-            Verb::Work => return self.append_work(thread, (list, desc), waits, signal, intent),
+            Verb::Work | Verb::HostCall => {
+                return self.append_work(thread, (list, desc), waits, signal, intent);
+            }
             Verb::Between => return self.append_between(thread, list),
             Verb::Barrier => Op::Barrier,
             Verb::SignalEvent => {
-                signal = Some(self.signal_event(thread, desc, intent.object)?);
+                signal = Some(self.signal_event(thread, desc.order, intent.object)?);
                 Op::SignalEvent
             }
             Verb::Hold => {
@@ -452,9 +480,13 @@ impl Builder {
     }
 
     /// An event that the list may signal.
-    fn signal_event(&mut self, thread: usize, desc: ListDesc, selector: u8) -> Option<EventId> {
-        match desc.order {
-            ListOrder::InOrder => self.any_event(thread, selector).map(|(event, _)| event),
+    fn signal_event(&mut self, thread: usize, order: ListOrder, selector: u8) -> Option<EventId> {
+        match order {
+            // An opened event is another one's: what it was made of may be meant as well.
+            ListOrder::InOrder => match self.any_event(thread, selector)? {
+                (_, EventKind::Opened) => self.new_event(thread, EventKind::CounterBased),
+                (event, _) => Some(event),
+            },
             ListOrder::OutOfOrder => self.regular_event(thread, selector),
         }
     }
@@ -484,6 +516,7 @@ impl Builder {
                 _ => (shared(turn), source),
             };
             let op = match intent.detail % 8 {
+                _ if intent.verb == Verb::HostCall => Op::HostCall { dst, add: value },
                 0..=3 => Op::Mix { dst, src, add: value },
                 4 => Op::Add { dst, add: value },
                 5 | 6 => Op::Copy { dst, src },
@@ -519,94 +552,6 @@ impl Builder {
         let queue = QueueId(self.model.queues().count());
         self.take(thread, Action::CreateQueue(queue, engine))?;
         Some(queue)
-    }
-
-    fn execute(&mut self, thread: usize, intent: &Intent) -> Option<()> {
-        let first = self.existing_regular_list(intent.place)?;
-        let engine_of = |builder: &Builder, list| {
-            builder.model.live_lists().find(|(name, _)| *name == list).map(|(_, desc)| desc.engine)
-        };
-        let engine = engine_of(self, first)?;
-        let mut lists = vec![first];
-        if let Some(selector) = intent.signal {
-            let second = self.existing_regular_list(selector)?;
-            if second != first && engine_of(self, second)? == engine {
-                lists.push(second);
-            }
-        }
-        for &list in &lists {
-            if !self.model.recorded(list)?.0 {
-                self.take(thread, Action::Close(list))?;
-            }
-        }
-        let all = self.model.queues().count();
-        let fitting = self.model.queues().filter(|(_, other)| *other == engine);
-        let fitting: Vec<_> = fitting.map(|(queue, _)| queue).collect();
-        let queue = match pick_or_new(&fitting, intent.object, all < MAX_QUEUES) {
-            Some(Some(queue)) => *queue,
-            _ => self.new_queue(thread, engine)?,
-        };
-        let fence = match intent.detail >> 5 {
-            6.. => Some(self.fence(thread, queue, intent.detail)?),
-            _ => None,
-        };
-        self.take_or_wait(thread, Action::Execute { queue, lists, fence })
-    }
-
-    /// Two wishes in one, since they seldom meet by chance.
-    fn follow(&mut self, thread: usize, intent: &Intent) -> Option<()> {
-        let events: Vec<_> = self.model.recorded_signals().collect();
-        let &(event, list) = pick(&events, intent.object)?;
-        let engine = self.model.live_lists().find(|(name, _)| *name == list)?.1.engine;
-        if !self.model.recorded(list)?.0 {
-            self.take(thread, Action::Close(list))?;
-        }
-        let queues = self.model.queues().filter(|(_, other)| *other == engine);
-        let queues: Vec<_> = queues.map(|(queue, _)| queue).collect();
-        let queue = match pick(&queues, intent.detail) {
-            Some(queue) => *queue,
-            None => self.new_queue(thread, engine)?,
-        };
-        let execute = Action::Execute { queue, lists: vec![list], fence: None };
-        self.take_or_wait(thread, execute)?;
-        let immediate =
-            self.model.live_lists().filter(|(_, desc)| desc.kind == ListKind::Immediate);
-        let immediate: Vec<_> = immediate.map(|(list, _)| list).collect();
-        let reader = match pick(&immediate, intent.place) {
-            Some(list) => *list,
-            None => {
-                let (name, _) = self.model.next_names();
-                let (order, kind) = (ListOrder::InOrder, ListKind::Immediate);
-                let desc = ListDesc { engine: Engine::Compute, order, kind };
-                self.take(thread, Action::CreateList(name, desc))?;
-                name
-            }
-        };
-        let op = Op::Copy { dst: cell_of(reader), src: cell_of(list) };
-        self.try_append(thread, reader, Command { op, waits: vec![event], signal: None })
-    }
-
-    /// Several wishes in one, since they seldom meet by chance.
-    fn rearm(&mut self, thread: usize, intent: &Intent) -> Option<()> {
-        if self.model.live_lists().count() >= MAX_LISTS {
-            return None;
-        }
-        let has_word = EventKind::has_word;
-        let event = self.event_of(thread, intent.object, EventKind::External, has_word)?;
-        for _ in 0..MAX_INCREMENTS {
-            self.take_or_wait(thread, Action::HostSignal(event))?;
-        }
-        let (list, _) = self.model.next_names();
-        let (engine, order, kind) = (Engine::Compute, ListOrder::InOrder, ListKind::Regular);
-        self.take(thread, Action::CreateList(list, ListDesc { engine, order, kind }))?;
-        let op = Op::Fill { dst: cell_of(list), value: u32::from(intent.detail) };
-        self.try_append(thread, list, Command { op, waits: vec![event], signal: None })?;
-        self.take_or_wait(thread, Action::HostReset(event))?;
-        self.take(thread, Action::Close(list))?;
-        let queue = self.new_queue(thread, engine)?;
-        let execute = Action::Execute { queue, lists: vec![list], fence: None };
-        self.take_or_wait(thread, execute)?;
-        self.take(thread, Action::Query(Object::Queue(queue)))
     }
 
     fn fence(&mut self, thread: usize, queue: QueueId, selector: u8) -> Option<FenceId> {

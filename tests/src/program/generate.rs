@@ -23,18 +23,23 @@ pub struct Shape {
     pub intents: usize,
     /// Most host threads, at least 1.
     pub threads: usize,
+    /// Whether events may be shared with other processes.
+    pub sharing: bool,
 }
 
 impl Default for Shape {
     fn default() -> Self {
-        Shape { intents: 40, threads: 3 }
+        Shape { intents: 40, threads: 3, sharing: true }
     }
 }
 
 /// Programs of this shape.
 pub fn programs(shape: Shape) -> impl Strategy<Value = Program> {
     let intents = vec(intent(), 1..=shape.intents.max(1));
-    (1..=shape.threads.max(1), intents).prop_map(|(threads, intents)| build(threads, &intents))
+    (1..=shape.threads.max(1), intents).prop_map(move |(threads, mut intents)| {
+        intents.retain(|intent| shape.sharing || intent.verb != Verb::Share);
+        build(threads, &intents)
+    })
 }
 
 /// The program that some intents lead to.
@@ -130,7 +135,13 @@ fn verb() -> impl Strategy<Value = Verb> {
         28 => Just(Verb::Work),
         20 => Just(Verb::Execute),
         6 => Just(Verb::Follow),
+        6 => Just(Verb::AppendLists),
+        4 => Just(Verb::CloneList),
+        4 => Just(Verb::Share),
+        4 => Just(Verb::HostCall),
         10 => Just(Verb::Query),
+        3 => Just(Verb::Times),
+        3 => Just(Verb::QueryTimes),
         3 => Just(Verb::Address),
         5 => Just(Verb::Synchronize),
         5 => Just(Verb::Barrier),

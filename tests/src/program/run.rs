@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs a program on a backend and compares with what the model expects.
 
-use super::backend::{Backend, BackendError, CounterAddress, Wait};
+use super::backend::{Backend, BackendError, CounterAddress, Times, Wait};
 use super::{Action, CELLS, Cell, Program, initial_value};
 use crate::model::{Answer, Expected};
 use std::fmt;
@@ -34,6 +34,14 @@ pub enum Mismatch {
         step: usize,
         /// Whether it is reached.
         reached: bool,
+    },
+    /// The times of commands cannot be: a command ends before it starts, has two times, or starts
+    /// before the end of one that it comes after.
+    Times {
+        /// Of one command.
+        one: Times,
+        /// Of the same or of a later one.
+        other: Times,
     },
     /// A cell holds another value after the program.
     Memory {
@@ -72,6 +80,10 @@ impl fmt::Display for Mismatch {
                 let is = if *reached { "is" } else { "is not" };
                 write!(f, "step {step}: at the end the value {is} reached at its address")
             }
+            Mismatch::Times { one, other } if one == other => write!(f, "a command took {one:?}"),
+            Mismatch::Times { one, other } => {
+                write!(f, "the same command, or one after the other, took {one:?} and {other:?}")
+            }
             Mismatch::Memory { cell, expected, value } => {
                 write!(f, "at the end {cell} is {value}, the model says {expected}")
             }
@@ -94,7 +106,7 @@ pub fn run(program: &Program, expected: &Expected, backend: &dyn Backend) -> Res
         state: Mutex::new(State {
             returned: vec![false; program.steps.len()],
             failed: None,
-            pairs: Vec::new(),
+            found: Found::default(),
         }),
         changed: Condvar::new(),
     };
@@ -105,7 +117,7 @@ pub fn run(program: &Program, expected: &Expected, backend: &dyn Backend) -> Res
         }
     });
     let state = progress.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-    state.failed.map_or_else(|| compare_end(expected, &state.pairs, backend), Err)
+    state.failed.map_or_else(|| compare_end(expected, &state.found, backend), Err)
 }
 
 /// Runs the program on the calling thread, step after step. For backends that are deterministic.
@@ -118,20 +130,41 @@ pub fn run_serially(
     backend: &dyn Backend,
 ) -> Result<(), Mismatch> {
     prepare(backend)?;
-    let mut pairs = Vec::new();
+    let mut found = Found::default();
     for step in 0..program.steps.len() {
-        pairs.extend(run_step(step, program, expected, backend)?);
+        found.note(step, run_step(step, program, expected, backend)?);
     }
-    compare_end(expected, &pairs, backend)
+    compare_end(expected, &found, backend)
 }
 
-/// What a step was told of an event's counter.
-type Pair = (usize, CounterAddress);
+/// What a step was told that is looked at again in the end.
+enum Told {
+    Nothing,
+    Pair(CounterAddress),
+    Times(Times),
+}
+
+/// What all steps were told, by their numbers.
+#[derive(Default)]
+struct Found {
+    pairs: Vec<(usize, CounterAddress)>,
+    times: Vec<(usize, Times)>,
+}
+
+impl Found {
+    fn note(&mut self, step: usize, told: Told) {
+        match told {
+            Told::Nothing => {}
+            Told::Pair(pair) => self.pairs.push((step, pair)),
+            Told::Times(times) => self.times.push((step, times)),
+        }
+    }
+}
 
 struct State {
     returned: Vec<bool>,
     failed: Option<Mismatch>,
-    pairs: Vec<Pair>,
+    found: Found,
 }
 
 struct Progress {
@@ -153,11 +186,11 @@ impl Progress {
         guard.unwrap_or_else(PoisonError::into_inner).failed.is_none()
     }
 
-    fn report(&self, step: usize, result: Result<Option<Pair>, Mismatch>) {
+    fn report(&self, step: usize, result: Result<Told, Mismatch>) {
         let mut state = self.lock();
         state.returned[step] = true;
         match result {
-            Ok(pair) => state.pairs.extend(pair),
+            Ok(told) => state.found.note(step, told),
             Err(mismatch) => {
                 state.failed.get_or_insert(mismatch);
             }
@@ -192,8 +225,9 @@ fn prepare(backend: &dyn Backend) -> Result<(), Mismatch> {
     Ok(())
 }
 
-fn compare_end(expected: &Expected, pairs: &[Pair], backend: &dyn Backend) -> Result<(), Mismatch> {
-    for &(step, pair) in pairs {
+fn compare_end(expected: &Expected, found: &Found, backend: &dyn Backend) -> Result<(), Mismatch> {
+    compare_times(expected, found, backend)?;
+    for &(step, pair) in &found.pairs {
         let reached =
             backend.reached(pair).map_err(|error| Mismatch::Refused { step: None, error })?;
         if expected.completes[step].is_some_and(|completes| completes != reached) {
@@ -210,19 +244,53 @@ fn compare_end(expected: &Expected, pairs: &[Pair], backend: &dyn Backend) -> Re
     Ok(())
 }
 
+fn compare_times(
+    expected: &Expected,
+    found: &Found,
+    backend: &dyn Backend,
+) -> Result<(), Mismatch> {
+    let known = &expected.times;
+    let asked = found.times.iter();
+    let mut times: Vec<(usize, Times)> =
+        asked.filter_map(|&(step, times)| Some((known.steps[step]?, times))).collect();
+    for &(place, command) in &known.places {
+        let read = backend.times_at(place);
+        let read = read.map_err(|error| Mismatch::Refused { step: None, error })?;
+        times.push((command, read));
+    }
+    for &(first, one) in &times {
+        if one.start > one.end {
+            return Err(Mismatch::Times { one, other: one });
+        }
+        for &(second, other) in &times {
+            let two_times = first == second && one != other;
+            let too_early = known.order.contains(&(first, second)) && other.start < one.end;
+            if two_times || too_early {
+                return Err(Mismatch::Times { one, other });
+            }
+        }
+    }
+    Ok(())
+}
+
 fn run_step(
     step: usize,
     program: &Program,
     expected: &Expected,
     backend: &dyn Backend,
-) -> Result<Option<Pair>, Mismatch> {
+) -> Result<Told, Mismatch> {
     let refused = |error| Mismatch::Refused { step: Some(step), error };
     match &program.steps[step].action {
         Action::CreateList(list, desc) => backend.create_list(*list, *desc),
         Action::CreateQueue(queue, engine) => backend.create_queue(*queue, *engine),
         Action::CreateEvent(event, kind) => backend.create_event(*event, *kind),
         Action::CreateFence(fence, queue) => backend.create_fence(*fence, *queue),
+        Action::CloneList(list, copy) => backend.clone_list(*list, *copy),
+        Action::Share(event, opened) => backend.share(*event, *opened),
         Action::Append(list, command) => backend.append(*list, command),
+        Action::AppendLists { list, lists, waits, signal } => {
+            backend.append_lists(*list, lists, waits, *signal)
+        }
         Action::Close(list) => backend.close(*list),
         Action::ResetList(list) => backend.reset_list(*list),
         Action::DestroyList(list) => backend.destroy_list(*list),
@@ -235,18 +303,23 @@ fn run_step(
         Action::Join => Ok(()),
         Action::Synchronize(object) => {
             return match backend.synchronize(*object, Wait::Completion).map_err(refused)? {
-                true => Ok(None),
+                true => Ok(Told::Nothing),
                 false => Err(Mismatch::Hang { step }),
             };
         }
         Action::Query(object) => {
             let ready = backend.synchronize(*object, Wait::Poll).map_err(refused)?;
-            return compare_answer(step, expected, ready).map(|()| None);
+            return compare_answer(step, expected, ready).map(|()| Told::Nothing);
         }
         Action::Address(event) => {
             let pair = backend.address(*event).map_err(refused)?;
             let reached = backend.reached(pair).map_err(refused)?;
-            return compare_answer(step, expected, reached).map(|()| Some((step, pair)));
+            return compare_answer(step, expected, reached).map(|()| Told::Pair(pair));
+        }
+        Action::Times(event) => {
+            let times = backend.times(*event).map_err(refused)?;
+            compare_answer(step, expected, times.is_some())?;
+            return Ok(times.map_or(Told::Nothing, Told::Times));
         }
         Action::Read(cell) => {
             let value = backend.read(*cell).map_err(refused)?;
@@ -254,12 +327,12 @@ fn run_step(
                 Some(expected) if expected != value => {
                     Err(Mismatch::Read { step, expected, value })
                 }
-                _ => Ok(None),
+                _ => Ok(Told::Nothing),
             };
         }
     }
     .map_err(refused)
-    .map(|()| None)
+    .map(|()| Told::Nothing)
 }
 
 fn compare_answer(step: usize, expected: &Expected, ready: bool) -> Result<(), Mismatch> {

@@ -116,6 +116,21 @@ fn simpler(action: &Action) -> Vec<Action> {
             }
             simpler
         }
+        Action::AppendLists { list, lists, waits, signal } => {
+            let append = |lists: Vec<ListId>, waits: Vec<EventId>, signal: Option<EventId>| {
+                Action::AppendLists { list: *list, lists, waits, signal }
+            };
+            let mut simpler = vec![append(lists.clone(), waits.clone(), None)];
+            simpler.extend(waits.iter().map(|event| {
+                let fewer = waits.iter().copied().filter(|other| other != event).collect();
+                append(lists.clone(), fewer, *signal)
+            }));
+            if lists.len() > 1 {
+                let one = |&one: &ListId| append(vec![one], waits.clone(), *signal);
+                simpler.extend(lists.iter().map(one));
+            }
+            simpler
+        }
         Action::Execute { queue, lists, fence } => {
             let execute = |lists: Vec<ListId>, fence: Option<FenceId>| Action::Execute {
                 queue: *queue,
@@ -142,9 +157,9 @@ enum Name {
 
 fn created(step: &Step) -> Option<Name> {
     match step.action {
-        Action::CreateList(list, _) => Some(Name::List(list.0)),
+        Action::CreateList(list, _) | Action::CloneList(_, list) => Some(Name::List(list.0)),
         Action::CreateQueue(queue, _) => Some(Name::Queue(queue.0)),
-        Action::CreateEvent(event, _) => Some(Name::Event(event.0)),
+        Action::CreateEvent(event, _) | Action::Share(_, event) => Some(Name::Event(event.0)),
         Action::CreateFence(fence, _) => Some(Name::Fence(fence.0)),
         _ => None,
     }
@@ -181,6 +196,16 @@ fn without(step: &Step, gone: Name) -> Option<Step> {
         Action::CreateList(name, desc) => Action::CreateList(list(*name)?, *desc),
         Action::CreateQueue(name, engine) => Action::CreateQueue(queue(*name)?, *engine),
         Action::CreateEvent(name, kind) => Action::CreateEvent(event(*name)?, *kind),
+        Action::CloneList(from, name) => Action::CloneList(list(*from)?, list(*name)?),
+        Action::Share(from, name) => Action::Share(event(*from)?, event(*name)?),
+        Action::AppendLists { list: to, lists, waits, signal } => {
+            let lists: Vec<ListId> = lists.iter().copied().filter_map(list).collect();
+            if lists.is_empty() {
+                return None;
+            }
+            let waits = waits.iter().copied().filter_map(event).collect();
+            Action::AppendLists { list: list(*to)?, lists, waits, signal: signal.and_then(event) }
+        }
         Action::CreateFence(name, of) => Action::CreateFence(fence(*name)?, queue(*of)?),
         Action::Append(name, command) => {
             let waits: Vec<EventId> = command.waits.iter().copied().filter_map(event).collect();
@@ -188,6 +213,9 @@ fn without(step: &Step, gone: Name) -> Option<Step> {
             let op = match command.op {
                 Op::ResetEvent(name) => Op::ResetEvent(event(name)?),
                 Op::SetWord(name) => Op::SetWord(event(name)?),
+                Op::QueryTimes { event: name, place } => {
+                    Op::QueryTimes { event: event(name)?, place }
+                }
                 Op::SignalEvent if signal.is_none() => return None,
                 Op::WaitOnEvents if waits.is_empty() => return None,
                 op => op,
@@ -207,6 +235,7 @@ fn without(step: &Step, gone: Name) -> Option<Step> {
         }
         Action::Synchronize(name) => Action::Synchronize(object(*name)?),
         Action::Query(name) => Action::Query(object(*name)?),
+        Action::Times(name) => Action::Times(event(*name)?),
         Action::Address(name) => Action::Address(event(*name)?),
         Action::HostSignal(name) => Action::HostSignal(event(*name)?),
         Action::HostReset(name) => Action::HostReset(event(*name)?),

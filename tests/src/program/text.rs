@@ -2,7 +2,8 @@
 //! The textual form of programs: one line per step, for people who read a failing case.
 
 use super::{
-    Action, Command, Engine, EventKind, ListDesc, ListKind, ListOrder, Object, Op, Program, Step,
+    Action, Command, Engine, EventId, EventKind, ListDesc, ListKind, ListOrder, Object, Op,
+    Program, Step,
 };
 use std::fmt::{self, Display, Formatter};
 
@@ -39,6 +40,8 @@ impl Display for EventKind {
         match self {
             EventKind::Regular => f.write_str("regular"),
             EventKind::CounterBased => f.write_str("counter-based"),
+            EventKind::Timed => f.write_str("counter-based, timed"),
+            EventKind::Opened => f.write_str("opened"),
             EventKind::External => f.write_str("external"),
             EventKind::Aggregated { increments } => write!(f, "aggregated (of {increments})"),
         }
@@ -52,6 +55,8 @@ impl Display for Op {
             Op::Add { dst, add } => write!(f, "kernel {dst} += {add} atomically"),
             Op::Copy { dst, src } => write!(f, "copy {dst} = {src}"),
             Op::Fill { dst, value } => write!(f, "fill {dst} = {value}"),
+            Op::HostCall { dst, add } => write!(f, "host function {dst} = {dst} * 3 + {add}"),
+            Op::QueryTimes { event, place } => write!(f, "query times of {event} to place {place}"),
             Op::Barrier => f.write_str("barrier"),
             Op::SignalEvent => f.write_str("signal event"),
             Op::WaitOnEvents => f.write_str("wait on events"),
@@ -64,13 +69,17 @@ impl Display for Op {
 impl Display for Command {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.op)?;
-        if !self.waits.is_empty() {
-            write!(f, ", after {}", joined(&self.waits))?;
-        }
-        if let Some(event) = self.signal {
-            write!(f, ", signals {event}")?;
-        }
-        Ok(())
+        write_events(f, &self.waits, self.signal)
+    }
+}
+
+fn write_events(f: &mut Formatter<'_>, waits: &[EventId], signal: Option<EventId>) -> fmt::Result {
+    if !waits.is_empty() {
+        write!(f, ", after {}", joined(waits))?;
+    }
+    match signal {
+        Some(event) => write!(f, ", signals {event}"),
+        None => Ok(()),
     }
 }
 
@@ -92,7 +101,13 @@ impl Display for Action {
             Action::CreateQueue(queue, engine) => write!(f, "create {queue}: {engine} queue"),
             Action::CreateEvent(event, kind) => write!(f, "create {event}: {kind} event"),
             Action::CreateFence(fence, queue) => write!(f, "create {fence}: fence of {queue}"),
+            Action::CloneList(list, copy) => write!(f, "clone {list} as {copy}"),
+            Action::Share(event, opened) => write!(f, "share {event} and open it as {opened}"),
             Action::Append(list, command) => write!(f, "append to {list}: {command}"),
+            Action::AppendLists { list, lists, waits, signal } => {
+                write!(f, "append to {list}: execution of {}", joined(lists))?;
+                write_events(f, waits, *signal)
+            }
             Action::Close(list) => write!(f, "close {list}"),
             Action::ResetList(list) => write!(f, "reset {list}"),
             Action::DestroyList(list) => write!(f, "destroy {list}"),
@@ -106,6 +121,7 @@ impl Display for Action {
             }
             Action::Synchronize(object) => write!(f, "synchronize {object}"),
             Action::Query(object) => write!(f, "query {object}"),
+            Action::Times(event) => write!(f, "times of {event}"),
             Action::Address(event) => write!(f, "address and value of {event}"),
             Action::HostSignal(event) => write!(f, "host signals {event}"),
             Action::HostReset(event) => write!(f, "host resets {event}"),

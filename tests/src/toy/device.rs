@@ -7,7 +7,8 @@
 
 use crate::faults::Fault;
 use crate::model::memory;
-use crate::program::{Cell, ListOrder, Op};
+use crate::program::backend::Times;
+use crate::program::{Cell, ListOrder, Op, PLACES};
 
 /// A counter slot.
 pub type Slot = usize;
@@ -19,6 +20,8 @@ pub enum Condition {
     Counter(Slot, u64),
     /// The event cell is 1.
     Cell(usize),
+    /// All packets of the stream are complete.
+    Stream(usize),
 }
 
 /// What a packet does to a word of the user's, which is a counter that no list owns.
@@ -54,6 +57,10 @@ pub struct Packet {
     pub word: Option<(Slot, Change)>,
     /// Set by the fault that reads too early.
     pub early: Option<u32>,
+    /// The slot that its times go to.
+    pub stamp: Option<usize>,
+    /// The slot whose times it copies, and the place.
+    pub reads: Option<(usize, usize)>,
     progress: Progress,
 }
 
@@ -61,9 +68,18 @@ impl Packet {
     /// A packet that was not started.
     #[must_use]
     pub fn new(op: Op, waits: Vec<Condition>, waits_for_events: bool) -> Self {
-        let (counter, cells, word, early) = (None, Vec::new(), None, None);
-        let progress = Progress::Queued;
-        Packet { op, waits, waits_for_events, counter, cells, word, early, progress }
+        Packet {
+            op,
+            waits,
+            waits_for_events,
+            counter: None,
+            cells: Vec::new(),
+            word: None,
+            early: None,
+            stamp: None,
+            reads: None,
+            progress: Progress::Queued,
+        }
     }
 }
 
@@ -73,7 +89,7 @@ pub struct Stream {
     /// Of the list.
     pub order: ListOrder,
     /// What the whole stream waits for.
-    pub entry: Option<Condition>,
+    pub entry: Vec<Condition>,
     /// In the order of submission.
     pub packets: Vec<Packet>,
     /// The fence at its end waits for all earlier streams of its ring.
@@ -103,6 +119,11 @@ pub struct Device {
     pub streams: Vec<Stream>,
     /// For each ring its streams.
     pub rings: Vec<Vec<usize>>,
+    /// Slots for the times of packets.
+    pub times: Vec<Times>,
+    /// Where packets copy times to.
+    pub places: [Times; PLACES],
+    clock: u64,
     fault: Option<Fault>,
     random: u64,
     policy: Policy,
@@ -124,6 +145,9 @@ impl Device {
             cells: Vec::new(),
             streams: Vec::new(),
             rings: Vec::new(),
+            times: Vec::new(),
+            places: [Times { start: 0, end: 0 }; PLACES],
+            clock: 0,
             fault,
             random: seed,
             policy: Policy::Even,
@@ -144,7 +168,7 @@ impl Device {
     }
 
     /// A new stream at the end of a ring.
-    pub fn stream(&mut self, ring: usize, order: ListOrder, entry: Option<Condition>) -> usize {
+    pub fn stream(&mut self, ring: usize, order: ListOrder, entry: Vec<Condition>) -> usize {
         let favour = self.below(1 << 16) as u32;
         self.streams.push(Stream { order, entry, packets: Vec::new(), fence: false, favour });
         let stream = self.streams.len() - 1;
@@ -171,6 +195,7 @@ impl Device {
         match condition {
             Condition::Counter(slot, value) => self.counters[slot] >= value,
             Condition::Cell(cell) => self.cells[cell],
+            Condition::Stream(stream) => self.is_done(&[stream]),
         }
     }
 
@@ -197,6 +222,7 @@ impl Device {
                 best[self.below(best.len())]
             }
         };
+        self.clock += 1;
         match chosen {
             Step::Start(stream, packet) => self.start(stream, packet),
             Step::Complete(stream, packet) => self.complete(stream, packet),
@@ -226,12 +252,12 @@ impl Device {
     }
 
     fn may_start(&self, stream: usize, number: usize, ahead: &[usize]) -> bool {
-        let Stream { order, entry, ref packets, fence, .. } = self.streams[stream];
+        let Stream { order, ref entry, ref packets, fence, .. } = self.streams[stream];
         let packet = &packets[number];
         if fence {
             return self.is_done(ahead);
         }
-        if entry.is_some_and(|entry| !self.holds(entry)) {
+        if !entry.iter().all(|&entry| self.holds(entry)) {
             return false;
         }
         let done = |packet: &Packet| packet.progress == Progress::Done;
@@ -265,7 +291,12 @@ impl Device {
             (_, result) => result,
         };
         self.streams[stream].packets[number].progress = Progress::Running { result };
-        if self.fault == Some(Fault::SignalBeforeWork) {
+        if let Some(stamp) = self.streams[stream].packets[number].stamp {
+            self.times[stamp].start = self.clock;
+        }
+        let is_call = matches!(self.streams[stream].packets[number].op, Op::HostCall { .. });
+        let unawaited = is_call && self.fault == Some(Fault::HostFunctionNotAwaited);
+        if unawaited || self.fault == Some(Fault::SignalBeforeWork) {
             self.signal(stream, number);
         }
     }
@@ -277,6 +308,13 @@ impl Device {
             self.memory[dst.0] = self.memory[dst.0].wrapping_add(add);
         } else if let Progress::Running { result: Some((cell, value)) } = progress {
             self.memory[cell.0] = value;
+        }
+        let Packet { stamp, reads, .. } = self.streams[stream].packets[number];
+        if let Some(stamp) = stamp {
+            self.times[stamp].end = self.clock;
+        }
+        if let Some((slot, place)) = reads {
+            self.places[place] = self.times[slot];
         }
         self.signal(stream, number);
     }

@@ -244,6 +244,19 @@ impl Command<'_> {
             _ => false,
         }
     }
+
+    /// Whether, by a mistake, it does not wait for what an in-order list holds before it.
+    fn ignores_order(&self) -> bool {
+        crate::faults::on(crate::faults::IN_ORDER_IGNORED)
+            || matches!(self, Command::Lists(_))
+                && crate::faults::on(crate::faults::APPENDED_LISTS_UNORDERED)
+    }
+
+    /// Whether, by a mistake, its wait list is left out.
+    fn ignores_waits(&self) -> bool {
+        matches!(self, Command::Lists(_))
+            && crate::faults::on(crate::faults::APPENDED_LISTS_IGNORE_WAITS)
+    }
 }
 
 /// The writes at the end of a command, in their order: its own, the event's, the counter's.
@@ -274,10 +287,12 @@ fn encode<T: Target>(
     waits: WaitList<'_, '_>,
 ) -> Result {
     let has_waits = waits.len() != 0;
-    let wait_packets = waits::encode(target, waits)?;
+    let wait_packets = match command.ignores_waits() {
+        true => 0,
+        false => waits::encode(target, waits)?,
+    };
     let in_order = target.in_order();
-    let ordered = in_order && !crate::faults::on(crate::faults::IN_ORDER_IGNORED)
-        || command.is_ordered(has_waits);
+    let ordered = in_order && !command.ignores_order() || command.is_ordered(has_waits);
     let (slot, stamp) = match &signal {
         Some(signal) if signal.event.traits.timestamps => stamp_of(target, signal.event)?,
         _ => (None, None),
@@ -408,7 +423,9 @@ impl Body {
                 ] {
                     self.push_post(target, post);
                 }
-                target.push(waits::at_least(cell, host_function::DONE));
+                if !crate::faults::on(crate::faults::HOST_FUNCTION_NOT_AWAITED) {
+                    target.push(waits::at_least(cell, host_function::DONE));
+                }
                 self.push_post(target, Post::store(cell, host_function::IDLE));
                 self.last(target, nop(0), posts);
             }
@@ -550,8 +567,17 @@ fn stamp_of<T: Target>(target: &mut T, event: &Event) -> Result<(Option<u64>, Op
     match &event.kind {
         EventKind::Regular(place) => Ok((Some(place.slot()), None)),
         EventKind::CounterBased(_) => {
-            let stamp = target.stamp()?;
+            let stamp = one_for_all(target.stamp()?);
             Ok((Some(stamp.va()), Some(stamp)))
         }
+    }
+}
+
+/// The slot itself; by a mistake, the first one that was ever taken.
+fn one_for_all(stamp: Stamp) -> Stamp {
+    static FIRST: std::sync::OnceLock<Stamp> = std::sync::OnceLock::new();
+    match crate::faults::on(crate::faults::STAMPS_SHARED) {
+        true => FIRST.get_or_init(|| stamp).clone(),
+        false => stamp,
     }
 }

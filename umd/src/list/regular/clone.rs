@@ -39,6 +39,9 @@ impl Regular {
             packets.push(slots.redirect(with_counter(packet, from, to))?);
         }
         let mut signalled = source.signalled.clone();
+        if crate::faults::on(crate::faults::CLONE_KEEPS_STATE) {
+            signalled.clear();
+        }
         for stamp in signalled.iter_mut().filter_map(|it| it.stamp.as_mut()) {
             *stamp = slots.copy(stamp.va())?;
         }
@@ -62,7 +65,8 @@ impl Regular {
 /// The packet with the copy's counter where it signals the source's.
 fn with_counter(mut packet: Packet, from: u64, to: u64) -> Packet {
     let own = flag::POST_SYNC | flag::FROM_BASE;
-    if packet.header.flags & own == own && packet.post.address == from {
+    let kept = crate::faults::on(crate::faults::CLONE_KEEPS_COUNTER);
+    if packet.header.flags & own == own && packet.post.address == from && !kept {
         packet.post.address = to;
     }
     packet

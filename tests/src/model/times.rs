@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Times of commands. The model has no clock: it knows whose times an answer must be, and that a
+//! command which comes after another one does not start before that one's end.
+
+use super::event::{Bound, CbState, RecordingId};
+use super::expect::Question;
+use super::order::{Node, Work};
+use super::{EventState, Model, Refusal};
+use crate::program::{EventId, EventKind, Op};
+
+/// A command that reads the times of another one.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// The command that reads.
+    reader: Node,
+    /// Where to.
+    place: usize,
+    /// Whose times.
+    command: Node,
+}
+
+/// What is known of times, with numbers for commands.
+#[derive(Clone, Default, Debug)]
+pub struct ExpectedTimes {
+    /// For each step that asks for times, whose times it is given if they are there.
+    pub steps: Vec<Option<usize>>,
+    /// For each place that is written, the place and whose times it holds after the last step.
+    pub places: Vec<(usize, usize)>,
+    /// Pairs of commands: the first is complete before the second starts.
+    pub order: Vec<(usize, usize)>,
+}
+
+impl Model {
+    /// The state of an event that has times.
+    pub(super) fn timed(&self, event: EventId) -> Result<CbState, Refusal> {
+        let event = self.event(event)?;
+        match event.state {
+            EventState::CounterBased(CbState::Complete) => {
+                Err(Refusal::Misuse("the event was never signalled"))
+            }
+            EventState::CounterBased(state) if event.kind == EventKind::Timed => Ok(state),
+            _ => Err(Refusal::Misuse("the event has no times")),
+        }
+    }
+
+    /// "The value(s) written to the destination buffer are undefined if any timestamp event has not
+    /// been signaled prior to the command": the order must promise that it was. Which command is
+    /// meant is settled when the query is appended. An event of another regular list is left out: that
+    /// list's next execution may overwrite the times.
+    pub(super) fn read_times(
+        &mut self,
+        reader: Node,
+        place: usize,
+        state: CbState,
+        (own, commands): (Option<RecordingId>, &[Node]),
+    ) -> Result<(), Refusal> {
+        if let CbState::Recorded { recording, .. } = state
+            && Some(recording) != own
+        {
+            return Err(Refusal::Misuse("times of another regular list"));
+        }
+        let Bound::Command(command) = self.bind(state, own.map(|own| (own, commands))) else {
+            return Err(Refusal::Misuse("the event was never signalled"));
+        };
+        self.must_come_before(command, reader)?;
+        self.readings.push(Reading { reader, place, command });
+        Ok(())
+    }
+
+    pub(super) fn expected_times(&self) -> ExpectedTimes {
+        let mut commands = Vec::new();
+        let mut number = |node: Node| {
+            commands.iter().position(|&other| other == node).unwrap_or_else(|| {
+                commands.push(node);
+                commands.len() - 1
+            })
+        };
+        let asked = self.steps.iter().map(|step| {
+            let question = step.question.as_ref().filter(|_| step.wants_times)?;
+            let Question::CounterBased(bound) = question else { return None };
+            match self.settle(*bound) {
+                Bound::Command(node) => Some(number(node)),
+                _ => None,
+            }
+        });
+        let steps = asked.collect();
+        let mut places: Vec<(usize, usize)> = Vec::new();
+        for node in self.graph.sequence(|_| 0) {
+            let Work::Command(Op::QueryTimes { .. }) = self.graph.work(node) else { continue };
+            let reading = self.readings.iter().find(|reading| reading.reader == node);
+            let &Reading { place, command, .. } = reading.expect("each reader is noted");
+            places.retain(|&(other, _)| other != place);
+            places.push((place, number(command)));
+        }
+        let mut order = Vec::new();
+        for (second, &node) in commands.iter().enumerate() {
+            let before = self.graph.before(node);
+            let earlier = commands.iter().enumerate().filter(|(_, node)| before.contains(**node));
+            order.extend(earlier.map(|(first, _)| (first, second)));
+        }
+        ExpectedTimes { steps, places, order }
+    }
+}
