@@ -218,6 +218,8 @@ pub struct Model {
     pending: Vec<Node>,
     /// Commands that read the times of others.
     readings: Vec<Reading>,
+    /// Executions by immediate lists: the end, whose times may cover all since the beginning.
+    spans: Vec<(Node, Node)>,
 }
 
 impl Model {

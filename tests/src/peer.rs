@@ -149,10 +149,17 @@ pub fn say_handle(handle: &HandleBytes) {
 /// # Panics
 /// If the test that started it has ended.
 pub fn hear() -> String {
+    hear_or_end().expect("the test that started this has ended")
+}
+
+/// In the child: the next line; none when the test that started it has ended.
+///
+/// # Panics
+/// If standard input cannot be read.
+pub fn hear_or_end() -> Option<String> {
     let mut line = String::new();
     let length = std::io::stdin().read_line(&mut line).expect("standard input is a pipe");
-    assert_ne!(length, 0, "the test that started this has ended");
-    line.trim_end().to_owned()
+    (length != 0).then(|| line.trim_end().to_owned())
 }
 
 /// In the child: hears exactly this.

@@ -107,6 +107,7 @@ pub struct Driver {
     /// Host calls on shared events so far: every second one is another process's.
     turns: AtomicU64,
     /// What functions of the host are called with.
+    #[allow(clippy::vec_box, reason = "the device's side holds their addresses")]
     calls: Mutex<Vec<Box<HostCall>>>,
     /// Results of queries for times.
     times: Option<Usm<ze_kernel_timestamp_result_t>>,

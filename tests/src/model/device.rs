@@ -105,6 +105,7 @@ impl Model {
         let place = Place { call: self.retire(entry, &nodes), ..place };
         let recorded = Recorded { op, waits: Vec::new(), signal, times };
         let node = self.submit(&mut stream, place, &recorded)?;
+        self.spans.push((node, entry));
         let value = stream.commands.len();
         let retired = if self.signals_cell(&end) { self.retire(call, &[node]) } else { node };
         stream.retired.push(retired);

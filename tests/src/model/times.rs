@@ -94,7 +94,8 @@ impl Model {
         }
         let mut order = Vec::new();
         for (second, &node) in commands.iter().enumerate() {
-            let before = self.graph.before(node);
+            let span = self.spans.iter().find(|(end, _)| *end == node);
+            let before = self.graph.before(span.map_or(node, |&(_, begin)| begin));
             let earlier = commands.iter().enumerate().filter(|(_, node)| before.contains(**node));
             order.extend(earlier.map(|(first, _)| (first, second)));
         }
