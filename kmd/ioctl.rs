@@ -11,7 +11,7 @@ use kernel::drm::ioctl::{DrmIoctlDescriptor, RENDER_ALLOW};
 use kernel::prelude::*;
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, Ioctl, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemWait,
-    SemWake, VmBind, VmCreate, VmDestroy,
+    SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
 };
 
 use crate::driver::TallyDevice;
@@ -86,7 +86,7 @@ macro_rules! table {
 
 /// By number.
 pub(crate) const TABLE: &[DrmIoctlDescriptor] = table! {
-    Query => |caller, arg| caller.gpu(|gpu| query::query(gpu, arg)),
+    Query => |caller, arg| caller.gpu(|gpu| query::query(gpu, &caller.file(), arg)),
     BoCreate => |caller, arg| caller.gpu(|_| gem::create(caller.dev, caller.drm_file, arg)),
     BoInfo => |caller, arg| gem::info(caller.drm_file, arg),
     VmCreate => |caller, arg| caller.gpu(|gpu| vm::create(gpu, &caller.file(), arg)),
@@ -101,6 +101,7 @@ pub(crate) const TABLE: &[DrmIoctlDescriptor] = table! {
         sem::wait(file.state(), &file, caller.lookup(), arg)
     },
     SemWake => |caller, arg| caller.gpu(|gpu| sem::wake(gpu, caller.lookup(), arg)),
+    VmOrphan => |caller, arg| caller.gpu(|gpu| vm::orphan(gpu, &caller.file(), arg)),
 };
 
 /// The core takes the number within the driver as the index in the table.

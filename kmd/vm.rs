@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! GPU address spaces: VM_CREATE, VM_DESTROY, VM_BIND.
+//! GPU address spaces: VM_CREATE, VM_DESTROY, VM_BIND, VM_ORPHAN.
 //!
 //! Mappings are kept in a tree of their own. drm_gpuvm's abstraction asks for a
 //! GEM object behind every mapping, and has no look-up: there would be no place
@@ -17,8 +17,9 @@ use kernel::rbtree::{RBTree, RBTreeNodeReservation};
 use kernel::sync::atomic::{Atomic, Full, Relaxed};
 use kernel::sync::{new_mutex, Arc, Mutex};
 use kernel::time::Delta;
+use tally_uapi::cell::CELL_SIZE;
 use tally_uapi::firmware::{map_flag, op, Extent, MAX_EXTENTS};
-use tally_uapi::ioctl::{bind_flag, bind_op, VmBind, VmCreate, VmDestroy};
+use tally_uapi::ioctl::{bind_flag, bind_op, VmBind, VmCreate, VmDestroy, VmOrphan};
 use tally_uapi::PAGE_SIZE;
 
 use crate::admin::{vm_command, Call, Keep, Unsent};
@@ -499,6 +500,32 @@ fn unmap(gpu: &Gpu<'_>, vm: &Arc<Vm>, range: &Range<u64>) -> Result {
         Err(error) if error == EINTR => Err(error),
         _ => Ok(()),
     }
+}
+
+/// IOCTL: VM_ORPHAN: nobody is left who could signal these cells.
+pub(crate) fn orphan(gpu: &Gpu<'_>, file: &TallyFile, arg: &VmOrphan) -> Result {
+    let end = arg.address.checked_add(arg.size).ok_or(EINVAL)?;
+    if arg.pad != 0 || (arg.address | arg.size) % CELL_SIZE != 0 || arg.size == 0 {
+        return Err(EINVAL);
+    }
+    let vm = gpu.state().vms.get(file.id(), arg.vm_id)?;
+    if arg.address < vm.window.start || end > vm.window.end {
+        return Err(EINVAL);
+    }
+    if vm.lost() {
+        return Err(EIO);
+    }
+    let call = Call::new()?;
+    let maps = vm.maps.lock();
+    if maps.ended {
+        return Err(ENOENT);
+    }
+    // In order with the UNMAP that ends it.
+    let command = vm_command(op::VM_ORPHAN, vm.id, [arg.address, arg.size, 0, 0, 0, 0]);
+    let sent = gpu.send(&call, command, Keep::Nothing);
+    drop(maps);
+    sent?;
+    call.wait().map(|_| ())
 }
 
 #[kernel::macros::kunit_tests(tally_vm)]

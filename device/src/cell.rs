@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tally_uapi::cell::{CellKind, Compare, WAITERS, waiter_enters, waiter_leaves, waiters_index};
 use tally_uapi::fault::FaultKind;
+use tally_uapi::firmware::MAX_ORPHANS;
 
 use crate::confined::Outside;
 use crate::guard::{Guard, Trap, word};
@@ -87,17 +88,35 @@ impl SemaphoreUnit {
     }
 
     /// Nobody is left who could signal the cells of a range. Waits that are
-    /// parked there are looked at by the caller.
-    pub(crate) fn orphan(&self, cells: Range<u64>) {
-        self.orphans().push(cells);
+    /// parked there are looked at by the caller. False, with nothing changed, if
+    /// there are too many ranges.
+    pub(crate) fn orphan(&self, cells: Range<u64>) -> bool {
+        let mut orphans = self.orphans();
+        let touches = |it: &Range<u64>| it.start <= cells.end && cells.start <= it.end;
+        let (mut joined, before) = (cells.clone(), orphans.len());
+        let apart = orphans.iter().filter(|it| !touches(it)).count();
+        if apart == before && before >= MAX_ORPHANS {
+            return false;
+        }
+        for it in orphans.extract_if(.., |it| touches(it)) {
+            joined = joined.start.min(it.start)..joined.end.max(it.end);
+        }
+        orphans.push(joined);
         self.any_orphans.store(true, Ordering::SeqCst);
+        true
     }
 
-    /// The range is used for something else from now on.
+    /// The range is used for something else from now on. What it leaves of a
+    /// range of orphans stays one, or two.
     pub(crate) fn adopt(&self, cells: &Range<u64>) {
         if self.any_orphans.load(Ordering::SeqCst) {
             let mut orphans = self.orphans();
-            orphans.retain(|it| it.end <= cells.start || cells.end <= it.start);
+            let cut: Vec<_> = orphans
+                .extract_if(.., |it| it.start < cells.end && cells.start < it.end)
+                .flat_map(|it| [it.start..cells.start, cells.end..it.end])
+                .filter(|rest| !rest.is_empty())
+                .collect();
+            orphans.extend(cut);
             self.any_orphans.store(!orphans.is_empty(), Ordering::SeqCst);
         }
     }

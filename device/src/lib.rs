@@ -418,14 +418,18 @@ impl Device {
     }
 
     /// Whoever could signal the cells at these VAs is gone. What they hold stays;
-    /// a wait that is not met by it is a fault ([`FaultKind::Orphaned`]).
-    pub fn orphan(&self, cells: Range<u64>) {
+    /// a wait that is not met by it is a fault ([`FaultKind::Orphaned`]). False, with
+    /// nothing changed, if there are too many such ranges.
+    pub fn orphan(&self, cells: Range<u64>) -> bool {
         use tally_uapi::cell::{CELL_SIZE, WAITERS, waiters_index};
-        self.shared.sem.orphan(cells.clone());
+        if !self.shared.sem.orphan(cells.clone()) {
+            return false;
+        }
         let count = (cells.end.saturating_sub(cells.start) / CELL_SIZE) as usize;
         for i in 0..count.min(WAITERS) {
             self.wake(waiters_index(cells.start + i as u64 * CELL_SIZE));
         }
+        true
     }
 
     /// The VAs no longer hold the cells that [`Device::orphan`] named.

@@ -46,7 +46,13 @@ pub mod op {
     pub const QUEUE_DESTROY: u32 = 7;
     /// What queue `queue` of VM `vm` does: see [`super::query_value`].
     pub const QUEUE_QUERY: u32 = 8;
+    /// The cells in `args[1]` bytes at VA `args[0]` of VM `vm` are orphaned, as `SPEC.md`,
+    /// chapter 6, until the range is unmapped.
+    pub const VM_ORPHAN: u32 = 9;
 }
+
+/// Most ranges of orphaned cells of a VM; neighbours count as one.
+pub const MAX_ORPHANS: usize = 1024;
 
 /// [`Command::flags`] of [`op::VM_MAP`]: access as in [`crate::ioctl::bind_flag`], and NULL.
 pub mod map_flag {
@@ -92,7 +98,7 @@ pub mod answer_status {
     pub const EXISTS: u32 = 3;
     /// The VM is lost.
     pub const LOST: u32 = 4;
-    /// A limit of the device: pieces of mappings, NULL memory, processes, threads.
+    /// A limit of the device: pieces of mappings, NULL memory, orphaned ranges, processes, threads.
     pub const NO_SPACE: u32 = 5;
 }
 

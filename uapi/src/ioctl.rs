@@ -11,7 +11,7 @@ pub const DRIVER_NAME: &str = "tally";
 /// Major version: changes when an old caller would break.
 pub const VERSION_MAJOR: u32 = 0;
 /// Minor version: grows when something is added.
-pub const VERSION_MINOR: u32 = 1;
+pub const VERSION_MINOR: u32 = 2;
 
 /// First DRM command number that belongs to drivers.
 const COMMAND_BASE: u32 = 0x40;
@@ -450,6 +450,20 @@ pub struct SemWake {
     pub offset: u64,
 }
 
+/// VM_ORPHAN: nobody is left who could signal these cells.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct VmOrphan {
+    /// The VM whose queues wait for them.
+    pub vm_id: u32,
+    /// Zero.
+    pub pad: u32,
+    /// VA of the first cell, a multiple of 8.
+    pub address: u64,
+    /// Bytes, a multiple of 8, not 0.
+    pub size: u64,
+}
+
 macro_rules! ioctls {
     ($($number:literal $name:literal $type:ident $size:literal),* $(,)?) => {
         $(
@@ -476,6 +490,7 @@ ioctls! {
     0x09 "QUEUE_KICK" QueueKick 8,
     0x0a "SEM_WAIT" SemWait 32,
     0x0b "SEM_WAKE" SemWake 16,
+    0x0c "VM_ORPHAN" VmOrphan 24,
 }
 
 const _: () = {

@@ -53,7 +53,7 @@ pub const MAGIC_VALUE: u32 = u32::from_le_bytes(*b"TALY");
 /// Major version of registers and admin ring: changes when an old driver would break.
 pub const VERSION_MAJOR: u16 = 1;
 /// Minor version: grows when something is added.
-pub const VERSION_MINOR: u16 = 0;
+pub const VERSION_MINOR: u16 = 1;
 /// As the value of [`WAKE`]: all foreign cells are read again.
 pub const WAKE_FOREIGN: u32 = u32::MAX;
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemWait,
-    SemWake, VmBind, VmCreate, VmDestroy,
+    SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
 };
 
 use crate::settings::{Lane, Settings};
@@ -78,9 +78,10 @@ pub type Hold = Box<dyn Any + Send + Sync>;
 
 /// Somebody who has to know when cells are signalled, and does not sleep in SEM_WAIT.
 ///
-/// Called on threads of the device: must not block and must not call the kernel.
+/// Called on threads of the kernel's: must not block and must not call the kernel.
 pub trait Watcher: Send + Sync {
-    /// The cell of this number, or one that shares its waiters word, was signalled.
+    /// The cell of this number, or one that shares its waiters word, was signalled. Only where
+    /// processes have devices of their own; where one kernel serves them all it wakes their sleepers.
     fn look(&self, cell: usize);
     /// The VM is lost or destroyed: what was not signalled will not be.
     fn lost(&self);
@@ -184,18 +185,14 @@ pub trait Kernel: Send + Sync {
     }
 
     /// Tells `watcher` from now on of signals to cells, each a buffer and an offset, and of the end
-    /// of the VM. Where one kernel serves all processes it wakes them itself, and there is nothing
-    /// to watch.
+    /// of the VM.
     ///
     /// # Errors
-    /// ENOENT, EINVAL.
-    fn watch(&self, _vm: u32, _cells: &[(u32, u64)], _watcher: Arc<dyn Watcher>) -> Result<u64> {
-        Ok(0)
-    }
+    /// ENOENT, EINVAL, ENOMEM.
+    fn watch(&self, vm: u32, cells: &[(u32, u64)], watcher: Arc<dyn Watcher>) -> Result<u64>;
     /// Ends a [`Kernel::watch`]: the watcher is not called any more when this returns. Not to be
     /// called by the watcher.
-    fn unwatch(&self, _watch: u64) {}
-    /// Whoever could signal the imported cells that are bound at these addresses is gone: waits
-    /// there that are not met lose the VM.
-    fn orphan(&self, _address: u64, _size: u64) {}
+    fn unwatch(&self, watch: u64);
+    /// VM_ORPHAN.
+    fn vm_orphan(&self, arg: &VmOrphan) -> Result;
 }

@@ -9,6 +9,7 @@
 //! - The library stays mapped after dlclose: its threads run code of it.
 
 use std::ffi::{CStr, OsStr, c_void};
+use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Once;
@@ -96,6 +97,23 @@ pub fn watch() {
         }
         stay_loaded();
     });
+}
+
+/// Runs `spawn` with all signals blocked: the new thread inherits that, so the application's
+/// handlers never run on it.
+pub fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: both sets are filled before they are read: `all` by sigfillset, `before` by the first
+    // pthread_sigmask, which cannot fail with a valid `how`.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let result = spawn();
+    // SAFETY: filled above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    result
 }
 
 extern "C" fn forked() {

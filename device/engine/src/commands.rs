@@ -115,6 +115,13 @@ impl Engine {
                 let queue = self.queue(order.queue).ok_or(answer_status::NO_ENTRY)?;
                 Ok(values(&self.device.query(&queue)))
             }
+            op::VM_ORPHAN => {
+                let [address, bytes, ..] = order.args;
+                match self.device.orphan(address..address.saturating_add(bytes)) {
+                    true => Ok([0; 7]),
+                    false => Err(answer_status::NO_SPACE),
+                }
+            }
             _ => Err(answer_status::INVALID),
         }
     }
@@ -126,6 +133,7 @@ impl Engine {
             if !done {
                 return Err(answer_status::NO_SPACE);
             }
+            self.device.adopt(piece.address..piece.address + piece.bytes);
         }
         Ok([0; 7])
     }

@@ -105,12 +105,13 @@ impl Lane {
         let Some(vm) = &mut self.vm else { return Err(answer_status::NO_ENTRY) };
         let loss = vm.engine.link.loss();
         match (command.opcode, loss) {
-            (op::VM_MAP | op::QUEUE_CREATE, Some(_)) => Err(answer_status::LOST),
+            (op::VM_MAP | op::QUEUE_CREATE | op::VM_ORPHAN, Some(_)) => Err(answer_status::LOST),
             (op::VM_MAP, None) => vm.map(&self.host, command),
             (op::VM_UNMAP, _) => vm.unmap(command),
             (op::QUEUE_CREATE, None) => vm.create_queue(&self.host.settings, &self.links, command),
             (op::QUEUE_DESTROY, _) => vm.destroy_queue(&self.links, command),
             (op::QUEUE_QUERY, _) => vm.query_queue(&self.links, command),
+            (op::VM_ORPHAN, None) => vm.orphan(command),
             _ => Err(answer_status::INVALID),
         }
     }
@@ -170,7 +171,7 @@ fn range(start: u64, bytes: u64) -> Option<Range<u64>> {
 /// "Unused fields are zero."
 fn check_unused(command: &Command) -> Result<(), u32> {
     let (args, flags, queue) = match command.opcode {
-        op::VM_CREATE | op::VM_UNMAP => (2, 0, false),
+        op::VM_CREATE | op::VM_UNMAP | op::VM_ORPHAN => (2, 0, false),
         op::VM_DESTROY => (0, 0, false),
         op::VM_MAP => (4, map_flag::ALL, false),
         op::QUEUE_CREATE => (6, 0, true),

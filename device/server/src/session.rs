@@ -208,7 +208,7 @@ impl Session {
         let status = match command.opcode {
             op::NOP if plain && args && command.args[0] == 0 => answer_status::OK,
             op::IDENTIFY if plain && args => self.identify(command),
-            op::VM_CREATE..=op::QUEUE_QUERY if (1..=MAX_VMS).contains(&command.vm) => {
+            op::VM_CREATE..=op::VM_ORPHAN if (1..=MAX_VMS).contains(&command.vm) => {
                 match lanes.hand(number, command) {
                     Ok(()) => return,
                     Err(status) => status,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tally_device::{EngineClass, Priority, QueueState};
 use tally_uapi::cell::{CellKind, Compare, waiters_index};
 use tally_uapi::fault::FaultKind;
+use tally_uapi::firmware::MAX_ORPHANS;
 
 use crate::support::*;
 
@@ -189,6 +190,30 @@ fn an_unmet_wait_on_an_orphaned_cell_is_a_fault() {
         assert_eq!((fault.address, fault.packet), (cells.cell_va(9), 1));
         assert_eq!(cells.load(0), 0, "nothing behind the wait was run");
     }
+}
+
+// A range that is cut keeps what is left of it; ranges that touch are one.
+#[test]
+fn orphans_are_kept_apart_and_joined() {
+    let gpu = Gpu::new();
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    let at = |cell: u64| cells.va() + cell * 8;
+    assert!(gpu.device.orphan(at(0)..at(8)));
+    gpu.device.adopt(at(2)..at(6));
+    queue.write(wait_for(cells.cell_va(4), 1));
+    queue.publish();
+    eventually("parking", || gpu.device.query(&queue.handle).state == QueueState::Parked);
+    assert!(!gpu.vm.is_lost());
+    for cell in (10..).step_by(2).take(MAX_ORPHANS - 2) {
+        assert!(gpu.device.orphan(at(cell)..at(cell + 1)));
+    }
+    assert!(!gpu.device.orphan(at(1 << 20)..at((1 << 20) + 1)), "too many");
+    // From 6 to 8, from 10 to 11, and what is between: one where there were two.
+    assert!(gpu.device.orphan(at(8)..at(10)));
+    assert!(gpu.device.orphan(at(1 << 20)..at((1 << 20) + 1)));
+    assert!(!gpu.vm.is_lost());
+    assert!(gpu.device.orphan(at(2)..at(5)));
+    eventually("the loss", || gpu.vm.is_lost());
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, Ioctl, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemWait,
-    SemWaitEntry, SemWake, VmBind, VmCreate, VmDestroy,
+    SemWaitEntry, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
 };
 use tally_uapi::packet::Packet;
 use tally_uapi::queue::QueueControl;
@@ -141,7 +141,7 @@ impl Client {
 
     /// One random call.
     fn step(&mut self) {
-        match self.dice.below(40) {
+        match self.dice.below(42) {
             0..=4 => self.make_buffer(),
             5..=6 => {
                 let (handle, pad) = (self.dice.pick(&self.buffers), self.dice.mostly32(0));
@@ -199,6 +199,11 @@ impl Client {
                 let _ = self.call(&mut Query { what, size, data, reserved });
             }
             36 => self.share(),
+            37 => {
+                let (vm_id, pad) = (self.dice.pick(&self.vms), self.dice.mostly32(0));
+                let (address, size) = self.range();
+                let _ = self.call(&mut VmOrphan { vm_id, pad, address, size });
+            }
             _ => self.scribble(),
         }
     }

@@ -4,7 +4,7 @@
 use tally_uapi::cell::Compare;
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, Ioctl, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemWait,
-    SemWake, VmBind, VmCreate, VmDestroy, bind_flag, bind_op, query,
+    SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, bind_flag, bind_op, query,
 };
 
 use crate::Outcome;
@@ -36,6 +36,7 @@ pub fn must_be_zero() {
     assert_eq!(wait(&node, 99, &[entry(99, 0, 0)], 2, 0).map(drop), no);
     assert_eq!(node.call(&mut SemWake { handle: 99, pad: 1, offset: 0 }), no);
     assert_eq!(node.call(&mut SemWake { handle: 0, pad: 0, offset: 8 }), no);
+    assert_eq!(node.call(&mut VmOrphan { vm_id: 99, pad: 1, address: start, size: 8 }), no);
 }
 
 /// "An unknown one is ENOENT."
@@ -50,6 +51,7 @@ pub fn unknown_handles_and_ids() {
         assert_eq!(node.call(&mut QueueKick { queue_id: id, pad: 0 }), no);
         let bind = VmBind { vm_id: id, op: bind_op::UNMAP, size: PAGE, ..Default::default() };
         assert_eq!(node.call(&mut bind.clone()), no);
+        assert_eq!(node.call(&mut VmOrphan { vm_id: id, pad: 0, address: PAGE, size: 8 }), no);
     }
     assert_eq!(wait(&node, 0, &[entry(99, 0, 0)], 0, 0).map(drop), no);
     assert_eq!(node.call(&mut SemWake { handle: 99, pad: 0, offset: 0 }), no);
@@ -216,6 +218,27 @@ pub fn waits_are_checked() {
     }
     fixture.node.call(&mut SemWake { handle, pad: 0, offset: PAGE - 8 }).unwrap();
     fixture.node.call(&mut SemWake::default()).unwrap();
+}
+
+/// VM_ORPHAN: "EINVAL: address or size not a multiple of 8, range empty or outside the window.
+/// … ENOSPC: more than 1,024 ranges that do not touch."
+pub fn orphaned_ranges_are_checked() {
+    let fixture = Fixture::new();
+    let orphan = |address, size| {
+        fixture.node.call(&mut VmOrphan { vm_id: fixture.vm, pad: 0, address, size })
+    };
+    let (start, end) = (fixture.va(0), fixture.va(WINDOW_PAGES));
+    for (address, size) in
+        [(start + 4, 8), (start, 4), (start, 0), (start - 8, 16), (end - 8, 16), (!7, 16)]
+    {
+        assert_eq!(orphan(address, size), Err(libc::EINVAL), "{address:#x} {size:#x}");
+    }
+    for index in 0..1024 {
+        orphan(start + index * 64, 8).unwrap();
+    }
+    assert_eq!(orphan(end - 8, 8), Err(libc::ENOSPC));
+    orphan(start, end - start).unwrap();
+    orphan(end - 8, 8).unwrap();
 }
 
 /// The table has as many entries as the uapi has ioctls.

@@ -6,7 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use tally_uapi::cell::CellKind;
-use tally_uapi::ioctl::{SemWake, VmDestroy, queue_state, sem_wait_flag};
+use tally_uapi::fault::FaultKind;
+use tally_uapi::ioctl::{SemWake, VmDestroy, VmOrphan, queue_state, sem_wait_flag};
 
 use crate::device::{
     FOREVER, Fixture, PAGE, RW, counter, debug_lines, entry, eventually, in_ms, now_ns, signal_at,
@@ -172,5 +173,50 @@ pub fn queues_of_two_vms_wait_for_each_other() {
         second.push(signal_at(two.va(50) + 8, round));
         assert_eq!(two.wait(&[entry(imported, 8, round)], 0, FOREVER), Ok(0));
         assert_eq!(memory.word(1).load(Acquire), round);
+    }
+}
+
+/// VM_ORPHAN: "waits that it meets are taken as ever; a queue that waits there for more, now or
+/// later, faults (kind 10), and its VM is lost." "It holds for the addresses until they are unmapped."
+pub fn a_queue_does_not_wait_for_the_dead() {
+    for parked_before in [true, false] {
+        let (dead, fixture) = (Fixture::new(), Fixture::new());
+        let (cells, memory) = dead.memory(0, 1);
+        let fd = dead.node.export(cells).unwrap();
+        let imported = fixture.node.import(std::os::fd::AsRawFd::as_raw_fd(&fd)).unwrap();
+        fixture.bind(fixture.map(imported, 0, 50, 1, RW)).unwrap();
+        drop(dead);
+        let orphan = || {
+            let (address, size) = (fixture.va(50), PAGE);
+            fixture.node.call(&mut VmOrphan { vm_id: fixture.vm, pad: 0, address, size })
+        };
+        let mut queue = fixture.queue(0);
+        // What was mapped there since is not orphaned.
+        orphan().unwrap();
+        fixture.bind(fixture.unmap(50, 1)).unwrap();
+        fixture.bind(fixture.map(imported, 0, 50, 1, RW)).unwrap();
+        queue.push(wait_for(fixture.va(50) + 8, 1, CellKind::Counter));
+        queue.push(queue.signal(0, 1));
+        eventually(|| queue.query().state == queue_state::PARKED);
+        memory.word(1).store(1, Release);
+        fixture.node.call(&mut SemWake { handle: imported, pad: 0, offset: 8 }).unwrap();
+        assert_eq!(fixture.wait(&[queue.entry(0, 1)], 0, FOREVER), Ok(0));
+        if parked_before {
+            queue.push(wait_for(fixture.va(50) + 8, 2, CellKind::Counter));
+            eventually(|| queue.query().state == queue_state::PARKED);
+        }
+        orphan().unwrap();
+        if !parked_before {
+            queue.push(wait_for(fixture.va(50) + 8, 1, CellKind::Counter));
+            queue.push(queue.signal(0, 2));
+            assert_eq!(fixture.wait(&[queue.entry(0, 2)], 0, FOREVER), Ok(0));
+            queue.push(wait_for(fixture.va(50) + 8, 2, CellKind::Counter));
+        }
+        assert_eq!(fixture.wait(&[queue.entry(0, 3)], 0, FOREVER), Err(libc::EIO));
+        let query = queue.query();
+        assert_eq!(query.state, queue_state::STOPPED);
+        assert_eq!(query.fault_kind, FaultKind::Orphaned as u32);
+        assert_eq!(query.fault_address, fixture.va(50) + 8);
+        assert_eq!(orphan(), Err(libc::EIO));
     }
 }

@@ -15,6 +15,7 @@ use super::peer::Peer;
 use super::wire::{self, Ask, Facts, Grant, Line, verdict};
 use super::{Party, exports};
 use crate::error::{Error, Result};
+use crate::process;
 
 /// What may become readable.
 enum Source {
@@ -63,26 +64,9 @@ fn reactor() -> Result<&'static Reactor> {
     let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|errno| failed("epoll", errno))?;
     let poll = epoll.try_clone().map_err(|_| failed("epoll", Errno::MFILE))?;
     let thread = thread::Builder::new().name("tally-ipc".into());
-    without_signals(|| thread.spawn(move || run(&poll)))
+    process::without_signals(|| thread.spawn(move || run(&poll)))
         .map_err(|_| failed("a thread", Errno::AGAIN))?;
     Ok(REACTOR.get_or_init(|| Reactor { epoll, sources: Mutex::default() }))
-}
-
-/// Runs `spawn` with all signals blocked: the new thread inherits that, so the application's
-/// handlers never run on it.
-fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
-    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: both sets are filled before they are read: `all` by sigfillset, `before` by the first
-    // pthread_sigmask, which cannot fail with a valid `how`.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-    }
-    let result = spawn();
-    // SAFETY: filled above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
-    result
 }
 
 impl Reactor {

@@ -17,23 +17,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tally_uapi::PAGE_SIZE;
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemWait,
-    SemWake, VmBind, VmCreate, VmDestroy, bo_flag,
+    SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, bo_flag,
 };
 
-use super::{Hold, Kernel, Result, SharedBo};
+use super::{Hold, Kernel, Result, SharedBo, Watcher};
 
 mod node;
+mod watches;
 
 use node::{GemClose, Node};
+use watches::Watches;
 
 /// Opens the first render node of a Tally device; `None` if there is none that can be opened.
 pub fn open() -> Option<Arc<dyn Kernel>> {
     let node = node::find()?;
-    Some(Arc::new(Drm { node, handles: Mutex::default() }))
+    Some(Arc::new(Drm {
+        node: Arc::new(node),
+        handles: Mutex::default(),
+        watches: Watches::default(),
+    }))
 }
 
 struct Drm {
-    node: Node,
+    node: Arc<Node>,
+    watches: Watches,
     /// The file's buffers. Locked while handles are made and closed: a file has one handle for a
     /// buffer, so importing one that it has already is another use of the same handle.
     handles: Mutex<HashMap<u32, Handle>>,
@@ -61,7 +68,7 @@ impl Drm {
         })
     }
 
-    /// Maps the first `size` bytes of a buffer: at `at`, replacing what is there, or anywhere.
+    /// Maps `size` bytes of a buffer from its offset for mmap: at `at`, replacing what is there, or anywhere.
     ///
     /// # Safety
     /// As for [`Kernel::bo_map`].
@@ -167,37 +174,9 @@ impl Kernel for Drm {
         if !valid || end.is_none_or(|end| end > info.size) {
             return Err(Errno::Invalid);
         }
-        if offset == 0 {
-            // SAFETY: as the caller says.
-            return unsafe { self.map(&info, size, place) };
-        }
-        // The core maps buffers from their start only: what was asked for is cut out of such a mapping.
-        // What a page of it is, the module tells by its distance from the mapping's start, which the cut
-        // changes: so all pages are there before it. Those of a mapped buffer stay until it is unmapped.
-        let before = usize::try_from(offset).map_err(|_| Errno::Invalid)?;
-        // SAFETY: without an address nothing is replaced.
-        let whole = unsafe { self.map(&info, before + size, ptr::null_mut()) }?;
-        // SAFETY: the piece lies at the end of the new mapping, which nobody else knows and which may be
-        // read; where it goes is the caller's. What is left of the mapping is taken back.
-        unsafe {
-            for page in (before..before + size).step_by(PAGE_SIZE as usize) {
-                whole.add(page).read_volatile();
-            }
-            let piece = whole.add(before).as_ptr().cast::<c_void>();
-            let moved = if place.is_null() {
-                piece
-            } else {
-                let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-                libc::mremap(piece, size, size, flags, place)
-            };
-            let failed = (moved == libc::MAP_FAILED).then(|| node::last_errno("mremap"));
-            let rest = if failed.is_some() { before + size } else { before };
-            libc::munmap(whole.as_ptr().cast(), rest);
-            match failed {
-                Some(errno) => Err(errno),
-                None => NonNull::new(moved.cast()).ok_or(Errno::Invalid),
-            }
-        }
+        info.mmap_offset += offset;
+        // SAFETY: as the caller says.
+        unsafe { self.map(&info, size, place) }
     }
 
     fn vm_create(&self, arg: &mut VmCreate) -> Result {
@@ -206,6 +185,7 @@ impl Kernel for Drm {
     }
 
     fn vm_destroy(&self, arg: &VmDestroy) -> Result {
+        self.watches.vm_ends(arg.vm_id);
         // SAFETY: no field is an address.
         unsafe { self.node.call(&mut { *arg }) }
     }
@@ -243,6 +223,19 @@ impl Kernel for Drm {
 
     fn sem_wake(&self, arg: &SemWake) -> Result {
         // SAFETY: no field is an address.
+        unsafe { self.node.call(&mut { *arg }) }
+    }
+
+    fn watch(&self, vm: u32, _: &[(u32, u64)], watcher: Arc<dyn Watcher>) -> Result<u64> {
+        self.watches.add(&self.node, vm, watcher)
+    }
+
+    fn unwatch(&self, watch: u64) {
+        self.watches.remove(watch);
+    }
+
+    fn vm_orphan(&self, arg: &VmOrphan) -> Result {
+        // SAFETY: the addresses in it are the VM's, not the process's.
         unsafe { self.node.call(&mut { *arg }) }
     }
 }

@@ -31,8 +31,8 @@ use tally_uapi::PAGE_SIZE;
 use tally_uapi::cell::{CELL_SIZE, waiters_index};
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, ClockPair, EngineInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick,
-    QueueQuery, SemWait, SemWake, VmBind, VmCreate, VmDestroy, bind_flag, bind_op, bo_flag,
-    engine_capability, priority, query, queue_state,
+    QueueQuery, SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, bind_flag, bind_op,
+    bo_flag, engine_capability, priority, query, queue_state,
 };
 use tally_uapi::packet::PACKET_SIZE;
 use tally_uapi::queue::{RING_MAX_PACKETS, RING_MIN_PACKETS};
@@ -589,7 +589,17 @@ impl Kernel for Embedded {
         self.sleepers.watches.remove(&self.device, watch);
     }
 
-    fn orphan(&self, address: u64, size: u64) {
-        self.device.orphan(address..address.saturating_add(size));
+    fn vm_orphan(&self, arg: &VmOrphan) -> Result {
+        let aligned = (arg.address | arg.size).is_multiple_of(CELL_SIZE);
+        let end = arg.address.checked_add(arg.size).filter(|&end| aligned && end > arg.address);
+        let (0, Some(end)) = (arg.pad, end) else { return Err(Errno::Invalid) };
+        let window = self.windows.get(arg.vm_id)?;
+        if !window.contains(arg.address, arg.size) {
+            return Err(Errno::Invalid);
+        }
+        if window.vm.is_lost() {
+            return Err(Errno::Io);
+        }
+        if self.device.orphan(arg.address..end) { Ok(()) } else { Err(Errno::NoSpace) }
     }
 }

@@ -7,16 +7,16 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, DeviceInfo, EngineInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick,
-    QueueQuery, SemWait, SemWake, VmBind, VmCreate, VmDestroy, bind_flag, bind_op,
+    QueueQuery, SemWait, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, bind_flag, bind_op,
     engine_capability, query,
 };
 use zerocopy::IntoBytes;
 
-use super::{Kernel, Result};
+use super::{Kernel, Result, Watcher};
 use crate::space;
 
 /// See the module's description.
@@ -227,6 +227,16 @@ impl Kernel for Fake {
     }
 
     fn sem_wake(&self, _: &SemWake) -> Result {
+        Ok(())
+    }
+
+    fn watch(&self, _: u32, _: &[(u32, u64)], _: Arc<dyn Watcher>) -> Result<u64> {
+        Ok(0)
+    }
+
+    fn unwatch(&self, _: u64) {}
+
+    fn vm_orphan(&self, _: &VmOrphan) -> Result {
         Ok(())
     }
 }

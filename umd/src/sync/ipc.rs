@@ -9,7 +9,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tally_uapi::cell::CELL_SIZE;
-use tally_uapi::ioctl::SemWake;
+use tally_uapi::ioctl::{Errno, SemWake, VmOrphan};
 use tally_ze::ze_result_t;
 
 use super::counter::Cell;
@@ -131,7 +131,12 @@ impl Imported {
         let changes = self.changes();
         changes.store(changes.load() + 1);
         drop(fate);
-        self.vm.kernel().orphan(address, size);
+        let orphan = VmOrphan { vm_id: self.vm.id(), pad: 0, address, size };
+        match self.vm.kernel().vm_orphan(&orphan) {
+            // A lost VM waits for nothing.
+            Ok(()) | Err(Errno::Io | Errno::NoDevice) => {}
+            Err(errno) => log::warn!("VM_ORPHAN: {}: queues may wait for ever", errno.name()),
+        }
         wake(&self.vm, changes);
     }
 

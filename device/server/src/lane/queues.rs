@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! QUEUE_CREATE, QUEUE_DESTROY and QUEUE_QUERY.
+//! QUEUE_CREATE, QUEUE_DESTROY and QUEUE_QUERY, and VM_ORPHAN, which is about what queues wait for.
 
 use super::*;
 use crate::Settings;
+use tally_uapi::cell::CELL_SIZE;
 use tally_uapi::firmware::MAX_QUEUES;
 use tally_uapi::ioctl::priority;
 use tally_uapi::packet::PACKET_SIZE;
@@ -63,6 +64,22 @@ impl Vm {
         // If the process has ended, so has the queue.
         let _ = self.engine.order(&order);
         Ok(DONE)
+    }
+
+    pub(super) fn orphan(&mut self, command: &Command) -> Outcome {
+        let [address, bytes, ..] = command.args;
+        let aligned = address.is_multiple_of(CELL_SIZE) && bytes.is_multiple_of(CELL_SIZE);
+        let end = address.checked_add(bytes).filter(|&end| aligned && end > address);
+        if end.is_none_or(|end| address < self.window.start || end > self.window.end) {
+            return Err(answer_status::INVALID);
+        }
+        let args = command.args;
+        let order = Order { opcode: op::VM_ORPHAN, args, ..Order::default() };
+        match self.engine.order(&order) {
+            Ok((answer_status::OK, _)) => Ok(DONE),
+            Ok(_) => Err(answer_status::NO_SPACE),
+            Err(Ended) => Err(answer_status::LOST),
+        }
     }
 
     pub(super) fn query_queue(&mut self, links: &Links, command: &Command) -> Outcome {

@@ -47,7 +47,7 @@ fn windows_and_ids_are_checked() {
             assert_eq!(of(opcode, 1, queue), answer_status::NO_ENTRY, "{opcode} {queue}");
         }
     }
-    assert_eq!(of(9, 1, 0), answer_status::INVALID);
+    assert_eq!(of(op::VM_ORPHAN + 1, 1, 0), answer_status::INVALID);
     assert_eq!(of(u32::MAX, 1, 0), answer_status::INVALID);
 }
 

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tally_uapi::cell::{waiter_enters, waiter_leaves, waiters_index};
-use tally_uapi::firmware::{answer_status, map_flag};
+use tally_uapi::fault::FaultKind;
+use tally_uapi::firmware::{MAX_ORPHANS, answer_status, map_flag, op, query_value};
 use tally_uapi::ioctl::queue_state;
 use tally_uapi::regs;
 
@@ -159,6 +160,75 @@ fn a_write_before_the_count_is_not_lost() {
     assert_eq!(waiters.load(Ordering::SeqCst), 0, "it was counted already");
     gpu.signal(libc::SIGCONT);
     eventually("the wake", || word(2).load(Ordering::Acquire) == 1);
+}
+
+/// "VM_ORPHAN declares the cells in a range of VAs orphaned": "a wait that it does not meet is a
+/// fault, whether a queue is parked on it or comes to it later", "until they are unmapped".
+#[test]
+fn an_unmet_wait_on_an_orphaned_cell_loses_its_vm() {
+    let gpu = Gpu::new();
+    for (id, parked_before) in [(1, true), (2, false)] {
+        let vm = Vm::new(&gpu, id);
+        let (mut queue, cells) = (vm.queue(), vm.buffer(1, RW));
+        let orphan =
+            |address, bytes| vm.command(op::VM_ORPHAN, 0, 0, [address, bytes, 0, 0, 0, 0]).status;
+        // What was unmapped since is an address like any other.
+        let old = vm.buffer(1, RW);
+        assert_eq!(orphan(old.va, 4096), answer_status::OK);
+        assert_eq!(vm.unmap(old.va, 1), answer_status::OK);
+        assert_eq!(vm.map_at(old.va, &[(old.bus, 1)], RW), answer_status::OK);
+        queue.push(wait_for(old.va, 1));
+        eventually("parking", || parked(&queue));
+        gpu.memory.word(old.bus).store(1, Ordering::SeqCst);
+        gpu.write32(regs::WAKE, waiters_index(old.va) as u32);
+
+        gpu.memory.word(cells.bus + 8).store(4, Ordering::SeqCst);
+        if !parked_before {
+            assert_eq!(orphan(cells.va + 8, 8), answer_status::OK);
+        }
+        queue.push(wait_for(cells.va + 8, 4));
+        queue.push(nop(Some((cells.va, 1))));
+        queue.push(wait_for(cells.va + 8, 5));
+        queue.push(nop(Some((cells.va, 2))));
+        eventually("the met wait", || gpu.memory.word(cells.bus).load(Ordering::Acquire) == 1);
+        if parked_before {
+            eventually("parking", || parked(&queue));
+            assert_eq!(orphan(cells.va, 4096), answer_status::OK);
+        }
+        vm.await_loss();
+        assert_eq!(queue.state(), (queue_state::STOPPED, Some(FaultKind::Orphaned)));
+        assert_eq!(queue.query().values[query_value::FAULT_ADDRESS], cells.va + 8);
+        assert_eq!(gpu.memory.word(cells.bus).load(Ordering::Acquire), 1);
+        assert_eq!(orphan(cells.va, 4096), answer_status::LOST);
+    }
+}
+
+/// "a VM can have 1,024 such ranges that do not touch, and beyond it the answer is NO_SPACE".
+#[test]
+fn orphaned_ranges_are_checked_and_counted() {
+    let gpu = Gpu::new();
+    let vm = Vm::new(&gpu, 1);
+    let orphan =
+        |address, bytes| vm.command(op::VM_ORPHAN, 0, 0, [address, bytes, 0, 0, 0, 0]).status;
+    for (address, bytes) in [
+        (WINDOW + 4, 8),
+        (WINDOW, 4),
+        (WINDOW, 0),
+        (WINDOW - 8, 16),
+        (WINDOW + WINDOW_BYTES - 8, 16),
+        (!7, 16),
+        (WINDOW, !7),
+    ] {
+        assert_eq!(orphan(address, bytes), answer_status::INVALID, "{address:#x} {bytes:#x}");
+    }
+    for index in 0..MAX_ORPHANS as u64 {
+        assert_eq!(orphan(WINDOW + index * 64, 8), answer_status::OK);
+    }
+    assert_eq!(orphan(WINDOW + (1 << 30), 8), answer_status::NO_SPACE);
+    // One that joins others makes room.
+    assert_eq!(orphan(WINDOW, 256), answer_status::OK);
+    assert_eq!(orphan(WINDOW + (1 << 30), 8), answer_status::OK);
+    assert!(!vm.is_lost());
 }
 
 /// "the driver … in the waiters page, in the word of the cell's bucket": a VM

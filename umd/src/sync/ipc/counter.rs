@@ -214,6 +214,7 @@ impl Imports {
         // SAFETY: `Imports` keeps the block as long as the VM is in use; its exporter uses it for
         // counters only, and it is mapped to be read.
         let cell = unsafe { Cell::new(block, offset) };
+        counters.reap();
         if !cell.reached(handle.value) {
             let outstanding = Arc::new(Outstanding {
                 counters: Arc::downgrade(&counters),
@@ -273,6 +274,14 @@ impl ImportedCounters {
     /// The mapped memory.
     pub fn imported(&self) -> &Imported {
         &self.imported
+    }
+
+    /// Ends what is reached. Where one kernel wakes all sleepers no note says that it is.
+    fn reap(&self) {
+        let reached = |it: &mut Arc<Outstanding>| it.cell.reached(it.value);
+        let gone: Vec<_> = lock(&self.outstanding).extract_if(.., reached).collect();
+        // A note that is still to come has nobody to wake any more.
+        gone.iter().for_each(|it| wake(&self.imported.vm, it.cell));
     }
 }
 

@@ -1,240 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `uapi/UAPI.md` as tests: every errno, every field that must be zero, and
-//! what each ioctl does. They know the trait only; [`open`] chooses the lane: the
+//! what each ioctl does. They know the trait only; [`open`](support::open) chooses the lane: the
 //! device in this process, or with TALLY_LANE=drm the module's. There the tests
 //! share one device, so they run one at a time (`--test-threads=1`).
 
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tally_uapi::cell::Compare;
 use tally_uapi::fault::FaultKind;
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, ClockPair, DeviceInfo, EngineInfo, Errno, Query, QueueCreate, QueueDestroy,
-    QueueKick, QueueQuery, SemWait, SemWaitEntry, SemWake, VmBind, VmCreate, VmDestroy, bind_flag,
-    bind_op, engine_capability, query, queue_state, sem_wait_flag,
+    QueueKick, QueueQuery, SemWait, SemWaitEntry, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
+    bind_flag, bind_op, engine_capability, query, queue_state, sem_wait_flag,
 };
-use tally_uapi::packet::{Copy, Header, Nop, Packet, PostSync, flag, opcode};
-use tally_uapi::queue::QueueControl;
-use ze_tally::kernel::{self, Kernel};
-use ze_tally::settings::{self, Lane, Settings};
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use tally_uapi::packet::{Copy, Header, PostSync, flag, opcode};
 
-const PAGE: u64 = 4096;
-const RW: u32 = bind_flag::READ | bind_flag::WRITE;
-const MEMORY: u64 = 64 << 20;
+mod support;
 
-fn open() -> Arc<dyn Kernel> {
-    let lane = settings::get().lane.unwrap_or(Lane::Embedded);
-    let embedded = Settings { memory: Some(MEMORY), workers: Some(2), ..Settings::default() };
-    kernel::open(&Settings { lane: Some(lane), ..embedded }).expect("a device")
-}
-
-/// A kernel, a reserved window and a VM over it.
-struct Fixture {
-    kernel: Arc<dyn Kernel>,
-    vm: u32,
-    start: u64,
-}
-
-const WINDOW: u64 = 1 << 24;
-
-fn reserve() -> u64 {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a fresh mapping.
-    let start =
-        unsafe { libc::mmap(std::ptr::null_mut(), WINDOW as usize, libc::PROT_NONE, flags, -1, 0) };
-    assert_ne!(start, libc::MAP_FAILED);
-    start.addr() as u64
-}
-
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        // "A mapping or binding keeps it alive": on a lane whose device the tests share, also for the
-        // next test. The device in the process takes its mappings back itself.
-        if !self.kernel.sees_process() {
-            // SAFETY: the test's own reservation, which nothing refers to any more.
-            unsafe { libc::munmap(self.start as *mut _, WINDOW as usize) };
-        }
-    }
-}
-
-impl Fixture {
-    fn new() -> Self {
-        let (kernel, start) = (open(), reserve());
-        let mut create = VmCreate { start, size: WINDOW, ..Default::default() };
-        kernel.vm_create(&mut create).unwrap();
-        assert_ne!(create.vm_id, 0);
-        Self { kernel, vm: create.vm_id, start }
-    }
-
-    fn bo(&self, pages: u64) -> u32 {
-        let mut create = BoCreate { size: pages * PAGE, ..Default::default() };
-        self.kernel.bo_create(&mut create).unwrap();
-        assert_ne!(create.handle, 0);
-        create.handle
-    }
-
-    fn va(&self, page: u64) -> u64 {
-        self.start + page * PAGE
-    }
-
-    /// MAP of whole pages of a buffer.
-    fn map(&self, handle: u32, from: u64, page: u64, pages: u64, flags: u32) -> VmBind {
-        VmBind {
-            vm_id: self.vm,
-            op: bind_op::MAP,
-            flags,
-            handle,
-            offset: from * PAGE,
-            address: self.va(page),
-            size: pages * PAGE,
-        }
-    }
-
-    fn unmap(&self, page: u64, pages: u64) -> VmBind {
-        VmBind {
-            vm_id: self.vm,
-            op: bind_op::UNMAP,
-            address: self.va(page),
-            size: pages * PAGE,
-            ..Default::default()
-        }
-    }
-
-    fn bind(&self, bind: VmBind) -> Result<(), Errno> {
-        // SAFETY: the tests bind in their own reserved window and hold no
-        // references into it while they do.
-        unsafe { self.kernel.vm_bind(&bind) }
-    }
-
-    /// A buffer that is bound and mapped at page `page`.
-    fn memory(&self, page: u64, pages: u64) -> u32 {
-        let handle = self.bo(pages);
-        self.bind(self.map(handle, 0, page, pages, RW)).unwrap();
-        let at = NonNull::new(self.va(page) as *mut u8);
-        // SAFETY: the range was just bound and is the test's.
-        unsafe { self.kernel.bo_map(handle, 0, (pages * PAGE) as usize, at) }.unwrap();
-        handle
-    }
-
-    /// The word at an address of the window.
-    fn word(&self, address: u64) -> &AtomicU64 {
-        assert!((self.start..self.start + WINDOW).contains(&address));
-        // SAFETY: the test has mapped it; the device uses it as an atomic too.
-        unsafe { AtomicU64::from_ptr(address as *mut u64) }
-    }
-
-    /// Control page at page 0, ring at page 1, cells at page 2 of a buffer.
-    fn queue(&self) -> (u32, u32) {
-        let handle = self.memory(0, 3);
-        // SAFETY: the page is mapped and nobody uses it yet.
-        unsafe { (self.va(0) as *mut QueueControl).write(QueueControl::new()) };
-        let mut create = self.queue_create();
-        self.kernel.queue_create(&mut create).unwrap();
-        assert_ne!(create.queue_id, 0);
-        (create.queue_id, handle)
-    }
-
-    fn queue_create(&self) -> QueueCreate {
-        QueueCreate {
-            vm_id: self.vm,
-            priority: 1,
-            ring: self.va(1),
-            control: self.va(0),
-            packets: 64,
-            ..Default::default()
-        }
-    }
-
-    fn push(&self, queue: u32, index: u64, packet: impl Into<Packet>) {
-        // SAFETY: the slot is in the ring, which is mapped, and free.
-        unsafe { ((self.va(1) + index % 64 * 64) as *mut Packet).write(packet.into()) };
-        // SAFETY: the control page holds a QueueControl, all of it atomic.
-        let control = unsafe { &*(self.va(0) as *const QueueControl) };
-        if control.publish(index + 1) {
-            self.kernel.queue_kick(&QueueKick { queue_id: queue, pad: 0 }).unwrap();
-        }
-    }
-
-    fn wait(&self, entries: &[SemWaitEntry], flags: u32, timeout_ns: i64) -> Result<u32, Errno> {
-        self.wait_with(entries, flags, timeout_ns, self.vm)
-    }
-
-    fn wait_with(
-        &self,
-        entries: &[SemWaitEntry],
-        flags: u32,
-        timeout_ns: i64,
-        vm_id: u32,
-    ) -> Result<u32, Errno> {
-        let mut wait = SemWait {
-            entries: entries.as_ptr().addr() as u64,
-            count: entries.len() as u32,
-            flags,
-            timeout_ns,
-            vm_id,
-            index: 0,
-        };
-        // SAFETY: the entries are there.
-        unsafe { self.kernel.sem_wait(&mut wait) }.map(|()| wait.index)
-    }
-
-    fn lose(&self, queue: u32, index: u64) {
-        let mut packet = Packet::default();
-        packet.header.opcode = 0xff;
-        self.push(queue, index, packet);
-        let lost =
-            || self.kernel.queue_kick(&QueueKick { queue_id: queue, pad: 0 }) == Err(Errno::Io);
-        eventually(lost);
-    }
-}
-
-fn eventually(mut done: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(20);
-    while !done() {
-        assert!(Instant::now() < until);
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-fn signal(address: u64, value: u64) -> Nop {
-    let flags = flag::ORDERED | flag::POST_SYNC;
-    let header = Header { opcode: opcode::NOP, flags, ..Header::default() };
-    Nop { header, zero: [0; 5], post: PostSync { address, value } }
-}
-
-fn entry(handle: u32, offset: u64, value: u64) -> SemWaitEntry {
-    SemWaitEntry { handle, compare: Compare::GreaterEqual as u32, offset, value }
-}
-
-fn now_ns() -> i64 {
-    // SAFETY: fills the struct.
-    let time = unsafe {
-        let mut time = std::mem::zeroed();
-        libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time);
-        time
-    };
-    time.tv_sec * 1_000_000_000 + time.tv_nsec
-}
-
-const FOREVER: i64 = i64::MAX;
-
-fn ask<T: FromZeros + FromBytes + IntoBytes>(kernel: &dyn Kernel, what: u32) -> T {
-    let mut answer = T::new_zeroed();
-    let mut query = Query {
-        what,
-        size: size_of::<T>() as u32,
-        data: (&raw mut answer).addr() as u64,
-        reserved: 0,
-    };
-    // SAFETY: `data` names `size` bytes.
-    unsafe { kernel.query(&mut query) }.unwrap();
-    assert_eq!(query.size as usize, size_of::<T>());
-    answer
-}
+use support::*;
 
 #[test]
 fn query_answers_facts_that_fit_together() {
@@ -788,4 +573,71 @@ fn many_hosts_wait_for_one_queue() {
             assert_eq!(fixture.wait(&[entry(handle, 2 * PAGE + 16, value)], 0, FOREVER), Ok(0));
         }
     });
+}
+
+// VM_ORPHAN: "EINVAL: address or size not a multiple of 8, range empty or outside the window.
+// ENOENT. EIO: the VM is lost. ENOSPC: more than 1,024 ranges that do not touch."
+#[test]
+fn vm_orphan_refuses_what_has_no_meaning() {
+    let f = Fixture::new();
+    let orphan =
+        |address, size| f.kernel.vm_orphan(&VmOrphan { vm_id: f.vm, pad: 0, address, size });
+    let (start, end) = (f.start, f.start + WINDOW);
+    for (address, size) in
+        [(start + 4, 8), (start, 4), (start, 0), (start - 8, 16), (end - 8, 16), (!7, 16)]
+    {
+        assert_eq!(orphan(address, size), Err(Errno::Invalid), "{address:#x} {size:#x}");
+    }
+    let good = VmOrphan { vm_id: f.vm, pad: 0, address: start, size: 8 };
+    assert_eq!(f.kernel.vm_orphan(&VmOrphan { pad: 1, ..good }), Err(Errno::Invalid));
+    assert_eq!(f.kernel.vm_orphan(&VmOrphan { vm_id: 9999, ..good }), Err(Errno::NoEntry));
+    for index in 0..1024 {
+        assert_eq!(orphan(start + index * 64, 8), Ok(()));
+    }
+    assert_eq!(orphan(end - 8, 8), Err(Errno::NoSpace));
+    assert_eq!(orphan(start, WINDOW), Ok(()), "those that touch are one");
+    assert_eq!(orphan(end - 8, 8), Ok(()));
+}
+
+// "waits that it meets are taken as ever; a queue that waits there for more, now or later, faults
+// (kind 10), and its VM is lost." "It holds for the addresses until they are unmapped."
+#[test]
+fn a_queue_does_not_wait_for_orphaned_cells() {
+    for parked_before in [true, false] {
+        let f = Fixture::new();
+        let (queue, handle) = f.queue();
+        let cells = f.memory(20, 1);
+        let orphan = || {
+            let (address, size) = (f.va(20), PAGE);
+            f.kernel.vm_orphan(&VmOrphan { vm_id: f.vm, pad: 0, address, size })
+        };
+        orphan().unwrap();
+        f.bind(f.unmap(20, 1)).unwrap();
+        f.bind(f.map(cells, 0, 20, 1, RW)).unwrap();
+        let at = NonNull::new(f.va(20) as *mut u8);
+        // SAFETY: the range was just bound and is the test's.
+        unsafe { f.kernel.bo_map(cells, 0, PAGE as usize, at) }.unwrap();
+        f.word(f.va(20)).store(1, Ordering::SeqCst);
+        f.push(queue, 0, wait_for(f.va(20), 1));
+        f.push(queue, 1, signal(f.va(2), 1));
+        let state = || {
+            let mut query = QueueQuery { queue_id: queue, ..Default::default() };
+            f.kernel.queue_query(&mut query).unwrap();
+            query
+        };
+        if parked_before {
+            f.push(queue, 2, wait_for(f.va(20), 2));
+            eventually(|| state().state == queue_state::PARKED);
+        }
+        orphan().unwrap();
+        if !parked_before {
+            f.push(queue, 2, wait_for(f.va(20), 2));
+        }
+        assert_eq!(f.wait(&[entry(handle, 2 * PAGE, 1)], 0, FOREVER), Ok(0));
+        assert_eq!(f.wait(&[entry(handle, 2 * PAGE, 2)], 0, FOREVER), Err(Errno::Io));
+        eventually(|| state().state == queue_state::STOPPED);
+        assert_eq!(state().fault_kind, FaultKind::Orphaned as u32);
+        assert_eq!((state().fault_address, state().fault_packet), (f.va(20), 2));
+        assert_eq!(orphan(), Err(Errno::Io));
+    }
 }
