@@ -8,13 +8,14 @@ use kernel::sync::Arc;
 
 use crate::driver::{Tally, TallyDevice};
 use crate::raw;
-use crate::state::State;
+use crate::state::{Memory, State};
 use crate::vm;
 
 /// A client. Its VMs and queues are in the device's tables, by its number.
 pub(crate) struct TallyFile {
     id: u64,
     pid: i32,
+    memory: Arc<Memory>,
     state: Arc<State>,
     dev: ARef<TallyDevice>,
 }
@@ -28,6 +29,11 @@ impl TallyFile {
     /// The thread group that opened it.
     pub(crate) fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// The account of its buffers.
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
     }
 
     /// What files share.
@@ -47,8 +53,9 @@ impl drm::file::DriverFile for TallyFile {
     fn open(dev: &TallyDevice) -> Result<Pin<KBox<Self>>> {
         let state = dev.state.clone();
         let pid = kernel::current!().group_leader().pid();
-        Ok(KBox::new(Self { id: state.new_file(), pid, state, dev: dev.into() }, GFP_KERNEL)?
-            .into())
+        let memory = Arc::new(state.memory.of_client(), GFP_KERNEL)?;
+        let id = state.new_file();
+        Ok(KBox::new(Self { id, pid, memory, state, dev: dev.into() }, GFP_KERNEL)?.into())
     }
 }
 

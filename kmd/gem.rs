@@ -15,7 +15,7 @@ use tally_uapi::PAGE_SIZE;
 use crate::driver::{Tally, TallyDevice};
 use crate::file::TallyFile;
 use crate::raw;
-use crate::state::State;
+use crate::state::{Memory, State};
 
 /// A buffer.
 pub(crate) type Bo = shmem::Object<BoData>;
@@ -26,6 +26,8 @@ pub(crate) type BoRef = ARef<Bo>;
 #[pin_data(PinnedDrop)]
 pub(crate) struct BoData {
     state: Arc<State>,
+    /// That of the client that made it.
+    account: Arc<Memory>,
     bytes: u64,
     flags: u32,
     creator: u64,
@@ -34,6 +36,7 @@ pub(crate) struct BoData {
 /// What [`BoData`] is made of.
 pub(crate) struct BoArgs {
     state: Arc<State>,
+    account: Arc<Memory>,
     flags: u32,
     creator: u64,
 }
@@ -57,10 +60,11 @@ impl gem::DriverObject for BoData {
     fn new(_dev: &TallyDevice, size: usize, args: BoArgs) -> impl PinInit<Self, Error> {
         pin_init::pin_init_scope(move || {
             let bytes = size as u64;
-            args.state.memory.take(bytes)?;
+            let BoArgs { state, account, flags, creator } = args;
+            account.take(bytes)?;
+            state.memory.take(bytes).inspect_err(|_| account.give(bytes))?;
             // Nothing can fail from here on, and `drop` gives it back.
-            let BoArgs { state, flags, creator } = args;
-            Ok(try_pin_init!(Self { state, bytes, flags, creator }? Error))
+            Ok(try_pin_init!(Self { state, account, bytes, flags, creator }? Error))
         })
     }
 }
@@ -69,6 +73,7 @@ impl gem::DriverObject for BoData {
 impl PinnedDrop for BoData {
     fn drop(self: Pin<&mut Self>) {
         self.state.memory.give(self.bytes);
+        self.account.give(self.bytes);
     }
 }
 
@@ -86,7 +91,8 @@ pub(crate) fn create(dev: &TallyDevice, file: &drm::File<TallyFile>, arg: &mut B
         return Err(EINVAL);
     }
     let inner = file.inner();
-    let args = BoArgs { state: inner.state().clone(), flags: arg.flags, creator: inner.id() };
+    let (state, account) = (inner.state().clone(), inner.memory().clone());
+    let args = BoArgs { state, account, flags: arg.flags, creator: inner.id() };
     let size = usize::try_from(arg.size).map_err(|_| ENOSPC)?;
     let bo = Bo::new(dev, size, shmem::ObjectConfig::default(), args)?;
     raw::patch_bo(&bo);

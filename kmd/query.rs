@@ -3,21 +3,21 @@
 
 use kernel::prelude::*;
 use kernel::uaccess::{UserPtr, UserSlice};
-use tally_uapi::ioctl::{query, ClockPair, DeviceInfo, Query};
+use tally_uapi::ioctl::{query, DeviceInfo, Query};
 use zerocopy::IntoBytes;
 
+use crate::file::TallyFile;
 use crate::gpu::Gpu;
 use crate::module_parameters;
-use crate::raw::monotonic_ns;
 
 /// IOCTL: QUERY: facts of the device.
-pub(crate) fn query(gpu: &Gpu<'_>, arg: &mut Query) -> Result {
+pub(crate) fn query(gpu: &Gpu<'_>, file: &TallyFile, arg: &mut Query) -> Result {
     if arg.reserved != 0 {
         return Err(EINVAL);
     }
     let identity = gpu.identity()?;
     match arg.what {
-        query::DEVICE => answer(arg, device(gpu, &identity.device).as_bytes()),
+        query::DEVICE => answer(arg, device(file, &identity.device).as_bytes()),
         query::ENGINES => {
             let classes = (identity.engine_classes as usize).min(identity.engines.len());
             answer(arg, identity.engines[..classes].as_bytes())
@@ -27,20 +27,17 @@ pub(crate) fn query(gpu: &Gpu<'_>, arg: &mut Query) -> Result {
             answer(arg, &identity.target[..bytes])
         }
         query::CLOCK => {
-            // The register is read between two looks at our own clock.
-            let before = monotonic_ns();
-            let device_ticks = gpu.regs().clock()?;
-            let host_ns = (before + (monotonic_ns() - before) / 2) as u64;
-            answer(arg, ClockPair { host_ns, device_ticks }.as_bytes())
+            let pair = gpu.state().clock.now(|| gpu.regs().clock())?;
+            answer(arg, pair.as_bytes())
         }
         _ => Err(EINVAL),
     }
 }
 
 /// What the device says, within what the module allows.
-fn device(gpu: &Gpu<'_>, device: &DeviceInfo) -> DeviceInfo {
+fn device(file: &TallyFile, device: &DeviceInfo) -> DeviceInfo {
     DeviceInfo {
-        memory_bytes: gpu.state().memory.limit(),
+        memory_bytes: file.memory().limit(),
         max_vms: device.max_vms.min(*module_parameters::max_vms.value_ref()),
         max_queues: device.max_queues.min(*module_parameters::max_queues.value_ref()),
         ..*device

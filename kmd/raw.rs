@@ -41,6 +41,12 @@ extern "C" {
     fn tally_reset_function(pdev: *mut bindings::pci_dev) -> c_int;
     fn tally_huge_pages(drm: *mut bindings::drm_device) -> c_int;
     fn tally_page_address(page: *mut bindings::page) -> *mut c_void;
+    fn tally_mmap(file: *mut bindings::file, vma: *mut bindings::vm_area_struct) -> c_int;
+    fn tally_fault(vmf: *mut bindings::vm_fault) -> bindings::vm_fault_t;
+    fn tally_huge_fault(
+        vmf: *mut bindings::vm_fault,
+        order: core::ffi::c_uint,
+    ) -> bindings::vm_fault_t;
     fn tally_user_pin(
         dev: *mut bindings::device,
         address: u64,
@@ -207,13 +213,15 @@ impl<T> Patched<T> {
 static DRIVER: Patched<bindings::drm_driver> = Patched(SetOnce::new());
 static FOPS: Patched<bindings::file_operations> = Patched(SetOnce::new());
 static FUNCS: Patched<bindings::drm_gem_object_funcs> = Patched(SetOnce::new());
+static VM_OPS: Patched<bindings::vm_operations_struct> = Patched(SetOnce::new());
 
 /// Replaces the C vtable of a device that is not registered yet by a copy with
 /// what the abstraction cannot say:
 ///
 /// - no import of foreign buffers and no dumb buffers: both would make bare C
 ///   objects, which `lookup_handle` would then take for a [`Bo`];
-/// - fdinfo.
+/// - fdinfo;
+/// - mmap of parts of buffers.
 ///
 /// It also asks for huge pages; without them buffers work, in smaller pieces.
 pub(crate) fn patch_driver(drm: &drm::UnregisteredDevice<Tally>) {
@@ -222,6 +230,7 @@ pub(crate) fn patch_driver(drm: &drm::UnregisteredDevice<Tally>) {
     let original = unsafe { &*(*raw).driver };
     let fops = FOPS.get_or(|| bindings::file_operations {
         show_fdinfo: Some(bindings::drm_show_fdinfo),
+        mmap: Some(tally_mmap),
         // SAFETY: the abstraction always sets it, to a constant.
         ..unsafe { *original.fops }
     });
@@ -272,12 +281,22 @@ impl kernel::fmt::Write for Printer {
     }
 }
 
-/// Gives a new buffer functions of our own: mmap that knows IMPORT_READ_ONLY, and
-/// no way for other drivers to map the pages, which would not know it.
+/// Gives a new buffer functions of our own: mmap that knows IMPORT_READ_ONLY, faults
+/// that find the page of a part, and no way for other drivers to map the pages, which
+/// would not know it.
 pub(crate) fn patch_bo(bo: &Bo) {
     let raw = bo.as_raw();
+    let vm_ops = VM_OPS.get_or(|| bindings::vm_operations_struct {
+        fault: Some(tally_fault),
+        huge_fault: Some(tally_huge_fault),
+        // It keeps track of dirty pages, which all are: see `keep_content`.
+        pfn_mkwrite: None,
+        // SAFETY: a constant of the helper's.
+        ..unsafe { bindings::drm_gem_shmem_vm_ops }
+    });
     let funcs = FUNCS.get_or(|| bindings::drm_gem_object_funcs {
         mmap: Some(mmap),
+        vm_ops,
         get_sg_table: None,
         vmap: None,
         vunmap: None,
@@ -319,7 +338,27 @@ unsafe extern "C" fn mmap(
         }
     }
     // SAFETY: as we were called.
-    unsafe { bindings::drm_gem_shmem_object_mmap(obj, vma) }
+    let mapped = unsafe { bindings::drm_gem_shmem_object_mmap(obj, vma) };
+    if mapped == 0 {
+        let resv = reservation(bo);
+        // SAFETY: the lock of a live object, whose pages the new mapping holds.
+        unsafe {
+            bindings::dma_resv_lock(resv, core::ptr::null_mut());
+            keep_content(bo);
+            bindings::dma_resv_unlock(resv);
+        }
+    }
+    mapped
+}
+
+/// Has the buffer's pages kept when nobody uses them any more. The kernel may drop pages that
+/// it thinks nobody has written, and the device's writes it does not see.
+///
+/// # Safety
+/// The caller has the buffer's lock, and its pages are in use.
+unsafe fn keep_content(bo: &Bo) {
+    // SAFETY: a live object of this driver; the field is protected by the lock.
+    unsafe { (*shmem(bo)).set_pages_mark_dirty_on_put(true) };
 }
 
 /// The C object of a buffer.
@@ -351,6 +390,9 @@ impl PinnedBo {
         let pinned = unsafe {
             bindings::dma_resv_lock(resv, core::ptr::null_mut());
             let pinned = bindings::drm_gem_shmem_pin_locked(base);
+            if pinned == 0 {
+                keep_content(&bo);
+            }
             bindings::dma_resv_unlock(resv);
             pinned
         };

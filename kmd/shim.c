@@ -6,6 +6,8 @@
 
 #include <linux/dma-mapping.h>
 #include <linux/hrtimer.h>
+#include <linux/dma-resv.h>
+#include <linux/huge_mm.h>
 #include <linux/mm.h>
 #include <linux/pci.h>
 #include <linux/sched/mm.h>
@@ -14,8 +16,11 @@
 #include <linux/uaccess.h>
 #include <linux/wait.h>
 
+#include <drm/drm_drv.h>
 #include <drm/drm_file.h>
 #include <drm/drm_gem.h>
+#include <drm/drm_gem_shmem_helper.h>
+#include <drm/drm_vma_manager.h>
 
 /* The prototypes are for the compiler's check alone: raw.rs has the other side. */
 void tally_waiter_init(struct wait_queue_head *queue);
@@ -25,6 +30,9 @@ u64 tally_memory_bytes(void);
 int tally_reset_function(struct pci_dev *pdev);
 int tally_huge_pages(struct drm_device *drm);
 void *tally_page_address(struct page *page);
+int tally_mmap(struct file *file, struct vm_area_struct *vma);
+vm_fault_t tally_fault(struct vm_fault *vmf);
+vm_fault_t tally_huge_fault(struct vm_fault *vmf, unsigned int order);
 
 struct tally_user_pages {
 	struct device *dev;
@@ -113,6 +121,89 @@ int tally_huge_pages(struct drm_device *drm)
 void *tally_page_address(struct page *page)
 {
 	return page_address(page);
+}
+
+/*
+ * mmap of the render node. The core's finds a buffer by the offset of its first
+ * page only; this one by that of any page, so that a part of it can be mapped.
+ */
+int tally_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct drm_file *client = file->private_data;
+	struct drm_device *drm = client->minor->dev;
+	struct drm_gem_object *obj = NULL;
+	struct drm_vma_offset_node *node;
+	unsigned long rest;
+	int ret;
+
+	if (drm_dev_is_unplugged(drm))
+		return -ENODEV;
+	drm_vma_offset_lock_lookup(drm->vma_offset_manager);
+	node = drm_vma_offset_lookup_locked(drm->vma_offset_manager, vma->vm_pgoff, vma_pages(vma));
+	if (node) {
+		obj = container_of(node, struct drm_gem_object, vma_node);
+		/* Without references it is being freed, and waits for our lock. */
+		if (!kref_get_unless_zero(&obj->refcount))
+			obj = NULL;
+	}
+	drm_vma_offset_unlock_lookup(drm->vma_offset_manager);
+	if (!obj)
+		return -EINVAL;
+
+	rest = drm_vma_node_start(node) + drm_vma_node_size(node) - vma->vm_pgoff;
+	ret = drm_vma_node_is_allowed(node, client) ?
+		drm_gem_mmap_obj(obj, rest << PAGE_SHIFT, vma) : -EACCES;
+	drm_gem_object_put(obj);
+	return ret;
+}
+
+/*
+ * A page of a mapped buffer, by its distance from the start of the buffer. The
+ * helper's handlers go by the distance from the start of the area, which is
+ * another one once the area was cut by munmap or mremap, or began further on.
+ */
+vm_fault_t tally_huge_fault(struct vm_fault *vmf, unsigned int order)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	struct drm_gem_object *obj = vma->vm_private_data;
+	struct drm_gem_shmem_object *shmem = to_drm_gem_shmem_obj(obj);
+	pgoff_t index = vmf->pgoff - drm_vma_node_start(&obj->vma_node);
+	vm_fault_t ret = VM_FAULT_SIGBUS;
+	unsigned long pfn;
+
+	if (order && order != PMD_ORDER)
+		return VM_FAULT_FALLBACK;
+
+	dma_resv_lock(obj->resv, NULL);
+	/* The area holds the pages, so they are there. */
+	if (index >= obj->size >> PAGE_SHIFT || WARN_ON_ONCE(!shmem->pages))
+		goto unlock;
+	pfn = page_to_pfn(shmem->pages[index]);
+	if (!order) {
+		ret = vmf_insert_pfn(vma, vmf->address, pfn);
+		goto unlock;
+	}
+	ret = VM_FAULT_FALLBACK;
+#ifdef CONFIG_ARCH_SUPPORTS_PMD_PFNMAP
+	{
+		unsigned long start = ALIGN_DOWN(vmf->address, PMD_SIZE);
+		unsigned long within = (vmf->address - start) >> PAGE_SHIFT;
+
+		/* One huge page that lies in memory as it does in the area. */
+		if (start >= vma->vm_start && start + PMD_SIZE <= vma->vm_end &&
+		    (pfn & (PMD_SIZE / PAGE_SIZE - 1)) == within &&
+		    folio_test_pmd_mappable(page_folio(pfn_to_page(pfn))))
+			ret = vmf_insert_pfn_pmd(vmf, pfn - within, vmf->flags & FAULT_FLAG_WRITE);
+	}
+#endif
+unlock:
+	dma_resv_unlock(obj->resv);
+	return ret;
+}
+
+vm_fault_t tally_fault(struct vm_fault *vmf)
+{
+	return tally_huge_fault(vmf, 0);
 }
 
 /*

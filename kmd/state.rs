@@ -6,6 +6,7 @@ use kernel::sync::atomic::{Atomic, Full, Relaxed};
 use kernel::sync::{new_mutex, Arc, Mutex};
 use tally_uapi::firmware::{MAX_QUEUES, MAX_VMS};
 
+use crate::clock::Clock;
 use crate::module_parameters;
 use crate::queue::Queue;
 use crate::raw;
@@ -67,6 +68,9 @@ pub(crate) struct State {
     pub(crate) sleepers: Sleepers,
     /// Memory of buffers.
     pub(crate) memory: Memory,
+    /// The device's clock and ours.
+    #[pin]
+    pub(crate) clock: Clock,
     /// See [`FirstFault`].
     #[pin]
     pub(crate) fault: Mutex<Option<FirstFault>>,
@@ -89,6 +93,7 @@ impl State {
                 queues <- Table::new(MAX_QUEUES),
                 sleepers <- Sleepers::new(),
                 memory: Memory::new(),
+                clock <- Clock::new(),
                 fault <- new_mutex!(None),
                 gone: Atomic::new(false),
                 files: Atomic::new(1),
@@ -160,7 +165,16 @@ impl Memory {
         Self { limit, used: Atomic::new(0) }
     }
 
-    /// Bytes that buffers may use in all.
+    /// The account of a client, out of that of all.
+    pub(crate) fn of_client(&self) -> Self {
+        let limit = match *module_parameters::client_memory_mib.value_ref() {
+            0 => self.limit,
+            mib => mib.saturating_mul(1 << 20).min(self.limit),
+        };
+        Self { limit, used: Atomic::new(0) }
+    }
+
+    /// Bytes that buffers may use.
     pub(crate) fn limit(&self) -> u64 {
         self.limit
     }

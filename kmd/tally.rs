@@ -20,6 +20,7 @@
 //! Abbreviations: BO, buffer object. VM, GPU address space. VA, an address in it.
 
 mod admin;
+mod clock;
 mod debugfs;
 mod driver;
 mod extent;
@@ -50,6 +51,10 @@ kernel::module_pci_driver! {
         memory_mib: u64 {
             default: 0,
             description: "Memory that buffers may use in all, in MiB; 0 means three quarters of the machine's",
+        },
+        client_memory_mib: u64 {
+            default: 0,
+            description: "Memory that the buffers of an open file may use, in MiB; 0 means all that there is",
         },
         max_vms: u32 {
             default: 16,

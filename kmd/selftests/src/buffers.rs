@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Buffers and bindings that work.
 
+use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tally_uapi::ioctl::{DeviceInfo, Query, VmBind, bind_op, query};
+use tally_uapi::ioctl::{BoInfo, DeviceInfo, Query, VmBind, bind_op, query};
 use tally_uapi::packet::{Copy, Header, PostSync, flag, opcode};
 use zerocopy::FromZeros;
 
+use crate::Outcome;
 use crate::device::{FOREVER, Fixture, Mapped, Node, PAGE, RW, counter};
 
 const BOTH: i32 = libc::PROT_READ | libc::PROT_WRITE;
@@ -40,14 +42,38 @@ pub fn a_mapping_outlives_its_handle() {
     crate::device::eventually(|| counter("memory") == before);
 }
 
-/// "ENOSPC: more than the device's `memory_bytes` in all."
-pub fn memory_has_a_limit() {
-    let node = Node::open();
+/// Pages that QUERY says a client may have.
+fn limit(node: &Node) -> u64 {
     let mut info = DeviceInfo::new_zeroed();
     let data = (&raw mut info).addr() as u64;
     let size = size_of::<DeviceInfo>() as u32;
     node.call(&mut Query { what: query::DEVICE, size, data, reserved: 0 }).unwrap();
-    let all = info.memory_bytes / PAGE - counter("memory") / PAGE;
+    info.memory_bytes / PAGE
+}
+
+/// "ENOSPC: more than `memory_bytes` of QUERY DEVICE, in this client's buffers": others have theirs.
+pub fn clients_have_limits() -> Outcome {
+    let (node, other) = (Node::open(), Node::open());
+    let all = limit(&node);
+    let handle = node.bo(all, 0).unwrap();
+    assert_eq!(node.bo(1, 0), Err(libc::ENOSPC));
+    if other.bo(1, 0).is_err() {
+        return Outcome::Skipped("the module was loaded without client_memory_mib");
+    }
+    // Whoever imports it has not made it.
+    let fd = node.export(handle).unwrap();
+    other.import(fd.as_raw_fd()).unwrap();
+    let rest = other.bo(all - 1, 0).unwrap();
+    assert_eq!(other.bo(1, 0), Err(libc::ENOSPC));
+    other.close(rest).unwrap();
+    other.bo(all - 1, 0).unwrap();
+    Outcome::Passed
+}
+
+/// "or in all."
+pub fn memory_has_a_limit() {
+    let node = Node::open();
+    let all = limit(&node) - counter("memory") / PAGE;
     // A failure has taken nothing, and what is closed comes back.
     for _ in 0..3 {
         let handle = node.bo(all, 0).unwrap();
@@ -161,4 +187,42 @@ pub fn huge_and_many() {
     copy_word(&fixture, &mut queue, 10_000, 10_001, 2);
     assert_eq!(many.word(1022 * 512).load(Relaxed), 55);
     fixture.bind(fixture.unmap(10_000, 1024)).unwrap();
+}
+
+/// BO_INFO: "a part of the buffer is mapped by adding its offset": and each page is what it is,
+/// also when the mapping is cut by munmap or mremap before it is touched.
+pub fn parts_are_mapped_and_mappings_are_cut() {
+    let node = Node::open();
+    let (read, both) = (libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE);
+    let words = PAGE as usize / 8;
+    for pages in [8, 1024] {
+        let handle = node.bo(pages, 0).unwrap();
+        let whole = node.map(handle, both).unwrap();
+        for page in 0..pages as usize {
+            whole.word(page * words).store(page as u64 + 1, Relaxed);
+        }
+        drop(whole);
+        let mut info = BoInfo { handle, ..Default::default() };
+        node.call(&mut info).unwrap();
+        let part = |from: u64, count: u64| {
+            Mapped::new(node.fd(), info.mmap_offset + from * PAGE, count * PAGE, read)
+        };
+        let middle = part(3, 2).unwrap();
+        assert_eq!((middle.word(0).load(Relaxed), middle.word(words).load(Relaxed)), (4, 5));
+        assert_eq!(part(pages - 1, 1).unwrap().word(0).load(Relaxed), pages);
+        for (from, count) in [(pages - 1, 2), (pages, 1), (0, pages + 1)] {
+            assert_eq!(part(from, count).err(), Some(libc::EINVAL));
+        }
+        // "A mapping … keeps it alive after its handle is closed": the rest is of the file alone.
+        let fd = node.export(handle).unwrap();
+        let of_dmabuf = Mapped::new(fd.as_raw_fd(), 2 * PAGE, 2 * PAGE, read).unwrap();
+        assert_eq!(of_dmabuf.word(words).load(Relaxed), 4);
+        let mut cut = part(0, pages).unwrap();
+        cut.cut_front(5 * PAGE);
+        assert_eq!(cut.word(0).load(Relaxed), 6);
+        cut.move_elsewhere();
+        assert_eq!(cut.word(words).load(Relaxed), 7);
+        node.close(handle).unwrap();
+        assert_eq!(cut.word(2 * words).load(Relaxed), 8);
+    }
 }

@@ -192,6 +192,28 @@ impl Mapped {
         self.address.addr() as u64
     }
 
+    /// munmap of its first bytes, whole pages.
+    pub fn cut_front(&mut self, bytes: u64) {
+        // SAFETY: of the own mapping; nobody refers to it.
+        assert_eq!(unsafe { libc::munmap(self.address, bytes as usize) }, 0);
+        self.address = self.address.wrapping_byte_add(bytes as usize);
+        self.bytes -= bytes as usize;
+    }
+
+    /// mremap of all of it.
+    pub fn move_elsewhere(&mut self) {
+        // SAFETY: a place to move to, which is then replaced by the own mapping.
+        let moved = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let place = libc::mmap(std::ptr::null_mut(), self.bytes, libc::PROT_NONE, flags, -1, 0);
+            assert_ne!(place, libc::MAP_FAILED);
+            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            libc::mremap(self.address, self.bytes, self.bytes, flags, place)
+        };
+        assert_ne!(moved, libc::MAP_FAILED);
+        self.address = moved;
+    }
+
     /// mprotect of all of it.
     pub fn protect(&self, protection: i32) -> Result<(), i32> {
         // SAFETY: of the own mapping.

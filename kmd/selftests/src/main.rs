@@ -43,16 +43,18 @@ macro_rules! tests {
 
 const TESTS: &[Test] = tests! {
     rejections: must_be_zero unknown_handles_and_ids queries_are_checked buffers_are_checked
-        address_spaces_are_checked bindings_are_checked queues_are_checked waits_are_checked
+        address_spaces_are_checked bindings_are_checked queues_are_checked waits_are_checked orphaned_ranges_are_checked
         numbers_beyond_the_last_are_refused structs_may_be_shorter foreign_and_dumb_buffers_are_refused;
-    buffers: memory_is_zero_and_shared a_mapping_outlives_its_handle memory_has_a_limit
-        bindings_are_cut_and_joined userptr_is_the_callers_memory huge_and_many;
+    buffers: memory_is_zero_and_shared a_mapping_outlives_its_handle memory_has_a_limit clients_have_limits
+        bindings_are_cut_and_joined parts_are_mapped_and_mappings_are_cut
+        userptr_is_the_callers_memory huge_and_many;
     queues: a_signal_arrives a_copy_copies a_fault_loses_the_vm_and_no_other
         a_queue_says_what_it_waits_for destroyed_queues_do_not_signal an_endless_kernel_is_ended limits_are_reached
         a_busy_queue_needs_no_kicks tools_see_engine_time;
     waits: met_at_once late_and_past any_and_all a_signal_handler_interrupts
         the_device_wakes_a_sleeper a_host_wakes_a_sleeper no_sleeper_no_interrupt
-        a_destroyed_vm_ends_waits queues_of_two_vms_wait_for_each_other;
+        a_destroyed_vm_ends_waits queues_of_two_vms_wait_for_each_other
+        a_queue_does_not_wait_for_the_dead;
     processes: importers_of_read_only_buffers_only_read an_importer_outlives_the_exporter
         a_killed_process_leaves_nothing
         a_killed_process_takes_its_endless_kernel_along a_forked_child_may_use_the_file;
