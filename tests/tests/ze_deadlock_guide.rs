@@ -121,6 +121,10 @@ fn a_host_signalled_event_blocks_only_its_own_list() {
 
 /// Sample 1 with queues: "The same applies to command queues scenarios." Here, too, only the queue that
 /// waits is blocked.
+/// "An event intended to be signaled by the host, another command queue or another device after command
+/// list submission to a command queue may prevent subsequent forward progress within the command queue
+/// itself." "This can create bubbles in the pipeline or deadlock situations if not correctly
+/// scheduled."
 #[test]
 fn a_host_signalled_event_blocks_only_its_own_queue() {
     let it = Step::new();
@@ -317,6 +321,8 @@ fn the_split_workloads_finish_in_the_final_order_of_the_guide() {
 ///
 /// On every index of every group two queues wait in the middle of their launches; the one behind them on the
 /// same index finishes, so it depends on neither order nor index.
+/// "The command queue index provides a mechanism for an application to indicate which command queues
+/// can execute concurrently (different indices)."
 #[test]
 fn queues_of_one_index_do_not_wait_for_each_other() {
     let gpu = Gpu::new();

@@ -109,6 +109,7 @@ fn a_command_waits_for_all_its_events() {
 }
 
 /// Places of a pool are used one at a time, and again after their event is destroyed.
+/// "An event pool is used for creation of individual events".
 #[test]
 fn a_place_of_a_pool_holds_one_event() {
     let gpu = Gpu::new();
@@ -217,6 +218,10 @@ fn timestamps_are_in_order() {
 
 /// A fence is signalled when the lists that it was executed with are complete; "A fence doesn't
 /// implicitly reset. Signaling a signaled fence is valid and has no effect."
+/// "Fences - used to communicate to the host that command queue execution has completed." "A fence is a
+/// heavyweight synchronization primitive used to communicate to the host that command list execution
+/// has completed." "Signaling a signaled fence (or resetting an unsignaled fence) is valid and has no
+/// effect on the state of the fence."
 #[test]
 fn a_fence_follows_its_execution() {
     let gpu = Gpu::new();

@@ -51,6 +51,12 @@ const WORDS: usize = 100_000;
 
 /// The guide's sample, for each kind of memory: "Each process may now refer to the same device memory
 /// allocation via its dptr."
+/// "The API allows sharing of memory objects across different device processes." "First, the allocation
+/// is made, packaged, and sent on the sending process"; "Method of sending to receiving process is not
+/// defined by Level-Zero": here as text; "Next, the allocation is received and un-packaged on the
+/// receiving process"; "To cleanup, first close the handle in the receiving process"; "Finally, return
+/// the IPC handle to the driver with zeMemPutIpcHandle and free the device pointer in the sending
+/// process."
 #[test]
 fn the_guides_sample() {
     let gpu = Gpu::new();
@@ -106,6 +112,9 @@ fn child_that_doubles() {
 }
 
 /// Contexts of one process may open what it exports itself; it is the same memory at another address.
+/// "Since each process has its own virtual address space, there is no guarantee that the same virtual
+/// address will be available when the memory object is shared in new process." "Note, there is no
+/// guaranteed address equivalence for the values of dptr in each process."
 #[test]
 fn a_process_opens_its_own_memory() {
     let (gpu, other) = (Gpu::new(), Gpu::new());

@@ -11,6 +11,9 @@ use tally_ze::*;
 const NO_FLAGS: ze_event_pool_flags_t = ze_event_pool_flags_t::empty();
 
 /// A list is executed after it was closed, and takes commands before.
+/// "The application is responsible for calling close before submission to a command queue." "Reset
+/// (recycle) command list for new commands": "A command list may be recycled to avoid the overhead of
+/// frequent creation and destruction."
 #[test]
 fn a_regular_list_is_recorded_then_closed_then_executed() {
     let gpu = Gpu::new();
@@ -54,6 +57,8 @@ fn an_empty_list_is_executed() {
 }
 
 /// A list that is reset, or destroyed, while it runs does not disturb the execution.
+/// "The application is responsible for making sure the device is not currently executing from a command
+/// list before it is reset.", and before it is deleted; here neither does harm.
 #[test]
 fn a_running_execution_is_not_disturbed() {
     let gpu = Gpu::new();
@@ -82,6 +87,8 @@ fn a_running_execution_is_not_disturbed() {
 }
 
 /// A queue or list that is destroyed while it waits ends its work all the same.
+/// "The application is responsible for making sure the device is not currently executing from a command
+/// queue before it is deleted."; one that is not loses nothing.
 #[test]
 fn what_was_submitted_is_completed_after_destruction() {
     let gpu = Gpu::new();
@@ -105,6 +112,9 @@ fn what_was_submitted_is_completed_after_destruction() {
 }
 
 /// Lists go to queues of their own group, and immediate ones to none.
+/// "Command lists can only be executed on a command queue with an identical command queue group
+/// ordinal." "A command list is created for execution on a specific type of command queue, specified
+/// using the command queue group ordinal."
 #[test]
 fn lists_and_queues_of_different_groups_are_refused() {
     let gpu = Gpu::new();
@@ -195,6 +205,8 @@ fn a_refused_append_changes_nothing() {
 }
 
 /// What a list or queue was created with can be asked for.
+/// "An immediate command list is both a command list and an implicit command queue." "An immediate
+/// command list is created using a command queue descriptor."
 #[test]
 fn lists_and_queues_tell_what_they_are() {
     let gpu = Gpu::new();

@@ -171,6 +171,9 @@ fn a_fence_is_its_queues_and_the_hosts() {
 /// prior to being signaled." "Fences provide implicit, coarse-grain control to indicate that all
 /// previous commands must complete prior to the fence being signaled": also those of earlier calls,
 /// and of lists without order of their own.
+/// "Fences are implicit, coarse-grain execution and memory barriers." "Fences provide implicit,
+/// coarse-grain control to indicate that all caches and memory are coherent across the device and Host
+/// prior to the fence being signaled."
 #[test]
 fn a_fence_covers_all_that_came_before() {
     let gpu = Gpu::new();
@@ -217,6 +220,10 @@ fn a_fence_is_signalled_by_the_first_of_two_executions() {
 
 /// "The following pseudo-code demonstrates a sequence for submission of a brute-force execution and
 /// global memory barrier": range barriers order as barriers do, with events and without.
+/// "Range-based memory barriers provide explicit control of which cachelines require coherency."
+/// "Ensure memory range is fully coherent across the device after hKernel1 and before hKernel2";
+/// "Memory Barriers - used to communicate memory coherency dependencies between commands within a
+/// command list or across command queues, devices and/or Host."
 #[test]
 fn range_barriers_order_what_is_around_them() {
     let gpu = Gpu::new();
@@ -289,6 +296,11 @@ fn a_system_barrier_publishes_what_the_host_wrote() {
 
 /// The three ways to order two commands of an out-of-order list, each under load: "Ensure hKernel1
 /// completes before signaling hEvent1"; "Ensure hEvent1 is signaled before starting hKernel2".
+/// "Events provide explicit, fine-grain control over execution dependencies between commands; allowing
+/// more opportunities for concurrent execution and higher device utilization." "Execution Barriers -
+/// used to communicate execution dependencies between commands within a command list or across command
+/// queues, devices and/or Host." "Append a barrier into a command list to ensure hKernel1 completes
+/// before hKernel2 begins".
 #[test]
 fn events_and_barriers_order_an_out_of_order_list() {
     let gpu = Gpu::new();

@@ -202,6 +202,7 @@ fn append_query(list: &List, events: &[&Event], dst: *mut c_void, offsets: Optio
 
 /// "If pOffsets is nullptr, then multiple results will be appended sequentially into memory in the
 /// same order as phEvents." With offsets, each is written where its offset says.
+/// "Append a query of a timestamp event into the command list".
 #[test]
 fn the_device_copies_times_to_where_it_is_told() {
     let gpu = Gpu::new();
@@ -287,6 +288,8 @@ fn times_outlive_their_list() {
 /// "Kernel timestamps execute along a device timeline but because of limited range may wrap
 /// unexpectedly." The guide's formula, with its mask in 64 bits, gives the time that passed, whether
 /// timerResolution was asked for in ns or in Hz.
+/// "The primary motivation for kernel timestamps is to provide a duration of execution."; "Calculation
+/// execution time(s)".
 #[test]
 fn the_guides_formula_gives_the_duration() {
     let gpu = Gpu::new();
@@ -329,6 +332,7 @@ fn the_guides_formula_gives_the_duration() {
 
 /// Host and device timestamps of one call are the same moment: the difference of two calls is the
 /// same on both clocks, and a time that a list writes lies between them.
+/// "zeCommandListAppendWriteGlobalTimestamp provides a similar mechanism but with maximum range."
 #[test]
 fn global_timestamps_are_consistent() {
     let gpu = Gpu::new();

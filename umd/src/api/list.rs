@@ -104,8 +104,8 @@ api! {
         phWaitEvents: *mut ze_event_handle_t,
     ) {
         let list = call.handle(hCommandListImmediate, "hCommandListImmediate")?;
-        list.as_immediate()?;
-        let lists = lists(call, numCommandLists, phCommandLists, list.ordinal())?;
+        let (queue, _) = list.as_immediate()?;
+        let lists = lists(call, numCommandLists, phCommandLists, queue)?;
         let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         append(call, list, &Command::Lists(&lists), events)
     }
@@ -123,8 +123,8 @@ api! {
     ) {
         let list = call.handle(hCommandListImmediate, "hCommandListImmediate")?;
         no_extensions(call, pNext)?;
-        list.as_immediate()?;
-        let lists = lists(call, numCommandLists, phCommandLists, list.ordinal())?;
+        let (queue, _) = list.as_immediate()?;
+        let lists = lists(call, numCommandLists, phCommandLists, queue)?;
         let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         append(call, list, &Command::Lists(&lists), events)
     }

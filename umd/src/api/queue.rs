@@ -44,7 +44,7 @@ api! {
         hFence: ze_fence_handle_t,
     ) {
         let queue = call.handle(hCommandQueue, "hCommandQueue")?;
-        let lists = lists(call, numCommandLists, phCommandLists, queue.traits().ordinal)?;
+        let lists = lists(call, numCommandLists, phCommandLists, queue.traits())?;
         let fence = call.optional(hFence, "hFence")?;
         queue.execute(&lists, fence)
     }
@@ -145,12 +145,12 @@ pub(super) fn traits(
     Ok(QueueTraits::of(device, desc))
 }
 
-/// Looks up lists to execute on queues of the group `ordinal`.
+/// Looks up lists to execute on a queue.
 pub(super) fn lists<'c>(
     call: Call<'c>,
     count: u32,
     raws: *const ze_command_list_handle_t,
-    ordinal: u32,
+    queue: &QueueTraits,
 ) -> Result<Vec<&'c crate::list::regular::Regular>> {
     if count == 0 {
         return Err(Error::new(
@@ -159,6 +159,6 @@ pub(super) fn lists<'c>(
         ));
     }
     let raws = call.slice(raws, count as usize, "phCommandLists")?;
-    let lists = raws.iter().map(|&raw| call.handle(raw, "phCommandLists")?.as_executable(ordinal));
+    let lists = raws.iter().map(|&raw| call.handle(raw, "phCommandLists")?.as_executable(queue));
     lists.collect()
 }
