@@ -100,12 +100,15 @@ impl<'m> Checker<'m> {
             }
         }
         self.memory(&mut facts);
-        facts.uses_barrier = facts.functions.iter().any(|&id| {
-            let blocks = self.module.functions[id].blocks.iter();
-            blocks
-                .flat_map(|(_, block)| &block.insts)
-                .any(|inst| matches!(inst.op, Op::ControlBarrier { .. } | Op::Offer(..)))
-        });
+        let reaches = |wanted: fn(&Op) -> bool| {
+            facts.functions.iter().any(|&id| {
+                let blocks = self.module.functions[id].blocks.iter();
+                blocks.flat_map(|(_, block)| &block.insts).any(|inst| wanted(&inst.op))
+            })
+        };
+        facts.uses_barrier = reaches(|op| matches!(op, Op::ControlBarrier { .. } | Op::Offer(..)));
+        let prints = reaches(|op| matches!(op, Op::Printf(..)));
+        facts.printf_ring = prints.then(|| kernel.args_size.next_multiple_of(8));
         let limits = [
             ("local variables", facts.local_static_bytes, MAX_LOCAL_BYTES),
             ("private variables", facts.private_bytes, MAX_PRIVATE_BYTES),

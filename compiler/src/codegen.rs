@@ -105,7 +105,8 @@ fn kernel_info(kernel: &Kernel) -> KernelInfo {
     KernelInfo {
         name: kernel.name.clone(),
         args: kernel.args.iter().map(arg_info).collect(),
-        args_size: narrow(kernel.args_size),
+        args_size: narrow(kernel.block_size()),
+        printf_ring: facts.printf_ring.map(narrow),
         required_group_size: kernel.required_group_size,
         group_size_hint: kernel.group_size_hint,
         local_static_bytes: narrow(facts.local_static_bytes),

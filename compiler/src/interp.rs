@@ -15,6 +15,7 @@ mod item;
 mod math;
 mod memory;
 mod ops;
+mod printf;
 mod value;
 
 use std::fmt;

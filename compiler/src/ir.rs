@@ -317,7 +317,8 @@ pub struct Kernel {
     pub function: FunctionId,
     /// Arguments, one per parameter of the function.
     pub args: Vec<KernelArg>,
-    /// Size of the argument block in bytes.
+    /// Size of the arguments in bytes. The argument block may be longer: see
+    /// [`Kernel::block_size`].
     pub args_size: u64,
     /// The only work-group size it may be launched with (`LocalSize`).
     pub required_group_size: Option<[u32; 3]>,
@@ -350,6 +351,9 @@ pub struct KernelFacts {
     pub private_bytes: u64,
     /// Whether work-items wait for each other: at a barrier or an operation of a group.
     pub uses_barrier: bool,
+    /// Offset in the argument block, behind the arguments, of the address of the ring that the
+    /// kernel prints to; `None` if it prints nothing.
+    pub printf_ring: Option<u64>,
 }
 
 /// A compiled program before code generation.
@@ -448,6 +452,11 @@ impl Module {
 }
 
 impl Kernel {
+    /// Size of the argument block in bytes: the arguments, and what the compiler adds.
+    pub fn block_size(&self) -> u64 {
+        self.facts.printf_ring.map_or(self.args_size, |at| at.saturating_add(8))
+    }
+
     /// Work-items of a full sub-group.
     pub fn subgroup_size(&self) -> u32 {
         self.required_subgroup_size.unwrap_or(group::DEFAULT_SUBGROUP_SIZE)

@@ -25,6 +25,7 @@ mod function;
 mod group;
 mod library;
 mod memory;
+mod printf;
 mod types;
 mod vector;
 mod work_item;
@@ -197,6 +198,8 @@ struct Unit<'m> {
     spill_variables: bool,
     /// Work-items of a full sub-group.
     subgroup_size: u32,
+    /// Offset in the argument block of the address of the ring that `printf` writes to.
+    printf_ring: Option<u64>,
     /// The functions that combine what items exchange, by name.
     helpers: BTreeMap<String, String>,
 }
@@ -228,6 +231,7 @@ impl<'m> Unit<'m> {
             scratch: if stack > STACK_BYTES { align_up(private_size, MAX_ALIGN) } else { 0 },
             spill_variables: stack > STACK_BYTES,
             subgroup_size: kernel.subgroup_size(),
+            printf_ring: kernel.facts.printf_ring,
             helpers: BTreeMap::new(),
         }
     }

@@ -6,7 +6,7 @@
 //! - [`words`]: the binary's outer form;
 //! - [`annotations`]: names, decorations, entry points, execution modes, gathered first;
 //! - [`module`]: types, constants, variables, signatures;
-//! - [`body`] and below it [`arith`], [`memory`], [`group`], [`opencl`], [`imports`]: function bodies, one instruction at a
+//! - [`body`] and below it [`arith`], [`memory`], [`group`], [`opencl`], [`printf`], [`imports`]: function bodies, one instruction at a
 //!   time;
 //! - [`kernels`]: entry points and their arguments.
 //!
@@ -25,6 +25,7 @@ mod memory;
 mod module;
 mod opencl;
 mod opencl_float;
+mod printf;
 mod words;
 
 use std::fmt;

@@ -33,7 +33,6 @@ fn unsupported_things_are_named() {
             }",
             "of type opaque<image>, which is not supported",
         ),
-        ("kernel void k(int n) { printf(\"%d\\n\", n); }", "is not supported: OpExtInst printf"),
         (
             "int elsewhere(int); kernel void k(global int *p) { p[0] = elsewhere(p[1]); }",
             "OpFunctionCall is not supported: call of \"elsewhere\", which the module only imports",

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use tally_uapi::PAGE_SIZE;
 use tally_uapi::cell::Compare;
@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::heap::{Block, Heap};
 use crate::ipc::Link;
 use crate::kernel::{BoUse, Hold, Kernel, SharedBo};
+use crate::printf;
 use crate::process;
 use crate::settings;
 use crate::space::{HUGE_PAGE, Space};
@@ -290,6 +291,8 @@ pub struct Vm {
     reserved: Reserved,
     /// A cell that is never met, to ask for the VM's state.
     probe: OnceLock<Block>,
+    /// What kernels print to, if any does.
+    printf: Mutex<Option<Arc<printf::Ring>>>,
 }
 
 /// A piece of unified shared memory.
@@ -349,7 +352,8 @@ impl Vm {
         let heap = Heap::new(bindings.clone());
         let reserved = Reserved::new(bindings.clone());
         let usm = RwLock::default();
-        Ok(Arc::new(Self { bindings, heap, usm, reserved, probe: OnceLock::new() }))
+        let (probe, printf) = (OnceLock::new(), Mutex::default());
+        Ok(Arc::new(Self { bindings, heap, usm, reserved, probe, printf }))
     }
 
     /// The kernel.
@@ -390,6 +394,19 @@ impl Vm {
     /// As there.
     pub fn place(&self, size: u64, align: u64) -> Result<Mapping> {
         self.bindings.place(size, align)
+    }
+
+    /// The address of the ring that kernels print to; makes it if there is none.
+    ///
+    /// # Errors
+    /// As [`Bindings::map`].
+    pub fn printf_ring(&self) -> Result<u64> {
+        let mut ring = self.printf.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ring) = &*ring {
+            return Ok(ring.va());
+        }
+        let made = printf::Ring::create(&self.bindings)?;
+        Ok(ring.insert(made).va())
     }
 
     /// The error for a failed ioctl; takes note of a loss.

@@ -25,6 +25,7 @@
 //! into blocking calls.
 
 pub mod frame;
+pub mod printf;
 
 mod client;
 mod message;

@@ -140,6 +140,9 @@ pub struct KernelInfo {
     pub args: Vec<ArgInfo>,
     /// Size in bytes of the argument block.
     pub args_size: u32,
+    /// Offset in the argument block of the address of the [ring](crate::printf) that `printf`
+    /// writes to; `None` if the kernel prints nothing.
+    pub printf_ring: Option<u32>,
     /// `LocalSize`: the only group size that is allowed.
     pub required_group_size: Option<[u32; 3]>,
     /// `LocalSizeHint`.

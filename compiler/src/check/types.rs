@@ -260,6 +260,11 @@ impl Types<'_> {
                 self.target(*ptr)?;
                 rule(self.of(*expected) == result && self.of(*value) == result)
             }
+            Op::Printf(format, args, _) => {
+                self.pointer(*format)?;
+                self.target(*args)?;
+                rule(*self.ty(result) == Type::Int(32))
+            }
             Op::WorkItem(query, dimension) => {
                 rule(*self.ty(result) == Type::Int(query.bits()))?;
                 rule(*dimension < if query.has_dimension() { 3 } else { 1 })

@@ -3,7 +3,7 @@
 
 use super::group::{self, Offers};
 use super::value::{self, AccessError, Value};
-use super::{Arguments, Group, InterpError, Launch, LocalLayout, Memory, ops};
+use super::{Arguments, Group, InterpError, Launch, LocalLayout, Memory, ops, printf};
 use crate::ir::{
     AtomicOp, BinaryOp, BlockId, ENTRY, Function, FunctionId, Id, Inst, Kernel, Loc, Module, Op,
     Operand, Scope, Terminator, Type, TypeId, ValueId, WorkItemQuery, eval,
@@ -361,6 +361,11 @@ impl<'m> Item<'m> {
                     at = at.wrapping_add(index.wrapping_mul(stride) as u64);
                 }
                 Value::Bits(at)
+            }
+            Op::Printf(format, args, bytes) => {
+                let (format, args) = (address(self, format, memory)?, address(self, args, memory)?);
+                printf::print(memory, format, args, *bytes)?;
+                Value::Bits(0)
             }
             Op::WorkItem(query, dimension) => {
                 Value::Bits(self.place.answer(*query, usize::from(*dimension).min(2)))

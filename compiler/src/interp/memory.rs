@@ -64,6 +64,8 @@ pub struct Memory {
     local: Vec<u8>,
     /// By number of the work-item.
     private: Vec<Vec<u8>>,
+    /// What kernels have printed.
+    pub(super) printed: Vec<Vec<u8>>,
 }
 
 impl Memory {
@@ -93,6 +95,11 @@ impl Memory {
     /// The buffer that begins at `address`.
     pub fn buffer(&self, address: u64) -> Option<&[u8]> {
         self.buffers.get(&address).map(Vec::as_slice)
+    }
+
+    /// What kernels have printed, a text for each call of `printf`, in order.
+    pub fn printed(&self) -> &[Vec<u8>] {
+        &self.printed
     }
 
     /// Reads bytes.

@@ -543,6 +543,11 @@ pub enum Op {
         scope: Scope,
     },
 
+    /// Prints by a format string (first) the arguments that lie, so many bytes, at a private pointer
+    /// (second), in the form of [`tally_compiler_protocol::printf`]. The result is an `i32`: 0, or
+    /// -1 if there was no room.
+    Printf(Operand, Operand, u32),
+
     /// What the work-item is. The number is the dimension, 0 where there is none.
     WorkItem(WorkItemQuery, u8),
     /// All work-items of the execution scope wait for each other; memory is ordered for the memory
@@ -698,7 +703,8 @@ macro_rules! visit_operands {
             | Op::MaskedLoad(a, b, _)
             | Op::Gather(a, b, _)
             | Op::AtomicStore(a, b, ..)
-            | Op::AtomicRmw(_, a, b, ..) => {
+            | Op::AtomicRmw(_, a, b, ..)
+            | Op::Printf(a, b, _) => {
                 visit(a);
                 visit(b);
             }

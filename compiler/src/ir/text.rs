@@ -249,6 +249,9 @@ impl FunctionText<'_> {
                 failure.name(),
                 scope.name()
             ),
+            Op::Printf(format, args, bytes) => {
+                format!("printf {}, {} of {bytes} bytes", o(format), o(args))
+            }
             Op::WorkItem(query, dimension) if query.has_dimension() => {
                 format!("work_item {}.{dimension}", query.name())
             }

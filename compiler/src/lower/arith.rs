@@ -68,6 +68,7 @@ impl Body<'_, '_> {
             | Op::MaskedStore(..)
             | Op::Gather(..)
             | Op::Scatter(..) => return self.vector_op(&inst.op, ty),
+            &Op::Printf(format, args, bytes) => self.printf(format, args, bytes)?,
             op => return self.memory(op, ty),
         }))
     }

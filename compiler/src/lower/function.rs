@@ -290,7 +290,7 @@ impl<'u, 'm> Body<'u, 'm> {
     }
 
     /// A pointer of the context, loaded once.
-    fn base(&mut self, offset: u32) -> String {
+    pub(super) fn base(&mut self, offset: u32) -> String {
         if let Some(base) = self.bases.get(&offset) {
             return base.clone();
         }

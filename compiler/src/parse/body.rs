@@ -8,7 +8,7 @@ use rspirv::spirv::Op as Spv;
 use super::annotations::Decorations;
 use super::module::{Builder, Def, InstructionSet, Signature, SpvKind};
 use super::words::Instruction;
-use super::{Error, Result, arith, group, imports, memory, opencl};
+use super::{Error, Result, arith, group, imports, memory, opencl, printf};
 use crate::ir::eval::fold;
 use crate::ir::{
     AddressSpace, Arena, BinaryOp, Block, BlockId, CompareOp, ConstId, ConstKind, ENTRY, Flags,
@@ -51,6 +51,8 @@ pub struct Body<'b, 'a> {
     loc: Loc,
     float_flags: Flags,
     int_flags: Flags,
+    /// Where the arguments of `printf` are put together.
+    pub printf_arguments: Option<printf::Arguments>,
 }
 
 /// Builds a function and adds it to the module.
@@ -129,6 +131,7 @@ impl<'b, 'a> Body<'b, 'a> {
             loc: Loc::default(),
             float_flags: Flags::empty(),
             int_flags: Flags::empty(),
+            printf_arguments: None,
         }
     }
 

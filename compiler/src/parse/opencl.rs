@@ -9,6 +9,7 @@ use super::annotations::Rounding;
 use super::body::Body;
 use super::memory::plain_access;
 use super::opencl_float;
+use super::printf;
 use super::words::Instruction;
 use crate::ir::{BinaryOp, CompareOp, Float, Op, Operand, TernaryOp, TypeId, UnaryOp};
 
@@ -53,6 +54,9 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> 
     let Some(cl) = Cl::from_u32(number) else {
         return Err(inst.error(format!("names instruction {number}, which OpenCL.std has not")));
     };
+    if cl == Cl::printf {
+        return printf::translate(body, inst, FIRST);
+    }
     let ty = body.result_type(inst)?;
     let args = Args { inst };
     let result = match integer(body, cl, ty, &args)? {

@@ -446,6 +446,7 @@ fn removable(op: &Op) -> bool {
             | Op::AtomicLoad(..)
             | Op::AtomicRmw(..)
             | Op::AtomicCompareExchange { .. }
+            | Op::Printf(..)
             | Op::Call(..)
             | Op::Collect(..)
     )

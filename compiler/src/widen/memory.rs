@@ -3,7 +3,7 @@
 //!
 //! What lies one behind the other is read and written as a vector, with the mask where items are
 //! missing. Other addresses are gathered and scattered. What has no vector form (atomics, copies
-//! of bytes, volatile accesses) is done for one item after the other, in their order. Items that
+//! of bytes, volatile accesses, printing) is done for one item after the other, in their order. Items that
 //! are not in the mask touch no memory, but for private variables, which nobody else sees.
 
 use super::Refusal;
@@ -55,7 +55,8 @@ impl Widener<'_> {
             | Op::AtomicLoad(..)
             | Op::AtomicStore(..)
             | Op::AtomicRmw(..)
-            | Op::AtomicCompareExchange { .. } => self.one_by_one(inst)?,
+            | Op::AtomicCompareExchange { .. }
+            | Op::Printf(..) => self.one_by_one(inst)?,
             _ => return Ok(false),
         }
         Ok(true)

@@ -207,7 +207,10 @@ impl Shapes {
         match &inst.op {
             Op::Phi(incoming) => return self.of_phi(flow, block, incoming),
             Op::WorkItem(query, dimension) => return Some(of_query(*query, *dimension)),
-            Op::AtomicRmw(..) | Op::AtomicCompareExchange { .. } | Op::Call(..) => {
+            Op::AtomicRmw(..)
+            | Op::AtomicCompareExchange { .. }
+            | Op::Printf(..)
+            | Op::Call(..) => {
                 return Some(Shape::Varying);
             }
             Op::Collect(_, _, index) => {

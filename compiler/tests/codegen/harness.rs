@@ -162,7 +162,12 @@ impl Kernel {
     }
 
     /// Runs the kernel over a grid, one group after the other.
-    pub fn run(&self, grid: Grid, mut args: Vec<Arg<'_>>) {
+    pub fn run(&self, grid: Grid, args: Vec<Arg<'_>>) {
+        self.run_printing(grid, args, 0);
+    }
+
+    /// As [`Kernel::run`], with the address of a ring if the kernel prints.
+    pub fn run_printing(&self, grid: Grid, mut args: Vec<Arg<'_>>, ring: u64) {
         let _watch = Watch::new(&self.info.name);
         let launch = grid.launch();
         let mut block = Aligned::new(self.info.args_size as usize);
@@ -187,6 +192,9 @@ impl Kernel {
                 self.info.name
             );
             block.bytes()[info.offset as usize..][..bytes.len()].copy_from_slice(&bytes);
+        }
+        if let Some(at) = self.info.printf_ring {
+            block.bytes()[at as usize..][..8].copy_from_slice(&ring.to_le_bytes());
         }
         let items: u64 = grid.group.iter().map(|&n| u64::from(n)).product();
         let per_item = u64::from(self.code.scratch_bytes_per_item);

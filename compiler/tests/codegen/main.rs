@@ -11,4 +11,5 @@ mod harness;
 mod kernels;
 mod maths;
 mod numbers;
+mod printf;
 mod widen;

@@ -143,7 +143,7 @@ api! {
         out.fp32flags = ieee | fp::ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT;
         out.fp64flags = ieee | fp::ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT;
         out.maxArgumentsSize = MAX_ARGUMENT_BYTES;
-        out.printfBufferSize = 0;
+        out.printfBufferSize = crate::printf::BUFFER_BYTES;
         out.nativeKernelSupported = ze_native_kernel_uuid_t::default();
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 use tally_ze::*;
 
-use super::queue::ready;
+use super::queue::{ended, ready};
 use super::{Call, api};
 use crate::core::device::Device;
 use crate::core::event::Pool;
@@ -114,12 +114,12 @@ api! {
 
     /// Spec: `zeEventHostSynchronize`.
     fn zeEventHostSynchronize(call, hEvent: ze_event_handle_t, timeout: u64) {
-        ready(call.handle(hEvent, "hEvent")?.wait(timeout)?)
+        ended(call.handle(hEvent, "hEvent")?.wait(timeout))
     }
 
     /// Spec: `zeEventQueryStatus`.
     fn zeEventQueryStatus(call, hEvent: ze_event_handle_t) {
-        ready(call.handle(hEvent, "hEvent")?.is_ready()?)
+        ended(call.handle(hEvent, "hEvent")?.is_ready())
     }
 
     /// Spec: `zeEventQueryKernelTimestamp`.

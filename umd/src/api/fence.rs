@@ -4,7 +4,7 @@
 use tally_ze::*;
 
 use super::api;
-use super::queue::ready;
+use super::queue::ended;
 use crate::core::fence::Fence;
 use crate::handle;
 
@@ -32,12 +32,12 @@ api! {
 
     /// Spec: `zeFenceHostSynchronize`.
     fn zeFenceHostSynchronize(call, hFence: ze_fence_handle_t, timeout: u64) {
-        ready(call.handle(hFence, "hFence")?.wait(timeout)?)
+        ended(call.handle(hFence, "hFence")?.wait(timeout))
     }
 
     /// Spec: `zeFenceQueryStatus`.
     fn zeFenceQueryStatus(call, hFence: ze_fence_handle_t) {
-        ready(call.handle(hFence, "hFence")?.wait(0)?)
+        ended(call.handle(hFence, "hFence")?.wait(0))
     }
 
     /// Spec: `zeFenceReset`.

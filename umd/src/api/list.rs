@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 use tally_ze::*;
 
-use super::queue::{lists, ready, traits};
+use super::queue::{ended, lists, traits};
 use super::{Call, api};
 use crate::core::list::List;
 use crate::error::{Error, Result};
@@ -90,7 +90,7 @@ api! {
         timeout: u64,
     ) {
         let (_, list) = call.handle(hCommandList, "hCommandList")?.as_immediate()?;
-        ready(list.synchronize(timeout)?)
+        ended(list.synchronize(timeout))
     }
 
     /// Spec: `zeCommandListImmediateAppendCommandListsExp`.

@@ -8,6 +8,7 @@ use crate::core::device::Device;
 use crate::core::queue::{self, Queue, QueueTraits};
 use crate::error::{Error, Result};
 use crate::handle;
+use crate::printf;
 
 api! {
     /// Spec: `zeCommandQueueCreate`.
@@ -55,7 +56,7 @@ api! {
         hCommandQueue: ze_command_queue_handle_t,
         timeout: u64,
     ) {
-        ready(call.handle(hCommandQueue, "hCommandQueue")?.synchronize(timeout)?)
+        ended(call.handle(hCommandQueue, "hCommandQueue")?.synchronize(timeout))
     }
 
     /// Spec: `zeCommandQueueGetOrdinal`.
@@ -116,8 +117,17 @@ api! {
     /// Spec: `zeDeviceSynchronize`.
     fn zeDeviceSynchronize(call, hDevice: ze_device_handle_t) {
         let device = call.handle(hDevice, "hDevice")?;
-        queue::synchronize_device(device, u64::MAX).map(drop)
+        ended(queue::synchronize_device(device, u64::MAX))
     }
+}
+
+/// The answer to a wait or a question that has ended so. Prints what kernels have printed: "To
+/// ensure all output has been flushed to the output stream, wait on the event associated with the
+/// kernel launch, or wait for the kernel launch to complete using a coarser-grained synchronization
+/// method" (core programming guide, Formatted Output).
+pub(super) fn ended(answer: Result<bool>) -> Result {
+    printf::flush(matches!(answer, Ok(true)));
+    ready(answer?)
 }
 
 /// Success, or ZE_RESULT_NOT_READY.

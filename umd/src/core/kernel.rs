@@ -131,11 +131,20 @@ impl Kernel {
             .filter(|(_, arg)| arg.kind == ArgKind::LocalPointer)
             .map(|(i, _)| (i as u32, 0))
             .collect();
+        let mut args = vec![0; info.args_size as usize];
+        if let Some(at) = info.printf_ring {
+            let ring = module.context().vm().printf_ring()?;
+            // As for arguments: the compiler's layout keeps it inside the block.
+            let place = args.get_mut(at as usize..).and_then(|rest| rest.first_chunk_mut::<8>());
+            if let Some(place) = place {
+                *place = ring.to_le_bytes();
+            }
+        }
         let launch = Launch {
             local_bytes: code.local_static,
             code,
             name: info.name.as_str().into(),
-            args: vec![0; info.args_size as usize],
+            args,
             group_size: [0; 3],
             scratch_bytes: 0,
             global_offset: [0; 3],

@@ -15,6 +15,7 @@ use super::waits::{Condition, WaitList};
 use crate::error::{Error, Result};
 use crate::hang::calls::CallLog;
 use crate::hang::names;
+use crate::printf;
 use crate::submit::arena::{Arena, Span};
 use crate::submit::ring::{Place, Ring};
 use crate::sync::cb_event::Resolved;
@@ -119,7 +120,12 @@ impl Immediate {
     /// DEVICE_LOST.
     #[inline]
     pub fn settle(&self) -> Result {
-        if self.synchronous { self.synchronize(u64::MAX).map(drop) } else { Ok(()) }
+        if !self.synchronous {
+            return Ok(());
+        }
+        let ended = self.synchronize(u64::MAX);
+        printf::flush(ended.is_ok());
+        ended.map(drop)
     }
 
     /// Submits a command without waits and signal to an in-order list; answers the value of the
@@ -140,7 +146,9 @@ impl Immediate {
     /// DEVICE_LOST.
     pub fn finish(&self, value: u64) -> Result {
         if self.synchronous {
-            wait::host_wait(self.shared.vm(), self.counter.cell(), value, u64::MAX)?;
+            let ended = wait::host_wait(self.shared.vm(), self.counter.cell(), value, u64::MAX);
+            printf::flush(ended.is_ok());
+            ended?;
         }
         Ok(())
     }

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What kernels print.
+//!
+//! Kernels write records to a ring in memory ([`tally_compiler_protocol::printf`]); there is one for
+//! each VM, made when the first kernel that prints is created. The host formats the records and
+//! writes them to the process's standard output when it synchronises: [`flush`]. The output goes
+//! through C's `stdout`, so that it keeps its order with what a program in C prints, and is flushed
+//! there. What one call of `printf` has made stays in one piece.
+//!
+//! A kernel is done with its records before it is complete. Who has waited for a launch and then
+//! flushes has therefore its whole output, also if another kernel is in the middle of a record: the
+//! reader waits for that.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tally_compiler_protocol::printf::{CAPACITY, DATA, HEAD, REFUSED, SKIP, TAIL, text};
+use tally_uapi::ioctl::bind_flag;
+
+use crate::error::Result;
+use crate::process;
+use crate::vm::{Bindings, Mapping};
+
+/// Bytes of a ring: what ze_device_module_properties_t.printfBufferSize says.
+pub const BUFFER_BYTES: u32 = 4 << 20;
+const BYTES: u64 = BUFFER_BYTES as u64;
+
+/// How long the reader waits for a record that a kernel has begun.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Text is written when there is so much of it, and at the end.
+const CHUNK: usize = 1 << 20;
+
+/// Whether any kernel of the process prints.
+static ANY: AtomicBool = AtomicBool::new(false);
+/// The rings of the process.
+static RINGS: Mutex<Vec<Weak<Ring>>> = Mutex::new(Vec::new());
+
+/// Writes to standard output what kernels have printed. With `complete` also what they are in the
+/// middle of writing.
+#[inline]
+pub fn flush(complete: bool) {
+    if ANY.load(Ordering::Relaxed) {
+        flush_all(complete);
+    }
+}
+
+#[cold]
+fn flush_all(complete: bool) {
+    if process::is_gone() {
+        return;
+    }
+    let rings: Vec<Arc<Ring>> = rings().iter().filter_map(Weak::upgrade).collect();
+    rings.iter().for_each(|ring| ring.drain(complete));
+}
+
+fn rings() -> MutexGuard<'static, Vec<Weak<Ring>>> {
+    RINGS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The ring of a VM. What is left in it is printed when it goes.
+pub struct Ring {
+    mapping: Mapping,
+    reader: Mutex<Reader>,
+}
+
+/// What only the host knows of a ring, whatever kernels do to the memory.
+#[derive(Default)]
+struct Reader {
+    tail: u64,
+    /// A record that was waited for in vain.
+    stuck: Option<u64>,
+}
+
+impl Ring {
+    /// A ring in a VM.
+    ///
+    /// # Errors
+    /// As [`Bindings::map`].
+    pub fn create(bindings: &Arc<Bindings>) -> Result<Arc<Self>> {
+        let flags = bind_flag::READ | bind_flag::WRITE;
+        // Memory of a new buffer is all zeros.
+        let mapping = bindings.map(DATA as u64 + BYTES, DATA as u64, flags)?;
+        let ring = Arc::new(Self { mapping, reader: Mutex::default() });
+        ring.word(CAPACITY).store(BYTES, Ordering::Release);
+        let mut rings = rings();
+        rings.retain(|ring| ring.strong_count() > 0);
+        rings.push(Arc::downgrade(&ring));
+        ANY.store(true, Ordering::Relaxed);
+        Ok(ring)
+    }
+
+    /// Its address, for kernels.
+    pub fn va(&self) -> u64 {
+        self.mapping.va()
+    }
+
+    /// A word at an offset, a multiple of 8 within the buffer.
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        debug_assert!(offset.is_multiple_of(8) && offset < DATA + BUFFER_BYTES as usize);
+        // SAFETY: the buffer is mapped for the host as long as `self.mapping` lives, the offset is
+        // within it and aligned, and everybody accesses these words atomically or, what a record
+        // holds, before its first word is stored and after that is zeroed.
+        unsafe { self.mapping.ptr().byte_add(offset).cast::<AtomicU64>().as_ref() }
+    }
+
+    /// Prints the records up to now.
+    fn drain(&self, complete: bool) {
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let head = self.word(HEAD).load(Ordering::Acquire);
+        let mut out = Vec::new();
+        if head.wrapping_sub(reader.tail) > BYTES {
+            self.give_up(&mut reader, head);
+        }
+        while reader.tail != head {
+            let at = DATA + (reader.tail % BYTES) as usize;
+            let Some(first) = self.first_word(at, complete, &mut reader) else { break };
+            let size = first & !SKIP;
+            let left = (BYTES - reader.tail % BYTES).min(head - reader.tail);
+            if size > left || !size.is_multiple_of(8) {
+                self.give_up(&mut reader, head);
+                break;
+            }
+            let record = self.take(at, size);
+            reader.tail += size;
+            self.word(TAIL).store(reader.tail, Ordering::Release);
+            if first & SKIP == 0 {
+                match text(&record) {
+                    Some(text) => out.extend_from_slice(&text),
+                    None => log::warn!("printf: a kernel has damaged a record"),
+                }
+            }
+            if out.len() >= CHUNK {
+                write(&out);
+                out.clear();
+            }
+        }
+        write(&out);
+        match self.word(REFUSED).swap(0, Ordering::Relaxed) {
+            0 => {}
+            calls => log::warn!("printf: the buffer was full for {calls} calls, which returned -1"),
+        }
+    }
+
+    /// The first word of a record; `None` if it is not complete.
+    fn first_word(&self, at: usize, complete: bool, reader: &mut Reader) -> Option<u64> {
+        let word = self.word(at);
+        let wait = complete && reader.stuck != Some(reader.tail);
+        let start = Instant::now();
+        loop {
+            match word.load(Ordering::Acquire) {
+                0 if wait && start.elapsed() < PATIENCE => thread::yield_now(),
+                0 => {
+                    // Its kernel has been stopped, or does not get on.
+                    reader.stuck = wait.then_some(reader.tail).or(reader.stuck);
+                    return None;
+                }
+                first => return Some(first),
+            }
+        }
+    }
+
+    /// Copies a record and zeroes its place.
+    fn take(&self, at: usize, size: u64) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(size as usize);
+        for offset in (at..at + size as usize).step_by(8) {
+            let word = self.word(offset);
+            bytes.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+            word.store(0, Ordering::Relaxed);
+        }
+        bytes
+    }
+
+    /// Goes on behind everything: a kernel has written over the ring.
+    #[cold]
+    fn give_up(&self, reader: &mut Reader, head: u64) {
+        log::warn!("printf: a kernel has damaged the buffer; its content is lost");
+        self.take(DATA, BYTES);
+        reader.tail = head;
+        self.word(CAPACITY).store(BYTES, Ordering::Relaxed);
+        self.word(TAIL).store(head, Ordering::Release);
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if !process::is_gone() {
+            self.drain(false);
+        }
+    }
+}
+
+unsafe extern "C" {
+    /// C's standard output.
+    static stdout: *mut libc::FILE;
+}
+
+/// Writes to standard output, in one piece.
+fn write(text: &[u8]) {
+    if text.is_empty() {
+        return;
+    }
+    // SAFETY: C's standard output exists as long as the process; the functions lock it themselves.
+    // What can't be written is lost, as for C's printf, which nobody asks either.
+    unsafe {
+        libc::fwrite(text.as_ptr().cast(), 1, text.len(), stdout);
+        libc::fflush(stdout);
+    }
+}
