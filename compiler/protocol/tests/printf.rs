@@ -2,7 +2,7 @@
 //! The text of what kernels print: scalars beside the C library's, vectors and what is wrong by
 //! hand.
 
-use std::ffi::CString;
+use std::ffi::{CString, c_char, c_int};
 
 use tally_compiler_protocol::printf::{self, Kind, argument_header};
 
@@ -37,18 +37,30 @@ fn print(format: &str, arguments: &[Vec<u8>]) -> String {
     String::from_utf8_lossy(&printf::text(&record).expect("it is a record")).into_owned()
 }
 
-/// What the C library makes of a format with one argument.
-macro_rules! c {
-    ($format:expr, $value:expr) => {{
-        let format = CString::new($format).expect("no NUL");
-        let mut out = vec![0_u8; 8192];
-        // SAFETY: the buffer has the length that is given, and the format takes one argument of
-        // the type that it gets.
-        let length =
-            unsafe { libc::snprintf(out.as_mut_ptr().cast(), out.len(), format.as_ptr(), $value) };
-        out.truncate(length as usize);
-        String::from_utf8_lossy(&out).into_owned()
-    }};
+/// What the C library prints by a call of snprintf.
+fn c(call: impl Fn(*mut c_char, usize) -> c_int) -> String {
+    let mut out = vec![0_u8; 8192];
+    let length = call(out.as_mut_ptr().cast(), out.len());
+    out.truncate(usize::try_from(length).expect("it prints"));
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn c_int_of(format: &str, value: i32) -> String {
+    let format = CString::new(format).expect("no NUL");
+    // SAFETY: the buffer has the length that is given, and the format takes one int.
+    c(|out, size| unsafe { libc::snprintf(out, size, format.as_ptr(), value) })
+}
+
+fn c_long_of(format: &str, value: i64) -> String {
+    let format = CString::new(format).expect("no NUL");
+    // SAFETY: the buffer has the length that is given, and the format takes one long.
+    c(|out, size| unsafe { libc::snprintf(out, size, format.as_ptr(), value) })
+}
+
+fn c_double_of(format: &str, value: f64) -> String {
+    let format = CString::new(format).expect("no NUL");
+    // SAFETY: the buffer has the length that is given, and the format takes one double.
+    c(|out, size| unsafe { libc::snprintf(out, size, format.as_ptr(), value) })
 }
 
 /// Every set of flags with some widths and precisions.
@@ -75,18 +87,18 @@ fn integers_are_printed_as_c_prints_them() {
     for letter in ["d", "i", "u", "o", "x", "X"] {
         for format in specifications(letter) {
             for value in [0, 1, -1, 42, -12345, i32::MAX, i32::MIN] {
-                assert_eq!(print(&format, &[int(value)]), c!(format.as_str(), value), "{format}");
+                assert_eq!(print(&format, &[int(value)]), c_int_of(&format, value), "{format}");
             }
         }
         for format in specifications(&format!("l{letter}")) {
             for value in [0, i64::MAX, i64::MIN, 0x1234_5678_9abc] {
-                assert_eq!(print(&format, &[long(value)]), c!(format.as_str(), value), "{format}");
+                assert_eq!(print(&format, &[long(value)]), c_long_of(&format, value), "{format}");
             }
         }
         for length in ["h", "hh"] {
             let format = format!("%{length}{letter}");
             for value in [0, 0x1ff, 0x80, -1, 0x1_8000] {
-                assert_eq!(print(&format, &[int(value)]), c!(format.as_str(), value), "{format}");
+                assert_eq!(print(&format, &[int(value)]), c_int_of(&format, value), "{format}");
             }
         }
     }
@@ -130,7 +142,7 @@ fn floats_are_printed_as_c_prints_them() {
             for value in values {
                 assert_eq!(
                     print(&format, &[double(value)]),
-                    c!(format.as_str(), value),
+                    c_double_of(&format, value),
                     "{format} of {value:e}"
                 );
             }
@@ -162,7 +174,7 @@ fn a_vector_is_printed_with_commas_and_each_component_by_the_conversion() {
     // There: "uchar4 uc = (uchar4)(0xFA, 0xFB, 0xFC, 0xFD); printf("uc = %#v4hhx\n", uc);"
     // prints "uc = 0xfa,0xfb,0xfc,0xfd".
     let bytes = argument(Kind::Int, 1, 4, &[0xfa, 0xfb, 0xfc, 0xfd]);
-    assert_eq!(print("uc = %#v4hhx\n", &[bytes.clone()]), "uc = 0xfa,0xfb,0xfc,0xfd\n");
+    assert_eq!(print("uc = %#v4hhx\n", std::slice::from_ref(&bytes)), "uc = 0xfa,0xfb,0xfc,0xfd\n");
     assert_eq!(print("%v4hhd", &[bytes]), "-6,-5,-4,-3");
     let words: Vec<u8> = [5_u32, 6, 7].iter().flat_map(|x| x.to_le_bytes()).collect();
     assert_eq!(print("%04v3hld|", &[argument(Kind::Int, 4, 3, &words)]), "0005,0006,0007|");
