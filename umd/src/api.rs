@@ -63,7 +63,7 @@ macro_rules! api {
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> tally_ze::ze_result_t {
             // SAFETY: exactly the promise that the caller makes to this function.
             let $call = unsafe { $crate::api::Call::new() };
-            $crate::api::$gate(stringify!($name), || $body)
+            $crate::api::$gate(stringify!($name), move || $body)
         }
     };
 }
@@ -149,6 +149,24 @@ impl<'c> Call<'c> {
     pub fn handle<R: RawHandle>(self, raw: R, name: &'static str) -> Result<&'c R::Object> {
         // SAFETY: `'c` ends with the call, for which the caller keeps the object.
         unsafe { handle::get(raw, name) }
+    }
+
+    /// The object behind a handle that may be null, and the handle as a list keeps it to find the
+    /// object again.
+    ///
+    /// # Errors
+    /// As [`Call::handle`].
+    #[inline]
+    pub fn counted<R: RawHandle>(
+        self,
+        raw: R,
+        name: &'static str,
+    ) -> Result<Option<(&'c R::Object, handle::Counted<R>)>> {
+        if raw.as_ptr().is_null() {
+            return Ok(None);
+        }
+        // SAFETY: as for `handle`.
+        unsafe { handle::get_counted(raw, name) }.map(Some)
     }
 
     /// The object behind a handle that may be null.

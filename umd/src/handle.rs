@@ -11,6 +11,8 @@
 //! 48   value    the object, stored inline
 //! ```
 //!
+//! The next slot follows at a power of two, so that an address inside of one is told by its low bits.
+//!
 //! A lookup compares the address with the slab's range and reads the tag: a few nanoseconds, no
 //! lock, no memory access outside the slab. So null, a wild pointer, a pointer into the middle of an
 //! object, a handle of another kind and a destroyed handle are all told apart and refused.
@@ -175,6 +177,11 @@ struct Slot<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
+impl<T> Slot<T> {
+    /// Bytes from one slot to the next.
+    const STRIDE: usize = size_of::<Self>().next_power_of_two();
+}
+
 /// The address range of one kind.
 struct Slab {
     /// First address, 0 before the first object.
@@ -299,7 +306,7 @@ fn reserve_range(mut span: usize) -> Option<(usize, usize)> {
 /// OUT_OF_HOST_MEMORY; the object is dropped.
 #[inline(always)]
 pub fn create<R: RawHandle>(object: R::Object) -> Result<R> {
-    let size = size_of::<Slot<R::Object>>();
+    let size = Slot::<R::Object>::STRIDE;
     let address = match R::KIND {
         Kind::Event => cache::take(size)?,
         kind => kind.slab().reserve(size, kind.span())?,
@@ -335,10 +342,46 @@ pub unsafe fn get<'a, R: RawHandle>(raw: R, name: &'static str) -> Result<&'a R:
     }
 }
 
-/// How many objects have had the handle, this one included: tells it apart from a later one with the
-/// same handle. None if it is not live.
-pub fn uses<R: RawHandle>(raw: R) -> Option<u64> {
-    find(raw).map(|slot| slot.uses.load(Ordering::Relaxed))
+/// A handle, and which of the objects that have had it is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted<R> {
+    raw: R,
+    uses: u64,
+}
+
+impl<R: RawHandle> Counted<R> {
+    /// The handle of no object.
+    pub fn none() -> Self {
+        Self { raw: R::from_ptr(ptr::null_mut()), uses: 0 }
+    }
+
+    /// The object, if it still has the handle.
+    ///
+    /// # Safety
+    /// As [`get`].
+    pub unsafe fn get<'a>(self) -> Option<&'a R::Object> {
+        let slot = find(self.raw).filter(|slot| slot.uses.load(Ordering::Relaxed) == self.uses)?;
+        // SAFETY: as in `get`.
+        Some(unsafe { (*slot.value.get()).assume_init_ref() })
+    }
+}
+
+/// As [`get`], with the handle as it is kept to find the object again.
+///
+/// # Safety
+/// As [`get`].
+///
+/// # Errors
+/// As [`get`].
+#[inline]
+pub unsafe fn get_counted<'a, R: RawHandle>(
+    raw: R,
+    name: &'static str,
+) -> Result<(&'a R::Object, Counted<R>)> {
+    let Some(slot) = find(raw) else { return Err(explain(raw, name)) };
+    let counted = Counted { raw, uses: slot.uses.load(Ordering::Relaxed) };
+    // SAFETY: as in `get`.
+    Ok((unsafe { (*slot.value.get()).assume_init_ref() }, counted))
 }
 
 /// Moves the object out; the handle is dead from here on.
@@ -402,7 +445,7 @@ impl<R: RawHandle> Drop for Claimed<R> {
 fn find<R: RawHandle>(raw: R) -> Option<&'static Slot<R::Object>> {
     let address = raw.as_ptr() as usize;
     let offset = R::KIND.slab().offset(address)?;
-    if offset % size_of::<Slot<R::Object>>() != 0 {
+    if offset % Slot::<R::Object>::STRIDE != 0 {
         return None;
     }
     // SAFETY: the address is the start of a slot in the used part of the slab: accessible for ever,

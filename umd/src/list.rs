@@ -13,7 +13,9 @@
 pub mod command;
 pub mod immediate;
 pub mod launch;
+pub mod ready;
 pub mod regular;
+pub mod straight;
 pub mod waits;
 
 #[cfg(test)]

@@ -16,6 +16,6 @@ pub mod host_function;
 pub mod ipc;
 pub mod recording;
 pub mod shared;
-mod spin;
+pub mod spin;
 pub mod timestamp;
 pub mod wait;

@@ -196,7 +196,7 @@ api! {
         offsetZ: u32,
     ) {
         let kernel = call.handle(hKernel, "hKernel")?;
-        kernel.launch().global_offset = [offsetX, offsetY, offsetZ].map(u64::from);
+        kernel.change().global_offset = [offsetX, offsetY, offsetZ].map(u64::from);
         Ok(())
     }
 

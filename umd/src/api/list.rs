@@ -11,6 +11,7 @@ use crate::core::list::List;
 use crate::error::{Error, Result};
 use crate::handle;
 use crate::list::command::{Command, Signal};
+use crate::sync::event::Event;
 
 pub mod copy;
 pub mod event;
@@ -247,13 +248,34 @@ pub(super) struct Events {
 
 impl Events {
     /// Only a signal event.
-    pub fn signal(signal: ze_event_handle_t) -> Self {
+    pub fn of_signal(signal: ze_event_handle_t) -> Self {
         Self { signal, count: 0, waits: std::ptr::null() }
     }
 
     /// None.
     pub fn none() -> Self {
-        Self::signal(ze_event_handle_t::NULL)
+        Self::of_signal(ze_event_handle_t::NULL)
+    }
+
+    #[inline]
+    fn signal<'c>(&self, call: Call<'c>) -> Result<Option<Signal<'c>>> {
+        let found = call.counted(self.signal, "hSignalEvent")?;
+        Ok(found.map(|(event, handle)| Signal { event, handle }))
+    }
+
+    #[inline]
+    fn waits<'c>(
+        &self,
+        call: Call<'c>,
+    ) -> Result<impl ExactSizeIterator<Item = Result<&'c Event>> + use<'c>> {
+        if self.waits.is_null() && self.count != 0 {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE,
+                "numWaitEvents: it is not 0, but phWaitEvents is null",
+            ));
+        }
+        let raws = call.slice(self.waits, self.count as usize, "phWaitEvents")?;
+        Ok(raws.iter().map(move |&raw| call.handle(raw, "phWaitEvents")))
     }
 }
 
@@ -267,18 +289,8 @@ pub(super) fn append(call: Call<'_>, list: &List, command: &Command<'_>, events:
 /// The same without the wait.
 #[inline]
 pub(super) fn submit(call: Call<'_>, list: &List, command: &Command<'_>, events: Events) -> Result {
-    if events.waits.is_null() && events.count != 0 {
-        return Err(Error::new(
-            ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE,
-            "numWaitEvents: it is not 0, but phWaitEvents is null",
-        ));
-    }
-    let raws = call.slice(events.waits, events.count as usize, "phWaitEvents")?;
-    let mut waits = raws.iter().map(|&raw| call.handle(raw, "phWaitEvents"));
-    let signal = call
-        .optional(events.signal, "hSignalEvent")?
-        .map(|event| Signal { event, raw: events.signal });
-    list.append(command, signal, &mut waits)
+    let mut waits = events.waits(call)?;
+    list.append(command, events.signal(call)?, &mut waits)
 }
 
 /// Refuses extensions of an append: none is known.

@@ -2,6 +2,7 @@
 //! Kernels: an entry point with the arguments and sizes of its next launch.
 
 use std::ffi::{CStr, CString, c_void};
+use std::ops::{Deref, DerefMut};
 use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,13 +13,18 @@ use tally_ze::{ze_kernel_indirect_access_flags_t, ze_result_t};
 use crate::core::module::{Code, Module};
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
+use crate::list::launch::{self as list, Groups};
+use crate::list::ready::Ready;
 
 /// A kernel of a module.
 pub struct Kernel {
     module: Arc<Module>,
     index: usize,
     attributes: CString,
+    code: Arc<Code>,
     launch: Mutex<Launch>,
+    /// What appends copy of `launch` without its lock.
+    ready: Ready,
     indirect: Mutex<ze_kernel_indirect_access_flags_t>,
 }
 
@@ -26,6 +32,9 @@ object!(ze_kernel_handle_t => Arc<Kernel>, Kind::Kernel);
 
 /// Everything that an append takes from the kernel. A later change of the kernel's arguments does not
 /// change what was appended, so appends copy what they need.
+///
+/// Most appends copy it from [`Kernel::ready`] instead. What takes more than to copy the arguments and to
+/// keep the code must not be found there: see [`Change`].
 #[derive(Clone)]
 pub struct Launch {
     /// Keeps the code mapped; whoever may still run it holds this.
@@ -62,6 +71,23 @@ impl Launch {
     #[inline]
     pub fn check(&self) -> Result {
         if self.group_size[0] != 0 && self.unset.is_empty() { Ok(()) } else { Err(self.missing()) }
+    }
+
+    /// A launch of these groups.
+    pub fn with(&self, groups: Groups) -> list::Launch<'_> {
+        // Groups that only the device will know may use all dimensions.
+        let known = groups.direct().unwrap_or([u32::MAX; 3]);
+        list::Launch {
+            entry: self.entry(),
+            args: &self.args,
+            global_offset: self.global_offset,
+            group_size: self.group_size,
+            groups,
+            work_dim: self.work_dim(known).into(),
+            local_bytes: self.local_bytes,
+            scratch_bytes: self.scratch_bytes,
+            keep: &self.code,
+        }
     }
 
     /// Writes an argument's bytes to its place. The compiler's layout keeps it inside the block; what
@@ -156,6 +182,8 @@ impl Kernel {
             module: module.clone(),
             index,
             attributes,
+            code: launch.code.clone(),
+            ready: Ready::new(launch.args.len()),
             launch: Mutex::new(launch),
             indirect: Mutex::default(),
         });
@@ -190,10 +218,27 @@ impl Kernel {
         &self.attributes
     }
 
-    /// The next launch, for an append to copy from.
+    /// The code, which whoever may still run it keeps.
     #[inline]
-    pub fn launch(&self) -> MutexGuard<'_, Launch> {
+    pub fn code(&self) -> &Arc<Code> {
+        &self.code
+    }
+
+    /// What an append copies of the next launch.
+    #[inline]
+    pub fn ready(&self) -> &Ready {
+        &self.ready
+    }
+
+    /// The next launch, for an append to copy from.
+    pub fn launch(&self) -> impl Deref<Target = Launch> + '_ {
         self.launch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next launch, to be changed.
+    pub fn change(&self) -> Change<'_> {
+        let launch = self.launch.lock().unwrap_or_else(PoisonError::into_inner);
+        Change { launch, ready: &self.ready }
     }
 
     /// Which memory the kernel may reach through pointers in memory. All of it, always: this only
@@ -231,7 +276,7 @@ impl Kernel {
                 "groupSize: {items} work-items, but the kernel can have {max}"
             )));
         }
-        let mut launch = self.launch();
+        let mut launch = self.change();
         launch.group_size = size;
         // At most MAX_SCRATCH_BYTES, since there are not more items than `max`.
         launch.scratch_bytes = launch.code.scratch(items as u64) as u32;
@@ -307,7 +352,7 @@ impl Kernel {
                 "argIndex: argument {index} is an image or a sampler; the device has none"
             )));
         }
-        let mut launch = self.launch();
+        let mut launch = self.change();
         launch.write(arg, bytes);
         launch.mark_set(index);
         Ok(())
@@ -357,7 +402,7 @@ impl Kernel {
                 "argSize: 0 bytes of local memory for argument {index}"
             )));
         }
-        let mut launch = self.launch();
+        let mut launch = self.change();
         let mut sizes = launch.local_args.clone();
         for entry in sizes.iter_mut().filter(|it| it.0 == index) {
             entry.1 = u32::try_from(size).unwrap_or(u32::MAX);
@@ -381,6 +426,35 @@ impl Kernel {
         }
         launch.mark_set(index);
         Ok(())
+    }
+}
+
+/// The next launch while it is changed. Appends find the change when this is dropped.
+pub struct Change<'a> {
+    launch: MutexGuard<'a, Launch>,
+    ready: &'a Ready,
+}
+
+impl Deref for Change<'_> {
+    type Target = Launch;
+
+    fn deref(&self) -> &Launch {
+        &self.launch
+    }
+}
+
+impl DerefMut for Change<'_> {
+    fn deref_mut(&mut self) -> &mut Launch {
+        &mut self.launch
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        let launch = &*self.launch;
+        // An append that finds nothing goes the general way, which says what is missing.
+        let ready = launch.check().is_ok().then(|| launch.with(Groups::Direct([1; 3])));
+        self.ready.publish(ready.as_ref());
     }
 }
 

@@ -17,14 +17,19 @@ use crate::handle::{Kind, object};
 use crate::hang::names;
 use crate::list::command::{Command, Signal};
 use crate::list::immediate::Immediate;
+use crate::list::launch::Keep;
 use crate::list::regular::Regular;
+use crate::list::straight::Straight;
 use crate::list::waits::WaitList;
+use crate::sync::event::Event;
 
 /// A command list.
 pub struct List {
     context: Arc<Context>,
     device: &'static Device,
     ordinal: u32,
+    /// Its engines have execution units.
+    computes: bool,
     kind: ListKind,
 }
 
@@ -49,8 +54,7 @@ impl List {
         QueueTraits::check_ordinal(device, ordinal)?;
         let in_order = flags.contains(ze_command_list_flags_t::ZE_COMMAND_LIST_FLAG_IN_ORDER);
         let list = Regular::create(context.shared().clone(), in_order)?;
-        let kind = ListKind::Regular(flags, list);
-        Ok(Self { context: context.clone(), device, ordinal, kind })
+        Ok(Self::new(context.clone(), device, ordinal, ListKind::Regular(flags, list)))
     }
 
     /// An immediate list.
@@ -62,8 +66,13 @@ impl List {
             traits.flags.contains(ze_command_queue_flags_t::ZE_COMMAND_QUEUE_FLAG_IN_ORDER);
         let list = traits.open(context, in_order)?;
         let QueueTraits { device, ordinal, .. } = traits;
-        let kind = ListKind::Immediate(traits, list);
-        Ok(Self { context: context.clone(), device, ordinal, kind })
+        Ok(Self::new(context.clone(), device, ordinal, ListKind::Immediate(traits, list)))
+    }
+
+    fn new(context: Arc<Context>, device: &'static Device, ordinal: u32, kind: ListKind) -> Self {
+        let capabilities = device.engines().get(ordinal as usize).map_or(0, |it| it.capabilities);
+        let computes = capabilities & engine_capability::COMPUTE != 0;
+        Self { context, device, ordinal, computes, kind }
     }
 
     /// A copy of a regular list that allows it and is closed.
@@ -211,6 +220,24 @@ impl List {
         }
     }
 
+    /// Appends a launch the straight way; false: it has to go the general way. [`List::settle`] ends the
+    /// call.
+    ///
+    /// # Errors
+    /// As [`List::append`].
+    #[inline]
+    pub fn launch<'e>(
+        &self,
+        launch: &Straight<'_, impl Keep>,
+        signal: Option<Signal<'_>>,
+        waits: impl ExactSizeIterator<Item = Result<&'e Event>>,
+    ) -> Result<bool> {
+        match &self.kind {
+            ListKind::Immediate(_, list) => list.launch(launch, signal, waits),
+            ListKind::Regular(_, list) => list.launch(launch, signal, waits),
+        }
+    }
+
     /// Ends an append: in synchronous mode waits for it. The caller holds no lock.
     ///
     /// # Errors
@@ -229,9 +256,7 @@ impl List {
     /// INVALID_COMMAND_LIST_TYPE.
     #[inline]
     pub fn must_compute(&self) -> Result {
-        let engines = self.device.engines();
-        let capabilities = engines.get(self.ordinal as usize).map_or(0, |it| it.capabilities);
-        if capabilities & engine_capability::COMPUTE != 0 {
+        if self.computes {
             return Ok(());
         }
         Err(Error::new(

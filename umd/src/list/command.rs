@@ -15,14 +15,17 @@ use tally_uapi::packet::{
     Copy as CopyPacket, CopyRegion, Fill, Header, INLINE_FILL_PATTERN, Nop, Packet, PostOp,
     PostSync, Predicate, Region, Stamp as StampPacket, TimestampSlot, flag, opcode,
 };
+use tally_ze::ze_event_handle_t;
 use zerocopy::IntoBytes;
 
 use super::launch::{self, Keep, Launch};
 use super::regular::Regular;
 use super::waits::{self, Condition, WaitList};
 use crate::error::{Error, Result};
+use crate::handle::Counted;
 use crate::submit::arena::Span;
-use crate::sync::event::{Event, EventKind, SIGNALLED};
+use crate::sync::cb_event::CbEvent;
+use crate::sync::event::{Event, EventKind, Lists, SIGNALLED};
 use crate::sync::host_function::{self, HostFunction};
 use crate::sync::timestamp::Stamp;
 use crate::vm::Access;
@@ -124,7 +127,7 @@ impl Post {
     }
 
     #[inline]
-    fn attach(self, packet: &mut Packet) {
+    pub(super) fn attach(self, packet: &mut Packet) {
         packet.header.flags |= self.flags;
         packet.header.post_op = self.op as u8;
         packet.post = self.sync;
@@ -133,6 +136,9 @@ impl Post {
 
 /// A list that commands are appended to.
 pub trait Target {
+    /// Which kind of list it is.
+    const KIND: Lists;
+
     /// Whether commands are ordered among themselves.
     fn in_order(&self) -> bool;
     /// Makes room for packets; nothing after it fails for want of it.
@@ -159,7 +165,9 @@ pub trait Target {
     /// As `memory`.
     fn stamp(&mut self) -> Result<Stamp>;
     /// Keeps what is referred to until the command is complete.
-    fn keep(&mut self, what: &dyn Keep);
+    fn keep(&mut self, what: &(impl Keep + ?Sized));
+    /// Whether the list's own order is all that a wait for `event` asks for.
+    fn orders(&self, event: &Event) -> bool;
     /// What a wait for `event` comes to.
     ///
     /// # Errors
@@ -175,6 +183,8 @@ pub trait Target {
     fn may_signal(&self, event: &Event) -> Result;
     /// `event` names the command from now on.
     fn name(&mut self, event: &Signal<'_>, stamp: Option<Stamp>);
+    /// As `name`, of an event that is [`Event::as_plain`].
+    fn name_plain(&mut self, event: &CbEvent, handle: Counted<ze_event_handle_t>);
     /// Takes back everything since `begin`.
     fn rollback(&mut self);
     /// Ends the command.
@@ -190,7 +200,7 @@ pub struct Signal<'a> {
     /// The event.
     pub event: &'a Event,
     /// Its handle, for lists that signal it again.
-    pub raw: tally_ze::ze_event_handle_t,
+    pub handle: Counted<ze_event_handle_t>,
 }
 
 /// Appends a command. When it fails, nothing has changed.

@@ -15,12 +15,15 @@ use tally_uapi::disasm::Line;
 use tally_uapi::ioctl::priority;
 use tally_uapi::packet::{Call, Command as Packets, Operand, Packet, Place as Stands, Region};
 use tally_uapi::queue::QueueControl;
-use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_event_handle_t};
+use tally_ze::ze_event_counter_based_flags_t as CbFlags;
 
 use super::command::{Command, Signal, Times};
 use super::immediate::Immediate;
 use super::launch::{Groups, Launch};
+use super::ready::Ready;
 use super::regular::Regular;
+use super::straight::Straight;
+use crate::handle::Counted;
 use crate::kernel::fake::Fake;
 use crate::submit::ring::Place;
 use crate::sync::cb_event::CbEvent;
@@ -158,7 +161,7 @@ impl Golden {
 }
 
 fn signal(event: &Event) -> Option<Signal<'_>> {
-    Some(Signal { event, raw: ze_event_handle_t::NULL })
+    Some(Signal { event, handle: Counted::none() })
 }
 
 fn waits<'a>(
@@ -284,6 +287,90 @@ fn work() {
     let times = [times(&event, 0xd000), times(&timed, 0xd020)];
     append(&mut golden, "times of both events", &Command::Times(&times), None);
     golden.check("work.txt");
+}
+
+/// What a kernel's append writes the straight way is what it writes the general way.
+#[test]
+fn straight_is_general() {
+    let code = Arc::new(());
+    let launch = |groups: [u32; 3], work_dim| Launch {
+        entry: 0xc0de,
+        args: &[1, 2, 3, 4, 5],
+        global_offset: [7, 8, 9],
+        group_size: [64, 2, 1],
+        groups: Groups::Direct(groups),
+        work_dim,
+        local_bytes: 256,
+        scratch_bytes: 4096,
+        keep: &code,
+    };
+    let ready = Ready::new(5);
+    let sizes = [([10, 1, 1], 2), ([1, 3, 1], 2), ([1, 1, 2], 3)];
+    let text = |is_straight: bool| {
+        let mut golden = Golden::new();
+        let (queue, list) = (golden.immediate("queue", true), golden.regular(true));
+        let other = golden.immediate("other", true);
+        let [mine, theirs, never] = [0; 3].map(|_| golden.cb_event(false));
+        other.append(&COPY, signal(&theirs), &mut waits(&[])).expect("it is valid");
+        ready.publish(Some(&launch([1; 3], 2)));
+        for (groups, work_dim) in sizes {
+            let straight = Straight { ready: &ready, keep: &code, groups };
+            let general = Command::Launch(&launch(groups, work_dim));
+            for sig in [None, Some(&mine)] {
+                for of in [&[][..], &[&mine], &[&never, &theirs], &[&theirs, &mine, &theirs]] {
+                    let sig = sig.and_then(signal);
+                    if is_straight {
+                        assert_eq!(queue.launch(&straight, sig, waits(of)), Ok(true));
+                        assert_eq!(list.launch(&straight, sig, waits(of)), Ok(true));
+                    } else {
+                        queue.append(&general, sig, &mut waits(of)).expect("it is valid");
+                        list.append(&general, sig, &mut waits(of)).expect("it is valid");
+                    }
+                }
+            }
+        }
+        list.close().expect("room");
+        queue.submit(&Command::Lists(&[&list])).expect("it is valid");
+        golden.print("all");
+        assert_ne!(mine.address(), theirs.address());
+        golden.text
+    };
+    assert_eq!(text(true), text(false));
+}
+
+/// What is not for the straight way is left to the general one, with nothing written.
+#[test]
+fn some_launches_go_the_general_way() {
+    let mut golden = Golden::new();
+    let code = Arc::new(());
+    let (list, unordered) = (golden.immediate("list", true), golden.immediate("unordered", false));
+    let (timed, plain, regular) =
+        (golden.cb_event(true), golden.cb_event(false), golden.event("event", false));
+    let ready = Ready::new(5);
+    let straight = Straight { ready: &ready, keep: &code, groups: [1; 3] };
+    let none = || waits(&[]);
+    assert_eq!(list.launch(&straight, None, none()), Ok(false), "the kernel is not ready");
+    let launch = Launch {
+        entry: 0xc0de,
+        args: &[0; 5],
+        global_offset: [0; 3],
+        group_size: [1; 3],
+        groups: Groups::Direct([1; 3]),
+        work_dim: 1,
+        local_bytes: 0,
+        scratch_bytes: 0,
+        keep: &code,
+    };
+    ready.publish(Some(&launch));
+    assert_eq!(unordered.launch(&straight, None, none()), Ok(false));
+    for event in [&timed, &regular] {
+        assert_eq!(list.launch(&straight, signal(event), none()), Ok(false));
+    }
+    assert_eq!(golden.print("nothing"), 0);
+    assert_eq!(list.launch(&straight, signal(&plain), none()), Ok(true));
+    assert_eq!(golden.print("one"), 1);
+    ready.publish(None);
+    assert_eq!(list.launch(&straight, None, none()), Ok(false), "an argument is unset again");
 }
 
 /// Executions: bases follow each other, operands are bound when the list is executed.

@@ -3,25 +3,28 @@
 //! a queue of the device, and the counter of what was submitted to it.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tally_uapi::cell::CellKind;
 use tally_uapi::packet::{Packet, TimestampSlot};
-use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_result_t};
+use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_event_handle_t, ze_result_t};
 
 use super::command::{self, Command, Post, Signal, Target};
 use super::launch::Keep;
+use super::straight::{self, Straight};
 use super::waits::{Condition, WaitList};
 use crate::error::{Error, Result};
+use crate::handle::Counted;
 use crate::hang::calls::CallLog;
 use crate::hang::names;
 use crate::printf;
 use crate::submit::arena::{Arena, Span};
 use crate::submit::ring::{Place, Ring};
-use crate::sync::cb_event::Resolved;
+use crate::sync::cb_event::{CbEvent, Resolved, Source};
 use crate::sync::counter::{Cell, Counter};
-use crate::sync::event::{Event, EventKind, SIGNALLED};
+use crate::sync::event::{Event, EventKind, Lists, SIGNALLED};
 use crate::sync::shared::{Shared, Submitter};
+use crate::sync::spin::{SpinGuard, SpinLock};
 use crate::sync::timestamp::Stamp;
 use crate::sync::wait;
 use crate::vm::{Access, UserWindow};
@@ -42,7 +45,7 @@ pub struct Immediate {
     in_order: bool,
     synchronous: bool,
     device: u32,
-    state: Mutex<State>,
+    state: SpinLock<State>,
 }
 
 struct State {
@@ -78,7 +81,7 @@ impl Immediate {
     ) -> Result<Arc<Self>> {
         shared.reap();
         let counter = shared.counter()?;
-        let state = Mutex::new(State {
+        let state = SpinLock::new(State {
             ring: Ring::create(shared.vm(), place)?,
             arguments: Arena::new(ARGUMENTS.0, ARGUMENTS.1),
             stamps: Arena::new(STAMPS.0, STAMPS.1),
@@ -111,6 +114,22 @@ impl Immediate {
     ) -> Result {
         let mut state = self.lock();
         command::append(&mut Appender { list: self, state: &mut state }, command, signal, waits)
+    }
+
+    /// Appends a launch the straight way; false: it has to go the general way. [`Immediate::settle`] ends the
+    /// call.
+    ///
+    /// # Errors
+    /// As [`Immediate::append`].
+    #[inline]
+    pub fn launch<'e>(
+        &self,
+        launch: &Straight<'_, impl Keep>,
+        signal: Option<Signal<'_>>,
+        waits: impl ExactSizeIterator<Item = Result<&'e Event>>,
+    ) -> Result<bool> {
+        let mut state = self.lock();
+        straight::append(&mut Appender { list: self, state: &mut state }, launch, signal, waits)
     }
 
     /// In synchronous mode waits for what was appended. The caller holds no lock: the command may
@@ -213,8 +232,9 @@ impl Immediate {
         state.windows.retain(|(_, value)| !cell.reached(*value));
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    #[inline]
+    fn lock(&self) -> SpinGuard<'_, State> {
+        self.state.lock()
     }
 }
 
@@ -256,6 +276,8 @@ impl Appender<'_> {
 }
 
 impl Target for Appender<'_> {
+    const KIND: Lists = Lists::IMMEDIATE;
+
     #[inline]
     fn in_order(&self) -> bool {
         self.list.in_order
@@ -319,7 +341,8 @@ impl Target for Appender<'_> {
         Ok(Stamp::new(self.state.stamps.chunk()?.clone(), span.va()))
     }
 
-    fn keep(&mut self, what: &dyn Keep) {
+    #[inline]
+    fn keep(&mut self, what: &(impl Keep + ?Sized)) {
         let value = self.value();
         let identity = what.identity();
         let same = |(kept, _): &&mut (Arc<dyn Any + Send + Sync>, u64)| {
@@ -336,6 +359,12 @@ impl Target for Appender<'_> {
     }
 
     #[inline]
+    fn orders(&self, event: &Event) -> bool {
+        let own = Source::counter(self.list.counter.cell());
+        self.list.in_order
+            && matches!(&event.kind, EventKind::CounterBased(event) if event.source().is_ordered_by(own))
+    }
+
     fn condition(&mut self, event: &Event) -> Result<Condition> {
         let event = match &event.kind {
             EventKind::Regular(place) => {
@@ -345,12 +374,6 @@ impl Target for Appender<'_> {
         };
         Ok(match event.resolve() {
             Resolved::Met => Condition::Met,
-            // The list's own commands are in order already.
-            Resolved::Counter(cell, _)
-                if self.list.in_order && cell == self.list.counter.cell() =>
-            {
-                Condition::Met
-            }
             Resolved::Counter(cell, value) if cell.reached(value) => Condition::Met,
             Resolved::Counter(cell, value) => {
                 Condition::AtLeast(cell.va(), CellKind::Counter, value)
@@ -368,6 +391,7 @@ impl Target for Appender<'_> {
         Some(Post::store(self.list.counter.cell().va(), self.value()))
     }
 
+    #[inline]
     fn may_signal(&self, event: &Event) -> Result {
         if CbFlags::from_bits_retain(event.traits.cb_flags)
             .contains(CbFlags::ZE_EVENT_COUNTER_BASED_FLAG_IMMEDIATE)
@@ -380,13 +404,17 @@ impl Target for Appender<'_> {
     #[inline]
     fn name(&mut self, signal: &Signal<'_>, stamp: Option<Stamp>) {
         if let EventKind::CounterBased(event) = &signal.event.kind {
-            if event.aggregated().is_some() && !crate::faults::on(crate::faults::AGGREGATE_REPLACED)
-            {
+            if event.is_aggregated() && !crate::faults::on(crate::faults::AGGREGATE_REPLACED) {
                 event.set_stamp(stamp);
             } else {
                 event.signal(self.list.counter.cell(), self.value(), stamp);
             }
         }
+    }
+
+    #[inline]
+    fn name_plain(&mut self, event: &CbEvent, _: Counted<ze_event_handle_t>) {
+        event.signal(self.list.counter.cell(), self.value(), None);
     }
 
     fn rollback(&mut self) {

@@ -2,7 +2,7 @@
 //! Regular lists: commands are recorded once and executed any number of times by CALL packets.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tally_uapi::cell::{CellKind, Compare};
 use tally_uapi::packet::{
@@ -14,17 +14,19 @@ use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_event_handle_t, ze_
 use super::command::{self, Command, Post, Signal, Target};
 use super::immediate::dead;
 use super::launch::Keep;
+use super::straight::{self, Straight};
 use super::waits::{Condition, WaitList};
 use crate::error::{Error, Result};
-use crate::handle;
+use crate::handle::Counted;
 use crate::hang::calls::CallLog;
 use crate::hang::names;
 use crate::heap::Block;
 use crate::submit::arena::{Arena, Span};
-use crate::sync::cb_event::{Bound, Resolved};
-use crate::sync::event::{Event, EventKind, SIGNALLED};
+use crate::sync::cb_event::{Bound, CbEvent, Resolved, Source};
+use crate::sync::event::{Event, EventKind, Lists, SIGNALLED};
 use crate::sync::recording::Recording;
 use crate::sync::shared::Shared;
+use crate::sync::spin::{SpinGuard, SpinLock};
 use crate::sync::timestamp::Stamp;
 use crate::vm::{Access, UserWindow};
 
@@ -41,7 +43,7 @@ const RECENT: usize = 8;
 pub struct Regular {
     shared: Arc<Shared>,
     in_order: bool,
-    state: Mutex<State>,
+    state: SpinLock<State>,
 }
 
 struct State {
@@ -88,9 +90,7 @@ struct Binding {
 /// A counter-based event that every execution signals.
 #[derive(Clone)]
 struct Signalled {
-    raw: ze_event_handle_t,
-    /// `handle::uses` of it.
-    uses: Option<u64>,
+    handle: Counted<ze_event_handle_t>,
     k: u32,
     stamp: Option<Stamp>,
 }
@@ -120,7 +120,7 @@ impl Regular {
             calls: None,
         };
         state.restart(recording, in_order);
-        Ok(Arc::new(Self { shared, in_order, state: Mutex::new(state) }))
+        Ok(Arc::new(Self { shared, in_order, state: SpinLock::new(state) }))
     }
 
     /// Appends a command.
@@ -136,6 +136,21 @@ impl Regular {
     ) -> Result {
         let mut state = self.lock();
         command::append(&mut Recorder { list: self, state: &mut state }, command, signal, waits)
+    }
+
+    /// Appends a launch the straight way; false: it has to go the general way.
+    ///
+    /// # Errors
+    /// As [`Regular::append`].
+    #[inline]
+    pub fn launch<'e>(
+        &self,
+        launch: &Straight<'_, impl Keep>,
+        signal: Option<Signal<'_>>,
+        waits: impl ExactSizeIterator<Item = Result<&'e Event>>,
+    ) -> Result<bool> {
+        let mut state = self.lock();
+        straight::append(&mut Recorder { list: self, state: &mut state }, launch, signal, waits)
     }
 
     /// Makes the list ready for execution. Closing it twice is no error.
@@ -251,8 +266,8 @@ impl Regular {
             }
         }
         let base = state.recording.submit();
-        for signalled in &state.signalled {
-            signalled.renew(&state.recording);
+        for (place, signalled) in state.signalled.iter().enumerate() {
+            signalled.renew(&state.recording, place as u32);
         }
         let header =
             Header { opcode: opcode::CALL, param: state.recording.signals(), ..Default::default() };
@@ -271,8 +286,9 @@ impl Regular {
         .into())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    #[inline]
+    fn lock(&self) -> SpinGuard<'_, State> {
+        self.state.lock()
     }
 }
 
@@ -294,6 +310,18 @@ impl Memory {
             stamps: Arena::new(STAMPS.0, STAMPS.1),
             kept: Vec::new(),
             windows: Vec::new(),
+        }
+    }
+
+    #[inline]
+    fn keep(&mut self, what: &(impl Keep + ?Sized)) {
+        let identity = what.identity();
+        let same = |it: &Arc<dyn Any + Send + Sync>| Arc::as_ptr(it).cast() == identity;
+        if self.kept.last().is_some_and(same) {
+            return;
+        }
+        if !self.kept.iter().rev().take(RECENT).any(same) {
+            self.kept.push(what.share());
         }
     }
 
@@ -394,18 +422,15 @@ impl Binding {
 
 impl Signalled {
     /// Lets the event, if it still exists, name this recording.
-    fn renew(&self, recording: &Arc<Recording>) {
-        if handle::uses(self.raw) != self.uses {
-            return;
-        }
+    fn renew(&self, recording: &Arc<Recording>, place: u32) {
         // SAFETY: applications do not destroy an event while they execute a list that signals it.
-        let Ok(event) = (unsafe { handle::get(self.raw, "hSignalEvent") }) else { return };
+        let Some(event) = (unsafe { self.handle.get() }) else { return };
         let EventKind::CounterBased(event) = &event.kind else { return };
         if event.names(recording, self.k) || crate::faults::on(crate::faults::EXECUTION_KEEPS_STATE)
         {
             return;
         }
-        event.record(recording, self.k, self.stamp.clone());
+        event.record(recording, self.k, place, self.stamp.clone());
     }
 }
 
@@ -428,6 +453,8 @@ struct Recorder<'a> {
 }
 
 impl Target for Recorder<'_> {
+    const KIND: Lists = Lists::REGULAR;
+
     #[inline]
     fn in_order(&self) -> bool {
         self.list.in_order
@@ -485,16 +512,17 @@ impl Target for Recorder<'_> {
         self.state.memory.stamp(&self.list.shared)
     }
 
-    fn keep(&mut self, what: &dyn Keep) {
-        let identity = what.identity();
-        let kept = &mut self.state.memory.kept;
-        let known = kept.iter().rev().take(RECENT).any(|it| Arc::as_ptr(it).cast() == identity);
-        if !known {
-            kept.push(what.share());
-        }
+    #[inline]
+    fn keep(&mut self, what: &(impl Keep + ?Sized)) {
+        self.state.memory.keep(what);
     }
 
     #[inline]
+    fn orders(&self, event: &Event) -> bool {
+        let own = Source::recording(&self.state.recording);
+        matches!(&event.kind, EventKind::CounterBased(event) if event.source().is_ordered_by(own))
+    }
+
     fn condition(&mut self, event: &Event) -> Result<Condition> {
         let event = match &event.kind {
             EventKind::Regular(place) => {
@@ -528,6 +556,7 @@ impl Target for Recorder<'_> {
         Some(Post::from_base(recording.counter().cell().va(), u64::from(k)))
     }
 
+    #[inline]
     fn may_signal(&self, event: &Event) -> Result {
         if CbFlags::from_bits_retain(event.traits.cb_flags)
             .contains(CbFlags::ZE_EVENT_COUNTER_BASED_FLAG_NON_IMMEDIATE)
@@ -537,22 +566,32 @@ impl Target for Recorder<'_> {
         Err(Error::invalid("hSignalEvent: it was created for immediate lists only"))
     }
 
+    #[inline]
     fn name(&mut self, signal: &Signal<'_>, stamp: Option<Stamp>) {
         let EventKind::CounterBased(event) = &signal.event.kind else { return };
-        if event.aggregated().is_some() && !crate::faults::on(crate::faults::AGGREGATE_REPLACED) {
+        if event.is_aggregated() && !crate::faults::on(crate::faults::AGGREGATE_REPLACED) {
             event.set_stamp(stamp);
             return;
         }
         let k = self.state.recording.signals();
+        let mut place = self.state.signalled.len() as u32;
         if !crate::faults::on(crate::faults::RECORDED_KEEPS_STATE) {
-            event.record(&self.state.recording, k, stamp.clone());
+            place = event.record(&self.state.recording, k, place, stamp.clone());
         }
-        let signalled = Signalled { raw: signal.raw, uses: handle::uses(signal.raw), k, stamp };
-        match self.state.signalled.last_mut() {
-            Some(last) if (last.raw, last.uses) == (signalled.raw, signalled.uses) => {
-                *last = signalled
-            }
-            _ => self.state.signalled.push(signalled),
+        match self.state.signalled.get_mut(place as usize) {
+            Some(known) => (known.k, known.stamp) = (k, stamp),
+            None => self.state.signalled.push(Signalled { handle: signal.handle, k, stamp }),
+        }
+    }
+
+    #[inline]
+    fn name_plain(&mut self, event: &CbEvent, handle: Counted<ze_event_handle_t>) {
+        let State { recording, signalled, .. } = &mut *self.state;
+        let k = recording.signals();
+        let place = event.record(recording, k, signalled.len() as u32, None);
+        match signalled.get_mut(place as usize) {
+            Some(known) => known.k = k,
+            None => signalled.push(Signalled { handle, k, stamp: None }),
         }
     }
 

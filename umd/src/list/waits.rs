@@ -26,7 +26,11 @@ pub type WaitList<'i, 'e> = &'i mut (dyn ExactSizeIterator<Item = Result<&'e Eve
 ///
 /// # Errors
 /// Those of the look-up; INVALID_SYNCHRONIZATION_OBJECT for an event that cannot be waited for.
-pub(super) fn encode<T: Target>(target: &mut T, waits: WaitList<'_, '_>) -> Result<usize> {
+#[inline]
+pub(super) fn encode<'e, T: Target>(
+    target: &mut T,
+    waits: impl Iterator<Item = Result<&'e Event>>,
+) -> Result<usize> {
     let mut group = Group::default();
     let mut packets = 0;
     let mut first = true;
@@ -34,6 +38,9 @@ pub(super) fn encode<T: Target>(target: &mut T, waits: WaitList<'_, '_>) -> Resu
         let event = event?;
         event.check()?;
         if std::mem::take(&mut first) && crate::faults::on(crate::faults::WAIT_DROPPED) {
+            continue;
+        }
+        if target.orders(event) {
             continue;
         }
         let condition = target.condition(event)?;
@@ -56,9 +63,11 @@ pub(super) fn at_least(cell: u64, value: u64) -> Packet {
     group.take()
 }
 
-/// Packets that a wait list needs at most.
+/// Packets that a wait list needs at most, or a few more: asked at every append.
+#[inline]
 pub(super) const fn bound(events: usize) -> usize {
-    events.div_ceil(WAITS_PER_PACKET)
+    const { assert!(WAITS_PER_PACKET > 2) };
+    events / 2 + 1
 }
 
 /// A WAIT packet in the making.

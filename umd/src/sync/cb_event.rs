@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::counter::Cell;
 use super::ipc::counter::ImportedCounters;
 use super::recording::Recording;
-use super::spin::SpinLock;
+use super::spin::{SpinGuard, SpinLock};
 use super::timestamp::Stamp;
 
 /// What an event names.
@@ -22,12 +22,22 @@ enum State {
     Never,
     /// A value of an immediate list's counter.
     Fixed(Cell, u64),
-    /// A signal of a regular list, counted from 1.
-    Recorded(Arc<Recording>, u32),
+    /// A signal of a regular list.
+    Recorded(Recorded),
     /// The user's memory, until an append replaces it; for ever if appends add to it.
     External(External),
     /// A value of another process's counter, for ever.
     Imported(Cell, u64, Arc<ImportedCounters>),
+}
+
+/// A signal of a recording.
+#[derive(Clone, Debug)]
+struct Recorded {
+    recording: Arc<Recording>,
+    /// Number of the signal, from 1.
+    k: u32,
+    /// Where the list keeps the event among those that it signals.
+    place: u32,
 }
 
 /// A 64-bit word of the user's and the value at which the event is complete.
@@ -116,15 +126,24 @@ pub enum Bound {
 }
 
 impl State {
+    fn source(&self) -> Source {
+        match self {
+            Self::Never => Source::NEVER,
+            Self::Fixed(cell, _) => Source::counter(*cell),
+            Self::Recorded(it) => Source::recording(&it.recording),
+            Self::External(_) | Self::Imported(..) => Source::OUTSIDE,
+        }
+    }
+
     fn resolve(&self) -> Resolved {
         match self {
             Self::Never => Resolved::Met,
             Self::Fixed(cell, value) | Self::Imported(cell, value, _) => {
                 Resolved::Counter(*cell, *value)
             }
-            Self::Recorded(recording, k) => {
-                let (cell, value) = recording.resolve(*k);
-                if recording.is_dead() {
+            Self::Recorded(it) => {
+                let (cell, value) = it.recording.resolve(it.k);
+                if it.recording.is_dead() {
                     return Resolved::Dead(cell, value);
                 }
                 Resolved::Counter(cell, value)
@@ -140,12 +159,46 @@ struct Inner {
     stamp: Option<Stamp>,
 }
 
+/// What an event names, as one word that may be read without the lock.
+///
+/// An in-order list asks by it whether a wait is its own order already. That is true of the moment at
+/// which the word was read, which is all that can be said of an event that another thread signals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source(u64);
+
+impl Source {
+    /// Nothing: never signalled.
+    const NEVER: Self = Self(0);
+    /// Something that no list of this process signals.
+    const OUTSIDE: Self = Self(u64::MAX);
+
+    /// An immediate list, by its counter.
+    #[inline]
+    pub fn counter(cell: Cell) -> Self {
+        Self(cell.va())
+    }
+
+    /// A recording, which no other has the address of as long as the event keeps it.
+    #[inline]
+    pub fn recording(recording: &Arc<Recording>) -> Self {
+        Self(Arc::as_ptr(recording).addr() as u64)
+    }
+
+    /// Whether a wait in the in-order list whose signals have the source `own` waits for nothing.
+    #[inline]
+    pub fn is_ordered_by(self, own: Self) -> bool {
+        self == own || self == Self::NEVER
+    }
+}
+
 /// The counter-based part of an event.
 #[derive(Debug)]
 pub struct CbEvent {
-    /// What each append adds to the user's word, instead of replacing the state.
-    aggregate: Option<(External, u64)>,
+    /// Follows `inner`; written while it is locked.
+    source: AtomicU64,
     inner: SpinLock<Inner>,
+    /// What each append adds to the user's word, instead of replacing the state.
+    aggregate: Option<Box<(External, u64)>>,
 }
 
 impl CbEvent {
@@ -184,13 +237,29 @@ impl CbEvent {
 
     #[inline]
     fn with_state(state: State, aggregate: Option<(External, u64)>) -> Self {
-        Self { aggregate, inner: SpinLock::new(Inner { state, stamp: None }) }
+        Self {
+            source: AtomicU64::new(state.source().0),
+            inner: SpinLock::new(Inner { state, stamp: None }),
+            aggregate: aggregate.map(Box::new),
+        }
+    }
+
+    /// What it names.
+    #[inline]
+    pub fn source(&self) -> Source {
+        Source(self.source.load(Ordering::Relaxed))
+    }
+
+    /// Whether its signals add to the user's word.
+    #[inline]
+    pub fn is_aggregated(&self) -> bool {
+        self.aggregate.is_some()
     }
 
     /// The word and the increment of an aggregated event.
     #[inline]
     pub fn aggregated(&self) -> Option<(External, u64)> {
-        self.aggregate
+        self.aggregate.as_deref().copied()
     }
 
     /// What a wait that is made now means.
@@ -210,8 +279,8 @@ impl CbEvent {
                     false => Bound::Counter(*cell, *value),
                 }
             }
-            State::Recorded(recording, _) if Arc::ptr_eq(recording, own) => Bound::Met,
-            State::Recorded(recording, k) => Bound::Recording(recording.clone(), *k),
+            State::Recorded(it) if Arc::ptr_eq(&it.recording, own) => Bound::Met,
+            State::Recorded(it) => Bound::Recording(it.recording.clone(), it.k),
             State::External(word) if word.is_elided() => Bound::Met,
             State::External(word) => Bound::Foreign(*word),
         })
@@ -220,29 +289,73 @@ impl CbEvent {
     /// The event names a value of an immediate list from now on.
     #[inline]
     pub fn signal(&self, cell: Cell, value: u64, stamp: Option<Stamp>) {
-        self.replace(State::Fixed(cell, value), stamp);
+        let mut inner = self.inner.lock();
+        if let Inner { state: State::Fixed(at, until), stamp: None } = &mut *inner
+            && stamp.is_none()
+        {
+            (*at, *until) = (cell, value);
+            self.source.store(Source::counter(cell).0, Ordering::Relaxed);
+            return;
+        }
+        self.replace(inner, State::Fixed(cell, value), stamp);
     }
 
-    /// The event names a signal of a recording from now on.
-    pub fn record(&self, recording: &Arc<Recording>, k: u32, stamp: Option<Stamp>) {
+    /// The event names a signal of a recording from now on, whose list keeps it at `place` among the
+    /// events that it signals. Answers where the list keeps it already, or `place`.
+    #[inline(always)]
+    pub fn record(
+        &self,
+        recording: &Arc<Recording>,
+        k: u32,
+        place: u32,
+        stamp: Option<Stamp>,
+    ) -> u32 {
+        let mut inner = self.inner.lock();
+        let Inner { state, stamp: kept } = &mut *inner;
+        if let State::Recorded(it) = state
+            && Arc::ptr_eq(&it.recording, recording)
+        {
+            it.k = k;
+            let place = it.place;
+            if kept.is_some() || stamp.is_some() {
+                let old = std::mem::replace(kept, stamp);
+                drop(inner);
+                drop(old);
+            }
+            return place;
+        }
+        self.name_recording(inner, recording, k, place, stamp);
+        place
+    }
+
+    #[inline(never)]
+    fn name_recording(
+        &self,
+        inner: SpinGuard<'_, Inner>,
+        recording: &Arc<Recording>,
+        k: u32,
+        place: u32,
+        stamp: Option<Stamp>,
+    ) {
         recording.expose();
-        self.replace(State::Recorded(recording.clone(), k), stamp);
+        let recording = recording.clone();
+        self.replace(inner, State::Recorded(Recorded { recording, k, place }), stamp);
     }
 
     /// Whether it names a signal of this recording.
     pub fn names(&self, own: &Arc<Recording>, number: u32) -> bool {
         self.inner.with(|inner| match &inner.state {
-            State::Recorded(recording, k) => Arc::ptr_eq(recording, own) && *k == number,
+            State::Recorded(it) => Arc::ptr_eq(&it.recording, own) && it.k == number,
             _ => false,
         })
     }
 
-    #[inline]
-    fn replace(&self, state: State, stamp: Option<Stamp>) {
-        // What is replaced is dropped after the lock is free: it may be the end of a recording.
-        let _old = self.inner.with(|inner| {
-            (std::mem::replace(&mut inner.state, state), std::mem::replace(&mut inner.stamp, stamp))
-        });
+    fn replace(&self, mut inner: SpinGuard<'_, Inner>, state: State, stamp: Option<Stamp>) {
+        self.source.store(state.source().0, Ordering::Relaxed);
+        let old = std::mem::replace(&mut *inner, Inner { state, stamp });
+        // What is replaced may be the end of a recording: that is not for under the lock.
+        drop(inner);
+        drop(old);
     }
 
     /// The slot that the append which the event names writes its times to.

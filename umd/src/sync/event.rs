@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tally_uapi::ioctl::SemWake;
 use tally_uapi::packet::TimestampSlot;
-use tally_ze::ze_result_t;
+use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_result_t};
 
 use super::cb_event::{CbEvent, Resolved};
 use super::event_pool::{EventPool, PoolPlace};
@@ -27,6 +27,8 @@ pub struct Event {
     pub traits: Traits,
     /// The pool that it came from.
     pub pool: Option<Arc<EventPool>>,
+    /// The lists in which the write that completes a command is all of its signal.
+    plain: Lists,
     shared: Arc<Shared>,
 }
 
@@ -60,6 +62,18 @@ pub struct Traits {
 
 object!(ze_event_handle_t => Event, Kind::Event);
 
+/// Kinds of lists, as the flags of counter-based events name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lists(u32);
+
+impl Lists {
+    /// Immediate lists.
+    pub const IMMEDIATE: Self = Self(CbFlags::ZE_EVENT_COUNTER_BASED_FLAG_IMMEDIATE.bits());
+    /// Regular lists.
+    pub const REGULAR: Self = Self(CbFlags::ZE_EVENT_COUNTER_BASED_FLAG_NON_IMMEDIATE.bits());
+    const ALL: Self = Self(Self::IMMEDIATE.0 | Self::REGULAR.0);
+}
+
 impl Event {
     /// An event.
     #[inline]
@@ -69,7 +83,23 @@ impl Event {
         traits: Traits,
         pool: Option<Arc<EventPool>>,
     ) -> Self {
-        Self { kind, traits, pool, shared }
+        let own = match &kind {
+            EventKind::CounterBased(event) => event.is_aggregated(),
+            EventKind::Regular(_) => true,
+        };
+        let more = own || traits.timestamps || traits.imported;
+        let plain = if more { Lists(0) } else { Lists(traits.cb_flags & Lists::ALL.0) };
+        Self { kind, traits, pool, plain, shared }
+    }
+
+    /// The counter-based part, if in-order lists of this kind may signal the event and the write that
+    /// completes a command is all that it takes: no times, no memory but the list's counter.
+    #[inline]
+    pub fn as_plain(&self, list: Lists) -> Option<&CbEvent> {
+        match &self.kind {
+            EventKind::CounterBased(event) if self.plain.0 & list.0 != 0 => Some(event),
+            _ => None,
+        }
     }
 
     /// What it shares with the lists of its VM.

@@ -51,7 +51,7 @@ api! {
     ) {
         let list = call.handle(hCommandList, "hCommandList")?;
         call.handle(hEvent, "hEvent")?;
-        append(call, list, &Command::Signal, Events::signal(hEvent))
+        append(call, list, &Command::Signal, Events::of_signal(hEvent))
     }
 
     /// Spec: `zeCommandListAppendWaitOnEvents`.

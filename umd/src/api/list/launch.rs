@@ -11,7 +11,8 @@ use crate::core::kernel as core_kernel;
 use crate::core::list::List;
 use crate::error::{Error, Result};
 use crate::list::command::Command;
-use crate::list::launch::{Groups, Launch};
+use crate::list::launch::Groups;
+use crate::list::straight::Straight;
 
 api! {
     /// Spec: `zeCommandListAppendLaunchKernel`.
@@ -138,7 +139,7 @@ api! {
         let launches = launches.collect::<Result<Vec<_>>>()?;
         let at = |i: usize| groups + (i * size_of::<ze_group_count_t>()) as u64;
         let launches: Vec<_> =
-            launches.iter().enumerate().map(|(i, it)| describe(it, Groups::Indirect(at(i)))).collect();
+            launches.iter().enumerate().map(|(i, it)| it.with(Groups::Indirect(at(i)))).collect();
         let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         let command = Command::Launches { launches: &launches, count };
         append(call, list, &command, events)
@@ -154,29 +155,18 @@ fn launch(
     events: Events,
 ) -> Result {
     list.must_compute()?;
+    if let Some(groups) = groups.direct() {
+        let launch = Straight { ready: kernel.ready(), keep: kernel.code(), groups };
+        if list.launch(&launch, events.signal(call)?, events.waits(call)?)? {
+            return list.settle();
+        }
+    }
     let launch = kernel.launch();
     launch.check()?;
-    submit(call, list, &Command::Launch(&describe(&launch, groups)), events)?;
+    submit(call, list, &Command::Launch(&launch.with(groups)), events)?;
     // Others may launch the kernel while this call waits.
     drop(launch);
     list.settle()
-}
-
-#[inline]
-fn describe(launch: &core_kernel::Launch, groups: Groups) -> Launch<'_> {
-    // Groups that only the device will know may use all dimensions.
-    let known = if let Groups::Direct(groups) = groups { groups } else { [u32::MAX; 3] };
-    Launch {
-        entry: launch.entry(),
-        args: &launch.args,
-        global_offset: launch.global_offset,
-        group_size: launch.group_size,
-        groups,
-        work_dim: launch.work_dim(known).into(),
-        local_bytes: launch.local_bytes,
-        scratch_bytes: launch.scratch_bytes,
-        keep: &launch.code,
-    }
 }
 
 fn counts(groups: &ze_group_count_t) -> [u32; 3] {

@@ -6,12 +6,13 @@
 //! keeps their memory.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tally_uapi::packet::{Command, Packet, Place, TimestampSlot, flag};
 
 use super::{Mark, Memory, Regular, State};
 use crate::error::{Error, Result};
+use crate::sync::spin::SpinLock;
 use crate::sync::timestamp::Stamp;
 
 impl Regular {
@@ -58,7 +59,7 @@ impl Regular {
         };
         state.write_image(&self.shared)?;
         let (shared, in_order) = (self.shared.clone(), self.in_order);
-        Ok(Arc::new(Self { shared, in_order, state: Mutex::new(state) }))
+        Ok(Arc::new(Self { shared, in_order, state: SpinLock::new(state) }))
     }
 }
 
