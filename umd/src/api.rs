@@ -151,24 +151,6 @@ impl<'c> Call<'c> {
         unsafe { handle::get(raw, name) }
     }
 
-    /// The object behind a handle that may be null, and the handle as a list keeps it to find the
-    /// object again.
-    ///
-    /// # Errors
-    /// As [`Call::handle`].
-    #[inline]
-    pub fn counted<R: RawHandle>(
-        self,
-        raw: R,
-        name: &'static str,
-    ) -> Result<Option<(&'c R::Object, handle::Counted<R>)>> {
-        if raw.as_ptr().is_null() {
-            return Ok(None);
-        }
-        // SAFETY: as for `handle`.
-        unsafe { handle::get_counted(raw, name) }.map(Some)
-    }
-
     /// The object behind a handle that may be null.
     ///
     /// # Errors

@@ -300,12 +300,20 @@ fn reserve_range(mut span: usize) -> Option<(usize, usize)> {
     None
 }
 
-/// A new handle for `object`. Inlined, so that the object is made in its slot.
+/// A new handle for `object`.
 ///
 /// # Errors
 /// OUT_OF_HOST_MEMORY; the object is dropped.
-#[inline(always)]
 pub fn create<R: RawHandle>(object: R::Object) -> Result<R> {
+    create_with(|| object)
+}
+
+/// A new handle for the object that `make` makes. Inlined, so that it is made in its slot.
+///
+/// # Errors
+/// OUT_OF_HOST_MEMORY; nothing is made.
+#[inline(always)]
+pub fn create_with<R: RawHandle>(make: impl FnOnce() -> R::Object) -> Result<R> {
     let size = Slot::<R::Object>::STRIDE;
     let address = match R::KIND {
         Kind::Event => cache::take(size)?,
@@ -317,7 +325,7 @@ pub fn create<R: RawHandle>(object: R::Object) -> Result<R> {
     // every field is valid as such.
     let slot_ref = unsafe { &*slot };
     // SAFETY: the slot is free, so no reference to its value exists.
-    unsafe { (*slot_ref.value.get()).write(object) };
+    unsafe { (*slot_ref.value.get()).write(make()) };
     for (word, table) in slot_ref.tables.iter().zip(&HANDLE_TABLES) {
         word.store(table.load(Ordering::Relaxed), Ordering::Relaxed);
     }
@@ -366,22 +374,10 @@ impl<R: RawHandle> Counted<R> {
     }
 }
 
-/// As [`get`], with the handle as it is kept to find the object again.
-///
-/// # Safety
-/// As [`get`].
-///
-/// # Errors
-/// As [`get`].
-#[inline]
-pub unsafe fn get_counted<'a, R: RawHandle>(
-    raw: R,
-    name: &'static str,
-) -> Result<(&'a R::Object, Counted<R>)> {
-    let Some(slot) = find(raw) else { return Err(explain(raw, name)) };
-    let counted = Counted { raw, uses: slot.uses.load(Ordering::Relaxed) };
-    // SAFETY: as in `get`.
-    Ok((unsafe { (*slot.value.get()).assume_init_ref() }, counted))
+/// The handle as it is kept to find its object again; that of no object if it is not live.
+pub fn counted<R: RawHandle>(raw: R) -> Counted<R> {
+    let uses = |slot: &Slot<R::Object>| slot.uses.load(Ordering::Relaxed);
+    find(raw).map_or_else(Counted::none, |slot| Counted { raw, uses: uses(slot) })
 }
 
 /// Moves the object out; the handle is dead from here on.

@@ -8,6 +8,7 @@
 //!                                  └─ the user's memory
 //! ```
 
+pub mod anchor;
 pub mod cb_event;
 pub mod counter;
 pub mod event;

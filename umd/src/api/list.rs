@@ -259,8 +259,8 @@ impl Events {
 
     #[inline]
     fn signal<'c>(&self, call: Call<'c>) -> Result<Option<Signal<'c>>> {
-        let found = call.counted(self.signal, "hSignalEvent")?;
-        Ok(found.map(|(event, handle)| Signal { event, handle }))
+        let found = call.optional(self.signal, "hSignalEvent")?;
+        Ok(found.map(|event| Signal { event, raw: self.signal }))
     }
 
     #[inline]

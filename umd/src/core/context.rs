@@ -11,6 +11,7 @@ use crate::core::queue;
 use crate::error::{Error, Result};
 use crate::handle::{self, Kind, object};
 use crate::settings;
+use crate::sync::anchor::Anchor;
 use crate::sync::counter::Cell;
 use crate::sync::shared::Shared;
 use crate::vm::{Allocation, Found, Vm};
@@ -63,6 +64,7 @@ impl Context {
         // What was destroyed before a loss waits for nothing any more, and would keep the lost VM.
         self.shared.reap();
         self.device.gpu().leave(&self.vm);
+        Anchor::forget_spare();
     }
 
     /// The handle, also for objects that are asked for their context.

@@ -104,7 +104,7 @@ impl Pool {
             }
             None => EventKind::Regular(self.places.place(desc.index)?),
         };
-        Ok(Event::new(self.shared.clone(), kind, traits, Some(self.places.clone())))
+        Ok(Event::new(&self.shared, kind, traits, Some(self.places.clone())))
     }
 
     /// Counter-based events of a pool with the IPC flag have it too.

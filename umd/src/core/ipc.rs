@@ -178,5 +178,5 @@ pub fn open_event(context: &Context, handle: &Handle, name: &str) -> Result<Even
         ..Traits::default()
     };
     let state = CbEvent::imported(cell, handle.value, counters);
-    Ok(Event::new(shared.clone(), EventKind::CounterBased(state), traits, None))
+    Ok(Event::new(shared, EventKind::CounterBased(state), traits, None))
 }

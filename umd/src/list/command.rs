@@ -22,7 +22,6 @@ use super::launch::{self, Keep, Launch};
 use super::regular::Regular;
 use super::waits::{self, Condition, WaitList};
 use crate::error::{Error, Result};
-use crate::handle::Counted;
 use crate::submit::arena::Span;
 use crate::sync::cb_event::CbEvent;
 use crate::sync::event::{Event, EventKind, Lists, SIGNALLED};
@@ -184,7 +183,7 @@ pub trait Target {
     /// `event` names the command from now on.
     fn name(&mut self, event: &Signal<'_>, stamp: Option<Stamp>);
     /// As `name`, of an event that is [`Event::as_plain`].
-    fn name_plain(&mut self, event: &CbEvent, handle: Counted<ze_event_handle_t>);
+    fn name_plain(&mut self, event: &CbEvent, raw: ze_event_handle_t);
     /// Takes back everything since `begin`.
     fn rollback(&mut self);
     /// Ends the command.
@@ -200,7 +199,7 @@ pub struct Signal<'a> {
     /// The event.
     pub event: &'a Event,
     /// Its handle, for lists that signal it again.
-    pub handle: Counted<ze_event_handle_t>,
+    pub raw: ze_event_handle_t,
 }
 
 /// Appends a command. When it fails, nothing has changed.

@@ -15,7 +15,7 @@ use tally_uapi::disasm::Line;
 use tally_uapi::ioctl::priority;
 use tally_uapi::packet::{Call, Command as Packets, Operand, Packet, Place as Stands, Region};
 use tally_uapi::queue::QueueControl;
-use tally_ze::ze_event_counter_based_flags_t as CbFlags;
+use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_event_handle_t};
 
 use super::command::{Command, Signal, Times};
 use super::immediate::Immediate;
@@ -23,7 +23,6 @@ use super::launch::{Groups, Launch};
 use super::ready::Ready;
 use super::regular::Regular;
 use super::straight::Straight;
-use crate::handle::Counted;
 use crate::kernel::fake::Fake;
 use crate::submit::ring::Place;
 use crate::sync::cb_event::CbEvent;
@@ -72,14 +71,14 @@ impl Golden {
         self.names.insert(place.cell().va(), name.to_owned());
         self.names.insert(place.slot(), format!("{name}.times"));
         let traits = Traits { timestamps, ..Default::default() };
-        Event::new(self.shared(), EventKind::Regular(place), traits, Some(self.pool.clone()))
+        Event::new(&self.shared(), EventKind::Regular(place), traits, Some(self.pool.clone()))
     }
 
     fn cb_event(&self, timestamps: bool) -> Event {
         let kind = EventKind::CounterBased(CbEvent::completed());
         let cb_flags = CbFlags::all().bits();
         let traits = Traits { timestamps, cb_flags, ..Default::default() };
-        Event::new(self.shared(), kind, traits, None)
+        Event::new(&self.shared(), kind, traits, None)
     }
 
     /// Prints what was published since the last time, under a title.
@@ -161,7 +160,7 @@ impl Golden {
 }
 
 fn signal(event: &Event) -> Option<Signal<'_>> {
-    Some(Signal { event, handle: Counted::none() })
+    Some(Signal { event, raw: ze_event_handle_t::NULL })
 }
 
 fn waits<'a>(

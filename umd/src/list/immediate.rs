@@ -14,7 +14,6 @@ use super::launch::Keep;
 use super::straight::{self, Straight};
 use super::waits::{Condition, WaitList};
 use crate::error::{Error, Result};
-use crate::handle::Counted;
 use crate::hang::calls::CallLog;
 use crate::hang::names;
 use crate::printf;
@@ -413,7 +412,7 @@ impl Target for Appender<'_> {
     }
 
     #[inline]
-    fn name_plain(&mut self, event: &CbEvent, _: Counted<ze_event_handle_t>) {
+    fn name_plain(&mut self, event: &CbEvent, _: ze_event_handle_t) {
         event.signal(self.list.counter.cell(), self.value(), None);
     }
 

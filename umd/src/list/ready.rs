@@ -115,7 +115,7 @@ impl Ready {
         }
         // What was read above is read before the version is read again.
         fence(Ordering::Acquire);
-        if version % 2 != 0 || self.version.load(Ordering::Relaxed) != version {
+        if !version.is_multiple_of(2) || self.version.load(Ordering::Relaxed) != version {
             return None;
         }
         let [x, y, z] = groups.map(u64::from);

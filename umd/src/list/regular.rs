@@ -17,7 +17,7 @@ use super::launch::Keep;
 use super::straight::{self, Straight};
 use super::waits::{Condition, WaitList};
 use crate::error::{Error, Result};
-use crate::handle::Counted;
+use crate::handle::{self, Counted};
 use crate::hang::calls::CallLog;
 use crate::hang::names;
 use crate::heap::Block;
@@ -580,18 +580,22 @@ impl Target for Recorder<'_> {
         }
         match self.state.signalled.get_mut(place as usize) {
             Some(known) => (known.k, known.stamp) = (k, stamp),
-            None => self.state.signalled.push(Signalled { handle: signal.handle, k, stamp }),
+            None => self.state.signalled.push(Signalled {
+                handle: handle::counted(signal.raw),
+                k,
+                stamp,
+            }),
         }
     }
 
     #[inline]
-    fn name_plain(&mut self, event: &CbEvent, handle: Counted<ze_event_handle_t>) {
+    fn name_plain(&mut self, event: &CbEvent, raw: ze_event_handle_t) {
         let State { recording, signalled, .. } = &mut *self.state;
         let k = recording.signals();
         let place = event.record(recording, k, signalled.len() as u32, None);
         match signalled.get_mut(place as usize) {
             Some(known) => known.k = k,
-            None => signalled.push(Signalled { handle, k, stamp: None }),
+            None => signalled.push(Signalled { handle: handle::counted(raw), k, stamp: None }),
         }
     }
 

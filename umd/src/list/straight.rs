@@ -42,17 +42,17 @@ pub fn append<'e, T: Target, K: Keep>(
     }
     let plain = match &signal {
         None => None,
-        Some(Signal { event, handle }) => {
+        Some(Signal { event, raw }) => {
             let Some(plain) = event.as_plain(T::KIND) else { return Ok(false) };
             event.check()?;
-            Some((plain, *handle))
+            Some((plain, *raw))
         }
     };
     target.begin(waits::bound(waits.len()) + 1)?;
     match encode(target, launch, waits) {
         Ok(true) => {
-            if let Some((event, handle)) = plain {
-                target.name_plain(event, handle);
+            if let Some((event, raw)) = plain {
+                target.name_plain(event, raw);
             }
             target.commit().map(|()| true)
         }

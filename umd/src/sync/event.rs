@@ -7,6 +7,7 @@ use tally_uapi::ioctl::SemWake;
 use tally_uapi::packet::TimestampSlot;
 use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_result_t};
 
+use super::anchor::Anchor;
 use super::cb_event::{CbEvent, Resolved};
 use super::event_pool::{EventPool, PoolPlace};
 use super::shared::Shared;
@@ -29,7 +30,7 @@ pub struct Event {
     pub pool: Option<Arc<EventPool>>,
     /// The lists in which the write that completes a command is all of its signal.
     plain: Lists,
-    shared: Arc<Shared>,
+    shared: Anchor,
 }
 
 /// The two kinds of events.
@@ -78,7 +79,7 @@ impl Event {
     /// An event.
     #[inline]
     pub fn new(
-        shared: Arc<Shared>,
+        shared: &Arc<Shared>,
         kind: EventKind,
         traits: Traits,
         pool: Option<Arc<EventPool>>,
@@ -89,7 +90,7 @@ impl Event {
         };
         let more = own || traits.timestamps || traits.imported;
         let plain = if more { Lists(0) } else { Lists(traits.cb_flags & Lists::ALL.0) };
-        Self { kind, traits, pool, plain, shared }
+        Self { kind, traits, pool, plain, shared: Anchor::of(shared) }
     }
 
     /// The counter-based part, if in-order lists of this kind may signal the event and the write that

@@ -206,6 +206,7 @@ pub fn with_default(flags: ze_event_counter_based_flags_t) -> ze_event_counter_b
     if flags.intersects(kinds) { flags } else { flags | ze::ZE_EVENT_COUNTER_BASED_FLAG_IMMEDIATE }
 }
 
+#[inline]
 fn context<'c>(
     call: Call<'c>,
     context: ze_context_handle_t,
@@ -245,12 +246,12 @@ fn create(
         low_power: request.low_power,
         ..Traits::default()
     };
-    let shared = context.shared().clone();
+    let shared = context.shared();
     // Two calls, so that the plain event is made where it stays.
     let event = match request.words {
         None => {
-            let kind = EventKind::CounterBased(CbEvent::completed());
-            handle::create(Event::new(shared, kind, traits, None))?
+            let kind = || EventKind::CounterBased(CbEvent::completed());
+            handle::create_with(|| Event::new(shared, kind(), traits, None))?
         }
         Some(words) => {
             let kind = EventKind::CounterBased(following(shared.vm(), *words)?);
