@@ -2,25 +2,17 @@
 //! The types of the interface's functions, each under the name of the function.
 //!
 //! A driver coerces its function to the type of the same name before it gives out the address, so
-//! that a wrong parameter list does not compile. The core functions are generated from ze_api.h.
-//! Of the other interfaces only what a driver must answer is here.
+//! that a wrong parameter list does not compile. Most are generated from the headers.
 
 #![allow(non_camel_case_types, non_snake_case)] // C names are kept as they are
 
-use core::ffi::{c_char, c_void};
+use core::ffi::c_char;
 
-pub use crate::generated::functions::{commands::*, extensions::*, objects::*};
+pub use crate::generated::functions::{commands::*, extensions::*, objects::*, sysman::*};
 use crate::zex::{zex_counter_based_event_desc_t, zex_ipc_counter_based_event_handle_t};
 use crate::{
     ze_context_handle_t, ze_device_handle_t, ze_event_desc_t, ze_event_handle_t, ze_result_t,
 };
-
-/// Spec: `zesInit`; no flags are defined.
-pub type zesInit = unsafe extern "C" fn(flags: u32) -> ze_result_t;
-
-/// Spec: `zesDriverGet`; the handles are `zes_driver_handle_t`.
-pub type zesDriverGet =
-    unsafe extern "C" fn(pCount: *mut u32, phDrivers: *mut *mut c_void) -> ze_result_t;
 
 /// Spec: `zerGetLastErrorDescription`.
 pub type zerGetLastErrorDescription =

@@ -2,8 +2,8 @@
 //! The binary interface of Level Zero: types, constants and function tables, and nothing that runs.
 //!
 //! - Types keep their C names, so that a name found in the specification is found here. They are
-//!   generated from ze_api.h by `scripts/gen-ze`, one module per region of the header, and all
-//!   re-exported at the root.
+//!   generated from ze_api.h and zes_api.h by `scripts/gen-ze`, one module per region of the
+//!   headers, and all re-exported at the root.
 //! - [`functions`] holds the function types.
 //! - C enumerations are transparent integers with associated constants, flags are `bitflags`,
 //!   handles are transparent pointers: every bit pattern that a caller passes is a valid value.
@@ -32,6 +32,6 @@ pub const fn make_version(major: u16, minor: u16) -> u32 {
 /// The type is `repr(C)`, its first field is `stype: ze_structure_type_t` and its second `pNext`, a
 /// pointer.
 pub unsafe trait Chained {
-    /// The value of `stype` that marks this structure.
+    /// The value of `stype` that marks this structure; system management counts its own.
     const STYPE: ze_structure_type_t;
 }

@@ -114,15 +114,19 @@ macro_rules! zeroed_default {
     };
 }
 
-/// A structure that begins with `stype` and `pNext`, and the type constant that marks it.
+/// A structure that begins with `stype` and `pNext`, and the type constant that marks it; of which
+/// enumeration, if it is not the core's.
 macro_rules! chained {
     ($name:ident, $stype:ident) => {
+        chained!($name, ze_structure_type_t, $stype);
+    };
+    ($name:ident, $kind:ident, $stype:ident) => {
         impl Default for $name {
             fn default() -> Self {
                 // SAFETY: the fields are integers, floats, raw pointers, nullable function pointers
                 // and arrays and structures of these; all zero is a value of each.
                 let mut this: Self = unsafe { core::mem::zeroed() };
-                this.stype = <Self as $crate::Chained>::STYPE;
+                this.stype = $crate::$kind::$stype;
                 this
             }
         }
@@ -133,7 +137,8 @@ macro_rules! chained {
 
         // SAFETY: the structure is repr(C), and the two asserts above place stype and pNext.
         unsafe impl $crate::Chained for $name {
-            const STYPE: $crate::ze_structure_type_t = $crate::ze_structure_type_t::$stype;
+            const STYPE: $crate::ze_structure_type_t =
+                $crate::ze_structure_type_t($crate::$kind::$stype.0);
         }
     };
 }

@@ -59,17 +59,20 @@ fn include() -> PathBuf {
     std::env::var_os("LEVEL_ZERO_INCLUDE").map_or_else(|| "/usr/include".into(), PathBuf::from)
 }
 
-/// The header's text; `None`, with a word on why, if it is not installed.
+/// The headers' text; `None`, with a word on why, if they are not installed.
 fn header() -> Option<String> {
-    let path = include().join("level_zero/ze_api.h");
-    let text = std::fs::read_to_string(&path);
-    text.inspect_err(|_| eprintln!("skipped: {} is not there (libze-dev)", path.display())).ok()
+    let read = |name: &str| {
+        let path = include().join("level_zero").join(name);
+        let text = std::fs::read_to_string(&path);
+        text.inspect_err(|_| eprintln!("skipped: {} is not there (libze-dev)", path.display())).ok()
+    };
+    Some(read("ze_api.h")? + &read("zes_api.h")?)
 }
 
 /// A C program that prints a line for each name and expression.
 fn program(lines: impl Iterator<Item = (String, String)>) -> String {
     let mut text = String::from(
-        "#include <level_zero/ze_api.h>\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {\n",
+        "#include <level_zero/zes_api.h>\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {\n",
     );
     for (name, expression) in lines {
         writeln!(text, "printf(\"{name} %zu\\n\", (size_t)({expression}));").unwrap();
