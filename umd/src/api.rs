@@ -33,6 +33,7 @@ pub mod memory;
 pub mod module;
 pub mod queue;
 pub mod sampler;
+pub mod sysman;
 pub mod virtual_memory;
 
 /// Makes an entry point of the C interface.

@@ -15,5 +15,6 @@ pub mod list;
 pub mod module;
 pub mod queue;
 pub mod sampler;
+pub mod sysman;
 pub mod topology;
 pub mod virtual_memory;

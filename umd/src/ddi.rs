@@ -20,7 +20,6 @@ use crate::error::{self, Error};
 pub mod dispatch;
 mod exports;
 mod implemented;
-mod sysman;
 
 pub use exports::EXPORTED;
 pub use implemented::{IMPLEMENTED, lookup};

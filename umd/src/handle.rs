@@ -57,10 +57,12 @@ pub enum Kind {
     PhysicalMemory,
     Image,
     Sampler,
+    Engines,
+    Memory,
 }
 
 impl Kind {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 16] = [
         Self::Driver,
         Self::Device,
         Self::Context,
@@ -75,6 +77,8 @@ impl Kind {
         Self::PhysicalMemory,
         Self::Image,
         Self::Sampler,
+        Self::Engines,
+        Self::Memory,
     ];
 
     /// The object's name in descriptions, with its article.
@@ -94,6 +98,8 @@ impl Kind {
             Self::PhysicalMemory => "a physical memory object",
             Self::Image => "an image",
             Self::Sampler => "a sampler",
+            Self::Engines => "an engine group",
+            Self::Memory => "a memory module",
         }
     }
 
@@ -105,7 +111,7 @@ impl Kind {
     /// Bytes of addresses to reserve for slots: room for more objects than any program has had.
     const fn span(self) -> usize {
         match self {
-            Self::Driver | Self::Device => STEP,
+            Self::Driver | Self::Device | Self::Engines | Self::Memory => 1 << 20,
             Self::Context | Self::Module | Self::BuildLog | Self::Kernel => 64 << 20,
             Self::Queue | Self::Fence | Self::EventPool | Self::PhysicalMemory => 64 << 20,
             Self::Image | Self::Sampler => 64 << 20,

@@ -98,6 +98,15 @@ pub trait Kernel: Send + Sync {
     /// MAP_USERPTR binds memory of the process's at other addresses too.
     fn sees_process(&self) -> bool;
 
+    /// Bytes of buffers that this process uses.
+    fn memory_used(&self) -> u64 {
+        0
+    }
+    /// Where the device is on its bus: domain, bus, device and function. None if it is on none.
+    fn pci_address(&self) -> Option<[u32; 4]> {
+        None
+    }
+
     /// QUERY. `arg.data` is an address in this process.
     ///
     /// # Safety

@@ -341,9 +341,10 @@ api! {
         hDevice: ze_device_handle_t,
         pPciProperties: *mut ze_pci_ext_properties_t,
     ) {
-        call.handle(hDevice, "hDevice")?;
+        let device = call.handle(hDevice, "hDevice")?;
         let out = call.properties(pPciProperties, "pPciProperties")?;
-        out.address = ze_pci_address_ext_t::default();
+        let [domain, bus, slot, function] = device.kernel().pci_address().unwrap_or_default();
+        out.address = ze_pci_address_ext_t { domain, bus, device: slot, function };
         out.maxSpeed = ze_pci_speed_ext_t { genVersion: -1, width: -1, maxBandwidth: -1 };
         Ok(())
     }
@@ -385,7 +386,7 @@ api! {
 }
 
 /// The two-call way for a list that has one entry: where to write it, if it is asked for.
-fn one<'c, T: Chained>(
+pub(super) fn one<'c, T: Chained>(
     call: super::Call<'c>,
     count: *mut u32,
     out: *mut T,
@@ -415,7 +416,7 @@ fn event_flags(device: &Device) -> ze_device_event_properties_flags_t {
 }
 
 /// Fills the properties of `device`, with the timer as a frequency or as ns per tick.
-fn describe(device: &Device, out: &mut ze_device_properties_t, in_hz: bool) {
+pub(super) fn describe(device: &Device, out: &mut ze_device_properties_t, in_hz: bool) {
     let info = device.info();
     out.r#type = ze_device_type_t::ZE_DEVICE_TYPE_GPU;
     out.vendorId = info.vendor_id;
@@ -444,7 +445,7 @@ fn describe(device: &Device, out: &mut ze_device_properties_t, in_hz: bool) {
 }
 
 /// Writes a name that is shorter than its field, with its NUL.
-fn set_name(field: &mut [c_char], name: &str) {
+pub(super) fn set_name(field: &mut [c_char], name: &str) {
     field.fill(0);
     for (to, from) in field.iter_mut().zip(name.bytes()) {
         *to = from as c_char;

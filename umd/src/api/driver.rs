@@ -12,10 +12,10 @@ use tally_ze::{
     ze_init_flags_t, ze_ipc_property_flags_t, ze_result_t,
 };
 
-use super::api;
+use super::{Call, api};
 use crate::core::driver::Driver;
 use crate::ddi;
-use crate::error::{self, Error};
+use crate::error::{self, Error, Result};
 
 /// The version of the specification that the driver's functions and structures follow.
 pub(crate) const VERSION: ze_api_version_t = ze_api_version_t::ZE_API_VERSION_1_17;
@@ -205,13 +205,21 @@ api! {
         ppFunctionAddress: *mut *mut c_void,
     ) {
         call.handle(hDriver, "hDriver")?;
-        let name = call.c_str(name, "name")?;
-        let out = call.out(ppFunctionAddress, "ppFunctionAddress")?;
-        let address = name.to_str().ok().and_then(ddi::lookup);
-        let address = address.ok_or_else(|| {
-            Error::invalid(format!("name: the driver has no function {name:?}"))
-        })?;
-        out.set(address.cast_mut());
-        Ok(())
+        function_address(call, name, ppFunctionAddress)
     }
+}
+
+/// Looks a function up, core's or of an extension.
+pub(super) fn function_address(
+    call: Call<'_>,
+    name: *const c_char,
+    out: *mut *mut c_void,
+) -> Result {
+    let name = call.c_str(name, "name")?;
+    let out = call.out(out, "ppFunctionAddress")?;
+    let address = name.to_str().ok().and_then(ddi::lookup);
+    let address = address
+        .ok_or_else(|| Error::invalid(format!("name: the driver has no function {name:?}")))?;
+    out.set(address.cast_mut());
+    Ok(())
 }

@@ -11,6 +11,7 @@ use tally_uapi::ioctl::{ClockPair, DeviceInfo, EngineInfo};
 use tally_ze::ze_device_handle_t;
 
 use crate::core::gpu::Gpu;
+use crate::core::sysman::Sysman;
 use crate::core::topology::{self, Share, Shown};
 use crate::error::{Error, Result};
 use crate::handle::{self, Kind, object};
@@ -34,6 +35,8 @@ pub struct Device {
     budget: Arc<Budget>,
     uuid: [u8; 16],
     raw: OnceLock<ze_device_handle_t>,
+    /// What system management knows of it, once it was asked.
+    sysman: OnceLock<Sysman>,
 }
 
 object!(ze_device_handle_t => &'static Device, Kind::Device);
@@ -125,6 +128,7 @@ impl Maker<'_> {
             share,
             uuid,
             raw: OnceLock::new(),
+            sysman: OnceLock::new(),
         };
         let device: &'static Device = Box::leak(Box::new(device));
         let raw = handle::create::<ze_device_handle_t>(device)?;
@@ -135,6 +139,11 @@ impl Maker<'_> {
 }
 
 impl Device {
+    /// What system management knows of it.
+    pub fn sysman(&'static self) -> &'static Sysman {
+        self.sysman.get_or_init(|| Sysman::of(self))
+    }
+
     /// The device's handle.
     pub fn raw(&self) -> ze_device_handle_t {
         self.raw.get().copied().unwrap_or_default()
@@ -208,9 +217,14 @@ impl Device {
         &self.engines
     }
 
+    /// The GPU's numbers of the engines of a class.
+    pub fn engine_numbers(&self, class: u32) -> &[u32] {
+        self.share.engines.get(class as usize).map_or(&[], Vec::as_slice)
+    }
+
     /// The GPU's number of an engine.
     pub fn engine(&self, class: u32, index: u32) -> Option<u32> {
-        self.share.engines.get(class as usize)?.get(index as usize).copied()
+        self.engine_numbers(class).get(index as usize).copied()
     }
 
     /// Its execution units.

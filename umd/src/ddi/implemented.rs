@@ -7,10 +7,9 @@
 
 use core::ffi::c_void;
 
-use super::sysman;
 use crate::api::{
     context, device, driver, event, fence, image, ipc, kernel, list, memory, module, queue,
-    sampler, virtual_memory,
+    sampler, sysman, virtual_memory,
 };
 
 /// `name => path` lines to [`IMPLEMENTED`] and [`lookup`]. A name given twice does not compile.
@@ -241,7 +240,43 @@ implemented! {
     zexCounterBasedEventGetIpcHandle => ipc::zexCounterBasedEventGetIpcHandle,
     zexCounterBasedEventOpenIpcHandle => ipc::zexCounterBasedEventOpenIpcHandle,
     zexCounterBasedEventCloseIpcHandle => ipc::zexCounterBasedEventCloseIpcHandle,
-    // sysman
+    // system management
     zesInit => sysman::zesInit,
     zesDriverGet => sysman::zesDriverGet,
+    zesDriverGetExtensionProperties => sysman::zesDriverGetExtensionProperties,
+    zesDriverGetExtensionFunctionAddress => sysman::zesDriverGetExtensionFunctionAddress,
+    zesDriverGetDeviceByUuidExp => sysman::zesDriverGetDeviceByUuidExp,
+    zesDriverEventListen => sysman::zesDriverEventListen,
+    zesDriverEventListenEx => sysman::zesDriverEventListenEx,
+    zesDeviceGet => sysman::zesDeviceGet,
+    zesDeviceGetProperties => sysman::zesDeviceGetProperties,
+    zesDeviceGetState => sysman::zesDeviceGetState,
+    zesDeviceProcessesGetState => sysman::zesDeviceProcessesGetState,
+    zesDeviceGetSubDevicePropertiesExp => sysman::zesDeviceGetSubDevicePropertiesExp,
+    zesDevicePciGetProperties => sysman::zesDevicePciGetProperties,
+    zesDevicePciGetState => sysman::zesDevicePciGetState,
+    zesDevicePciGetBars => sysman::zesDevicePciGetBars,
+    zesDeviceEccAvailable => sysman::zesDeviceEccAvailable,
+    zesDeviceEccConfigurable => sysman::zesDeviceEccConfigurable,
+    zesDeviceEventRegister => sysman::zesDeviceEventRegister,
+    zesDeviceEnumEngineGroups => sysman::zesDeviceEnumEngineGroups,
+    zesEngineGetProperties => sysman::zesEngineGetProperties,
+    zesEngineGetActivity => sysman::zesEngineGetActivity,
+    zesDeviceEnumMemoryModules => sysman::zesDeviceEnumMemoryModules,
+    zesMemoryGetProperties => sysman::zesMemoryGetProperties,
+    zesMemoryGetState => sysman::zesMemoryGetState,
+    zesDeviceEnumDiagnosticTestSuites => sysman::zesDeviceEnumDiagnosticTestSuites,
+    zesDeviceEnumFabricPorts => sysman::zesDeviceEnumFabricPorts,
+    zesDeviceEnumFans => sysman::zesDeviceEnumFans,
+    zesDeviceEnumFirmwares => sysman::zesDeviceEnumFirmwares,
+    zesDeviceEnumFrequencyDomains => sysman::zesDeviceEnumFrequencyDomains,
+    zesDeviceEnumLeds => sysman::zesDeviceEnumLeds,
+    zesDeviceEnumOverclockDomains => sysman::zesDeviceEnumOverclockDomains,
+    zesDeviceEnumPerformanceFactorDomains => sysman::zesDeviceEnumPerformanceFactorDomains,
+    zesDeviceEnumPowerDomains => sysman::zesDeviceEnumPowerDomains,
+    zesDeviceEnumPsus => sysman::zesDeviceEnumPsus,
+    zesDeviceEnumRasErrorSets => sysman::zesDeviceEnumRasErrorSets,
+    zesDeviceEnumSchedulers => sysman::zesDeviceEnumSchedulers,
+    zesDeviceEnumStandbyDomains => sysman::zesDeviceEnumStandbyDomains,
+    zesDeviceEnumTemperatureSensors => sysman::zesDeviceEnumTemperatureSensors,
 }

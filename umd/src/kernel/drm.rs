@@ -96,6 +96,14 @@ impl Kernel for Drm {
         false
     }
 
+    fn memory_used(&self) -> u64 {
+        self.node.resident_bytes().unwrap_or(0)
+    }
+
+    fn pci_address(&self) -> Option<[u32; 4]> {
+        self.node.pci_address()
+    }
+
     unsafe fn query(&self, arg: &mut Query) -> Result {
         // SAFETY: the caller vouches for `arg.data`, the only address in it.
         unsafe { self.node.call(arg) }

@@ -249,6 +249,10 @@ impl Kernel for Embedded {
         true
     }
 
+    fn memory_used(&self) -> u64 {
+        self.memory.used()
+    }
+
     unsafe fn query(&self, arg: &mut Query) -> Result {
         if arg.reserved != 0 {
             return Err(Errno::Invalid);

@@ -16,6 +16,7 @@ use tally_ze::ze_result_t;
 
 use crate::error::{Error, Result};
 use crate::heap::Block;
+use crate::submit::activity;
 use crate::vm::Vm;
 
 /// Packets of a queue's first ring.
@@ -107,6 +108,7 @@ impl Ring {
         };
         let made = vm.kernel().queue_create(&mut create);
         made.map_err(|errno| vm.failed("QUEUE_CREATE", errno))?;
+        activity::begin(Arc::downgrade(vm), create.queue_id, (place.class, place.index));
         Ok(Self {
             vm: vm.clone(),
             queue: create.queue_id,
@@ -255,6 +257,7 @@ impl Drop for Ring {
         if crate::process::is_gone() {
             return;
         }
+        activity::end(&self.vm, &Arc::downgrade(&self.vm), self.queue);
         let destroy = QueueDestroy { queue_id: self.queue, pad: 0 };
         if let Err(errno) = self.vm.kernel().queue_destroy(&destroy) {
             log::error!("QUEUE_DESTROY: {}", errno.name());

@@ -104,6 +104,22 @@ impl Node {
         self.0.as_raw_fd()
     }
 
+    /// Bytes of memory that this file's VMs have mapped, as the kernel's fdinfo tells.
+    pub(super) fn resident_bytes(&self) -> Option<u64> {
+        let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", self.raw())).ok()?;
+        let value = text.lines().find_map(|line| line.strip_prefix("drm-resident-memory:"))?;
+        value.trim().strip_suffix(" KiB")?.parse::<u64>().ok().map(|kib| kib * 1024)
+    }
+
+    /// Domain, bus, device and function of the PCI device behind the node.
+    pub(super) fn pci_address(&self) -> Option<[u32; 4]> {
+        use std::os::unix::fs::MetadataExt;
+        let device = self.0.metadata().ok()?.rdev();
+        let (major, minor) = (libc::major(device), libc::minor(device));
+        let link = fs::read_link(format!("/sys/dev/char/{major}:{minor}/device")).ok()?;
+        pci_address(link.file_name()?.to_str()?)
+    }
+
     /// The driver's name, its major and its minor version.
     fn version(&self) -> io::Result<(String, c_int, c_int)> {
         let mut name = [0_u8; 32];
@@ -183,6 +199,15 @@ impl Node {
     }
 }
 
+/// An address as sysfs writes it: `0000:00:0d.0`.
+fn pci_address(text: &str) -> Option<[u32; 4]> {
+    let (domain, rest) = text.split_once(':')?;
+    let (bus, rest) = rest.split_once(':')?;
+    let (device, function) = rest.split_once('.')?;
+    let number = |text| u32::from_str_radix(text, 16).ok();
+    Some([number(domain)?, number(bus)?, number(device)?, number(function)?])
+}
+
 /// Whether this module can be talked to. Minor versions only add, and nothing of later ones is used.
 fn accept(name: &str, major: c_int, minor: c_int) -> std::result::Result<(), String> {
     if name != DRIVER_NAME {
@@ -236,6 +261,12 @@ mod tests {
         let paths = in_order(names.iter().map(ToString::to_string));
         let expected = ["/dev/dri/renderD9", "/dev/dri/renderD128", "/dev/dri/renderD130"];
         assert_eq!(paths, expected.map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_bus_address_is_read_as_sysfs_writes_it() {
+        assert_eq!(pci_address("0000:3a:0d.1"), Some([0, 0x3a, 13, 1]));
+        assert_eq!(pci_address("platform-device"), None);
     }
 
     // "A caller checks the major version." "Minor versions only add"

@@ -76,6 +76,11 @@ impl Memory {
         Self { limit, state: Mutex::default() }
     }
 
+    /// Bytes that buffers use.
+    pub(super) fn used(&self) -> u64 {
+        self.state().used
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! System management: what can be seen of a device from outside of its contexts.
+//!
+//! A device has an engine group for each of its engine classes and one for all, and one memory. Those
+//! of its parts are listed with it. What it does not have (fans, power, temperature, frequencies that
+//! it could set) has no objects.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tally_uapi::ioctl::engine_capability;
+use tally_ze::{zes_engine_handle_t, zes_event_type_flags_t, zes_mem_handle_t};
+
+use crate::core::device::Device;
+use crate::handle::{self, Kind, object};
+use crate::submit::activity;
+
+/// How often it is looked for events.
+const EVERY: Duration = Duration::from_millis(5);
+
+/// Engines that are watched together.
+pub struct Engines {
+    /// Whose they are.
+    pub device: &'static Device,
+    /// Of which class; none: all.
+    pub class: Option<u32>,
+}
+
+object!(zes_engine_handle_t => Engines, Kind::Engines);
+
+/// The memory of a device.
+pub struct Memory {
+    /// Whose it is.
+    pub device: &'static Device,
+}
+
+object!(zes_mem_handle_t => Memory, Kind::Memory);
+
+/// What system management keeps of a device.
+pub struct Sysman {
+    /// Engine groups, those of its parts behind its own.
+    pub engines: Vec<zes_engine_handle_t>,
+    /// Memories: of its parts, or its own if it has none.
+    pub memories: Vec<zes_mem_handle_t>,
+    /// Events that somebody wants to hear of.
+    registered: AtomicU32,
+    /// The VM whose loss was told, by its address.
+    told: AtomicUsize,
+}
+
+impl Sysman {
+    /// Makes the objects of a device. What there is no memory for is left out.
+    pub(super) fn of(device: &'static Device) -> Self {
+        let classes = || {
+            let some = (0..device.engines().len() as u32).map(Some);
+            [None].into_iter().chain(some).map(|class| Engines { device, class })
+        };
+        let mut engines: Vec<_> = classes().filter_map(|it| handle::create(it).ok()).collect();
+        let mut memories = Vec::new();
+        for part in device.parts() {
+            engines.extend(&part.sysman().engines);
+            memories.extend(&part.sysman().memories);
+        }
+        if memories.is_empty() {
+            memories.extend(handle::create::<zes_mem_handle_t>(Memory { device }));
+        }
+        Self { engines, memories, registered: AtomicU32::new(0), told: AtomicUsize::new(0) }
+    }
+
+    /// Asks for events; those that were asked for before are forgotten.
+    pub fn register(&self, events: zes_event_type_flags_t) {
+        self.registered.store(events.bits(), Ordering::Relaxed);
+    }
+}
+
+impl Engines {
+    /// Whether they run kernels; none for engines of all classes.
+    pub fn compute(&self) -> Option<bool> {
+        let engine = self.device.engines().get(self.class? as usize)?;
+        Some(engine.capabilities & engine_capability::COMPUTE != 0)
+    }
+
+    /// Time in ns that they were busy for this process, in the mean.
+    pub fn busy_ns(&self) -> u64 {
+        let all = activity::all();
+        let classes = match self.class {
+            Some(class) => class..class + 1,
+            None => 0..self.device.engines().len() as u32,
+        };
+        let numbers = |class| self.device.engine_numbers(class).iter().map(move |&it| (class, it));
+        let mine = classes.flat_map(numbers);
+        let (count, sum) = mine.fold((0, 0), |(count, sum), engine| {
+            (count + 1, sum + all.get(&engine).copied().unwrap_or(0))
+        });
+        sum / u64::max(count, 1)
+    }
+}
+
+impl Memory {
+    /// Bytes that could still be allocated.
+    pub fn free(&self) -> u64 {
+        let budget = self.device.budget();
+        let used = self.device.kernel().memory_used();
+        let whole = self.device.info().memory_bytes.saturating_sub(used);
+        budget.limit().saturating_sub(budget.used()).min(whole)
+    }
+}
+
+/// Events of devices that have happened since they were told last, as [`Sysman::register`] asked for
+/// them: one word a device. Waits until there is one, or for `timeout`.
+pub fn listen(devices: &[&'static Device], timeout: Duration) -> Vec<zes_event_type_flags_t> {
+    let start = Instant::now();
+    loop {
+        let events: Vec<_> = devices.iter().map(|it| event(it)).collect();
+        let left = timeout.saturating_sub(start.elapsed());
+        if left.is_zero() || events.iter().any(|it| !it.is_empty()) {
+            return events;
+        }
+        std::thread::sleep(EVERY.min(left));
+    }
+}
+
+fn event(device: &'static Device) -> zes_event_type_flags_t {
+    let (sysman, none) = (device.sysman(), zes_event_type_flags_t::empty());
+    let wanted = sysman.registered.load(Ordering::Relaxed);
+    let wanted = zes_event_type_flags_t::from_bits_retain(wanted);
+    let reset = zes_event_type_flags_t::ZES_EVENT_TYPE_FLAG_DEVICE_RESET_REQUIRED;
+    let Some(vm) = device.vm().filter(|_| wanted.contains(reset)) else { return none };
+    if vm.check().is_ok() || !vm.is_lost() {
+        return none;
+    }
+    let lost = std::sync::Arc::as_ptr(&vm).addr();
+    if sysman.told.swap(lost, Ordering::Relaxed) == lost { none } else { reset }
+}
+
+/// Whether the device has to be reset: its contexts are lost.
+pub fn needs_reset(device: &Device) -> bool {
+    device.vm().is_some_and(|vm| vm.check().is_err() && vm.is_lost())
+}
