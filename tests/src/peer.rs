@@ -98,6 +98,18 @@ impl Peer {
         }
     }
 
+    /// The next line; none if it ends instead.
+    ///
+    /// # Panics
+    /// If it says nothing and does not end.
+    pub fn hear_or_end(&mut self) -> Option<String> {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("{} says nothing", self.name),
+        }
+    }
+
     /// Hears exactly this.
     ///
     /// # Panics

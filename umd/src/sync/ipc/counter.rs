@@ -215,7 +215,7 @@ impl Imports {
         // counters only, and it is mapped to be read.
         let cell = unsafe { Cell::new(block, offset) };
         counters.reap();
-        if !cell.reached(handle.value) {
+        if !cell.reached(handle.value) && !counters.expects(cell, handle.value) {
             let outstanding = Arc::new(Outstanding {
                 counters: Arc::downgrade(&counters),
                 cell,
@@ -271,6 +271,14 @@ pub fn find(shared: &Shared, address: u64) -> Option<(String, Cell)> {
 }
 
 impl ImportedCounters {
+    /// Whether the exporter will tell of this value already: a value that is opened many times costs one
+    /// link.
+    fn expects(&self, cell: Cell, value: u64) -> bool {
+        let same =
+            |it: &Arc<Outstanding>| it.cell == cell && it.value == value && it.link.get().is_some();
+        lock(&self.outstanding).iter().any(same)
+    }
+
     /// The mapped memory.
     pub fn imported(&self) -> &Imported {
         &self.imported
