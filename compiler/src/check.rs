@@ -6,13 +6,16 @@
 //! recursion, the variables it names, its local memory and its arguments. Functions that no kernel
 //! reaches may hold anything.
 //!
-//! [`check`] also writes down what it found out about each kernel ([`KernelFacts`]).
+//! [`check`] also writes down what it found out about each kernel ([`KernelFacts`]). It refuses what
+//! the module imports and a kernel needs; [`check_unlinked`] lists it instead, for a module that is
+//! to be linked with others ([`crate::link`]).
 
+mod exports;
 mod ssa;
 mod support;
 mod types;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
 use tally_compiler_protocol::SUBGROUP_SIZES;
@@ -60,10 +63,38 @@ impl std::error::Error for Failure {}
 /// If a kernel reaches something that is wrong or not supported. The failure names the instruction
 /// and the kernel.
 pub fn check(module: &mut Module) -> Result<(), Failure> {
-    let mut checker = Checker { module, checked: HashSet::new(), errors: Vec::new() };
+    run(module, false).map(drop)
+}
+
+/// What a module needs of others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unlinked {
+    /// Names of functions and variables that it imports and uses, in order, and whether a kernel
+    /// does. Else it is only for what the module itself exports.
+    pub imports: BTreeMap<String, bool>,
+    /// Why exported functions will be refused where a kernel of another module calls them; lines.
+    pub warnings: String,
+}
+
+/// As [`check`], but what the module imports is listed.
+///
+/// # Errors
+/// As [`check`], except for imports.
+pub fn check_unlinked(module: &mut Module) -> Result<Unlinked, Failure> {
+    run(module, true)
+}
+
+fn run(module: &mut Module, unlinked: bool) -> Result<Unlinked, Failure> {
+    let imports = unlinked.then(BTreeMap::new);
+    let mut checker = Checker { module, checked: HashSet::new(), errors: Vec::new(), imports };
     let facts: Vec<KernelFacts> =
         module.kernels.iter().map(|kernel| checker.kernel(kernel)).collect();
-    let mut errors = checker.errors;
+    let mut errors = std::mem::take(&mut checker.errors);
+    let mut found = Unlinked::default();
+    if errors.is_empty() && unlinked {
+        found.warnings = checker.exports();
+        found.imports = checker.imports.take().unwrap_or_default();
+    }
     if !errors.is_empty() {
         errors.truncate(MAX_ERRORS);
         return Err(Failure { errors });
@@ -71,7 +102,25 @@ pub fn check(module: &mut Module) -> Result<(), Failure> {
     for (kernel, facts) in module.kernels.iter_mut().zip(facts) {
         kernel.facts = facts;
     }
-    Ok(())
+    Ok(found)
+}
+
+/// What a kernel is called in messages.
+const KERNEL: &str = "kernel";
+
+/// What is checked with all that it calls.
+#[derive(Clone, Copy)]
+struct Root<'m> {
+    /// [`KERNEL`] or `exported function`.
+    what: &'static str,
+    name: &'m str,
+    function: FunctionId,
+}
+
+impl<'m> Root<'m> {
+    fn kernel(kernel: &'m Kernel) -> Self {
+        Self { what: KERNEL, name: &kernel.name, function: kernel.function }
+    }
 }
 
 struct Checker<'m> {
@@ -79,6 +128,9 @@ struct Checker<'m> {
     /// Functions that have been looked at, for whichever kernel.
     checked: HashSet<FunctionId>,
     errors: Vec<Error>,
+    /// What the module imports and uses, by name, and whether a kernel does; `None` if all that is
+    /// an error.
+    imports: Option<BTreeMap<String, bool>>,
 }
 
 impl<'m> Checker<'m> {
@@ -90,10 +142,11 @@ impl<'m> Checker<'m> {
             source: None,
             message,
         };
-        let mut facts = KernelFacts { functions: self.reachable(kernel), ..KernelFacts::default() };
+        let root = Root::kernel(kernel);
+        let mut facts = KernelFacts { functions: self.reachable(root), ..KernelFacts::default() };
         for &id in &facts.functions {
             if self.checked.insert(id) {
-                self.function(kernel, id);
+                self.function(root, id);
             }
             if self.errors.len() >= MAX_ERRORS {
                 return facts;
@@ -144,6 +197,10 @@ impl<'m> Checker<'m> {
             }
         }
         for &id in &facts.globals {
+            let global = &self.module.globals[id];
+            if global.imported && self.import(&global.name, true) {
+                continue;
+            }
             if let Some(message) = support::global(self.module, id) {
                 self.errors.push(at_kernel(message));
             }
@@ -151,8 +208,16 @@ impl<'m> Checker<'m> {
         facts
     }
 
-    /// The functions that a kernel reaches, callers before callees. Complains about recursion.
-    fn reachable(&mut self, kernel: &Kernel) -> Vec<FunctionId> {
+    /// Notes what the module imports and `kernel` says who uses; `false` if that is an error.
+    fn import(&mut self, name: &str, kernel: bool) -> bool {
+        let Some(imports) = &mut self.imports else { return false };
+        *imports.entry(name.to_owned()).or_default() |= kernel;
+        true
+    }
+
+    /// The functions that are reached, callers before callees, without those that are only declared.
+    /// Complains about recursion.
+    fn reachable(&mut self, root: Root<'m>) -> Vec<FunctionId> {
         #[derive(PartialEq)]
         enum State {
             Open,
@@ -161,8 +226,8 @@ impl<'m> Checker<'m> {
         let mut states: HashMap<FunctionId, State> = HashMap::new();
         let mut finished = Vec::new();
         // Depth-first without recursion of our own: (function, its calls, the next one).
-        let mut stack = vec![(kernel.function, self.calls(kernel.function), 0)];
-        states.insert(kernel.function, State::Open);
+        let mut stack = vec![(root.function, self.calls(root.function), 0)];
+        states.insert(root.function, State::Open);
         while let Some((id, calls, next)) = stack.last_mut() {
             let Some(&(callee, loc)) = calls.get(*next) else {
                 states.insert(*id, State::Done);
@@ -171,6 +236,16 @@ impl<'m> Checker<'m> {
                 continue;
             };
             *next += 1;
+            let module = self.module;
+            if module.functions.get(callee).is_some_and(Function::is_declared) {
+                let name = &module.functions[callee].name;
+                let id = *id;
+                if !self.import(name, root.what == KERNEL) {
+                    let message = format!("calls {name:?}, which the module only imports");
+                    self.errors.push(self.error(root, id, loc, message));
+                }
+                continue;
+            }
             match states.get(&callee) {
                 None => {
                     states.insert(callee, State::Open);
@@ -181,7 +256,7 @@ impl<'m> Checker<'m> {
                     let id = *id;
                     let name = &self.module.functions[callee].name;
                     let message = format!("calls {name:?}, which is recursion");
-                    let error = self.error(kernel, id, loc, message);
+                    let error = self.error(root, id, loc, message);
                     if self.errors.len() < MAX_ERRORS && !self.errors.contains(&error) {
                         self.errors.push(error);
                     }
@@ -208,11 +283,11 @@ impl<'m> Checker<'m> {
         calls
     }
 
-    fn function(&mut self, kernel: &Kernel, id: FunctionId) {
+    fn function(&mut self, root: Root<'m>, id: FunctionId) {
         let module = self.module;
         let function = &module.functions[id];
         let mut report = |loc: Loc, message: String| {
-            let error = self.error(kernel, id, loc, message);
+            let error = self.error(root, id, loc, message);
             self.errors.push(error);
         };
         // Types first: what is not supported should be said before what follows from it.
@@ -222,12 +297,12 @@ impl<'m> Checker<'m> {
         }
     }
 
-    fn error(&self, kernel: &Kernel, id: FunctionId, loc: Loc, message: String) -> Error {
+    fn error(&self, root: Root<'m>, id: FunctionId, loc: Loc, message: String) -> Error {
         let name = &self.module.functions[id].name;
-        let place = if id == kernel.function {
-            format!("kernel {:?}", kernel.name)
+        let place = if id == root.function {
+            format!("{} {:?}", root.what, root.name)
         } else {
-            format!("function {name:?}, reached by kernel {:?}", kernel.name)
+            format!("function {name:?}, reached by {} {:?}", root.what, root.name)
         };
         Error {
             word: loc.word as usize,
@@ -241,18 +316,40 @@ impl<'m> Checker<'m> {
     /// The variables that a kernel names and the memory it needs for them.
     fn memory(&self, facts: &mut KernelFacts) {
         let module = self.module;
-        let mut constants = HashSet::new();
         for &id in &facts.functions {
-            let function = &module.functions[id];
-            for_each_constant(function, |constant| {
-                constants.insert(constant);
-            });
-            for variable in &function.variables {
+            for variable in &module.functions[id].variables {
                 facts.private_bytes = facts
                     .private_bytes
                     .next_multiple_of(variable.align.max(1))
                     .saturating_add(variable.size);
             }
+        }
+        for id in self.globals_of(&facts.functions) {
+            let global = &module.globals[id];
+            match global.space {
+                AddressSpace::Local => {
+                    let offset = facts.local_static_bytes.next_multiple_of(global.align);
+                    facts.locals.push((id, offset));
+                    facts.local_static_bytes = offset.saturating_add(global.size);
+                    continue;
+                }
+                AddressSpace::Private => {
+                    facts.private_bytes = facts.private_bytes.saturating_add(global.size);
+                }
+                _ => {}
+            }
+            facts.globals.push(id);
+        }
+    }
+
+    /// The variables of module scope that functions name, ascending.
+    fn globals_of(&self, functions: &[FunctionId]) -> Vec<GlobalId> {
+        let module = self.module;
+        let mut constants = HashSet::new();
+        for &id in functions {
+            for_each_constant(&module.functions[id], |constant| {
+                constants.insert(constant);
+            });
         }
         // A variable's initialiser may name others.
         let mut found: Vec<GlobalId> = module.globals_in(constants);
@@ -264,16 +361,7 @@ impl<'m> Checker<'m> {
             found.extend(inner.into_iter().filter(|&id| seen.insert(id)));
         }
         found.sort();
-        for id in found {
-            let global = &module.globals[id];
-            if global.space == AddressSpace::Local {
-                let offset = facts.local_static_bytes.next_multiple_of(global.align);
-                facts.locals.push((id, offset));
-                facts.local_static_bytes = offset.saturating_add(global.size);
-            } else {
-                facts.globals.push(id);
-            }
-        }
+        found
     }
 }
 

@@ -217,7 +217,7 @@ pub struct PrivateVariable {
     pub init: Option<ConstId>,
 }
 
-/// A function with a body. Functions without one are resolved or refused before the IR is complete.
+/// A function. Without blocks it is only declared: a linked module defines it, by its name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
     /// The name in the source, or one made from its SPIR-V id. Unique names are not guaranteed.
@@ -230,7 +230,8 @@ pub struct Function {
     pub values: Arena<ValueId, Value>,
     /// Private memory of a call.
     pub variables: Vec<PrivateVariable>,
-    /// The blocks; block 0 is the entry. Blocks that cannot be reached have been removed.
+    /// The blocks; block 0 is the entry. Blocks that cannot be reached have been removed. None if
+    /// the function is only declared.
     pub blocks: Arena<BlockId, Block>,
     /// Whether other modules may link to it by name.
     pub exported: bool,
@@ -365,15 +366,17 @@ pub struct Module {
     pub constants: Arena<ConstId, Constant>,
     /// Variables of module scope.
     pub globals: Arena<GlobalId, Global>,
-    /// Functions with bodies.
+    /// Functions.
     pub functions: Arena<FunctionId, Function>,
     /// Entry points in the order of the module.
     pub kernels: Vec<Kernel>,
     /// Names of source files.
     pub files: Arena<FileId, String>,
-    /// Functions that the module declares but does not define, by name. None of them is called by
-    /// a kernel once `check` has succeeded.
-    pub imports: Vec<String>,
+    /// Names of exports that other modules may define too, all alike.
+    pub link_once: BTreeSet<String>,
+    /// If modules were linked into this one: the first variable of each of the others, ascending.
+    /// A kernel finds those variables where the other modules have them.
+    pub foreign: Vec<GlobalId>,
     const_ids: HashMap<Constant, ConstId>,
 }
 
@@ -464,6 +467,11 @@ impl Kernel {
 }
 
 impl Function {
+    /// Whether the function is defined elsewhere.
+    pub fn is_declared(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
     /// Adds a value of type `ty`.
     pub fn new_value(&mut self, ty: TypeId) -> ValueId {
         self.values.push(Value { ty, name: None })

@@ -3,6 +3,7 @@
 //!
 //! The stages, in order:
 //! - [`parse`]: SPIR-V → [`ir`], the typed representation that all stages share.
+//! - [`link`]: modules that import from each other become one.
 //! - [`check`]: what cannot be compiled is refused here, with its place.
 //! - [`widen`]: one function that runs a vector of work-items.
 //! - [`regions`]: kernels cut at their barriers.
@@ -21,6 +22,7 @@ pub mod check;
 pub mod codegen;
 pub mod interp;
 pub mod ir;
+pub mod link;
 #[cfg(feature = "llvm")]
 pub mod llvm;
 pub mod lower;

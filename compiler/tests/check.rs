@@ -35,7 +35,7 @@ fn unsupported_things_are_named() {
         ),
         (
             "int elsewhere(int); kernel void k(global int *p) { p[0] = elsewhere(p[1]); }",
-            "OpFunctionCall is not supported: call of \"elsewhere\", which the module only imports",
+            "OpFunctionCall calls \"elsewhere\", which the module only imports",
         ),
     ];
     for (source, message) in cases {

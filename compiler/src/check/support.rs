@@ -72,9 +72,6 @@ pub fn global(module: &Module, id: GlobalId) -> Option<String> {
     if global.imported {
         return Some(format!("uses variable {name:?}, which the module only imports"));
     }
-    if global.space == AddressSpace::Private {
-        return Some(format!("uses variable {name:?} of module scope and private memory"));
-    }
     if global.size > MAX_GLOBAL_BYTES {
         let size = global.size;
         return Some(format!(
@@ -83,7 +80,8 @@ pub fn global(module: &Module, id: GlobalId) -> Option<String> {
     }
     let held = module.globals_in(global.init);
     let local = held.into_iter().find(|&held| {
-        !matches!(module.globals[held].space, AddressSpace::Global | AddressSpace::Constant)
+        let held = &module.globals[held];
+        !held.imported && !matches!(held.space, AddressSpace::Global | AddressSpace::Constant)
     });
     local.map(|held| {
         let held = &module.globals[held].name;

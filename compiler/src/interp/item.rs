@@ -124,7 +124,9 @@ impl<'m> Item<'m> {
             offers: None,
         };
         let mut args = Vec::with_capacity(kernel.args.len());
+        memory.enter(number);
         let start = |item: &mut Self, memory: &mut Memory, args: &mut Vec<Value>| {
+            memory.new_item()?;
             for (arg, bytes) in kernel.args.iter().zip(&arguments.values) {
                 args.push(if arg.by_reference {
                     let address = memory.push_private(number, arg.size, arg.align)?;
@@ -143,6 +145,7 @@ impl<'m> Item<'m> {
 
     /// Runs until a barrier or the end.
     pub fn run(&mut self, memory: &mut Memory, steps: &mut u64) -> Result<(), InterpError> {
+        memory.enter(self.number);
         while self.status == Status::Ready {
             let Some(frame) = self.frames.last() else {
                 self.status = Status::Finished;

@@ -61,6 +61,12 @@ pub struct Memory {
     /// Buffers and variables of module scope by address.
     buffers: BTreeMap<u64, Vec<u8>>,
     globals: HashMap<GlobalId, u64>,
+    /// Offsets of the private variables of module scope in what each work-item has of them, and
+    /// what that holds at first.
+    item_globals: HashMap<GlobalId, u64>,
+    item_image: Vec<u8>,
+    /// The work-item that runs.
+    item: usize,
     local: Vec<u8>,
     /// By number of the work-item.
     private: Vec<Vec<u8>>,
@@ -138,19 +144,50 @@ impl Memory {
         self.write(to, &bytes.ok_or(out)?)
     }
 
-    /// The address of a variable of module scope that is not local.
+    /// The address of a variable of module scope that is not local: for a private one, that of the
+    /// work-item that runs.
     pub fn global(&self, id: GlobalId) -> Option<u64> {
-        self.globals.get(&id).copied()
+        let private = |offset| PRIVATE_BASE + self.item as u64 * PRIVATE_STRIDE + offset;
+        self.globals.get(&id).copied().or_else(|| self.item_globals.get(&id).copied().map(private))
+    }
+
+    /// From now on a work-item runs.
+    pub(super) fn enter(&mut self, item: usize) {
+        self.item = item;
+    }
+
+    /// Gives a new work-item, which runs, its private variables of module scope.
+    pub(super) fn new_item(&mut self) -> Result<(), MemoryError> {
+        let address = self.push_private(self.item, self.item_image.len() as u64, 1)?;
+        let image = std::mem::take(&mut self.item_image);
+        let written = self.write(address, &image);
+        self.item_image = image;
+        written
     }
 
     /// Places the variables of a module unless that was done before.
     pub(super) fn place_globals(&mut self, module: &Module) -> Result<(), MemoryError> {
-        if !self.globals.is_empty() {
+        if !self.globals.is_empty() || !self.item_globals.is_empty() {
             return Ok(());
+        }
+        for (id, global) in module.globals.iter() {
+            if global.space != AddressSpace::Private || global.imported {
+                continue;
+            }
+            let start = (self.item_image.len() as u64).next_multiple_of(global.align.max(1));
+            let end = start.saturating_add(global.size);
+            if end > MAX_PRIVATE {
+                return Err(MemoryError::NoRoom { address: PRIVATE_BASE, size: end });
+            }
+            self.item_globals.insert(id, start);
+            self.item_image.resize(start as usize, 0);
+            self.item_image.extend(module.global_image(id).bytes);
+            self.item_image.resize(end as usize, 0);
         }
         let mut next = GLOBALS_BASE;
         for (id, global) in module.globals.iter() {
-            if global.space == AddressSpace::Local || global.imported {
+            let shared = !matches!(global.space, AddressSpace::Local | AddressSpace::Private);
+            if !shared || global.imported {
                 continue;
             }
             let address = next.next_multiple_of(global.align.max(1));

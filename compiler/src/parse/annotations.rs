@@ -14,6 +14,10 @@ use crate::ir::Flags;
 /// The most kernels of a module; each costs a walk over all that it calls.
 const MAX_KERNELS: usize = 8192;
 
+/// Linkage types of SPIR-V.
+const IMPORT: u32 = 1;
+const LINK_ONCE_ODR: u32 = 2;
+
 /// How an object is linked to other modules.
 #[derive(Clone, Debug)]
 pub struct Linkage {
@@ -21,6 +25,8 @@ pub struct Linkage {
     pub name: Arc<str>,
     /// Whether the object is defined elsewhere.
     pub import: bool,
+    /// Whether several modules may define it, all alike.
+    pub once: bool,
 }
 
 /// The direction that a conversion was asked to round in.
@@ -199,8 +205,9 @@ impl Annotations {
             },
             Decoration::LinkageAttributes => {
                 let (name, words) = inst.string(2)?;
-                let import = inst.arg(2 + words)? == 1;
-                target.linkage = Some(Linkage { name: name.into(), import });
+                let kind = inst.arg(2 + words)?;
+                let (import, once) = (kind == IMPORT, kind == LINK_ONCE_ODR);
+                target.linkage = Some(Linkage { name: name.into(), import, once });
             }
             _ => {}
         }

@@ -12,8 +12,8 @@ use super::{Error, Result, arith, group, imports, memory, opencl, printf};
 use crate::ir::eval::fold;
 use crate::ir::{
     AddressSpace, Arena, BinaryOp, Block, BlockId, CompareOp, ConstId, ConstKind, ENTRY, Flags,
-    Function, Inst, Loc, Op, Operand, PrivateVariable, Terminator, Type, TypeId, UnaryOp, Value,
-    ValueId,
+    Function, FunctionId, Inst, Loc, Op, Operand, PrivateVariable, Terminator, Type, TypeId,
+    UnaryOp, Value, ValueId,
 };
 
 /// What an id of a function stands for.
@@ -163,6 +163,11 @@ impl<'b, 'a> Body<'b, 'a> {
             return Err(head.error("has a last block without an end".into()));
         }
         self.resolve_phis(head)?;
+        if signature.body.is_empty() {
+            // Defined elsewhere: a function without blocks, which copies no arguments.
+            self.f.variables.clear();
+            return Ok(());
+        }
         self.remove_unreachable_blocks();
         self.remove_unused_queries();
         Ok(())
@@ -542,23 +547,32 @@ impl<'b, 'a> Body<'b, 'a> {
         for &id in &inst.rest()[1..] {
             args.push(self.operand(inst, id)?);
         }
-        let ty = self.result_type(inst)?;
         match self.b.defs.get(&callee) {
-            Some(&Def::Function(callee)) => {
-                if self.b.module.types[ty] == Type::Void {
-                    self.emit_void(Op::Call(callee, args));
-                    Ok(())
-                } else {
-                    let operand = self.emit(ty, Op::Call(callee, args));
-                    self.set_result(inst, operand)
+            Some(&Def::Function(callee)) => self.call_function(inst, callee, args),
+            Some(Def::Import(name, declared)) => {
+                let (name, declared) = (name.clone(), *declared);
+                match imports::call(self, inst, &name, &args)? {
+                    true => Ok(()),
+                    false => self.call_function(inst, declared, args),
                 }
-            }
-            Some(Def::Import(name)) => {
-                let name = name.clone();
-                imports::call(self, inst, &name, &args)
             }
             _ => Err(inst.error(format!("calls %{callee}, which is not a function"))),
         }
+    }
+
+    fn call_function(
+        &mut self,
+        inst: &Instruction<'_>,
+        callee: FunctionId,
+        args: Vec<Operand>,
+    ) -> Result<()> {
+        let ty = self.result_type(inst)?;
+        if self.b.module.types[ty] == Type::Void {
+            self.emit_void(Op::Call(callee, args));
+            return Ok(());
+        }
+        let operand = self.emit(ty, Op::Call(callee, args));
+        self.set_result(inst, operand)
     }
 
     fn extended(&mut self, inst: &Instruction<'_>) -> Result<()> {

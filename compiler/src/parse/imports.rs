@@ -8,31 +8,28 @@ use super::body::Body;
 use super::words::Instruction;
 use crate::ir::{AtomicOp, BinaryOp, Op, Operand, Ordering, Scope, UnaryOp};
 
-/// Translates a call of an imported function.
+/// Translates a call of an imported function; whether the compiler knows it.
 pub fn call(
     body: &mut Body<'_, '_>,
     inst: &Instruction<'_>,
     name: &str,
     args: &[Operand],
-) -> Result<()> {
+) -> Result<bool> {
     if let Some(("sub_group_barrier", _)) = demangle(name) {
         // The flags say which memory is ordered; all of it is.
         let (execution, ordering) = (Scope::Subgroup, Ordering::SeqCst);
         body.emit_void(Op::ControlBarrier { execution, memory: execution, ordering });
-        return Ok(());
+        return Ok(true);
     }
-    let ty = body.result_type(inst)?;
     let known = match intrinsic(name, args) {
         Some(op) => Some(op),
         None => atomic(body, name, args),
     };
-    match known {
-        Some(op) => {
-            let operand = body.emit(ty, op);
-            body.set_result(inst, operand)
-        }
-        None => body.unsupported(inst, &format!("call of {name:?}, which the module only imports")),
-    }
+    let Some(op) = known else { return Ok(false) };
+    let ty = body.result_type(inst)?;
+    let operand = body.emit(ty, op);
+    body.set_result(inst, operand)?;
+    Ok(true)
 }
 
 /// Functions such as `llvm.usub.sat.i32`.

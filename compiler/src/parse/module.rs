@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Module scope: types, constants, variables and the signatures of functions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rspirv::spirv::{AddressingModel, MemoryModel, Op, StorageClass};
 
@@ -29,8 +29,8 @@ pub enum Def {
     BuiltIn(u32, u32),
     /// A function with a body.
     Function(FunctionId),
-    /// A function without one, by name.
-    Import(String),
+    /// A function without one: its name, and what stands for it in the module.
+    Import(String, FunctionId),
     /// An imported set of extended instructions.
     InstructionSet(InstructionSet),
     /// Something that only debug information refers to.
@@ -72,7 +72,7 @@ pub enum SpvKind {
 pub struct Signature<'a> {
     /// Its `OpFunction`.
     pub head: Instruction<'a>,
-    /// Its number, if it has a body.
+    /// Its number.
     pub id: FunctionId,
     /// Its name.
     pub name: String,
@@ -80,7 +80,7 @@ pub struct Signature<'a> {
     pub params: Vec<Instruction<'a>>,
     /// The id of the return type.
     pub return_type: u32,
-    /// Everything from the first label to before `OpFunctionEnd`.
+    /// Everything from the first label to before `OpFunctionEnd`; empty if it is defined elsewhere.
     pub body: Vec<Instruction<'a>>,
 }
 
@@ -92,12 +92,14 @@ pub struct Builder<'a> {
     pub annotations: Annotations,
     /// Ids of module scope.
     pub defs: HashMap<u32, Def>,
-    /// SPIR-V ids of functions with bodies, by number.
+    /// SPIR-V ids of functions, by number.
     pub function_ids: Vec<u32>,
     bound: u32,
     spec_constants: &'a SpecConstants,
     files: HashMap<u32, FileId>,
     forward_pointers: HashMap<u32, StorageClass>,
+    /// Places, in words, and names of what other modules may link to.
+    exports: Vec<(usize, String)>,
 }
 
 impl<'a> Builder<'a> {
@@ -112,10 +114,11 @@ impl<'a> Builder<'a> {
             spec_constants,
             files: HashMap::new(),
             forward_pointers: HashMap::new(),
+            exports: Vec::new(),
         }
     }
 
-    /// Builds everything of module scope and returns the functions that have bodies.
+    /// Builds everything of module scope and returns the functions.
     pub fn module_scope<'w>(
         &mut self,
         instructions: &[Instruction<'w>],
@@ -490,11 +493,13 @@ impl<'a> Builder<'a> {
             imported: linkage.is_some_and(|linkage| linkage.import),
             loc,
         });
+        let name = self.module.globals[global].name.clone();
+        self.note_export(inst, &name);
         let address = self.module.constant(pointer_ir, ConstKind::Address(global, 0));
         self.define(inst, Def::Const(address, pointer))
     }
 
-    /// Splits the rest of the module into functions and numbers those that have bodies.
+    /// Splits the rest of the module into functions and numbers them.
     fn signatures<'w>(&mut self, instructions: &[Instruction<'w>]) -> Result<Vec<Signature<'w>>> {
         let mut functions: Vec<Signature<'w>> = Vec::new();
         let mut rest = instructions.iter();
@@ -527,6 +532,7 @@ impl<'a> Builder<'a> {
             }
             self.signature(*head, params, body, &mut functions)?;
         }
+        self.unique_exports()?;
         Ok(functions)
     }
 
@@ -549,15 +555,42 @@ impl<'a> Builder<'a> {
             return Err(head.error("does not match its function type".into()));
         }
         let name = self.name(id);
-        if body.is_empty() {
-            self.module.imports.push(name.clone());
-            return self.define(&head, Def::Import(name));
-        }
         let number = FunctionId(u32::try_from(functions.len()).unwrap_or(u32::MAX));
         self.function_ids.push(id);
-        self.define(&head, Def::Function(number))?;
+        let def = match body.is_empty() {
+            true => Def::Import(name.clone(), number),
+            false => Def::Function(number),
+        };
+        self.define(&head, def)?;
+        self.note_export(&head, &name);
         functions.push(Signature { head, id: number, name, params, return_type, body });
         Ok(())
+    }
+
+    /// Remembers a definition that other modules may link to.
+    fn note_export(&mut self, inst: &Instruction<'_>, name: &str) {
+        let Some(linkage) = self.decorations(inst).linkage.clone().filter(|it| !it.import) else {
+            return;
+        };
+        if linkage.once {
+            self.module.link_once.insert(name.to_owned());
+        }
+        self.exports.push((inst.word, name.to_owned()));
+    }
+
+    /// Refuses two exports of one name: nobody could tell which of them an import means.
+    fn unique_exports(&mut self) -> Result<()> {
+        let mut seen = HashSet::new();
+        let twice = self.exports.iter().find(|(_, name)| !seen.insert(name));
+        twice.map_or(Ok(()), |(word, name)| {
+            Err(Error {
+                word: *word,
+                opcode: None,
+                place: None,
+                source: None,
+                message: format!("the module exports {name:?} twice"),
+            })
+        })
     }
 
     /// A constant as an operand.

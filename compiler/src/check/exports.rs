@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a module offers to others, and needs for that.
+
+use super::{Checker, Root};
+use crate::ir::AddressSpace;
+
+impl Checker<'_> {
+    /// Looks at the exported functions that no kernel has reached. What is wrong with them harms
+    /// nobody before another module calls them: lines for the build log.
+    pub(super) fn exports(&mut self) -> String {
+        let module = self.module;
+        let mut warnings = String::new();
+        for (id, function) in module.functions.iter() {
+            if !function.exported || function.is_declared() || self.checked.contains(&id) {
+                continue;
+            }
+            let root = Root { what: "exported function", name: &function.name, function: id };
+            let reached = self.reachable(root);
+            for &id in &reached {
+                if self.checked.insert(id) {
+                    self.function(root, id);
+                }
+            }
+            for error in std::mem::take(&mut self.errors) {
+                warnings += &format!("warning: {error}\n");
+            }
+            for id in self.globals_of(&reached) {
+                let global = &module.globals[id];
+                if global.imported {
+                    self.import(&global.name, false);
+                }
+            }
+        }
+        // The driver fills in every variable, whether or not it is used.
+        for (_, global) in module.globals.iter() {
+            let held = match global.space {
+                AddressSpace::Global | AddressSpace::Constant => global.init,
+                _ => None,
+            };
+            for id in module.globals_in(held) {
+                let global = &module.globals[id];
+                if global.imported {
+                    self.import(&global.name, false);
+                }
+            }
+        }
+        warnings
+    }
+}

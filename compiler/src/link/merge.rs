@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Renumbers modules into one.
+//!
+//! Types and constants are interned anew; functions, variables and files follow those that are
+//! there. What holds constants is renumbered last, when all imports are resolved.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::{Definition, Export, Exports};
+use crate::ir::arena::Id;
+use crate::ir::{
+    Arena, ConstId, ConstKind, Constant, FileId, Function, FunctionId, Global, GlobalId, Kernel,
+    Loc, Module, Op, Operand, Type, TypeId,
+};
+
+/// The merged module being made.
+#[derive(Default)]
+pub(super) struct Merger {
+    module: Module,
+    parts: Vec<Part>,
+    /// Definitions of functions and variables that are only declared.
+    functions: HashMap<FunctionId, FunctionId>,
+    globals: HashMap<GlobalId, GlobalId>,
+}
+
+/// One of the modules: its own constants, and where its numbers are in the merged module.
+struct Part {
+    object: usize,
+    constants: Arena<ConstId, Constant>,
+    types: Vec<TypeId>,
+    functions: Range<usize>,
+    globals: Range<usize>,
+}
+
+impl Merger {
+    /// The modules that come next are another object's.
+    pub(super) fn begin_foreign(&mut self) {
+        self.module.foreign.push(GlobalId::from_index(self.module.globals.len()));
+    }
+
+    /// Adds a module; constants in it are renumbered by [`Self::finish`].
+    pub(super) fn add(
+        &mut self,
+        module: Module,
+        object: usize,
+        exports: &mut Exports,
+        errors: &mut Vec<String>,
+    ) {
+        let types = self.add_types(&module);
+        let first_function = self.module.functions.len();
+        let first_global = self.module.globals.len();
+        let first_file = self.module.files.len();
+        let ty = |id: TypeId| types[id.index()];
+        let loc = |loc: Loc| Loc {
+            file: loc.file.map(|file| FileId::from_index(first_file + file.index())),
+            ..loc
+        };
+        for (_, file) in module.files {
+            self.module.files.push(file);
+        }
+        for (_, global) in module.globals {
+            let (exported, name) = (global.exported, global.name.clone());
+            let global = Global { ty: ty(global.ty), loc: loc(global.loc), ..global };
+            let what = Definition::Global(self.module.globals.push(global));
+            if exported {
+                let once = module.link_once.contains(&name);
+                exports.add(&name, Export { what, once }, errors);
+            }
+        }
+        for (_, mut function) in module.functions {
+            let exported = function.exported.then(|| function.name.clone());
+            renumber(&mut function, first_function, ty, loc);
+            let what = Definition::Function(self.module.functions.push(function));
+            if let Some(name) = exported {
+                let once = module.link_once.contains(&name);
+                exports.add(&name, Export { what, once }, errors);
+            }
+        }
+        for kernel in module.kernels {
+            if self.module.kernel(&kernel.name).is_some() {
+                errors.push(format!("kernel {:?} is defined twice", kernel.name));
+            }
+            let function = FunctionId::from_index(first_function + kernel.function.index());
+            let mut kernel = Kernel { function, loc: loc(kernel.loc), ..kernel };
+            kernel.args.iter_mut().for_each(|arg| arg.ty = ty(arg.ty));
+            self.module.kernels.push(kernel);
+        }
+        self.module.link_once.extend(module.link_once);
+        self.parts.push(Part {
+            object,
+            constants: module.constants,
+            types,
+            functions: first_function..self.module.functions.len(),
+            globals: first_global..self.module.globals.len(),
+        });
+    }
+
+    /// The merged module's number of each type; a type comes after those that it is made of.
+    fn add_types(&mut self, module: &Module) -> Vec<TypeId> {
+        let void = self.module.types.void();
+        let mut types: Vec<TypeId> = Vec::new();
+        for (_, ty) in module.types.iter() {
+            let ty = match ty {
+                Type::Vector(element, n) => Type::Vector(types[element.index()], *n),
+                Type::Array(element, n) => Type::Array(types[element.index()], *n),
+                Type::Struct { members, packed } => Type::Struct {
+                    members: members.iter().map(|member| types[member.index()]).collect(),
+                    packed: *packed,
+                },
+                plain => plain.clone(),
+            };
+            // A type has the same size here as in its own module, where it was not too large.
+            types.push(self.module.types.intern(ty).unwrap_or(void));
+        }
+        types
+    }
+
+    /// Finds the definition of everything that is only declared. `find` gives what a name means in
+    /// an object.
+    pub(super) fn resolve(
+        &mut self,
+        find: impl Fn(usize, &str) -> Option<Definition>,
+        errors: &mut Vec<String>,
+    ) {
+        let differs = |name: &str, what| {
+            format!("{name:?} is imported as another type of {what} than it is defined")
+        };
+        for part in &self.parts {
+            for id in part.functions.clone().map(FunctionId::from_index) {
+                let function = &self.module.functions[id];
+                if !function.is_declared() {
+                    continue;
+                }
+                match find(part.object, &function.name) {
+                    None => {}
+                    Some(Definition::Function(found))
+                        if signature(function) == signature(&self.module.functions[found]) =>
+                    {
+                        self.functions.insert(id, found);
+                    }
+                    Some(_) => errors.push(differs(&function.name, "function")),
+                }
+            }
+            for id in part.globals.clone().map(GlobalId::from_index) {
+                let global = &self.module.globals[id];
+                if !global.imported {
+                    continue;
+                }
+                match find(part.object, &global.name) {
+                    None => {}
+                    Some(Definition::Global(found))
+                        if fits(global, &self.module.globals[found]) =>
+                    {
+                        self.globals.insert(id, found);
+                    }
+                    Some(_) => errors.push(differs(&global.name, "variable")),
+                }
+            }
+        }
+    }
+
+    /// Renumbers constants, and calls of what is only declared.
+    ///
+    /// # Errors
+    /// A module whose constants are in no order, which the parser does not make.
+    pub(super) fn finish(mut self) -> Result<Module, String> {
+        for part in std::mem::take(&mut self.parts) {
+            let constants = self.add_constants(&part)?;
+            let constant = |id: ConstId| constants[id.index()];
+            for id in part.globals.map(GlobalId::from_index) {
+                let global = &mut self.module.globals[id];
+                global.init = global.init.map(constant);
+            }
+            let rename = |operand: &mut Operand| {
+                if let Operand::Const(id) = operand {
+                    *id = constant(*id);
+                }
+            };
+            for id in part.functions.map(FunctionId::from_index) {
+                let function = &mut self.module.functions[id];
+                for variable in &mut function.variables {
+                    variable.init = variable.init.map(constant);
+                }
+                for (_, block) in function.blocks.iter_mut() {
+                    for inst in &mut block.insts {
+                        inst.op.for_each_operand_mut(rename);
+                        if let Op::Call(callee, _) = &mut inst.op {
+                            *callee = self.functions.get(callee).copied().unwrap_or(*callee);
+                        }
+                    }
+                    block.terminator.for_each_operand_mut(rename);
+                }
+            }
+        }
+        Ok(self.module)
+    }
+
+    /// The merged module's number of each constant of a part.
+    fn add_constants(&mut self, part: &Part) -> Result<Vec<ConstId>, String> {
+        let mut constants: Vec<ConstId> = Vec::with_capacity(part.constants.len());
+        for (_, constant) in part.constants.iter() {
+            let kind = match &constant.kind {
+                ConstKind::Address(global, offset) => {
+                    let global = GlobalId::from_index(part.globals.start + global.index());
+                    let global = self.globals.get(&global).copied().unwrap_or(global);
+                    ConstKind::Address(global, *offset)
+                }
+                ConstKind::Composite(parts) => {
+                    let known = |id: &ConstId| constants.get(id.index()).copied();
+                    let parts: Option<Vec<ConstId>> = parts.iter().map(known).collect();
+                    ConstKind::Composite(parts.ok_or("a constant is made of later ones")?)
+                }
+                plain => plain.clone(),
+            };
+            constants.push(self.module.constant(part.types[constant.ty.index()], kind));
+        }
+        Ok(constants)
+    }
+}
+
+/// What a function takes and returns.
+fn signature(function: &Function) -> (Vec<TypeId>, TypeId) {
+    let params = function.params.iter().map(|&param| function.values[param].ty).collect();
+    (params, function.return_type)
+}
+
+/// Whether an import may mean a variable. The declaration of an array may leave its length open.
+fn fits(import: &Global, export: &Global) -> bool {
+    import.space == export.space && import.size <= export.size
+}
+
+/// Renumbers what needs no constants.
+fn renumber(
+    function: &mut Function,
+    first_function: usize,
+    ty: impl Fn(TypeId) -> TypeId,
+    loc: impl Fn(Loc) -> Loc,
+) {
+    function.return_type = ty(function.return_type);
+    function.loc = loc(function.loc);
+    for (_, value) in function.values.iter_mut() {
+        value.ty = ty(value.ty);
+    }
+    for variable in &mut function.variables {
+        variable.ty = ty(variable.ty);
+    }
+    for (_, block) in function.blocks.iter_mut() {
+        block.loc = loc(block.loc);
+        for inst in &mut block.insts {
+            inst.loc = loc(inst.loc);
+            if let Op::Call(callee, _) = &mut inst.op {
+                *callee = FunctionId::from_index(first_function + callee.index());
+            }
+        }
+    }
+}
