@@ -4,23 +4,56 @@
 use std::collections::HashMap;
 
 use tally_compiler_protocol::{
-    Access, ArgInfo, ArgKind, GlobalInfo, KernelCode, KernelInfo, ModuleInfo, Reloc, TargetCpu,
+    Access, ArgInfo, ArgKind, Export, ForeignGlobal, GlobalInfo, Import, KernelCode, KernelInfo,
+    ModuleInfo, Reloc, TargetCpu,
 };
 
+use crate::check::Unlinked;
 use crate::ir::{self, AddressSpace, GlobalId, Kernel, Module};
-use crate::llvm::Output;
+use crate::llvm::{Level, Output};
 use crate::{blob, llvm, lower, widen};
 
-/// Describes a module.
-pub fn module_info(module: &Module) -> ModuleInfo {
+/// Describes a module; `unlinked` is what it needs of others.
+pub fn module_info(module: &Module, unlinked: &Unlinked) -> ModuleInfo {
     let numbers = global_numbers(module);
-    let exported = module.functions.iter().filter(|(_, function)| function.exported);
+    let own = |id: &GlobalId| object_of(module, *id) == 0;
+    let foreign = driver_globals(module).filter(|id| !own(id));
+    let imports = unlinked.imports.iter();
     ModuleInfo {
         kernels: module.kernels.iter().map(kernel_info).collect(),
-        globals: driver_globals(module).map(|id| global_info(module, id, &numbers)).collect(),
-        functions: exported.map(|(_, function)| function.name.clone()).collect(),
-        imports: module.imports.clone(),
+        globals: driver_globals(module)
+            .filter(own)
+            .map(|id| global_info(module, id, &numbers))
+            .collect(),
+        foreign: foreign.map(|id| foreign_global(module, id)).collect(),
+        exports: exports(module),
+        imports: imports
+            .map(|(name, &by_kernels)| Import { name: name.clone(), by_kernels })
+            .collect(),
     }
+}
+
+/// What other modules may import. Of a linked module nobody asks.
+fn exports(module: &Module) -> Vec<Export> {
+    let functions = module.functions.iter().filter(|(_, it)| it.exported).map(|(_, it)| &it.name);
+    let globals = module.globals.iter().filter(|(_, it)| it.exported).map(|(_, it)| &it.name);
+    functions
+        .chain(globals)
+        .map(|name| Export { name: name.clone(), once: module.link_once.contains(name) })
+        .collect()
+}
+
+/// The object that a variable of a linked module belongs to.
+fn object_of(module: &Module, id: GlobalId) -> usize {
+    module.foreign.partition_point(|&first| first <= id)
+}
+
+/// What a variable of another object is called there.
+fn foreign_global(module: &Module, id: GlobalId) -> ForeignGlobal {
+    let object = object_of(module, id);
+    let first = object.checked_sub(1).and_then(|before| module.foreign.get(before));
+    let before = driver_globals(module).filter(|&other| Some(&other) >= first && other < id);
+    ForeignGlobal { object: object as u32, global: before.count() as u32 }
 }
 
 /// Generates the code of a kernel, as wide as is good for the processor.
@@ -31,8 +64,13 @@ pub fn kernel_code(
     module: &Module,
     kernel: &Kernel,
     target: &TargetCpu,
+    level: Level,
 ) -> Result<KernelCode, String> {
-    kernel_code_of(module, kernel, target, widen::lanes(module, kernel))
+    let lanes = match level {
+        Level::None => 1,
+        Level::Little | Level::Full => widen::lanes(module, kernel),
+    };
+    kernel_code_of(module, kernel, target, level, lanes)
 }
 
 /// Generates the code of a kernel with vectors of so many items, or with one item at a time if it
@@ -44,6 +82,7 @@ pub fn kernel_code_of(
     module: &Module,
     kernel: &Kernel,
     target: &TargetCpu,
+    level: Level,
     lanes: u32,
 ) -> Result<KernelCode, String> {
     let log = |error: &dyn std::error::Error| format!("kernel {:?}: {error}", kernel.name);
@@ -53,7 +92,7 @@ pub fn kernel_code_of(
     };
     let lowered = lowered.map_err(|error| log(&error))?;
     let object =
-        llvm::compile(&lowered.text, target, Output::Object).map_err(|error| log(&error))?;
+        llvm::compile(&lowered.text, target, level, Output::Object).map_err(|error| log(&error))?;
     let numbers = global_numbers(module);
     let globals = lowered.globals.iter();
     let globals = globals.filter_map(|(symbol, id)| Some((symbol.clone(), *numbers.get(id)?)));
@@ -72,10 +111,11 @@ pub fn kernel_code_of(
 /// The globals that the driver allocates. Local and private ones come with each group and item.
 fn driver_globals(module: &Module) -> impl Iterator<Item = GlobalId> {
     let driver = |space| matches!(space, AddressSpace::Global | AddressSpace::Constant);
-    module.globals.iter().filter(move |(_, global)| driver(global.space)).map(|(id, _)| id)
+    let mine = move |global: &ir::Global| driver(global.space) && !global.imported;
+    module.globals.iter().filter(move |(_, global)| mine(global)).map(|(id, _)| id)
 }
 
-/// The driver's number of each global.
+/// The driver's number of each global: those of the module itself come first.
 fn global_numbers(module: &Module) -> HashMap<GlobalId, u32> {
     driver_globals(module).zip(0..).collect()
 }

@@ -69,6 +69,37 @@ impl fmt::Display for LlvmError {
 
 impl std::error::Error for LlvmError {}
 
+/// How much to optimise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Level {
+    /// Not at all, and one work-item at a time.
+    None,
+    /// What costs little time and memory; vectors of work-items.
+    Little,
+    /// All of it.
+    #[default]
+    Full,
+}
+
+impl Level {
+    /// The name of LLVM's pipeline.
+    fn pipeline(self) -> &'static str {
+        match self {
+            Self::None => "O0",
+            Self::Little => "O1",
+            Self::Full => "O2",
+        }
+    }
+
+    fn generator(self) -> OptimizationLevel {
+        match self {
+            Self::None => OptimizationLevel::None,
+            Self::Little => OptimizationLevel::Less,
+            Self::Full => OptimizationLevel::Default,
+        }
+    }
+}
+
 /// What to make of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
@@ -84,8 +115,13 @@ pub enum Output {
 ///
 /// # Errors
 /// See [`LlvmError`].
-pub fn compile(text: &str, target: &TargetCpu, output: Output) -> Result<Vec<u8>, LlvmError> {
-    let machine = machine(target)?;
+pub fn compile(
+    text: &str,
+    target: &TargetCpu,
+    level: Level,
+    output: Output,
+) -> Result<Vec<u8>, LlvmError> {
+    let machine = machine(target, level)?;
     let context = Context::create();
     let mut source = text.as_bytes().to_vec();
     source.push(0);
@@ -100,11 +136,13 @@ pub fn compile(text: &str, target: &TargetCpu, output: Output) -> Result<Vec<u8>
     module.verify().map_err(|error| LlvmError::Verify(error.to_string()))?;
 
     let options = PassBuilderOptions::create();
-    options.set_loop_vectorization(true);
-    options.set_loop_slp_vectorization(true);
-    options.set_loop_unrolling(true);
-    options.set_loop_interleaving(true);
-    let passes = format!("internalize<preserve-gv={ENTRY}>,globaldce,default<O2>");
+    let full = level == Level::Full;
+    options.set_loop_vectorization(full);
+    options.set_loop_slp_vectorization(full);
+    options.set_loop_unrolling(full);
+    options.set_loop_interleaving(full);
+    let pipeline = level.pipeline();
+    let passes = format!("internalize<preserve-gv={ENTRY}>,globaldce,default<{pipeline}>");
     module
         .run_passes(&passes, &machine, options)
         .map_err(|error| LlvmError::Passes(error.to_string()))?;
@@ -125,7 +163,7 @@ pub fn initialise() {
     ONCE.get_or_init(|| Target::initialize_x86(&InitializationConfig::default()));
 }
 
-fn machine(target: &TargetCpu) -> Result<TargetMachine, LlvmError> {
+fn machine(target: &TargetCpu, level: Level) -> Result<TargetMachine, LlvmError> {
     initialise();
     let wrong = |why: &str| LlvmError::Target(why.to_owned());
     // These go into an LLVM command line of sorts; names of processors and features are words.
@@ -141,7 +179,7 @@ fn machine(target: &TargetCpu) -> Result<TargetMachine, LlvmError> {
             &triple,
             cpu,
             &target.features,
-            OptimizationLevel::Default,
+            level.generator(),
             RelocMode::PIC,
             CodeModel::Small,
         )

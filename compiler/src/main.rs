@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::{env, fs};
 
-use tally_compiler::llvm::Output;
+use tally_compiler::llvm::{Level, Output};
 use tally_compiler::{check, ir, llvm, lower, parse, serve, widen};
 use tally_compiler_protocol::TargetCpu;
 
@@ -89,7 +89,7 @@ fn show_kernel(
     match output {
         None => print(lowered.text.as_bytes()),
         Some(output) => {
-            let text = llvm::compile(&lowered.text, target, output);
+            let text = llvm::compile(&lowered.text, target, Level::Full, output);
             print(&text.map_err(|error| error.to_string())?)
         }
     }

@@ -7,6 +7,7 @@
 //! LLVM or a limit of time or memory, ends the process; the driver then says so and starts another.
 
 mod limits;
+mod options;
 mod queue;
 
 use std::io::{self, Write};
@@ -18,11 +19,12 @@ use std::thread;
 
 use tally_compiler_protocol::frame::{self, FrameError};
 use tally_compiler_protocol::{
-    BuildFailure, KernelCode, ModuleInfo, PROTOCOL_VERSION, Reply, Request, TargetCpu,
+    BuildFailure, KernelCode, ModuleInfo, PROTOCOL_VERSION, Reply, Request, Source, TargetCpu,
 };
 
 use crate::ir::Module;
-use crate::{check, codegen, llvm, parse};
+use crate::llvm::Level;
+use crate::{check, codegen, link, llvm, parse};
 use queue::{Job, Queue};
 
 /// Stack of a worker in bytes: LLVM recurses over what it is given.
@@ -35,6 +37,9 @@ const MAX_WORKERS: usize = 16;
 struct Built {
     ir: Module,
     target: TargetCpu,
+    level: Level,
+    /// What the kernels need of other modules.
+    imports: Vec<String>,
 }
 
 /// Serves the driver on standard input until it closes the stream.
@@ -98,10 +103,7 @@ impl Server {
 
     fn accept(&self, request: Request) {
         match request {
-            Request::Build { module, spirv, options, spec_constants, target } => {
-                let source = Source { spirv, options, spec_constants, target };
-                self.queue.push_front_end(module, source);
-            }
+            Request::Build { module, source } => self.queue.push_front_end(module, source),
             Request::Need { module, kernel } => self.queue.need(module, kernel),
             Request::Release { module } => self.queue.release(module),
         }
@@ -113,6 +115,9 @@ impl Server {
         loop {
             let job = self.queue.take();
             limits::allow_time();
+            let (module, kernel) = job.names();
+            // Should the process die, the driver knows what it worked on.
+            self.reply(&Reply::Begun { module, kernel }, |_| Reply::Begun { module, kernel });
             match job {
                 Job::FrontEnd { module, source } => self.front_end(module, source),
                 Job::Code { module, kernel, built } => {
@@ -125,12 +130,20 @@ impl Server {
     }
 
     fn front_end(&self, module: u64, source: Source) {
-        let warnings = option_warnings(&source.options);
-        let target = source.target.clone();
-        let (result, ir) = match caught(|| build(&source)) {
-            Ok((info, ir)) => (Ok(info), Some(ir)),
+        let mut warnings = source.objects.first().map(options::warnings).unwrap_or_default();
+        let (target, level) = (source.target.clone(), Level::of(&source));
+        let (result, ir) = match caught(|| build(source)) {
+            Ok((info, ir, found)) => {
+                warnings += &found;
+                (Ok(info), Some(ir))
+            }
             Err(log) => (Err(BuildFailure { log }), None),
         };
+        let imports = result.as_ref().map(|info| {
+            let needed = info.imports.iter().filter(|import| import.by_kernels);
+            needed.map(|import| import.name.clone()).collect()
+        });
+        let imports = imports.unwrap_or_default();
         // Code may only be announced after the module.
         let reply = Reply::Built { module, result, warnings };
         self.reply(&reply, |log| Reply::Built {
@@ -140,30 +153,44 @@ impl Server {
         });
         if let Some(ir) = ir {
             let kernels = ir.kernels.len() as u32;
-            self.queue.push_code(module, Arc::new(Built { ir, target }), kernels);
+            let built = Built { ir, target, level, imports };
+            self.queue.push_code(module, Arc::new(built), kernels);
         }
     }
 }
 
-/// What to build.
-struct Source {
-    spirv: Vec<u8>,
-    options: String,
-    spec_constants: Vec<(u32, u64)>,
-    target: TargetCpu,
-}
-
-/// The whole front end.
-fn build(source: &Source) -> Result<(ModuleInfo, Module), String> {
-    let mut module =
-        parse::parse(&source.spirv, &source.spec_constants).map_err(|error| error.to_string())?;
-    check::check(&mut module).map_err(|failure| failure.to_string())?;
-    Ok((codegen::module_info(&module), module))
+/// The whole front end; the last part are warnings.
+fn build(source: Source) -> Result<(ModuleInfo, Module, String), String> {
+    let mut objects = Vec::with_capacity(source.objects.len());
+    for object in source.objects {
+        let links = object.links.into_iter().map(|link| (link.name, link.object as usize));
+        let mut parsed = link::Object { modules: Vec::new(), links: links.collect() };
+        let several = object.inputs.len() > 1;
+        for (i, input) in object.inputs.iter().enumerate() {
+            let module = parse::parse(&input.spirv, &input.spec_constants);
+            parsed.modules.push(module.map_err(|error| match several {
+                true => format!("input {i}: {error}"),
+                false => error.to_string(),
+            })?);
+        }
+        objects.push(parsed);
+    }
+    let mut module = link::link(objects)?;
+    let unlinked = check::check_unlinked(&mut module).map_err(|failure| failure.to_string())?;
+    let mut warnings = unlinked.warnings.clone();
+    for (name, by_kernels) in &unlinked.imports {
+        let who = if *by_kernels { "a kernel" } else { "an export" };
+        warnings += &format!("note: {who} needs {name:?}, which another module has to bring\n");
+    }
+    Ok((codegen::module_info(&module, &unlinked), module, warnings))
 }
 
 fn code(built: &Built, kernel: u32) -> Result<KernelCode, String> {
     let info = built.ir.kernels.get(kernel as usize).ok_or("there is no such kernel")?;
-    codegen::kernel_code(&built.ir, info, &built.target)
+    if !built.imports.is_empty() {
+        return Err(format!("the module is not linked: it needs {}", built.imports.join(", ")));
+    }
+    codegen::kernel_code(&built.ir, info, &built.target, built.level)
 }
 
 /// Runs a build; a panic in it becomes a log.
@@ -173,13 +200,4 @@ fn caught<T>(build: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
         Err(format!("fault of the compiler: {text}"))
     })
-}
-
-/// A line for each build flag that is not known; none of the known ones changes a result.
-fn option_warnings(options: &str) -> String {
-    let known = |option: &&str| {
-        ["-ze-", "-cl-", "-g", "-O", "-w", "-W"].iter().any(|prefix| option.starts_with(prefix))
-    };
-    let unknown = options.split_ascii_whitespace().filter(|option| !known(option));
-    unknown.map(|option| format!("warning: the build flag {option:?} is not known\n")).collect()
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The driver's side: one compiler process, many threads that wait for builds.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 
 use crate::frame::{self, FrameError};
 use crate::spawn::{self, Log, Process};
-use crate::{KernelCode, ModuleInfo, PROTOCOL_VERSION, Reply, Request, TargetCpu};
+use crate::{KernelCode, ModuleInfo, PROTOCOL_VERSION, Reply, Request, Source};
 
 /// How long a wait lasts without an answer before the process counts as stuck. Its own limit on
 /// processor time is shorter, so that a build that merely takes too long ends there.
@@ -48,19 +48,6 @@ impl fmt::Display for CompilerError {
 }
 
 impl std::error::Error for CompilerError {}
-
-/// What to build.
-#[derive(Clone, Debug)]
-pub struct Source {
-    /// The SPIR-V binary.
-    pub spirv: Vec<u8>,
-    /// Build flags.
-    pub options: String,
-    /// Specialization constants: `SpecId` and the bits of the value, zero-extended.
-    pub spec_constants: Vec<(u32, u64)>,
-    /// The device's processor.
-    pub target: TargetCpu,
-}
 
 /// A compiler process that restarts when it has died. Shared by reference among threads.
 ///
@@ -106,9 +93,7 @@ impl Compiler {
         };
         let slot = link.register(module)?;
         let pending = PendingModule { link, module, slot };
-        let Source { spirv, options, spec_constants, target } = source;
-        let request = Request::Build { module, spirv, options, spec_constants, target };
-        pending.link.send(&request)?;
+        pending.link.send(&Request::Build { module, source })?;
         Ok(pending)
     }
 }
@@ -132,6 +117,12 @@ impl PendingModule {
     /// Remarks of the front end, once [`info`](Self::info) has returned; else empty.
     pub fn warnings(&self) -> String {
         lock(&self.slot.built).warnings.clone()
+    }
+
+    /// Whether the process was at work on the front end, or on a kernel's code, when it was last
+    /// heard of: if it has died, this may be why.
+    pub fn was_begun(&self, kernel: Option<u32>) -> bool {
+        lock(&self.slot.built).begun.contains(&kernel)
     }
 
     /// Waits for a kernel's code and has it generated before others'.
@@ -212,6 +203,8 @@ struct Built {
     warnings: String,
     code: HashMap<u32, Result<Arc<KernelCode>, CompilerError>>,
     death: Option<CompilerError>,
+    /// What the process works on: the front end, or a kernel.
+    begun: HashSet<Option<u32>>,
 }
 
 /// One process and the socket to it.
@@ -297,20 +290,27 @@ impl Link {
             Reply::Hello { version } => {
                 return Err(format!("it speaks version {version}, the driver {PROTOCOL_VERSION}"));
             }
-            Reply::Built { module, .. } | Reply::Code { module, .. } => *module,
+            Reply::Begun { module, .. }
+            | Reply::Built { module, .. }
+            | Reply::Code { module, .. } => *module,
         };
         // A module that was released meanwhile has no slot; its answers are dropped.
         let Some(slot) = lock(&self.shared).slots.get(&module).cloned() else { return Ok(()) };
         let mut built = lock(&slot.built);
         match reply {
             Reply::Hello { .. } => {}
+            Reply::Begun { kernel, .. } => {
+                built.begun.insert(kernel);
+            }
             Reply::Built { result, warnings, .. } => {
                 let refused = |failure: crate::BuildFailure| CompilerError::Refused(failure.log);
                 built.info = Some(result.map(Arc::new).map_err(refused));
                 built.warnings = warnings;
+                built.begun.remove(&None);
             }
             Reply::Code { kernel, result, .. } => {
                 built.code.insert(kernel, result.map(Arc::new).map_err(CompilerError::Refused));
+                built.begun.remove(&Some(kernel));
             }
         }
         slot.changed.notify_all();

@@ -9,7 +9,7 @@
 //! driver                                  tally-compiler
 //!    │            Hello { version }             │
 //!    │ ◀─────────────────────────────────────── │  once, at start
-//!    │  Build { module, spirv, … }              │
+//!    │  Build { module, source }                │
 //!    │ ───────────────────────────────────────▶ │  parse, validate, check: the whole front end
 //!    │            Built { module, result }      │
 //!    │ ◀─────────────────────────────────────── │
@@ -25,11 +25,17 @@
 //! into blocking calls.
 
 pub mod frame;
+pub mod native;
 pub mod printf;
 
 mod client;
+mod fingerprint;
 mod message;
 mod spawn;
+mod stored;
 
-pub use client::{Compiler, CompilerError, PendingModule, Source};
+pub use client::{Compiler, CompilerError, PendingModule};
+pub use fingerprint::fingerprint;
 pub use message::*;
+pub use spawn::find as program;
+pub use stored::Key;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Driver and compiler come from one build, so any difference is an
 /// installation error and ends the connection.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// The sizes of full sub-groups that a kernel may require, in work-items, ascending.
 pub const SUBGROUP_SIZES: [u32; 3] = [8, 16, 32];
@@ -21,6 +21,47 @@ pub struct TargetCpu {
     pub features: String,
 }
 
+/// What to build.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// Objects that import from each other. The kernels of the first are built; the others lend
+    /// their functions and variables.
+    pub objects: Vec<Object>,
+    /// What to generate code for.
+    pub target: TargetCpu,
+    /// Optimise little: a build with more has run into a limit of the compiler.
+    pub careful: bool,
+}
+
+/// What one module of Level Zero is made from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Object {
+    /// Its SPIR-V modules; they are linked.
+    pub inputs: Vec<Input>,
+    /// Where the definitions of its imports are.
+    pub links: Vec<Link>,
+}
+
+/// A SPIR-V module.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Input {
+    /// The SPIR-V binary, in either byte order.
+    pub spirv: Vec<u8>,
+    /// Build flags as given to `zeModuleCreate`.
+    pub options: String,
+    /// Specialization constants: `SpecId` and the bits of the value, zero-extended.
+    pub spec_constants: Vec<(u32, u64)>,
+}
+
+/// The definition of an import is in another object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// The name that is imported and exported.
+    pub name: String,
+    /// Index into [`Source::objects`].
+    pub object: u32,
+}
+
 /// Driver to compiler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
@@ -29,14 +70,8 @@ pub enum Request {
     Build {
         /// The driver's number for this module; never reused on one connection.
         module: u64,
-        /// The SPIR-V binary, in either byte order.
-        spirv: Vec<u8>,
-        /// Build flags as given to `zeModuleCreate`.
-        options: String,
-        /// Specialization constants: `SpecId` and the bits of the value, zero-extended.
-        spec_constants: Vec<(u32, u64)>,
-        /// What to generate code for.
-        target: TargetCpu,
+        /// What to build.
+        source: Source,
     },
     /// Somebody waits for this kernel: generate its code before others'. No answer of its own.
     Need {
@@ -59,6 +94,13 @@ pub enum Reply {
     Hello {
         /// The compiler's [`PROTOCOL_VERSION`].
         version: u32,
+    },
+    /// A worker turns to a piece of work. If the process dies, it may have been because of it.
+    Begun {
+        /// The module's number.
+        module: u64,
+        /// The kernel whose code it generates; none for the front end.
+        kernel: Option<u32>,
     },
     /// The front end is done with a module.
     Built {
@@ -94,11 +136,39 @@ pub struct ModuleInfo {
     pub kernels: Vec<KernelInfo>,
     /// Variables in global or constant memory that the driver allocates once per module.
     pub globals: Vec<GlobalInfo>,
-    /// Names of functions with export linkage.
-    pub functions: Vec<String>,
-    /// Names of symbols with import linkage that no build has resolved. Empty today: they are
-    /// refused.
-    pub imports: Vec<String>,
+    /// Variables of other objects. [`Reloc::global`] counts on from `globals` here.
+    pub foreign: Vec<ForeignGlobal>,
+    /// What other modules may import.
+    pub exports: Vec<Export>,
+    /// What the module uses and no object defines.
+    pub imports: Vec<Import>,
+}
+
+/// A variable of another object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForeignGlobal {
+    /// Index into [`Source::objects`].
+    pub object: u32,
+    /// Index into [`ModuleInfo::globals`] of that object.
+    pub global: u32,
+}
+
+/// A function or a variable that other modules may import.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Export {
+    /// Its linkage name.
+    pub name: String,
+    /// Whether others may define the same (`LinkOnceODR`).
+    pub once: bool,
+}
+
+/// A function or a variable of another module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Import {
+    /// Its linkage name.
+    pub name: String,
+    /// Whether a kernel needs it; else only what the module exports does.
+    pub by_kernels: bool,
 }
 
 /// A module-scope variable in global or constant memory.
@@ -125,7 +195,7 @@ pub struct GlobalInfo {
 pub struct Reloc {
     /// Bytes from the start of what holds the address.
     pub offset: u64,
-    /// Index into [`ModuleInfo::globals`].
+    /// Index into [`ModuleInfo::globals`], or behind them into [`ModuleInfo::foreign`].
     pub global: u32,
     /// Added to the global's address, wrapping.
     pub addend: i64,

@@ -48,8 +48,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(5);
 /// Name of the program.
 const PROGRAM: &str = "tally-compiler";
 
-/// Finds the program: `$TALLY_COMPILER`, else in `dir`, else in `$PATH`.
-pub(crate) fn find(dir: Option<&Path>) -> Option<PathBuf> {
+/// Finds the compiler's program: `$TALLY_COMPILER`, else in `dir`, else in `$PATH`.
+pub fn find(dir: Option<&Path>) -> Option<PathBuf> {
     if let Some(path) = env::var_os("TALLY_COMPILER").filter(|path| !path.is_empty()) {
         return Some(path.into());
     }

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::Source;
+use tally_compiler_protocol::Source;
 
 /// A piece of work.
 pub(super) enum Job<B> {
@@ -12,6 +12,16 @@ pub(super) enum Job<B> {
     FrontEnd { module: u64, source: Source },
     /// The code of a kernel.
     Code { module: u64, kernel: u32, built: Arc<B> },
+}
+
+impl<B> Job<B> {
+    /// The module's number, and the kernel's if it is about code.
+    pub(super) fn names(&self) -> (u64, Option<u32>) {
+        match self {
+            Self::FrontEnd { module, .. } => (*module, None),
+            Self::Code { module, kernel, .. } => (*module, Some(*kernel)),
+        }
+    }
 }
 
 /// The work of all modules. `B` is a module after its front end.

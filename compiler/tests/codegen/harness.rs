@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tally_compiler::ir::Module;
+use tally_compiler::llvm::Level;
 use tally_compiler::{check, codegen, parse, widen};
 use tally_compiler_protocol::{ArgKind, GlobalInfo, KernelCode, KernelInfo, TargetCpu};
 
@@ -146,9 +147,9 @@ impl Kernel {
 
     /// Compiles a kernel of a module with vectors of so many items.
     pub fn with_lanes(module: &Module, name: &str, target: &TargetCpu, lanes: u32) -> Self {
-        let info = codegen::module_info(module);
+        let info = codegen::module_info(module, &check::Unlinked::default());
         let (index, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
-        let mut code = codegen::kernel_code_of(module, kernel, target, lanes)
+        let mut code = codegen::kernel_code_of(module, kernel, target, Level::Full, lanes)
             .unwrap_or_else(|log| panic!("{log}"));
         let globals = globals(&info.globals);
         for reloc in &code.relocs {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use tally_compiler_protocol::{Compiler, CompilerError, Source, TargetCpu};
+use tally_compiler_protocol::{Compiler, CompilerError, Input, Object, Source, TargetCpu};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tally-compiler");
 
@@ -49,7 +49,9 @@ fn spirv() -> Vec<u8> {
 
 fn source(spirv: Vec<u8>) -> Source {
     let target = TargetCpu { name: String::new(), features: String::new() };
-    Source { spirv, options: String::new(), spec_constants: Vec::new(), target }
+    let input = Input { spirv, ..Input::default() };
+    let objects = vec![Object { inputs: vec![input], links: Vec::new() }];
+    Source { objects, target, careful: false }
 }
 
 /// A folder with a shell script in the place of the program.

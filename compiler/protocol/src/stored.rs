@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a cache on disk keeps of a module: files that are sealed as native binaries are.
+
+use serde::{Deserialize, Serialize};
+
+use crate::native::{open, seal};
+use crate::{KernelCode, ModuleInfo, PROTOCOL_VERSION, Source, fingerprint};
+
+/// Everything that a module's code depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key(Vec<u8>);
+
+#[derive(Serialize, Deserialize)]
+struct StoredInfo {
+    key: Vec<u8>,
+    info: ModuleInfo,
+    log: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredCode {
+    check: [u8; 16],
+    code: KernelCode,
+}
+
+impl Key {
+    /// The key of a source for a compiler that is told from others by `compiler`.
+    pub fn new(source: &Source, compiler: &[u8]) -> Option<Self> {
+        let key = postcard::to_allocvec(&(PROTOCOL_VERSION, compiler, source)).ok()?;
+        Some(Self(key))
+    }
+
+    /// A name for files.
+    pub fn name(&self) -> String {
+        fingerprint([&self.0[..]]).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Another hash than the name's, for files that do not hold the key itself.
+    fn check(&self) -> [u8; 16] {
+        fingerprint([&b"code"[..], &self.0])
+    }
+
+    /// The file of a module's description and log; `None` if it can't be written down.
+    pub fn store_info(&self, info: &ModuleInfo, log: &str) -> Option<Vec<u8>> {
+        seal(&StoredInfo { key: self.0.clone(), info: info.clone(), log: log.to_owned() })
+    }
+
+    /// What such a file holds, if it is whole and this key's.
+    pub fn load_info(&self, bytes: &[u8]) -> Option<(ModuleInfo, String)> {
+        let stored: StoredInfo = open(bytes).ok()?;
+        let good = stored.key == self.0 && stored.info.check().is_ok();
+        good.then_some((stored.info, stored.log))
+    }
+
+    /// The file of a kernel's code; `None` if it can't be written down.
+    pub fn store_code(&self, code: &KernelCode) -> Option<Vec<u8>> {
+        seal(&StoredCode { check: self.check(), code: code.clone() })
+    }
+
+    /// What such a file holds, if it is whole, this key's, and fits the module.
+    pub fn load_code(&self, bytes: &[u8], info: &ModuleInfo) -> Option<KernelCode> {
+        let stored: StoredCode = open(bytes).ok()?;
+        let good = stored.check == self.check() && stored.code.check(info).is_ok();
+        good.then_some(stored.code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Input, Object, TargetCpu};
+
+    fn source(options: &str) -> Source {
+        let input = Input { options: options.into(), ..Input::default() };
+        let objects = vec![Object { inputs: vec![input], links: Vec::new() }];
+        let target = TargetCpu { name: "x86-64".into(), features: String::new() };
+        Source { objects, target, careful: false }
+    }
+
+    fn code() -> KernelCode {
+        KernelCode {
+            blob: vec![0xc3; 64],
+            entry: 0,
+            relocs: Vec::new(),
+            scratch_bytes_fixed: 0,
+            scratch_bytes_per_item: 0,
+            local_static_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn a_file_is_good_for_its_own_key_only() {
+        let key = Key::new(&source(""), b"1").expect("it is small");
+        let others = [Key::new(&source("-g"), b"1"), Key::new(&source(""), b"2")];
+        let info = ModuleInfo::default();
+        let (stored, stored_code) = (key.store_info(&info, "log"), key.store_code(&code()));
+        let (stored, stored_code) = (stored.expect("small"), stored_code.expect("small"));
+        assert_eq!(key.load_info(&stored), Some((info.clone(), "log".into())));
+        assert_eq!(key.load_code(&stored_code, &info), Some(code()));
+        for other in others.into_iter().flatten() {
+            assert_ne!(other.name(), key.name());
+            assert_eq!(other.load_info(&stored), None);
+            assert_eq!(other.load_code(&stored_code, &info), None);
+        }
+    }
+
+    #[test]
+    fn a_damaged_or_cut_file_holds_nothing() {
+        let key = Key::new(&source(""), b"1").expect("it is small");
+        let info = ModuleInfo::default();
+        let whole = key.store_code(&code()).expect("it is small");
+        for i in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[i] ^= 0x40;
+            assert_eq!(key.load_code(&bytes, &info), None, "byte {i}");
+            assert_eq!(key.load_code(&whole[..i], &info), None, "{i} bytes");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Build flags: Level Zero's, and those of OpenCL that programs pass along.
+//!
+//! | flag | effect |
+//! |---|---|
+//! | `-ze-opt-disable`, `-ze-opt-level=0`, `-cl-opt-disable`, `-O0` | no optimisation, one work-item at a time |
+//! | `-ze-opt-level=1`, `-O1` | little optimisation |
+//! | `-ze-opt-level=2`, `-O2`, `-O3` | all of it, as without a flag |
+//! | other flags of the same families | none: they are about register files, buffers beyond 4 GiB and the like, or only permit what is not made use of |
+//!
+//! Of several the last counts. A flag of no known family is a warning in the log and changes nothing.
+
+use tally_compiler_protocol::{Object, Source};
+
+use crate::llvm::Level;
+
+/// What flags begin with that are taken without a word.
+const KNOWN: [&str; 6] = ["-ze-", "-cl-", "-g", "-O", "-w", "-W"];
+
+impl Level {
+    /// What the flags of the object that is built ask for.
+    pub(super) fn of(source: &Source) -> Self {
+        let options = source.objects.first().into_iter().flat_map(flags);
+        let asked = options.filter_map(level).last().unwrap_or_default();
+        match (source.careful, asked) {
+            (true, Level::Full) => Level::Little,
+            (true, _) => Level::None,
+            (false, asked) => asked,
+        }
+    }
+}
+
+fn flags(object: &Object) -> impl Iterator<Item = &str> {
+    object.inputs.iter().flat_map(|input| input.options.split_ascii_whitespace())
+}
+
+fn level(flag: &str) -> Option<Level> {
+    Some(match flag {
+        "-ze-opt-disable" | "-cl-opt-disable" | "-ze-opt-level=0" | "-O0" => Level::None,
+        "-ze-opt-level=1" | "-O1" => Level::Little,
+        "-ze-opt-level=2" | "-ze-opt-level=3" | "-O" | "-O2" | "-O3" => Level::Full,
+        _ => return None,
+    })
+}
+
+/// A line for each build flag that is not understood.
+pub(super) fn warnings(object: &Object) -> String {
+    let mut text = String::new();
+    for flag in flags(object) {
+        if let Some(asked) = flag.strip_prefix("-ze-opt-level")
+            && level(flag).is_none()
+        {
+            let asked = asked.trim_start_matches('=');
+            text += &format!("warning: there is no optimisation level {asked:?}; 0, 1 and 2 are\n");
+        } else if !KNOWN.iter().any(|prefix| flag.starts_with(prefix)) {
+            text += &format!("warning: the build flag {flag:?} is not known\n");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use tally_compiler_protocol::{Input, TargetCpu};
+
+    use super::*;
+
+    fn source(options: &str, careful: bool) -> Source {
+        let input = Input { options: options.into(), ..Input::default() };
+        let objects = vec![Object { inputs: vec![input], links: Vec::new() }];
+        let target = TargetCpu { name: String::new(), features: String::new() };
+        Source { objects, target, careful }
+    }
+
+    /// "0 is no optimizations (equivalent to ze-opt-disable)", "2 is optimize more (default)".
+    #[test]
+    fn the_last_level_that_is_asked_for_counts() {
+        let of = |options| Level::of(&source(options, false));
+        assert_eq!(of(""), Level::Full);
+        assert_eq!(of("-ze-opt-disable"), Level::None);
+        assert_eq!(of("-ze-opt-level=0"), Level::None);
+        assert_eq!(of("-ze-opt-level=0 -g -ze-opt-level=1"), Level::Little);
+        assert_eq!(of("-ze-opt-level=2"), Level::Full);
+        assert_eq!(of("-ze-opt-large-register-file"), Level::Full);
+    }
+
+    /// After a limit was hit a build is tried with less.
+    #[test]
+    fn a_careful_build_optimises_less_than_was_asked_for() {
+        let of = |options| Level::of(&source(options, true));
+        assert_eq!(of(""), Level::Little);
+        assert_eq!(of("-ze-opt-level=1"), Level::None);
+    }
+
+    #[test]
+    fn flags_that_are_not_understood_are_named() {
+        let of = |options| warnings(&source(options, false).objects[0]);
+        assert_eq!(of("-ze-opt-greater-than-4GB-buffer-required -cl-mad-enable -g"), "");
+        assert!(of("-ze-opt-level=9").contains("\"9\""));
+        assert!(of("-fno-such-thing").contains("-fno-such-thing"));
+    }
+}
