@@ -114,7 +114,7 @@ fn what_a_description_must_have_is_checked() {
     let stype =
         ze_module_desc_t { stype: ze_structure_type_t::ZE_STRUCTURE_TYPE_KERNEL_DESC, ..good };
     use ze_result_t as code;
-    assert_eq!(create(&raw const native), code::ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+    assert_eq!(create(&raw const native), code::ZE_RESULT_ERROR_INVALID_NATIVE_BINARY);
     assert_eq!(create(&raw const unknown), code::ZE_RESULT_ERROR_INVALID_ENUMERATION);
     assert_eq!(create(&raw const no_input), code::ZE_RESULT_ERROR_INVALID_NULL_POINTER);
     assert_eq!(create(&raw const empty), code::ZE_RESULT_ERROR_INVALID_SIZE);

@@ -18,6 +18,8 @@
 //! | `TALLY_RESET_MS` | ms | time until a kernel that does not end is aborted; default 100 |
 //! | `TALLY_WINDOW` | MiB | addresses reserved for buffers; default 262144 |
 //! | `TALLY_COMPILER` | file | the compiler program; default: `tally-compiler` beside the driver, else in PATH |
+//! | `TALLY_CACHE_DIR` | folder | built modules are kept there, for all processes of the user; default: nowhere |
+//! | `TALLY_CACHE_MAX` | MiB | about how much is kept; default 512 |
 //! | `ZE_AFFINITY_MASK` | `0`, `0.1`, `1,0.2`, … | devices and sub-devices to show; default: all |
 //! | `ZE_FLAT_DEVICE_HIERARCHY` | `COMPOSITE`, `FLAT`, `COMBINED` | zeDeviceGet answers devices (the default), sub-devices, or sub-devices that know their device |
 //! | `ZE_ENABLE_PCI_ID_DEVICE_ORDER` | | no effect: all devices are of one PCI function, in its order |
@@ -82,6 +84,10 @@ pub struct Settings {
     pub reset_ms: Option<u64>,
     /// `TALLY_WINDOW`, in bytes.
     pub window: Option<u64>,
+    /// `TALLY_CACHE_DIR`.
+    pub cache_dir: Option<PathBuf>,
+    /// `TALLY_CACHE_MAX`, in bytes.
+    pub cache_max: Option<u64>,
     /// `ZE_AFFINITY_MASK`: devices, and perhaps which part of them.
     pub affinity: Option<Vec<(u32, Option<u32>)>>,
     /// `ZE_FLAT_DEVICE_HIERARCHY`.
@@ -127,6 +133,7 @@ impl Settings {
             shared_on_device: number("ZE_SHARED_FORCE_DEVICE_ALLOC", 0, 1) == Some(1),
             chaos: number("TALLY_CHAOS", 0, u64::MAX),
             reset_ms: number("TALLY_RESET_MS", 1, 3_600_000),
+            cache_max: number("TALLY_CACHE_MAX", 1, 1 << 20).map(|mib| mib * MIB),
             window: number("TALLY_WINDOW", 256, 1 << 26).map(|mib| mib * MIB),
             lane: present("TALLY_LANE").and_then(|value| {
                 let lane = Lane::from_name(&value.to_string_lossy());
@@ -137,6 +144,7 @@ impl Settings {
             }),
             log: present("TALLY_LOG").map(|value| value.to_string_lossy().into_owned()),
             trace: present("TALLY_TRACE").map(PathBuf::from),
+            cache_dir: present("TALLY_CACHE_DIR").map(PathBuf::from),
             affinity: present("ZE_AFFINITY_MASK").map(|mask| {
                 Self::affinity_of(&mask.to_string_lossy()).unwrap_or_else(|entry| {
                     complaints.push(format!("ZE_AFFINITY_MASK: {entry:?} is not like 0 or 0.1"));

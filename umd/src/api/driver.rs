@@ -41,6 +41,8 @@ const EXTENSIONS: &[Extension] = &[
         needs: &[],
     },
     extension(tally_ze::ZE_GLOBAL_OFFSET_EXP_NAME, &["zeKernelSetGlobalOffsetExp"]),
+    extension(tally_ze::ZE_LINKAGE_INSPECTION_EXT_NAME, &["zeModuleInspectLinkageExt"]),
+    extension(tally_ze::ZE_MODULE_PROGRAM_EXP_NAME, &["zeModuleDynamicLink"]),
     extension(tally_ze::ZE_KERNEL_SCHEDULING_HINTS_EXP_NAME, &["zeKernelSchedulingHintExp"]),
     extension(tally_ze::ZE_KERNEL_MAX_GROUP_SIZE_PROPERTIES_EXT_NAME, &["zeKernelGetProperties"]),
     extension(tally_ze::ZE_RELAXED_ALLOCATION_LIMITS_EXP_NAME, &["zeMemAllocDevice"]),

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Modules and build logs.
 
+use std::collections::BTreeSet;
 use std::ffi::{c_char, c_void};
+use std::sync::Arc;
 
 use tally_ze::*;
 
 use super::{Call, api};
-use crate::core::module::{BuildLog, Constants, Module};
+use crate::core::module::{self, BuildLog, Found, Module, definition};
 use crate::error::{Error, Result};
 use crate::handle;
+use source::Source;
+
+mod source;
 
 api! {
     /// Spec: `zeModuleCreate`. The log exists also where the build fails.
@@ -24,14 +29,10 @@ api! {
         context.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
         let desc = call.desc(desc, "desc")?;
         let out = call.out(phModule, "phModule")?;
-        check_source(call, desc)?;
-        let spirv = call.slice(desc.pInputModule, desc.inputSize, "desc->pInputModule")?;
-        let options = match desc.pBuildFlags.is_null() {
-            true => "".into(),
-            false => call.c_str(desc.pBuildFlags, "desc->pBuildFlags")?.to_string_lossy(),
+        let (module, log) = match source::read(call, desc)? {
+            Source::Native(binary) => Module::load(context, binary),
+            Source::Spirv(inputs) => Module::build(context, inputs),
         };
-        let constants = constants(call, desc, spirv)?;
-        let (module, log) = Module::build(context, spirv, &options, constants);
         if let Some(out) = call.optional_out(phBuildLog) {
             out.set(handle::create(BuildLog::new(&log))?);
         }
@@ -44,30 +45,67 @@ api! {
         call.destroy(hModule, "hModule")
     }
 
-    /// Spec: `zeModuleDynamicLink`. Modules without imports, which all are that were built, are
-    /// linked already.
+    /// Spec: `zeModuleDynamicLink`. All imports of all the modules are linked, or nothing is.
     fn zeModuleDynamicLink(
         call,
         numModules: u32,
         phModules: *mut ze_module_handle_t,
         phLinkLog: *mut ze_module_build_log_handle_t,
     ) {
-        if numModules == 0 {
-            return Err(Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE, "numModules: it is 0"));
-        }
-        let mut missing = Vec::new();
-        for &module in call.slice(phModules, numModules as usize, "phModules")? {
-            missing.extend(call.handle(module, "phModules")?.info().imports.iter().cloned());
-        }
-        let log = missing.iter().map(|name| format!("{name}: no module defines it\n"));
-        let log = log.collect::<String>();
+        let modules = modules(call, numModules, phModules)?;
+        let (linked, log) = module::link(&modules);
         if let Some(out) = call.optional_out(phLinkLog) {
             out.set(handle::create(BuildLog::new(&log))?);
         }
-        if missing.is_empty() {
-            return Ok(());
-        }
-        Err(Error::new(ze_result_t::ZE_RESULT_ERROR_MODULE_LINK_FAILURE, format!("phModules: {log}")))
+        linked
+    }
+
+    /// Spec: `zeModuleInspectLinkageExt`. A line for each name, under a heading for each kind.
+    fn zeModuleInspectLinkageExt(
+        call,
+        pInspectDesc: *mut ze_linkage_inspection_ext_desc_t,
+        numModules: u32,
+        phModules: *mut ze_module_handle_t,
+        phLog: *mut ze_module_build_log_handle_t,
+    ) {
+        use ze_linkage_inspection_ext_flags_t as flag;
+        let desc = call.desc(pInspectDesc.cast_const(), "pInspectDesc")?;
+        call.flags(desc.flags.has_unknown(), "pInspectDesc->flags")?;
+        let modules = modules(call, numModules, phModules)?;
+        let out = call.out(phLog, "phLog")?;
+        let imports = || modules.iter().flat_map(|it| &it.own_info().imports).map(|it| &it.name);
+        let open = || imports().filter(|it| definition(&modules, it) == Found::None);
+        let exports = modules.iter().flat_map(|it| &it.own_info().exports).map(|it| &it.name);
+        let mut log = String::new();
+        let mut list = |flag, heading: &str, names: &mut dyn Iterator<Item = &String>| {
+            if desc.flags.contains(flag) {
+                log += heading;
+                log += ":\n";
+                let names: BTreeSet<_> = names.collect();
+                names.into_iter().for_each(|name| log += &format!("{name}\n"));
+            }
+        };
+        list(flag::ZE_LINKAGE_INSPECTION_EXT_FLAG_IMPORTS, "imports", &mut imports());
+        list(
+            flag::ZE_LINKAGE_INSPECTION_EXT_FLAG_UNRESOLVABLE_IMPORTS,
+            "unresolvable imports",
+            &mut open(),
+        );
+        list(flag::ZE_LINKAGE_INSPECTION_EXT_FLAG_EXPORTS, "exports", &mut { exports });
+        out.set(handle::create(BuildLog::new(&log))?);
+        Ok(())
+    }
+
+    /// Spec: `zeModuleGetNativeBinary`. Waits for the code of all kernels.
+    fn zeModuleGetNativeBinary(
+        call,
+        hModule: ze_module_handle_t,
+        pSize: *mut usize,
+        pModuleNativeBinary: *mut u8,
+    ) {
+        let module = call.handle(hModule, "hModule")?;
+        call.in_out(pSize, "pSize")?;
+        call.bytes(pSize, pModuleNativeBinary, "pSize", &module.native_binary()?)
     }
 
     /// Spec: `zeModuleBuildLogDestroy`.
@@ -132,60 +170,28 @@ api! {
         let module = call.handle(hModule, "hModule")?;
         let out = call.properties(pModuleProperties, "pModuleProperties")?;
         out.flags = ze_module_property_flags_t::empty();
-        if !module.info().imports.is_empty() {
+        if !module.own_info().imports.is_empty() {
             out.flags |= ze_module_property_flags_t::ZE_MODULE_PROPERTY_FLAG_IMPORTS;
         }
         Ok(())
     }
 }
 
-/// Checks what kind of input a module is to be built from.
-fn check_source(call: Call<'_>, desc: &ze_module_desc_t) -> Result {
-    match desc.format {
-        ze_module_format_t::ZE_MODULE_FORMAT_IL_SPIRV => {}
-        ze_module_format_t::ZE_MODULE_FORMAT_NATIVE => {
-            return Err(Error::unsupported("desc->format: native binaries cannot be loaded yet"));
-        }
-        format => {
-            return Err(Error::new(
-                ze_result_t::ZE_RESULT_ERROR_INVALID_ENUMERATION,
-                format!("desc->format: {} is no ze_module_format_t", format.0),
-            ));
-        }
+/// The modules of an array that may not be empty.
+fn modules<'c>(
+    call: Call<'c>,
+    count: u32,
+    handles: *const ze_module_handle_t,
+) -> Result<Vec<&'c Arc<Module>>> {
+    if count == 0 {
+        return Err(Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE, "numModules: it is 0"));
     }
-    let extended = |it: &super::Link<'_>| it.stype() == ze_module_program_exp_desc_t::STYPE;
-    if call.chain(desc.pNext).any(|link| extended(&link)) {
-        return Err(Error::unsupported(
-            "desc->pNext: ze_module_program_exp_desc_t is not supported",
-        ));
+    let handles = call.slice(handles, count as usize, "phModules")?;
+    let modules = handles.iter().map(|&module| call.handle(module, "phModules"));
+    let modules = modules.collect::<Result<Vec<&Arc<Module>>>>()?;
+    let vm = modules[0].context().vm();
+    if modules.iter().any(|module| !Arc::ptr_eq(module.context().vm(), vm)) {
+        return Err(Error::invalid("phModules: the modules do not share a device that works"));
     }
-    call.read(desc.pInputModule, "desc->pInputModule")?;
-    if desc.inputSize == 0 {
-        return Err(Error::new(
-            ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE,
-            "desc->inputSize: it is 0",
-        ));
-    }
-    Ok(())
-}
-
-/// Reads the specialization constants' values, each as wide as the module says. Those that the
-/// module does not have are left out.
-fn constants(call: Call<'_>, desc: &ze_module_desc_t, spirv: &[u8]) -> Result<Constants> {
-    if desc.pConstants.is_null() {
-        return Ok(Constants::default());
-    }
-    let given = call.read(desc.pConstants, "desc->pConstants")?;
-    let mut constants = Constants::scan(spirv);
-    let count = given.numConstants as usize;
-    let ids = call.slice(given.pConstantIds, count, "desc->pConstants->pConstantIds")?;
-    let values = call.slice(given.pConstantValues, count, "desc->pConstants->pConstantValues")?;
-    for (&id, &value) in ids.iter().zip(values) {
-        let Some(width) = constants.width(id) else { continue };
-        call.read(value.cast::<u8>(), "desc->pConstants->pConstantValues[i]")?;
-        let bytes =
-            call.slice(value.cast::<u8>(), width, "desc->pConstants->pConstantValues[i]")?;
-        constants.set(id, bytes);
-    }
-    Ok(constants)
+    Ok(modules)
 }

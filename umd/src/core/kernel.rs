@@ -141,7 +141,7 @@ impl Kernel {
     /// The kernel `name` of a module; waits for its code.
     ///
     /// # Errors
-    /// INVALID_KERNEL_NAME, or as [`Module::code`].
+    /// INVALID_MODULE_UNLINKED, INVALID_KERNEL_NAME, or as [`Module::code`].
     pub fn create(module: &Arc<Module>, name: &CStr) -> Result<Arc<Self>> {
         let index = module.kernel_names().iter().position(|it| it.as_c_str() == name);
         let index = index.ok_or_else(|| {
@@ -150,6 +150,13 @@ impl Kernel {
                 format!("desc->pKernelName: the module has no kernel {name:?}"),
             )
         })?;
+        let missing = module.missing();
+        if !missing.is_empty() {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_INVALID_MODULE_UNLINKED,
+                format!("hModule: no module was linked that defines {}", missing.join(", ")),
+            ));
+        }
         let code = module.code(index as u32)?;
         let info = &module.info().kernels[index];
         let local_args = info.args.iter().enumerate();

@@ -1,35 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Modules: what the compiler made of SPIR-V, its global variables, and its kernels' code.
+//!
+//! A module that imports from others is built twice: alone when it is created, which says what it
+//! needs and offers, and with the others when it is linked ([`link`]). Only then it has code.
 
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tally_compiler_protocol::{
-    Compiler, CompilerError, GlobalInfo, KernelCode, ModuleInfo, PendingModule, Reloc, Source,
-};
+use tally_compiler_protocol::native::NativeModule;
+use tally_compiler_protocol::{Input, KernelCode, ModuleInfo, fingerprint};
 use tally_uapi::eu::BLOCK_ALIGN;
 use tally_uapi::ioctl::bind_flag;
-use tally_ze::{ze_memory_type_t, ze_result_t};
+use tally_ze::ze_result_t;
 
 use crate::core::context::Context;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
-use crate::process;
-use crate::space::{self, HUGE_PAGE};
 use crate::trace;
 use crate::vm::{Mapping, Vm};
 
+mod cache;
 mod constants;
+mod globals;
+mod link;
+mod origin;
 
 pub use constants::Constants;
+use globals::{Globals, Unit, relocate};
+pub use link::{Found, definition, link};
+use origin::{Origin, Part};
 
 /// A module that has been built.
 pub struct Module {
     context: Arc<Context>,
-    info: Arc<ModuleInfo>,
-    pending: PendingModule,
-    globals: Arc<Globals>,
+    built: Build,
+    /// The build with the modules that it imports from, once it is linked.
+    linked: OnceLock<Build>,
     /// Names of the kernels, as the C interface hands them out.
     names: Vec<CString>,
     /// Code by kernel, made when a kernel is first created.
@@ -39,6 +46,14 @@ pub struct Module {
 }
 
 object!(ze_module_handle_t => Arc<Module>, Kind::Module);
+
+/// What the compiler made of a module, alone or linked.
+struct Build {
+    info: Arc<ModuleInfo>,
+    origin: Origin,
+    /// The module's own unit, then those of the modules that it imports from.
+    graph: link::Graph,
+}
 
 /// What the compiler said, good or bad.
 pub struct BuildLog(pub CString);
@@ -57,66 +72,87 @@ fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "")).unwrap_or_default()
 }
 
-/// The compiler process; started by the first module of the process.
-fn compiler() -> Result<&'static Compiler> {
-    static COMPILER: OnceLock<Compiler> = OnceLock::new();
-    static STARTING: Mutex<()> = Mutex::new(());
-    let _one = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(compiler) = COMPILER.get() {
-        return Ok(compiler);
-    }
-    let compiler = Compiler::start(process::own_folder().as_deref()).map_err(|error| {
-        Error::new(ze_result_t::ZE_RESULT_ERROR_DEPENDENCY_UNAVAILABLE, error.to_string())
-    })?;
-    Ok(COMPILER.get_or_init(|| compiler))
-}
-
-/// The error for what the compiler answered.
-fn failed(error: &CompilerError) -> Error {
-    Error::new(ze_result_t::ZE_RESULT_ERROR_MODULE_BUILD_FAILURE, error.to_string())
+/// A native binary that can't be loaded.
+fn not_native(why: &str) -> Error {
+    Error::new(
+        ze_result_t::ZE_RESULT_ERROR_INVALID_NATIVE_BINARY,
+        format!("desc->pInputModule: {why}"),
+    )
 }
 
 impl Module {
-    /// Builds a module: its whole front end runs before this returns. The second part is the log,
-    /// also if the build fails.
-    pub fn build(
-        context: &Arc<Context>,
-        spirv: &[u8],
-        options: &str,
-        constants: Constants,
-    ) -> (Result<Arc<Self>>, String) {
-        let source = Source {
-            spirv: spirv.to_owned(),
-            options: options.to_owned(),
-            spec_constants: constants.values(),
-            target: context.device().target().clone(),
-        };
-        let pending = match compiler().and_then(|it| it.build(source).map_err(|it| failed(&it))) {
-            Ok(pending) => pending,
-            Err(error) => {
-                let log = error.text().to_owned();
-                return (Err(error), log);
-            }
-        };
-        match pending.info() {
-            Ok(info) => {
-                let log = pending.warnings();
-                (Self::finish(context.clone(), info, pending, fingerprint(spirv)), log)
-            }
-            Err(error) => (Err(failed(&error)), error.to_string()),
-        }
+    /// Builds a module of one SPIR-V module or several: the whole front end runs before this
+    /// returns. The second part is the log, also if the build fails.
+    pub fn build(context: &Arc<Context>, inputs: Vec<Input>) -> (Result<Arc<Self>>, String) {
+        let uuid = fingerprint(inputs.iter().map(|input| &input.spirv[..]));
+        let inputs = Arc::new(inputs);
+        let part = Part { inputs: inputs.clone(), links: Vec::new() };
+        let (built, log) = Origin::compile(vec![part], context.device().target());
+        let module =
+            built.and_then(|(origin, info)| Self::new(context, info, origin, inputs, uuid));
+        (module, log)
     }
 
-    fn finish(
-        context: Arc<Context>,
+    /// Loads a native binary. The second part is the log, also if that fails.
+    pub fn load(context: &Arc<Context>, binary: &[u8]) -> (Result<Arc<Self>>, String) {
+        let native = NativeModule::from_bytes(binary).map_err(|error| error.to_string());
+        let target = context.device().target();
+        let native = native.and_then(|native| match native.target.missing_on(target) {
+            Some(what) => Err(format!("it is for processors with {what}, which this one lacks")),
+            None => Ok(native),
+        });
+        let native = match native {
+            Ok(native) => native,
+            Err(why) => return (Err(not_native(&why)), format!("native binary: {why}")),
+        };
+        let code = native.code.into_iter().map(Arc::new).collect();
+        let (info, inputs) = (Arc::new(native.info), Arc::new(native.inputs));
+        (Self::new(context, info, Origin::Native(code), inputs, native.uuid), String::new())
+    }
+
+    fn new(
+        context: &Arc<Context>,
         info: Arc<ModuleInfo>,
-        pending: PendingModule,
+        origin: Origin,
+        inputs: Arc<Vec<Input>>,
         uuid: [u8; 16],
     ) -> Result<Arc<Self>> {
-        let globals = Arc::new(Globals::allocate(&context, &info.globals)?);
+        let globals = Globals::allocate(context, &info.globals)?;
         let names = info.kernels.iter().map(|kernel| c_string(&kernel.name)).collect();
-        let code = Mutex::default();
-        Ok(Arc::new(Self { context, info, pending, globals, names, code, uuid }))
+        let graph = vec![(Arc::new(Unit { inputs, globals }), Vec::new())];
+        Ok(Arc::new(Self {
+            context: context.clone(),
+            built: Build { info, origin, graph },
+            linked: OnceLock::new(),
+            names,
+            code: Mutex::default(),
+            uuid,
+        }))
+    }
+
+    /// The module as a native binary; waits for the code of all its kernels.
+    ///
+    /// # Errors
+    /// MODULE_BUILD_FAILURE, OUT_OF_HOST_MEMORY.
+    pub fn native_binary(&self) -> Result<Vec<u8>> {
+        let Build { info, origin, .. } = &self.built;
+        let linkable = !(info.imports.is_empty() && info.exports.is_empty());
+        let kernels = if info.imports.is_empty() { info.kernels.len() as u32 } else { 0 };
+        let code = (0..kernels)
+            .map(|kernel| origin.kernel_code(info, kernel).map(|code| KernelCode::clone(&code)));
+        let native = NativeModule {
+            target: self.context.device().target().clone(),
+            info: ModuleInfo::clone(info),
+            code: code.collect::<Result<_>>()?,
+            inputs: if linkable { self.unit().inputs.to_vec() } else { Vec::new() },
+            uuid: self.uuid,
+        };
+        native.to_bytes().ok_or_else(|| {
+            Error::new(
+                ze_result_t::ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+                "hModule: the native binary is too large",
+            )
+        })
     }
 
     /// The context.
@@ -124,9 +160,43 @@ impl Module {
         &self.context
     }
 
-    /// What the compiler says of it.
+    /// The build that kernels are made from.
+    fn latest(&self) -> &Build {
+        self.linked.get().unwrap_or(&self.built)
+    }
+
+    /// What the compiler says of it and, once it is linked, of what it is linked with.
     pub fn info(&self) -> &ModuleInfo {
-        &self.info
+        &self.latest().info
+    }
+
+    /// What the compiler says of the module alone: its imports and exports.
+    pub fn own_info(&self) -> &ModuleInfo {
+        &self.built.info
+    }
+
+    /// What it is to others.
+    fn unit(&self) -> &Arc<Unit> {
+        &self.built.graph[0].0
+    }
+
+    /// Whether it has imports that are not linked.
+    pub fn needs_link(&self) -> bool {
+        self.linked.get().is_none() && !self.own_info().imports.is_empty()
+    }
+
+    /// What it was linked with.
+    fn linked_graph(&self) -> Option<&link::Graph> {
+        self.linked.get().map(|build| &build.graph)
+    }
+
+    /// Takes the build with the modules that it imports from. The first link stays.
+    fn set_linked(&self, build: Build) -> Result {
+        self.unit().globals.patch(&build.info.globals, |global| build.address(global))?;
+        // Two threads that link one module at a time break the specification's rule; both builds
+        // are good.
+        let _ = self.linked.set(build);
+        Ok(())
     }
 
     /// Names of the kernels, in the module's order.
@@ -141,9 +211,15 @@ impl Module {
 
     /// Address and size of a global variable with export linkage.
     pub fn global(&self, name: &str) -> Option<(u64, u64)> {
-        let is = |global: &&(usize, &GlobalInfo)| global.1.exported && global.1.name == name;
-        let globals: Vec<_> = self.info.globals.iter().enumerate().collect();
-        globals.iter().find(is).map(|&(i, global)| (self.globals.addresses[i], global.size))
+        let mut globals = self.own_info().globals.iter().zip(0..);
+        let (info, index) = globals.find(|(info, _)| info.exported && info.name == name)?;
+        Some((self.unit().globals.address(index)?, info.size))
+    }
+
+    /// Names that kernels need and no link has brought.
+    pub fn missing(&self) -> Vec<&str> {
+        let imports = self.info().imports.iter().filter(|import| import.by_kernels);
+        imports.map(|import| import.name.as_str()).collect()
     }
 
     /// A kernel's code, ready to run; waits until it is generated.
@@ -155,9 +231,10 @@ impl Module {
             return Ok(code.clone());
         }
         // Not under the lock: other kernels of the module may be ready.
-        let made = self.pending.kernel_code(kernel).map_err(|error| failed(&error))?;
-        let code = Arc::new(Code::load(self.context.vm(), &self.globals, &made)?);
-        if let Some(name) = self.info.kernels.get(kernel as usize).map(|it| &it.name) {
+        let build = self.latest();
+        let made = build.origin.kernel_code(&build.info, kernel)?;
+        let code = Arc::new(Code::load(self.context.vm(), build, &made)?);
+        if let Some(name) = self.info().kernels.get(kernel as usize).map(|it| &it.name) {
             trace::kernel_name(code.entry, name);
         }
         Ok(self.codes().entry(kernel).or_insert(code).clone())
@@ -168,90 +245,16 @@ impl Module {
     }
 }
 
-/// The module-scope variables, in one piece of device memory.
-struct Globals {
-    vm: Arc<Vm>,
-    /// First address, 0 without variables.
-    base: u64,
-    /// Address of each variable.
-    addresses: Vec<u64>,
-}
-
-/// The owner of memory that belongs to the driver: no context has this id.
-const DRIVER_OWNED: u64 = 0;
-
-impl Globals {
-    fn allocate(context: &Context, infos: &[GlobalInfo]) -> Result<Self> {
-        let vm = context.vm();
-        let mut size = 0_u64;
-        let mut align = 1_u64;
-        let mut offsets = Vec::with_capacity(infos.len());
-        for info in infos {
-            let own = u64::from(info.align).next_power_of_two().min(HUGE_PAGE);
-            align = align.max(own);
-            let offset = size.checked_next_multiple_of(own);
-            let end = offset.and_then(|offset| offset.checked_add(info.size.max(1)));
-            let (Some(offset), Some(end)) = (offset, end) else { return Err(too_large(info)) };
-            offsets.push(offset);
-            size = end;
-        }
-        let mut globals = Self { vm: vm.clone(), base: 0, addresses: Vec::new() };
-        if size == 0 {
-            return Ok(globals);
-        }
-        let kind = ze_memory_type_t::ZE_MEMORY_TYPE_DEVICE;
-        let charge = context.device().budget().charge(0)?;
-        globals.base = vm.allocate(size, align, kind, DRIVER_OWNED, Some(charge))?;
-        globals.addresses = offsets.iter().map(|offset| globals.base + offset).collect();
-        for (info, &address) in infos.iter().zip(&globals.addresses) {
-            let mut bytes = info.init.clone();
-            if bytes.len() as u64 > info.size {
-                return Err(inconsistent());
-            }
-            if let Some(end) = info.relocs.iter().map(|it| it.offset.saturating_add(8)).max() {
-                if end > info.size {
-                    return Err(inconsistent());
-                }
-                bytes.resize(bytes.len().max(end as usize), 0);
-            }
-            globals.relocate(&mut bytes, &info.relocs)?;
-            // SAFETY: the variable's bytes are part of the allocation, which is new, mapped for the
-            // host, and known to nobody else; `bytes` has at most as many.
-            unsafe {
-                let to = space::pointer(address);
-                to.copy_from(bytes.as_ptr(), bytes.len());
-                to.add(bytes.len()).write_bytes(0, info.size as usize - bytes.len());
-            }
-        }
-        Ok(globals)
+impl Build {
+    /// The address of a variable, by the compiler's number.
+    fn address(&self, global: u32) -> Option<u64> {
+        let (own, _) = self.graph.first()?;
+        let foreign = (global as usize).checked_sub(self.info.globals.len());
+        let Some(index) = foreign else { return own.globals.address(global) };
+        let foreign = self.info.foreign.get(index)?;
+        let (unit, _) = self.graph.get(foreign.object as usize)?;
+        unit.globals.address(foreign.global)
     }
-
-    /// Writes the addresses of variables into `bytes`.
-    fn relocate(&self, bytes: &mut [u8], relocs: &[Reloc]) -> Result {
-        for reloc in relocs {
-            let address = self.addresses.get(reloc.global as usize).ok_or_else(inconsistent)?;
-            let start = usize::try_from(reloc.offset).map_err(|_| inconsistent())?;
-            let place = bytes.get_mut(start..).and_then(|rest| rest.first_chunk_mut::<8>());
-            *place.ok_or_else(inconsistent)? =
-                address.wrapping_add_signed(reloc.addend).to_le_bytes();
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Globals {
-    fn drop(&mut self) {
-        if self.base != 0 {
-            drop(self.vm.release(self.base, DRIVER_OWNED));
-        }
-    }
-}
-
-fn too_large(info: &GlobalInfo) -> Error {
-    Error::new(
-        ze_result_t::ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
-        format!("the variable {:?} of {} bytes does not fit", info.name, info.size),
-    )
 }
 
 /// The compiler is another process, and what it says is checked before it is used.
@@ -273,16 +276,16 @@ pub struct Code {
     /// Local memory of the kernel's own variables, in bytes.
     pub local_static: u32,
     _mapping: Mapping,
-    _globals: Arc<Globals>,
+    _units: Vec<Arc<Unit>>,
 }
 
 impl Code {
-    fn load(vm: &Vm, globals: &Arc<Globals>, made: &KernelCode) -> Result<Self> {
+    fn load(vm: &Vm, build: &Build, made: &KernelCode) -> Result<Self> {
         if made.entry as usize >= made.blob.len() {
             return Err(inconsistent());
         }
         let mut blob = made.blob.clone();
-        globals.relocate(&mut blob, &made.relocs)?;
+        relocate(&mut blob, &made.relocs, |global| build.address(global))?;
         let mut mapping = vm.place(blob.len() as u64, BLOCK_ALIGN)?;
         mapping.write(&blob)?;
         mapping.bind(0, mapping.size(), bind_flag::READ | bind_flag::EXECUTE)?;
@@ -292,7 +295,7 @@ impl Code {
             scratch_per_item: made.scratch_bytes_per_item,
             local_static: made.local_static_bytes,
             _mapping: mapping,
-            _globals: globals.clone(),
+            _units: build.graph.iter().map(|(unit, _)| unit.clone()).collect(),
         })
     }
 
@@ -300,12 +303,4 @@ impl Code {
     pub fn scratch(&self, items: u64) -> u64 {
         u64::from(self.scratch_fixed) + u64::from(self.scratch_per_item) * items
     }
-}
-
-/// FNV-1a of 128 bits: tells sources apart, and is not meant to resist anybody.
-fn fingerprint(bytes: &[u8]) -> [u8; 16] {
-    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-    let step = |hash: u128, &byte: &u8| (hash ^ u128::from(byte)).wrapping_mul(PRIME);
-    bytes.iter().fold(BASIS, step).to_le_bytes()
 }

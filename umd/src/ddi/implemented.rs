@@ -111,6 +111,8 @@ implemented! {
     zeModuleGetGlobalPointer => module::zeModuleGetGlobalPointer,
     zeModuleGetKernelNames => module::zeModuleGetKernelNames,
     zeModuleGetProperties => module::zeModuleGetProperties,
+    zeModuleGetNativeBinary => module::zeModuleGetNativeBinary,
+    zeModuleInspectLinkageExt => module::zeModuleInspectLinkageExt,
     // kernel
     zeKernelCreate => kernel::zeKernelCreate,
     zeKernelDestroy => kernel::zeKernelDestroy,

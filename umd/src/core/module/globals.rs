@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A module's variables, and who else may use them: modules that were linked with it.
+
+use std::sync::Arc;
+
+use tally_compiler_protocol::{GlobalInfo, Input, Reloc};
+use tally_ze::{ze_memory_type_t, ze_result_t};
+
+use super::inconsistent;
+use crate::core::context::Context;
+use crate::error::{Error, Result};
+use crate::space::{self, HUGE_PAGE};
+use crate::vm::Vm;
+
+/// What others may link to. It outlives the module if they do.
+pub struct Unit {
+    /// What it was built from.
+    pub inputs: Arc<Vec<Input>>,
+    /// Its variables.
+    pub globals: Globals,
+}
+
+/// The module-scope variables, in one piece of device memory.
+pub struct Globals {
+    vm: Arc<Vm>,
+    /// First address, 0 without variables.
+    base: u64,
+    /// Address of each variable.
+    addresses: Vec<u64>,
+}
+
+/// The owner of memory that belongs to the driver: no context has this id.
+const DRIVER_OWNED: u64 = 0;
+
+impl Globals {
+    /// Allocates and fills the variables. Addresses of variables of other modules are left out.
+    ///
+    /// # Errors
+    /// OUT_OF_DEVICE_MEMORY and what else stands in the way of memory.
+    pub fn allocate(context: &Context, infos: &[GlobalInfo]) -> Result<Self> {
+        let vm = context.vm();
+        let mut size = 0_u64;
+        let mut align = 1_u64;
+        let mut offsets = Vec::with_capacity(infos.len());
+        for info in infos {
+            let own = u64::from(info.align).next_power_of_two().min(HUGE_PAGE);
+            align = align.max(own);
+            let offset = size.checked_next_multiple_of(own);
+            let end = offset.and_then(|offset| offset.checked_add(info.size.max(1)));
+            let (Some(offset), Some(end)) = (offset, end) else { return Err(too_large(info)) };
+            offsets.push(offset);
+            size = end;
+        }
+        let mut globals = Self { vm: vm.clone(), base: 0, addresses: Vec::new() };
+        if size == 0 {
+            return Ok(globals);
+        }
+        let kind = ze_memory_type_t::ZE_MEMORY_TYPE_DEVICE;
+        let charge = context.device().budget().charge(0)?;
+        globals.base = vm.allocate(size, align, kind, DRIVER_OWNED, Some(charge))?;
+        globals.addresses = offsets.iter().map(|offset| globals.base + offset).collect();
+        for (info, &address) in infos.iter().zip(&globals.addresses) {
+            let mut bytes = info.init.clone();
+            if bytes.len() as u64 > info.size {
+                return Err(inconsistent());
+            }
+            if let Some(end) = info.relocs.iter().map(|it| it.offset.saturating_add(8)).max() {
+                if end > info.size {
+                    return Err(inconsistent());
+                }
+                bytes.resize(bytes.len().max(end as usize), 0);
+            }
+            relocate(&mut bytes, &info.relocs, |global| globals.address(global))?;
+            // SAFETY: the variable's bytes are part of the allocation, which is new, mapped for the
+            // host, and known to nobody else; `bytes` has at most as many.
+            unsafe {
+                let to = space::pointer(address);
+                to.copy_from(bytes.as_ptr(), bytes.len());
+                to.add(bytes.len()).write_bytes(0, info.size as usize - bytes.len());
+            }
+        }
+        Ok(globals)
+    }
+
+    /// The address of a variable.
+    pub fn address(&self, global: u32) -> Option<u64> {
+        self.addresses.get(global as usize).copied()
+    }
+
+    /// Fills in the addresses of other modules' variables, which `find` knows, after a link.
+    ///
+    /// # Errors
+    /// MODULE_BUILD_FAILURE if the compiler contradicts itself.
+    pub fn patch(&self, infos: &[GlobalInfo], find: impl Fn(u32) -> Option<u64>) -> Result {
+        for (info, &address) in infos.iter().zip(&self.addresses) {
+            for reloc in info.relocs.iter().filter(|it| self.address(it.global).is_none()) {
+                if reloc.offset.checked_add(8).is_none_or(|end| end > info.size) {
+                    return Err(inconsistent());
+                }
+                let mut bytes = [0; 8];
+                relocate(&mut bytes, &[Reloc { offset: 0, ..*reloc }], &find)?;
+                // SAFETY: the eight bytes are part of the variable, whose memory is mapped for the
+                // host as long as `self` lives. Kernels that could read them do not exist yet.
+                unsafe {
+                    space::pointer(address + reloc.offset).copy_from(bytes.as_ptr(), bytes.len());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes addresses of variables, which `find` knows, into `bytes`.
+///
+/// # Errors
+/// MODULE_BUILD_FAILURE if there is no such variable, or no room.
+pub fn relocate(bytes: &mut [u8], relocs: &[Reloc], find: impl Fn(u32) -> Option<u64>) -> Result {
+    for reloc in relocs {
+        let address = find(reloc.global).ok_or_else(inconsistent)?;
+        let start = usize::try_from(reloc.offset).map_err(|_| inconsistent())?;
+        let place = bytes.get_mut(start..).and_then(|rest| rest.first_chunk_mut::<8>());
+        *place.ok_or_else(inconsistent)? = address.wrapping_add_signed(reloc.addend).to_le_bytes();
+    }
+    Ok(())
+}
+
+impl Drop for Globals {
+    fn drop(&mut self) {
+        if self.base != 0 {
+            drop(self.vm.release(self.base, DRIVER_OWNED));
+        }
+    }
+}
+
+fn too_large(info: &GlobalInfo) -> Error {
+    Error::new(
+        ze_result_t::ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
+        format!("the variable {:?} of {} bytes does not fit", info.name, info.size),
+    )
+}

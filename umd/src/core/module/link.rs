@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Links modules that import from each other.
+//!
+//! Which module an import means is decided here, by names; the compiler then builds the importing
+//! module anew with the functions that it calls, and its code finds the variables where the other
+//! modules have them. A link is whole or changes nothing.
+
+use std::sync::Arc;
+
+use tally_compiler_protocol::Link;
+use tally_ze::ze_result_t;
+
+use super::globals::Unit;
+use super::origin::{Origin, Part};
+use super::{Build, Module};
+use crate::error::{Error, Result};
+
+/// Objects, and where each one's imports are: indices into the list.
+pub type Graph = Vec<(Arc<Unit>, Vec<Link>)>;
+
+/// Links modules. The second part is the log: a line for each import that stays open, or what the
+/// compiler says.
+pub fn link(modules: &[&Arc<Module>]) -> (Result, String) {
+    let mut set: Vec<&Arc<Module>> = Vec::new();
+    for module in modules {
+        if !set.iter().any(|other| Arc::ptr_eq(other, module)) {
+            set.push(module);
+        }
+    }
+    let mut log = String::new();
+    let tables: Vec<_> = set.iter().map(|module| table(&set, module, &mut log)).collect();
+    if !log.is_empty() {
+        return (Err(failure(&log)), log);
+    }
+    let mut built = Vec::new();
+    for (i, module) in set.iter().enumerate().filter(|(_, module)| module.needs_link()) {
+        let graph = graph(&set, &tables, i);
+        let parts = graph
+            .iter()
+            .map(|(unit, links)| Part { inputs: unit.inputs.clone(), links: links.clone() });
+        match Origin::compile(parts.collect(), module.context().device().target()) {
+            (Ok((origin, info)), remarks) => {
+                log += &remarks;
+                built.push((module, Build { info, origin, graph }));
+            }
+            (Err(error), why) => {
+                return (Err(Error::new(LINK_FAILURE, error.text().to_owned())), why);
+            }
+        }
+    }
+    for (module, build) in built {
+        if let Err(error) = module.set_linked(build) {
+            return (Err(error), log);
+        }
+    }
+    (Ok(()), log)
+}
+
+const LINK_FAILURE: ze_result_t = ze_result_t::ZE_RESULT_ERROR_MODULE_LINK_FAILURE;
+
+fn failure(log: &str) -> Error {
+    Error::new(LINK_FAILURE, format!("phModules: {}", log.trim_end()))
+}
+
+/// For each import of a module the number of the module in the set that defines it. Writes lines
+/// about those that none does, or more than one.
+fn table(set: &[&Arc<Module>], module: &Arc<Module>, log: &mut String) -> Vec<(String, usize)> {
+    let mut table = Vec::new();
+    if !module.needs_link() {
+        return table;
+    }
+    for import in &module.own_info().imports {
+        match definition(set, &import.name) {
+            Found::One(index) => table.push((import.name.clone(), index)),
+            Found::None => *log += &format!("{}: no module defines it\n", import.name),
+            Found::Several(n) => *log += &format!("{}: {n} modules define it\n", import.name),
+        }
+    }
+    table
+}
+
+/// Where a name is defined.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nowhere.
+    None,
+    /// In one module, or in several alike, of which this is the first.
+    One(usize),
+    /// In so many modules.
+    Several(usize),
+}
+
+/// The module of a set that exports a name.
+pub fn definition(set: &[&Arc<Module>], name: &str) -> Found {
+    let exports = set.iter().enumerate().filter_map(|(i, module)| {
+        module.own_info().exports.iter().find(|it| it.name == name).map(|it| (i, it.once))
+    });
+    choose(exports.collect())
+}
+
+/// Chooses among definitions, each with whether others may be there too (`LinkOnceODR`).
+fn choose(found: Vec<(usize, bool)>) -> Found {
+    let mut only = found.iter().filter(|(_, once)| !once);
+    match (only.next(), only.count()) {
+        (Some(&(i, _)), 0) => Found::One(i),
+        (Some(_), more) => Found::Several(more + 1),
+        (None, _) => found.first().map_or(Found::None, |&(i, _)| Found::One(i)),
+    }
+}
+
+/// Everything that module `first` of a set reaches by imports, itself first.
+fn graph(set: &[&Arc<Module>], tables: &[Vec<(String, usize)>], first: usize) -> Graph {
+    let mut graph = Vec::new();
+    add(&mut graph, set, tables, first);
+    graph
+}
+
+/// Adds a module of the set and all that it reaches; its number.
+fn add(
+    graph: &mut Graph,
+    set: &[&Arc<Module>],
+    tables: &[Vec<(String, usize)>],
+    index: usize,
+) -> u32 {
+    let module = set[index];
+    if let Some(linked) = module.linked_graph() {
+        // Linked before: its imports mean what they meant then.
+        return add_linked(graph, linked, 0);
+    }
+    if let Some(number) = number(graph, module.unit()) {
+        return number;
+    }
+    let number = graph.len();
+    graph.push((module.unit().clone(), Vec::new()));
+    for (name, target) in &tables[index] {
+        let object = add(graph, set, tables, *target);
+        graph[number].1.push(Link { name: name.clone(), object });
+    }
+    number as u32
+}
+
+fn add_linked(graph: &mut Graph, linked: &Graph, index: usize) -> u32 {
+    let (unit, links) = &linked[index];
+    if let Some(number) = number(graph, unit) {
+        return number;
+    }
+    let number = graph.len();
+    graph.push((unit.clone(), Vec::new()));
+    for link in links {
+        let object = add_linked(graph, linked, link.object as usize);
+        graph[number].1.push(Link { name: link.name.clone(), object });
+    }
+    number as u32
+}
+
+fn number(graph: &Graph, unit: &Arc<Unit>) -> Option<u32> {
+    graph.iter().position(|(other, _)| Arc::ptr_eq(other, unit)).map(|number| number as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "Modules cannot have ambiguous import dependencies".
+    #[test]
+    fn a_name_means_one_definition_or_several_alike() {
+        assert_eq!(choose(vec![]), Found::None);
+        assert_eq!(choose(vec![(3, false)]), Found::One(3));
+        assert_eq!(choose(vec![(1, true), (2, true)]), Found::One(1));
+        assert_eq!(choose(vec![(1, true), (2, false)]), Found::One(2));
+        assert_eq!(choose(vec![(1, false), (2, true), (4, false)]), Found::Several(2));
+    }
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where the code of a module's kernels comes from: a native binary, the cache on disk, or the
+//! compiler process.
+//!
+//! The process may die: of a build that takes too much time or memory, or of a fault. Whoever it was
+//! at work on then is built once more with less optimisation; all others once more as they were.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use tally_compiler_protocol::{
+    Compiler, CompilerError, Input, KernelCode, Link, ModuleInfo, Object, PendingModule, Source,
+    TargetCpu,
+};
+use tally_ze::ze_result_t;
+
+use super::cache::Entry;
+use crate::error::{Error, Result};
+use crate::process;
+
+/// One of the objects that are linked.
+#[derive(Clone)]
+pub struct Part {
+    /// Its SPIR-V modules.
+    pub inputs: Arc<Vec<Input>>,
+    /// Where its imports are.
+    pub links: Vec<Link>,
+}
+
+/// Where code comes from.
+pub enum Origin {
+    /// A native binary had it.
+    Native(Vec<Arc<KernelCode>>),
+    /// The compiler makes it, or has made it for the cache.
+    Compiler(Recipe),
+}
+
+/// What the compiler is given.
+pub struct Recipe {
+    parts: Vec<Part>,
+    target: TargetCpu,
+    entry: Option<Entry>,
+    attempt: Mutex<Attempt>,
+}
+
+/// The build that is under way or done.
+#[derive(Default)]
+struct Attempt {
+    pending: Option<Arc<PendingModule>>,
+    careful: bool,
+    deaths: u32,
+}
+
+/// Deaths of the compiler process that one module outlives.
+const MAX_DEATHS: u32 = 3;
+
+/// The compiler process; started by the first module of the process that needs it.
+fn compiler() -> Result<&'static Compiler> {
+    static COMPILER: OnceLock<Compiler> = OnceLock::new();
+    static STARTING: Mutex<()> = Mutex::new(());
+    let _one = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(compiler) = COMPILER.get() {
+        return Ok(compiler);
+    }
+    let compiler = Compiler::start(process::own_folder().as_deref()).map_err(|error| {
+        Error::new(ze_result_t::ZE_RESULT_ERROR_DEPENDENCY_UNAVAILABLE, error.to_string())
+    })?;
+    Ok(COMPILER.get_or_init(|| compiler))
+}
+
+/// The error for what the compiler answered.
+fn failed(error: &CompilerError) -> Error {
+    Error::new(ze_result_t::ZE_RESULT_ERROR_MODULE_BUILD_FAILURE, error.to_string())
+}
+
+/// What comes after a death of the process.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    Again,
+    Careful,
+    GiveUp,
+}
+
+/// What comes after death number `deaths`, if the process was `at_work` on this or not.
+fn after_death(deaths: u32, at_work: bool, careful: bool, front_end: bool) -> Next {
+    match (at_work, careful || front_end) {
+        _ if deaths > MAX_DEATHS => Next::GiveUp,
+        (false, _) => Next::Again,
+        (true, false) => Next::Careful,
+        // It has been careful already, or what failed does not optimise anything.
+        (true, true) => Next::GiveUp,
+    }
+}
+
+impl Origin {
+    /// Builds a module; its whole front end has run when this returns. The second part is the log,
+    /// also if the build fails.
+    pub fn compile(
+        parts: Vec<Part>,
+        target: &TargetCpu,
+    ) -> (Result<(Self, Arc<ModuleInfo>)>, String) {
+        let mut recipe =
+            Recipe { parts, target: target.clone(), entry: None, attempt: Mutex::default() };
+        recipe.entry = Entry::of(|| recipe.source(false));
+        if let Some((info, log)) = recipe.entry.as_ref().and_then(Entry::info) {
+            return (Ok((Self::Compiler(recipe), Arc::new(info))), log);
+        }
+        match recipe.wait(None, PendingModule::info) {
+            Ok((info, pending)) => {
+                let log = pending.warnings();
+                if let Some(entry) = &recipe.entry {
+                    entry.put_info(&info, &log);
+                }
+                (Ok((Self::Compiler(recipe), info)), log)
+            }
+            Err(error) => {
+                let log = error.text().to_owned();
+                (Err(error), log)
+            }
+        }
+    }
+
+    /// The code of a kernel of the module that `info` describes; waits until it is generated.
+    ///
+    /// # Errors
+    /// MODULE_BUILD_FAILURE, DEPENDENCY_UNAVAILABLE.
+    pub fn kernel_code(&self, info: &ModuleInfo, kernel: u32) -> Result<Arc<KernelCode>> {
+        let recipe = match self {
+            Self::Native(code) => {
+                let code = code.get(kernel as usize).cloned();
+                return code.ok_or_else(|| failed(&CompilerError::NoSuchKernel(kernel)));
+            }
+            Self::Compiler(recipe) => recipe,
+        };
+        if let Some(code) = recipe.entry.as_ref().and_then(|entry| entry.code(kernel, info)) {
+            return Ok(Arc::new(code));
+        }
+        let (code, _) = recipe.wait(Some(kernel), |pending| pending.kernel_code(kernel))?;
+        if let Some(entry) = &recipe.entry
+            && !recipe.is_careful()
+        {
+            entry.put_code(kernel, &code);
+        }
+        Ok(code)
+    }
+}
+
+impl Recipe {
+    fn source(&self, careful: bool) -> Source {
+        let object =
+            |part: &Part| Object { inputs: part.inputs.to_vec(), links: part.links.clone() };
+        let objects = self.parts.iter().map(object).collect();
+        Source { objects, target: self.target.clone(), careful }
+    }
+
+    fn attempt(&self) -> std::sync::MutexGuard<'_, Attempt> {
+        self.attempt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_careful(&self) -> bool {
+        self.attempt().careful
+    }
+
+    /// The build that is under way; begun if there is none.
+    fn pending(&self) -> Result<Arc<PendingModule>> {
+        let mut attempt = self.attempt();
+        if let Some(pending) = &attempt.pending {
+            return Ok(pending.clone());
+        }
+        let built = compiler()?.build(self.source(attempt.careful));
+        let pending = Arc::new(built.map_err(|error| failed(&error))?);
+        Ok(attempt.pending.insert(pending).clone())
+    }
+
+    /// Waits for an answer about the front end or a kernel, through deaths of the process.
+    fn wait<T>(
+        &self,
+        kernel: Option<u32>,
+        ask: impl Fn(&PendingModule) -> std::result::Result<T, CompilerError>,
+    ) -> Result<(T, Arc<PendingModule>)> {
+        loop {
+            let pending = self.pending()?;
+            let error = match ask(&pending) {
+                Ok(answer) => return Ok((answer, pending)),
+                Err(error) => error,
+            };
+            if !matches!(error, CompilerError::Died(_)) {
+                return Err(failed(&error));
+            }
+            let mut attempt = self.attempt();
+            // Somebody else may have begun anew already.
+            if !attempt.pending.as_ref().is_some_and(|it| Arc::ptr_eq(it, &pending)) {
+                continue;
+            }
+            attempt.deaths += 1;
+            let at_work = pending.was_begun(kernel);
+            match after_death(attempt.deaths, at_work, attempt.careful, kernel.is_none()) {
+                Next::GiveUp => return Err(failed(&error)),
+                Next::Again => {}
+                Next::Careful => {
+                    log::warn!("{error}; the module is built again with less optimisation");
+                    attempt.careful = true;
+                }
+            }
+            attempt.pending = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A module that the process was not at work on when it died is built again as it was.
+    #[test]
+    fn the_innocent_are_built_again_as_they_were() {
+        for careful in [false, true] {
+            assert_eq!(after_death(1, false, careful, false), Next::Again);
+        }
+        assert_eq!(after_death(2, false, false, true), Next::Again);
+        assert_eq!(after_death(MAX_DEATHS + 1, false, false, false), Next::GiveUp);
+    }
+
+    /// Limits on time and memory, "with a retry at lower optimisation".
+    #[test]
+    fn what_it_died_of_is_tried_once_with_less_optimisation() {
+        assert_eq!(after_death(1, true, false, false), Next::Careful);
+        assert_eq!(after_death(2, true, true, false), Next::GiveUp);
+        assert_eq!(
+            after_death(1, true, false, true),
+            Next::GiveUp,
+            "the front end optimises nothing"
+        );
+    }
+}
