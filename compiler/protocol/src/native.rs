@@ -213,7 +213,9 @@ impl ModuleInfo {
                 let end = u64::from(arg.offset) + u64::from(arg.size);
                 end <= kernel.args_size.into() && (!pointer || arg.size == 8)
             });
-            if !fits {
+            let ring =
+                kernel.printf_ring.is_none_or(|at| holds(kernel.args_size.into(), at.into()));
+            if !fits || !ring {
                 return Err(format!("the arguments of {:?}", kernel.name));
             }
             if kernel.required_group_size.is_some_and(|size| size.contains(&0)) {

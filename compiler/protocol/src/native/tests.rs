@@ -18,6 +18,7 @@ fn module() -> NativeModule {
         name: "k".into(),
         args: vec![arg],
         args_size: 8,
+        printf_ring: None,
         required_group_size: None,
         group_size_hint: None,
         local_static_bytes: 0,
@@ -119,6 +120,7 @@ fn contents_that_contradict_themselves_are_refused_though_their_hash_fits() {
     with(|it| it.info.globals[0].size = 2);
     with(|it| it.info.kernels[0].args[0].offset = 1);
     with(|it| it.info.kernels[0].args[0].size = 4);
+    with(|it| it.info.kernels[0].printf_ring = Some(1));
     with(|it| it.info.kernels[0].required_group_size = Some([1, 0, 1]));
 }
 
