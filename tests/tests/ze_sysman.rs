@@ -280,6 +280,25 @@ fn lost() {
     assert!(state.reset.is_empty());
 }
 
+/// hwloc asks for facts with structures that it does not initialise.
+#[test]
+fn structures_may_come_as_they_lie_in_memory() {
+    let device = devices()[0];
+    // SAFETY: the fields are numbers, pointers and arrays of these; all bits set is a value of each.
+    let mut facts: zes_mem_properties_t = unsafe { std::mem::transmute([0xa5_u8; 48]) };
+    let next = facts.pNext;
+    check!(zesMemoryGetProperties(memories(device)[0], &raw mut facts));
+    assert!(facts.physicalSize > 0 && facts.physicalSize < 1 << 50);
+    assert_eq!(facts.pNext, next, "what is no structure is neither followed nor written");
+    let mut core = ze_device_properties_t {
+        stype: ze_structure_type_t(0xd20),
+        pNext: ptr::without_provenance_mut(8),
+        ..Default::default()
+    };
+    check!(zeDeviceGetProperties(ze::device(), &raw mut core));
+    assert_ne!(core.uuid.id, [0; 16]);
+}
+
 #[test]
 fn bad_handles_and_pointers_are_refused() {
     let device = devices()[0];

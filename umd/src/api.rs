@@ -14,7 +14,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::marker::PhantomData;
 use std::panic::{self, AssertUnwindSafe};
 
-use tally_ze::{Chained, ze_result_t, ze_structure_type_t};
+use tally_ze::{Chained, ze_result_t, ze_structure_type_t, zes_structure_type_t};
 
 use crate::error::{self, Error, Result};
 use crate::handle::{self, RawHandle};
@@ -313,6 +313,32 @@ impl<'c> Call<'c> {
         check_stype::<T>(ptr.cast(), name, others)?;
         // SAFETY: not null, so good to read and write for the call, and the caller's alone.
         Ok(unsafe { &mut *ptr })
+    }
+
+    /// A structure to fill that programs are known to hand over uninitialised, and what extends it.
+    /// An `stype` that is no structure's tells such a one: nothing extends it then, and its `pNext`
+    /// is not looked at. (hwloc asks so for what it shows of a device.)
+    ///
+    /// # Errors
+    /// INVALID_NULL_POINTER, or INVALID_ARGUMENT if `stype` is another structure's.
+    pub fn raw_properties<T: Chained>(
+        self,
+        ptr: *mut T,
+        name: &'static str,
+        others: &[ze_structure_type_t],
+    ) -> Result<(&'c mut T, Chain<'c>)> {
+        if ptr.is_null() {
+            return Err(null(name));
+        }
+        // SAFETY: not null, so good to read and write for the call, and the caller's alone. Every bit
+        // pattern is a value of the structures of the interface.
+        let (Head { stype, next }, out) = unsafe { (ptr.cast::<Head>().read(), &mut *ptr) };
+        let is_some = stype.is_known() || zes_structure_type_t(stype.0).is_known();
+        if !is_some {
+            return Ok((out, self.chain(std::ptr::null())));
+        }
+        check_stype::<T>(ptr.cast(), name, others)?;
+        Ok((out, self.chain(next.cast())))
     }
 
     /// The structures that extend another one.

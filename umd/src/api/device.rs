@@ -71,9 +71,10 @@ api! {
     ) {
         let device = call.handle(hDevice, "hDevice")?;
         let in_hz = ze_structure_type_t::ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2;
-        let out = call.properties_or(pDeviceProperties, "pDeviceProperties", &[in_hz])?;
+        let (out, chain) =
+            call.raw_properties(pDeviceProperties, "pDeviceProperties", &[in_hz])?;
         describe(device, out, out.stype == in_hz);
-        for link in call.chain(out.pNext) {
+        for link in chain {
             match link.stype() {
                 ze_eu_count_ext_t::STYPE => {
                     if let Some(out) = link.get_mut::<ze_eu_count_ext_t>() {
@@ -166,7 +167,7 @@ api! {
         *call.in_out(pCount, "pCount")? = count as u32;
         for (i, engine) in device.engines().iter().take(count).enumerate() {
             let out = pCommandQueueGroupProperties.wrapping_add(i);
-            let out = call.properties(out, "pCommandQueueGroupProperties")?;
+            let (out, _) = call.raw_properties(out, "pCommandQueueGroupProperties", &[])?;
             out.flags = group::empty();
             if engine.capabilities & engine_capability::COMPUTE != 0 {
                 out.flags |= group::ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE;

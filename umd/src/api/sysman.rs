@@ -130,7 +130,7 @@ api! {
         pProperties: *mut zes_device_properties_t,
     ) {
         let device = call.handle(hDevice, "hDevice")?;
-        let out = call.properties(pProperties, "pProperties")?;
+        let (out, chain) = call.raw_properties(pProperties, "pProperties", &[])?;
         out.core = ze_device_properties_t::default();
         describe(device, &mut out.core, false);
         out.numSubdevices = device.parts().len() as u32;
@@ -140,7 +140,7 @@ api! {
         set_name(&mut out.modelName, "Tally virtual GPU");
         set_name(&mut out.vendorName, "Tally");
         set_name(&mut out.driverVersion, env!("CARGO_PKG_VERSION"));
-        for link in call.chain(out.pNext) {
+        for link in chain {
             if let Some(more) = link.get_mut::<zes_device_ext_properties_t>() {
                 more.uuid.id = device.uuid();
                 more.r#type = zes_device_type_t::ZES_DEVICE_TYPE_GPU;
@@ -215,7 +215,7 @@ api! {
         pProperties: *mut zes_pci_properties_t,
     ) {
         let device = call.handle(hDevice, "hDevice")?;
-        let out = call.properties(pProperties, "pProperties")?;
+        let (out, _) = call.raw_properties(pProperties, "pProperties", &[])?;
         let [domain, bus, slot, function] = device.kernel().pci_address().unwrap_or_default();
         out.address = zes_pci_address_t { domain, bus, device: slot, function };
         out.maxSpeed = NO_SPEED;
@@ -330,7 +330,7 @@ api! {
         pProperties: *mut zes_mem_properties_t,
     ) {
         let memory = call.handle(hMemory, "hMemory")?;
-        let out = call.properties(pProperties, "pProperties")?;
+        let (out, _) = call.raw_properties(pProperties, "pProperties", &[])?;
         out.r#type = zes_mem_type_t::ZES_MEM_TYPE_DDR;
         (out.onSubdevice, out.subdeviceId) = place(memory.device);
         out.location = zes_mem_loc_t::ZES_MEM_LOC_SYSTEM;
@@ -342,7 +342,7 @@ api! {
     /// Spec: `zesMemoryGetState`. What other processes use is not known.
     fn zesMemoryGetState(call, hMemory: zes_mem_handle_t, pState: *mut zes_mem_state_t) {
         let memory = call.handle(hMemory, "hMemory")?;
-        let out = call.properties(pState, "pState")?;
+        let (out, _) = call.raw_properties(pState, "pState", &[])?;
         out.health = zes_mem_health_t::ZES_MEM_HEALTH_OK;
         out.size = memory.device.budget().limit();
         out.free = memory.free();
