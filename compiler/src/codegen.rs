@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use tally_compiler_protocol::{
-    Access, ArgInfo, ArgKind, Export, ForeignGlobal, GlobalInfo, Import, KernelCode, KernelInfo,
-    ModuleInfo, Reloc, TargetCpu,
+    Access, ArgInfo, ArgKind, Export, ForeignGlobal, GlobalInfo, ImageKind, Import, KernelCode,
+    KernelInfo, ModuleInfo, Reloc, TargetCpu,
 };
 
 use crate::check::Unlinked;
@@ -170,7 +170,12 @@ fn arg_info(arg: &ir::KernelArg) -> ArgInfo {
     let access = match kind {
         ArgKind::ConstantPointer => Access::Read,
         ArgKind::GlobalPointer if arg.qualifiers.contains(&"const") => Access::Read,
-        ArgKind::GlobalPointer | ArgKind::LocalPointer | ArgKind::Image => Access::ReadWrite,
+        ArgKind::GlobalPointer | ArgKind::LocalPointer => Access::ReadWrite,
+        ArgKind::Image => match arg.image {
+            Some(ir::ImageArg { read: true, write: false, .. }) => Access::Read,
+            Some(ir::ImageArg { read: false, write: true, .. }) => Access::Write,
+            _ => Access::ReadWrite,
+        },
         ArgKind::Value | ArgKind::Sampler => Access::None,
     };
     ArgInfo {
@@ -181,6 +186,14 @@ fn arg_info(arg: &ir::KernelArg) -> ArgInfo {
         name: arg.name.clone(),
         type_name: arg.type_name.clone(),
         access,
+        image: arg.image.map(|image| match image.kind {
+            ir::ImageKind::D1 => ImageKind::D1,
+            ir::ImageKind::D1Array => ImageKind::D1Array,
+            ir::ImageKind::D2 => ImageKind::D2,
+            ir::ImageKind::D2Array => ImageKind::D2Array,
+            ir::ImageKind::D3 => ImageKind::D3,
+            ir::ImageKind::Buffer => ImageKind::Buffer,
+        }),
     }
 }
 

@@ -11,6 +11,7 @@
 //! and memory are zero.
 
 mod group;
+mod image;
 mod item;
 mod math;
 mod memory;

@@ -26,8 +26,8 @@ pub use arena::{Arena, Id};
 pub use group::{GroupOp, WorkItemQuery};
 pub use image::GlobalImage;
 pub use ops::{
-    Access, AtomicOp, BinaryOp, CompareOp, ConvertOp, FloatTest, GlobalReloc, MathOp, Op, Ordering,
-    Scope, SecondResult, Terminator, TernaryOp, UnaryOp,
+    Access, AtomicOp, BinaryOp, CompareOp, ConvertOp, FloatTest, GlobalReloc, ImageOp, MathOp, Op,
+    Ordering, Scope, SecondResult, Terminator, TernaryOp, UnaryOp,
 };
 pub use types::{AddressSpace, Float, Layout, Type, TypeId, Types};
 
@@ -284,6 +284,46 @@ ops::named_enum! {
     }
 }
 
+ops::named_enum! {
+    /// How an image is addressed.
+    ImageKind {
+        /// x
+        D1 = "1d",
+        /// x, layer
+        D1Array = "1d array",
+        /// x, y
+        D2 = "2d",
+        /// x, y, layer
+        D2Array = "2d array",
+        /// x, y, z
+        D3 = "3d",
+        /// x, over a buffer
+        Buffer = "buffer",
+    }
+}
+
+impl ImageKind {
+    /// Dimensions and layers: how many numbers its size has, and coordinates count.
+    pub fn dimensions(self) -> usize {
+        match self {
+            ImageKind::D1 | ImageKind::Buffer => 1,
+            ImageKind::D1Array | ImageKind::D2 => 2,
+            ImageKind::D2Array | ImageKind::D3 => 3,
+        }
+    }
+}
+
+/// An image as the type of an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageArg {
+    /// How it is addressed.
+    pub kind: ImageKind,
+    /// Whether the kernel may read it.
+    pub read: bool,
+    /// Whether the kernel may write it.
+    pub write: bool,
+}
+
 /// One argument of a kernel. Its bytes lie at `offset` of the argument block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelArg {
@@ -305,6 +345,8 @@ pub struct KernelArg {
     pub name: String,
     /// The type's name in the source language, as in `float*`, empty if unknown.
     pub type_name: String,
+    /// Which image, if it is one.
+    pub image: Option<ImageArg>,
     /// The qualifiers of the type: `const`, `restrict`, `volatile`, `pipe`.
     pub qualifiers: Vec<&'static str>,
 }

@@ -19,6 +19,7 @@ mod annotations;
 mod arith;
 mod body;
 mod group;
+mod image;
 mod imports;
 mod kernels;
 mod memory;

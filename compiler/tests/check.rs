@@ -28,12 +28,6 @@ fn unsupported_things_are_named() {
             "OpEntryPoint requires sub-groups of 4 work-items; 8, 16 and 32 are supported",
         ),
         (
-            "kernel void k(read_only image2d_t i, sampler_t s, global float4 *p) {
-                p[0] = read_imagef(i, s, (int2)(0, 0));
-            }",
-            "of type opaque<image>, which is not supported",
-        ),
-        (
             "int elsewhere(int); kernel void k(global int *p) { p[0] = elsewhere(p[1]); }",
             "OpFunctionCall calls \"elsewhere\", which the module only imports",
         ),

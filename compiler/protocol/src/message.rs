@@ -248,6 +248,25 @@ pub struct ArgInfo {
     pub type_name: String,
     /// What the kernel does with the memory, or with the image.
     pub access: Access,
+    /// How the image is addressed, if it is one.
+    pub image: Option<ImageKind>,
+}
+
+/// How a kernel addresses an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ImageKind {
+    /// x
+    D1,
+    /// x, layer
+    D1Array,
+    /// x, y
+    D2,
+    /// x, y, layer
+    D2Array,
+    /// x, y, z
+    D3,
+    /// x, over a buffer
+    Buffer,
 }
 
 /// What an argument is.

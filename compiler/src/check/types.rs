@@ -5,8 +5,8 @@ use super::support;
 use crate::ir::eval::Scalar;
 use crate::ir::group::identity;
 use crate::ir::{
-    AddressSpace, AtomicOp, BinaryOp, CompareOp, ConvertOp, Float, Function, Inst, Loc, MathOp,
-    Module, Op, Operand, SecondResult, Terminator, TernaryOp, Type, TypeId, UnaryOp,
+    AddressSpace, AtomicOp, BinaryOp, CompareOp, ConvertOp, Float, Function, ImageOp, Inst, Loc,
+    MathOp, Module, Op, Operand, SecondResult, Terminator, TernaryOp, Type, TypeId, UnaryOp,
 };
 
 /// Checks that every instruction of a function is supported and fits its types; reports each that
@@ -161,6 +161,7 @@ impl Types<'_> {
                 self.bool_like(self.of(*mask), self.of(*value))?;
                 return rule(result.is_none());
             }
+            Op::Image(op, args) => return self.image(*op, args, result),
             Op::Assume(condition) => {
                 return rule(*self.ty(self.of(*condition)) == Type::Bool && result.is_none());
             }
@@ -408,6 +409,35 @@ impl Types<'_> {
             None if op.returns_int() => rule(self.is_i32_like(result, ty)),
             None => rule(result == ty),
         }
+    }
+
+    fn image(&self, op: ImageOp, args: &[Operand], result: Option<TypeId>) -> Rule {
+        let texel = |ty: TypeId| {
+            rule(
+                matches!(*self.ty(ty), Type::Vector(element, 4) if *self.ty(element) == Type::Int(32)),
+            )
+        };
+        let (&image, rest) = args.split_first()?;
+        rule(self.pointer(image)? == AddressSpace::Constant)?;
+        let coordinate = match op {
+            ImageOp::Sample => Type::Float(Float::F32),
+            ImageOp::Fetch | ImageOp::Write => Type::Int(32),
+        };
+        let coordinates = match (op, rest) {
+            (ImageOp::Write, [coordinates @ .., value]) => {
+                rule(result.is_none())?;
+                texel(self.of(*value))?;
+                coordinates
+            }
+            (ImageOp::Fetch | ImageOp::Sample, [sampler, coordinates @ ..]) => {
+                rule(*self.ty(self.of(*sampler)) == Type::Int(64))?;
+                texel(result?)?;
+                coordinates
+            }
+            _ => return None,
+        };
+        rule(coordinates.len() == 3)?;
+        rule(coordinates.iter().all(|&it| *self.ty(self.of(it)) == coordinate))
     }
 
     /// The type of the component of a composite at a path.

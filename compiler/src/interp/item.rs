@@ -2,6 +2,7 @@
 //! One work-item: a stack of calls that runs until a barrier or its end.
 
 use super::group::{self, Offers};
+use super::image;
 use super::value::{self, AccessError, Value};
 use super::{Arguments, Group, InterpError, Launch, LocalLayout, Memory, ops, printf};
 use crate::ir::{
@@ -386,6 +387,13 @@ impl<'m> Item<'m> {
                 let missing = || "a group operation that nothing was offered to".to_owned();
                 let (own, offers) = self.offers.take().ok_or_else(missing)?;
                 group::collect(module, *op, ty()?, own, &offers, index)?
+            }
+            Op::Image(op, args) => {
+                let mut values = Vec::with_capacity(args.len());
+                for &arg in args {
+                    values.push(self.get(arg, memory)?);
+                }
+                image::apply(*op, &values, memory)?
             }
             Op::Fence(..) | Op::Assume(_) => return Ok(Step::Next),
             Op::Call(callee, args) => {

@@ -383,6 +383,20 @@ impl MathOp {
 }
 
 named_enum! {
+    /// Operations on an image. The first operand is the address of its descriptor, a pointer to
+    /// constant memory; texels are vectors of four `i32`, the bits of floats or integers as the
+    /// image's format has it. Coordinates are three scalars, the image's kind says how many count.
+    ImageOp {
+        /// Image, sampler (`i64`), coordinates as `i32`: the texel there.
+        Fetch = "fetch",
+        /// Image, sampler (`i64`), coordinates as `f32`: what the sampler makes of the texels there.
+        Sample = "sample",
+        /// Image, coordinates as `i32`, texel. Has no result.
+        Write = "write",
+    }
+}
+
+named_enum! {
     /// Operations that read a location and write it as one step; the result is the old value.
     AtomicOp {
         /// Replace.
@@ -477,6 +491,8 @@ pub enum Op {
     Convert(ConvertOp, Operand),
     /// A library function.
     Math(MathOp, Vec<Operand>),
+    /// Reads, samples or writes an image.
+    Image(ImageOp, Vec<Operand>),
     /// Sum and carry (0 or 1) of unsigned integers: a structure of two of the operands' type.
     AddCarry(Operand, Operand),
     /// Difference and borrow (0 or 1) of unsigned integers: a structure of two.
@@ -723,7 +739,7 @@ macro_rules! visit_operands {
                 visit(expected);
                 visit(value);
             }
-            Op::Math(_, args) | Op::Construct(args) | Op::Call(_, args) => {
+            Op::Math(_, args) | Op::Image(_, args) | Op::Construct(args) | Op::Call(_, args) => {
                 args.$iter().for_each(visit);
             }
             Op::Address { base, terms, .. } => {

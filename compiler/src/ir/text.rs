@@ -198,6 +198,7 @@ impl FunctionText<'_> {
             Op::Select(c, a, b) => format!("select{flags} {}, {}, {}", o(c), o(a), o(b)),
             Op::Convert(op, a) => format!("{}{flags} {}", op.name(), o(a)),
             Op::Math(op, args) => format!("math {}{flags} {}", op.name(), self.operands(args)),
+            Op::Image(op, args) => format!("image_{} {}", op.name(), self.operands(args)),
             Op::AddCarry(a, b) => format!("add_carry {}, {}", o(a), o(b)),
             Op::SubBorrow(a, b) => format!("sub_borrow {}, {}", o(a), o(b)),
             Op::UMulExtended(a, b) => format!("umul_extended {}, {}", o(a), o(b)),

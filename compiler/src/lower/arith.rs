@@ -31,6 +31,7 @@ impl Body<'_, '_> {
             }
             &Op::Convert(op, a) => self.convert(op, a, result()?),
             Op::Math(op, args) => self.math(*op, args, result()?, inst.flags)?,
+            Op::Image(op, args) => self.image(*op, args),
             &Op::AddCarry(a, b) => self.carry("add", a, b, result()?),
             &Op::SubBorrow(a, b) => self.carry("sub", a, b, result()?),
             &Op::UMulExtended(a, b) => self.mul_extended("zext", a, b, result()?),

@@ -11,7 +11,7 @@ use std::fmt::Write;
 use super::LowerError;
 use super::function::Body;
 use super::types::value_type;
-use crate::ir::{MathOp, Operand, SecondResult, Type, TypeId};
+use crate::ir::{ImageOp, MathOp, Operand, SecondResult, Type, TypeId};
 
 /// Vectors from this length on go through a loop.
 pub(super) const MIN_LANES: u32 = 8;
@@ -69,6 +69,22 @@ impl Body<'_, '_> {
         }
         let args: Vec<String> = args.iter().map(|&arg| self.typed(arg)).collect();
         Ok(format!("call {result} @{name}({})", args.join(", ")))
+    }
+}
+
+impl Body<'_, '_> {
+    /// Text of a call of the library's function for an image.
+    pub(super) fn image(&mut self, op: ImageOp, args: &[Operand]) -> String {
+        const TEXEL: &str = "<4 x i32>";
+        let (result, params) = match op {
+            ImageOp::Fetch => (TEXEL, "ptr, i64, i32, i32, i32"),
+            ImageOp::Sample => (TEXEL, "ptr, i64, float, float, float"),
+            ImageOp::Write => ("void", "ptr, i32, i32, i32, <4 x i32>"),
+        };
+        let function = format!("__tally_image_{}", op.name());
+        self.unit.declare(result, &function, params);
+        let args: Vec<String> = args.iter().map(|&arg| self.typed(arg)).collect();
+        format!("call {result} @{function}({})", args.join(", "))
     }
 }
 

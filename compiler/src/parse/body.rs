@@ -8,7 +8,7 @@ use rspirv::spirv::Op as Spv;
 use super::annotations::Decorations;
 use super::module::{Builder, Def, InstructionSet, Signature, SpvKind};
 use super::words::Instruction;
-use super::{Error, Result, arith, group, imports, memory, opencl, printf};
+use super::{Error, Result, arith, group, image, imports, memory, opencl, printf};
 use crate::ir::eval::fold;
 use crate::ir::{
     AddressSpace, Arena, BinaryOp, Block, BlockId, CompareOp, ConstId, ConstKind, ENTRY, Flags,
@@ -408,6 +408,7 @@ impl<'b, 'a> Body<'b, 'a> {
             || arith::translate(self, inst)?
             || memory::translate(self, inst)?
             || group::translate(self, inst)?
+            || image::translate(self, inst)?
         {
             return Ok(());
         }

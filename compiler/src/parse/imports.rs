@@ -3,9 +3,9 @@
 //! atomics and the sub-group barrier of OpenCL C, which LLVM's SPIR-V back end leaves under their
 //! mangled names.
 
-use super::Result;
 use super::body::Body;
 use super::words::Instruction;
+use super::{Result, image};
 use crate::ir::{AtomicOp, BinaryOp, Op, Operand, Ordering, Scope, UnaryOp};
 
 /// Translates a call of an imported function; whether the compiler knows it.
@@ -21,12 +21,18 @@ pub fn call(
         body.emit_void(Op::ControlBarrier { execution, memory: execution, ordering });
         return Ok(true);
     }
+    let ty = body.result_type(inst)?;
+    if let Some((name, _)) = demangle(name)
+        && let Some(number) = image::channels(body, name, args, ty)
+    {
+        body.set_result(inst, number)?;
+        return Ok(true);
+    }
     let known = match intrinsic(name, args) {
         Some(op) => Some(op),
         None => atomic(body, name, args),
     };
     let Some(op) = known else { return Ok(false) };
-    let ty = body.result_type(inst)?;
     let operand = body.emit(ty, op);
     body.set_result(inst, operand)?;
     Ok(true)

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::annotations::{EntryPoint, Modes};
-use super::module::{Builder, Def};
+use super::module::{Builder, Def, SpvKind};
 use super::{Error, Result};
 use crate::ir::{
     AddressSpace, ArgKind, FunctionId, Kernel, KernelArg, KernelFacts, Loc, Op, Operand, Type,
@@ -85,11 +85,23 @@ fn arguments(builder: &Builder<'_>, function: FunctionId) -> Vec<KernelArg> {
     let module = &builder.module;
     let body = &module.functions[function];
     let mut args = Vec::with_capacity(body.params.len());
-    for &param in &body.params {
+    let given = builder.parameter_types.get(function.0 as usize);
+    for (i, &param) in body.params.iter().enumerate() {
         let value = &body.values[param];
         let mut ty = value.ty;
         let mut by_reference = false;
+        let handle = given.and_then(|types| builder.defs.get(types.get(i)?));
+        let handle = match handle {
+            Some(Def::Type(ty)) => &ty.kind,
+            _ => &SpvKind::Plain,
+        };
+        let image = match handle {
+            SpvKind::Image(image) => Some(*image),
+            _ => None,
+        };
         let kind = match &module.types[ty] {
+            _ if image.is_some() => ArgKind::Image,
+            _ if matches!(handle, SpvKind::Sampler) => ArgKind::Sampler,
             Type::Pointer(AddressSpace::Global | AddressSpace::Generic) => ArgKind::GlobalPointer,
             Type::Pointer(AddressSpace::Constant) => ArgKind::ConstantPointer,
             Type::Pointer(AddressSpace::Local) => ArgKind::LocalPointer,
@@ -110,20 +122,18 @@ fn arguments(builder: &Builder<'_>, function: FunctionId) -> Vec<KernelArg> {
                 ty = copied.map_or(ty, |variable| variable.ty);
                 ArgKind::Value
             }
-            Type::Opaque(name) if name == "image" => ArgKind::Image,
-            Type::Opaque(name) if name == "sampler" => ArgKind::Sampler,
             _ => ArgKind::Value,
         };
-        let handle = matches!(kind, ArgKind::Image | ArgKind::Sampler);
         args.push(KernelArg {
             kind,
             ty,
             by_reference,
-            size: if handle { 8 } else { module.types.size(ty) },
-            align: if handle { 8 } else { module.types.align(ty) },
+            size: module.types.size(ty),
+            align: module.types.align(ty),
             offset: 0,
             name: value.name.clone().unwrap_or_default(),
             type_name: String::new(),
+            image,
             qualifiers: Vec::new(),
         });
     }

@@ -7,10 +7,10 @@ use rspirv::spirv::{AddressingModel, MemoryModel, Op, StorageClass};
 
 use super::annotations::{Annotations, Decorations};
 use super::words::Instruction;
-use super::{Error, Result, SpecConstants, body};
+use super::{Error, Result, SpecConstants, body, image};
 use crate::ir::{
-    AddressSpace, ConstId, ConstKind, FileId, Float, FunctionId, Global, Loc, Module, Operand,
-    Type, TypeId,
+    AddressSpace, ConstId, ConstKind, FileId, Float, FunctionId, Global, ImageArg, Loc, Module,
+    Operand, Type, TypeId,
 };
 
 /// SPIR-V's universal limits on types; they also bound this compiler's recursion.
@@ -64,6 +64,12 @@ pub enum SpvKind {
     Plain,
     /// A pointer: the id of the type it points to.
     Pointer(u32),
+    /// An image.
+    Image(ImageArg),
+    /// A sampler.
+    Sampler,
+    /// An image with its sampler: the id of the image's type.
+    SampledImage(u32),
     /// A function: the ids of its return type and its parameters' types.
     Function(u32, Vec<u32>),
 }
@@ -94,6 +100,8 @@ pub struct Builder<'a> {
     pub defs: HashMap<u32, Def>,
     /// SPIR-V ids of functions, by number.
     pub function_ids: Vec<u32>,
+    /// SPIR-V ids of the types of their parameters, by number.
+    pub parameter_types: Vec<Vec<u32>>,
     bound: u32,
     spec_constants: &'a SpecConstants,
     files: HashMap<u32, FileId>,
@@ -110,6 +118,7 @@ impl<'a> Builder<'a> {
             annotations,
             defs: HashMap::new(),
             function_ids: Vec::new(),
+            parameter_types: Vec::new(),
             bound,
             spec_constants,
             files: HashMap::new(),
@@ -364,6 +373,23 @@ impl<'a> Builder<'a> {
                 kind = SpvKind::Function(inst.arg(0)?, params);
                 Type::Opaque("function".into())
             }
+            Op::TypeImage => match image::image_type(inst)? {
+                Some((ty, image)) => {
+                    kind = SpvKind::Image(image);
+                    ty
+                }
+                None => Type::Opaque("image".into()),
+            },
+            Op::TypeSampler => {
+                kind = SpvKind::Sampler;
+                Type::Int(64)
+            }
+            Op::TypeSampledImage => {
+                let image = nest(self, inst.arg(0)?)?;
+                kind = SpvKind::SampledImage(inst.arg(0)?);
+                let sampler = self.module.types.int(64);
+                Type::Struct { members: vec![image, sampler], packed: false }
+            }
             _ => Type::Opaque(inst.grammar.name["OpType".len()..].to_lowercase()),
         };
         if depth > MAX_TYPE_DEPTH {
@@ -384,7 +410,11 @@ impl<'a> Builder<'a> {
             self.spec_constants.iter().find(|(id, _)| *id == number).map(|&(_, value)| value)
         });
         let constant = match inst.op() {
-            Op::Undef | Op::ConstantSampler => self.module.constant(ty, ConstKind::Undef),
+            Op::Undef => self.module.constant(ty, ConstKind::Undef),
+            Op::ConstantSampler if self.module.types[ty] == Type::Int(64) => {
+                self.module.const_int(ty, image::constant_sampler(inst)?)
+            }
+            Op::ConstantSampler => return Err(inst.error("has a type that is no sampler".into())),
             Op::ConstantNull => match self.module.types.layout(ty) {
                 Some(_) => self.module.constant(ty, ConstKind::Null),
                 None => self.module.constant(ty, ConstKind::Undef),
@@ -557,6 +587,8 @@ impl<'a> Builder<'a> {
         let name = self.name(id);
         let number = FunctionId(u32::try_from(functions.len()).unwrap_or(u32::MAX));
         self.function_ids.push(id);
+        let types = params.iter().map(|param| param.result_type().unwrap_or_default());
+        self.parameter_types.push(types.collect());
         let def = match body.is_empty() {
             true => Def::Import(name.clone(), number),
             false => Def::Function(number),

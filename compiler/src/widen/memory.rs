@@ -50,7 +50,13 @@ impl Widener<'_> {
                 }
                 self.one_by_one(inst)?;
             }
+            Op::Image(_, operands)
+                if operands.iter().all(|&operand| self.shape(operand) == Shape::Uniform) =>
+            {
+                return Ok(false);
+            }
             Op::Load(..)
+            | Op::Image(..)
             | Op::Store(..)
             | Op::AtomicLoad(..)
             | Op::AtomicStore(..)

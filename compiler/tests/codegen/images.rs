@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Images: compiled code, the interpreter and a plain reference agree about every format, kind,
+//! addressing mode and filter.
+
+use tally_compiler::interp::{self, Launch, Memory};
+use tally_compiler::ir::Module;
+
+use crate::harness::{Arg, Grid, Kernel, buffer, clang, module, value, widths};
+use crate::reference::{Image, KINDS, LAYOUTS, Rng};
+
+/// Work-items of a run: two whole vectors of any width, and some.
+const ITEMS: usize = 72;
+
+/// Runs a kernel of `images.cl` in the interpreter. `image` is read and written back.
+fn interpret(
+    module: &Module,
+    name: &str,
+    image: &mut Image,
+    sampler: Option<u64>,
+    buffers: [&mut [u32]; 2],
+) {
+    let (index, _) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
+    let descriptor = image.descriptor();
+    let at = descriptor.as_ptr() as u64;
+    let mut memory = Memory::new();
+    let map = |memory: &mut Memory, address: u64, bytes: Vec<u8>| {
+        memory.map(address, bytes).expect("buffers do not overlap");
+    };
+    map(&mut memory, at, descriptor.to_vec());
+    map(&mut memory, image.bytes.as_ptr() as u64, image.bytes.clone());
+    let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let mut args = vec![interp::Arg::pointer(at)];
+    args.extend(sampler.map(|word| interp::Arg::Bytes(word.to_le_bytes().to_vec())));
+    for words in &buffers {
+        map(&mut memory, words.as_ptr() as u64, bytes(words));
+        args.push(interp::Arg::pointer(words.as_ptr() as u64));
+    }
+    let launch = Launch::linear(ITEMS as u64, 40);
+    interp::run(module, index, &launch, &args, &mut memory).unwrap_or_else(|e| panic!("{e}"));
+    for words in buffers {
+        let bytes = memory.buffer(words.as_ptr() as u64).expect("it is mapped");
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks(4)) {
+            *word = u32::from_le_bytes(bytes.try_into().expect("four bytes"));
+        }
+    }
+    let bytes = memory.buffer(image.bytes.as_ptr() as u64).expect("it is mapped").to_vec();
+    image.bytes.copy_from_slice(&bytes);
+}
+
+/// Runs the compiled kernel.
+fn execute(kernel: &Kernel, image: &Image, sampler: Option<u64>, buffers: [&mut [u32]; 2]) {
+    let descriptor = image.descriptor();
+    let mut args = vec![value(descriptor.as_ptr() as u64)];
+    args.extend(sampler.map(value));
+    args.extend(buffers.map(buffer).into_iter().collect::<Vec<Arg<'_>>>());
+    kernel.run(Grid::line(ITEMS as u64, 40), args);
+}
+
+/// A kernel for each processor and width.
+fn kernels(module: &Module, name: &str) -> Vec<Kernel> {
+    let all = widths().into_iter();
+    all.map(|(target, lanes)| Kernel::with_lanes(module, name, &target, lanes)).collect()
+}
+
+/// The same bits, or both no number.
+fn same(a: u32, b: u32) -> bool {
+    a == b || (f32::from_bits(a).is_nan() && f32::from_bits(b).is_nan())
+}
+
+/// OpenCL C, "Image Addressing and Filtering": every format, kind, addressing mode, filter and kind
+/// of coordinates. The interpreter and compiled code have the same bits; the reference, which
+/// computes with more digits, is near.
+#[test]
+fn sampling_is_what_opencl_says() {
+    let module = module(&clang::compile("images.cl", &["-O2"]));
+    let mut rng = Rng(1);
+    for kind in KINDS.into_iter().filter(|kind| kind.name != "1d_buffer") {
+        let names = [format!("sample_{}", kind.name), format!("sample_int_{}", kind.name)];
+        let both = names.clone().map(|name| kernels(&module, &name));
+        for (number, layout) in LAYOUTS.iter().enumerate() {
+            for &channel in layout.channels {
+                for sampler in 0..40_u64 {
+                    let (address, normalized) = (sampler & 7, sampler & 8 != 0);
+                    // What OpenCL leaves undefined is not compared: unnormalised coordinates that
+                    // repeat.
+                    if address > 4 || (address > 2 && !normalized) {
+                        continue;
+                    }
+                    let mut image = Image::random(&mut rng, kind, layout, channel);
+                    let at = image.coordinates(&mut rng, ITEMS, normalized);
+                    let integers = usize::from(channel < 2);
+                    let mut at: Vec<u32> = at.iter().flatten().map(|c| c.to_bits()).collect();
+                    let mut plain = vec![0_u32; 4 * ITEMS];
+                    let name = &names[integers];
+                    let case =
+                        format!("{name}, layout {number}, type {channel}, sampler {sampler}");
+                    let kernels = &both[integers];
+                    let kernel = &kernels[sampler as usize % kernels.len()];
+                    let mut code = vec![0_u32; 4 * ITEMS];
+                    execute(kernel, &image, Some(sampler), [&mut at, &mut code]);
+                    interpret(&module, name, &mut image, Some(sampler), [&mut at, &mut plain]);
+                    for i in 0..ITEMS {
+                        let place: Vec<f32> =
+                            (0..4).map(|c| f32::from_bits(at[4 * i + c])).collect();
+                        let want = image.sample(sampler, [0, 1, 2].map(|c| f64::from(place[c])));
+                        for c in 0..4 {
+                            let (a, b) = (code[4 * i + c], plain[4 * i + c]);
+                            assert!(
+                                same(a, b),
+                                "{case} at {place:?}: code {a:#x}, interpreter {b:#x}"
+                            );
+                            image.check(a, want[c]).unwrap_or_else(|why| {
+                                panic!("{case} at {place:?}, channel {c}: {why}; {image:?}")
+                            });
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Places beyond the numbers of texels, infinities and NaN touch no memory outside of the image.
+#[test]
+fn no_coordinate_leaves_the_image() {
+    let module = module(&clang::compile("images.cl", &["-O2"]));
+    let mut rng = Rng(2);
+    let wild = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 3e38, -3e38, 2147483648.0, -0.5, 1e-40];
+    for kind in KINDS.into_iter().filter(|kind| kind.name != "1d_buffer") {
+        let name = format!("sample_{}", kind.name);
+        for kernel in kernels(&module, &name) {
+            for sampler in (0..32_u64).filter(|it| it & 7 < 5) {
+                let mut image = Image::random(&mut rng, kind, &LAYOUTS[3], 2);
+                let mut at: Vec<u32> =
+                    (0..4 * ITEMS).map(|_| wild[rng.below(wild.len())].to_bits()).collect();
+                let (mut code, mut plain) = (vec![0_u32; 4 * ITEMS], vec![0_u32; 4 * ITEMS]);
+                execute(&kernel, &image, Some(sampler), [&mut at, &mut code]);
+                interpret(&module, &name, &mut image, Some(sampler), [&mut at, &mut plain]);
+                let agree = code.iter().zip(&plain).all(|(&a, &b)| same(a, b));
+                assert!(agree, "{name} with sampler {sampler}");
+            }
+        }
+    }
+}
+
+/// Reads without a sampler take the texel itself, of buffers too, and only for the items that read.
+#[test]
+fn fetches_take_texels() {
+    let module = module(&clang::compile("images.cl", &["-O2"]));
+    let mut rng = Rng(3);
+    for kind in KINDS {
+        let name = format!("fetch_{}", kind.name);
+        let kernels = kernels(&module, &name);
+        for (number, layout) in LAYOUTS.iter().enumerate() {
+            for &channel in layout.channels {
+                let mut image = Image::random(&mut rng, kind, layout, channel);
+                let mut at = image.places(&mut rng, ITEMS, 0);
+                for (i, kernel) in kernels.iter().enumerate() {
+                    let (mut code, mut plain) = (vec![7_u32; 4 * ITEMS], vec![7_u32; 4 * ITEMS]);
+                    execute(kernel, &image, None, [&mut at, &mut code]);
+                    if i == 0 {
+                        interpret(&module, &name, &mut image, None, [&mut at, &mut plain]);
+                        let agree = code.iter().zip(&plain).all(|(&a, &b)| same(a, b));
+                        assert!(agree, "{name}, layout {number}, type {channel}");
+                    }
+                    for (at, found) in at.chunks(4).zip(code.chunks(4)) {
+                        if at[3] == 7 {
+                            assert_eq!(found, [7; 4], "{name}: an item that does not read");
+                            continue;
+                        }
+                        let want = image.texel([0, 1, 2].map(|c| i64::from(at[c] as i32)));
+                        for c in 0..4 {
+                            image.check(found[c], want[c]).unwrap_or_else(|why| {
+                                panic!("{name}, layout {number}, type {channel}: {why}")
+                            });
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Writes store the nearest number that the format has; beyond the image they store nothing, and
+/// items that do not write leave their texels alone.
+#[test]
+fn writes_round_and_saturate() {
+    let module = module(&clang::compile("images.cl", &["-O2"]));
+    let mut rng = Rng(4);
+    for kind in KINDS {
+        let names = [format!("write_{}", kind.name), format!("write_int_{}", kind.name)];
+        let both = names.clone().map(|name| kernels(&module, &name));
+        for (number, layout) in LAYOUTS.iter().enumerate() {
+            for &channel in layout.channels {
+                let integers = usize::from(channel < 2);
+                for kernel in &both[integers] {
+                    let image = Image::random(&mut rng, kind, layout, channel);
+                    let mut at = image.places(&mut rng, ITEMS, 1);
+                    let mut values: Vec<u32> =
+                        (0..4 * ITEMS).map(|_| image.random_channel(&mut rng)).collect();
+                    let (code, mut plain) = (image.clone(), image.clone());
+                    execute(kernel, &code, None, [&mut at, &mut values]);
+                    let name = &names[integers];
+                    interpret(&module, name, &mut plain, None, [&mut at, &mut values]);
+                    assert_eq!(code.bytes, plain.bytes, "{name}, layout {number}, type {channel}");
+                    let mut want = image.clone();
+                    for (at, value) in at.chunks(4).zip(values.chunks(4)) {
+                        if at[3] != 7 {
+                            want.write([0, 1, 2].map(|c| i64::from(at[c] as i32)), value);
+                        }
+                    }
+                    assert_eq!(code.bytes, want.bytes, "{name}, layout {number}, type {channel}");
+                }
+            }
+        }
+    }
+}
