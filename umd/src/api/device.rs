@@ -21,9 +21,10 @@ pub const MAX_ARGUMENT_BYTES: u32 = 4096;
 /// compute the mask as `(1 << bits) - 1`, which 64 would break, and 63 last for 292 years.
 const KERNEL_TIMESTAMP_BITS: u32 = 63;
 
-/// Images and samplers that a kernel can have as arguments: the compiler knows none yet.
-const IMAGE_ARGS: u32 = 0;
-const SAMPLERS: u32 = 0;
+/// Images and samplers that every kernel can have as arguments. More work as well, as far as the
+/// arguments' bytes go.
+const IMAGE_ARGS: u32 = 128;
+const SAMPLERS: u32 = 16;
 
 /// Most bytes from row to row of an image in memory that the program has allocated.
 const MAX_PITCH: usize = 1 << 30;

@@ -16,6 +16,8 @@ use crate::handle::{Kind, object};
 use crate::list::launch::{self as list, Groups};
 use crate::list::ready::Ready;
 
+mod resource;
+
 /// A kernel of a module.
 pub struct Kernel {
     module: Arc<Module>,
@@ -354,11 +356,15 @@ impl Kernel {
                 format!("pArgValue: it is null, but argument {index} is passed by value"),
             ));
         };
-        if matches!(arg.kind, ArgKind::Image | ArgKind::Sampler) {
-            return Err(Error::unsupported(format!(
-                "argIndex: argument {index} is an image or a sampler; the device has none"
-            )));
-        }
+        let word;
+        let bytes = match arg.kind {
+            ArgKind::Image | ArgKind::Sampler => {
+                // SAFETY: the caller keeps what the handle names for the call, as Level Zero asks.
+                word = unsafe { resource::word(arg, index, bytes) }?.to_le_bytes();
+                &word[..]
+            }
+            _ => bytes,
+        };
         let mut launch = self.change();
         launch.write(arg, bytes);
         launch.mark_set(index);
