@@ -51,7 +51,7 @@ fn patterns_of_every_size_are_filled() {
             (0..1024).map(|i| if i < 512 { pattern[i % size] } else { 0 }).collect();
         assert_eq!(memory.to_vec(), expected);
     }
-    for (pattern, size) in [(3, 512), (256, 512), (4, 510)] {
+    for (pattern, size) in [(3, 512), (1 << 21, 1 << 21), (4, 510)] {
         let (to, from) = (memory.ptr().cast(), memory.ptr().cast_const().cast());
         refused!(
             ZE_RESULT_ERROR_INVALID_SIZE,
@@ -66,6 +66,32 @@ fn patterns_of_every_size_are_filled() {
                 ptr::null_mut()
             )
         );
+    }
+}
+
+/// Patterns beyond maxMemoryFillPatternSize are filled as well, on both kinds of engine and in lists that
+/// are executed again after the pattern's memory has become something else.
+#[test]
+fn patterns_beyond_what_the_engines_repeat_are_filled() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u8>(3 << 20);
+    for (ordinal, size) in [(0, 256_usize), (1, 4096), (0, 1 << 17), (1, 1 << 20)] {
+        let mut pattern: Vec<u8> = (0..size).map(|i| (i * 7 + i / 256) as u8).collect();
+        let expected = pattern.clone();
+        let (list, queue) = (gpu.regular(ordinal, true), gpu.queue(ordinal));
+        let (to, from) = (memory.ptr().cast(), pattern.as_ptr().cast());
+        let (bytes, none) = (2 * size, ptr::null_mut());
+        check!(zeCommandListAppendMemoryFill(list.0, to, from, size, bytes, NONE, 0, none));
+        list.close();
+        pattern.fill(0);
+        for _ in 0..2 {
+            memory.fill_with(|_| 0);
+            queue.execute(&[&list], None);
+            queue.synchronize();
+            let filled = memory.to_vec();
+            assert!(filled[..size] == expected && filled[size..bytes] == expected, "{size}");
+            assert!(filled[bytes..].iter().all(|&byte| byte == 0), "{size}: beyond the end");
+        }
     }
 }
 

@@ -12,8 +12,8 @@
 use std::sync::Arc;
 
 use tally_uapi::packet::{
-    Copy as CopyPacket, CopyRegion, Fill, Header, INLINE_FILL_PATTERN, Nop, Packet, PostOp,
-    PostSync, Predicate, Region, Stamp as StampPacket, TimestampSlot, flag, opcode,
+    Copy as CopyPacket, CopyRegion, Fill, Header, INLINE_FILL_PATTERN, MAX_FILL_PATTERN, Nop,
+    Packet, PostOp, PostSync, Predicate, Region, Stamp as StampPacket, TimestampSlot, flag, opcode,
 };
 use tally_ze::ze_event_handle_t;
 use zerocopy::IntoBytes;
@@ -541,10 +541,38 @@ fn fill<T: Target>(target: &mut T, dst: u64, size: u64, pattern: &[u8]) -> Resul
             let at = target.memory(pattern.len() as u64, 8)?;
             // SAFETY: the memory has this size and is not yet in use.
             unsafe { at.ptr.as_ptr().copy_from_nonoverlapping(pattern.as_ptr(), pattern.len()) };
+            if pattern.len() > MAX_FILL_PATTERN as usize {
+                return repeat(target, dst, size, (at.va(), pattern.len() as u64));
+            }
             inline[..8].copy_from_slice(at.va().as_bytes());
         }
     }
     Ok(Fill { header, dst, size, pattern: inline, zero: 0, post: PostSync::default() }.into())
+}
+
+/// A fill with a pattern that is too large for FILL: a copy of rows that are all the same one.
+fn repeat<T: Target>(
+    target: &mut T,
+    dst: u64,
+    size: u64,
+    (src, width): (u64, u64),
+) -> Result<Packet> {
+    let at = target.memory(size_of::<Region>() as u64, 8)?;
+    let shape = Region {
+        width,
+        height: size / width,
+        depth: 1,
+        dst_row_pitch: width,
+        dst_slice_pitch: 0,
+        src_row_pitch: 0,
+        src_slice_pitch: 0,
+        reserved: 0,
+    };
+    // SAFETY: the memory has this size and alignment and is not yet in use.
+    unsafe { at.ptr.cast::<Region>().write(shape) };
+    let header = Header { opcode: opcode::COPY_REGION, ..Default::default() };
+    let (region, zero, post) = (at.va(), [0; 2], PostSync::default());
+    Ok(CopyRegion { header, dst, src, region, zero, post }.into())
 }
 
 /// The write that signals an event, unless the list's counter does.

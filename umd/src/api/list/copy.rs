@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 
-use tally_uapi::packet::{MAX_FILL_PATTERN, Region};
+use tally_uapi::packet::Region;
 use tally_ze::*;
 
 use super::{Events, append, no_extensions};
@@ -179,6 +179,10 @@ fn copy(
     append(call, list, &Command::Copy { dst, src, size }, events)
 }
 
+/// Bytes of the largest pattern. Those beyond maxMemoryFillPatternSize, which the engines repeat
+/// themselves, are copied row by row.
+const MAX_PATTERN: usize = 1 << 20;
+
 fn fill(
     call: Call<'_>,
     list: &List,
@@ -190,9 +194,9 @@ fn fill(
     call.out(dst, "ptr")?;
     call.out(pattern.cast_mut(), "pattern")?;
     let wrong = |text: String| Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE, text);
-    if !pattern_size.is_power_of_two() || pattern_size > MAX_FILL_PATTERN as usize {
+    if !pattern_size.is_power_of_two() || pattern_size > MAX_PATTERN {
         return Err(wrong(format!(
-            "pattern_size: {pattern_size} is no power of two up to {MAX_FILL_PATTERN}"
+            "pattern_size: {pattern_size} is no power of two up to {MAX_PATTERN}"
         )));
     }
     if !size.is_multiple_of(pattern_size) {
