@@ -70,7 +70,8 @@ impl Chaos {
         let bits = self.draw(about, queue, packet);
         if bits.is_multiple_of(4) {
             let longest = LONGEST_PAUSE.as_nanos() as u64;
-            std::thread::sleep(Duration::from_nanos((bits >> 2) % longest));
+            // A confined engine process may wait for a futex, but not sleep. Early is early.
+            std::thread::park_timeout(Duration::from_nanos((bits >> 2) % longest));
         }
     }
 

@@ -185,6 +185,12 @@ fn drivers() -> Vec<ze_driver_handle_t> {
     drivers[..count as usize].to_vec()
 }
 
+/// Whether the device is the kernel module's, as `TALLY_LANE=drm` says: it then sees of the process
+/// what is bound for it, and nothing else.
+pub fn on_kernel_lane() -> bool {
+    env::var_os("TALLY_LANE").is_some_and(|lane| lane == "drm")
+}
+
 /// The driver's device.
 pub fn device() -> ze_device_handle_t {
     let (mut count, mut device) = (1, ze_device_handle_t::NULL);

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tally_tests::gate::Gate;
 use tally_tests::lists::{Event, List, NONE};
-use tally_tests::ze::Gpu;
-use tally_tests::{call, check};
+use tally_tests::ze::{self, Gpu};
+use tally_tests::{call, check, refused};
 use tally_ze::zex::*;
 use tally_ze::*;
 
@@ -120,7 +120,7 @@ fn with_extension2(gpu: &Gpu, next: *const c_void) -> Event {
 /// zex_counter_based_event_external_sync_alloc_properties_t as extension of zex_counter_based_event_desc_t."
 /// "Counter allocation is
 /// managed by the User. May be allocated outside L0 Driver. Some limitations may be expected": host,
-/// device and ordinary memory of the process all do. "User must ensure device allocation (deviceAddress)
+/// device and, where the device sees it, ordinary memory of the process all do. "User must ensure device allocation (deviceAddress)
 /// residency. It must be accessible by GPU". "Host allocation (hostAddress) must be accessible by CPU (eg.
 /// waiting for completion)". "User is responsible for updating both memory locations to >=
 /// completionValue to signal Event completion": not before, and what is more than the value counts too.
@@ -136,6 +136,9 @@ fn an_external_event_follows_the_users_words() {
         ("device", Word::at(device.address())),
         ("outside the driver", Word(&raw const own)),
     ] {
+        if origin == "outside the driver" && ze::on_kernel_lane() {
+            continue;
+        }
         word.set(0);
         for (way, event) in external(&gpu, word, word, 10) {
             word.set(0);
@@ -341,4 +344,29 @@ fn an_aggregated_event_tells_times() {
         let global = times.global;
         assert!(0 < global.kernelStart && global.kernelStart <= global.kernelEnd, "{way}");
     }
+}
+
+/// "Some limitations may be expected": a device that sees only what is bound for it does not follow
+/// ordinary memory, and says so when the event is created.
+#[test]
+fn a_word_that_the_device_does_not_see_is_refused() {
+    if !ze::on_kernel_lane() {
+        return;
+    }
+    let (gpu, own) = (Gpu::new(), AtomicU64::new(0));
+    let (address, mut event) = (own.as_ptr(), NONE);
+    let desc = ze_event_desc_t::default();
+    let said = refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zexCounterBasedEventCreate(
+            gpu.context,
+            gpu.device,
+            address,
+            address,
+            1,
+            &raw const desc,
+            &raw mut event
+        )
+    );
+    assert!(said.contains("has to be memory of zeMemAlloc*"), "{said}");
 }

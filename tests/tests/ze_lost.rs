@@ -21,8 +21,8 @@ fn a_fault_ends_all_waits_with_device_lost() {
     let (list, other) = (gpu.immediate(0, true), gpu.immediate(0, true));
     other.set((&memory, 1), 1, Some(&regular), &[&never]);
     let start = Instant::now();
-    // The first page is never mapped.
-    let nowhere = ptr::without_provenance(64);
+    // Freed memory is unmapped, so to read it is a fault.
+    let nowhere = gpu.device_memory::<u32>(1 << 20).ptr().cast_const().cast();
     let (dst, waits) = (memory.ptr().cast(), ptr::null_mut());
     check!(zeCommandListAppendMemoryCopy(list.0, dst, nowhere, 4, event.0, 0, waits));
     refused!(ZE_RESULT_ERROR_DEVICE_LOST, zeEventHostSynchronize(event.0, PATIENCE));

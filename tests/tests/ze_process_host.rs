@@ -236,7 +236,8 @@ fn child_with_many_threads() {
     assert_eq!(after[0], files);
     // A thread that has been joined may not be quite gone, then as now.
     assert!(after[1] <= tasks + 8, "{} threads, {tasks} before", after[1]);
-    assert!(mapped() <= maps + 16, "{} mappings, {maps} before", mapped());
+    // What eight threads need at once differs; one mapping that each leaves would be 240.
+    assert!(mapped() <= maps + 64, "{} mappings, {maps} before", mapped());
     routine.run();
 }
 

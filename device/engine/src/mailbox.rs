@@ -114,6 +114,12 @@ pub struct Setup {
     pub clock_start: AtomicU64,
     /// Where windows of VMs end.
     pub va_end: AtomicU64,
+    /// 1: the device decides by chance what is open, by the seed.
+    pub chaos: AtomicU32,
+    /// Zero.
+    pub pad: AtomicU32,
+    /// See `chaos`.
+    pub seed: AtomicU64,
 }
 
 /// A mapping, or with [`Piece::is_unmap`] the end of one.

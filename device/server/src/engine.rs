@@ -293,6 +293,8 @@ fn set_up(mailbox: &Mailbox, recipe: &Recipe) {
     setup.waiters_offset.store(recipe.waiters.1, relaxed);
     setup.va_end.store(recipe.va_end, relaxed);
     setup.clock_start.store(recipe.clock.start(), relaxed);
+    setup.chaos.store(u32::from(settings.chaos.is_some()), relaxed);
+    setup.seed.store(settings.chaos.unwrap_or(0), relaxed);
 }
 
 /// A descriptor of a process that can be waited for and killed without a race.

@@ -47,6 +47,8 @@ pub struct Settings {
     pub substitutes: u32,
     /// How long a kernel may go on after its queue's destruction began, in ms.
     pub reset_ms: u32,
+    /// The seed of the adversarial device, if it is to be one.
+    pub chaos: Option<u64>,
 }
 
 impl Default for Settings {
@@ -59,6 +61,7 @@ impl Default for Settings {
             workers: u32::try_from(cores).unwrap_or(1).min(MAX_WORKERS),
             substitutes: 8,
             reset_ms: device.reset_time.as_millis() as u32,
+            chaos: None,
         }
     }
 }

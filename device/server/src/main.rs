@@ -20,6 +20,7 @@ Serves the Tally GPU to one virtual machine and ends with it. QEMU (10.1 or newe
   --workers N            execution units of each address space (one a CPU)
   --substitutes N        threads that take the place of stuck ones (8)
   --reset-ms N           how long a kernel may go on when its queue is destroyed (100)
+  --chaos N              decides by chance whatever is open, alike for the same number
   -h, --help             this text
   -V, --version          the version
 ";
@@ -57,12 +58,14 @@ fn parse(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<Requ
     while let Some(argument) = arguments.next() {
         let name = argument.to_str().unwrap_or_default().to_owned();
         let mut value = || arguments.next().ok_or(format!("{name} needs a value"));
-        let mut number = |least: u32, most: u32| {
+        let mut long = |least: u64, most: u64| {
             let text = value()?;
-            let number = text.to_str().and_then(|text| text.parse::<u32>().ok());
+            let number = text.to_str().and_then(|text| text.parse::<u64>().ok());
             let number = number.filter(|number| (least..=most).contains(number));
             number.ok_or(format!("{name} {text:?}: a number from {least} to {most} is needed"))
         };
+        let mut number =
+            |least: u32, most: u32| long(least.into(), most.into()).map(|number| number as u32);
         match name.as_str() {
             "--socket" => socket = Some(PathBuf::from(value()?)),
             "--compute-engines" => settings.compute_engines = number(1, MAX_ENGINES)?,
@@ -70,6 +73,7 @@ fn parse(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<Requ
             "--workers" => settings.workers = number(1, MAX_WORKERS)?,
             "--substitutes" => settings.substitutes = number(0, MAX_WORKERS)?,
             "--reset-ms" => settings.reset_ms = number(1, 60_000)?,
+            "--chaos" => settings.chaos = Some(long(0, u64::MAX)?),
             "-h" | "--help" => return Ok(Request::Help),
             "-V" | "--version" => return Ok(Request::Version),
             _ => return Err(format!("what is {argument:?}?")),

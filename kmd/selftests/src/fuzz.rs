@@ -3,7 +3,8 @@
 //! processes at once, with failing allocations where the kernel can inject them.
 //!
 //! What must not happen shows in the kernel's log, not here. Here is counted what
-//! was reached: every ioctl's success, and every error.
+//! was reached: every ioctl's success, every error, and how much of the module where
+//! the kernel can tell.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -18,6 +19,7 @@ use tally_uapi::ioctl::{
 use tally_uapi::packet::Packet;
 use tally_uapi::queue::QueueControl;
 
+use crate::coverage::{Map, Trace};
 use crate::device::{Mapped, Node, PAGE, in_ms};
 
 /// Numbers that look random and can be had again.
@@ -75,6 +77,7 @@ struct Client {
     queues: Vec<u32>,
     mapped: Vec<Mapped>,
     fail: Option<File>,
+    trace: Option<Trace>,
     counts: Counts,
 }
 
@@ -84,7 +87,7 @@ const PAGES: u64 = 64;
 const MAPPED: u64 = 16;
 
 impl Client {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, trace: Option<Trace>) -> Self {
         let fail = OpenOptions::new().write(true).open("/proc/thread-self/fail-nth");
         let mut client = Self {
             dice: Dice(seed | 1),
@@ -95,6 +98,7 @@ impl Client {
             queues: Vec::new(),
             mapped: Vec::new(),
             fail: fail.ok(),
+            trace,
             counts: Counts::new(),
         };
         client.set_up();
@@ -129,6 +133,7 @@ impl Client {
         if let Some(fail) = &mut self.fail {
             let _ = fail.write_all(b"0");
         }
+        self.trace.iter().for_each(Trace::collect);
         *self.counts.entry((T::NAME, answer.err().unwrap_or(0))).or_default() += 1;
         answer
     }
@@ -328,16 +333,22 @@ impl Client {
 /// Runs `processes` clients for `time`, and prints what they reached.
 pub fn run(seed: u64, processes: u64, time: Duration) {
     println!("# fuzz: seed {seed}, {processes} processes, {} s", time.as_secs());
-    let pids: Vec<libc::pid_t> = (0..processes).map(|index| start(seed, index, time)).collect();
+    let map = Map::new();
+    let pids: Vec<libc::pid_t> =
+        (0..processes).map(|index| start(seed, index, time, map)).collect();
     for pid in pids {
         let mut status = 0;
         // SAFETY: an own child.
         unsafe { libc::waitpid(pid, &mut status, 0) };
         assert_eq!(status, 0, "a client ended with {status:#x}");
     }
+    match map.map(|map| map.count()) {
+        None | Some(0) => println!("# fuzz: the kernel does not tell which blocks were run"),
+        Some(count) => println!("# fuzz: {count} blocks of the module were run"),
+    }
 }
 
-fn start(seed: u64, index: u64, time: Duration) -> libc::pid_t {
+fn start(seed: u64, index: u64, time: Duration, map: Option<Map>) -> libc::pid_t {
     // SAFETY: the program has one thread here.
     let pid = unsafe { libc::fork() };
     if pid != 0 {
@@ -346,15 +357,20 @@ fn start(seed: u64, index: u64, time: Duration) -> libc::pid_t {
     let end = Instant::now() + time;
     let mut counts = Counts::new();
     let mut round = 0;
+    let mut trace = map.and_then(Trace::start);
     while Instant::now() < end {
         // A new file now and then: closing one is part of the test.
-        let mut client = Client::new(seed.wrapping_mul(0x9e37_79b9) + index * 1_000_003 + round);
+        let seed = seed.wrapping_mul(0x9e37_79b9) + index * 1_000_003 + round;
+        let mut client = Client::new(seed, trace.take());
         for _ in 0..2000 {
             client.step();
         }
         for (key, count) in std::mem::take(&mut client.counts) {
             *counts.entry(key).or_default() += count;
         }
+        trace = client.trace.take();
+        drop(client);
+        trace.iter().for_each(Trace::collect);
         round += 1;
     }
     for ((name, error), count) in &counts {

@@ -11,6 +11,7 @@
 use std::panic::catch_unwind;
 
 mod buffers;
+mod coverage;
 mod device;
 mod fuzz;
 mod life;
