@@ -3,12 +3,13 @@
 
 use std::f32::consts as f32_consts;
 use std::f64::consts::{FRAC_PI_2, PI};
-use std::fmt::LowerExp;
+use std::fmt::{Debug, LowerExp};
 
+use super::mpfr::Exact;
 use super::reference::ldexp;
 
 /// What the tests need to know of a format.
-pub trait Float: Copy + LowerExp + 'static {
+pub trait Float: Copy + Debug + LowerExp + 'static {
     /// In bits.
     const WIDTH: u32;
     /// Digits of the significand.
@@ -90,21 +91,64 @@ pub fn special_pairs<F: Float>() -> Vec<(F, F)> {
     all.iter().flat_map(|&x| all.iter().map(move |&y| (x, y))).collect()
 }
 
+/// How many times as many numbers as usual are tried: `TALLY_MATHS_EFFORT`, for longer runs by hand.
+pub fn effort() -> u32 {
+    let asked = std::env::var("TALLY_MATHS_EFFORT").ok();
+    asked.and_then(|text| text.parse().ok()).unwrap_or(1).clamp(1, 100_000)
+}
+
 /// The special numbers, numbers of every size and sign, and evenly spaced ones of a range.
 pub fn samples<F: Float>((from, to): (f64, f64)) -> impl Iterator<Item = F> {
-    // 2^64 / 200000, so that each number's bits are as many steps from the last one's.
-    const STEP: usize = 92_233_720_368_547;
-    const COUNT: u32 = 100_000;
-    let all = (0..=u64::MAX).step_by(STEP).map(F::any);
-    let spaced = (0..COUNT)
-        .map(move |i| F::rounded(from + (to - from) * (f64::from(i) + 0.37) / f64::from(COUNT)));
+    let count = 10_000 * effort();
+    // Each number's bits are as many steps from the last one's.
+    let step = (u64::MAX / u64::from(count)) as usize;
+    let all = (0..=u64::MAX).step_by(step).map(F::any);
+    let spaced = (0..count)
+        .map(move |i| F::rounded(from + (to - from) * (f64::from(i) + 0.37) / f64::from(count)));
     special::<F>().into_iter().chain(all).chain(spaced)
+}
+
+/// All half floats that are finite, of both signs, and the infinities and NaN.
+pub fn halves() -> impl Iterator<Item = f32> {
+    let sizes = (0..31u32).flat_map(|exponent| {
+        (0..1024u32).map(move |fraction| {
+            let whole = if exponent == 0 { 0 } else { 1024 };
+            ((whole + fraction) as f32) * ((exponent.max(1) as i32 - 25) as f32).exp2()
+        })
+    });
+    sizes.chain([f32::INFINITY]).flat_map(|x| [x, -x]).chain([f32::NAN])
+}
+
+/// How far a float is from `want` once it is rounded to a half, in units of a half's last place, as
+/// [`error`].
+pub fn half_error(got: f32, want: Exact) -> f64 {
+    let unit = |x: f64| {
+        let exponent = ((x.to_bits() >> 52) & 0x7ff) as i32 - 1023;
+        ldexp(1.0, exponent.max(-14) - 10)
+    };
+    let beyond = 65536.0;
+    let wide = f64::from(got);
+    let rounded = if wide.is_finite() {
+        let rounded = (wide / unit(wide)).round_ties_even() * unit(wide);
+        rounded.clamp(-beyond, beyond).copysign(wide)
+    } else {
+        wide.clamp(-beyond, beyond)
+    };
+    let want = want.high.clamp(-beyond, beyond);
+    if rounded.is_nan() && want.is_nan() {
+        return 0.0;
+    }
+    if rounded.is_nan() || want.is_nan() || (rounded == 0.0 && rounded.signum() != want.signum()) {
+        return f64::INFINITY;
+    }
+    (rounded - want).abs() / unit(want)
 }
 
 /// The difference in units of the last place that `want` has in the format of `got`. Infinity
 /// counts as the number after the largest. The difference is infinite if only one is NaN, or if
 /// `got` is a zero of the wrong sign.
-pub fn error<F: Float>(got: F, want: f64) -> f64 {
+pub fn error<F: Float>(got: F, want: impl Into<Exact>) -> f64 {
+    let Exact { high: want, low } = want.into();
     let got = got.wide();
     if got.is_nan() && want.is_nan() {
         return 0.0;
@@ -115,16 +159,18 @@ pub fn error<F: Float>(got: F, want: f64) -> f64 {
     // So near the top that the number after the largest needs room, everything is made smaller.
     const DOWN: i32 = 128;
     let top = F::TOP_EXPONENT - DOWN;
-    let (got, want) = if got.abs().max(want.abs()) > ldexp(1.0, F::TOP_EXPONENT - 64) {
-        let lowered = |x: f64| ldexp(x, -DOWN).clamp(-ldexp(1.0, top), ldexp(1.0, top));
-        (lowered(got), lowered(want))
+    let (got, want, low) = if got.abs().max(want.abs()) > ldexp(1.0, F::TOP_EXPONENT - 64) {
+        let most = ldexp(1.0, top);
+        let lowered = |x: f64| ldexp(x, -DOWN).clamp(-most, most);
+        let low = if ldexp(want, -DOWN).abs() < most { ldexp(low, -DOWN) } else { 0.0 };
+        (lowered(got), lowered(want), low)
     } else {
-        (got, want)
+        (got, want, low)
     };
     // The exponent of a significand below 1; subnormal numbers have that of the least normal one.
     let exponent = ((want.to_bits() >> 52) & 0x7ff) as i32 - 1022;
     let unit = exponent.max(3 - F::TOP_EXPONENT) - F::DIGITS;
-    ldexp((got - want).abs(), -unit)
+    ldexp((got - want) - low, -unit).abs()
 }
 
 /// Numbers that are the same in every run (Marsaglia, "Xorshift RNGs", 2003).
