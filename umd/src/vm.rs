@@ -11,6 +11,7 @@
 //! contexts without aliases. It ends when the last context and everything in it is gone.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -311,6 +312,20 @@ pub struct Allocation {
     pub charge: Option<Charge>,
     /// Of memory that another process has shared: keeps it there.
     pub import: Option<Link>,
+    /// Whether it can be had as a file: nothing else lies in its buffer.
+    pub exportable: bool,
+    /// What was asked for of atomics, by the device: bits of `ze_memory_atomic_attr_exp_flags_t`.
+    pub atomics: BTreeMap<u32, u32>,
+}
+
+/// Where the memory of an allocation comes from.
+pub enum Source {
+    /// It is new.
+    New,
+    /// It is new, and can be had as a file.
+    ForExport,
+    /// It is that of a file which such memory was exported to.
+    File(OwnedFd),
 }
 
 /// What [`Vm::find`] knows about an address.
@@ -332,6 +347,8 @@ pub struct Found {
     pub device: Option<u32>,
     /// Whether another process has shared it.
     pub imported: bool,
+    /// Whether it can be had as a file.
+    pub exportable: bool,
 }
 
 impl Vm {
@@ -475,13 +492,66 @@ impl Vm {
         context: u64,
         charge: Option<Charge>,
     ) -> Result<u64> {
+        self.allocate_from(Source::New, size, align, kind, context, charge)
+    }
+
+    /// The same from anywhere.
+    ///
+    /// # Errors
+    /// As [`Bindings::map`] and [`Bindings::import`].
+    pub fn allocate_from(
+        &self,
+        source: Source,
+        size: u64,
+        align: u64,
+        kind: ze_memory_type_t,
+        context: u64,
+        charge: Option<Charge>,
+    ) -> Result<u64> {
         let align = if size >= HUGE_PAGE { align.max(HUGE_PAGE) } else { align };
-        let mapping = self.map_for(BoUse::User, size, align)?;
-        if settings::get().chaos.is_some() {
+        let exportable = !matches!(source, Source::New);
+        let is_new = !matches!(source, Source::File(_));
+        let mapping = match source {
+            Source::New => self.map_for(BoUse::User, size, align)?,
+            Source::ForExport => self.map_for(BoUse::Shared, size, align)?,
+            Source::File(file) => {
+                let bytes = size.checked_next_multiple_of(PAGE_SIZE);
+                let size = bytes.ok_or_else(|| out_of_addresses(size))?;
+                self.import(SharedBo { file, offset: 0, size, read_only: false })?
+            }
+        };
+        if is_new && settings::get().chaos.is_some() {
             poison(mapping.va(), size);
         }
-        let id = Self::allocation_id();
-        Ok(self.enter(Allocation { mapping, size, kind, id, context, charge, import: None }))
+        Ok(self.enter(Self::allocation((mapping, exportable), size, kind, context, charge)))
+    }
+
+    fn allocation(
+        (mapping, exportable): (Mapping, bool),
+        size: u64,
+        kind: ze_memory_type_t,
+        context: u64,
+        charge: Option<Charge>,
+    ) -> Allocation {
+        let (id, atomics) = (Self::allocation_id(), BTreeMap::new());
+        Allocation { mapping, size, kind, id, context, charge, import: None, exportable, atomics }
+    }
+
+    /// Remembers what a program asks for of atomics of a device; no bits: nothing.
+    pub fn set_atomics(&self, base: u64, device: u32, bits: u32) {
+        let mut usm = self.usm.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(allocation) = usm.get_mut(&base) else { return };
+        if bits == 0 {
+            allocation.atomics.remove(&device);
+        } else {
+            allocation.atomics.insert(device, bits);
+        }
+    }
+
+    /// What was asked for.
+    pub fn atomics(&self, base: u64, device: u32) -> Option<u32> {
+        let usm = self.usm.read().unwrap_or_else(PoisonError::into_inner);
+        usm.get(&base)?.atomics.get(&device).copied()
     }
 
     /// Memory of the driver's whose content is the application's: at first it is any.
@@ -543,6 +613,7 @@ impl Vm {
             context: it.context,
             device: it.charge.as_ref().map(Charge::device),
             imported: it.import.is_some(),
+            exportable: it.exportable,
         })
     }
 

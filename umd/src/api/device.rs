@@ -11,6 +11,7 @@ use tally_uapi::packet::MAX_FILL_PATTERN;
 use tally_ze::*;
 
 use super::api;
+use super::memory::external;
 use crate::core::device::Device;
 use crate::error::Result;
 
@@ -274,16 +275,20 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zeDeviceGetExternalMemoryProperties`. None can be imported or exported yet.
+    /// Spec: `zeDeviceGetExternalMemoryProperties`. Memory, as opaque files; no images.
     fn zeDeviceGetExternalMemoryProperties(
         call,
         hDevice: ze_device_handle_t,
         pExternalMemoryProperties: *mut ze_device_external_memory_properties_t,
     ) {
-        call.handle(hDevice, "hDevice")?;
+        let device = call.handle(hDevice, "hDevice")?;
         let out = call.properties(pExternalMemoryProperties, "pExternalMemoryProperties")?;
         let (stype, pNext) = (out.stype, out.pNext);
         *out = ze_device_external_memory_properties_t { stype, pNext, ..Default::default() };
+        if device.can_share() {
+            out.memoryAllocationImportTypes = external::TYPE;
+            out.memoryAllocationExportTypes = external::TYPE;
+        }
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 //! All kinds are the same memory here, reachable by host and device at one address; they differ in
 //! what properties they answer.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 
 use tally_ze::*;
 
@@ -12,6 +12,9 @@ use super::{Call, api};
 use crate::core::context::Context;
 use crate::core::device::Device;
 use crate::error::{Error, Result};
+use crate::vm::Found;
+
+pub mod external;
 
 /// Largest alignment that an allocation may ask for.
 const MAX_ALIGNMENT: usize = 1 << 30;
@@ -33,9 +36,10 @@ api! {
         if let Some(device) = device {
             context.must_hold(device, "hDevice")?;
         }
-        let relaxed = check_device(call, device_desc)? | check_host(call, host_desc)?;
+        let (wishes, host) = (check_device(call, device_desc)?, check_host(call, host_desc)?);
+        let wishes = wishes.and(host)?;
         let kind = ze_memory_type_t::ZE_MEMORY_TYPE_SHARED;
-        allocate(call, context, Request { size, alignment, relaxed, kind, device }, pptr)
+        allocate(call, context, Request { size, alignment, wishes, kind, device }, pptr)
     }
 
     /// Spec: `zeMemAllocDevice`.
@@ -51,9 +55,9 @@ api! {
         let context = call.handle(hContext, "hContext")?;
         let device = *call.handle(hDevice, "hDevice")?;
         context.must_hold(device, "hDevice")?;
-        let relaxed = check_device(call, device_desc)?;
+        let wishes = check_device(call, device_desc)?;
         let kind = ze_memory_type_t::ZE_MEMORY_TYPE_DEVICE;
-        allocate(call, context, Request { size, alignment, relaxed, kind, device: Some(device) }, pptr)
+        allocate(call, context, Request { size, alignment, wishes, kind, device: Some(device) }, pptr)
     }
 
     /// Spec: `zeMemAllocHost`.
@@ -66,9 +70,9 @@ api! {
         pptr: *mut *mut c_void,
     ) {
         let context = call.handle(hContext, "hContext")?;
-        let relaxed = check_host(call, host_desc)?;
+        let wishes = check_host(call, host_desc)?;
         let kind = ze_memory_type_t::ZE_MEMORY_TYPE_HOST;
-        allocate(call, context, Request { size, alignment, relaxed, kind, device: None }, pptr)
+        allocate(call, context, Request { size, alignment, wishes, kind, device: None }, pptr)
     }
 
     /// Spec: `zeMemFree`. The device must have no use for the memory any more.
@@ -115,6 +119,9 @@ api! {
         out.r#type = found.map_or(ze_memory_type_t::ZE_MEMORY_TYPE_UNKNOWN, |it| it.kind);
         out.id = found.map_or(0, |it| it.id);
         out.pageSize = found.map_or(0, |_| tally_uapi::PAGE_SIZE);
+        for link in call.chain(out.pNext) {
+            external::answer(call, context, found, link)?;
+        }
         if let Some(out) = call.optional_out(phDevice) {
             let device = found.and_then(|it| context.device_of(&it));
             out.set(device.map_or(ze_device_handle_t::NULL, Device::raw));
@@ -146,21 +153,109 @@ api! {
         }
         Ok(())
     }
+
+    /// Spec: `zeMemSetAtomicAccessAttributeExp`. All memory here knows all atomics; what is asked for
+    /// is remembered and has no other effect.
+    fn zeMemSetAtomicAccessAttributeExp(
+        call,
+        hContext: ze_context_handle_t,
+        hDevice: ze_device_handle_t,
+        ptr: *const c_void,
+        size: usize,
+        attr: ze_memory_atomic_attr_exp_flags_t,
+    ) {
+        let (context, device, found) = atomics_of(call, hContext, hDevice, ptr, size)?;
+        call.flags(attr.has_unknown(), "attr")?;
+        use ze_memory_atomic_attr_exp_flags_t as it;
+        for both in [
+            it::ZE_MEMORY_ATOMIC_ATTR_EXP_FLAG_HOST_ATOMICS
+                | it::ZE_MEMORY_ATOMIC_ATTR_EXP_FLAG_NO_HOST_ATOMICS,
+            it::ZE_MEMORY_ATOMIC_ATTR_EXP_FLAG_DEVICE_ATOMICS
+                | it::ZE_MEMORY_ATOMIC_ATTR_EXP_FLAG_NO_DEVICE_ATOMICS,
+            it::ZE_MEMORY_ATOMIC_ATTR_EXP_FLAG_SYSTEM_ATOMICS
+                | it::ZE_MEMORY_ATOMIC_ATTR_EXP_FLAG_NO_SYSTEM_ATOMICS,
+        ] {
+            if attr.contains(both) {
+                return Err(Error::invalid(format!("attr: {both:?} exclude each other")));
+            }
+        }
+        context.vm().set_atomics(found.base, device.number(), attr.bits());
+        Ok(())
+    }
+
+    /// Spec: `zeMemGetAtomicAccessAttributeExp`.
+    fn zeMemGetAtomicAccessAttributeExp(
+        call,
+        hContext: ze_context_handle_t,
+        hDevice: ze_device_handle_t,
+        ptr: *const c_void,
+        size: usize,
+        pAttr: *mut ze_memory_atomic_attr_exp_flags_t,
+    ) {
+        use ze_memory_atomic_attr_exp_flags_t as it;
+        let (context, device, found) = atomics_of(call, hContext, hDevice, ptr, size)?;
+        let out = call.out(pAttr, "pAttr")?;
+        let asked = context.vm().atomics(found.base, device.number());
+        let all = it::ZE_MEMORY_ATOMIC_ATTR_EXP_FLAG_HOST_ATOMICS
+            | it::ZE_MEMORY_ATOMIC_ATTR_EXP_FLAG_DEVICE_ATOMICS
+            | it::ZE_MEMORY_ATOMIC_ATTR_EXP_FLAG_SYSTEM_ATOMICS;
+        out.set(asked.map_or(all, it::from_bits_retain));
+        Ok(())
+    }
+}
+
+/// The allocation that attributes are about.
+fn atomics_of<'c>(
+    call: Call<'c>,
+    context: ze_context_handle_t,
+    device: ze_device_handle_t,
+    ptr: *const c_void,
+    size: usize,
+) -> Result<(&'c Context, &'c Device, Found)> {
+    let context = call.handle(context, "hContext")?;
+    let device = call.handle(device, "hDevice")?;
+    context.must_hold(device, "hDevice")?;
+    check_range(context, ptr, size)?;
+    let found = context.find(ptr as u64);
+    let found = found.ok_or_else(|| Error::invalid("ptr: it is in no memory of hContext"))?;
+    Ok((context, device, found))
+}
+
+/// What the chains of descriptions ask for.
+#[derive(Default)]
+struct Wishes {
+    /// The limit on the size of one allocation does not hold.
+    relaxed: bool,
+    /// The memory is to be had as a file.
+    export: bool,
+    /// It is that of a file.
+    import: Option<c_int>,
+}
+
+impl Wishes {
+    /// Both together.
+    fn and(self, other: Self) -> Result<Self> {
+        let all = Self {
+            relaxed: self.relaxed | other.relaxed,
+            export: self.export | other.export,
+            import: self.import.or(other.import),
+        };
+        external::check(&all).map(|()| all)
+    }
 }
 
 /// What is asked for.
 struct Request {
     size: usize,
     alignment: usize,
-    /// The limit on the size of one allocation does not hold.
-    relaxed: bool,
+    wishes: Wishes,
     kind: ze_memory_type_t,
     device: Option<&'static Device>,
 }
 
 fn allocate(call: Call<'_>, context: &Context, request: Request, out: *mut *mut c_void) -> Result {
     let out = call.out(out, "pptr")?;
-    let Request { size, alignment, relaxed, kind, device } = request;
+    let Request { size, alignment, wishes, kind, device } = request;
     if size == 0 {
         return Err(Error::new(ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_SIZE, "size: it is 0"));
     }
@@ -181,19 +276,20 @@ fn allocate(call: Call<'_>, context: &Context, request: Request, out: *mut *mut 
         Some(device) => device.budget().limit(),
         None => context.device().info().memory_bytes,
     };
-    if size as u64 > limit && !relaxed {
+    if size as u64 > limit && !wishes.relaxed {
         return Err(Error::new(
             ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_SIZE,
             format!("size: {size} is more than maxMemAllocSize, {limit}"),
         ));
     }
-    let address = context.allocate(size as u64, alignment.max(1) as u64, kind, device)?;
+    let source = external::source(&wishes, context)?;
+    let address = context.allocate(source, size as u64, alignment.max(1) as u64, kind, device)?;
     out.set(crate::space::pointer(address).cast());
     Ok(())
 }
 
-/// Checks the device's part; whether limits are relaxed.
-fn check_device(call: Call<'_>, desc: *const ze_device_mem_alloc_desc_t) -> Result<bool> {
+/// Checks the device's part.
+fn check_device(call: Call<'_>, desc: *const ze_device_mem_alloc_desc_t) -> Result<Wishes> {
     let desc = call.desc(desc, "device_desc")?;
     call.flags(desc.flags.has_unknown(), "device_desc->flags")?;
     if desc.ordinal != 0 {
@@ -205,24 +301,22 @@ fn check_device(call: Call<'_>, desc: *const ze_device_mem_alloc_desc_t) -> Resu
     check_chain(call, desc.pNext, "device_desc->pNext")
 }
 
-/// Checks the host's part; whether limits are relaxed.
-fn check_host(call: Call<'_>, desc: *const ze_host_mem_alloc_desc_t) -> Result<bool> {
+/// Checks the host's part.
+fn check_host(call: Call<'_>, desc: *const ze_host_mem_alloc_desc_t) -> Result<Wishes> {
     let desc = call.desc(desc, "host_desc")?;
     call.flags(desc.flags.has_unknown(), "host_desc->flags")?;
     check_chain(call, desc.pNext, "host_desc->pNext")
 }
 
-fn check_chain(call: Call<'_>, next: *const c_void, name: &'static str) -> Result<bool> {
+fn check_chain(call: Call<'_>, next: *const c_void, name: &'static str) -> Result<Wishes> {
     use ze_structure_type_t as stype;
-    let mut relaxed = false;
+    let mut wishes = Wishes::default();
     for link in call.chain(next) {
         match link.stype() {
-            stype::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_DESC
-            | stype::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_FD
-            | stype::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_WIN32
+            stype::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_WIN32
             | stype::ZE_STRUCTURE_TYPE_EXTERNAL_MEMMAP_SYSMEM_EXT_DESC => {
                 return Err(Error::unsupported(format!(
-                    "{name}: {:?}: memory cannot be imported or exported",
+                    "{name}: {:?}: such memory cannot be imported",
                     link.stype()
                 )));
             }
@@ -232,13 +326,13 @@ fn check_chain(call: Call<'_>, next: *const c_void, name: &'static str) -> Resul
                         desc.flags.has_unknown(),
                         "ze_relaxed_allocation_limits_exp_desc_t::flags",
                     )?;
-                    relaxed |= !desc.flags.is_empty();
+                    wishes.relaxed |= !desc.flags.is_empty();
                 }
             }
-            _ => {}
+            _ => external::wish(call, &link, &mut wishes)?,
         }
     }
-    Ok(relaxed)
+    Ok(wishes)
 }
 
 /// Checks a range that a hint is about: whole in one allocation, or outside of the driver's memory.

@@ -14,7 +14,7 @@ use crate::settings;
 use crate::sync::anchor::Anchor;
 use crate::sync::counter::Cell;
 use crate::sync::shared::Shared;
-use crate::vm::{Allocation, Found, Vm};
+use crate::vm::{Allocation, Found, Source, Vm};
 
 /// A context. Its objects keep it alive; memory that the application has not freed goes with it.
 pub struct Context {
@@ -128,6 +128,7 @@ impl Context {
     /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST.
     pub fn allocate(
         &self,
+        source: Source,
         size: u64,
         align: u64,
         kind: ze_memory_type_t,
@@ -137,10 +138,11 @@ impl Context {
         // What was to be freed later may be free now.
         self.shared.reap();
         let forced = kind == ty::ZE_MEMORY_TYPE_SHARED && settings::get().shared_on_device;
-        let counts = forced || kind == ty::ZE_MEMORY_TYPE_DEVICE;
+        let own = !matches!(source, Source::File(_));
+        let counts = own && (forced || kind == ty::ZE_MEMORY_TYPE_DEVICE);
         let device = device.or(forced.then_some(self.device));
         let charge = device.map(|it| it.budget().charge(if counts { size } else { 0 }));
-        self.vm.allocate(size, align, kind, self.id, charge.transpose()?)
+        self.vm.allocate_from(source, size, align, kind, self.id, charge.transpose()?)
     }
 
     /// The device that memory was made for.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory and counter-based events that processes share. Pools do it themselves.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use tally_ze::{ze_memory_type_t, ze_result_t};
@@ -89,8 +90,17 @@ pub fn open_memory(context: &Context, device: &Device, handle: &Handle, name: &s
     let (id, context_id) = (Vm::allocation_id(), context.id());
     // It is the exporter's share of memory that it is taken of.
     let charge = on_device.then(|| device.budget().charge(0)).transpose()?;
-    let allocation = Allocation { mapping, size, kind, id, context: context_id, charge, import };
-    Ok(context.vm().enter(allocation))
+    Ok(context.vm().enter(Allocation {
+        mapping,
+        size,
+        kind,
+        id,
+        context: context_id,
+        charge,
+        import,
+        exportable: false,
+        atomics: BTreeMap::new(),
+    }))
 }
 
 fn memory_facts(facts: Facts, room: u64) -> Result<(u64, ze_memory_type_t, bool)> {

@@ -79,6 +79,11 @@ implemented! {
     zeMemFreeExt => memory::zeMemFreeExt,
     zeMemGetAllocProperties => memory::zeMemGetAllocProperties,
     zeMemGetAddressRange => memory::zeMemGetAddressRange,
+    zeMemSetAtomicAccessAttributeExp => memory::zeMemSetAtomicAccessAttributeExp,
+    zeMemGetAtomicAccessAttributeExp => memory::zeMemGetAtomicAccessAttributeExp,
+    zexDriverImportExternalPointer => memory::external::zexDriverImportExternalPointer,
+    zexDriverReleaseImportedPointer => memory::external::zexDriverReleaseImportedPointer,
+    zexDriverGetHostPointerBaseAddress => memory::external::zexDriverGetHostPointerBaseAddress,
     // images and samplers
     zeImageGetProperties => image::zeImageGetProperties,
     zeImageCreate => image::zeImageCreate,

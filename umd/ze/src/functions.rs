@@ -6,12 +6,13 @@
 
 #![allow(non_camel_case_types, non_snake_case)] // C names are kept as they are
 
-use core::ffi::c_char;
+use core::ffi::{c_char, c_void};
 
 pub use crate::generated::functions::{commands::*, extensions::*, objects::*, sysman::*};
 use crate::zex::{zex_counter_based_event_desc_t, zex_ipc_counter_based_event_handle_t};
 use crate::{
-    ze_context_handle_t, ze_device_handle_t, ze_event_desc_t, ze_event_handle_t, ze_result_t,
+    ze_context_handle_t, ze_device_handle_t, ze_driver_handle_t, ze_event_desc_t,
+    ze_event_handle_t, ze_result_t,
 };
 
 /// Spec: `zerGetLastErrorDescription`.
@@ -28,6 +29,21 @@ pub type zerTranslateIdentifierToDeviceHandle =
 
 /// Spec: `zerGetDefaultContext`; null on failure.
 pub type zerGetDefaultContext = unsafe extern "C" fn() -> ze_context_handle_t;
+
+/// As Intel's driver has it: `zexDriverImportExternalPointer`.
+pub type zexDriverImportExternalPointer =
+    unsafe extern "C" fn(hDriver: ze_driver_handle_t, ptr: *mut c_void, size: usize) -> ze_result_t;
+
+/// As Intel's driver has it: `zexDriverReleaseImportedPointer`.
+pub type zexDriverReleaseImportedPointer =
+    unsafe extern "C" fn(hDriver: ze_driver_handle_t, ptr: *mut c_void) -> ze_result_t;
+
+/// As Intel's driver has it: `zexDriverGetHostPointerBaseAddress`.
+pub type zexDriverGetHostPointerBaseAddress = unsafe extern "C" fn(
+    hDriver: ze_driver_handle_t,
+    ptr: *mut c_void,
+    baseAddress: *mut *mut c_void,
+) -> ze_result_t;
 
 /// Spec: `zexEventGetDeviceAddress`.
 pub type zexEventGetDeviceAddress = unsafe extern "C" fn(

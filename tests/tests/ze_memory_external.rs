@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory that others have as a file, memory of the application's that it makes known, and what is
+//! asked for of atomics.
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+use tally_tests::ze::Gpu;
+use tally_tests::{call, check, refused, ze};
+use tally_ze::*;
+
+const OPAQUE: ze_external_memory_type_flags_t =
+    ze_external_memory_type_flags_t::ZE_EXTERNAL_MEMORY_TYPE_FLAG_OPAQUE_FD;
+
+fn allocate(gpu: &Gpu, size: usize, next: *const c_void) -> Result<*mut u32, ze_result_t> {
+    let desc = ze_device_mem_alloc_desc_t { pNext: next, ..Default::default() };
+    let mut memory = ptr::null_mut();
+    let result =
+        call!(zeMemAllocDevice(gpu.context, &raw const desc, size, 0, gpu.device, &raw mut memory));
+    if result == ze_result_t::ZE_RESULT_SUCCESS { Ok(memory.cast()) } else { Err(result) }
+}
+
+fn for_export(gpu: &Gpu, size: usize) -> *mut u32 {
+    let export = ze_external_memory_export_desc_t { flags: OPAQUE, ..Default::default() };
+    allocate(gpu, size, (&raw const export).cast()).expect("memory to export")
+}
+
+fn imported(gpu: &Gpu, size: usize, fd: c_int) -> Result<*mut u32, ze_result_t> {
+    let import = ze_external_memory_import_fd_t { flags: OPAQUE, fd, ..Default::default() };
+    allocate(gpu, size, (&raw const import).cast())
+}
+
+fn file_of(gpu: &Gpu, memory: *mut u32) -> OwnedFd {
+    let mut export = ze_external_memory_export_fd_t { flags: OPAQUE, fd: -1, ..Default::default() };
+    let mut properties =
+        ze_memory_allocation_properties_t { pNext: (&raw mut export).cast(), ..Default::default() };
+    let none = ptr::null_mut();
+    check!(zeMemGetAllocProperties(gpu.context, memory.cast(), &raw mut properties, none));
+    assert!(export.fd >= 0);
+    // SAFETY: the driver has made the descriptor for this call.
+    unsafe { OwnedFd::from_raw_fd(export.fd) }
+}
+
+/// "Level-Zero supports exporting memory allocations for use in other APIs and importing memory
+/// allocations from other APIs."
+#[test]
+fn memory_goes_out_and_comes_in_as_a_file() {
+    let gpu = Gpu::new();
+    let mut properties = ze_device_external_memory_properties_t::default();
+    check!(zeDeviceGetExternalMemoryProperties(gpu.device, &raw mut properties));
+    assert_eq!(properties.memoryAllocationExportTypes, OPAQUE);
+    assert_eq!(properties.memoryAllocationImportTypes, OPAQUE);
+    assert!(properties.imageImportTypes.is_empty() && properties.imageExportTypes.is_empty());
+    let first = for_export(&gpu, 10_000);
+    let file = file_of(&gpu, first);
+    let second = imported(&gpu, 10_000, file.as_raw_fd()).expect("its file");
+    assert_ne!(first, second);
+    // The device writes through one address, the host reads through the other.
+    let list = gpu.immediate(1, true);
+    let value = 0x1234_5678_u32;
+    check!(zeCommandListAppendMemoryFill(
+        list.0,
+        first.cast(),
+        (&raw const value).cast(),
+        4,
+        10_000,
+        ze_event_handle_t::NULL,
+        0,
+        ptr::null_mut()
+    ));
+    list.synchronize();
+    // SAFETY: both are 10,000 bytes of USM.
+    assert_eq!(unsafe { second.add(2_499).read_volatile() }, value);
+    // The importer's memory outlives file and exporter.
+    drop(file);
+    check!(zeMemFree(gpu.context, first.cast()));
+    // SAFETY: as above.
+    assert_eq!(unsafe { second.read_volatile() }, value);
+    let again = file_of(&gpu, second);
+    let third = imported(&gpu, 8, again.as_raw_fd()).expect("a part of it");
+    // SAFETY: the memory has 8 bytes.
+    assert_eq!(unsafe { third.read_volatile() }, value);
+    check!(zeMemFree(gpu.context, third.cast()));
+    check!(zeMemFree(gpu.context, second.cast()));
+}
+
+#[test]
+fn files_that_are_no_memory_and_memory_that_is_no_file_are_refused() {
+    let gpu = Gpu::new();
+    let invalid = Err(ze_result_t::ZE_RESULT_ERROR_INVALID_ARGUMENT);
+    for fd in [-1, 9_999] {
+        assert_eq!(imported(&gpu, 4096, fd), invalid);
+        assert!(ze::description().contains("no open file"), "{}", ze::description());
+    }
+    let null = std::fs::File::open("/dev/null").expect("it exists");
+    assert_eq!(imported(&gpu, 4096, null.as_raw_fd()), invalid);
+    let memory = for_export(&gpu, 4096);
+    let file = file_of(&gpu, memory);
+    assert_eq!(imported(&gpu, 8192, file.as_raw_fd()), invalid, "it is shorter");
+    let import = ze_external_memory_import_fd_t {
+        flags: OPAQUE,
+        fd: file.as_raw_fd(),
+        ..Default::default()
+    };
+    let both = ze_external_memory_export_desc_t {
+        flags: OPAQUE,
+        pNext: (&raw const import).cast(),
+        ..Default::default()
+    };
+    assert_eq!(allocate(&gpu, 4096, (&raw const both).cast()), invalid);
+    let other = ze_external_memory_type_flags_t::ZE_EXTERNAL_MEMORY_TYPE_FLAG_D3D12_HEAP;
+    let other = ze_external_memory_export_desc_t { flags: other, ..Default::default() };
+    let unsupported = Err(ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+    assert_eq!(allocate(&gpu, 4096, (&raw const other).cast()), unsupported);
+    let plain = gpu.device_memory::<u32>(4);
+    let mut export = ze_external_memory_export_fd_t { flags: OPAQUE, fd: -1, ..Default::default() };
+    let mut properties =
+        ze_memory_allocation_properties_t { pNext: (&raw mut export).cast(), ..Default::default() };
+    let text = refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zeMemGetAllocProperties(
+            gpu.context,
+            plain.ptr().cast(),
+            &raw mut properties,
+            ptr::null_mut()
+        )
+    );
+    assert!(text.contains("ze_external_memory_export_desc_t") && export.fd == -1, "{text}");
+    check!(zeMemFree(gpu.context, memory.cast()));
+}
+
+#[test]
+fn memory_of_the_applications_is_known_from_its_import_to_its_release() {
+    let driver = ze::driver();
+    let mut memory = vec![7_u32; 1024];
+    let at = memory.as_mut_ptr().cast::<c_void>();
+    if call!(zexDriverImportExternalPointer(driver, at, 4096))
+        == ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_FEATURE
+    {
+        // The device does not reach it here.
+        return;
+    }
+    let inside = at.wrapping_byte_add(100);
+    let mut base = ptr::null_mut();
+    check!(zexDriverGetHostPointerBaseAddress(driver, inside, &raw mut base));
+    assert_eq!(base, at);
+    check!(zexDriverImportExternalPointer(driver, at, 4096));
+    refused!(
+        ZE_RESULT_ERROR_OVERLAPPING_REGIONS,
+        zexDriverImportExternalPointer(driver, inside, 8)
+    );
+    refused!(ZE_RESULT_ERROR_INVALID_SIZE, zexDriverImportExternalPointer(driver, inside, 0));
+    refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zexDriverReleaseImportedPointer(driver, inside));
+    let gpu = Gpu::new();
+    let copy = gpu.host::<u32>(1);
+    let list = gpu.immediate(1, true);
+    check!(zeCommandListAppendMemoryCopy(
+        list.0,
+        copy.ptr().cast(),
+        inside,
+        4,
+        ze_event_handle_t::NULL,
+        0,
+        ptr::null_mut()
+    ));
+    list.synchronize();
+    assert_eq!(copy.get(0), 7);
+    check!(zexDriverReleaseImportedPointer(driver, at));
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zexDriverGetHostPointerBaseAddress(driver, inside, &raw mut base)
+    );
+}
+
+#[test]
+fn what_was_asked_for_of_atomics_is_what_is_answered() {
+    use ze_memory_atomic_attr_exp_flags_t as it;
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u64>(8);
+    let at = memory.ptr().cast::<c_void>();
+    let get = || {
+        let mut attributes = it::empty();
+        let out = &raw mut attributes;
+        check!(zeMemGetAtomicAccessAttributeExp(gpu.context, gpu.device, at, 64, out));
+        attributes
+    };
+    let by_default = get();
+    assert!(by_default.contains(it::ZE_MEMORY_ATOMIC_ATTR_EXP_FLAG_DEVICE_ATOMICS));
+    let asked = it::ZE_MEMORY_ATOMIC_ATTR_EXP_FLAG_NO_HOST_ATOMICS;
+    check!(zeMemSetAtomicAccessAttributeExp(gpu.context, gpu.device, at, 64, asked));
+    assert_eq!(get(), asked);
+    check!(zeMemSetAtomicAccessAttributeExp(gpu.context, gpu.device, at, 64, it::empty()));
+    assert_eq!(get(), by_default);
+    let both = asked | it::ZE_MEMORY_ATOMIC_ATTR_EXP_FLAG_HOST_ATOMICS;
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zeMemSetAtomicAccessAttributeExp(gpu.context, gpu.device, at, 64, both)
+    );
+    refused!(
+        ZE_RESULT_ERROR_INVALID_SIZE,
+        zeMemSetAtomicAccessAttributeExp(gpu.context, gpu.device, at, 65, asked)
+    );
+}

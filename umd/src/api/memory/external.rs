@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory that other interfaces and processes have as a file (opaque descriptors), and memory of the
+//! application's that it makes known to the driver.
+//!
+//! A file of the embedded lane is a memfd whose size is sealed; one of the kernel lane is a DMA-BUF.
+//! An import keeps a copy of the descriptor: the application's own stays the application's.
+
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
+use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tally_ze::*;
+
+use super::Wishes;
+use crate::api::{Call, Link, api};
+use crate::core::context::Context;
+use crate::core::driver::Driver;
+use crate::error::{Error, Result};
+use crate::vm::{Found, Source};
+
+/// The one kind of file.
+pub const TYPE: ze_external_memory_type_flags_t =
+    ze_external_memory_type_flags_t::ZE_EXTERNAL_MEMORY_TYPE_FLAG_OPAQUE_FD;
+
+api! {
+    /// As Intel's driver has it: memory of the application's is about to be used by the device often.
+    /// Here the device reaches all memory of the process, so the range is only remembered.
+    fn zexDriverImportExternalPointer(
+        call,
+        hDriver: ze_driver_handle_t,
+        ptr: *mut c_void,
+        size: usize,
+    ) {
+        reaches_process(call.handle(hDriver, "hDriver")?)?;
+        call.out(ptr, "ptr")?;
+        let start = ptr as u64;
+        let Some(end) = start.checked_add(size as u64).filter(|_| size != 0) else {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE,
+                format!("size: no memory has {size} bytes at {ptr:p}"),
+            ));
+        };
+        let mut imported = imported();
+        let before = imported.range(..end).next_back();
+        if before.is_some_and(|(&at, &bytes)| at + bytes > start && (at, bytes) != (start, size as u64)) {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_OVERLAPPING_REGIONS,
+                format!("ptr: a part of the {size} bytes at {ptr:p} was imported already"),
+            ));
+        }
+        imported.insert(start, size as u64);
+        Ok(())
+    }
+
+    /// As Intel's driver has it.
+    fn zexDriverReleaseImportedPointer(call, hDriver: ze_driver_handle_t, ptr: *mut c_void) {
+        call.handle(hDriver, "hDriver")?;
+        call.out(ptr, "ptr")?;
+        match imported().remove(&(ptr as u64)) {
+            Some(_) => Ok(()),
+            None => Err(not_imported(ptr)),
+        }
+    }
+
+    /// As Intel's driver has it.
+    fn zexDriverGetHostPointerBaseAddress(
+        call,
+        hDriver: ze_driver_handle_t,
+        ptr: *mut c_void,
+        baseAddress: *mut *mut c_void,
+    ) {
+        call.handle(hDriver, "hDriver")?;
+        call.out(ptr, "ptr")?;
+        let at = ptr as u64;
+        let found = imported().range(..=at).next_back().map(|(&base, &size)| (base, size));
+        let found = found.filter(|&(base, size)| at - base < size);
+        let (base, _) = found.ok_or_else(|| not_imported(ptr))?;
+        if let Some(out) = call.optional_out(baseAddress) {
+            out.set(crate::space::pointer(base).cast());
+        }
+        Ok(())
+    }
+}
+
+/// What was imported: first address and bytes.
+fn imported() -> MutexGuard<'static, BTreeMap<u64, u64>> {
+    static IMPORTED: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
+    IMPORTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn not_imported(ptr: *mut c_void) -> Error {
+    Error::invalid(format!("ptr: {ptr:p} was not imported"))
+}
+
+fn reaches_process(driver: &Driver) -> Result {
+    if driver.devices().iter().all(|it| it.kernel().sees_process()) {
+        return Ok(());
+    }
+    Err(Error::unsupported(
+        "the device reaches memory of the application's only where a copy names it",
+    ))
+}
+
+/// Reads what a structure of an allocation's chain asks for.
+pub(super) fn wish(call: Call<'_>, link: &Link<'_>, wishes: &mut Wishes) -> Result {
+    if let Some(desc) = link.get::<ze_external_memory_export_desc_t>() {
+        check_type(call, desc.flags)?;
+        wishes.export = true;
+    }
+    if let Some(desc) = link.get::<ze_external_memory_import_fd_t>() {
+        check_type(call, desc.flags)?;
+        wishes.import = Some(desc.fd);
+    }
+    check(wishes)
+}
+
+/// Refuses what contradicts itself.
+pub(super) fn check(wishes: &Wishes) -> Result {
+    if wishes.export && wishes.import.is_some() {
+        return Err(Error::invalid("pNext: memory is either imported or made to be exported"));
+    }
+    Ok(())
+}
+
+fn check_type(call: Call<'_>, flags: ze_external_memory_type_flags_t) -> Result {
+    call.flags(flags.has_unknown(), "pNext->flags")?;
+    if flags != TYPE {
+        return Err(Error::unsupported(format!(
+            "pNext->flags: {flags:?}; there are opaque files only"
+        )));
+    }
+    Ok(())
+}
+
+/// Where the memory comes from.
+pub(super) fn source(wishes: &Wishes, context: &Context) -> Result<Source> {
+    if !wishes.export && wishes.import.is_none() {
+        return Ok(Source::New);
+    }
+    if !context.device().can_share() {
+        return Err(Error::unsupported("pNext: the system has no files for memory"));
+    }
+    Ok(match wishes.import {
+        Some(file) => Source::File(duplicate(file)?),
+        None => Source::ForExport,
+    })
+}
+
+fn duplicate(file: c_int) -> Result<OwnedFd> {
+    let bad = || Error::invalid(format!("pNext->fd: {file} is no open file"));
+    if file < 0 {
+        return Err(bad());
+    }
+    // SAFETY: not negative, and only duplicated: a number that is no open file is an error of that.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(file) };
+    borrowed.try_clone_to_owned().map_err(|_| bad())
+}
+
+/// Fills a structure that asks for the file of an allocation. The application closes it.
+pub(super) fn answer(
+    call: Call<'_>,
+    context: &Context,
+    found: Option<Found>,
+    link: Link<'_>,
+) -> Result {
+    let Some(out) = link.get_mut::<ze_external_memory_export_fd_t>() else { return Ok(()) };
+    check_type(call, out.flags)?;
+    let Some(found) = found.filter(|it| it.exportable) else {
+        return Err(Error::invalid(
+            "ptr: the memory was not allocated with ze_external_memory_export_desc_t",
+        ));
+    };
+    let (shared, _) = context.vm().export_bo(found.bo)?;
+    out.fd = shared.file.into_raw_fd();
+    Ok(())
+}
