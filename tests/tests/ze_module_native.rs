@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Native binaries through the stock loader: they load again without a compiler, and are refused
+//! when they are not whole.
+
+use std::ptr;
+
+use tally_tests::ze::{self, Gpu};
+use tally_tests::{call, check, refused};
+use tally_ze::*;
+
+const SOURCE: &str = "
+    global uint total = 40;
+    constant uint table[4] = {1, 2, 3, 5};
+    kernel void fill(global uint *out) {
+        out[get_global_id(0)] = total + table[get_global_id(0) & 3];
+    }
+    kernel void turn(global uint *out) {
+        local uint mine[4];
+        size_t i = get_local_id(0);
+        mine[i] = (uint)i * 7;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        out[i] = mine[3 - i];
+    }";
+
+fn binary(module: ze_module_handle_t) -> Vec<u8> {
+    let mut size = 0;
+    check!(zeModuleGetNativeBinary(module, &raw mut size, ptr::null_mut()));
+    let mut bytes = vec![0; size];
+    check!(zeModuleGetNativeBinary(module, &raw mut size, bytes.as_mut_ptr()));
+    assert_eq!(size, bytes.len());
+    bytes
+}
+
+/// Loads a native binary; the answer, the module and the log.
+fn load(gpu: &Gpu, bytes: &[u8]) -> (ze_result_t, ze_module_handle_t, String) {
+    let desc = ze_module_desc_t {
+        format: ze_module_format_t::ZE_MODULE_FORMAT_NATIVE,
+        inputSize: bytes.len(),
+        pInputModule: bytes.as_ptr(),
+        ..Default::default()
+    };
+    let (mut module, mut log) = (ze_module_handle_t::NULL, ze_module_build_log_handle_t::NULL);
+    let (context, device) = (gpu.context, gpu.device);
+    let answer =
+        call!(zeModuleCreate(context, device, &raw const desc, &raw mut module, &raw mut log));
+    (answer, module, ze::build_log(log))
+}
+
+/// What a kernel of one buffer writes for four work-items.
+fn run(gpu: &Gpu, module: ze_module_handle_t, name: &str) -> Vec<u32> {
+    let desc = ze_command_queue_desc_t {
+        mode: ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS,
+        ..Default::default()
+    };
+    let mut list = ze_command_list_handle_t::NULL;
+    check!(zeCommandListCreateImmediate(gpu.context, gpu.device, &raw const desc, &raw mut list));
+    let kernel = gpu.kernel(module, name);
+    let out = gpu.host::<u32>(4);
+    let address = out.address();
+    check!(zeKernelSetGroupSize(kernel, 4, 1, 1));
+    check!(zeKernelSetArgumentValue(kernel, 0, 8, (&raw const address).cast()));
+    let one = ze_group_count_t { groupCountX: 1, groupCountY: 1, groupCountZ: 1 };
+    let none = ze_event_handle_t::NULL;
+    let nothing = ptr::null_mut();
+    check!(zeCommandListAppendLaunchKernel(list, kernel, &raw const one, none, 0, nothing));
+    check!(zeKernelDestroy(kernel));
+    check!(zeCommandListDestroy(list));
+    out.to_vec()
+}
+
+const FILE: &str = "TALLY_TEST_BINARY";
+
+/// "Modules can be created from an IL or directly from native format": in another process, with no
+/// compiler there.
+#[test]
+fn a_native_binary_loads_and_runs_without_a_compiler() {
+    let gpu = Gpu::new();
+    let module = gpu.module(&ze::spirv_from(SOURCE), "").expect("it is valid");
+    let bytes = binary(module);
+    assert_eq!(bytes, binary(module), "it is the same each time");
+    let path = std::env::temp_dir().join(format!("tally-native-{}", std::process::id()));
+    std::fs::write(&path, &bytes).expect("a temporary file can be written");
+    let variables =
+        [(FILE, path.to_str().expect("it is ASCII")), ("TALLY_COMPILER", "/nonexistent")];
+    ze::in_child("child_that_loads_a_binary", &variables);
+    // A file that stays is litter, not a failure.
+    let _ = std::fs::remove_file(&path);
+    check!(zeModuleDestroy(module));
+}
+
+#[test]
+#[ignore = "a_native_binary_loads_and_runs_without_a_compiler starts it"]
+fn child_that_loads_a_binary() {
+    let gpu = Gpu::new();
+    let path = std::env::var(FILE).expect("the parent names the file");
+    let bytes = std::fs::read(path).expect("the parent has written it");
+    gpu.module(&ze::spirv_from("kernel void k() {}"), "").expect_err("there is no compiler");
+    let (answer, module, log) = load(&gpu, &bytes);
+    assert_eq!(answer, ze_result_t::ZE_RESULT_SUCCESS, "{log}");
+    assert_eq!(run(&gpu, module, "fill"), [41, 42, 43, 45]);
+    assert_eq!(run(&gpu, module, "turn"), [21, 14, 7, 0]);
+    assert_eq!(binary(module), bytes, "what was loaded is written again");
+    let (mut size, mut address) = (0, ptr::null_mut());
+    check!(zeModuleGetGlobalPointer(module, c"total".as_ptr(), &raw mut size, &raw mut address));
+    assert_eq!(size, 4);
+    check!(zeModuleDestroy(module));
+}
+
+/// No part of a binary, no changed byte and no other format is loaded; the log and the description
+/// tell why, and the driver goes on.
+#[test]
+fn what_is_not_a_whole_binary_is_refused() {
+    let gpu = Gpu::new();
+    let spirv = ze::spirv_from(SOURCE);
+    let module = gpu.module(&spirv, "").expect("it is valid");
+    let whole = binary(module);
+    let refuse = |bytes: &[u8], what: &str| {
+        let (answer, module, log) = load(&gpu, bytes);
+        assert_eq!(answer, ze_result_t::ZE_RESULT_ERROR_INVALID_NATIVE_BINARY, "{what}");
+        assert!(module.is_null() && log.starts_with("native binary: "), "{what}: {log}");
+        assert!(ze::description().contains("pInputModule"), "{what}");
+    };
+    refuse(&spirv, "SPIR-V");
+    refuse(b"\x7fELF", "four bytes");
+    for len in (1..whole.len()).step_by(whole.len() / 50 + 1).chain(1..60) {
+        refuse(&whole[..len], "a part");
+    }
+    let mut state = 0x9e37_79b9_u64;
+    for _ in 0..400 {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (at, bit) = ((state >> 16) as usize % whole.len(), (state >> 60) as u32 % 8);
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << bit;
+        refuse(&bytes, &format!("bit {bit} of byte {at}"));
+    }
+    let (answer, again, log) = load(&gpu, &whole);
+    assert_eq!(answer, ze_result_t::ZE_RESULT_SUCCESS, "{log}");
+    assert_eq!(run(&gpu, again, "fill"), [41, 42, 43, 45]);
+    check!(zeModuleDestroy(again));
+    check!(zeModuleDestroy(module));
+}
+
+/// A module that imports or exports stays one that can be linked.
+#[test]
+fn native_binaries_can_be_linked() {
+    let gpu = Gpu::new();
+    let user = "uint twice(uint); kernel void k(global uint *p) {
+        p[get_global_id(0)] = twice((uint)get_global_id(0)); }";
+    let maker = "uint twice(uint x) { return 2 * x; }";
+    let mut loaded = [user, maker].map(|source| {
+        let module = gpu.module(&ze::spirv_from(source), "").expect("it is valid");
+        let bytes = binary(module);
+        check!(zeModuleDestroy(module));
+        let (answer, module, log) = load(&gpu, &bytes);
+        assert_eq!(answer, ze_result_t::ZE_RESULT_SUCCESS, "{log}");
+        module
+    });
+    let mut kernel = ze_kernel_handle_t::NULL;
+    let desc = ze_kernel_desc_t { pKernelName: c"k".as_ptr(), ..Default::default() };
+    refused!(
+        ZE_RESULT_ERROR_INVALID_MODULE_UNLINKED,
+        zeKernelCreate(loaded[0], &raw const desc, &raw mut kernel)
+    );
+    check!(zeModuleDynamicLink(2, loaded.as_mut_ptr(), ptr::null_mut()));
+    assert_eq!(run(&gpu, loaded[0], "k"), [0, 2, 4, 6]);
+    for module in loaded {
+        check!(zeModuleDestroy(module));
+    }
+}
