@@ -17,6 +17,7 @@ use crate::list::launch::{self as list, Groups};
 use crate::list::ready::Ready;
 
 mod resource;
+mod suggest;
 
 /// A kernel of a module.
 pub struct Kernel {
@@ -305,13 +306,14 @@ impl Kernel {
         if let Some(hint) = hint.filter(|&it| items(it) <= u64::from(max)) {
             return hint;
         }
-        // Enough items to pay for a group's start, few enough that many groups share the units.
-        let mut room = max.min(SUGGESTED_ITEMS);
-        global.map(|extent| {
-            let size = (1..=room.min(extent)).rev().find(|&it| extent % it == 0).unwrap_or(1);
-            room /= size;
-            size
-        })
+        let info = self.info();
+        let facts = suggest::Facts {
+            lanes: info.max_subgroup_size,
+            waits: info.uses_barrier,
+            max_items: max,
+            units: self.module.context().device().info().execution_units,
+        };
+        suggest::suggest(global, facts)
     }
 
     /// Sets one argument.
@@ -470,6 +472,3 @@ impl Drop for Change<'_> {
         self.ready.publish(ready.as_ref());
     }
 }
-
-/// Work-items that a suggested group has at most.
-const SUGGESTED_ITEMS: u32 = 256;

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Group sizes that suit the device.
+//!
+//! A launch is made of whole groups, so a size divides the global size in each dimension. Among
+//! those that do, the cheapest by a small model of how the device runs groups: rows of the first
+//! dimension go in vectors, what is left of a row one item at a time, and with barriers the whole
+//! group does unless rows are made of whole vectors. Each group costs its start, and units that have
+//! no group are idle.
+
+/// What the choice depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// Work-items of a vector.
+    pub lanes: u32,
+    /// Work-items wait for each other.
+    pub waits: bool,
+    /// Most work-items of a group.
+    pub max_items: u32,
+    /// Execution units.
+    pub units: u32,
+}
+
+/// Groups that are larger gain nothing, and leave less for other units.
+const ENOUGH_ITEMS: u32 = 256;
+/// Costs in units of one item alone.
+const VECTOR: f64 = 2.0;
+const GROUP: f64 = 16.0;
+
+/// The best size of groups for so many work-items.
+pub fn suggest(global: [u32; 3], facts: Facts) -> [u32; 3] {
+    let max = facts.max_items.max(1);
+    let [xs, ys, zs] = global.map(|extent| divisors(extent, max));
+    let mut best = ([1; 3], f64::INFINITY);
+    for &x in &xs {
+        for &y in ys.iter().take_while(|&&y| x * y <= max) {
+            for &z in zs.iter().take_while(|&&z| x * y * z <= max) {
+                let cost = cost(global, [x, y, z], facts);
+                if cost < best.1 {
+                    best = ([x, y, z], cost);
+                }
+            }
+        }
+    }
+    best.0
+}
+
+/// The divisors of a number up to `max`, ascending.
+fn divisors(extent: u32, max: u32) -> Vec<u32> {
+    (1..=extent.min(max)).filter(|&it| extent.is_multiple_of(it)).collect()
+}
+
+/// What the whole launch costs.
+fn cost(global: [u32; 3], size: [u32; 3], facts: Facts) -> f64 {
+    let lanes = facts.lanes.max(1);
+    let rows = f64::from(size[1] * size[2]);
+    let items = size.iter().product::<u32>();
+    let (vectors, rest) = match (facts.waits, size[0] % lanes) {
+        (true, 1..) => (0, size[0]),
+        (_, rest) => (size[0] / lanes, rest),
+    };
+    let group = GROUP + rows * (f64::from(vectors) * VECTOR + f64::from(rest));
+    let groups: f64 = (0..3).map(|i| f64::from(global[i] / size[i])).product();
+    let rounds = (groups / f64::from(facts.units.max(1))).ceil();
+    // Beyond what is enough a little for each item more, so that of equals the smaller is taken.
+    let excess = f64::from(items.saturating_sub(ENOUGH_ITEMS)) / f64::from(ENOUGH_ITEMS);
+    rounds * group * (1.0 + excess)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Facts = Facts { lanes: 16, waits: false, max_items: 1024, units: 2 };
+
+    fn checked(global: [u32; 3], facts: Facts) -> [u32; 3] {
+        let size = suggest(global, facts);
+        assert!((0..3).all(|i| global[i].is_multiple_of(size[i])), "{global:?}: {size:?}");
+        assert!(size.iter().product::<u32>() <= facts.max_items, "{global:?}: {size:?}");
+        size
+    }
+
+    #[test]
+    fn rows_are_made_of_whole_vectors_where_that_is_possible() {
+        for global in [[1 << 20, 1, 1], [4096, 4096, 1], [160, 90, 3], [48, 1000, 1]] {
+            for waits in [false, true] {
+                let [x, y, z] = checked(global, Facts { waits, ..PLAIN });
+                assert!(x.is_multiple_of(16), "{global:?}: {:?}", [x, y, z]);
+                assert!(x * y * z >= 64, "{global:?}: {:?}", [x, y, z]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_prime_size_is_one_group_if_it_fits_and_other_dimensions_help_if_not() {
+        assert_eq!(checked([997, 1, 1], PLAIN), [997, 1, 1]);
+        assert_eq!(checked([251, 1, 1], PLAIN), [251, 1, 1]);
+        let [x, y, _] = checked([10_007, 512, 1], PLAIN);
+        assert!(x == 1 && y >= 64, "{x} x {y}");
+        assert_eq!(checked([10_007, 1, 1], PLAIN), [1; 3]);
+    }
+
+    #[test]
+    fn all_units_get_a_group() {
+        let [x, ..] = checked([256, 1, 1], Facts { units: 4, ..PLAIN });
+        assert!(256 / x >= 4 && x.is_multiple_of(16), "{x}");
+    }
+
+    #[test]
+    fn limits_of_the_kernel_are_kept() {
+        assert_eq!(checked([64, 64, 64], Facts { max_items: 1, ..PLAIN }), [1; 3]);
+        let [x, y, z] = checked([64, 64, 64], Facts { max_items: 48, ..PLAIN });
+        assert!(x * y * z <= 48 && x == 32 || x == 16, "{x} {y} {z}");
+        checked([u32::MAX, u32::MAX, u32::MAX], PLAIN);
+    }
+}
