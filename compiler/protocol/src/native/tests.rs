@@ -13,6 +13,7 @@ fn module() -> NativeModule {
         name: "p".into(),
         type_name: "int*".into(),
         access: Access::ReadWrite,
+        image: None,
     };
     let kernel = KernelInfo {
         name: "k".into(),
