@@ -9,9 +9,12 @@
 //! (`uapi/UAPI.md`, "Counters and recordings".)
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use rustix::event::Timespec;
+use rustix::thread::futex;
 use tally_uapi::cell::CELL_SIZE;
 
 use super::shared::Shared;
@@ -47,6 +50,30 @@ impl Cell {
         // SAFETY: the offset lies within the block.
         let word = unsafe { block.ptr().add(offset as usize) }.cast();
         Self { word, bo: block.bo(), offset: block.offset() + offset }
+    }
+
+    /// The half of the word that changes with every signal, as futexes have it.
+    fn low_half(&self) -> &AtomicU32 {
+        // SAFETY: as for `word`, of which it is the first half on this machine; only the kernel looks
+        // at it by this type.
+        unsafe { self.word.cast().as_ref() }
+    }
+
+    /// Sleeps until another process calls [`Cell::wake_processes`], the low half of the word is no
+    /// longer that of `value`, or the time has passed; or for no reason.
+    pub fn sleep_while(self, value: u64, time: Duration) {
+        let time = Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        // Whatever it answers, the caller looks at the word.
+        let _ = futex::wait(self.low_half(), futex::Flags::empty(), value as u32, Some(&time));
+    }
+
+    /// Wakes those who sleep in [`Cell::sleep_while`], in all processes.
+    pub fn wake_processes(self) {
+        // It fails for no word that is mapped.
+        let _ = futex::wake(self.low_half(), futex::Flags::empty(), i32::MAX as u32);
     }
 
     fn word(&self) -> &AtomicU64 {

@@ -15,6 +15,7 @@ use tally_ze::ze_result_t;
 use super::counter::Cell;
 use super::wait::{self, Deadline};
 use crate::error::{Error, Result};
+use crate::hang;
 use crate::heap::Block;
 use crate::kernel::SharedBo;
 use crate::vm::Vm;
@@ -31,6 +32,8 @@ pub struct Imported {
     fate: Mutex<Fate>,
     /// Holds a cell that counts the changes of `fate`, for hosts that wait.
     changes: Block,
+    /// Only the other process signals.
+    read_only: bool,
 }
 
 /// Which cells nobody will signal any more.
@@ -47,10 +50,11 @@ impl Imported {
     /// # Errors
     /// As [`Vm::import`].
     fn new(vm: &Arc<Vm>, bo: SharedBo, exporter: String) -> Result<Self> {
+        let read_only = bo.read_only;
         let block = Block::whole(vm.import(bo)?);
         let mut changes = vm.heap().alloc(8, 8)?;
         changes.clear();
-        Ok(Self { vm: vm.clone(), block, exporter, fate: Mutex::default(), changes })
+        Ok(Self { vm: vm.clone(), block, exporter, fate: Mutex::default(), changes, read_only })
     }
 
     /// The cells' memory.
@@ -91,6 +95,9 @@ impl Imported {
     pub fn wait(&self, cell: Cell, value: u64, timeout_ns: u64, spins: bool) -> Result<bool> {
         let deadline = Deadline::after(timeout_ns);
         let changes = self.changes();
+        // A wait that is to be reported is one of the kernel's.
+        let naps = self.read_only && hang::limit_ns().is_none();
+        let mut spins = spins;
         loop {
             // Both before the cell is looked at: what was signalled before the end counts.
             let next = changes.load() + 1;
@@ -102,7 +109,11 @@ impl Imported {
                 return Err(self.dead());
             }
             let left = deadline.left();
-            if wait::wait_or_end(&self.vm, (cell, value), (changes, next), left, spins)? {
+            let met = match naps {
+                true => wait::nap(&self.vm, cell, value, left, std::mem::take(&mut spins))?,
+                false => wait::wait_or_end(&self.vm, (cell, value), (changes, next), left, spins)?,
+            };
+            if met {
                 return Ok(true);
             }
             if left == 0 {

@@ -17,6 +17,8 @@ use crate::vm::Vm;
 const SPIN: Duration = Duration::from_micros(20);
 /// For how much of that it keeps its processor to itself.
 const CLOSE: Duration = Duration::from_micros(2);
+/// Longest sleep at the word of another process.
+const NAP: Duration = Duration::from_millis(100);
 /// First and last pause between two looks at memory that nobody signals.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(10));
 
@@ -112,6 +114,28 @@ pub fn wait_or_end(
         sleep_on(vm, &[(cell, value), end], timeout_ns)?;
     }
     Ok(cell.reached(value))
+}
+
+/// As [`wait_or_end`] for a counter that only another process signals: sleeps at the word itself, where
+/// that process wakes it without a word to the thread that hears notes. Ends soon in any case, for the
+/// caller to see whether that process still exists.
+///
+/// # Errors
+/// As [`host_wait`].
+pub fn nap(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64, spins: bool) -> Result<bool> {
+    let met = || cell.reached(value);
+    if timeout_ns == 0 || spins && spin(met, timeout_ns) {
+        return Ok(met());
+    }
+    let now = cell.load();
+    if now < value {
+        let _noted = top::note(Waiting::Cell { address: cell.va(), value });
+        cell.sleep_while(now, NAP.min(Duration::from_nanos(timeout_ns)));
+        if !met() {
+            vm.check()?;
+        }
+    }
+    Ok(met())
 }
 
 /// Sleeps until one of the cells, at most two, holds its value; false when the time passes first.

@@ -126,6 +126,7 @@ impl Promise {
 impl Watcher for Promise {
     fn look(&self, _: usize) {
         if self.cell.reached(self.value) && !self.told.swap(true, Ordering::Relaxed) {
+            self.cell.wake_processes();
             self.line.tell(Note::Reached, 0);
         }
     }
