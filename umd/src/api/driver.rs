@@ -59,6 +59,7 @@ const EXTENSIONS: &[Extension] = &[
         &["zeImageGetAllocPropertiesExt"],
     ),
     extension(tally_ze::ZE_IMAGE_FORMAT_SUPPORT_EXT_NAME, &["zeImageGetProperties"]),
+    extension(tally_ze::ZE_BINDLESS_IMAGE_EXP_NAME, &["zeImageGetDeviceOffsetExp"]),
     extension(tally_ze::ZE_EU_COUNT_EXT_NAME, &["zeDeviceGetProperties"]),
     extension(tally_ze::ZE_EVENT_QUERY_TIMESTAMPS_EXP_NAME, &["zeEventQueryTimestampsExp"]),
     extension(
