@@ -7,7 +7,7 @@
 //! them. [`toy`] is the smallest driver that can make them all, and shows that the model, the
 //! generator and the runner work before any real driver is there. [`ze`] calls the real one
 //! through the stock loader ([`images`]: also its images), and [`routine`] is what nearly every program does with it.
-//! [`peer`] is a second process to talk to.
+//! [`peer`] is a second process to talk to, [`refusals`] a system that is out of memory once.
 
 pub mod faults;
 pub mod gate;
@@ -16,6 +16,7 @@ pub mod lists;
 pub mod model;
 pub mod peer;
 pub mod program;
+pub mod refusals;
 pub mod routine;
 pub mod toy;
 pub mod ze;
