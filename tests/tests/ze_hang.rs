@@ -102,6 +102,20 @@ fn a_circle_is_told_with_its_calls_and_where_it_closes() {
     assert_eq!(waits, 2, "once for each wait: {}", lines.join("\n"));
 }
 
+/// "the timeline shows it": the wait is on the track of its thread, with the whole report.
+#[test]
+fn the_timeline_shows_a_circle() {
+    let file = std::env::temp_dir().join(format!("tally-hang-{}.trace", std::process::id()));
+    let name = file.to_str().expect("plain letters");
+    ze::in_child("child_with_a_circle", &[("TALLY_HANG_MS", LIMIT), ("TALLY_TRACE", name)]);
+    let trace = std::fs::read_to_string(&file).expect("the child has written it");
+    std::fs::remove_file(&file).expect("it is ours");
+    let wait = trace.lines().find(|line| line.contains("has waited for"));
+    let wait = wait.unwrap_or_else(|| panic!("no wait in {trace}"));
+    assert!(wait.contains("zeCommandQueueSynchronize has waited for"), "{wait}");
+    assert!(wait.contains("\"dur\":") && wait.contains("the waits close a circle"), "{wait}");
+}
+
 #[test]
 #[ignore = "runs in a child process"]
 fn child_with_a_circle() {

@@ -61,8 +61,10 @@ pub fn report(waiting: Waiting, lasted: Duration) {
         return;
     }
     let parties: Vec<Party> = names::lists().iter().filter_map(|list| party::of(list)).collect();
+    let lines = describe(waiting, lasted, &parties);
+    crate::trace::hang(u64::try_from(lasted.as_nanos()).unwrap_or(u64::MAX), &lines);
     let mut text = String::new();
-    for line in describe(waiting, lasted, &parties) {
+    for line in lines {
         let _ = writeln!(text, "tally ERROR hang: {line}");
     }
     // Nobody is left to tell of a standard error that is closed.

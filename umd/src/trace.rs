@@ -114,6 +114,24 @@ impl Drop for Span {
     }
 }
 
+/// A wait of this thread that has lasted for `lasted_ns` and goes on, with what is said of it, the
+/// first line as its name. It is in the file when this returns: the process may have to be killed.
+pub fn hang(lasted_ns: u64, lines: &[String]) {
+    if !enabled() {
+        return;
+    }
+    let (end, thread) = (now(), thread_id());
+    if let Some(trace) = lock().as_mut() {
+        trace.name_thread(HOST, thread, |thread| format!("thread {thread}"));
+        let name = lines.first().map_or("", String::as_str);
+        let (start, report) = (end.saturating_sub(lasted_ns), lines.join("\n"));
+        let args = format_args!("\"report\":\"{}\"", Escaped(&report));
+        trace.event(HOST, thread, name, start, end, args);
+        // A file that cannot be written is told of by the next event.
+        let _ = trace.out.flush();
+    }
+}
+
 /// What an engine did.
 #[derive(Clone, Copy, Debug)]
 pub struct Command<'a> {
@@ -282,6 +300,7 @@ mod tests {
         set_clock(5_000_000, 1_000_000);
         kernel_name(0x4000, "say \"hi\"");
         drop(span("zeTest"));
+        hang(3_000, &["A waits".to_owned(), "for \"B\"".to_owned()]);
         let engine = (1, 0);
         let ticks = (2_000_000, 2_001_500);
         command(Command { engine, queue: 7, kind: "DISPATCH", entry: 0x4000, ticks });
@@ -297,6 +316,7 @@ mod tests {
         assert!(text.contains("say \\\"hi\\\""), "{text}");
         assert!(text.contains("\"name\":\"COPY\""), "{text}");
         assert!(text.contains("\"ts\":6000.000,\"dur\":1.500"), "device time is host time: {text}");
+        assert!(text.contains("\"dur\":3.000,\"args\":{\"report\":\"A waits\\u000afor"), "{text}");
         assert!(!text.contains("zeLate"), "{text}");
         assert_eq!(text.matches("thread_name").count(), 3, "each track is named once: {text}");
         assert_eq!(text.matches("copy engine 0").count(), 2, "what overlaps is beside: {text}");
