@@ -95,8 +95,10 @@ impl Imported {
     pub fn wait(&self, cell: Cell, value: u64, timeout_ns: u64, spins: bool) -> Result<bool> {
         let deadline = Deadline::after(timeout_ns);
         let changes = self.changes();
-        // A wait that is to be reported is one of the kernel's.
-        let naps = self.read_only && hang::limit_ns().is_none();
+        // A wait that is to be reported is one of the kernel's, and so is one where the kernel wakes the
+        // sleepers of all processes: its memory takes no futex.
+        let own_device = self.vm.kernel().sees_process();
+        let naps = self.read_only && own_device && hang::limit_ns().is_none();
         let mut spins = spins;
         loop {
             // Both before the cell is looked at: what was signalled before the end counts.
