@@ -58,6 +58,28 @@ fn chained_properties_are_filled_and_unknown_ones_left_alone() {
 }
 
 #[test]
+fn memory_that_is_left_and_lines_of_the_cache_are_told() {
+    let gpu = Gpu::new();
+    let usable = || {
+        let mut memory = ze_device_usablemem_size_ext_properties_t::default();
+        let mut properties =
+            ze_device_properties_t { pNext: (&raw mut memory).cast(), ..Default::default() };
+        check!(zeDeviceGetProperties(gpu.device, &raw mut properties));
+        assert!(memory.currUsableMemSize <= properties.maxMemAllocSize);
+        memory.currUsableMemSize
+    };
+    // Other tests allocate too, but far less.
+    let (before, size) = (usable(), 1 << 30);
+    let _memory = gpu.device_memory::<u8>(size);
+    assert!(usable() + size as u64 / 2 <= before);
+    let mut line = ze_device_cache_line_size_ext_t::default();
+    let mut cache = ze_device_cache_properties_t::default();
+    cache.pNext = (&raw mut line).cast();
+    check!(zeDeviceGetCacheProperties(gpu.device, &mut 1, &raw mut cache));
+    assert!(line.cacheLineSize.is_power_of_two() && line.cacheLineSize >= 32);
+}
+
+#[test]
 fn a_chain_that_is_a_circle_ends() {
     let mut eus = ze_eu_count_ext_t::default();
     let circle: *const ze_eu_count_ext_t = &raw const eus;

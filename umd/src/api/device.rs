@@ -13,6 +13,7 @@ use tally_ze::*;
 use super::api;
 use super::memory::external;
 use crate::core::device::Device;
+use crate::core::sysman::Memory;
 use crate::error::Result;
 
 /// Most bytes of a kernel's arguments.
@@ -86,6 +87,11 @@ api! {
                 ze_device_ip_version_ext_t::STYPE => {
                     if let Some(out) = link.get_mut::<ze_device_ip_version_ext_t>() {
                         out.ipVersion = crate::core::driver::Driver::version();
+                    }
+                }
+                ze_device_usablemem_size_ext_properties_t::STYPE => {
+                    if let Some(out) = link.get_mut::<ze_device_usablemem_size_ext_properties_t>() {
+                        out.currUsableMemSize = Memory { device }.free();
                     }
                 }
                 ze_device_event_properties_t::STYPE => {
@@ -233,6 +239,11 @@ api! {
         };
         out.flags = ze_device_cache_property_flags_t::empty();
         out.cacheSize = device.info().cache_bytes as usize;
+        for link in call.chain(out.pNext) {
+            if let Some(out) = link.get_mut::<ze_device_cache_line_size_ext_t>() {
+                out.cacheLineSize = device.info().cache_line_bytes as usize;
+            }
+        }
         Ok(())
     }
 

@@ -61,6 +61,9 @@ const EXTENSIONS: &[Extension] = &[
     extension(tally_ze::ZE_IMAGE_FORMAT_SUPPORT_EXT_NAME, &["zeImageGetProperties"]),
     extension(tally_ze::ZE_BINDLESS_IMAGE_EXP_NAME, &["zeImageGetDeviceOffsetExp"]),
     extension(tally_ze::ZE_EU_COUNT_EXT_NAME, &["zeDeviceGetProperties"]),
+    extension(tally_ze::ZE_DEVICE_IP_VERSION_EXT_NAME, &["zeDeviceGetProperties"]),
+    extension(tally_ze::ZE_DEVICE_USABLEMEM_SIZE_PROPERTIES_EXT_NAME, &["zeDeviceGetProperties"]),
+    extension(tally_ze::ZE_CACHELINE_SIZE_EXT_NAME, &["zeDeviceGetCacheProperties"]),
     extension(tally_ze::ZE_EVENT_QUERY_TIMESTAMPS_EXP_NAME, &["zeEventQueryTimestampsExp"]),
     extension(
         tally_ze::ZE_EVENT_QUERY_KERNEL_TIMESTAMPS_EXT_NAME,
