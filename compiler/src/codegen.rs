@@ -39,7 +39,11 @@ fn exports(module: &Module) -> Vec<Export> {
     let globals = module.globals.iter().filter(|(_, it)| it.exported).map(|(_, it)| &it.name);
     functions
         .chain(globals)
-        .map(|name| Export { name: name.clone(), once: module.link_once.contains(name) })
+        .map(|name| Export {
+            name: name.clone(),
+            once: module.link_once.contains(name),
+            pointer: module.pointers.get(name).copied(),
+        })
         .collect()
 }
 

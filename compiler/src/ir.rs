@@ -19,7 +19,7 @@ pub mod ops;
 mod text;
 pub mod types;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use arena::id;
 pub use arena::{Arena, Id};
@@ -414,6 +414,8 @@ pub struct Module {
     pub kernels: Vec<Kernel>,
     /// Names of source files.
     pub files: Arena<FileId, String>,
+    /// What a pointer to an exported function holds, by the function's name.
+    pub pointers: BTreeMap<String, u64>,
     /// Names of exports that other modules may define too, all alike.
     pub link_once: BTreeSet<String>,
     /// If modules were linked into this one: the first variable of each of the others, ascending.

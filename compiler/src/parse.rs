@@ -6,8 +6,8 @@
 //! - [`words`]: the binary's outer form;
 //! - [`annotations`]: names, decorations, entry points, execution modes, gathered first;
 //! - [`module`]: types, constants, variables, signatures;
-//! - [`body`] and below it [`arith`], [`memory`], [`group`], [`opencl`], [`printf`], [`imports`]: function bodies, one instruction at a
-//!   time;
+//! - [`body`] and below it [`arith`], [`memory`], [`group`], [`opencl`], [`printf`], [`imports`],
+//!   [`indirect`]: function bodies, one instruction at a time;
 //! - [`kernels`]: entry points and their arguments.
 //!
 //! What is not valid SPIR-V is an [`Error`] here. What is valid but cannot be compiled becomes
@@ -21,6 +21,7 @@ mod body;
 mod group;
 mod image;
 mod imports;
+mod indirect;
 mod kernels;
 mod memory;
 mod module;
@@ -87,10 +88,12 @@ pub fn parse(bytes: &[u8], spec_constants: &SpecConstants) -> Result<ir::Module>
     let instructions = binary.instructions()?;
     let annotations = annotations::Annotations::collect(&instructions)?;
     let mut builder = module::Builder::new(annotations, binary.bound, spec_constants);
+    builder.indirect = indirect::Indirect::new(bytes);
     let bodies = builder.module_scope(&instructions)?;
     for function in &bodies {
         body::build(&mut builder, function)?;
     }
+    indirect::finish(&mut builder)?;
     kernels::build(&mut builder)?;
     Ok(builder.module)
 }

@@ -160,6 +160,8 @@ pub struct Export {
     pub name: String,
     /// Whether others may define the same (`LinkOnceODR`).
     pub once: bool,
+    /// What a pointer to it holds for the module's kernels, if it is a function.
+    pub pointer: Option<u64>,
 }
 
 /// A function or a variable of another module.

@@ -87,6 +87,7 @@ impl Merger {
             self.module.kernels.push(kernel);
         }
         self.module.link_once.extend(module.link_once);
+        self.module.pointers.extend(module.pointers);
         self.parts.push(Part {
             object,
             constants: module.constants,

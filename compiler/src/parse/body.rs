@@ -8,11 +8,11 @@ use rspirv::spirv::Op as Spv;
 use super::annotations::Decorations;
 use super::module::{Builder, Def, InstructionSet, Signature, SpvKind};
 use super::words::Instruction;
-use super::{Error, Result, arith, group, image, imports, memory, opencl, printf};
+use super::{Error, Result, arith, group, image, imports, indirect, memory, opencl, printf};
 use crate::ir::eval::fold;
 use crate::ir::{
     AddressSpace, Arena, BinaryOp, Block, BlockId, CompareOp, ConstId, ConstKind, ENTRY, Flags,
-    Function, FunctionId, Inst, Loc, Op, Operand, PrivateVariable, Terminator, Type, TypeId,
+    Function, FunctionId, Id, Inst, Loc, Op, Operand, PrivateVariable, Terminator, Type, TypeId,
     UnaryOp, Value, ValueId,
 };
 
@@ -102,7 +102,7 @@ pub fn fold_constant(builder: &mut Builder<'_>, inst: &Instruction<'_>) -> Resul
         .ok_or_else(|| inner.error("cannot be a specialization constant's operation".into()))
 }
 
-fn empty_function(name: String, return_type: TypeId) -> Function {
+pub(super) fn empty_function(name: String, return_type: TypeId) -> Function {
     Function {
         name,
         params: Vec::new(),
@@ -408,6 +408,7 @@ impl<'b, 'a> Body<'b, 'a> {
             || arith::translate(self, inst)?
             || memory::translate(self, inst)?
             || group::translate(self, inst)?
+            || indirect::translate(self, inst)?
             || image::translate(self, inst)?
         {
             return Ok(());
@@ -561,7 +562,13 @@ impl<'b, 'a> Body<'b, 'a> {
         }
     }
 
-    fn call_function(
+    /// The number of the function being built.
+    pub(super) fn number(&self) -> FunctionId {
+        FunctionId::from_index(self.b.module.functions.len())
+    }
+
+    /// A call of a function of the module.
+    pub(super) fn call_function(
         &mut self,
         inst: &Instruction<'_>,
         callee: FunctionId,

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use rspirv::spirv::{AddressingModel, MemoryModel, Op, StorageClass};
 
 use super::annotations::{Annotations, Decorations};
+use super::indirect::{self, Indirect};
 use super::words::Instruction;
 use super::{Error, Result, SpecConstants, body, image};
 use crate::ir::{
@@ -106,6 +107,8 @@ pub struct Builder<'a> {
     spec_constants: &'a SpecConstants,
     files: HashMap<u32, FileId>,
     forward_pointers: HashMap<u32, StorageClass>,
+    /// Calls through pointers.
+    pub(super) indirect: Indirect,
     /// Places, in words, and names of what other modules may link to.
     exports: Vec<(usize, String)>,
 }
@@ -123,6 +126,7 @@ impl<'a> Builder<'a> {
             spec_constants,
             files: HashMap::new(),
             forward_pointers: HashMap::new(),
+            indirect: Indirect::default(),
             exports: Vec::new(),
         }
     }
@@ -278,6 +282,7 @@ impl<'a> Builder<'a> {
                 Ok(())
             }
             Op::Variable => self.variable(inst),
+            Op::ConstantFunctionPointerINTEL => indirect::constant(self, inst),
             Op::Undef
             | Op::ConstantTrue
             | Op::ConstantFalse
@@ -653,7 +658,10 @@ fn pointer_type(class: Option<StorageClass>) -> Type {
             | StorageClass::DeviceOnlyINTEL
             | StorageClass::HostOnlyINTEL,
         ) => AddressSpace::Global,
-        Some(StorageClass::UniformConstant) => AddressSpace::Constant,
+        // Code is not written either.
+        Some(StorageClass::UniformConstant | StorageClass::CodeSectionINTEL) => {
+            AddressSpace::Constant
+        }
         Some(StorageClass::Generic) => AddressSpace::Generic,
         Some(class) => return Type::Opaque(format!("pointer to {class:?}")),
         None => return Type::Opaque("pointer to an unknown storage class".into()),

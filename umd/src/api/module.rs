@@ -150,6 +150,28 @@ api! {
         Ok(())
     }
 
+    /// Spec: `zeModuleGetFunctionPointer`. For calls through pointers in kernels of this module.
+    fn zeModuleGetFunctionPointer(
+        call,
+        hModule: ze_module_handle_t,
+        pFunctionName: *const c_char,
+        pfnFunction: *mut *mut c_void,
+    ) {
+        let module = call.handle(hModule, "hModule")?;
+        let name = call.c_str(pFunctionName, "pFunctionName")?;
+        let out = call.out(pfnFunction, "pfnFunction")?;
+        let exports = &module.own_info().exports;
+        let found = exports.iter().find(|it| it.name.as_bytes() == name.to_bytes());
+        let pointer = found.and_then(|it| it.pointer).ok_or_else(|| {
+            Error::new(
+                ze_result_t::ZE_RESULT_ERROR_INVALID_FUNCTION_NAME,
+                format!("pFunctionName: the module exports no function {name:?}"),
+            )
+        })?;
+        out.set(std::ptr::without_provenance_mut(pointer as usize));
+        Ok(())
+    }
+
     /// Spec: `zeModuleGetKernelNames`. The names live as long as the module.
     fn zeModuleGetKernelNames(
         call,

@@ -116,6 +116,7 @@ implemented! {
     zeModuleGetGlobalPointer => module::zeModuleGetGlobalPointer,
     zeModuleGetKernelNames => module::zeModuleGetKernelNames,
     zeModuleGetProperties => module::zeModuleGetProperties,
+    zeModuleGetFunctionPointer => module::zeModuleGetFunctionPointer,
     zeModuleGetNativeBinary => module::zeModuleGetNativeBinary,
     zeModuleInspectLinkageExt => module::zeModuleInspectLinkageExt,
     // kernel

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Function pointers through the stock loader: taken in a kernel, or by the host with
+//! zeModuleGetFunctionPointer and given to one.
+
+use std::ffi::c_void;
+use std::process::Command;
+use std::ptr;
+
+use tally_tests::ze::Gpu;
+use tally_tests::{check, refused};
+use tally_ze::*;
+
+const SOURCE: &str = "
+    #pragma OPENCL EXTENSION __cl_clang_function_pointers : enable
+    typedef uint (*unary)(uint);
+    __attribute__((noinline)) uint twice(uint x) { return 2 * x; }
+    __attribute__((noinline)) uint plus(uint x) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        return x + 1;
+    }
+    kernel void given(global uint *p, ulong f) {
+        size_t i = get_global_id(0);
+        p[i] = ((unary)f)((uint)i);
+    }
+    kernel void table(global uint *p, uint shift) {
+        size_t i = get_global_id(0);
+        unary f = (i + shift) & 1 ? plus : twice;
+        p[i] = f((uint)i);
+    }
+    global uint counter;";
+
+/// OpenCL C with an extension of clang's.
+fn spirv() -> Vec<u8> {
+    let file = std::env::temp_dir().join(format!("tally-pointers-{}.cl", std::process::id()));
+    std::fs::write(&file, SOURCE).expect("a temporary file can be written");
+    let clang = std::env::var_os("TALLY_CLANG").unwrap_or_else(|| "clang-22".into());
+    let output = Command::new(clang)
+        .args(["--target=spirv64", "-cl-std=CL3.0", "-O1", "-Xclang", "-finclude-default-header"])
+        .args(["-Xclang", "-cl-ext=+__cl_clang_function_pointers"])
+        .args(["-mllvm", "--spirv-ext=+SPV_INTEL_function_pointers", "-c", "-o", "-"])
+        .arg(&file)
+        .output()
+        .expect("clang-22 is installed");
+    // A file that stays is litter, not a failure.
+    let _ = std::fs::remove_file(&file);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// Runs a kernel with a buffer and a value; what it writes for 32 work-items in groups of 16.
+fn run<T>(gpu: &Gpu, module: ze_module_handle_t, name: &str, value: T) -> Vec<u32> {
+    let desc = ze_command_queue_desc_t {
+        mode: ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS,
+        ..Default::default()
+    };
+    let mut list = ze_command_list_handle_t::NULL;
+    check!(zeCommandListCreateImmediate(gpu.context, gpu.device, &raw const desc, &raw mut list));
+    let kernel = gpu.kernel(module, name);
+    let out = gpu.host::<u32>(32);
+    let address = out.address();
+    check!(zeKernelSetGroupSize(kernel, 16, 1, 1));
+    check!(zeKernelSetArgumentValue(kernel, 0, 8, (&raw const address).cast()));
+    check!(zeKernelSetArgumentValue(kernel, 1, size_of::<T>(), (&raw const value).cast()));
+    let two = ze_group_count_t { groupCountX: 2, groupCountY: 1, groupCountZ: 1 };
+    let (none, nothing) = (ze_event_handle_t::NULL, ptr::null_mut());
+    check!(zeCommandListAppendLaunchKernel(list, kernel, &raw const two, none, 0, nothing));
+    check!(zeKernelDestroy(kernel));
+    check!(zeCommandListDestroy(list));
+    out.to_vec()
+}
+
+fn pointer(module: ze_module_handle_t, name: &std::ffi::CStr) -> u64 {
+    let mut pointer = ptr::null_mut::<c_void>();
+    check!(zeModuleGetFunctionPointer(module, name.as_ptr(), &raw mut pointer));
+    assert!(!pointer.is_null());
+    pointer as u64
+}
+
+/// "Retrieve a function pointer from a module by name": a kernel of the module calls it.
+#[test]
+fn the_host_gives_pointers_to_kernels() {
+    let gpu = Gpu::new();
+    let module = gpu.module(&spirv(), "").expect("it is valid");
+    let (twice, plus) = (pointer(module, c"twice"), pointer(module, c"plus"));
+    assert_ne!(twice, plus);
+    assert_eq!(twice, pointer(module, c"twice"));
+    assert_eq!(run(&gpu, module, "given", twice), (0..32).map(|i| 2 * i).collect::<Vec<_>>());
+    assert_eq!(run(&gpu, module, "given", plus), (1..33).collect::<Vec<_>>());
+    assert_eq!(run(&gpu, module, "given", 0_u64), [0; 32], "a null pointer calls nothing");
+    check!(zeModuleDestroy(module));
+}
+
+/// Work-items of one vector may go different ways.
+#[test]
+fn kernels_choose_among_functions() {
+    let gpu = Gpu::new();
+    let module = gpu.module(&spirv(), "").expect("it is valid");
+    for shift in [0, 1] {
+        let each = |i: u32| if (i + shift) & 1 == 1 { i + 1 } else { 2 * i };
+        let wanted: Vec<u32> = (0..32).map(each).collect();
+        assert_eq!(run(&gpu, module, "table", shift), wanted);
+    }
+    check!(zeModuleDestroy(module));
+}
+
+#[test]
+fn names_that_are_no_exported_functions_are_refused() {
+    let gpu = Gpu::new();
+    let module = gpu.module(&spirv(), "").expect("it is valid");
+    let mut pointer = ptr::null_mut::<c_void>();
+    for name in [c"thrice", c"counter", c""] {
+        let text = refused!(
+            ZE_RESULT_ERROR_INVALID_FUNCTION_NAME,
+            zeModuleGetFunctionPointer(module, name.as_ptr(), &raw mut pointer)
+        );
+        assert!(text.contains("pFunctionName"), "{text}");
+    }
+    check!(zeModuleDestroy(module));
+}
