@@ -125,9 +125,9 @@ impl Image {
     /// The address of a texel inside of the image.
     fn place(&self, at: [i64; 3]) -> Option<u64> {
         let mut address = self.base;
-        for i in 0..3 {
-            let index = u64::try_from(at[i]).ok().filter(|&it| it < self.size[i].into())?;
-            address = address.wrapping_add(index.wrapping_mul(self.pitches[i]));
+        for ((index, size), pitch) in at.into_iter().zip(self.size).zip(self.pitches) {
+            let index = u64::try_from(index).ok().filter(|&it| it < size.into())?;
+            address = address.wrapping_add(index.wrapping_mul(pitch));
         }
         Some(address)
     }

@@ -313,8 +313,8 @@ impl Image {
         let linear = sampler & 16 != 0 && self.channel >= 2;
         // By dimension: texels and their shares.
         let mut shares: Vec<Vec<(i64, f64)>> = Vec::new();
-        for i in 0..self.kind.dimensions {
-            let (n, c) = (self.size[i] as f64, given[i]);
+        for (&size, &c) in self.size.iter().zip(&given).take(self.kind.dimensions) {
+            let n = size as f64;
             let u = match address {
                 3 => (c - c.floor()) * n,
                 4 => (c - 2.0 * (0.5 * c).round_ties_even()).abs() * n,
@@ -434,5 +434,5 @@ fn half_bits(x: f64) -> u32 {
     }
     let exponent = ((x.to_bits() >> 52) as i32 - 1023).max(-14);
     let units = (x * 2_f64.powi(10 - exponent)).round_ties_even() as u32;
-    sign | (((exponent + 14) as u32) << 10) + units
+    sign | ((((exponent + 14) as u32) << 10) + units)
 }
