@@ -330,9 +330,26 @@ impl Client {
     }
 }
 
+/// Lets allocations that may sleep fail where a client asks for it. By default only others do.
+fn may_fail() {
+    for (kind, setting, value) in [
+        ("failslab", "ignore-gfp-wait", "N"),
+        ("fail_page_alloc", "ignore-gfp-wait", "N"),
+        ("fail_page_alloc", "ignore-gfp-highmem", "N"),
+        ("fail_page_alloc", "min-order", "0"),
+        // Each failure would be a page of the log.
+        ("failslab", "verbose", "0"),
+        ("fail_page_alloc", "verbose", "0"),
+    ] {
+        // A kernel without them fails nothing.
+        let _ = std::fs::write(format!("/sys/kernel/debug/{kind}/{setting}"), value);
+    }
+}
+
 /// Runs `processes` clients for `time`, and prints what they reached.
 pub fn run(seed: u64, processes: u64, time: Duration) {
     println!("# fuzz: seed {seed}, {processes} processes, {} s", time.as_secs());
+    may_fail();
     let map = Map::new();
     let pids: Vec<libc::pid_t> =
         (0..processes).map(|index| start(seed, index, time, map)).collect();
