@@ -122,7 +122,9 @@ fn lower_both(
         Some(lower_resumable(&mut unit, kernel.function, &body, &mut functions)?)
     } else {
         let body = &module.functions[kernel.function];
+        unit.apart = widened.is_some();
         functions += &function::lower(&mut unit, kernel.function, body)?;
+        unit.apart = false;
         None
     };
     for &id in &kernel.facts.functions {
@@ -171,7 +173,7 @@ fn lower_resumable(
     body: &Function,
     functions: &mut String,
 ) -> Result<function::Frame, LowerError> {
-    let regions = regions::split(body);
+    let regions = regions::split(unit.module, body);
     let frame = function::Frame::new(unit, &regions);
     *functions += &function::lower_resumable(unit, &regions, &frame, id)?;
     Ok(frame)
@@ -196,6 +198,10 @@ struct Unit<'m> {
     scratch: u64,
     /// Whether private variables of functions go to scratch memory.
     spill_variables: bool,
+    /// Whether a function stays one of its own. The item function beside a widened one does where
+    /// it runs only what is left over: LLVM would spend a third of its time on making fast loops
+    /// of it.
+    apart: bool,
     /// Work-items of a full sub-group.
     subgroup_size: u32,
     /// Offset in the argument block of the address of the ring that `printf` writes to.
@@ -230,10 +236,16 @@ impl<'m> Unit<'m> {
             // The private globals come first, if they are not on the stack.
             scratch: if stack > STACK_BYTES { align_up(private_size, MAX_ALIGN) } else { 0 },
             spill_variables: stack > STACK_BYTES,
+            apart: false,
             subgroup_size: kernel.subgroup_size(),
             printf_ring: kernel.facts.printf_ring,
             helpers: BTreeMap::new(),
         }
+    }
+
+    /// LLVM's attributes of the function that is lowered.
+    fn attributes(&self) -> &'static str {
+        if self.apart { "noinline #0" } else { "#0" }
     }
 
     /// The size of a full sub-group is two to this power.

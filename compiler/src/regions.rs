@@ -31,7 +31,10 @@ pub mod order;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::ir::arena::Id;
-use crate::ir::{Block, BlockId, ConvertOp, Function, Op, Operand, Scope, Terminator, ValueId};
+use crate::ir::{
+    BinaryOp, Block, BlockId, ConvertOp, Function, Module, Op, Operand, Scope, Terminator, Type,
+    TypeId, ValueId,
+};
 
 /// A place where items stop and are resumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,8 +59,10 @@ pub struct Regions {
     pub function: Function,
     /// The barriers in the order in which items pass them; an item stopped at the barrier of index `i` has state `i + 1`.
     pub barriers: Vec<Barrier>,
-    /// The values that are live across some barrier, in ascending order.
+    /// The values that are kept across some barrier, in ascending order.
     pub crossing: Vec<ValueId>,
+    /// The values that are live across some barrier and made again behind it, and what that takes.
+    pub remade: HashSet<ValueId>,
 }
 
 /// Whose items an operation makes wait for each other, if it does: a sub-group's or a work-group's.
@@ -73,23 +78,26 @@ pub fn stop_scope(op: &Op) -> Option<Scope> {
 }
 
 /// Cuts `function`, whose callees must have no barriers (see [`inline`]).
-pub fn split(function: &Function) -> Regions {
+pub fn split(module: &Module, function: &Function) -> Regions {
     let mut function = function.clone();
     let mut barriers = cut(&mut function);
     let ranks = order::ranks(&function);
     barriers.sort_by_key(|barrier| order::rank(&ranks, barrier.block));
     let live_in = live_in(&function);
     let changed = changed(&function, &barriers);
-    let cheap = recomputed(&function);
+    let cheap = remakable(module, &function);
     let mut crossing = BTreeSet::new();
+    let mut remade = HashSet::new();
     for barrier in &mut barriers {
+        remade.extend(live_in[barrier.resume.index()].intersection(&cheap).copied());
         barrier.live = live_in[barrier.resume.index()].difference(&cheap).copied().collect();
         barrier.live.sort();
         let changed = &changed[barrier.block.index()];
         barrier.changed = barrier.live.iter().filter(|v| changed.contains(v)).copied().collect();
         crossing.extend(barrier.live.iter().copied());
     }
-    Regions { function, barriers, crossing: crossing.into_iter().collect() }
+    close(&function, &mut remade);
+    Regions { function, barriers, crossing: crossing.into_iter().collect(), remade }
 }
 
 /// Cuts blocks behind each barrier. New blocks come after the old ones.
@@ -136,33 +144,87 @@ fn rename_predecessor(function: &mut Function, end: &Terminator, from: BlockId, 
     }
 }
 
-/// The values that the resumed code makes again instead of keeping them: parameters, addresses of
-/// private variables, what the item asks about its place, and integer conversions of these.
-///
-/// Code generation computes them at the start of the function, before any region.
-pub fn recomputed(function: &Function) -> HashSet<ValueId> {
-    let mut values: HashSet<ValueId> = function.params.iter().copied().collect();
-    values.extend(function.variables.iter().map(|variable| variable.address));
-    // Definitions may come after uses in block order, so go on until nothing is added.
+/// Adds what the values of a set are made of.
+fn close(function: &Function, set: &mut HashSet<ValueId>) {
     loop {
-        let before = values.len();
-        for (_, block) in function.blocks.iter() {
-            for inst in &block.insts {
-                let cheap = match &inst.op {
-                    Op::WorkItem(..) => true,
-                    Op::Convert(
-                        ConvertOp::Trunc | ConvertOp::SExt | ConvertOp::ZExt,
-                        Operand::Value(from),
-                    ) => values.contains(from),
-                    _ => false,
-                };
-                values.extend(inst.result.filter(|_| cheap));
+        let before = set.len();
+        for inst in function.blocks.iter().flat_map(|(_, block)| &block.insts) {
+            if inst.result.is_some_and(|result| set.contains(&result)) {
+                inst.op.for_each_operand(|operand| {
+                    if let Operand::Value(value) = operand {
+                        set.insert(value);
+                    }
+                });
             }
         }
-        if values.len() == before {
-            return values;
+        if set.len() == before {
+            return;
         }
     }
+}
+
+/// The most instructions that it may take to make a value again.
+const REMADE_STEPS: u32 = 6;
+
+/// The values that the resumed code makes again instead of keeping them: parameters, addresses of
+/// private variables, what the item asks about its place, and integers and addresses that take few
+/// instructions from there.
+///
+/// Code generation computes them at the start of the function, before any region.
+fn remakable(module: &Module, function: &Function) -> HashSet<ValueId> {
+    let given = function.variables.iter().map(|variable| variable.address);
+    // By value, how many instructions it takes.
+    let mut steps: HashMap<ValueId, u32> =
+        function.params.iter().copied().chain(given).map(|value| (value, 0)).collect();
+    // Definitions may come after uses in block order, so go on until nothing is added.
+    loop {
+        let before = steps.len();
+        for (_, block) in function.blocks.iter() {
+            for inst in &block.insts {
+                let Some(result) = inst.result else { continue };
+                if steps.contains_key(&result) {
+                    continue;
+                }
+                let mut sum = match &inst.op {
+                    Op::WorkItem(..) => 0,
+                    op if is_simple(op) && is_scalar(module, function.values[result].ty) => 1,
+                    _ => continue,
+                };
+                inst.op.for_each_operand(|operand| {
+                    if let Operand::Value(value) = operand {
+                        sum += steps.get(&value).copied().unwrap_or(REMADE_STEPS + 1);
+                    }
+                });
+                if sum <= REMADE_STEPS {
+                    steps.insert(result, sum);
+                }
+            }
+        }
+        if steps.len() == before {
+            return steps.into_keys().collect();
+        }
+    }
+}
+
+/// Whether an operation takes an instruction or two and may be done where it is not needed.
+fn is_simple(op: &Op) -> bool {
+    use BinaryOp as B;
+    match op {
+        Op::Convert(kind, _) => {
+            use ConvertOp as C;
+            matches!(kind, C::Trunc | C::SExt | C::ZExt | C::PtrCast | C::PtrToInt | C::IntToPtr)
+        }
+        Op::Binary(kind, ..) => matches!(
+            kind,
+            B::Add | B::Sub | B::Mul | B::And | B::Or | B::Xor | B::Shl | B::LShr | B::AShr
+        ),
+        Op::Address { .. } => true,
+        _ => false,
+    }
+}
+
+fn is_scalar(module: &Module, ty: TypeId) -> bool {
+    matches!(module.types[ty], Type::Int(_) | Type::Pointer(_))
 }
 
 /// The values that are live at the start of each block, indexed by block number. A phi's operands

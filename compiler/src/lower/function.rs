@@ -19,7 +19,7 @@ use crate::ir::{
     Access, Block, BlockId, ConstId, ConstKind, Function, FunctionId, GlobalId, Inst, Op, Operand,
     Scope, Terminator, Type, TypeId, ValueId, WorkItemQuery,
 };
-use crate::regions::{self, Barrier, Regions};
+use crate::regions::{Barrier, Regions};
 
 /// The frame of an item that can be resumed: its state (32 bits) or, if items exchange values, what
 /// that takes; its private variables, and the values that are live across barriers.
@@ -74,9 +74,10 @@ pub(super) fn lower(
     let result = value_type(body.unit.module, function.return_type);
     let params = body.params();
     let symbol = function_symbol(id);
+    let attributes = body.unit.attributes();
     let Body { prelude, out, .. } = body;
     Ok(format!(
-        "\n; {}\ndefine internal {result} {symbol}({ITEM_PARAMS}{params}) #0 {{\nentry:\n{prelude}{start}  br label %bb0\n{out}}}\n",
+        "\n; {}\ndefine internal {result} {symbol}({ITEM_PARAMS}{params}) {attributes} {{\nentry:\n{prelude}{start}  br label %bb0\n{out}}}\n",
         comment(&function.name)
     ))
 }
@@ -106,7 +107,7 @@ pub(super) fn lower_resumable(
         let ty = value_type(body.unit.module, function.values[value].ty);
         let _ = writeln!(body.prelude, "  {}.slot = alloca {ty}", name(value));
     }
-    body.prepare(&regions::recomputed(function))?;
+    body.prepare(&regions.remade)?;
     let mut cases = String::new();
     let mut resumes = String::new();
     for (state, barrier) in barriers() {
@@ -121,6 +122,7 @@ pub(super) fn lower_resumable(
     body.blocks()?;
     let params = body.params();
     let symbol = function_symbol(id);
+    let attributes = body.unit.attributes();
     let Body { prelude, out, .. } = body;
     // Who exchanges values reads the frames of others.
     let (noalias, exchange) = match &frame.exchange {
@@ -128,7 +130,7 @@ pub(super) fn lower_resumable(
         None => ("noalias ", ""),
     };
     Ok(format!(
-        "\n; {}, to be resumed\ndefine internal i32 {symbol}({ITEM_PARAMS}, ptr {noalias}%frame, i32 %resume{exchange}{params}) #0 {{
+        "\n; {}, to be resumed\ndefine internal i32 {symbol}({ITEM_PARAMS}, ptr {noalias}%frame, i32 %resume{exchange}{params}) {attributes} {{
 entry:
 {prelude}  switch i32 %resume, label %start [{cases} ]
 start:
@@ -389,6 +391,7 @@ impl<'u, 'm> Body<'u, 'm> {
         self.hoisted.contains_key(&value)
             || !cheap.contains(&value)
             || self.function.params.contains(&value)
+            || self.function.variables.iter().any(|variable| variable.address == value)
     }
 
     /// Writes all blocks.

@@ -45,7 +45,7 @@ kernel void scale(global float *p, float a) {
 fn barriers_cut_blocks_and_keep_what_is_live() {
     let mut module = module(&clang::compile_text(SCAN, &["-O1"]));
     let kernel = module.kernels[0].function;
-    let cut = regions::split(&module.functions[kernel]);
+    let cut = regions::split(&module, &module.functions[kernel]);
     let mut text = String::new();
     for (state, barrier) in (1..).zip(&cut.barriers) {
         let list = |values: &[ValueId]| {

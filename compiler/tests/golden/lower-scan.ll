@@ -114,7 +114,6 @@ attributes #0 = { nounwind }
 ; scan, to be resumed
 define internal i32 @f0(ptr noalias readonly align 8 dereferenceable(48) %ctx, i64 %lx, i64 %ly, i64 %lz, ptr %priv, ptr noalias %frame, i32 %resume, ptr %v0, ptr %v1) #0 {
 entry:
-  %v12.slot = alloca ptr
   %v13.slot = alloca i32
   %v14.slot = alloca i32
   %v21.slot = alloca i32
@@ -131,90 +130,79 @@ entry:
   %t11 = getelementptr inbounds i8, ptr %t10, i64 0
   %t12 = load i64, ptr %t11, align 8, !invariant.load !0
   %t13 = add i64 %t12, %t9
+  %t14 = getelementptr inbounds [4 x i8], ptr %v1, i64 %lx
   switch i32 %resume, label %start [ i32 1, label %resume1 i32 2, label %resume2 ]
 start:
   br label %bb0
 resume1:
-  %t14 = getelementptr i8, ptr %frame, i64 8
-  %t15 = load ptr, ptr %t14, align 8
-  store ptr %t15, ptr %v12.slot
-  %t16 = getelementptr i8, ptr %frame, i64 16
-  %t17 = load i32, ptr %t16, align 4
-  store i32 %t17, ptr %v13.slot
-  %t18 = getelementptr i8, ptr %frame, i64 20
-  %t19 = load i32, ptr %t18, align 4
-  store i32 %t19, ptr %v14.slot
+  %t15 = getelementptr i8, ptr %frame, i64 4
+  %t16 = load i32, ptr %t15, align 4
+  store i32 %t16, ptr %v13.slot
+  %t17 = getelementptr i8, ptr %frame, i64 8
+  %t18 = load i32, ptr %t17, align 4
+  store i32 %t18, ptr %v14.slot
   br label %bb5
 resume2:
-  %t20 = getelementptr i8, ptr %frame, i64 8
-  %t21 = load ptr, ptr %t20, align 8
-  store ptr %t21, ptr %v12.slot
-  %t22 = getelementptr i8, ptr %frame, i64 16
-  %t23 = load i32, ptr %t22, align 4
-  store i32 %t23, ptr %v13.slot
-  %t24 = getelementptr i8, ptr %frame, i64 24
-  %t25 = load i32, ptr %t24, align 4
-  store i32 %t25, ptr %v21.slot
+  %t19 = getelementptr i8, ptr %frame, i64 4
+  %t20 = load i32, ptr %t19, align 4
+  store i32 %t20, ptr %v13.slot
+  %t21 = getelementptr i8, ptr %frame, i64 12
+  %t22 = load i32, ptr %t21, align 4
+  store i32 %t22, ptr %v21.slot
   br label %bb6
 bb0:
   %v10 = getelementptr inbounds [4 x i8], ptr %v0, i64 %t13
   %v11 = load i32, ptr %v10, align 4
-  %v12 = getelementptr inbounds [4 x i8], ptr %v1, i64 %lx
-  store ptr %v12, ptr %v12.slot
   br label %bb1
 bb1:
   %v13 = phi i32 [ 1, %bb0 ], [ %v22, %bb6 ]
   %v14 = phi i32 [ %v11, %bb0 ], [ %v14.bb6, %bb6 ]
   store i32 %v13, ptr %v13.slot
   store i32 %v14, ptr %v14.slot
-  %t26 = load ptr, ptr %v12.slot
+  %t23 = load i32, ptr %v14.slot
+  store i32 %t23, ptr %t14, align 4
+  fence syncscope("singlethread") seq_cst
+  %t24 = getelementptr i8, ptr %frame, i64 4
+  %t25 = load i32, ptr %v13.slot
+  store i32 %t25, ptr %t24, align 4
+  %t26 = getelementptr i8, ptr %frame, i64 8
   %t27 = load i32, ptr %v14.slot
   store i32 %t27, ptr %t26, align 4
-  fence syncscope("singlethread") seq_cst
-  %t28 = getelementptr i8, ptr %frame, i64 8
-  %t29 = load ptr, ptr %v12.slot
-  store ptr %t29, ptr %t28, align 8
-  %t30 = getelementptr i8, ptr %frame, i64 16
-  %t31 = load i32, ptr %v13.slot
-  store i32 %t31, ptr %t30, align 4
-  %t32 = getelementptr i8, ptr %frame, i64 20
-  %t33 = load i32, ptr %v14.slot
-  store i32 %t33, ptr %t32, align 4
   ret i32 1
 bb2:
   %v17 = sub i64 %lx, %v15
   %v18 = getelementptr inbounds [4 x i8], ptr %v1, i64 %v17
   %v19 = load i32, ptr %v18, align 4
-  %t34 = load i32, ptr %v14.slot
-  %v20 = add i32 %v19, %t34
+  %t28 = load i32, ptr %v14.slot
+  %v20 = add i32 %v19, %t28
   br label %bb3
 bb3:
   %v21 = phi i32 [ %v20, %bb2 ], [ %v21.bb5, %bb5 ]
   store i32 %v21, ptr %v21.slot
   fence syncscope("singlethread") seq_cst
-  %t35 = getelementptr i8, ptr %frame, i64 24
-  %t36 = load i32, ptr %v21.slot
-  store i32 %t36, ptr %t35, align 4
+  %t29 = getelementptr i8, ptr %frame, i64 12
+  %t30 = load i32, ptr %v21.slot
+  store i32 %t30, ptr %t29, align 4
   ret i32 2
 bb4:
   %v28 = getelementptr inbounds [4 x i8], ptr %v0, i64 %t13
-  %t37 = load i32, ptr %v21.slot
-  store i32 %t37, ptr %v28, align 4
+  %t31 = load i32, ptr %v21.slot
+  store i32 %t31, ptr %v28, align 4
   ret i32 -1
 bb5:
-  %t38 = load i32, ptr %v13.slot
-  %v15 = zext i32 %t38 to i64
+  %t32 = load i32, ptr %v13.slot
+  %v15 = zext i32 %t32 to i64
   %v16 = icmp ult i64 %lx, %v15
-  %t39 = load i32, ptr %v14.slot
-  %v21.bb5 = select i1 true, i32 %t39, i32 %t39
+  %t33 = load i32, ptr %v14.slot
+  %v21.bb5 = select i1 true, i32 %t33, i32 %t33
   br i1 %v16, label %bb3, label %bb2
 bb6:
-  %t40 = load i32, ptr %v13.slot
-  %v22 = shl i32 %t40, 1
-  %t41 = load i32, ptr %v13.slot
-  %v23 = icmp ult i32 %t41, 4
-  %t42 = load i32, ptr %v21.slot
-  %v14.bb6 = select i1 true, i32 %t42, i32 %t42
+  %t34 = load i32, ptr %v13.slot
+  %v22 = shl i32 %t34, 1
+  %t35 = load i32, ptr %v13.slot
+  %v23 = icmp ult i32 %t35, 4
+  %t36 = load i32, ptr %v21.slot
+  %v14.bb6 = select i1 true, i32 %t36, i32 %t36
   br i1 %v23, label %bb1, label %bb4
 }
 
