@@ -35,6 +35,9 @@ pub fn libraries() -> &'static [Library] {
     })
 }
 
+/// The files of the run-time library that have no functions of the maths library.
+const OTHERS: &[&str] = &["support", "image", "printf"];
+
 /// The compiler that the build uses.
 fn find_clang() -> String {
     let candidates = ["clang-22", "/usr/lib/llvm-22/bin/clang"].map(String::from);
@@ -53,7 +56,7 @@ impl Library {
             .expect("compiler/rt exists")
             .filter_map(|entry| entry.ok().map(|entry| entry.path()))
             .filter(|path| path.extension().is_some_and(|extension| extension == "c"))
-            .filter(|path| path.file_stem().is_some_and(|stem| stem != "support"))
+            .filter(|path| !path.file_stem().is_some_and(|stem| OTHERS.iter().any(|o| stem == *o)))
             .collect();
         let clang = find_clang();
         let result = Command::new(&clang)
