@@ -73,8 +73,8 @@ fn memory_that_is_left_and_lines_of_the_cache_are_told() {
     let _memory = gpu.device_memory::<u8>(size);
     assert!(usable() + size as u64 / 2 <= before);
     let mut line = ze_device_cache_line_size_ext_t::default();
-    let mut cache = ze_device_cache_properties_t::default();
-    cache.pNext = (&raw mut line).cast();
+    let mut cache =
+        ze_device_cache_properties_t { pNext: (&raw mut line).cast(), ..Default::default() };
     check!(zeDeviceGetCacheProperties(gpu.device, &mut 1, &raw mut cache));
     assert!(line.cacheLineSize.is_power_of_two() && line.cacheLineSize >= 32);
 }

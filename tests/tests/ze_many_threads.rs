@@ -60,7 +60,7 @@ fn threads_create_append_synchronise_and_destroy_at_once() {
 }
 
 fn one_thread(gpu: &Gpu, value: u32) {
-    let own = (value % 4 == 0).then(Gpu::new);
+    let own = value.is_multiple_of(4).then(Gpu::new);
     let gpu = own.as_ref().unwrap_or(gpu);
     let memory = gpu.host::<u32>(3);
     let event = gpu.cb_event();
