@@ -6,8 +6,8 @@
 //! - [`words`]: the binary's outer form;
 //! - [`annotations`]: names, decorations, entry points, execution modes, gathered first;
 //! - [`module`]: types, constants, variables, signatures;
-//! - [`body`] and below it [`arith`], [`memory`], [`group`], [`opencl`], [`printf`], [`imports`],
-//!   [`indirect`]: function bodies, one instruction at a time;
+//! - [`body`] and below it [`arith`], [`memory`], [`group`], [`opencl`], [`printf`], [`async_copy`],
+//!   [`imports`], [`indirect`]: function bodies, one instruction at a time;
 //! - [`kernels`]: entry points and their arguments.
 //!
 //! What is not valid SPIR-V is an [`Error`] here. What is valid but cannot be compiled becomes
@@ -17,6 +17,7 @@
 
 mod annotations;
 mod arith;
+mod async_copy;
 mod body;
 mod group;
 mod image;

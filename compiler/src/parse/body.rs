@@ -8,7 +8,9 @@ use rspirv::spirv::Op as Spv;
 use super::annotations::Decorations;
 use super::module::{Builder, Def, InstructionSet, Signature, SpvKind};
 use super::words::Instruction;
-use super::{Error, Result, arith, group, image, imports, indirect, memory, opencl, printf};
+use super::{
+    Error, Result, arith, async_copy, group, image, imports, indirect, memory, opencl, printf,
+};
 use crate::ir::eval::fold;
 use crate::ir::{
     AddressSpace, Arena, BinaryOp, Block, BlockId, CompareOp, ConstId, ConstKind, ENTRY, Flags,
@@ -45,6 +47,10 @@ pub struct Body<'b, 'a> {
     values: HashMap<u32, (Val, u32)>,
     labels: HashMap<u32, BlockId>,
     block: Option<BlockId>,
+    /// The block that each label's code ends in, where that is not the one it begins in.
+    ends: HashMap<BlockId, BlockId>,
+    /// The block of the current label.
+    labelled: BlockId,
     insts: Vec<Inst>,
     phis: Vec<PendingPhi>,
     line: Option<[u32; 3]>,
@@ -125,6 +131,8 @@ impl<'b, 'a> Body<'b, 'a> {
             values: HashMap::new(),
             labels: HashMap::new(),
             block: None,
+            ends: HashMap::new(),
+            labelled: ENTRY,
             insts: Vec::new(),
             phis: Vec::new(),
             line: None,
@@ -304,6 +312,11 @@ impl<'b, 'a> Body<'b, 'a> {
         Operand::Value(result)
     }
 
+    /// Appends an instruction that gives a value which has its number already.
+    pub fn emit_to(&mut self, result: ValueId, op: Op) {
+        self.push(Some(result), op);
+    }
+
     /// Appends an instruction that gives no value.
     pub fn emit_void(&mut self, op: Op) {
         self.push(None, op);
@@ -407,6 +420,7 @@ impl<'b, 'a> Body<'b, 'a> {
         if self.control_flow(inst)?
             || arith::translate(self, inst)?
             || memory::translate(self, inst)?
+            || async_copy::translate(self, inst)?
             || group::translate(self, inst)?
             || indirect::translate(self, inst)?
             || image::translate(self, inst)?
@@ -436,7 +450,31 @@ impl<'b, 'a> Body<'b, 'a> {
         }
         let block = self.labels[&inst.result().unwrap_or_default()];
         self.block = Some(block);
+        self.labelled = block;
         Ok(())
+    }
+
+    /// A block more, for instructions that need several.
+    pub fn new_block(&mut self) -> BlockId {
+        self.f.blocks.push(Block {
+            insts: Vec::new(),
+            terminator: Terminator::Unreachable,
+            loc: Loc::default(),
+        })
+    }
+
+    /// The block that instructions go to.
+    pub fn current_block(&self) -> BlockId {
+        self.block.unwrap_or(ENTRY)
+    }
+
+    /// Ends the block and goes on in another, in the middle of what a label begins.
+    pub fn go_on(&mut self, end: Terminator, next: BlockId) {
+        let line = self.line;
+        self.end_block(end);
+        self.line = line;
+        self.block = Some(next);
+        self.ends.insert(self.labelled, next);
     }
 
     fn block_id(&self, inst: &Instruction<'_>, id: u32) -> Result<BlockId> {
@@ -598,6 +636,7 @@ impl<'b, 'a> Body<'b, 'a> {
             let mut arms = Vec::with_capacity(incoming.len());
             for (value, parent) in incoming {
                 let from = self.block_id(head, parent).map_err(at)?;
+                let from = self.ends.get(&from).copied().unwrap_or(from);
                 arms.push((from, self.operand(head, value).map_err(at)?));
             }
             self.f.blocks[block].insts[index].op = Op::Phi(arms);

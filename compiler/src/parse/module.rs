@@ -367,6 +367,8 @@ impl<'a> Builder<'a> {
                 kind = SpvKind::Pointer(inst.arg(1)?);
                 pointer_type(class)
             }
+            // An event carries nothing.
+            Op::TypeEvent => Type::Int(64),
             Op::TypeFunction => {
                 let params = inst.rest()[1..].to_vec();
                 if params.len() > MAX_PARAMETERS {

@@ -2,6 +2,7 @@
 //! Compiled code does what the program says: kernels are compiled from OpenCL C through SPIR-V to
 //! native code, run in this process, and compared with Rust.
 
+mod async_copy;
 mod blob;
 mod diff;
 mod golden;
