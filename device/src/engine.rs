@@ -199,11 +199,15 @@ impl Stream {
 
     /// Starts what was held back, in an order of chance. A queue never rests with
     /// commands that need nothing but to be let go.
-    fn let_go(&mut self, worker: &mut Worker, queue: &Queue) {
+    fn let_go(&mut self, worker: &mut Worker, queue: &Arc<Queue>) {
         let Some(chaos) = &worker.shared.chaos else { return };
         chaos.shuffle(&mut self.held, queue.id, self.ring.next());
         for work in std::mem::take(&mut self.held) {
-            worker.shared.sched.share(&worker.shared, &work);
+            if !worker.shared.sched.share(&worker.shared, &work) {
+                let trap = Trap::new(FaultKind::PageFault, 0);
+                worker.fault(queue, work.completion.packet, trap);
+                work.join(worker, |_| false);
+            }
         }
     }
 }

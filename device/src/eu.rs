@@ -10,6 +10,7 @@ use tally_uapi::eu::{
 };
 use tally_uapi::packet::{Dispatch, flag};
 
+use crate::grid::{self, Grid};
 use crate::guard::{Guard, Trap, set_float_control};
 use crate::sched::Worker;
 use crate::work::{MAX_UNITS, bad_field};
@@ -23,6 +24,8 @@ pub(crate) struct Launch {
     entry: u64,
     args: u64,
     scratch_bytes: usize,
+    /// Of a cooperative launch: what its groups wait with.
+    grid: Option<Box<Grid>>,
 }
 
 impl Launch {
@@ -49,6 +52,9 @@ impl Launch {
         let units = groups.iter().try_fold(1u64, |product, &n| product.checked_mul(n));
         let units = units.filter(|&units| units <= MAX_UNITS);
         let units = units.ok_or_else(|| bad_field(u64::from(num_groups[2])))?;
+        // Decoding has bounded the groups.
+        let cooperative = packet.header.flags & flag::COOPERATIVE != 0;
+        let grid = cooperative.then(|| Box::new(Grid::new(units as u32)));
         let info = LaunchInfo {
             global_offset: header.global_offset,
             global_size,
@@ -56,15 +62,22 @@ impl Launch {
             group_size: packet.group_size.map(u32::from),
             work_dim: u32::from(packet.work_dim),
             reserved: 0,
+            grid_wait: grid::wait as *const () as u64,
+            grid: grid.as_deref().map_or(0, |grid| std::ptr::from_ref(grid) as u64),
         };
         // The block is 64-byte aligned, so this cannot overflow.
         let args = packet.kernarg + ARGS_OFFSET;
         let scratch_bytes = packet.scratch_bytes as usize;
-        Ok((Self { info, groups, entry: packet.entry, args, scratch_bytes }, units))
+        Ok((Self { info, groups, entry: packet.entry, args, scratch_bytes, grid }, units))
     }
 
     pub(crate) fn entry(&self) -> u64 {
         self.entry
+    }
+
+    /// Whether all groups have to run at the same time.
+    pub(crate) fn is_cooperative(&self) -> bool {
+        self.grid.is_some()
     }
 
     /// Runs `count` work-groups from number `first` on; x counts fastest.

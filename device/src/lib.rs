@@ -27,6 +27,7 @@ mod confined;
 mod copy;
 mod engine;
 mod eu;
+mod grid;
 mod guard;
 pub mod machine;
 mod queue;

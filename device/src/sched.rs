@@ -12,11 +12,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tally_uapi::eu::MAX_COOPERATIVE_GROUPS;
+
 use crate::Shared;
 use crate::cell::CellWait;
 use crate::queue::{Queue, Run};
 use crate::work::Work;
 
+mod crew;
 mod guest;
 mod locked;
 mod watch;
@@ -112,6 +115,7 @@ struct State {
     slots: Vec<Arc<Slot>>,
     /// Of host threads that lent themselves, now or before.
     guests: guest::Guests,
+    crew: crew::Crew,
     threads: Vec<std::thread::JoinHandle<()>>,
     watch_asleep: bool,
     /// Threads that have what they need, and whether one has not.
@@ -126,10 +130,14 @@ pub(crate) struct Sched {
     /// Told when a queue that is being stopped has changed.
     stopped: Condvar,
     watch: Condvar,
+    /// Told when there are units for the crew.
+    crew: Condvar,
     /// Permits at the start: the workers.
     workers: usize,
     /// Most threads: workers and substitutes.
     max_threads: usize,
+    /// Most threads of the crew.
+    max_crew: usize,
     /// Copies of the state for looks without the lock; hints only.
     free: AtomicUsize,
     waiting_streams: AtomicUsize,
@@ -161,6 +169,7 @@ impl Sched {
                 wakes: 0,
                 slots: Vec::new(),
                 guests: guest::Guests::default(),
+                crew: crew::Crew::default(),
                 threads: Vec::new(),
                 watch_asleep: false,
                 ready: 0,
@@ -169,8 +178,10 @@ impl Sched {
             wake: Condvar::new(),
             stopped: Condvar::new(),
             watch: Condvar::new(),
+            crew: Condvar::new(),
             workers,
             max_threads: workers + substitutes,
+            max_crew: MAX_COOPERATIVE_GROUPS as usize,
             free: AtomicUsize::new(workers),
             waiting_streams: AtomicUsize::new(0),
             lingering: AtomicUsize::new(0),
@@ -273,6 +284,7 @@ impl Sched {
         while state.slots.len() < self.max_threads {
             worker::spawn(shared, &mut state)?;
         }
+        self.recruit_all(shared, &mut state)?;
         while state.ready < state.threads.len() && !state.unfit {
             state = state.wait(&self.stopped);
         }
@@ -319,12 +331,17 @@ impl Sched {
         self.rouse(shared, state, 1);
     }
 
-    /// Publishes a work, for other workers to join.
-    pub(crate) fn share(&self, shared: &Arc<Shared>, work: &Arc<Work>) {
+    /// Publishes a work, for other workers to join. False if it is cooperative and there is no thread
+    /// for each of its units.
+    pub(crate) fn share(&self, shared: &Arc<Shared>, work: &Arc<Work>) -> bool {
         let mut state = self.lock();
+        if work.is_cooperative() {
+            return self.cooperate(shared, &mut state, work);
+        }
         state.works[work.priority()].push_back(Arc::clone(work));
         let helpers = usize::try_from(work.units()).unwrap_or(usize::MAX);
         self.rouse(shared, &mut state, helpers);
+        true
     }
 
     /// Has a worker look at a bucket of the semaphore unit.
@@ -459,6 +476,7 @@ impl Sched {
             self.epoch.fetch_add(1, Ordering::Release);
             self.wake.notify_all();
             self.watch.notify_all();
+            self.crew.notify_all();
             std::mem::take(&mut state.threads)
         };
         let until = Instant::now() + grace;
@@ -536,12 +554,13 @@ impl State {
 
     /// Whether a thread, ours or lent, has a task.
     fn is_busy(&self) -> bool {
-        self.busy != 0 || self.guests.present() != 0
+        self.busy != 0 || self.guests.present() != 0 || self.crew.is_busy()
     }
 
-    /// Of workers and guests.
+    /// Of workers, guests and the crew.
     fn all_slots(&self) -> Vec<Arc<Slot>> {
-        self.slots.iter().chain(self.guests.slots()).cloned().collect()
+        let others = self.guests.slots().chain(self.crew.slots());
+        self.slots.iter().chain(others).cloned().collect()
     }
 
     /// Whether anything waits for a thread or for an engine.

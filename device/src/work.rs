@@ -332,8 +332,14 @@ impl Work {
         result
     }
 
+    /// Whether all units have to run at the same time, each on its own thread.
+    pub(crate) fn is_cooperative(&self) -> bool {
+        matches!(&self.task, Task::Dispatch(launch) if launch.is_cooperative())
+    }
+
     fn first_claim(&self, worker: &Worker) -> u64 {
         match &self.task {
+            Task::Dispatch(launch) if launch.is_cooperative() => 1,
             Task::Dispatch(launch) => match worker.shared.times.get(launch.entry()) {
                 Some(ticks) => (CLAIM_TICKS / ticks.max(1)).max(1),
                 None => 1,
@@ -343,7 +349,10 @@ impl Work {
     }
 
     fn measured(&self, worker: &Worker, took: u64, count: u64) {
-        if let Task::Dispatch(launch) = &self.task {
+        if let Task::Dispatch(launch) = &self.task
+            // How long groups wait for each other says nothing of the kernel.
+            && !launch.is_cooperative()
+        {
             worker.shared.times.put(launch.entry(), took / count);
         }
     }

@@ -192,7 +192,7 @@ fn hints_are_remembered_or_checked() {
     check!(zeKernelSetCacheConfig(kernel, ze_cache_config_flags_t::all()));
     let mut groups = 0;
     check!(zeKernelSuggestMaxCooperativeGroupCount(kernel, &raw mut groups));
-    assert_eq!(groups, 1);
+    assert!(groups > 1, "{groups}");
     check!(zeKernelSetGlobalOffsetExp(kernel, 1, 2, 3));
 }
 

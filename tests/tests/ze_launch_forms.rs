@@ -136,9 +136,12 @@ fn what_cannot_be_launched_is_refused() {
     check!(zeKernelSuggestMaxCooperativeGroupCount(it.kernel, &raw mut most));
     let (fits, too_many, none) = (groups(most), groups(most + 1), ptr::null_mut());
     let (fits, too_many) = (&raw const fits, &raw const too_many);
+    let counts = it.gpu.host::<u32>(most as usize);
+    let address = counts.address();
+    check!(zeKernelSetArgumentValue(it.kernel, 0, 8, ptr::from_ref(&address).cast()));
     check!(zeCommandListAppendLaunchCooperativeKernel(list.0, it.kernel, fits, NONE, 0, none));
     list.synchronize();
-    assert_eq!(it.counts.get(0), 1);
+    assert_eq!(counts.to_vec(), vec![1; most as usize]);
     refused!(
         ZE_RESULT_ERROR_INVALID_ARGUMENT,
         zeCommandListAppendLaunchCooperativeKernel(list.0, it.kernel, too_many, NONE, 0, none)

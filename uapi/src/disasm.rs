@@ -113,6 +113,9 @@ fn dispatches(f: &mut Formatter<'_>, dispatch: &Dispatch) -> fmt::Result {
     if dispatch.scratch_bytes != 0 {
         write!(f, " scratch={}", dispatch.scratch_bytes)?;
     }
+    if dispatch.header.flags & flag::COOPERATIVE != 0 {
+        write!(f, " cooperative")?;
+    }
     Ok(())
 }
 

@@ -11,6 +11,8 @@ pub const MAX_GROUP_ITEMS: u32 = 1024;
 pub const MAX_LOCAL_BYTES: u32 = 64 << 10;
 /// Most bytes of scratch of a work-group.
 pub const MAX_SCRATCH_BYTES: u32 = 64 << 20;
+/// Most work-groups of a cooperative DISPATCH.
+pub const MAX_COOPERATIVE_GROUPS: u32 = 32;
 /// Alignment of argument blocks, local memory and scratch, in bytes.
 pub const BLOCK_ALIGN: u64 = 64;
 
@@ -47,6 +49,11 @@ pub struct LaunchInfo {
     pub work_dim: u32,
     /// Zero.
     pub reserved: u32,
+    /// Address of a C function that takes the group's [`GroupContext`]: it returns when all groups
+    /// of a cooperative launch have called it, and at once in any other.
+    pub grid_wait: u64,
+    /// The device's own.
+    pub grid: u64,
 }
 
 /// The argument of a kernel's entry: one work-group.
@@ -75,6 +82,6 @@ pub type KernelEntry = unsafe extern "C" fn(*const GroupContext);
 
 const _: () = {
     assert!(core::mem::size_of::<KernargHeader>() == 64);
-    assert!(core::mem::size_of::<LaunchInfo>() == 80);
+    assert!(core::mem::size_of::<LaunchInfo>() == 96);
     assert!(core::mem::size_of::<GroupContext>() == 48);
 };

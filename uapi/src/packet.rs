@@ -8,7 +8,9 @@
 use zerocopy::{transmute, FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::cell::{CellKind, Compare};
-use crate::eu::{BLOCK_ALIGN, MAX_GROUP_ITEMS, MAX_LOCAL_BYTES, MAX_SCRATCH_BYTES};
+use crate::eu::{
+    BLOCK_ALIGN, MAX_COOPERATIVE_GROUPS, MAX_GROUP_ITEMS, MAX_LOCAL_BYTES, MAX_SCRATCH_BYTES,
+};
 use crate::fault::FaultKind;
 use crate::queue::{RING_MAX_PACKETS, RING_MIN_PACKETS};
 
@@ -59,8 +61,10 @@ pub mod flag {
     pub const FROM_BASE: u8 = 1 << 2;
     /// DISPATCH: the numbers of groups are in memory.
     pub const INDIRECT: u8 = 1 << 3;
+    /// DISPATCH: all groups run at the same time.
+    pub const COOPERATIVE: u8 = 1 << 4;
     /// All bits that have a meaning.
-    pub const ALL: u8 = ORDERED | POST_SYNC | FROM_BASE | INDIRECT;
+    pub const ALL: u8 = ORDERED | POST_SYNC | FROM_BASE | INDIRECT | COOPERATIVE;
 }
 
 /// What a command does to a cell when its work is done.
@@ -497,7 +501,7 @@ impl Packet {
     fn check_header(&self, place: Place) -> Result<(), FaultKind> {
         let flags = self.header.flags;
         require(self.header.reserved == 0 && flags & !flag::ALL == 0)?;
-        if flags & flag::INDIRECT != 0 {
+        if flags & (flag::INDIRECT | flag::COOPERATIVE) != 0 {
             require(self.header.opcode == opcode::DISPATCH)?;
         }
         match self.header.opcode {
@@ -604,6 +608,11 @@ fn check_dispatch(dispatch: Dispatch) -> Result<Dispatch, FaultKind> {
     if dispatch.header.flags & flag::INDIRECT != 0 {
         require(dispatch.groups[2] == 0)?;
         aligned(dispatch.indirect_address(), 4)?;
+    }
+    if dispatch.header.flags & flag::COOPERATIVE != 0 {
+        require(dispatch.header.flags & flag::INDIRECT == 0)?;
+        let groups = dispatch.groups.iter().map(|&n| n as u64).fold(1, u64::saturating_mul);
+        require(groups <= MAX_COOPERATIVE_GROUPS as u64)?;
     }
     require(dispatch.entry != 0)?;
     aligned(dispatch.kernarg, BLOCK_ALIGN)?;

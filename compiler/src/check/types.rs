@@ -154,7 +154,7 @@ impl Types<'_> {
                 self.target(*ptr)?;
                 return rule(result.is_none() && self.lanes(self.of(*value)) == 1);
             }
-            Op::ControlBarrier { .. } | Op::Fence(..) | Op::Offer(..) => {
+            Op::ControlBarrier { .. } | Op::GridBarrier | Op::Fence(..) | Op::Offer(..) => {
                 return rule(result.is_none());
             }
             Op::MaskedStore(_, value, mask, _) | Op::Scatter(_, value, mask, _) => {

@@ -375,6 +375,8 @@ impl<'m> Item<'m> {
                 Value::Bits(self.place.answer(*query, usize::from(*dimension).min(2)))
             }
             Op::ControlBarrier { .. } => return Ok(stop(&inst.op)),
+            Op::GridBarrier if self.place.launch.num_groups() == [1; 3] => return Ok(Step::Next),
+            Op::GridBarrier => return Err("a barrier of several groups".to_owned().into()),
             Op::Offer(_, value) => {
                 self.offer = Some(self.get(*value, memory)?);
                 return Ok(stop(&inst.op));

@@ -576,6 +576,9 @@ pub enum Op {
         /// How memory is ordered.
         ordering: Ordering,
     },
+    /// The work-group waits for all others of the launch, which is cooperative. One work-item says so,
+    /// between two barriers of the work-group. Has no result.
+    GridBarrier,
     /// Memory is ordered for the scope. Has no result.
     Fence(Scope, Ordering),
     /// Shows a value to the other work-items of the scope and waits for all of them, to return or
@@ -749,6 +752,7 @@ macro_rules! visit_operands {
             Op::Phi(incoming) => incoming.$iter().for_each(|(_, value)| visit(value)),
             Op::WorkItem(..)
             | Op::ControlBarrier { .. }
+            | Op::GridBarrier
             | Op::Fence(..)
             | Op::Collect(_, _, None)
             | Op::Unsupported(_) => {}

@@ -260,6 +260,7 @@ impl FunctionText<'_> {
             Op::ControlBarrier { execution, memory, ordering } => {
                 format!("barrier {} {} {}", execution.name(), ordering.name(), memory.name())
             }
+            Op::GridBarrier => "grid_barrier".into(),
             Op::Fence(scope, ordering) => format!("fence {} {}", ordering.name(), scope.name()),
             Op::Offer(scope, a) => format!("offer {} {}", scope.name(), o(a)),
             Op::Collect(op, scope, index) => {

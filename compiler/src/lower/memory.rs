@@ -3,6 +3,7 @@
 
 use super::function::{Body, modifiers};
 use super::types::splat_int;
+use super::work_item::{GRID_WAIT, LAUNCH};
 use super::{LowerError, MAX_ALIGN};
 use crate::ir::{AddressSpace, AtomicOp, Op, Operand, Ordering, Scope, Type, TypeId};
 
@@ -69,6 +70,14 @@ impl Body<'_, '_> {
                 ));
                 let ty = self.value_type(result()?);
                 format!("extractvalue {{ {ty}, i1 }} {pair}, 0")
+            }
+            Op::GridBarrier => {
+                let launch = self.base(LAUNCH);
+                let at = self.def(&format!(
+                    "getelementptr inbounds i8, ptr {launch}, i64 {GRID_WAIT}"
+                ));
+                let wait = self.def(&format!("load ptr, ptr {at}, align 8, !invariant.load !0"));
+                format!("call void {wait}(ptr %ctx)")
             }
             &Op::Fence(scope, ordering) => return Ok(fence(scope, ordering)),
             // A barrier ends its block.

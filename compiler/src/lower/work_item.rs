@@ -8,6 +8,8 @@ use super::LowerError;
 use super::function::Body;
 use crate::ir::WorkItemQuery;
 
+/// Offset of `GroupContext::launch`.
+pub(super) const LAUNCH: u32 = 0;
 /// Offset of `GroupContext::args`.
 pub(super) const ARGS: u32 = 8;
 /// Offset of `GroupContext::local`.
@@ -27,6 +29,8 @@ const NUM_GROUPS: u32 = 48;
 const GROUP_SIZE: u32 = 60;
 /// Offset of `LaunchInfo::work_dim`, 32 bits.
 const WORK_DIM: u32 = 72;
+/// Offset of `LaunchInfo::grid_wait`, the address of a function.
+pub(super) const GRID_WAIT: u32 = 80;
 
 /// Loads a pointer of the context.
 pub(super) fn load_context(name: &str, offset: u32) -> String {

@@ -9,7 +9,7 @@ use super::body::{Body, Val};
 use super::words::Instruction;
 use crate::ir::{
     Access, AtomicOp, BinaryOp, CompareOp, ConstKind, ConvertOp, Op, Operand, Ordering, Scope,
-    Type, TypeId, WorkItemQuery,
+    Terminator, Type, TypeId, WorkItemQuery,
 };
 
 /// An access that is known to be aligned and nothing else.
@@ -419,7 +419,10 @@ fn barrier(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
             let execution = scope(body, inst, 0)?;
             let memory = scope(body, inst, 1)?;
             let ordering = ordering(body, inst, 2)?;
-            body.emit_void(Op::ControlBarrier { execution, memory, ordering });
+            match execution {
+                Scope::Device | Scope::System => grid_barrier(body, memory, ordering),
+                _ => body.emit_void(Op::ControlBarrier { execution, memory, ordering }),
+            }
         }
         Spv::MemoryBarrier => {
             let scope = scope(body, inst, 0)?;
@@ -431,6 +434,22 @@ fn barrier(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// All work-items of the launch wait for each other: those of each group, then one of each, then
+/// those of each group.
+fn grid_barrier(body: &mut Body<'_, '_>, memory: Scope, ordering: Ordering) {
+    let (i64, bool) = (body.b.module.types.int(64), body.b.module.types.bool());
+    let barrier = Op::ControlBarrier { execution: Scope::Workgroup, memory, ordering };
+    body.emit_void(barrier.clone());
+    let item = body.emit(i64, Op::WorkItem(WorkItemQuery::LocalLinearId, 0));
+    let zero = body.int(i64, 0);
+    let first = body.emit(bool, Op::Compare(CompareOp::Eq, item, zero));
+    let [wait, next] = [body.new_block(), body.new_block()];
+    body.go_on(Terminator::CondBranch(first, wait, next), wait);
+    body.emit_void(Op::GridBarrier);
+    body.go_on(Terminator::Branch(next), next);
+    body.emit_void(barrier);
 }
 
 impl Body<'_, '_> {

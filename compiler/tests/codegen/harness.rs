@@ -25,11 +25,20 @@ pub struct LaunchInfo {
     pub group_size: [u32; 3],
     pub work_dim: u32,
     pub reserved: u32,
+    pub grid_wait: unsafe extern "C" fn(*const GroupContext),
+    pub grid: u64,
+}
+
+/// Groups run one after the other, so only a lone one may wait for all.
+unsafe extern "C" fn grid_wait(context: *const GroupContext) {
+    // SAFETY: the context is the one that the kernel was given.
+    let groups = unsafe { (*(*context).launch).num_groups };
+    assert_eq!(groups, [1; 3], "a barrier of several groups");
 }
 
 /// `GroupContext` of the device's manual.
 #[repr(C)]
-struct GroupContext {
+pub struct GroupContext {
     launch: *const LaunchInfo,
     args: *const u8,
     local: *mut u8,
@@ -38,7 +47,7 @@ struct GroupContext {
     reserved: u32,
 }
 
-const _: () = assert!(size_of::<LaunchInfo>() == 80 && size_of::<GroupContext>() == 48);
+const _: () = assert!(size_of::<LaunchInfo>() == 96 && size_of::<GroupContext>() == 48);
 
 /// What a kernel is launched over.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +73,8 @@ impl Grid {
             group_size: self.group,
             work_dim: dims,
             reserved: 0,
+            grid_wait,
+            grid: 0,
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use tally_uapi::cell::{CellKind, Compare};
+use tally_uapi::fault::FaultKind;
 use tally_uapi::packet::{Call, Command, Header, PostOp, PostSync as PacketPost, Wait, flag};
 
 use super::{Frame, Prefix, Step, Stream, packet_address};
@@ -217,18 +218,21 @@ impl Stream {
             return Step::Taken;
         }
         let helped = worker.shared.sched.has_free_worker();
-        let small = is_small(worker, &task, units);
+        let cooperative = matches!(&task, Task::Dispatch(launch) if launch.is_cooperative());
+        let small = !cooperative && is_small(worker, &task, units);
         // A large work is shared also when all workers are busy: they may help
         // later. A small one only if another worker takes it over now.
         let shared = !small || overlaps && helped;
         let work = Arc::new(Work::new(worker, task, completion, units, shared));
         self.advance(queue);
-        if shared {
-            worker.shared.sched.share(&worker.shared, &work);
+        if shared && !worker.shared.sched.share(&worker.shared, &work) {
+            // As for a group without memory.
+            worker.fault(queue, work.completion.packet, Trap::new(FaultKind::PageFault, 0));
+            return Step::Run(work);
         }
         // Others run it while the stream goes on. Without a free worker that
         // would only pile works up.
-        if overlaps && helped { Step::Taken } else { Step::Run(work) }
+        if cooperative || overlaps && helped { Step::Taken } else { Step::Run(work) }
     }
 }
 
@@ -245,7 +249,9 @@ impl Stream {
 /// Whether a command takes a few microseconds, by what its kernel took before.
 fn is_brisk(worker: &Worker, command: &Command) -> bool {
     match command {
-        Command::Dispatch(dispatch) if dispatch.header.flags & flag::INDIRECT == 0 => {
+        Command::Dispatch(dispatch)
+            if dispatch.header.flags & (flag::INDIRECT | flag::COOPERATIVE) == 0 =>
+        {
             let groups = dispatch.groups.iter().map(|&groups| u64::from(groups));
             let groups = groups.fold(1, u64::saturating_mul);
             let ticks = worker.shared.times.shorter(dispatch.entry);

@@ -126,8 +126,8 @@ fn tick(sched: &Sched, shared: &Arc<Shared>, state: &mut Locked<'_>) {
         if !slot.passes_tick() || slot.stuck.swap(true, Ordering::Relaxed) {
             continue;
         }
-        // A guest came without a permit.
-        state.permits += usize::from(!slot.is_guest());
+        // Guests and the crew came without a permit.
+        state.permits += usize::from(slot.has_permit());
         lent += 1;
         lend_engine(state, slot.index);
     }

@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::{IDLE_SPIN, Job, Spin, State};
@@ -17,6 +18,8 @@ use crate::queue::Queue;
 pub(crate) const STACK_BYTES: usize = 1 << 20;
 /// Slots from this number on are those of guests.
 pub(super) const FIRST_GUEST: usize = 1 << 32;
+/// Slots from this number on are those of the crew.
+pub(super) const FIRST_CREW: usize = 1 << 33;
 
 /// What others see of a worker.
 #[derive(Debug)]
@@ -45,9 +48,10 @@ impl Slot {
         }
     }
 
-    /// Whether it is a host thread's that has lent itself.
-    pub(super) fn is_guest(&self) -> bool {
-        self.index >= FIRST_GUEST
+    /// Whether it works by a permit: it is neither a host thread's that has lent itself nor of the
+    /// crew.
+    pub(super) fn has_permit(&self) -> bool {
+        self.index < FIRST_GUEST
     }
 
     /// Whether it is in the same piece of work as at the last call, which only the watch makes.
@@ -69,13 +73,26 @@ pub(crate) struct Worker {
     last_foreign_look: u64,
 }
 
-/// Makes a thread more. The scheduler is locked.
+/// Makes a worker more. The scheduler is locked.
 pub(super) fn spawn(shared: &Arc<Shared>, state: &mut State) -> io::Result<()> {
+    let (slot, thread) = start(shared, state.slots.len(), "tally-eu", Worker::work)?;
+    state.threads.push(thread);
+    state.slots.push(slot);
+    Ok(())
+}
+
+/// Starts a thread that can run kernels.
+pub(super) fn start(
+    shared: &Arc<Shared>,
+    index: usize,
+    name: &str,
+    life: fn(&mut Worker),
+) -> io::Result<(Arc<Slot>, JoinHandle<()>)> {
     let seat = Seat::new()?;
-    let slot = Arc::new(Slot::new(state.slots.len(), seat.record()));
+    let slot = Arc::new(Slot::new(index, seat.record()));
     let (shared, own) = (Arc::clone(shared), Arc::clone(&slot));
     let thread = std::thread::Builder::new()
-        .name(format!("tally-eu{}", slot.index))
+        .name(format!("{name}{}", index % FIRST_GUEST))
         .stack_size(STACK_BYTES)
         .spawn(move || {
             // Attaching fails only for arguments that are wrong, which is no
@@ -85,11 +102,9 @@ pub(super) fn spawn(shared: &Arc<Shared>, state: &mut State) -> io::Result<()> {
             let fit = shared.sem.outside.is_none() || arena.reserve_all().is_ok();
             shared.sched.thread_ready(guard.is_ok() && fit);
             let Ok(guard) = guard else { return };
-            Worker::new(shared, guard, arena, own, None).work();
+            life(&mut Worker::new(shared, guard, arena, own, None));
         })?;
-    state.threads.push(thread);
-    state.slots.push(slot);
-    Ok(())
+    Ok((slot, thread))
 }
 
 impl Worker {

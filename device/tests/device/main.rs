@@ -4,6 +4,7 @@
 
 mod calls;
 mod chaos;
+mod cooperative;
 mod faults;
 mod guests;
 mod packets;

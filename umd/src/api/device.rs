@@ -178,7 +178,8 @@ api! {
             let (out, _) = call.raw_properties(out, "pCommandQueueGroupProperties", &[])?;
             out.flags = group::empty();
             if engine.capabilities & engine_capability::COMPUTE != 0 {
-                out.flags |= group::ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE;
+                out.flags |= group::ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE
+                    | group::ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COOPERATIVE_KERNELS;
             }
             if engine.capabilities & engine_capability::COPY != 0 {
                 out.flags |= group::ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY;

@@ -74,15 +74,16 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zeKernelSuggestMaxCooperativeGroupCount`. The device does not promise to run two groups
-    /// at once, so a group can only count on itself.
+    /// Spec: `zeKernelSuggestMaxCooperativeGroupCount`. The same for all kernels: each group of a
+    /// cooperative launch has a thread of its own.
     fn zeKernelSuggestMaxCooperativeGroupCount(
         call,
         hKernel: ze_kernel_handle_t,
         totalGroupCount: *mut u32,
     ) {
         call.handle(hKernel, "hKernel")?;
-        call.out(totalGroupCount, "totalGroupCount")?.set(1);
+        let most = tally_uapi::eu::MAX_COOPERATIVE_GROUPS;
+        call.out(totalGroupCount, "totalGroupCount")?.set(most);
         Ok(())
     }
 

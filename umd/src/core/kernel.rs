@@ -79,7 +79,10 @@ impl Launch {
     /// A launch of these groups.
     pub fn with(&self, groups: Groups) -> list::Launch<'_> {
         // Groups that only the device will know may use all dimensions.
-        let known = groups.direct().unwrap_or([u32::MAX; 3]);
+        let known = match groups {
+            Groups::Direct(groups) | Groups::Cooperative(groups) => groups,
+            Groups::Indirect(_) => [u32::MAX; 3],
+        };
         list::Launch {
             entry: self.entry(),
             args: &self.args,

@@ -38,6 +38,8 @@ pub struct Launch<'a> {
 pub enum Groups {
     /// These.
     Direct([u32; 3]),
+    /// These, all at the same time.
+    Cooperative([u32; 3]),
     /// The three 32-bit numbers at this address when the kernel starts.
     Indirect(u64),
 }
@@ -77,6 +79,7 @@ pub(super) fn encode<T: Target>(target: &mut T, launch: &Launch<'_>) -> Result<P
     }
     let (groups, flags) = match launch.groups {
         Groups::Direct(groups) => (groups, 0),
+        Groups::Cooperative(groups) => (groups, flag::COOPERATIVE),
         Groups::Indirect(at) => ([at as u32, (at >> 32) as u32, 0], flag::INDIRECT),
     };
     let header =

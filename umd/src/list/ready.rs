@@ -152,11 +152,11 @@ const _: () = {
 };
 
 impl Groups {
-    /// The groups, if they are known.
+    /// The groups of a plain launch, if they are known.
     pub fn direct(self) -> Option<[u32; 3]> {
         match self {
             Self::Direct(groups) => Some(groups),
-            Self::Indirect(_) => None,
+            Self::Cooperative(_) | Self::Indirect(_) => None,
         }
     }
 }

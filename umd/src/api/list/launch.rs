@@ -3,6 +3,7 @@
 
 use std::ffi::c_void;
 
+use tally_uapi::eu::MAX_COOPERATIVE_GROUPS;
 use tally_ze::*;
 
 use super::{Events, append, no_extensions, submit};
@@ -46,9 +47,9 @@ api! {
         let list = call.handle(hCommandList, "hCommandList")?;
         let kernel = call.handle(hKernel, "hKernel")?;
         let groups = counts(call.read(pGroupCounts, "pGroupCounts")?);
-        parameters(call, pNext, groups)?;
+        let groups = parameters(call, pNext, groups)?;
         let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
-        launch(call, list, kernel, Groups::Direct(groups), events)
+        launch(call, list, kernel, groups, events)
     }
 
     /// Spec: `zeCommandListAppendLaunchKernelWithArguments`. Sets the kernel's group size and
@@ -68,13 +69,13 @@ api! {
         let list = call.handle(hCommandList, "hCommandList")?;
         let kernel = call.handle(hKernel, "hKernel")?;
         let groups = counts(&groupCounts);
-        parameters(call, pNext, groups)?;
+        let groups = parameters(call, pNext, groups)?;
         let size = [groupSizes.groupSizeX, groupSizes.groupSizeY, groupSizes.groupSizeZ];
         kernel.set_group_size(size)?;
         // SAFETY: the caller promises a pointer to a value for each argument.
         unsafe { kernel.set_all_arguments(pArguments.cast_const().cast()) }?;
         let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
-        launch(call, list, kernel, Groups::Direct(groups), events)
+        launch(call, list, kernel, groups, events)
     }
 
     /// Spec: `zeCommandListAppendLaunchCooperativeKernel`.
@@ -90,9 +91,9 @@ api! {
         let list = call.handle(hCommandList, "hCommandList")?;
         let kernel = call.handle(hKernel, "hKernel")?;
         let groups = counts(call.read(pLaunchFuncArgs, "pLaunchFuncArgs")?);
-        cooperative(groups)?;
+        let groups = cooperative(groups)?;
         let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
-        launch(call, list, kernel, Groups::Direct(groups), events)
+        launch(call, list, kernel, groups, events)
     }
 
     /// Spec: `zeCommandListAppendLaunchKernelIndirect`.
@@ -185,25 +186,27 @@ fn buffer(call: Call<'_>, ptr: *const u32, name: &'static str) -> Result<u64> {
     Ok(ptr as u64)
 }
 
-/// The groups of a cooperative kernel may wait for each other, and the device does not promise to
-/// run two of them at once: zeKernelSuggestMaxCooperativeGroupCount says so.
-fn cooperative(groups: [u32; 3]) -> Result {
-    if groups.iter().all(|&count| count <= 1) {
-        return Ok(());
+/// The groups of a cooperative launch, which may wait for each other: "the total group count must be
+/// smaller than the queried maximum" is what the guide's sample checks, or equal to it.
+fn cooperative(groups: [u32; 3]) -> Result<Groups> {
+    let total = groups.iter().fold(1, |total: u64, &n| total.saturating_mul(n.into()));
+    if total <= MAX_COOPERATIVE_GROUPS.into() {
+        return Ok(Groups::Cooperative(groups));
     }
-    Err(Error::invalid(
-        "pLaunchFuncArgs: a cooperative launch has at most zeKernelSuggestMaxCooperativeGroupCount groups, 1",
-    ))
+    Err(Error::invalid(format!(
+        "pLaunchFuncArgs: a cooperative launch has at most zeKernelSuggestMaxCooperativeGroupCount groups, {MAX_COOPERATIVE_GROUPS}; here are {total}"
+    )))
 }
 
 /// The extensions of a launch: whether it is cooperative.
-fn parameters(call: Call<'_>, next: *const c_void, groups: [u32; 3]) -> Result {
+fn parameters(call: Call<'_>, next: *const c_void, groups: [u32; 3]) -> Result<Groups> {
+    let mut answer = Groups::Direct(groups);
     for link in call.chain(next) {
         match link.get::<ze_command_list_append_launch_kernel_param_cooperative_desc_t>() {
-            Some(desc) if desc.isCooperative != 0 => cooperative(groups)?,
+            Some(desc) if desc.isCooperative != 0 => answer = cooperative(groups)?,
             Some(_) => {}
-            None => return no_extensions(call, next),
+            None => no_extensions(call, next)?,
         }
     }
-    Ok(())
+    Ok(answer)
 }

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Cooperative launches: groups that wait for each other (SPEC.md, chapter 7).
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tally_device::{Config, EngineClass, Priority, VmId};
+use tally_uapi::eu::{GroupContext, MAX_COOPERATIVE_GROUPS};
+use tally_uapi::packet::{Packet, Place, flag};
+
+use crate::support::*;
+
+const COOPERATIVE: u8 = flag::COOPERATIVE;
+
+/// Kernel: waits, without the device's help, until all groups are in it.
+unsafe extern "C" fn all_meet(context: *const GroupContext) {
+    // SAFETY: argument 0 is a cell, and the launch is there as long as the group.
+    let (cell, groups) = unsafe { (cell_arg(context, 0), (*(*context).launch).num_groups[0]) };
+    cell.fetch_add(1, Ordering::AcqRel);
+    while cell.load(Ordering::Acquire) < groups.into() {
+        std::hint::spin_loop();
+    }
+}
+
+/// Rounds of [`rounds`].
+const ROUNDS: u64 = 20;
+
+/// Kernel: counts itself in the cell of argument 0 and waits for all, again and again. Who sees that
+/// one was missing, or early, says so in the cell of argument 1.
+unsafe extern "C" fn rounds(context: *const GroupContext) {
+    // SAFETY: both arguments are cells, and the launch is there as long as the group.
+    let (cell, wrong, launch) =
+        unsafe { (cell_arg(context, 0), cell_arg(context, 1), &*(*context).launch) };
+    // SAFETY: the manual says what the address is.
+    let wait = unsafe {
+        std::mem::transmute::<usize, unsafe extern "C" fn(*const GroupContext)>(
+            launch.grid_wait as usize,
+        )
+    };
+    let groups = u64::from(launch.num_groups[0]);
+    for round in 1..=ROUNDS {
+        cell.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: it takes the group's own context.
+        unsafe { wait(context) };
+        let seen = cell.load(Ordering::Relaxed);
+        wrong.fetch_add(u64::from(seen != groups * round), Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { wait(context) };
+    }
+}
+
+/// One execution unit and no substitutes: nothing but the crew could help.
+fn narrow() -> Gpu {
+    Gpu::with(Config {
+        workers: Some(1),
+        substitutes: Some(0),
+        compute_engines: 2,
+        ..Config::default()
+    })
+}
+
+#[test]
+fn all_groups_of_a_cooperative_launch_run_at_the_same_time() {
+    // "all groups of the launch run at the same time"
+    let gpu = narrow();
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    let kernarg = Kernarg::new(&[cells.cell_va(1)]);
+    for (round, groups) in [(1, 2), (2, MAX_COOPERATIVE_GROUPS), (3, 7)] {
+        cells.cell(1).store(0, Ordering::Relaxed);
+        let signal = Some((cells.cell_va(0), round));
+        queue.push(dispatch(ORDERED | COOPERATIVE, all_meet, &kernarg, groups, signal));
+        eventually("the launch", || cells.load(0) == round);
+        assert_eq!(cells.load(1), groups.into());
+    }
+}
+
+#[test]
+fn the_grid_barrier_keeps_everybody_until_all_have_come() {
+    // "it returns when all groups have called it as often"
+    let gpu = narrow();
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    let kernarg = Kernarg::new(&[cells.cell_va(1), cells.cell_va(2)]);
+    let signal = Some((cells.cell_va(0), 1));
+    queue.push(dispatch(COOPERATIVE, rounds, &kernarg, 12, signal));
+    eventually("the launch", || cells.load(0) == 1);
+    assert_eq!((cells.load(1), cells.load(2)), (12 * ROUNDS, 0));
+}
+
+#[test]
+fn launches_take_turns_and_others_go_on() {
+    // "They … take none from other queues, even if they wait for ever. … launches that wait for
+    // units start in their order."
+    let gpu = narrow();
+    let cells = Memory::new(4096);
+    let mut stuck = gpu.queue();
+    // One group alone waits for ever: the cell never holds 2.
+    let forever = Kernarg::new(&[cells.cell_va(8), cells.cell_va(9)]);
+    stuck.push(dispatch(COOPERATIVE, meet, &forever, 1, None));
+    eventually("the stuck kernel", || cells.load(8) == 1);
+    let mut queues: Vec<_> = (0..4).map(|_| gpu.queue()).collect();
+    let kernargs: Vec<_> = (0..4).map(|i| Kernarg::new(&[cells.cell_va(16 + i)])).collect();
+    for (i, (queue, kernarg)) in queues.iter_mut().zip(&kernargs).enumerate() {
+        let signal = Some((cells.cell_va(i), 1));
+        queue.push(dispatch(COOPERATIVE, all_meet, kernarg, 20, signal));
+    }
+    let mut other = gpu.queue();
+    let counted = Kernarg::new(&[cells.cell_va(10)]);
+    other.push(dispatch(0, count_groups, &counted, 100, Some((cells.cell_va(11), 1))));
+    eventually("an ordinary launch", || cells.load(11) == 1);
+    eventually("the cooperative ones", || (0..4).all(|i| cells.load(i) == 1));
+    cells.cell(9).store(1, Ordering::Release);
+}
+
+#[test]
+fn what_cannot_be_cooperative_is_refused() {
+    // "DISPATCH only, not with INDIRECT, at most 32 groups"
+    let kernarg = Kernarg::new(&[]);
+    let most = MAX_COOPERATIVE_GROUPS;
+    let of = |flags, groups| dispatch(flags, count_groups, &kernarg, groups, None);
+    let valid = |packet: Packet| packet.decode(Place::Ring).is_ok();
+    assert!(valid(of(COOPERATIVE, most).into()));
+    assert!(!valid(of(COOPERATIVE, most + 1).into()));
+    let mut huge = of(COOPERATIVE, 1 << 31);
+    huge.groups = [1 << 31; 3];
+    assert!(!valid(huge.into()));
+    assert!(!valid(of(COOPERATIVE | flag::INDIRECT, 16).into()));
+    assert!(!valid(nop(COOPERATIVE, None).into()));
+}
+
+#[test]
+fn a_queue_with_an_endless_cooperative_launch_can_be_destroyed() {
+    let gpu = narrow();
+    let cells = Memory::new(4096);
+    for round in 1..=3 {
+        let vm = gpu.device.create_vm(VmId(10));
+        let mut stuck = gpu.queue_on(&vm, EngineClass::Compute, 0, Priority::Normal);
+        let kernarg = Kernarg::new(&[cells.cell_va(1)]);
+        let before = cells.load(1);
+        stuck.push(dispatch(COOPERATIVE, endless, &kernarg, MAX_COOPERATIVE_GROUPS, None));
+        eventually("the kernel", || cells.load(1) != before);
+        std::thread::sleep(Duration::from_millis(5));
+        gpu.device.destroy_queue(&stuck.handle);
+        let mut queue = gpu.queue();
+        let meeting = Kernarg::new(&[cells.cell_va(2)]);
+        cells.cell(2).store(0, Ordering::Relaxed);
+        queue.push(dispatch(COOPERATIVE, all_meet, &meeting, 32, Some((cells.cell_va(0), round))));
+        eventually("the next launch", || cells.load(0) == round);
+    }
+    assert!(!gpu.vm.is_lost());
+}
