@@ -108,7 +108,8 @@ fn group_zero_computes_and_another_group_only_copies() {
     check!(zeDeviceGetCommandQueueGroupProperties(device, &raw mut count, groups.as_mut_ptr()));
     let compute = flag::ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE;
     let copy = flag::ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY;
-    assert_eq!(groups[0].flags, compute | copy);
+    let cooperative = flag::ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COOPERATIVE_KERNELS;
+    assert_eq!(groups[0].flags, compute | copy | cooperative);
     assert_eq!(groups[1].flags, copy);
     assert!(groups.iter().all(|it| it.numQueues > 0 && it.maxMemoryFillPatternSize == 128));
 }

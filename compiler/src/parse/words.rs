@@ -95,11 +95,10 @@ impl Instruction<'_> {
             return Err(self.error(format!("has {words} words of operands, needs {min_words}")));
         }
         match max_words {
-            // LLVM 22 writes the type of a null event twice.
+            // LLVM 22 writes the type of a null event again and again.
             Some(2)
-                if words == 3
-                    && self.op() == Op::ConstantNull
-                    && self.operands[0] == self.operands[2] =>
+                if self.op() == Op::ConstantNull
+                    && self.operands[2..].iter().all(|word| *word == self.operands[0]) =>
             {
                 Ok(())
             }
