@@ -6,8 +6,9 @@
 //! - [`words`]: the binary's outer form;
 //! - [`annotations`]: names, decorations, entry points, execution modes, gathered first;
 //! - [`module`]: types, constants, variables, signatures;
-//! - [`body`] and below it [`arith`], [`memory`], [`group`], [`opencl`], [`printf`], [`async_copy`],
-//!   [`imports`], [`indirect`]: function bodies, one instruction at a time;
+//! - [`body`] and below it [`arith`], [`dot`], [`vendor`], [`memory`], [`group`], [`async_copy`],
+//!   [`opencl`], [`printf`], [`imports`], [`opencl_c`], [`indirect`]: function bodies, one
+//!   instruction at a time;
 //! - [`kernels`]: entry points and their arguments.
 //!
 //! What is not valid SPIR-V is an [`Error`] here. What is valid but cannot be compiled becomes
@@ -19,6 +20,7 @@ mod annotations;
 mod arith;
 mod async_copy;
 mod body;
+mod dot;
 mod group;
 mod image;
 mod imports;
@@ -27,8 +29,10 @@ mod kernels;
 mod memory;
 mod module;
 mod opencl;
+mod opencl_c;
 mod opencl_float;
 mod printf;
+mod vendor;
 mod words;
 
 use std::fmt;

@@ -73,9 +73,8 @@ impl Body<'_, '_> {
             }
             Op::GridBarrier => {
                 let launch = self.base(LAUNCH);
-                let at = self.def(&format!(
-                    "getelementptr inbounds i8, ptr {launch}, i64 {GRID_WAIT}"
-                ));
+                let at =
+                    self.def(&format!("getelementptr inbounds i8, ptr {launch}, i64 {GRID_WAIT}"));
                 let wait = self.def(&format!("load ptr, ptr {at}, align 8, !invariant.load !0"));
                 format!("call void {wait}(ptr %ctx)")
             }

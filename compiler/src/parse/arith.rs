@@ -258,7 +258,13 @@ fn other(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
             body.dot(a, b)
         }
         Spv::Any | Spv::All => {
-            let a = body.arg(inst, 0)?;
+            let mut a = body.arg(inst, 0)?;
+            let from = body.type_of(a);
+            if matches!(body.b.module.types[body.b.module.types.element(from)], Type::Int(_)) {
+                // LLVM writes OpenCL C's any() and all() so, which ask for the top bits.
+                let (zero, bools) = (body.splat(from, 0), body.bool_like(from));
+                a = body.emit(bools, Op::Compare(CompareOp::SLt, a, zero));
+            }
             let op = if inst.op() == Spv::Any { BinaryOp::Or } else { BinaryOp::And };
             body.fold_lanes(a, op)
         }

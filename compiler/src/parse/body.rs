@@ -9,7 +9,8 @@ use super::annotations::Decorations;
 use super::module::{Builder, Def, InstructionSet, Signature, SpvKind};
 use super::words::Instruction;
 use super::{
-    Error, Result, arith, async_copy, group, image, imports, indirect, memory, opencl, printf,
+    Error, Result, arith, async_copy, dot, group, image, imports, indirect, memory, opencl, printf,
+    vendor,
 };
 use crate::ir::eval::fold;
 use crate::ir::{
@@ -424,6 +425,8 @@ impl<'b, 'a> Body<'b, 'a> {
             || group::translate(self, inst)?
             || indirect::translate(self, inst)?
             || image::translate(self, inst)?
+            || dot::translate(self, inst)?
+            || vendor::translate(self, inst)?
         {
             return Ok(());
         }

@@ -33,6 +33,8 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool
                 operand
             } else if let Some(operand) = shuffle(body, inst)? {
                 operand
+            } else if let Some(operand) = without_scope(body, inst)? {
+                operand
             } else {
                 return Ok(false);
             }
@@ -188,6 +190,40 @@ fn ballot(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<Option<Oper
             let highest = body.emit(i32, Op::Binary(BinaryOp::Sub, last, above));
             let ty = body.result_type(inst)?;
             body.resize_int(highest, ty, false)
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// The older forms of SPV_KHR_shader_ballot and SPV_KHR_subgroup_vote, which name no scope.
+fn without_scope(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<Option<Operand>> {
+    let vote = |body: &mut Body<'_, '_>, op| -> Result<Operand> {
+        let value = body.arg(inst, 0)?;
+        Ok(body.collective(Scope::Subgroup, GroupOp::Reduce(op, None), value, None))
+    };
+    Ok(Some(match inst.op() {
+        Spv::SubgroupAllKHR => vote(body, BinaryOp::And)?,
+        Spv::SubgroupAnyKHR => vote(body, BinaryOp::Or)?,
+        Spv::SubgroupAllEqualKHR => {
+            let value = body.arg(inst, 0)?;
+            body.all_equal(Scope::Subgroup, value)
+        }
+        Spv::SubgroupBallotKHR => {
+            let (i32, value) = (body.b.module.types.int(32), body.arg(inst, 0)?);
+            let (bits, zero) = (body.ballot(value), body.int(i32, 0));
+            let ty = body.result_type(inst)?;
+            body.emit(ty, Op::Construct(vec![bits, zero, zero, zero]))
+        }
+        Spv::SubgroupFirstInvocationKHR => {
+            let value = body.arg(inst, 0)?;
+            let first = body.first_active();
+            body.shuffle(Scope::Subgroup, value, first)
+        }
+        Spv::SubgroupReadInvocationKHR => {
+            let (value, index) = (body.arg(inst, 0)?, body.arg(inst, 1)?);
+            let i32 = body.b.module.types.int(32);
+            let index = body.resize_int(index, i32, false);
+            body.shuffle(Scope::Subgroup, value, index)
         }
         _ => return Ok(None),
     }))
@@ -357,6 +393,29 @@ impl Body<'_, '_> {
         let (ones, all) = (self.int(i32, u64::from(u32::MAX)), self.int(i32, 32));
         let rest = self.emit(i32, Op::Binary(BinaryOp::Sub, all, size));
         self.emit(i32, Op::Binary(BinaryOp::LShr, ones, rest))
+    }
+
+    /// The lanes whose numbers compare so with the item's own, as a ballot.
+    pub fn lane_mask(&mut self, ty: TypeId, compare: CompareOp) -> Operand {
+        use BinaryOp::{And, Shl, Sub};
+        let i32 = self.b.module.types.int(32);
+        let (lane, one) = (self.lane(), self.int(i32, 1));
+        // In the last of 32 lanes the two is shifted out, and all lanes are up to it.
+        let above = matches!(compare, CompareOp::UGt | CompareOp::ULe);
+        let first = self.int(i32, if above { 2 } else { 1 });
+        let bit = self.emit(i32, Op::Binary(Shl, first, lane));
+        let below = self.emit(i32, Op::Binary(Sub, bit, one));
+        let bits = match compare {
+            CompareOp::UGe | CompareOp::UGt => {
+                let (live, rest) =
+                    (self.live_lanes(), self.emit(i32, Op::Unary(UnaryOp::Not, below)));
+                self.emit(i32, Op::Binary(And, rest, live))
+            }
+            CompareOp::Eq => bit,
+            _ => below,
+        };
+        let zero = self.int(i32, 0);
+        self.emit(ty, Op::Construct(vec![bits, zero, zero, zero]))
     }
 
     /// The lanes where a `bool` is true, as bits.

@@ -5,7 +5,7 @@
 
 use super::body::Body;
 use super::words::Instruction;
-use super::{Result, image};
+use super::{Result, image, opencl_c};
 use crate::ir::{AtomicOp, BinaryOp, Op, Operand, Ordering, Scope, UnaryOp};
 
 /// Translates a call of an imported function; whether the compiler knows it.
@@ -21,11 +21,18 @@ pub fn call(
         body.emit_void(Op::ControlBarrier { execution, memory: execution, ordering });
         return Ok(true);
     }
+    if opencl_c::effect(body, name) {
+        return Ok(true);
+    }
     let ty = body.result_type(inst)?;
     if let Some((name, _)) = demangle(name)
         && let Some(number) = image::channels(body, name, args, ty)
     {
         body.set_result(inst, number)?;
+        return Ok(true);
+    }
+    if let Some(value) = opencl_c::value(body, name, args, ty) {
+        body.set_result(inst, value)?;
         return Ok(true);
     }
     let known = match intrinsic(name, args) {
@@ -69,7 +76,7 @@ fn intrinsic(name: &str, args: &[Operand]) -> Option<Op> {
 }
 
 /// The name and the mangled parameters of a function of OpenCL C.
-fn demangle(name: &str) -> Option<(&str, &str)> {
+pub fn demangle(name: &str) -> Option<(&str, &str)> {
     let rest = name.strip_prefix("_Z")?;
     let digits = rest.find(|c: char| !c.is_ascii_digit())?;
     let length: usize = rest[..digits].parse().ok()?;

@@ -128,6 +128,18 @@ fn query_of(builtin: u32) -> Option<WorkItemQuery> {
     })
 }
 
+/// The set of lanes that a built-in variable names; `None` if it is another one.
+fn lane_mask(builtin: u32) -> Option<CompareOp> {
+    Some(match BuiltIn::from_u32(builtin)? {
+        BuiltIn::SubgroupEqMask => CompareOp::Eq,
+        BuiltIn::SubgroupGeMask => CompareOp::UGe,
+        BuiltIn::SubgroupGtMask => CompareOp::UGt,
+        BuiltIn::SubgroupLeMask => CompareOp::ULe,
+        BuiltIn::SubgroupLtMask => CompareOp::ULt,
+        _ => return None,
+    })
+}
+
 fn load_builtin(
     body: &mut Body<'_, '_>,
     inst: &Instruction<'_>,
@@ -144,6 +156,10 @@ fn load_builtin(
         let dimensions = if query.has_dimension() { 3 } else { 1 };
         is_int && offset.is_multiple_of(bytes) && first + u64::from(lanes) <= dimensions
     });
+    if let Some(mask) = lane_mask(builtin).filter(|_| offset == 0 && lanes == 4) {
+        let operand = body.lane_mask(ty, mask);
+        return body.set_result(inst, operand);
+    }
     let Some(query) = query else {
         let name = BuiltIn::from_u32(builtin)
             .map_or_else(|| builtin.to_string(), |builtin| format!("{builtin:?}"));
@@ -233,6 +249,8 @@ fn pointer(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
             | Spv::Bitcast
             | Spv::ConvertPtrToU
             | Spv::ConvertUToPtr
+            | Spv::PtrCastToCrossWorkgroupINTEL
+            | Spv::CrossWorkgroupCastToPtrINTEL
             | Spv::PtrDiff
     ) {
         return Ok(false);
@@ -301,7 +319,11 @@ pub fn scope(body: &Body<'_, '_>, inst: &Instruction<'_>, index: usize) -> Resul
 }
 
 /// Decodes memory semantics given as a constant.
-fn ordering(body: &Body<'_, '_>, inst: &Instruction<'_>, index: usize) -> Result<Ordering> {
+pub fn memory_ordering(
+    body: &Body<'_, '_>,
+    inst: &Instruction<'_>,
+    index: usize,
+) -> Result<Ordering> {
     let value = body.b.int(inst, inst.arg(index)?)?;
     let semantics = MemorySemantics::from_bits_truncate(value as u32);
     let (acquire, release) = (
@@ -343,27 +365,27 @@ fn atomic(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
     let op = match inst.op() {
         Spv::AtomicLoad => {
             let ptr = body.arg(inst, 0)?;
-            let (scope, ordering) = (scope(body, inst, 1)?, ordering(body, inst, 2)?);
+            let (scope, ordering) = (scope(body, inst, 1)?, memory_ordering(body, inst, 2)?);
             Op::AtomicLoad(ptr, for_load(ordering), scope)
         }
         Spv::AtomicStore => {
             let (ptr, value) = (body.arg(inst, 0)?, body.arg(inst, 3)?);
-            let (scope, ordering) = (scope(body, inst, 1)?, ordering(body, inst, 2)?);
+            let (scope, ordering) = (scope(body, inst, 1)?, memory_ordering(body, inst, 2)?);
             body.emit_void(Op::AtomicStore(ptr, value, for_store(ordering), scope));
             return Ok(true);
         }
         Spv::AtomicCompareExchange | Spv::AtomicCompareExchangeWeak => Op::AtomicCompareExchange {
             ptr: body.arg(inst, 0)?,
             scope: scope(body, inst, 1)?,
-            success: ordering(body, inst, 2)?,
-            failure: for_load(ordering(body, inst, 3)?),
+            success: memory_ordering(body, inst, 2)?,
+            failure: for_load(memory_ordering(body, inst, 3)?),
             value: body.arg(inst, 4)?,
             expected: body.arg(inst, 5)?,
         },
         Spv::AtomicFlagTestAndSet => {
             let i32 = body.b.module.types.int(32);
             let (ptr, one) = (body.arg(inst, 0)?, body.int(i32, 1));
-            let (scope, ordering) = (scope(body, inst, 1)?, ordering(body, inst, 2)?);
+            let (scope, ordering) = (scope(body, inst, 1)?, memory_ordering(body, inst, 2)?);
             let swap = Op::AtomicRmw(AtomicOp::Exchange, ptr, one, ordering, scope);
             let old = body.emit(i32, swap);
             let zero = body.int(i32, 0);
@@ -372,7 +394,7 @@ fn atomic(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
         Spv::AtomicFlagClear => {
             let i32 = body.b.module.types.int(32);
             let (ptr, zero) = (body.arg(inst, 0)?, body.int(i32, 0));
-            let (scope, ordering) = (scope(body, inst, 1)?, ordering(body, inst, 2)?);
+            let (scope, ordering) = (scope(body, inst, 1)?, memory_ordering(body, inst, 2)?);
             body.emit_void(Op::AtomicStore(ptr, zero, for_store(ordering), scope));
             return Ok(true);
         }
@@ -380,7 +402,7 @@ fn atomic(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
             let Some(op) = atomic_op(spv) else { return Ok(false) };
             let ty = body.result_type(inst)?;
             let ptr = body.arg(inst, 0)?;
-            let (scope, ordering) = (scope(body, inst, 1)?, ordering(body, inst, 2)?);
+            let (scope, ordering) = (scope(body, inst, 1)?, memory_ordering(body, inst, 2)?);
             let value = match spv {
                 Spv::AtomicIIncrement | Spv::AtomicIDecrement => body.int(ty, 1),
                 _ => body.arg(inst, 3)?,
@@ -418,7 +440,7 @@ fn barrier(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
         Spv::ControlBarrier => {
             let execution = scope(body, inst, 0)?;
             let memory = scope(body, inst, 1)?;
-            let ordering = ordering(body, inst, 2)?;
+            let ordering = memory_ordering(body, inst, 2)?;
             match execution {
                 Scope::Device | Scope::System => grid_barrier(body, memory, ordering),
                 _ => body.emit_void(Op::ControlBarrier { execution, memory, ordering }),
@@ -426,7 +448,7 @@ fn barrier(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
         }
         Spv::MemoryBarrier => {
             let scope = scope(body, inst, 0)?;
-            let ordering = ordering(body, inst, 1)?;
+            let ordering = memory_ordering(body, inst, 1)?;
             if ordering != Ordering::Relaxed {
                 body.emit_void(Op::Fence(scope, ordering));
             }

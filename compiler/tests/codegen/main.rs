@@ -4,6 +4,7 @@
 
 mod async_copy;
 mod blob;
+mod coverage;
 mod diff;
 mod golden;
 mod graphs;
