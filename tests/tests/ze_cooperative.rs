@@ -150,8 +150,8 @@ fn more_groups_than_the_maximum_are_refused() {
     let it = Shares::new();
     let list = it.gpu.immediate(0, true);
     for groups in [[it.most + 1, 1, 1], [it.most, 2, 1], [u32::MAX; 3]] {
-        let [groupCountX, groupCountY, groupCountZ] = groups;
-        let groups = ze_group_count_t { groupCountX, groupCountY, groupCountZ };
+        let [x, y, z] = groups;
+        let groups = ze_group_count_t { groupCountX: x, groupCountY: y, groupCountZ: z };
         let (groups, none) = (&raw const groups, ptr::null_mut());
         let text = refused!(
             ZE_RESULT_ERROR_INVALID_ARGUMENT,
