@@ -123,8 +123,13 @@ fn limits_are_those_of_the_hardware_manual() {
     assert_eq!(compute.numSubGroupSizes, 3);
     assert_eq!(compute.subGroupSizes[..3], [8, 16, 32]);
     let mut module = ze_device_module_properties_t::default();
+    let mut atomics = ze_float_atomic_ext_properties_t::default();
+    module.pNext = (&raw mut atomics).cast();
     check!(zeDeviceGetModuleProperties(ze::device(), &raw mut module));
     assert!(module.flags.contains(ze_device_module_flags_t::ZE_DEVICE_MODULE_FLAG_FP64));
+    assert!(module.flags.contains(ze_device_module_flags_t::ZE_DEVICE_MODULE_FLAG_DP4A));
+    let all = ze_device_fp_atomic_ext_flags_t::all();
+    assert_eq!([atomics.fp16Flags, atomics.fp32Flags, atomics.fp64Flags], [all; 3]);
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn atomic(body: &mut Body<'_, '_>, name: &str, args: &[Operand]) -> Option<Op> {
     };
     let &ptr = args.first()?;
     let signed = matches!(code, 'i' | 'l');
-    let float = matches!(code, 'f' | 'd');
+    let float = matches!(code, 'f' | 'd' | 'D');
     let op = match operation {
         "inc" | "dec" => {
             let bits = if matches!(code, 'l' | 'm') { 64 } else { 32 };

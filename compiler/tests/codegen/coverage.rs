@@ -109,6 +109,18 @@ fn masks_name_the_lanes_around_the_item() {
     });
 }
 
+#[test]
+fn floats_of_every_width_are_updated_atomically() {
+    each("float_atomics", |kernel| {
+        let (mut f, mut d, mut h) = ([0f32; 2], [0f64; 2], [0u16; 4]);
+        let args = vec![buffer(&mut f), buffer(&mut d), buffer(&mut h)];
+        kernel.run(Grid::line(32, 32), args);
+        assert_eq!((f, d), ([31.0, 16.0], [-31.0, 31.0]));
+        // 32, 31, -31 and 64.
+        assert_eq!(h, [0x5000, 0x4fc0, 0xcfc0, 0x5400]);
+    });
+}
+
 /// Instructions that no compiler here writes, as assembly: `in` and `out` are of 32-bit words.
 fn assembled(more_head: &str, body: &str) -> Vec<u8> {
     clang::assemble(&format!(

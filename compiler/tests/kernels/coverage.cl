@@ -48,3 +48,30 @@ kernel void masks(global uint *out) {
   out[5 * i + 3] = get_sub_group_le_mask().x;
   out[5 * i + 4] = get_sub_group_lt_mask().x;
 }
+
+kernel void float_atomics(global float *f, global double *d, global half *h) {
+  local float lf;
+  local double ld;
+  local half lh;
+  int i = (int)get_global_id(0);
+  if (get_local_id(0) == 0) {
+    lf = 0;
+    ld = 0;
+    lh = 0;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  atomic_fetch_add((global atomic_half *)h, (half)1);
+  atomic_fetch_max((global atomic_half *)(h + 1), (half)i);
+  atomic_fetch_min((global atomic_half *)(h + 2), (half)-i);
+  atomic_fetch_add((local atomic_half *)&lh, (half)2);
+  atomic_fetch_max((local atomic_double *)&ld, (double)i);
+  atomic_fetch_add((local atomic_float *)&lf, 0.5f);
+  atomic_fetch_min((global atomic_double *)d, (double)-i);
+  atomic_fetch_max((global atomic_float *)f, (float)i);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (get_local_id(0) == 0) {
+    atomic_store((global atomic_half *)(h + 3), atomic_load((local atomic_half *)&lh));
+    f[1] = lf;
+    d[1] = ld;
+  }
+}

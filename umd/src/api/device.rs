@@ -147,12 +147,19 @@ api! {
         out.spirvVersionSupported = make_version(1, 6);
         out.flags = module::ZE_DEVICE_MODULE_FLAG_FP16
             | module::ZE_DEVICE_MODULE_FLAG_FP64
-            | module::ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS;
+            | module::ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS
+            | module::ZE_DEVICE_MODULE_FLAG_DP4A;
         out.fp16flags = ieee;
         out.fp32flags = ieee | fp::ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT;
         out.fp64flags = ieee | fp::ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT;
         out.maxArgumentsSize = MAX_ARGUMENT_BYTES;
         out.printfBufferSize = crate::printf::BUFFER_BYTES;
+        for link in call.chain(out.pNext) {
+            if let Some(atomics) = link.get_mut::<ze_float_atomic_ext_properties_t>() {
+                let all = ze_device_fp_atomic_ext_flags_t::all();
+                (atomics.fp16Flags, atomics.fp32Flags, atomics.fp64Flags) = (all, all, all);
+            }
+        }
         out.nativeKernelSupported = ze_native_kernel_uuid_t::default();
         Ok(())
     }
