@@ -5,7 +5,7 @@
 //! written, and what others have in the cache would go. The C library does the same in one large
 //! memmove, but cannot see that a block is a part of one.
 
-use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_storeu_si128, _mm_stream_si128};
 
 use tally_uapi::packet::{self, INLINE_FILL_PATTERN, MAX_FILL_PATTERN, Region};
 
@@ -13,9 +13,9 @@ use crate::guard::{Guard, Trap};
 use crate::work::bad_field;
 
 /// Bytes of a unit: long beside the cost of a claim, short beside 5 ms.
-const UNIT_BYTES: u64 = 256 << 10;
+pub(crate) const UNIT_BYTES: u64 = 256 << 10;
 
-/// Bytes from which on a copy passes the caches by.
+/// Bytes from which on a copy or a fill passes the caches by.
 const STREAM_BYTES: u64 = 32 << 20;
 
 /// COPY.
@@ -47,7 +47,7 @@ impl Copy {
         }
         // SAFETY: in a guarded call; client memory by raw address, and the ranges are apart.
         guard.run(|| unsafe {
-            stream(dst, bytes, |at| line(src + at), |at, n| rest(dst, src, at, n))
+            stream(dst, bytes, |at| line_at(src + at), |at, n| move_bytes(dst + at, src + at, n))
         })
     }
 }
@@ -85,15 +85,16 @@ unsafe fn stream(
 }
 
 /// The 64 bytes at `src`, whatever its alignment.
-fn line(src: u64) -> [__m128i; 4] {
+fn line_at(src: u64) -> [__m128i; 4] {
     let from = src as *const __m128i;
     // SAFETY: in a guarded call; traps if there is no memory.
     [0, 1, 2, 3].map(|i| unsafe { _mm_loadu_si128(from.wrapping_add(i)) })
 }
 
-fn rest(dst: u64, src: u64, at: u64, bytes: usize) {
+/// memmove, in a guarded call.
+pub(crate) fn move_bytes(dst: u64, src: u64, bytes: usize) {
     // SAFETY: in a guarded call; client memory by raw address.
-    unsafe { libc::memmove((dst + at) as *mut _, (src + at) as *const _, bytes) };
+    unsafe { libc::memmove(dst as *mut _, src as *const _, bytes) };
 }
 
 /// COPY_REGION.
@@ -163,12 +164,29 @@ pub(crate) struct Fill {
 enum Pattern {
     /// The same byte everywhere.
     Byte(u8),
-    /// Whole repetitions of the pattern.
+    /// Whole repetitions of the pattern in a line.
+    Line([__m128i; 4]),
+    /// Whole repetitions of the pattern in memory of ours.
     Block(Box<[u8]>),
 }
 
-/// Fills go out in pieces of about this size.
+/// Fills of patterns that do not divide a line go out in pieces of about this size.
 const FILL_BLOCK: usize = 4096;
+
+impl Pattern {
+    /// A pattern that needs no memory, of a size that is a power of two up to a line.
+    fn small(pattern: &[u8]) -> Option<Self> {
+        let (&first, rest) = pattern.split_first()?;
+        if rest.iter().all(|&byte| byte == first) {
+            return Some(Self::Byte(first));
+        }
+        if !LINE.is_multiple_of(pattern.len()) {
+            return None;
+        }
+        let line: [u8; LINE] = std::array::from_fn(|i| pattern[i % pattern.len()]);
+        Some(Self::Line(words(line)))
+    }
+}
 
 impl Fill {
     /// The fill and its units. Reads the pattern, if it is in memory.
@@ -183,40 +201,99 @@ impl Fill {
             guard.copy_in(&mut pattern[..length], address)?;
         }
         let pattern = &pattern[..length];
-        let (pattern, unit) = if pattern.iter().all(|&byte| byte == pattern[0]) {
-            (Pattern::Byte(pattern[0]), UNIT_BYTES)
-        } else {
-            // Repeated up to a block, but no further than the fill itself.
-            let wanted = FILL_BLOCK.min(packet.size as usize).max(length);
-            let block: Box<[u8]> = pattern.repeat(wanted / length).into();
-            let unit = UNIT_BYTES / block.len() as u64 * block.len() as u64;
-            (Pattern::Block(block), unit)
+        let (pattern, unit) = match Pattern::small(pattern) {
+            Some(small) => (small, UNIT_BYTES),
+            None => {
+                // Repeated up to a block, but no further than the fill itself.
+                let wanted = FILL_BLOCK.min(packet.size as usize).max(length);
+                let block: Box<[u8]> = pattern.repeat(wanted / length).into();
+                let unit = UNIT_BYTES / block.len() as u64 * block.len() as u64;
+                (Pattern::Block(block), unit)
+            }
         };
         let this = Self { dst: packet.dst, size: packet.size, unit, pattern };
         Ok((this, packet.size.div_ceil(unit)))
     }
 
+    /// A fill of a pattern that is in the packet and needs no memory of ours.
+    pub(crate) fn without_memory(packet: &packet::Fill) -> Option<Self> {
+        let length = packet.header.param as usize;
+        let pattern = Pattern::small(packet.pattern.get(..length)?)?;
+        Some(Self { dst: packet.dst, size: packet.size, unit: UNIT_BYTES, pattern })
+    }
+
     pub(crate) fn run(&self, guard: &mut Guard, first: u64, count: u64) -> Result<(), Trap> {
         let start = first * self.unit;
         let end = self.size.min((first + count).saturating_mul(self.unit));
-        guard.run(|| {
-            let pattern = match &self.pattern {
-                Pattern::Byte(byte) => {
-                    let (to, bytes) = (self.dst + start, (end - start) as usize);
-                    // SAFETY: in a guarded call; client memory by raw address.
-                    unsafe { libc::memset(to as *mut _, i32::from(*byte), bytes) };
-                    return;
-                }
-                Pattern::Block(block) => block,
-            };
-            let mut at = start;
-            while at < end {
-                let bytes = (end - at).min(pattern.len() as u64);
-                let (to, from) = (self.dst + at, pattern.as_ptr());
-                // SAFETY: as above; the source is ours and has that many bytes.
-                unsafe { libc::memmove(to as *mut _, from.cast(), bytes as usize) };
-                at += bytes;
+        guard.run(|| self.write(start, end))
+    }
+
+    /// All of it. In a guarded call.
+    pub(crate) fn run_all(&self) {
+        self.write(0, self.size);
+    }
+
+    fn write(&self, start: u64, end: u64) {
+        let (to, bytes) = (self.dst + start, (end - start) as usize);
+        let line = match &self.pattern {
+            Pattern::Byte(byte) if self.size < STREAM_BYTES => {
+                // SAFETY: in a guarded call; client memory by raw address.
+                unsafe { libc::memset(to as *mut _, i32::from(*byte), bytes) };
+                return;
             }
-        })
+            Pattern::Block(block) => return repeat(to, bytes, block),
+            Pattern::Byte(byte) => words([*byte; LINE]),
+            Pattern::Line(line) => *line,
+        };
+        if self.size < STREAM_BYTES {
+            return lines(to, bytes, line);
+        }
+        let turned = turn(line, to.wrapping_neg() as usize % LINE);
+        // SAFETY: in a guarded call.
+        unsafe {
+            stream(
+                to,
+                bytes,
+                |_| turned,
+                |at, bytes| lines(to + at, bytes, if at == 0 { line } else { turned }),
+            )
+        };
+    }
+}
+
+fn words(line: [u8; LINE]) -> [__m128i; 4] {
+    // SAFETY: of the same size, and any bits are a vector.
+    unsafe { std::mem::transmute(line) }
+}
+
+/// A line that goes on `by` bytes further in the pattern.
+fn turn(line: [__m128i; 4], by: usize) -> [__m128i; 4] {
+    // SAFETY: as above, the other way round.
+    let mut bytes: [u8; LINE] = unsafe { std::mem::transmute(line) };
+    bytes.rotate_left(by);
+    words(bytes)
+}
+
+/// Writes a line over and over.
+fn lines(to: u64, bytes: usize, line: [__m128i; 4]) {
+    // More than one line at a time, unless that is more than there is to write.
+    let (one, many);
+    let block = if bytes <= 4 * LINE {
+        one = [line];
+        one.as_flattened()
+    } else {
+        many = [line; 16];
+        many.as_flattened()
+    };
+    // SAFETY: vectors are bytes without gaps.
+    let block = unsafe { block.align_to().1 };
+    repeat(to, bytes, block);
+}
+
+/// Writes a block over and over.
+fn repeat(to: u64, bytes: usize, block: &[u8]) {
+    for at in (0..bytes).step_by(block.len()) {
+        let from = block.as_ptr().expose_provenance() as u64;
+        move_bytes(to + at as u64, from, block.len().min(bytes - at));
     }
 }

@@ -21,6 +21,7 @@ use crate::scope::{Finished, Scope};
 use crate::work::{Work, complete_call};
 
 mod call;
+mod spot;
 mod start;
 
 use call::Frame;

@@ -83,8 +83,11 @@ impl Record {
     }
 
     /// Says what the guarded calls from now on work for; 0 for nobody.
+    ///
+    /// The handler runs in this thread, so it reads what was written; who aborts from another thread
+    /// may read what was there a moment ago, and looks again.
     pub(crate) fn set_work(&self, work: u64) {
-        self.work.store(work, Ordering::SeqCst);
+        self.work.store(work, Ordering::Release);
     }
 
     /// What the thread works for.

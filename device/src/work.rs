@@ -86,13 +86,7 @@ impl Completion {
         };
         worker.guard.run(|| {
             // SAFETY: in a guarded call; the packet was checked for alignment.
-            let cell = unsafe { word(post.address) };
-            match post.op {
-                PostOp::Add => {
-                    cell.fetch_add(value, Ordering::AcqRel);
-                }
-                PostOp::Store | PostOp::Clock => cell.store(value, Ordering::Release),
-            }
+            unsafe { signal(post.address, post.op, value) };
         })?;
         worker.signalled(post.address);
         Ok(())
@@ -123,6 +117,19 @@ impl Completion {
         };
         let words: [u64; 4] = zerocopy::transmute!(slot);
         worker.guard.write_words(self.stamp, &words)
+    }
+}
+
+/// The memory access of a post-sync operation; with [`PostOp::Clock`] `value` is the clock's.
+///
+/// # Safety
+/// `address` is 8-byte aligned, and the caller is in a guarded call.
+pub(crate) unsafe fn signal(address: u64, op: PostOp, value: u64) {
+    // SAFETY: as the caller promises.
+    let cell = unsafe { word(address) };
+    match op {
+        PostOp::Add => _ = cell.fetch_add(value, Ordering::AcqRel),
+        PostOp::Store | PostOp::Clock => cell.store(value, Ordering::Release),
     }
 }
 

@@ -73,6 +73,10 @@ impl Stream {
         if ordered && !self.inner_scope().drained() {
             return Ok(Step::Drain);
         }
+        if ordered && let Some(step) = self.run_on_the_spot(worker, queue, command, header, post) {
+            queue.set_brisk(is_brisk(worker, command));
+            return step;
+        }
         if let Command::Call(call) = command {
             let turn = CellWait::counter(call.counter, call.base);
             if !turn.met(&mut worker.guard, &worker.shared.sem)? {

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tally_device::{EngineClass, Priority, QueueState};
 use tally_uapi::eu::{GroupContext, KernargHeader};
+use tally_uapi::fault::FaultKind;
 use tally_uapi::packet::{self, PostOp, Region, TimestampSlot, flag, opcode};
 
 use crate::support::*;
@@ -144,6 +145,64 @@ fn a_fill_repeats_its_pattern_and_cuts_the_last() {
             assert_eq!(to.bytes(bytes, 1), [0xff]);
         }
     }
+}
+
+/// SPEC.md, chapter 5: a FILL repeats the pattern from the first byte on, wherever that is. Large ones
+/// are written past the caches, line by line.
+#[test]
+fn a_fill_keeps_its_pattern_at_any_address_and_size() {
+    let gpu = Gpu::new();
+    let size = (33 << 20) + 4096;
+    let (mut queue, to, cells) = (gpu.queue(), Memory::new(size), Memory::new(4096));
+    let pattern: Vec<u8> = (1..=64).collect();
+    let mut value = 0;
+    for (length, at, bytes) in [
+        (1, 3, 100),
+        (4, 5, 1000),
+        (8, 0, 63),
+        (16, 1, (256 << 10) - 1),
+        (32, 7, 5000),
+        (2, 9, (1 << 20) + 3),
+        (1, 1, (33 << 20) + 5),
+        (4, 3, (33 << 20) + 7),
+        (16, 0, 33 << 20),
+        (64, 63, (33 << 20) + 1),
+        (12, 17, (33 << 20) + 1),
+    ] {
+        value += 1;
+        let pattern = &pattern[..length];
+        queue.push(fill(ORDERED, to.va(), size as u64, &[0xff], None));
+        let signal = Some((cells.cell_va(0), value));
+        queue.push(fill(ORDERED, to.va() + at as u64, bytes as u64, pattern, signal));
+        eventually("the fill", || cells.load(0) == value);
+        let filled = to.bytes(at, bytes);
+        let wrong = (0..bytes).find(|i| filled[*i] != pattern[i % length]);
+        assert_eq!(wrong, None, "{length} x {bytes} at {at}");
+        assert!(to.bytes(0, at).iter().all(|byte| *byte == 0xff));
+        assert_eq!(to.bytes(at + bytes, 1), [0xff]);
+    }
+}
+
+/// SPEC.md, chapter 3: short commands keep their order and their signals, also in a recording and at a
+/// fault.
+#[test]
+fn short_commands_run_one_after_the_other_up_to_a_fault() {
+    let gpu = Gpu::new();
+    let (mut queue, memory, cells) = (gpu.queue(), Memory::new(4096), Memory::new(4096));
+    for i in 1..=1000 {
+        let step = memory.va() + i % 500 * 8;
+        queue.push(fill(ORDERED, step, 8, &(i as u32).to_le_bytes(), None));
+        queue.push(copy(ORDERED, step + 8, step, 8, Some((cells.cell_va(0), i))));
+    }
+    eventually("the last copy", || cells.load(0) == 1000);
+    let word = 1000 | 1000 << 32;
+    assert_eq!((memory.load(0), memory.load(1)), (word, word));
+    queue.push(copy(ORDERED, 8, memory.va(), 8, Some((cells.cell_va(0), 1001))));
+    queue.push(nop(ORDERED, Some((cells.cell_va(0), 1002))));
+    eventually("the fault", || gpu.device.query(&queue.handle).fault.is_some());
+    let fault = gpu.device.query(&queue.handle).fault.expect("asked above");
+    assert_eq!((fault.kind, fault.address, fault.packet), (FaultKind::PageFault, 8, 2000));
+    assert_eq!(cells.load(0), 1000, "what faulted signals nothing");
 }
 
 #[test]
