@@ -5,7 +5,7 @@
 //! written, and what others have in the cache would go. The C library does the same in one large
 //! memmove, but cannot see that a block is a part of one.
 
-use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_storeu_si128, _mm_stream_si128};
+use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
 
 use tally_uapi::packet::{self, INLINE_FILL_PATTERN, MAX_FILL_PATTERN, Region};
 
@@ -15,8 +15,10 @@ use crate::work::bad_field;
 /// Bytes of a unit: long beside the cost of a claim, short beside 5 ms.
 pub(crate) const UNIT_BYTES: u64 = 256 << 10;
 
-/// Bytes from which on a copy or a fill passes the caches by.
+/// Bytes from which on a copy passes the caches by.
 const STREAM_BYTES: u64 = 32 << 20;
+/// The same of a fill, which reads nothing: only what no cache holds is faster so.
+const STREAM_FILL_BYTES: u64 = 128 << 20;
 
 /// COPY.
 #[derive(Debug)]
@@ -35,6 +37,11 @@ impl Copy {
         // Overlapping ranges are one memmove: its parts have an order.
         let unit = if dst.abs_diff(src) < size { size } else { UNIT_BYTES };
         (Self { dst, src, size, unit }, if size == 0 { 0 } else { size.div_ceil(unit) })
+    }
+
+    /// Whether it is cut at all, or short.
+    pub(crate) fn has_short_units(&self) -> bool {
+        self.unit <= UNIT_BYTES
     }
 
     pub(crate) fn run(&self, guard: &mut Guard, first: u64, count: u64) -> Result<(), Trap> {
@@ -236,7 +243,7 @@ impl Fill {
     fn write(&self, start: u64, end: u64) {
         let (to, bytes) = (self.dst + start, (end - start) as usize);
         let line = match &self.pattern {
-            Pattern::Byte(byte) if self.size < STREAM_BYTES => {
+            Pattern::Byte(byte) if self.size < STREAM_FILL_BYTES => {
                 // SAFETY: in a guarded call; client memory by raw address.
                 unsafe { libc::memset(to as *mut _, i32::from(*byte), bytes) };
                 return;
@@ -245,7 +252,7 @@ impl Fill {
             Pattern::Byte(byte) => words([*byte; LINE]),
             Pattern::Line(line) => *line,
         };
-        if self.size < STREAM_BYTES {
+        if self.size < STREAM_FILL_BYTES {
             return lines(to, bytes, line);
         }
         let turned = turn(line, to.wrapping_neg() as usize % LINE);

@@ -109,7 +109,7 @@ pub(crate) struct Queue {
     /// Pieces of work that may still touch client memory.
     work: AtomicUsize,
     stopping: AtomicBool,
-    /// Its last command was short: a guess about the next one.
+    /// Its last command was one for guests: a guess about the next one.
     brisk: AtomicBool,
     fault: OnceLock<Fault>,
     pub(crate) head: AtomicU64,
@@ -232,7 +232,7 @@ impl Queue {
         }
     }
 
-    /// Whether the next command is likely to be short.
+    /// Whether the next command is likely to be short, or one that can be left soon.
     pub(crate) fn is_brisk(&self) -> bool {
         self.brisk.load(Ordering::Relaxed)
     }

@@ -247,6 +247,15 @@ impl Work {
         self.completion.queue.priority
     }
 
+    /// Its units are short, however many they are.
+    pub(crate) fn can_be_left(&self) -> bool {
+        match &self.task {
+            Task::Copy(copy) => copy.has_short_units(),
+            Task::Fill(_) => true,
+            Task::Dispatch(_) | Task::CopyRegion(_) => false,
+        }
+    }
+
     /// Nothing is left to be claimed.
     pub(crate) fn exhausted(&self) -> bool {
         self.claimed.load(Ordering::Relaxed) >= self.units
@@ -275,7 +284,7 @@ impl Work {
 
     /// Runs units until none is left or `leave` says that other things are more
     /// urgent (asked after each claim). Completes the command after the last.
-    pub(crate) fn join(&self, worker: &mut Worker, leave: impl Fn(&Worker) -> bool) {
+    pub(crate) fn join(&self, worker: &mut Worker, leave: impl Fn(&mut Worker) -> bool) {
         let sharers = worker.shared.sched.workers() as u64;
         let mut wanted = self.first_claim(worker);
         self.workers.fetch_add(1, Ordering::Relaxed);

@@ -24,7 +24,7 @@ const FEW_GROUPS: u64 = 8;
 /// So is one that takes at most so many ticks by what its kernel took before:
 /// waking others would take longer.
 const QUICK_TICKS: u64 = 15_000;
-/// Bytes of a copy or a fill that take about as long.
+/// Bytes of a copy that take about as long.
 const BRISK_BYTES: u64 = 64 << 10;
 /// So is a copy of at most so many units.
 const FEW_BLOCKS: u64 = 4;
@@ -74,7 +74,7 @@ impl Stream {
             return Ok(Step::Drain);
         }
         if ordered && let Some(step) = self.run_on_the_spot(worker, queue, command, header, post) {
-            queue.set_brisk(is_brisk(worker, command));
+            queue.set_brisk(is_bounded(worker, command));
             return step;
         }
         if let Command::Call(call) = command {
@@ -92,7 +92,7 @@ impl Stream {
         if let Command::Call(call) = command {
             return self.call(worker, call, completion, wanted);
         }
-        queue.set_brisk(is_brisk(worker, command));
+        queue.set_brisk(is_bounded(worker, command));
         let task = if wanted { task(&mut worker.guard, command)? } else { None };
         match task {
             Some((task, units)) if units != 0 => {
@@ -108,10 +108,10 @@ impl Stream {
         }
     }
 
-    /// Whether a guest may run a command: it is short as far as anybody knows, and
-    /// nothing could run beside it.
+    /// Whether a guest may run a command: it can leave it soon as far as anybody knows,
+    /// and nothing could run beside it.
     fn suits_guest(&self, worker: &mut Worker, command: &Command) -> bool {
-        is_brisk(worker, command) && self.overlap_follows(&mut worker.guard) != Some(true)
+        is_bounded(worker, command) && self.overlap_follows(&mut worker.guard) != Some(true)
     }
 
     fn completion(
@@ -250,6 +250,15 @@ impl Stream {
     }
 }
 
+/// Whether a command is short, or has units that are, so that it can be left.
+fn is_bounded(worker: &Worker, command: &Command) -> bool {
+    match command {
+        Command::Copy(copy) if copy.dst.abs_diff(copy.src) >= copy.size => true,
+        Command::Fill(_) => true,
+        _ => is_brisk(worker, command),
+    }
+}
+
 /// Whether a command takes a few microseconds, by what its kernel took before.
 fn is_brisk(worker: &Worker, command: &Command) -> bool {
     match command {
@@ -263,7 +272,6 @@ fn is_brisk(worker: &Worker, command: &Command) -> bool {
         }
         Command::Dispatch(_) | Command::CopyRegion(_) => false,
         Command::Copy(copy) => copy.size <= BRISK_BYTES,
-        Command::Fill(fill) => fill.size <= BRISK_BYTES,
         _ => true,
     }
 }

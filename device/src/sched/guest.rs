@@ -20,6 +20,7 @@ use crate::engine::{self, Stream};
 use crate::eu::Arena;
 use crate::guard::{Guard, Loan};
 use crate::queue::{Queue, Run};
+use crate::work::Work;
 
 /// What guests use, one after the other. All of it changes under the scheduler's lock.
 #[derive(Default)]
@@ -116,6 +117,22 @@ impl Sched {
     }
 }
 
+impl Sched {
+    /// A copy or fill that others work at, or nobody. Looked for only if there is something new since the
+    /// epoch `seen`.
+    fn offer_work(&self, seen: &mut Option<u32>) -> Option<Arc<Work>> {
+        let epoch = self.epoch.load(Ordering::Acquire);
+        if seen.replace(epoch) == Some(epoch) {
+            return None;
+        }
+        let mut state = self.lock();
+        let mut works = state.works.iter().flatten();
+        let found = works.find(|work| work.can_be_left() && !work.exhausted()).cloned();
+        state.guests.present += usize::from(found.is_some());
+        found
+    }
+}
+
 impl Worker {
     /// Whether this is a host thread.
     pub(crate) fn is_guest(&self) -> bool {
@@ -132,13 +149,23 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         let mut until = Instant::now() + limit;
         let mut spin = Spin::default();
+        let mut seen = None;
         while !self.wish_is_met() {
-            if let Some((queue, stream)) = shared.sched.offer(self) {
+            let stream = shared.sched.offer(self);
+            let work = if stream.is_none() { shared.sched.offer_work(&mut seen) } else { None };
+            if stream.is_some() || work.is_some() {
                 self.slot.preempt.store(false, Ordering::Relaxed);
-                engine::stream_from(self, &queue, stream);
+                if let Some((queue, stream)) = stream {
+                    engine::stream_from(self, &queue, stream);
+                }
+                if let Some(work) = work {
+                    work.join(self, Self::wish_is_met);
+                }
                 self.slot.stuck.store(false, Ordering::Relaxed);
                 shared.sched.lock().guests.present -= 1;
                 until = Instant::now() + limit;
+                // What it has left may still be there.
+                seen = None;
                 continue;
             }
             if Instant::now() >= until {

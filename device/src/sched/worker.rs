@@ -213,7 +213,10 @@ impl Worker {
     }
 
     /// Whether to leave a shared work: others are waiting, or nobody wants more.
-    pub(crate) fn should_leave(&self) -> bool {
+    pub(crate) fn should_leave(&mut self) -> bool {
+        if self.wish_is_met() {
+            return true;
+        }
         let sched = &self.shared.sched;
         self.preempted()
             || self.slot.stuck.load(Ordering::Relaxed)

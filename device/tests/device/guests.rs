@@ -259,3 +259,50 @@ fn set_float_control(value: u32) {
     // SAFETY: reads four bytes; the values used have no reserved bits.
     unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const value, options(nostack)) };
 }
+
+/// Copies and fills of any size consist of pieces that a guest can leave after.
+#[test]
+fn a_thread_that_waits_without_a_limit_runs_large_copies_itself() {
+    let gpu = Gpu::with(one_worker());
+    let size = 8 << 20;
+    let (mut queue, from, to) = (gpu.queue(), Memory::new(size), Memory::new(size));
+    let cells = Memory::new(4096);
+    queue.push(fill(ORDERED, from.va(), size as u64, &[7], Some((cells.cell_va(0), 1))));
+    eventually("the fill", || cells.load(0) == 1);
+    let (_held, gate, _kernarg) = held(&gpu);
+    queue.push(copy(ORDERED, to.va(), from.va(), size as u64, Some((cells.cell_va(0), 2))));
+    assert_eq!(gpu.device.lend(cells.cell_va(0), 2, LIMIT), Some(true));
+    assert!(to.bytes(0, size).iter().all(|byte| *byte == 7));
+    gate.cell(1).store(1, Ordering::Release);
+}
+
+#[test]
+fn a_guest_leaves_a_large_copy_when_its_own_wait_is_met() {
+    let gpu = Gpu::with(one_worker());
+    let size = 64 << 20;
+    let (mut queue, from, to) = (gpu.queue(), Memory::new(size), Memory::new(size));
+    let cells = Memory::new(4096);
+    for value in 1..=20 {
+        queue.push(fill(ORDERED, to.va(), size as u64, &[0], None));
+        queue.push(fill(ORDERED, from.va(), size as u64, &[7], Some((cells.cell_va(0), value))));
+        eventually("the fill", || cells.load(0) == value);
+        let (_held, gate, _kernarg) = held(&gpu);
+        let wish = cells.cell(1);
+        wish.store(0, Ordering::Relaxed);
+        queue.push(copy(ORDERED, to.va(), from.va(), size as u64, None));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                eventually("the first bytes", || to.load(0) != 0);
+                wish.store(1, Ordering::Release);
+            });
+            assert_eq!(gpu.device.lend(cells.cell_va(1), 1, LIMIT), Some(true));
+        });
+        let left = to.load(size / 8 - 1) == 0;
+        gate.cell(1).store(1, Ordering::Release);
+        eventually("the rest", || to.load(size / 8 - 1) != 0);
+        if left {
+            return;
+        }
+    }
+    panic!("the guest never left before the end");
+}
