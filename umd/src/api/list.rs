@@ -11,6 +11,7 @@ use crate::core::list::List;
 use crate::error::{Error, Result};
 use crate::handle;
 use crate::list::command::{Command, Signal};
+use crate::list::straight::Single;
 use crate::sync::event::Event;
 
 pub mod copy;
@@ -286,7 +287,19 @@ pub(super) fn append(call: Call<'_>, list: &List, command: &Command<'_>, events:
     list.settle()
 }
 
-/// The same without the wait.
+/// Looks up the events and appends a command that may go the straight way; false: it may not. Without
+/// the wait in synchronous mode.
+#[inline(always)]
+pub(super) fn append_straight(
+    call: Call<'_>,
+    list: &List,
+    command: &impl Single,
+    events: Events,
+) -> Result<bool> {
+    list.append_straight(command, events.signal(call)?, events.waits(call)?)
+}
+
+/// As [`append`], without the wait.
 #[inline]
 pub(super) fn submit(call: Call<'_>, list: &List, command: &Command<'_>, events: Events) -> Result {
     let mut waits = events.waits(call)?;

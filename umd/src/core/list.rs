@@ -17,9 +17,8 @@ use crate::handle::{Kind, object};
 use crate::hang::names;
 use crate::list::command::{Command, Signal};
 use crate::list::immediate::Immediate;
-use crate::list::launch::Keep;
 use crate::list::regular::Regular;
-use crate::list::straight::Straight;
+use crate::list::straight::Single;
 use crate::list::waits::WaitList;
 use crate::sync::event::Event;
 
@@ -220,21 +219,21 @@ impl List {
         }
     }
 
-    /// Appends a launch the straight way; false: it has to go the general way. [`List::settle`] ends the
+    /// Appends a command the straight way; false: it has to go the general way. [`List::settle`] ends the
     /// call.
     ///
     /// # Errors
     /// As [`List::append`].
     #[inline]
-    pub fn launch<'e>(
+    pub fn append_straight<'e>(
         &self,
-        launch: &Straight<'_, impl Keep>,
+        command: &impl Single,
         signal: Option<Signal<'_>>,
         waits: impl ExactSizeIterator<Item = Result<&'e Event>>,
     ) -> Result<bool> {
         match &self.kind {
-            ListKind::Immediate(_, list) => list.launch(launch, signal, waits),
-            ListKind::Regular(_, list) => list.launch(launch, signal, waits),
+            ListKind::Immediate(_, list) => list.append_straight(command, signal, waits),
+            ListKind::Regular(_, list) => list.append_straight(command, signal, waits),
         }
     }
 

@@ -510,7 +510,8 @@ fn nop(flags: u8) -> Packet {
     Nop { header, zero: [0; 5], post: PostSync::default() }.into()
 }
 
-fn copy(dst: u64, src: u64, size: u64) -> Packet {
+#[inline]
+pub(super) fn copy(dst: u64, src: u64, size: u64) -> Packet {
     let header = Header { opcode: opcode::COPY, ..Default::default() };
     CopyPacket { header, dst, src, size, zero: [0; 2], post: PostSync::default() }.into()
 }
@@ -532,7 +533,13 @@ fn spans(shape: &Region) -> (u64, u64) {
     )
 }
 
-fn fill<T: Target>(target: &mut T, dst: u64, size: u64, pattern: &[u8]) -> Result<Packet> {
+#[inline]
+pub(super) fn fill<T: Target>(
+    target: &mut T,
+    dst: u64,
+    size: u64,
+    pattern: &[u8],
+) -> Result<Packet> {
     let header = Header { opcode: opcode::FILL, param: pattern.len() as u32, ..Default::default() };
     let mut inline = [0; INLINE_FILL_PATTERN as usize];
     match inline.get_mut(..pattern.len()) {

@@ -22,7 +22,7 @@ use super::immediate::Immediate;
 use super::launch::{Groups, Launch};
 use super::ready::Ready;
 use super::regular::Regular;
-use super::straight::Straight;
+use super::straight::{self, Kernel};
 use crate::kernel::fake::Fake;
 use crate::submit::ring::Place;
 use crate::sync::cb_event::CbEvent;
@@ -288,7 +288,7 @@ fn work() {
     golden.check("work.txt");
 }
 
-/// What a kernel's append writes the straight way is what it writes the general way.
+/// What an append writes the straight way is what it writes the general way.
 #[test]
 fn straight_is_general() {
     let code = Arc::new(());
@@ -313,19 +313,34 @@ fn straight_is_general() {
         other.append(&COPY, signal(&theirs), &mut waits(&[])).expect("it is valid");
         ready.publish(Some(&launch([1; 3], 2)));
         for (groups, work_dim) in sizes {
-            let straight = Straight { ready: &ready, keep: &code, groups };
+            let straight = Kernel { ready: &ready, keep: &code, groups };
             let general = Command::Launch(&launch(groups, work_dim));
             for sig in [None, Some(&mine)] {
                 for of in [&[][..], &[&mine], &[&never, &theirs], &[&theirs, &mine, &theirs]] {
                     let sig = sig.and_then(signal);
                     if is_straight {
-                        assert_eq!(queue.launch(&straight, sig, waits(of)), Ok(true));
-                        assert_eq!(list.launch(&straight, sig, waits(of)), Ok(true));
+                        assert_eq!(queue.append_straight(&straight, sig, waits(of)), Ok(true));
+                        assert_eq!(list.append_straight(&straight, sig, waits(of)), Ok(true));
                     } else {
                         queue.append(&general, sig, &mut waits(of)).expect("it is valid");
                         list.append(&general, sig, &mut waits(of)).expect("it is valid");
                     }
                 }
+            }
+        }
+        let copy = straight::Copy { dst: 0xd000, src: 0x5000, size: 16 };
+        let fills = [&[1, 2, 3, 4][..], &[7; 32]].map(|pattern| (0xd000, 256, pattern));
+        if is_straight {
+            assert_eq!(list.append_straight(&copy, signal(&mine), waits(&[&theirs])), Ok(true));
+            for (dst, size, pattern) in fills {
+                let fill = straight::Fill { dst, size, pattern };
+                assert_eq!(list.append_straight(&fill, None, waits(&[&mine])), Ok(true));
+            }
+        } else {
+            list.append(&COPY, signal(&mine), &mut waits(&[&theirs])).expect("it is valid");
+            for (dst, size, pattern) in fills {
+                let fill = Command::Fill { dst, size, pattern };
+                list.append(&fill, None, &mut waits(&[&mine])).expect("it is valid");
             }
         }
         list.close().expect("room");
@@ -346,9 +361,9 @@ fn some_launches_go_the_general_way() {
     let (timed, plain, regular) =
         (golden.cb_event(true), golden.cb_event(false), golden.event("event", false));
     let ready = Ready::new(5);
-    let straight = Straight { ready: &ready, keep: &code, groups: [1; 3] };
+    let straight = Kernel { ready: &ready, keep: &code, groups: [1; 3] };
     let none = || waits(&[]);
-    assert_eq!(list.launch(&straight, None, none()), Ok(false), "the kernel is not ready");
+    assert_eq!(list.append_straight(&straight, None, none()), Ok(false), "the kernel is not ready");
     let launch = Launch {
         entry: 0xc0de,
         args: &[0; 5],
@@ -361,15 +376,19 @@ fn some_launches_go_the_general_way() {
         keep: &code,
     };
     ready.publish(Some(&launch));
-    assert_eq!(unordered.launch(&straight, None, none()), Ok(false));
+    assert_eq!(unordered.append_straight(&straight, None, none()), Ok(false));
     for event in [&timed, &regular] {
-        assert_eq!(list.launch(&straight, signal(event), none()), Ok(false));
+        assert_eq!(list.append_straight(&straight, signal(event), none()), Ok(false));
     }
     assert_eq!(golden.print("nothing"), 0);
-    assert_eq!(list.launch(&straight, signal(&plain), none()), Ok(true));
+    assert_eq!(list.append_straight(&straight, signal(&plain), none()), Ok(true));
     assert_eq!(golden.print("one"), 1);
     ready.publish(None);
-    assert_eq!(list.launch(&straight, None, none()), Ok(false), "an argument is unset again");
+    assert_eq!(
+        list.append_straight(&straight, None, none()),
+        Ok(false),
+        "an argument is unset again"
+    );
 }
 
 /// Executions: bases follow each other, operands are bound when the list is executed.

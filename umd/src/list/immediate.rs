@@ -11,7 +11,7 @@ use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_event_handle_t, ze_
 
 use super::command::{self, Command, Post, Signal, Target};
 use super::launch::Keep;
-use super::straight::{self, Straight};
+use super::straight::{self, Single};
 use super::waits::{Condition, WaitList};
 use crate::error::{Error, Result};
 use crate::hang::calls::CallLog;
@@ -115,20 +115,20 @@ impl Immediate {
         command::append(&mut Appender { list: self, state: &mut state }, command, signal, waits)
     }
 
-    /// Appends a launch the straight way; false: it has to go the general way. [`Immediate::settle`] ends the
+    /// Appends a command the straight way; false: it has to go the general way. [`Immediate::settle`] ends the
     /// call.
     ///
     /// # Errors
     /// As [`Immediate::append`].
     #[inline]
-    pub fn launch<'e>(
+    pub fn append_straight<'e>(
         &self,
-        launch: &Straight<'_, impl Keep>,
+        command: &impl Single,
         signal: Option<Signal<'_>>,
         waits: impl ExactSizeIterator<Item = Result<&'e Event>>,
     ) -> Result<bool> {
         let mut state = self.lock();
-        straight::append(&mut Appender { list: self, state: &mut state }, launch, signal, waits)
+        straight::append(&mut Appender { list: self, state: &mut state }, command, signal, waits)
     }
 
     /// In synchronous mode waits for what was appended. The caller holds no lock: the command may

@@ -14,7 +14,7 @@ use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_event_handle_t, ze_
 use super::command::{self, Command, Post, Signal, Target};
 use super::immediate::dead;
 use super::launch::Keep;
-use super::straight::{self, Straight};
+use super::straight::{self, Single};
 use super::waits::{Condition, WaitList};
 use crate::error::{Error, Result};
 use crate::handle::{self, Counted};
@@ -138,19 +138,19 @@ impl Regular {
         command::append(&mut Recorder { list: self, state: &mut state }, command, signal, waits)
     }
 
-    /// Appends a launch the straight way; false: it has to go the general way.
+    /// Appends a command the straight way; false: it has to go the general way.
     ///
     /// # Errors
     /// As [`Regular::append`].
     #[inline]
-    pub fn launch<'e>(
+    pub fn append_straight<'e>(
         &self,
-        launch: &Straight<'_, impl Keep>,
+        command: &impl Single,
         signal: Option<Signal<'_>>,
         waits: impl ExactSizeIterator<Item = Result<&'e Event>>,
     ) -> Result<bool> {
         let mut state = self.lock();
-        straight::append(&mut Recorder { list: self, state: &mut state }, launch, signal, waits)
+        straight::append(&mut Recorder { list: self, state: &mut state }, command, signal, waits)
     }
 
     /// Makes the list ready for execution. Closing it twice is no error.

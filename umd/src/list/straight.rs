@@ -1,23 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The straight way of the commonest append: a kernel whose groups are known, in an in-order list, with
-//! no signal but that of a counter-based event that takes no write of its own.
+//! The straight way of the commonest appends: a command of one packet, in an in-order list, with no signal
+//! but that of a counter-based event that takes no write of its own.
 //!
-//! It writes the packets that [`command::append`](super::command::append) writes (a golden test holds it
-//! to that), without building what only other commands need.
+//! It writes the packets that [`command::append`] writes (a golden test holds it to that), without what
+//! only other commands need.
 
 use tally_uapi::eu::BLOCK_ALIGN;
-use tally_uapi::packet::flag;
+use tally_uapi::packet::{Packet, flag};
 
-use super::command::{Signal, Target};
+use super::command::{self, Signal, Target};
 use super::launch::Keep;
 use super::ready::Ready;
 use super::waits;
 use crate::error::Result;
 use crate::sync::event::Event;
+use crate::vm::Access;
 
-/// A launch for the straight way.
+/// A command of one packet.
+pub trait Single {
+    /// The packet, without its order and its signal. `None`: it has to go the general way.
+    ///
+    /// # Errors
+    /// Those of [`Target`].
+    fn packet<T: Target>(&self, target: &mut T) -> Result<Option<Packet>>;
+}
+
+/// A kernel.
 #[derive(Clone, Copy)]
-pub struct Straight<'a, K> {
+pub struct Kernel<'a, K> {
     /// What to copy of the kernel.
     pub ready: &'a Ready,
     /// What must exist until the kernel has run.
@@ -26,14 +36,66 @@ pub struct Straight<'a, K> {
     pub groups: [u32; 3],
 }
 
-/// Appends a launch. False: it has to go the general way, and nothing has changed.
+impl<K: Keep> Single for Kernel<'_, K> {
+    #[inline(always)]
+    fn packet<T: Target>(&self, target: &mut T) -> Result<Option<Packet>> {
+        target.keep(self.keep);
+        let block = target.memory(self.ready.bytes(), BLOCK_ALIGN)?;
+        // SAFETY: the block has that size and alignment, and is not yet in use.
+        let packet = unsafe { self.ready.copy(block.ptr.as_ptr().cast(), self.groups) };
+        let Some(mut packet) = packet else { return Ok(None) };
+        packet.body[KERNARG] = block.va();
+        Ok(Some(packet))
+    }
+}
+
+/// A copy of bytes.
+#[derive(Clone, Copy)]
+pub struct Copy {
+    /// To.
+    pub dst: u64,
+    /// From.
+    pub src: u64,
+    /// How many.
+    pub size: u64,
+}
+
+impl Single for Copy {
+    #[inline(always)]
+    fn packet<T: Target>(&self, target: &mut T) -> Result<Option<Packet>> {
+        let dst = target.reach(self.dst, self.size, Access::Write)?;
+        let src = target.reach(self.src, self.size, Access::Read)?;
+        Ok(Some(command::copy(dst, src, self.size)))
+    }
+}
+
+/// A fill.
+#[derive(Clone, Copy)]
+pub struct Fill<'a> {
+    /// To.
+    pub dst: u64,
+    /// Bytes to fill.
+    pub size: u64,
+    /// 1 to 128 bytes.
+    pub pattern: &'a [u8],
+}
+
+impl Single for Fill<'_> {
+    #[inline(always)]
+    fn packet<T: Target>(&self, target: &mut T) -> Result<Option<Packet>> {
+        let dst = target.reach(self.dst, self.size, Access::Write)?;
+        command::fill(target, dst, self.size, self.pattern).map(Some)
+    }
+}
+
+/// Appends a command. False: it has to go the general way, and nothing has changed.
 ///
 /// # Errors
 /// As [`super::command::append`].
-#[inline]
-pub fn append<'e, T: Target, K: Keep>(
+#[inline(always)]
+pub fn append<'e, T: Target>(
     target: &mut T,
-    launch: &Straight<'_, K>,
+    command: &impl Single,
     signal: Option<Signal<'_>>,
     waits: impl ExactSizeIterator<Item = Result<&'e Event>>,
 ) -> Result<bool> {
@@ -49,7 +111,7 @@ pub fn append<'e, T: Target, K: Keep>(
         }
     };
     target.begin(waits::bound(waits.len()) + 1)?;
-    match encode(target, launch, waits) {
+    match encode(target, command, waits) {
         Ok(true) => {
             if let Some((event, raw)) = plain {
                 target.name_plain(event, raw);
@@ -63,19 +125,14 @@ pub fn append<'e, T: Target, K: Keep>(
     }
 }
 
-#[inline]
-fn encode<'e, T: Target, K: Keep>(
+#[inline(always)]
+fn encode<'e, T: Target>(
     target: &mut T,
-    launch: &Straight<'_, K>,
+    command: &impl Single,
     waits: impl Iterator<Item = Result<&'e Event>>,
 ) -> Result<bool> {
     waits::encode(target, waits)?;
-    target.keep(launch.keep);
-    let block = target.memory(launch.ready.bytes(), BLOCK_ALIGN)?;
-    // SAFETY: the block has that size and alignment, and is not yet in use.
-    let packet = unsafe { launch.ready.copy(block.ptr.as_ptr().cast(), launch.groups) };
-    let Some(mut packet) = packet else { return Ok(false) };
-    packet.body[KERNARG] = block.va();
+    let Some(mut packet) = command.packet(target)? else { return Ok(false) };
     packet.header.flags = flag::ORDERED;
     if let Some(post) = target.promise() {
         post.attach(&mut packet);

@@ -206,7 +206,7 @@ pub fn with_default(flags: ze_event_counter_based_flags_t) -> ze_event_counter_b
     if flags.intersects(kinds) { flags } else { flags | ze::ZE_EVENT_COUNTER_BASED_FLAG_IMMEDIATE }
 }
 
-#[inline]
+#[inline(always)]
 fn context<'c>(
     call: Call<'c>,
     context: ze_context_handle_t,
@@ -217,7 +217,7 @@ fn context<'c>(
     Ok(context)
 }
 
-#[inline]
+#[inline(always)]
 fn create(
     call: Call<'_>,
     context: &Context,
@@ -301,7 +301,7 @@ fn address(
 }
 
 /// Reads the extensions of a description: the user's memory, and whether waits sleep at once.
-#[inline]
+#[inline(always)]
 fn extensions(call: Call<'_>, next: *const c_void) -> Result<(Option<Box<Words>>, bool)> {
     if next.is_null() {
         return Ok((None, false));

@@ -6,14 +6,14 @@ use std::ffi::c_void;
 use tally_uapi::eu::MAX_COOPERATIVE_GROUPS;
 use tally_ze::*;
 
-use super::{Events, append, no_extensions, submit};
+use super::{Events, append, append_straight, no_extensions, submit};
 use crate::api::{Call, api};
 use crate::core::kernel as core_kernel;
 use crate::core::list::List;
 use crate::error::{Error, Result};
 use crate::list::command::Command;
 use crate::list::launch::Groups;
-use crate::list::straight::Straight;
+use crate::list::straight;
 
 api! {
     /// Spec: `zeCommandListAppendLaunchKernel`.
@@ -157,8 +157,8 @@ fn launch(
 ) -> Result {
     list.must_compute()?;
     if let Some(groups) = groups.direct() {
-        let launch = Straight { ready: kernel.ready(), keep: kernel.code(), groups };
-        if list.launch(&launch, events.signal(call)?, events.waits(call)?)? {
+        let launch = straight::Kernel { ready: kernel.ready(), keep: kernel.code(), groups };
+        if append_straight(call, list, &launch, events)? {
             return list.settle();
         }
     }
