@@ -5,7 +5,8 @@
 // machine's mood, so limits on them can be tests. Usage: calls FOLDER-OF-MODULES [check|appends].
 //
 // A child makes the calls between two breakpoints of its own; the parent steps through what is between
-// them. With `check` the program fails if a call does more than it may; with `appends` only what a
+// them. Another one appends to a list while Tally logs packets, which tells the bytes of packets and of
+// arguments. With `check` the program fails if a call does more than it may; with `appends` only what a
 // simulated device can do is counted.
 #include "counter_events.h"
 
@@ -19,10 +20,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WARM_UP = 100, SAMPLES = 9, ALLOCATORS = 4, CANNOT_TRACE = 77 };
+enum { LOGGED = 8, WARM_UP = 100, SAMPLES = 9, ALLOCATORS = 4, CANNOT_TRACE = 77 };
 
 struct counts {
     long instructions, system_calls, locked, allocations;
+};
+
+struct bytes {
+    long packets, arguments;
 };
 
 // What parent and child share.
@@ -36,6 +41,7 @@ struct calls {
     struct kernel kernel;
     ze_command_list_handle_t list, other, immediate;
     ze_event_handle_t signalled, own, waited;
+    char *memory;
 };
 
 static void launch(struct calls *c, ze_command_list_handle_t list, ze_event_handle_t signal,
@@ -72,6 +78,18 @@ static void with_wait_and_signal(struct calls *c)
     launch(c, c->list, c->signalled, c->waited);
 }
 
+static void copy(struct calls *c)
+{
+    must(zeCommandListAppendMemoryCopy(c->list, c->memory, c->memory + 64, 64, NULL, 0, NULL));
+}
+
+static void fill(struct calls *c)
+{
+    const uint32_t pattern = 7;
+
+    must(zeCommandListAppendMemoryFill(c->list, c->memory, &pattern, sizeof(pattern), 64, NULL, 0, NULL));
+}
+
 static void event(struct calls *c)
 {
     must(zeEventDestroy(create_counter_event(&c->gpu)));
@@ -93,15 +111,19 @@ static const struct {
     bool executes;
     // The most that it may do, through the loader: what it does in a release build, and a tenth.
     struct counts limit;
+    // The most bytes that it may write for the device.
+    struct bytes bytes;
 } rows[] = {
-    {"the cheapest call", nothing, false, {110, 0, 2, 0}},
-    {"append to a regular in-order list", plain, false, {880, 0, 4, 0}},
-    {"  with a counter-based signal", with_signal, false, {1080, 0, 7, 0}},
-    {"  with a wait for the list's own event", with_own_wait, false, {970, 0, 5, 0}},
-    {"  with another list's event and a signal", with_wait_and_signal, false, {1240, 0, 9, 0}},
-    {"counter-based event, create and destroy", event, false, {500, 0, 3, 0}},
-    {"append to an immediate list that sleeps", immediate, true, {1700, 1, 24, 0}},
-    {"query of an event that is complete", query, true, {170, 0, 1, 0}},
+    {"the cheapest call", nothing, false, {95, 0, 2, 0}, {0}},
+    {"append to a regular in-order list", plain, false, {485, 0, 1, 0}, {64, 128}},
+    {"  with a counter-based signal", with_signal, false, {560, 0, 2, 0}, {64, 128}},
+    {"  with a wait for the list's own event", with_own_wait, false, {535, 0, 1, 0}, {64, 128}},
+    {"  with another list's event and a signal", with_wait_and_signal, false, {750, 0, 4, 0}, {128, 128}},
+    {"copy of 64 bytes, regular in-order list", copy, false, {810, 0, 5, 0}, {64, 0}},
+    {"fill of 64 bytes, regular in-order list", fill, false, {690, 0, 3, 0}, {64, 0}},
+    {"counter-based event, create and destroy", event, false, {515, 0, 1, 0}, {0}},
+    {"append to an immediate list that sleeps", immediate, true, {1270, 1, 20, 0}, {0}},
+    {"query of an event that is complete", query, true, {170, 0, 1, 0}, {0}},
 };
 
 enum { ROWS = sizeof(rows) / sizeof(*rows) };
@@ -111,27 +133,50 @@ static void breakpoint(void)
     __asm__ volatile("int3" ::: "memory");
 }
 
+static void open_calls(struct calls *c, const char *modules)
+{
+    open_gpu(&c->gpu, modules);
+    c->kernel = build_kernel(&c->gpu, "empty", "empty");
+    must(zeKernelSetGroupSize(c->kernel.handle, 1, 1, 1));
+    c->memory = allocate(&c->gpu, DEVICE_MEMORY, 4096);
+    for (uint32_t i = 0; i < 3; i++)
+        set_argument(c->kernel, i, sizeof(c->memory), &c->memory);
+    c->list = create_list(&c->gpu, c->gpu.compute, IN_ORDER);
+    c->other = create_list(&c->gpu, c->gpu.compute, IN_ORDER);
+    c->signalled = create_counter_event(&c->gpu);
+    c->own = create_counter_event(&c->gpu);
+    c->waited = create_counter_event(&c->gpu);
+    launch(c, c->list, c->own, NULL);
+    launch(c, c->other, c->waited, NULL);
+}
+
+// Appends each row's call to a list of its own and closes it, which logs its packets.
+static void log_calls(const char *modules)
+{
+    struct calls c = {0};
+
+    open_calls(&c, modules);
+    for (int row = 0; row < ROWS; row++) {
+        if (!rows[row].bytes.packets)
+            continue;
+        c.list = create_list(&c.gpu, c.gpu.compute, IN_ORDER);
+        launch(&c, c.list, c.own, NULL);
+        for (int i = 0; i < LOGGED; i++)
+            rows[row].call(&c);
+        must(zeCommandListClose(c.list));
+        fprintf(stderr, "end of row %d\n", row);
+    }
+    _exit(0);
+}
+
 static void make_calls(struct shared *shared, const char *modules, bool executes)
 {
     struct calls c = {0};
-    void *memory;
     const char *names[ALLOCATORS] = {"malloc", "calloc", "realloc", "posix_memalign"};
 
     for (int i = 0; i < ALLOCATORS; i++)
         shared->allocators[i] = dlsym(RTLD_DEFAULT, names[i]);
-    open_gpu(&c.gpu, modules);
-    c.kernel = build_kernel(&c.gpu, "empty", "empty");
-    must(zeKernelSetGroupSize(c.kernel.handle, 1, 1, 1));
-    memory = allocate(&c.gpu, DEVICE_MEMORY, 4096);
-    for (uint32_t i = 0; i < 3; i++)
-        set_argument(c.kernel, i, sizeof(memory), &memory);
-    c.list = create_list(&c.gpu, c.gpu.compute, IN_ORDER);
-    c.other = create_list(&c.gpu, c.gpu.compute, IN_ORDER);
-    c.signalled = create_counter_event(&c.gpu);
-    c.own = create_counter_event(&c.gpu);
-    c.waited = create_counter_event(&c.gpu);
-    launch(&c, c.list, c.own, NULL);
-    launch(&c, c.other, c.waited, NULL);
+    open_calls(&c, modules);
     if (executes) {
         c.immediate = create_immediate_list(&c.gpu, c.gpu.compute, IN_ORDER,
                                             ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS);
@@ -258,6 +303,71 @@ static int count_calls(pid_t child, const struct shared *shared, bool check)
     return bad;
 }
 
+// Reads the log of log_calls: a line for each packet, and where the arguments of a kernel are.
+static bool count_bytes(FILE *log, struct bytes bytes[ROWS])
+{
+    char line[1024];
+    long packets = 0;
+    unsigned long long first = 0, last = 0;
+    int row, read = 0;
+
+    while (fgets(line, sizeof(line), log)) {
+        const char *arguments = strstr(line, "kernarg=[0x");
+
+        if (sscanf(line, "end of row %d", &row) == 1 && row >= 0 && row < ROWS) {
+            // The list begins with a launch that is not the row's.
+            bytes[row].packets = (packets - 1) * 64 / LOGGED;
+            bytes[row].arguments = (long)(last - first) / LOGGED;
+            packets = 0;
+            first = last = 0;
+            read++;
+        } else if (strstr(line, "packets: list [")) {
+            packets++;
+        }
+        if (arguments) {
+            last = strtoull(arguments + strlen("kernarg=[0x"), NULL, 16);
+            first = first ? first : last;
+        }
+    }
+    return read != 0;
+}
+
+// Bytes of packets and of arguments that the calls write. 0 if none writes more than it may.
+static int weigh_calls(const char *modules, bool check)
+{
+    struct bytes bytes[ROWS] = {0};
+    FILE *log = tmpfile();
+    pid_t child = log ? fork() : -1;
+    int status, bad = 0;
+
+    if (child < 0)
+        stop("no child to be logged");
+    if (child == 0) {
+        setenv("TALLY_LOG", "packets=trace", 1);
+        dup2(fileno(log), STDERR_FILENO);
+        log_calls(modules);
+    }
+    waitpid(child, &status, 0);
+    rewind(log);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) || !count_bytes(log, bytes)) {
+        fprintf(stderr, "calls: the logged child ended with status %#x\n", status);
+        return 1;
+    }
+    fclose(log);
+    printf("\n%-42s%14s%14s\n", "bytes per call", "packets", "arguments");
+    for (int row = 0; row < ROWS; row++) {
+        const struct bytes *may = &rows[row].bytes;
+        bool over = check && (bytes[row].packets > may->packets || bytes[row].arguments > may->arguments);
+        const char *verdict = !check ? "" : over ? "   TOO MUCH" : "   ok";
+
+        if (!may->packets)
+            continue;
+        printf("%-42s%14ld%14ld%s\n", rows[row].what, bytes[row].packets, bytes[row].arguments, verdict);
+        bad |= over;
+    }
+    return bad;
+}
+
 int main(int count, char **arguments)
 {
     bool check = count == 3 && strcmp(arguments[2], "check") == 0;
@@ -278,5 +388,6 @@ int main(int count, char **arguments)
         }
         make_calls(shared, arguments[1], !appends);
     }
-    return count_calls(child, shared, check);
+    int bad = count_calls(child, shared, check);
+    return appends ? bad : bad | weigh_calls(arguments[1], check);
 }

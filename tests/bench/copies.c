@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Copies and fills of the device beside memcpy and memset in this thread, of the same memory, in turn.
-// Usage: copies FOLDER-OF-MODULES. Small ones are appended many at a time and waited for once; a figure is
-// the median of REPEATS repeats.
+// Usage: copies FOLDER-OF-MODULES. Small ones are appended many at a time and waited for once, or each
+// waited for; a figure is the median of REPEATS repeats. Then several engines at once, and beside a kernel.
 #include "counter_events.h"
 
 #include <stdio.h>
@@ -75,6 +75,13 @@ static void host_fill(struct bench *b, size_t size, int count)
     }
 }
 
+// Each waited for before the next is appended.
+static void copy_and_wait(struct bench *b, size_t size, int count)
+{
+    for (int i = 0; i < count; i++)
+        device_copy(b, size, 1);
+}
+
 typedef void (*operation)(struct bench *b, size_t size, int count);
 
 static double seconds(operation run, struct bench *b, size_t size, int count)
@@ -113,18 +120,22 @@ static void compare(struct bench *b, size_t size, const operation run[2], double
 static void sizes(struct bench *b)
 {
     static const operation copy[2] = {device_copy, host_copy}, fill[2] = {device_fill, host_fill};
+    static const operation trip[2] = {copy_and_wait, host_copy};
 
-    printf("%-12s%14s%14s%8s%14s%14s%8s\n", "GB/s", "copy", "memcpy", "ratio", "fill", "memset", "ratio");
+    printf("%-10s%9s%9s%7s%9s%9s%7s%12s%12s%12s\n", "GB/s", "copy", "memcpy", "ratio", "fill", "memset",
+           "ratio", "ns: a copy", "and wait", "a fill");
     for (size_t size = 64; size <= LARGEST; size *= 4) {
-        double copies[2], fills[2], giga = (double)size * 1e-9;
+        double copies[2], fills[2], trips[2], giga = (double)size * 1e-9;
         char name[32];
 
         compare(b, size, copy, copies);
         compare(b, size, fill, fills);
+        compare(b, size, trip, trips);
         snprintf(name, sizeof(name), size >= MIB ? "%zu MiB" : size >= KIB ? "%zu KiB" : "%zu B",
                  size >= MIB ? size / MIB : size >= KIB ? size / KIB : size);
-        printf("%-12s%14.2f%14.2f%8.2f%14.2f%14.2f%8.2f\n", name, giga / copies[0], giga / copies[1],
-               copies[1] / copies[0], giga / fills[0], giga / fills[1], fills[1] / fills[0]);
+        printf("%-10s%9.2f%9.2f%7.2f%9.2f%9.2f%7.2f%12.0f%12.0f%12.0f\n", name, giga / copies[0],
+               giga / copies[1], copies[1] / copies[0], giga / fills[0], giga / fills[1],
+               fills[1] / fills[0], copies[0] * 1e9, trips[0] * 1e9, fills[0] * 1e9);
     }
 }
 
@@ -172,6 +183,53 @@ static void together(struct bench *b)
         must(zeCommandListDestroy(lists[i]));
 }
 
+// A kernel that reckons, alone, beside a copy on a copy engine, and the copy alone.
+static void beside_a_kernel(struct bench *b)
+{
+    enum { SIDE = 512, TILE = 16, KERNELS = 8 };
+    const ze_command_queue_desc_t desc = {
+        .stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
+        .ordinal = b->gpu.copy.ordinal,
+        .flags = QUEUE_IN_ORDER,
+    };
+    const ze_group_count_t groups = {SIDE / TILE, SIDE / TILE, 1};
+    const uint32_t side = SIDE;
+    struct kernel kernel = build_kernel(&b->gpu, "matmul", "matmul");
+    ze_command_list_handle_t copies;
+    double alone[2], both;
+
+    must(zeCommandListCreateImmediate(b->gpu.context, b->gpu.device, &desc, &copies));
+    must(zeKernelSetGroupSize(kernel.handle, TILE, TILE, 1));
+    for (uint32_t i = 0; i < 3; i++) {
+        float *matrix = (float *)(b->to + i * MIB);
+
+        set_argument(kernel, i, sizeof(matrix), &matrix);
+    }
+    set_argument(kernel, 3, sizeof(side), &side);
+    for (int round = 0; round < 4; round++) {
+        // The first round warms up. What is run: the kernels, the copy, both.
+        double start = now();
+        if (round != 2)
+            for (int i = 0; i < KERNELS; i++)
+                must(zeCommandListAppendLaunchKernel(b->list, kernel.handle, &groups, NULL, 0, NULL));
+        if (round != 1)
+            must(zeCommandListAppendMemoryCopy(copies, b->to + LARGEST / 2, b->from, EACH, NULL, 0, NULL));
+        if (round != 2)
+            wait_for(b, b->list);
+        if (round != 1)
+            wait_for(b, copies);
+        double took = now() - start;
+        if (round == 3)
+            both = took;
+        else if (round)
+            alone[round - 1] = took;
+    }
+    printf("kernels %.1f ms, copy of %zu MiB %.1f ms, both at once %.1f ms: %.2f of their sum\n",
+           alone[0] * 1e3, EACH / MIB, alone[1] * 1e3, both * 1e3, both / (alone[0] + alone[1]));
+    must(zeCommandListDestroy(copies));
+    destroy_kernel(kernel);
+}
+
 int main(int count, char **arguments)
 {
     struct bench b = {0};
@@ -189,6 +247,7 @@ int main(int count, char **arguments)
     memset(b.from, 2, LARGEST);
     sizes(&b);
     together(&b);
+    beside_a_kernel(&b);
     must(zeEventDestroy(b.done));
     must(zeCommandListDestroy(b.list));
     release(&b.gpu, b.to);
