@@ -186,10 +186,10 @@ static void make_calls(struct shared *shared, const char *modules, bool executes
     for (int row = 0; row < ROWS; row++) {
         if (rows[row].executes && !executes)
             continue;
-        for (int i = 0; i < WARM_UP; i++)
-            rows[row].call(&c);
         if (rows[row].call == query)
             wait_for_event(c.signalled);
+        for (int i = 0; i < WARM_UP; i++)
+            rows[row].call(&c);
         for (int i = 0; i < SAMPLES; i++) {
             shared->row = row;
             breakpoint();
