@@ -144,14 +144,13 @@ impl List {
         }
     }
 
-    /// The list as one to execute on a queue.
+    /// The list as one to execute on a queue. Lists without EXPLICIT_ONLY may also go to queues that
+    /// have it: SYCL's first adapter sends copies so, and nothing is distributed over sub-devices here.
     ///
     /// # Errors
     /// INVALID_COMMAND_LIST_TYPE.
     pub fn as_executable(&self, queue: &QueueTraits) -> Result<&Regular> {
         let ordinal = queue.ordinal;
-        let explicit =
-            queue.flags.contains(ze_command_queue_flags_t::ZE_COMMAND_QUEUE_FLAG_EXPLICIT_ONLY);
         let wrong = |text: String| {
             Err(Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_COMMAND_LIST_TYPE, text))
         };
@@ -163,18 +162,6 @@ impl List {
                 "phCommandLists: a list of command queue group {} on a queue of group {ordinal}",
                 self.ordinal
             )),
-            ListKind::Regular(flags, _)
-                if explicit
-                    && !flags.contains(
-                        ze_command_list_flags_t::ZE_COMMAND_LIST_FLAG_EXPLICIT_ONLY,
-                    ) =>
-            {
-                wrong(
-                    "phCommandLists: a list without ZE_COMMAND_LIST_FLAG_EXPLICIT_ONLY on a queue with \
-                     ZE_COMMAND_QUEUE_FLAG_EXPLICIT_ONLY"
-                        .into(),
-                )
-            }
             ListKind::Regular(_, list) => Ok(list),
         }
     }
