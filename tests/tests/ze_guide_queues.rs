@@ -17,7 +17,6 @@ use tally_ze::*;
 use ze_command_list_flags_t as list_flag;
 use ze_command_queue_flags_t as queue_flag;
 
-const NO_FENCE: ze_fence_handle_t = ze_fence_handle_t::NULL;
 /// What runs when nobody waits for it has done so by then.
 const SOON: Duration = Duration::from_secs(60);
 
