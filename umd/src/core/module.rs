@@ -2,7 +2,7 @@
 //! Modules: what the compiler made of SPIR-V, its global variables, and its kernels' code.
 //!
 //! A module that imports from others is built twice: alone when it is created, which says what it
-//! needs and offers, and with the others when it is linked ([`link`]). Only then it has code.
+//! needs and offers, and with the others when it is linked ([`mod@link`]). Only then it has code.
 
 use std::collections::HashMap;
 use std::ffi::CString;
