@@ -6,7 +6,7 @@ use tally_tests::model::Model;
 use tally_tests::program::generate::{Shape, from_seed};
 use tally_tests::program::run::run;
 use tally_tests::ze::{Gpu, in_child};
-use tally_tests::ze_backend::Driver;
+use tally_tests::ze_backend::{Driver, partner};
 
 /// Seeds that are tried.
 const SEEDS: std::ops::Range<u64> = 1..7;
@@ -135,4 +135,11 @@ fn child_with_random_programs() {
             panic!("program {number} under TALLY_CHAOS={seed}: {mismatch}\n{program}");
         }
     }
+}
+
+/// The other process of programs that share events.
+#[test]
+#[ignore = "runs in a child process"]
+fn partner() {
+    partner::serve();
 }
