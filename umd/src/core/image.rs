@@ -288,7 +288,8 @@ impl Image {
     }
 
     /// The bytes of a region; of all of it without one. Fields that the image has no dimension for
-    /// are ignored: layers of 1D images are in y, those of 2D images in z.
+    /// are ignored: layers of 1D images are in y, those of 2D images in z. A region may be empty, as
+    /// those of memory may: a copy of it waits and signals.
     ///
     /// # Errors
     /// INVALID_SIZE: not inside the image.
@@ -304,7 +305,7 @@ impl Image {
             }
         };
         for i in 0..3 {
-            if size[i] == 0 || u64::from(origin[i]) + u64::from(size[i]) > u64::from(all[i]) {
+            if u64::from(origin[i]) + u64::from(size[i]) > u64::from(all[i]) {
                 return Err(Error::new(
                     ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE,
                     format!("{name}: {size:?} texels from {origin:?} of an image of {all:?}"),
@@ -351,6 +352,9 @@ impl Part {
 
     /// Bytes from the first to the last.
     pub fn span(&self) -> u64 {
+        if self.size.contains(&0) {
+            return 0;
+        }
         let [width, rows, slices] = self.size;
         let rows = (rows - 1).saturating_mul(self.row_pitch);
         (slices - 1).saturating_mul(self.slice_pitch).saturating_add(rows).saturating_add(width)
@@ -376,7 +380,7 @@ impl Part {
         };
         let slice_pitch = match u64::from(pitches[1]) {
             0 => row_pitch * rows,
-            pitch if slices > 1 && pitch < row_pitch * (rows - 1) + width => {
+            pitch if slices > 1 && pitch < row_pitch * rows.saturating_sub(1) + width => {
                 return too_small("slicePitch", pitch, row_pitch * rows);
             }
             pitch => pitch,
