@@ -4,6 +4,8 @@
 
 use crate::ze::{Gpu, Usm};
 use crate::{call, check};
+use std::ptr;
+
 use tally_ze::*;
 
 /// No event.
@@ -68,6 +70,28 @@ impl Gpu {
         let mut list = ze_command_list_handle_t::NULL;
         check!(zeCommandListCreateImmediate(self.context, self.device, desc, &raw mut list));
         List(list)
+    }
+
+    /// Runs a kernel of a module once and waits for it: groups, work-items of each, and the bytes of
+    /// its arguments.
+    pub fn run(
+        &self,
+        module: ze_module_handle_t,
+        name: &str,
+        [groups, items]: [u32; 2],
+        arguments: &[&[u8]],
+    ) {
+        let kernel = self.kernel(module, name);
+        check!(zeKernelSetGroupSize(kernel, items, 1, 1));
+        for (i, bytes) in arguments.iter().enumerate() {
+            check!(zeKernelSetArgumentValue(kernel, i as u32, bytes.len(), bytes.as_ptr().cast()));
+        }
+        let list = self.immediate(0, true);
+        let groups = ze_group_count_t { groupCountX: groups, groupCountY: 1, groupCountZ: 1 };
+        let groups = &raw const groups;
+        check!(zeCommandListAppendLaunchKernel(list.0, kernel, groups, NONE, 0, ptr::null_mut()));
+        list.synchronize();
+        check!(zeKernelDestroy(kernel));
     }
 
     /// A regular list.

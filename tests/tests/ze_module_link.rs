@@ -31,26 +31,14 @@ const MIRROR: &str = "
 
 struct Modules {
     gpu: Gpu,
-    list: ze_command_list_handle_t,
     out: Usm<u32>,
 }
 
 impl Modules {
     fn new() -> Self {
         let gpu = Gpu::new();
-        let desc = ze_command_queue_desc_t {
-            mode: ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS,
-            ..Default::default()
-        };
-        let mut list = ze_command_list_handle_t::NULL;
-        check!(zeCommandListCreateImmediate(
-            gpu.context,
-            gpu.device,
-            &raw const desc,
-            &raw mut list
-        ));
         let out = gpu.host::<u32>(4);
-        Self { gpu, list, out }
+        Self { gpu, out }
     }
 
     fn build(&self, source: &str) -> ze_module_handle_t {
@@ -58,25 +46,13 @@ impl Modules {
     }
 
     /// Runs a kernel of one argument for four work-items.
-    fn run<T>(&self, module: ze_module_handle_t, name: &str, argument: &T) {
-        let kernel = self.gpu.kernel(module, name);
-        check!(zeKernelSetGroupSize(kernel, 4, 1, 1));
-        check!(zeKernelSetArgumentValue(kernel, 0, size_of::<T>(), ptr::from_ref(argument).cast()));
-        let one = ze_group_count_t { groupCountX: 1, groupCountY: 1, groupCountZ: 1 };
-        check!(zeCommandListAppendLaunchKernel(
-            self.list,
-            kernel,
-            &raw const one,
-            ze_event_handle_t::NULL,
-            0,
-            ptr::null_mut()
-        ));
-        check!(zeKernelDestroy(kernel));
+    fn run(&self, module: ze_module_handle_t, name: &str, argument: &[u8]) {
+        self.gpu.run(module, name, [1, 4], &[argument]);
     }
 
     /// What kernel `k` writes.
     fn result(&self, module: ze_module_handle_t) -> Vec<u32> {
-        self.run(module, "k", &self.out.address());
+        self.run(module, "k", &self.out.address().to_ne_bytes());
         self.out.to_vec()
     }
 }
@@ -128,7 +104,7 @@ fn linked_modules_use_each_others_functions_and_variables() {
         assert!(imports(caller), "it still is a module that imports");
         assert_eq!(gpu.result(caller), [108, 107, 106, 105]);
         // The variable is one and the same for both modules.
-        gpu.run(mirror, "move", &10_u32);
+        gpu.run(mirror, "move", &10_u32.to_ne_bytes());
         assert_eq!(gpu.result(caller), [148, 147, 146, 145]);
         // What is used stays, though its handle goes.
         check!(zeModuleDestroy(mirror));
@@ -278,7 +254,7 @@ fn several_inputs_make_one_module() {
     assert!(log.contains("-fno-such-flag") && !log.contains("needs"), "{log}");
     assert!(!imports(module));
     assert_eq!(gpu.result(module), [108, 107, 106, 105]);
-    gpu.run(module, "move", &1_u32);
+    gpu.run(module, "move", &1_u32.to_ne_bytes());
     assert_eq!(gpu.result(module), [112, 111, 110, 109]);
     check!(zeModuleDestroy(module));
     let none = ze_module_program_exp_desc_t { count: 0, ..program };

@@ -48,23 +48,8 @@ fn load(gpu: &Gpu, bytes: &[u8]) -> (ze_result_t, ze_module_handle_t, String) {
 
 /// What a kernel of one buffer writes for four work-items.
 fn run(gpu: &Gpu, module: ze_module_handle_t, name: &str) -> Vec<u32> {
-    let desc = ze_command_queue_desc_t {
-        mode: ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS,
-        ..Default::default()
-    };
-    let mut list = ze_command_list_handle_t::NULL;
-    check!(zeCommandListCreateImmediate(gpu.context, gpu.device, &raw const desc, &raw mut list));
-    let kernel = gpu.kernel(module, name);
     let out = gpu.host::<u32>(4);
-    let address = out.address();
-    check!(zeKernelSetGroupSize(kernel, 4, 1, 1));
-    check!(zeKernelSetArgumentValue(kernel, 0, 8, (&raw const address).cast()));
-    let one = ze_group_count_t { groupCountX: 1, groupCountY: 1, groupCountZ: 1 };
-    let none = ze_event_handle_t::NULL;
-    let nothing = ptr::null_mut();
-    check!(zeCommandListAppendLaunchKernel(list, kernel, &raw const one, none, 0, nothing));
-    check!(zeKernelDestroy(kernel));
-    check!(zeCommandListDestroy(list));
+    gpu.run(module, name, [1, 4], &[&out.address().to_ne_bytes()]);
     out.to_vec()
 }
 

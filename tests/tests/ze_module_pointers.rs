@@ -48,24 +48,9 @@ fn spirv() -> Vec<u8> {
 }
 
 /// Runs a kernel with a buffer and a value; what it writes for 32 work-items in groups of 16.
-fn run<T>(gpu: &Gpu, module: ze_module_handle_t, name: &str, value: T) -> Vec<u32> {
-    let desc = ze_command_queue_desc_t {
-        mode: ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS,
-        ..Default::default()
-    };
-    let mut list = ze_command_list_handle_t::NULL;
-    check!(zeCommandListCreateImmediate(gpu.context, gpu.device, &raw const desc, &raw mut list));
-    let kernel = gpu.kernel(module, name);
+fn run(gpu: &Gpu, module: ze_module_handle_t, name: &str, value: &[u8]) -> Vec<u32> {
     let out = gpu.host::<u32>(32);
-    let address = out.address();
-    check!(zeKernelSetGroupSize(kernel, 16, 1, 1));
-    check!(zeKernelSetArgumentValue(kernel, 0, 8, (&raw const address).cast()));
-    check!(zeKernelSetArgumentValue(kernel, 1, size_of::<T>(), (&raw const value).cast()));
-    let two = ze_group_count_t { groupCountX: 2, groupCountY: 1, groupCountZ: 1 };
-    let (none, nothing) = (ze_event_handle_t::NULL, ptr::null_mut());
-    check!(zeCommandListAppendLaunchKernel(list, kernel, &raw const two, none, 0, nothing));
-    check!(zeKernelDestroy(kernel));
-    check!(zeCommandListDestroy(list));
+    gpu.run(module, name, [2, 16], &[&out.address().to_ne_bytes(), value]);
     out.to_vec()
 }
 
@@ -84,9 +69,12 @@ fn the_host_gives_pointers_to_kernels() {
     let (twice, plus) = (pointer(module, c"twice"), pointer(module, c"plus"));
     assert_ne!(twice, plus);
     assert_eq!(twice, pointer(module, c"twice"));
-    assert_eq!(run(&gpu, module, "given", twice), (0..32).map(|i| 2 * i).collect::<Vec<_>>());
-    assert_eq!(run(&gpu, module, "given", plus), (1..33).collect::<Vec<_>>());
-    assert_eq!(run(&gpu, module, "given", 0_u64), [0; 32], "a null pointer calls nothing");
+    assert_eq!(
+        run(&gpu, module, "given", &twice.to_ne_bytes()),
+        (0..32).map(|i| 2 * i).collect::<Vec<_>>()
+    );
+    assert_eq!(run(&gpu, module, "given", &plus.to_ne_bytes()), (1..33).collect::<Vec<_>>());
+    assert_eq!(run(&gpu, module, "given", &[0; 8]), [0; 32], "a null pointer calls nothing");
     check!(zeModuleDestroy(module));
 }
 
@@ -95,10 +83,10 @@ fn the_host_gives_pointers_to_kernels() {
 fn kernels_choose_among_functions() {
     let gpu = Gpu::new();
     let module = gpu.module(&spirv(), "").expect("it is valid");
-    for shift in [0, 1] {
+    for shift in [0_u32, 1] {
         let each = |i: u32| if (i + shift) & 1 == 1 { i + 1 } else { 2 * i };
         let wanted: Vec<u32> = (0..32).map(each).collect();
-        assert_eq!(run(&gpu, module, "table", shift), wanted);
+        assert_eq!(run(&gpu, module, "table", &shift.to_ne_bytes()), wanted);
     }
     check!(zeModuleDestroy(module));
 }

@@ -576,6 +576,13 @@ mod tests {
         }
     }
 
+    fn destroy_all(events: &mut Vec<Cached>) {
+        for event in events.drain(..) {
+            // SAFETY: the tests hand over events that nobody else knows.
+            unsafe { destroy(event, "h") }.expect("live");
+        }
+    }
+
     #[test]
     fn many_threads_create_and_take_without_losing_objects() {
         let _alone = EVENTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -595,13 +602,10 @@ mod tests {
                         }
                         kept.push(event);
                         if i % 700 == 699 {
-                            // SAFETY: as above.
-                            kept.drain(..)
-                                .for_each(|it| unsafe { destroy(it, "h") }.expect("live"));
+                            destroy_all(&mut kept);
                         }
                     }
-                    // SAFETY: as above.
-                    kept.drain(..).for_each(|it| unsafe { destroy(it, "h") }.expect("live"));
+                    destroy_all(&mut kept);
                 });
             }
         });
