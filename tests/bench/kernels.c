@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { LINE = 1 << 22, MATRIX = 512, PICTURE = 1024, BODIES = 4096, ARGUMENTS = 4 };
+enum { LINE = 1 << 22, BINS = 256, MATRIX = 512, PICTURE = 1024, BODIES = 4096, ARGUMENTS = 4 };
 
 struct bench {
     const char *name;
@@ -51,7 +51,12 @@ static double sum(const struct bench *bench)
 
 static struct argument memory(const void *at)
 {
-    return (struct argument){MEMORY, sizeof at, at};
+    return (struct argument){MEMORY, LINE * sizeof(float), at};
+}
+
+static struct argument counters(const void *at)
+{
+    return (struct argument){MEMORY, BINS * sizeof(int32_t), at};
 }
 
 static struct argument number(const void *at)
@@ -80,7 +85,7 @@ int main(int argc, char **argv)
     float *b = allocate_memory(device, LINE * sizeof *b);
     float *c = allocate_memory(device, LINE * sizeof *c);
     uint32_t *words = allocate_memory(device, LINE * sizeof *words);
-    int32_t *bins = allocate_memory(device, 256 * sizeof *bins);
+    int32_t *bins = allocate_memory(device, BINS * sizeof *bins);
     uint32_t random = 1;
 
     for (size_t i = 0; i < LINE; i++) {
@@ -97,9 +102,9 @@ int main(int argc, char **argv)
         {"mandelbrot", {PICTURE, PICTURE}, {64, 4}, 3, {memory(a), number(&picture), number(&limit)}, a, PICTURE * PICTURE, INTS, 0, 0},
         {"nbody", {BODIES, 1}, {64, 1}, 3, {memory(b), memory(a), number(&bodies)}, a, 4 * BODIES, FLOATS, 0, 0},
         {"maths", {LINE, 1}, {256, 1}, 2, {memory(a), memory(b)}, a, LINE, FLOATS, 0, 0},
-        {"reduce", {LINE, 1}, {256, 1}, 3, {memory(b), memory(bins), room(256 * 4)}, bins, 1, INTS, 1, 0},
+        {"reduce", {LINE, 1}, {256, 1}, 3, {memory(b), counters(bins), room(256 * 4)}, bins, 1, INTS, 1, 0},
         {"subgroup", {LINE, 1}, {256, 1}, 2, {memory(b), memory(a)}, a, LINE, FLOATS, 0, 0},
-        {"histogram", {LINE / 16, 1}, {256, 1}, 3, {memory(words), memory(bins), room(256 * 4)}, bins, 256, INTS, 1, 0},
+        {"histogram", {LINE / 16, 1}, {256, 1}, 3, {memory(words), counters(bins), room(BINS * 4)}, bins, BINS, INTS, 1, 0},
         {"transpose", {PICTURE, PICTURE}, {16, 16}, 3, {memory(b), memory(a), number(&picture)}, a, PICTURE * PICTURE, FLOATS, 0, 0},
         {"stencil", {PICTURE, PICTURE}, {64, 4}, 3, {memory(b), memory(a), number(&picture)}, a, PICTURE * PICTURE, FLOATS, 0, 0},
         {"sort_step", {LINE / 2, 1}, {256, 1}, 3, {memory(words), number(&distance), number(&stretch)}, words, LINE, INTS, 0, 0},
@@ -114,7 +119,7 @@ int main(int argc, char **argv)
             if (!bench->launch)
                 bench->launch = prepare(device, bench->name, bench->count, bench->arguments);
             if (bench->clears)
-                memset(bins, 0, 256 * sizeof *bins);
+                memset(bins, 0, BINS * sizeof *bins);
             double wall = now(CLOCK_MONOTONIC), cpu = now(CLOCK_PROCESS_CPUTIME_ID);
             run(device, bench->launch, bench->global, bench->local);
             cpu = now(CLOCK_PROCESS_CPUTIME_ID) - cpu;

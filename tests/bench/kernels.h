@@ -19,7 +19,7 @@ enum argument_kind { VALUE, MEMORY, LOCAL };
 
 struct argument {
     enum argument_kind kind;
-    size_t size;       // of a value or of local memory
+    size_t size;       // of the value, or of the memory
     const void *value; // the value, or the memory
 };
 

@@ -105,8 +105,12 @@ struct device *open_device(const char *path)
 
 void *allocate_memory(struct device *device, size_t bytes)
 {
+    void *memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+
     (void)device;
-    return aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    if (!memory)
+        check(-1, "aligned_alloc");
+    return memory;
 }
 
 struct launch *prepare(struct device *device, const char *name, int count,
@@ -115,6 +119,8 @@ struct launch *prepare(struct device *device, const char *name, int count,
     struct launch *launch = calloc(1, sizeof *launch);
     int32_t code;
 
+    if (!launch)
+        check(-1, "calloc");
     launch->kernel = create_kernel(device->program, name, &code);
     check(code, name);
     for (int i = 0; i < count; i++) {
@@ -124,13 +130,8 @@ struct launch *prepare(struct device *device, const char *name, int count,
         handle buffer;
 
         if (argument->kind == MEMORY) {
-            // The whole of the largest allocation, in place: a processor's device does not copy it.
-            size_t bytes = (size_t)1 << 24;
-
-            if (i > 0 && arguments[i].kind == MEMORY && count > i + 1 &&
-                arguments[i + 1].kind == LOCAL)
-                bytes = 256 * sizeof(int32_t);
-            buffer = create_buffer(device->context, MEM_READ_WRITE_HOST, bytes, (void *)value, &code);
+            // In place: a processor's device does not copy it.
+            buffer = create_buffer(device->context, MEM_READ_WRITE_HOST, size, (void *)value, &code);
             check(code, "clCreateBuffer");
             value = &buffer;
             size = sizeof buffer;

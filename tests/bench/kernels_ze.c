@@ -4,6 +4,7 @@
 #include "gpu.h"
 #include "kernels.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -58,9 +59,11 @@ struct launch *prepare(struct device *device, const char *name, int count,
     must(zeKernelCreate(device->module, &desc, &launch->kernel));
     for (int i = 0; i < count; i++) {
         const struct argument *argument = &arguments[i];
-        const void *value = argument->kind == MEMORY ? &argument->value : argument->value;
+        bool is_memory = argument->kind == MEMORY;
+        size_t size = is_memory ? sizeof argument->value : argument->size;
+        const void *value = is_memory ? &argument->value : argument->value;
 
-        must(zeKernelSetArgumentValue(launch->kernel, (uint32_t)i, argument->size, value));
+        must(zeKernelSetArgumentValue(launch->kernel, (uint32_t)i, size, value));
     }
     return launch;
 }
