@@ -37,11 +37,13 @@ def cost(mark):
     """Milliseconds of processor time and MiB of peak memory of all such processes."""
     ticks, kib = 0, 0
     for folder in processes(mark):
+        try:
+            stat, status = (folder / "stat").read_text(), (folder / "status").read_text()
+        except OSError:
+            continue  # it has ended meanwhile
         # Its own and that of children which have ended.
-        fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        ticks += sum(map(int, fields[11:15]))
-        status = (folder / "status").read_text().splitlines()
-        kib += sum(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+        ticks += sum(map(int, stat.rpartition(")")[2].split()[11:15]))
+        kib += sum(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
     return 1e3 * ticks / TICK, kib / 1024
 
 

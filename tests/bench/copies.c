@@ -2,7 +2,8 @@
 //
 // Copies and fills of the device beside memcpy and memset in this thread, of the same memory, in turn.
 // Usage: copies FOLDER-OF-MODULES. Small ones are appended many at a time and waited for once, or each
-// waited for; a figure is the median of REPEATS repeats. Then several engines at once, and beside a kernel.
+// waited for; a figure is the median of REPEATS repeats. Then several engines at once, and beside a kernel,
+// one run each.
 #include "counter_events.h"
 
 #include <stdio.h>
