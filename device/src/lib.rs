@@ -378,6 +378,7 @@ impl Device {
         let mut stopped = self.shared.sched.wait_stopped(queue, Instant::now() + patience);
         // A thread that has only to notice may be late on a busy machine; no command is lost by that.
         while !stopped && !self.shared.sched.is_guarding(queue.serial) {
+            self.shared.sched.dismiss(&self.shared, queue);
             let until = Instant::now() + Duration::from_millis(2);
             stopped = self.shared.sched.wait_stopped(queue, until);
         }
@@ -394,6 +395,7 @@ impl Device {
         self.shared.lose_vm(queue, Fault { kind: FaultKind::Aborted, address: 0, packet });
         loop {
             self.shared.sched.abort(queue.serial);
+            self.shared.sched.dismiss(&self.shared, queue);
             let until = Instant::now() + Duration::from_millis(2);
             if self.shared.sched.wait_stopped(queue, until) {
                 return;

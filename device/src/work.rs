@@ -282,6 +282,25 @@ impl Work {
         self.units.saturating_sub(claimed)
     }
 
+    /// Whether it is a command of `queue`.
+    pub(crate) fn is_of(&self, queue: &Queue) -> bool {
+        std::ptr::eq(Arc::as_ptr(&self.completion.queue), queue)
+    }
+
+    /// Takes back a work of a queue that is being stopped, if nobody has claimed any of it: it is then
+    /// never run, completed or signalled. True if so. `now` is the device's clock.
+    pub(crate) fn withdraw(&self, now: u64) -> bool {
+        let (relaxed, all) = (Ordering::Relaxed, self.units);
+        let withdrawn = self.claimed.compare_exchange(0, all, relaxed, relaxed).is_ok();
+        if withdrawn {
+            if self.shared {
+                self.completion.queue.time_stops(now);
+            }
+            self.completion.queue.work_ends();
+        }
+        withdrawn
+    }
+
     /// Runs units until none is left or `leave` says that other things are more
     /// urgent (asked after each claim). Completes the command after the last.
     pub(crate) fn join(&self, worker: &mut Worker, leave: impl Fn(&mut Worker) -> bool) {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::worker::{self, FIRST_CREW};
 use super::{Locked, Sched, Slot, Worker};
 use crate::Shared;
+use crate::queue::Queue;
 use crate::work::Work;
 
 /// Threads and works; all of it changes under the scheduler's lock.
@@ -78,6 +79,15 @@ impl Sched {
             state.crew.units.extend(std::iter::repeat_n(work, units));
             self.crew.notify_all();
         }
+    }
+
+    /// Takes back the works of a queue that is being stopped and that have no threads yet: those that
+    /// have them may never end. The queue's worker may bring one more until the queue has stopped.
+    pub(crate) fn dismiss(&self, shared: &Shared, queue: &Queue) {
+        let now = shared.clock.ticks();
+        let mut state = self.lock();
+        state.crew.waiting.retain(|work| !work.is_of(queue) || !work.withdraw(now));
+        self.staff(&mut state);
     }
 
     /// Makes a thread more.

@@ -88,12 +88,12 @@ fn the_grid_barrier_keeps_everybody_until_all_have_come() {
 
 #[test]
 fn launches_take_turns_and_others_go_on() {
-    // "They … take none from other queues, even if they wait for ever. … launches that wait for
-    // units start in their order."
+    // "They … take none from other queues, even if they wait for ever. A launch starts when there are
+    // units for all its groups."
     let gpu = narrow();
     let cells = Memory::new(4096);
     let mut stuck = gpu.queue();
-    // One group alone waits for ever: the cell never holds 2.
+    // It keeps one unit until the test's end, so of the others only one has room at a time.
     let forever = Kernarg::new(&[cells.cell_va(8), cells.cell_va(9)]);
     stuck.push(dispatch(COOPERATIVE, meet, &forever, 1, None));
     eventually("the stuck kernel", || cells.load(8) == 1);
@@ -146,5 +146,31 @@ fn a_queue_with_an_endless_cooperative_launch_can_be_destroyed() {
         queue.push(dispatch(COOPERATIVE, all_meet, &meeting, 32, Some((cells.cell_va(0), round))));
         eventually("the next launch", || cells.load(0) == round);
     }
+    assert!(!gpu.vm.is_lost());
+}
+
+#[test]
+fn a_queue_whose_launch_waits_for_units_can_be_destroyed() {
+    // Chapter 10: "Nothing that was not complete is signalled."
+    let gpu = narrow();
+    let cells = Memory::new(4096);
+    let mut stuck = gpu.queue();
+    let forever = Kernarg::new(&[cells.cell_va(8), cells.cell_va(9)]);
+    stuck.push(dispatch(COOPERATIVE, meet, &forever, 1, Some((cells.cell_va(10), 1))));
+    eventually("the stuck kernel", || cells.load(8) == 1);
+    let (mut waiting, mut behind) = (gpu.queue(), gpu.queue());
+    let kernargs = [cells.cell_va(2), cells.cell_va(3)].map(|cell| Kernarg::new(&[cell]));
+    let launch = |kernarg, groups, signal| {
+        dispatch(COOPERATIVE, all_meet, kernarg, groups, Some((cells.cell_va(signal), 1)))
+    };
+    waiting.push(launch(&kernargs[0], MAX_COOPERATIVE_GROUPS, 0));
+    let head = || gpu.device.query(&waiting.handle).head;
+    eventually("the launch that waits", || head() == 1);
+    behind.push(launch(&kernargs[1], 2, 1));
+    gpu.device.destroy_queue(&waiting.handle);
+    eventually("the launch behind it", || cells.load(1) == 1);
+    cells.cell(9).store(1, Ordering::Release);
+    eventually("the end of the first", || cells.load(10) == 1);
+    assert_eq!((cells.load(0), cells.load(2)), (0, 0), "what was taken back has not run");
     assert!(!gpu.vm.is_lost());
 }
