@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! COPY, COPY_REGION and FILL. A unit of work is a block of up to 256 KiB.
 //!
-//! What is larger than any cache is written past the caches: else each line would be read before it is
+//! What is larger than most caches is written past them: else each line would be read before it is
 //! written, and what others have in the cache would go. The C library does the same in one large
 //! memmove, but cannot see that a block is a part of one.
 
@@ -17,7 +17,7 @@ pub(crate) const UNIT_BYTES: u64 = 256 << 10;
 
 /// Bytes from which on a copy passes the caches by.
 const STREAM_BYTES: u64 = 32 << 20;
-/// The same of a fill, which reads nothing: only what no cache holds is faster so.
+/// The same of a fill, which reads nothing: it has to be larger to gain by it.
 const STREAM_FILL_BYTES: u64 = 128 << 20;
 
 /// COPY.
@@ -92,15 +92,21 @@ unsafe fn stream(
 }
 
 /// The 64 bytes at `src`, whatever its alignment.
-fn line_at(src: u64) -> [__m128i; 4] {
+///
+/// # Safety
+/// In a guarded call; `src` is an address of a client.
+unsafe fn line_at(src: u64) -> [__m128i; 4] {
     let from = src as *const __m128i;
-    // SAFETY: in a guarded call; traps if there is no memory.
+    // SAFETY: as the caller promises; traps if there is no memory.
     [0, 1, 2, 3].map(|i| unsafe { _mm_loadu_si128(from.wrapping_add(i)) })
 }
 
-/// memmove, in a guarded call.
-pub(crate) fn move_bytes(dst: u64, src: u64, bytes: usize) {
-    // SAFETY: in a guarded call; client memory by raw address.
+/// memmove.
+///
+/// # Safety
+/// In a guarded call; each of the two is an address of a client, or `bytes` bytes of ours.
+pub(crate) unsafe fn move_bytes(dst: u64, src: u64, bytes: usize) {
+    // SAFETY: as the caller promises; traps if there is no memory.
     unsafe { libc::memmove(dst as *mut _, src as *const _, bytes) };
 }
 
@@ -232,31 +238,42 @@ impl Fill {
     pub(crate) fn run(&self, guard: &mut Guard, first: u64, count: u64) -> Result<(), Trap> {
         let start = first * self.unit;
         let end = self.size.min((first + count).saturating_mul(self.unit));
-        guard.run(|| self.write(start, end))
+        // SAFETY: in a guarded call; client memory by raw address.
+        guard.run(|| unsafe { self.write(start, end) })
     }
 
-    /// All of it. In a guarded call.
-    pub(crate) fn run_all(&self) {
-        self.write(0, self.size);
+    /// All of it.
+    ///
+    /// # Safety
+    /// In a guarded call.
+    pub(crate) unsafe fn run_all(&self) {
+        // SAFETY: as the caller promises.
+        unsafe { self.write(0, self.size) };
     }
 
-    fn write(&self, start: u64, end: u64) {
+    /// The bytes from `start` to `end`.
+    ///
+    /// # Safety
+    /// In a guarded call.
+    unsafe fn write(&self, start: u64, end: u64) {
         let (to, bytes) = (self.dst + start, (end - start) as usize);
         let line = match &self.pattern {
             Pattern::Byte(byte) if self.size < STREAM_FILL_BYTES => {
-                // SAFETY: in a guarded call; client memory by raw address.
+                // SAFETY: as the caller promises; client memory by raw address.
                 unsafe { libc::memset(to as *mut _, i32::from(*byte), bytes) };
                 return;
             }
-            Pattern::Block(block) => return repeat(to, bytes, block),
+            // SAFETY: as above.
+            Pattern::Block(block) => return unsafe { repeat(to, bytes, block) },
             Pattern::Byte(byte) => words([*byte; LINE]),
             Pattern::Line(line) => *line,
         };
         if self.size < STREAM_FILL_BYTES {
-            return lines(to, bytes, line);
+            // SAFETY: as above.
+            return unsafe { lines(to, bytes, line) };
         }
         let turned = turn(line, to.wrapping_neg() as usize % LINE);
-        // SAFETY: in a guarded call.
+        // SAFETY: as above.
         unsafe {
             stream(
                 to,
@@ -282,7 +299,10 @@ fn turn(line: [__m128i; 4], by: usize) -> [__m128i; 4] {
 }
 
 /// Writes a line over and over.
-fn lines(to: u64, bytes: usize, line: [__m128i; 4]) {
+///
+/// # Safety
+/// In a guarded call; `to` is an address of a client.
+unsafe fn lines(to: u64, bytes: usize, line: [__m128i; 4]) {
     // More than one line at a time, unless that is more than there is to write.
     let (one, many);
     let block = if bytes <= 4 * LINE {
@@ -292,15 +312,20 @@ fn lines(to: u64, bytes: usize, line: [__m128i; 4]) {
         many = [line; 16];
         many.as_flattened()
     };
-    // SAFETY: vectors are bytes without gaps.
-    let block = unsafe { block.align_to().1 };
-    repeat(to, bytes, block);
+    // SAFETY: vectors are bytes without gaps, as many as their size says.
+    let block = unsafe { std::slice::from_raw_parts(block.as_ptr().cast(), size_of_val(block)) };
+    // SAFETY: as the caller promises.
+    unsafe { repeat(to, bytes, block) };
 }
 
 /// Writes a block over and over.
-fn repeat(to: u64, bytes: usize, block: &[u8]) {
+///
+/// # Safety
+/// In a guarded call; `to` is an address of a client.
+unsafe fn repeat(to: u64, bytes: usize, block: &[u8]) {
     for at in (0..bytes).step_by(block.len()) {
         let from = block.as_ptr().expose_provenance() as u64;
-        move_bytes(to + at as u64, from, block.len().min(bytes - at));
+        // SAFETY: as the caller promises; the source is ours and has that many bytes.
+        unsafe { move_bytes(to + at as u64, from, block.len().min(bytes - at)) };
     }
 }

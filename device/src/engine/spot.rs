@@ -41,12 +41,17 @@ impl Spot {
         }
     }
 
+    /// Does it.
+    ///
+    /// # Safety
     /// In a guarded call.
-    fn run(&self) {
+    unsafe fn run(&self) {
         match self {
             Self::Nothing => {}
-            Self::Copy { dst, src, bytes } => move_bytes(*dst, *src, *bytes),
-            Self::Fill(fill) => fill.run_all(),
+            // SAFETY: as the caller promises; both are addresses of the client.
+            Self::Copy { dst, src, bytes } => unsafe { move_bytes(*dst, *src, *bytes) },
+            // SAFETY: as the caller promises.
+            Self::Fill(fill) => unsafe { fill.run_all() },
         }
     }
 }
@@ -83,7 +88,8 @@ impl Stream {
         };
         worker.begin_piece(queue.serial);
         let result = worker.guard.run(|| {
-            spot.run();
+            // SAFETY: in a guarded call.
+            unsafe { spot.run() };
             if let Some(op) = op {
                 // SAFETY: in a guarded call; the packet was checked for alignment.
                 unsafe { signal(post.address, op, value) };
