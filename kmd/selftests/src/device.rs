@@ -460,10 +460,20 @@ pub fn eventually(mut done: impl FnMut() -> bool) {
 
 /// A number of the module's file in debugfs.
 pub fn counter(name: &str) -> u64 {
+    debug_number(name, 1)
+}
+
+/// Bytes that the buffers of all clients may have.
+pub fn memory_limit() -> u64 {
+    // "memory", used, "of", limit.
+    debug_number("memory", 3)
+}
+
+fn debug_number(name: &str, word: usize) -> u64 {
     let text = debug_text();
     let line = text.lines().find(|line| line.split('\t').next() == Some(name));
-    let value = line.and_then(|line| line.split(['\t', ' ']).nth(1)?.parse().ok());
-    value.unwrap_or_else(|| panic!("no {name} in debugfs:\n{text}"))
+    let value = line.and_then(|line| line.split(['\t', ' ']).nth(word)?.parse().ok());
+    value.unwrap_or_else(|| panic!("no number {word} of {name} in debugfs:\n{text}"))
 }
 
 /// How many lines of the module's file in debugfs begin with `start`.
