@@ -302,7 +302,7 @@ pub fn build_log(log: ze_module_build_log_handle_t) -> String {
 /// If clang 22 is missing or refuses the kernel.
 pub fn spirv(name: &str) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
-    spirv_of(&folder.join(name).with_extension("cl"))
+    spirv_of(&folder.join(name).with_extension("cl"), &[])
 }
 
 /// The SPIR-V of an OpenCL C text, for kernels that belong to one test.
@@ -310,20 +310,29 @@ pub fn spirv(name: &str) -> Vec<u8> {
 /// # Panics
 /// As [`spirv`].
 pub fn spirv_from(source: &str) -> Vec<u8> {
+    spirv_from_with(source, &[])
+}
+
+/// The same with more arguments for clang.
+///
+/// # Panics
+/// As [`spirv`].
+pub fn spirv_from_with(source: &str, arguments: &[&str]) -> Vec<u8> {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let file = env::temp_dir().join(format!("tally-test-{}-{number}.cl", std::process::id()));
     std::fs::write(&file, source).expect("a temporary file can be written");
-    let spirv = spirv_of(&file);
+    let spirv = spirv_of(&file, arguments);
     // A file that stays is litter, not a failure.
     let _ = std::fs::remove_file(&file);
     spirv
 }
 
-fn spirv_of(source: &Path) -> Vec<u8> {
+fn spirv_of(source: &Path, arguments: &[&str]) -> Vec<u8> {
     let clang = env::var_os("TALLY_CLANG").unwrap_or_else(|| "clang-22".into());
     let output = Command::new(&clang)
         .args(["--target=spirv64", "-cl-std=CL3.0", "-O2", "-Xclang", "-finclude-default-header"])
+        .args(arguments)
         .args(["-c", "-o", "-"])
         .arg(source)
         .output()

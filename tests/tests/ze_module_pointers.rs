@@ -3,10 +3,9 @@
 //! zeModuleGetFunctionPointer and given to one.
 
 use std::ffi::c_void;
-use std::process::Command;
 use std::ptr;
 
-use tally_tests::ze::Gpu;
+use tally_tests::ze::{Gpu, spirv_from_with};
 use tally_tests::{check, refused};
 use tally_ze::*;
 
@@ -31,20 +30,11 @@ const SOURCE: &str = "
 
 /// OpenCL C with an extension of clang's.
 fn spirv() -> Vec<u8> {
-    let file = std::env::temp_dir().join(format!("tally-pointers-{}.cl", std::process::id()));
-    std::fs::write(&file, SOURCE).expect("a temporary file can be written");
-    let clang = std::env::var_os("TALLY_CLANG").unwrap_or_else(|| "clang-22".into());
-    let output = Command::new(clang)
-        .args(["--target=spirv64", "-cl-std=CL3.0", "-O1", "-Xclang", "-finclude-default-header"])
-        .args(["-Xclang", "-cl-ext=+__cl_clang_function_pointers"])
-        .args(["-mllvm", "--spirv-ext=+SPV_INTEL_function_pointers", "-c", "-o", "-"])
-        .arg(&file)
-        .output()
-        .expect("clang-22 is installed");
-    // A file that stays is litter, not a failure.
-    let _ = std::fs::remove_file(&file);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    output.stdout
+    let extensions = [
+        ["-Xclang", "-cl-ext=+__cl_clang_function_pointers"],
+        ["-mllvm", "--spirv-ext=+SPV_INTEL_function_pointers"],
+    ];
+    spirv_from_with(SOURCE, &[&["-O1"], extensions.as_flattened()].concat())
 }
 
 /// Runs a kernel with a buffer and a value; what it writes for 32 work-items in groups of 16.
