@@ -21,6 +21,10 @@ const CALLS: [libc::c_long; 7] = [
     libc::SYS_clone3,
 ];
 
+/// What the listener's number is until the filter is there, and when there will be none.
+const NOT_YET: i32 = -1;
+const NEVER: i32 = -2;
+
 /// `SECCOMP_IOCTL_NOTIF_RECV` and `SECCOMP_IOCTL_NOTIF_SEND`.
 const RECEIVE: libc::c_ulong = 0xc050_2100;
 const SEND: libc::c_ulong = 0xc018_2101;
@@ -40,14 +44,15 @@ impl Refusals {
             refuse,
             seen: AtomicU64::new(0),
             paused: AtomicBool::new(false),
-            listener: AtomicI32::new(-1),
+            listener: AtomicI32::new(NOT_YET),
         });
         let clerk = this.clone();
         // Before the filter, so that it has none itself.
         std::thread::spawn(move || clerk.serve());
-        let fd = install()?;
-        this.listener.store(fd, Ordering::Release);
-        Some(this)
+        let fd = install();
+        // Nothing between: a call that the filter stops waits for the thread above.
+        this.listener.store(fd.unwrap_or(NEVER), Ordering::Release);
+        fd.map(|_| this)
     }
 
     /// Requests so far.
@@ -66,7 +71,8 @@ impl Refusals {
     fn serve(&self) {
         let listener = loop {
             match self.listener.load(Ordering::Acquire) {
-                -1 => std::thread::yield_now(),
+                NOT_YET => std::thread::yield_now(),
+                NEVER => return,
                 // SAFETY: the descriptor was made for this thread.
                 fd => break unsafe { OwnedFd::from_raw_fd(fd) },
             }
@@ -120,7 +126,8 @@ fn install() -> Option<i32> {
     filter.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW));
     filter.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_USER_NOTIF));
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: the program is read during the call only, and restricts this process alone.
+    // SAFETY: the program is read during the call only, and restricts only the calling thread
+    // and those that it starts.
     let fd = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         libc::syscall(
