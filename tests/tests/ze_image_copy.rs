@@ -294,6 +294,8 @@ fn wrong_copies_are_refused() {
     let bytes = gpu.image(&image_desc(D2, format(U8, UINT), [8, 8, 1]));
     let list = gpu.immediate(0, true);
     let waits = ptr::null_mut();
+    let texels: Vec<u32> = (0..64).collect();
+    list.image_from(&image, &texels);
     let good = region([0, 0, 0], [4, 4, 1]);
     for bad in [
         region([5, 0, 0], [4, 4, 1]),
@@ -360,5 +362,12 @@ fn wrong_copies_are_refused() {
         ZE_RESULT_ERROR_INVALID_SIZE,
         zeCommandListAppendImageCopy(list.0, image.0, twin.0, NONE, 1, waits)
     );
+    let mut back = vec![0_u32; 64];
+    list.image_to(&image, &mut back);
     list.synchronize();
+    // Only the one good copy has moved anything, by 4 columns and 4 rows.
+    for (i, found) in back.into_iter().enumerate() {
+        let moved = i % 8 >= 4 && i >= 32;
+        assert_eq!(found, if moved { texels[i - 36] } else { texels[i] }, "texel {i}");
+    }
 }
