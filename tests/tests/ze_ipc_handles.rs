@@ -4,6 +4,7 @@
 
 use std::ffi::c_char;
 use std::ptr;
+use std::time::{Duration, Instant};
 
 use tally_tests::lists::NONE;
 use tally_tests::peer::{self, HandleBytes, Peer};
@@ -198,8 +199,10 @@ fn a_process_that_does_not_answer_is_not_waited_for_ever() {
     // The third word of its status is T once all of it has stopped.
     let status = || std::fs::read_to_string(format!("/proc/{}/stat", exporter.id()));
     let stopped = || status().is_ok_and(|it| it.rsplit(')').next().unwrap_or("").starts_with(" T"));
+    let until = Instant::now() + Duration::from_secs(60);
     while !stopped() {
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(Instant::now() < until, "{:?}", status());
+        std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(open_memory(&gpu, handles[0]), ze_result_t::ZE_RESULT_ERROR_NOT_AVAILABLE);
     signal(libc::SIGCONT);
