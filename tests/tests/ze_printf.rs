@@ -42,9 +42,12 @@ struct Output {
 
 impl Output {
     fn capture() -> Self {
-        // SAFETY: makes a file, and puts it in the place of standard output of this process.
+        // SAFETY: the descriptor is new and nobody else's. Standard output stays one: it is replaced, and
+        // the one that it was is kept.
         let (file, real) = unsafe {
-            let file = File::from_raw_fd(libc::memfd_create(c"output".as_ptr(), 0));
+            let made = libc::memfd_create(c"output".as_ptr(), 0);
+            assert!(made >= 0);
+            let file = File::from_raw_fd(made);
             let real = libc::dup(1);
             assert!(real >= 0 && libc::dup2(file.as_raw_fd(), 1) == 1);
             (file, real)

@@ -284,7 +284,7 @@ fn lost() {
 #[test]
 fn structures_may_come_as_they_lie_in_memory() {
     let device = devices()[0];
-    // SAFETY: the fields are numbers, pointers and arrays of these; all bits set is a value of each.
+    // SAFETY: the fields are numbers, pointers and arrays of these; any bits are a value of each.
     let mut facts: zes_mem_properties_t = unsafe { std::mem::transmute([0xa5_u8; 48]) };
     let next = facts.pNext;
     check!(zesMemoryGetProperties(memories(device)[0], &raw mut facts));
