@@ -6,8 +6,8 @@
 //! model. [`faults`] names mistakes that a driver can be told to make; the programs must find
 //! them. [`toy`] is the smallest driver that can make them all, and shows that the model, the
 //! generator and the runner work before any real driver is there. [`ze`] calls the real one
-//! through the stock loader ([`images`]: also its images), and [`routine`] is what nearly every program does with it.
-//! [`peer`] is a second process to talk to, [`refusals`] a system that is out of memory once.
+//! through the stock loader ([`images`]: also its images), and [`routine`] is what nearly every
+//! program does with it. [`peer`] is a second process to talk to, [`refusals`] a system that is out of memory once.
 
 pub mod faults;
 pub mod gate;

@@ -14,8 +14,7 @@
 //! - states of events: [`event`]; signals and resets of regular ones and of user's words: `cell`;
 //! - the lives of lists and events: `object`;
 //! - waits of the host: `wait`; who calls first when threads share an object: [`host`];
-//! - races: [`memory`]; answers: [`expect`].
-//!
+//! - races: [`memory`]; answers: [`expect`];
 //! - times of commands: [`times`]; clones and executions by immediate lists: `device`, `object`;
 //! - events that another process opens: `object`. Event pools that processes share need no rule: their
 //!   events are regular ones, whoever signals them.

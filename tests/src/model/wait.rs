@@ -32,8 +32,7 @@ impl Model {
     }
 
     /// The address and value of a CB event that was signalled at least once, or has a word of the
-    /// user's; "API must be called
-    /// again to obtain new data" when its state is replaced.
+    /// user's; "API must be called again to obtain new data" when its state is replaced.
     pub(super) fn query_address(&mut self, event: EventId) -> Result<(), Refusal> {
         match self.event(event)?.state {
             EventState::CounterBased(CbState::Counter { .. } | CbState::Recorded { .. })

@@ -122,7 +122,7 @@ impl Builder {
             None => self.new_list(thread, engine, ListKind::Immediate)?,
         };
         let [first, second] = intent.waits;
-        // Half of the second choices are the signal event.
+        // There is one wait event at most: what chooses a second one elsewhere chooses the signal event.
         let waits = match first {
             Some(selector) => vec![self.any_event(thread, selector)?.0],
             None => Vec::new(),
