@@ -154,8 +154,7 @@ fn what_is_submitted_runs_though_nobody_waits() {
 
 /// "Command queue submission is free-treaded, allowing multiple Host threads to share the same command
 /// queue." "If multiple Host threads enter the same command queue simultaneously, then execution order is
-/// undefined.": but all is executed, whatever the order. "Submitting multiple commands lists in a single
-/// submission allows an implementation the opportunity to optimize across command lists."
+/// undefined.": but all is executed, whatever the order.
 #[test]
 fn many_threads_submit_to_one_queue() {
     const ROUNDS: u32 = 50;
