@@ -108,7 +108,8 @@ impl Ring {
     /// Prints the records up to now.
     fn drain(&self, complete: bool) {
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let head = self.word(HEAD).load(Ordering::Acquire);
+        // Kernels may write anything there: the places of words must not depend on its low bits.
+        let head = self.word(HEAD).load(Ordering::Acquire) & !7;
         let mut out = Vec::new();
         if head.wrapping_sub(reader.tail) > BYTES {
             self.give_up(&mut reader, head);
@@ -117,13 +118,13 @@ impl Ring {
             let at = DATA + (reader.tail % BYTES) as usize;
             let Some(first) = self.first_word(at, complete, &mut reader) else { break };
             let size = first & !SKIP;
-            let left = (BYTES - reader.tail % BYTES).min(head - reader.tail);
-            if size > left || !size.is_multiple_of(8) {
+            let left = (BYTES - reader.tail % BYTES).min(head.wrapping_sub(reader.tail));
+            if size == 0 || size > left || !size.is_multiple_of(8) {
                 self.give_up(&mut reader, head);
                 break;
             }
             let record = self.take(at, size);
-            reader.tail += size;
+            reader.tail = reader.tail.wrapping_add(size);
             self.word(TAIL).store(reader.tail, Ordering::Release);
             if first & SKIP == 0 {
                 match text(&record) {
@@ -206,5 +207,42 @@ fn write(text: &[u8]) {
     unsafe {
         libc::fwrite(text.as_ptr().cast(), 1, text.len(), stdout);
         libc::fflush(stdout);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vm::tests::fake;
+
+    /// "whatever kernels do to the memory": the reader ends, and goes on behind it.
+    #[test]
+    fn a_damaged_ring_is_given_up_and_then_used_again() {
+        let (_, vm) = fake();
+        let va = vm.printf_ring().expect("room");
+        let ring = rings().iter().filter_map(Weak::upgrade).find(|it| it.va() == va);
+        let ring = ring.expect("it was just made");
+        let tail = || ring.word(TAIL).load(Ordering::Relaxed);
+        let put = |at: u64, first| {
+            ring.word(DATA + (at % BYTES) as usize).store(first, Ordering::Relaxed);
+        };
+        let drain_to = |head| {
+            ring.word(HEAD).store(head, Ordering::Relaxed);
+            ring.drain(false);
+            tail()
+        };
+        for first in [SKIP, SKIP | 24, SKIP | 4, 3, u64::MAX] {
+            let start = tail();
+            put(start, first);
+            assert_eq!(drain_to(start + 16), start + 16, "a record that begins with {first:#x}");
+            assert_eq!(ring.word(DATA + start as usize).load(Ordering::Relaxed), 0, "{first:#x}");
+        }
+        let end = u64::MAX - 7;
+        assert_eq!(drain_to(u64::MAX), end, "more than the ring holds, to a place of no word");
+        put(end, SKIP | 8);
+        put(0, SKIP | 8);
+        assert_eq!(drain_to(8), 8, "what is sound is read again, also where the count begins anew");
+        put(8, SKIP | 8);
+        assert_eq!(drain_to(21), 16);
     }
 }
