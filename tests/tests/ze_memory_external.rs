@@ -85,6 +85,31 @@ fn memory_goes_out_and_comes_in_as_a_file() {
     check!(zeMemFree(gpu.context, second.cast()));
 }
 
+/// "alignment: [in] minimum alignment in bytes for the allocation (must be a power of two)": of memory
+/// that comes as a file too.
+#[test]
+fn imported_memory_has_the_alignment_that_is_asked_for() {
+    let gpu = Gpu::new();
+    let memory = for_export(&gpu, 4096);
+    let file = file_of(&gpu, memory);
+    let import = ze_external_memory_import_fd_t {
+        flags: OPAQUE,
+        fd: file.as_raw_fd(),
+        ..Default::default()
+    };
+    let desc =
+        ze_device_mem_alloc_desc_t { pNext: (&raw const import).cast(), ..Default::default() };
+    let all = [1 << 13, 1 << 20, 1 << 16].map(|alignment| {
+        let (context, device, mut out) = (gpu.context, gpu.device, ptr::null_mut());
+        check!(zeMemAllocDevice(context, &raw const desc, 4096, alignment, device, &raw mut out));
+        assert_eq!(out.addr() % alignment, 0, "{out:p}, {alignment}");
+        out
+    });
+    for memory in all.into_iter().chain([memory.cast()]) {
+        check!(zeMemFree(gpu.context, memory));
+    }
+}
+
 #[test]
 fn files_that_are_no_memory_and_memory_that_is_no_file_are_refused() {
     let gpu = Gpu::new();

@@ -68,13 +68,13 @@ impl Bindings {
         self.place_for(bo_use, size, align)?.opened(bind_flag::READ | bind_flag::WRITE)
     }
 
-    /// Maps a buffer of another process.
+    /// Maps a buffer of another process, aligned to `align` at least.
     ///
     /// # Errors
     /// As [`Bindings::map`]; INVALID_ARGUMENT: the buffer is not as the exporter said.
-    pub fn import(self: &Arc<Self>, bo: SharedBo) -> Result<Mapping> {
+    pub fn import(self: &Arc<Self>, bo: SharedBo, align: u64) -> Result<Mapping> {
         let size = bo.size;
-        let align = if size >= HUGE_PAGE { HUGE_PAGE } else { PAGE_SIZE };
+        let align = if size >= HUGE_PAGE { align.max(HUGE_PAGE) } else { align };
         let read_only = bo.read_only;
         if size > self.space.size() {
             return Err(out_of_addresses(size));
@@ -517,7 +517,7 @@ impl Vm {
             Source::File(file) => {
                 let bytes = size.checked_next_multiple_of(PAGE_SIZE);
                 let size = bytes.ok_or_else(|| out_of_addresses(size))?;
-                self.import(SharedBo { file, offset: 0, size, read_only: false })?
+                self.bindings.import(SharedBo { file, offset: 0, size, read_only: false }, align)?
             }
         };
         if is_new && settings::get().chaos.is_some() {
@@ -630,7 +630,7 @@ impl Vm {
     /// # Errors
     /// As there.
     pub fn import(&self, bo: SharedBo) -> Result<Mapping> {
-        self.bindings.import(bo)
+        self.bindings.import(bo, PAGE_SIZE)
     }
 
     /// A buffer for another process, and what keeps its memory meanwhile.
