@@ -153,3 +153,31 @@ fn native_binaries_can_be_linked() {
         check!(zeModuleDestroy(module));
     }
 }
+
+/// "INVALID_MODULE_UNLINKED" also where only an export needs the import: a binary with imports has no
+/// code for any kernel before it is linked.
+#[test]
+fn a_binary_with_imports_has_no_kernels_before_it_is_linked() {
+    let gpu = Gpu::new();
+    let user = "uint twice(uint); uint four_times(uint x) { return twice(twice(x)); }
+        kernel void k(global uint *p) { p[get_global_id(0)] = 9; }";
+    let made = gpu.module(&ze::spirv_from(user), "").expect("it is valid");
+    assert_eq!(run(&gpu, made, "k"), [9; 4], "the compiler makes what does not need the import");
+    let (answer, user, log) = load(&gpu, &binary(made));
+    assert_eq!(answer, ze_result_t::ZE_RESULT_SUCCESS, "{log}");
+    check!(zeModuleDestroy(made));
+    let mut kernel = ze_kernel_handle_t::NULL;
+    let desc = ze_kernel_desc_t { pKernelName: c"k".as_ptr(), ..Default::default() };
+    refused!(
+        ZE_RESULT_ERROR_INVALID_MODULE_UNLINKED,
+        zeKernelCreate(user, &raw const desc, &raw mut kernel)
+    );
+    assert!(ze::description().contains("twice"), "{}", ze::description());
+    let maker = gpu.module(&ze::spirv_from("uint twice(uint x) { return 2 * x; }"), "");
+    let mut both = [user, maker.expect("it is valid")];
+    check!(zeModuleDynamicLink(2, both.as_mut_ptr(), ptr::null_mut()));
+    assert_eq!(run(&gpu, user, "k"), [9; 4]);
+    for module in both {
+        check!(zeModuleDestroy(module));
+    }
+}

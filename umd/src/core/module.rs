@@ -218,7 +218,10 @@ impl Module {
 
     /// Names that kernels need and no link has brought.
     pub fn missing(&self) -> Vec<&str> {
-        let imports = self.info().imports.iter().filter(|import| import.by_kernels);
+        let Build { info, origin, .. } = self.latest();
+        // A binary with imports has no code: all its kernels need a link.
+        let all = matches!(origin, Origin::Native(_));
+        let imports = info.imports.iter().filter(|import| all || import.by_kernels);
         imports.map(|import| import.name.as_str()).collect()
     }
 
