@@ -5,7 +5,8 @@
 //! of its parts are listed with it. What it does not have (fans, power, temperature, frequencies that
 //! it could set) has no objects.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tally_uapi::ioctl::engine_capability;
@@ -14,6 +15,7 @@ use tally_ze::{zes_engine_handle_t, zes_event_type_flags_t, zes_mem_handle_t};
 use crate::core::device::Device;
 use crate::handle::{self, Kind, object};
 use crate::submit::activity;
+use crate::vm::Vm;
 
 /// How often it is looked for events.
 const EVERY: Duration = Duration::from_millis(5);
@@ -44,8 +46,8 @@ pub struct Sysman {
     pub memories: Vec<zes_mem_handle_t>,
     /// Events that somebody wants to hear of.
     registered: AtomicU32,
-    /// The VM whose loss was told, by its address.
-    told: AtomicUsize,
+    /// The VM whose loss was told. No later one has its address as long as this is kept.
+    told: Mutex<Weak<Vm>>,
 }
 
 impl Sysman {
@@ -64,7 +66,7 @@ impl Sysman {
         if memories.is_empty() {
             memories.extend(handle::create::<zes_mem_handle_t>(Memory { device }));
         }
-        Self { engines, memories, registered: AtomicU32::new(0), told: AtomicUsize::new(0) }
+        Self { engines, memories, registered: AtomicU32::new(0), told: Mutex::default() }
     }
 
     /// Asks for events; those that were asked for before are forgotten.
@@ -129,8 +131,9 @@ fn event(device: &'static Device) -> zes_event_type_flags_t {
     if vm.check().is_ok() || !vm.is_lost() {
         return none;
     }
-    let lost = std::sync::Arc::as_ptr(&vm).addr();
-    if sysman.told.swap(lost, Ordering::Relaxed) == lost { none } else { reset }
+    let lost = Arc::downgrade(&vm);
+    let mut told = sysman.told.lock().unwrap_or_else(PoisonError::into_inner);
+    if Weak::ptr_eq(&std::mem::replace(&mut *told, lost.clone()), &lost) { none } else { reset }
 }
 
 /// Whether the device has to be reset: its contexts are lost.
