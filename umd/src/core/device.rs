@@ -184,10 +184,15 @@ impl Device {
 
     /// Names it for people where there is more than one: " of device 1.0".
     pub fn suffix(&self) -> String {
+        let devices = self.gpu.devices();
+        let root = self.parent.map_or(self, |parent| parent);
+        // Numbers count parts too.
+        let mut roots = devices.iter().filter(|it| it.parent.is_none());
+        let index = roots.position(|it| std::ptr::eq(*it, root)).unwrap_or(0);
         match self.parent {
-            _ if self.gpu.devices().len() < 2 => String::new(),
-            Some(parent) => format!(" of device {}.{}", parent.number, self.part),
-            None => format!(" of device {}", self.number),
+            _ if devices.len() < 2 => String::new(),
+            Some(_) => format!(" of device {index}.{}", self.part),
+            None => format!(" of device {index}"),
         }
     }
 
@@ -261,5 +266,31 @@ impl Device {
     /// As there.
     pub fn status(&self) -> Result {
         self.gpu.status()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Lane;
+
+    #[test]
+    fn people_are_told_a_devices_place_among_devices_and_a_parts_in_its_device() {
+        let settings = Settings {
+            lane: Some(Lane::Embedded),
+            devices: Some(2),
+            subdevices: Some(2),
+            workers: Some(1),
+            memory: Some(64 << 20),
+            window: Some(1 << 30),
+            ..Settings::default()
+        };
+        let devices = Devices::open(&settings).expect("a device in this process");
+        let suffixes = devices
+            .roots
+            .iter()
+            .flat_map(|root| [root].into_iter().chain(root.parts()).map(|device| device.suffix()));
+        let names = ["0", "0.0", "0.1", "1", "1.0", "1.1"].map(|it| format!(" of device {it}"));
+        assert_eq!(suffixes.collect::<Vec<_>>(), names);
     }
 }
