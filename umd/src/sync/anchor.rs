@@ -87,6 +87,10 @@ impl Spare {
     fn give(&self, shared: *const Shared) -> bool {
         if self.shared.get() != shared {
             self.clear();
+            if self.count.get() != 0 {
+                // What ended there has left references to another one.
+                return false;
+            }
             self.shared.set(shared);
         }
         let count = self.count.get();
@@ -101,7 +105,8 @@ impl Spare {
         // What ends here may come back to this: it finds nothing.
         let shared = self.shared.replace(ptr::null());
         for _ in 0..self.count.replace(0) {
-            // SAFETY: each count is one of a reference that was handed over.
+            // SAFETY: each count is one of a reference to this very `Shared` that was handed over:
+            // `give` names another one only while there are none.
             drop(unsafe { Arc::from_raw(shared) });
         }
     }
