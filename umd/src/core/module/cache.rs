@@ -73,8 +73,7 @@ impl Cache {
     fn open(dir: &Path, limit: u64) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let about = fs::metadata(dir)?;
-        // SAFETY: asks for a number.
-        let own = about.uid() == unsafe { libc::geteuid() };
+        let own = about.uid() == rustix::process::geteuid().as_raw();
         if !own || about.mode() & 0o022 != 0 {
             let why = "the folder is not this user's, or others may write to it";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
