@@ -11,7 +11,8 @@
 //!
 //! Imports point to the right. Beside the flow: [`hang`], which looks at lists and events;
 //! [`handle`], [`error`], [`process`], [`settings`], [`log`], [`trace`] for everybody; [`space`],
-//! [`vm`], [`heap`] for everything that owns memory; [`printf`], what kernels print; [`ipc`] for what is shared with other processes.
+//! [`vm`], [`heap`] for everything that owns memory; [`printf`], what
+//! kernels print; [`ipc`] for what is shared with other processes.
 //!
 //! Words: USM, unified shared memory, what zeMemAlloc* gives. Window, the addresses that the driver
 //! reserves for buffers. BO, buffer object. VM, the GPU's address space. VA, an address in it.

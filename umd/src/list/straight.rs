@@ -76,7 +76,7 @@ pub struct Fill<'a> {
     pub dst: u64,
     /// Bytes to fill.
     pub size: u64,
-    /// 1 to 128 bytes.
+    /// A power of two of bytes.
     pub pattern: &'a [u8],
 }
 

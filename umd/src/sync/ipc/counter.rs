@@ -157,7 +157,7 @@ impl Drop for Watching {
     }
 }
 
-/// ImportedCounters of other processes that are mapped here, as long as the VM is in use: lists may wait for
+/// Counters of other processes that are mapped here, as long as the VM is in use: lists may wait for
 /// them when no event names them any more.
 #[derive(Debug, Default)]
 pub struct Imports(Mutex<Vec<Arc<ImportedCounters>>>);
