@@ -2,9 +2,9 @@
 //! Loads, stores and atomics of a vector of items.
 //!
 //! What lies one behind the other is read and written as a vector, with the mask where items are
-//! missing. Other addresses are gathered and scattered. What has no vector form (atomics, copies
-//! of bytes, volatile accesses, printing) is done for one item after the other, in their order. Items that
-//! are not in the mask touch no memory, but for private variables, which nobody else sees.
+//! missing. Other addresses are gathered and scattered. What has no vector form (atomics, copies of
+//! bytes, volatile accesses, images, printing) is done for one item after the other, in their order.
+//! Items that are not in the mask touch no memory, but for private variables, which nobody else sees.
 
 use super::Refusal;
 use super::emit::{Guard, Widener};
@@ -248,8 +248,10 @@ impl Widener<'_> {
         let leaves = self.leaves(ty)?;
         let size = self.out.module.types.size(ty);
         let values = self.vectors(value)?;
+        // What has three parts is not shuffled together in pairs.
+        let pairs = leaves.len().is_power_of_two();
         match self.lie(at, size) {
-            Lie::Line(first, guard) if self.is_vector(&leaves, size) => {
+            Lie::Line(first, guard) if pairs && self.is_vector(&leaves, size) => {
                 let own = self.is_own(at);
                 self.guarded(
                     guard,
