@@ -117,12 +117,13 @@ fn lower_both(
     let mut unit = Unit::new(module, kernel);
     let stopping = inline::with_barrier(module, &kernel.facts.functions);
     let mut functions = String::new();
+    let whole = widened.is_some_and(|widened| widened.subgroups);
     let frame = if stopping.contains(&kernel.function) {
         let body = inline::inline(module, kernel.function, &stopping).ok_or(LowerError::Size)?;
         Some(lower_resumable(&mut unit, kernel.function, &body, &mut functions)?)
     } else {
         let body = &module.functions[kernel.function];
-        unit.apart = widened.is_some();
+        unit.apart = widened.is_some() && !whole;
         functions += &function::lower(&mut unit, kernel.function, body)?;
         unit.apart = false;
         None
@@ -153,7 +154,7 @@ fn lower_both(
         frame: wide_frame.as_ref(),
         lanes: widened.lanes,
     });
-    let entry = entry::lower(&mut unit, kernel, one, wide);
+    let entry = entry::lower(&mut unit, kernel, one, wide, whole);
     let text = unit.text(&entry, &functions);
     let size = |bytes: u64| u32::try_from(bytes).map_err(|_| LowerError::Memory);
     let symbols = unit.globals.iter().map(|(id, symbol)| (symbol.clone(), *id)).collect();

@@ -29,17 +29,19 @@ const VECTORS: &str = "tally.vectors";
 /// The symbol of the function that runs such a group one item at a time.
 const ITEMS: &str = "tally.items";
 
-/// Writes the entry function. `wide` is there if the kernel is widened.
+/// Writes the entry function. `wide` is there if the kernel is widened. `whole` says that rows have
+/// to be made of whole vectors for it: a vector that begins anywhere else is no sub-group.
 pub(super) fn lower(
     unit: &mut Unit<'_>,
     kernel: &Kernel,
     one: Runner<'_>,
     wide: Option<Runner<'_>>,
+    whole: bool,
 ) -> String {
     unit.declare("i64", "llvm.umin.i64", "i64, i64");
     let mut text = format!("; kernel {:?}\n", kernel.name);
     match wide {
-        Some(wide) if wide.frame.is_some() || one.frame.is_some() => {
+        Some(wide) if whole || wide.frame.is_some() || one.frame.is_some() => {
             text += &choice(wide.lanes);
             text += &group(unit, kernel, VECTORS, wide, None);
             text += &group(unit, kernel, ITEMS, one, None);
