@@ -268,7 +268,8 @@ impl<'f> Widener<'f> {
         let guard = guard.and_then(|value| self.guards[value.index()]);
         if let Some(guard) = guard {
             let distance = self.out.read(guard.distance);
-            let factor = step / guard.step;
+            // Exact, and modulo 2^64 where the quotient of the least number and -1 has no other place.
+            let factor = step.wrapping_div(guard.step);
             if pointer {
                 let terms = vec![(distance, factor)];
                 let op = Op::Address { base: first, offset: 0, terms, inbounds: false };

@@ -236,9 +236,7 @@ impl Shapes {
         }
         let step = |operand: Operand| at(operand).and_then(Shape::step);
         let strided = match &inst.op {
-            Op::Unary(UnaryOp::Neg, a) => {
-                step(*a).map(|(step, guard)| (step.wrapping_neg(), guard))
-            }
+            Op::Unary(UnaryOp::Neg, a) => times(step(*a), -1),
             Op::Binary(B::Add, a, b) => sum(step(*a), step(*b), 1),
             Op::Binary(B::Sub, a, b) => sum(step(*a), step(*b), -1),
             Op::Binary(B::Mul, a, b) => match (constant(*a), constant(*b)) {
@@ -361,11 +359,22 @@ fn sum(
         (Some(one), Some(other)) if one == other => Some(one),
         _ => return None,
     };
-    Some((a.wrapping_add(b.wrapping_mul(sign)), guard))
+    let step = match guard {
+        None => a.wrapping_add(b.wrapping_mul(sign)),
+        Some(_) => a.checked_add(b.checked_mul(sign)?)?,
+    };
+    Some((step, guard))
 }
 
+/// A guarded step stays a multiple of its guard's, by which it is divided where the guard fails: what
+/// wraps around is none any more.
 fn times(a: Option<(i64, Option<ValueId>)>, factor: i64) -> Option<(i64, Option<ValueId>)> {
-    a.map(|(step, guard)| (step.wrapping_mul(factor), guard))
+    let (step, guard) = a?;
+    let step = match guard {
+        None => step.wrapping_mul(factor),
+        Some(_) => step.checked_mul(factor)?,
+    };
+    Some((step, guard))
 }
 
 fn of_query(query: WorkItemQuery, dimension: u8) -> Shape {
