@@ -133,6 +133,82 @@ fn values_of_several_parts_keep_their_places() {
     same(&module, "parts", Grid::line(70, 32), &inputs, "");
 }
 
+/// Steps of extended numbers that wrap around 2^64 are no less than others: `(3 * i - by) / 3`.
+#[test]
+fn multiples_that_wrap_around_are_right() {
+    let module = wide(
+        "kernel void wrap(global ulong *out, uint by) {
+           uint i = get_global_id(0);
+           out[i] = (ulong)(3 * i - by) * 0xaaaaaaaaaaaaaaabul;
+         }",
+    );
+    for by in [0, 30] {
+        let out = Input::Buffer(Elements::Bytes, vec![0; 64 * 8]);
+        same(&module, "wrap", Grid::line(64, 32), &[out, int(by)], &format!("by {by}"));
+    }
+}
+
+/// Structures of two, three and four floats that are loaded and stored in one piece.
+#[test]
+fn structures_are_stored_whole() {
+    for floats in 2..5 {
+        let module = module(&clang::assemble(&format!(
+            "OpCapability Kernel
+OpCapability Addresses
+OpCapability Int64
+OpMemoryModel Physical64 OpenCL
+OpEntryPoint Kernel %k \"k\" %id
+OpDecorate %id BuiltIn GlobalInvocationId
+%void = OpTypeVoid
+%i64 = OpTypeInt 64 0
+%f32 = OpTypeFloat 32
+%v3 = OpTypeVector %i64 3
+%p3 = OpTypePointer Input %v3
+%s = OpTypeStruct{}
+%p = OpTypePointer CrossWorkgroup %s
+%fn = OpTypeFunction %void %p %p
+%id = OpVariable %p3 Input
+%k = OpFunction %void None %fn
+%in = OpFunctionParameter %p
+%out = OpFunctionParameter %p
+%entry = OpLabel
+%ids = OpLoad %v3 %id
+%i = OpCompositeExtract %i64 %ids 0
+%from = OpPtrAccessChain %p %in %i
+%to = OpPtrAccessChain %p %out %i
+%x = OpLoad %s %from Aligned 4
+OpStore %to %x Aligned 4
+OpReturn
+OpFunctionEnd
+",
+            " %f32".repeat(floats)
+        )));
+        let count = 64 * floats as i32;
+        let inputs = [ints(count, |i| i), ints(count, |_| -1)];
+        same(&module, "k", Grid::line(64, 32), &inputs, &format!("{floats} floats"));
+    }
+}
+
+/// One item at a time "runs [...], if the kernel has barriers or sub-groups, groups whose first
+/// dimension is not made of whole vectors" (README.md): their rows begin within a sub-group.
+#[test]
+fn items_of_uneven_rows_know_their_sub_group() {
+    let module = module(&clang::compile_text(
+        "kernel void ids(global uint *out) {
+           size_t i = get_local_linear_id();
+           out[3 * i] = get_sub_group_id();
+           out[3 * i + 1] = get_sub_group_local_id();
+           out[3 * i + 2] = get_sub_group_size();
+         }",
+        &["-O2"],
+    ));
+    assert!(widen(&module, &module.kernels[0], 16).is_ok());
+    for row in [20, 32] {
+        let grid = Grid { offset: [0; 3], global: [row, 2, 1], group: [row as u32, 2, 1] };
+        same(&module, "ids", grid, &[ints(64 * 3, |_| -1)], &format!("{row} items a row"));
+    }
+}
+
 /// Atomics are done by each active item, once.
 #[test]
 fn atomics_are_done_once_by_each_active_item() {
