@@ -279,7 +279,8 @@ impl Widener<'_> {
         }
     }
 
-    /// Components of a vector by a vector of indices that are in range, by way of memory.
+    /// Components of a vector by a vector of indices that are in range, by way of memory. What the
+    /// indices of items are that do not run nobody knows.
     fn looked_up(&mut self, vector: Operand, index: Operand) -> Operand {
         let ty = self.out.type_of(vector);
         let element = self.out.module.types.element(ty);
@@ -296,8 +297,8 @@ impl Widener<'_> {
         let terms = vec![(index, size as i64)];
         let op = Op::Address { base: place, offset: 0, terms, inbounds: false };
         let at = self.out.value(op, pointers);
-        let all = self.out.all();
-        self.out.value(Op::Gather(at, all, access(size)), ty)
+        let mask = self.mask_value();
+        self.out.value(Op::Gather(at, mask, access(size)), ty)
     }
 
     /// Private memory for a vector.
