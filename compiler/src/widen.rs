@@ -147,7 +147,7 @@ pub fn widen(module: &Module, kernel: &Kernel, lanes: u32) -> Result<Widened, Re
     let mut widener = Widener::new(&source, &flow, &shapes, builder);
     widener.run()?;
     let remarks = std::mem::take(&mut widener.remarks);
-    let (mut module, function) = widener.out.finish();
+    let (mut module, function) = widener.out.finish()?;
     let function = module.functions.push(function);
     let facts = Facts {
         shapes: source.values.ids().map(|value| shapes.of(value)).collect(),

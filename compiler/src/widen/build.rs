@@ -8,6 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::Refusal;
 use crate::ir::arena::Id;
 use crate::ir::eval::apply;
 use crate::ir::{
@@ -15,6 +16,10 @@ use crate::ir::{
     Op, Operand, Terminator, Type, TypeId, ValueId,
 };
 use crate::regions::order;
+
+/// The most places at which values may meet, before those are left out where only one does. They
+/// grow with the square of a function's size.
+const MAX_MEETINGS: usize = 1 << 19;
 
 /// A variable of the code that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -229,7 +234,10 @@ impl Builder {
     }
 
     /// Resolves all reads. Gives the module back, and the function.
-    pub(super) fn finish(mut self) -> (Module, Function) {
+    ///
+    /// # Errors
+    /// A [`Refusal`] if that would take too much time and memory.
+    pub(super) fn finish(mut self) -> Result<(Module, Function), Refusal> {
         let predecessors = self.function.predecessors();
         let mut arms: HashMap<ValueId, (BlockId, Var)> = HashMap::new();
         let mut renamed: HashMap<ValueId, Operand> = HashMap::new();
@@ -241,6 +249,9 @@ impl Builder {
         while let Some((block, var, value)) = work.pop() {
             if arms.insert(value, (block, var)).is_some() {
                 continue;
+            }
+            if arms.len() > MAX_MEETINGS {
+                return Err(Refusal::new("too many values over too many branches"));
             }
             let from = &predecessors[block.index()];
             if from.is_empty() {
@@ -292,7 +303,7 @@ impl Builder {
         }
         remove_unused(&mut self.function);
         renumber(&mut self.function);
-        (self.module, self.function)
+        Ok((self.module, self.function))
     }
 }
 

@@ -255,11 +255,12 @@ impl Flow {
             if found.is_none() {
                 let mut above = self.parent[block.index()];
                 while let Some(block_above) = above {
-                    if self.within[block_above.index()] == outside
-                        && levels.always_follows(self, outside, block_above, block)
-                    {
-                        found = Some(self.leader[block_above.index()]);
-                        equal = Some(block_above);
+                    if self.within[block_above.index()] == outside {
+                        // If not this one, none above: their ways lead through it.
+                        if levels.always_follows(self, outside, block_above, block) {
+                            found = Some(self.leader[block_above.index()]);
+                            equal = Some(block_above);
+                        }
                         break;
                     }
                     above = self.parent[block_above.index()];
@@ -424,13 +425,13 @@ impl Levels {
         else {
             return false;
         };
-        while let Some(&Some(after)) = next.get(&place) {
-            if after == wanted {
-                return true;
-            }
+        // Ways lead on to later places only.
+        while let Some(&Some(after)) = next.get(&place)
+            && place < wanted
+        {
             place = after;
         }
-        false
+        place == wanted
     }
 }
 
