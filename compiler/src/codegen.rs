@@ -72,7 +72,7 @@ pub fn kernel_code(
 ) -> Result<KernelCode, String> {
     let lanes = match level {
         Level::None => 1,
-        Level::Little | Level::Full => widen::lanes(module, kernel),
+        Level::Little | Level::Full => widen::lanes(kernel),
     };
     kernel_code_of(module, kernel, target, level, lanes)
 }

@@ -69,7 +69,7 @@ fn show(view: &str, file: &str, cpu: &str) -> Result<(), String> {
 
 /// Prints how a kernel is widened, or why it is not.
 fn show_widened(module: &ir::Module, kernel: &ir::Kernel) -> Result<(), String> {
-    match widen::widen(module, kernel, widen::lanes(module, kernel)) {
+    match widen::widen(module, kernel, widen::lanes(kernel)) {
         Ok(widened) => print(widened.to_string().as_bytes()),
         Err(why) => print(format!("kernel {:?} is not widened: {why}\n", kernel.name).as_bytes()),
     }
@@ -81,7 +81,7 @@ fn show_kernel(
     target: &TargetCpu,
     output: Option<Output>,
 ) -> Result<(), String> {
-    let lowered = match widen::widen(module, kernel, widen::lanes(module, kernel)) {
+    let lowered = match widen::widen(module, kernel, widen::lanes(kernel)) {
         Ok(widened) => lower::lower_widened(&widened, kernel),
         Err(_) => lower::lower(module, kernel),
     };

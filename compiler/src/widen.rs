@@ -100,9 +100,8 @@ pub struct Facts {
 
 /// How many items of a kernel make a vector: as many as a sub-group if it has to do with those, so
 /// that one is the other. `TALLY_LANES` says otherwise; 1 is one item at a time.
-pub fn lanes(module: &Module, kernel: &Kernel) -> u32 {
+pub fn lanes(kernel: &Kernel) -> u32 {
     let asked = std::env::var("TALLY_LANES").ok().and_then(|lanes| lanes.parse().ok());
-    let _ = module;
     asked.filter(|lanes| [1, 8, 16, 32].contains(lanes)).unwrap_or(kernel.subgroup_size())
 }
 

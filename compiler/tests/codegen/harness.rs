@@ -153,7 +153,7 @@ impl Kernel {
     /// Compiles a kernel of a module, as wide as a driver gets it.
     pub fn new(module: &Module, name: &str, target: &TargetCpu) -> Self {
         let (_, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
-        Self::with_lanes(module, name, target, widen::lanes(module, kernel))
+        Self::with_lanes(module, name, target, widen::lanes(kernel))
     }
 
     /// Compiles a kernel of a module with vectors of so many items.
