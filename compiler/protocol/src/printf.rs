@@ -116,7 +116,9 @@ impl<'a> Argument<'a> {
         };
         let value = rest.get(..length).filter(|_| fits)?;
         let rest = rest.get(length.next_multiple_of(8)..)?;
-        Some((Self { kind, width: usize::from(width), value: Some(value) }, rest))
+        // Characters, whatever the record says: a string may be taken for a number.
+        let width = if kind == Kind::String { 1 } else { usize::from(width) };
+        Some((Self { kind, width, value: Some(value) }, rest))
     }
 }
 

@@ -207,6 +207,9 @@ fn bytes_that_are_no_record_are_known() {
     for length in 0..record.len() {
         assert!(printf::text(&record[..length]).is_none(), "{length}");
     }
+    // A string where a width is wanted, whose characters claim to be of 200 bytes.
+    let long = argument(Kind::String, 200, 1, &[b'!'; 200]);
+    assert!(printf::text(&printf::record(b"%*d", &[long, int(1)].concat())).is_some());
     // Every byte of the headers changed in turn is refused or printed, never a panic.
     for at in 0..record.len() {
         for bit in 0..8 {
