@@ -93,25 +93,28 @@ __attribute__((noinline)) int __tally_printf(struct Ring *ring, const unsigned c
     return -1;
   }
   unsigned char *record = (unsigned char *)first;
-  put_word(record + 8, all << 32 | format_bytes);
   put_bytes(record + RECORD_HEADER, format, format_bytes);
   unsigned char *to = record + RECORD_HEADER + padded(format_bytes);
-  unsigned char *end = to + all;
-  for (uint32_t at = 0; at < args_bytes;) {
+  // Who changes a string meanwhile may print some of both, and lose arguments that there is no room
+  // for any more.
+  uint64_t used = 0;
+  for (uint32_t at = 0; at < args_bytes && all - used >= ARGUMENT_HEADER;) {
     uint64_t header = word_at(args + at);
-    uint64_t bytes = header >> 32;
+    uint64_t bytes = header >> 32, room = all - used - ARGUMENT_HEADER;
     const unsigned char *value = args + at + ARGUMENT_HEADER;
     at += ARGUMENT_HEADER + (uint32_t)padded(bytes);
     if ((header & 0xff) == KIND_STRING) {
       value = (const unsigned char *)word_at(value);
-      // Who changes a string meanwhile may print some of both, but no more than there is room for.
-      bytes = value == NULL ? 0 : length(value, (uint64_t)(end - to) - ARGUMENT_HEADER);
+      bytes = value == NULL ? 0 : length(value, room);
       header = (header & 0xffffffff) | (value == NULL ? (uint64_t)NULL_STRING : bytes) << 32;
     }
-    put_word(to, header);
-    put_bytes(to + ARGUMENT_HEADER, value, bytes);
-    to += ARGUMENT_HEADER + padded(bytes);
+    if (padded(bytes) > room)
+      break;
+    put_word(to + used, header);
+    put_bytes(to + used + ARGUMENT_HEADER, value, bytes);
+    used += ARGUMENT_HEADER + padded(bytes);
   }
+  put_word(record + 8, used << 32 | format_bytes);
   __atomic_store_n(first, size, __ATOMIC_RELEASE);
   return 0;
 }
