@@ -7,7 +7,7 @@
 //! - [`annotations`]: names, decorations, entry points, execution modes, gathered first;
 //! - [`module`]: types, constants, variables, signatures;
 //! - [`body`] and below it [`arith`], [`dot`], [`vendor`], [`memory`], [`group`], [`async_copy`],
-//!   [`opencl`], [`printf`], [`imports`], [`opencl_c`], [`indirect`]: function bodies, one
+//!   [`image`], [`opencl`], [`printf`], [`imports`], [`opencl_c`], [`indirect`]: function bodies, one
 //!   instruction at a time;
 //! - [`kernels`]: entry points and their arguments.
 //!

@@ -78,8 +78,7 @@ impl std::error::Error for NativeError {}
 /// Wraps contents in a header with their length and hash. `None` if they can't be written down,
 /// which no message of this crate is too large for.
 pub fn seal(contents: &impl Serialize) -> Option<Vec<u8>> {
-    let bytes = postcard::to_extend(contents, vec![0; HEADER]).ok()?;
-    let mut bytes = bytes;
+    let mut bytes = postcard::to_extend(contents, vec![0; HEADER]).ok()?;
     let (header, payload) = bytes.split_at_mut(HEADER);
     header[..8].copy_from_slice(&MAGIC);
     header[8..12].copy_from_slice(&NATIVE_VERSION.to_le_bytes());
