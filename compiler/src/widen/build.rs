@@ -19,7 +19,7 @@ use crate::regions::order;
 
 /// The most places at which values may meet, before those are left out where only one does. They
 /// grow with the square of a function's size.
-const MAX_MEETINGS: usize = 1 << 19;
+const MAX_MEETINGS: usize = 1 << 21;
 
 /// A variable of the code that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
