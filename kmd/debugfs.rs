@@ -51,10 +51,14 @@ fn show(state: &Arc<State>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{name}\t{count}")?;
     }
     let mut sleepers = KVec::with_capacity(SLEEPERS, GFP_KERNEL).map_err(|_| fmt::Error)?;
-    state.sleepers.about(&mut sleepers);
+    let more = state.sleepers.about(&mut sleepers);
     for about in sleepers.iter() {
-        let About { thread, place, cell, value } = *about;
-        writeln!(f, "wait\tthread {thread}, at {place:#x} of a page: was {cell}, against {value}")?;
+        let About { thread, place, cell, compare, value } = *about;
+        let wanted = compare.symbol();
+        writeln!(f, "wait\tthread {thread}, at {place:#x} of a page: was {cell}, until {wanted} {value}")?;
+    }
+    if more != 0 {
+        writeln!(f, "wait\tand {more} more")?;
     }
     let mut result = Ok(());
     state.vms.for_each(

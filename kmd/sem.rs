@@ -47,6 +47,8 @@ pub(crate) struct About {
     pub(crate) place: usize,
     /// What it held when the thread looked first.
     pub(crate) cell: u64,
+    /// How it is compared with `value`.
+    pub(crate) compare: Compare,
     /// What it is compared with.
     pub(crate) value: u64,
 }
@@ -154,14 +156,11 @@ impl Sleepers {
         self.inner.lock().lists.iter().map(|list| list.iter().count()).sum()
     }
 
-    /// Who sleeps on what, as far as there is room in `out`.
-    pub(crate) fn about(&self, out: &mut KVec<About>) {
+    /// Who sleeps on what, as far as there is room in `out`; returns for how many there was none.
+    pub(crate) fn about(&self, out: &mut KVec<About>) -> usize {
         let inner = self.inner.lock();
-        for link in inner.lists.iter().flat_map(List::iter) {
-            if out.push_within_capacity(link.about).is_err() {
-                return;
-            }
-        }
+        let all = inner.lists.iter().flat_map(List::iter);
+        all.filter(|link| out.push_within_capacity(link.about).is_err()).count()
     }
 }
 
@@ -215,6 +214,7 @@ impl<'a> Places<'a> {
                 thread: kernel::current!().pid(),
                 place: cell.bucket * CELL_SIZE as usize,
                 cell: cell.read(),
+                compare: cell.compare,
                 value: cell.value,
             };
             let link = ListArc::pin_init(

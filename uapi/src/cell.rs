@@ -77,6 +77,18 @@ impl Compare {
         }
     }
 
+    /// The comparison as people write it.
+    pub const fn symbol(self) -> &'static str {
+        match self {
+            Self::GreaterEqual => ">=",
+            Self::Greater => ">",
+            Self::LessEqual => "<=",
+            Self::Less => "<",
+            Self::Equal => "==",
+            Self::NotEqual => "!=",
+        }
+    }
+
     /// Whether a cell that holds `cell` meets a wait for `value`.
     #[inline]
     pub const fn met(self, cell: u64, value: u64) -> bool {

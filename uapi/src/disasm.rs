@@ -76,14 +76,7 @@ fn waits(f: &mut Formatter<'_>, wait: &Wait) -> fmt::Result {
             Some(CellKind::Event) => "event",
             _ => "foreign",
         };
-        let compare = match Compare::from_raw(wait.compares[i]) {
-            Some(Compare::Greater) => ">",
-            Some(Compare::LessEqual) => "<=",
-            Some(Compare::Less) => "<",
-            Some(Compare::Equal) => "==",
-            Some(Compare::NotEqual) => "!=",
-            _ => ">=",
-        };
+        let compare = Compare::from_raw(wait.compares[i]).unwrap_or(Compare::GreaterEqual).symbol();
         write!(f, "{separator}{kind} [{:#x}] {compare} {}", entry.address, entry.value)?;
     }
     Ok(())
