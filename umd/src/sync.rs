@@ -11,6 +11,7 @@
 pub mod anchor;
 pub mod cb_event;
 pub mod counter;
+pub mod deadline;
 pub mod event;
 pub mod event_pool;
 pub mod host_function;

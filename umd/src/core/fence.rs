@@ -11,8 +11,9 @@ use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
 use crate::hang::{Waiting, top};
 use crate::sync::counter::Cell;
+use crate::sync::deadline::{Approach, Deadline};
 use crate::sync::shared::Shared;
-use crate::sync::wait::{self, Deadline, Suspicion};
+use crate::sync::wait::{self, Suspicion};
 
 /// A fence of a queue.
 pub struct Fence {
@@ -75,22 +76,28 @@ impl Fence {
     pub fn wait(&self, timeout_ns: u64) -> Result<bool> {
         let deadline = Deadline::after(timeout_ns);
         let mut suspicion = Suspicion::of(timeout_ns);
+        let mut approach = Approach::new(deadline, true);
         let mut current = self.value();
         let noted = current.is_none().then(|| top::note(Waiting::Fence));
         let value = loop {
             if let Some(value) = *current {
                 break value;
             }
-            let left = deadline.left();
-            if left == 0 {
-                return Ok(false);
-            }
+            let Some(sleep) = approach.sleep() else {
+                drop(current);
+                approach.stay(|| self.value().is_some());
+                current = self.value();
+                match *current {
+                    Some(value) => break value,
+                    None => return Ok(false),
+                }
+            };
             let suspect = suspicion.left();
             if suspect == Some(0) {
                 suspicion.tell(Waiting::Fence);
             }
-            let left = left.min(suspect.filter(|left| *left != 0).unwrap_or(u64::MAX));
-            let sleep = SLEEP.min(Duration::from_nanos(left));
+            let sleep = sleep.min(suspect.filter(|left| *left != 0).unwrap_or(u64::MAX));
+            let sleep = SLEEP.min(Duration::from_nanos(sleep));
             let woken = self.taken.wait_timeout(current, sleep);
             current = woken.unwrap_or_else(PoisonError::into_inner).0;
         };

@@ -20,8 +20,9 @@ use crate::list::immediate::Immediate;
 use crate::list::regular::Regular;
 use crate::submit::ring::Place;
 use crate::sync::counter::Cell;
+use crate::sync::deadline::Deadline;
 use crate::sync::shared::Shared;
-use crate::sync::wait::{self, Deadline};
+use crate::sync::wait;
 
 /// A command queue: an in-order immediate list that only executes regular lists.
 pub struct Queue {

@@ -13,7 +13,8 @@ use tally_uapi::ioctl::{Errno, SemWake, VmOrphan};
 use tally_ze::ze_result_t;
 
 use super::counter::Cell;
-use super::wait::{self, Deadline};
+use super::deadline::{Approach, Deadline};
+use super::wait;
 use crate::error::{Error, Result};
 use crate::hang;
 use crate::heap::Block;
@@ -93,7 +94,7 @@ impl Imported {
     /// # Errors
     /// DEVICE_LOST: here, or in the other process.
     pub fn wait(&self, cell: Cell, value: u64, timeout_ns: u64, spins: bool) -> Result<bool> {
-        let deadline = Deadline::after(timeout_ns);
+        let mut approach = Approach::new(Deadline::after(timeout_ns), spins);
         let changes = self.changes();
         // A wait that is to be reported is one of the kernel's, and so is one where the kernel wakes the
         // sleepers of all processes: its memory takes no futex.
@@ -110,9 +111,11 @@ impl Imported {
             if dead {
                 return Err(self.dead());
             }
-            let left = deadline.left();
+            let left = approach.deadline().left();
             let met = match naps {
-                true => wait::nap(&self.vm, cell, value, left, std::mem::take(&mut spins))?,
+                true => {
+                    wait::nap(&self.vm, cell, value, &mut approach, std::mem::take(&mut spins))?
+                }
                 false => wait::wait_or_end(&self.vm, (cell, value), (changes, next), left, spins)?,
             };
             if met {

@@ -9,6 +9,7 @@ use tally_uapi::cell::Compare;
 use tally_uapi::ioctl::{Errno, SemWait, SemWaitEntry, sem_wait_flag};
 
 use super::counter::Cell;
+use super::deadline::{Approach, Deadline};
 use crate::error::Result;
 use crate::hang::{self, Waiting, top};
 use crate::vm::Vm;
@@ -21,29 +22,6 @@ const CLOSE: Duration = Duration::from_micros(2);
 const NAP: Duration = Duration::from_millis(100);
 /// First and last pause between two looks at memory that nobody signals.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(10));
-
-/// A time limit as Level Zero gives it: 0 asks only, the largest value waits for ever.
-#[derive(Clone, Copy, Debug)]
-pub struct Deadline {
-    start: Instant,
-    timeout_ns: u64,
-}
-
-impl Deadline {
-    /// `timeout_ns` from now on.
-    pub fn after(timeout_ns: u64) -> Self {
-        Self { start: Instant::now(), timeout_ns }
-    }
-
-    /// What is left, in the same form.
-    pub fn left(&self) -> u64 {
-        if self.timeout_ns == u64::MAX {
-            return u64::MAX;
-        }
-        let passed = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.timeout_ns.saturating_sub(passed)
-    }
-}
 
 /// Tells [`hang`] of a wait that lasts too long, once.
 pub struct Suspicion(Option<Deadline>);
@@ -64,7 +42,7 @@ impl Suspicion {
     #[cold]
     pub fn tell(&mut self, waiting: Waiting) {
         if let Some(deadline) = self.0.take() {
-            hang::report(waiting, deadline.start.elapsed());
+            hang::report(waiting, deadline.passed());
         }
     }
 }
@@ -77,13 +55,17 @@ pub fn host_wait(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> Result<boo
     if cell.reached(value) {
         return Ok(true);
     }
-    if timeout_ns != 0 && look(vm, cell, value, timeout_ns) {
+    if timeout_ns == 0 {
+        return ask(vm, cell, value);
+    }
+    if look(vm, cell, value, timeout_ns) {
         return Ok(true);
     }
-    sleep(vm, cell, value, timeout_ns)
+    sleep_on(vm, &[(cell, value)], after_spin(timeout_ns), true)
 }
 
-/// As [`host_wait`], without a spin: for those who would rather spare the processor than time.
+/// As [`host_wait`], without a spin, neither before the sleep nor at its end: for those who would
+/// rather spare the processor than time.
 ///
 /// # Errors
 /// As [`host_wait`].
@@ -91,11 +73,18 @@ pub fn sleep(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> Result<bool> {
     if cell.reached(value) {
         return Ok(true);
     }
-    if timeout_ns == 0 && !vm.is_lost() {
-        // A query costs no system call; a loss shows at the next real wait.
-        return Ok(cell.reached(value));
+    if timeout_ns == 0 {
+        return ask(vm, cell, value);
     }
-    sleep_on(vm, &[(cell, value)], timeout_ns)
+    sleep_on(vm, &[(cell, value)], timeout_ns, false)
+}
+
+/// A wait that does not wait. It costs no system call; a loss shows when it was noticed.
+fn ask(vm: &Vm, cell: Cell, value: u64) -> Result<bool> {
+    if vm.is_lost() {
+        return sleep_on(vm, &[(cell, value)], 0, false);
+    }
+    Ok(cell.reached(value))
 }
 
 /// As [`host_wait`], but also ends when the second cell holds its value. It spins first if `spins`.
@@ -111,7 +100,8 @@ pub fn wait_or_end(
 ) -> Result<bool> {
     let over = || cell.reached(value) || end.0.reached(end.1);
     if timeout_ns != 0 && !(spins && spin(over, timeout_ns)) {
-        sleep_on(vm, &[(cell, value), end], timeout_ns)?;
+        let left = if spins { after_spin(timeout_ns) } else { timeout_ns };
+        sleep_on(vm, &[(cell, value), end], left, spins)?;
     }
     Ok(cell.reached(value))
 }
@@ -122,15 +112,19 @@ pub fn wait_or_end(
 ///
 /// # Errors
 /// As [`host_wait`].
-pub fn nap(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64, spins: bool) -> Result<bool> {
+pub fn nap(vm: &Vm, cell: Cell, value: u64, approach: &mut Approach, spins: bool) -> Result<bool> {
     let met = || cell.reached(value);
-    if timeout_ns == 0 || spins && spin(met, timeout_ns) {
+    let left = approach.deadline().left();
+    if left == 0 || spins && spin(met, left) {
         return Ok(met());
     }
     let now = cell.load();
     if now < value {
         let _noted = top::note(Waiting::Cell { address: cell.va(), value });
-        cell.sleep_while(now, NAP.min(Duration::from_nanos(timeout_ns)));
+        match approach.sleep() {
+            Some(sleep) => cell.sleep_while(now, NAP.min(Duration::from_nanos(sleep))),
+            None => return Ok(approach.stay(met)),
+        }
         if !met() {
             vm.check()?;
         }
@@ -138,9 +132,10 @@ pub fn nap(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64, spins: bool) -> Res
     Ok(met())
 }
 
-/// Sleeps until one of the cells, at most two, holds its value; false when the time passes first.
-/// The first is what is waited for.
-fn sleep_on(vm: &Vm, cells: &[(Cell, u64)], timeout_ns: u64) -> Result<bool> {
+/// Sleeps until one of the cells, at most two, holds its value; false when the time passes first, soon
+/// after it did if `precise`. The first is what is waited for.
+fn sleep_on(vm: &Vm, cells: &[(Cell, u64)], timeout_ns: u64, precise: bool) -> Result<bool> {
+    let mut approach = Approach::new(Deadline::after(timeout_ns), precise);
     let mut entries = [SemWaitEntry::default(); 2];
     let mut count = 0;
     for (entry, (cell, value)) in entries.iter_mut().zip(cells) {
@@ -156,29 +151,31 @@ fn sleep_on(vm: &Vm, cells: &[(Cell, u64)], timeout_ns: u64) -> Result<bool> {
         entries: (&raw const entries) as u64,
         count,
         flags: sem_wait_flag::ANY,
-        timeout_ns: absolute(timeout_ns),
         vm_id: vm.id(),
         ..Default::default()
     };
     let waiting = || Waiting::Cell { address: cells[0].0.va(), value: cells[0].1 };
     let _noted = top::note(waiting());
     let mut suspicion = Suspicion::of(timeout_ns);
-    let end = wait.timeout_ns;
-    if let Some(limit) = suspicion.left() {
-        wait.timeout_ns = absolute(limit);
-    }
+    // The kernel is asked once in any case: it knows of a loss.
+    let mut sleep = approach.sleep().unwrap_or(0);
     loop {
+        wait.timeout_ns = absolute(suspicion.left().map_or(sleep, |limit| limit.min(sleep)));
         // SAFETY: `count` entries lie there, until the call returns.
         match unsafe { vm.kernel().sem_wait(&mut wait) } {
             Ok(()) => return Ok(true),
-            Err(Errno::TimedOut) if suspicion.left().is_some() => {
-                suspicion.tell(waiting());
-                wait.timeout_ns = end;
-            }
-            Err(Errno::TimedOut) => return Ok(false),
-            Err(Errno::Interrupted) => {}
+            Err(Errno::TimedOut | Errno::Interrupted) => {}
             Err(errno) => return Err(vm.failed("SEM_WAIT", errno)),
         }
+        if suspicion.left() == Some(0) {
+            suspicion.tell(waiting());
+        }
+        sleep = match approach.sleep() {
+            Some(sleep) => sleep,
+            None => {
+                return Ok(approach.stay(|| cells.iter().any(|(cell, value)| cell.reached(*value))));
+            }
+        };
     }
 }
 
@@ -192,20 +189,18 @@ pub fn poll(vm: &Vm, word: &AtomicU64, value: u64, timeout_ns: u64, spins: bool)
     if met() || (spins && timeout_ns != 0 && spin(met, timeout_ns)) {
         return Ok(true);
     }
-    let deadline = Deadline::after(timeout_ns);
+    let left = if spins { after_spin(timeout_ns) } else { timeout_ns };
+    let mut approach = Approach::new(Deadline::after(left), spins);
     let address = std::ptr::from_ref(word) as u64;
     let _noted = top::note(Waiting::Cell { address, value });
     let mut suspicion = Suspicion::of(timeout_ns);
     let mut pause = PAUSE.0;
     loop {
-        let left = deadline.left();
-        if left == 0 {
-            return Ok(met());
-        }
+        let Some(sleep) = approach.sleep() else { return Ok(approach.stay(met)) };
         if suspicion.left() == Some(0) {
             suspicion.tell(Waiting::Cell { address, value });
         }
-        thread::sleep(pause.min(Duration::from_nanos(left)));
+        thread::sleep(pause.min(Duration::from_nanos(sleep)));
         if met() {
             return Ok(true);
         }
@@ -253,6 +248,14 @@ fn spin(met: impl Fn() -> bool, timeout_ns: u64) -> bool {
         if passed >= CLOSE {
             thread::yield_now();
         }
+    }
+}
+
+/// What is left of a time limit after [`spin`] has looked in vain.
+fn after_spin(timeout_ns: u64) -> u64 {
+    match timeout_ns {
+        u64::MAX => timeout_ns,
+        limited => limited.saturating_sub(SPIN.as_nanos() as u64),
     }
 }
 

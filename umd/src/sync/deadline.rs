@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Time limits of the host's waits, and how a wait ends at its limit instead of some time after it.
+//!
+//! A sleep ends late: by the kernel's timer slack of 50 µs and by the time until a processor is free.
+//! So a wait leaves its sleep a little before the limit, sees how late that was, sleeps again if there
+//! is time for it, and stays awake for the rest.
+//!
+//! ```text
+//!  |------------- sleep -------------|~late~|---- sleep ----|~late~|-- awake --|
+//!  start                            lead                                     limit
+//! ```
+
+use std::time::{Duration, Instant};
+
+/// How long before the limit the first sleep ends, at most.
+const LEAD: u64 = 500_000;
+/// The same as a share of the wait, so that time awake stays small beside time asleep.
+const SHARE: u64 = 32;
+/// How late a sleep ends if it is lucky, in nanoseconds.
+const SLACK: u64 = 50_000;
+
+/// A time limit as Level Zero gives it: 0 asks only, the largest value waits for ever.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline {
+    start: Instant,
+    timeout_ns: u64,
+}
+
+impl Deadline {
+    /// `timeout_ns` from now on.
+    pub fn after(timeout_ns: u64) -> Self {
+        Self { start: Instant::now(), timeout_ns }
+    }
+
+    /// What is left, in the same form.
+    pub fn left(&self) -> u64 {
+        if self.timeout_ns == u64::MAX {
+            return u64::MAX;
+        }
+        self.timeout_ns.saturating_sub(nanoseconds(self.passed()))
+    }
+
+    /// Time since the start.
+    pub fn passed(&self) -> Duration {
+        self.start.elapsed()
+    }
+}
+
+/// The sleeps of one wait with a limit.
+#[derive(Debug)]
+pub struct Approach {
+    deadline: Deadline,
+    /// When the next sleep is to end, in nanoseconds before the limit.
+    aim: u64,
+}
+
+impl Approach {
+    /// Of a wait that ends at the limit if `precise`, else when the sleep does.
+    pub fn new(deadline: Deadline, precise: bool) -> Self {
+        let lead = LEAD.min(deadline.timeout_ns / SHARE);
+        Self { deadline, aim: if precise { lead } else { 0 } }
+    }
+
+    /// The limit.
+    pub fn deadline(&self) -> &Deadline {
+        &self.deadline
+    }
+
+    /// How many nanoseconds to sleep now, in the form of a time limit; `None` when it is too late to
+    /// sleep: then [`Approach::stay`].
+    pub fn sleep(&mut self) -> Option<u64> {
+        let left = self.deadline.left();
+        if left > self.aim || left == u64::MAX {
+            return Some(left - self.aim.min(left));
+        }
+        // What the sleep took longer, the next one will take again.
+        let late = self.aim - left;
+        self.aim = 2 * late + SLACK;
+        left.checked_sub(self.aim).filter(|&sleep| sleep >= SLACK)
+    }
+
+    /// Stays awake until `met` or the limit; what `met` says in the end. The processor is not offered
+    /// to others: it would come back after their turn, milliseconds later.
+    pub fn stay(&self, met: impl Fn() -> bool) -> bool {
+        while self.deadline.left() != 0 {
+            if met() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        met()
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A wait of which `left` nanoseconds are left.
+    fn with_left(timeout_ns: u64, left: u64) -> Deadline {
+        let start = Instant::now() - Duration::from_nanos(timeout_ns - left);
+        Deadline { start, timeout_ns }
+    }
+
+    #[test]
+    fn a_wait_without_a_limit_sleeps_without_one() {
+        let mut approach = Approach::new(Deadline::after(u64::MAX), true);
+        approach.aim = 0;
+        assert_eq!(approach.sleep(), Some(u64::MAX));
+    }
+
+    #[test]
+    fn the_first_sleep_ends_before_the_limit_and_the_last_far_enough() {
+        let limit = 3_600_000_000_000;
+        let mut approach = Approach::new(Deadline::after(limit), true);
+        let sleep = approach.sleep().expect("there is time");
+        assert!(sleep <= limit - LEAD && sleep > limit - 1_000_000_000, "{sleep}");
+        // It was late by all but nothing: there is time for another one.
+        approach.deadline = with_left(limit, LEAD - 1);
+        let sleep = approach.sleep().expect("there is time");
+        assert!(sleep < LEAD, "{sleep}");
+        // Nothing is left.
+        approach.deadline = with_left(limit, 0);
+        assert_eq!(approach.sleep(), None);
+        assert!(!approach.stay(|| false));
+    }
+
+    #[test]
+    fn a_sleep_that_was_late_is_not_tried_again() {
+        let limit = 3_600_000_000_000;
+        let mut approach = Approach::new(with_left(limit, LEAD / 4), true);
+        assert_eq!(approach.sleep(), None);
+    }
+
+    #[test]
+    fn a_wait_that_need_not_be_precise_sleeps_to_its_end() {
+        let mut approach = Approach::new(with_left(1_000_000_000, 0), false);
+        assert_eq!(approach.sleep(), None);
+        let limit = 3_600_000_000_000;
+        let mut approach = Approach::new(Deadline::after(limit), false);
+        assert!(approach.sleep().expect("there is time") > limit - 1_000_000_000);
+    }
+
+    #[test]
+    fn who_stays_awake_sees_what_happens() {
+        let approach = Approach::new(Deadline::after(u64::MAX), true);
+        assert!(approach.stay(|| true));
+    }
+}
