@@ -308,21 +308,13 @@ fn the_split_workloads_finish_in_the_final_order_of_the_guide() {
 }
 
 /// "In Level Zero each engine is exposed as physical instance. Application while creating command queues
-/// creates direct connection to physical resources." "Multiple command queues created for the same command
-/// queue group on the same context, may also share the same physical hardware context." "It means that
-/// independent user queues, which utilize the same physical hardware queue instance, may be executed within
-/// single Hardware context." "Command queues that share the same index launch sequentially but may execute
-/// concurrently." "It means that there is no guarantee of concurrency for submission to the same index and
-/// each launch is serialized." "The concurrent launch may only happen across different indexes, but again it
-/// is not guaranteed". "Command queues that do not share the same index may launch and execute concurrently."
-/// "There is no guarantee that command lists submitted to command queues with different indices will execute
-/// concurrently, only a possibility that they might execute concurrently." "Due to sequential nature of each
-/// launch on the same index, it is possible to block the engine until all commands within launch are done."
+/// creates direct connection to physical resources." "The command queue index provides a mechanism for an
+/// application to indicate which command queues can execute concurrently (different indices)." "Due to
+/// sequential nature of each launch on the same index, it is possible to block the engine until all commands
+/// within launch are done.": not here.
 ///
 /// On every index of every group two queues wait in the middle of their launches; the one behind them on the
 /// same index finishes, so it depends on neither order nor index.
-/// "The command queue index provides a mechanism for an application to indicate which command queues
-/// can execute concurrently (different indices)."
 #[test]
 fn queues_of_one_index_do_not_wait_for_each_other() {
     let gpu = Gpu::new();

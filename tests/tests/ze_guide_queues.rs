@@ -181,10 +181,11 @@ fn many_threads_submit_to_one_queue() {
 }
 
 /// "If the application prefers to opt-out of these optimizations, such as when the application plans to
-/// perform this distribution itself, then it should use ZE_COMMAND_LIST_FLAG_EXPLICIT_ONLY." "Only
-/// command lists created using ZE_COMMAND_LIST_FLAG_EXPLICIT_ONLY can be executed on a command queue
-/// created using ZE_COMMAND_QUEUE_FLAG_EXPLICIT_ONLY." The latter binds applications; SYCL's first
-/// adapter does not keep to it, so lists without the flag are executed as well.
+/// perform this distribution itself, then it should use ZE_COMMAND_LIST_FLAG_EXPLICIT_ONLY.", or "[...] then
+/// it should use ZE_COMMAND_QUEUE_FLAG_EXPLICIT_ONLY." "Only command lists created using
+/// ZE_COMMAND_LIST_FLAG_EXPLICIT_ONLY can be executed on a command queue created using
+/// ZE_COMMAND_QUEUE_FLAG_EXPLICIT_ONLY." The latter binds applications; SYCL's first adapter does not keep
+/// to it, so lists without the flag are executed as well.
 #[test]
 fn explicit_queues_take_explicit_lists_and_others() {
     let gpu = Gpu::new();

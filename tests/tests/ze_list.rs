@@ -58,7 +58,8 @@ fn an_empty_list_is_executed() {
 
 /// A list that is reset, or destroyed, while it runs does not disturb the execution.
 /// "The application is responsible for making sure the device is not currently executing from a command
-/// list before it is reset.", and before it is deleted; here neither does harm.
+/// list before it is reset." "The application is responsible for making sure the device is not currently
+/// executing from a command list before it is deleted."; here neither does harm.
 #[test]
 fn a_running_execution_is_not_disturbed() {
     let gpu = Gpu::new();
@@ -84,6 +85,26 @@ fn a_running_execution_is_not_disturbed() {
     gate.signal();
     queue.synchronize();
     assert_eq!(memory.to_vec(), [1, 1, 0]);
+}
+
+/// A list may be reset when its completion event is signalled. "This should be handled by tracking a
+/// completion event associated with the command list."
+#[test]
+fn a_completion_event_tells_when_a_list_may_be_reset() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(1);
+    memory.set(0, 0);
+    let (list, queue, done) = (gpu.regular(0, true), gpu.queue(0), gpu.cb_event());
+    for round in 1..=100 {
+        list.set((&memory, 0), round, Some(&done), &[]);
+        list.close();
+        queue.execute(&[&list], None);
+        done.synchronize();
+        assert_eq!(memory.get(0), round);
+        list.reset();
+    }
+    queue.synchronize();
+    assert_eq!(memory.get(0), 100);
 }
 
 /// A queue or list that is destroyed while it waits ends its work all the same.
