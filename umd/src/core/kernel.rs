@@ -6,18 +6,20 @@ use std::ops::{Deref, DerefMut};
 use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tally_compiler_protocol::{ArgInfo, ArgKind, KernelInfo};
-use tally_uapi::eu::{BLOCK_ALIGN, MAX_GROUP_ITEMS, MAX_LOCAL_BYTES, MAX_SCRATCH_BYTES};
+use tally_compiler_protocol::{ArgKind, KernelInfo};
 use tally_ze::{ze_kernel_indirect_access_flags_t, ze_result_t};
 
 use crate::core::module::{Code, Module};
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
-use crate::list::launch::{self as list, Groups};
+use crate::list::launch::Groups;
 use crate::list::ready::Ready;
 
+mod launch;
 mod resource;
 mod suggest;
+
+pub use launch::Launch;
 
 /// A kernel of a module.
 pub struct Kernel {
@@ -32,116 +34,6 @@ pub struct Kernel {
 }
 
 object!(ze_kernel_handle_t => Arc<Kernel>, Kind::Kernel);
-
-/// Everything that an append takes from the kernel. A later change of the kernel's arguments does not
-/// change what was appended, so appends copy what they need.
-///
-/// Most appends copy it from [`Kernel::ready`] instead. What takes more than to copy the arguments and to
-/// keep the code must not be found there: see [`Change`].
-#[derive(Clone)]
-pub struct Launch {
-    /// Keeps the code mapped; whoever may still run it holds this.
-    pub code: Arc<Code>,
-    /// The kernel's name.
-    pub name: Arc<str>,
-    /// The argument block as the compiler laid it out, without the header.
-    pub args: Vec<u8>,
-    /// Work-items of a group in each dimension; zeroes until it is set.
-    pub group_size: [u32; 3],
-    /// Local memory of a group, in bytes.
-    pub local_bytes: u32,
-    /// Scratch memory of a group of this size, in bytes.
-    pub scratch_bytes: u32,
-    /// Added to global ids, in work-items.
-    pub global_offset: [u64; 3],
-    /// Arguments that are not set, by index.
-    unset: Vec<u32>,
-    /// Bytes of each local argument, by argument index.
-    local_args: Vec<(u32, u32)>,
-}
-
-impl Launch {
-    /// Address of the code.
-    #[inline]
-    pub fn entry(&self) -> u64 {
-        self.code.entry
-    }
-
-    /// Whether the kernel may be launched: its group size and all its arguments are set.
-    ///
-    /// # Errors
-    /// INVALID_GROUP_SIZE_DIMENSION, INVALID_ARGUMENT.
-    #[inline]
-    pub fn check(&self) -> Result {
-        if self.group_size[0] != 0 && self.unset.is_empty() { Ok(()) } else { Err(self.missing()) }
-    }
-
-    /// A launch of these groups.
-    pub fn with(&self, groups: Groups) -> list::Launch<'_> {
-        // Groups that only the device will know may use all dimensions.
-        let known = match groups {
-            Groups::Direct(groups) | Groups::Cooperative(groups) => groups,
-            Groups::Indirect(_) => [u32::MAX; 3],
-        };
-        list::Launch {
-            entry: self.entry(),
-            args: &self.args,
-            global_offset: self.global_offset,
-            group_size: self.group_size,
-            groups,
-            work_dim: self.work_dim(known).into(),
-            local_bytes: self.local_bytes,
-            scratch_bytes: self.scratch_bytes,
-            keep: &self.code,
-        }
-    }
-
-    /// Writes an argument's bytes to its place. The compiler's layout keeps it inside the block; what
-    /// does not fit is left out.
-    fn write(&mut self, arg: &ArgInfo, bytes: &[u8]) {
-        let start = arg.offset as usize;
-        if let Some(place) = self.args.get_mut(start..start.saturating_add(bytes.len())) {
-            place.copy_from_slice(bytes);
-        }
-    }
-
-    fn mark_set(&mut self, index: u32) {
-        self.unset.retain(|&it| it != index);
-    }
-
-    #[cold]
-    fn missing(&self) -> Error {
-        if self.group_size[0] == 0 {
-            return Error::new(
-                ze_result_t::ZE_RESULT_ERROR_INVALID_GROUP_SIZE_DIMENSION,
-                format!("hKernel: zeKernelSetGroupSize was not called for {}", self.name),
-            );
-        }
-        let first = self.unset.first().copied().unwrap_or_default();
-        Error::invalid(format!("hKernel: argument {first} of {} is not set", self.name))
-    }
-
-    /// Dimensions that a launch of these groups uses.
-    #[inline]
-    pub fn work_dim(&self, groups: [u32; 3]) -> u16 {
-        let uses = |i: usize| groups[i] > 1 || self.group_size[i] > 1;
-        if uses(2) {
-            3
-        } else if uses(1) {
-            2
-        } else {
-            1
-        }
-    }
-}
-
-fn argument_size(text: String) -> Error {
-    Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE, text)
-}
-
-fn group_size(text: String) -> Error {
-    Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_GROUP_SIZE_DIMENSION, text)
-}
 
 impl Kernel {
     /// The kernel `name` of a module; waits for its code.
@@ -165,33 +57,9 @@ impl Kernel {
         }
         let code = module.code(index as u32)?;
         let info = &module.info().kernels[index];
-        let local_args = info.args.iter().enumerate();
-        let local_args = local_args
-            .filter(|(_, arg)| arg.kind == ArgKind::LocalPointer)
-            .map(|(i, _)| (i as u32, 0))
-            .collect();
-        let mut args = vec![0; info.args_size as usize];
-        if let Some(at) = info.printf_ring {
-            let ring = module.context().vm().printf_ring()?;
-            // As for arguments: the compiler's layout keeps it inside the block.
-            let place = args.get_mut(at as usize..).and_then(|rest| rest.first_chunk_mut::<8>());
-            if let Some(place) = place {
-                *place = ring.to_le_bytes();
-            }
-        }
-        let launch = Launch {
-            local_bytes: code.local_static,
-            code,
-            name: info.name.as_str().into(),
-            args,
-            group_size: [0; 3],
-            scratch_bytes: 0,
-            global_offset: [0; 3],
-            unset: (0..info.args.len() as u32).collect(),
-            local_args,
-        };
+        let launch = Launch::blank(module, info, code)?;
         let attributes = CString::new(info.source_attributes.replace('\0', "")).unwrap_or_default();
-        let kernel = Arc::new(Self {
+        Ok(Arc::new(Self {
             module: module.clone(),
             index,
             attributes,
@@ -199,11 +67,15 @@ impl Kernel {
             ready: Ready::new(launch.args.len()),
             launch: Mutex::new(launch),
             indirect: Mutex::default(),
-        });
-        if let Some(required) = kernel.info().required_group_size {
-            kernel.set_group_size(required)?;
-        }
-        Ok(kernel)
+        }))
+    }
+
+    /// A launch of this kernel of which nothing is set.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn blank(&self) -> Result<Launch> {
+        Launch::blank(&self.module, self.info(), self.code.clone())
     }
 
     /// The module.
@@ -262,11 +134,7 @@ impl Kernel {
 
     /// Most work-items of a group, by the device and by the kernel's scratch memory.
     pub fn max_group_items(&self) -> u32 {
-        let launch = self.launch();
-        let code = &launch.code;
-        let room = u64::from(MAX_SCRATCH_BYTES).saturating_sub(u64::from(code.scratch_fixed));
-        let fit = room.checked_div(u64::from(code.scratch_per_item)).unwrap_or(u64::MAX);
-        u32::try_from(fit).unwrap_or(u32::MAX).min(MAX_GROUP_ITEMS)
+        launch::max_group_items(&self.code)
     }
 
     /// Sets the size of the groups.
@@ -274,26 +142,7 @@ impl Kernel {
     /// # Errors
     /// INVALID_GROUP_SIZE_DIMENSION.
     pub fn set_group_size(&self, size: [u32; 3]) -> Result {
-        if let Some(i) = size.iter().position(|&it| it == 0) {
-            return Err(group_size(format!("groupSize{}: it is 0", ["X", "Y", "Z"][i])));
-        }
-        if let Some(required) = self.info().required_group_size.filter(|&it| it != size) {
-            return Err(group_size(format!(
-                "groupSize: {size:?}, but the kernel is compiled for {required:?}"
-            )));
-        }
-        let items = size.iter().map(|&it| u128::from(it)).product::<u128>();
-        let max = self.max_group_items();
-        if items > u128::from(max) {
-            return Err(group_size(format!(
-                "groupSize: {items} work-items, but the kernel can have {max}"
-            )));
-        }
-        let mut launch = self.change();
-        launch.group_size = size;
-        // At most MAX_SCRATCH_BYTES, since there are not more items than `max`.
-        launch.scratch_bytes = launch.code.scratch(items as u64) as u32;
-        Ok(())
+        self.change().set_group_size(self.info(), size)
     }
 
     /// A group size for this many work-items that divides them in each dimension.
@@ -322,58 +171,13 @@ impl Kernel {
     /// Sets one argument.
     ///
     /// # Errors
-    /// INVALID_KERNEL_ARGUMENT_INDEX, INVALID_KERNEL_ARGUMENT_SIZE, INVALID_NULL_POINTER,
-    /// INVALID_ARGUMENT, UNSUPPORTED_FEATURE.
+    /// As [`Launch::set_argument`].
     ///
     /// # Safety
     /// `value` is null or good for reading `size` bytes.
     pub unsafe fn set_argument(&self, index: u32, size: usize, value: *const c_void) -> Result {
-        let info = self.info();
-        let arg = info.args.get(index as usize).ok_or_else(|| {
-            Error::new(
-                ze_result_t::ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX,
-                format!("argIndex: {index}, but {} has {} arguments", info.name, info.args.len()),
-            )
-        })?;
-        if arg.kind == ArgKind::LocalPointer {
-            if !value.is_null() {
-                return Err(Error::invalid(format!(
-                    "pArgValue: argument {index} is local memory; only its size is given"
-                )));
-            }
-            return self.set_local(index, size);
-        }
-        if size != arg.size as usize {
-            return Err(argument_size(format!(
-                "argSize: {size}, but argument {index} has {} bytes",
-                arg.size
-            )));
-        }
-        let zeroes = [0; 8];
-        let bytes = if !value.is_null() {
-            // SAFETY: the caller promises `size` readable bytes.
-            unsafe { slice::from_raw_parts(value.cast::<u8>(), size) }
-        } else if matches!(arg.kind, ArgKind::GlobalPointer | ArgKind::ConstantPointer) {
-            &zeroes[..size.min(8)]
-        } else {
-            return Err(Error::new(
-                ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_POINTER,
-                format!("pArgValue: it is null, but argument {index} is passed by value"),
-            ));
-        };
-        let word;
-        let bytes = match arg.kind {
-            ArgKind::Image | ArgKind::Sampler => {
-                // SAFETY: the caller keeps what the handle names for the call, as Level Zero asks.
-                word = unsafe { resource::word(arg, index, bytes) }?.to_le_bytes();
-                &word[..]
-            }
-            _ => bytes,
-        };
-        let mut launch = self.change();
-        launch.write(arg, bytes);
-        launch.mark_set(index);
-        Ok(())
+        // SAFETY: as the caller promises.
+        unsafe { self.change().set_argument(self.info(), index, size, value) }
     }
 
     /// Sets all arguments from an array of pointers to their values; a local argument's points to its
@@ -396,11 +200,12 @@ impl Kernel {
         }
         // SAFETY: the caller promises a pointer for each argument.
         let values = unsafe { slice::from_raw_parts(values, args.len()) };
+        let mut launch = self.change();
         for (i, (arg, &value)) in args.iter().zip(values).enumerate() {
             let index = i as u32;
             if arg.kind != ArgKind::LocalPointer {
                 // SAFETY: the caller promises a value of the argument's size.
-                unsafe { self.set_argument(index, arg.size as usize, value) }?;
+                unsafe { launch.set_argument(self.info(), index, arg.size as usize, value) }?;
                 continue;
             }
             if value.is_null() {
@@ -408,41 +213,8 @@ impl Kernel {
             }
             // SAFETY: not null, so it points to the size, says the caller.
             let size = unsafe { value.cast::<usize>().read_unaligned() };
-            self.set_local(index, size)?;
+            launch.set_local(self.info(), index, size)?;
         }
-        Ok(())
-    }
-
-    /// Gives a local argument its size and all of them their places, behind the kernel's own.
-    fn set_local(&self, index: u32, size: usize) -> Result {
-        if size == 0 {
-            return Err(argument_size(format!(
-                "argSize: 0 bytes of local memory for argument {index}"
-            )));
-        }
-        let mut launch = self.change();
-        let mut sizes = launch.local_args.clone();
-        for entry in sizes.iter_mut().filter(|it| it.0 == index) {
-            entry.1 = u32::try_from(size).unwrap_or(u32::MAX);
-        }
-        let mut end = u64::from(launch.code.local_static);
-        let mut places = Vec::with_capacity(sizes.len());
-        for &(arg, size) in &sizes {
-            end = end.next_multiple_of(BLOCK_ALIGN);
-            places.push((arg, end));
-            end += u64::from(size);
-        }
-        if end > u64::from(MAX_LOCAL_BYTES) {
-            return Err(argument_size(format!(
-                "argSize: {end} bytes of local memory in all; a group has {MAX_LOCAL_BYTES}"
-            )));
-        }
-        launch.local_args = sizes;
-        launch.local_bytes = end as u32;
-        for (arg, place) in places {
-            launch.write(&self.info().args[arg as usize], &place.to_le_bytes());
-        }
-        launch.mark_set(index);
         Ok(())
     }
 }

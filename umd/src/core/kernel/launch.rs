@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a kernel is launched with: its arguments and sizes. A kernel has one, its next launch; so has
+//! every command of a mutable list.
+
+use std::ffi::c_void;
+use std::slice;
+use std::sync::Arc;
+
+use tally_compiler_protocol::{ArgInfo, ArgKind, KernelInfo};
+use tally_uapi::eu::{BLOCK_ALIGN, MAX_GROUP_ITEMS, MAX_LOCAL_BYTES, MAX_SCRATCH_BYTES};
+use tally_ze::ze_result_t;
+
+use super::resource;
+use crate::core::module::{Code, Module};
+use crate::error::{Error, Result};
+use crate::list::launch::{self as list, Groups};
+
+/// Everything that an append takes from the kernel. A later change of the kernel's arguments does not
+/// change what was appended, so appends copy what they need.
+///
+/// Most appends copy it from [`super::Kernel::ready`] instead. What takes more than to copy the arguments and to
+/// keep the code must not be found there: see [`super::Change`].
+#[derive(Clone)]
+pub struct Launch {
+    /// Keeps the code mapped; whoever may still run it holds this.
+    pub code: Arc<Code>,
+    /// The kernel's name.
+    pub name: Arc<str>,
+    /// The argument block as the compiler laid it out, without the header.
+    pub args: Vec<u8>,
+    /// Work-items of a group in each dimension; zeroes until it is set.
+    pub group_size: [u32; 3],
+    /// Local memory of a group, in bytes.
+    pub local_bytes: u32,
+    /// Scratch memory of a group of this size, in bytes.
+    pub scratch_bytes: u32,
+    /// Added to global ids, in work-items.
+    pub global_offset: [u64; 3],
+    /// Arguments that are not set, by index.
+    unset: Vec<u32>,
+    /// Bytes of each local argument, by argument index.
+    local_args: Vec<(u32, u32)>,
+}
+
+impl Launch {
+    /// A launch of a module's kernel of which nothing is set but what the kernel itself asks for.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub(super) fn blank(module: &Module, info: &KernelInfo, code: Arc<Code>) -> Result<Self> {
+        let mut args = vec![0; info.args_size as usize];
+        if let Some(at) = info.printf_ring {
+            let ring = module.context().vm().printf_ring()?;
+            // As for arguments: the compiler's layout keeps it inside the block.
+            let place = args.get_mut(at as usize..).and_then(|rest| rest.first_chunk_mut::<8>());
+            if let Some(place) = place {
+                *place = ring.to_le_bytes();
+            }
+        }
+        let locals = info.args.iter().enumerate();
+        let locals = locals.filter(|(_, arg)| arg.kind == ArgKind::LocalPointer);
+        let mut launch = Self {
+            local_bytes: code.local_static,
+            name: info.name.as_str().into(),
+            args,
+            group_size: [0; 3],
+            scratch_bytes: 0,
+            global_offset: [0; 3],
+            unset: (0..info.args.len() as u32).collect(),
+            local_args: locals.map(|(i, _)| (i as u32, 0)).collect(),
+            code,
+        };
+        if let Some(required) = info.required_group_size {
+            launch.set_group_size(info, required)?;
+        }
+        Ok(launch)
+    }
+
+    /// Address of the code.
+    #[inline]
+    pub fn entry(&self) -> u64 {
+        self.code.entry
+    }
+
+    /// Whether the kernel may be launched: its group size and all its arguments are set.
+    ///
+    /// # Errors
+    /// INVALID_GROUP_SIZE_DIMENSION, INVALID_ARGUMENT.
+    #[inline]
+    pub fn check(&self) -> Result {
+        if self.group_size[0] != 0 && self.unset.is_empty() { Ok(()) } else { Err(self.missing()) }
+    }
+
+    /// A launch of these groups.
+    pub fn with(&self, groups: Groups) -> list::Launch<'_> {
+        // Groups that only the device will know may use all dimensions.
+        let known = match groups {
+            Groups::Direct(groups) | Groups::Cooperative(groups) => groups,
+            Groups::Indirect(_) => [u32::MAX; 3],
+        };
+        list::Launch {
+            entry: self.entry(),
+            args: &self.args,
+            global_offset: self.global_offset,
+            group_size: self.group_size,
+            groups,
+            work_dim: self.work_dim(known).into(),
+            local_bytes: self.local_bytes,
+            scratch_bytes: self.scratch_bytes,
+            keep: &self.code,
+        }
+    }
+
+    /// Writes an argument's bytes to its place. The compiler's layout keeps it inside the block; what
+    /// does not fit is left out.
+    fn write(&mut self, arg: &ArgInfo, bytes: &[u8]) {
+        let start = arg.offset as usize;
+        if let Some(place) = self.args.get_mut(start..start.saturating_add(bytes.len())) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    fn mark_set(&mut self, index: u32) {
+        self.unset.retain(|&it| it != index);
+    }
+
+    #[cold]
+    fn missing(&self) -> Error {
+        if self.group_size[0] == 0 {
+            return Error::new(
+                ze_result_t::ZE_RESULT_ERROR_INVALID_GROUP_SIZE_DIMENSION,
+                format!("hKernel: zeKernelSetGroupSize was not called for {}", self.name),
+            );
+        }
+        let first = self.unset.first().copied().unwrap_or_default();
+        Error::invalid(format!("hKernel: argument {first} of {} is not set", self.name))
+    }
+
+    /// Dimensions that a launch of these groups uses.
+    #[inline]
+    pub fn work_dim(&self, groups: [u32; 3]) -> u16 {
+        let uses = |i: usize| groups[i] > 1 || self.group_size[i] > 1;
+        if uses(2) {
+            3
+        } else if uses(1) {
+            2
+        } else {
+            1
+        }
+    }
+
+    /// Sets the size of the groups; `info` is the kernel's.
+    ///
+    /// # Errors
+    /// INVALID_GROUP_SIZE_DIMENSION.
+    pub fn set_group_size(&mut self, info: &KernelInfo, size: [u32; 3]) -> Result {
+        if let Some(i) = size.iter().position(|&it| it == 0) {
+            return Err(group_size(format!("groupSize{}: it is 0", ["X", "Y", "Z"][i])));
+        }
+        if let Some(required) = info.required_group_size.filter(|&it| it != size) {
+            return Err(group_size(format!(
+                "groupSize: {size:?}, but the kernel is compiled for {required:?}"
+            )));
+        }
+        let items = size.iter().map(|&it| u128::from(it)).product::<u128>();
+        let max = max_group_items(&self.code);
+        if items > u128::from(max) {
+            return Err(group_size(format!(
+                "groupSize: {items} work-items, but the kernel can have {max}"
+            )));
+        }
+        self.group_size = size;
+        // At most MAX_SCRATCH_BYTES, since there are not more items than `max`.
+        self.scratch_bytes = self.code.scratch(items as u64) as u32;
+        Ok(())
+    }
+
+    /// Sets one argument; `info` is the kernel's.
+    ///
+    /// # Errors
+    /// INVALID_KERNEL_ARGUMENT_INDEX, INVALID_KERNEL_ARGUMENT_SIZE, INVALID_NULL_POINTER,
+    /// INVALID_ARGUMENT, UNSUPPORTED_FEATURE.
+    ///
+    /// # Safety
+    /// `value` is null or good for reading `size` bytes.
+    pub unsafe fn set_argument(
+        &mut self,
+        info: &KernelInfo,
+        index: u32,
+        size: usize,
+        value: *const c_void,
+    ) -> Result {
+        let arg = info.args.get(index as usize).ok_or_else(|| {
+            Error::new(
+                ze_result_t::ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX,
+                format!("argIndex: {index}, but {} has {} arguments", info.name, info.args.len()),
+            )
+        })?;
+        if arg.kind == ArgKind::LocalPointer {
+            if !value.is_null() {
+                return Err(Error::invalid(format!(
+                    "pArgValue: argument {index} is local memory; only its size is given"
+                )));
+            }
+            return self.set_local(info, index, size);
+        }
+        if size != arg.size as usize {
+            return Err(argument_size(format!(
+                "argSize: {size}, but argument {index} has {} bytes",
+                arg.size
+            )));
+        }
+        let zeroes = [0; 8];
+        let bytes = if !value.is_null() {
+            // SAFETY: the caller promises `size` readable bytes.
+            unsafe { slice::from_raw_parts(value.cast::<u8>(), size) }
+        } else if matches!(arg.kind, ArgKind::GlobalPointer | ArgKind::ConstantPointer) {
+            &zeroes[..size.min(8)]
+        } else {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_POINTER,
+                format!("pArgValue: it is null, but argument {index} is passed by value"),
+            ));
+        };
+        let word;
+        let bytes = match arg.kind {
+            ArgKind::Image | ArgKind::Sampler => {
+                // SAFETY: the caller keeps what the handle names for the call, as Level Zero asks.
+                word = unsafe { resource::word(arg, index, bytes) }?.to_le_bytes();
+                &word[..]
+            }
+            _ => bytes,
+        };
+        self.write(arg, bytes);
+        self.mark_set(index);
+        Ok(())
+    }
+
+    /// Gives a local argument its size and all of them their places, behind the kernel's own.
+    ///
+    /// # Errors
+    /// INVALID_KERNEL_ARGUMENT_SIZE.
+    pub(super) fn set_local(&mut self, info: &KernelInfo, index: u32, size: usize) -> Result {
+        if size == 0 {
+            return Err(argument_size(format!(
+                "argSize: 0 bytes of local memory for argument {index}"
+            )));
+        }
+        let mut sizes = self.local_args.clone();
+        for entry in sizes.iter_mut().filter(|it| it.0 == index) {
+            entry.1 = u32::try_from(size).unwrap_or(u32::MAX);
+        }
+        let mut end = u64::from(self.code.local_static);
+        let mut places = Vec::with_capacity(sizes.len());
+        for &(arg, size) in &sizes {
+            end = end.next_multiple_of(BLOCK_ALIGN);
+            places.push((arg, end));
+            end += u64::from(size);
+        }
+        if end > u64::from(MAX_LOCAL_BYTES) {
+            return Err(argument_size(format!(
+                "argSize: {end} bytes of local memory in all; a group has {MAX_LOCAL_BYTES}"
+            )));
+        }
+        self.local_args = sizes;
+        self.local_bytes = end as u32;
+        for (arg, place) in places {
+            self.write(&info.args[arg as usize], &place.to_le_bytes());
+        }
+        self.mark_set(index);
+        Ok(())
+    }
+}
+
+/// Most work-items of a group, by the device and by the scratch memory that the code asks for.
+pub(super) fn max_group_items(code: &Code) -> u32 {
+    let room = u64::from(MAX_SCRATCH_BYTES).saturating_sub(u64::from(code.scratch_fixed));
+    let fit = room.checked_div(u64::from(code.scratch_per_item)).unwrap_or(u64::MAX);
+    u32::try_from(fit).unwrap_or(u32::MAX).min(MAX_GROUP_ITEMS)
+}
+
+fn argument_size(text: String) -> Error {
+    Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE, text)
+}
+
+fn group_size(text: String) -> Error {
+    Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_GROUP_SIZE_DIMENSION, text)
+}
