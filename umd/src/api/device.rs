@@ -13,6 +13,7 @@ use tally_ze::*;
 use super::api;
 use super::memory::external;
 use crate::core::device::Device;
+use crate::core::list::mutable::MUTABLE;
 use crate::core::sysman::Memory;
 use crate::error::Result;
 
@@ -97,6 +98,12 @@ api! {
                 ze_device_event_properties_t::STYPE => {
                     if let Some(out) = link.get_mut::<ze_device_event_properties_t>() {
                         out.flags = event_flags(device);
+                    }
+                }
+                ze_mutable_command_list_exp_properties_t::STYPE => {
+                    if let Some(out) = link.get_mut::<ze_mutable_command_list_exp_properties_t>() {
+                        out.mutableCommandListFlags = ze_mutable_command_list_exp_flags_t::empty();
+                        out.mutableCommandFlags = MUTABLE;
                     }
                 }
                 ze_event_query_kernel_timestamps_ext_properties_t::STYPE => {

@@ -73,6 +73,14 @@ const EXTENSIONS: &[Extension] = &[
         &["zeEventQueryKernelTimestampsExt"],
     ),
     extension(tally_ze::ZE_COMMAND_LIST_CLONE_EXP_NAME, &["zeCommandListCreateCloneExp"]),
+    Extension {
+        name: tally_ze::ZE_MUTABLE_COMMAND_LIST_EXP_NAME,
+        version: make_version(1, 1),
+        needs: &[
+            "zeCommandListGetNextCommandIdWithKernelsExp",
+            "zeCommandListUpdateMutableCommandsExp",
+        ],
+    },
     extension(
         tally_ze::ZE_IMMEDIATE_COMMAND_LIST_APPEND_EXP_NAME,
         &["zeCommandListImmediateAppendCommandListsExp"],

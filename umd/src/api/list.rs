@@ -19,6 +19,7 @@ pub mod event;
 pub mod host;
 pub mod image;
 pub mod launch;
+pub mod mutable;
 
 api! {
     /// Spec: `zeCommandListCreate`.
@@ -35,7 +36,9 @@ api! {
         let desc = call.desc(desc, "desc")?;
         call.flags(desc.flags.has_unknown(), "desc->flags")?;
         let out = call.out(phCommandList, "phCommandList")?;
-        let list = List::regular(context, device, desc.commandQueueGroupOrdinal, desc.flags)?;
+        let is_mutable = mutable::is_asked(call, desc.pNext)?;
+        let ordinal = desc.commandQueueGroupOrdinal;
+        let list = List::regular(context, device, ordinal, desc.flags, is_mutable)?;
         out.set(named(call, list)?);
         Ok(())
     }

@@ -11,16 +11,22 @@ use tally_ze::{
 
 use crate::core::context::Context;
 use crate::core::device::Device;
+use crate::core::kernel::{Kernel, Launch};
 use crate::core::queue::QueueTraits;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
 use crate::hang::names;
 use crate::list::command::{Command, Signal};
 use crate::list::immediate::Immediate;
+use crate::list::launch::Groups;
 use crate::list::regular::Regular;
 use crate::list::straight::Single;
 use crate::list::waits::WaitList;
 use crate::sync::event::Event;
+
+pub mod mutable;
+
+use mutable::Mutable;
 
 /// A command list.
 pub struct List {
@@ -36,11 +42,11 @@ object!(ze_command_list_handle_t => List, Kind::List);
 
 enum ListKind {
     Immediate(QueueTraits, Arc<Immediate>),
-    Regular(ze_command_list_flags_t, Arc<Regular>),
+    Regular(ze_command_list_flags_t, Arc<Regular>, Option<Box<Mutable>>),
 }
 
 impl List {
-    /// A regular list for queues of the group `ordinal`.
+    /// A regular list for queues of the group `ordinal`; mutable or not.
     ///
     /// # Errors
     /// INVALID_ARGUMENT: no such group; out of memory.
@@ -49,11 +55,16 @@ impl List {
         device: &'static Device,
         ordinal: u32,
         flags: ze_command_list_flags_t,
+        is_mutable: bool,
     ) -> Result<Self> {
         QueueTraits::check_ordinal(device, ordinal)?;
         let in_order = flags.contains(ze_command_list_flags_t::ZE_COMMAND_LIST_FLAG_IN_ORDER);
-        let list = Regular::create(context.shared().clone(), in_order)?;
-        Ok(Self::new(context.clone(), device, ordinal, ListKind::Regular(flags, list)))
+        let mut list = Regular::create(context.shared().clone(), in_order)?;
+        if is_mutable {
+            list = list.mutable();
+        }
+        let kind = ListKind::Regular(flags, list, is_mutable.then(Box::default));
+        Ok(Self::new(context.clone(), device, ordinal, kind))
     }
 
     /// An immediate list.
@@ -81,10 +92,12 @@ impl List {
     pub fn duplicate(&self) -> Result<Self> {
         use ze_command_list_flags_t as flag;
         match &self.kind {
-            ListKind::Regular(flags, list)
+            ListKind::Regular(flags, list, mutable)
                 if flags.contains(flag::ZE_COMMAND_LIST_FLAG_EXP_CLONEABLE) =>
             {
-                let kind = ListKind::Regular(*flags, list.duplicate()?);
+                let copy = list.duplicate()?;
+                let mutable = mutable.as_ref().map(|it| Box::new(it.duplicate()));
+                let kind = ListKind::Regular(*flags, copy, mutable);
                 Ok(Self { context: self.context.clone(), kind, ..*self })
             }
             ListKind::Regular(..) => Err(Error::invalid(
@@ -105,7 +118,7 @@ impl List {
                     format!("immediate list {raw:p} ({})", traits.engine())
                 });
             }
-            ListKind::Regular(_, list) => {
+            ListKind::Regular(_, list, _) => {
                 names::name_regular(list, || format!("regular list {raw:p}"));
             }
         }
@@ -162,14 +175,14 @@ impl List {
                 "phCommandLists: a list of command queue group {} on a queue of group {ordinal}",
                 self.ordinal
             )),
-            ListKind::Regular(_, list) => Ok(list),
+            ListKind::Regular(_, list, _) => Ok(list),
         }
     }
 
     /// Flags of a regular list; of an immediate one those that mean the same.
     pub fn flags(&self) -> ze_command_list_flags_t {
         match &self.kind {
-            ListKind::Regular(flags, _) => *flags,
+            ListKind::Regular(flags, ..) => *flags,
             ListKind::Immediate(traits, _) => {
                 use ze_command_list_flags_t as list;
                 use ze_command_queue_flags_t as queue;
@@ -202,8 +215,29 @@ impl List {
     ) -> Result {
         match &self.kind {
             ListKind::Immediate(_, list) => list.append(command, signal, waits),
-            ListKind::Regular(_, list) => list.append(command, signal, waits),
+            ListKind::Regular(_, list, _) => list.append(command, signal, waits).map(drop),
         }
+    }
+
+    /// Appends a launch of a kernel that goes the general way. [`List::settle`] ends the call.
+    ///
+    /// # Errors
+    /// See [`crate::list`].
+    pub fn append_launch(
+        &self,
+        (kernel, launch, groups): (&Arc<Kernel>, &Launch, Groups),
+        signal: Option<Signal<'_>>,
+        waits: WaitList<'_, '_>,
+    ) -> Result {
+        let packets = launch.with(groups);
+        let command = Command::Launch(&packets);
+        let ListKind::Regular(_, list, Some(mutable)) = &self.kind else {
+            return self.append(&command, signal, waits);
+        };
+        if let Some(number) = list.append(&command, signal, waits)? {
+            mutable.note(number, kernel, launch, groups);
+        }
+        Ok(())
     }
 
     /// Appends a command the straight way; false: it has to go the general way. [`List::settle`] ends the
@@ -220,7 +254,7 @@ impl List {
     ) -> Result<bool> {
         match &self.kind {
             ListKind::Immediate(_, list) => list.append_straight(command, signal, waits),
-            ListKind::Regular(_, list) => list.append_straight(command, signal, waits),
+            ListKind::Regular(_, list, _) => list.append_straight(command, signal, waits),
         }
     }
 
@@ -258,7 +292,12 @@ impl List {
     pub fn close(&self) -> Result {
         match &self.kind {
             ListKind::Immediate(..) => Ok(()),
-            ListKind::Regular(_, list) => list.close(),
+            ListKind::Regular(_, list, mutable) => {
+                if let Some(mutable) = mutable {
+                    mutable.apply(list)?;
+                }
+                list.close()
+            }
         }
     }
 
@@ -269,7 +308,12 @@ impl List {
     pub fn reset(&self) -> Result {
         match &self.kind {
             ListKind::Immediate(..) => Ok(()),
-            ListKind::Regular(_, list) => list.reset(),
+            ListKind::Regular(_, list, mutable) => {
+                if let Some(mutable) = mutable {
+                    mutable.clear();
+                }
+                list.reset()
+            }
         }
     }
 

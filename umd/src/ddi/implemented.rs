@@ -170,6 +170,14 @@ implemented! {
     zeCommandListImmediateGetFlags => list::zeCommandListImmediateGetFlags,
     zeCommandListImmediateGetMode => list::zeCommandListImmediateGetMode,
     zeCommandListImmediateGetPriority => list::zeCommandListImmediateGetPriority,
+    // command list: changes of recorded commands
+    zeCommandListGetNextCommandIdExp => list::mutable::zeCommandListGetNextCommandIdExp,
+    zeCommandListGetNextCommandIdWithKernelsExp => list::mutable::zeCommandListGetNextCommandIdWithKernelsExp,
+    zeCommandListUpdateMutableCommandsExp => list::mutable::zeCommandListUpdateMutableCommandsExp,
+    zeCommandListUpdateMutableCommandSignalEventExp => list::mutable::zeCommandListUpdateMutableCommandSignalEventExp,
+    zeCommandListUpdateMutableCommandWaitEventsExp => list::mutable::zeCommandListUpdateMutableCommandWaitEventsExp,
+    zeCommandListUpdateMutableCommandKernelsExp => list::mutable::zeCommandListUpdateMutableCommandKernelsExp,
+    zeCommandListIsMutableExp => list::mutable::zeCommandListIsMutableExp,
     // command list: events
     zeCommandListAppendBarrier => list::event::zeCommandListAppendBarrier,
     zeCommandListAppendMemoryRangesBarrier => list::event::zeCommandListAppendMemoryRangesBarrier,

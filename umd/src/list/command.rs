@@ -131,6 +131,19 @@ impl Post {
         packet.header.post_op = self.op as u8;
         packet.post = self.sync;
     }
+
+    /// Whether this is the write at the end of a packet.
+    pub(super) fn is_of(self, packet: &Packet) -> bool {
+        let flags = packet.header.flags & (flag::POST_SYNC | flag::FROM_BASE);
+        flags == self.flags && packet.header.post_op == self.op as u8 && packet.post == self.sync
+    }
+
+    /// The packet without a write at its end.
+    pub(super) fn detach(packet: &mut Packet) {
+        packet.header.flags &= !(flag::POST_SYNC | flag::FROM_BASE);
+        packet.header.post_op = 0;
+        packet.post = PostSync::default();
+    }
 }
 
 /// A list that commands are appended to.
@@ -493,8 +506,7 @@ impl Body {
             post.attach(&mut packet);
         }
         if let Some(slot) = self.slot {
-            let header = Header { opcode: opcode::STAMP, ..Default::default() };
-            target.push(StampPacket { header, slot, zero: [0; 6] }.into());
+            target.push(stamp(slot));
         }
         target.push(packet);
         for post in posts {
@@ -505,9 +517,15 @@ impl Body {
     }
 }
 
-fn nop(flags: u8) -> Packet {
+pub(super) fn nop(flags: u8) -> Packet {
     let header = Header { opcode: opcode::NOP, flags, ..Default::default() };
     Nop { header, zero: [0; 5], post: PostSync::default() }.into()
+}
+
+/// The prefix by which the next packet writes its times to `slot`.
+pub(super) fn stamp(slot: u64) -> Packet {
+    let header = Header { opcode: opcode::STAMP, ..Default::default() };
+    StampPacket { header, slot, zero: [0; 6] }.into()
 }
 
 #[inline]
@@ -583,7 +601,7 @@ fn repeat<T: Target>(
 }
 
 /// The write that signals an event, unless the list's counter does.
-fn event_post(event: &Event) -> Option<Post> {
+pub(super) fn event_post(event: &Event) -> Option<Post> {
     match &event.kind {
         EventKind::Regular(place) => Some(Post::store(place.cell().va(), SIGNALLED)),
         EventKind::CounterBased(event) => event.aggregated().map(|(word, increment)| {
@@ -607,7 +625,10 @@ fn reset(event: &Event) -> Result<Option<Post>> {
 }
 
 /// Where the times of a command that signals `event` go.
-fn stamp_of<T: Target>(target: &mut T, event: &Event) -> Result<(Option<u64>, Option<Stamp>)> {
+pub(super) fn stamp_of<T: Target>(
+    target: &mut T,
+    event: &Event,
+) -> Result<(Option<u64>, Option<Stamp>)> {
     match &event.kind {
         EventKind::Regular(place) => Ok((Some(place.slot()), None)),
         EventKind::CounterBased(_) => {

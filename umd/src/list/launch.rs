@@ -2,14 +2,15 @@
 //! Launches of kernels: the argument block and the DISPATCH packet.
 
 use std::any::Any;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
-use tally_uapi::eu::{ARGS_OFFSET, BLOCK_ALIGN, KernargHeader};
+use tally_uapi::eu::{ARGS_OFFSET, BLOCK_ALIGN, KernargHeader, MAX_COOPERATIVE_GROUPS};
 use tally_uapi::packet::{Dispatch, Header, Packet, flag, opcode};
 use zerocopy::IntoBytes;
 
 use super::command::Target;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A kernel with everything that was set when it was appended.
 pub struct Launch<'a> {
@@ -44,6 +45,23 @@ pub enum Groups {
     Indirect(u64),
 }
 
+impl Groups {
+    /// The groups of a cooperative launch, which may wait for each other: "the total group count must be
+    /// smaller than the queried maximum" is what the guide's sample checks, or equal to it.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT: more than run at the same time.
+    pub fn cooperative(groups: [u32; 3]) -> Result<Self> {
+        let total = groups.iter().fold(1, |total: u64, &n| total.saturating_mul(n.into()));
+        if total <= MAX_COOPERATIVE_GROUPS.into() {
+            return Ok(Self::Cooperative(groups));
+        }
+        Err(Error::invalid(format!(
+            "pLaunchFuncArgs: a cooperative launch has at most zeKernelSuggestMaxCooperativeGroupCount groups, {MAX_COOPERATIVE_GROUPS}; here are {total}"
+        )))
+    }
+}
+
 /// Something with shared ownership that a list can keep as long as the device uses it.
 pub trait Keep {
     /// The same for two references to the same thing.
@@ -68,15 +86,34 @@ impl<T: Any + Send + Sync> Keep for Arc<T> {
 /// OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY.
 pub(super) fn encode<T: Target>(target: &mut T, launch: &Launch<'_>) -> Result<Packet> {
     target.keep(launch.keep);
-    let block = target.memory(ARGS_OFFSET + launch.args.len() as u64, BLOCK_ALIGN)?;
+    let block = target.memory(block_bytes(launch), BLOCK_ALIGN)?;
+    // SAFETY: the block has that size, and is not yet in use.
+    unsafe { write_block(block.ptr, launch) };
+    Ok(dispatch(launch, block.va()))
+}
+
+/// Bytes of the argument block.
+pub(super) fn block_bytes(launch: &Launch<'_>) -> u64 {
+    ARGS_OFFSET + launch.args.len() as u64
+}
+
+/// Writes the argument block: the header and the arguments.
+///
+/// # Safety
+/// `to` is good for writing [`block_bytes`], and the device does not read there now.
+pub(super) unsafe fn write_block(to: NonNull<u8>, launch: &Launch<'_>) {
     let header = KernargHeader { global_offset: launch.global_offset, ..Default::default() };
-    // SAFETY: the block has room for the header and the arguments, and is not yet in use.
+    // SAFETY: the caller promises room for the header and the arguments.
     unsafe {
-        let to = block.ptr.as_ptr();
+        let to = to.as_ptr();
         to.copy_from_nonoverlapping(header.as_bytes().as_ptr(), ARGS_OFFSET as usize);
         let to = to.add(ARGS_OFFSET as usize);
         to.copy_from_nonoverlapping(launch.args.as_ptr(), launch.args.len());
     }
+}
+
+/// The packet of a launch with its argument block at `kernarg`, without its order and its signal.
+pub(super) fn dispatch(launch: &Launch<'_>, kernarg: u64) -> Packet {
     let (groups, flags) = match launch.groups {
         Groups::Direct(groups) => (groups, 0),
         Groups::Cooperative(groups) => (groups, flag::COOPERATIVE),
@@ -84,15 +121,15 @@ pub(super) fn encode<T: Target>(target: &mut T, launch: &Launch<'_>) -> Result<P
     };
     let header =
         Header { opcode: opcode::DISPATCH, flags, param: launch.local_bytes, ..Default::default() };
-    Ok(Dispatch {
+    Dispatch {
         header,
         entry: launch.entry,
-        kernarg: block.va(),
+        kernarg,
         groups,
         scratch_bytes: launch.scratch_bytes,
         group_size: launch.group_size.map(|size| size as u16),
         work_dim: launch.work_dim as u16,
         ..Default::default()
     }
-    .into())
+    .into()
 }

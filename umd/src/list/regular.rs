@@ -31,6 +31,9 @@ use crate::sync::timestamp::Stamp;
 use crate::vm::{Access, UserWindow};
 
 mod clone;
+mod mutable;
+
+use mutable::Mutable;
 
 /// Bytes by which memory for arguments grows, and the most that a list may have of it.
 const ARGUMENTS: (u64, u64) = (16 << 10, 1 << 30);
@@ -48,17 +51,22 @@ pub struct Regular {
 
 struct State {
     closed: bool,
-    /// Closed, or its calls are noted: an append has to look closer.
+    /// Closed, mutable, or its calls are noted: an append has to look closer.
     special: bool,
+    /// Commands were changed since it was closed: it has to be closed again.
+    is_stale: bool,
     recording: Arc<Recording>,
     packets: Vec<Packet>,
-    operands: Vec<Binding>,
+    /// `None`: nothing waits for this operand.
+    operands: Vec<Option<Binding>>,
     signalled: Vec<Signalled>,
     memory: Memory,
     /// Lengths to go back to when an append fails.
     mark: Mark,
     /// Which call wrote which packets; only while the hang report is on.
     calls: Option<Box<CallLog>>,
+    /// Only in a mutable list.
+    mutable: Option<Box<Mutable>>,
 }
 
 /// What the device uses while an execution runs.
@@ -69,7 +77,7 @@ struct Memory {
     stamps: Arena,
     kept: Vec<Arc<dyn Any + Send + Sync>>,
     /// Ordinary memory that commands name.
-    windows: Vec<UserWindow>,
+    windows: Vec<Arc<UserWindow>>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -111,6 +119,7 @@ impl Regular {
         let mut state = State {
             closed: false,
             special: false,
+            is_stale: false,
             recording: recording.clone(),
             packets: Vec::new(),
             operands: Vec::new(),
@@ -118,12 +127,13 @@ impl Regular {
             memory: Memory::new(),
             mark: Mark::default(),
             calls: None,
+            mutable: None,
         };
         state.restart(recording, in_order);
         Ok(Arc::new(Self { shared, in_order, state: SpinLock::new(state) }))
     }
 
-    /// Appends a command.
+    /// Appends a command; answers its number in a mutable list, if one was asked for.
     ///
     /// # Errors
     /// As [`command::append`]; INVALID_ARGUMENT when the list is closed.
@@ -133,9 +143,13 @@ impl Regular {
         command: &Command<'_>,
         signal: Option<Signal<'_>>,
         waits: WaitList<'_, '_>,
-    ) -> Result {
+    ) -> Result<Option<u64>> {
         let mut state = self.lock();
-        command::append(&mut Recorder { list: self, state: &mut state }, command, signal, waits)
+        if state.mutable.is_some() {
+            return self.append_mutable(&mut state, command, signal, waits);
+        }
+        command::append(&mut Recorder { list: self, state: &mut state }, command, signal, waits)?;
+        Ok(None)
     }
 
     /// Appends a command the straight way; false: it has to go the general way.
@@ -150,6 +164,9 @@ impl Regular {
         waits: impl ExactSizeIterator<Item = Result<&'e Event>>,
     ) -> Result<bool> {
         let mut state = self.lock();
+        if state.special && state.mutable.is_some() {
+            return Ok(false);
+        }
         straight::append(&mut Recorder { list: self, state: &mut state }, command, signal, waits)
     }
 
@@ -159,7 +176,7 @@ impl Regular {
     /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY.
     pub fn close(&self) -> Result {
         let mut state = self.lock();
-        if state.closed {
+        if state.closed && !state.is_stale {
             return Ok(());
         }
         state.write_image(&self.shared)?;
@@ -169,6 +186,7 @@ impl Regular {
         }
         state.closed = true;
         state.special = true;
+        state.is_stale = false;
         Ok(())
     }
 
@@ -229,10 +247,10 @@ impl Regular {
         let mut blocks = Vec::with_capacity(lists.len());
         for list in lists {
             let state = list.lock();
-            if !state.closed {
+            if !state.closed || state.is_stale {
                 return Err(Error::invalid("phCommandLists: a list is not closed"));
             }
-            for binding in &state.operands {
+            for binding in state.operands.iter().flatten() {
                 if let Resolved::Dead(..) = binding.resolve() {
                     return Err(dead());
                 }
@@ -255,12 +273,13 @@ impl Regular {
     pub(super) fn submit(&self, calls: &mut Calls) -> Result<Packet> {
         let state = self.lock();
         let (span, count) = calls.blocks.next().unwrap_or((None, 0));
-        if !state.closed || count != state.operands.len() {
+        if !state.closed || state.is_stale || count != state.operands.len() {
             return Err(Error::invalid("phCommandLists: a list is changed by another thread"));
         }
         if let Some(span) = span {
             for (i, binding) in state.operands.iter().enumerate() {
-                let operand = operand(binding.resolve());
+                let resolved = binding.as_ref().map_or(Resolved::Met, Binding::resolve);
+                let operand = operand(resolved);
                 // SAFETY: `prepare` took room for as many operands, and nobody reads it yet.
                 unsafe { span.ptr.cast::<Operand>().add(i).write(operand) };
             }
@@ -339,10 +358,11 @@ impl Memory {
         self.windows.clear();
     }
 
-    /// Binds the ordinary memory as it is now; `idle`: the device uses none of it.
+    /// Binds the ordinary memory as it is now; `idle`: this list's executions use none of it. Copies of
+    /// the list may use it.
     fn pin(&self, idle: bool) -> Result {
         for window in &self.windows {
-            if idle {
+            if idle && Arc::strong_count(window) == 1 {
                 window.unpin();
             }
             window.pin()?;
@@ -359,11 +379,15 @@ impl State {
         }
         self.recording = recording;
         self.closed = false;
+        self.is_stale = false;
         self.packets.clear();
         self.operands.clear();
         self.signalled.clear();
         self.calls = CallLog::begin();
-        self.special = self.calls.is_some();
+        if let Some(mutable) = &mut self.mutable {
+            mutable.restart();
+        }
+        self.special = self.calls.is_some() || self.mutable.is_some();
     }
 
     /// Puts the packets where the device finds them.
@@ -504,7 +528,7 @@ impl Target for Recorder<'_> {
         }
         let window = vm.user_window(address, size, access)?;
         let va = window.translate(address);
-        self.state.memory.windows.push(window);
+        self.state.memory.windows.push(Arc::new(window));
         Ok(va)
     }
 
@@ -542,7 +566,7 @@ impl Target for Recorder<'_> {
             Bound::Recording(recording, _) if recording.is_dead() => return Err(dead()),
             Bound::Recording(recording, k) => Binding { recording, k },
         };
-        state.operands.push(binding);
+        state.operands.push(Some(binding));
         Ok(Condition::Operand(state.operands.len() as u32 - 1))
     }
 

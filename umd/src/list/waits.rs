@@ -56,6 +56,21 @@ pub(super) fn encode<'e, T: Target>(
     Ok(packets)
 }
 
+/// The packets that wait for all of these; none if nothing is left to wait for.
+pub(super) fn packets(conditions: impl IntoIterator<Item = Condition>) -> Vec<Packet> {
+    let mut group = Group::default();
+    let mut packets = Vec::new();
+    for condition in conditions {
+        if group.add(condition) {
+            packets.push(group.take());
+        }
+    }
+    if group.count != 0 {
+        packets.push(group.take());
+    }
+    packets
+}
+
 /// The packet that waits until an event cell holds at least `value`.
 pub(super) fn at_least(cell: u64, value: u64) -> Packet {
     let mut group = Group::default();

@@ -342,6 +342,20 @@ impl CbEvent {
         self.replace(inner, State::Recorded(Recorded { recording, k, place }), stamp);
     }
 
+    /// No command of the recording signals the event any more: it keeps the value that it names now. If
+    /// the recording was never executed, nobody has signalled it.
+    pub fn leave(&self, own: &Arc<Recording>) {
+        let inner = self.inner.lock();
+        let Inner { state: State::Recorded(it), stamp } = &*inner else { return };
+        if !Arc::ptr_eq(&it.recording, own) {
+            return;
+        }
+        let (cell, value) = own.resolve(it.k);
+        let state = if own.is_submitted() { State::Fixed(cell, value) } else { State::Never };
+        let stamp = stamp.clone();
+        self.replace(inner, state, stamp);
+    }
+
     /// Whether it names a signal of this recording.
     pub fn names(&self, own: &Arc<Recording>, number: u32) -> bool {
         self.inner.with(|inner| match &inner.state {

@@ -2,11 +2,11 @@
 //! Appends that launch kernels.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
-use tally_uapi::eu::MAX_COOPERATIVE_GROUPS;
 use tally_ze::*;
 
-use super::{Events, append, append_straight, no_extensions, submit};
+use super::{Events, append, append_straight, no_extensions};
 use crate::api::{Call, api};
 use crate::core::kernel as core_kernel;
 use crate::core::list::List;
@@ -91,7 +91,7 @@ api! {
         let list = call.handle(hCommandList, "hCommandList")?;
         let kernel = call.handle(hKernel, "hKernel")?;
         let groups = counts(call.read(pLaunchFuncArgs, "pLaunchFuncArgs")?);
-        let groups = cooperative(groups)?;
+        let groups = Groups::cooperative(groups)?;
         let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         launch(call, list, kernel, groups, events)
     }
@@ -151,7 +151,7 @@ api! {
 fn launch(
     call: Call<'_>,
     list: &List,
-    kernel: &core_kernel::Kernel,
+    kernel: &Arc<core_kernel::Kernel>,
     groups: Groups,
     events: Events,
 ) -> Result {
@@ -164,7 +164,8 @@ fn launch(
     }
     let launch = kernel.launch();
     launch.check()?;
-    submit(call, list, &Command::Launch(&launch.with(groups)), events)?;
+    let mut waits = events.waits(call)?;
+    list.append_launch((kernel, &launch, groups), events.signal(call)?, &mut waits)?;
     // Others may launch the kernel while this call waits.
     drop(launch);
     list.settle()
@@ -186,24 +187,12 @@ fn buffer(call: Call<'_>, ptr: *const u32, name: &'static str) -> Result<u64> {
     Ok(ptr as u64)
 }
 
-/// The groups of a cooperative launch, which may wait for each other: "the total group count must be
-/// smaller than the queried maximum" is what the guide's sample checks, or equal to it.
-fn cooperative(groups: [u32; 3]) -> Result<Groups> {
-    let total = groups.iter().fold(1, |total: u64, &n| total.saturating_mul(n.into()));
-    if total <= MAX_COOPERATIVE_GROUPS.into() {
-        return Ok(Groups::Cooperative(groups));
-    }
-    Err(Error::invalid(format!(
-        "pLaunchFuncArgs: a cooperative launch has at most zeKernelSuggestMaxCooperativeGroupCount groups, {MAX_COOPERATIVE_GROUPS}; here are {total}"
-    )))
-}
-
 /// The extensions of a launch: whether it is cooperative.
 fn parameters(call: Call<'_>, next: *const c_void, groups: [u32; 3]) -> Result<Groups> {
     let mut answer = Groups::Direct(groups);
     for link in call.chain(next) {
         match link.get::<ze_command_list_append_launch_kernel_param_cooperative_desc_t>() {
-            Some(desc) if desc.isCooperative != 0 => answer = cooperative(groups)?,
+            Some(desc) if desc.isCooperative != 0 => answer = Groups::cooperative(groups)?,
             Some(_) => {}
             None => no_extensions(call, next)?,
         }

@@ -22,14 +22,15 @@ impl Regular {
     /// # Errors
     /// INVALID_ARGUMENT: the list is not closed; out of memory.
     pub fn duplicate(&self) -> Result<Arc<Self>> {
-        let source = self.lock();
-        if !source.closed {
+        let mut source = self.lock();
+        if !source.closed || source.is_stale {
             return Err(Error::invalid("hCommandList: the list is not closed"));
         }
         let counter = Arc::new(self.shared.counter()?);
         let recording = source.recording.again(counter);
         let mut memory = Memory::new();
         memory.kept.clone_from(&source.memory.kept);
+        memory.windows.clone_from(&source.memory.windows);
         for chunk in source.memory.arguments.chunks() {
             memory.kept.push(chunk.clone());
         }
@@ -46,9 +47,14 @@ impl Regular {
         for stamp in signalled.iter_mut().filter_map(|it| it.stamp.as_mut()) {
             *stamp = slots.copy(stamp.va())?;
         }
+        let mut mutable = source.mutable.clone();
+        for stamp in mutable.iter_mut().flat_map(|it| it.stamps()) {
+            *stamp = slots.copy(stamp.va())?;
+        }
         let mut state = State {
             closed: true,
             special: true,
+            is_stale: false,
             recording,
             packets,
             operands: source.operands.clone(),
@@ -56,8 +62,12 @@ impl Regular {
             memory: slots.memory,
             mark: Mark::default(),
             calls: source.calls.clone(),
+            mutable,
         };
         state.write_image(&self.shared)?;
+        for mutable in source.mutable.iter_mut().chain(&mut state.mutable) {
+            mutable.share_blocks();
+        }
         let (shared, in_order) = (self.shared.clone(), self.in_order);
         Ok(Arc::new(Self { shared, in_order, state: SpinLock::new(state) }))
     }
