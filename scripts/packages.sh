@@ -22,7 +22,8 @@ apt_root() {
     for apt_suite in "$@"; do
         echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $apt_uri $apt_suite main"
     done >"$apt_root/sources.list"
-    in_apt_root "$apt_root" apt-get update
+    # A source that cannot be reached is an error, not a warning beside lists that stay empty.
+    in_apt_root "$apt_root" apt-get -o APT::Update::Error-Mode=any update
 }
 
 # in_apt_root FOLDER TOOL ARGUMENT...: apt-get or apt-cache on that root.

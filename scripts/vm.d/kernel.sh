@@ -27,13 +27,18 @@ say() {
     printf '%s  %s\n' "$(date +%T)" "$*" >&2
 }
 
-# The apt root of the newer suites, read anew when it is a day old.
+# The apt root of the newer suites, read anew when it is a day old; an old one is better than none.
 newer_packages() {
     local lists=$cache/apt
-    [ -n "$(find "$lists/complete" -mmin -1440 2>/dev/null)" ] || {
-        apt_root "$lists" "${kernel_lower_suites[@]}"
+    if [ -n "$(find "$lists/complete" -mmin -1440 2>/dev/null)" ]; then
+        :
+    elif apt_root "$lists" "${kernel_lower_suites[@]}" >&2; then
         touch "$lists/complete"
-    }
+    elif [ -e "$lists/complete" ]; then
+        say "the lists of packages cannot be renewed"
+    else
+        die "the package lists of ${kernel_lower_suites[*]} cannot be fetched: the kernel lane needs the network once"
+    fi
     printf '%s\n' "$lists"
 }
 
