@@ -8,7 +8,7 @@ use kernel::drm;
 use kernel::drm::gem::{self, shmem, BaseObject};
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
-use kernel::sync::Arc;
+use kernel::sync::{new_mutex, Arc, Mutex};
 use tally_uapi::ioctl::{bo_flag, BoCreate, BoInfo};
 use tally_uapi::PAGE_SIZE;
 
@@ -31,6 +31,9 @@ pub(crate) struct BoData {
     bytes: u64,
     flags: u32,
     creator: u64,
+    /// Held while the table of its pages is made, by [`raw::sg_table`].
+    #[pin]
+    pub(crate) table_lock: Mutex<()>,
 }
 
 /// What [`BoData`] is made of.
@@ -64,7 +67,10 @@ impl gem::DriverObject for BoData {
             account.take(bytes)?;
             state.memory.take(bytes).inspect_err(|_| account.give(bytes))?;
             // Nothing can fail from here on, and `drop` gives it back.
-            Ok(try_pin_init!(Self { state, account, bytes, flags, creator }? Error))
+            let table_lock = new_mutex!(());
+            Ok(try_pin_init!(
+                Self { state, account, bytes, flags, creator, table_lock <- table_lock }? Error
+            ))
         })
     }
 }

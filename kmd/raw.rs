@@ -14,7 +14,7 @@ use kernel::bindings;
 use kernel::device::{Bound, Device};
 use kernel::drm;
 use kernel::drm::gem::IntoGEMObject;
-use kernel::error::to_result;
+use kernel::error::{from_err_ptr, to_result};
 use kernel::pci;
 use kernel::prelude::*;
 use kernel::scatterlist::SGTable;
@@ -429,6 +429,34 @@ impl Drop for PinnedBo {
         // SAFETY: pinned by `new`.
         unsafe { bindings::drm_gem_shmem_unpin(shmem(&self.0)) };
     }
+}
+
+/// A buffer's pages as the device sees them; made once, and kept until unbind.
+///
+/// When the abstraction has made the table and then finds no memory to remember it, it frees the table
+/// but not the reference to the pages that came with it. So the table is made here, and that
+/// reference is ours.
+///
+/// # Errors
+/// ENOMEM. EINTR: a signal came while another thread had the buffer's lock.
+pub(crate) fn sg_table<'a>(bo: &'a Bo, dev: &'a Device<Bound>) -> Result<&'a SGTable> {
+    let base = shmem(bo);
+    // One at a time: a table that is missing afterwards is the one that was there.
+    let _alone = bo.table_lock.lock();
+    // SAFETY: a live shmem object that was not imported.
+    from_err_ptr(unsafe { bindings::drm_gem_shmem_get_pages_sgt(base) })?;
+    bo.sg_table(dev).inspect_err(|_| {
+        let resv = reservation(bo);
+        // SAFETY: a live object and its lock. The table had a reference to the pages, which are
+        // used as long as that is there.
+        unsafe {
+            bindings::dma_resv_lock(resv, core::ptr::null_mut());
+            if (*base).sgt.is_null() {
+                bindings::drm_gem_shmem_put_pages_locked(base);
+            }
+            bindings::dma_resv_unlock(resv);
+        }
+    })
 }
 
 #[repr(C)]

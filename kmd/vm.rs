@@ -28,7 +28,7 @@ use crate::file::TallyFile;
 use crate::gem::BoRef;
 use crate::gpu::Gpu;
 use crate::module_parameters;
-use crate::raw::{PinnedBo, UserPages};
+use crate::raw::{self, PinnedBo, UserPages};
 use crate::shared::Shared;
 use crate::table::{Closed, Entry};
 
@@ -356,7 +356,7 @@ pub(crate) fn bind(
                 return Err(EACCES);
             }
             let pinned = Arc::new(PinnedBo::new(bo)?, GFP_KERNEL)?;
-            let table = patiently(|| pinned.bo().sg_table(dev))?;
+            let table = patiently(|| raw::sg_table(pinned.bo(), dev))?;
             let pieces = table.iter().map(|piece| (piece.dma_address(), piece.dma_len()));
             let extents = Cut::new(pieces, arg.offset, arg.size);
             map(gpu, &vm, &range, arg.flags, Backing::Bo(pinned.clone()), extents)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Buffers and bindings that work.
 
+use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tally_uapi::ioctl::{BoInfo, DeviceInfo, Query, VmBind, bind_op, query};
@@ -233,4 +235,40 @@ pub fn parts_are_mapped_and_mappings_are_cut() {
         node.close(handle).unwrap();
         assert_eq!(cut.word(2 * words).load(Relaxed), 8);
     }
+}
+
+/// "ENOMEM: no memory for the kernel's own needs", "An ioctl that fails has changed nothing.": each
+/// allocation of the first VM_BIND of a buffer fails once, and then it works. What is left behind is the
+/// kernel's to complain of.
+pub fn a_bind_without_memory_changes_nothing() -> Outcome {
+    let nth = OpenOptions::new().read(true).write(true).open("/proc/thread-self/fail-nth");
+    let Ok(nth) = nth else { return Outcome::Skipped("no allocation can be made to fail") };
+    crate::fuzz::may_fail();
+    let fixture = Fixture::new();
+    let mut refused = 0;
+    for number in 1..500 {
+        let handle = fixture.node.bo(4, 0).unwrap();
+        let bind = fixture.map(handle, 0, 0, 4, RW);
+        nth.write_at(number.to_string().as_bytes(), 0).unwrap();
+        let answer = fixture.bind(bind);
+        let mut left = [0; 8];
+        let length = nth.read_at(&mut left, 0).unwrap();
+        nth.write_at(b"0", 0).unwrap();
+        match answer {
+            Ok(()) => fixture.bind(fixture.unmap(0, 4)).unwrap(),
+            Err(error) => {
+                assert_eq!(error, libc::ENOMEM, "allocation {number}");
+                refused += 1;
+            }
+        }
+        fixture.bind(bind).unwrap();
+        fixture.bind(fixture.unmap(0, 4)).unwrap();
+        fixture.node.close(handle).unwrap();
+        // There were not as many.
+        if !left[..length].starts_with(b"0") {
+            assert!(refused > 3, "{refused} of {number}");
+            return Outcome::Passed;
+        }
+    }
+    panic!("a bind without end");
 }

@@ -331,7 +331,7 @@ impl Client {
 }
 
 /// Lets allocations that may sleep fail where a client asks for it. By default only others do.
-fn may_fail() {
+pub fn may_fail() {
     for (kind, setting, value) in [
         ("failslab", "ignore-gfp-wait", "N"),
         ("fail_page_alloc", "ignore-gfp-wait", "N"),
