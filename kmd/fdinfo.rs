@@ -3,6 +3,7 @@
 //! the kernel's Documentation/gpu/drm-usage-stats.rst, which nvtop and others read.
 
 use kernel::fmt::Write;
+use kernel::sync::atomic::{Atomic, Relaxed};
 
 use crate::file::TallyFile;
 use crate::{queue, raw};
@@ -10,21 +11,34 @@ use crate::{queue, raw};
 /// Engine classes by their index in QUERY ENGINES, as far as they have names.
 const CLASSES: [&str; 2] = ["compute", "copy"];
 
+/// Time of a client's queues on engines, in ns, by class. It only grows, also when queues end.
+pub(crate) struct EngineTime([Atomic<u64>; CLASSES.len()]);
+
+impl EngineTime {
+    /// None yet.
+    pub(crate) const fn new() -> Self {
+        Self([const { Atomic::new(0) }; CLASSES.len()])
+    }
+
+    /// Adds time of a queue of that class.
+    pub(crate) fn add(&self, class: u32, ns: u64) {
+        if let Some(sum) = self.0.get(class as usize) {
+            sum.add(ns, Relaxed);
+        }
+    }
+}
+
 /// Writes a client's lines.
 pub(crate) fn show(file: &TallyFile, out: &mut impl Write) {
     let state = file.state();
-    let mut busy_ns = [0u64; CLASSES.len()];
     let guard = raw::once_registered(file.device()).registration_guard();
     state.queues.for_each(
         |queue| queue.owner_id() == file.id() && !queue.ended(),
         |_, queue| {
             if let Some(guard) = &guard {
-                // Without an answer the last one is shown.
+                // Without an answer the last one counts.
                 let _ =
                     guard.registration_data_with(|registered| queue::ask(registered.gpu, &queue));
-            }
-            if let Some(sum) = busy_ns.get_mut(queue.class() as usize) {
-                *sum += queue.busy_ns();
             }
         },
     );
@@ -37,8 +51,8 @@ pub(crate) fn show(file: &TallyFile, out: &mut impl Write) {
         },
     );
     // A printer that is full drops the rest; there is nobody to tell.
-    for (class, busy_ns) in CLASSES.iter().zip(busy_ns) {
-        let _ = writeln!(out, "drm-engine-{class}:\t{busy_ns} ns");
+    for (class, sum) in CLASSES.iter().zip(&file.engine_time().0) {
+        let _ = writeln!(out, "drm-engine-{class}:\t{} ns", sum.load(Relaxed));
     }
     let _ = writeln!(out, "drm-resident-memory:\t{} KiB", mapped.1 / 1024);
     let _ = writeln!(out, "tally-mappings:\t{}", mapped.0);

@@ -7,6 +7,7 @@ use kernel::sync::aref::ARef;
 use kernel::sync::Arc;
 
 use crate::driver::{Tally, TallyDevice};
+use crate::fdinfo::EngineTime;
 use crate::raw;
 use crate::state::{Memory, State};
 use crate::vm;
@@ -16,6 +17,7 @@ pub(crate) struct TallyFile {
     id: u64,
     pid: i32,
     memory: Arc<Memory>,
+    engine_time: Arc<EngineTime>,
     state: Arc<State>,
     dev: ARef<TallyDevice>,
 }
@@ -36,6 +38,11 @@ impl TallyFile {
         &self.memory
     }
 
+    /// The time of its queues on engines.
+    pub(crate) fn engine_time(&self) -> &Arc<EngineTime> {
+        &self.engine_time
+    }
+
     /// What files share.
     pub(crate) fn state(&self) -> &Arc<State> {
         &self.state
@@ -54,8 +61,10 @@ impl drm::file::DriverFile for TallyFile {
         let state = dev.state.clone();
         let pid = kernel::current!().group_leader().pid();
         let memory = Arc::new(state.memory.of_client(), GFP_KERNEL)?;
+        let engine_time = Arc::new(EngineTime::new(), GFP_KERNEL)?;
         let id = state.new_file();
-        Ok(KBox::new(Self { id, pid, memory, state, dev: dev.into() }, GFP_KERNEL)?.into())
+        let file = Self { id, pid, memory, engine_time, state, dev: dev.into() };
+        Ok(KBox::new(file, GFP_KERNEL)?.into())
     }
 }
 

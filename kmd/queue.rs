@@ -13,6 +13,7 @@ use tally_uapi::queue::{RING_MAX_PACKETS, RING_MIN_PACKETS};
 use tally_uapi::PAGE_SIZE;
 
 use crate::admin::{queue_command, Call, Keep};
+use crate::fdinfo::EngineTime;
 use crate::file::TallyFile;
 use crate::gpu::Gpu;
 use crate::module_parameters;
@@ -28,6 +29,8 @@ pub(crate) struct Queue {
     closed: Closed,
     /// Time on an engine when it was last asked, in ns.
     busy_ns: Atomic<u64>,
+    /// Its client's, to which that time was added.
+    engine_time: Arc<EngineTime>,
 }
 
 impl Entry for Queue {
@@ -71,9 +74,17 @@ impl Queue {
         self.busy_ns.load(Relaxed)
     }
 
-    /// Keeps what the device said of it.
+    /// Keeps what the device said of it, and adds what is new to the client's time.
     pub(crate) fn note(&self, answer: &Answer) {
-        self.busy_ns.store(answer.values[query_value::BUSY_NS], Relaxed);
+        let now = answer.values[query_value::BUSY_NS];
+        let mut before = self.busy_ns();
+        // An answer that others have overtaken says nothing new.
+        while before < now {
+            match self.busy_ns.cmpxchg(before, now, Relaxed) {
+                Ok(_) => return self.engine_time.add(self.class, now - before),
+                Err(other) => before = other,
+            }
+        }
     }
 }
 
@@ -119,6 +130,7 @@ pub(crate) fn create(gpu: &Gpu<'_>, file: &TallyFile, arg: &mut QueueCreate) -> 
             class: arg.engine_class,
             closed: Closed::new(),
             busy_ns: Atomic::new(0),
+            engine_time: file.engine_time().clone(),
         };
         Ok(Arc::new(queue, GFP_KERNEL)?)
     })?;
@@ -178,6 +190,9 @@ pub(crate) fn destroy(gpu: &Gpu<'_>, file: &TallyFile, arg: &QueueDestroy) -> Re
     get(state, file, arg.queue_id)?;
     let call = Call::new()?;
     let queue = state.queues.close(file.id(), arg.queue_id)?;
+    // What it has done since it was last asked counts as well. A device that does not say so is told
+    // to end it all the same.
+    let _ = ask(gpu, &queue);
     // A device that is reset has no queue any more; that is success.
     match end(gpu, &queue, &call).and_then(|()| call.wait_until(i64::MAX)) {
         Err(error) if error == EINTR => Err(error),

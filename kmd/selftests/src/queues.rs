@@ -198,30 +198,44 @@ pub fn a_busy_queue_needs_no_kicks() {
     assert_eq!(counter("interrupts"), interrupts);
 }
 
-/// fdinfo: the keys by which nvtop and others know a driver, and the time of its engines.
+/// fdinfo: the keys by which nvtop and others know a driver, and the time of its engines, which a queue
+/// that ends does not take with it.
 pub fn tools_see_engine_time() {
     let fixture = Fixture::new();
     let mut queue = fixture.queue_on(0, 1);
     let (_, _memory) = fixture.memory(16, 2048);
-    let flags = flag::ORDERED | flag::POST_SYNC;
-    queue.push(Copy {
-        header: Header { opcode: opcode::COPY, flags, ..Header::default() },
-        dst: fixture.va(16 + 1024),
-        src: fixture.va(16),
-        size: 1024 * PAGE,
-        zero: [0; 2],
-        post: PostSync { address: queue.cell(0), value: 1 },
-    });
-    assert_eq!(fixture.wait(&[queue.entry(0, 1)], 0, FOREVER), Ok(0));
-    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fixture.node.fd())).unwrap();
+    let mut copy = |value| {
+        queue.push(Copy {
+            header: Header {
+                opcode: opcode::COPY,
+                flags: flag::ORDERED | flag::POST_SYNC,
+                ..Header::default()
+            },
+            dst: fixture.va(16 + 1024),
+            src: fixture.va(16),
+            size: 1024 * PAGE,
+            zero: [0; 2],
+            post: PostSync { address: queue.cell(0), value },
+        });
+        assert_eq!(fixture.wait(&[queue.entry(0, value)], 0, FOREVER), Ok(0));
+    };
     let value = |key: &str| {
+        let file = format!("/proc/self/fdinfo/{}", fixture.node.fd());
+        let text = std::fs::read_to_string(file).unwrap();
         let line =
             text.lines().find(|line| line.starts_with(key)).unwrap_or_else(|| panic!("{text}"));
         line.split_whitespace().nth(1).unwrap().to_string()
     };
+    let time = |class: &str| value(&format!("drm-engine-{class}:")).parse::<u64>().unwrap();
+    copy(1);
     assert_eq!(value("drm-driver:"), "tally");
     assert!(value("drm-pdev:").contains(':'));
-    assert_eq!(value("drm-engine-compute:"), "0");
-    assert_ne!(value("drm-engine-copy:"), "0");
+    assert_eq!(time("compute"), 0);
+    let first = time("copy");
+    assert_ne!(first, 0);
     assert!(value("drm-resident-memory:").parse::<u64>().unwrap() >= 2048 * 4);
+    copy(2);
+    fixture.node.call(&mut QueueDestroy { queue_id: queue.id, pad: 0 }).unwrap();
+    let both = time("copy");
+    assert!(both > first, "{both} after {first}");
 }
