@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use tally_uapi::cell::CELL_SIZE;
 use tally_uapi::packet::{
     Copy as CopyPacket, CopyRegion, Fill, Header, INLINE_FILL_PATTERN, MAX_FILL_PATTERN, Nop,
     Packet, PostOp, PostSync, Predicate, Region, Stamp as StampPacket, TimestampSlot, flag, opcode,
@@ -330,7 +331,9 @@ fn encode<T: Target>(
         Command::Reset(event) => posts.add(reset(event)?),
         _ => {}
     }
-    posts.add(signal.as_ref().and_then(|signal| event_post(signal.event)));
+    if let Some(signal) = &signal {
+        posts.add(event_post(signal.event, |word| reach_word(target, word))?);
+    }
     // A wait in which nothing is left to wait for is no command.
     let idle = matches!(command, Command::Wait) && wait_packets == 0 && signal.is_none();
     // In an out-of-order list a barrier is where arguments of earlier commands become free.
@@ -600,17 +603,27 @@ fn repeat<T: Target>(
     Ok(CopyRegion { header, dst, src, region, zero, post }.into())
 }
 
-/// The write that signals an event, unless the list's counter does.
-pub(super) fn event_post(event: &Event) -> Option<Post> {
-    match &event.kind {
-        EventKind::Regular(place) => Some(Post::store(place.cell().va(), SIGNALLED)),
-        EventKind::CounterBased(event) => event.aggregated().map(|(word, increment)| {
-            match crate::faults::on(crate::faults::INCREMENT_STORED) {
-                true => Post::store(word.device, increment),
-                false => Post::add(word.device, increment),
-            }
-        }),
-    }
+/// Where the device finds a word that an event's signals add to.
+pub(super) fn reach_word<T: Target>(target: &mut T, word: u64) -> Result<u64> {
+    target.reach(word, CELL_SIZE, Access::Write)
+}
+
+/// The write that signals an event, unless the list's counter does. `reach` says where the device finds
+/// a word of the application's.
+pub(super) fn event_post(
+    event: &Event,
+    reach: impl FnOnce(u64) -> Result<u64>,
+) -> Result<Option<Post>> {
+    let event = match &event.kind {
+        EventKind::Regular(place) => return Ok(Some(Post::store(place.cell().va(), SIGNALLED))),
+        EventKind::CounterBased(event) => event,
+    };
+    let Some((word, increment)) = event.aggregated() else { return Ok(None) };
+    let at = reach(word.device)?;
+    Ok(Some(match crate::faults::on(crate::faults::INCREMENT_STORED) {
+        true => Post::store(at, increment),
+        false => Post::add(at, increment),
+    }))
 }
 
 fn reset(event: &Event) -> Result<Option<Post>> {

@@ -5,7 +5,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use tally_uapi::cell::CellKind;
+use tally_uapi::cell::{CELL_SIZE, CellKind};
 use tally_uapi::packet::{Packet, TimestampSlot};
 use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_event_handle_t, ze_result_t};
 
@@ -378,7 +378,8 @@ impl Target for Appender<'_> {
                 Condition::AtLeast(cell.va(), CellKind::Counter, value)
             }
             Resolved::Foreign(word) => {
-                Condition::AtLeast(word.device, CellKind::Foreign, word.value)
+                let at = self.reach(word.device, CELL_SIZE, Access::Read)?;
+                Condition::AtLeast(at, CellKind::Foreign, word.value)
             }
             Resolved::Dead(..) => return Err(dead()),
         })

@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use tally_uapi::cell::{CellKind, Compare};
+use tally_uapi::cell::{CELL_SIZE, CellKind, Compare};
 use tally_uapi::packet::{
     Call, Header, MAX_OPERANDS, MAX_RECORDING_PACKETS, Operand, PACKET_SIZE, Packet, Place,
     PostSync, TimestampSlot, opcode,
@@ -561,7 +561,8 @@ impl Target for Recorder<'_> {
                 return Ok(Condition::AtLeast(cell.va(), CellKind::Counter, value));
             }
             Bound::Foreign(word) => {
-                return Ok(Condition::AtLeast(word.device, CellKind::Foreign, word.value));
+                let at = self.reach(word.device, CELL_SIZE, Access::Read)?;
+                return Ok(Condition::AtLeast(at, CellKind::Foreign, word.value));
             }
             Bound::Recording(recording, _) if recording.is_dead() => return Err(dead()),
             Bound::Recording(recording, k) => Binding { recording, k },

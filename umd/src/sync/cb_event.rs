@@ -43,7 +43,8 @@ struct Recorded {
 /// A 64-bit word of the user's and the value at which the event is complete.
 #[derive(Clone, Copy, Debug)]
 pub struct External {
-    /// Where the device finds it.
+    /// Where the device looks. Ordinary memory of the process's is made to be found by each command
+    /// that names it (`Target::reach`).
     pub device: u64,
     /// Where the host finds it.
     pub host: HostWord,

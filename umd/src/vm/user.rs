@@ -78,6 +78,12 @@ impl UserWindow {
         self.va + (address - self.page)
     }
 
+    /// The same of an address that may lie outside.
+    pub fn finds(&self, address: u64) -> Option<u64> {
+        let inside = (self.page..self.page + self.size).contains(&address);
+        inside.then(|| self.translate(address))
+    }
+
     /// Binds the pages that are there now. Pages that are bound already stay.
     ///
     /// # Errors

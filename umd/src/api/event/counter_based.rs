@@ -3,7 +3,6 @@
 
 use std::ffi::c_void;
 
-use tally_uapi::cell::CELL_SIZE;
 use tally_ze::zex::{
     zex_counter_based_event_desc_t, zex_counter_based_event_exp_flags_t,
     zex_counter_based_event_external_storage_properties_t,
@@ -18,7 +17,6 @@ use crate::error::{Error, Result};
 use crate::handle;
 use crate::sync::cb_event::{CbEvent, External, HostWord};
 use crate::sync::event::{Event, EventKind, Traits};
-use crate::vm::Vm;
 
 /// Counters and the user's words have 64 bits.
 const MAX_VALUE: u64 = u64::MAX;
@@ -254,7 +252,7 @@ fn create(
             handle::create_with(|| Event::new(shared, kind(), traits, None))?
         }
         Some(words) => {
-            let kind = EventKind::CounterBased(following(shared.vm(), *words)?);
+            let kind = EventKind::CounterBased(following(*words)?);
             handle::create(Event::new(shared, kind, traits, None))?
         }
     };
@@ -264,16 +262,7 @@ fn create(
 
 /// An event that follows the user's memory.
 #[cold]
-fn following(vm: &Vm, words: Words) -> Result<CbEvent> {
-    let storage = words.aggregate.as_ref().map(|(storage, _)| storage);
-    for word in words.external.iter().chain(storage) {
-        if !vm.reaches(word.device, CELL_SIZE) {
-            return Err(Error::invalid(format!(
-                "deviceAddress: the device does not reach {:#x}; it has to be memory of zeMemAlloc*",
-                word.device
-            )));
-        }
-    }
+fn following(words: Words) -> Result<CbEvent> {
     match words {
         Words { external: None, aggregate: None } => Ok(CbEvent::completed()),
         Words { external: Some(word), aggregate: None } => Ok(CbEvent::external(word)),

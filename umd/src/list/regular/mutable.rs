@@ -367,13 +367,18 @@ impl Regular {
             }
             _ => (None, None),
         };
+        let mut reach = |word| command::reach_word(&mut Recorder { list: self, state }, word);
+        let post = match &signal {
+            Some(signal) => command::event_post(signal.event, &mut reach)?,
+            None => None,
+        };
         if let Some(packet) = place.stamp {
             state.packets[packet] = slot.map_or(command::nop(0), command::stamp);
         }
         if let Some(packet) = place.post {
             let packet = &mut state.packets[packet];
             Post::detach(packet);
-            if let Some(post) = signal.as_ref().and_then(|it| command::event_post(it.event)) {
+            if let Some(post) = post {
                 post.attach(packet);
             }
         }
@@ -418,11 +423,19 @@ impl State {
         let find = |code| packets.iter().position(|it| it.header.opcode == code).map(|i| body + i);
         let several = find(opcode::PREDICATE).is_some();
         let launch = find(opcode::DISPATCH).filter(|_| !several);
+        // A word in ordinary memory is written where the command has found it.
+        let windows = self.memory.windows.get(self.mark.windows..).unwrap_or_default();
+        let posts = |event| {
+            let found = windows.iter().map(move |window| {
+                command::event_post(event, |word| Ok(window.finds(word).unwrap_or(word)))
+            });
+            iter::once(command::event_post(event, Ok)).chain(found).filter_map(Result::ok).flatten()
+        };
         let signal = signal.map(|signal| SignalPlace {
             shape: Shape::of(signal.event),
             k,
-            post: command::event_post(signal.event)
-                .and_then(|post| packets.iter().rposition(|it| post.is_of(it)))
+            post: posts(signal.event)
+                .find_map(|post| packets.iter().rposition(|it| post.is_of(it)))
                 .map(|i| body + i),
             stamp: find(opcode::STAMP),
         });
