@@ -138,7 +138,8 @@ impl Kernel for Drm {
         let new = Handle { uses: 0, read_only: bo.read_only, imported: true };
         let known = handles.entry(handle).or_insert(new);
         let mut info = BoInfo { handle, ..Default::default() };
-        let fits = self.bo_info(&mut info).is_ok() && info.size == bo.size && bo.offset == 0;
+        // A part from the beginning will do, as of a file.
+        let fits = self.bo_info(&mut info).is_ok() && bo.size <= info.size && bo.offset == 0;
         if fits {
             known.uses += 1;
             return Ok(handle);
