@@ -15,11 +15,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tally_uapi::cell::{CellKind, Compare, WAITERS, waiter_enters, waiter_leaves, waiters_index};
 use tally_uapi::fault::FaultKind;
-use tally_uapi::firmware::MAX_ORPHANS;
 
 use crate::confined::Outside;
 use crate::guard::{Guard, Trap, word};
 use crate::queue::Queue;
+
+mod orphans;
+
+use orphans::Orphans;
 
 /// One wait: what a queue parks on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +68,7 @@ pub(crate) struct SemaphoreUnit {
     /// Waits on foreign cells that ever began.
     foreign_begun: AtomicU64,
     /// VAs of cells whose signallers are gone, and whether there are any.
-    orphans: Mutex<Vec<Range<u64>>>,
+    orphans: Mutex<Orphans>,
     any_orphans: AtomicBool,
 }
 
@@ -83,7 +86,7 @@ impl SemaphoreUnit {
         }
     }
 
-    fn orphans(&self) -> MutexGuard<'_, Vec<Range<u64>>> {
+    fn orphans(&self) -> MutexGuard<'_, Orphans> {
         self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -92,18 +95,9 @@ impl SemaphoreUnit {
     /// there are too many ranges.
     pub(crate) fn orphan(&self, cells: Range<u64>) -> bool {
         let mut orphans = self.orphans();
-        let touches = |it: &Range<u64>| it.start <= cells.end && cells.start <= it.end;
-        let (mut joined, before) = (cells.clone(), orphans.len());
-        let apart = orphans.iter().filter(|it| !touches(it)).count();
-        if apart == before && before >= MAX_ORPHANS {
-            return false;
-        }
-        for it in orphans.extract_if(.., |it| touches(it)) {
-            joined = joined.start.min(it.start)..joined.end.max(it.end);
-        }
-        orphans.push(joined);
-        self.any_orphans.store(true, Ordering::SeqCst);
-        true
+        let added = orphans.add(cells);
+        self.any_orphans.store(!orphans.is_empty(), Ordering::SeqCst);
+        added
     }
 
     /// The range is used for something else from now on. What it leaves of a
@@ -111,19 +105,13 @@ impl SemaphoreUnit {
     pub(crate) fn adopt(&self, cells: &Range<u64>) {
         if self.any_orphans.load(Ordering::SeqCst) {
             let mut orphans = self.orphans();
-            let cut: Vec<_> = orphans
-                .extract_if(.., |it| it.start < cells.end && cells.start < it.end)
-                .flat_map(|it| [it.start..cells.start, cells.end..it.end])
-                .filter(|rest| !rest.is_empty())
-                .collect();
-            orphans.extend(cut);
+            orphans.remove(cells);
             self.any_orphans.store(!orphans.is_empty(), Ordering::SeqCst);
         }
     }
 
     fn is_orphan(&self, address: u64) -> bool {
-        self.any_orphans.load(Ordering::SeqCst)
-            && self.orphans().iter().any(|cells| cells.contains(&address))
+        self.any_orphans.load(Ordering::SeqCst) && self.orphans().contains(address)
     }
 
     /// The waiters word of a bucket.

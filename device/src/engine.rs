@@ -205,7 +205,7 @@ impl Stream {
         chaos.shuffle(&mut self.held, queue.id, self.ring.next());
         for work in std::mem::take(&mut self.held) {
             if !worker.shared.sched.share(&worker.shared, &work) {
-                let trap = Trap::new(FaultKind::PageFault, 0);
+                let trap = Trap::new(FaultKind::OutOfResources, 0);
                 worker.fault(queue, work.completion.packet, trap);
                 work.join(worker, |_| false);
             }

@@ -80,6 +80,13 @@ impl Launch {
         self.grid.is_some()
     }
 
+    /// Some of the groups will never come to the barrier of all.
+    pub(crate) fn release(&self) {
+        if let Some(grid) = &self.grid {
+            grid.release();
+        }
+    }
+
     /// Runs `count` work-groups from number `first` on; x counts fastest.
     pub(crate) fn run(&self, worker: &mut Worker, first: u64, count: u64) -> Result<(), Trap> {
         let Worker { guard, arena, .. } = worker;
@@ -173,7 +180,7 @@ impl Block {
             )
         };
         if start == libc::MAP_FAILED {
-            return Err(Trap::new(tally_uapi::fault::FaultKind::PageFault, 0));
+            return Err(Trap::new(tally_uapi::fault::FaultKind::OutOfResources, 0));
         }
         *self = Self { start: start.cast(), bytes };
         Ok(())

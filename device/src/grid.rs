@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The barrier of all work-groups of a cooperative DISPATCH.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tally_uapi::eu::GroupContext;
 
@@ -14,11 +14,24 @@ pub(crate) struct Grid {
     arrived: AtomicU32,
     /// Times that all have arrived.
     turn: AtomicU32,
+    /// Some will never come.
+    released: AtomicBool,
 }
 
 impl Grid {
     pub(crate) fn new(groups: u32) -> Self {
-        Self { groups, arrived: AtomicU32::new(0), turn: AtomicU32::new(0) }
+        Self {
+            groups,
+            arrived: AtomicU32::new(0),
+            turn: AtomicU32::new(0),
+            released: AtomicBool::new(false),
+        }
+    }
+
+    /// Some groups will never come, since one has faulted: nobody waits any more. Else the others
+    /// would keep their threads until the queue is destroyed.
+    pub(crate) fn release(&self) {
+        self.released.store(true, Ordering::Release);
     }
 
     fn wait(&self) {
@@ -30,7 +43,7 @@ impl Grid {
         }
         // An abort ends this loop from a signal handler: it holds nothing.
         let mut spin = Spin::default();
-        while self.turn.load(Ordering::Acquire) == turn {
+        while self.turn.load(Ordering::Acquire) == turn && !self.released.load(Ordering::Acquire) {
             spin.turn();
         }
     }

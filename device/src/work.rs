@@ -276,8 +276,11 @@ impl Work {
         Some((first, wanted.min(left)))
     }
 
-    /// Gives up all that is not claimed; how many units.
+    /// Gives up all that is not claimed; how many units. Those that run need not wait for it.
     fn give_up(&self) -> u64 {
+        if let Task::Dispatch(launch) = &self.task {
+            launch.release();
+        }
         let claimed = self.claimed.swap(self.units, Ordering::Relaxed);
         self.units.saturating_sub(claimed)
     }

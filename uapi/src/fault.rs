@@ -28,6 +28,8 @@ pub enum FaultKind {
     EngineLost = 9,
     /// A wait that is not met, on a cell whose signallers are gone.
     Orphaned = 10,
+    /// The device had no memory or no threads left for a command.
+    OutOfResources = 11,
 }
 
 impl FaultKind {
@@ -44,6 +46,7 @@ impl FaultKind {
             8 => Some(Self::Aborted),
             9 => Some(Self::EngineLost),
             10 => Some(Self::Orphaned),
+            11 => Some(Self::OutOfResources),
             _ => None,
         }
     }
@@ -61,6 +64,7 @@ impl FaultKind {
             Self::Aborted => "aborted",
             Self::EngineLost => "engine lost",
             Self::Orphaned => "orphaned wait",
+            Self::OutOfResources => "out of resources",
         }
     }
 }

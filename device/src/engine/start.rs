@@ -230,8 +230,8 @@ impl Stream {
         let work = Arc::new(Work::new(worker, task, completion, units, shared));
         self.advance(queue);
         if shared && !worker.shared.sched.share(&worker.shared, &work) {
-            // As for a group without memory.
-            worker.fault(queue, work.completion.packet, Trap::new(FaultKind::PageFault, 0));
+            let trap = Trap::new(FaultKind::OutOfResources, 0);
+            worker.fault(queue, work.completion.packet, trap);
             return Step::Run(work);
         }
         // Others run it while the stream goes on. Without a free worker that

@@ -174,3 +174,44 @@ fn a_queue_whose_launch_waits_for_units_can_be_destroyed() {
     assert_eq!((cells.load(0), cells.load(2)), (0, 0), "what was taken back has not run");
     assert!(!gpu.vm.is_lost());
 }
+
+/// Kernel: the first group touches what is not mapped, the others wait for it at the barrier.
+unsafe extern "C" fn one_faults(context: *const GroupContext) {
+    // SAFETY: argument 0 is a cell, and the launch is there as long as the group.
+    let (cell, launch) = unsafe { (cell_arg(context, 0), &*(*context).launch) };
+    // SAFETY: the manual says what the address is.
+    let wait = unsafe {
+        std::mem::transmute::<usize, unsafe extern "C" fn(*const GroupContext)>(
+            launch.grid_wait as usize,
+        )
+    };
+    // SAFETY: the context is there as long as the group.
+    if unsafe { (*context).group[0] } == 0 {
+        while cell.load(Ordering::Acquire) + 1 < launch.num_groups[0].into() {
+            std::hint::spin_loop();
+        }
+        // SAFETY: it faults, which is what the test is about.
+        unsafe { std::ptr::without_provenance_mut::<u64>(8).write_volatile(1) };
+    }
+    cell.fetch_add(1, Ordering::AcqRel);
+    // SAFETY: it takes the group's own context.
+    unsafe { wait(context) };
+}
+
+#[test]
+fn a_group_that_faults_keeps_no_other_at_the_barrier() {
+    // "it returns when all groups have called it as often, or a group has faulted"
+    let gpu = narrow();
+    let cells = Memory::new(4096);
+    let vm = gpu.device.create_vm(VmId(10));
+    let mut lost = gpu.queue_on(&vm, EngineClass::Compute, 0, Priority::Normal);
+    let kernarg = Kernarg::new(&[cells.cell_va(1)]);
+    lost.push(dispatch(COOPERATIVE, one_faults, &kernarg, MAX_COOPERATIVE_GROUPS, None));
+    eventually("the fault", || vm.is_lost());
+    // The lost queue is still there, and all units are free again.
+    let mut queue = gpu.queue();
+    let meeting = Kernarg::new(&[cells.cell_va(2)]);
+    let signal = Some((cells.cell_va(0), 1));
+    queue.push(dispatch(COOPERATIVE, all_meet, &meeting, MAX_COOPERATIVE_GROUPS, signal));
+    eventually("the next launch", || cells.load(0) == 1);
+}
