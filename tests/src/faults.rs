@@ -90,12 +90,16 @@ faults! {
     CloneKeepsState = "clone-keeps-state",
     /// Lists that an immediate list executes do not wait for what it holds before them.
     AppendedListsUnordered = "appended-lists-unordered",
+    /// An execution by an out-of-order immediate list signals its event when its lists begin.
+    UnorderedListsSignalEarly = "unordered-lists-signal-early",
     /// The wait list of an execution by an immediate list is left out.
     AppendedListsIgnoreWaits = "appended-lists-ignore-waits",
     /// A list goes on when a function of the host was called, not when it has returned.
     HostFunctionNotAwaited = "host-function-not-awaited",
     /// The times of all commands of counter-based events go to one slot.
     StampsShared = "stamps-shared",
+    /// A command that signals a regular event leaves out its times.
+    RegularTimesLost = "regular-times-lost",
     /// An event that is made of a handle is complete, whatever the handle stands for.
     OpenedIsMet = "opened-is-met",
     /// A signal of an event that processes share wakes nobody in the other process.

@@ -19,8 +19,7 @@
 //! - events that another process opens: `object`. Event pools that processes share need no rule: their
 //!   events are regular ones, whoever signals them.
 //!
-//! Not in the model: memory scopes (every event and barrier is taken to make memory visible), and
-//! executions by out-of-order immediate lists.
+//! Not in the model: memory scopes (every event and barrier is taken to make memory visible).
 
 mod cell;
 mod device;
@@ -45,7 +44,7 @@ use host::HostOrder;
 use memory::Access;
 use order::{Bond, Graph, Node, Work};
 use std::fmt;
-use times::Reading;
+use times::{Reading, TimesOf};
 
 /// Why a step would make a program invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,7 +111,7 @@ struct Recorded {
     waits: Vec<Dependency>,
     signal: Option<EventId>,
     /// Whose times it reads.
-    times: Option<CbState>,
+    times: Option<TimesOf>,
 }
 
 #[derive(Clone)]
@@ -169,8 +168,8 @@ struct HostStep {
     end: Node,
     after: Vec<usize>,
     question: Option<Question>,
-    /// It asks for times, too.
-    wants_times: bool,
+    /// Whose times it asks for, too.
+    times: Option<Bound>,
 }
 
 /// A command that waits for the first execution of a recording, not yet submitted.
@@ -252,7 +251,7 @@ impl Model {
         for &earlier in &after {
             self.graph.order(self.steps[earlier].end, begin, Bond::Ordered);
         }
-        self.steps.push(HostStep { begin, end: begin, after, question: None, wants_times: false });
+        self.steps.push(HostStep { begin, end: begin, after, question: None, times: None });
         self.act(&step.action, begin)?;
         self.check_races()
     }
@@ -274,7 +273,7 @@ impl Model {
             }
             Action::CreateFence(fence, queue) => {
                 self.queue(*queue)?;
-                let cell = self.new_cell(begin, 1);
+                let cell = self.new_cell(EventCell::new(begin, 1));
                 self.fences.push(Fence { queue: *queue, cell });
                 expect_next(fence.0, self.fences.len())
             }

@@ -108,6 +108,8 @@ pub struct ListDesc {
 pub enum EventKind {
     /// From an ordinary pool: signalled and reset by host and device.
     Regular,
+    /// The same with the times of the command that signalled it.
+    RegularTimed,
     /// Counter-based, for immediate and regular lists. The backend chooses the form of creation
     /// (pool, core or zex function); all forms mean the same.
     CounterBased,
@@ -131,7 +133,13 @@ impl EventKind {
     /// Whether only in-order lists may signal it.
     #[must_use]
     pub fn is_counter_based(self) -> bool {
-        self != EventKind::Regular
+        !self.is_regular()
+    }
+
+    /// Whether it is a cell that host and device set and reset.
+    #[must_use]
+    pub fn is_regular(self) -> bool {
+        matches!(self, EventKind::Regular | EventKind::RegularTimed)
     }
 
     /// Whether a signal replaces its state.
@@ -260,7 +268,7 @@ pub enum Action {
     Share(EventId, EventId),
     /// Any of the `zeCommandListAppend…` functions.
     Append(ListId, Command),
-    /// `zeCommandListImmediateAppendCommandListsExp`, by an in-order list.
+    /// `zeCommandListImmediateAppendCommandListsExp`.
     AppendLists {
         /// Where.
         list: ListId,

@@ -597,24 +597,7 @@ impl Backend for Toy {
     }
 
     fn create_event(&self, event: EventId, kind: EventKind) -> Answered<()> {
-        self.call(|state| {
-            let created = match kind {
-                EventKind::CounterBased | EventKind::Timed => Event::CounterBased(Pair::Complete),
-                EventKind::Opened => return refuse("zeEventCreate", "no handle"),
-                EventKind::External => {
-                    Event::CounterBased(state.new_word(event, FINAL_VALUE, None))
-                }
-                EventKind::Aggregated { increments } => {
-                    let value = INCREMENT * u64::from(increments);
-                    Event::Aggregated(state.new_word(event, value, Some(Change::Add(INCREMENT))))
-                }
-                EventKind::Regular => Event::Regular(state.new_cell()),
-            };
-            put(&mut state.events, event.0, created, || Event::Destroyed);
-            let stamp = (kind == EventKind::Timed, None);
-            put(&mut state.stamps, event.0, stamp, || (false, None));
-            Ok(())
-        })
+        self.call(|state| state.create_event(event, kind))
     }
 
     fn create_fence(&self, fence: FenceId, _queue: QueueId) -> Answered<()> {

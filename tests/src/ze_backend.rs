@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::hash::Hash;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -104,11 +104,11 @@ pub struct Driver {
     number: u64,
     /// What other processes may open.
     shared: Names<EventId, Shared>,
-    /// Host calls on shared events so far: every second one is another process's.
+    /// Host calls on shared events so far: every second one is another process's, and every fourth one
+    /// is done there by its device.
     turns: AtomicU64,
     /// What functions of the host are called with.
-    #[allow(clippy::vec_box, reason = "the device's side holds their addresses")]
-    calls: Mutex<Vec<Box<HostCall>>>,
+    calls: Mutex<Vec<Kept>>,
     /// Results of queries for times.
     times: Option<Usm<ze_kernel_timestamp_result_t>>,
     /// Words of the user's, by event; they stay when their event is gone.
@@ -228,10 +228,12 @@ impl Driver {
         answer("zeCommandListAppendLaunchKernel", result)
     }
 
-    /// Every second host call on an event that is shared is another process's.
-    fn is_others_turn(&self, event: EventId) -> Option<Shared> {
+    /// Every second host call on an event that is shared is another process's; whether that lets its
+    /// device do it.
+    fn is_others_turn(&self, event: EventId) -> Option<(Shared, bool)> {
         let shared = self.shared.map().get(&event).copied()?;
-        (self.turns.fetch_add(1, Ordering::Relaxed) % 2 == 1).then_some(shared)
+        let turn = self.turns.fetch_add(1, Ordering::Relaxed);
+        (turn % 2 == 1).then_some((shared, turn % 4 == 3))
     }
 
     /// Whether everything that was submitted is complete.
@@ -273,6 +275,25 @@ struct HostCall {
 // SAFETY: the cell is memory that is shared with a device; the program orders all that use it.
 unsafe impl Send for HostCall {}
 
+/// A [`HostCall`] to which the device's side has a pointer, until it is dropped.
+struct Kept(NonNull<HostCall>);
+
+// SAFETY: it owns what it points to, which may be sent.
+unsafe impl Send for Kept {}
+
+impl Kept {
+    fn new(call: HostCall) -> Self {
+        Self(NonNull::from(Box::leak(Box::new(call))))
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // SAFETY: it comes from a box, and whoever drops it knows that no function is called with it.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
 unsafe extern "C" fn host_call(data: *mut c_void) {
     // SAFETY: the driver's program keeps what it has passed until its lists are done, and the cell
     // as long; nobody else uses the cell meanwhile.
@@ -285,12 +306,16 @@ unsafe extern "C" fn host_call(data: *mut c_void) {
     }
 }
 
-/// Whether events can be shared with other processes on this lane.
+/// Whether events can be shared with other processes on this lane. On the embedded lane they can.
+///
+/// # Panics
+/// If the embedded lane does not.
 pub fn can_share() -> bool {
     static CAN: OnceLock<bool> = OnceLock::new();
-    *CAN.get_or_init(|| {
-        let shared = events::shared_event();
-        shared.and_then(Made::end).is_ok()
+    *CAN.get_or_init(|| match events::shared_event().and_then(Made::end) {
+        Ok(()) => true,
+        Err(_) if ze::on_kernel_lane() => false,
+        Err(error) => panic!("events cannot be shared: {error}"),
     })
 }
 
@@ -387,6 +412,7 @@ impl Backend for Driver {
         let made = match kind {
             EventKind::Regular if name.0 % 4 == 1 && can_share() => events::shared_event()?,
             EventKind::Regular => events::pool_event(None, ze_event_pool_flags_t::empty())?,
+            EventKind::RegularTimed => events::regular_timed(name.0 % 2 == 1)?,
             EventKind::CounterBased => events::counter_based(way)?,
             EventKind::Timed => events::timed(way, name.0 % 2 == 1)?,
             EventKind::Opened => unreachable!("an opened event is made of another one"),
@@ -482,8 +508,8 @@ impl Backend for Driver {
                 answer("zeCommandListAppendMemoryFill", result)
             }
             Op::HostCall { dst, add } => {
-                let call = Box::new(HostCall { dst: self.place(dst).cast(), add });
-                let data = (&raw const *call).cast_mut().cast();
+                let call = Kept::new(HostCall { dst: self.place(dst).cast(), add });
+                let data = call.0.as_ptr().cast();
                 self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
                 let (next, signal) = (ptr::null(), events.signal);
                 let function: ze_host_function_callback_t = Some(host_call);
@@ -566,9 +592,13 @@ impl Backend for Driver {
             Wait::Completion => HANG,
         };
         if let Object::Event(event) = object
-            && let Some(shared) = self.is_others_turn(event)
+            && let Some((shared, by_list)) = self.is_others_turn(event)
         {
-            let call = if timeout == 0 { "query".to_owned() } else { format!("wait {timeout}") };
+            let call = match (timeout, by_list) {
+                (0, _) => "query".to_owned(),
+                (_, false) => format!("wait {timeout}"),
+                (_, true) => format!("wait-by-list {timeout}"),
+            };
             return partner::ask(self.number, event, shared, &call);
         }
         let (name, result) = match object {
@@ -634,8 +664,9 @@ impl Backend for Driver {
             }
             return Ok(());
         }
-        if let Some(shared) = self.is_others_turn(event) {
-            return partner::ask(self.number, event, shared, "signal").map(drop);
+        if let Some((shared, by_list)) = self.is_others_turn(event) {
+            let call = if by_list { "signal-by-list" } else { "signal" };
+            return partner::ask(self.number, event, shared, call).map(drop);
         }
         answer("zeEventHostSignal", call!(zeEventHostSignal(self.events.get(event).event)))
     }
@@ -645,7 +676,7 @@ impl Backend for Driver {
             word.get().store(0, Ordering::Release);
             return Ok(());
         }
-        if let Some(shared) = self.is_others_turn(event) {
+        if let Some((shared, _)) = self.is_others_turn(event) {
             return partner::ask(self.number, event, shared, "reset").map(drop);
         }
         answer("zeEventHostReset", call!(zeEventHostReset(self.events.get(event).event)))

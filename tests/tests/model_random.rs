@@ -7,7 +7,7 @@ use tally_tests::faults::Fault;
 use tally_tests::model::{Answer, Expected, Model};
 use tally_tests::program::generate::{Shape, from_seed, search};
 use tally_tests::program::run::{run, run_serially};
-use tally_tests::program::{Action, Program};
+use tally_tests::program::{Action, ListOrder, Program};
 use tally_tests::toy::Toy;
 
 fn expected(program: &Program) -> Result<Expected, String> {
@@ -101,7 +101,17 @@ fn generator_reaches_everything() {
     let seen = RefCell::new(BTreeMap::<String, usize>::new());
     let count = |what: &str| *seen.borrow_mut().entry(what.into()).or_default() += 1;
     let look = |program: &Program, _| {
+        let mut unordered = Vec::new();
         for step in &program.steps {
+            match &step.action {
+                Action::CreateList(list, desc) if desc.order == ListOrder::OutOfOrder => {
+                    unordered.push(*list);
+                }
+                Action::AppendLists { list, .. } if unordered.contains(list) => {
+                    count("AppendLists, out of order");
+                }
+                _ => {}
+            }
             let text = format!("{:?}", step.action);
             count(text.split(['(', ' ', '{']).next().unwrap_or_default());
             if let Action::Append(_, command) = &step.action {
@@ -136,6 +146,7 @@ fn generator_reaches_everything() {
         "Address",
         "Append",
         "AppendLists",
+        "AppendLists, out of order",
         "CloneList",
         "Share",
         "Times",
@@ -171,6 +182,7 @@ fn generator_reaches_everything() {
         "event CounterBased",
         "event External",
         "event Regular",
+        "event RegularTimed",
         "event Timed",
         "answer ready",
         "answer not ready",

@@ -664,3 +664,82 @@ fn more_increments_than_needed_come_after_the_needed_ones() {
     }
     assert_eq!(refusal(script), Refusal::Unordered);
 }
+
+/// An execution by an out-of-order list waits for its wait list alone; its event comes after all of the
+/// lists, and a barrier after it; nothing else does.
+#[test]
+fn out_of_order_execution_is_one_command() {
+    let mut script = Script::new();
+    let list = out_of_order(&mut script);
+    let (event, gate) = (script.event(EventKind::Regular), script.event(EventKind::Regular));
+    let executed = [0, 1].map(|cell| {
+        let regular = script.regular();
+        script.append(regular, mix(cell, cell + 2, 1), &[], None);
+        script.close(regular);
+        regular
+    });
+    let (lists, waits) = (executed.to_vec(), vec![gate]);
+    script.step(Action::AppendLists { list, lists, waits, signal: Some(event) });
+    script.query(Object::Event(event));
+    script.release(gate);
+    let other = script.immediate(Engine::Compute);
+    script.append(other, copy(4, 0), &[event], None);
+    script.append(list, Op::Barrier, &[], None);
+    script.append(list, copy(5, 1), &[], None);
+    script.synchronize(Object::List(list));
+    script.query(Object::Event(event));
+    script.synchronize(Object::List(other));
+    assert_eq!(answers(script), [NotReady, Ready]);
+}
+
+/// The same: what is behind it in the list, without a barrier, may be earlier.
+#[test]
+fn out_of_order_execution_orders_nothing_behind_it() {
+    let mut script = Script::new();
+    let (list, regular) = (out_of_order(&mut script), script.regular());
+    script.append(regular, mix(0, 1, 1), &[], None);
+    script.close(regular);
+    let (lists, waits) = (vec![regular], Vec::new());
+    script.step(Action::AppendLists { list, lists, waits, signal: None });
+    script.append(list, copy(2, 0), &[], None);
+    assert_eq!(refusal(script), Refusal::Race(Cell(0)));
+}
+
+/// A regular event's times are those of the command that has signalled it since the last reset; so
+/// there is one such command, and not the host.
+#[test]
+fn regular_event_has_the_times_of_its_signal() {
+    let begin = || {
+        let mut script = Script::new();
+        let list = script.immediate(Engine::Compute);
+        let event = script.event(EventKind::RegularTimed);
+        script.append(list, mix(0, 1, 1), &[], Some(event));
+        (script, list, event)
+    };
+    let (mut script, list, event) = begin();
+    script.step(Action::Times(event));
+    script.append(list, Op::QueryTimes { event, place: 0 }, &[event], None);
+    script.append(list, Op::ResetEvent(event), &[], None);
+    script.append(list, mix(0, 1, 1), &[], Some(event));
+    script.synchronize(Object::List(list));
+    script.step(Action::Times(event));
+    assert_eq!(answers(script), [Either, Ready]);
+
+    let (mut script, list, event) = begin();
+    script.append(list, mix(0, 1, 1), &[], Some(event));
+    assert!(matches!(refusal(script), Refusal::Misuse(_)));
+
+    let (mut script, list, event) = begin();
+    script.synchronize(Object::List(list));
+    script.step(Action::HostReset(event));
+    script.step(Action::HostSignal(event));
+    script.step(Action::Times(event));
+    assert!(matches!(refusal(script), Refusal::Misuse(_)));
+
+    // A reader that nothing orders before the next reset.
+    let (mut script, list, event) = begin();
+    let other = script.immediate(Engine::Compute);
+    script.append(other, Op::QueryTimes { event, place: 0 }, &[event], None);
+    script.append(list, Op::ResetEvent(event), &[], None);
+    assert_eq!(refusal(script), Refusal::Unordered);
+}

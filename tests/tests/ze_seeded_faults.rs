@@ -24,7 +24,7 @@ const RUNS: u32 = 3;
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// What the driver can get wrong; the other faults are the toy driver's alone.
-const FAULTS: [Fault; 25] = [
+const FAULTS: [Fault; 27] = [
     Fault::WaitDropped,
     Fault::BaseOffByOne,
     Fault::BarrierIgnored,
@@ -46,8 +46,10 @@ const FAULTS: [Fault; 25] = [
     Fault::CloneKeepsState,
     Fault::AppendedListsUnordered,
     Fault::AppendedListsIgnoreWaits,
+    Fault::UnorderedListsSignalEarly,
     Fault::HostFunctionNotAwaited,
     Fault::StampsShared,
+    Fault::RegularTimesLost,
     Fault::OpenedIsMet,
     Fault::SharedSignalUnheard,
 ];

@@ -48,12 +48,16 @@ pub const CLONE_KEEPS_COUNTER: Name = "clone-keeps-counter";
 pub const CLONE_KEEPS_STATE: Name = "clone-keeps-state";
 /// Lists that an immediate list executes do not wait for what it holds before them.
 pub const APPENDED_LISTS_UNORDERED: Name = "appended-lists-unordered";
+/// An execution by an out-of-order immediate list signals its event when its lists begin.
+pub const UNORDERED_LISTS_SIGNAL_EARLY: Name = "unordered-lists-signal-early";
 /// The wait list of an execution by an immediate list is left out.
 pub const APPENDED_LISTS_IGNORE_WAITS: Name = "appended-lists-ignore-waits";
 /// A list goes on when a function of the host was called, not when it has returned.
 pub const HOST_FUNCTION_NOT_AWAITED: Name = "host-function-not-awaited";
 /// The times of all commands of counter-based events go to one slot.
 pub const STAMPS_SHARED: Name = "stamps-shared";
+/// A command that signals a regular event leaves out its times.
+pub const REGULAR_TIMES_LOST: Name = "regular-times-lost";
 /// An event that is made of a handle is complete, whatever the handle stands for.
 pub const OPENED_IS_MET: Name = "opened-is-met";
 /// A signal of an event that processes share wakes nobody in the other process.

@@ -6,13 +6,16 @@ use super::order::{Bond, Node};
 use super::{Model, Refusal};
 
 impl Model {
-    pub(super) fn new_cell(&mut self, reset: Node, needed: usize) -> usize {
-        self.cells.push(EventCell::new(reset, needed));
+    pub(super) fn new_cell(&mut self, cell: EventCell) -> usize {
+        self.cells.push(cell);
         self.cells.len() - 1
     }
 
     pub(super) fn signal_cell(&mut self, cell: usize, node: Node) -> Result<(), Refusal> {
         match self.cells[cell].completed() {
+            Some(_) if self.cells[cell].timed => {
+                return Err(Refusal::Misuse("a second signal replaces the times"));
+            }
             Some(signals) => {
                 for &signal in signals {
                     self.must_come_before(signal, node)?;

@@ -66,7 +66,7 @@ impl Model {
 
     /// `zeCommandListImmediateAppendCommandListsExp`: the lists begin when the wait list is met and,
     /// in an in-order list, all before is complete; the signal comes after all of them. No order among
-    /// them is promised.
+    /// them is promised, and in an out-of-order list none with what is appended behind.
     pub(super) fn append_lists(
         &mut self,
         list: ListId,
@@ -78,8 +78,8 @@ impl Model {
         let Body::Immediate(mut stream) = self.lists[list.0].body.clone() else {
             return Err(Refusal::Misuse("the list is not immediate"));
         };
-        if desc.order == ListOrder::OutOfOrder || lists.is_empty() {
-            return Err(Refusal::Misuse("not an execution by an in-order list"));
+        if lists.is_empty() {
+            return Err(Refusal::Misuse("an execution of no list"));
         }
         let [entry, end] = [(waits, None), (&[], signal)].map(|(waits, signal)| Command {
             op: Op::Barrier,
@@ -89,7 +89,12 @@ impl Model {
         self.check_command(desc, &end)?;
         let waits = entry.waits.iter().map(|&event| self.capture(event));
         let waits = waits.collect::<Result<Vec<_>, _>>()?;
-        let (op, times) = (Op::Barrier, None);
+        // In an out-of-order list a barrier would hold up what follows.
+        let op = match desc.order {
+            ListOrder::InOrder => Op::Barrier,
+            ListOrder::OutOfOrder => Op::SignalEvent,
+        };
+        let times = None;
         let (behind, last_execution, own) = (None, None, None);
         let place = Place { order: desc.order, call, behind, last_execution, own };
         let entry =
@@ -107,7 +112,10 @@ impl Model {
         let node = self.submit(&mut stream, place, &recorded)?;
         self.spans.push((node, entry));
         let value = stream.commands.len();
-        let retired = if self.signals_cell(&end) { self.retire(call, &[node]) } else { node };
+        let retired = match (desc.order, self.signals_cell(&end)) {
+            (ListOrder::InOrder, false) => node,
+            _ => self.retire(call, &[node]),
+        };
         stream.retired.push(retired);
         self.lists[list.0].body = Body::Immediate(stream);
         self.replace(signal, CbState::Counter { list, value });
@@ -163,7 +171,7 @@ impl Model {
     /// Whether a command signals a cell of its own beside the list's counter.
     fn signals_cell(&self, command: &Command) -> bool {
         let cell = |event: EventId| match self.events[event.0].kind {
-            EventKind::Regular | EventKind::Aggregated { .. } => true,
+            EventKind::Regular | EventKind::RegularTimed | EventKind::Aggregated { .. } => true,
             EventKind::CounterBased | EventKind::Timed => false,
             EventKind::External | EventKind::Opened => false,
         };
@@ -282,8 +290,8 @@ impl Model {
             }
         }
         self.wait(node, own, &stream.commands, &command.waits)?;
-        if let (Op::QueryTimes { place, .. }, Some(state)) = (command.op, command.times) {
-            self.read_times(node, place, state, (own, &stream.commands))?;
+        if let (Op::QueryTimes { place, .. }, Some(times)) = (command.op, command.times) {
+            self.read_times(node, place, times, (own, &stream.commands))?;
         }
         stream.commands.push(node);
         self.perform(node, Work::Command(command.op));
@@ -299,7 +307,7 @@ impl Model {
             self.signal_cell(cell, node)?;
         }
         if let Some(event) = command.signal.map(|event| &self.events[event.0])
-            && matches!(event.kind, EventKind::Regular | EventKind::Aggregated { .. })
+            && (event.kind.is_regular() || matches!(event.kind, EventKind::Aggregated { .. }))
             && let Some(cell) = event.cell
         {
             self.signal_cell(cell, node)?;

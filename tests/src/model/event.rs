@@ -82,6 +82,9 @@ pub struct EventCell {
     pub epochs: Vec<Epoch>,
     /// How many signals of one epoch complete it: 1, except for aggregated events.
     pub needed: usize,
+    /// Whether it comes with times: then a second signal of an epoch would replace them, and who asks
+    /// could not know whose they are.
+    pub timed: bool,
 }
 
 /// The time between two resets.
@@ -102,7 +105,7 @@ impl EventCell {
     #[must_use]
     pub fn new(reset: Node, needed: usize) -> Self {
         let epochs = vec![Epoch { reset, signals: Vec::new(), waits: Vec::new() }];
-        EventCell { epochs, needed }
+        EventCell { epochs, needed, timed: false }
     }
 
     /// The signals that complete it in the current epoch; none as long as some are missing.

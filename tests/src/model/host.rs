@@ -2,8 +2,9 @@
 //! The host's side of the order: which steps must have returned before another one is called.
 
 use super::event::{CbState, Dependency};
+use super::times::TimesOf;
 use super::{Event, EventState, Model, Recorded, Refusal};
-use crate::program::{Action, Command, ListId, Object, Op};
+use crate::program::{Action, Command, EventId, EventKind, ListId, Object, Op};
 
 /// How a step uses an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,7 +102,7 @@ impl Model {
                 uses.push((Object::Event(*event), Exclusive));
             }
             Action::HostSignal(event) | Action::HostReset(event) => {
-                uses.push((Object::Event(*event), Shared));
+                uses.push((Object::Event(*event), self.use_of_write(*event)));
             }
             Action::ResetFence(fence) => uses.push((Object::Fence(*fence), Exclusive)),
             Action::Append(list, command) => {
@@ -156,7 +157,7 @@ impl Model {
             uses.push((Object::Event(event), self.use_of_signal(self.event(event)?)));
         }
         if let Op::ResetEvent(event) | Op::SetWord(event) = command.op {
-            uses.push((Object::Event(event), Use::Shared));
+            uses.push((Object::Event(event), self.use_of_write(event)));
         }
         if let Op::QueryTimes { event, .. } = command.op {
             uses.push((Object::Event(event), Use::Shared));
@@ -191,12 +192,24 @@ impl Model {
                 Dependency::Opened(_) => {}
             }
         }
+        if let Some(TimesOf::Event(event)) = command.times {
+            uses.push((Object::Event(event), Use::Shared));
+        }
         // Also of an event that was destroyed: an execution that came before would still touch it.
         if let Some(event) = command.signal {
             uses.push((Object::Event(event), self.use_of_signal(&self.events[event.0])));
         }
         if let Op::ResetEvent(event) | Op::SetWord(event) = command.op {
-            uses.push((Object::Event(event), Use::Shared));
+            uses.push((Object::Event(event), self.use_of_write(event)));
+        }
+    }
+
+    /// Writing a cell or word has a place in the order of its own; but whose times an event has depends
+    /// on which calls were before.
+    fn use_of_write(&self, event: EventId) -> Use {
+        match self.events.get(event.0).map(|event| event.kind) {
+            Some(EventKind::RegularTimed) => Use::Exclusive,
+            _ => Use::Shared,
         }
     }
 
@@ -204,6 +217,7 @@ impl Model {
     /// an aggregated one a word that is added to.
     fn use_of_signal(&self, event: &Event) -> Use {
         match event.kind {
+            EventKind::RegularTimed => Use::Exclusive,
             kind if kind.is_replaced() => Use::Exclusive,
             _ => Use::Shared,
         }

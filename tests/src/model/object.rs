@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The lives of lists and events: creation, reset, destruction, and what exists now.
 
-use super::event::{Bound, CbState, Dependency, RecordingId};
+use super::event::{Bound, CbState, Dependency, EventCell, RecordingId};
 use super::order::Node;
+use super::times::TimesOf;
 use super::{
     Body, Event, EventState, List, Model, Recorded, Recording, Refusal, Stream, expect_next,
 };
@@ -100,8 +101,8 @@ impl Model {
                     renamed(state);
                 }
             }
-            if let Some(times) = &mut command.times {
-                renamed(times);
+            if let Some(TimesOf::State(state)) = &mut command.times {
+                renamed(state);
             }
         }
         let recording = &mut self.recordings[own.0];
@@ -135,7 +136,7 @@ impl Model {
             EventKind::Opened => {
                 return Err(Refusal::Misuse("an opened event is made of another one"));
             }
-            EventKind::Regular | EventKind::CounterBased => 1,
+            EventKind::Regular | EventKind::RegularTimed | EventKind::CounterBased => 1,
             EventKind::Timed | EventKind::External => 1,
         };
         // "The completion state changes if […] external storage is specified during creation."
@@ -143,12 +144,13 @@ impl Model {
             EventKind::CounterBased | EventKind::Timed | EventKind::Opened => {
                 (EventState::CounterBased(CbState::Complete), None)
             }
-            EventKind::Regular => {
-                let cell = self.new_cell(now, needed);
+            EventKind::Regular | EventKind::RegularTimed => {
+                let timed = kind == EventKind::RegularTimed;
+                let cell = self.new_cell(EventCell { timed, ..EventCell::new(now, needed) });
                 (EventState::Regular(cell), Some(cell))
             }
             EventKind::External | EventKind::Aggregated { .. } => {
-                let cell = self.new_cell(now, needed);
+                let cell = self.new_cell(EventCell::new(now, needed));
                 (EventState::Word(cell), Some(cell))
             }
         };
@@ -174,6 +176,7 @@ impl Model {
             let recorded = |command: &Recorded| {
                 command.signal == Some(event)
                     || command.op == Op::ResetEvent(event)
+                    || command.times == Some(TimesOf::Event(event))
                     || command.waits.contains(&Dependency::Regular(event))
             };
             let alive = |recording: &&Recording| recording.alive;

@@ -3,10 +3,18 @@
 //! command which comes after another one does not start before that one's end.
 
 use super::event::{Bound, CbState, RecordingId};
-use super::expect::Question;
 use super::order::{Node, Work};
 use super::{EventState, Model, Refusal};
 use crate::program::{EventId, EventKind, Op};
+
+/// Whose times are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimesOf {
+    /// Those of the command that a CB event stood for when the query was appended.
+    State(CbState),
+    /// Those of the command that has signalled a regular event when the query is executed.
+    Event(EventId),
+}
 
 /// A command that reads the times of another one.
 #[derive(Clone, Copy, Debug)]
@@ -31,15 +39,40 @@ pub struct ExpectedTimes {
 }
 
 impl Model {
-    /// The state of an event that has times.
-    pub(super) fn timed(&self, event: EventId) -> Result<CbState, Refusal> {
-        let event = self.event(event)?;
+    /// Whose times an event has, if it has any.
+    pub(super) fn timed(&self, name: EventId) -> Result<TimesOf, Refusal> {
+        let event = self.event(name)?;
         match event.state {
             EventState::CounterBased(CbState::Complete) => {
                 Err(Refusal::Misuse("the event was never signalled"))
             }
-            EventState::CounterBased(state) if event.kind == EventKind::Timed => Ok(state),
+            EventState::CounterBased(state) if event.kind == EventKind::Timed => {
+                Ok(TimesOf::State(state))
+            }
+            EventState::Regular(_) if event.kind == EventKind::RegularTimed => {
+                Ok(TimesOf::Event(name))
+            }
             _ => Err(Refusal::Misuse("the event has no times")),
+        }
+    }
+
+    /// The command that has signalled a regular event, or that will when it is complete. A signal of
+    /// the host has no times.
+    pub(super) fn signalling_command(&self, event: EventId) -> Result<Node, Refusal> {
+        let signals = self.cells[self.cell_of(event)?].completed();
+        match signals.map(|signals| (signals, self.graph.work(signals[0]))) {
+            Some((&[node], Work::Command(_))) => Ok(node),
+            _ => Err(Refusal::Misuse("no command has signalled the event")),
+        }
+    }
+
+    /// Whether an event's times can be asked for.
+    #[must_use]
+    pub fn has_times(&self, event: EventId) -> bool {
+        match self.timed(event) {
+            Ok(TimesOf::State(_)) => true,
+            Ok(TimesOf::Event(event)) => self.signalling_command(event).is_ok(),
+            Err(_) => false,
         }
     }
 
@@ -51,20 +84,38 @@ impl Model {
         &mut self,
         reader: Node,
         place: usize,
-        state: CbState,
+        times: TimesOf,
         (own, commands): (Option<RecordingId>, &[Node]),
     ) -> Result<(), Refusal> {
+        let command = match times {
+            TimesOf::State(state) => self.stamped(state, (own, commands))?,
+            TimesOf::Event(event) => {
+                let command = self.signalling_command(event)?;
+                // Whoever resets the event, so that it can be signalled again, comes after the reader.
+                let cell = self.cell_of(event)?;
+                self.cells[cell].current_mut().waits.push(reader);
+                command
+            }
+        };
+        self.must_come_before(command, reader)?;
+        self.readings.push(Reading { reader, place, command });
+        Ok(())
+    }
+
+    fn stamped(
+        &self,
+        state: CbState,
+        (own, commands): (Option<RecordingId>, &[Node]),
+    ) -> Result<Node, Refusal> {
         if let CbState::Recorded { recording, .. } = state
             && Some(recording) != own
         {
             return Err(Refusal::Misuse("times of another regular list"));
         }
-        let Bound::Command(command) = self.bind(state, own.map(|own| (own, commands))) else {
-            return Err(Refusal::Misuse("the event was never signalled"));
-        };
-        self.must_come_before(command, reader)?;
-        self.readings.push(Reading { reader, place, command });
-        Ok(())
+        match self.bind(state, own.map(|own| (own, commands))) {
+            Bound::Command(command) => Ok(command),
+            _ => Err(Refusal::Misuse("the event was never signalled")),
+        }
     }
 
     pub(super) fn expected_times(&self) -> ExpectedTimes {
@@ -75,13 +126,9 @@ impl Model {
                 commands.len() - 1
             })
         };
-        let asked = self.steps.iter().map(|step| {
-            let question = step.question.as_ref().filter(|_| step.wants_times)?;
-            let Question::CounterBased(bound) = question else { return None };
-            match self.settle(*bound) {
-                Bound::Command(node) => Some(number(node)),
-                _ => None,
-            }
+        let asked = self.steps.iter().map(|step| match self.settle(step.times?) {
+            Bound::Command(node) => Some(number(node)),
+            _ => None,
         });
         let steps = asked.collect();
         let mut places: Vec<(usize, usize)> = Vec::new();

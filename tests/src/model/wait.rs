@@ -4,6 +4,7 @@
 use super::event::{Bound, CbState};
 use super::expect::Question;
 use super::order::{Bond, Node, Work};
+use super::times::TimesOf;
 use super::{Body, EventState, Model, Refusal};
 use crate::program::{EventId, Object};
 
@@ -47,9 +48,17 @@ impl Model {
 
     /// The times of an event that was signalled at least once.
     pub(super) fn query_times(&mut self, event: EventId) -> Result<(), Refusal> {
-        self.timed(event)?;
+        let bound = match self.timed(event)? {
+            TimesOf::State(state) => self.bind(state, None),
+            TimesOf::Event(event) => {
+                let cell = self.cell_of(event)?;
+                let begin = self.steps.last().expect("the query is a step").begin;
+                self.must_come_before(self.cells[cell].current().reset, begin)?;
+                Bound::Command(self.signalling_command(event)?)
+            }
+        };
         self.query(Object::Event(event))?;
-        self.steps.last_mut().expect("the query is a step").wants_times = true;
+        self.steps.last_mut().expect("the query is a step").times = Some(bound);
         Ok(())
     }
 

@@ -39,7 +39,7 @@ pub struct CounterAddress {
     pub value: u64,
 }
 
-/// When a command ran, in ticks of the device's clock.
+/// When a command ran, in ticks of the device's clock, which is never 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Times {
     /// Not before everything that the command comes after was complete.

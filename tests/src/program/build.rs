@@ -361,13 +361,14 @@ impl Builder {
     }
 
     fn regular_event(&mut self, thread: usize, selector: u8) -> Option<EventId> {
-        let new = EventKind::Regular;
-        self.event_of(thread, selector, new, |kind| kind == EventKind::Regular)
+        let timed = selector >> 5 == 7;
+        let new = if timed { EventKind::RegularTimed } else { EventKind::Regular };
+        self.event_of(thread, selector, new, EventKind::is_regular)
     }
 
     /// An event that host and device may set and reset.
     fn event_with_cell(&mut self, thread: usize, selector: u8) -> Option<EventId> {
-        let fits = |kind: EventKind| kind == EventKind::Regular || kind.has_word();
+        let fits = |kind: EventKind| kind.is_regular() || kind.has_word();
         self.event_of(thread, selector, EventKind::Regular, fits)
     }
 
@@ -395,6 +396,7 @@ impl Builder {
         }
         // The high bits, since the low ones have selected "a new one".
         let kind = match selector >> 4 {
+            15.. => EventKind::RegularTimed,
             12.. => EventKind::Regular,
             11 => EventKind::External,
             10 => EventKind::Aggregated { increments: 2 },

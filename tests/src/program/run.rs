@@ -35,7 +35,7 @@ pub enum Mismatch {
         /// Whether it is reached.
         reached: bool,
     },
-    /// The times of commands cannot be: a command ends before it starts, has two times, or starts
+    /// The times of commands cannot be: a command ends before it starts, has none or two, or starts
     /// before the end of one that it comes after.
     Times {
         /// Of one command.
@@ -259,7 +259,7 @@ fn compare_times(
         times.push((command, read));
     }
     for &(first, one) in &times {
-        if one.start > one.end {
+        if one.start > one.end || one.start == 0 {
             return Err(Mismatch::Times { one, other: one });
         }
         for &(second, other) in &times {

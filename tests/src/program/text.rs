@@ -39,6 +39,7 @@ impl Display for EventKind {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             EventKind::Regular => f.write_str("regular"),
+            EventKind::RegularTimed => f.write_str("regular, timed"),
             EventKind::CounterBased => f.write_str("counter-based"),
             EventKind::Timed => f.write_str("counter-based, timed"),
             EventKind::Opened => f.write_str("opened"),

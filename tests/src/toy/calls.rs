@@ -2,13 +2,36 @@
 //! The toy's calls beyond append and execute: copies of lists, executions by immediate lists, opened
 //! events, times.
 
-use super::device::{Condition, Slot};
-use super::{Event, List, Pair, RecordedCommand, RecordedWait, State, put};
+use super::device::{Change, Condition, Slot};
+use super::{
+    Event, FINAL_VALUE, INCREMENT, List, Pair, RecordedCommand, RecordedWait, State, put, refuse,
+};
 use crate::faults::Fault;
 use crate::program::backend::{Answered, Times};
-use crate::program::{Command, EventId, ListId, Op};
+use crate::program::{Command, EventId, EventKind, ListId, ListOrder, Op};
 
 impl State {
+    pub(super) fn create_event(&mut self, event: EventId, kind: EventKind) -> Answered<()> {
+        let created = match kind {
+            EventKind::CounterBased | EventKind::Timed => Event::CounterBased(Pair::Complete),
+            EventKind::Opened => return refuse("zeEventCreate", "no handle"),
+            EventKind::External => Event::CounterBased(self.new_word(event, FINAL_VALUE, None)),
+            EventKind::Aggregated { increments } => {
+                let value = INCREMENT * u64::from(increments);
+                Event::Aggregated(self.new_word(event, value, Some(Change::Add(INCREMENT))))
+            }
+            EventKind::Regular | EventKind::RegularTimed => Event::Regular(self.new_cell()),
+        };
+        put(&mut self.events, event.0, created, || Event::Destroyed);
+        let stamp = match kind {
+            EventKind::Timed => (true, None),
+            EventKind::RegularTimed => (true, Some(self.new_times())),
+            _ => (false, None),
+        };
+        put(&mut self.stamps, event.0, stamp, || (false, None));
+        Ok(())
+    }
+
     /// The same commands on a counter of their own, with slots of their own for times.
     pub(super) fn clone_list(&mut self, list: ListId, copy: ListId) -> Answered<()> {
         let &mut List { desc, ring, stream, recording: source, .. } = self.list(list)?;
@@ -43,7 +66,11 @@ impl State {
                 *wait = RecordedWait::Pair(Pair::Complete);
             }
         }
-        if let Some(stamp) = &mut command.stamp {
+        let is_regular =
+            command.signal.is_some_and(|it| matches!(self.events[it.0], Event::Regular(_)));
+        if let Some(stamp) = &mut command.stamp
+            && !is_regular
+        {
             let own = self.new_times();
             stamps.push((*stamp, own));
             *stamp = own;
@@ -82,6 +109,9 @@ impl State {
         if self.faulty(Fault::AppendedListsIgnoreWaits) {
             waits.clear();
         }
+        if self.list(list)?.desc.order == ListOrder::OutOfOrder {
+            return self.append_lists_unordered(list, lists, waits, signal);
+        }
         let barrier = |waits, signal| Command { op: Op::Barrier, waits, signal };
         let &mut List { desc, slot, ring, .. } = self.list(list)?;
         let begun = Condition::Counter(slot, self.promised[slot] + 1);
@@ -105,6 +135,34 @@ impl State {
         Ok(synchronous)
     }
 
+    /// The same without a barrier; the executions have a ring of their own.
+    fn append_lists_unordered(
+        &mut self,
+        list: ListId,
+        lists: &[ListId],
+        waits: Vec<EventId>,
+        signal: Option<EventId>,
+    ) -> Answered<bool> {
+        let nothing = |waits, signal| Command { op: Op::SignalEvent, waits, signal };
+        self.append(list, &nothing(waits, None))?;
+        let stream = self.list(list)?.stream;
+        let begun = Condition::Packet(stream, self.device.streams[stream].packets.len() - 1);
+        self.device.rings.push(Vec::new());
+        let ring = self.device.rings.len() - 1;
+        let mut executions = vec![begun];
+        for &executed in lists {
+            executions.push(Condition::Stream(self.execute(ring, executed, vec![begun])?));
+        }
+        if self.faulty(Fault::UnorderedListsSignalEarly) {
+            executions.truncate(1);
+        }
+        let synchronous = self.append(list, &nothing(Vec::new(), signal))?;
+        if let Some(end) = self.device.streams[stream].packets.last_mut() {
+            end.waits = executions;
+        }
+        Ok(synchronous)
+    }
+
     fn new_times(&mut self) -> usize {
         self.device.times.push(Times { start: 0, end: 0 });
         self.device.times.len() - 1
@@ -112,7 +170,11 @@ impl State {
 
     /// A slot for the times of a command that signals an event with times.
     pub(super) fn new_stamp(&mut self, signal: Option<EventId>) -> Option<usize> {
-        let timed = signal.and_then(|event| self.stamps.get(event.0)).is_some_and(|it| it.0);
+        let event = signal?;
+        let (timed, own) = self.stamps.get(event.0).copied()?;
+        if matches!(self.events[event.0], Event::Regular(_)) {
+            return own.filter(|_| !self.faulty(Fault::RegularTimesLost));
+        }
         let shared = self.faulty(Fault::StampsShared) && !self.device.times.is_empty();
         timed.then(|| if shared { 0 } else { self.new_times() })
     }

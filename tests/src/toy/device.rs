@@ -22,6 +22,8 @@ pub enum Condition {
     Cell(usize),
     /// All packets of the stream are complete.
     Stream(usize),
+    /// The packet of the stream is complete.
+    Packet(usize, usize),
 }
 
 /// What a packet does to a word of the user's, which is a counter that no list owns.
@@ -196,6 +198,7 @@ impl Device {
             Condition::Counter(slot, value) => self.counters[slot] >= value,
             Condition::Cell(cell) => self.cells[cell],
             Condition::Stream(stream) => self.is_done(&[stream]),
+            Condition::Packet(stream, packet) => self.is_packet_done(stream, packet),
         }
     }
 

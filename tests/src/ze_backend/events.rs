@@ -74,6 +74,16 @@ pub(super) fn shared_event() -> Answered<Made> {
     Ok(Made { end: End::SharedPool(pool, handle.data), ..made })
 }
 
+/// A regular event with times on the device's clock, or on the host's too.
+pub(super) fn regular_timed(mapped: bool) -> Answered<Made> {
+    use ze_event_pool_flags_t as flag;
+    let times = match mapped {
+        true => flag::ZE_EVENT_POOL_FLAG_KERNEL_MAPPED_TIMESTAMP,
+        false => flag::ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP,
+    };
+    pool_event(None, times)
+}
+
 /// A counter-based event, by one of three ways, that other processes may open.
 pub(super) fn counter_based(way: usize) -> Answered<Made> {
     let sharing = super::can_share();

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! open counter|pool KEY HANDLE    query KEY    wait KEY NANOSECONDS    signal KEY    reset KEY    forget
+//! wait-by-list KEY NANOSECONDS    signal-by-list KEY
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -104,10 +105,21 @@ pub fn serve() -> ! {
                 })
             }
             [verb, key, ref rest @ ..] => {
-                let event = open.get(key).expect("it is opened first").made.event;
+                let mut event = open.get(key).expect("it is opened first").made.event;
+                let limit = || rest[0].parse().expect("nanoseconds");
                 let result = match verb {
                     "query" => call!(zeEventQueryStatus(event)),
-                    "wait" => call!(zeEventHostSynchronize(event, rest[0].parse().expect("ns"))),
+                    "wait" => call!(zeEventHostSynchronize(event, limit())),
+                    "wait-by-list" => {
+                        let list = gpu.immediate(0, true);
+                        check!(zeCommandListAppendWaitOnEvents(list.0, 1, &raw mut event));
+                        call!(zeCommandListHostSynchronize(list.0, limit()))
+                    }
+                    "signal-by-list" => {
+                        let list = gpu.immediate(0, true);
+                        check!(zeCommandListAppendSignalEvent(list.0, event));
+                        call!(zeCommandListHostSynchronize(list.0, super::HANG))
+                    }
                     "signal" => call!(zeEventHostSignal(event)),
                     "reset" => call!(zeEventHostReset(event)),
                     other => panic!("told to {other}"),

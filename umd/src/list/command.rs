@@ -275,6 +275,13 @@ impl Command<'_> {
                 && crate::faults::on(crate::faults::APPENDED_LISTS_UNORDERED)
     }
 
+    /// Whether, by a mistake, its event is signalled before it begins.
+    fn signals_early(&self, in_order: bool) -> bool {
+        matches!(self, Command::Lists(_))
+            && !in_order
+            && crate::faults::on(crate::faults::UNORDERED_LISTS_SIGNAL_EARLY)
+    }
+
     /// Whether, by a mistake, its wait list is left out.
     fn ignores_waits(&self) -> bool {
         matches!(self, Command::Lists(_))
@@ -340,7 +347,11 @@ fn encode<T: Target>(
     if in_order && !idle || !in_order && ordered && posts.count == 0 {
         posts.add(target.promise());
     }
-    let posts = posts.as_slice();
+    let mut posts = posts.as_slice();
+    if command.signals_early(in_order) {
+        // None is left to write when the command is complete.
+        body.last(target, nop(0), std::mem::take(&mut posts));
+    }
 
     let waits_only = matches!(command, Command::Wait | Command::Barrier);
     if idle || waits_only && posts.is_empty() && !ordered {
@@ -643,6 +654,9 @@ pub(super) fn stamp_of<T: Target>(
     event: &Event,
 ) -> Result<(Option<u64>, Option<Stamp>)> {
     match &event.kind {
+        EventKind::Regular(_) if crate::faults::on(crate::faults::REGULAR_TIMES_LOST) => {
+            Ok((None, None))
+        }
         EventKind::Regular(place) => Ok((Some(place.slot()), None)),
         EventKind::CounterBased(_) => {
             let stamp = one_for_all(target.stamp()?);

@@ -112,14 +112,21 @@ impl Builder {
     pub(super) fn append_lists(&mut self, thread: usize, intent: &Intent) -> Option<()> {
         let (lists, engine) = self.lists_to_execute(thread, intent)?;
         let fits = |&(_, desc): &(ListId, ListDesc)| {
-            desc.kind != ListKind::Regular
-                && desc.order == ListOrder::InOrder
-                && desc.engine == engine
+            desc.kind != ListKind::Regular && desc.engine == engine
         };
         let immediate: Vec<_> = self.model.live_lists().filter(fits).collect();
-        let list = match pick(&immediate, intent.object) {
-            Some(&(list, _)) => list,
-            None => self.new_list(thread, engine, ListKind::Immediate)?,
+        let (list, order) = match pick(&immediate, intent.object) {
+            Some(&(list, desc)) => (list, desc.order),
+            None => {
+                let order = match intent.detail >> 6 {
+                    3 => ListOrder::OutOfOrder,
+                    _ => ListOrder::InOrder,
+                };
+                (
+                    self.new_list(thread, ListDesc { engine, order, kind: ListKind::Immediate })?,
+                    order,
+                )
+            }
         };
         let [first, second] = intent.waits;
         // There is one wait event at most: what chooses a second one elsewhere chooses the signal event.
@@ -128,15 +135,24 @@ impl Builder {
             None => Vec::new(),
         };
         let signal = match second.or(intent.signal) {
-            Some(selector) => Some(self.signal_event(thread, ListOrder::InOrder, selector)?),
+            Some(selector) => Some(self.signal_event(thread, order, selector)?),
             None => None,
         };
-        self.take_or_wait(thread, Action::AppendLists { list, lists, waits, signal })
+        let last = lists.last().copied();
+        self.take_or_wait(thread, Action::AppendLists { list, lists, waits, signal })?;
+        if let (ListOrder::OutOfOrder, Some(event), Some(last)) = (order, signal, last) {
+            // Without an order, the event alone says that the lists are complete.
+            let mut next = self.clone();
+            let waited = next.take(thread, Action::Synchronize(Object::Event(event)));
+            if waited.and_then(|()| next.take(thread, Action::Read(cell_of(last)))).is_some() {
+                *self = next;
+            }
+        }
+        Some(())
     }
 
-    fn new_list(&mut self, thread: usize, engine: Engine, kind: ListKind) -> Option<ListId> {
+    fn new_list(&mut self, thread: usize, desc: ListDesc) -> Option<ListId> {
         let (list, _) = self.model.next_names();
-        let desc = ListDesc { engine, order: ListOrder::InOrder, kind };
         self.take(thread, Action::CreateList(list, desc))?;
         Some(list)
     }
@@ -177,7 +193,8 @@ impl Builder {
         let (_, opened) = self.model.next_names();
         self.take(thread, Action::Share(event, opened))?;
         if intent.detail >= 128 {
-            let list = self.new_list(thread, Engine::Compute, ListKind::Immediate)?;
+            let (engine, order, kind) = (Engine::Compute, ListOrder::InOrder, ListKind::Immediate);
+            let list = self.new_list(thread, ListDesc { engine, order, kind })?;
             let op = Op::Fill { dst: cell_of(list), value: u32::from(intent.detail) };
             let command = Command { op, waits: vec![opened], signal: Some(event) };
             self.try_append(thread, list, command)?;
@@ -201,7 +218,10 @@ impl Builder {
             Some(event) if intent.detail & 3 != 3 => event,
             _ => {
                 let list = self.list(thread, intent)?;
-                let event = self.new_event(thread, EventKind::Timed)?;
+                // Out-of-order lists signal no other.
+                let regular = intent.place & 1 == 1 || list.1.order == ListOrder::OutOfOrder;
+                let kind = if regular { EventKind::RegularTimed } else { EventKind::Timed };
+                let event = self.new_event(thread, kind)?;
                 let signal = Some(event);
                 let op = Op::Fill { dst: cell_of(list.0), value: u32::from(intent.detail) };
                 self.try_append(thread, list.0, Command { op, waits: Vec::new(), signal })?;
@@ -223,9 +243,7 @@ impl Builder {
     }
 
     fn timed_event(&self, selector: u8) -> Option<EventId> {
-        let fits = |&(event, kind): &(EventId, EventKind)| {
-            kind == EventKind::Timed && self.model.signaller(event).is_some()
-        };
+        let fits = |&(event, _): &(EventId, EventKind)| self.model.has_times(event);
         let events: Vec<_> = self.model.live_events().filter(fits).collect();
         pick(&events, selector).map(|(event, _)| *event)
     }
