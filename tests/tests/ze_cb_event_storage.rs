@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tally_tests::gate::Gate;
 use tally_tests::lists::{Event, List, NONE};
@@ -114,6 +114,34 @@ fn with_extension2(gpu: &Gpu, next: *const c_void) -> Event {
     let mut event = NONE;
     check!(zexCounterBasedEventCreate2(gpu.context, gpu.device, &raw const desc, &raw mut event));
     Event(event)
+}
+
+/// "Timeouts are in nanoseconds. 0 means query, UINT64_MAX means for ever": a wait for a word ends when its
+/// time has passed, not before; for one that is there, at once.
+#[test]
+fn waits_for_words_keep_their_time() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u64>(2);
+    memory.fill_with(|_| 0);
+    let [one, other] = [0, 8].map(|offset| Word::at(memory.address() + offset));
+    let mut events = external(&gpu, one, one, 3);
+    events.extend(aggregate(&gpu, other, 1, 3));
+    for (name, event) in &events {
+        for timeout in [0, 1, 1000, 100_000, 30_000_000] {
+            let start = Instant::now();
+            let result = call!(zeEventHostSynchronize(event.0, timeout));
+            let passed = start.elapsed();
+            assert_eq!(result, ze_result_t::ZE_RESULT_NOT_READY, "{name}, {timeout} ns");
+            assert!(passed >= Duration::from_nanos(timeout), "{name}, {timeout} ns: {passed:?}");
+        }
+    }
+    one.set(3);
+    other.set(3);
+    for (_, event) in &events {
+        for timeout in [0, 1, u64::from(u32::MAX), u64::MAX] {
+            check!(zeEventHostSynchronize(event.0, timeout));
+        }
+    }
 }
 
 /// "User may optionally specify externally managed counter allocation and value. This can be done by passing
