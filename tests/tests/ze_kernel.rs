@@ -237,3 +237,28 @@ fn a_kernel_outlives_its_module_and_is_destroyed_once() {
     check!(zeKernelDestroy(kernel));
     refused!(ZE_RESULT_ERROR_INVALID_NULL_HANDLE, zeKernelDestroy(kernel));
 }
+
+/// "If a specified scheduling hint is unsupported it will be silently ignored.": every hint is taken, the
+/// properties name the one that is true, and a bit without meaning is refused.
+#[test]
+fn scheduling_hints_are_taken_or_ignored() {
+    use ze_scheduling_hint_exp_flags_t as hint;
+    let kernels = Kernels::new();
+    let mut hints = ze_scheduling_hint_exp_properties_t {
+        schedulingHintFlags: hint::all(),
+        ..Default::default()
+    };
+    let mut properties =
+        ze_device_module_properties_t { pNext: (&raw mut hints).cast(), ..Default::default() };
+    check!(zeDeviceGetModuleProperties(kernels.gpu.device, &raw mut properties));
+    assert_eq!(hints.schedulingHintFlags, hint::ZE_SCHEDULING_HINT_EXP_FLAG_OLDEST_FIRST);
+    let kernel = kernels.kernel("none");
+    for flags in hint::all().iter().chain([hint::empty(), hint::all()]) {
+        let mut desc = ze_scheduling_hint_exp_desc_t { flags, ..Default::default() };
+        check!(zeKernelSchedulingHintExp(kernel, &raw mut desc));
+    }
+    let flags = hint::from_bits_retain(1 << 9);
+    let mut desc = ze_scheduling_hint_exp_desc_t { flags, ..Default::default() };
+    refused!(ZE_RESULT_ERROR_INVALID_ENUMERATION, zeKernelSchedulingHintExp(kernel, &raw mut desc));
+    check!(zeKernelDestroy(kernel));
+}

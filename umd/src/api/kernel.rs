@@ -201,23 +201,16 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zeKernelSchedulingHintExp`. Groups start in their order; other hints are not supported.
+    /// Spec: `zeKernelSchedulingHintExp`. "If a specified scheduling hint is unsupported it will be silently
+    /// ignored.": groups start in their order, whatever is asked for.
     fn zeKernelSchedulingHintExp(
         call,
         hKernel: ze_kernel_handle_t,
         pHint: *mut ze_scheduling_hint_exp_desc_t,
     ) {
-        use ze_scheduling_hint_exp_flags_t as hint;
         call.handle(hKernel, "hKernel")?;
         let desc = call.desc(pHint.cast_const(), "pHint")?;
-        call.flags(desc.flags.has_unknown(), "pHint->flags")?;
-        if desc.flags == hint::ZE_SCHEDULING_HINT_EXP_FLAG_OLDEST_FIRST {
-            return Ok(());
-        }
-        Err(Error::new(
-            ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_ENUMERATION,
-            "pHint->flags: only OLDEST_FIRST is supported",
-        ))
+        call.flags(desc.flags.has_unknown(), "pHint->flags")
     }
 }
 
