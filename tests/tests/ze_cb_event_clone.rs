@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Copies of regular lists (zeCommandListCreateCloneExp) and their events, through the stock loader.
 
+use std::ffi::c_void;
 use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tally_tests::gate::Gate;
 use tally_tests::lists::{Event, List, NONE};
@@ -205,4 +207,40 @@ fn lists_that_cannot_be_copied_are_refused() {
     );
     let result = call!(zeCommandListCreateCloneExp(ze_command_list_handle_t::NULL, &raw mut copy));
     assert_eq!(result, ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
+}
+
+/// A copy has the host functions of its source, and calls them itself: the two run at the same time, and
+/// every call of either is made.
+#[test]
+fn a_copy_calls_host_functions_itself() {
+    extern "C" fn count(data: *mut c_void) {
+        // SAFETY: the test passes a counter that outlives the lists.
+        unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::Relaxed);
+    }
+    let gpu = Gpu::new();
+    let called = AtomicU32::new(0);
+    let data = (&raw const called).cast_mut().cast();
+    let list = cloneable(&gpu, true);
+    for _ in 0..20 {
+        let none = ptr::null_mut();
+        check!(zeCommandListAppendHostFunction(
+            list.0,
+            Some(count),
+            data,
+            ptr::null(),
+            NONE,
+            0,
+            none
+        ));
+    }
+    list.close();
+    let copy = copy_of(&list);
+    let (one, two) = (gpu.queue(0), gpu.queue(0));
+    for _ in 0..20 {
+        one.execute(&[&list], None);
+        two.execute(&[&copy], None);
+    }
+    one.synchronize();
+    two.synchronize();
+    assert_eq!(called.load(Ordering::Relaxed), 2 * 20 * 20);
 }

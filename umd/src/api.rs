@@ -25,6 +25,7 @@ pub mod device;
 pub mod driver;
 pub mod event;
 pub mod fence;
+pub mod graph;
 pub mod image;
 pub mod ipc;
 pub mod kernel;

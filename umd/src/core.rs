@@ -8,6 +8,7 @@ pub mod driver;
 pub mod event;
 pub mod fence;
 pub mod gpu;
+pub mod graph;
 pub mod image;
 pub mod ipc;
 pub mod kernel;

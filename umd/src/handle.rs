@@ -59,10 +59,12 @@ pub enum Kind {
     Sampler,
     Engines,
     Memory,
+    Graph,
+    ExecutableGraph,
 }
 
 impl Kind {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 18] = [
         Self::Driver,
         Self::Device,
         Self::Context,
@@ -79,6 +81,8 @@ impl Kind {
         Self::Sampler,
         Self::Engines,
         Self::Memory,
+        Self::Graph,
+        Self::ExecutableGraph,
     ];
 
     /// The object's name in descriptions, with its article.
@@ -100,6 +104,8 @@ impl Kind {
             Self::Sampler => "a sampler",
             Self::Engines => "an engine group",
             Self::Memory => "a memory module",
+            Self::Graph => "a graph",
+            Self::ExecutableGraph => "an executable graph",
         }
     }
 
@@ -114,7 +120,7 @@ impl Kind {
             Self::Driver | Self::Device | Self::Engines | Self::Memory => 1 << 20,
             Self::Context | Self::Module | Self::BuildLog | Self::Kernel => 64 << 20,
             Self::Queue | Self::Fence | Self::EventPool | Self::PhysicalMemory => 64 << 20,
-            Self::Image | Self::Sampler => 64 << 20,
+            Self::Image | Self::Sampler | Self::Graph | Self::ExecutableGraph => 64 << 20,
             Self::List | Self::Event => 1 << 30,
         }
     }
@@ -384,6 +390,13 @@ impl<R: RawHandle> Counted<R> {
 pub fn counted<R: RawHandle>(raw: R) -> Counted<R> {
     let uses = |slot: &Slot<R::Object>| slot.uses.load(Ordering::Relaxed);
     find(raw).map_or_else(Counted::none, |slot| Counted { raw, uses: uses(slot) })
+}
+
+/// As [`counted`], of an object that has a handle.
+pub fn counted_of<R: RawHandle>(object: &R::Object) -> Counted<R> {
+    let offset = std::mem::offset_of!(Slot<R::Object>, value);
+    let slot = ptr::from_ref(object).cast::<u8>().wrapping_sub(offset);
+    counted(R::from_ptr(slot.cast_mut().cast()))
 }
 
 /// Moves the object out; the handle is dead from here on.

@@ -11,6 +11,7 @@
 //! wait is bound to, which value completes a command.
 
 pub mod command;
+pub mod graph;
 pub mod immediate;
 pub mod launch;
 pub mod ready;

@@ -106,6 +106,11 @@ api! {
                         out.mutableCommandFlags = MUTABLE;
                     }
                 }
+                ze_record_replay_graph_ext_properties_t::STYPE => {
+                    if let Some(out) = link.get_mut::<ze_record_replay_graph_ext_properties_t>() {
+                        out.graphFlags = ze_record_replay_graph_ext_flags_t::ZE_RECORD_REPLAY_GRAPH_EXT_FLAG_IMMUTABLE_GRAPH;
+                    }
+                }
                 ze_event_query_kernel_timestamps_ext_properties_t::STYPE => {
                     if let Some(out) =
                         link.get_mut::<ze_event_query_kernel_timestamps_ext_properties_t>()
@@ -162,7 +167,12 @@ api! {
         out.maxArgumentsSize = MAX_ARGUMENT_BYTES;
         out.printfBufferSize = crate::printf::BUFFER_BYTES;
         for link in call.chain(out.pNext) {
-            if let Some(atomics) = link.get_mut::<ze_float_atomic_ext_properties_t>() {
+            if link.stype() == ze_scheduling_hint_exp_properties_t::STYPE {
+                if let Some(hints) = link.get_mut::<ze_scheduling_hint_exp_properties_t>() {
+                    hints.schedulingHintFlags =
+                        ze_scheduling_hint_exp_flags_t::ZE_SCHEDULING_HINT_EXP_FLAG_OLDEST_FIRST;
+                }
+            } else if let Some(atomics) = link.get_mut::<ze_float_atomic_ext_properties_t>() {
                 let all = ze_device_fp_atomic_ext_flags_t::all();
                 (atomics.fp16Flags, atomics.fp32Flags, atomics.fp64Flags) = (all, all, all);
             }

@@ -82,6 +82,10 @@ const EXTENSIONS: &[Extension] = &[
         ],
     },
     extension(
+        tally_ze::ZE_RECORD_REPLAY_GRAPH_EXT_NAME,
+        &["zeCommandListBeginGraphCaptureExt", "zeCommandListAppendGraphExt"],
+    ),
+    extension(
         tally_ze::ZE_IMMEDIATE_COMMAND_LIST_APPEND_EXP_NAME,
         &["zeCommandListImmediateAppendCommandListsExp"],
     ),

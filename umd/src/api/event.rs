@@ -9,6 +9,7 @@ use super::queue::{ended, ready};
 use super::{Call, api};
 use crate::core::device::Device;
 use crate::core::event::Pool;
+use crate::core::graph::capture;
 use crate::error::{Error, Result};
 use crate::handle;
 
@@ -114,7 +115,9 @@ api! {
 
     /// Spec: `zeEventHostSynchronize`.
     fn zeEventHostSynchronize(call, hEvent: ze_event_handle_t, timeout: u64) {
-        ended(call.handle(hEvent, "hEvent")?.wait(timeout))
+        let event = call.handle(hEvent, "hEvent")?;
+        capture::must_not_be_captured(event)?;
+        ended(event.wait(timeout))
     }
 
     /// Spec: `zeEventQueryStatus`.

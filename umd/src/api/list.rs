@@ -94,7 +94,9 @@ api! {
         hCommandList: ze_command_list_handle_t,
         timeout: u64,
     ) {
-        let (_, list) = call.handle(hCommandList, "hCommandList")?.as_immediate()?;
+        let list = call.handle(hCommandList, "hCommandList")?;
+        list.must_not_be_captured()?;
+        let (_, list) = list.as_immediate()?;
         ended(list.synchronize(timeout))
     }
 

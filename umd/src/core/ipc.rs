@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::ipc::{self, Facts, Handle, Kind, Line, Note, Offer, Opened, Party};
 use crate::kernel::Hold;
 use crate::sync::cb_event::{CbEvent, Resolved};
-use crate::sync::event::{Event, EventKind, Traits};
+use crate::sync::event::{self, Event, EventKind, Traits};
 use crate::sync::ipc::counter;
 use crate::vm::{Allocation, Found, Vm};
 
@@ -162,6 +162,7 @@ pub fn share_event(event: &Event) -> Result<Handle> {
                 "hEvent: it follows memory of the application's; share that memory instead",
             ));
         }
+        Resolved::Captured => return Err(event::internal("hCounterBasedEvent")),
         Resolved::Dead(..) => {
             return Err(Error::new(
                 ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST,

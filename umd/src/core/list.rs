@@ -11,6 +11,8 @@ use tally_ze::{
 
 use crate::core::context::Context;
 use crate::core::device::Device;
+use crate::core::graph;
+use crate::core::graph::capture::Membership;
 use crate::core::kernel::{Kernel, Launch};
 use crate::core::queue::QueueTraits;
 use crate::error::{Error, Result};
@@ -41,7 +43,7 @@ pub struct List {
 object!(ze_command_list_handle_t => List, Kind::List);
 
 enum ListKind {
-    Immediate(QueueTraits, Arc<Immediate>),
+    Immediate(QueueTraits, Arc<Immediate>, Membership),
     Regular(ze_command_list_flags_t, Arc<Regular>, Option<Box<Mutable>>),
 }
 
@@ -76,7 +78,8 @@ impl List {
             traits.flags.contains(ze_command_queue_flags_t::ZE_COMMAND_QUEUE_FLAG_IN_ORDER);
         let list = traits.open(context, in_order)?;
         let QueueTraits { device, ordinal, .. } = traits;
-        Ok(Self::new(context.clone(), device, ordinal, ListKind::Immediate(traits, list)))
+        let kind = ListKind::Immediate(traits, list, Membership::default());
+        Ok(Self::new(context.clone(), device, ordinal, kind))
     }
 
     fn new(context: Arc<Context>, device: &'static Device, ordinal: u32, kind: ListKind) -> Self {
@@ -113,7 +116,7 @@ impl List {
     pub fn name(&self, raw: ze_command_list_handle_t) {
         let raw = raw.0;
         match &self.kind {
-            ListKind::Immediate(traits, list) => {
+            ListKind::Immediate(traits, list, _) => {
                 names::name_immediate(list, || {
                     format!("immediate list {raw:p} ({})", traits.engine())
                 });
@@ -150,7 +153,7 @@ impl List {
     /// INVALID_ARGUMENT.
     pub fn as_immediate(&self) -> Result<(&QueueTraits, &Immediate)> {
         match &self.kind {
-            ListKind::Immediate(traits, list) => Ok((traits, list)),
+            ListKind::Immediate(traits, list, _) => Ok((traits, list)),
             ListKind::Regular(..) => {
                 Err(Error::invalid("hCommandList: it is not an immediate command list"))
             }
@@ -183,7 +186,7 @@ impl List {
     pub fn flags(&self) -> ze_command_list_flags_t {
         match &self.kind {
             ListKind::Regular(flags, ..) => *flags,
-            ListKind::Immediate(traits, _) => {
+            ListKind::Immediate(traits, ..) => {
                 use ze_command_list_flags_t as list;
                 use ze_command_queue_flags_t as queue;
                 let pairs = [
@@ -213,9 +216,35 @@ impl List {
         signal: Option<Signal<'_>>,
         waits: WaitList<'_, '_>,
     ) -> Result {
+        if graph::is_any_captured() {
+            let events = waits.collect::<Result<Vec<&Event>>>()?;
+            if self.append_captured((command, None), signal, &events)? {
+                return Ok(());
+            }
+            return self.append_outside(command, signal, &mut events.into_iter().map(Ok));
+        }
+        self.append_outside(command, signal, waits)
+    }
+
+    /// As [`List::append`], of a list that is not captured.
+    #[inline]
+    fn append_outside(
+        &self,
+        command: &Command<'_>,
+        signal: Option<Signal<'_>>,
+        waits: WaitList<'_, '_>,
+    ) -> Result {
         match &self.kind {
-            ListKind::Immediate(_, list) => list.append(command, signal, waits),
+            ListKind::Immediate(_, list, _) => list.append(command, signal, waits),
             ListKind::Regular(_, list, _) => list.append(command, signal, waits).map(drop),
+        }
+    }
+
+    /// What an immediate list knows of captures.
+    pub fn membership(&self) -> Option<&Membership> {
+        match &self.kind {
+            ListKind::Immediate(.., membership) => Some(membership),
+            ListKind::Regular(..) => None,
         }
     }
 
@@ -231,8 +260,16 @@ impl List {
     ) -> Result {
         let packets = launch.with(groups);
         let command = Command::Launch(&packets);
+        let events = waits.collect::<Result<Vec<&Event>>>()?;
+        if graph::is_any_captured() {
+            let launched = Some((kernel, launch, groups));
+            if self.append_captured((&command, launched), signal, &events)? {
+                return Ok(());
+            }
+        }
+        let waits = &mut events.into_iter().map(Ok);
         let ListKind::Regular(_, list, Some(mutable)) = &self.kind else {
-            return self.append(&command, signal, waits);
+            return self.append_outside(&command, signal, waits);
         };
         if let Some(number) = list.append(&command, signal, waits)? {
             mutable.note(number, kernel, launch, groups);
@@ -252,8 +289,11 @@ impl List {
         signal: Option<Signal<'_>>,
         waits: impl ExactSizeIterator<Item = Result<&'e Event>>,
     ) -> Result<bool> {
+        if graph::is_any_captured() {
+            return Ok(false);
+        }
         match &self.kind {
-            ListKind::Immediate(_, list) => list.append_straight(command, signal, waits),
+            ListKind::Immediate(_, list, _) => list.append_straight(command, signal, waits),
             ListKind::Regular(_, list, _) => list.append_straight(command, signal, waits),
         }
     }
@@ -265,7 +305,7 @@ impl List {
     #[inline]
     pub fn settle(&self) -> Result {
         match &self.kind {
-            ListKind::Immediate(_, list) => list.settle(),
+            ListKind::Immediate(_, list, _) => list.settle(),
             ListKind::Regular(..) => Ok(()),
         }
     }
@@ -319,7 +359,11 @@ impl List {
 
     /// Ends the list; what was submitted is completed all the same.
     pub fn destroy(self) {
-        if let ListKind::Immediate(_, list) = self.kind {
+        // What was forked from a graph's first list stays in the graph.
+        if let Some((graph, 0)) = self.capture() {
+            graph.abandon();
+        }
+        if let ListKind::Immediate(_, list, _) = self.kind {
             list.destroy();
         }
     }

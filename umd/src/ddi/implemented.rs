@@ -8,7 +8,7 @@
 use core::ffi::c_void;
 
 use crate::api::{
-    context, device, driver, event, fence, image, ipc, kernel, list, memory, module, queue,
+    context, device, driver, event, fence, graph, image, ipc, kernel, list, memory, module, queue,
     sampler, sysman, virtual_memory,
 };
 
@@ -178,6 +178,22 @@ implemented! {
     zeCommandListUpdateMutableCommandWaitEventsExp => list::mutable::zeCommandListUpdateMutableCommandWaitEventsExp,
     zeCommandListUpdateMutableCommandKernelsExp => list::mutable::zeCommandListUpdateMutableCommandKernelsExp,
     zeCommandListIsMutableExp => list::mutable::zeCommandListIsMutableExp,
+    // graphs
+    zeGraphCreateExt => graph::zeGraphCreateExt,
+    zeCommandListBeginGraphCaptureExt => graph::zeCommandListBeginGraphCaptureExt,
+    zeCommandListBeginCaptureIntoGraphExt => graph::zeCommandListBeginCaptureIntoGraphExt,
+    zeCommandListIsGraphCaptureEnabledExt => graph::zeCommandListIsGraphCaptureEnabledExt,
+    zeCommandListEndGraphCaptureExt => graph::zeCommandListEndGraphCaptureExt,
+    zeCommandListGetGraphExt => graph::zeCommandListGetGraphExt,
+    zeGraphGetPrimaryCommandListExt => graph::zeGraphGetPrimaryCommandListExt,
+    zeGraphSetDestructionCallbackExt => graph::zeGraphSetDestructionCallbackExt,
+    zeGraphInstantiateExt => graph::zeGraphInstantiateExt,
+    zeCommandListAppendGraphExt => graph::zeCommandListAppendGraphExt,
+    zeExecutableGraphGetSourceGraphExt => graph::zeExecutableGraphGetSourceGraphExt,
+    zeGraphIsEmptyExt => graph::zeGraphIsEmptyExt,
+    zeGraphDumpContentsExt => graph::zeGraphDumpContentsExt,
+    zeExecutableGraphDestroyExt => graph::zeExecutableGraphDestroyExt,
+    zeGraphDestroyExt => graph::zeGraphDestroyExt,
     // command list: events
     zeCommandListAppendBarrier => list::event::zeCommandListAppendBarrier,
     zeCommandListAppendMemoryRangesBarrier => list::event::zeCommandListAppendMemoryRangesBarrier,

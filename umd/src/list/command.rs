@@ -19,6 +19,7 @@ use tally_uapi::packet::{
 use tally_ze::ze_event_handle_t;
 use zerocopy::IntoBytes;
 
+use super::graph::Execution;
 use super::launch::{self, Keep, Launch};
 use super::regular::Regular;
 use super::waits::{self, Condition, WaitList};
@@ -82,6 +83,8 @@ pub enum Command<'a> {
     },
     /// Executions of regular lists, in this order.
     Lists(&'a [&'a Regular]),
+    /// An execution of a graph.
+    Graph(&'a Execution),
     /// A call of a function of the application's.
     HostFunction(&'a Arc<HostFunction>),
 }
@@ -255,6 +258,7 @@ impl Command<'_> {
             Command::Launches { launches, .. } => 2 * launches.len(),
             Command::Lists(lists) => lists.len(),
             Command::HostFunction(_) => 5,
+            Command::Graph(graph) => graph.bound(),
             _ => 1,
         }
     }
@@ -448,6 +452,17 @@ impl Body {
                     } else {
                         self.end(target, lists.len(), Some(packet), posts);
                     }
+                }
+            }
+            Command::Graph(graph) => {
+                let (call, ends) = graph.submit(target)?;
+                if ends.is_empty() {
+                    self.last(target, call, posts);
+                } else {
+                    self.inner(target, call);
+                    ends.into_iter().for_each(|packet| target.push(packet));
+                    let ordered = Self { slot: self.slot, order: flag::ORDERED };
+                    ordered.last(target, nop(0), posts);
                 }
             }
             Command::HostFunction(function) => {

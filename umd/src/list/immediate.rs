@@ -21,7 +21,7 @@ use crate::submit::arena::{Arena, Span};
 use crate::submit::ring::{Place, Ring};
 use crate::sync::cb_event::{CbEvent, Resolved, Source};
 use crate::sync::counter::{Cell, Counter};
-use crate::sync::event::{Event, EventKind, Lists, SIGNALLED};
+use crate::sync::event::{self, Event, EventKind, Lists, SIGNALLED};
 use crate::sync::shared::{Shared, Submitter};
 use crate::sync::spin::{SpinGuard, SpinLock};
 use crate::sync::timestamp::Stamp;
@@ -237,6 +237,26 @@ impl Immediate {
     }
 }
 
+/// An immediate list whose lock is held.
+pub(super) struct Held<'a> {
+    list: &'a Immediate,
+    state: SpinGuard<'a, State>,
+}
+
+impl Immediate {
+    /// Takes the list's lock, for a command that has parts in several lists.
+    pub(super) fn hold(&self) -> Held<'_> {
+        Held { list: self, state: self.lock() }
+    }
+}
+
+impl Held<'_> {
+    /// The list, to append to.
+    pub(super) fn target(&mut self) -> impl Target + use<'_> {
+        Appender { list: self.list, state: &mut self.state }
+    }
+}
+
 impl Submitter for Immediate {
     fn wait_idle(&self, timeout_ns: u64) -> Result<bool> {
         self.synchronize(timeout_ns)
@@ -382,6 +402,7 @@ impl Target for Appender<'_> {
                 Condition::AtLeast(at, CellKind::Foreign, word.value)
             }
             Resolved::Dead(..) => return Err(dead()),
+            Resolved::Captured => return Err(event::internal("phWaitEvents")),
         })
     }
 

@@ -23,13 +23,15 @@ use crate::hang::names;
 use crate::heap::Block;
 use crate::submit::arena::{Arena, Span};
 use crate::sync::cb_event::{Bound, CbEvent, Resolved, Source};
-use crate::sync::event::{Event, EventKind, Lists, SIGNALLED};
+use crate::sync::counter::Cell;
+use crate::sync::event::{self, Event, EventKind, Lists, SIGNALLED};
 use crate::sync::recording::Recording;
 use crate::sync::shared::Shared;
 use crate::sync::spin::{SpinGuard, SpinLock};
 use crate::sync::timestamp::Stamp;
 use crate::vm::{Access, UserWindow};
 
+mod branch;
 mod clone;
 mod mutable;
 
@@ -46,6 +48,8 @@ const RECENT: usize = 8;
 pub struct Regular {
     shared: Arc<Shared>,
     in_order: bool,
+    /// It stands for an immediate list in a graph.
+    is_branch: bool,
     state: SpinLock<State>,
 }
 
@@ -88,11 +92,13 @@ struct Mark {
     windows: usize,
 }
 
-/// A wait for a signal of another list: its latest execution when this one is executed.
+/// A wait that is bound when the list is executed.
 #[derive(Clone)]
-struct Binding {
-    recording: Arc<Recording>,
-    k: u32,
+enum Binding {
+    /// For a signal of another list: of its latest execution.
+    Signal(Arc<Recording>, u32),
+    /// For what the event names then.
+    Event(Counted<ze_event_handle_t>),
 }
 
 /// A counter-based event that every execution signals.
@@ -114,6 +120,10 @@ impl Regular {
     /// # Errors
     /// As the heap's.
     pub fn create(shared: Arc<Shared>, in_order: bool) -> Result<Arc<Self>> {
+        Self::create_as(shared, in_order, false)
+    }
+
+    fn create_as(shared: Arc<Shared>, in_order: bool, is_branch: bool) -> Result<Arc<Self>> {
         shared.reap();
         let recording = Recording::new(Arc::new(shared.counter()?));
         let mut state = State {
@@ -130,7 +140,7 @@ impl Regular {
             mutable: None,
         };
         state.restart(recording, in_order);
-        Ok(Arc::new(Self { shared, in_order, state: SpinLock::new(state) }))
+        Ok(Arc::new(Self { shared, in_order, is_branch, state: SpinLock::new(state) }))
     }
 
     /// Appends a command; answers its number in a mutable list, if one was asked for.
@@ -251,8 +261,10 @@ impl Regular {
                 return Err(Error::invalid("phCommandLists: a list is not closed"));
             }
             for binding in state.operands.iter().flatten() {
-                if let Resolved::Dead(..) = binding.resolve() {
-                    return Err(dead());
+                match binding.resolve() {
+                    Resolved::Dead(..) => return Err(dead()),
+                    Resolved::Captured => return Err(event::internal("phWaitEvents")),
+                    _ => {}
                 }
             }
             state.memory.pin(state.recording.counter().is_settled())?;
@@ -272,42 +284,85 @@ impl Regular {
     /// INVALID_ARGUMENT: another thread has changed the list since `prepare`.
     pub(super) fn submit(&self, calls: &mut Calls) -> Result<Packet> {
         let state = self.lock();
+        let span = state.bind(calls)?;
+        let base = state.advance();
+        Ok(state.call(base, span))
+    }
+
+    /// The first half of [`Regular::submit`] for lists that wait for each other: gives the execution its
+    /// base. [`Regular::call`] has to follow.
+    pub(super) fn advance(&self) -> u64 {
+        self.lock().advance()
+    }
+
+    /// The second half: binds the waits of an execution and answers its packet.
+    ///
+    /// # Errors
+    /// As [`Regular::submit`].
+    pub(super) fn call(&self, base: u64, calls: &mut Calls) -> Result<Packet> {
+        let state = self.lock();
+        let span = state.bind(calls)?;
+        Ok(state.call(base, span))
+    }
+
+    /// What the execution with a base counts, and the value that ends it.
+    pub(super) fn end_of(&self, base: u64) -> (Cell, u64) {
+        let state = self.lock();
+        let signals = u64::from(state.recording.signals());
+        (state.recording.counter().cell(), base + signals)
+    }
+
+    #[inline]
+    fn lock(&self) -> SpinGuard<'_, State> {
+        self.state.lock()
+    }
+}
+
+impl State {
+    /// Writes the operands of the next execution.
+    fn bind(&self, calls: &mut Calls) -> Result<Option<Span>> {
         let (span, count) = calls.blocks.next().unwrap_or((None, 0));
-        if !state.closed || state.is_stale || count != state.operands.len() {
+        if !self.closed || self.is_stale || count != self.operands.len() {
             return Err(Error::invalid("phCommandLists: a list is changed by another thread"));
         }
         if let Some(span) = span {
-            for (i, binding) in state.operands.iter().enumerate() {
+            for (i, binding) in self.operands.iter().enumerate() {
                 let resolved = binding.as_ref().map_or(Resolved::Met, Binding::resolve);
                 let operand = operand(resolved);
                 // SAFETY: `prepare` took room for as many operands, and nobody reads it yet.
                 unsafe { span.ptr.cast::<Operand>().add(i).write(operand) };
             }
         }
-        let base = state.recording.submit();
-        for (place, signalled) in state.signalled.iter().enumerate() {
-            signalled.renew(&state.recording, place as u32);
+        Ok(span)
+    }
+
+    /// Begins an execution: its base; the events that it signals name it.
+    fn advance(&self) -> u64 {
+        let base = self.recording.submit();
+        for (place, signalled) in self.signalled.iter().enumerate() {
+            signalled.renew(&self.recording, place as u32);
         }
+        base
+    }
+
+    /// The packet of an execution.
+    fn call(&self, base: u64, span: Option<Span>) -> Packet {
+        let count = if span.is_some() { self.operands.len() } else { 0 };
         let header =
-            Header { opcode: opcode::CALL, param: state.recording.signals(), ..Default::default() };
-        let packets = state.packets.len() as u32;
-        let image = state.memory.image.as_ref().filter(|_| packets != 0);
-        Ok(Call {
+            Header { opcode: opcode::CALL, param: self.recording.signals(), ..Default::default() };
+        let packets = self.packets.len() as u32;
+        let image = self.memory.image.as_ref().filter(|_| packets != 0);
+        Call {
             header,
             recording: image.map_or(0, Block::va),
             packets,
             operand_count: count as u32,
             operands: span.map_or(0, Span::va),
-            counter: state.recording.counter().cell().va(),
+            counter: self.recording.counter().cell().va(),
             base,
             post: PostSync::default(),
         }
-        .into())
-    }
-
-    #[inline]
-    fn lock(&self) -> SpinGuard<'_, State> {
-        self.state.lock()
+        .into()
     }
 }
 
@@ -433,14 +488,28 @@ impl State {
 
 impl Binding {
     fn resolve(&self) -> Resolved {
-        let (cell, value) = self.recording.resolve(self.k);
-        if self.recording.is_dead() {
+        let (recording, k) = match self {
+            Self::Signal(recording, k) => (recording, *k),
+            Self::Event(handle) => return named(*handle).map_or(Resolved::Met, CbEvent::resolve),
+        };
+        let (cell, value) = recording.resolve(k);
+        if recording.is_dead() {
             Resolved::Dead(cell, value)
         } else if cell.reached(value) {
             Resolved::Met
         } else {
             Resolved::Counter(cell, value)
         }
+    }
+}
+
+/// The counter-based event that still has the handle.
+fn named<'a>(handle: Counted<ze_event_handle_t>) -> Option<&'a CbEvent> {
+    // SAFETY: applications do not destroy an event while they execute a list or a graph that waits for
+    // it; one that was destroyed before is told by its count.
+    match &unsafe { handle.get() }?.kind {
+        EventKind::CounterBased(event) => Some(event),
+        EventKind::Regular(_) => None,
     }
 }
 
@@ -460,7 +529,8 @@ impl Signalled {
 
 fn operand(resolved: Resolved) -> Operand {
     let (address, value, kind) = match resolved {
-        Resolved::Met => return Operand::default(),
+        // The events of a capture are bound to its recordings, not by name.
+        Resolved::Met | Resolved::Captured => return Operand::default(),
         Resolved::Counter(cell, value) | Resolved::Dead(cell, value) => {
             (cell.va(), value, CellKind::Counter)
         }
@@ -543,19 +613,31 @@ impl Target for Recorder<'_> {
 
     #[inline]
     fn orders(&self, event: &Event) -> bool {
+        if self.list.is_branch && branch::is_external(event) {
+            return matches!(&event.kind, EventKind::CounterBased(it) if it.is_of(&self.state.recording));
+        }
         let own = Source::recording(&self.state.recording);
         matches!(&event.kind, EventKind::CounterBased(event) if event.source().is_ordered_by(own))
     }
 
-    fn condition(&mut self, event: &Event) -> Result<Condition> {
-        let event = match &event.kind {
+    fn condition(&mut self, whole: &Event) -> Result<Condition> {
+        let event = match &whole.kind {
             EventKind::Regular(place) => {
                 return Ok(Condition::AtLeast(place.cell().va(), CellKind::Event, SIGNALLED));
             }
             EventKind::CounterBased(event) => event,
         };
         let state = &mut *self.state;
-        let binding = match event.bind(&state.recording) {
+        let bound = event.bind(&state.recording);
+        if self.list.is_branch {
+            branch::may_wait(whole)?;
+        }
+        if self.list.is_branch && branch::is_outside(whole, &bound) {
+            let binding = Binding::Event(handle::counted_of(whole));
+            state.operands.push(Some(binding));
+            return Ok(Condition::Operand(state.operands.len() as u32 - 1));
+        }
+        let binding = match bound {
             Bound::Met => return Ok(Condition::Met),
             Bound::Counter(cell, value) => {
                 return Ok(Condition::AtLeast(cell.va(), CellKind::Counter, value));
@@ -565,7 +647,10 @@ impl Target for Recorder<'_> {
                 return Ok(Condition::AtLeast(at, CellKind::Foreign, word.value));
             }
             Bound::Recording(recording, _) if recording.is_dead() => return Err(dead()),
-            Bound::Recording(recording, k) => Binding { recording, k },
+            Bound::Recording(recording, _) if recording.is_captured() && !self.list.is_branch => {
+                return Err(event::internal("phWaitEvents"));
+            }
+            Bound::Recording(recording, k) => Binding::Signal(recording, k),
         };
         state.operands.push(Some(binding));
         Ok(Condition::Operand(state.operands.len() as u32 - 1))
@@ -583,9 +668,11 @@ impl Target for Recorder<'_> {
 
     #[inline]
     fn may_signal(&self, event: &Event) -> Result {
-        if CbFlags::from_bits_retain(event.traits.cb_flags)
-            .contains(CbFlags::ZE_EVENT_COUNTER_BASED_FLAG_NON_IMMEDIATE)
-        {
+        let flags = CbFlags::from_bits_retain(event.traits.cb_flags);
+        if self.list.is_branch {
+            return branch::may_signal(flags);
+        }
+        if flags.contains(CbFlags::ZE_EVENT_COUNTER_BASED_FLAG_NON_IMMEDIATE) {
             return Ok(());
         }
         Err(Error::invalid("hSignalEvent: it was created for immediate lists only"))

@@ -111,6 +111,8 @@ pub enum Resolved {
     Foreign(External),
     /// The list was reset or destroyed before its first execution: nobody will signal it.
     Dead(Cell, u64),
+    /// Of a graph that is being captured: it means something within the graph only.
+    Captured,
 }
 
 /// How a wait that is recorded in a regular list is bound.
@@ -142,6 +144,7 @@ impl State {
             Self::Fixed(cell, value) | Self::Imported(cell, value, _) => {
                 Resolved::Counter(*cell, *value)
             }
+            Self::Recorded(it) if it.recording.is_captured() => Resolved::Captured,
             Self::Recorded(it) => {
                 let (cell, value) = it.recording.resolve(it.k);
                 if it.recording.is_dead() {
@@ -341,6 +344,11 @@ impl CbEvent {
         recording.expose();
         let recording = recording.clone();
         self.replace(inner, State::Recorded(Recorded { recording, k, place }), stamp);
+    }
+
+    /// Whether it names a signal of this recording.
+    pub fn is_of(&self, own: &Arc<Recording>) -> bool {
+        self.source() == Source::recording(own)
     }
 
     /// No command of the recording signals the event any more: it keeps the value that it names now. If

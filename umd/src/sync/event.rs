@@ -163,6 +163,10 @@ impl Event {
                 Resolved::Foreign(word) => {
                     wait::poll(vm, word.host.get(), word.value, timeout_ns, spins)
                 }
+                Resolved::Captured => Err(Error::new(
+                    ze_result_t::ZE_RESULT_ERROR_GRAPH_CAPTURE_UNSUPPORTED,
+                    "hEvent: the command that signals it is being captured in a graph",
+                )),
                 Resolved::Dead(..) if timeout_ns == 0 => Ok(false),
                 Resolved::Dead(..) => Err(Error::new(
                     ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST,
@@ -274,8 +278,20 @@ impl Event {
             )),
             Resolved::Counter(cell, value) | Resolved::Dead(cell, value) => Ok((cell.va(), value)),
             Resolved::Foreign(word) => Ok((word.device, word.value)),
+            Resolved::Captured => Err(internal("hEvent")),
         }
     }
+}
+
+/// Use outside of a graph of what a capture has made the graph's own.
+#[cold]
+pub fn internal(name: &str) -> Error {
+    Error::new(
+        ze_result_t::ZE_RESULT_ERROR_GRAPH_INTERNAL_EVENT,
+        format!(
+            "{name}: the command that signals it is being captured in a graph, where this is not"
+        ),
+    )
 }
 
 fn no_timestamps() -> Error {

@@ -60,6 +60,11 @@ impl HostFunction {
         self.cell
     }
 
+    /// What the application has passed.
+    pub fn callback(&self) -> Callback {
+        self.callback
+    }
+
     /// What the device adds 1 to, to wake the thread.
     pub fn doorbell(&self) -> Cell {
         self.doorbell

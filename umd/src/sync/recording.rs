@@ -25,6 +25,8 @@ pub struct Recording {
     exposed: AtomicBool,
     /// The list was reset or destroyed: there will be no further execution.
     over: AtomicBool,
+    /// A graph is captured into it, which will never be executed itself.
+    captured: AtomicBool,
 }
 
 impl Recording {
@@ -37,7 +39,24 @@ impl Recording {
             signals: AtomicU32::new(0),
             exposed: AtomicBool::new(false),
             over: AtomicBool::new(false),
+            captured: AtomicBool::new(false),
         })
+    }
+
+    /// It is what a graph is captured into.
+    pub fn capture(&self) {
+        self.captured.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a graph is captured into it now.
+    pub fn is_captured(&self) -> bool {
+        self.captured.load(Ordering::Relaxed)
+    }
+
+    /// The capture has ended, and no event names it any more.
+    pub fn release(&self) {
+        self.captured.store(false, Ordering::Relaxed);
+        self.exposed.store(false, Ordering::Relaxed);
     }
 
     /// As many signals again, on another counter: those of a copy of the list.

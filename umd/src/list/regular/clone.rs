@@ -8,11 +8,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tally_uapi::packet::{Command, Packet, Place, TimestampSlot, flag};
+use tally_uapi::packet::{Command, Packet, TimestampSlot, Wait, flag, opcode};
 
-use super::{Mark, Memory, Regular, State};
+use super::{Binding, Mark, Memory, Regular, State};
 use crate::error::{Error, Result};
-use crate::sync::spin::SpinLock;
+use crate::sync::host_function::HostFunction;
+use crate::sync::recording::Recording;
+use crate::sync::shared::Shared;
+use crate::sync::spin::{SpinGuard, SpinLock};
 use crate::sync::timestamp::Stamp;
 
 impl Regular {
@@ -22,54 +25,174 @@ impl Regular {
     /// # Errors
     /// INVALID_ARGUMENT: the list is not closed; out of memory.
     pub fn duplicate(&self) -> Result<Arc<Self>> {
-        let mut source = self.lock();
-        if !source.closed || source.is_stale {
+        let mut copies = Self::duplicate_all(&[self])?;
+        copies.pop().ok_or_else(|| Error::invalid("hCommandList: there is no list"))
+    }
+
+    /// Copies of several lists, whose waits for each other are waits of the copies for each other.
+    ///
+    /// # Errors
+    /// As [`Regular::duplicate`].
+    pub fn duplicate_all(lists: &[&Self]) -> Result<Vec<Arc<Self>>> {
+        let mut sources: Vec<_> = lists.iter().map(|list| list.lock()).collect();
+        if sources.iter().any(|it| !it.closed || it.is_stale) {
             return Err(Error::invalid("hCommandList: the list is not closed"));
         }
-        let counter = Arc::new(self.shared.counter()?);
-        let recording = source.recording.again(counter);
+        let mut recordings = Vec::with_capacity(lists.len());
+        for (list, source) in lists.iter().zip(&sources) {
+            recordings.push(source.recording.again(Arc::new(list.shared.counter()?)));
+        }
+        let mut copier =
+            Copier { sources: &sources, recordings: &recordings, places: HashMap::new() };
+        let mut copies = Vec::with_capacity(lists.len());
+        for (index, list) in lists.iter().enumerate() {
+            let mut state = copier.copy(&list.shared, index)?;
+            state.write_image(&list.shared)?;
+            let (shared, in_order) = (list.shared.clone(), list.in_order);
+            let state = SpinLock::new(state);
+            copies.push(Arc::new(Self { shared, in_order, is_branch: false, state }));
+        }
+        for (source, copy) in sources.iter_mut().zip(&copies) {
+            for mutable in source.mutable.iter_mut().chain(&mut copy.lock().mutable) {
+                mutable.share_blocks();
+            }
+        }
+        Ok(copies)
+    }
+}
+
+/// Makes copies of lists that know each other.
+struct Copier<'a> {
+    sources: &'a [SpinGuard<'a, State>],
+    /// Those of the copies.
+    recordings: &'a [Arc<Recording>],
+    /// What the copies have in place of a source's: by its VA.
+    places: HashMap<u64, Place>,
+}
+
+/// Memory of a copy.
+#[derive(Clone)]
+enum Place {
+    Slot(Stamp),
+    Function(Arc<HostFunction>),
+}
+
+impl Copier<'_> {
+    fn copy(&mut self, shared: &Arc<Shared>, index: usize) -> Result<State> {
+        let (source, recording) = (&self.sources[index], self.recordings[index].clone());
         let mut memory = Memory::new();
-        memory.kept.clone_from(&source.memory.kept);
         memory.windows.clone_from(&source.memory.windows);
         for chunk in source.memory.arguments.chunks() {
             memory.kept.push(chunk.clone());
         }
-        let mut slots = Slots { source: &source, list: self, memory, copies: HashMap::new() };
+        for kept in &source.memory.kept {
+            memory.kept.push(match kept.clone().downcast::<HostFunction>() {
+                Ok(function) => self.function(shared, &function)?,
+                Err(other) => other,
+            });
+        }
         let (from, to) = (source.recording.counter().cell().va(), recording.counter().cell().va());
         let mut packets = Vec::with_capacity(source.packets.len());
         for &packet in &source.packets {
-            packets.push(slots.redirect(with_counter(packet, from, to))?);
+            let packet = self.with_functions(with_counter(packet, from, to));
+            packets.push(self.with_slots(packet, shared, &mut memory)?);
         }
         let mut signalled = source.signalled.clone();
         if crate::faults::on(crate::faults::CLONE_KEEPS_STATE) {
             signalled.clear();
         }
-        for stamp in signalled.iter_mut().filter_map(|it| it.stamp.as_mut()) {
-            *stamp = slots.copy(stamp.va())?;
-        }
         let mut mutable = source.mutable.clone();
-        for stamp in mutable.iter_mut().flat_map(|it| it.stamps()) {
-            *stamp = slots.copy(stamp.va())?;
+        let stamps = signalled.iter_mut().filter_map(|it| it.stamp.as_mut());
+        for stamp in stamps.chain(mutable.iter_mut().flat_map(|it| it.stamps())) {
+            *stamp = self.slot(stamp.va(), shared, &mut memory)?;
         }
-        let mut state = State {
+        let operands = source.operands.iter().map(|it| it.as_ref().map(|it| self.bound(it)));
+        Ok(State {
             closed: true,
             special: true,
             is_stale: false,
             recording,
             packets,
-            operands: source.operands.clone(),
+            operands: operands.collect(),
             signalled,
-            memory: slots.memory,
+            memory,
             mark: Mark::default(),
             calls: source.calls.clone(),
             mutable,
-        };
-        state.write_image(&self.shared)?;
-        for mutable in source.mutable.iter_mut().chain(&mut state.mutable) {
-            mutable.share_blocks();
+        })
+    }
+
+    /// A wait for one of the sources is one for its copy.
+    fn bound(&self, binding: &Binding) -> Binding {
+        if let Binding::Signal(recording, k) = binding
+            && let Some(i) =
+                self.sources.iter().position(|it| Arc::ptr_eq(&it.recording, recording))
+        {
+            return Binding::Signal(self.recordings[i].clone(), *k);
         }
-        let (shared, in_order) = (self.shared.clone(), self.in_order);
-        Ok(Arc::new(Self { shared, in_order, state: SpinLock::new(state) }))
+        binding.clone()
+    }
+
+    /// A function of the copy's own, since both lists may ask for it at the same time.
+    fn function(&mut self, shared: &Shared, of: &HostFunction) -> Result<Arc<HostFunction>> {
+        let function = shared.host_function(of.callback())?;
+        self.places.insert(of.cell().va(), Place::Function(function.clone()));
+        Ok(function)
+    }
+
+    /// The packet with the copies' functions in place of the sources'.
+    fn with_functions(&self, mut packet: Packet) -> Packet {
+        let own = |va: u64| match self.places.get(&va) {
+            Some(Place::Function(function)) => function.cell().va(),
+            _ => va,
+        };
+        if packet.header.opcode == opcode::WAIT {
+            let mut wait: Wait = zerocopy::transmute!(packet);
+            wait.entries.iter_mut().for_each(|entry| entry.address = own(entry.address));
+            return wait.into();
+        }
+        if packet.header.flags & flag::POST_SYNC != 0 {
+            packet.post.address = own(packet.post.address);
+        }
+        packet
+    }
+
+    /// The packet with the copies' timestamp slots where it writes or reads one of the sources'.
+    fn with_slots(
+        &mut self,
+        packet: Packet,
+        shared: &Shared,
+        memory: &mut Memory,
+    ) -> Result<Packet> {
+        Ok(match packet.decode(tally_uapi::packet::Place::Recording) {
+            Ok(Command::Stamp(mut stamp)) if self.is_slot(stamp.slot) => {
+                stamp.slot = self.slot(stamp.slot, shared, memory)?.va();
+                stamp.into()
+            }
+            Ok(Command::Copy(mut copy)) if self.is_slot(copy.src) => {
+                copy.src = self.slot(copy.src, shared, memory)?.va();
+                copy.into()
+            }
+            _ => packet,
+        })
+    }
+
+    /// Whether a slot belongs to an append of a source: neither an event's of a pool nor one of
+    /// another list.
+    fn is_slot(&self, va: u64) -> bool {
+        let size = size_of::<TimestampSlot>() as u64;
+        let mut chunks = self.sources.iter().flat_map(|it| it.memory.stamps.chunks());
+        chunks.any(|chunk| chunk.holds(va, size))
+    }
+
+    /// The copies' slot in place of a source's; taken when it is first asked for.
+    fn slot(&mut self, va: u64, shared: &Shared, memory: &mut Memory) -> Result<Stamp> {
+        if let Some(Place::Slot(stamp)) = self.places.get(&va) {
+            return Ok(stamp.clone());
+        }
+        let stamp = memory.stamp(shared)?;
+        self.places.insert(va, Place::Slot(stamp.clone()));
+        Ok(stamp)
     }
 }
 
@@ -81,46 +204,4 @@ fn with_counter(mut packet: Packet, from: u64, to: u64) -> Packet {
         packet.post.address = to;
     }
     packet
-}
-
-/// The timestamp slots of a copy, each taken when the first packet refers to it.
-struct Slots<'a> {
-    source: &'a State,
-    list: &'a Regular,
-    memory: Memory,
-    /// By the VA of the source's slot.
-    copies: HashMap<u64, Stamp>,
-}
-
-impl Slots<'_> {
-    /// The packet with the copy's slot where it writes or reads one of the source's.
-    fn redirect(&mut self, packet: Packet) -> Result<Packet> {
-        Ok(match packet.decode(Place::Recording) {
-            Ok(Command::Stamp(mut stamp)) if self.is_own(stamp.slot) => {
-                stamp.slot = self.copy(stamp.slot)?.va();
-                stamp.into()
-            }
-            Ok(Command::Copy(mut copy)) if self.is_own(copy.src) => {
-                copy.src = self.copy(copy.src)?.va();
-                copy.into()
-            }
-            _ => packet,
-        })
-    }
-
-    /// Whether a slot belongs to an append of the source: neither an event's of a pool nor one of
-    /// another list.
-    fn is_own(&self, va: u64) -> bool {
-        let size = size_of::<TimestampSlot>() as u64;
-        self.source.memory.stamps.chunks().any(|chunk| chunk.holds(va, size))
-    }
-
-    fn copy(&mut self, va: u64) -> Result<Stamp> {
-        if let Some(stamp) = self.copies.get(&va) {
-            return Ok(stamp.clone());
-        }
-        let stamp = self.memory.stamp(&self.list.shared)?;
-        self.copies.insert(va, stamp.clone());
-        Ok(stamp)
-    }
 }

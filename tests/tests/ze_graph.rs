@@ -1,0 +1,613 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Record-and-replay graphs (`ZE_extension_record_replay_graph`) through the stock loader. Quoted is the
+//! interface's reference.
+
+use std::ffi::{CString, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tally_tests::gate::Gate;
+use tally_tests::lists::{Event, List, NONE, PATIENCE, queue_flags, raws};
+use tally_tests::ze::{self, Gpu};
+use tally_tests::{call, check, refused};
+use tally_ze::ze_event_counter_based_flags_t as Flag;
+use tally_ze::*;
+
+/// A recorded graph, destroyed on drop.
+struct Graph(ze_graph_handle_t);
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        let _ = call!(zeGraphDestroyExt(self.0));
+    }
+}
+
+/// An executable graph, destroyed on drop.
+struct Executable(ze_executable_graph_handle_t);
+
+impl Drop for Executable {
+    fn drop(&mut self) {
+        let _ = call!(zeExecutableGraphDestroyExt(self.0));
+    }
+}
+
+fn begin(list: &List) {
+    check!(zeCommandListBeginGraphCaptureExt(list.0, ptr::null()));
+}
+
+fn end(list: &List) -> Graph {
+    let mut graph = ze_graph_handle_t::NULL;
+    check!(zeCommandListEndGraphCaptureExt(list.0, ptr::null(), &raw mut graph));
+    Graph(graph)
+}
+
+/// The code that an end of a capture answers, and the graph.
+fn ended(list: &List) -> (ze_result_t, Graph) {
+    let mut graph = ze_graph_handle_t::NULL;
+    let code = call!(zeCommandListEndGraphCaptureExt(list.0, ptr::null(), &raw mut graph));
+    (code, Graph(graph))
+}
+
+fn instantiate(graph: &Graph) -> Executable {
+    let mut executable = ze_executable_graph_handle_t::NULL;
+    check!(zeGraphInstantiateExt(graph.0, ptr::null(), &raw mut executable));
+    Executable(executable)
+}
+
+fn run(list: &List, graph: &Executable, signal: Option<&Event>, waits: &[&Event]) {
+    let mut waits = raws(waits);
+    check!(zeCommandListAppendGraphExt(
+        list.0,
+        graph.0,
+        ptr::null(),
+        signal.map_or(NONE, |event| event.0),
+        waits.len() as u32,
+        waits.as_mut_ptr()
+    ));
+}
+
+fn is_capturing(list: &List) -> bool {
+    match call!(zeCommandListIsGraphCaptureEnabledExt(list.0)) {
+        ze_result_t::ZE_RESULT_QUERY_TRUE => true,
+        ze_result_t::ZE_RESULT_QUERY_FALSE => false,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn external(gpu: &Gpu) -> Event {
+    gpu.cb_event_with(Flag::ZE_EVENT_COUNTER_BASED_FLAG_GRAPH_EXTERNAL)
+}
+
+const KERNEL: &str = "
+    kernel void add(global uint *data, uint value)
+    {
+        data[get_global_id(0)] += value;
+    }";
+
+/// "After this call succeeds, append operations issued to the command list are recorded into a graph and
+/// are not submitted to the device.", "After this call succeeds, subsequent append operations submit work
+/// to the device normally.", and "Multiple executable graph objects may be created from a single recorded
+/// graph.": kernels with the arguments that they had, copies, fills, host functions.
+#[test]
+fn what_is_captured_is_replayed() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(8);
+    memory.fill_with(|_| 0);
+    let module = gpu.module(&ze::spirv_from(KERNEL), "").expect("it is valid");
+    let kernel = gpu.kernel(module, "add");
+    check!(zeKernelSetGroupSize(kernel, 2, 1, 1));
+    let set = |value: u32| {
+        let to = memory.ptr();
+        check!(zeKernelSetArgumentValue(kernel, 0, 8, ptr::from_ref(&to).cast()));
+        check!(zeKernelSetArgumentValue(kernel, 1, 4, ptr::from_ref(&value).cast()));
+    };
+    extern "C" fn count(data: *mut c_void) {
+        // SAFETY: the test passes a counter that outlives the graphs.
+        unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::Relaxed);
+    }
+    let called = AtomicU32::new(0);
+    for in_order in [true, false] {
+        memory.fill_with(|_| 0);
+        called.store(0, Ordering::Relaxed);
+        let list = gpu.immediate(0, in_order);
+        assert!(!is_capturing(&list));
+        begin(&list);
+        assert!(is_capturing(&list));
+        set(5);
+        let groups = ze_group_count_t { groupCountX: 1, groupCountY: 1, groupCountZ: 1 };
+        let groups = &raw const groups;
+        check!(zeCommandListAppendLaunchKernel(list.0, kernel, groups, NONE, 0, ptr::null_mut()));
+        set(1000);
+        list.barrier(None, &[]);
+        list.copy((&memory, 2), (&memory, 0), 2, None, &[]);
+        list.set((&memory, 4), 9, None, &[]);
+        check!(zeCommandListAppendHostFunction(
+            list.0,
+            Some(count),
+            (&raw const called).cast_mut().cast(),
+            ptr::null(),
+            NONE,
+            0,
+            ptr::null_mut()
+        ));
+        list.barrier(None, &[]);
+        let graph = end(&list);
+        assert!(!is_capturing(&list));
+        list.synchronize();
+        assert_eq!(memory.to_vec(), [0; 8], "nothing was submitted");
+        let (one, two) = (instantiate(&graph), instantiate(&graph));
+        let mut source = ze_graph_handle_t::NULL;
+        check!(zeExecutableGraphGetSourceGraphExt(one.0, &raw mut source));
+        assert_eq!(source, graph.0);
+        let mut primary = ze_command_list_handle_t::NULL;
+        check!(zeGraphGetPrimaryCommandListExt(graph.0, &raw mut primary));
+        assert_eq!(primary, list.0);
+        for round in 1..=20 {
+            run(&list, if round % 3 == 0 { &two } else { &one }, None, &[]);
+            list.barrier(None, &[]);
+            list.synchronize();
+            assert_eq!(memory.to_vec()[..5], [5 * round, 5 * round, 5 * round, 5 * round, 9]);
+            assert_eq!(called.load(Ordering::Relaxed), round);
+        }
+        list.set((&memory, 7), 3, None, &[]);
+        list.synchronize();
+        assert_eq!(memory.get(7), 3, "appends go to the device again");
+    }
+    check!(zeKernelDestroy(kernel));
+    check!(zeModuleDestroy(module));
+}
+
+/// "If an event signaled by a captured command list is used in the wait list of another immediate command
+/// list, that command list also enters graph capture mode. This creates a fork.", "A child command list may
+/// itself be used to create additional forks", "Each fork must be joined by signaling on the child command
+/// list and by waiting on the parent command list.": with counter-based and with regular events; and each
+/// branch runs on its own: the host holds one up while it sees another go on.
+#[test]
+fn lists_fork_and_join() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(8);
+    for (in_order, counting) in [(true, true), (true, false), (false, false)] {
+        let pool = gpu.pool(8, ze_event_pool_flags_t::empty());
+        let events: Vec<Event> =
+            (0..4).map(|i| if counting { gpu.cb_event() } else { pool.event(i) }).collect();
+        let [start, middle, joined, last] = &events[..] else { unreachable!() };
+        let (gate, seen) = (pool.event(6), pool.event(7));
+        let [parent, child, grandchild] = [0; 3].map(|_| gpu.immediate(0, in_order));
+        begin(&parent);
+        parent.set((&memory, 0), 1, Some(start), &[]);
+        // Out of order, the rest of the parent's commands is free of what the forks do.
+        child.copy((&memory, 1), (&memory, 0), 1, Some(middle), &[start]);
+        assert!(is_capturing(&child) && !is_capturing(&grandchild));
+        grandchild.wait(&[middle]);
+        assert!(is_capturing(&grandchild));
+        grandchild.wait(&[&gate]);
+        grandchild.copy((&memory, 2), (&memory, 1), 1, Some(joined), &[]);
+        child.set((&memory, 3), 4, Some(last), &[]);
+        parent.signal(&seen);
+        parent.wait(&[joined, last]);
+        parent.copy((&memory, 4), (&memory, 2), 1, None, &[]);
+        let graph = end(&parent);
+        assert!(![&parent, &child, &grandchild].into_iter().any(is_capturing));
+        let executable = instantiate(&graph);
+        for _ in 0..10 {
+            memory.fill_with(|_| 0);
+            events.iter().filter(|_| !counting).for_each(Event::reset);
+            gate.reset();
+            seen.reset();
+            run(&parent, &executable, None, &[]);
+            seen.synchronize();
+            assert_eq!(memory.get(2), 0, "the gate is closed");
+            assert_eq!(
+                call!(zeCommandListHostSynchronize(parent.0, 0)),
+                ze_result_t::ZE_RESULT_NOT_READY
+            );
+            gate.signal();
+            parent.synchronize();
+            assert_eq!(memory.to_vec()[..5], [1, 1, 1, 4, 1]);
+        }
+    }
+}
+
+/// "If `hSignalEvent` is provided, it is signaled after all recorded append operations on all recorded
+/// queues complete.", "If wait events are provided, graph execution does not begin until all wait events
+/// are satisfied.", and "If this function is called while the executable graph is already running, the new
+/// execution is scheduled after the current execution completes.", also from another list.
+#[test]
+fn executions_wait_and_follow_each_other() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(4);
+    memory.fill_with(|_| 0);
+    let [parent, child, other] = [0; 3].map(|_| gpu.immediate(0, true));
+    let (fork, join) = (gpu.cb_event(), gpu.cb_event());
+    begin(&parent);
+    // A counter that is not atomic: copy, add one, copy back, in two lists.
+    parent.copy((&memory, 1), (&memory, 0), 1, Some(&fork), &[]);
+    let module = gpu.module(&ze::spirv_from(KERNEL), "").expect("it is valid");
+    let kernel = gpu.kernel(module, "add");
+    check!(zeKernelSetGroupSize(kernel, 1, 1, 1));
+    let (to, value) = (memory.ptr().wrapping_add(1), 1_u32);
+    check!(zeKernelSetArgumentValue(kernel, 0, 8, ptr::from_ref(&to).cast()));
+    check!(zeKernelSetArgumentValue(kernel, 1, 4, ptr::from_ref(&value).cast()));
+    let groups = ze_group_count_t { groupCountX: 1, groupCountY: 1, groupCountZ: 1 };
+    let groups = &raw const groups;
+    let mut waits = [fork.0];
+    check!(zeCommandListAppendLaunchKernel(child.0, kernel, groups, join.0, 1, waits.as_mut_ptr()));
+    parent.copy((&memory, 0), (&memory, 1), 1, None, &[&join]);
+    let graph = end(&parent);
+    let executable = instantiate(&graph);
+    let (gate, done) = (Gate::new(&gpu), gpu.cb_event());
+    run(&parent, &executable, Some(&done), &[&gate.event]);
+    run(&other, &executable, None, &[]);
+    for _ in 0..100 {
+        run(&parent, &executable, None, &[]);
+        run(&other, &executable, None, &[]);
+    }
+    assert!(!done.is_ready());
+    assert_eq!(memory.get(0), 0);
+    gate.open();
+    done.synchronize();
+    assert!(memory.get(0) >= 1);
+    parent.synchronize();
+    other.synchronize();
+    assert_eq!(memory.get(0), 202);
+    check!(zeKernelDestroy(kernel));
+    check!(zeModuleDestroy(module));
+}
+
+/// "Recorded external counter-based events (i.e. with ZEX_COUNTER_BASED_EVENT_FLAG_GRAPH_EXTERNAL) may be
+/// used to synchronize the graph with device commands submitted outside the graph (for example, before or
+/// after ::zeCommandListAppendGraphExt) and with the host."
+#[test]
+fn external_events_meet_commands_outside() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(4);
+    let (list, outside) = (gpu.immediate(0, true), gpu.immediate(0, true));
+    let (before, after) = (external(&gpu), external(&gpu));
+    begin(&list);
+    list.copy((&memory, 1), (&memory, 0), 1, Some(&after), &[&before]);
+    let graph = end(&list);
+    assert!(after.is_ready(), "nothing has signalled it yet");
+    let executable = instantiate(&graph);
+    for round in 1..20 {
+        let gate = Gate::new(&gpu);
+        memory.set(1, 0);
+        outside.wait(&[&gate.event]);
+        outside.set((&memory, 0), round, Some(&before), &[]);
+        run(&list, &executable, None, &[]);
+        outside.copy((&memory, 2), (&memory, 1), 1, None, &[&after]);
+        assert!(!after.is_ready());
+        assert_eq!(memory.get(1), 0);
+        gate.open();
+        after.synchronize();
+        assert_eq!(memory.get(1), round);
+        outside.synchronize();
+        assert_eq!(memory.get(2), round);
+    }
+    list.synchronize();
+}
+
+/// "Recorded internal counter-based events (...) may be used only for synchronization within the graph.",
+/// "While capture is active, internal counter-based events (...) captured in the graph cannot be used
+/// outside the graph", and after it they "can be reused by the application and don't interfere with
+/// recorded state."
+#[test]
+fn internal_events_are_the_graphs_own() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(2);
+    let (list, other, regular) =
+        (gpu.immediate(0, true), gpu.immediate(0, true), gpu.regular(0, true));
+    let event = gpu.cb_event();
+    begin(&list);
+    list.set((&memory, 0), 1, Some(&event), &[]);
+    let mut waits = [event.0];
+    refused!(
+        ZE_RESULT_ERROR_GRAPH_INTERNAL_EVENT,
+        zeCommandListAppendBarrier(regular.0, NONE, 1, waits.as_mut_ptr())
+    );
+    refused!(
+        ZE_RESULT_ERROR_GRAPH_INTERNAL_EVENT,
+        zeCommandListAppendSignalEvent(other.0, event.0)
+    );
+    refused!(ZE_RESULT_ERROR_GRAPH_CAPTURE_UNSUPPORTED, zeEventHostSynchronize(event.0, 0));
+    let (mut value, mut address) = (0, 0);
+    refused!(
+        ZE_RESULT_ERROR_GRAPH_INTERNAL_EVENT,
+        zeEventCounterBasedGetDeviceAddress(event.0, &raw mut value, &raw mut address)
+    );
+    let graph = end(&list);
+    assert!(event.is_ready());
+    let gate = Gate::new(&gpu);
+    other.barrier(Some(&event), &[&gate.event]);
+    let executable = instantiate(&graph);
+    run(&list, &executable, None, &[]);
+    list.synchronize();
+    assert_eq!(memory.get(0), 1);
+    assert!(!event.is_ready(), "the graph does not signal it");
+    gate.open();
+    event.synchronize();
+    other.synchronize();
+}
+
+/// "It is invalid to merge two separate graph capture sessions", "synchronous operations are not supported
+/// while capture is active", "The application must call this function only with an immediate command
+/// list.", without the flags lists and graphs are not appended, and a capture is ended where it began.
+#[test]
+fn misuse_is_refused() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(2);
+    let (list, other) = (gpu.immediate(0, true), gpu.immediate(0, true));
+    let regular = gpu.regular(0, true);
+    regular.close();
+    let mut none = ze_graph_handle_t::NULL;
+    refused!(
+        ZE_RESULT_ERROR_COMMAND_LIST_NOT_CAPTURING,
+        zeCommandListEndGraphCaptureExt(list.0, ptr::null(), &raw mut none)
+    );
+    none = ze_graph_handle_t(ptr::dangling_mut());
+    refused!(
+        ZE_RESULT_ERROR_COMMAND_LIST_NOT_CAPTURING,
+        zeCommandListGetGraphExt(list.0, &raw mut none)
+    );
+    assert_eq!(none, ze_graph_handle_t::NULL);
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zeCommandListBeginGraphCaptureExt(regular.0, ptr::null())
+    );
+    let synchronous = gpu.immediate_of(&ze_command_queue_desc_t {
+        mode: ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS,
+        flags: queue_flags(true),
+        ..Default::default()
+    });
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zeCommandListBeginGraphCaptureExt(synchronous.0, ptr::null())
+    );
+    let (one, two) = (gpu.cb_event(), gpu.cb_event());
+    begin(&list);
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zeCommandListBeginGraphCaptureExt(list.0, ptr::null())
+    );
+    list.set((&memory, 0), 1, Some(&one), &[]);
+    begin(&other);
+    other.set((&memory, 1), 1, Some(&two), &[]);
+    let mut waits = [one.0];
+    refused!(
+        ZE_RESULT_ERROR_GRAPH_CAPTURE_MERGE_ATTEMPT,
+        zeCommandListAppendBarrier(other.0, NONE, 1, waits.as_mut_ptr())
+    );
+    refused!(
+        ZE_RESULT_ERROR_GRAPH_CAPTURE_UNSUPPORTED,
+        zeCommandListAppendBarrier(synchronous.0, NONE, 1, waits.as_mut_ptr())
+    );
+    refused!(
+        ZE_RESULT_ERROR_GRAPH_CAPTURE_UNSUPPORTED,
+        zeCommandListHostSynchronize(list.0, PATIENCE)
+    );
+    let mut lists = [regular.0];
+    refused!(
+        ZE_RESULT_ERROR_GRAPH_CAPTURE_UNSUPPORTED,
+        zeCommandListImmediateAppendCommandListsExp(
+            list.0,
+            1,
+            lists.as_mut_ptr(),
+            NONE,
+            0,
+            ptr::null_mut()
+        )
+    );
+    let shared = gpu.cb_event_with(
+        Flag::ZE_EVENT_COUNTER_BASED_FLAG_GRAPH_EXTERNAL | Flag::ZE_EVENT_COUNTER_BASED_FLAG_IPC,
+    );
+    refused!(
+        ZE_RESULT_ERROR_GRAPH_CAPTURE_UNSUPPORTED,
+        zeCommandListAppendSignalEvent(list.0, shared.0)
+    );
+    let mut waits = [shared.0];
+    refused!(
+        ZE_RESULT_ERROR_GRAPH_CAPTURE_UNSUPPORTED,
+        zeCommandListAppendWaitOnEvents(list.0, 1, waits.as_mut_ptr())
+    );
+    let (graph, of_other) = (end(&list), end(&other));
+    let executable = instantiate(&graph);
+    begin(&list);
+    refused!(
+        ZE_RESULT_ERROR_GRAPH_CAPTURE_UNSUPPORTED,
+        zeCommandListAppendGraphExt(list.0, executable.0, ptr::null(), NONE, 0, ptr::null_mut())
+    );
+    let mut handle = ze_graph_handle_t::NULL;
+    check!(zeCommandListGetGraphExt(list.0, &raw mut handle));
+    let mut early = ze_executable_graph_handle_t::NULL;
+    refused!(
+        ZE_RESULT_ERROR_INVALID_GRAPH,
+        zeGraphInstantiateExt(handle, ptr::null(), &raw mut early)
+    );
+    refused!(ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE, zeGraphDestroyExt(handle));
+    let empty = end(&list);
+    assert_eq!(empty.0, handle);
+    let copies = gpu.immediate(1, true);
+    let unordered = gpu.immediate(0, false);
+    for wrong in [&copies, &unordered, &regular] {
+        refused!(
+            ZE_RESULT_ERROR_INVALID_ARGUMENT,
+            zeCommandListAppendGraphExt(
+                wrong.0,
+                executable.0,
+                ptr::null(),
+                NONE,
+                0,
+                ptr::null_mut()
+            )
+        );
+    }
+    drop(of_other);
+}
+
+/// "ZE_RESULT_ERROR_GRAPH_UNJOINED_FORKS if graph contains unjoined forks", "Commands that append work (...)
+/// to a recording child command list after the intended join operation are treated as unjoined work, and
+/// the graph is considered invalid. Commands that do not append work (...) are allowed after the join".
+#[test]
+fn forks_that_are_not_joined_make_no_graph() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(2);
+    let (list, child) = (gpu.immediate(0, true), gpu.immediate(0, true));
+    let (fork, join, late) = (gpu.cb_event(), gpu.cb_event(), gpu.cb_event());
+    for (joins, works, good) in [(false, false, false), (true, true, false), (true, false, true)] {
+        begin(&list);
+        list.set((&memory, 0), 1, Some(&fork), &[]);
+        child.set((&memory, 1), 1, Some(&join), &[&fork]);
+        if joins {
+            list.wait(&[&join]);
+        }
+        if works {
+            child.set((&memory, 1), 2, None, &[]);
+        }
+        child.signal(&late);
+        let mut none = ze_graph_handle_t::NULL;
+        refused!(
+            ZE_RESULT_ERROR_INVALID_ARGUMENT,
+            zeCommandListEndGraphCaptureExt(child.0, ptr::null(), &raw mut none)
+        );
+        let (code, graph) = ended(&list);
+        assert!(!is_capturing(&list) && !is_capturing(&child));
+        let mut executable = ze_executable_graph_handle_t::NULL;
+        if good {
+            assert_eq!(code, ze_result_t::ZE_RESULT_SUCCESS);
+            run(&list, &instantiate(&graph), None, &[]);
+            list.synchronize();
+            continue;
+        }
+        assert_eq!(code, ze_result_t::ZE_RESULT_ERROR_GRAPH_UNJOINED_FORKS);
+        assert_eq!(call!(zeGraphIsEmptyExt(graph.0)), ze_result_t::ZE_RESULT_ERROR_INVALID_GRAPH);
+        refused!(
+            ZE_RESULT_ERROR_INVALID_GRAPH,
+            zeGraphInstantiateExt(graph.0, ptr::null(), &raw mut executable)
+        );
+    }
+    assert_eq!(memory.to_vec(), [1, 1]);
+}
+
+/// "All registered callbacks are invoked when the graph is destroyed.", "All executable graph instances
+/// created from the recorded graph must be destroyed before this function is called.", "The graph must be
+/// empty when capture begins.", "the returned graph handle is the same graph handle that was provided when
+/// capture began", and what was submitted runs on when its executable graph is destroyed.
+#[test]
+fn graphs_end_in_their_order() {
+    extern "C" fn count(data: *mut c_void) {
+        // SAFETY: the test passes a counter that outlives the graph.
+        unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::Relaxed);
+    }
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(2);
+    let (list, child) = (gpu.immediate(0, true), gpu.immediate(0, true));
+    let mut handle = ze_graph_handle_t::NULL;
+    check!(zeGraphCreateExt(gpu.context, ptr::null(), &raw mut handle));
+    let empty = |graph| call!(zeGraphIsEmptyExt(graph));
+    assert_eq!(empty(handle), ze_result_t::ZE_RESULT_QUERY_TRUE);
+    let mut executable = ze_executable_graph_handle_t::NULL;
+    refused!(
+        ZE_RESULT_ERROR_INVALID_GRAPH,
+        zeGraphInstantiateExt(handle, ptr::null(), &raw mut executable)
+    );
+    check!(zeCommandListBeginCaptureIntoGraphExt(list.0, handle, ptr::null()));
+    let (fork, join) = (gpu.cb_event(), gpu.cb_event());
+    list.set((&memory, 0), 1, Some(&fork), &[]);
+    child.set((&memory, 1), 2, Some(&join), &[&fork]);
+    list.wait(&[&join]);
+    let graph = end(&list);
+    assert_eq!(graph.0, handle);
+    assert_eq!(empty(handle), ze_result_t::ZE_RESULT_QUERY_FALSE);
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zeCommandListBeginCaptureIntoGraphExt(list.0, handle, ptr::null())
+    );
+    let calls = AtomicU32::new(0);
+    let data = (&raw const calls).cast_mut().cast();
+    for _ in 0..2 {
+        check!(zeGraphSetDestructionCallbackExt(handle, Some(count), data, ptr::null()));
+    }
+    refused!(
+        ZE_RESULT_ERROR_INVALID_NULL_POINTER,
+        zeGraphSetDestructionCallbackExt(handle, None, data, ptr::null())
+    );
+    // The branch of a list that is gone stays in the graph.
+    drop(child);
+    let executable = instantiate(&graph);
+    refused!(ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE, zeGraphDestroyExt(handle));
+    let gate = Gate::new(&gpu);
+    run(&list, &executable, None, &[&gate.event]);
+    drop(executable);
+    assert_eq!(calls.load(Ordering::Relaxed), 0);
+    drop(graph);
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
+    assert_eq!(memory.to_vec(), [0, 0]);
+    gate.open();
+    list.synchronize();
+    assert_eq!(memory.to_vec(), [1, 2]);
+    // A capture whose first list is destroyed ends without a graph.
+    let (list, child) = (gpu.immediate(0, true), gpu.immediate(0, true));
+    begin(&list);
+    let mut left = ze_graph_handle_t::NULL;
+    check!(zeCommandListGetGraphExt(list.0, &raw mut left));
+    list.set((&memory, 0), 7, Some(&fork), &[]);
+    child.wait(&[&fork]);
+    drop(list);
+    assert!(!is_capturing(&child) && fork.is_ready());
+    assert_eq!(empty(left), ze_result_t::ZE_RESULT_ERROR_INVALID_GRAPH);
+    check!(zeGraphDestroyExt(left));
+    child.set((&memory, 0), 8, None, &[]);
+    child.synchronize();
+    assert_eq!(memory.get(0), 8);
+}
+
+/// "Writes a DOT description of a recorded graph to disk.": "The generated DOT output captures the graph
+/// structure and recorded append operations." and "Kernel node output includes kernel names, argument lists,
+/// and argument types and values."; and the device's properties say what graphs can do.
+#[test]
+fn a_graph_is_written_as_dot() {
+    let gpu = Gpu::new();
+    let mut of_graphs = ze_record_replay_graph_ext_properties_t::default();
+    let mut properties =
+        ze_device_properties_t { pNext: (&raw mut of_graphs).cast(), ..Default::default() };
+    check!(zeDeviceGetProperties(gpu.device, &raw mut properties));
+    use ze_record_replay_graph_ext_flags_t as flag;
+    assert_eq!(of_graphs.graphFlags, flag::ZE_RECORD_REPLAY_GRAPH_EXT_FLAG_IMMUTABLE_GRAPH);
+    let module = gpu.module(&ze::spirv_from(KERNEL), "").expect("it is valid");
+    let kernel = gpu.kernel(module, "add");
+    let memory = gpu.host::<u32>(4);
+    check!(zeKernelSetGroupSize(kernel, 2, 1, 1));
+    let (to, value) = (memory.ptr(), 0xabcd_u32);
+    check!(zeKernelSetArgumentValue(kernel, 0, 8, ptr::from_ref(&to).cast()));
+    check!(zeKernelSetArgumentValue(kernel, 1, 4, ptr::from_ref(&value).cast()));
+    let (list, child) = (gpu.immediate(0, true), gpu.immediate(0, true));
+    let (fork, join) = (gpu.cb_event(), gpu.cb_event());
+    begin(&list);
+    let groups = ze_group_count_t { groupCountX: 2, groupCountY: 1, groupCountZ: 1 };
+    let groups = &raw const groups;
+    check!(zeCommandListAppendLaunchKernel(list.0, kernel, groups, fork.0, 0, ptr::null_mut()));
+    child.set((&memory, 3), 1, Some(&join), &[&fork]);
+    list.barrier(None, &[&join]);
+    let graph = end(&list);
+    let file = std::env::temp_dir().join(format!("tally-graph-{}.dot", std::process::id()));
+    let path = CString::new(file.to_str().expect("it is text")).expect("no NUL");
+    check!(zeGraphDumpContentsExt(graph.0, path.as_ptr(), ptr::null()));
+    let full = std::fs::read_to_string(&file).expect("it was written");
+    for part in ["digraph", "add", "groups 2 x 1 x 1", "= 0x0000abcd", "fill", "barrier"] {
+        assert!(full.contains(part), "{part} in {full}");
+    }
+    assert!(full.contains("c0_0 -> c1_0") && full.contains("c1_0 -> c0_1"), "{full}");
+    let simple = ze_record_replay_graph_ext_dump_desc_t {
+        mode: ze_record_replay_graph_ext_dump_mode_t::ZE_RECORD_REPLAY_GRAPH_EXT_DUMP_MODE_SIMPLE,
+        ..Default::default()
+    };
+    check!(zeGraphDumpContentsExt(graph.0, path.as_ptr(), (&raw const simple).cast()));
+    let short = std::fs::read_to_string(&file).expect("it was written");
+    assert!(short.contains("add") && !short.contains("0xabcd"), "{short}");
+    std::fs::remove_file(&file).expect("it is there");
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zeGraphDumpContentsExt(graph.0, c"/nowhere/at/all".as_ptr(), ptr::null())
+    );
+    check!(zeKernelDestroy(kernel));
+    check!(zeModuleDestroy(module));
+}

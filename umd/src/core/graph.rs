@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Graphs: what was appended to immediate lists while they were captured, and executable copies of it.
+//!
+//! ```text
+//!  begin: the primary list ─► branch 0          a list that waits for a captured event ─► branch 1, …
+//!  end:   all branches close, lists go on as before
+//!  instantiate: copies of all branches, with counters of their own, as one `list::graph::Execution`
+//! ```
+//!
+//! A branch is a regular list that stands for an immediate one. Only who appends while any graph is
+//! being captured looks at more than one number in memory.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tally_ze::{
+    ze_command_list_handle_t, ze_graph_handle_t, ze_result_t,
+};
+
+use crate::core::context::Context;
+use crate::core::queue::QueueTraits;
+use crate::error::{Error, Result};
+use crate::handle::{Kind, object};
+use crate::hang::names;
+use crate::list::graph::Execution;
+use crate::list::regular::Regular;
+
+pub mod capture;
+mod dump;
+
+pub use dump::Detail;
+
+/// A graph.
+pub struct Graph {
+    context: Arc<Context>,
+    state: Mutex<State>,
+    /// Executable graphs that were made of it and exist.
+    instances: AtomicUsize,
+}
+
+object!(ze_graph_handle_t => Arc<Graph>, Kind::Graph);
+
+#[derive(Default)]
+struct State {
+    phase: Phase,
+    /// The graph's handle, once something is captured.
+    raw: ze_graph_handle_t,
+    /// The list that the capture began with.
+    primary: Option<ze_command_list_handle_t>,
+    branches: Vec<Branch>,
+    /// Where an event was last signalled, by the address of the event.
+    signals: HashMap<usize, Point>,
+    /// Waits for signals of the graph: where they were appended, what they wait for.
+    waits: Vec<(Point, Point)>,
+    nodes: Vec<dump::Node>,
+    callbacks: Vec<Callback>,
+}
+
+/// What has become of a graph.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Phase {
+    /// Nothing was captured yet.
+    #[default]
+    New,
+    Capturing,
+    Captured,
+    /// Why it cannot be executed.
+    Invalid(&'static str),
+}
+
+/// A command of a graph.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Point {
+    branch: usize,
+    /// Its number in the branch.
+    command: usize,
+}
+
+/// What stands for an immediate list.
+struct Branch {
+    list: Arc<Regular>,
+    traits: QueueTraits,
+    in_order: bool,
+    /// Commands so far.
+    commands: usize,
+    /// Commands up to the last one that does work, or that made the branch.
+    work: usize,
+}
+
+/// A function of the application's that is called when the graph is destroyed.
+#[derive(Clone, Copy)]
+pub struct Callback {
+    /// The function.
+    pub function: unsafe extern "C" fn(*mut c_void),
+    /// Its argument.
+    pub data: *mut c_void,
+}
+
+/// Graphs that are being captured: how many, and which.
+static ACTIVE: AtomicUsize = AtomicUsize::new(0);
+static CAPTURES: Mutex<Vec<Weak<Graph>>> = Mutex::new(Vec::new());
+
+/// Whether any graph is being captured, which a thread that takes part in it finds for certain.
+#[inline]
+pub fn is_any_captured() -> bool {
+    ACTIVE.load(Ordering::Relaxed) != 0
+}
+
+fn captures() -> Vec<Arc<Graph>> {
+    let captures = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner);
+    captures.iter().filter_map(Weak::upgrade).collect()
+}
+
+impl Graph {
+    /// An empty graph.
+    pub fn create(context: &Arc<Context>) -> Arc<Self> {
+        Arc::new(Self {
+            context: context.clone(),
+            state: Mutex::default(),
+            instances: AtomicUsize::new(0),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its handle; null if nothing was captured.
+    pub fn raw(&self) -> ze_graph_handle_t {
+        self.state().raw
+    }
+
+    /// The list that the capture began with.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT: nothing was captured.
+    pub fn primary(&self) -> Result<ze_command_list_handle_t> {
+        let primary = self.state().primary;
+        primary.ok_or_else(|| Error::invalid("hGraph: nothing was captured into the graph"))
+    }
+
+    /// Whether it holds no commands.
+    ///
+    /// # Errors
+    /// INVALID_GRAPH.
+    pub fn is_empty(&self) -> Result<bool> {
+        let state = self.state();
+        state.check()?;
+        Ok(state.branches.iter().all(|it| it.commands == 0))
+    }
+
+    /// Has a function called when the graph is destroyed.
+    pub fn on_destruction(&self, callback: Callback) {
+        self.state().callbacks.push(callback);
+    }
+
+    /// Refuses to end a graph that is in use.
+    ///
+    /// # Errors
+    /// HANDLE_OBJECT_IN_USE.
+    pub fn must_be_free(&self) -> Result {
+        let why = if self.state().phase == Phase::Capturing {
+            "it is being captured"
+        } else if self.instances.load(Ordering::Relaxed) != 0 {
+            "an executable graph of it was not destroyed"
+        } else {
+            return Ok(());
+        };
+        let code = ze_result_t::ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE;
+        Err(Error::new(code, format!("hGraph: {why}")))
+    }
+
+    /// Ends the graph, whose handle is gone, and tells who asked to be told.
+    pub fn destroy(&self) {
+        let callbacks = std::mem::take(&mut *self.state()).callbacks;
+        for Callback { function, data } in callbacks {
+            // SAFETY: the application has passed the function to be called with this argument.
+            unsafe { function(data) };
+        }
+    }
+
+    /// An executable copy.
+    ///
+    /// # Errors
+    /// INVALID_GRAPH: it was not captured, or not completely; out of memory; DEVICE_LOST.
+    pub fn instantiate(self: &Arc<Self>, raw: ze_graph_handle_t) -> Result<Executable> {
+        let state = self.state();
+        state.check()?;
+        if state.phase != Phase::Captured {
+            return Err(invalid_graph("hGraph: no capture into it has ended"));
+        }
+        let lists: Vec<&Regular> = state.branches.iter().map(|it| &*it.list).collect();
+        let mut copies = Regular::duplicate_all(&lists)?.into_iter();
+        let mut branches = state.branches.iter();
+        let (Some(first), Some(primary)) = (copies.next(), branches.next()) else {
+            return Err(invalid_graph("hGraph: no capture into it has ended"));
+        };
+        names::name_regular(&first, || format!("graph {:p}", raw.0));
+        let mut others = Vec::with_capacity(copies.len());
+        for (index, (list, branch)) in copies.zip(branches).enumerate() {
+            let queue = branch.traits.open(&self.context, true)?;
+            let name = || format!("branch {} of graph {:p}", index + 1, raw.0);
+            names::name_regular(&list, name);
+            names::name_immediate(&queue, || format!("queue of {}", name()));
+            others.push((list, queue));
+        }
+        self.instances.fetch_add(1, Ordering::Relaxed);
+        Ok(Executable {
+            source: self.clone(),
+            raw,
+            traits: primary.traits,
+            execution: Execution::new(first, others),
+        })
+    }
+}
+
+impl State {
+    fn check(&self) -> Result {
+        match self.phase {
+            Phase::Invalid(why) => Err(invalid_graph(why)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn invalid_graph(text: &'static str) -> Error {
+    Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_GRAPH, text)
+}
+
+// SAFETY: the pointer is only handed to the function, which the application has written to be called
+// by whatever thread destroys the graph.
+unsafe impl Send for Callback {}
+
+/// An executable graph.
+pub struct Executable {
+    source: Arc<Graph>,
+    raw: ze_graph_handle_t,
+    traits: QueueTraits,
+    execution: Execution,
+}
+
+object!(ze_executable_graph_handle_t => Executable, Kind::ExecutableGraph);
+
+impl Executable {
+    /// The graph that it was made of.
+    pub fn source(&self) -> ze_graph_handle_t {
+        self.raw
+    }
+
+    /// What executes it on an immediate list.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT: the list is not like the one that was captured.
+    pub fn for_list(&self, traits: &QueueTraits) -> Result<&Execution> {
+        let of = &self.traits;
+        let same = std::ptr::eq(of.device, traits.device)
+            && (of.ordinal, of.flags, of.mode) == (traits.ordinal, traits.flags, traits.mode);
+        if same {
+            return Ok(&self.execution);
+        }
+        Err(Error::invalid(
+            "hCommandList: device, ordinal, flags or mode are not those of the list that was captured",
+        ))
+    }
+}
+
+impl Drop for Executable {
+    fn drop(&mut self) {
+        self.source.instances.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Captures: which lists take part in one, and what becomes of a command that is appended to them.
+//!
+//! Commands of a branch count from 0. What the primary list has at its end is all that an execution
+//! is waited for, so a fork is joined if the primary list waits, through however many branches, for
+//! a signal that comes after the last work of the fork.
+
+use std::ptr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tally_ze::{
+    ze_command_list_handle_t, ze_command_queue_flags_t, ze_command_queue_mode_t,
+    ze_event_counter_based_flags_t, ze_graph_handle_t, ze_result_t,
+};
+
+use super::{ACTIVE, Branch, CAPTURES, Graph, Phase, Point, State, captures, dump};
+use crate::core::kernel::{Kernel, Launch};
+use crate::core::list::List;
+use crate::core::queue::QueueTraits;
+use crate::error::{Error, Result};
+use crate::list::command::{Command, Signal};
+use crate::list::launch::Groups;
+use crate::list::regular::Regular;
+use crate::sync::event::{self, Event, EventKind};
+
+/// The part of an immediate list that knows of captures.
+#[derive(Default)]
+pub struct Membership(Mutex<Option<(Weak<Graph>, usize)>>);
+
+impl Membership {
+    fn lock(&self) -> MutexGuard<'_, Option<(Weak<Graph>, usize)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The graph that the list is being captured into, and the number of its branch.
+    pub fn find(&self) -> Option<(Arc<Graph>, usize)> {
+        let mut member = self.lock();
+        let (graph, branch) = member.as_ref()?;
+        let graph = graph.upgrade().filter(|it| it.state().phase == Phase::Capturing);
+        if graph.is_none() {
+            // The capture has ended for all of its lists.
+            *member = None;
+            return None;
+        }
+        Some((graph?, *branch))
+    }
+
+    fn join(&self, graph: &Arc<Graph>, branch: usize) {
+        *self.lock() = Some((Arc::downgrade(graph), branch));
+    }
+}
+
+/// The kernel of a command, for people.
+pub type Launched<'a> = (&'a Arc<Kernel>, &'a Launch, Groups);
+
+impl Graph {
+    /// Begins a capture of a list.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT: the graph is not empty, or the list cannot be captured; out of memory.
+    pub fn begin(
+        self: &Arc<Self>,
+        list: &List,
+        (primary, raw): (ze_command_list_handle_t, ze_graph_handle_t),
+    ) -> Result {
+        let (traits, membership) = list.captured()?;
+        if !Arc::ptr_eq(&self.context, list.context()) {
+            return Err(Error::invalid("hGraph: it is of another context than hCommandList"));
+        }
+        if membership.find().is_some() {
+            return Err(Error::invalid("hCommandList: it is being captured already"));
+        }
+        let mut state = self.state();
+        if state.phase != Phase::New {
+            return Err(Error::invalid("hGraph: something was captured into it before"));
+        }
+        state.branches.push(self.branch(traits)?);
+        (state.primary, state.raw) = (Some(primary), raw);
+        state.phase = Phase::Capturing;
+        drop(state);
+        membership.join(self, 0);
+        let mut captures = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner);
+        captures.push(Arc::downgrade(self));
+        ACTIVE.store(captures.len(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn branch(&self, traits: &QueueTraits) -> Result<Branch> {
+        let in_order =
+            traits.flags.contains(ze_command_queue_flags_t::ZE_COMMAND_QUEUE_FLAG_IN_ORDER);
+        let list = Regular::branch(self.context.shared().clone(), in_order)?;
+        Ok(Branch { list, traits: *traits, in_order, commands: 0, work: 0 })
+    }
+
+    /// Ends the capture of all lists.
+    ///
+    /// # Errors
+    /// GRAPH_UNJOINED_FORKS, and the graph is invalid; out of memory.
+    pub fn end(self: &Arc<Self>) -> Result {
+        let mut state = self.state();
+        let ended: Result<Vec<()>> =
+            state.branches.iter().map(|it| it.list.end_capture()).collect();
+        let joined = state.is_joined();
+        state.phase = match (&ended, joined) {
+            (Err(_), _) => Phase::Invalid("hGraph: its capture ran out of memory"),
+            (_, false) => Phase::Invalid("hGraph: it has forks that were not joined"),
+            _ => Phase::Captured,
+        };
+        drop(state);
+        self.leave();
+        ended?;
+        if joined {
+            return Ok(());
+        }
+        Err(Error::new(
+            ze_result_t::ZE_RESULT_ERROR_GRAPH_UNJOINED_FORKS,
+            "hCommandList: work of a list that was forked is not waited for by this one",
+        ))
+    }
+
+    /// Ends the capture without a graph: its first list was destroyed.
+    pub fn abandon(self: &Arc<Self>) {
+        let mut state = self.state();
+        for branch in &state.branches {
+            // Its packets are needed by nobody.
+            let _ = branch.list.end_capture();
+        }
+        state.phase = Phase::Invalid("hGraph: the list that was captured into it was destroyed");
+        drop(state);
+        self.leave();
+    }
+
+    fn leave(self: &Arc<Self>) {
+        let mut captures = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner);
+        captures.retain(|it| it.strong_count() != 0 && !ptr::eq(it.as_ptr(), Arc::as_ptr(self)));
+        ACTIVE.store(captures.len(), Ordering::Relaxed);
+    }
+
+    /// Where the capture has last signalled an event.
+    fn signal_of(&self, event: &Event) -> Option<Point> {
+        let state = self.state();
+        if state.phase != Phase::Capturing {
+            return None;
+        }
+        let point = *state.signals.get(&ptr::from_ref(event).addr())?;
+        match &event.kind {
+            EventKind::Regular(_) => Some(point),
+            EventKind::CounterBased(view) if view.is_aggregated() => Some(point),
+            // Something else may have signalled it since.
+            EventKind::CounterBased(_) => {
+                state.branches[point.branch].list.signals(event).then_some(point)
+            }
+        }
+    }
+
+    /// Appends a command to a branch.
+    ///
+    /// # Errors
+    /// GRAPH_CAPTURE_UNSUPPORTED; those of the append.
+    fn append(
+        &self,
+        branch: usize,
+        (command, launched): (&Command<'_>, Option<Launched<'_>>),
+        signal: Option<Signal<'_>>,
+        waits: &[(&Event, Option<Point>)],
+    ) -> Result {
+        let what = match command {
+            Command::Lists(_) => Some("a regular list"),
+            Command::Graph(_) => Some("another graph"),
+            _ => None,
+        };
+        if let Some(what) = what {
+            let text = format!("hCommandList: {what} is not appended while the list is captured");
+            return Err(unsupported(text));
+        }
+        let mut state = self.state();
+        let state = &mut *state;
+        let into = &mut state.branches[branch];
+        let mut events = waits.iter().map(|(event, _)| Ok(*event));
+        into.list.append(command, signal, &mut events)?;
+        let point = Point { branch, command: into.commands };
+        into.commands += 1;
+        if !matches!(command, Command::Wait | Command::Signal | Command::Barrier) {
+            into.work = into.commands;
+        }
+        state.waits.extend(waits.iter().filter_map(|(_, from)| from.map(|from| (point, from))));
+        if let Some(signal) = signal {
+            state.signals.insert(ptr::from_ref(signal.event).addr(), point);
+        }
+        state.nodes.push(dump::Node::new(point, command, launched));
+        Ok(())
+    }
+}
+
+impl State {
+    /// Whether the first branch waits, at last, for all work of the others.
+    fn is_joined(&self) -> bool {
+        // Commands of each branch that are complete when the first branch is.
+        let mut covered: Vec<usize> = vec![0; self.branches.len()];
+        if let (Some(first), Some(branch)) = (covered.first_mut(), self.branches.first()) {
+            *first = branch.commands;
+        }
+        loop {
+            let mut grown = false;
+            for (at, from) in &self.waits {
+                let reached = from.command + 1;
+                if at.command < covered[at.branch] && covered[from.branch] < reached {
+                    covered[from.branch] = reached;
+                    grown = true;
+                }
+            }
+            if !grown {
+                break;
+            }
+        }
+        let mut others = self.branches.iter().zip(&covered).skip(1);
+        others.all(|(branch, covered)| *covered >= branch.work.max(1))
+    }
+}
+
+impl List {
+    /// Refuses lists that cannot be captured.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT.
+    fn captured(&self) -> Result<(&QueueTraits, &Membership)> {
+        let (traits, _) = self.as_immediate()?;
+        if traits.mode == ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS {
+            return Err(Error::invalid("hCommandList: a synchronous list is not captured"));
+        }
+        let membership = self.membership();
+        let membership = membership
+            .ok_or_else(|| Error::invalid("hCommandList: it is not an immediate list"))?;
+        Ok((traits, membership))
+    }
+
+    /// The graph that the list is being captured into, and the number of its branch.
+    pub fn capture(&self) -> Option<(Arc<Graph>, usize)> {
+        self.membership()?.find()
+    }
+
+    /// Refuses a wait of the host for a list that is captured.
+    ///
+    /// # Errors
+    /// GRAPH_CAPTURE_UNSUPPORTED.
+    pub fn must_not_be_captured(&self) -> Result {
+        if !super::is_any_captured() || self.capture().is_none() {
+            return Ok(());
+        }
+        Err(unsupported("hCommandList: it is being captured, so nothing was submitted".to_owned()))
+    }
+
+    /// Appends a command to the graph that it belongs to; false: to none.
+    ///
+    /// # Errors
+    /// GRAPH_CAPTURE_UNSUPPORTED, GRAPH_CAPTURE_MERGE_ATTEMPT, GRAPH_INTERNAL_EVENT; those of the append.
+    #[cold]
+    pub(in crate::core) fn append_captured(
+        &self,
+        command: (&Command<'_>, Option<Launched<'_>>),
+        signal: Option<Signal<'_>>,
+        waits: &[&Event],
+    ) -> Result<bool> {
+        if self.membership().is_none() {
+            return waits
+                .iter()
+                .copied()
+                .try_for_each(|event| must_be_outside(event, "phWaitEvents"))
+                .and_then(|()| {
+                    signal.map_or(Ok(()), |it| must_be_outside(it.event, "hSignalEvent"))
+                })
+                .map(|()| false);
+        }
+        let mut own = self.capture();
+        let mut points = Vec::with_capacity(waits.len());
+        let mut forks = None;
+        for &event in waits {
+            let found = find(event);
+            if let Some((graph, _)) = &found {
+                let of = own.as_ref().map(|it| &it.0).or(forks.as_ref());
+                if of.is_some_and(|of| !Arc::ptr_eq(of, graph)) {
+                    return Err(Error::new(
+                        ze_result_t::ZE_RESULT_ERROR_GRAPH_CAPTURE_MERGE_ATTEMPT,
+                        "phWaitEvents: an event is of another graph that is being captured",
+                    ));
+                }
+                forks = Some(graph.clone());
+            }
+            points.push((event, found.map(|it| it.1)));
+        }
+        if own.is_none()
+            && let Some(graph) = forks
+        {
+            own = Some(self.fork(graph)?);
+        }
+        let Some((graph, branch)) = own else {
+            return signal
+                .map_or(Ok(()), |it| must_be_outside(it.event, "hSignalEvent"))
+                .map(|()| false);
+        };
+        graph.append(branch, command, signal, &points)?;
+        Ok(true)
+    }
+
+    /// Makes the list take part in a capture, because it waits for an event of it.
+    fn fork(&self, graph: Arc<Graph>) -> Result<(Arc<Graph>, usize)> {
+        let (traits, membership) =
+            self.captured().map_err(|error| unsupported(error.text().to_owned()))?;
+        if !Arc::ptr_eq(&graph.context, self.context()) {
+            return Err(unsupported(
+                "hCommandList: it is of another context than the graph".to_owned(),
+            ));
+        }
+        let branch = graph.branch(traits)?;
+        let mut state = graph.state();
+        let number = state.branches.len();
+        state.branches.push(branch);
+        drop(state);
+        membership.join(&graph, number);
+        Ok((graph, number))
+    }
+}
+
+/// Refuses a wait of the host for an event that a graph, which is being captured, signals.
+///
+/// # Errors
+/// GRAPH_CAPTURE_UNSUPPORTED.
+pub fn must_not_be_captured(event: &Event) -> Result {
+    if !super::is_any_captured() || find(event).is_none() {
+        return Ok(());
+    }
+    Err(unsupported("hEvent: the command that signals it is being captured in a graph".to_owned()))
+}
+
+/// Refuses a counter-based event that only means something in the graph that is being captured.
+fn must_be_outside(event: &Event, name: &str) -> Result {
+    let external = ze_event_counter_based_flags_t::ZE_EVENT_COUNTER_BASED_FLAG_GRAPH_EXTERNAL;
+    let is_external = event.traits.cb_flags & external.bits() != 0;
+    let internal = matches!(event.kind, EventKind::CounterBased(_)) && !is_external;
+    if internal && find(event).is_some() { Err(event::internal(name)) } else { Ok(()) }
+}
+
+/// The capture that has signalled an event, and where.
+fn find(event: &Event) -> Option<(Arc<Graph>, Point)> {
+    captures().into_iter().find_map(|graph| {
+        let point = graph.signal_of(event)?;
+        Some((graph, point))
+    })
+}
+
+fn unsupported(text: String) -> Error {
+    Error::new(ze_result_t::ZE_RESULT_ERROR_GRAPH_CAPTURE_UNSUPPORTED, text)
+}

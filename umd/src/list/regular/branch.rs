@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Branches of graphs: regular lists that stand for an immediate list while it is captured, and that
+//! are never executed themselves. Executable graphs are copies of them.
+//!
+//! Signals and waits among the branches of a graph are bound to their recordings. An event that is
+//! made for use outside of the graph, and that nothing in the graph has signalled, is bound when the
+//! graph is executed.
+
+use std::sync::Arc;
+
+use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_result_t};
+
+use super::{Regular, Signalled};
+use crate::error::{Error, Result};
+use crate::sync::cb_event::Bound;
+use crate::sync::event::{Event, EventKind};
+use crate::sync::shared::Shared;
+
+impl Regular {
+    /// A branch.
+    ///
+    /// # Errors
+    /// As [`Regular::create`].
+    pub fn branch(shared: Arc<Shared>, in_order: bool) -> Result<Arc<Self>> {
+        let list = Self::create_as(shared, in_order, true)?;
+        list.lock().recording.capture();
+        Ok(list)
+    }
+
+    /// Whether an event names a signal of this list.
+    pub fn signals(&self, event: &Event) -> bool {
+        let state = self.lock();
+        matches!(&event.kind, EventKind::CounterBased(event) if event.is_of(&state.recording))
+    }
+
+    /// Ends the capture of a branch. Its events are as if nothing had signalled them; executions will
+    /// signal those that are for use outside of the graph.
+    ///
+    /// # Errors
+    /// As [`Regular::close`].
+    pub fn end_capture(&self) -> Result {
+        let mut state = self.lock();
+        let recording = state.recording.clone();
+        state.signalled.retain(|it| it.is_left(&recording));
+        recording.release();
+        drop(state);
+        self.close()
+    }
+}
+
+impl Signalled {
+    /// Lets the event forget the capture; whether executions signal it.
+    fn is_left(&self, recording: &Arc<super::Recording>) -> bool {
+        // SAFETY: applications do not destroy an event while they capture commands that signal it; one
+        // that was destroyed before is told by its count.
+        let Some(event) = (unsafe { self.handle.get() }) else { return false };
+        if let EventKind::CounterBased(event) = &event.kind {
+            event.leave(recording);
+        }
+        is_external(event)
+    }
+}
+
+/// Whether an event is for use outside of the graph, too.
+pub(super) fn is_external(event: &Event) -> bool {
+    CbFlags::from_bits_retain(event.traits.cb_flags)
+        .contains(CbFlags::ZE_EVENT_COUNTER_BASED_FLAG_GRAPH_EXTERNAL)
+}
+
+/// Whether a wait for such an event is one for something outside of the graph.
+pub(super) fn is_outside(event: &Event, bound: &Bound) -> bool {
+    let captured = matches!(bound, Bound::Recording(recording, _) if recording.is_captured());
+    is_external(event) && !captured
+}
+
+/// Refuses an event that immediate lists may not signal, or not in a graph.
+///
+/// # Errors
+/// INVALID_ARGUMENT, GRAPH_CAPTURE_UNSUPPORTED.
+pub(super) fn may_signal(flags: CbFlags) -> Result {
+    if !flags.contains(CbFlags::ZE_EVENT_COUNTER_BASED_FLAG_IMMEDIATE) {
+        return Err(Error::invalid("hSignalEvent: it was created for regular lists only"));
+    }
+    check_shared(flags, "hSignalEvent")
+}
+
+/// "If the device does not support ZE_RECORD_REPLAY_GRAPH_EXT_FLAG_CB_EXTERNAL_IPC": events that are
+/// shared with other processes are none for use outside of a graph.
+///
+/// # Errors
+/// GRAPH_CAPTURE_UNSUPPORTED.
+fn check_shared(flags: CbFlags, name: &str) -> Result {
+    let both = CbFlags::ZE_EVENT_COUNTER_BASED_FLAG_IPC
+        | CbFlags::ZE_EVENT_COUNTER_BASED_FLAG_GRAPH_EXTERNAL;
+    if !flags.contains(both) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ze_result_t::ZE_RESULT_ERROR_GRAPH_CAPTURE_UNSUPPORTED,
+        format!("{name}: an event with both IPC and GRAPH_EXTERNAL is not captured"),
+    ))
+}
+
+/// As [`may_signal`], of a wait.
+///
+/// # Errors
+/// GRAPH_CAPTURE_UNSUPPORTED.
+pub(super) fn may_wait(event: &Event) -> Result {
+    check_shared(CbFlags::from_bits_retain(event.traits.cb_flags), "phWaitEvents")
+}
