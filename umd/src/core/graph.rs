@@ -15,9 +15,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use tally_ze::{
-    ze_command_list_handle_t, ze_graph_handle_t, ze_result_t,
-};
+use tally_ze::{ze_command_list_handle_t, ze_graph_handle_t, ze_result_t};
 
 use crate::core::context::Context;
 use crate::core::queue::QueueTraits;

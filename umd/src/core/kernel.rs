@@ -19,7 +19,7 @@ mod launch;
 mod resource;
 mod suggest;
 
-pub use launch::Launch;
+pub use launch::{Launch, Launched};
 
 /// A kernel of a module.
 pub struct Kernel {

@@ -13,14 +13,13 @@ use crate::core::context::Context;
 use crate::core::device::Device;
 use crate::core::graph;
 use crate::core::graph::capture::Membership;
-use crate::core::kernel::{Kernel, Launch};
+use crate::core::kernel::Launched;
 use crate::core::queue::QueueTraits;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
 use crate::hang::names;
 use crate::list::command::{Command, Signal};
 use crate::list::immediate::Immediate;
-use crate::list::launch::Groups;
 use crate::list::regular::Regular;
 use crate::list::straight::Single;
 use crate::list::waits::WaitList;
@@ -216,27 +215,45 @@ impl List {
         signal: Option<Signal<'_>>,
         waits: WaitList<'_, '_>,
     ) -> Result {
-        if graph::is_any_captured() {
-            let events = waits.collect::<Result<Vec<&Event>>>()?;
-            if self.append_captured((command, None), signal, &events)? {
-                return Ok(());
-            }
-            return self.append_outside(command, signal, &mut events.into_iter().map(Ok));
-        }
-        self.append_outside(command, signal, waits)
+        self.append_as(command, None, signal, waits)
     }
 
-    /// As [`List::append`], of a list that is not captured.
+    #[inline]
+    fn append_as(
+        &self,
+        command: &Command<'_>,
+        launched: Option<Launched<'_>>,
+        signal: Option<Signal<'_>>,
+        waits: WaitList<'_, '_>,
+    ) -> Result {
+        if !graph::is_any_captured() {
+            return self.append_outside(command, launched, signal, waits);
+        }
+        let events = waits.collect::<Result<Vec<&Event>>>()?;
+        if self.append_captured((command, launched), signal, &events)? {
+            return Ok(());
+        }
+        self.append_outside(command, launched, signal, &mut events.into_iter().map(Ok))
+    }
+
+    /// Appends to a list that is not captured.
     #[inline]
     fn append_outside(
         &self,
         command: &Command<'_>,
+        launched: Option<Launched<'_>>,
         signal: Option<Signal<'_>>,
         waits: WaitList<'_, '_>,
     ) -> Result {
         match &self.kind {
             ListKind::Immediate(_, list, _) => list.append(command, signal, waits),
-            ListKind::Regular(_, list, _) => list.append(command, signal, waits).map(drop),
+            ListKind::Regular(_, list, mutable) => {
+                let number = list.append(command, signal, waits)?;
+                if let (Some(number), Some(mutable), Some(launched)) = (number, mutable, launched) {
+                    mutable.note(number, launched);
+                }
+                Ok(())
+            }
         }
     }
 
@@ -254,27 +271,12 @@ impl List {
     /// See [`crate::list`].
     pub fn append_launch(
         &self,
-        (kernel, launch, groups): (&Arc<Kernel>, &Launch, Groups),
+        launched: Launched<'_>,
         signal: Option<Signal<'_>>,
         waits: WaitList<'_, '_>,
     ) -> Result {
-        let packets = launch.with(groups);
-        let command = Command::Launch(&packets);
-        let events = waits.collect::<Result<Vec<&Event>>>()?;
-        if graph::is_any_captured() {
-            let launched = Some((kernel, launch, groups));
-            if self.append_captured((&command, launched), signal, &events)? {
-                return Ok(());
-            }
-        }
-        let waits = &mut events.into_iter().map(Ok);
-        let ListKind::Regular(_, list, Some(mutable)) = &self.kind else {
-            return self.append_outside(&command, signal, waits);
-        };
-        if let Some(number) = list.append(&command, signal, waits)? {
-            mutable.note(number, kernel, launch, groups);
-        }
-        Ok(())
+        let (_, launch, groups) = launched;
+        self.append_as(&Command::Launch(&launch.with(groups)), Some(launched), signal, waits)
     }
 
     /// Appends a command the straight way; false: it has to go the general way. [`List::settle`] ends the

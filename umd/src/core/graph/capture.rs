@@ -15,12 +15,11 @@ use tally_ze::{
 };
 
 use super::{ACTIVE, Branch, CAPTURES, Graph, Phase, Point, State, captures, dump};
-use crate::core::kernel::{Kernel, Launch};
+use crate::core::kernel::Launched;
 use crate::core::list::List;
 use crate::core::queue::QueueTraits;
 use crate::error::{Error, Result};
 use crate::list::command::{Command, Signal};
-use crate::list::launch::Groups;
 use crate::list::regular::Regular;
 use crate::sync::event::{self, Event, EventKind};
 
@@ -50,9 +49,6 @@ impl Membership {
         *self.lock() = Some((Arc::downgrade(graph), branch));
     }
 }
-
-/// The kernel of a command, for people.
-pub type Launched<'a> = (&'a Arc<Kernel>, &'a Launch, Groups);
 
 impl Graph {
     /// Begins a capture of a list.

@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use super::capture::Launched;
 use super::{Graph, Point};
+use crate::core::kernel::Launched;
 use crate::error::Result;
 use crate::list::command::Command;
 use crate::list::launch::Groups;

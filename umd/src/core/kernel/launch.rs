@@ -10,7 +10,7 @@ use tally_compiler_protocol::{ArgInfo, ArgKind, KernelInfo};
 use tally_uapi::eu::{BLOCK_ALIGN, MAX_GROUP_ITEMS, MAX_LOCAL_BYTES, MAX_SCRATCH_BYTES};
 use tally_ze::ze_result_t;
 
-use super::resource;
+use super::{Kernel, resource};
 use crate::core::module::{Code, Module};
 use crate::error::{Error, Result};
 use crate::list::launch::{self as list, Groups};
@@ -278,6 +278,9 @@ pub(super) fn max_group_items(code: &Code) -> u32 {
     let fit = room.checked_div(u64::from(code.scratch_per_item)).unwrap_or(u64::MAX);
     u32::try_from(fit).unwrap_or(u32::MAX).min(MAX_GROUP_ITEMS)
 }
+
+/// What an append launches: a kernel, what is set for it, how many groups.
+pub type Launched<'a> = (&'a Arc<Kernel>, &'a Launch, Groups);
 
 fn argument_size(text: String) -> Error {
     Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE, text)

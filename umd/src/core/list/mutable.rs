@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tally_ze::{ze_mutable_command_exp_flags_t as Flags, ze_result_t};
 
 use super::{List, ListKind};
-use crate::core::kernel::{Kernel, Launch};
+use crate::core::kernel::{self, Kernel, Launch};
 use crate::error::{Error, Result};
 use crate::list::command::Signal;
 use crate::list::launch::Groups;
@@ -93,7 +93,7 @@ impl Mutable {
     }
 
     /// The command that was appended under a number launches a kernel.
-    pub(super) fn note(&self, number: u64, kernel: &Arc<Kernel>, launch: &Launch, groups: Groups) {
+    pub(super) fn note(&self, number: u64, (kernel, launch, groups): kernel::Launched<'_>) {
         if let Some(command) = self.commands().get_mut(&number) {
             let (kernel, launch) = (kernel.clone(), launch.clone());
             command.launch = Some(Launched { kernel, launch, groups });
