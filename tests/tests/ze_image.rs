@@ -386,17 +386,3 @@ fn images_can_be_made_resident() {
         zeContextMakeImageResident(gpu.context, gpu.device, null)
     );
 }
-
-/// "Importing and exporting external memory is an optional feature": the properties say that images
-/// have none, and a request is refused.
-#[test]
-fn images_are_not_imported_or_exported() {
-    let gpu = Gpu::new();
-    let export = ze_external_memory_export_desc_t::default();
-    let mut desc = image_desc(D2, format(RGBA8, UNORM), [4, 4, 1]);
-    desc.pNext = (&raw const export).cast();
-    assert_eq!(create(&gpu, &desc), ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
-    let mut external = ze_device_external_memory_properties_t::default();
-    check!(zeDeviceGetExternalMemoryProperties(gpu.device, &raw mut external));
-    assert!(external.imageImportTypes.is_empty() && external.imageExportTypes.is_empty());
-}

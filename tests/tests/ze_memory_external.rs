@@ -51,7 +51,6 @@ fn memory_goes_out_and_comes_in_as_a_file() {
     check!(zeDeviceGetExternalMemoryProperties(gpu.device, &raw mut properties));
     assert_eq!(properties.memoryAllocationExportTypes, OPAQUE);
     assert_eq!(properties.memoryAllocationImportTypes, OPAQUE);
-    assert!(properties.imageImportTypes.is_empty() && properties.imageExportTypes.is_empty());
     let first = for_export(&gpu, 10_000);
     let file = file_of(&gpu, first);
     let second = imported(&gpu, 10_000, file.as_raw_fd()).expect("its file");

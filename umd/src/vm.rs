@@ -328,6 +328,13 @@ pub enum Source {
     File(OwnedFd),
 }
 
+impl Source {
+    /// Whether others can have the memory as a file.
+    pub fn is_file(&self) -> bool {
+        !matches!(self, Self::New)
+    }
+}
+
 /// What [`Vm::find`] knows about an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
@@ -509,10 +516,16 @@ impl Vm {
         charge: Option<Charge>,
     ) -> Result<u64> {
         let align = if size >= HUGE_PAGE { align.max(HUGE_PAGE) } else { align };
-        let exportable = !matches!(source, Source::New);
+        let exportable = source.is_file();
+        let mapping = self.map_from(source, BoUse::User, size, align)?;
+        Ok(self.enter(Self::allocation((mapping, exportable), size, kind, context, charge)))
+    }
+
+    /// Maps memory of the application's; new memory is for `bo_use`.
+    fn map_from(&self, source: Source, bo_use: BoUse, size: u64, align: u64) -> Result<Mapping> {
         let is_new = !matches!(source, Source::File(_));
         let mapping = match source {
-            Source::New => self.map_for(BoUse::User, size, align)?,
+            Source::New => self.map_for(bo_use, size, align)?,
             Source::ForExport => self.map_for(BoUse::Shared, size, align)?,
             Source::File(file) => {
                 let bytes = size.checked_next_multiple_of(PAGE_SIZE);
@@ -523,7 +536,7 @@ impl Vm {
         if is_new && settings::get().chaos.is_some() {
             poison(mapping.va(), size);
         }
-        Ok(self.enter(Self::allocation((mapping, exportable), size, kind, context, charge)))
+        Ok(mapping)
     }
 
     fn allocation(
@@ -554,17 +567,13 @@ impl Vm {
         usm.get(&base)?.atomics.get(&device).copied()
     }
 
-    /// Memory of the driver's whose content is the application's: at first it is any.
+    /// Memory of the driver's whose content is the application's: at first it is any, or that of a file.
     ///
     /// # Errors
-    /// As [`Bindings::map`].
-    pub fn map_content(&self, size: u64) -> Result<Mapping> {
+    /// As [`Vm::allocate_from`].
+    pub fn map_content(&self, source: Source, size: u64) -> Result<Mapping> {
         let align = if size >= HUGE_PAGE { HUGE_PAGE } else { PAGE_SIZE };
-        let mapping = self.map(size, align, bind_flag::READ | bind_flag::WRITE)?;
-        if settings::get().chaos.is_some() {
-            poison(mapping.va(), size);
-        }
-        Ok(mapping)
+        self.map_from(source, BoUse::Driver, size, align)
     }
 
     /// A number for an allocation.

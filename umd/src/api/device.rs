@@ -311,7 +311,7 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zeDeviceGetExternalMemoryProperties`. Memory, as opaque files; no images.
+    /// Spec: `zeDeviceGetExternalMemoryProperties`. Memory and images, as opaque files.
     fn zeDeviceGetExternalMemoryProperties(
         call,
         hDevice: ze_device_handle_t,
@@ -324,6 +324,8 @@ api! {
         if device.can_share() {
             out.memoryAllocationImportTypes = external::TYPE;
             out.memoryAllocationExportTypes = external::TYPE;
+            out.imageImportTypes = external::TYPE;
+            out.imageExportTypes = external::TYPE;
         }
         Ok(())
     }

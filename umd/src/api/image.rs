@@ -5,6 +5,7 @@ use std::ffi::c_void;
 
 use tally_ze::*;
 
+use super::memory::{Wishes, external};
 use super::{Call, api};
 use crate::core::image::{self, Image, Shape, Traits};
 use crate::core::sampler::Sampler;
@@ -53,9 +54,10 @@ api! {
         let context = call.handle(hContext, "hContext")?;
         let device = call.handle(hDevice, "hDevice")?;
         context.must_hold(device, "hDevice")?;
-        let (shape, traits) = described(call, desc)?;
+        let (shape, traits, wishes) = described(call, desc)?;
         let out = call.out(phImage, "phImage")?;
-        out.set(handle::create(Image::create(context, device, shape, &traits)?)?);
+        let source = external::source(&wishes, context)?;
+        out.set(handle::create(Image::create(context, device, shape, &traits, source)?)?);
         Ok(())
     }
 
@@ -109,10 +111,12 @@ api! {
         hImage: ze_image_handle_t,
         pImageAllocProperties: *mut ze_image_allocation_ext_properties_t,
     ) {
-        call.handle(hContext, "hContext")?;
+        let context = call.handle(hContext, "hContext")?;
         let image = call.handle(hImage, "hImage")?;
-        call.properties(pImageAllocProperties, "pImageAllocProperties")?.id = image.id();
-        Ok(())
+        let out = call.properties(pImageAllocProperties, "pImageAllocProperties")?;
+        out.id = image.id();
+        let mut links = call.chain(out.pNext);
+        links.try_for_each(|link| external::answer(call, context, image.exportable(), link))
     }
 
     /// Spec: `zeImageGetDeviceOffsetExp`. The number that stands for the image in kernels.
@@ -173,7 +177,10 @@ fn view(
 ) -> Result {
     let context = call.handle(context, "hContext")?;
     context.must_hold(call.handle(device, "hDevice")?, "hDevice")?;
-    let (shape, traits) = described(call, desc)?;
+    let (shape, traits, wishes) = described(call, desc)?;
+    if external::source(&wishes, context)?.is_file() {
+        return Err(Error::invalid("desc->pNext: a view has the memory of its image"));
+    }
     let image = call.handle(image, "hImage")?;
     let out = call.out(out, "phImageView")?;
     out.set(handle::create(image.view(context, shape, &traits)?)?);
@@ -181,31 +188,27 @@ fn view(
 }
 
 /// What an image's description and the structures behind it say.
-fn described(call: Call<'_>, desc: *const ze_image_desc_t) -> Result<(Shape, Traits)> {
+fn described(call: Call<'_>, desc: *const ze_image_desc_t) -> Result<(Shape, Traits, Wishes)> {
     let desc = call.desc(desc, "desc")?;
     call.flags(desc.flags.has_unknown(), "desc->flags")?;
     let shape = Shape::new(desc)?;
-    let traits = extended(call, desc.pNext)?;
-    Ok((shape, Traits { writable: image::is_writable(desc.flags), ..traits }))
+    let (traits, wishes) = extended(call, desc.pNext)?;
+    Ok((shape, Traits { writable: image::is_writable(desc.flags), ..traits }, wishes))
 }
 
-fn extended(call: Call<'_>, next: *const c_void) -> Result<Traits> {
+fn extended(call: Call<'_>, next: *const c_void) -> Result<(Traits, Wishes)> {
     use ze_image_bindless_exp_flags_t as bindless;
     use ze_structure_type_t as stype;
-    let mut traits = Traits::default();
+    let (mut traits, mut wishes) = (Traits::default(), Wishes::default());
     let (mut sampled, mut sampler) = (false, None);
     for link in call.chain(next) {
-        match link.stype() {
-            stype::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_DESC
-            | stype::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_FD
-            | stype::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_WIN32 => {
-                return Err(Error::unsupported(format!(
-                    "desc->pNext: {:?}: images cannot be imported or exported",
-                    link.stype()
-                )));
-            }
-            _ => {}
+        if link.stype() == stype::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_WIN32 {
+            return Err(Error::unsupported(format!(
+                "desc->pNext: {:?}: such memory cannot be imported",
+                link.stype()
+            )));
         }
+        external::wish(call, &link, &mut wishes)?;
         if let Some(it) = link.get::<ze_image_bindless_exp_desc_t>() {
             call.flags(it.flags.has_unknown(), "ze_image_bindless_exp_desc_t::flags")?;
             traits.bindless |= it.flags.contains(bindless::ZE_IMAGE_BINDLESS_EXP_FLAG_BINDLESS);
@@ -242,5 +245,5 @@ fn extended(call: Call<'_>, next: *const c_void) -> Result<Traits> {
             "ze_custom_pitch_exp_desc_t: pitches are chosen together with ze_image_pitched_exp_desc_t",
         ));
     }
-    Ok(traits)
+    Ok((traits, wishes))
 }

@@ -120,7 +120,7 @@ api! {
         out.id = found.map_or(0, |it| it.id);
         out.pageSize = found.map_or(0, |_| tally_uapi::PAGE_SIZE);
         for link in call.chain(out.pNext) {
-            external::answer(call, context, found, link)?;
+            external::answer(call, context, found.filter(|it| it.exportable).map(|it| it.bo), link)?;
         }
         if let Some(out) = call.optional_out(phDevice) {
             let device = found.and_then(|it| context.device_of(&it));
@@ -223,7 +223,7 @@ fn atomics_of<'c>(
 
 /// What the chains of descriptions ask for.
 #[derive(Default)]
-struct Wishes {
+pub(super) struct Wishes {
     /// The limit on the size of one allocation does not hold.
     relaxed: bool,
     /// The memory is to be had as a file.

@@ -22,7 +22,7 @@ use crate::handle::{self, object};
 use crate::heap::Block;
 use crate::sync::counter::Cell;
 use crate::vm::budget::Charge;
-use crate::vm::{Mapping, Vm};
+use crate::vm::{Mapping, Source, Vm};
 
 pub mod format;
 
@@ -48,9 +48,11 @@ struct Texels {
     slice_pitch: u64,
     /// Identifies the memory, as with allocations.
     id: u64,
+    /// It can be had as a file.
+    exportable: bool,
     /// The memory and what it takes of the device's share, unless it is an allocation of the
     /// application's.
-    _memory: Option<(Mapping, Charge)>,
+    memory: Option<(Mapping, Charge)>,
 }
 
 /// What an image is, apart from where.
@@ -172,20 +174,27 @@ pub fn row_pitch(bytes: u64) -> u64 {
 }
 
 impl Image {
-    /// Makes an image and its memory, of the share of `device`, or an image over memory of the application's.
+    /// Makes an image and its memory from `source`, of the share of `device`, or an image over memory of
+    /// the application's.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT, INVALID_SIZE: the application's memory does not hold it;
+    /// INVALID_ARGUMENT, INVALID_SIZE: the application's memory does not hold it, or the file does not;
     /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST.
     pub fn create(
         context: &Arc<Context>,
         device: &Device,
         shape: Shape,
         traits: &Traits,
+        source: Source,
     ) -> Result<Self> {
         let texels = match traits.user {
+            Some(_) if source.is_file() => {
+                return Err(Error::invalid(
+                    "desc->pNext: the memory is either the application's or a file's",
+                ));
+            }
             Some(address) => Texels::of_user(context.vm(), &shape, address, traits.pitches)?,
-            None => Texels::allocate(context, device, &shape)?,
+            None => Texels::allocate(context, device, &shape, source)?,
         };
         Self::over(context, shape, traits, Arc::new(texels))
     }
@@ -266,6 +275,12 @@ impl Image {
     /// Identifies its memory in this process, the same for views.
     pub fn id(&self) -> u64 {
         self.texels.id
+    }
+
+    /// The buffer that it is in, if that can be had as a file.
+    pub fn exportable(&self) -> Option<u32> {
+        let memory = self.texels.memory.as_ref().filter(|_| self.texels.exportable);
+        memory.map(|(mapping, _)| mapping.bo())
     }
 
     /// Bytes of its memory, from row to row, from slice to slice.
@@ -390,17 +405,19 @@ impl Part {
 }
 
 impl Texels {
-    fn allocate(context: &Context, device: &Device, shape: &Shape) -> Result<Self> {
+    fn allocate(context: &Context, device: &Device, shape: &Shape, source: Source) -> Result<Self> {
         let pitches = shape.pitches();
         // Extents are limited: this does not come near an overflow.
         let bytes = shape.span(pitches).unwrap_or(u64::MAX);
         // What was to be freed later may be free now.
         context.shared().reap();
         let charge = device.budget().charge(bytes)?;
-        let memory = context.vm().map_content(bytes)?;
+        let exportable = source.is_file();
+        let memory = context.vm().map_content(source, bytes)?;
         let [row_pitch, slice_pitch] = pitches;
         let (base, id) = (memory.va(), Vm::allocation_id());
-        Ok(Self { base, bytes, row_pitch, slice_pitch, id, _memory: Some((memory, charge)) })
+        let memory = Some((memory, charge));
+        Ok(Self { base, bytes, row_pitch, slice_pitch, id, exportable, memory })
     }
 
     /// Texels in an allocation of the application's, which has to outlive the image.
@@ -436,7 +453,8 @@ impl Texels {
                 ),
             )
         })?;
-        Ok(Self { base, bytes, row_pitch: row, slice_pitch: slice, id: found.id, _memory: None })
+        let (row_pitch, slice_pitch, id) = (row, slice, found.id);
+        Ok(Self { base, bytes, row_pitch, slice_pitch, id, exportable: false, memory: None })
     }
 }
 

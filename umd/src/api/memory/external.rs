@@ -17,7 +17,7 @@ use crate::api::{Call, Link, api};
 use crate::core::context::Context;
 use crate::core::driver::Driver;
 use crate::error::{Error, Result};
-use crate::vm::{Found, Source};
+use crate::vm::Source;
 
 /// The one kind of file.
 pub const TYPE: ze_external_memory_type_flags_t =
@@ -102,8 +102,8 @@ fn reaches_process(driver: &Driver) -> Result {
     ))
 }
 
-/// Reads what a structure of an allocation's chain asks for.
-pub(super) fn wish(call: Call<'_>, link: &Link<'_>, wishes: &mut Wishes) -> Result {
+/// Reads what a structure of the chain of an allocation or an image asks for.
+pub(in crate::api) fn wish(call: Call<'_>, link: &Link<'_>, wishes: &mut Wishes) -> Result {
     if let Some(desc) = link.get::<ze_external_memory_export_desc_t>() {
         check_type(call, desc.flags)?;
         wishes.export = true;
@@ -134,7 +134,7 @@ fn check_type(call: Call<'_>, flags: ze_external_memory_type_flags_t) -> Result 
 }
 
 /// Where the memory comes from.
-pub(super) fn source(wishes: &Wishes, context: &Context) -> Result<Source> {
+pub(in crate::api) fn source(wishes: &Wishes, context: &Context) -> Result<Source> {
     if !wishes.export && wishes.import.is_none() {
         return Ok(Source::New);
     }
@@ -157,21 +157,22 @@ fn duplicate(file: c_int) -> Result<OwnedFd> {
     borrowed.try_clone_to_owned().map_err(|_| bad())
 }
 
-/// Fills a structure that asks for the file of an allocation. The application closes it.
-pub(super) fn answer(
+/// Fills a structure that asks for the file of an allocation or an image, whose buffer is `bo` if it can
+/// be had as a file. The application closes it.
+pub(in crate::api) fn answer(
     call: Call<'_>,
     context: &Context,
-    found: Option<Found>,
+    bo: Option<u32>,
     link: Link<'_>,
 ) -> Result {
     let Some(out) = link.get_mut::<ze_external_memory_export_fd_t>() else { return Ok(()) };
     check_type(call, out.flags)?;
-    let Some(found) = found.filter(|it| it.exportable) else {
+    let Some(bo) = bo else {
         return Err(Error::invalid(
-            "ptr: the memory was not allocated with ze_external_memory_export_desc_t",
+            "pNext: the memory was not made with ze_external_memory_export_desc_t",
         ));
     };
-    let (shared, _) = context.vm().export_bo(found.bo)?;
+    let (shared, _) = context.vm().export_bo(bo)?;
     out.fd = shared.file.into_raw_fd();
     Ok(())
 }
