@@ -193,6 +193,40 @@ fn an_external_event_follows_the_users_words() {
     }
 }
 
+/// "User may obtain counter memory location and value. For example, waiting for completion outside the L0
+/// Driver.": the pair of an event is memory like any other. Host threads look at it, and other events follow
+/// it, for the host and for the device.
+#[test]
+fn the_pair_of_an_event_is_waited_for_as_memory() {
+    let gpu = Gpu::new();
+    let gate = Gate::new(&gpu);
+    let (list, waiting, event) = (gpu.immediate(0, true), gpu.immediate(1, true), gpu.cb_event());
+    list.barrier(Some(&event), &[&gate.event]);
+    let (address, value) = event.address();
+    let counter = Word::at(address);
+    let others = external(&gpu, counter, counter, value);
+    let memory = gpu.host::<u32>(others.len());
+    memory.fill_with(|_| 0);
+    for (i, (way, other)) in others.iter().enumerate() {
+        assert!(!other.is_ready(), "{way}");
+        waiting.set((&memory, i), 1, None, &[other]);
+    }
+    assert!(
+        counter.get().load(Ordering::Acquire) < value && memory.to_vec().iter().all(|&it| it == 0)
+    );
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while counter.get().load(Ordering::Acquire) < value {
+                thread::yield_now();
+            }
+        });
+        gate.open();
+    });
+    waiting.synchronize();
+    assert!(others.iter().all(|(_, other)| other.is_ready()));
+    assert!(memory.to_vec().iter().all(|&it| it == 1));
+}
+
 /// Two words, one for each side: the host looks at its own, the device at its own.
 #[test]
 fn host_and_device_have_a_word_each() {
