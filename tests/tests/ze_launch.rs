@@ -169,13 +169,11 @@ fn ids_count_from_the_global_offset_in_three_dimensions() {
 }
 
 #[test]
-fn a_launch_without_all_arguments_or_sizes_is_refused_by_name() {
+fn a_launch_without_all_arguments_is_refused_by_name() {
     let runner = Runner::new();
     let module = runner.build("kernel void put(global int *out, int x) { out[0] = x; }");
     let kernel = runner.gpu.kernel(module, "put");
     let out = runner.gpu.host::<i32>(1);
-    let answer = runner.append(kernel, [1, 1, 1]);
-    assert_eq!(answer, ze_result_t::ZE_RESULT_ERROR_INVALID_GROUP_SIZE_DIMENSION);
     check!(zeKernelSetGroupSize(kernel, 1, 1, 1));
     set_pointer(kernel, 0, &out);
     let answer = runner.append(kernel, [1, 1, 1]);
@@ -185,6 +183,28 @@ fn a_launch_without_all_arguments_or_sizes_is_refused_by_name() {
     set(kernel, 1, &5);
     runner.run(kernel, [1, 1, 1]);
     assert_eq!(out.get(0), 5);
+}
+
+/// "If a group size is not set prior to appending a kernel into a command list then a default will
+/// be chosen." (Kernel Group Size)
+#[test]
+fn a_kernel_without_a_group_size_runs_with_a_default() {
+    let runner = Runner::new();
+    let module = runner.build(
+        "kernel void any(global uint *out) {
+             out[get_global_id(0)] = get_local_size(0) * get_local_size(1) * get_local_size(2);
+         }
+         kernel __attribute__((reqd_work_group_size(4, 1, 1))) void four(global uint *out) {
+             out[get_global_id(0)] = get_local_size(0);
+         }",
+    );
+    for (name, items) in [("any", 1), ("four", 4)] {
+        let kernel = runner.gpu.kernel(module, name);
+        let out = runner.gpu.host::<u32>(16);
+        set_pointer(kernel, 0, &out);
+        runner.run(kernel, [16 / items, 1, 1]);
+        assert_eq!(out.to_vec(), [items; 16], "{name}");
+    }
 }
 
 #[test]

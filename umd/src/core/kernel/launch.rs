@@ -28,7 +28,7 @@ pub struct Launch {
     pub name: Arc<str>,
     /// The argument block as the compiler laid it out, without the header.
     pub args: Vec<u8>,
-    /// Work-items of a group in each dimension; zeroes until it is set.
+    /// Work-items of a group in each dimension; zeroes if no group fits the device.
     pub group_size: [u32; 3],
     /// Local memory of a group, in bytes.
     pub local_bytes: u32,
@@ -70,8 +70,11 @@ impl Launch {
             local_args: locals.map(|(i, _)| (i as u32, 0)).collect(),
             code,
         };
-        if let Some(required) = info.required_group_size {
-            launch.set_group_size(info, required)?;
+        // Who launches without a size gets this one ("Kernel Group Size").
+        match info.required_group_size {
+            Some(required) => launch.set_group_size(info, required)?,
+            None if max_group_items(&launch.code) != 0 => launch.set_group_size(info, [1; 3])?,
+            None => {}
         }
         Ok(launch)
     }
@@ -82,7 +85,7 @@ impl Launch {
         self.code.entry
     }
 
-    /// Whether the kernel may be launched: its group size and all its arguments are set.
+    /// Whether the kernel may be launched: a group fits the device and all its arguments are set.
     ///
     /// # Errors
     /// INVALID_GROUP_SIZE_DIMENSION, INVALID_ARGUMENT.
@@ -129,7 +132,7 @@ impl Launch {
         if self.group_size[0] == 0 {
             return Error::new(
                 ze_result_t::ZE_RESULT_ERROR_INVALID_GROUP_SIZE_DIMENSION,
-                format!("hKernel: zeKernelSetGroupSize was not called for {}", self.name),
+                format!("hKernel: not even one work-item of {} fits the device", self.name),
             );
         }
         let first = self.unset.first().copied().unwrap_or_default();
