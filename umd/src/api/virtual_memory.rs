@@ -60,7 +60,8 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zePhysicalMemCreate`. Memory of the device and of the host are the same.
+    /// Spec: `zePhysicalMemCreate`. Memory of the device and of the host are the same. The device "can
+    /// be `nullptr` if creating physical host memory".
     fn zePhysicalMemCreate(
         call,
         hContext: ze_context_handle_t,
@@ -69,10 +70,18 @@ api! {
         phPhysicalMemory: *mut ze_physical_mem_handle_t,
     ) {
         let context = call.handle(hContext, "hContext")?;
-        context.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
         let desc = call.desc(desc, "desc")?;
         let out = call.out(phPhysicalMemory, "phPhysicalMemory")?;
         call.flags(desc.flags.has_unknown(), "desc->flags")?;
+        let on_host = desc.flags.contains(ze_physical_mem_flags_t::ZE_PHYSICAL_MEM_FLAG_ALLOCATE_ON_HOST);
+        let device = if on_host {
+            call.optional(hDevice, "hDevice")?
+        } else {
+            Some(call.handle(hDevice, "hDevice")?)
+        };
+        if let Some(device) = device {
+            context.must_hold(device, "hDevice")?;
+        }
         if let Some(link) = call.chain(desc.pNext).find(|link| is_external(link.stype())) {
             return Err(Error::unsupported(format!(
                 "desc->pNext: {:?}: physical memory cannot be imported or exported",
