@@ -163,10 +163,41 @@ fn access_is_an_attribute_of_pages() {
     check!(zePhysicalMemDestroy(gpu.context, memory));
 }
 
-/// A read-only page is one that the device cannot write. The fault loses the device, so it happens
-/// in a process of its own.
+/// "ALLOCATE_ON_HOST: Allocate physical host memory instead." The device "can be `nullptr` if creating
+/// physical host memory".
+#[test]
+fn physical_memory_of_the_host_needs_no_device() {
+    let gpu = Gpu::new();
+    let size = page_size(&gpu, 4096);
+    let nobody = ze_device_handle_t::default();
+    let mut memory = ze_physical_mem_handle_t::default();
+    let mut desc = ze_physical_mem_desc_t { size, ..Default::default() };
+    refused!(
+        ZE_RESULT_ERROR_INVALID_NULL_HANDLE,
+        zePhysicalMemCreate(gpu.context, nobody, &raw mut desc, &raw mut memory)
+    );
+    desc.flags = ze_physical_mem_flags_t::ZE_PHYSICAL_MEM_FLAG_ALLOCATE_ON_HOST;
+    check!(zePhysicalMemCreate(gpu.context, nobody, &raw mut desc, &raw mut memory));
+    let at = reserve(&gpu, ptr::null(), size);
+    check!(zeVirtualMemMap(gpu.context, at, size, memory, 0, RW));
+    let list = gpu.immediate(0, true);
+    fill(&list, at, 3, size);
+    assert!(all(&read(&gpu, &list, at, size), 3));
+    check!(zeVirtualMemFree(gpu.context, at, size));
+    check!(zePhysicalMemDestroy(gpu.context, memory));
+}
+
+/// "Read-only attribute is hardware-enforced; writes to read-only pages" fault, says the device's
+/// property. The fault loses the device, so it happens in a process of its own.
 #[test]
 fn a_write_to_a_read_only_page_is_a_fault() {
+    let mut read_only = ze_device_readonly_memory_ext_properties_t::default();
+    let mut properties =
+        ze_device_properties_t { pNext: (&raw mut read_only).cast(), ..Default::default() };
+    check!(zeDeviceGetProperties(ze::device(), &raw mut properties));
+    let enforced =
+        ze_device_readonly_memory_capability_t::ZE_DEVICE_READONLY_MEMORY_CAPABILITY_ENFORCED;
+    assert_eq!(read_only.readonlyCapability, enforced);
     let said = ze::in_child("child_writes_to_a_read_only_page", &[]);
     assert!(said.contains("DEVICE_LOST"), "{said}");
 }

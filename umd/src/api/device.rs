@@ -95,6 +95,13 @@ api! {
                         out.currUsableMemSize = Memory { device }.free();
                     }
                 }
+                ze_device_readonly_memory_ext_properties_t::STYPE => {
+                    if let Some(out) = link.get_mut::<ze_device_readonly_memory_ext_properties_t>()
+                    {
+                        out.readonlyCapability = ze_device_readonly_memory_capability_t::
+                            ZE_DEVICE_READONLY_MEMORY_CAPABILITY_ENFORCED;
+                    }
+                }
                 ze_device_event_properties_t::STYPE => {
                     if let Some(out) = link.get_mut::<ze_device_event_properties_t>() {
                         out.flags = event_flags(device);

@@ -66,6 +66,7 @@ const EXTENSIONS: &[Extension] = &[
     extension(tally_ze::ZE_EU_COUNT_EXT_NAME, &["zeDeviceGetProperties"]),
     extension(tally_ze::ZE_DEVICE_IP_VERSION_EXT_NAME, &["zeDeviceGetProperties"]),
     extension(tally_ze::ZE_DEVICE_USABLEMEM_SIZE_PROPERTIES_EXT_NAME, &["zeDeviceGetProperties"]),
+    extension(tally_ze::ZE_VIRTUAL_MEM_READONLY_PROPERTIES_EXT_NAME, &["zeDeviceGetProperties"]),
     extension(tally_ze::ZE_CACHELINE_SIZE_EXT_NAME, &["zeDeviceGetCacheProperties"]),
     extension(tally_ze::ZE_EVENT_QUERY_TIMESTAMPS_EXP_NAME, &["zeEventQueryTimestampsExp"]),
     extension(
@@ -127,7 +128,8 @@ api! { always
         desc: *mut ze_init_driver_type_desc_t,
     ) {
         call.in_out(pCount, "pCount")?;
-        let desc = call.desc(desc, "desc")?;
+        // PoCL leaves the stype zero.
+        let (desc, _) = call.raw_properties(desc, "desc", &[])?;
         // All bits set is ZE_INIT_ALL_DRIVER_TYPES.
         let all = desc.flags.bits() == u32::MAX;
         if desc.flags.is_empty() || (desc.flags.has_unknown() && !all) {
