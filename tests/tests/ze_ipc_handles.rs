@@ -75,13 +75,13 @@ fn share() -> Shared {
     Shared { gpu, handles, owners: Box::new((memory, pool, event, list)) }
 }
 
-/// Every single bit counts, and a handle of one kind opens nothing of another.
+/// Every single bit behind the descriptor counts, and a handle of one kind opens nothing of another.
 #[test]
 fn a_handle_with_any_bit_flipped_opens_nothing() {
     let shared = share();
     for (i, (handle, open)) in shared.handles.iter().zip(OPENERS).enumerate() {
         assert_eq!(open(&shared.gpu, *handle), ze_result_t::ZE_RESULT_SUCCESS);
-        for bit in 0..size_of::<HandleBytes>() * 8 {
+        for bit in 32..size_of::<HandleBytes>() * 8 {
             let mut forged = *handle;
             forged[bit / 8] ^= (1_u8 << (bit % 8)) as c_char;
             let answer = open(&shared.gpu, forged);
@@ -92,6 +92,40 @@ fn a_handle_with_any_bit_flipped_opens_nothing() {
             assert_eq!(answer, ze_result_t::ZE_RESULT_ERROR_INVALID_ARGUMENT, "{i} as {j}");
         }
     }
+}
+
+/// The descriptor that a handle begins with.
+fn descriptor(handle: &HandleBytes) -> i32 {
+    i32::from_ne_bytes(std::array::from_fn(|i| handle[i] as u8))
+}
+
+/// "Programs that know drivers whose handles begin so send it … write the number that arrives in its
+/// place, and open the handle" (docs/ipc.md). They may also close it, as their own.
+#[test]
+fn the_descriptor_in_a_handle_can_be_sent_and_replaced() {
+    let shared = share();
+    for (handle, open) in shared.handles.iter().zip(OPENERS) {
+        // What arrives by SCM_RIGHTS is a duplicate, too.
+        // SAFETY: takes a number; one that is not open is an error.
+        let arrived = unsafe { libc::fcntl(descriptor(handle), libc::F_DUPFD_CLOEXEC, 0) };
+        assert!(arrived >= 0, "{} is open", descriptor(handle));
+        let mut received = *handle;
+        for (to, from) in received.iter_mut().zip(arrived.to_ne_bytes()) {
+            *to = from as c_char;
+        }
+        assert_eq!(open(&shared.gpu, received), ze_result_t::ZE_RESULT_SUCCESS);
+        // SAFETY: this test's own, which nobody else uses.
+        unsafe { libc::close(arrived) };
+    }
+    // SAFETY: nobody reads or writes it; the driver only gives its number away.
+    unsafe { libc::close(descriptor(&shared.handles[0])) };
+    let memory = shared.gpu.device_memory::<u32>(1);
+    let mut another = ze_ipc_mem_handle_t::default();
+    check!(zeMemGetIpcHandle(shared.gpu.context, memory.ptr().cast(), &raw mut another));
+    // SAFETY: takes a number; one that is not open is an error.
+    let flags = unsafe { libc::fcntl(descriptor(&another.data), libc::F_GETFD) };
+    assert!(flags >= 0, "{} is open", descriptor(&another.data));
+    assert_eq!(open_memory(&shared.gpu, another.data), ze_result_t::ZE_RESULT_SUCCESS);
 }
 
 /// A generator of test bytes: the same in every run.
@@ -107,9 +141,9 @@ impl Random {
 }
 
 /// The check sum is no secret: one who makes it right after a change gets no further. Repeats the
-/// sum of the driver (FNV-1a of all bytes before it).
+/// sum of the driver (FNV-1a of all bytes between the descriptor and it).
 fn seal(handle: &mut HandleBytes) {
-    let sum = handle[..56].iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, &byte| {
+    let sum = handle[4..56].iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, &byte| {
         (sum ^ u64::from(byte as u8)).wrapping_mul(0x100_0000_01b3)
     });
     for (to, from) in handle[56..].iter_mut().zip(sum.to_ne_bytes()) {

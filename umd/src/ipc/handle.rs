@@ -6,6 +6,7 @@ use std::ffi::c_char;
 use tally_ze::ZE_MAX_IPC_HANDLE_SIZE;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use super::companion;
 use crate::error::{Error, Result};
 
 /// Random bytes that nobody guesses.
@@ -37,10 +38,10 @@ impl Kind {
     }
 }
 
-/// First bytes; the last one is the version of the layout and of the messages.
-const MAGIC: [u8; 8] = *b"TallyIP\x01";
+/// Bytes that every handle has; the last one is the version of the layout and of the messages.
+const MAGIC: [u8; 4] = *b"TIP\x02";
 
-/// A handle, understood. All 64 bytes are accounted for.
+/// A handle, understood. All bytes but those of the descriptor are accounted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle {
     /// What it stands for.
@@ -58,13 +59,16 @@ pub struct Handle {
 #[repr(C)]
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 struct Bytes {
-    magic: [u8; 8],
+    /// Programs that know drivers whose handles begin with a descriptor send it along and write what
+    /// arrives in its place. It says nothing here.
+    descriptor: i32,
+    magic: [u8; 4],
     kind: u32,
     details: u32,
     exporter: Secret,
     secret: Secret,
     value: u64,
-    /// Over all before. Not for safety: it tells an accident from a process that is gone.
+    /// Over all between. Not for safety: it tells an accident from a process that is gone.
     check: u64,
 }
 
@@ -74,7 +78,7 @@ impl Bytes {
     /// FNV-1a: differs for any two handles that differ in one byte.
     fn sum(&self) -> u64 {
         let bytes = self.as_bytes();
-        let covered = &bytes[..size_of::<Self>() - size_of::<u64>()];
+        let covered = &bytes[size_of::<i32>()..size_of::<Self>() - size_of::<u64>()];
         covered.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &byte| {
             (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         })
@@ -85,6 +89,7 @@ impl Handle {
     /// The bytes that the application sends.
     pub fn to_bytes(self) -> [c_char; ZE_MAX_IPC_HANDLE_SIZE] {
         let mut bytes = Bytes {
+            descriptor: companion::descriptor(),
             magic: MAGIC,
             kind: self.kind as u32,
             details: self.details,
@@ -137,8 +142,15 @@ mod tests {
     }
 
     #[test]
+    fn the_descriptor_may_become_another() {
+        let mut bytes = handle().to_bytes();
+        bytes[..4].fill(77);
+        assert_eq!(Handle::from_bytes(bytes, Kind::Counter, "hIpc"), Ok(handle()));
+    }
+
+    #[test]
     fn every_changed_bit_is_noticed() {
-        for bit in 0..ZE_MAX_IPC_HANDLE_SIZE * 8 {
+        for bit in 32..ZE_MAX_IPC_HANDLE_SIZE * 8 {
             let mut bytes = handle().to_bytes();
             bytes[bit / 8] ^= (1_u8 << (bit % 8)) as c_char;
             assert!(Handle::from_bytes(bytes, Kind::Counter, "hIpc").is_err(), "bit {bit}");
