@@ -164,6 +164,7 @@ impl pci::Driver for TallyPci {
                         0,
                     )?
                 },
+                _: { gpu.as_ref().set_registered() },
                 debug <- Debug::new(pdev, shown),
             }))
         })

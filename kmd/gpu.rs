@@ -12,6 +12,7 @@ use kernel::device::Bound;
 use kernel::pci;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
+use kernel::sync::atomic::{Acquire, Atomic, Release};
 use kernel::sync::{new_mutex, Arc, Mutex, SetOnce};
 use kernel::time::{msecs_to_jiffies, Delta};
 use kernel::workqueue;
@@ -40,6 +41,9 @@ pub(crate) struct Gpu<'bound> {
     identity: SetOnce<KBox<Identity>>,
     state: Arc<State>,
     drm: ARef<TallyDevice>,
+    /// Whether the DRM device has been registered: before, there is nothing by which the watchdog
+    /// finds the hardware.
+    registered: Atomic<bool>,
     /// Held during a reset. Whether it was the last one.
     #[pin]
     ended: Mutex<bool>,
@@ -61,6 +65,7 @@ impl<'bound> Gpu<'bound> {
             identity: SetOnce::new(),
             state,
             drm,
+            registered: Atomic::new(false),
             ended <- new_mutex!(false),
         }? Error)
     }
@@ -177,7 +182,17 @@ impl<'bound> Gpu<'bound> {
         self.admin.settle(&self.state, keep);
     }
 
+    /// The DRM device has been registered, and commands may be out already.
+    pub(crate) fn set_registered(&self) {
+        self.registered.store(true, Release);
+        self.watch();
+    }
+
     fn watch(&self) {
+        // Before that only `probe` sends, and waits with a limit of its own.
+        if !self.registered.load(Acquire) {
+            return;
+        }
         // If it is queued already, all is well.
         let _ =
             workqueue::system_long().enqueue_delayed(self.drm.clone(), msecs_to_jiffies(WATCH_MS));

@@ -164,8 +164,8 @@ fn pci_raw(pdev: &pci::Device<Bound>) -> *mut bindings::pci_dev {
     core::ptr::from_ref(pdev).cast::<bindings::pci_dev>().cast_mut()
 }
 
-/// A device that a file was opened on, or that a work item was queued for by the
-/// bound driver, has been registered: that is all that the `Ioctl` context says.
+/// A device that a file was opened on, or whose watchdog was queued, has been registered:
+/// that is all that the `Ioctl` context says. Unregistered, its guard would lead to nothing.
 /// There is no other way to a registration guard outside of an ioctl.
 pub(crate) fn once_registered(dev: &TallyDevice) -> &TallyDevice<drm::Ioctl> {
     // SAFETY: the device is a live `Device<Tally>`, and was registered, see above.
