@@ -266,7 +266,7 @@ pub fn a_bind_without_memory_changes_nothing() -> Outcome {
         fixture.node.close(handle).unwrap();
         // There were not as many.
         if !left[..length].starts_with(b"0") {
-            assert!(refused > 3, "{refused} of {number}");
+            assert_ne!(refused, 0, "of {number}");
             return Outcome::Passed;
         }
     }
