@@ -22,6 +22,7 @@ use tally_compiler_protocol::SUBGROUP_SIZES;
 
 use crate::ir::{
     AddressSpace, Function, FunctionId, GlobalId, Kernel, KernelFacts, Loc, Module, Op, Operand,
+    Scope,
 };
 pub use crate::parse::Error;
 use crate::parse::opcode_name;
@@ -160,6 +161,7 @@ impl<'m> Checker<'m> {
             })
         };
         facts.uses_barrier = reaches(|op| matches!(op, Op::ControlBarrier { .. } | Op::Offer(..)));
+        facts.uses_system_scope = reaches(is_of_system_scope);
         let prints = reaches(|op| matches!(op, Op::Printf(..)));
         facts.printf_ring = prints.then(|| kernel.args_size.next_multiple_of(8));
         let limits = [
@@ -362,6 +364,19 @@ impl<'m> Checker<'m> {
         }
         found.sort();
         found
+    }
+}
+
+/// Whether it may speak to others than the device. LLVM 22 writes down a scope for OpenCL C's atomic loads
+/// and stores that is not theirs, so all of them may.
+fn is_of_system_scope(op: &Op) -> bool {
+    match op {
+        Op::AtomicLoad(..) | Op::AtomicStore(..) => true,
+        Op::AtomicRmw(_, _, _, _, scope)
+        | Op::AtomicCompareExchange { scope, .. }
+        | Op::ControlBarrier { memory: scope, .. }
+        | Op::Fence(scope, _) => *scope == Scope::System,
+        _ => false,
     }
 }
 

@@ -104,6 +104,33 @@ fn kernels_are_described() {
     assert_eq!(plain.source_attributes, "work_group_size_hint(4,1,1)");
 }
 
+/// Who may take part in a kernel's atomic operations is known, but for loads and stores, whose scope the
+/// compiler of OpenCL C loses.
+#[test]
+fn system_scope_is_seen() {
+    let cases = [
+        ("atomic_fetch_add_explicit(p, 1, memory_order_relaxed, memory_scope_device)", false),
+        (
+            "atomic_fetch_add_explicit(p, 1, memory_order_relaxed, memory_scope_all_svm_devices)",
+            true,
+        ),
+        ("atomic_load_explicit(p, memory_order_acquire, memory_scope_all_svm_devices)", true),
+        ("atomic_store_explicit(p, 1, memory_order_release, memory_scope_all_svm_devices)", true),
+        (
+            "atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_acq_rel,
+                memory_scope_all_svm_devices)",
+            true,
+        ),
+        ("barrier(CLK_GLOBAL_MEM_FENCE)", false),
+    ];
+    for (statement, seen) in cases {
+        let source = format!("kernel void k(global atomic_uint *p) {{ {statement}; }}");
+        let module = front_end(&clang::compile_text(&source, &["-O2"]));
+        let (_, kernel) = module.kernel("k").expect("there is one");
+        assert_eq!(kernel.facts.uses_system_scope, seen, "{statement}");
+    }
+}
+
 /// A module for one kernel that stores the constant `%value` of type uint.
 fn constant_module(decorations: &str, constants: &str) -> Vec<u8> {
     clang::assemble(&format!(

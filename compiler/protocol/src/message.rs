@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Driver and compiler come from one build, so any difference is an
 /// installation error and ends the connection.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// The sizes of full sub-groups that a kernel may require, in work-items, ascending.
 pub const SUBGROUP_SIZES: [u32; 3] = [8, 16, 32];
@@ -225,6 +225,8 @@ pub struct KernelInfo {
     pub private_bytes: u32,
     /// Work-items wait for each other: at a barrier or an operation of a group or sub-group.
     pub uses_barrier: bool,
+    /// It may have an atomic operation or a fence of system scope: others than the device take part.
+    pub uses_system_scope: bool,
     /// Work-items of a full sub-group.
     pub max_subgroup_size: u32,
     /// `SubgroupSize`.

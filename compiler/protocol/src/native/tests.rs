@@ -25,6 +25,7 @@ fn module() -> NativeModule {
         local_static_bytes: 0,
         private_bytes: 0,
         uses_barrier: false,
+        uses_system_scope: false,
         max_subgroup_size: 16,
         required_subgroup_size: None,
         source_attributes: String::new(),
