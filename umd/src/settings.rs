@@ -14,7 +14,7 @@
 //! | `TALLY_MEMORY` | MiB | memory of all devices; default: the machine's, or what limits leave |
 //! | `TALLY_HANG_MS` | ms | who waits for whom, on standard error, when a host wait lasts that long; default: never |
 //! | `TALLY_TOP` | `1` | the process answers `tally-top`; default: it does not |
-//! | `TALLY_CHAOS` | any number | a device that decides all that is not promised by chance, alike for the same number; `docs/chaos.md` |
+//! | `TALLY_CHAOS` | any number | a device that decides all that is not promised by chance, alike for the same number, and memory that shows no more than it must; `docs/chaos.md` |
 //! | `TALLY_RESET_MS` | ms | time until a kernel that does not end is aborted; default 100 |
 //! | `TALLY_WINDOW` | MiB | addresses reserved for buffers; default 262144 |
 //! | `TALLY_COMPILER` | file | the compiler program; default: `tally-compiler` beside the driver, else in PATH |

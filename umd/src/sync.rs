@@ -16,6 +16,7 @@ pub mod event;
 pub mod event_pool;
 pub mod host_function;
 pub mod ipc;
+pub mod publications;
 pub mod recording;
 pub mod shared;
 pub mod spin;

@@ -36,10 +36,12 @@ use crate::space::{HUGE_PAGE, Space};
 pub mod budget;
 pub mod reserved;
 mod user;
+mod views;
 
 use budget::Charge;
 use reserved::Reserved;
 pub use user::{Access, UserWindow};
+use views::Views;
 
 /// A VM of the kernel, as far as mappings need it. Destroyed when nothing is mapped any more.
 pub struct Bindings {
@@ -225,7 +227,7 @@ impl Mapping {
     }
 
     /// Maps the whole buffer for the host, at its place.
-    fn open(&mut self) -> Result {
+    fn open(&self) -> Result {
         let bindings = &self.bo.bindings;
         let size = self.size as usize;
         // SAFETY: as for `bind`: the range is ours and unused.
@@ -290,6 +292,8 @@ pub struct Vm {
     heap: Arc<Heap>,
     usm: RwLock<BTreeMap<u64, Allocation>>,
     reserved: Reserved,
+    /// What the program sees of user memory, where that is not the memory itself.
+    views: Option<Views>,
     /// A cell that is never met, to ask for the VM's state.
     probe: OnceLock<Block>,
     /// What kernels print to, if any does.
@@ -364,6 +368,15 @@ impl Vm {
     /// # Errors
     /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST.
     pub fn create(kernel: &Arc<dyn Kernel>, space: &Arc<Space>) -> Result<Arc<Self>> {
+        let adversarial = settings::get().chaos.is_some() && !kernel.sees_process();
+        Self::create_with(kernel, space, adversarial.then(Views::default))
+    }
+
+    fn create_with(
+        kernel: &Arc<dyn Kernel>,
+        space: &Arc<Space>,
+        views: Option<Views>,
+    ) -> Result<Arc<Self>> {
         let mut create =
             VmCreate { start: space.start(), size: space.size(), ..Default::default() };
         kernel.vm_create(&mut create).map_err(|errno| Error::kernel("VM_CREATE", errno))?;
@@ -377,7 +390,7 @@ impl Vm {
         let reserved = Reserved::new(bindings.clone());
         let usm = RwLock::default();
         let (probe, printf) = (OnceLock::new(), Mutex::default());
-        Ok(Arc::new(Self { bindings, heap, usm, reserved, probe, printf }))
+        Ok(Arc::new(Self { bindings, heap, usm, reserved, views, probe, printf }))
     }
 
     /// The kernel.
@@ -585,6 +598,9 @@ impl Vm {
     /// Makes an allocation known; its address.
     pub fn enter(&self, allocation: Allocation) -> u64 {
         let va = allocation.mapping.va();
+        if let Some(views) = &self.views {
+            views.enter(&allocation);
+        }
         self.usm.write().unwrap_or_else(PoisonError::into_inner).insert(va, allocation);
         va
     }
@@ -595,7 +611,15 @@ impl Vm {
         if usm.get(&base)?.context != context {
             return None;
         }
-        usm.remove(&base)
+        usm.remove(&base).map(|it| self.taken(it))
+    }
+
+    /// An allocation that was taken out.
+    fn taken(&self, allocation: Allocation) -> Allocation {
+        if let Some(views) = &self.views {
+            views.leave(allocation.mapping.va());
+        }
+        allocation
     }
 
     /// Takes out all that is left of a context's.
@@ -603,7 +627,7 @@ impl Vm {
         let mut usm = self.usm.write().unwrap_or_else(PoisonError::into_inner);
         let all: Vec<u64> =
             usm.iter().filter(|(_, it)| it.context == context).map(|(&base, _)| base).collect();
-        all.into_iter().filter_map(|base| usm.remove(&base)).collect()
+        all.into_iter().filter_map(|base| usm.remove(&base)).map(|it| self.taken(it)).collect()
     }
 
     /// The allocation that holds an address, whichever context it belongs to.
@@ -670,9 +694,11 @@ impl Vm {
 /// fault in any case; but memory that is given out again has, as on a real device, any content.
 fn poison(va: u64, bytes: u64) {
     const POISON: u8 = 0xd7;
+    /// More takes its time and memory, and who takes memory for zeroed looks at its start.
+    const MOST: u64 = 64 << 20;
     let start = std::ptr::with_exposed_provenance_mut::<u8>(va as usize);
     // SAFETY: the memory was mapped for reading and writing just now, and nobody has its address yet.
-    unsafe { start.write_bytes(POISON, bytes as usize) };
+    unsafe { start.write_bytes(POISON, bytes.min(MOST) as usize) };
 }
 
 fn lost() -> Error {

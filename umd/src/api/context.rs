@@ -50,13 +50,17 @@ api! {
         call.handle(hContext, "hContext")?.status()
     }
 
-    /// Spec: `zeContextSystemBarrier`. Nothing is cached that the system could not see.
+    /// Spec: `zeContextSystemBarrier`. Nothing is cached that the system could not see, but on the
+    /// adversarial device.
     fn zeContextSystemBarrier(
         call,
         hContext: ze_context_handle_t,
         hDevice: ze_device_handle_t,
     ) {
-        call.handle(hContext, "hContext")?.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")
+        let context = call.handle(hContext, "hContext")?;
+        context.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
+        context.vm().flush_host();
+        Ok(())
     }
 
     /// Spec: `zeContextMakeMemoryResident`. All memory is resident from its allocation on.

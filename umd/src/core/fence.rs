@@ -103,7 +103,11 @@ impl Fence {
         };
         drop(current);
         drop(noted);
-        wait::host_wait(self.shared.vm(), self.cell, value, deadline.left())
+        let complete = wait::host_wait(self.shared.vm(), self.cell, value, deadline.left())?;
+        if complete {
+            self.shared.all_is_complete();
+        }
+        Ok(complete)
     }
 
     fn value(&self) -> MutexGuard<'_, Option<u64>> {

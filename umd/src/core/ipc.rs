@@ -36,6 +36,7 @@ pub fn share_memory(context: &Context, address: u64) -> Result<Handle> {
     let vm = context.vm();
     // Says at once if it cannot be.
     vm.export_bo(found.bo)?;
+    vm.make_coherent(found.base)?;
     ipc::export((Kind::Memory, found.id), || {
         Arc::new(MemoryOffer { vm: Arc::downgrade(vm), found })
     })

@@ -57,6 +57,9 @@ impl Kernel {
         }
         let code = module.code(index as u32)?;
         let info = &module.info().kernels[index];
+        if info.uses_system_scope {
+            module.context().vm().make_all_coherent()?;
+        }
         let launch = Launch::blank(module, info, code)?;
         let attributes = CString::new(info.source_attributes.replace('\0', "")).unwrap_or_default();
         Ok(Arc::new(Self {

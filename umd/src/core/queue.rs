@@ -206,6 +206,7 @@ fn synchronize(shared: &Shared, timeout_ns: u64, concerns: impl Fn(u32) -> bool)
             return Ok(false);
         }
     }
+    shared.all_is_complete();
     shared.reap();
     Ok(true)
 }

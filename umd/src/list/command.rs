@@ -263,6 +263,18 @@ impl Command<'_> {
         }
     }
 
+    /// Whether all before it is visible to the host when it is complete: a barrier flushes caches "sufficient
+    /// for device and host access", an event as its scopes say.
+    pub(super) fn publishes(&self, signal: Option<&Signal<'_>>) -> bool {
+        let by_itself = match self {
+            Command::Barrier => true,
+            Command::Lists(lists) => lists.iter().any(|list| list.publishes()),
+            Command::Graph(graph) => graph.publishes(),
+            _ => false,
+        };
+        by_itself || signal.is_some_and(|it| it.event.traits.is_seen_by_host())
+    }
+
     /// Whether it waits for all commands before it, also in an out-of-order list.
     fn is_ordered(&self, has_waits: bool) -> bool {
         match self {

@@ -36,6 +36,11 @@ impl Execution {
         1 + waits::bound(self.others.len())
     }
 
+    /// Whether an execution makes something visible to the host before its end.
+    pub(super) fn publishes(&self) -> bool {
+        self.first.publishes() || self.others.iter().any(|(list, _)| list.publishes())
+    }
+
     /// Submits one execution of all lists but the first; answers the packet that runs the first, and
     /// those that wait for the ends of the others.
     ///

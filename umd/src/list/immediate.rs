@@ -112,6 +112,7 @@ impl Immediate {
         waits: WaitList<'_, '_>,
     ) -> Result {
         let mut state = self.lock();
+        self.note_publication(command, signal.as_ref());
         command::append(&mut Appender { list: self, state: &mut state }, command, signal, waits)
     }
 
@@ -153,6 +154,7 @@ impl Immediate {
     /// As [`Immediate::append`].
     pub fn submit(&self, command: &Command<'_>) -> Result<u64> {
         let mut state = self.lock();
+        self.note_publication(command, None);
         let appender = &mut Appender { list: self, state: &mut state };
         command::append(appender, command, None, &mut std::iter::empty())?;
         Ok(self.counter.promised())
@@ -167,6 +169,7 @@ impl Immediate {
             let ended = wait::host_wait(self.shared.vm(), self.counter.cell(), value, u64::MAX);
             printf::flush(ended.is_ok());
             ended?;
+            self.shared.all_is_complete();
         }
         Ok(())
     }
@@ -190,6 +193,7 @@ impl Immediate {
         let complete = wait::host_wait(self.shared.vm(), cell, value, timeout_ns)?;
         if complete && !self.shared.vm().kernel().sees_process() {
             self.unpin(&mut self.lock());
+            self.shared.all_is_complete();
         }
         Ok(complete)
     }
@@ -214,6 +218,14 @@ impl Immediate {
     pub fn look<R>(&self, look: impl FnOnce(&Ring, Option<&CallLog>) -> R) -> R {
         let state = self.lock();
         look(&state.ring, state.calls.as_deref())
+    }
+
+    /// Before a command is appended: whether what is before it becomes visible to the host with it.
+    #[inline]
+    fn note_publication(&self, command: &Command<'_>, signal: Option<&Signal<'_>>) {
+        if self.shared.publishes_late() && command.publishes(signal) {
+            self.shared.will_publish(self.counter.cell(), self.counter.promised() + 1);
+        }
     }
 
     /// Makes the counter's last value cover all commands of an out-of-order list.

@@ -64,6 +64,8 @@ struct State {
     /// `None`: nothing waits for this operand.
     operands: Vec<Option<Binding>>,
     signalled: Vec<Signalled>,
+    /// One of the commands makes what was before it visible to the host.
+    publishes: bool,
     memory: Memory,
     /// Lengths to go back to when an append fails.
     mark: Mark,
@@ -134,6 +136,7 @@ impl Regular {
             packets: Vec::new(),
             operands: Vec::new(),
             signalled: Vec::new(),
+            publishes: false,
             memory: Memory::new(),
             mark: Mark::default(),
             calls: None,
@@ -155,6 +158,7 @@ impl Regular {
         waits: WaitList<'_, '_>,
     ) -> Result<Option<u64>> {
         let mut state = self.lock();
+        state.publishes |= self.shared.publishes_late() && command.publishes(signal.as_ref());
         if state.mutable.is_some() {
             return self.append_mutable(&mut state, command, signal, waits);
         }
@@ -229,6 +233,13 @@ impl Regular {
     pub fn look<R>(&self, look: impl FnOnce(&Recording, &[Packet], Option<&CallLog>) -> R) -> R {
         let state = self.lock();
         look(&state.recording, &state.packets, state.calls.as_deref())
+    }
+
+    /// Whether an execution makes something visible to the host before its end. The signals of a mutable
+    /// list change.
+    pub(super) fn publishes(&self) -> bool {
+        let state = self.lock();
+        state.publishes || state.mutable.is_some()
     }
 
     /// Whether the list was closed.
@@ -438,6 +449,7 @@ impl State {
         self.packets.clear();
         self.operands.clear();
         self.signalled.clear();
+        self.publishes = false;
         self.calls = CallLog::begin();
         if let Some(mutable) = &mut self.mutable {
             mutable.restart();

@@ -54,6 +54,8 @@ pub struct Ring {
     published: u64,
     /// `head` as it was read last.
     head: u64,
+    /// Something has to be done before packets are published.
+    attended: bool,
 }
 
 /// One ring in memory.
@@ -118,6 +120,7 @@ impl Ring {
             next: 0,
             published: 0,
             head: 0,
+            attended: crate::log::wants_packets() || vm.has_views(),
         })
     }
 
@@ -154,15 +157,22 @@ impl Ring {
         if self.next == self.published {
             return Ok(());
         }
-        if crate::log::wants_packets() {
-            self.log();
+        if self.attended {
+            self.before_publication();
         }
         self.published = self.next;
         if self.control().publish(self.next) { self.kick() } else { Ok(()) }
     }
 
-    /// Writes what is about to be published to the log.
     #[cold]
+    fn before_publication(&self) {
+        self.vm.flush_host();
+        if crate::log::wants_packets() {
+            self.log();
+        }
+    }
+
+    /// Writes what is about to be published to the log.
     fn log(&self) {
         let written = (self.published..self.next).map(|number| {
             // A LINK is published when its ring has been left already.

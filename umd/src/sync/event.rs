@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use tally_uapi::ioctl::SemWake;
 use tally_uapi::packet::TimestampSlot;
-use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_result_t};
+use tally_ze::{
+    ze_event_counter_based_flags_t as CbFlags, ze_event_scope_flags_t as Scopes, ze_result_t,
+};
 
 use super::anchor::Anchor;
 use super::cb_event::{CbEvent, Resolved};
@@ -61,6 +63,14 @@ pub struct Traits {
     pub imported: bool,
 }
 
+impl Traits {
+    /// Whether its signal, or a wait for it, makes memory coherent across device and host.
+    #[inline]
+    pub fn is_seen_by_host(&self) -> bool {
+        (self.signal_scope | self.wait_scope) & Scopes::ZE_EVENT_SCOPE_FLAG_HOST.bits() != 0
+    }
+}
+
 object!(ze_event_handle_t => Event, Kind::Event);
 
 /// Kinds of lists, as the flags of counter-based events name them.
@@ -88,13 +98,15 @@ impl Event {
             EventKind::CounterBased(event) => event.is_aggregated(),
             EventKind::Regular(_) => true,
         };
-        let more = own || traits.timestamps || traits.imported;
+        let publishes = traits.is_seen_by_host() && shared.publishes_late();
+        let more = own || traits.timestamps || traits.imported || publishes;
         let plain = if more { Lists(0) } else { Lists(traits.cb_flags & Lists::ALL.0) };
         Self { kind, traits, pool, plain, shared: Anchor::of(shared) }
     }
 
     /// The counter-based part, if in-order lists of this kind may signal the event and the write that
-    /// completes a command is all that it takes: no times, no memory but the list's counter.
+    /// completes a command is all that it takes: no times, no memory but the list's counter, nothing to
+    /// be noted.
     #[inline]
     pub fn as_plain(&self, list: Lists) -> Option<&CbEvent> {
         match &self.kind {
@@ -142,6 +154,14 @@ impl Event {
     /// # Errors
     /// DEVICE_LOST; INVALID_SYNCHRONIZATION_OBJECT.
     pub fn wait(&self, timeout_ns: u64) -> Result<bool> {
+        let complete = self.completes(timeout_ns)?;
+        if complete && self.shared.publishes_late() {
+            self.shared.event_is_complete(self.traits.is_seen_by_host());
+        }
+        Ok(complete)
+    }
+
+    fn completes(&self, timeout_ns: u64) -> Result<bool> {
         self.check()?;
         let vm = self.shared.vm();
         let spins = !self.traits.low_power;
@@ -210,10 +230,10 @@ impl Event {
                 "hEvent: a counter-based event is signalled by in-order lists only and never reset",
             ));
         };
-        let cell = place.cell();
+        let (cell, vm) = (place.cell(), self.shared.vm());
+        vm.flush_host();
         cell.store(value);
         let wake = SemWake { handle: cell.bo(), offset: cell.offset(), ..Default::default() };
-        let vm = self.shared.vm();
         vm.kernel().sem_wake(&wake).map_err(|errno| vm.failed("SEM_WAKE", errno))
     }
 

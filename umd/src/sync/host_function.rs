@@ -160,8 +160,10 @@ impl Thread {
             let rung = self.doorbell.load();
             for call in self.asked() {
                 let Callback { function, data } = call.callback;
+                self.vm.refresh_host();
                 // SAFETY: the application has passed the function to be called with this argument.
                 unsafe { function(data) };
+                self.vm.flush_host();
                 call.cell.store(DONE);
                 wake(&self.vm, call.cell);
             }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::counter::{Cell, Counter, Counters};
 use super::host_function::{Callback, HostFunction, Service};
 use super::ipc::counter::{Exports, Imports};
+use super::publications::Publications;
 use super::spin::SpinLock;
 use crate::error::Result;
 use crate::vm::Vm;
@@ -41,6 +42,7 @@ pub struct Shared {
     exports: Exports,
     /// The thread that calls host functions, once there is one.
     service: Mutex<Option<Arc<Service>>>,
+    publications: Publications,
 }
 
 /// Memory or a queue that the device uses until counters have reached these values.
@@ -70,6 +72,7 @@ impl Shared {
                 service: Mutex::default(),
                 imports: Imports::default(),
                 exports: Exports::default(),
+                publications: Publications::default(),
             });
             all.push(Arc::downgrade(&new));
             new
@@ -156,6 +159,35 @@ impl Shared {
         };
         drop(service);
         running.register(callback)
+    }
+
+    /// Whether the host sees what the device writes only when something has made it visible.
+    #[inline]
+    pub fn publishes_late(&self) -> bool {
+        self.vm.has_views()
+    }
+
+    /// Everything before the command that brings `cell` to `value` will then be visible to the host.
+    #[cold]
+    pub fn will_publish(&self, cell: Cell, value: u64) {
+        self.publications.promise(cell, value);
+    }
+
+    /// The host has seen an event complete, with or without a right to see what the device wrote.
+    #[cold]
+    pub fn event_is_complete(&self, is_seen_by_host: bool) {
+        let published = self.publications.take();
+        if is_seen_by_host || published {
+            self.vm.refresh_host();
+        }
+    }
+
+    /// The host has waited for all of a list, a queue or a fence: it sees what the device wrote.
+    #[inline]
+    pub fn all_is_complete(&self) {
+        if self.publishes_late() {
+            self.event_is_complete(true);
+        }
     }
 
     /// Makes a submitter known to [`Shared::submitters`] as long as it lives.

@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::handle;
 use crate::sync::cb_event::{CbEvent, External, HostWord};
 use crate::sync::event::{Event, EventKind, Traits};
+use crate::vm::Vm;
 
 /// Counters and the user's words have 64 bits.
 const MAX_VALUE: u64 = u64::MAX;
@@ -252,7 +253,7 @@ fn create(
             handle::create_with(|| Event::new(shared, kind(), traits, None))?
         }
         Some(words) => {
-            let kind = EventKind::CounterBased(following(*words)?);
+            let kind = EventKind::CounterBased(following(shared.vm(), *words)?);
             handle::create(Event::new(shared, kind, traits, None))?
         }
     };
@@ -262,7 +263,11 @@ fn create(
 
 /// An event that follows the user's memory.
 #[cold]
-fn following(words: Words) -> Result<CbEvent> {
+fn following(vm: &Vm, words: Words) -> Result<CbEvent> {
+    if words.external.is_some() || words.aggregate.is_some() {
+        // The words, and what they are signals of, pass by the driver.
+        vm.make_all_coherent()?;
+    }
     match words {
         Words { external: None, aggregate: None } => Ok(CbEvent::completed()),
         Words { external: Some(word), aggregate: None } => Ok(CbEvent::external(word)),
@@ -284,6 +289,10 @@ fn address(
     let event = call.handle(event, "hEvent")?;
     let (value, address) = (call.out(value.0, value.1)?, call.out(address.0, address.1)?);
     let (at, until) = event.address()?;
+    if event.traits.is_seen_by_host() {
+        // Whoever waits there has a right to see what came before.
+        event.shared().vm().make_all_coherent()?;
+    }
     value.set(until);
     address.set(at);
     Ok(())

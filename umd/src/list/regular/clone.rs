@@ -115,6 +115,7 @@ impl Copier<'_> {
             packets,
             operands: operands.collect(),
             signalled,
+            publishes: source.publishes,
             memory,
             mark: Mark::default(),
             calls: source.calls.clone(),

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is under way that makes writes of the device visible to the host, where they do not become so by
+//! themselves (`vm::views`): barriers, and signals of events with the host's scope.
+//!
+//! Who has waited for one of them sees what came before, also by way of events without a scope. A list's
+//! commands are not told apart: as long as one publishes and is not complete, every wait for an event
+//! counts as one for it.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::counter::Cell;
+
+/// By the address of each list's counter: its value when the last of them is complete.
+#[derive(Default)]
+pub struct Publications(Mutex<BTreeMap<u64, (Cell, u64)>>);
+
+impl Publications {
+    /// One is complete when `cell`, which lives as long as this, holds `value`.
+    pub fn promise(&self, cell: Cell, value: u64) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(cell.va(), (cell, value));
+    }
+
+    /// Whether there are any. Those that are complete are forgotten: the caller lets the host see.
+    pub fn take(&self) -> bool {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let any = !all.is_empty();
+        all.retain(|_, (cell, value)| !cell.reached(*value));
+        any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vm::tests::fake;
+
+    #[test]
+    fn each_counts_until_it_was_complete_at_a_wait() {
+        let (_, vm) = fake();
+        let block = vm.heap().alloc(16, 8).expect("room");
+        // SAFETY: the block outlives both, and nothing else is in it.
+        let [first, second] = [0, 8].map(|offset| unsafe { Cell::new(&block, offset) });
+        let all = Publications::default();
+        assert!(!all.take());
+        first.store(0);
+        second.store(7);
+        all.promise(first, 3);
+        all.promise(second, 7);
+        assert!(all.take(), "both");
+        assert!(all.take(), "the first is still under way");
+        all.promise(first, 4);
+        first.store(3);
+        assert!(all.take() && all.take(), "a later one of the same list");
+        first.store(4);
+        assert!(all.take(), "it is complete, which nobody has seen yet");
+        assert!(!all.take());
+    }
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the program sees of its memory on the adversarial device (`TALLY_CHAOS`, `docs/chaos.md`), where
+//! that has an address space of its own.
+//!
+//! Host and device use the same pages, so a forgotten scope of an event, or a look at device memory, does
+//! no harm. Here the program gets less, as it would of a GPU with caches and memory of its own:
+//!
+//! ```text
+//!  program ── same addresses ──► view ── flush ────► buffer ◄── same addresses ── device
+//!                                     ◄── refresh ──
+//! ```
+//!
+//! - *Device memory* is mapped for the device alone. An access of the host is its SIGSEGV.
+//! - *Host and shared memory* has a view: other pages for the program. What the host wrote comes to the
+//!   device with the next submission or signal of the host ([`Vm::flush_host`]), what the device wrote to the
+//!   host when the host has waited with a right to see it ([`Vm::refresh_host`]).
+//!
+//! Either side is given the bytes that changed since both were last alike, and keeps the others, so both
+//! may write to different bytes of a page, or of a word, at the same time.
+//!
+//! Not everything can be so, and what cannot is *coherent*, which is legal too: large memory, memory of
+//! other processes or given to them, and all of it once somebody talks to the device past the driver.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tally_uapi::ioctl::Errno;
+use tally_ze::ze_memory_type_t;
+
+use super::{Allocation, Mapping, Vm};
+use crate::error::Result;
+
+/// The largest view, and the most that all views may have: they are compared word by word.
+const LARGEST: u64 = 1 << 20;
+const MOST: u64 = 16 << 20;
+
+/// The views of a VM.
+#[derive(Default)]
+pub struct Views(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// By their first address.
+    views: BTreeMap<u64, View>,
+    bytes: u64,
+    /// Somebody talks to the device past the driver: there are no views any more.
+    ended: bool,
+}
+
+/// Other pages for the program at the place of a buffer.
+struct View {
+    /// The program's pages, which are at the buffer's address.
+    host: Words,
+    /// The buffer, as the device sees it.
+    device: Words,
+    /// What both were when they were last alike.
+    alike: Vec<u64>,
+}
+
+/// Memory that others change at any time.
+struct Words {
+    start: NonNull<AtomicU64>,
+    count: usize,
+}
+
+// SAFETY: atomics that stay mapped; see `Words::new`.
+unsafe impl Send for Words {}
+
+impl Words {
+    /// The words of a mapping.
+    ///
+    /// # Safety
+    /// `size` bytes, whole pages, stay mapped for reading and writing as long as this is used.
+    unsafe fn new(start: NonNull<u8>, size: u64) -> Self {
+        Self { start: start.cast(), count: size as usize / size_of::<u64>() }
+    }
+
+    fn get(&self) -> &[AtomicU64] {
+        // SAFETY: `new` was promised that they are there; any bits are an atomic.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.count) }
+    }
+
+    fn bytes(&self) -> usize {
+        self.count * size_of::<u64>()
+    }
+
+    /// Ends a mapping that only this knows of.
+    fn unmap(self) {
+        // SAFETY: it was made for this, and no reference to it is left.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes()) };
+    }
+}
+
+/// Gives `to` the bytes of `from` that have changed since both were `alike`.
+fn pass(from: &Words, to: &Words, alike: &mut [u64]) {
+    for ((from, to), alike) in from.get().iter().zip(to.get()).zip(alike) {
+        let now = from.load(Ordering::Relaxed);
+        if now != *alike {
+            let changed = changed_bytes(now ^ *alike);
+            let merge = |other: u64| Some(other & !changed | now & changed);
+            // Never refused.
+            let _ = to.fetch_update(Ordering::Relaxed, Ordering::Relaxed, merge);
+            *alike = now;
+        }
+    }
+}
+
+/// All bits of each byte that is not 0.
+fn changed_bytes(difference: u64) -> u64 {
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let highest = (((difference & LOW) + LOW) | difference) & !LOW;
+    (highest >> 7) * 0xff
+}
+
+impl View {
+    /// Puts a view in the place of a buffer that nobody uses yet. `None`: it stays coherent.
+    fn create(mapping: &Mapping) -> Option<Self> {
+        let device = mapping.alias().ok()?;
+        let size = mapping.size();
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // Shared, so that a forked child sees what its parent does, as it does of a buffer.
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        let at = mapping.ptr().as_ptr().cast::<c_void>();
+        // SAFETY: the buffer's own part of the window; nothing refers to memory there.
+        let mapped = unsafe { libc::mmap(at, size as usize, protection, flags, -1, 0) };
+        // SAFETY: mapped just now, for as long as the allocation lives, which keeps the view.
+        let host = unsafe { Words::new(mapping.ptr(), size) };
+        if mapped == libc::MAP_FAILED {
+            device.unmap();
+            return None;
+        }
+        let mut view = Self { alike: vec![0; host.count], host, device };
+        view.refresh();
+        Some(view)
+    }
+
+    fn flush(&mut self) {
+        pass(&self.host, &self.device, &mut self.alike);
+    }
+
+    fn refresh(&mut self) {
+        pass(&self.device, &self.host, &mut self.alike);
+    }
+
+    /// Puts the buffer back in its place, with what the host wrote. The program may write meanwhile.
+    fn end(&mut self, mapping: &Mapping) -> Result {
+        self.flush();
+        let none = ptr::null_mut::<c_void>();
+        let (at, size) = (self.host.start.as_ptr().cast::<c_void>(), self.host.bytes());
+        // Of a shared mapping this is a second one of the same pages.
+        // SAFETY: the new mapping goes where nothing is; the old one stays.
+        let again = unsafe { libc::mremap(at, 0, size, libc::MREMAP_MAYMOVE, none) };
+        let again = NonNull::new(again.cast::<u8>()).filter(|_| again != libc::MAP_FAILED);
+        let Some(again) = again else {
+            return Err(mapping.bo.bindings.failed("mremap", Errno::NoMemory));
+        };
+        // SAFETY: made just now, of that size.
+        let last = unsafe { Words::new(again, size as u64) };
+        let opened = mapping.open();
+        if opened.is_ok() {
+            // What was written between the two.
+            pass(&last, &self.device, &mut self.alike);
+        }
+        last.unmap();
+        opened
+    }
+}
+
+impl Mapping {
+    /// A second mapping of the buffer, for the driver.
+    fn alias(&self) -> Result<Words> {
+        let bindings = &self.bo.bindings;
+        // SAFETY: without an address the mapping goes where nothing is.
+        let mapped = unsafe { bindings.kernel.bo_map(self.bo.handle, 0, self.size as usize, None) };
+        let start = mapped.map_err(|errno| bindings.failed("mmap of a buffer", errno))?;
+        // SAFETY: mapped just now, until `Words::unmap`.
+        Ok(unsafe { Words::new(start, self.size) })
+    }
+}
+
+impl Views {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what the program may not see of new memory from it, before it knows the address.
+    pub(super) fn enter(&self, allocation: &Allocation) {
+        let mapping = &allocation.mapping;
+        if allocation.kind == ze_memory_type_t::ZE_MEMORY_TYPE_DEVICE {
+            // SAFETY: the mapping's own part of the window, which nobody refers to yet.
+            unsafe { mapping.bo.bindings.space.close(mapping.va(), mapping.size()) };
+            return;
+        }
+        let mut state = self.state();
+        let size = mapping.size();
+        let outside = allocation.exportable || allocation.import.is_some();
+        if outside || state.ended || size > LARGEST || state.bytes + size > MOST {
+            return;
+        }
+        if let Some(view) = View::create(mapping) {
+            state.bytes += size;
+            state.views.insert(mapping.va(), view);
+        }
+    }
+
+    /// The memory at `base` is freed.
+    pub(super) fn leave(&self, base: u64) {
+        self.state().forget(base);
+    }
+}
+
+impl State {
+    fn forget(&mut self, base: u64) {
+        if let Some(view) = self.views.remove(&base) {
+            self.bytes -= view.host.bytes() as u64;
+            view.device.unmap();
+        }
+    }
+
+    /// Makes memory coherent.
+    fn end(&mut self, mapping: &Mapping) -> Result {
+        if let Some(view) = self.views.get_mut(&mapping.va()) {
+            view.end(mapping)?;
+        }
+        self.forget(mapping.va());
+        Ok(())
+    }
+}
+
+impl Vm {
+    /// Whether the program has views of its memory.
+    #[inline]
+    pub fn has_views(&self) -> bool {
+        self.views.is_some()
+    }
+
+    /// Lets the device see what the host has written so far.
+    #[inline]
+    pub fn flush_host(&self) {
+        if let Some(views) = &self.views {
+            views.state().views.values_mut().for_each(View::flush);
+        }
+    }
+
+    /// Lets the host see what the device has written so far.
+    #[inline]
+    pub fn refresh_host(&self) {
+        if let Some(views) = &self.views {
+            views.state().views.values_mut().for_each(View::refresh);
+        }
+    }
+
+    /// Lets both sides see at once what the other writes to the allocation at `base`: it is given to
+    /// another process.
+    ///
+    /// # Errors
+    /// OUT_OF_HOST_MEMORY.
+    pub fn make_coherent(&self, base: u64) -> Result {
+        let Some(views) = &self.views else { return Ok(()) };
+        let usm = self.usm.read().unwrap_or_else(PoisonError::into_inner);
+        usm.get(&base).map_or(Ok(()), |it| views.state().end(&it.mapping))
+    }
+
+    /// The same for all memory, also of the future: a kernel and the host talk to each other by atomic
+    /// operations, or the host signals or waits past the driver.
+    ///
+    /// # Errors
+    /// OUT_OF_HOST_MEMORY.
+    pub fn make_all_coherent(&self) -> Result {
+        let Some(views) = &self.views else { return Ok(()) };
+        let usm = self.usm.read().unwrap_or_else(PoisonError::into_inner);
+        let mut state = views.state();
+        if !std::mem::replace(&mut state.ended, true) {
+            log::debug!("TALLY_CHAOS: memory is coherent from now on");
+        }
+        // Nobody goes on before all are: whoever comes second waits for the lock.
+        let bases: Vec<u64> = state.views.keys().copied().collect();
+        bases.iter().filter_map(|base| usm.get(base)).try_for_each(|it| state.end(&it.mapping))
+    }
+}
+
+#[cfg(test)]
+mod tests;
