@@ -135,7 +135,8 @@ impl Gpu {
         Pool(pool)
     }
 
-    /// A counter-based event for all kinds of lists, by the core function.
+    /// A counter-based event for all kinds of lists, by the core function. Who waits for it sees what was
+    /// written.
     pub fn cb_event(&self) -> Event {
         self.cb_event_with(ze_event_counter_based_flags_t::empty())
     }
@@ -147,7 +148,9 @@ impl Gpu {
             | flag::ZE_EVENT_COUNTER_BASED_FLAG_NON_IMMEDIATE
             | flag::ZE_EVENT_COUNTER_BASED_FLAG_HOST_VISIBLE
             | more;
-        let desc = ze_event_counter_based_desc_t { flags, ..Default::default() };
+        let host = ze_event_scope_flags_t::ZE_EVENT_SCOPE_FLAG_HOST;
+        let desc =
+            ze_event_counter_based_desc_t { flags, signal: host, wait: host, ..Default::default() };
         let mut event = NONE;
         check!(zeEventCounterBasedCreate(
             self.context,

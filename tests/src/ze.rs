@@ -20,7 +20,7 @@
 use std::env;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -191,6 +191,12 @@ pub fn on_kernel_lane() -> bool {
     env::var_os("TALLY_LANE").is_some_and(|lane| lane == "drm")
 }
 
+/// Whether the host reads and writes what `zeMemAllocDevice` answers, which the specification does not
+/// promise: not on the adversarial device behind the kernel module.
+pub fn host_sees_device_memory() -> bool {
+    !(on_kernel_lane() && env::var_os("TALLY_CHAOS").is_some())
+}
+
 /// The driver's device.
 pub fn device() -> ze_device_handle_t {
     let (mut count, mut device) = (1, ze_device_handle_t::NULL);
@@ -233,7 +239,7 @@ impl Gpu {
         Usm { context: self.context, ptr: ptr.cast(), len }
     }
 
-    /// Device memory for `len` elements. On this device the host can read it.
+    /// Device memory for `len` elements. The host can read it if [`host_sees_device_memory`].
     pub fn device_memory<T: Copy>(&self, len: usize) -> Usm<T> {
         let desc = ze_device_mem_alloc_desc_t::default();
         let (mut ptr, size) = (ptr::null_mut(), len * size_of::<T>());
@@ -415,9 +421,21 @@ pub fn in_child(test: &str, variables: &[(&str, &str)]) -> String {
 /// # Panics
 /// As [`in_child`].
 pub fn in_child_under(command: &[&str], test: &str, variables: &[(&str, &str)]) -> String {
+    let output = child(command, test, variables);
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(output.status.success() && said.contains("1 passed"), "{test} in a child: {said}");
+    said
+}
+
+/// As [`in_child_under`], however it ends.
+///
+/// # Panics
+/// If it can't be started.
+pub fn child(command: &[&str], test: &str, variables: &[(&str, &str)]) -> Output {
     let launcher = env::var("TALLY_TEST_LAUNCHER").unwrap_or_default();
     // A driver that hangs there is to fail this test, not to stop all of them.
-    let output = Command::new("timeout")
+    Command::new("timeout")
         .args(["--foreground", "--signal=KILL", "120"])
         .args(command)
         .args(launcher.split_whitespace())
@@ -425,9 +443,5 @@ pub fn in_child_under(command: &[&str], test: &str, variables: &[(&str, &str)]) 
         .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
         .envs(variables.iter().copied())
         .output()
-        .expect("a test program can be started");
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said).into_owned();
-    assert!(output.status.success() && said.contains("1 passed"), "{test} in a child: {said}");
-    said
+        .expect("a test program can be started")
 }

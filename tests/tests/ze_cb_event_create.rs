@@ -14,13 +14,22 @@ use tally_ze::*;
 use ze_event_counter_based_flags_t as cb;
 use zex_counter_based_event_exp_flags_t as zex;
 
+/// The tests look at what was written when they have waited for an event.
+const HOST: ze_event_scope_flags_t = ze_event_scope_flags_t::ZE_EVENT_SCOPE_FLAG_HOST;
+
 fn create(gpu: &Gpu, flags: cb, next: *const c_void) -> Result<Event, ze_result_t> {
-    let desc = ze_event_counter_based_desc_t { flags, pNext: next, ..Default::default() };
+    let desc =
+        ze_event_counter_based_desc_t { flags, signal: HOST, pNext: next, ..Default::default() };
     made(|event| call!(zeEventCounterBasedCreate(gpu.context, gpu.device, &raw const desc, event)))
 }
 
 fn create2(gpu: &Gpu, flags: zex, next: *const c_void) -> Result<Event, ze_result_t> {
-    let desc = zex_counter_based_event_desc_t { flags, pNext: next, ..Default::default() };
+    let desc = zex_counter_based_event_desc_t {
+        flags,
+        signalScope: HOST,
+        pNext: next,
+        ..Default::default()
+    };
     made(|event| {
         call!(zexCounterBasedEventCreate2(gpu.context, gpu.device, &raw const desc, event))
     })
@@ -28,7 +37,7 @@ fn create2(gpu: &Gpu, flags: zex, next: *const c_void) -> Result<Event, ze_resul
 
 /// The first way: the user's words in the call.
 fn create1(gpu: &Gpu, device: *mut u64, host: *mut u64, value: u64) -> Result<Event, ze_result_t> {
-    let desc = ze_event_desc_t::default();
+    let desc = ze_event_desc_t { signal: HOST, ..Default::default() };
     made(|event| {
         call!(zexCounterBasedEventCreate(
             gpu.context,

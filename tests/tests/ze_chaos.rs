@@ -2,11 +2,19 @@
 //! `TALLY_CHAOS`: the adversarial but legal device, through the stock loader. Programs that keep the
 //! rules see no difference; programs that forget a barrier or a wait are caught.
 
+use std::ffi::c_void;
+use std::os::unix::process::ExitStatusExt;
+use std::ptr;
+
+use tally_tests::check;
+use tally_tests::gate::Gate;
+use tally_tests::lists::{Event, NONE, PATIENCE};
 use tally_tests::model::Model;
 use tally_tests::program::generate::{Shape, from_seed};
 use tally_tests::program::run::run;
-use tally_tests::ze::{Gpu, in_child};
+use tally_tests::ze::{Gpu, Usm, child, in_child, on_kernel_lane, spirv};
 use tally_tests::ze_backend::{Driver, partner};
+use tally_ze::*;
 
 /// Seeds that are tried.
 const SEEDS: std::ops::Range<u64> = 1..7;
@@ -98,6 +106,246 @@ fn child_with_a_wait() {
     write_then_read(true);
 }
 
+/// "unscoped writes published late": a host that has waited for an event without the host's scope does not
+/// see what the command wrote; with it in either place it does: "0, // no additional memory/cache coherency
+/// required on signal", "ZE_EVENT_SCOPE_FLAG_HOST // ensure memory coherency across device and Host after event
+/// completes". The device and the program are one process on the embedded lane, where nothing can be held back.
+#[test]
+fn a_missing_scope_is_caught() {
+    let missed = wrong_rounds("child_without_a_scope");
+    assert_eq!(missed != 0, on_kernel_lane(), "{missed}");
+    assert_eq!(wrong_rounds("child_with_a_scope"), 0);
+}
+
+/// A regular and a counter-based event with these scopes.
+fn scoped(gpu: &Gpu, signal: ze_event_scope_flags_t, wait: ze_event_scope_flags_t) -> [Event; 2] {
+    let pool = gpu.pool(1, ze_event_pool_flags_t::empty());
+    let desc = ze_event_desc_t { signal, wait, ..Default::default() };
+    let mut regular = NONE;
+    check!(zeEventCreate(pool.0, &raw const desc, &raw mut regular));
+    // The pool has to exist as long as its event.
+    std::mem::forget(pool);
+    let desc = ze_event_counter_based_desc_t { signal, wait, ..Default::default() };
+    let (context, device, mut based) = (gpu.context, gpu.device, NONE);
+    check!(zeEventCounterBasedCreate(context, device, &raw const desc, &raw mut based));
+    [Event(regular), Event(based)]
+}
+
+fn write_and_look(
+    signal: ze_event_scope_flags_t,
+    wait: ze_event_scope_flags_t,
+) -> impl Fn(u32) -> bool {
+    let gpu = Gpu::new();
+    let (memory, list) = (gpu.host::<u32>(1), gpu.immediate(0, true));
+    let events = scoped(&gpu, signal, wait);
+    move |round| {
+        let _context = &gpu;
+        let event = &events[round as usize % 2];
+        list.set((&memory, 0), round, Some(event), &[]);
+        event.synchronize();
+        let right = memory.get(0) == round;
+        list.synchronize();
+        assert_eq!(memory.get(0), round, "a wait for the list shows all");
+        if round.is_multiple_of(2) {
+            check!(zeEventHostReset(events[0].0));
+        }
+        right
+    }
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_without_a_scope() {
+    let none = ze_event_scope_flags_t::empty();
+    let device = ze_event_scope_flags_t::ZE_EVENT_SCOPE_FLAG_DEVICE;
+    let ways = [write_and_look(none, none), write_and_look(device, device)];
+    rounds(|round| ways.iter().all(|way| way(round)));
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_with_a_scope() {
+    let none = ze_event_scope_flags_t::empty();
+    let host = ze_event_scope_flags_t::ZE_EVENT_SCOPE_FLAG_HOST;
+    let ways = [write_and_look(host, none), write_and_look(none, host)];
+    rounds(|round| ways.iter().all(|way| way(round)));
+}
+
+/// Whoever waits for all of a queue, a list, a fence or the device sees all: "A fence guarantees both
+/// execution completion and memory coherency, across the device and host, prior to being signaled." So does who
+/// waits for an event behind a barrier, whose caches are "flushed and invalidated sufficient for device and host
+/// access", or behind another event with the scope, and a function of the host that a list calls. What the
+/// host wrote before it submits, or signals an event, is what the device reads.
+#[test]
+fn what_is_made_visible_is_seen() {
+    assert_eq!(wrong_rounds("child_that_makes_visible"), 0);
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_makes_visible() {
+    let gpu = Gpu::new();
+    let (to, from, aside) = (gpu.host::<u32>(1), gpu.host::<u32>(1), gpu.host::<u32>(1));
+    let none = ze_event_scope_flags_t::empty();
+    let [_, plain] = scoped(&gpu, none, none);
+    let (list, other) = (gpu.immediate(0, true), gpu.immediate(1, true));
+    let (queue, recorded) = (gpu.queue(0), gpu.regular(0, true));
+    let fence = queue.fence(ze_fence_flags_t::empty());
+    recorded.copy((&to, 0), (&from, 0), 1, None, &[]);
+    recorded.close();
+    let with_barrier = gpu.regular(0, true);
+    with_barrier.copy((&to, 0), (&from, 0), 1, None, &[]);
+    with_barrier.barrier(None, &[]);
+    with_barrier.close();
+    let scoped = gpu.cb_event();
+    let copy = |event: Option<&Event>| list.copy((&to, 0), (&from, 0), 1, event, &[]);
+    rounds(|round| {
+        let ways: [&dyn Fn(u32); 9] = [
+            &|_| {
+                copy(None);
+                list.synchronize();
+            },
+            &|_| {
+                queue.execute(&[&recorded], None);
+                queue.synchronize();
+            },
+            &|_| {
+                queue.execute(&[&recorded], Some(&fence));
+                check!(zeFenceHostSynchronize(fence.0, PATIENCE));
+                check!(zeFenceReset(fence.0));
+            },
+            &|_| {
+                copy(None);
+                check!(zeDeviceSynchronize(gpu.device));
+            },
+            &|_| {
+                copy(None);
+                list.barrier(Some(&plain), &[]);
+                plain.synchronize();
+            },
+            &|_| {
+                list.execute(&[&with_barrier], Some(&plain), &[]);
+                plain.synchronize();
+            },
+            &|_| {
+                copy(Some(&scoped));
+                other.set((&aside, 0), round, Some(&plain), &[&scoped]);
+                plain.synchronize();
+            },
+            &|value| {
+                let gate = Gate::new(&gpu);
+                list.wait(&[&gate.event]);
+                copy(None);
+                from.set(0, value);
+                gate.open();
+                list.synchronize();
+            },
+            &|value| {
+                let mut seen = Seen { to: &to, value, right: false };
+                copy(None);
+                let (call, data) = (Some(look as _), (&raw mut seen).cast());
+                let (none, waits) = (ptr::null_mut(), ptr::null_mut());
+                check!(zeCommandListAppendHostFunction(list.0, call, data, none, NONE, 0, waits));
+                list.synchronize();
+                assert!(seen.right);
+            },
+        ];
+        // Another value each time, since what the way before has shown would do.
+        let values = round * 16..;
+        ways.iter().zip(values).all(|(way, value)| {
+            from.set(0, value);
+            way(value);
+            to.get(0) == value
+        })
+    });
+}
+
+/// What a function of the host finds.
+struct Seen<'a> {
+    to: &'a Usm<u32>,
+    value: u32,
+    right: bool,
+}
+
+unsafe extern "C" fn look(seen: *mut c_void) {
+    // SAFETY: the list was given such a thing, which lives until the list is waited for.
+    let seen = unsafe { &mut *seen.cast::<Seen>() };
+    seen.right = seen.to.get(0) == seen.value;
+}
+
+/// Atomic operations of system scope reach the host while the kernel runs, and those of the host the kernel.
+#[test]
+fn a_kernel_and_the_host_may_talk_at_system_scope() {
+    assert_eq!(wrong_rounds("child_that_talks_to_a_kernel"), 0);
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_talks_to_a_kernel() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(2);
+    let module = gpu.module(&spirv("spin"), "").expect("the module builds");
+    let kernel = gpu.kernel(module, "spin");
+    check!(zeKernelSetGroupSize(kernel, 1, 1, 1));
+    let (flag, outcome) = (memory.address(), memory.address() + 4);
+    for (index, value) in [(0, flag), (1, u64::MAX), (2, outcome)] {
+        check!(zeKernelSetArgumentValue(kernel, index, 8, (&raw const value).cast()));
+    }
+    let list = gpu.immediate(0, true);
+    let groups = ze_group_count_t { groupCountX: 1, groupCountY: 1, groupCountZ: 1 };
+    rounds(|round| {
+        memory.set(0, 0);
+        let none = ptr::null_mut();
+        check!(zeCommandListAppendLaunchKernel(list.0, kernel, &raw const groups, NONE, 0, none));
+        memory.set(0, round);
+        list.synchronize();
+        memory.get(1) == round
+    });
+    check!(zeKernelDestroy(kernel));
+    check!(zeModuleDestroy(module));
+}
+
+/// "device memory not readable by the host": reading or writing it ends the program as an access to no memory
+/// does; copies and kernels use it as ever. On the embedded lane host and device are one process.
+#[test]
+fn device_memory_is_not_the_hosts() {
+    assert_eq!(wrong_rounds("child_that_copies_device_memory"), 0);
+    for test in ["child_that_reads_device_memory", "child_that_writes_device_memory"] {
+        let ended = child(&[], test, &[("TALLY_CHAOS", "1")]).status;
+        let signal = if on_kernel_lane() { Some(libc::SIGSEGV) } else { None };
+        let by_timeout = ended.code().map(|code| code - 128).filter(|&it| it > 0);
+        assert_eq!(ended.signal().or(by_timeout), signal, "{test}: {ended}");
+    }
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_reads_device_memory() {
+    let gpu = Gpu::new();
+    gpu.device_memory::<u32>(64).get(7);
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_writes_device_memory() {
+    let gpu = Gpu::new();
+    gpu.device_memory::<u32>(64).set(7, 1);
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_copies_device_memory() {
+    let gpu = Gpu::new();
+    let (host, device, list) = (gpu.host::<u32>(2), gpu.device_memory(64), gpu.immediate(0, true));
+    rounds(|round| {
+        host.set(0, round);
+        list.copy((&device, 7), (&host, 0), 1, None, &[]);
+        list.copy((&host, 1), (&device, 7), 1, None, &[]);
+        list.synchronize();
+        host.get(1) == round
+    });
+}
+
 /// New memory is poisoned: a program that takes it for zeroed is caught.
 #[test]
 fn uninitialised_memory_is_caught() {
@@ -108,7 +356,13 @@ fn uninitialised_memory_is_caught() {
 #[ignore = "runs in a child process"]
 fn child_that_takes_memory_for_zeroed() {
     let gpu = Gpu::new();
-    rounds(|_| gpu.device_memory::<u32>(64).to_vec() == [0; 64]);
+    let (host, list) = (gpu.host::<u32>(64), gpu.immediate(0, true));
+    rounds(|_| {
+        let device = gpu.device_memory(64);
+        list.copy((&host, 0), (&device, 0), 64, None, &[]);
+        list.synchronize();
+        host.to_vec() == [0; 64]
+    });
 }
 
 /// "The tests run under many seeds": random programs agree with the model on the adversarial device too.

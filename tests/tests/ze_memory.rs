@@ -38,7 +38,8 @@ fn all_kinds_are_zero_writable_and_say_what_they_are() {
         ze_device_handle_t::NULL,
         &raw mut shared
     ));
-    for memory in [&host, &device] {
+    let seen = 1 + usize::from(ze::host_sees_device_memory());
+    for memory in [&host, &device].into_iter().take(seen) {
         assert_eq!(memory.to_vec(), vec![0; 100]);
         memory.fill_with(|i| i as u64);
         assert_eq!(memory.get(99), 99);

@@ -214,6 +214,7 @@ pub(super) fn core_event(
             | flag::ZE_EVENT_COUNTER_BASED_FLAG_NON_IMMEDIATE
             | flag::ZE_EVENT_COUNTER_BASED_FLAG_HOST_VISIBLE
             | more,
+        signal: ze_event_scope_flags_t::ZE_EVENT_SCOPE_FLAG_HOST,
         ..Default::default()
     };
     let mut event = NONE;
@@ -235,6 +236,7 @@ pub(super) fn zex_event(
             | flag::ZEX_COUNTER_BASED_EVENT_FLAG_NON_IMMEDIATE
             | flag::ZEX_COUNTER_BASED_EVENT_FLAG_HOST_VISIBLE
             | more,
+        signalScope: ze_event_scope_flags_t::ZE_EVENT_SCOPE_FLAG_HOST,
         ..Default::default()
     };
     let mut event = NONE;
