@@ -611,3 +611,124 @@ fn a_graph_is_written_as_dot() {
     check!(zeKernelDestroy(kernel));
     check!(zeModuleDestroy(module));
 }
+
+/// "A child command list may itself be used to create additional forks, resulting in a tree of command lists
+/// participating in the same graph capture.", "Subsequent signals from the parent command list to a child
+/// command list are allowed and do not create additional forks": random commands of four lists, each of
+/// which waits for what it depends on, leave what they leave one after the other.
+#[test]
+fn random_graphs_keep_their_dependencies() {
+    const CELLS: usize = 6;
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(CELLS);
+    for seed in 1..=30_u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut below = |n: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % n as u64) as usize
+        };
+        let lists = [0; 4].map(|_| gpu.immediate(0, true));
+        let mut events: Vec<(usize, Event)> = Vec::new();
+        // Commands that have read or written a cell since its last write, that one first.
+        let mut users: [Vec<usize>; CELLS] = Default::default();
+        let mut model: Vec<u32> = (0..CELLS as u32).collect();
+        begin(&lists[0]);
+        for number in 0..40 {
+            let list = if number == 0 { 0 } else { below(lists.len()) };
+            let (from, to) = (below(CELLS), below(CELLS));
+            let mut waits = users[to].clone();
+            waits.extend(users[from].first());
+            if list != 0 && !is_capturing(&lists[list]) {
+                waits.push(number - 1);
+            }
+            waits.retain(|&it| events[it].0 != list);
+            let waits: Vec<&Event> = waits.iter().map(|&it| &events[it].1).collect();
+            let event = gpu.cb_event();
+            if from == to {
+                lists[list].set((&memory, to), 1000 + number as u32, Some(&event), &waits);
+                model[to] = 1000 + number as u32;
+            } else {
+                lists[list].copy((&memory, to), (&memory, from), 1, Some(&event), &waits);
+                model[to] = model[from];
+                users[from].push(number);
+            }
+            users[to] = vec![number];
+            events.push((list, event));
+        }
+        let last = (1..lists.len()).filter_map(|list| events.iter().rfind(|it| it.0 == list));
+        let last: Vec<&Event> = last.map(|it| &it.1).collect();
+        lists[0].wait(&last);
+        let graph = end(&lists[0]);
+        let executables = [instantiate(&graph), instantiate(&graph)];
+        // The events have to outlive the capture only.
+        drop(events);
+        for executable in executables.iter().cycle().take(6) {
+            memory.fill_with(|i| i as u32);
+            run(&lists[0], executable, None, &[]);
+            lists[0].synchronize();
+            assert_eq!(memory.to_vec(), model, "seed {seed}");
+        }
+    }
+}
+
+/// "ZE_RESULT_ERROR_INVALID_NULL_HANDLE" and "ZE_RESULT_ERROR_INVALID_NULL_POINTER", as each function has
+/// them; extensions that nobody knows are refused.
+#[test]
+fn null_is_refused() {
+    let gpu = Gpu::new();
+    let list = gpu.immediate(0, true);
+    begin(&list);
+    let graph = end(&list);
+    let executable = instantiate(&graph);
+    let no_list = ze_command_list_handle_t::NULL;
+    let (no_graph, none) = (ze_graph_handle_t::NULL, ptr::null());
+    let no_executable = ze_executable_graph_handle_t::NULL;
+    let (mut any, mut any_list) = (no_graph, no_list);
+    macro_rules! null_handle {
+        ($($name:ident($($arg:expr),*);)*) => {
+            $(refused!(ZE_RESULT_ERROR_INVALID_NULL_HANDLE, $name($($arg),*));)*
+        };
+    }
+    macro_rules! null_pointer {
+        ($($name:ident($($arg:expr),*);)*) => {
+            $(refused!(ZE_RESULT_ERROR_INVALID_NULL_POINTER, $name($($arg),*));)*
+        };
+    }
+    null_handle! {
+        zeGraphCreateExt(ze_context_handle_t::NULL, none, &raw mut any);
+        zeCommandListBeginGraphCaptureExt(no_list, none);
+        zeCommandListBeginCaptureIntoGraphExt(no_list, graph.0, none);
+        zeCommandListBeginCaptureIntoGraphExt(list.0, no_graph, none);
+        zeCommandListIsGraphCaptureEnabledExt(no_list);
+        zeCommandListEndGraphCaptureExt(no_list, none, &raw mut any);
+        zeCommandListGetGraphExt(no_list, &raw mut any);
+        zeGraphGetPrimaryCommandListExt(no_graph, &raw mut any_list);
+        zeGraphSetDestructionCallbackExt(no_graph, None, ptr::null_mut(), none);
+        zeGraphInstantiateExt(no_graph, none, ptr::null_mut());
+        zeCommandListAppendGraphExt(no_list, executable.0, none, NONE, 0, ptr::null_mut());
+        zeCommandListAppendGraphExt(list.0, no_executable, none, NONE, 0, ptr::null_mut());
+        zeExecutableGraphGetSourceGraphExt(no_executable, &raw mut any);
+        zeGraphIsEmptyExt(no_graph);
+        zeGraphDumpContentsExt(no_graph, c"x".as_ptr(), none);
+        zeExecutableGraphDestroyExt(no_executable);
+        zeGraphDestroyExt(no_graph);
+    }
+    null_pointer! {
+        zeGraphCreateExt(gpu.context, none, ptr::null_mut());
+        zeCommandListEndGraphCaptureExt(list.0, none, ptr::null_mut());
+        zeCommandListGetGraphExt(list.0, ptr::null_mut());
+        zeGraphGetPrimaryCommandListExt(graph.0, ptr::null_mut());
+        zeGraphInstantiateExt(graph.0, none, ptr::null_mut());
+        zeExecutableGraphGetSourceGraphExt(executable.0, ptr::null_mut());
+        zeGraphDumpContentsExt(graph.0, ptr::null(), none);
+    }
+    let stray = ze_fence_desc_t::default();
+    let stray = (&raw const stray).cast();
+    refused!(ZE_RESULT_ERROR_UNSUPPORTED_FEATURE, zeCommandListBeginGraphCaptureExt(list.0, stray));
+    refused!(
+        ZE_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        zeGraphDumpContentsExt(graph.0, c"/dev/null".as_ptr(), stray)
+    );
+}
