@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 use tally_tests::lists::{List, NONE};
-use tally_tests::ze::{Gpu, Usm};
+use tally_tests::ze::{self, Gpu, Usm};
 use tally_tests::{call, check, refused};
 use tally_ze::*;
 
@@ -54,18 +54,23 @@ fn image(gpu: &Gpu, next: *const c_void) -> Image {
     Image(image)
 }
 
-fn exported(gpu: &Gpu) -> Image {
-    let wish = ze_external_memory_export_desc_t { flags: FILE, ..Default::default() };
+/// The kinds of files that there are.
+fn kinds() -> impl Iterator<Item = ze_external_memory_type_flags_t> {
+    [FILE, DMA_BUF].into_iter().take(if ze::on_kernel_lane() { 2 } else { 1 })
+}
+
+fn exported(gpu: &Gpu, flags: ze_external_memory_type_flags_t) -> Image {
+    let wish = ze_external_memory_export_desc_t { flags, ..Default::default() };
     image(gpu, (&raw const wish).cast())
 }
 
-fn imported(gpu: &Gpu, fd: c_int) -> Image {
-    let wish = ze_external_memory_import_fd_t { flags: FILE, fd, ..Default::default() };
+fn imported(gpu: &Gpu, flags: ze_external_memory_type_flags_t, fd: c_int) -> Image {
+    let wish = ze_external_memory_import_fd_t { flags, fd, ..Default::default() };
     image(gpu, (&raw const wish).cast())
 }
 
-fn file_of(gpu: &Gpu, image: &Image) -> OwnedFd {
-    let mut out = ze_external_memory_export_fd_t { flags: FILE, fd: -1, ..Default::default() };
+fn file_of(gpu: &Gpu, flags: ze_external_memory_type_flags_t, image: &Image) -> OwnedFd {
+    let mut out = ze_external_memory_export_fd_t { flags, fd: -1, ..Default::default() };
     let mut properties =
         ze_image_allocation_ext_properties_t { pNext: (&raw mut out).cast(), ..Default::default() };
     check!(zeImageGetAllocPropertiesExt(gpu.context, image.0, &raw mut properties));
@@ -100,7 +105,7 @@ fn read(list: &List, image: &Image, to: &Usm<u32>) {
 }
 
 /// "The extension property query returns (...) the supported external memory import and export types":
-/// opaque files for memory and for images.
+/// opaque files for memory and for images, and DMA-BUFs where the kernel has them.
 #[test]
 fn the_device_says_what_files_it_takes() {
     let gpu = Gpu::new();
@@ -110,7 +115,9 @@ fn the_device_says_what_files_it_takes() {
         (properties.imageExportTypes, properties.imageImportTypes),
         (properties.memoryAllocationExportTypes, properties.memoryAllocationImportTypes)
     );
-    assert_eq!(properties.imageExportTypes, FILE);
+    let mut types = FILE;
+    types.set(DMA_BUF, ze::on_kernel_lane());
+    assert_eq!(properties.imageExportTypes, types);
 }
 
 /// An exported image and what imports its file are the same texels, in both directions, also in another
@@ -118,13 +125,18 @@ fn the_device_says_what_files_it_takes() {
 /// open: as memory the file holds the rows of the image.
 #[test]
 fn an_exported_image_is_imported() {
+    kinds().for_each(goes_out_and_comes_in);
+}
+
+fn goes_out_and_comes_in(kind: ze_external_memory_type_flags_t) {
     let (gpu, other) = (Gpu::new(), Gpu::new());
     let (list, other_list) = (gpu.immediate(0, true), other.immediate(0, true));
     let texels = WIDTH as usize * HEIGHT as usize;
     let (from, to) = (gpu.host::<u32>(texels), gpu.host::<u32>(texels));
-    let first = exported(&gpu);
-    let file = file_of(&gpu, &first);
-    let (second, third) = (imported(&gpu, file.as_raw_fd()), imported(&other, file.as_raw_fd()));
+    let first = exported(&gpu, kind);
+    let file = file_of(&gpu, kind, &first);
+    let (second, third) =
+        (imported(&gpu, kind, file.as_raw_fd()), imported(&other, kind, file.as_raw_fd()));
     for (round, (writer, reader)) in
         [(&first, &second), (&second, &third), (&third, &first)].into_iter().enumerate()
     {
@@ -141,7 +153,7 @@ fn an_exported_image_is_imported() {
     let mut memory = ze_image_memory_properties_exp_t::default();
     check!(zeImageGetMemoryPropertiesExp(third.0, &raw mut memory));
     let wish =
-        ze_external_memory_import_fd_t { flags: FILE, fd: file.as_raw_fd(), ..Default::default() };
+        ze_external_memory_import_fd_t { flags: kind, fd: file.as_raw_fd(), ..Default::default() };
     let desc = ze_device_mem_alloc_desc_t { pNext: (&raw const wish).cast(), ..Default::default() };
     let mut bytes = ptr::null_mut();
     check!(zeMemAllocDevice(
@@ -160,7 +172,7 @@ fn an_exported_image_is_imported() {
     }
     check!(zeMemFree(gpu.context, bytes));
     // An import is exported again.
-    let again = imported(&gpu, file_of(&other, &third).as_raw_fd());
+    let again = imported(&gpu, kind, file_of(&other, kind, &third).as_raw_fd());
     read(&list, &again, &to);
     assert_eq!(to.to_vec(), from.to_vec());
 }
@@ -188,15 +200,20 @@ fn wrong_wishes_are_refused() {
     let import = |fd| ze_external_memory_import_fd_t { flags: FILE, fd, ..Default::default() };
     let text = std::fs::File::open("/proc/self/status").expect("Linux has it");
     use ze_result_t as code;
-    let dma_buf = export(DMA_BUF);
+    let other_kind =
+        export(ze_external_memory_type_flags_t::ZE_EXTERNAL_MEMORY_TYPE_FLAG_D3D11_TEXTURE);
+    let no_kind = export(ze_external_memory_type_flags_t::empty());
     let (closed, negative, foreign) = (import(1 << 20), import(-1), import(text.as_raw_fd()));
-    assert_eq!(create((&raw const dma_buf).cast()), code::ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+    for wish in [&other_kind, &no_kind] {
+        let next = ptr::from_ref(wish).cast();
+        assert_eq!(create(next), code::ZE_RESULT_ERROR_UNSUPPORTED_FEATURE, "{:?}", wish.flags);
+    }
     for wish in [&closed, &negative, &foreign] {
         let next = ptr::from_ref(wish).cast();
         assert_eq!(create(next), code::ZE_RESULT_ERROR_INVALID_ARGUMENT, "{}", wish.fd);
     }
-    let source = exported(&gpu);
-    let file = file_of(&gpu, &source);
+    let source = exported(&gpu, FILE);
+    let file = file_of(&gpu, FILE, &source);
     let mut both = import(file.as_raw_fd());
     let also = export(FILE);
     both.pNext = (&raw const also).cast();

@@ -12,6 +12,8 @@ use tally_ze::*;
 
 const OPAQUE: ze_external_memory_type_flags_t =
     ze_external_memory_type_flags_t::ZE_EXTERNAL_MEMORY_TYPE_FLAG_OPAQUE_FD;
+const DMA_BUF: ze_external_memory_type_flags_t =
+    ze_external_memory_type_flags_t::ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF;
 
 fn allocate(gpu: &Gpu, size: usize, next: *const c_void) -> Result<*mut u32, ze_result_t> {
     let desc = ze_device_mem_alloc_desc_t { pNext: next, ..Default::default() };
@@ -49,8 +51,10 @@ fn memory_goes_out_and_comes_in_as_a_file() {
     let gpu = Gpu::new();
     let mut properties = ze_device_external_memory_properties_t::default();
     check!(zeDeviceGetExternalMemoryProperties(gpu.device, &raw mut properties));
-    assert_eq!(properties.memoryAllocationExportTypes, OPAQUE);
-    assert_eq!(properties.memoryAllocationImportTypes, OPAQUE);
+    let mut types = OPAQUE;
+    types.set(DMA_BUF, ze::on_kernel_lane());
+    assert_eq!(properties.memoryAllocationExportTypes, types);
+    assert_eq!(properties.memoryAllocationImportTypes, types);
     let first = for_export(&gpu, 10_000);
     let file = file_of(&gpu, first);
     let second = imported(&gpu, 10_000, file.as_raw_fd()).expect("its file");

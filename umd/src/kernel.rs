@@ -98,6 +98,11 @@ pub trait Kernel: Send + Sync {
     /// MAP_USERPTR binds memory of the process's at other addresses too.
     fn sees_process(&self) -> bool;
 
+    /// Whether the files of buffers are DMA-BUFs.
+    fn has_dma_bufs(&self) -> bool {
+        false
+    }
+
     /// Bytes of buffers that this process uses.
     fn memory_used(&self) -> u64 {
         0

@@ -318,7 +318,7 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zeDeviceGetExternalMemoryProperties`. Memory and images, as opaque files.
+    /// Spec: `zeDeviceGetExternalMemoryProperties`. Memory and images, as files.
     fn zeDeviceGetExternalMemoryProperties(
         call,
         hDevice: ze_device_handle_t,
@@ -328,12 +328,11 @@ api! {
         let out = call.properties(pExternalMemoryProperties, "pExternalMemoryProperties")?;
         let (stype, pNext) = (out.stype, out.pNext);
         *out = ze_device_external_memory_properties_t { stype, pNext, ..Default::default() };
-        if device.can_share() {
-            out.memoryAllocationImportTypes = external::TYPE;
-            out.memoryAllocationExportTypes = external::TYPE;
-            out.imageImportTypes = external::TYPE;
-            out.imageExportTypes = external::TYPE;
-        }
+        let types = external::types(device);
+        out.memoryAllocationImportTypes = types;
+        out.memoryAllocationExportTypes = types;
+        out.imageImportTypes = types;
+        out.imageExportTypes = types;
         Ok(())
     }
 

@@ -226,10 +226,10 @@ fn atomics_of<'c>(
 pub(super) struct Wishes {
     /// The limit on the size of one allocation does not hold.
     relaxed: bool,
-    /// The memory is to be had as a file.
-    export: bool,
-    /// It is that of a file.
-    import: Option<c_int>,
+    /// The memory is to be had as a file of these kinds.
+    export: Option<ze_external_memory_type_flags_t>,
+    /// It is that of a file, of this kind.
+    import: Option<(c_int, ze_external_memory_type_flags_t)>,
 }
 
 impl Wishes {
@@ -237,7 +237,7 @@ impl Wishes {
     fn and(self, other: Self) -> Result<Self> {
         let all = Self {
             relaxed: self.relaxed | other.relaxed,
-            export: self.export | other.export,
+            export: self.export.or(other.export),
             import: self.import.or(other.import),
         };
         external::check(&all).map(|()| all)

@@ -96,6 +96,10 @@ impl Kernel for Drm {
         false
     }
 
+    fn has_dma_bufs(&self) -> bool {
+        true
+    }
+
     fn memory_used(&self) -> u64 {
         self.node.resident_bytes().unwrap_or(0)
     }

@@ -15,13 +15,20 @@ use tally_ze::*;
 use super::Wishes;
 use crate::api::{Call, Link, api};
 use crate::core::context::Context;
+use crate::core::device::Device;
 use crate::core::driver::Driver;
 use crate::error::{Error, Result};
 use crate::vm::Source;
 
-/// The one kind of file.
-pub const TYPE: ze_external_memory_type_flags_t =
-    ze_external_memory_type_flags_t::ZE_EXTERNAL_MEMORY_TYPE_FLAG_OPAQUE_FD;
+/// The kinds of files that memory of a device's comes and goes as.
+pub fn types(device: &Device) -> ze_external_memory_type_flags_t {
+    use ze_external_memory_type_flags_t as flag;
+    let mut types = flag::empty();
+    types.set(flag::ZE_EXTERNAL_MEMORY_TYPE_FLAG_OPAQUE_FD, device.can_share());
+    let dma_bufs = device.can_share() && device.kernel().has_dma_bufs();
+    types.set(flag::ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF, dma_bufs);
+    types
+}
 
 api! {
     /// As Intel's driver has it: memory of the application's is about to be used by the device often.
@@ -105,46 +112,44 @@ fn reaches_process(driver: &Driver) -> Result {
 /// Reads what a structure of the chain of an allocation or an image asks for.
 pub(in crate::api) fn wish(call: Call<'_>, link: &Link<'_>, wishes: &mut Wishes) -> Result {
     if let Some(desc) = link.get::<ze_external_memory_export_desc_t>() {
-        check_type(call, desc.flags)?;
-        wishes.export = true;
+        call.flags(desc.flags.has_unknown(), "pNext->flags")?;
+        wishes.export = Some(desc.flags);
     }
     if let Some(desc) = link.get::<ze_external_memory_import_fd_t>() {
-        check_type(call, desc.flags)?;
-        wishes.import = Some(desc.fd);
+        call.flags(desc.flags.has_unknown(), "pNext->flags")?;
+        wishes.import = Some((desc.fd, desc.flags));
     }
     check(wishes)
 }
 
 /// Refuses what contradicts itself.
 pub(super) fn check(wishes: &Wishes) -> Result {
-    if wishes.export && wishes.import.is_some() {
+    if wishes.export.is_some() && wishes.import.is_some() {
         return Err(Error::invalid("pNext: memory is either imported or made to be exported"));
     }
     Ok(())
 }
 
-fn check_type(call: Call<'_>, flags: ze_external_memory_type_flags_t) -> Result {
-    call.flags(flags.has_unknown(), "pNext->flags")?;
-    if flags != TYPE {
-        return Err(Error::unsupported(format!(
-            "pNext->flags: {flags:?}; there are opaque files only"
-        )));
+fn check_type(context: &Context, flags: ze_external_memory_type_flags_t) -> Result {
+    let types = types(context.device());
+    if types.is_empty() {
+        return Err(Error::unsupported("pNext: the system has no files for memory"));
+    }
+    if flags.is_empty() || !types.contains(flags) {
+        return Err(Error::unsupported(format!("pNext->flags: {flags:?}; there is {types:?}")));
     }
     Ok(())
 }
 
 /// Where the memory comes from.
 pub(in crate::api) fn source(wishes: &Wishes, context: &Context) -> Result<Source> {
-    if !wishes.export && wishes.import.is_none() {
-        return Ok(Source::New);
+    if let Some((file, flags)) = wishes.import {
+        check_type(context, flags)?;
+        return Ok(Source::File(duplicate(file)?));
     }
-    if !context.device().can_share() {
-        return Err(Error::unsupported("pNext: the system has no files for memory"));
-    }
-    Ok(match wishes.import {
-        Some(file) => Source::File(duplicate(file)?),
-        None => Source::ForExport,
-    })
+    let Some(flags) = wishes.export else { return Ok(Source::New) };
+    check_type(context, flags)?;
+    Ok(Source::ForExport)
 }
 
 fn duplicate(file: c_int) -> Result<OwnedFd> {
@@ -166,7 +171,8 @@ pub(in crate::api) fn answer(
     link: Link<'_>,
 ) -> Result {
     let Some(out) = link.get_mut::<ze_external_memory_export_fd_t>() else { return Ok(()) };
-    check_type(call, out.flags)?;
+    call.flags(out.flags.has_unknown(), "pNext->flags")?;
+    check_type(context, out.flags)?;
     let Some(bo) = bo else {
         return Err(Error::invalid(
             "pNext: the memory was not made with ze_external_memory_export_desc_t",
