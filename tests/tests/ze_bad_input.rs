@@ -85,7 +85,12 @@ fn a_handle_of_another_kind_is_refused_by_every_function() {
         }
         let is_context = name.starts_with("zeContext") && name != "zeContextCreate";
         let uses_context = ["zeMem", "zeVirtualMem", "zePhysicalMem", "zexCounterBased"];
-        let creates = ["zeModuleCreate", "zeEventPoolCreate", "zeEventCounterBasedCreate"];
+        let creates = [
+            "zeModuleCreate",
+            "zeEventPoolCreate",
+            "zeEventCounterBasedCreate",
+            "zeGraphCreateExt",
+        ];
         let shares = [
             "zeEventPoolPutIpcHandle",
             "zeEventPoolOpenIpcHandle",
