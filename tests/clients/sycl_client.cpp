@@ -259,6 +259,38 @@ void graphs(const Client &client)
     require(found == Words(n, expected), "an execution is missing or out of order");
 }
 
+void updates(const Client &client)
+{
+    sycl::queue queue = client.in_order();
+    auto kernel = client.kernel("chain", "chain");
+    const uint32_t n = 100;
+    auto *one = sycl::malloc_device<uint32_t>(n, queue);
+    auto *two = sycl::malloc_device<uint32_t>(n, queue);
+    queue.memset(one, 0, n * sizeof(uint32_t)).wait();
+    queue.memset(two, 0, n * sizeof(uint32_t)).wait();
+    ex::command_graph graph{client.context, client.device};
+    ex::dynamic_parameter<uint32_t *> to(one);
+    auto node = graph.add([&](sycl::handler &handler) {
+        handler.set_arg(0, to);
+        handler.set_arg(1, 3u);
+        handler.set_arg(2, 1u);
+        handler.set_arg(3, n);
+        handler.parallel_for(sycl::range<1>{n}, kernel);
+    });
+    auto executable = graph.finalize(ex::property::graph::updatable{});
+    queue.ext_oneapi_graph(executable).wait();
+    to.update(two);
+    executable.update(node);
+    for (int run = 0; run < 3; run++)
+        queue.ext_oneapi_graph(executable).wait();
+    Words a(n), b(n);
+    queue.memcpy(a.data(), one, n * sizeof(uint32_t)).wait_and_throw();
+    queue.memcpy(b.data(), two, n * sizeof(uint32_t)).wait_and_throw();
+    sycl::free(one, queue);
+    sycl::free(two, queue);
+    require(a == Words(n, 1) && b == Words(n, 13), "an execution has another argument");
+}
+
 void broken_modules(const Client &client)
 {
     std::vector<std::byte> code(64);
@@ -303,6 +335,7 @@ int main(int argc, char **argv)
         check("regions of memory", [&] { regions(client); });
         check("barriers, queues with priorities", [&] { barriers_and_priorities(client); });
         check("command graphs", [&] { graphs(client); });
+        check("command graphs that are changed", [&] { updates(client); });
         check("a broken module is refused", [&] { broken_modules(client); });
     } catch (const std::exception &error) {
         std::printf("  %s\n", error.what());
