@@ -418,6 +418,57 @@ fn contexts_of_some() {
     assert_eq!(to.get(0), 7);
 }
 
+/// "A command list is created for execution on a specific type of command queue": of its device.
+#[test]
+fn lists_are_executed_on_queues_of_their_device_and_its_parts() {
+    run("lists_of_others", &[&TWO_BY_TWO]);
+}
+
+#[test]
+#[ignore = "started by the test above"]
+fn lists_of_others() {
+    let gpu = Gpu::new();
+    let [first, second] = [devices()[0], devices()[1]];
+    let [one, two] = [parts(first)[0], parts(first)[1]];
+    for (of, fits, others) in [
+        (first, vec![first, one, two], vec![second, parts(second)[0]]),
+        (one, vec![first, one], vec![two, second, parts(second)[0]]),
+    ] {
+        let (memory, list) = (gpu.host::<u32>(1), on(&gpu, of).regular(0, true));
+        list.set((&memory, 0), 7, None, &[]);
+        list.close();
+        for device in others {
+            let (queue, immediate) =
+                (on(&gpu, device).queue(0), on(&gpu, device).immediate(0, true));
+            let (mut raw, waits, fence) = (list.0, ptr::null_mut(), ze_fence_handle_t::NULL);
+            let text = refused!(
+                ZE_RESULT_ERROR_INVALID_COMMAND_LIST_TYPE,
+                zeCommandQueueExecuteCommandLists(queue.0, 1, &raw mut raw, fence)
+            );
+            assert!(text.contains("of device 0"), "{text}");
+            let none = ze_event_handle_t::NULL;
+            refused!(
+                ZE_RESULT_ERROR_INVALID_COMMAND_LIST_TYPE,
+                zeCommandListImmediateAppendCommandListsExp(
+                    immediate.0,
+                    1,
+                    &raw mut raw,
+                    none,
+                    0,
+                    waits
+                )
+            );
+        }
+        for device in fits {
+            memory.set(0, 0);
+            let queue = on(&gpu, device).queue(0);
+            queue.execute(&[&list], None);
+            queue.synchronize();
+            assert_eq!(memory.get(0), 7);
+        }
+    }
+}
+
 #[test]
 fn lists_of_one_device_wait_for_events_of_another() {
     run("events_between", &[&TWO_BY_TWO]);

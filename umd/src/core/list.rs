@@ -177,8 +177,20 @@ impl List {
                 "phCommandLists: a list of command queue group {} on a queue of group {ordinal}",
                 self.ordinal
             )),
+            ListKind::Regular(..) if !self.fits(queue.device) => wrong(format!(
+                "phCommandLists: a list{} on a queue{}",
+                self.device.suffix(),
+                queue.device.suffix()
+            )),
             ListKind::Regular(_, list, _) => Ok(list),
         }
+    }
+
+    /// Whether queues of `device` are of the type that the list was created for: of its device, a part
+    /// of it, or what it is a part of. "A command list is created for execution on a specific type of
+    /// command queue" (core programming guide, Command Lists).
+    fn fits(&self, device: &Device) -> bool {
+        device.is_within(self.device) || self.device.is_within(device)
     }
 
     /// Flags of a regular list; of an immediate one those that mean the same.
