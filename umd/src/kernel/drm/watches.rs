@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use tally_uapi::PAGE_SIZE;
 use tally_uapi::cell::Compare;
@@ -16,6 +17,9 @@ use tally_uapi::ioctl::{BoCreate, Errno, SemWait, SemWaitEntry};
 use super::node::{GemClose, Node};
 use crate::kernel::{Result, Watcher};
 use crate::process;
+
+/// Pause before a watch that could not sleep tries to again.
+const AGAIN: Duration = Duration::from_millis(20);
 
 /// All watchers.
 #[derive(Clone, Default)]
@@ -82,7 +86,7 @@ impl Watches {
         let thread = thread::Builder::new().name("tally-watch".into());
         let started = process::without_signals(|| {
             thread.spawn(move || {
-                sleep_with(&sleeper, vm, create.handle);
+                sleep_with(&sleeper, vm, create.handle, || own.is_guard(vm, guard));
                 own.ended(vm, guard);
             })
         });
@@ -90,6 +94,11 @@ impl Watches {
             close(node, create.handle);
             Errno::NoMemory
         })
+    }
+
+    /// Whether the id is still that of the VM that the guard was started for.
+    fn is_guard(&self, vm: u32, guard: u64) -> bool {
+        self.lock().guards.get(&vm) == Some(&guard)
     }
 
     fn ended(&self, vm: u32, guard: u64) {
@@ -102,20 +111,67 @@ impl Watches {
     }
 }
 
-/// Sleeps until the VM, or the device, is no more. Closes the buffer.
-fn sleep_with(node: &Node, vm_id: u32, handle: u32) {
+/// Sleeps until the VM, or the device, is no more. Closes the buffer. `is_its` says whether the id is still
+/// the VM's.
+fn sleep_with(node: &Node, vm_id: u32, handle: u32, is_its: impl Fn() -> bool) {
     let compare = Compare::GreaterEqual as u32;
     let entry = SemWaitEntry { handle, compare, offset: 0, value: u64::MAX };
     let entries = (&raw const entry).addr() as u64;
-    let mut wait = SemWait { entries, count: 1, flags: 0, timeout_ns: i64::MAX, vm_id, index: 0 };
-    // SAFETY: one entry may be read there.
-    if let Err(errno) = unsafe { node.call(&mut wait) } {
-        log::debug!("VM {vm_id} has ended: {}", errno.name());
-    }
+    until_the_end(
+        || {
+            let mut wait =
+                SemWait { entries, count: 1, flags: 0, timeout_ns: i64::MAX, vm_id, index: 0 };
+            // SAFETY: one entry may be read there.
+            let answer = unsafe { node.call(&mut wait) };
+            log::debug!("the watch of VM {vm_id} ends: {}", answer.err().map_or("", Errno::name));
+            answer
+        },
+        || {
+            thread::sleep(AGAIN);
+            is_its()
+        },
+    );
     close(node, handle);
+}
+
+/// Calls `sleep` until it says that the VM or the device is no more, and `pause` after any other answer:
+/// memory that runs short for a moment is the end of no VM. `pause` says whether to go on.
+fn until_the_end(mut sleep: impl FnMut() -> Result, mut pause: impl FnMut() -> bool) {
+    while !matches!(sleep(), Err(Errno::Io | Errno::NoEntry | Errno::NoDevice)) && pause() {}
 }
 
 fn close(node: &Node, handle: u32) {
     // A device that is gone has no handles either.
     let _ = node.gem_close(GemClose { handle, pad: 0 });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_lasts_until_the_vm_is_lost_or_the_device_gone() {
+        for end in [Errno::Io, Errno::NoEntry, Errno::NoDevice] {
+            let mut answers =
+                [Err(Errno::NoMemory), Ok(()), Err(Errno::Interrupted), Err(end)].into_iter();
+            let mut pauses = 0;
+            let pause = || {
+                pauses += 1;
+                true
+            };
+            until_the_end(|| answers.next().expect("the end was said before"), pause);
+            assert_eq!((pauses, answers.len()), (3, 0));
+        }
+    }
+
+    #[test]
+    fn a_watch_of_a_vm_that_was_destroyed_does_not_begin_again_with_the_next_of_that_id() {
+        let mut calls = 0;
+        let sleep = || {
+            calls += 1;
+            Err(Errno::NoMemory)
+        };
+        until_the_end(sleep, || false);
+        assert_eq!(calls, 1);
+    }
 }
