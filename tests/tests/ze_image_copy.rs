@@ -284,6 +284,62 @@ fn an_image_may_go_when_its_copies_are_submitted() {
     assert_eq!(back, sent);
 }
 
+/// "The src and dst regions cannot be overlapping": also if they are of two images in the same memory, or
+/// if an image is copied onto memory that it lies in.
+#[test]
+fn copies_of_images_onto_themselves_are_refused() {
+    let gpu = Gpu::new();
+    let memory = gpu.device_memory::<u32>(1024);
+    let lie = |at: usize, width: u32| {
+        let place = ze_image_pitched_exp_desc_t {
+            ptr: memory.ptr().wrapping_add(at).cast(),
+            ..Default::default()
+        };
+        let mut desc = image_desc(D2, format(U32, UINT), [width, 4, 1]);
+        desc.pNext = (&raw const place).cast();
+        gpu.image(&desc)
+    };
+    let list = gpu.immediate(0, true);
+    let waits = ptr::null_mut();
+    // Rows of both are 64 bytes apart; the second image begins in the fourth row of the first.
+    let (first, second) = (lie(0, 8), lie(3 * 16, 8));
+    refused!(
+        ZE_RESULT_ERROR_OVERLAPPING_REGIONS,
+        zeCommandListAppendImageCopy(list.0, first.0, second.0, NONE, 0, waits)
+    );
+    let (high, low) = (region([0, 0, 0], [8, 3, 1]), region([0, 1, 0], [8, 3, 1]));
+    copy_region(&list, &first, &high, &second, &low);
+    // In the gaps between its rows.
+    let beside = lie(8, 8);
+    copy_region(&list, &first, &high, &beside, &high);
+    let at = |index: usize| memory.ptr().wrapping_add(index).cast::<std::ffi::c_void>();
+    let (part, pitch) = (&raw const high, 64);
+    for index in [0, 7, 2 * 16 + 7] {
+        refused!(
+            ZE_RESULT_ERROR_OVERLAPPING_REGIONS,
+            zeCommandListAppendImageCopyToMemory(list.0, at(index), first.0, part, NONE, 0, waits)
+        );
+        refused!(
+            ZE_RESULT_ERROR_OVERLAPPING_REGIONS,
+            zeCommandListAppendImageCopyFromMemory(
+                list.0,
+                first.0,
+                at(index),
+                part,
+                NONE,
+                0,
+                waits
+            )
+        );
+    }
+    check!(zeCommandListAppendImageCopyToMemory(list.0, at(40), first.0, part, NONE, 0, waits));
+    let gaps = at(8);
+    check!(zeCommandListAppendImageCopyToMemoryExt(
+        list.0, gaps, first.0, part, pitch, 0, NONE, 0, waits
+    ));
+    list.synchronize();
+}
+
 /// Regions beyond an image, different shapes, "The src and dst regions cannot be overlapping",
 /// other formats: refused, and nothing is appended.
 #[test]

@@ -92,8 +92,6 @@ pub struct Part {
     pub row_pitch: u64,
     /// Bytes from slice to slice.
     pub slice_pitch: u64,
-    /// The first texel, row and slice; how many of each.
-    texels: ([u32; 3], [u32; 3]),
 }
 
 impl Shape {
@@ -336,16 +334,7 @@ impl Image {
             size: [width * texel, rows, slices],
             row_pitch,
             slice_pitch,
-            texels: (origin, size),
         })
-    }
-
-    /// Whether two parts, of this image and of `other`, have a texel in common.
-    pub fn overlaps(&self, part: &Part, other: &Self, others: &Part) -> bool {
-        let ((a, a_size), (b, b_size)) = (part.texels, others.texels);
-        // Views have the extents of their image.
-        Arc::ptr_eq(&self.texels, &other.texels)
-            && (0..3).all(|i| a[i] < b[i] + b_size[i] && b[i] < a[i] + a_size[i])
     }
 }
 
@@ -373,6 +362,44 @@ impl Part {
         let [width, rows, slices] = self.size;
         let rows = (rows - 1).saturating_mul(self.row_pitch);
         (slices - 1).saturating_mul(self.slice_pitch).saturating_add(rows).saturating_add(width)
+    }
+
+    /// Whether the two have a byte in common.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let rows = |part: &Self| part.size[1] * part.size[2];
+        let (few, many) = if rows(self) < rows(other) { (self, other) } else { (other, self) };
+        let (start, end) = (many.address, many.address.saturating_add(many.span()));
+        if few.address >= end || start >= few.address.saturating_add(few.span()) {
+            return false;
+        }
+        (0..few.size[2])
+            .flat_map(|slice| (0..few.size[1]).map(move |row| few.row(slice, row)))
+            .any(|row| many.touches(row, row.saturating_add(few.size[0])))
+    }
+
+    /// Address of a row.
+    fn row(&self, slice: u64, row: u64) -> u64 {
+        self.address.saturating_add(slice * self.slice_pitch).saturating_add(row * self.row_pitch)
+    }
+
+    /// Whether a byte from `start` to before `end` is one of this part, which is not empty.
+    fn touches(&self, start: u64, end: u64) -> bool {
+        let [width, rows, slices] = self.size;
+        let offset = start.saturating_sub(self.address);
+        // The last row that does not begin behind `start`. A pitch means nothing where nothing follows.
+        let slice = if slices > 1 { (offset / self.slice_pitch).min(slices - 1) } else { 0 };
+        let within = offset - slice * if slices > 1 { self.slice_pitch } else { 0 };
+        let row = if rows > 1 { (within / self.row_pitch).min(rows - 1) } else { 0 };
+        let begins = self.row(slice, row);
+        if begins.saturating_add(width) > start {
+            return begins < end;
+        }
+        let next = match (slice, row) {
+            (slice, row) if row + 1 < rows => self.row(slice, row + 1),
+            (slice, _) if slice + 1 < slices => self.row(slice + 1, 0),
+            _ => return false,
+        };
+        next < end
     }
 
     /// Memory at `address` for the texels of this part, with the pitches that the application gives;
@@ -461,4 +488,42 @@ impl Texels {
 /// Whether kernels may write an image with these flags.
 pub fn is_writable(flags: ze_image_flags_t) -> bool {
     flags.contains(ze_image_flags_t::ZE_IMAGE_FLAG_KERNEL_WRITE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(address: u64, size: [u64; 3], row_pitch: u64, slice_pitch: u64) -> Part {
+        Part { address, size, row_pitch, slice_pitch }
+    }
+
+    /// Every byte of a part.
+    fn bytes(part: &Part) -> impl Iterator<Item = u64> {
+        let [width, rows, slices] = part.size;
+        let rows = (0..slices).flat_map(move |slice| (0..rows).map(move |row| (slice, row)));
+        rows.flat_map(move |(slice, row)| (0..width).map(move |byte| part.row(slice, row) + byte))
+    }
+
+    #[test]
+    fn parts_overlap_if_they_share_a_byte() {
+        let shapes = [
+            part(0, [4, 3, 2], 8, 32),
+            part(0, [4, 3, 2], 4, 12),
+            part(0, [1, 5, 3], 3, 17),
+            part(0, [9, 1, 2], 1, 11),
+            part(0, [7, 4, 1], 10, 0),
+            part(0, [20, 1, 1], 0, 0),
+            part(0, [4, 0, 2], 8, 32),
+        ];
+        for a in shapes {
+            for b in shapes {
+                for address in 0..140 {
+                    let (a, b) = (Part { address: 70, ..a }, Part { address, ..b });
+                    let share = bytes(&a).any(|byte| bytes(&b).any(|other| byte == other));
+                    assert_eq!(a.overlaps(&b), share, "{a:?} {b:?}");
+                }
+            }
+        }
+    }
 }

@@ -154,12 +154,7 @@ fn copy(call: Call<'_>, list: &List, dst: Place<'_>, src: Place<'_>, events: Eve
             "pDstRegion: its width, height and depth are not those of pSrcRegion",
         ));
     }
-    if dst.image.overlaps(&to, src.image, &from) {
-        return Err(Error::new(
-            ze_result_t::ZE_RESULT_ERROR_OVERLAPPING_REGIONS,
-            "pDstRegion: it overlaps pSrcRegion",
-        ));
-    }
+    must_not_overlap(&to, &from, "pDstRegion: it overlaps pSrcRegion")?;
     move_texels(call, list, &to, &from, events)
 }
 
@@ -174,6 +169,7 @@ fn to_memory(
     let from = src.image.part(src.region, "pSrcRegion")?;
     let to = from.memory(dst as u64, pitches)?;
     range(list, to.address, to.span(), "dstptr")?;
+    must_not_overlap(&to, &from, "dstptr: the memory overlaps pSrcRegion")?;
     move_texels(call, list, &to, &from, events)
 }
 
@@ -188,7 +184,16 @@ fn from_memory(
     let to = dst.image.part(dst.region, "pDstRegion")?;
     let from = to.memory(src as u64, pitches)?;
     range(list, from.address, from.span(), "srcptr")?;
+    must_not_overlap(&to, &from, "srcptr: the memory overlaps pDstRegion")?;
     move_texels(call, list, &to, &from, events)
+}
+
+/// Refuses a copy of bytes onto themselves: images may lie in each other, and in memory that is copied.
+fn must_not_overlap(dst: &Part, src: &Part, text: &'static str) -> Result {
+    match dst.overlaps(src) {
+        true => Err(Error::new(ze_result_t::ZE_RESULT_ERROR_OVERLAPPING_REGIONS, text)),
+        false => Ok(()),
+    }
 }
 
 fn move_texels(call: Call<'_>, list: &List, dst: &Part, src: &Part, events: Events) -> Result {
