@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A lock of one word for a short piece of work, uncontended in any correct program.
+//! A lock of one word, uncontended in any correct program.
 //!
 //! Level Zero has its callers use a list from one thread at a time, and two threads meet at an event
 //! only if one uses it while another appends with it. So all that counts is what a free lock costs: a
 //! mutex takes two atomic exchanges, this takes one. Who finds it taken tries, then offers its
 //! processor, then sleeps in short naps: nobody tells it.
+//!
+//! Mostly what is done under it is short: an event's is a few words. A list's is as long as the append
+//! of a command, which may wait for room in its ring, or a clone of the list, which copies it all;
+//! another thread that uses the same list meanwhile waits as long, in naps, and burns no processor.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -20,7 +24,7 @@ const OFFERS: u32 = 64;
 /// A nap then.
 const NAP: Duration = Duration::from_micros(50);
 
-/// A value that one thread at a time looks at, briefly.
+/// A value that one thread at a time looks at.
 pub struct SpinLock<T> {
     held: AtomicBool,
     value: UnsafeCell<T>,
@@ -49,7 +53,7 @@ impl<T> SpinLock<T> {
         SpinGuard(self, PhantomData)
     }
 
-    /// Runs `f` with the value. `f` neither blocks nor comes back here.
+    /// Runs `f` with the value. `f` does not come back here.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         f(&mut self.lock())
