@@ -11,7 +11,6 @@ use crate::core::queue;
 use crate::error::{Error, Result};
 use crate::handle::{self, Kind, object};
 use crate::settings;
-use crate::sync::anchor::Anchor;
 use crate::sync::counter::Cell;
 use crate::sync::shared::Shared;
 use crate::vm::{Allocation, Found, Source, Vm};
@@ -50,6 +49,7 @@ impl Context {
             vm,
             raw: OnceLock::new(),
         });
+        context.shared.anchors().context_opens();
         match handle::create::<ze_context_handle_t>(context.clone()) {
             Ok(raw) => Ok(*context.raw.get_or_init(|| raw)),
             Err(error) => {
@@ -64,7 +64,7 @@ impl Context {
         // What was destroyed before a loss waits for nothing any more, and would keep the lost VM.
         self.shared.reap();
         self.device.gpu().leave(&self.vm);
-        Anchor::forget_spare();
+        self.shared.anchors().context_closes(&self.shared);
     }
 
     /// The handle, also for objects that are asked for their context.

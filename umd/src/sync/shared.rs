@@ -6,6 +6,7 @@ use std::any::Any;
 use std::cmp::Reverse;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use super::anchor::Anchors;
 use super::counter::{Cell, Counter, Counters};
 use super::host_function::{Callback, HostFunction, Service};
 use super::ipc::counter::{Exports, Imports};
@@ -40,6 +41,7 @@ pub struct Shared {
     dying: Mutex<Vec<Dying>>,
     imports: Imports,
     exports: Exports,
+    anchors: Anchors,
     /// The thread that calls host functions, once there is one.
     service: Mutex<Option<Arc<Service>>>,
     publications: Publications,
@@ -73,6 +75,7 @@ impl Shared {
                 imports: Imports::default(),
                 exports: Exports::default(),
                 publications: Publications::default(),
+                anchors: Anchors::default(),
             });
             all.push(Arc::downgrade(&new));
             new
@@ -103,6 +106,11 @@ impl Shared {
     /// Counters of other processes.
     pub fn imports(&self) -> &Imports {
         &self.imports
+    }
+
+    /// What contexts and events keep of this.
+    pub fn anchors(&self) -> &Anchors {
+        &self.anchors
     }
 
     pub(super) fn counters(&self) -> &Counters {
