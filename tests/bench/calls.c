@@ -44,6 +44,8 @@ struct calls {
     char *memory;
 };
 
+// Not inlined, so that the program's own instructions are the same in all rows.
+__attribute__((noinline))
 static void launch(struct calls *c, ze_command_list_handle_t list, ze_event_handle_t signal,
                    ze_event_handle_t wait)
 {
