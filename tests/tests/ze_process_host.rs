@@ -229,15 +229,16 @@ fn child_with_many_threads() {
             }
         });
     };
-    round();
+    // What eight threads need at once differs from round to round, and stays.
+    (0..8).for_each(|_| round());
     let (before, maps) = (counts(), mapped());
     (0..30).for_each(|_| round());
     let ([files, tasks], after) = (before, counts());
     assert_eq!(after[0], files);
     // A thread that has been joined may not be quite gone, then as now.
     assert!(after[1] <= tasks + 8, "{} threads, {tasks} before", after[1]);
-    // What eight threads need at once differs; one mapping that each leaves would be 240.
-    assert!(mapped() <= maps + 64, "{} mappings, {maps} before", mapped());
+    // 240 threads have come and gone: one mapping of every tenth would be seen.
+    assert!(mapped() < maps + 24, "{} mappings, {maps} before", mapped());
     routine.run();
 }
 
