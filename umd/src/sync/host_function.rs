@@ -11,6 +11,7 @@
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use tally_uapi::cell::Compare;
 use tally_uapi::ioctl::{Errno, SemWait, SemWaitEntry, SemWake, sem_wait_flag};
@@ -27,6 +28,9 @@ pub const IDLE: u64 = 0;
 pub const REQUESTED: u64 = 1;
 /// The function has returned.
 pub const DONE: u64 = 2;
+
+/// Pause before a thread that could not sleep looks again.
+const AGAIN: Duration = Duration::from_millis(1);
 
 /// What the application passes: the function and what it is called with.
 #[derive(Clone, Copy, Debug)]
@@ -180,8 +184,8 @@ impl Thread {
         alive.filter(|it| it.cell.load() == REQUESTED).collect()
     }
 
-    /// Sleeps until the doorbell has this value or the end has come; false if the VM is lost. Not
-    /// one of the waits that the hang report looks at: it lasts as long as the VM.
+    /// Sleeps until the doorbell has this value, the end has come, or sleep is not to be had; false if the
+    /// VM is lost. Not one of the waits that the hang report looks at: it lasts as long as the VM.
     fn sleep(&self, doorbell: u64) -> bool {
         let entries =
             [(self.doorbell, doorbell), (self.end, 1)].map(|(cell, value)| SemWaitEntry {
@@ -203,7 +207,13 @@ impl Thread {
             match unsafe { self.vm.kernel().sem_wait(&mut wait) } {
                 Ok(()) => return true,
                 Err(Errno::Interrupted) => {}
-                Err(_) => return false,
+                Err(Errno::Io | Errno::NoEntry | Errno::NoDevice) => return false,
+                // Such as memory that runs short for a moment: lists go on waiting for the thread.
+                Err(errno) => {
+                    log::warn!("SEM_WAIT for host functions: {}", errno.name());
+                    std::thread::sleep(AGAIN);
+                    return true;
+                }
             }
         }
     }
