@@ -9,12 +9,20 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use super::worker::{self, FIRST_CREW};
 use super::{Locked, Sched, Slot, Worker};
 use crate::Shared;
 use crate::queue::Queue;
 use crate::work::Work;
+
+/// How often a thread may fail to start before the work that needs it is lost, and the VM with it; and the
+/// pause between two tries: memory may run short for a moment. Everything waits meanwhile, so neither is
+/// large.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Threads and works; all of it changes under the scheduler's lock.
 #[derive(Default)]
@@ -53,10 +61,17 @@ impl Sched {
         let crew = &state.crew;
         let ahead: u64 = crew.waiting.iter().map(|work| work.units()).sum();
         let wanted = crew.slots.len() - crew.free + ahead as usize + units;
+        let mut failed = 0;
         while state.crew.slots.len() < wanted.min(self.max_crew) {
-            if self.recruit(shared, state).is_err() {
+            if self.recruit(shared, state).is_ok() {
+                continue;
+            }
+            // It will run, later, once there are threads for its own units.
+            failed += 1;
+            if failed > TRIES || state.crew.slots.len() >= units {
                 break;
             }
+            thread::sleep(PAUSE);
         }
         if state.crew.slots.len() < units {
             return false;
