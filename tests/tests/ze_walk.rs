@@ -29,7 +29,7 @@ const SOURCE: &str = "
 /// Objects of a kind that a world has at most.
 const MOST: usize = 6;
 /// Steps from one measurement to the next.
-const STEPS: u32 = 250;
+const STEPS: u32 = 150;
 
 #[test]
 fn whatever_a_program_does_it_gets_no_larger() {
@@ -75,7 +75,7 @@ fn child_that_walks() {
     // It keeps the driver's threads and buffers, as a program that works with one context does.
     let _kept = Gpu::new();
     let (mut sizes, mut steps) = (Vec::new(), 0_u64);
-    while sizes.len() < 12 || Instant::now() < end {
+    while sizes.len() < 9 || Instant::now() < end {
         let mut worlds = vec![World::new(&spirv)];
         for _ in 0..STEPS {
             match random.below(100) {
@@ -97,8 +97,9 @@ fn child_that_walks() {
     let after = Size::most(&sizes[2 * third..]);
     let names = ["KiB", "mappings", "files", "threads"];
     // As much as one measurement may differ from the next.
-    let room = [8 << 10, 16, 2, 4];
-    println!("steps {steps}, in the second and the last third at most: {before:?}, {after:?}");
+    let room = [8 << 10, 16, 2, 8];
+    // The harness leaves its line open.
+    println!("\nsteps {steps}, in the second and the last third at most: {before:?}, {after:?}");
     for (i, name) in names.into_iter().enumerate() {
         let (before, after) = (before.0[i], after.0[i]);
         assert!(after <= before + room[i], "{name}: {after}, {before} before");
@@ -201,7 +202,10 @@ impl World {
                 keep(&mut self.pools, (events, pool), random);
             }
             6 => self.change_images(random),
-            7 if random.below(8) == 0 => keep(&mut self.modules, self.module(spirv), random),
+            7 if random.below(8) == 0 => {
+                let module = self.module(spirv);
+                keep(&mut self.modules, module, random);
+            }
             7 | 8 => self.reserve(),
             9 => self.share(random),
             10 => self.clone_a_list(random),
@@ -223,8 +227,6 @@ impl World {
     }
 
     fn change_images(&mut self, random: &mut Random) {
-        use ze_sampler_address_mode_t as address;
-        use ze_sampler_filter_mode_t as filter;
         let [width, height] = [1 + random.below(300) as u32, 1 + random.below(100) as u32];
         let format = format(
             ze_image_format_layout_t::ZE_IMAGE_FORMAT_LAYOUT_32,
@@ -232,8 +234,8 @@ impl World {
         );
         let desc = image_desc(ze_image_type_t::ZE_IMAGE_TYPE_2D, format, [width, height, 1]);
         keep(&mut self.images, (self.gpu.image(&desc), [width, height]), random);
-        let (address, filter) =
-            (address::ZE_SAMPLER_ADDRESS_MODE_CLAMP, filter::ZE_SAMPLER_FILTER_MODE_NEAREST);
+        let address = ze_sampler_address_mode_t::ZE_SAMPLER_ADDRESS_MODE_CLAMP;
+        let filter = ze_sampler_filter_mode_t::ZE_SAMPLER_FILTER_MODE_NEAREST;
         keep(&mut self.samplers, self.gpu.sampler(address, filter, false), random);
     }
 
