@@ -6,6 +6,7 @@ use std::mem::ManuallyDrop;
 use std::ptr;
 
 use tally_tests::gate::Gate;
+use tally_tests::lists::List;
 use tally_tests::peer::{Peer, say};
 use tally_tests::ze::{self, Gpu};
 use tally_tests::{call, check, refused};
@@ -467,6 +468,34 @@ fn lists_of_others() {
             assert_eq!(memory.get(0), 7);
         }
     }
+}
+
+/// "A command list can be copied to create another command list. The application may use this to copy a
+/// command list for use on a different device."
+#[test]
+fn a_copy_of_a_list_is_executed_on_another_device() {
+    run("copy_for_another", &[&TWO_BY_TWO]);
+}
+
+#[test]
+#[ignore = "started by the test above"]
+fn copy_for_another() {
+    let gpu = Gpu::new();
+    let [first, second] = [devices()[0], devices()[1]];
+    let desc = ze_command_list_desc_t {
+        flags: ze_command_list_flags_t::ZE_COMMAND_LIST_FLAG_EXP_CLONEABLE,
+        ..Default::default()
+    };
+    let (mut list, mut copy) = (ze_command_list_handle_t::NULL, ze_command_list_handle_t::NULL);
+    check!(zeCommandListCreate(gpu.context, first, &raw const desc, &raw mut list));
+    let (memory, list) = (gpu.host::<u32>(1), List(list));
+    list.set((&memory, 0), 7, None, &[]);
+    list.close();
+    check!(zeCommandListCreateCloneExp(list.0, &raw mut copy));
+    let (copy, queue) = (List(copy), on(&gpu, second).queue(0));
+    queue.execute(&[&copy], None);
+    queue.synchronize();
+    assert_eq!(memory.get(0), 7);
 }
 
 #[test]

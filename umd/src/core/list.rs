@@ -36,6 +36,8 @@ pub struct List {
     ordinal: u32,
     /// Its engines have execution units.
     computes: bool,
+    /// Made of another list.
+    is_copy: bool,
     kind: ListKind,
 }
 
@@ -84,7 +86,7 @@ impl List {
     fn new(context: Arc<Context>, device: &'static Device, ordinal: u32, kind: ListKind) -> Self {
         let capabilities = device.engines().get(ordinal as usize).map_or(0, |it| it.capabilities);
         let computes = capabilities & engine_capability::COMPUTE != 0;
-        Self { context, device, ordinal, computes, kind }
+        Self { context, device, ordinal, computes, is_copy: false, kind }
     }
 
     /// A copy of a regular list that allows it and is closed.
@@ -100,7 +102,7 @@ impl List {
                 let copy = list.duplicate()?;
                 let mutable = mutable.as_ref().map(|it| Box::new(it.duplicate()));
                 let kind = ListKind::Regular(*flags, copy, mutable);
-                Ok(Self { context: self.context.clone(), kind, ..*self })
+                Ok(Self { context: self.context.clone(), is_copy: true, kind, ..*self })
             }
             ListKind::Regular(..) => Err(Error::invalid(
                 "hCommandList: it was created without ZE_COMMAND_LIST_FLAG_EXP_CLONEABLE",
@@ -188,9 +190,10 @@ impl List {
 
     /// Whether queues of `device` are of the type that the list was created for: of its device, a part
     /// of it, or what it is a part of. "A command list is created for execution on a specific type of
-    /// command queue" (core programming guide, Command Lists).
+    /// command queue", but it may be copied "for use on a different device" (core programming guide,
+    /// Command Lists).
     fn fits(&self, device: &Device) -> bool {
-        device.is_within(self.device) || self.device.is_within(device)
+        self.is_copy || device.is_within(self.device) || self.device.is_within(device)
     }
 
     /// Flags of a regular list; of an immediate one those that mean the same.
