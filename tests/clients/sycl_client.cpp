@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -232,14 +233,14 @@ void barriers_and_priorities(const Client &client)
     require(right, "a barrier was passed");
 }
 
-void graphs(const Client &client)
+void graphs(const Client &client, const sycl::property_list &properties)
 {
     sycl::queue queue = client.in_order();
     auto kernel = client.kernel("chain", "chain");
     const uint32_t n = 100;
     auto *data = sycl::malloc_device<uint32_t>(n, queue);
     queue.memset(data, 0, n * sizeof(uint32_t)).wait();
-    ex::command_graph graph{client.context, client.device};
+    ex::command_graph graph{client.context, client.device, properties};
     graph.begin_recording(queue);
     for (uint32_t factor : {3u, 5u, 7u})
         queue.submit([&](sycl::handler &handler) {
@@ -334,7 +335,13 @@ int main(int argc, char **argv)
         check("profiling", [&] { profiling(client); });
         check("regions of memory", [&] { regions(client); });
         check("barriers, queues with priorities", [&] { barriers_and_priorities(client); });
-        check("command graphs", [&] { graphs(client); });
+        check("command graphs", [&] { graphs(client, {}); });
+        // The first adapter records graphs by itself only.
+        const char *second = std::getenv("UR_LOADER_USE_LEVEL_ZERO_V2");
+        if (second && std::string(second) == "1")
+            check("command graphs that the driver records", [&] {
+                graphs(client, {ex::property::graph::enable_native_recording{}});
+            });
         check("command graphs that are changed", [&] { updates(client); });
         check("a broken module is refused", [&] { broken_modules(client); });
     } catch (const std::exception &error) {
