@@ -155,6 +155,70 @@ fn link_once_definitions_are_not_ambiguous() {
     assert_eq!(with(vec![module(WEIGH), once(7)]), [108, 107, 106, 105]);
 }
 
+/// A variable that several modules of one object
+/// define with LinkOnceODR is one variable, so what one module writes the other reads.
+#[test]
+fn link_once_variables_are_one() {
+    let with = |linkage: &str, name: &str, body: &str| {
+        let text = format!(
+            "OpCapability Addresses
+             OpCapability Kernel
+             OpCapability Linkage
+             OpExtension \"SPV_KHR_linkonce_odr\"
+             OpMemoryModel Physical64 OpenCL
+             OpDecorate %f LinkageAttributes \"{name}\" Export
+             OpDecorate %shared LinkageAttributes \"shared\" {linkage}
+             %u32 = OpTypeInt 32 0
+             %c = OpConstant %u32 5
+             %pglobal = OpTypePointer CrossWorkgroup %u32
+             %shared = OpVariable %pglobal CrossWorkgroup %c
+             %type = OpTypeFunction %u32 %u32
+             %f = OpFunction %u32 None %type
+             %x = OpFunctionParameter %u32
+             %entry = OpLabel
+             {body}
+             OpFunctionEnd"
+        );
+        parse(&clang::assemble(&text), &[]).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let put = |linkage| with(linkage, "put", "OpStore %shared %x\nOpReturnValue %x");
+    let take = |linkage| with(linkage, "take", "%v = OpLoad %u32 %shared\nOpReturnValue %v");
+    let kernel = "uint put(uint); uint take(uint);
+        kernel void k(global uint *p) {
+            size_t i = get_global_id(0);
+            put(100 + (uint)i);
+            p[i] = take(0);
+        }";
+    let linkages = [("LinkOnceODR", "LinkOnceODR"), ("Export", "LinkOnceODR")];
+    for (first, second) in linkages.into_iter().chain([("LinkOnceODR", "Export")]) {
+        let modules = vec![module(kernel), put(first), take(second)];
+        let objects = || vec![Object { modules: modules.clone(), links: HashMap::new() }];
+        assert_eq!(run(objects()), [100, 101, 102, 103], "{first} and {second}");
+        let linked = link(objects()).expect("it was linked before");
+        let named = linked.globals.iter().filter(|(_, it)| it.exported && it.name == "shared");
+        assert_eq!(named.count(), 1, "one of them has the name");
+    }
+}
+
+/// An import with a greater alignment than its definition has is refused: code of the importing
+/// module relies on it.
+#[test]
+fn an_import_with_a_greater_alignment_is_refused() {
+    let caller = "extern constant uint shift[4] __attribute__((aligned(64)));
+        kernel void k(global uint *p) { p[0] = shift[1]; }";
+    let linked = |align: u32| {
+        let definition = format!(
+            "constant uint shift[4] __attribute__((aligned({align}))) = {{1, 2, 3, 4}};
+             uint first(void) {{ return shift[0]; }}"
+        );
+        link(vec![object(&[caller], &[("shift", 1)]), object(&[&definition], &[])]).map(drop)
+    };
+    assert_eq!(linked(64), Ok(()));
+    assert_eq!(linked(128), Ok(()));
+    let log = linked(16).expect_err("16 is less than 64");
+    assert!(log.contains("\"shift\" is imported with alignment 64"), "{log}");
+}
+
 /// Recursion through several modules is recursion.
 #[test]
 fn a_circle_of_calls_through_modules_is_refused() {

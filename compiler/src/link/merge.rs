@@ -118,46 +118,52 @@ impl Merger {
     }
 
     /// Finds the definition of everything that is only declared. `find` gives what a name means in
-    /// an object.
+    /// an object. Definitions that give way to another of their object (`LinkOnceODR`) become it.
     pub(super) fn resolve(
         &mut self,
         find: impl Fn(usize, &str) -> Option<Definition>,
         errors: &mut Vec<String>,
     ) {
-        let differs = |name: &str, what| {
-            format!("{name:?} is imported as another type of {what} than it is defined")
-        };
         for part in &self.parts {
             for id in part.functions.clone().map(FunctionId::from_index) {
                 let function = &self.module.functions[id];
-                if !function.is_declared() {
+                if !(function.is_declared() || function.exported) {
                     continue;
                 }
+                let same = |found| signature(function) == signature(&self.module.functions[found]);
                 match find(part.object, &function.name) {
                     None => {}
-                    Some(Definition::Function(found))
-                        if signature(function) == signature(&self.module.functions[found]) =>
-                    {
+                    Some(Definition::Function(found)) if found == id => {}
+                    Some(Definition::Function(found)) if same(found) => {
                         self.functions.insert(id, found);
                     }
-                    Some(_) => errors.push(differs(&function.name, "function")),
+                    Some(_) => errors.push(differs(&function.name, function.exported, "function")),
                 }
             }
             for id in part.globals.clone().map(GlobalId::from_index) {
                 let global = &self.module.globals[id];
-                if !global.imported {
+                if !(global.imported || global.exported) {
                     continue;
                 }
                 match find(part.object, &global.name) {
                     None => {}
-                    Some(Definition::Global(found))
-                        if fits(global, &self.module.globals[found]) =>
-                    {
-                        self.globals.insert(id, found);
+                    Some(Definition::Global(found)) if found == id => {}
+                    Some(Definition::Global(found)) => {
+                        match misfit(global, &self.module.globals[found]) {
+                            None => drop(self.globals.insert(id, found)),
+                            Some(why) => errors.push(why),
+                        }
                     }
-                    Some(_) => errors.push(differs(&global.name, "variable")),
+                    Some(_) => errors.push(differs(&global.name, global.exported, "variable")),
                 }
             }
+        }
+        // What gave way is no longer what its name means to others.
+        for &id in self.functions.keys() {
+            self.module.functions[id].exported = false;
+        }
+        for &id in self.globals.keys() {
+            self.module.globals[id].exported = false;
         }
     }
 
@@ -226,9 +232,26 @@ fn signature(function: &Function) -> (Vec<TypeId>, TypeId) {
     (params, function.return_type)
 }
 
-/// Whether an import may mean a variable. The declaration of an array may leave its length open.
-fn fits(import: &Global, export: &Global) -> bool {
-    import.space == export.space && import.size <= export.size
+/// Says that something is not what its name means.
+fn differs(name: &str, defined: bool, what: &str) -> String {
+    match defined {
+        false => format!("{name:?} is imported as another type of {what} than it is defined"),
+        true => format!("{name:?} is defined as different types of {what}"),
+    }
+}
+
+/// Why an import, or a definition that gives way, can't mean a variable. The declaration of an array
+/// may leave its length open.
+fn misfit(import: &Global, export: &Global) -> Option<String> {
+    if import.space != export.space || import.size > export.size {
+        return Some(differs(&import.name, import.exported, "variable"));
+    }
+    // Code of the importing module may rely on the alignment that it was told.
+    (import.align > export.align).then(|| {
+        let Global { name, align, .. } = import;
+        let defined = export.align;
+        format!("{name:?} is imported with alignment {align}, but defined with {defined}")
+    })
 }
 
 /// Renumbers what needs no constants.
