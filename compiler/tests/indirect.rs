@@ -136,3 +136,29 @@ fn wrong_pointers_are_refused() {
     let failure = check(&mut module).expect_err("twice may call itself").to_string();
     assert!(failure.contains("recursion"), "{failure}");
 }
+
+/// An exported function that comes to a call through a pointer of its own type, itself or by way of
+/// another, is not called by it: the module is no recursion. Its pointer calls nothing there.
+#[test]
+fn exported_functions_may_call_through_pointers_of_their_own_type() {
+    let helper = "%helper = OpFunction %u32 None %unary
+        %x6 = OpFunctionParameter %u32
+        %b6 = OpLabel
+        %r6 = OpFunctionPointerCallINTEL %u32 %pplus %x6
+        OpReturnValue %r6
+        OpFunctionEnd
+        %cube = OpFunction";
+    let direct = "%s3 = OpFunctionPointerCallINTEL %u32 %pplus %x3";
+    let by_helper = "%s3 = OpFunctionCall %u32 %helper %x3";
+    for call in [direct, by_helper] {
+        let text = assembly("")
+            .replace("%cube = OpFunction", helper)
+            .replace("%s3 = OpIMul %u32 %x3 %x3", call);
+        let module = front_end(&clang::assemble(&text));
+        let mut run = Run::new(&module, "k");
+        let out = run.buffer(&[0_u32; 4]);
+        run.line(4, 4);
+        assert_eq!(run.read::<u32>(out), [0, 2, 4, 4]);
+        assert_eq!(given(&module, module.pointers["cube"]), [0; 4], "{call}");
+    }
+}

@@ -15,7 +15,7 @@ use super::{
 use crate::ir::eval::fold;
 use crate::ir::{
     AddressSpace, Arena, BinaryOp, Block, BlockId, CompareOp, ConstId, ConstKind, ENTRY, Flags,
-    Function, FunctionId, Id, Inst, Loc, Op, Operand, PrivateVariable, Terminator, Type, TypeId,
+    Function, FunctionId, Inst, Loc, Op, Operand, PrivateVariable, Terminator, Type, TypeId,
     UnaryOp, Value, ValueId,
 };
 
@@ -601,11 +601,6 @@ impl<'b, 'a> Body<'b, 'a> {
             }
             _ => Err(inst.error(format!("calls %{callee}, which is not a function"))),
         }
-    }
-
-    /// The number of the function being built.
-    pub(super) fn number(&self) -> FunctionId {
-        FunctionId::from_index(self.b.module.functions.len())
     }
 
     /// A call of a function of the module.

@@ -14,7 +14,7 @@
 //! those that it exports, whose pointers the driver hands out. A number begins with a hash of the
 //! module, so the pointer of another module calls nothing, and the result is zero.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rspirv::spirv::Op as Spv;
 
@@ -48,8 +48,6 @@ pub(super) struct Indirect {
     /// Functions whose address is taken, by SPIR-V id, and where that is.
     taken: BTreeMap<u32, usize>,
     dispatchers: Vec<Dispatcher>,
-    /// Types of function that a function calls through pointers, by the function's number.
-    calls: Vec<(FunctionId, usize)>,
 }
 
 /// Bits of a pointer that are the function's id; ids are at most 2^22.
@@ -105,14 +103,12 @@ pub(super) fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Resu
     }
     let params = args[1..].iter().map(|&arg| body.type_of(arg)).collect();
     let signature = Signature { params, returns };
-    let caller = body.number();
     let indirect = &mut body.b.indirect;
     let same = |it: &Dispatcher| it.signature == signature && it.pointer == pointer;
     let number = indirect.dispatchers.iter().position(same).unwrap_or_else(|| {
         indirect.dispatchers.push(Dispatcher { pointer, signature });
         indirect.dispatchers.len() - 1
     });
-    indirect.calls.push((caller, number));
     // Dispatchers follow the module's own functions.
     let callee = FunctionId::from_index(body.b.function_ids.len() + number);
     body.call_function(inst, callee, args)?;
@@ -137,29 +133,86 @@ pub(super) fn finish(builder: &mut Builder<'_>) -> Result<()> {
             }
         }
     }
-    for (number, &id) in builder.function_ids.iter().enumerate() {
-        let function = &builder.module.functions[FunctionId::from_index(number)];
+    let ids = builder.function_ids.clone();
+    let mut offered = HashSet::new();
+    for (function_id, &id) in ids.iter().enumerate().map(|(i, id)| (FunctionId::from_index(i), id))
+    {
+        let function = &builder.module.functions[function_id];
         if function.exported && !function.is_declared() && id < 1 << ID_BITS {
             let name = function.name.clone();
             builder.module.pointers.insert(name, indirect.pointer(id));
+            offered.insert(function_id);
         }
     }
-    for (number, dispatcher) in indirect.dispatchers.iter().enumerate() {
-        let mut callees = Vec::new();
-        for (index, &id) in builder.function_ids.iter().enumerate() {
-            let callee = FunctionId::from_index(index);
-            let function = &builder.module.functions[callee];
-            // An exported function that calls through such pointers itself would be recursion.
-            let offered = builder.module.pointers.contains_key(&function.name)
-                && !indirect.calls.contains(&(callee, number));
-            if (taken.contains(&callee) || offered) && signature(function) == dispatcher.signature {
-                callees.push((indirect.pointer(id), callee));
+    let mut callers = Callers::of(builder);
+    let with_signature = |builder: &Builder<'_>, dispatcher: &Dispatcher| {
+        let functions = (0..ids.len()).map(FunctionId::from_index);
+        let fits =
+            |&id: &FunctionId| signature(&builder.module.functions[id]) == dispatcher.signature;
+        functions.filter(fits).collect::<Vec<_>>()
+    };
+    // Who is surely called comes first, so that what may be offered besides is known.
+    let mut callees = Vec::new();
+    for (number, dispatcher) in (ids.len()..).zip(&indirect.dispatchers) {
+        let mut surely = with_signature(builder, dispatcher);
+        surely.retain(|id| taken.contains(id));
+        surely.iter().for_each(|&callee| callers.add(FunctionId::from_index(number), callee));
+        callees.push(surely);
+    }
+    for ((number, dispatcher), callees) in
+        (ids.len()..).zip(&indirect.dispatchers).zip(&mut callees)
+    {
+        // An exported function that comes to such a call itself would be recursion.
+        let number = FunctionId::from_index(number);
+        let above = callers.above(number);
+        for id in with_signature(builder, dispatcher) {
+            if offered.contains(&id) && !above.contains(&id) && !callees.contains(&id) {
+                callers.add(number, id);
+                callees.push(id);
             }
         }
+    }
+    for (dispatcher, callees) in indirect.dispatchers.iter().zip(callees) {
+        let pointer = |id: FunctionId| (indirect.pointer(ids[id.index()]), id);
+        let callees: Vec<_> = callees.into_iter().map(pointer).collect();
         let function = dispatch(builder, dispatcher, &callees);
         builder.module.functions.push(function);
     }
     Ok(())
+}
+
+/// Who calls each function, dispatchers included.
+struct Callers(HashMap<FunctionId, Vec<FunctionId>>);
+
+impl Callers {
+    /// The calls that a module's functions make.
+    fn of(builder: &Builder<'_>) -> Self {
+        let mut callers = Self(HashMap::new());
+        for (id, function) in builder.module.functions.iter() {
+            let insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
+            for inst in insts {
+                if let Op::Call(callee, _) = inst.op {
+                    callers.add(id, callee);
+                }
+            }
+        }
+        callers
+    }
+
+    fn add(&mut self, caller: FunctionId, callee: FunctionId) {
+        self.0.entry(callee).or_default().push(caller);
+    }
+
+    /// Everything that comes to a call of a function, and the function.
+    fn above(&self, id: FunctionId) -> HashSet<FunctionId> {
+        let mut above = HashSet::from([id]);
+        let mut work = vec![id];
+        while let Some(id) = work.pop() {
+            let callers = self.0.get(&id).into_iter().flatten();
+            work.extend(callers.filter(|&&caller| above.insert(caller)));
+        }
+        above
+    }
 }
 
 fn signature(function: &Function) -> Signature {
