@@ -106,21 +106,34 @@ fn run(module: &mut Module, unlinked: bool) -> Result<Unlinked, Failure> {
     Ok(found)
 }
 
-/// What a kernel is called in messages.
-const KERNEL: &str = "kernel";
+/// What the checks begin at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RootKind {
+    Kernel,
+    Exported,
+}
+
+impl fmt::Display for RootKind {
+    /// What it is called in messages.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kernel => "kernel",
+            Self::Exported => "exported function",
+        })
+    }
+}
 
 /// What is checked with all that it calls.
 #[derive(Clone, Copy)]
 struct Root<'m> {
-    /// [`KERNEL`] or `exported function`.
-    what: &'static str,
+    kind: RootKind,
     name: &'m str,
     function: FunctionId,
 }
 
 impl<'m> Root<'m> {
     fn kernel(kernel: &'m Kernel) -> Self {
-        Self { what: KERNEL, name: &kernel.name, function: kernel.function }
+        Self { kind: RootKind::Kernel, name: &kernel.name, function: kernel.function }
     }
 }
 
@@ -242,7 +255,7 @@ impl<'m> Checker<'m> {
             if module.functions.get(callee).is_some_and(Function::is_declared) {
                 let name = &module.functions[callee].name;
                 let id = *id;
-                if !self.import(name, root.what == KERNEL) {
+                if !self.import(name, root.kind == RootKind::Kernel) {
                     let message = format!("calls {name:?}, which the module only imports");
                     self.errors.push(self.error(root, id, loc, message));
                 }
@@ -302,9 +315,9 @@ impl<'m> Checker<'m> {
     fn error(&self, root: Root<'m>, id: FunctionId, loc: Loc, message: String) -> Error {
         let name = &self.module.functions[id].name;
         let place = if id == root.function {
-            format!("{} {:?}", root.what, root.name)
+            format!("{} {:?}", root.kind, root.name)
         } else {
-            format!("function {name:?}, reached by {} {:?}", root.what, root.name)
+            format!("function {name:?}, reached by {} {:?}", root.kind, root.name)
         };
         Error {
             word: loc.word as usize,

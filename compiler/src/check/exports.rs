@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a module offers to others, and needs for that.
 
-use super::{Checker, Root};
+use super::{Checker, Root, RootKind};
 use crate::ir::AddressSpace;
 
 impl Checker<'_> {
@@ -14,7 +14,8 @@ impl Checker<'_> {
             if !function.exported || function.is_declared() || self.checked.contains(&id) {
                 continue;
             }
-            let root = Root { what: "exported function", name: &function.name, function: id };
+            let kind = RootKind::Exported;
+            let root = Root { kind, name: &function.name, function: id };
             let reached = self.reachable(root);
             for &id in &reached {
                 if self.checked.insert(id) {
