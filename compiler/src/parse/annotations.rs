@@ -264,6 +264,12 @@ impl Annotations {
             ExecutionMode::VecTypeHint => modes.vec_type_hint = Some(inst.arg(2)?),
             ExecutionMode::SubgroupSize => modes.subgroup_size = Some(inst.arg(2)?),
             ExecutionMode::ContractionOff => self.contraction_off = true,
+            ExecutionMode::RoundingModeRTZ
+            | ExecutionMode::RoundingModeRTPINTEL
+            | ExecutionMode::RoundingModeRTNINTEL => {
+                let what = "asks for another rounding than to nearest, which is not supported";
+                return Err(inst.error(what.into()));
+            }
             _ => {}
         }
         Ok(())

@@ -186,6 +186,12 @@ fn composite(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
             }
             body.emit(ty, Op::Construct(parts))
         }
+        Spv::CompositeConstructReplicateEXT => {
+            let ty = body.result_type(inst)?;
+            let part = body.arg(inst, 0)?;
+            let count = body.b.components(inst, ty)?;
+            body.emit(ty, Op::Construct(vec![part; count]))
+        }
         Spv::CompositeExtract => {
             let whole = body.arg(inst, 0)?;
             let path = inst.rest()[1..].to_vec();
@@ -252,6 +258,11 @@ fn other(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
             let (vector, scalar) = (body.arg(inst, 0)?, body.arg(inst, 1)?);
             let scalar = body.broadcast(scalar, ty);
             body.emit(ty, Op::Binary(BinaryOp::FMul, vector, scalar))
+        }
+        Spv::FmaKHR => {
+            let (a, b) = (body.arg(inst, 0)?, body.arg(inst, 1)?);
+            let c = body.arg(inst, 2)?;
+            body.fma(ty, a, b, c)
         }
         Spv::Dot => {
             let (a, b) = (body.arg(inst, 0)?, body.arg(inst, 1)?);

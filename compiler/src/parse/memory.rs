@@ -45,7 +45,8 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool
             let access = access(body, inst, 3, i8)?;
             body.emit_void(Op::Copy(to, from, size, access));
         }
-        Spv::LifetimeStart | Spv::LifetimeStop => {}
+        // Hints that nothing is made of.
+        Spv::LifetimeStart | Spv::LifetimeStop | Spv::SubgroupBlockPrefetchINTEL => {}
         Spv::AccessChain | Spv::InBoundsAccessChain => access_chain(body, inst, false)?,
         Spv::PtrAccessChain | Spv::InBoundsPtrAccessChain => access_chain(body, inst, true)?,
         _ => {

@@ -58,6 +58,9 @@ pub struct SpvType {
     pub kind: SpvKind,
 }
 
+/// The most components of a composite that an instruction of a few words makes.
+const MAX_COMPONENTS: u64 = 1 << 12;
+
 /// What SPIR-V types say beyond the IR's.
 #[derive(Clone, Debug)]
 pub enum SpvKind {
@@ -293,7 +296,9 @@ impl<'a> Builder<'a> {
             | Op::SpecConstantTrue
             | Op::SpecConstantFalse
             | Op::SpecConstant
-            | Op::SpecConstantComposite => self.constant_instruction(inst),
+            | Op::SpecConstantComposite
+            | Op::ConstantCompositeReplicateEXT
+            | Op::SpecConstantCompositeReplicateEXT => self.constant_instruction(inst),
             Op::SpecConstantOp => {
                 let ty = inst.result_type().unwrap_or_default();
                 let constant = body::fold_constant(self, inst)?;
@@ -445,6 +450,9 @@ impl<'a> Builder<'a> {
                     self.module.const_int(ty, spec.unwrap_or(high << 32 | low))
                 }
             }
+            Op::ConstantCompositeReplicateEXT | Op::SpecConstantCompositeReplicateEXT => {
+                self.replicated_constant(inst, ty)?
+            }
             _ => self.composite_constant(inst, ty)?,
         };
         self.define(inst, Def::Const(constant, type_id))
@@ -476,16 +484,49 @@ impl<'a> Builder<'a> {
             }
             parts.push(part);
         }
-        let count = match &self.module.types[ty] {
-            Type::Vector(_, n) => u64::from(*n),
-            Type::Array(_, n) => *n,
-            Type::Struct { members, .. } => members.len() as u64,
-            _ => 0,
-        };
+        let count = self.component_count(ty);
         if count != parts.len() as u64 {
             return Err(inst.error(format!("has {} components of {count}", parts.len())));
         }
         Ok(self.module.constant(ty, ConstKind::Composite(parts)))
+    }
+
+    /// `OpConstantCompositeReplicateEXT` and its specialization form: one component many times.
+    fn replicated_constant(&mut self, inst: &Instruction<'_>, ty: TypeId) -> Result<ConstId> {
+        let part = self.constant(inst, inst.arg(0)?)?;
+        let part_ty = self.module.constants[part].ty;
+        let fits = match &self.module.types[ty] {
+            Type::Vector(element, _) | Type::Array(element, _) => *element == part_ty,
+            Type::Struct { members, .. } => members.iter().all(|&member| member == part_ty),
+            _ => false,
+        };
+        if !fits {
+            return Err(inst.error("has a component of a wrong type".into()));
+        }
+        let count = self.components(inst, ty)?;
+        Ok(self.module.constant(ty, ConstKind::Composite(vec![part; count])))
+    }
+
+    fn component_count(&self, ty: TypeId) -> u64 {
+        match &self.module.types[ty] {
+            Type::Vector(_, n) => u64::from(*n),
+            Type::Array(_, n) => *n,
+            Type::Struct { members, .. } => members.len() as u64,
+            _ => 0,
+        }
+    }
+
+    /// How many components a composite has that is made of one of them.
+    ///
+    /// # Errors
+    /// If there are more than [`MAX_COMPONENTS`].
+    pub fn components(&self, inst: &Instruction<'_>, ty: TypeId) -> Result<usize> {
+        match self.component_count(ty) {
+            count if count <= MAX_COMPONENTS => Ok(count as usize),
+            count => {
+                Err(inst.error(format!("has {count} components, the limit is {MAX_COMPONENTS}")))
+            }
+        }
     }
 
     fn variable(&mut self, inst: &Instruction<'_>) -> Result<()> {
