@@ -27,7 +27,7 @@ mod link;
 mod origin;
 
 pub use constants::Constants;
-use globals::{Globals, Unit, relocate};
+use globals::{Globals, Patch, Unit, relocate};
 pub use link::{Found, definition, link};
 use origin::{Origin, Part};
 
@@ -53,6 +53,12 @@ struct Build {
     origin: Origin,
     /// The module's own unit, then those of the modules that it imports from.
     graph: link::Graph,
+}
+
+/// A build that a module may take as its link.
+struct Prepared {
+    build: Build,
+    patches: Vec<Patch>,
 }
 
 /// What the compiler said, good or bad.
@@ -190,13 +196,19 @@ impl Module {
         self.linked.get().map(|build| &build.graph)
     }
 
-    /// Takes the build with the modules that it imports from. The first link stays.
-    fn set_linked(&self, build: Build) -> Result {
-        self.unit().globals.patch(&build.info.globals, |global| build.address(global))?;
+    /// Checks the build with the modules that it imports from, and changes nothing yet.
+    fn prepare_link(&self, build: Build) -> Result<Prepared> {
+        let find = |global| build.address(global);
+        let patches = self.unit().globals.patches(&build.info.globals, find)?;
+        Ok(Prepared { build, patches })
+    }
+
+    /// Takes the build of a link. The first link stays.
+    fn set_linked(&self, link: Prepared) {
+        self.unit().globals.patch(&link.patches);
         // Two threads that link one module at a time break the specification's rule; both builds
         // are good.
-        let _ = self.linked.set(build);
-        Ok(())
+        let _ = self.linked.set(link.build);
     }
 
     /// Names of the kernels, in the module's order.

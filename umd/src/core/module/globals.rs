@@ -87,11 +87,17 @@ impl Globals {
         self.addresses.get(global as usize).copied()
     }
 
-    /// Fills in the addresses of other modules' variables, which `find` knows, after a link.
+    /// What to write into variables once their module is linked: addresses of other modules'
+    /// variables, which `find` knows.
     ///
     /// # Errors
     /// MODULE_BUILD_FAILURE if the compiler contradicts itself.
-    pub fn patch(&self, infos: &[GlobalInfo], find: impl Fn(u32) -> Option<u64>) -> Result {
+    pub fn patches(
+        &self,
+        infos: &[GlobalInfo],
+        find: impl Fn(u32) -> Option<u64>,
+    ) -> Result<Vec<Patch>> {
+        let mut patches = Vec::new();
         for (info, &address) in infos.iter().zip(&self.addresses) {
             for reloc in info.relocs.iter().filter(|it| self.address(it.global).is_none()) {
                 if reloc.offset.checked_add(8).is_none_or(|end| end > info.size) {
@@ -99,15 +105,30 @@ impl Globals {
                 }
                 let mut bytes = [0; 8];
                 relocate(&mut bytes, &[Reloc { offset: 0, ..*reloc }], &find)?;
-                // SAFETY: the eight bytes are part of the variable, whose memory is mapped for the
-                // host as long as `self` lives. Kernels that could read them do not exist yet.
-                unsafe {
-                    space::pointer(address + reloc.offset).copy_from(bytes.as_ptr(), bytes.len());
-                }
+                patches.push(Patch { address: address + reloc.offset, bytes });
             }
         }
-        Ok(())
+        Ok(patches)
     }
+
+    /// Writes what [`Self::patches`] of the same variables gave.
+    pub fn patch(&self, patches: &[Patch]) {
+        for patch in patches {
+            debug_assert!(self.base <= patch.address, "they are of these variables");
+            // SAFETY: `patches` has checked that the eight bytes are part of a variable, whose memory
+            // is mapped for the host as long as `self` lives. Kernels that could read them do not
+            // exist yet.
+            unsafe {
+                space::pointer(patch.address).copy_from(patch.bytes.as_ptr(), patch.bytes.len());
+            }
+        }
+    }
+}
+
+/// An address that a link writes into a variable.
+pub struct Patch {
+    address: u64,
+    bytes: [u8; 8],
 }
 
 /// Writes addresses of variables, which `find` knows, into `bytes`.

@@ -5,6 +5,7 @@
 //! module anew with the functions that it calls, and its code finds the variables where the other
 //! modules have them. A link is whole or changes nothing.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tally_compiler_protocol::Link;
@@ -48,12 +49,17 @@ pub fn link(modules: &[&Arc<Module>]) -> (Result, String) {
             }
         }
     }
-    for (module, build) in built {
-        if let Err(error) = module.set_linked(build) {
-            return (Err(error), log);
+    let prepared = built
+        .into_iter()
+        .map(|(module, build)| Ok((module, module.prepare_link(build)?)))
+        .collect::<Result<Vec<_>>>();
+    match prepared {
+        Ok(prepared) => {
+            prepared.into_iter().for_each(|(module, link)| module.set_linked(link));
+            (Ok(()), log)
         }
+        Err(error) => (Err(error), log),
     }
-    (Ok(()), log)
 }
 
 const LINK_FAILURE: ze_result_t = ze_result_t::ZE_RESULT_ERROR_MODULE_LINK_FAILURE;
@@ -110,51 +116,79 @@ fn choose(found: Vec<(usize, bool)>) -> Found {
 
 /// Everything that module `first` of a set reaches by imports, itself first.
 fn graph(set: &[&Arc<Module>], tables: &[Vec<(String, usize)>], first: usize) -> Graph {
-    let mut graph = Vec::new();
-    add(&mut graph, set, tables, first);
-    graph
+    let mut reached = Reached::default();
+    reached.number(Node::of(set, first));
+    // A list of what is still to be looked at, since chains of imports may be long.
+    let mut next = 0;
+    while let Some(&node) = reached.nodes.get(next) {
+        let links = match node {
+            Node::Open(_, index) => tables[index]
+                .iter()
+                .map(|(name, target)| reached.link(name, Node::of(set, *target)))
+                .collect(),
+            // Linked before: its imports mean what they meant then.
+            Node::Linked(graph, index) => graph[index]
+                .1
+                .iter()
+                .map(|link| reached.link(&link.name, Node::Linked(graph, link.object as usize)))
+                .collect(),
+        };
+        reached.graph[next].1 = links;
+        next += 1;
+    }
+    reached.graph
 }
 
-/// Adds a module of the set and all that it reaches; its number.
-fn add(
-    graph: &mut Graph,
-    set: &[&Arc<Module>],
-    tables: &[Vec<(String, usize)>],
-    index: usize,
-) -> u32 {
-    let module = set[index];
-    if let Some(linked) = module.linked_graph() {
-        // Linked before: its imports mean what they meant then.
-        return add_linked(graph, linked, 0);
-    }
-    if let Some(number) = number(graph, module.unit()) {
-        return number;
-    }
-    let number = graph.len();
-    graph.push((module.unit().clone(), Vec::new()));
-    for (name, target) in &tables[index] {
-        let object = add(graph, set, tables, *target);
-        graph[number].1.push(Link { name: name.clone(), object });
-    }
-    number as u32
+/// A module that a link reaches.
+#[derive(Clone, Copy)]
+enum Node<'a> {
+    /// One that is being linked, by its number in the set.
+    Open(&'a Arc<Unit>, usize),
+    /// One of a link that has been made.
+    Linked(&'a Graph, usize),
 }
 
-fn add_linked(graph: &mut Graph, linked: &Graph, index: usize) -> u32 {
-    let (unit, links) = &linked[index];
-    if let Some(number) = number(graph, unit) {
-        return number;
+impl<'a> Node<'a> {
+    fn of(set: &[&'a Arc<Module>], index: usize) -> Self {
+        let module = set[index];
+        match module.linked_graph() {
+            Some(graph) => Self::Linked(graph, 0),
+            None => Self::Open(module.unit(), index),
+        }
     }
-    let number = graph.len();
-    graph.push((unit.clone(), Vec::new()));
-    for link in links {
-        let object = add_linked(graph, linked, link.object as usize);
-        graph[number].1.push(Link { name: link.name.clone(), object });
+
+    fn unit(self) -> &'a Arc<Unit> {
+        match self {
+            Self::Open(unit, _) => unit,
+            Self::Linked(graph, index) => &graph[index].0,
+        }
     }
-    number as u32
 }
 
-fn number(graph: &Graph, unit: &Arc<Unit>) -> Option<u32> {
-    graph.iter().position(|(other, _)| Arc::ptr_eq(other, unit)).map(|number| number as u32)
+/// The graph being made.
+#[derive(Default)]
+struct Reached<'a> {
+    graph: Graph,
+    /// Where each one's links come from, in the graph's order.
+    nodes: Vec<Node<'a>>,
+    /// The number of each unit, by its address.
+    numbers: HashMap<*const Unit, u32>,
+}
+
+impl<'a> Reached<'a> {
+    /// The number of a node, which is added if it is new.
+    fn number(&mut self, node: Node<'a>) -> u32 {
+        let unit = node.unit();
+        *self.numbers.entry(Arc::as_ptr(unit)).or_insert_with(|| {
+            self.graph.push((unit.clone(), Vec::new()));
+            self.nodes.push(node);
+            (self.nodes.len() - 1) as u32
+        })
+    }
+
+    fn link(&mut self, name: &str, node: Node<'a>) -> Link {
+        Link { name: name.to_owned(), object: self.number(node) }
+    }
 }
 
 #[cfg(test)]
