@@ -90,9 +90,13 @@ pub fn kernel_code_of(
     lanes: u32,
 ) -> Result<KernelCode, String> {
     let log = |error: &dyn std::error::Error| format!("kernel {:?}: {error}", kernel.name);
-    let lowered = match widen::widen(module, kernel, lanes) {
-        Ok(widened) => lower::lower_widened(&widened, kernel),
-        Err(_) => lower::lower(module, kernel),
+    let (lowered, remark) = match widen::widen(module, kernel, lanes) {
+        Ok(widened) => (lower::lower_widened(&widened, kernel), String::new()),
+        Err(why) => {
+            let remark =
+                if lanes > 1 { format!("one item at a time: {why}") } else { String::new() };
+            (lower::lower(module, kernel), remark)
+        }
     };
     let lowered = lowered.map_err(|error| log(&error))?;
     let object =
@@ -109,6 +113,7 @@ pub fn kernel_code_of(
         scratch_bytes_fixed: lowered.scratch_bytes_fixed,
         scratch_bytes_per_item: lowered.scratch_bytes_per_item,
         local_static_bytes: lowered.local_static_bytes,
+        remark,
     })
 }
 

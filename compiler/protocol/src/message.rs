@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Driver and compiler come from one build, so any difference is an
 /// installation error and ends the connection.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// The sizes of full sub-groups that a kernel may require, in work-items, ascending.
 pub const SUBGROUP_SIZES: [u32; 3] = [8, 16, 32];
@@ -318,4 +318,7 @@ pub struct KernelCode {
     pub scratch_bytes_per_item: u32,
     /// Same as [`KernelInfo::local_static_bytes`].
     pub local_static_bytes: u32,
+    /// Why it runs one work-item at a time, for people; empty if it runs vectors of them, or if one
+    /// at a time was asked for.
+    pub remark: String,
 }

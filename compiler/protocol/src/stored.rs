@@ -85,6 +85,7 @@ mod tests {
             scratch_bytes_fixed: 0,
             scratch_bytes_per_item: 0,
             local_static_bytes: 0,
+            remark: String::new(),
         }
     }
 

@@ -251,6 +251,9 @@ impl Module {
         let code = Arc::new(Code::load(self.context.vm(), build, &made)?);
         if let Some(name) = self.info().kernels.get(kernel as usize).map(|it| &it.name) {
             trace::kernel_name(code.entry, name);
+            if !made.remark.is_empty() {
+                log::info!("kernel {name:?} runs {}", made.remark);
+            }
         }
         Ok(self.codes().entry(kernel).or_insert(code).clone())
     }
