@@ -13,8 +13,11 @@
 //!
 //! [`interp`] runs the IR as it is: the reference that compiled code is compared with.
 //!
-//! `codegen` puts the last three together; `serve` is the compiler process around them all.
+//! `codegen` puts the last three together; `serve` is the compiler process around them all; `beside`
+//! shows people what has become of a kernel.
 
+#[cfg(feature = "llvm")]
+pub mod beside;
 #[cfg(feature = "llvm")]
 pub mod blob;
 pub mod check;

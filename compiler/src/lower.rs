@@ -25,6 +25,7 @@ mod function;
 mod group;
 mod library;
 mod memory;
+pub mod places;
 mod printf;
 mod types;
 mod vector;
@@ -37,6 +38,7 @@ use crate::ir::{AddressSpace, Function, FunctionId, GlobalId, Kernel, Module};
 use crate::regions::{self, inline};
 use crate::widen::Widened;
 use entry::Runner;
+use places::{Form, Places};
 
 /// The symbol of the function that runs a work-group.
 pub const ENTRY: &str = "tally_entry";
@@ -98,7 +100,7 @@ impl std::error::Error for LowerError {}
 /// # Errors
 /// See [`LowerError`].
 pub fn lower(module: &Module, kernel: &Kernel) -> Result<Lowered, LowerError> {
-    lower_both(module, kernel, None)
+    lower_both(module, kernel, None, None)
 }
 
 /// Lowers a kernel that runs vectors of items, and one item at a time where they do not fit.
@@ -106,15 +108,31 @@ pub fn lower(module: &Module, kernel: &Kernel) -> Result<Lowered, LowerError> {
 /// # Errors
 /// See [`LowerError`].
 pub fn lower_widened(widened: &Widened, kernel: &Kernel) -> Result<Lowered, LowerError> {
-    lower_both(&widened.module, kernel, Some(widened))
+    lower_both(&widened.module, kernel, Some(widened), None)
+}
+
+/// As [`lower`] or [`lower_widened`], with debug information that says which word of the SPIR-V
+/// module each instruction comes from ([`places`]).
+///
+/// # Errors
+/// See [`LowerError`].
+pub fn lower_with_places(
+    module: &Module,
+    kernel: &Kernel,
+    widened: Option<&Widened>,
+) -> Result<Lowered, LowerError> {
+    let module = widened.map_or(module, |widened| &widened.module);
+    lower_both(module, kernel, widened, Some(Places::default()))
 }
 
 fn lower_both(
     module: &Module,
     kernel: &Kernel,
     widened: Option<&Widened>,
+    places: Option<Places>,
 ) -> Result<Lowered, LowerError> {
     let mut unit = Unit::new(module, kernel);
+    unit.places = places;
     let stopping = inline::with_barrier(module, &kernel.facts.functions);
     let mut functions = String::new();
     let whole = widened.is_some_and(|widened| widened.subgroups);
@@ -137,6 +155,7 @@ fn lower_both(
     let mut per_item = frame.as_ref().map_or(0, |frame| frame.size);
     let mut wide_frame = None;
     if let Some(widened) = widened {
+        unit.form = Form::Vector;
         let body = &module.functions[widened.function];
         let private: u64 = body.variables.iter().map(|variable| variable.size).sum();
         unit.spill_variables = private > STACK_BYTES;
@@ -209,6 +228,9 @@ struct Unit<'m> {
     printf_ring: Option<u64>,
     /// The functions that combine what items exchange, by name.
     helpers: BTreeMap<String, String>,
+    /// Debug information, if it is asked for, and the form of the function that is lowered.
+    places: Option<Places>,
+    form: Form,
 }
 
 impl<'m> Unit<'m> {
@@ -241,6 +263,8 @@ impl<'m> Unit<'m> {
             subgroup_size: kernel.subgroup_size(),
             printf_ring: kernel.facts.printf_ring,
             helpers: BTreeMap::new(),
+            places: None,
+            form: Form::Item,
         }
     }
 
@@ -322,6 +346,7 @@ impl<'m> Unit<'m> {
         text += "\n";
         self.declarations.iter().for_each(|line| text += line);
         text += "\n!0 = !{}\n!1 = !{i32 1}\n";
+        text += &self.places.as_ref().map(Places::text).unwrap_or_default();
         text
     }
 }

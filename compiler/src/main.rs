@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::{env, fs};
 
 use tally_compiler::llvm::{Level, Output};
-use tally_compiler::{check, ir, llvm, lower, parse, serve, widen};
+use tally_compiler::{beside, check, ir, llvm, lower, parse, serve, widen};
 use tally_compiler_protocol::TargetCpu;
 
 const USAGE: &str = "usage: tally-compiler                        serve a driver on standard input
@@ -17,6 +17,7 @@ VIEW: --ir       the typed representation
       --llvm     what is given to LLVM
       --opt      what LLVM makes of it
       --disasm   the processor's code
+      --beside   all of these beside one another, with what slows the code down
 CPU:  LLVM's name of a processor, for example x86-64-v3 (default: x86-64)
 ";
 
@@ -48,6 +49,7 @@ fn show(view: &str, file: &str, cpu: &str) -> Result<(), String> {
     let log = |why: String| format!("{file}: {why}");
     let mut module = parse::parse(&bytes, &[]).map_err(|error| log(error.to_string()))?;
     let checked = check::check(&mut module).map_err(|failure| log(failure.to_string()));
+    let target = TargetCpu { name: cpu.into(), features: String::new() };
     let output = match view {
         "--ir" => {
             print(module.to_string().as_bytes())?;
@@ -57,13 +59,19 @@ fn show(view: &str, file: &str, cpu: &str) -> Result<(), String> {
             checked?;
             return module.kernels.iter().try_for_each(|kernel| show_widened(&module, kernel));
         }
+        "--beside" => {
+            checked?;
+            return module
+                .kernels
+                .iter()
+                .try_for_each(|kernel| print(beside::view(&module, kernel, &target)?.as_bytes()));
+        }
         "--llvm" => None,
         "--opt" => Some(Output::Optimised),
         "--disasm" => Some(Output::Assembly),
         _ => return Err(USAGE.into()),
     };
     checked?;
-    let target = TargetCpu { name: cpu.into(), features: String::new() };
     module.kernels.iter().try_for_each(|kernel| show_kernel(&module, kernel, &target, output))
 }
 

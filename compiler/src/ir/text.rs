@@ -163,7 +163,27 @@ impl Module {
     }
 }
 
+impl Module {
+    /// An instruction of a function in its textual form.
+    pub fn inst_text(&self, function: &Function, inst: &Inst) -> String {
+        let text = FunctionText { module: self, id: FunctionId(0) };
+        text.inst(function, inst)
+    }
+
+    /// The end of a block in its textual form.
+    pub fn terminator_text(&self, terminator: &Terminator) -> String {
+        FunctionText { module: self, id: FunctionId(0) }.terminator(terminator)
+    }
+}
+
 impl FunctionText<'_> {
+    fn inst(&self, function: &Function, inst: &Inst) -> String {
+        match inst.result {
+            Some(id) => format!("{} = {}", self.typed_value(function, id), self.op(inst)),
+            None => self.op(inst),
+        }
+    }
+
     fn operand(&self, operand: Operand) -> String {
         match operand {
             Operand::Value(value) => value.to_string(),
@@ -329,12 +349,7 @@ impl Display for FunctionText<'_> {
         for (id, block) in function.blocks.iter() {
             writeln!(f, "{id}:")?;
             for inst in &block.insts {
-                match inst.result {
-                    Some(id) => {
-                        writeln!(f, "  {} = {}", self.typed_value(function, id), self.op(inst))?;
-                    }
-                    None => writeln!(f, "  {}", self.op(inst))?,
-                }
+                writeln!(f, "  {}", self.inst(function, inst))?;
             }
             writeln!(f, "  {}", self.terminator(&block.terminator))?;
         }

@@ -14,10 +14,10 @@ use super::entry::ITEM_PARAMS;
 use super::group::{EXCHANGE_PARAMS, Exchange, SUBGROUP_STATES};
 use super::types::{constant, is_bool, memory_type, value_type, zero};
 use super::work_item::{LOCAL, SCRATCH, load_context};
-use super::{LowerError, MAX_ALIGN, Unit, align_up, function_symbol};
+use super::{LowerError, MAX_ALIGN, Unit, align_up, function_symbol, places};
 use crate::ir::{
-    Access, Block, BlockId, ConstId, ConstKind, Function, FunctionId, GlobalId, Inst, Op, Operand,
-    Scope, Terminator, Type, TypeId, ValueId, WorkItemQuery,
+    Access, Block, BlockId, ConstId, ConstKind, Function, FunctionId, GlobalId, Inst, Loc, Op,
+    Operand, Scope, Terminator, Type, TypeId, ValueId, WorkItemQuery,
 };
 use crate::regions::{Barrier, Regions};
 
@@ -75,9 +75,10 @@ pub(super) fn lower(
     let params = body.params();
     let symbol = function_symbol(id);
     let attributes = body.unit.attributes();
+    let place = body.scope.map(places::Scope::text).unwrap_or_default();
     let Body { prelude, out, .. } = body;
     Ok(format!(
-        "\n; {}\ndefine internal {result} {symbol}({ITEM_PARAMS}{params}) {attributes} {{\nentry:\n{prelude}{start}  br label %bb0\n{out}}}\n",
+        "\n; {}\ndefine internal {result} {symbol}({ITEM_PARAMS}{params}) {attributes}{place} {{\nentry:\n{prelude}{start}  br label %bb0\n{out}}}\n",
         comment(&function.name)
     ))
 }
@@ -123,6 +124,7 @@ pub(super) fn lower_resumable(
     let params = body.params();
     let symbol = function_symbol(id);
     let attributes = body.unit.attributes();
+    let place = body.scope.map(places::Scope::text).unwrap_or_default();
     let Body { prelude, out, .. } = body;
     // Who exchanges values reads the frames of others.
     let (noalias, exchange) = match &frame.exchange {
@@ -130,7 +132,7 @@ pub(super) fn lower_resumable(
         None => ("noalias ", ""),
     };
     Ok(format!(
-        "\n; {}, to be resumed\ndefine internal i32 {symbol}({ITEM_PARAMS}, ptr {noalias}%frame, i32 %resume{exchange}{params}) {attributes} {{
+        "\n; {}, to be resumed\ndefine internal i32 {symbol}({ITEM_PARAMS}, ptr {noalias}%frame, i32 %resume{exchange}{params}) {attributes}{place} {{
 entry:
 {prelude}  switch i32 %resume, label %start [{cases} ]
 start:
@@ -170,11 +172,18 @@ pub(super) struct Body<'u, 'm> {
     pub(super) queries: HashMap<(WorkItemQuery, u8), String>,
     /// Pointers loaded from the context in the prelude, by offset.
     bases: HashMap<u32, String>,
+    /// The function, and the place of the instruction that is written, as debug information.
+    scope: Option<places::Scope>,
+    place: Option<u32>,
 }
 
 impl<'u, 'm> Body<'u, 'm> {
     fn new(unit: &'u mut Unit<'m>, function: &'u Function) -> Self {
+        let (form, word) = (unit.form, function.loc.word);
+        let scope = unit.places.as_mut().map(|places| places.function(form, word));
         Self {
+            scope,
+            place: None,
             unit,
             function,
             prelude: String::new(),
@@ -197,7 +206,17 @@ impl<'u, 'm> Body<'u, 'm> {
 
     /// Adds an instruction without result.
     pub(super) fn line(&mut self, text: &str) {
-        let _ = writeln!(self.out, "  {text}");
+        let _ = match self.place {
+            Some(place) => writeln!(self.out, "  {text}, !dbg !{place}"),
+            None => writeln!(self.out, "  {text}"),
+        };
+    }
+
+    /// What is written next comes from here.
+    fn come_from(&mut self, loc: Loc) {
+        if let (Some(scope), Some(places)) = (self.scope, &mut self.unit.places) {
+            self.place = Some(places.at(scope, loc.word));
+        }
     }
 
     /// Adds an instruction and names its result.
@@ -399,10 +418,13 @@ impl<'u, 'm> Body<'u, 'm> {
         let function = self.function;
         for (id, block) in function.blocks.iter() {
             let _ = writeln!(self.out, "{id}:");
+            self.come_from(block.loc);
             self.phis(block);
             for inst in block.insts.iter().skip(block.phis().count()) {
+                self.come_from(inst.loc);
                 self.inst(inst)?;
             }
+            self.come_from(block.loc);
             match self.barriers.get(&id) {
                 Some(&(state, barrier)) => self.stop(state, barrier),
                 None => self.terminator(id, block),

@@ -6,6 +6,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::{Shape, Widened};
 use crate::ir::arena::Id;
+use crate::ir::{BlockId, ENTRY, ValueId};
 
 impl Display for Shape {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -20,19 +21,33 @@ impl Display for Shape {
     }
 }
 
+impl Widened {
+    /// How a value of the kernel differs between the items.
+    pub fn shape(&self, value: ValueId) -> Shape {
+        self.facts.shapes[value.index()]
+    }
+
+    /// Whether items part at the end of a block of the kernel.
+    pub fn parts(&self, block: BlockId) -> bool {
+        self.facts.parting[block.index()]
+    }
+
+    /// A block of the kernel, and whether it is run under a mask.
+    pub fn block_text(&self, id: BlockId) -> String {
+        let has = |facts: &[bool]| facts[id.index()];
+        let mask = if has(&self.facts.masks) && id != ENTRY { " has a mask" } else { "" };
+        let masked = has(&self.facts.masked_loops);
+        let loops = if masked { ", loops until no item is left" } else { "" };
+        format!("{id}:{mask}{loops}")
+    }
+}
+
 impl Display for Widened {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (source, facts) = (&self.source, &self.facts);
         writeln!(f, "kernel {:?} for {} items", source.name, self.lanes)?;
         for (id, block) in source.blocks.iter() {
-            write!(f, "{id}:")?;
-            if facts.masks[id.index()] && id != crate::ir::ENTRY {
-                f.write_str(" has a mask")?;
-            }
-            if facts.masked_loops[id.index()] {
-                f.write_str(", loops until no item is left")?;
-            }
-            writeln!(f)?;
+            writeln!(f, "{}", self.block_text(id))?;
             for result in block.insts.iter().filter_map(|inst| inst.result) {
                 let shape = facts.shapes[result.index()];
                 if shape != Shape::Varying {
