@@ -6,22 +6,28 @@ use std::{env, thread};
 /// Address space in bytes; `TALLY_COMPILER_MEMORY` (in MiB) sets another.
 const MEMORY_BYTES: u64 = 8 << 30;
 
-/// Processor time of one build on each processor, in seconds.
+/// Processor time of one build on each processor, in seconds; `TALLY_COMPILER_TIME` sets another.
 const BUILD_SECONDS: u64 = 120;
 
 /// Limits the address space: what exceeds it fails to allocate, which ends the process. A process
 /// that dies leaves no core file in the application's folder.
 pub(super) fn set() {
     lower_soft_limit(libc::RLIMIT_CORE, 0);
-    let chosen = env::var("TALLY_COMPILER_MEMORY").ok().and_then(|mib| mib.parse::<u64>().ok());
-    let bytes = chosen.and_then(|mib| mib.checked_mul(1 << 20)).unwrap_or(MEMORY_BYTES);
+    let chosen = number("TALLY_COMPILER_MEMORY").and_then(|mib| mib.checked_mul(1 << 20));
+    let bytes = chosen.unwrap_or(MEMORY_BYTES);
     lower_soft_limit(libc::RLIMIT_AS, bytes);
+}
+
+/// A setting, if it is there and a number.
+fn number(name: &str) -> Option<u64> {
+    env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
 /// Allows a build its time from now on. When it is used up SIGXCPU ends the process.
 pub(super) fn allow_time() {
     let threads = thread::available_parallelism().map_or(1, usize::from) as u64;
-    lower_soft_limit(libc::RLIMIT_CPU, used_seconds() + BUILD_SECONDS * threads);
+    let seconds = number("TALLY_COMPILER_TIME").unwrap_or(BUILD_SECONDS).saturating_mul(threads);
+    lower_soft_limit(libc::RLIMIT_CPU, used_seconds().saturating_add(seconds));
 }
 
 /// The processor time that the process has used, in seconds.
