@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SPIR-V through the compiler's front end, the interpreter and the lowering. LLVM is not called.
+//! SPIR-V through the compiler's front end, the linking of modules, the interpreter, the widening and
+//! the lowering. LLVM is not called.
 
-use tally_compiler::check::check;
+use tally_compiler::check::{check, check_unlinked};
 use tally_compiler::interp::{Arg, Launch, Memory, run};
-use tally_compiler::ir::{ArgKind, KernelArg, Module};
-use tally_compiler::lower::{LowerError, lower};
+use tally_compiler::ir::{ArgKind, Kernel, KernelArg, Module};
+use tally_compiler::link::{Object, link};
+use tally_compiler::lower::{LowerError, Lowered, lower, lower_widened};
 use tally_compiler::parse::parse;
+use tally_compiler::widen::widen;
 
 /// Address of the one buffer that kernels get.
 const BUFFER: u64 = 0x1000;
 /// Larger modules only take longer.
 const MAX_BYTES: usize = 64 << 10;
+/// Work-items of a vector.
+const LANES: u32 = 16;
 /// Steps of the interpreter for each kernel.
 const STEPS: u64 = 500;
 /// Largest variable that is laid out.
 const MAX_GLOBAL: u64 = 1 << 20;
 
-/// Builds a module as zeModuleCreate and zeKernelCreate do, as far as that needs no LLVM.
+/// Builds a module as zeModuleCreate and zeKernelCreate do, alone and linked, as far as that needs no LLVM.
 ///
 /// # Panics
 /// If the lowering finds an operation that the checks should have refused, or if any stage panics.
@@ -25,6 +30,7 @@ pub fn spirv(data: &[u8]) {
         return;
     }
     let Ok(mut module) = parse(data, &[]) else { return };
+    linked(module.clone());
     let passed = check(&mut module).is_ok();
     // The text is for people who look at what failed, too.
     let _ = module.to_string();
@@ -35,10 +41,36 @@ pub fn spirv(data: &[u8]) {
         let _ = module.global_image(global);
     }
     for (index, kernel) in module.kernels.iter().enumerate() {
-        if let Err(LowerError::Unsupported(what)) = lower(&module, kernel) {
-            panic!("{}: the checks let {what} pass", kernel.name);
+        supported(kernel, lower(&module, kernel));
+        if let Ok(widened) = widen(&module, kernel, LANES) {
+            supported(kernel, lower_widened(&widened, kernel));
         }
         interpret(&module, index);
+    }
+}
+
+/// Limits of size are no fault.
+fn supported(kernel: &Kernel, lowered: Result<Lowered, LowerError>) {
+    if let Err(LowerError::Unsupported(what)) = lowered {
+        panic!("{}: the checks let {what} pass", kernel.name);
+    }
+}
+
+/// Links a module with itself, as one object and as two that find everything in each other. What
+/// then passes the checks can be lowered.
+fn linked(module: Module) {
+    let functions = module.functions.iter().map(|(_, function)| &function.name);
+    let names = functions.chain(module.globals.iter().map(|(_, global)| &global.name));
+    let names: Vec<&String> = names.collect();
+    let links = |object| names.iter().map(|&name| (name.clone(), object)).collect();
+    let object = |object| Object { modules: vec![module.clone()], links: links(object) };
+    let twice = Object { modules: vec![module.clone(), module.clone()], ..Object::default() };
+    for objects in [vec![twice], vec![object(1), object(0)]] {
+        let Ok(mut linked) = link(objects) else { continue };
+        let _ = check_unlinked(&mut linked);
+        if check(&mut linked).is_ok() {
+            linked.kernels.iter().for_each(|kernel| supported(kernel, lower(&linked, kernel)));
+        }
     }
 }
 
