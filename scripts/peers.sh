@@ -61,10 +61,28 @@ peer_intel_cpu() {
     printf '%s\n' env LD_LIBRARY_PATH="$folder/lib" OCL_ICD_FILENAMES="$folder/lib/libintelocl.so"
 }
 
-# PoCL, from Debian 13.
+# PoCL, from Debian 13. It starts Debian's translator of SPIR-V by its path in /usr/bin, and the program
+# ends if there is none: PoCL then sees a /usr/bin that has it, which nobody else does.
 peer_pocl() {
     fetch_debian pocl trixie pocl-opencl-icd ocl-icd-libopencl1 || return 1
+    local tree=$peers/pocl/tree enter=$peers/pocl/enter
+    if [ ! -x /usr/bin/llvm-spirv-18 ]; then
+        mkdir -p "$peers/pocl/bin"
+        {
+            printf '#!/bin/sh\nexec'
+            with_libraries pocl | xargs printf ' %s'
+            printf ' %s "$@"\n' "$tree/usr/bin/llvm-spirv-18"
+        } >"$peers/pocl/bin/llvm-spirv-18"
+        printf '#!/bin/sh\nexec unshare --map-root-user --mount sh -c "%s" sh "$@"\n' \
+            "mount -t overlay overlay -o lowerdir='$peers/pocl/bin:/usr/bin' /usr/bin && exec \\\"\\\$@\\\"" >"$enter"
+        chmod +x "$peers/pocl/bin/llvm-spirv-18" "$enter"
+        "$enter" true 2>/dev/null || {
+            echo "PoCL is left out: there is no /usr/bin/llvm-spirv-18, and this machine allows no mounts of one's own" >&2
+            return 1
+        }
+        printf '%s\n' "$enter"
+    fi
     printf '%s\n' env POCL_DEVICES=cpu POCL_CACHE_DIR="$peers/pocl/cache" \
-        OCL_ICD_VENDORS="$(ls "$peers"/pocl/tree/usr/lib/x86_64-linux-gnu/libpocl.so.2)"
+        OCL_ICD_VENDORS="$(ls "$tree"/usr/lib/x86_64-linux-gnu/libpocl.so.2)"
     with_libraries pocl
 }
