@@ -174,6 +174,10 @@ fn lower_both(
         lanes: widened.lanes,
     });
     let entry = entry::lower(&mut unit, kernel, one, wide, whole);
+    let entry = match &mut unit.places {
+        Some(places) => places.around(&entry),
+        None => entry,
+    };
     let text = unit.text(&entry, &functions);
     let size = |bytes: u64| u32::try_from(bytes).map_err(|_| LowerError::Memory);
     let symbols = unit.globals.iter().map(|(id, symbol)| (symbol.clone(), *id)).collect();

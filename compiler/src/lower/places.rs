@@ -6,8 +6,20 @@
 
 use std::collections::HashMap;
 
-/// The first number behind the metadata that every module has.
-const FIRST: u32 = 8;
+/// Numbers of metadata from here on are free in every module.
+const FIRST: u32 = 1_000_000;
+/// The first number behind [`HEAD`].
+const NEXT: u32 = FIRST + 4;
+
+/// What the places refer to.
+const HEAD: &str = "\
+!llvm.dbg.cu = !{!1000000}
+!llvm.module.flags = !{!1000003}
+!1000000 = distinct !DICompileUnit(language: DW_LANG_OpenCL, file: !1000001, emissionKind: LineTablesOnly)
+!1000001 = !DIFile(filename: \"kernel.spv\", directory: \"\")
+!1000002 = !DISubroutineType(types: !{})
+!1000003 = !{i32 2, !\"Debug Info Version\", i32 3}
+";
 
 /// The form of a function, as a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +53,7 @@ pub(super) struct Places {
 
 impl Places {
     fn add(&mut self, text: &str) -> u32 {
-        let number = FIRST + self.lines.len() as u32;
+        let number = NEXT + self.lines.len() as u32;
         self.lines.push(format!("!{number} = {text}\n"));
         number
     }
@@ -49,8 +61,8 @@ impl Places {
     /// A function that begins at a word.
     pub(super) fn function(&mut self, form: Form, word: u32) -> Scope {
         let text = format!(
-            "distinct !DISubprogram(name: \"kernel\", file: !3, line: {word}, type: !4, unit: !2, \
-             spFlags: DISPFlagDefinition)"
+            "distinct !DISubprogram(name: \"kernel\", file: !1000001, line: {word}, \
+             type: !1000002, unit: !1000000, spFlags: DISPFlagDefinition)"
         );
         Scope { number: self.add(&text), form }
     }
@@ -67,16 +79,28 @@ impl Places {
         number
     }
 
-    /// The metadata; `!0` is an empty node.
+    /// Text of functions that come from no instruction, as what calls placed functions has to be for
+    /// LLVM to keep the places of what it inlines.
+    pub(super) fn around(&mut self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut nowhere = 0;
+        for line in text.lines() {
+            out += line;
+            if line.starts_with("define ") {
+                let scope = self.function(Form::Item, 0);
+                nowhere = self.at(scope, 0);
+                out.truncate(out.len() - 2);
+                out += &format!("{} {{", scope.text());
+            } else if line.contains(" call ") {
+                out += &format!(", !dbg !{nowhere}");
+            }
+            out.push('\n');
+        }
+        out
+    }
+
+    /// The metadata.
     pub(super) fn text(&self) -> String {
-        let head = "\
-            !llvm.dbg.cu = !{!2}\n\
-            !llvm.module.flags = !{!5}\n\
-            !2 = distinct !DICompileUnit(language: DW_LANG_OpenCL, file: !3, \
-                emissionKind: LineTablesOnly)\n\
-            !3 = !DIFile(filename: \"kernel.spv\", directory: \"\")\n\
-            !4 = !DISubroutineType(types: !0)\n\
-            !5 = !{i32 2, !\"Debug Info Version\", i32 3}\n";
-        head.to_owned() + &self.lines.concat()
+        HEAD.to_owned() + &self.lines.concat()
     }
 }

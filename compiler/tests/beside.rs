@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The view that shows a kernel's three forms in columns.
+
+#![cfg(feature = "llvm")]
+
+use tally_compiler::beside;
+use tally_compiler::check::check;
+use tally_compiler::parse::parse;
+use tally_compiler_protocol::TargetCpu;
+
+#[path = "support/clang.rs"]
+#[allow(dead_code, reason = "only part of it is needed here")]
+mod clang;
+
+/// The lines of the view of a kernel.
+fn view(source: &str) -> Vec<String> {
+    let mut module = parse(&clang::compile_text(source, &["-O2"]), &[]).expect("it is SPIR-V");
+    check(&mut module).expect("it is good");
+    let target = TargetCpu { name: "x86-64-v3".into(), features: String::new() };
+    let view = beside::view(&module, &module.kernels[0], &target).expect("it can be built");
+    view.lines().map(str::to_owned).collect()
+}
+
+/// The columns of a line: the kernel, the widened code, the processor's.
+fn columns(line: &str) -> Vec<&str> {
+    line.split(" | ").map(str::trim).collect()
+}
+
+/// "a kernel as SPIR-V, widened IR and machine code side by side, with uniform and divergent parts,
+/// masks and gathers marked, and remarks that say what made it slow".
+#[test]
+fn an_instruction_stands_beside_what_it_becomes() {
+    let lines = view(
+        "kernel void k(global float *x, global const int *at, float f) {
+            size_t i = get_global_id(0);
+            if (at[i] > 0)
+                x[i] = x[at[i]] * f + 1.0f;
+        }",
+    );
+    let all = lines.join("\n");
+    let find = |what: &dyn Fn(&[&str]) -> bool| lines.iter().any(|line| what(&columns(line)));
+    assert!(lines[0].contains("16 items at a time"), "{all}");
+    // The multiplication: one of SPIR-V, of vectors, of the processor.
+    let product = |cells: &[&str]| {
+        cells.len() == 3 && cells[1].contains("f32x16 = fmul") && cells[2].contains("vmul")
+            || cells.len() == 3 && cells[1].contains("f32x16 = f") && cells[2].contains("vf")
+    };
+    assert!(find(&product), "{all}");
+    assert!(find(&|cells| cells[0].contains(" step 4 ")), "{all}");
+    assert!(find(&|cells| cells.len() > 1 && cells[1].starts_with("! ")), "{all}");
+    assert!(find(&|cells| cells.len() > 1 && cells[1].starts_with("? ")), "{all}");
+    assert!(all.contains(" has a mask") && all.contains("items part"), "{all}");
+    assert!(all.contains("^  gathers what its items load"), "{all}");
+}
+
+/// What is not widened is shown as it runs, with the reason.
+#[test]
+fn a_kernel_that_is_not_widened_is_shown_with_the_reason() {
+    let lines = view(
+        "kernel void k(global float *x) {
+            volatile private float much[8192];
+            much[(int)x[0]] = 1.0f;
+            x[0] = much[(int)x[1]];
+        }",
+    );
+    let all = lines.join("\n");
+    assert!(lines[0].contains("one item at a time: too much private memory"), "{all}");
+    assert!(
+        lines.iter().any(|line| columns(line).get(2).is_some_and(|it| it.contains("ss"))),
+        "{all}"
+    );
+}
