@@ -230,6 +230,14 @@ fn a_device_without_a_bus_says_what_it_does_not_know() {
     let mut pci = ze_pci_ext_properties_t::default();
     check!(zeDevicePciGetPropertiesExt(ze::device(), &raw mut pci));
     assert_eq!((pci.maxSpeed.genVersion, pci.maxSpeed.maxBandwidth), (-1, -1));
+    // Programs are known that leave the stype out.
+    pci.stype = ze_structure_type_t(0);
+    check!(zeDevicePciGetPropertiesExt(ze::device(), &raw mut pci));
+    pci.stype = ze_structure_type_t::ZE_STRUCTURE_TYPE_CONTEXT_DESC;
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zeDevicePciGetPropertiesExt(ze::device(), &raw mut pci)
+    );
 }
 
 #[test]

@@ -163,4 +163,13 @@ fn init_drivers_answers_by_type() {
     for bad in [0, 1 << 12] {
         assert_eq!(ask(bad).0, ze_result_t::ZE_RESULT_ERROR_INVALID_ENUMERATION);
     }
+    // PoCL leaves the stype out; another structure's is refused.
+    let context = ze_structure_type_t::ZE_STRUCTURE_TYPE_CONTEXT_DESC;
+    let invalid = ze_result_t::ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    for (stype, wanted) in [(ze_structure_type_t(0), success), (context, invalid)] {
+        let flags = ze_init_driver_type_flags_t::ZE_INIT_DRIVER_TYPE_FLAG_GPU;
+        let mut desc = ze_init_driver_type_desc_t { stype, flags, ..Default::default() };
+        let mut count = 0;
+        assert_eq!(call!(zeInitDrivers(&raw mut count, ptr::null_mut(), &raw mut desc)), wanted);
+    }
 }
