@@ -105,7 +105,13 @@ impl<'bound> Gpu<'bound> {
         self.start()?;
         let page = Arc::new(Shared::<Identity>::new(self.pdev.as_ref(), 1)?, GFP_KERNEL)?;
         let call = Call::new()?;
-        self.send(&call, admin::identify(&page), Keep::Identity(page.clone()))?;
+        // Not watched: this waits itself, and the watchdog uses what is registered after it.
+        let keep = Keep::Identity(page.clone());
+        let sent = self.admin.send(&self.regs, &self.state, &call, admin::identify(&page), keep);
+        sent.map_err(|Unsent { error, keep }| {
+            self.settle(keep);
+            error
+        })?;
         let timeout = i64::from(*module_parameters::admin_timeout_ms.value_ref()) * 1_000_000;
         let answer = call.wait_until(monotonic_ns().saturating_add(timeout))?;
         admin::status(&answer)?;
