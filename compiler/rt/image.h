@@ -91,13 +91,16 @@ static inline float small_float(uint32_t raw, uint32_t mantissa) {
   return float_of_bits(biased << 23 | fraction << (23 - mantissa));
 }
 
-// The nearest float of that kind; negative numbers become 0, what is too large the largest.
+// The nearest float of that kind; negative numbers become 0, what is too large the largest. A NaN
+// keeps what fits of its fraction, so that a copy by a kernel changes nothing.
 static inline uint32_t to_small_float(float x, uint32_t mantissa) {
-  if (x != x)
-    return (31u << mantissa) | 1;
+  uint32_t raw = bits_of_float(x), infinity = 31u << mantissa;
+  if (x != x) {
+    uint32_t fits = (raw & 0x7fffff) >> (23 - mantissa);
+    return infinity | (fits ? fits : 1);
+  }
   if (!(x > 0))
     return 0;
-  uint32_t raw = bits_of_float(x), infinity = 31u << mantissa;
   if (raw == 0x7f800000)
     return infinity;
   int32_t exponent = (int32_t)(raw >> 23) - 112;

@@ -24,6 +24,11 @@ kernel void copy_2d(read_only image2d_t from, write_only image2d_t to) {
   write_imageui(to, at, read_imageui(from, at));
 }
 
+kernel void copy_float(read_only image2d_t from, write_only image2d_t to) {
+  int2 at = (int2)(get_global_id(0), get_global_id(1));
+  write_imagef(to, at, read_imagef(from, at));
+}
+
 kernel void copy_1d(read_only image1d_t from, write_only image1d_t to) {
   int at = get_global_id(0);
   write_imageui(to, at, read_imageui(from, at));

@@ -255,6 +255,37 @@ fn texels_mean_what_the_manual_says() {
     }
 }
 
+/// "A NaN keeps as much of its fraction as fits": a kernel that copies packed floats changes no bit of
+/// them, nor does one on the way through larger ones.
+#[test]
+fn packed_floats_survive_a_copy_by_a_kernel() {
+    let it = Kernels::new();
+    let kernel = it.kernel("copy_float");
+    // All numbers of 10 bits, and half of those of 11, in every place.
+    let texels: Vec<u32> = (0..1024_u32).map(|i| i << 22 | (2047 - i) << 11 | (2 * i)).collect();
+    let tens: Vec<u32> = (0..1024_u32).map(|i| i << 30 | i << 20 | (1023 - i) << 10 | i).collect();
+    let image = |layout| it.gpu.image(&image_desc(D2, format(layout, FLOAT), [1024, 1, 1]));
+    for (layout, texels) in [
+        (Layout::ZE_IMAGE_FORMAT_LAYOUT_11_11_10, &texels),
+        (Layout::ZE_IMAGE_FORMAT_LAYOUT_10_10_10_2, &tens),
+    ] {
+        let larger = Layout::ZE_IMAGE_FORMAT_LAYOUT_32_32_32_32;
+        let (from, between, to) = (image(layout), image(larger), image(layout));
+        it.fill(&from, texels);
+        for (from, to) in [(&from, &between), (&between, &to)] {
+            kernel.set(0, &from.0);
+            kernel.set(1, &to.0);
+            it.run(&kernel, [1024, 1, 1]);
+        }
+        let mut back = vec![0_u32; 1024];
+        it.list.image_to(&to, &mut back);
+        it.list.synchronize();
+        for (found, sent) in back.iter().zip(texels) {
+            assert_eq!(found, sent, "{layout:?}: {found:#x}, not {sent:#x}");
+        }
+    }
+}
+
 /// "Address Mode: Determines how out-of-bounds accesses are handled." "Filter Mode: Specifies which
 /// filtering mode to use." "Normalized: Specifies whether coordinates for addressing image are
 /// normalized [0,1] or not."

@@ -200,7 +200,7 @@ impl Image {
             Channel::Float => match bits {
                 32 => channel,
                 16 => float_bits(Float::F16, x) as u32,
-                10 | 11 => small_float(x, bits - 5),
+                10 | 11 => small_float(f32::from_bits(channel), bits - 5),
                 _ => unorm(),
             },
         }
@@ -307,12 +307,14 @@ fn wrap(i: i64, n: u32, sampler: u64) -> i64 {
     }
 }
 
-/// The nearest number of 5 bits of exponent and some of mantissa, without a sign.
-fn small_float(x: f64, mantissa: u32) -> u32 {
+/// The nearest number of 5 bits of exponent and some of mantissa, without a sign. A NaN keeps what
+/// fits of its fraction.
+fn small_float(x: f32, mantissa: u32) -> u32 {
     let infinity = 31 << mantissa;
     if x.is_nan() {
-        return infinity | 1;
+        return infinity | ((x.to_bits() & 0x7f_ffff) >> (23 - mantissa)).max(1);
     }
+    let x = f64::from(x);
     if x <= 0.0 || x.is_infinite() {
         return if x > 0.0 { infinity } else { 0 };
     }
