@@ -26,6 +26,7 @@ mod group;
 mod library;
 mod memory;
 pub mod places;
+mod phases;
 mod printf;
 mod types;
 mod vector;
@@ -159,13 +160,18 @@ fn lower_both(
         let body = &module.functions[widened.function];
         let private: u64 = body.variables.iter().map(|variable| variable.size).sum();
         unit.spill_variables = private > STACK_BYTES;
-        if inline::with_barrier(module, &[widened.function]).is_empty() {
+        let waits = !inline::with_barrier(module, &[widened.function]).is_empty();
+        if waits || whole || frame.is_some() {
+            unit.exact = entry::exact_size(kernel, widened.lanes);
+        }
+        if !waits {
             functions += &function::lower(&mut unit, widened.function, body)?;
         } else {
             let frame = lower_resumable(&mut unit, widened.function, body, &mut functions)?;
             per_item = per_item.max(frame.size.div_ceil(u64::from(widened.lanes)));
             wide_frame = Some(frame);
         }
+        unit.exact = None;
     }
     let one = Runner { function: kernel.function, frame: frame.as_ref(), lanes: 1 };
     let wide = widened.map(|widened| Runner {
@@ -226,6 +232,8 @@ struct Unit<'m> {
     /// it runs only what is left over: LLVM would spend a third of its time on making fast loops
     /// of it.
     apart: bool,
+    /// The size of every group that runs what is lowered, where it is known.
+    exact: Option<[u32; 3]>,
     /// Work-items of a full sub-group.
     subgroup_size: u32,
     /// Offset in the argument block of the address of the ring that `printf` writes to.
@@ -264,6 +272,7 @@ impl<'m> Unit<'m> {
             scratch: if stack > STACK_BYTES { align_up(private_size, MAX_ALIGN) } else { 0 },
             spill_variables: stack > STACK_BYTES,
             apart: false,
+            exact: None,
             subgroup_size: kernel.subgroup_size(),
             printf_ring: kernel.facts.printf_ring,
             helpers: BTreeMap::new(),

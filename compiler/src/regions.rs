@@ -32,8 +32,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::ir::arena::Id;
 use crate::ir::{
-    BinaryOp, Block, BlockId, ConvertOp, Function, Module, Op, Operand, Scope, Terminator, Type,
-    TypeId, ValueId,
+    BinaryOp, Block, BlockId, ConvertOp, ENTRY, Function, Module, Op, Operand, Scope, Terminator,
+    Type, TypeId, ValueId,
 };
 
 /// A place where items stop and are resumed.
@@ -63,6 +63,56 @@ pub struct Regions {
     pub crossing: Vec<ValueId>,
     /// The values that are live across some barrier and made again behind it, and what that takes.
     pub remade: HashSet<ValueId>,
+}
+
+/// Where items may be when they have run a region: at barriers, by index, or at the kernel's end.
+pub type Ends = BTreeSet<Option<usize>>;
+
+/// The most regions that are generated one by one.
+const MAX_TOGETHER: usize = 16;
+
+/// The most instructions of all regions together: those that belong to several count several times.
+const MAX_TOGETHER_INSTRUCTIONS: usize = 4096;
+
+impl Regions {
+    /// Where each region may end: the first, and those behind each barrier. Empty where they are
+    /// too many, or too large, to be generated one by one.
+    pub fn ends(&self) -> Vec<Ends> {
+        let starts = std::iter::once(ENTRY).chain(self.barriers.iter().map(|it| it.resume));
+        let mut size = 0;
+        let ends: Vec<Ends> = starts
+            .take(MAX_TOGETHER + 1)
+            .map(|start| {
+                let (ends, instructions) = self.ends_from(start);
+                size += instructions;
+                ends
+            })
+            .collect();
+        let few = ends.len() <= MAX_TOGETHER && size <= MAX_TOGETHER_INSTRUCTIONS;
+        if few { ends } else { Vec::new() }
+    }
+
+    /// Where a region may end, and its instructions.
+    fn ends_from(&self, start: BlockId) -> (Ends, usize) {
+        let mut ends = Ends::new();
+        let mut size = 0;
+        let mut seen = HashSet::from([start]);
+        let mut work = vec![start];
+        while let Some(id) = work.pop() {
+            let block = &self.function.blocks[id];
+            size += block.insts.len() + 1;
+            if let Some(barrier) = self.barriers.iter().position(|it| it.block == id) {
+                ends.insert(Some(barrier));
+                continue;
+            }
+            let next = block.terminator.successors();
+            if matches!(block.terminator, Terminator::Return(_)) {
+                ends.insert(None);
+            }
+            work.extend(next.into_iter().filter(|&next| seen.insert(next)));
+        }
+        (ends, size)
+    }
 }
 
 /// Whose items an operation makes wait for each other, if it does: a sub-group's or a work-group's.

@@ -27,8 +27,10 @@ mod flow;
 mod group;
 mod memory;
 mod ops;
+mod runs;
 mod shape;
 mod text;
+mod turns;
 
 use std::fmt;
 

@@ -157,6 +157,9 @@ impl Types<'_> {
             Op::ControlBarrier { .. } | Op::GridBarrier | Op::Fence(..) | Op::Offer(..) => {
                 return rule(result.is_none());
             }
+            Op::Prefetch(at) => {
+                return rule(self.module.types.lanes(self.of(*at)) == 1 && result.is_none());
+            }
             Op::MaskedStore(_, value, mask, _) | Op::Scatter(_, value, mask, _) => {
                 self.bool_like(self.of(*mask), self.of(*value))?;
                 return rule(result.is_none());
@@ -226,6 +229,9 @@ impl Types<'_> {
             },
             Op::Any(a) => rule(self.is_bool(self.of(*a)) && *self.ty(result) == Type::Bool),
             Op::LastTrue(a) => rule(self.is_bool(self.of(*a)) && *self.ty(result) == Type::Int(32)),
+            Op::InLine(_, mask, _) => {
+                rule(self.is_bool(self.of(*mask)) && *self.ty(result) == Type::Bool)
+            }
             Op::MaskedLoad(_, mask, _) | Op::Gather(_, mask, _) => {
                 self.bool_like(self.of(*mask), result)
             }

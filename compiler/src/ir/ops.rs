@@ -595,6 +595,11 @@ pub enum Op {
     /// The index of the last true component of a vector of `bool`, `i32`; some number if there is
     /// none.
     LastTrue(Operand),
+    /// Whether the addresses of a vector (first) lie one behind the other, so many bytes apart, where
+    /// a vector of `bool` (second) is true, and it is true for the first component. `bool`.
+    InLine(Operand, Operand, u64),
+    /// Tells the processor that what lies at a pointer will be read. Accesses nothing.
+    Prefetch(Operand),
     /// Reads the components of a vector, which lie one behind the other at a pointer (first), where
     /// a vector of `bool` (second) is true; others are some value and are not accessed.
     MaskedLoad(Operand, Operand, Access),
@@ -708,6 +713,7 @@ macro_rules! visit_operands {
             | Op::Splat(a)
             | Op::Any(a)
             | Op::LastTrue(a)
+            | Op::Prefetch(a)
             | Op::Assume(a) => visit(a),
             Op::Binary(_, a, b)
             | Op::Compare(_, a, b)
@@ -721,6 +727,7 @@ macro_rules! visit_operands {
             | Op::Store(a, b, _)
             | Op::MaskedLoad(a, b, _)
             | Op::Gather(a, b, _)
+            | Op::InLine(a, b, _)
             | Op::AtomicStore(a, b, ..)
             | Op::AtomicRmw(_, a, b, ..)
             | Op::Printf(a, b, _) => {

@@ -65,6 +65,8 @@ impl Body<'_, '_> {
             Op::Splat(_)
             | Op::Any(_)
             | Op::LastTrue(_)
+            | Op::InLine(..)
+            | Op::Prefetch(_)
             | Op::MaskedLoad(..)
             | Op::MaskedStore(..)
             | Op::Gather(..)

@@ -6,7 +6,7 @@ use super::types::{is_bool, memory_type};
 use super::work_item::{
     ARGS, GLOBAL_OFFSET, GLOBAL_SIZE, LOCAL, SCRATCH, load_context, local_size,
 };
-use super::{ENTRY, MAX_ALIGN, Unit, function_symbol, group, types};
+use super::{ENTRY, MAX_ALIGN, Unit, function_symbol, group, phases, types};
 use crate::ir::{ArgKind, FunctionId, GlobalId, Kernel};
 
 /// The parameters that every function takes first.
@@ -42,8 +42,11 @@ pub(super) fn lower(
     let mut text = format!("; kernel {:?}\n", kernel.name);
     match wide {
         Some(wide) if whole || wide.frame.is_some() || one.frame.is_some() => {
-            text += &choice(wide.lanes);
+            let exact = exact_size(kernel, wide.lanes);
+            text += &choice(wide.lanes, exact);
+            unit.exact = exact;
             text += &group(unit, kernel, VECTORS, wide, None);
+            unit.exact = None;
             text += &group(unit, kernel, ITEMS, one, None);
         }
         wide => text += &group(unit, kernel, ENTRY, one, wide),
@@ -52,16 +55,35 @@ pub(super) fn lower(
     text
 }
 
+/// The size of the groups that run in vectors where there is a choice, if the kernel requires one
+/// that is made of whole vectors.
+pub(super) fn exact_size(kernel: &Kernel, lanes: u32) -> Option<[u32; 3]> {
+    kernel.required_group_size.filter(|size| size[0] % lanes == 0)
+}
+
 /// The entry function of a kernel that is there in two forms: vectors if rows are made of whole
-/// ones.
-fn choice(lanes: u32) -> String {
+/// ones, and the group is of the required size if there is one: all sizes are constants then.
+fn choice(lanes: u32, exact: Option<[u32; 3]>) -> String {
     let mut text = head(ENTRY);
-    text += &local_size("%nx", 0);
+    text += &local_size("%nx", 0, None);
     text += &ids_are_small();
+    match exact {
+        None => {
+            text +=
+                &format!("  %rest = and i64 %nx, {}\n  %whole = icmp eq i64 %rest, 0\n", lanes - 1);
+        }
+        Some(size) => {
+            text += &local_size("%ny", 1, None);
+            text += &local_size("%nz", 2, None);
+            for (name, size) in ["%nx", "%ny", "%nz"].into_iter().zip(size) {
+                text += &format!("  {name}.exact = icmp eq i64 {name}, {size}\n");
+            }
+            text += "  %exact.xy = and i1 %nx.exact, %ny.exact\n";
+            text += "  %whole = and i1 %exact.xy, %nz.exact\n";
+        }
+    }
     text += &format!(
-        "  %rest = and i64 %nx, {}
-  %whole = icmp eq i64 %rest, 0
-  %vectors = and i1 %whole, %small
+        "  %vectors = and i1 %whole, %small
   br i1 %vectors, label %wide, label %narrow
 wide:
   call void @{VECTORS}(ptr %ctx)
@@ -70,8 +92,7 @@ narrow:
   call void @{ITEMS}(ptr %ctx)
   ret void
 }}
-",
-        lanes - 1
+"
     );
     text
 }
@@ -118,7 +139,7 @@ fn group(
         text += &load_context(name, offset);
     }
     for (dimension, name) in ["%nx", "%ny", "%nz"].into_iter().enumerate() {
-        text += &local_size(name, dimension as u8);
+        text += &local_size(name, dimension as u8, unit.exact);
     }
     let args = arguments(unit, kernel, &mut text);
     let function = function_symbol(one.function);
@@ -135,7 +156,7 @@ fn group(
             match wide {
                 None => {
                     text += "  br label %items\nitems:\n";
-                    text += &loops("items", "done", "", &item, one.lanes);
+                    text += &loops("", "items", "done", "", &item, one.lanes);
                 }
                 Some(wide) => {
                     text += &ids_are_small();
@@ -155,7 +176,7 @@ items:
         Some(frame) => {
             text += &match &frame.exchange {
                 Some(exchange) => group::phases(unit, &function, &args, frame, exchange, one.lanes),
-                None => phases(unit, &function, &args, frame, one.lanes),
+                None => phases::phases(unit, &function, &args, frame, one.lanes),
             }
         }
     }
@@ -260,97 +281,32 @@ pub(super) fn private_init(unit: &mut Unit<'_>, base: &str, tag: &str) -> String
 }
 
 /// Three nested loops over the items, from `from` to block `to`. `body` sees `%x`, `%y`, `%z` and
-/// is one block, unless it names its last block in `end`. `lanes` items are run at a time.
-fn loops(from: &str, to: &str, end: &str, body: &str, lanes: u32) -> String {
-    let end = if end.is_empty() { "x.loop" } else { end };
+/// is one block, unless it names its last block in `end`. `lanes` items are run at a time. All
+/// names begin with `tag`.
+pub(super) fn loops(tag: &str, from: &str, to: &str, end: &str, body: &str, lanes: u32) -> String {
+    let first = format!("{tag}x.loop");
+    let end = if end.is_empty() { &first } else { end };
     format!(
-        "  br label %z.loop
-z.loop:
-  %z = phi i64 [ 0, %{from} ], [ %z.next, %y.done ]
-  br label %y.loop
-y.loop:
-  %y = phi i64 [ 0, %z.loop ], [ %y.next, %x.done ]
-  br label %x.loop
-x.loop:
-  %x = phi i64 [ 0, %y.loop ], [ %x.next, %{end} ]
-{body}  %x.next = add nuw nsw i64 %x, {lanes}
-  %x.last = icmp eq i64 %x.next, %nx
-  br i1 %x.last, label %x.done, label %x.loop
-x.done:
-  %y.next = add nuw nsw i64 %y, 1
-  %y.last = icmp eq i64 %y.next, %ny
-  br i1 %y.last, label %y.done, label %y.loop
-y.done:
-  %z.next = add nuw nsw i64 %z, 1
-  %z.last = icmp eq i64 %z.next, %nz
-  br i1 %z.last, label %{to}, label %z.loop
+        "  br label %{tag}z.loop
+{tag}z.loop:
+  %{tag}z = phi i64 [ 0, %{from} ], [ %{tag}z.next, %{tag}y.done ]
+  br label %{tag}y.loop
+{tag}y.loop:
+  %{tag}y = phi i64 [ 0, %{tag}z.loop ], [ %{tag}y.next, %{tag}x.done ]
+  br label %{tag}x.loop
+{tag}x.loop:
+  %{tag}x = phi i64 [ 0, %{tag}y.loop ], [ %{tag}x.next, %{end} ]
+{body}  %{tag}x.next = add nuw nsw i64 %{tag}x, {lanes}
+  %{tag}x.last = icmp eq i64 %{tag}x.next, %nx
+  br i1 %{tag}x.last, label %{tag}x.done, label %{tag}x.loop
+{tag}x.done:
+  %{tag}y.next = add nuw nsw i64 %{tag}y, 1
+  %{tag}y.last = icmp eq i64 %{tag}y.next, %ny
+  br i1 %{tag}y.last, label %{tag}y.done, label %{tag}y.loop
+{tag}y.done:
+  %{tag}z.next = add nuw nsw i64 %{tag}z, 1
+  %{tag}z.last = icmp eq i64 %{tag}z.next, %nz
+  br i1 %{tag}z.last, label %{to}, label %{tag}z.loop
 "
-    )
-}
-
-/// The loop over phases of a kernel with barriers. An item's frame begins with its state: 0 at
-/// first, the number of the barrier where it stopped, or -1 when it has ended. A vector of items is
-/// like an item here.
-fn phases(unit: &mut Unit<'_>, symbol: &str, args: &str, frame: &Frame, lanes: u32) -> String {
-    let stride = frame.size;
-    let fixed = unit.scratch_fixed();
-    let private = frame.private_offset;
-    let init = private_init(unit, "%init.priv", "init");
-    let (index, items) = match lanes {
-        1 => ("%index = add i64 %column, %x".into(), "%items = mul i64 %items.xy, %nz".into()),
-        lanes => {
-            let shift = lanes.trailing_zeros();
-            (
-                format!("%item = add i64 %column, %x\n  %index = lshr i64 %item, {shift}"),
-                format!(
-                    "%items.all = mul i64 %items.xy, %nz\n  %items = lshr i64 %items.all, {shift}"
-                ),
-            )
-        }
-    };
-    let body = format!(
-        "  %row = mul i64 %z, %ny
-  %row.y = add i64 %row, %y
-  %column = mul i64 %row.y, %nx
-  {index}
-  %offset = mul i64 %index, {stride}
-  %frame = getelementptr i8, ptr %frames, i64 %offset
-  %state = load i32, ptr %frame, align 4
-  %ended = icmp eq i32 %state, -1
-  br i1 %ended, label %next, label %run
-run:
-  %priv = getelementptr i8, ptr %frame, i64 {private}
-  %stop = call i32 {symbol}(ptr %ctx, i64 %x, i64 %y, i64 %z, ptr %priv, ptr %frame, i32 %state{args})
-  store i32 %stop, ptr %frame, align 4
-  %waits = icmp ne i32 %stop, -1
-  %waits.before = load i1, ptr %waiting, align 1
-  %waits.any = or i1 %waits.before, %waits
-  store i1 %waits.any, ptr %waiting, align 1
-  br label %next
-next:
-"
-    );
-    format!(
-        "  %frames = getelementptr i8, ptr %scratch, i64 {fixed}
-  %waiting = alloca i1
-  %items.xy = mul i64 %nx, %ny
-  {items}
-  br label %init
-init:
-  %init.i = phi i64 [ 0, %entry ], [ %init.next, %init ]
-  %init.offset = mul i64 %init.i, {stride}
-  %init.frame = getelementptr i8, ptr %frames, i64 %init.offset
-  store i32 0, ptr %init.frame, align 4
-  %init.priv = getelementptr i8, ptr %init.frame, i64 {private}
-{init}  %init.next = add nuw nsw i64 %init.i, 1
-  %init.last = icmp eq i64 %init.next, %items
-  br i1 %init.last, label %phase, label %init
-phase:
-  store i1 false, ptr %waiting, align 1
-{}phase.done:
-  %again = load i1, ptr %waiting, align 1
-  br i1 %again, label %phase, label %done
-",
-        loops("phase", "phase.done", "next", &body, lanes)
     )
 }

@@ -19,7 +19,7 @@ use crate::ir::{
     Access, Block, BlockId, ConstId, ConstKind, Function, FunctionId, GlobalId, Inst, Loc, Op,
     Operand, Scope, Terminator, Type, TypeId, ValueId, WorkItemQuery,
 };
-use crate::regions::{Barrier, Regions};
+use crate::regions::{Barrier, Ends, Regions};
 
 /// The frame of an item that can be resumed: its state (32 bits) or, if items exchange values, what
 /// that takes; its private variables, and the values that are live across barriers.
@@ -30,6 +30,8 @@ pub(super) struct Frame {
     pub(super) private_offset: u64,
     /// What it takes to exchange values, if the kernel does or has sub-groups that wait.
     pub(super) exchange: Option<Exchange>,
+    /// Where each region may end, if there are few enough.
+    pub(super) ends: Vec<Ends>,
     /// Offsets of private variables, by their addresses, and of values.
     offsets: HashMap<ValueId, u64>,
 }
@@ -56,7 +58,13 @@ impl Frame {
             offsets.insert(value, end);
             end += size;
         }
-        Self { size: align_up(end, MAX_ALIGN), private_offset, exchange, offsets }
+        Self {
+            size: align_up(end, MAX_ALIGN),
+            private_offset,
+            exchange,
+            ends: regions.ends(),
+            offsets,
+        }
     }
 }
 

@@ -41,6 +41,14 @@ impl Body<'_, '_> {
                 let zeros = self.def(&format!("call i32 @llvm.ctlz.i32(i32 {bits}, i1 false)"));
                 format!("sub i32 31, {zeros}")
             }
+            Op::Prefetch(at) => {
+                self.unit.declare("void", "llvm.prefetch.p0", "ptr, i32, i32, i32");
+                // To be read, and to be kept in all caches, as data.
+                let at = self.operand(at);
+                self.line(&format!("call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)"));
+                return Ok(None);
+            }
+            Op::InLine(at, mask, by) => self.in_line(at, mask, by),
             Op::MaskedLoad(at, mask, access) => {
                 self.masked_read("load", "ptr", "p0", at, mask, access, result()?)
             }
@@ -75,6 +83,30 @@ impl Body<'_, '_> {
             }
             _ => return Err(LowerError::Unsupported("an operation of widened code".into())),
         }))
+    }
+
+    /// Whether addresses lie in line. The values of components that the mask leaves out may be poison,
+    /// so they are chosen away before anything depends on them.
+    fn in_line(&mut self, at: Operand, mask: Operand, by: u64) -> String {
+        let n = self.unit.module.types.lanes(self.type_of(mask));
+        let (at, mask) = (self.operand(at), self.typed(mask));
+        let numbers = self.def(&format!("ptrtoint <{n} x ptr> {at} to <{n} x i64>"));
+        let first = self.def(&format!("extractelement <{n} x i64> {numbers}, i32 0"));
+        let one = self.def(&format!("insertelement <{n} x i64> poison, i64 {first}, i32 0"));
+        let all = self.def(&format!(
+            "shufflevector <{n} x i64> {one}, <{n} x i64> poison, <{n} x i32> zeroinitializer"
+        ));
+        let steps: Vec<String> =
+            (0..u64::from(n)).map(|i| format!("i64 {}", i.wrapping_mul(by))).collect();
+        let line = self.def(&format!("add <{n} x i64> {all}, <{}>", steps.join(", ")));
+        let off = self.def(&format!("icmp ne <{n} x i64> {numbers}, {line}"));
+        let off = self.def(&format!("select {mask}, <{n} x i1> {off}, <{n} x i1> zeroinitializer"));
+        let name = format!("llvm.vector.reduce.or.v{n}i1");
+        self.unit.declare("i1", &name, &format!("<{n} x i1>"));
+        let any = self.def(&format!("call i1 @{name}(<{n} x i1> {off})"));
+        let none = self.def(&format!("xor i1 {any}, true"));
+        let runs = self.def(&format!("extractelement {mask}, i32 0"));
+        format!("select i1 {runs}, i1 {none}, i1 false")
     }
 
     /// Text of a masked load or gather.

@@ -41,8 +41,11 @@ pub(super) fn load_context(name: &str, offset: u32) -> String {
 }
 
 /// Computes the size of this work-group in a dimension: what is left of the global size, if that
-/// is less than a full group.
-pub(super) fn local_size(name: &str, dimension: u8) -> String {
+/// is less than a full group. `exact` is the size of all groups that get here, if that is known.
+pub(super) fn local_size(name: &str, dimension: u8, exact: Option<[u32; 3]>) -> String {
+    if let Some(size) = exact {
+        return format!("  {name} = add i64 {}, 0\n", size[usize::from(dimension)]);
+    }
     let d = u32::from(dimension);
     let mut text = load_launch(&format!("{name}.launch"));
     let mut load = |what: &str, base: &str, ty: &str, offset: u32, align: u32| {
@@ -101,7 +104,7 @@ impl Body<'_, '_> {
             Q::WorkDim => self.launch_word(WORK_DIM),
             Q::LocalSize => {
                 let name = self.temp();
-                let text = local_size(&name, dimension);
+                let text = local_size(&name, dimension, self.unit.exact);
                 self.prelude += &text;
                 self.unit.declare("i64", "llvm.umin.i64", "i64, i64");
                 name

@@ -69,6 +69,9 @@ impl Widener<'_> {
         let again = self.bodies[self.flow.loops[index].first];
         self.out.end(Terminator::CondBranch(any, again, leave));
         self.out.switch_to(leave);
+        let ty = self.out.mask_type();
+        let none = self.out.null(ty);
+        self.out.write(waiting, none);
         self.go(&self.flow.pending[place].clone());
     }
 
@@ -127,6 +130,9 @@ impl Widener<'_> {
             let (body, leave) = (self.out.new_block(), self.out.new_block());
             self.out.end(Terminator::CondBranch(any, body, leave));
             self.out.switch_to(leave);
+            // So says the test; LLVM would keep the mask until it is united with another.
+            let none = self.out.null(ty);
+            self.out.write(waiting, none);
             self.go(&self.flow.pending[place].clone());
             self.out.switch_to(body);
             self.bodies[place] = body;

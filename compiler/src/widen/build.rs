@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Refusal;
+use super::runs::Known;
 use crate::ir::arena::Id;
 use crate::ir::eval::apply;
 use crate::ir::{
@@ -42,6 +43,14 @@ pub(super) struct Builder {
     entering: HashMap<(BlockId, Var), ValueId>,
     /// Vectors that repeat a value, by block.
     splats: HashMap<(BlockId, Operand), Operand>,
+    /// What scalars say of masks.
+    pub(super) known: HashMap<ValueId, Known>,
+    /// What made vectors, where a component may be made by itself.
+    pub(super) made: HashMap<ValueId, Op>,
+    /// Where and when loads were done: their blocks, and the number of writes before them.
+    pub(super) loaded: HashMap<ValueId, (BlockId, u32)>,
+    /// Operations so far that may have written to memory.
+    pub(super) writes: u32,
     /// Items of a vector.
     pub(super) lanes: u32,
 }
@@ -61,6 +70,10 @@ impl Builder {
             written: HashMap::new(),
             entering: HashMap::new(),
             splats: HashMap::new(),
+            known: HashMap::new(),
+            made: HashMap::new(),
+            loaded: HashMap::new(),
+            writes: 0,
             lanes,
         }
     }
@@ -91,6 +104,22 @@ impl Builder {
             return Operand::Const(constant);
         }
         let result = self.function.new_value(ty);
+        if matches!(
+            op,
+            Op::Address { .. } | Op::Convert(..) | Op::Binary(..) | Op::Splat(_) | Op::Load(..)
+        ) {
+            self.made.insert(result, op.clone());
+        }
+        match op {
+            Op::Load(..) => _ = self.loaded.insert(result, (self.block, self.writes)),
+            Op::AtomicRmw(..)
+            | Op::AtomicCompareExchange { .. }
+            | Op::Printf(..)
+            | Op::Call(..)
+            | Op::Image(..)
+            | Op::Collect(..) => self.writes += 1,
+            _ => {}
+        }
         let inst = Inst { result: Some(result), op, flags, loc: self.loc };
         self.function.blocks[self.block].insts.push(inst);
         Operand::Value(result)
@@ -117,6 +146,7 @@ impl Builder {
 
     /// Adds an instruction without result.
     pub(super) fn effect(&mut self, op: Op, flags: Flags) {
+        self.writes += 1;
         let inst = Inst { result: None, op, flags, loc: self.loc };
         self.function.blocks[self.block].insts.push(inst);
     }
@@ -284,6 +314,7 @@ impl Builder {
         while self.drop_empty_masks(&mut renamed) {
             simplify(&mut phis, &mut renamed, undefined);
         }
+        self.ask_scalars(&mut renamed);
         let mut placed: Vec<(ValueId, Vec<(BlockId, Operand)>)> = phis.into_iter().collect();
         placed.sort_by_key(|(value, _)| *value);
         for (value, incoming) in placed.into_iter().rev() {
@@ -361,7 +392,7 @@ fn renumber(function: &mut Function) {
 }
 
 /// What a value stands for at last.
-fn find(renamed: &HashMap<ValueId, Operand>, mut operand: Operand) -> Operand {
+pub(super) fn find(renamed: &HashMap<ValueId, Operand>, mut operand: Operand) -> Operand {
     while let Operand::Value(value) = operand
         && let Some(&next) = renamed.get(&value)
     {

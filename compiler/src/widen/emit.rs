@@ -376,6 +376,9 @@ impl<'f> Widener<'f> {
             }
             Shape::Varying => {
                 let values = self.compute(inst, ty)?;
+                if let [mask] = values[..] {
+                    self.note_compare(&inst.op, mask);
+                }
                 self.set(result, &values)
             }
         }

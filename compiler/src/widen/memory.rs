@@ -7,16 +7,16 @@
 //! Items that are not in the mask touch no memory, but for private variables, which nobody else sees.
 
 use super::Refusal;
-use super::emit::{Guard, Widener};
+use super::emit::Widener;
 use super::ops::Leaf;
 use super::shape::Shape;
 use crate::ir::arena::Id;
-use crate::ir::{Access, Inst, Op, Operand, Terminator, Type, TypeId, ValueId};
+use crate::ir::{Access, AddressSpace, Inst, Op, Operand, Terminator, Type, TypeId, ValueId};
 
 /// How the items' addresses lie.
 enum Lie {
-    /// One behind the other, from here; if the guard holds.
-    Line(Operand, Option<Guard>),
+    /// One behind the other, from here; if that holds.
+    Line(Operand, Option<Operand>),
     /// All the same, or anyhow.
     Apart,
 }
@@ -68,15 +68,32 @@ impl Widener<'_> {
         Ok(true)
     }
 
-    /// How the addresses of accesses of `size` bytes lie.
-    fn lie(&mut self, at: Operand, size: u64) -> Lie {
+    /// How the addresses of accesses of `size` bytes lie. `line`: whether it helps if they do so one
+    /// behind the other.
+    fn lie(&mut self, at: Operand, size: u64, line: bool) -> Result<Lie, Refusal> {
         match self.shape(at) {
             Shape::Strided { step, guard } if step == size as i64 => {
                 let guard = guard.and_then(|value| self.guards[value.index()]);
-                Lie::Line(self.one(at), guard)
+                let holds = guard.map(|guard| self.out.read(guard.holds));
+                Ok(Lie::Line(self.one(at), holds))
             }
-            _ => Lie::Apart,
+            // Quotients, remainders and bits of ids are often those of a row of neighbours.
+            // Each item's private memory is a place of its own.
+            Shape::Varying if line && !self.is_private(at) && self.shapes.is_computed(at) => {
+                let ty = self.type_in(at);
+                let bool = self.out.module.types.bool();
+                let (addresses, mask) = (self.vector(at)?, self.mask_value());
+                let holds = self.out.value(Op::InLine(addresses, mask, size), bool);
+                let first = self.out.value(Op::Extract(addresses, vec![0]), ty);
+                Ok(Lie::Line(first, Some(holds)))
+            }
+            _ => Ok(Lie::Apart),
         }
+    }
+
+    fn is_private(&self, at: Operand) -> bool {
+        let ty = &self.out.module.types[self.type_in(at)];
+        matches!(ty, Type::Pointer(AddressSpace::Private))
     }
 
     /// The running item's value that is written last where all write to one place.
@@ -158,11 +175,15 @@ impl Widener<'_> {
     fn load(&mut self, at: Operand, ty: TypeId, access: Access) -> Result<Vec<Operand>, Refusal> {
         let leaves = self.leaves(ty)?;
         let size = self.out.module.types.size(ty);
-        match self.lie(at, size) {
-            Lie::Line(first, guard) if self.is_vector(&leaves, size) => {
+        let line = self.is_vector(&leaves, size);
+        match self.lie(at, size, line)? {
+            Lie::Line(first, holds) if line => {
                 let own = self.is_own(at);
+                if holds.is_none() {
+                    self.prefetch(at, first, size);
+                }
                 self.guarded(
-                    guard,
+                    holds,
                     &leaves,
                     |this| Ok(this.load_line(first, &leaves, access, own)),
                     |this| this.gather(at, &leaves, access),
@@ -170,6 +191,22 @@ impl Widener<'_> {
             }
             _ => self.gather(at, &leaves, access),
         }
+    }
+
+    /// Loops walk down columns as often as along rows, and then each time needs a line of its own
+    /// that the processor does not foresee. The next vectors of this row will need its neighbours:
+    /// asked for two vectors ahead they are there when their turn comes.
+    fn prefetch(&mut self, at: Operand, first: Operand, size: u64) {
+        let ty = self.type_in(at);
+        let Operand::Value(value) = at else { return };
+        let global = matches!(self.out.module.types[ty], Type::Pointer(AddressSpace::Global));
+        if !global || !self.shapes.moves_in_loop(self.flow, value, self.block) {
+            return;
+        }
+        let offset = 2 * i64::from(self.out.lanes) * size as i64;
+        let op = Op::Address { base: first, offset, terms: Vec::new(), inbounds: false };
+        let ahead = self.out.value(op, ty);
+        self.out.effect(Op::Prefetch(ahead), Default::default());
     }
 
     /// Whether the scalars of a value fill it, and all have one type: the items' values are then
@@ -249,12 +286,12 @@ impl Widener<'_> {
         let size = self.out.module.types.size(ty);
         let values = self.vectors(value)?;
         // What has three parts is not shuffled together in pairs.
-        let pairs = leaves.len().is_power_of_two();
-        match self.lie(at, size) {
-            Lie::Line(first, guard) if pairs && self.is_vector(&leaves, size) => {
+        let line = leaves.len().is_power_of_two() && self.is_vector(&leaves, size);
+        match self.lie(at, size, line)? {
+            Lie::Line(first, holds) if line => {
                 let own = self.is_own(at);
                 self.guarded(
-                    guard,
+                    holds,
                     &[],
                     |this| {
                         this.store_line(first, &values, &leaves, access, own);
@@ -336,16 +373,15 @@ impl Widener<'_> {
         Ok(())
     }
 
-    /// Does one thing if a guard holds, else another. Both give a vector for each leaf.
+    /// Does one thing if something holds, else another. Both give a vector for each leaf.
     fn guarded(
         &mut self,
-        guard: Option<Guard>,
+        holds: Option<Operand>,
         leaves: &[Leaf],
         fast: impl FnOnce(&mut Self) -> Result<Vec<Operand>, Refusal>,
         slow: impl FnOnce(&mut Self) -> Result<Vec<Operand>, Refusal>,
     ) -> Result<Vec<Operand>, Refusal> {
-        let Some(guard) = guard else { return fast(self) };
-        let holds = self.out.read(guard.holds);
+        let Some(holds) = holds else { return fast(self) };
         let mut vars = Vec::new();
         for leaf in leaves {
             let vector = self.out.vector_of(leaf.ty);
@@ -365,88 +401,6 @@ impl Widener<'_> {
         self.out.end(Terminator::Branch(join));
         self.out.switch_to(join);
         Ok(vars.into_iter().map(|var| self.out.read(var)).collect())
-    }
-
-    /// Does an operation for each running item, one after the other.
-    fn one_by_one(&mut self, inst: &Inst) -> Result<(), Refusal> {
-        self.remark("takes its items one by one for an operation on memory");
-        let mut operands = Vec::new();
-        inst.op.for_each_operand(|operand| operands.push(operand));
-        // By operand: the scalar for all, or the vectors.
-        let mut parts = Vec::new();
-        for operand in operands {
-            parts.push(match self.shape(operand) {
-                Shape::Uniform => (self.type_in(operand), vec![self.one(operand)], true),
-                _ => (self.type_in(operand), self.vectors(operand)?, false),
-            });
-        }
-        let ty = inst.result.map(|result| self.from.values[result].ty);
-        let leaves = match ty {
-            Some(ty) => self.leaves(ty)?,
-            None => Vec::new(),
-        };
-        let mut results = Vec::new();
-        for leaf in &leaves {
-            let vector = self.out.vector_of(leaf.ty);
-            let var = self.out.var(vector);
-            let undef = self.out.undef(vector);
-            self.out.write(var, undef);
-            results.push(var);
-        }
-        let bool = self.out.module.types.bool();
-        for lane in 0..self.out.lanes {
-            let next = self.mask.map(|mask| {
-                let runs = self.out.value(Op::Extract(mask, vec![lane]), bool);
-                let (here, next) = (self.out.new_block(), self.out.new_block());
-                self.out.end(Terminator::CondBranch(runs, here, next));
-                self.out.switch_to(here);
-                next
-            });
-            let mut scalars = Vec::new();
-            for (ty, values, uniform) in parts.clone() {
-                if uniform {
-                    scalars.extend(values);
-                    continue;
-                }
-                let mut items = Vec::new();
-                for value in values {
-                    let vector = self.out.type_of(value);
-                    let element = self.out.module.types.element(vector);
-                    items.push(self.out.value(Op::Extract(value, vec![lane]), element));
-                }
-                scalars.push(self.assemble(ty, &mut items.into_iter())?);
-            }
-            let mut op = inst.op.clone();
-            let mut scalars = scalars.into_iter();
-            op.for_each_operand_mut(|operand| {
-                if let Some(scalar) = scalars.next() {
-                    *operand = scalar;
-                }
-            });
-            match ty {
-                Some(ty) => {
-                    let value = self.out.def(op, ty, inst.flags);
-                    let scalars = self.scalars(value)?;
-                    for (&var, scalar) in results.iter().zip(scalars) {
-                        let so_far = self.out.read(var);
-                        let vector = self.out.var_type(var);
-                        let op = Op::Insert(so_far, scalar, vec![lane]);
-                        let with = self.out.value(op, vector);
-                        self.out.write(var, with);
-                    }
-                }
-                None => self.out.effect(op, inst.flags),
-            }
-            if let Some(next) = next {
-                self.out.end(Terminator::Branch(next));
-                self.out.switch_to(next);
-            }
-        }
-        if let Some(result) = inst.result {
-            let values: Vec<Operand> = results.into_iter().map(|var| self.out.read(var)).collect();
-            self.set(result, &values)?;
-        }
-        Ok(())
     }
 
     /// Notes what makes the code slow, for people.

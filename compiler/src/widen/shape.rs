@@ -58,6 +58,8 @@ pub(super) struct Shapes {
     home: Vec<Option<BlockId>>,
     /// Values between 0 and 2^31 - 1 for every item.
     small: Vec<bool>,
+    /// Values that are made of ids and of what is the same for all, by arithmetic alone.
+    computed: Vec<bool>,
     /// Small numbers that are shifted to the left by at most 32 of 64 bits, by the result.
     shifted: HashMap<ValueId, (Operand, i64)>,
 }
@@ -70,6 +72,7 @@ impl Shapes {
             shapes: vec![None; count],
             home: vec![None; count],
             small: vec![false; count],
+            computed: vec![false; count],
             shifted: HashMap::new(),
         };
         for &param in &function.params {
@@ -105,7 +108,42 @@ impl Shapes {
                 }
             }
         }
+        shapes.find_computed(function, flow);
         shapes
+    }
+
+    fn find_computed(&mut self, function: &Function, flow: &Flow) {
+        for node in &flow.order {
+            let super::flow::Node::Block(block) = *node else { continue };
+            for inst in &function.blocks[block].insts {
+                let Some(result) = inst.result else { continue };
+                let arithmetic = matches!(
+                    inst.op,
+                    Op::Unary(..)
+                        | Op::Binary(..)
+                        | Op::Compare(..)
+                        | Op::Convert(..)
+                        | Op::Select(..)
+                        | Op::Address { .. }
+                );
+                let mut computed = self.of(result) != Shape::Varying || arithmetic;
+                if self.of(result) == Shape::Varying {
+                    inst.op.for_each_operand(|operand| computed &= self.is_computed(operand));
+                }
+                self.computed[result.index()] = computed;
+            }
+        }
+    }
+
+    /// Whether a value is made of ids and of what is the same for all, by arithmetic alone.
+    pub(super) fn is_computed(&self, operand: Operand) -> bool {
+        match operand {
+            Operand::Const(_) => true,
+            Operand::Value(value) => {
+                self.computed[value.index()]
+                    || (self.home[value.index()].is_none() && self.of(value) != Shape::Varying)
+            }
+        }
     }
 
     /// The shape of a value where it is defined.
@@ -118,6 +156,13 @@ impl Shapes {
     pub(super) fn escapes(&self, flow: &Flow, value: ValueId, user: BlockId) -> bool {
         let Some(home) = self.home[value.index()] else { return false };
         flow.masked_around(home).is_some_and(|index| !flow.contains(index, user))
+    }
+
+    /// Whether a value is made anew each time around the innermost loop of a block that uses it.
+    pub(super) fn moves_in_loop(&self, flow: &Flow, value: ValueId, user: BlockId) -> bool {
+        let home = self.home[value.index()];
+        let within = flow.within[user.index()];
+        home.zip(within).is_some_and(|(home, index)| flow.contains(index, home))
     }
 
     /// The shape of an operand where a block uses it.
@@ -180,7 +225,8 @@ impl Shapes {
         }
     }
 
-    fn is_small(&self, operand: Operand) -> bool {
+    /// Whether a value is between 0 and 2^31 - 1 for every item.
+    pub(super) fn is_small(&self, operand: Operand) -> bool {
         matches!(operand, Operand::Value(value) if self.small[value.index()])
     }
 

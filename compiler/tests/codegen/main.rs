@@ -16,4 +16,5 @@ mod maths;
 mod numbers;
 mod printf;
 mod reference;
+mod rows;
 mod widen;

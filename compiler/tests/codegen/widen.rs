@@ -11,7 +11,7 @@ use crate::golden::golden;
 use crate::harness::{Arg, Grid, Kernel, clang, module, value, widths};
 
 /// Compiles text, sees that every kernel is widened with 8, 16 and 32 items, and gives the module.
-fn wide(text: &str) -> tally_compiler::ir::Module {
+pub fn wide(text: &str) -> tally_compiler::ir::Module {
     let module = module(&clang::compile_text(text, &["-O2", "-w"]));
     for kernel in &module.kernels {
         for lanes in [8, 16, 32] {
@@ -23,11 +23,11 @@ fn wide(text: &str) -> tally_compiler::ir::Module {
     module
 }
 
-fn ints(n: i32, f: impl Fn(i32) -> i32) -> Input {
+pub fn ints(n: i32, f: impl Fn(i32) -> i32) -> Input {
     Input::Buffer(Elements::Bytes, (0..n).flat_map(|i| f(i).to_le_bytes()).collect())
 }
 
-fn int(x: i32) -> Input {
+pub fn int(x: i32) -> Input {
     Input::Value(x.to_le_bytes().to_vec())
 }
 

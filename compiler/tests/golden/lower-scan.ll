@@ -51,7 +51,8 @@ entry:
   %frames = getelementptr i8, ptr %scratch, i64 0
   %waiting = alloca i1
   %items.xy = mul i64 %nx, %ny
-  %items = mul i64 %items.xy, %nz
+  %items.all = mul i64 %items.xy, %nz
+  %items = lshr i64 %items.all, 0
   br label %init
 init:
   %init.i = phi i64 [ 0, %entry ], [ %init.next, %init ]
@@ -76,14 +77,15 @@ x.loop:
   %row = mul i64 %z, %ny
   %row.y = add i64 %row, %y
   %column = mul i64 %row.y, %nx
-  %index = add i64 %column, %x
+  %item = add i64 %column, %x
+  %index = lshr i64 %item, 0
   %offset = mul i64 %index, 64
   %frame = getelementptr i8, ptr %frames, i64 %offset
+  %priv = getelementptr i8, ptr %frame, i64 4
   %state = load i32, ptr %frame, align 4
   %ended = icmp eq i32 %state, -1
   br i1 %ended, label %next, label %run
 run:
-  %priv = getelementptr i8, ptr %frame, i64 4
   %stop = call i32 @f0(ptr %ctx, i64 %x, i64 %y, i64 %z, ptr %priv, ptr %frame, i32 %state, ptr %arg0, ptr %arg1)
   store i32 %stop, ptr %frame, align 4
   %waits = icmp ne i32 %stop, -1

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Comparisons of ids that grow by one from item to item: which items they hold for is known of two.
+//!
+//! `id < n` holds for the first items of a vector, up to some place. So it holds for any if it does
+//! for the first, and for all if it does for the last. A scalar comparison then says whether a
+//! block has items, in place of one of vectors and a test of its mask.
+
+use std::collections::HashMap;
+
+use super::build::{Builder, find};
+use super::emit::Widener;
+use super::shape::Shape;
+use crate::ir::{BinaryOp, CompareOp, Op, Operand, Type, UnaryOp, ValueId};
+
+/// What is known of a mask, as scalars of type `bool`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    /// Whether it has any lane.
+    any: Operand,
+    /// Whether it has all lanes.
+    all: Operand,
+}
+
+impl Widener<'_> {
+    /// Notes what scalars say of the mask that a comparison has made.
+    pub(super) fn note_compare(&mut self, op: &Op, mask: Operand) {
+        let (&Op::Compare(kind, a, b), Operand::Value(mask)) = (op, mask) else { return };
+        if !matches!(self.out.module.types[self.type_in(a)], Type::Int(_)) {
+            return;
+        }
+        let grows = |this: &Self, operand| {
+            this.shapes.is_small(operand)
+                && this.shape(operand) == Shape::Strided { step: 1, guard: None }
+        };
+        let same = |this: &Self, operand| this.shape(operand) == Shape::Uniform;
+        let (kind, id, limit) = if grows(self, a) && same(self, b) {
+            (kind, a, b)
+        } else if same(self, a) && grows(self, b) {
+            (mirrored(kind), b, a)
+        } else {
+            return;
+        };
+        let (first, limit) = (self.one(id), self.one(limit));
+        let ty = self.out.type_of(first);
+        let bool = self.out.module.types.bool();
+        let ends = self.out.int(ty, i64::from(self.out.lanes) - 1);
+        // Ids are below 2^31 for every item, so nothing wraps around.
+        let last = self.out.value(Op::Binary(BinaryOp::Add, first, ends), ty);
+        use CompareOp as C;
+        let known = match kind {
+            C::ULt | C::ULe | C::SLt | C::SLe => Known {
+                any: self.out.value(Op::Compare(kind, first, limit), bool),
+                all: self.out.value(Op::Compare(kind, last, limit), bool),
+            },
+            C::UGt | C::UGe | C::SGt | C::SGe => Known {
+                any: self.out.value(Op::Compare(kind, last, limit), bool),
+                all: self.out.value(Op::Compare(kind, first, limit), bool),
+            },
+            C::Eq => {
+                let distance = self.out.value(Op::Binary(BinaryOp::Sub, limit, first), ty);
+                Known {
+                    any: self.out.value(Op::Compare(C::ULe, distance, ends), bool),
+                    all: Operand::Const(self.out.module.const_int(bool, 0)),
+                }
+            }
+            _ => return,
+        };
+        self.out.known.insert(mask, known);
+    }
+}
+
+/// The comparison with its sides exchanged.
+fn mirrored(kind: CompareOp) -> CompareOp {
+    use CompareOp as C;
+    match kind {
+        C::ULt => C::UGt,
+        C::ULe => C::UGe,
+        C::UGt => C::ULt,
+        C::UGe => C::ULe,
+        C::SLt => C::SGt,
+        C::SLe => C::SGe,
+        C::SGt => C::SLt,
+        C::SGe => C::SLe,
+        other => other,
+    }
+}
+
+impl Builder {
+    /// Asks scalars, where they know, whether masks have lanes. `renamed` says what values stand
+    /// for.
+    pub(super) fn ask_scalars(&mut self, renamed: &mut HashMap<ValueId, Operand>) {
+        let mut negated: HashMap<ValueId, Operand> = HashMap::new();
+        for inst in self.function.blocks.iter().flat_map(|(_, block)| &block.insts) {
+            if let (Some(result), &Op::Unary(UnaryOp::Not, a)) = (inst.result, &inst.op) {
+                negated.insert(result, find(renamed, a));
+            }
+        }
+        let known = |operand: Operand| match operand {
+            Operand::Value(value) => self.known.get(&value),
+            Operand::Const(_) => None,
+        };
+        for (_, block) in self.function.blocks.iter_mut() {
+            for inst in &mut block.insts {
+                let (Some(result), &Op::Any(mask)) = (inst.result, &inst.op) else { continue };
+                let mask = find(renamed, mask);
+                let opposite = match mask {
+                    Operand::Value(value) => negated.get(&value).copied(),
+                    Operand::Const(_) => None,
+                };
+                if let Some(known) = known(mask) {
+                    renamed.insert(result, known.any);
+                } else if let Some(known) = opposite.and_then(known) {
+                    inst.op = Op::Unary(UnaryOp::Not, known.all);
+                }
+            }
+        }
+    }
+}

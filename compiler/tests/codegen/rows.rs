@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What widened code finds out as it runs: whether places lie in line, whether any item passes a
+//! limit, and whether all vectors of a group stop at the same barrier.
+
+use crate::diff::{Input, same};
+use crate::harness::Grid;
+use crate::widen::{int, ints, wide};
+
+/// Remainders and bits of ids lead to neighbours in some vectors and to places apart in others;
+/// whichever items take part, each reads and writes the place that it names.
+#[test]
+fn computed_places_are_those_named_in_line_or_not() {
+    let module = wide(
+        "kernel void lines(global int *out, global const int *in, int n, int mask) {
+           int i = get_global_id(0), x = i % n, y = i / n;
+           int v = in[y * n + x];
+           v += 3 * in[(i & mask) * 2 + (i & ~mask)];
+           if ((i ^ y) & 4) v += in[x * 5 % n];
+           if (i > 5 && x < n - 1) out[(i & ~31) + ((i + n) & 31)] = v;
+         }",
+    );
+    for (n, mask) in [(40, 7), (32, 0), (7, 31)] {
+        let args = [ints(160, |_| 0), ints(256, |i| i * 7 - 300), int(n), int(mask)];
+        same(&module, "lines", Grid::line(160, 32), &args, "");
+    }
+}
+
+/// What an item has loaded is what an atomic gets, though the item has written to that place since.
+#[test]
+fn an_atomic_gets_what_was_loaded_before_a_write() {
+    let module = wide(
+        "kernel void count(global int *x, global int *y, global int *bins, local int *t) {
+           int i = get_global_id(0), l = get_local_id(0), v = x[i], w = y[i];
+           if (l < 16) t[l] = 0;
+           barrier(CLK_LOCAL_MEM_FENCE);
+           x[i] = -1;
+           atomic_add(&bins[v & 15], 3);
+           atomic_add(&t[y[i] & 15], v);
+           atomic_inc(&t[w >> 4 & 15]);
+           if (l != 5) atomic_sub(&t[l & 3], 2);
+           barrier(CLK_LOCAL_MEM_FENCE);
+           if (l < 16) atomic_add(&bins[16 + l], t[l]);
+         }",
+    );
+    let x = || ints(128, |i| i * 29 % 101);
+    for group in [32, 64] {
+        let args = [x(), x(), ints(32, |_| 0), Input::Local(64)];
+        same(&module, "count", Grid::line(128, group), &args, "");
+    }
+}
+
+/// A comparison of an id with a limit holds for the items that it holds for, wherever the limit lies.
+#[test]
+fn ids_pass_limits_one_by_one() {
+    let module = wide(
+        "kernel void limits(global int *out, int n) {
+           int i = get_global_id(0), l = get_local_id(0);
+           global int *o = out + 12 * i;
+           if (i < n) o[0] = 1;
+           if (i <= n) o[1] = 2; else o[2] = 3;
+           if (n > i) o[3] = 4; else o[4] = 5;
+           if (i >= n) o[5] = 6;
+           if (l == (n & 31)) o[6] = 7; else o[7] = 8;
+           if ((uint)i > (uint)n) o[8] = 9;
+           if (get_global_id(0) < (size_t)(long)n) o[9] = 10;
+           if (n != i) o[10] = 11;
+         }",
+    );
+    for n in [-1, 0, 1, 15, 16, 17, 40, 63, 64, i32::MAX] {
+        same(&module, "limits", Grid::line(64, 32), &[ints(768, |_| 0), int(n)], "");
+    }
+}
+
+/// Vectors that stop at different barriers go on, each from where it stopped, until all have run all
+/// of their code.
+#[test]
+fn vectors_that_stop_apart_all_run_to_their_end() {
+    let source = |attribute: &str| {
+        format!(
+            "kernel {attribute} void apart(global int *out, local int *t, int n) {{
+               int x = get_local_id(0), y = get_local_id(1), i = y * get_local_size(0) + x;
+               int sum = out[i];
+               barrier(CLK_LOCAL_MEM_FENCE);
+               for (int k = 0; k < n; k++) {{
+                 if ((y + k) & 1) {{
+                   sum = sum * 3 + k;
+                   barrier(CLK_LOCAL_MEM_FENCE);
+                   sum += x;
+                 }}
+                 if (k > y) break;
+                 t[i] = sum;
+                 barrier(CLK_LOCAL_MEM_FENCE);
+                 sum += t[i];
+               }}
+               barrier(CLK_LOCAL_MEM_FENCE);
+               out[i] = sum;
+             }}"
+        )
+    };
+    let grid = Grid { offset: [0; 3], global: [32, 4, 1], group: [32, 4, 1] };
+    for attribute in ["", "__attribute__((reqd_work_group_size(32, 4, 1)))"] {
+        let module = wide(&source(attribute));
+        for n in [0, 1, 6] {
+            let args = [ints(128, |i| i * 5), Input::Local(512), int(n)];
+            same(&module, "apart", grid, &args, "");
+        }
+    }
+}
