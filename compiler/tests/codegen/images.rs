@@ -216,6 +216,10 @@ fn writes_round_and_saturate() {
     }
 }
 
+/// Texels that kernels store whole.
+#[repr(align(16))]
+struct Texels([f32; 32]);
+
 /// SPV_INTEL_bindless_images: a number in memory or an argument stands for an image, and for an image
 /// with its sampler.
 #[test]
@@ -289,9 +293,9 @@ fn a_number_stands_for_an_image() {
     put(48, &17_u32.to_le_bytes());
     for (target, lanes) in widths() {
         let kernel = Kernel::with_lanes(&module, "k", &target, lanes);
-        let mut out = [0.0_f32; 32];
-        kernel.run(Grid::line(8, 8), vec![value(descriptor.as_ptr() as u64), buffer(&mut out)]);
-        for (i, found) in out.chunks(4).enumerate() {
+        let mut out = Texels([0.0; 32]);
+        kernel.run(Grid::line(8, 8), vec![value(descriptor.as_ptr() as u64), buffer(&mut out.0)]);
+        for (i, found) in out.0.chunks(4).enumerate() {
             let left = texels[i.saturating_sub(1)];
             assert_eq!(found, [texels[i] + (left + texels[i]) / 2.0, 0.0, 0.0, 2.0], "item {i}");
         }
