@@ -5,7 +5,7 @@
 //! share one device, so they run one at a time (`--test-threads=1`).
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tally_uapi::cell::Compare;
@@ -168,6 +168,17 @@ fn vm_create_checks_its_window_and_its_limit() {
     assert_eq!(create(good), Err(Errno::NoSpace));
 }
 
+/// Returns when a thread that has told its number sleeps, and not only for a moment.
+fn until_asleep(number: &AtomicI32) {
+    let mut looks = 0;
+    while looks < 4 {
+        std::thread::sleep(Duration::from_millis(8));
+        let path = format!("/proc/self/task/{}/stat", number.load(Ordering::Acquire));
+        let stat = std::fs::read_to_string(path).unwrap_or_default();
+        looks = if stat.contains(") S ") { looks + 1 } else { 0 };
+    }
+}
+
 #[test]
 fn vm_destroy_ends_queues_bindings_and_waits() {
     let fixture = Fixture::new();
@@ -175,9 +186,14 @@ fn vm_destroy_ends_queues_bindings_and_waits() {
     let destroy = |vm_id, pad| fixture.kernel.vm_destroy(&VmDestroy { vm_id, pad });
     assert_eq!(destroy(fixture.vm, 1), Err(Errno::Invalid));
     assert_eq!(destroy(fixture.vm + 100, 0), Err(Errno::NoEntry));
+    let number = AtomicI32::new(0);
     std::thread::scope(|scope| {
-        let waits = scope.spawn(|| fixture.wait(&[entry(handle, 2 * PAGE, 1)], 0, FOREVER));
-        std::thread::sleep(Duration::from_millis(30));
+        let waits = scope.spawn(|| {
+            // SAFETY: a call without arguments.
+            number.store(unsafe { libc::gettid() }, Ordering::Release);
+            fixture.wait(&[entry(handle, 2 * PAGE, 1)], 0, FOREVER)
+        });
+        until_asleep(&number);
         assert_eq!(destroy(fixture.vm, 0), Ok(()));
         assert_eq!(waits.join().unwrap(), Err(Errno::Io));
     });
