@@ -19,6 +19,7 @@ use tally_ze::{Chained, ze_result_t, ze_structure_type_t, zes_structure_type_t};
 use crate::error::{self, Error, Result};
 use crate::handle::{self, RawHandle};
 use crate::process::{self, Gate};
+use crate::trace::Span;
 
 pub mod context;
 pub mod device;
@@ -72,20 +73,30 @@ macro_rules! api {
 pub(crate) use api;
 
 /// Runs the body of an entry point that needs the driver to be initialised.
-#[inline]
+#[inline(always)]
 pub fn entered(function: &'static str, body: impl FnOnce() -> Result) -> ze_result_t {
+    let mut watched = None;
     if process::gate() != Gate::OPEN {
-        return slow(function, body, false);
+        match admitted(function, false) {
+            Ok(span) => watched = Some(span),
+            Err(code) => return code,
+        }
     }
-    guarded(function, body)
+    let code = guarded(function, body);
+    drop(watched);
+    code
 }
 
 /// Runs the body of an entry point that works before zeInit.
 pub fn always(function: &'static str, body: impl FnOnce() -> Result) -> ze_result_t {
-    slow(function, body, true)
+    match admitted(function, true) {
+        Ok(_span) => guarded(function, body),
+        Err(code) => code,
+    }
 }
 
-#[inline]
+// The one place that runs a body, so that it can be inlined.
+#[inline(always)]
 fn guarded(function: &'static str, body: impl FnOnce() -> Result) -> ze_result_t {
     match panic::catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => ze_result_t::ZE_RESULT_SUCCESS,
@@ -114,14 +125,13 @@ fn panicked(function: &'static str, payload: &(dyn std::any::Any + Send)) -> ze_
 
 /// The way through a gate that is not simply open.
 #[cold]
-fn slow(function: &'static str, body: impl FnOnce() -> Result, early: bool) -> ze_result_t {
+fn admitted(function: &'static str, early: bool) -> std::result::Result<Span, ze_result_t> {
     if let Err(error) = process::gate().admits(early) {
         error::set_last(function, &error);
-        return error.code();
+        return Err(error.code());
     }
     crate::hang::calls::enter(function);
-    let _span = crate::trace::span(function);
-    guarded(function, body)
+    Ok(crate::trace::span(function))
 }
 
 /// What the caller of an entry point has promised, and the only way to its pointers and handles.

@@ -317,33 +317,53 @@ fn reserve_range(mut span: usize) -> Option<(usize, usize)> {
 /// # Errors
 /// OUT_OF_HOST_MEMORY; the object is dropped.
 pub fn create<R: RawHandle>(object: R::Object) -> Result<R> {
-    create_with(|| object)
+    Ok(Vacant::take()?.fill(object))
 }
 
-/// A new handle for the object that `make` makes. Inlined, so that it is made in its slot.
-///
-/// # Errors
-/// OUT_OF_HOST_MEMORY; nothing is made.
-#[inline(always)]
-pub fn create_with<R: RawHandle>(make: impl FnOnce() -> R::Object) -> Result<R> {
-    let size = Slot::<R::Object>::STRIDE;
-    let address = match R::KIND {
-        Kind::Event => cache::take(size)?,
-        kind => kind.slab().reserve(size, kind.span())?,
-    };
-    let slot = ptr::with_exposed_provenance_mut::<Slot<R::Object>>(address);
-    // SAFETY: `reserve` gives each address, aligned since slots are a multiple of 16 from a page
-    // boundary, to one caller at a time; the memory is accessible and zero or a freed slot, and
-    // every field is valid as such.
-    let slot_ref = unsafe { &*slot };
-    // SAFETY: the slot is free, so no reference to its value exists.
-    unsafe { (*slot_ref.value.get()).write(make()) };
-    for (word, table) in slot_ref.tables.iter().zip(&HANDLE_TABLES) {
-        word.store(table.load(Ordering::Relaxed), Ordering::Relaxed);
+/// A slot for an object that is still to be made: so it can be made where it stays.
+pub struct Vacant<R: RawHandle>(*mut Slot<R::Object>);
+
+impl<R: RawHandle> Vacant<R> {
+    /// A slot that nobody uses.
+    ///
+    /// # Errors
+    /// OUT_OF_HOST_MEMORY.
+    #[inline(always)]
+    pub fn take() -> Result<Self> {
+        let size = Slot::<R::Object>::STRIDE;
+        let address = match R::KIND {
+            Kind::Event => cache::take(size)?,
+            kind => kind.slab().reserve(size, kind.span())?,
+        };
+        Ok(Self(ptr::with_exposed_provenance_mut(address)))
     }
-    slot_ref.uses.store(slot_ref.uses.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    slot_ref.tag.store(R::KIND.live(), Ordering::Release);
-    Ok(R::from_ptr(slot.cast()))
+
+    /// The handle of `object`, which moves in.
+    #[inline(always)]
+    pub fn fill(self, object: R::Object) -> R {
+        // SAFETY: `reserve` gives each address, aligned since slots are a multiple of 16 from a page
+        // boundary, to one caller at a time; the memory is accessible and zero or a freed slot, and
+        // every field is valid as such.
+        let slot = unsafe { &*self.0 };
+        // SAFETY: the slot is free, so no reference to its value exists.
+        unsafe { (*slot.value.get()).write(object) };
+        for (word, table) in slot.tables.iter().zip(&HANDLE_TABLES) {
+            word.store(table.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        slot.uses.store(slot.uses.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        slot.tag.store(R::KIND.live(), Ordering::Release);
+        let raw = R::from_ptr(self.0.cast());
+        std::mem::forget(self);
+        raw
+    }
+}
+
+impl<R: RawHandle> Drop for Vacant<R> {
+    /// Nothing was made.
+    #[cold]
+    fn drop(&mut self) {
+        R::KIND.slab().growth().free.push_back(self.0.expose_provenance());
+    }
 }
 
 /// The object behind `raw`. `name` is the argument's name, for the description.

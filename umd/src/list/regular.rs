@@ -398,7 +398,7 @@ impl Memory {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn keep(&mut self, what: &(impl Keep + ?Sized)) {
         let identity = what.identity();
         let same = |it: &Arc<dyn Any + Send + Sync>| Arc::as_ptr(it).cast() == identity;

@@ -26,8 +26,20 @@ pub type WaitList<'i, 'e> = &'i mut (dyn ExactSizeIterator<Item = Result<&'e Eve
 ///
 /// # Errors
 /// Those of the look-up; INVALID_SYNCHRONIZATION_OBJECT for an event that cannot be waited for.
-#[inline]
+#[inline(always)]
 pub(super) fn encode<'e, T: Target>(
+    target: &mut T,
+    waits: impl Iterator<Item = Result<&'e Event>>,
+) -> Result<usize> {
+    // What most commands wait for.
+    if waits.size_hint().1 == Some(0) {
+        return Ok(0);
+    }
+    encode_some(target, waits)
+}
+
+#[inline(always)]
+fn encode_some<'e, T: Target>(
     target: &mut T,
     waits: impl Iterator<Item = Result<&'e Event>>,
 ) -> Result<usize> {

@@ -83,6 +83,14 @@ impl Lists {
     /// Regular lists.
     pub const REGULAR: Self = Self(CbFlags::ZE_EVENT_COUNTER_BASED_FLAG_NON_IMMEDIATE.bits());
     const ALL: Self = Self(Self::IMMEDIATE.0 | Self::REGULAR.0);
+
+    /// Those where a signal takes no more than the write of a counter, by the event's traits.
+    #[inline(always)]
+    fn of(shared: &Shared, traits: &Traits) -> Self {
+        let publishes = traits.is_seen_by_host() && shared.publishes_late();
+        let more = traits.timestamps || traits.imported || publishes;
+        if more { Self(0) } else { Self(traits.cb_flags & Self::ALL.0) }
+    }
 }
 
 impl Event {
@@ -98,10 +106,17 @@ impl Event {
             EventKind::CounterBased(event) => event.is_aggregated(),
             EventKind::Regular(_) => true,
         };
-        let publishes = traits.is_seen_by_host() && shared.publishes_late();
-        let more = own || traits.timestamps || traits.imported || publishes;
-        let plain = if more { Lists(0) } else { Lists(traits.cb_flags & Lists::ALL.0) };
+        let plain = if own { Lists(0) } else { Lists::of(shared, &traits) };
         Self { kind, traits, pool, plain, shared: Anchor::of(shared) }
+    }
+
+    /// A counter-based event that follows nothing but counters. It is the one that programs make by the
+    /// million: inlined, so that it is made where it stays.
+    #[inline(always)]
+    pub fn of_counters(shared: &Arc<Shared>, traits: Traits) -> Self {
+        let plain = Lists::of(shared, &traits);
+        let kind = EventKind::CounterBased(CbEvent::completed());
+        Self { kind, traits, pool: None, plain, shared: Anchor::of(shared) }
     }
 
     /// The counter-based part, if in-order lists of this kind may signal the event and the write that

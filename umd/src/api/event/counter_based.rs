@@ -2,6 +2,7 @@
 //! Counter-based events without a pool: the core functions, and the experimental ones before them.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use tally_ze::zex::{
     zex_counter_based_event_desc_t, zex_counter_based_event_exp_flags_t,
@@ -17,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::handle;
 use crate::sync::cb_event::{CbEvent, External, HostWord};
 use crate::sync::event::{Event, EventKind, Traits};
-use crate::vm::Vm;
+use crate::sync::shared::Shared;
 
 /// Counters and the user's words have 64 bits.
 const MAX_VALUE: u64 = u64::MAX;
@@ -248,14 +249,8 @@ fn create(
     let shared = context.shared();
     // Two calls, so that the plain event is made where it stays.
     let event = match request.words {
-        None => {
-            let kind = || EventKind::CounterBased(CbEvent::completed());
-            handle::create_with(|| Event::new(shared, kind(), traits, None))?
-        }
-        Some(words) => {
-            let kind = EventKind::CounterBased(following(shared.vm(), *words)?);
-            handle::create(Event::new(shared, kind, traits, None))?
-        }
+        None => handle::Vacant::take()?.fill(Event::of_counters(shared, traits)),
+        Some(words) => following(shared, *words, traits)?,
     };
     out.set(event);
     Ok(())
@@ -263,21 +258,25 @@ fn create(
 
 /// An event that follows the user's memory.
 #[cold]
-fn following(vm: &Vm, words: Words) -> Result<CbEvent> {
+fn following(shared: &Arc<Shared>, words: Words, traits: Traits) -> Result<ze_event_handle_t> {
+    let vm = shared.vm();
     if words.external.is_some() || words.aggregate.is_some() {
         // The words, and what they are signals of, pass by the driver.
         vm.make_all_coherent()?;
     }
-    match words {
-        Words { external: None, aggregate: None } => Ok(CbEvent::completed()),
-        Words { external: Some(word), aggregate: None } => Ok(CbEvent::external(word)),
+    let event = match words {
+        Words { external: None, aggregate: None } => CbEvent::completed(),
+        Words { external: Some(word), aggregate: None } => CbEvent::external(word),
         Words { external: None, aggregate: Some((storage, increment)) } => {
-            Ok(CbEvent::aggregate(storage, increment))
+            CbEvent::aggregate(storage, increment)
         }
-        Words { .. } => Err(Error::invalid(
-            "desc->pNext: an event has either an external allocation or an external storage",
-        )),
-    }
+        Words { .. } => {
+            return Err(Error::invalid(
+                "desc->pNext: an event has either an external allocation or an external storage",
+            ));
+        }
+    };
+    handle::create(Event::new(shared, EventKind::CounterBased(event), traits, None))
 }
 
 fn address(
