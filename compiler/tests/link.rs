@@ -155,8 +155,8 @@ fn link_once_definitions_are_not_ambiguous() {
     assert_eq!(with(vec![module(WEIGH), once(7)]), [108, 107, 106, 105]);
 }
 
-/// A variable that several modules of one object
-/// define with LinkOnceODR is one variable, so what one module writes the other reads.
+/// A variable that several modules of one object define with LinkOnceODR is one variable, so what one
+/// module writes the other reads.
 #[test]
 fn link_once_variables_are_one() {
     let with = |linkage: &str, name: &str, body: &str| {

@@ -22,6 +22,21 @@ unsafe extern "C" fn all_meet(context: *const GroupContext) {
     }
 }
 
+/// The barrier of all groups of a launch.
+///
+/// # Safety
+/// The context is the group's own.
+unsafe fn wait_for_all(context: *const GroupContext) {
+    // SAFETY: the launch is there as long as the group; the manual says what the address is.
+    let wait = unsafe {
+        std::mem::transmute::<usize, unsafe extern "C" fn(*const GroupContext)>(
+            (*(*context).launch).grid_wait as usize,
+        )
+    };
+    // SAFETY: the caller's promise.
+    unsafe { wait(context) };
+}
+
 /// Rounds of [`rounds`].
 const ROUNDS: u64 = 20;
 
@@ -31,21 +46,15 @@ unsafe extern "C" fn rounds(context: *const GroupContext) {
     // SAFETY: both arguments are cells, and the launch is there as long as the group.
     let (cell, wrong, launch) =
         unsafe { (cell_arg(context, 0), cell_arg(context, 1), &*(*context).launch) };
-    // SAFETY: the manual says what the address is.
-    let wait = unsafe {
-        std::mem::transmute::<usize, unsafe extern "C" fn(*const GroupContext)>(
-            launch.grid_wait as usize,
-        )
-    };
     let groups = u64::from(launch.num_groups[0]);
     for round in 1..=ROUNDS {
         cell.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: it takes the group's own context.
-        unsafe { wait(context) };
+        // SAFETY: this group's own context.
+        unsafe { wait_for_all(context) };
         let seen = cell.load(Ordering::Relaxed);
         wrong.fetch_add(u64::from(seen != groups * round), Ordering::Relaxed);
         // SAFETY: as above.
-        unsafe { wait(context) };
+        unsafe { wait_for_all(context) };
     }
 }
 
@@ -179,12 +188,6 @@ fn a_queue_whose_launch_waits_for_units_can_be_destroyed() {
 unsafe extern "C" fn one_faults(context: *const GroupContext) {
     // SAFETY: argument 0 is a cell, and the launch is there as long as the group.
     let (cell, launch) = unsafe { (cell_arg(context, 0), &*(*context).launch) };
-    // SAFETY: the manual says what the address is.
-    let wait = unsafe {
-        std::mem::transmute::<usize, unsafe extern "C" fn(*const GroupContext)>(
-            launch.grid_wait as usize,
-        )
-    };
     // SAFETY: the context is there as long as the group.
     if unsafe { (*context).group[0] } == 0 {
         while cell.load(Ordering::Acquire) + 1 < launch.num_groups[0].into() {
@@ -194,8 +197,8 @@ unsafe extern "C" fn one_faults(context: *const GroupContext) {
         unsafe { std::ptr::without_provenance_mut::<u64>(8).write_volatile(1) };
     }
     cell.fetch_add(1, Ordering::AcqRel);
-    // SAFETY: it takes the group's own context.
-    unsafe { wait(context) };
+    // SAFETY: this group's own context.
+    unsafe { wait_for_all(context) };
 }
 
 #[test]
