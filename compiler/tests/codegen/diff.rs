@@ -2,6 +2,7 @@
 //! Compiled code against the interpreter: the same module, the same arguments, the same bytes
 //! after the run. The interpreter sees buffers at their real addresses.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use tally_compiler::interp::{self, Launch, Memory};
@@ -69,73 +70,89 @@ impl Random {
 
 /// Runs a kernel both ways and compares all buffers.
 pub fn same(module: &Module, name: &str, grid: Grid, inputs: &[Input], context: &str) {
-    for (target, lanes) in widths() {
-        let mut buffers: Vec<Vec<u8>> = Vec::new();
-        for input in inputs {
-            if let Input::Buffer(_, bytes) = input {
-                // Doubles and vectors want more than a byte vector's alignment.
-                let mut aligned: Vec<u8> = Vec::with_capacity(bytes.len() + 64);
-                let start = aligned.as_ptr().align_offset(64);
-                aligned.resize(start, 0);
-                aligned.extend(bytes);
-                buffers.push(aligned);
-            }
-        }
-        let (mut memory, mut args) = (Memory::new(), Vec::new());
-        let mut next = buffers.iter();
-        for input in inputs {
-            args.push(match input {
-                Input::Value(bytes) => interp::Arg::Bytes(bytes.clone()),
-                Input::Local(len) => interp::Arg::Local(*len as u64),
-                Input::Buffer(_, bytes) => {
-                    let buffer = next.next().expect("one for each");
-                    let address = buffer[buffer.len() - bytes.len()..].as_ptr() as u64;
-                    memory.map(address, bytes.clone()).expect("buffers do not overlap");
-                    interp::Arg::pointer(address)
-                }
-            });
-        }
-        let launch = grid.launch();
-        let launch = Launch {
-            global_size: launch.global_size,
-            group_size: launch.group_size,
-            global_offset: launch.global_offset,
-            work_dim: launch.work_dim,
-            step_limit: 1 << 28,
-        };
-        let (index, _) = module.kernel(name).expect("the kernel is there");
-        interp::run(module, index, &launch, &args, &mut memory)
-            .unwrap_or_else(|error| panic!("{name}: {error}\n{context}"));
+    compare(module, name, grid, inputs).unwrap_or_else(|how| panic!("{how}\n{context}"));
+}
 
+/// As [`same`]; how the buffers differ if they do.
+fn compare(module: &Module, name: &str, grid: Grid, inputs: &[Input]) -> Result<(), String> {
+    widths().into_iter().try_for_each(|(target, lanes)| {
         let kernel = Kernel::with_lanes(module, name, &target, lanes);
-        let mut next = buffers.iter_mut();
-        let args = inputs.iter().map(|input| match input {
-            Input::Value(bytes) => Arg::Bytes(bytes.clone()),
-            Input::Local(len) => Arg::Local(*len),
-            Input::Buffer(_, bytes) => {
-                let buffer = next.next().expect("one for each");
-                let start = buffer.len() - bytes.len();
-                Arg::Buffer(&mut buffer[start..])
-            }
-        });
-        kernel.run(grid, args.collect());
+        compare_with(&kernel, module, name, grid, inputs)
+            .map_err(|how| format!("{name} for {}, {lanes} lanes: {how}", target.name))
+    })
+}
 
-        let mut next = buffers.iter();
-        for (number, input) in inputs.iter().enumerate() {
-            let Input::Buffer(elements, bytes) = input else { continue };
-            let buffer = next.next().expect("one for each");
-            let got = &buffer[buffer.len() - bytes.len()..];
-            let want = memory.buffer(got.as_ptr() as u64).expect("mapped above");
-            if let Some(at) = difference(*elements, got, want) {
-                let (got, want) =
-                    (&got[at..got.len().min(at + 8)], &want[at..want.len().min(at + 8)]);
-                panic!(
-                    "{name} for {}, {lanes} lanes: argument {number} at byte {at}: compiled {got:x?}, interpreted {want:x?}\n{context}",
-                    target.name
-                );
-            }
+/// Compares one form of a kernel with the interpreter.
+pub fn compare_with(
+    kernel: &Kernel,
+    module: &Module,
+    name: &str,
+    grid: Grid,
+    inputs: &[Input],
+) -> Result<(), String> {
+    let mut buffers: Vec<Vec<u8>> = Vec::new();
+    for input in inputs {
+        if let Input::Buffer(_, bytes) = input {
+            // Doubles and vectors want more than a byte vector's alignment.
+            let mut aligned: Vec<u8> = Vec::with_capacity(bytes.len() + 64);
+            let start = aligned.as_ptr().align_offset(64);
+            aligned.resize(start, 0);
+            aligned.extend(bytes);
+            buffers.push(aligned);
         }
     }
+    let (mut memory, mut args) = (Memory::new(), Vec::new());
+    let mut next = buffers.iter();
+    for input in inputs {
+        args.push(match input {
+            Input::Value(bytes) => interp::Arg::Bytes(bytes.clone()),
+            Input::Local(len) => interp::Arg::Local(*len as u64),
+            Input::Buffer(_, bytes) => {
+                let buffer = next.next().expect("one for each");
+                let address = buffer[buffer.len() - bytes.len()..].as_ptr() as u64;
+                memory.map(address, bytes.clone()).expect("buffers do not overlap");
+                interp::Arg::pointer(address)
+            }
+        });
+    }
+    let launch = grid.launch();
+    let launch = Launch {
+        global_size: launch.global_size,
+        group_size: launch.group_size,
+        global_offset: launch.global_offset,
+        work_dim: launch.work_dim,
+        step_limit: 1 << 28,
+    };
+    let (index, _) = module.kernel(name).expect("the kernel is there");
+    interp::run(module, index, &launch, &args, &mut memory)
+        .map_err(|error| format!("the interpreter says {error}"))?;
+
+    let mut next = buffers.iter_mut();
+    let args = inputs.iter().map(|input| match input {
+        Input::Value(bytes) => Arg::Bytes(bytes.clone()),
+        Input::Local(len) => Arg::Local(*len),
+        Input::Buffer(_, bytes) => {
+            let buffer = next.next().expect("one for each");
+            let start = buffer.len() - bytes.len();
+            Arg::Buffer(&mut buffer[start..])
+        }
+    });
+    kernel.run(grid, args.collect());
+
+    let mut next = buffers.iter();
+    for (number, input) in inputs.iter().enumerate() {
+        let Input::Buffer(elements, bytes) = input else { continue };
+        let buffer = next.next().expect("one for each");
+        let got = &buffer[buffer.len() - bytes.len()..];
+        let want = memory.buffer(got.as_ptr() as u64).expect("mapped above");
+        if let Some(at) = difference(*elements, got, want) {
+            let (got, want) = (&got[at..got.len().min(at + 8)], &want[at..want.len().min(at + 8)]);
+            return Err(format!(
+                "argument {number} at byte {at}: compiled {got:x?}, interpreted {want:x?}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The first byte of the first element that differs.
@@ -236,8 +253,8 @@ fn control_flow_local_memory_and_barriers_agree() {
 }
 
 /// Writes random kernels: integer expressions of several widths, branches, loops, private arrays,
-/// local memory between barriers, operations of groups.
-struct Program {
+/// local memory between barriers, also in called functions, atomics, operations of groups.
+pub struct Program {
     random: Random,
     text: String,
     depth: u32,
@@ -245,6 +262,10 @@ struct Program {
     conditions: u32,
     /// Whether items exchange values.
     collectives: bool,
+    /// Statements so far.
+    statements: usize,
+    /// Numbers of statements that are left out, though all else stays as it is.
+    left_out: BTreeSet<usize>,
 }
 
 impl Program {
@@ -259,11 +280,26 @@ impl Program {
         ("ushort", "g"),
     ];
 
-    fn write(seed: u64, collectives: bool) -> String {
-        let random = Random(seed);
-        let mut program =
-            Self { random, text: String::new(), depth: 0, conditions: 0, collectives };
-        program.text += "kernel void random(global long *io, local int *t) {\n\
+    fn new(seed: u64, left_out: BTreeSet<usize>) -> Self {
+        Self {
+            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            text: String::new(),
+            depth: 0,
+            conditions: 0,
+            // Half of them have none: sub-groups bind a kernel to one number of lanes.
+            collectives: seed.is_multiple_of(2),
+            statements: 0,
+            left_out,
+        }
+    }
+
+    /// The program of a seed without some of its statements, and how many it had.
+    pub fn write(seed: u64, left_out: &BTreeSet<usize>) -> (String, usize) {
+        let mut program = Self::new(seed, left_out.clone());
+        program.text += "__attribute__((noinline)) int exchange(local int *t, size_t l, size_t n, int v) {\n\
+             t[l] = v; barrier(CLK_LOCAL_MEM_FENCE); v ^= t[n - 1 - l];\n\
+             barrier(CLK_LOCAL_MEM_FENCE); return v; }\n\
+             kernel void random(global long *io, local int *t, global uint *sums) {\n\
              size_t i = get_global_id(0), l = get_local_id(0), n = get_local_size(0);\n\
              long x = io[i]; int p[8] = {1, 2, 3, 4, 5, 6, 7, 8};\n";
         for (ty, name) in Self::VARIABLES {
@@ -273,8 +309,16 @@ impl Program {
         for _ in 0..12 {
             program.statement();
         }
-        program.text += "io[i] = a ^ b ^ c ^ (long)d ^ e ^ f ^ g ^ v.x ^ v.w ^ p[i & 7];\n}\n";
-        program.text
+        program.text += "io[i] += a ^ b ^ c ^ (long)d ^ e ^ f ^ g ^ v.x ^ v.w ^ p[i & 7];\n}\n";
+        (program.text, program.statements)
+    }
+
+    /// An atomic operation whose order among the items does not show.
+    fn atomic(&mut self) {
+        let (value, at) = (self.expression(1, false), self.random.below(4));
+        // Each number is only changed by one kind of operation.
+        let name = ["add", "xor", "max", "or"][at as usize];
+        let _ = writeln!(self.text, "atomic_{name}(&sums[{at}], (uint)({value}));");
     }
 
     fn expression(&mut self, depth: u32, start: bool) -> String {
@@ -336,9 +380,18 @@ impl Program {
     }
 
     fn statement(&mut self) {
+        let (number, start) = (self.statements, self.text.len());
+        self.statements += 1;
+        self.write_statement();
+        if self.left_out.contains(&number) {
+            self.text.truncate(start);
+        }
+    }
+
+    fn write_statement(&mut self) {
         self.depth += 1;
         let shallow = self.depth < 4;
-        match self.random.below(9) {
+        match self.random.below(12) {
             0 | 1 if shallow => {
                 let condition = self.expression(1, false);
                 let _ = writeln!(self.text, "if ((({condition}) & 3) != 1) {{");
@@ -365,6 +418,15 @@ impl Program {
                      a ^= t[(l + 1) % n]; barrier(CLK_LOCAL_MEM_FENCE);"
                 );
             }
+            9 => self.atomic(),
+            11 => {
+                let value = self.expression(1, false);
+                let _ = writeln!(self.text, "io[i] ^= {value};");
+            }
+            10 if self.conditions == 0 => {
+                let value = self.expression(1, false);
+                let _ = writeln!(self.text, "a += exchange(t, l, n, (int)({value}));");
+            }
             5 if self.collectives && self.random.below(2) == 0 => self.collective(),
             4 if shallow => {
                 let value = self.expression(1, false);
@@ -384,19 +446,48 @@ impl Program {
     }
 }
 
+/// Compiles the kernel of a module, runs it and compares; how it differs from the interpreter's.
+type Comparison<'a> = dyn Fn(&Module, Grid, &[Input]) -> Result<(), String> + 'a;
+
+/// How the compiled program of a seed differs from the interpreter's, if it does. `with` makes the
+/// kernels and compares.
+pub fn difference_of(
+    seed: u64,
+    left_out: &BTreeSet<usize>,
+    with: &Comparison<'_>,
+) -> Option<String> {
+    let (text, _) = Program::write(seed, left_out);
+    ["-O0", "-O2"].into_iter().find_map(|level| {
+        let module = module(&clang::compile_text(&text, &[level, "-w", "-Xclang", "-cl-ext=+all"]));
+        let sums = Input::bytes(vec![0; 16]);
+        let inputs = [Random(seed).bytes(80 * 8), Input::Local(128), sums];
+        with(&module, Grid::line(80, 32), &inputs).err().map(|how| format!("{how} at {level}"))
+    })
+}
+
+/// Leaves statements out of a program that shows a difference, one after the other, as long as it
+/// shows one; what is left.
+pub fn shrink(seed: u64, differs: &dyn Fn(&BTreeSet<usize>) -> bool) -> String {
+    let mut left_out = BTreeSet::new();
+    let (_, statements) = Program::write(seed, &left_out);
+    for number in 0..statements {
+        left_out.insert(number);
+        if !differs(&left_out) {
+            left_out.remove(&number);
+        }
+    }
+    Program::write(seed, &left_out).0
+}
+
 #[test]
 fn random_programs_agree() {
     let first: u64 =
         std::env::var("TALLY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let all = |module: &Module, grid, inputs: &[Input]| compare(module, "random", grid, inputs);
     for seed in first..first + 12 {
-        // Half of them without collectives, which sub-groups bind to one number of lanes.
-        let text = Program::write(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), seed % 2 == 0);
-        for level in ["-O0", "-O2"] {
-            let module =
-                module(&clang::compile_text(&text, &[level, "-w", "-Xclang", "-cl-ext=+all"]));
-            let inputs = [Random(seed).bytes(80 * 8), Input::Local(128)];
-            let context = format!("seed {seed} at {level}:\n{text}");
-            same(&module, "random", Grid::line(80, 32), &inputs, &context);
+        if let Some(how) = difference_of(seed, &BTreeSet::new(), &all) {
+            let least = shrink(seed, &|left_out| difference_of(seed, left_out, &all).is_some());
+            panic!("seed {seed}: {how}\n{least}");
         }
     }
 }

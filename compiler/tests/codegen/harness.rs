@@ -2,14 +2,15 @@
 //! Runs compiled kernels in the test process, as the device would: the blob is mapped
 //! read-execute, and its entry point is called for each work-group.
 
+use std::collections::HashMap;
 use std::ptr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tally_compiler::ir::Module;
-use tally_compiler::llvm::Level;
-use tally_compiler::{check, codegen, parse, widen};
+use tally_compiler::ir::{Module, Op};
+use tally_compiler::llvm::{self, Level, Output};
+use tally_compiler::{blob, check, codegen, lower, parse, widen};
 use tally_compiler_protocol::{ArgKind, GlobalInfo, KernelCode, KernelInfo, TargetCpu};
 
 #[path = "../support/clang.rs"]
@@ -158,10 +159,46 @@ impl Kernel {
 
     /// Compiles a kernel of a module with vectors of so many items.
     pub fn with_lanes(module: &Module, name: &str, target: &TargetCpu, lanes: u32) -> Self {
-        let info = codegen::module_info(module, &check::Unlinked::default());
         let (index, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
-        let mut code = codegen::kernel_code_of(module, kernel, target, Level::Full, lanes)
+        let code = codegen::kernel_code_of(module, kernel, target, Level::Full, lanes)
             .unwrap_or_else(|log| panic!("{log}"));
+        Self::load(module, index, code)
+    }
+
+    /// Compiles a kernel of a module without globals, with instructions changed after widening: as if
+    /// the compiler had a fault there. `None` if the kernel is not widened.
+    pub fn with_fault(
+        module: &Module,
+        name: &str,
+        target: &TargetCpu,
+        lanes: u32,
+        fault: &dyn Fn(&mut Op),
+    ) -> Option<Self> {
+        let (index, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
+        let mut widened = widen::widen(module, kernel, lanes).ok()?;
+        let function = &mut widened.module.functions[widened.function];
+        for (_, block) in function.blocks.iter_mut() {
+            block.insts.iter_mut().for_each(|inst| fault(&mut inst.op));
+        }
+        let lowered = lower::lower_widened(&widened, kernel).expect("it is as large as before");
+        let object = llvm::compile(&lowered.text, target, Level::Full, Output::Object)
+            .unwrap_or_else(|error| panic!("{error}"));
+        let blob = blob::link(&object, llvm::support(), lower::ENTRY, &HashMap::new())
+            .unwrap_or_else(|error| panic!("{error}"));
+        let code = KernelCode {
+            blob: blob.bytes,
+            entry: blob.entry,
+            relocs: blob.relocs,
+            scratch_bytes_fixed: lowered.scratch_bytes_fixed,
+            scratch_bytes_per_item: lowered.scratch_bytes_per_item,
+            local_static_bytes: lowered.local_static_bytes,
+            remark: String::new(),
+        };
+        Some(Self::load(module, index, code))
+    }
+
+    fn load(module: &Module, index: usize, mut code: KernelCode) -> Self {
+        let info = codegen::module_info(module, &check::Unlinked::default());
         let globals = globals(&info.globals);
         for reloc in &code.relocs {
             let address =

@@ -6,6 +6,7 @@ mod async_copy;
 mod blob;
 mod coverage;
 mod diff;
+mod faults;
 mod golden;
 mod graphs;
 mod groups;

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The tests' test: faults as a compiler may have them are put into what widening has made, and the
+//! random kernels have to show each.
+
+use std::collections::BTreeSet;
+
+use tally_compiler::ir::{AtomicOp, BinaryOp, CompareOp, ConvertOp, Module, Op};
+
+use crate::diff::{Input, Program, compare_with, difference_of, shrink};
+use crate::harness::{Grid, Kernel, targets};
+
+/// Programs that are tried.
+const SEEDS: std::ops::Range<u64> = 1..25;
+
+/// A fault, and what it does to an instruction.
+type Fault = (&'static str, fn(&mut Op));
+
+const FAULTS: [Fault; 9] = [
+    ("a comparison includes equality", |op| match op {
+        Op::Compare(compare @ CompareOp::SLt, ..) => *compare = CompareOp::SLe,
+        Op::Compare(compare @ CompareOp::SGt, ..) => *compare = CompareOp::SGe,
+        _ => {}
+    }),
+    ("a shift to the right brings zeros", |op| {
+        if let Op::Binary(binary @ BinaryOp::AShr, ..) = op {
+            *binary = BinaryOp::LShr;
+        }
+    }),
+    ("a number is extended without its sign", |op| {
+        if let Op::Convert(convert @ ConvertOp::SExt, _) = op {
+            *convert = ConvertOp::ZExt;
+        }
+    }),
+    ("a quotient has no sign", |op| {
+        if let Op::Binary(binary @ BinaryOp::SDiv, ..) = op {
+            *binary = BinaryOp::UDiv;
+        }
+    }),
+    ("a smaller number has no sign", |op| {
+        if let Op::Binary(binary @ BinaryOp::SMin, ..) = op {
+            *binary = BinaryOp::UMin;
+        }
+    }),
+    ("a rotation is a shift", |op| {
+        if let Op::Binary(binary @ BinaryOp::Rotl, ..) = op {
+            *binary = BinaryOp::Shl;
+        }
+    }),
+    ("an atomic sum is a difference", |op| {
+        if let Op::AtomicRmw(rmw @ AtomicOp::Add, ..) = op {
+            *rmw = AtomicOp::Sub;
+        }
+    }),
+    ("a barrier is a fence", |op| {
+        if let Op::ControlBarrier { memory, ordering, .. } = *op {
+            *op = Op::Fence(memory, ordering);
+        }
+    }),
+    ("a store ignores its mask", |op| {
+        if let Op::MaskedStore(at, value, _, access) = *op {
+            *op = Op::Store(at, value, access);
+        }
+    }),
+];
+
+/// Whether a program shows a fault.
+fn shows(seed: u64, left_out: &BTreeSet<usize>, fault: fn(&mut Op)) -> bool {
+    let target = targets().pop().expect("the oldest is always there");
+    let with = |module: &Module, grid: Grid, inputs: &[Input]| match Kernel::with_fault(
+        module, "random", &target, 16, &fault,
+    ) {
+        Some(kernel) => compare_with(&kernel, module, "random", grid, inputs),
+        None => Ok(()),
+    };
+    difference_of(seed, left_out, &with).is_some()
+}
+
+/// "seeded compiler faults are found"
+#[test]
+fn every_fault_shows_in_some_random_program() {
+    for (what, fault) in FAULTS {
+        let found = SEEDS.into_iter().any(|seed| shows(seed, &BTreeSet::new(), fault));
+        assert!(found, "no program shows that {what}");
+    }
+}
+
+/// "differences shrink": what is left of a program that shows a fault is short, and shows it.
+#[test]
+fn a_difference_shrinks() {
+    let (_, fault) = FAULTS[0];
+    let whole = BTreeSet::new();
+    let seed = SEEDS.into_iter().find(|&seed| shows(seed, &whole, fault)).expect("the test above");
+    let least = shrink(seed, &|left_out| shows(seed, left_out, fault));
+    let (before, _) = Program::write(seed, &whole);
+    assert!(least.len() < before.len(), "{least}");
+}
