@@ -301,6 +301,9 @@ fn run(
     work: &Work,
 ) -> Option<Box<Stream>> {
     queue.expose_stream(stream, worker.slot.index);
+    if !work.can_be_left() {
+        worker.shared.sched.keep_watch();
+    }
     if work.is_shared() {
         work.join(worker, Worker::should_leave);
     } else {

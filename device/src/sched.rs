@@ -117,7 +117,6 @@ struct State {
     guests: guest::Guests,
     crew: crew::Crew,
     threads: Vec<std::thread::JoinHandle<()>>,
-    watch_asleep: bool,
     /// Threads that have what they need, and whether one has not.
     ready: usize,
     unfit: bool,
@@ -132,6 +131,8 @@ pub(crate) struct Sched {
     watch: Condvar,
     /// Told when there are units for the crew.
     crew: Condvar,
+    /// Whether the watch sleeps until it is told. Changes only under the lock.
+    watch_asleep: AtomicBool,
     /// Permits at the start: the workers.
     workers: usize,
     /// Most threads: workers and substitutes.
@@ -171,7 +172,6 @@ impl Sched {
                 guests: guest::Guests::default(),
                 crew: crew::Crew::default(),
                 threads: Vec::new(),
-                watch_asleep: false,
                 ready: 0,
                 unfit: false,
             }),
@@ -179,6 +179,7 @@ impl Sched {
             stopped: Condvar::new(),
             watch: Condvar::new(),
             crew: Condvar::new(),
+            watch_asleep: AtomicBool::new(false),
             workers,
             max_threads: workers + substitutes,
             max_crew: MAX_COOPERATIVE_GROUPS as usize,
@@ -444,6 +445,15 @@ impl Sched {
             // there, whoever has it sees that it must stop.
             Run::Parked(wait) if shared.sem.remove(queue, wait.address) => run.0 = Run::Stopped,
             Run::Parked(_) | Run::Running | Run::Stopped => {}
+        }
+    }
+
+    /// A thread that has a task begins a piece of work that may take for ever, and whoever comes to
+    /// its queue meanwhile sends no KICK: the watch has to be awake. It then stays so while anybody
+    /// is busy, so this costs something only after a rest.
+    pub(crate) fn keep_watch(&self) {
+        if self.watch_asleep.load(Ordering::Relaxed) {
+            self.lock().tell_watch();
         }
     }
 

@@ -6,6 +6,7 @@
 //! lock is free.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::Ordering;
 use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -49,12 +50,12 @@ impl<'a> Locked<'a> {
 
     /// The watch is to look, if it sleeps.
     pub(super) fn tell_watch(&mut self) {
-        self.tell.watch |= std::mem::take(&mut self.state.watch_asleep);
+        self.tell.watch |= self.tell.sched.watch_asleep.swap(false, Ordering::Relaxed);
     }
 
     /// The watch is to look, whatever it does.
     pub(super) fn rush_watch(&mut self) {
-        self.state.watch_asleep = false;
+        self.tell.sched.watch_asleep.store(false, Ordering::Relaxed);
         self.tell.watch = true;
     }
 

@@ -70,8 +70,8 @@ impl Watch {
             let quiet = !state.is_busy() && self.quiet >= QUIET_TICKS;
             // Asked again under the lock, which a worker takes after it has parked a queue.
             if quiet && shared.sem.foreign() == 0 {
-                state.watch_asleep = true;
-                while state.watch_asleep && !state.shutdown {
+                sched.watch_asleep.store(true, Ordering::Relaxed);
+                while sched.watch_asleep.load(Ordering::Relaxed) && !state.shutdown {
                     state = state.wait(&sched.watch);
                 }
                 self.quiet = 0;

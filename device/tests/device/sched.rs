@@ -37,12 +37,20 @@ fn two_unordered_kernels_of_a_queue_may_wait_for_each_other() {
 fn a_kernel_that_arrives_while_another_runs_overlaps_it() {
     let gpu = Gpu::with(Config { workers: Some(1), ..Config::default() });
     let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
-    let (a, b) = (cells.cell_va(10), cells.cell_va(11));
-    let (first, second) = (Kernarg::new(&[a, b]), Kernarg::new(&[b, a]));
-    queue.push(dispatch(0, meet, &first, 1, Some((cells.cell_va(0), 1))));
-    eventually("the first kernel", || cells.load(10) == 1);
-    queue.push(dispatch(0, meet, &second, 1, Some((cells.cell_va(1), 1))));
-    eventually("both kernels", || cells.load(0) == 1 && cells.load(1) == 1);
+    // At once, and after so long a rest that all of the device's threads sleep.
+    for (round, rest) in [(0, 0), (1, 200), (2, 0), (3, 200)] {
+        std::thread::sleep(Duration::from_millis(rest));
+        let (a, b) = (cells.cell_va(10 + 2 * round), cells.cell_va(11 + 2 * round));
+        let (first, second) = (Kernarg::new(&[a, b]), Kernarg::new(&[b, a]));
+        let done = |i| Some((cells.cell_va(i), round as u64 + 1));
+        queue.push(dispatch(0, meet, &first, 1, done(0)));
+        eventually("the first kernel", || cells.load(10 + 2 * round) == 1);
+        // The queue is not asleep: it comes without a KICK.
+        queue.push(dispatch(0, meet, &second, 1, done(1)));
+        eventually("both kernels", || {
+            cells.load(0) == round as u64 + 1 && cells.load(1) == round as u64 + 1
+        });
+    }
 }
 
 #[test]
