@@ -11,6 +11,7 @@ use tally_compiler_protocol::{
 use crate::check::Unlinked;
 use crate::ir::{self, AddressSpace, GlobalId, Kernel, Module};
 use crate::llvm::{Level, Output};
+use crate::lower::Lowered;
 use crate::{blob, llvm, lower, widen};
 
 /// Describes a module; `unlinked` is what it needs of others.
@@ -99,13 +100,25 @@ pub fn kernel_code_of(
         }
     };
     let lowered = lowered.map_err(|error| log(&error))?;
-    let object =
-        llvm::compile(&lowered.text, target, level, Output::Object).map_err(|error| log(&error))?;
+    let code = lowered_code(module, lowered, target, level).map_err(|error| log(&*error))?;
+    Ok(KernelCode { remark, ..code })
+}
+
+/// The code of a kernel of `module` that has been lowered.
+///
+/// # Errors
+/// LLVM's, or those of linking.
+pub fn lowered_code(
+    module: &Module,
+    lowered: Lowered,
+    target: &TargetCpu,
+    level: Level,
+) -> Result<KernelCode, Box<dyn std::error::Error>> {
+    let object = llvm::compile(&lowered.text, target, level, Output::Object)?;
     let numbers = global_numbers(module);
     let globals = lowered.globals.iter();
     let globals = globals.filter_map(|(symbol, id)| Some((symbol.clone(), *numbers.get(id)?)));
-    let blob = blob::link(&object, llvm::support(), lower::ENTRY, &globals.collect())
-        .map_err(|error| log(&error))?;
+    let blob = blob::link(&object, llvm::support(), lower::ENTRY, &globals.collect())?;
     Ok(KernelCode {
         blob: blob.bytes,
         entry: blob.entry,
@@ -113,7 +126,7 @@ pub fn kernel_code_of(
         scratch_bytes_fixed: lowered.scratch_bytes_fixed,
         scratch_bytes_per_item: lowered.scratch_bytes_per_item,
         local_static_bytes: lowered.local_static_bytes,
-        remark,
+        remark: String::new(),
     })
 }
 

@@ -2,15 +2,14 @@
 //! Runs compiled kernels in the test process, as the device would: the blob is mapped
 //! read-execute, and its entry point is called for each work-group.
 
-use std::collections::HashMap;
 use std::ptr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tally_compiler::ir::{Module, Op};
-use tally_compiler::llvm::{self, Level, Output};
-use tally_compiler::{blob, check, codegen, lower, parse, widen};
+use tally_compiler::llvm::Level;
+use tally_compiler::{check, codegen, lower, parse, widen};
 use tally_compiler_protocol::{ArgKind, GlobalInfo, KernelCode, KernelInfo, TargetCpu};
 
 #[path = "../support/clang.rs"]
@@ -165,8 +164,8 @@ impl Kernel {
         Self::load(module, index, code)
     }
 
-    /// Compiles a kernel of a module without globals, with instructions changed after widening: as if
-    /// the compiler had a fault there. `None` if the kernel is not widened.
+    /// Compiles a kernel with instructions changed after widening: as if the compiler had a fault there.
+    /// `None` if the kernel is not widened.
     pub fn with_fault(
         module: &Module,
         name: &str,
@@ -181,19 +180,8 @@ impl Kernel {
             block.insts.iter_mut().for_each(|inst| fault(&mut inst.op));
         }
         let lowered = lower::lower_widened(&widened, kernel).expect("it is as large as before");
-        let object = llvm::compile(&lowered.text, target, Level::Full, Output::Object)
+        let code = codegen::lowered_code(module, lowered, target, Level::Full)
             .unwrap_or_else(|error| panic!("{error}"));
-        let blob = blob::link(&object, llvm::support(), lower::ENTRY, &HashMap::new())
-            .unwrap_or_else(|error| panic!("{error}"));
-        let code = KernelCode {
-            blob: blob.bytes,
-            entry: blob.entry,
-            relocs: blob.relocs,
-            scratch_bytes_fixed: lowered.scratch_bytes_fixed,
-            scratch_bytes_per_item: lowered.scratch_bytes_per_item,
-            local_static_bytes: lowered.local_static_bytes,
-            remark: String::new(),
-        };
         Some(Self::load(module, index, code))
     }
 
