@@ -47,7 +47,8 @@ fn read(at: *mut c_void, i: usize) -> u32 {
     unsafe { at.cast::<u32>().add(i).read_volatile() }
 }
 
-const WORDS: usize = 100_000;
+/// 98 pages.
+const WORDS: usize = 100_352;
 
 /// The guide's sample, for each kind of memory: "Each process may now refer to the same device memory
 /// allocation via its dptr."
@@ -193,6 +194,120 @@ fn what_cannot_be_shared_opened_or_closed_is_refused() {
     refused!(
         ZE_RESULT_ERROR_INVALID_ARGUMENT,
         zeMemCloseIpcHandle(gpu.context, memory.ptr().cast())
+    );
+}
+
+const RW: ze_memory_access_attribute_t =
+    ze_memory_access_attribute_t::ZE_MEMORY_ACCESS_ATTRIBUTE_READWRITE;
+
+fn physical(gpu: &Gpu, size: usize) -> ze_physical_mem_handle_t {
+    let mut desc = ze_physical_mem_desc_t { size, ..Default::default() };
+    let mut memory = ze_physical_mem_handle_t::default();
+    check!(zePhysicalMemCreate(gpu.context, gpu.device, &raw mut desc, &raw mut memory));
+    memory
+}
+
+fn reserve(gpu: &Gpu, size: usize) -> *mut c_void {
+    let mut at = ptr::null_mut();
+    check!(zeVirtualMemReserve(gpu.context, ptr::null(), size, &raw mut at));
+    at
+}
+
+/// "The pointer may also be a virtual address that was mapped to a physical memory object via
+/// zeVirtualMemMap; in that case, the IPC handle represents the underlying physical memory object."
+/// "The pointer may also be a physical memory handle cast to void* …; in that case, the IPC handle
+/// represents the physical memory object directly and no virtual address mapping is required in the
+/// sending process." "opening the handle assigns a new virtual address in the importing process that
+/// maps to the underlying physical memory; no prior zeVirtualMemReserve or zeVirtualMemMap call is
+/// required in the importing process."
+#[test]
+fn physical_memory_is_shared_by_its_address_or_its_handle() {
+    let gpu = Gpu::new();
+    let mut receiver = Peer::start("child_that_doubles");
+    let bytes = WORDS * size_of::<u32>();
+    let memory = physical(&gpu, bytes);
+    let range = reserve(&gpu, 2 * bytes);
+    // Only the second half of the range is mapped, and that in two pieces.
+    let (first, second) = (range.wrapping_byte_add(bytes), bytes / 2);
+    check!(zeVirtualMemMap(gpu.context, first, second, memory, 0, RW));
+    let behind = first.wrapping_byte_add(second);
+    check!(zeVirtualMemMap(gpu.context, behind, second, memory, second, RW));
+    for i in 0..WORDS {
+        // SAFETY: that many words are mapped there for the host too.
+        unsafe { first.cast::<u32>().add(i).write_volatile(i as u32) };
+    }
+    let handle = handle_at(&gpu, first);
+    receiver.say_handle(&handle);
+    receiver.expect("doubled");
+    assert!((0..WORDS).all(|i| read(first, i) == 2 * i as u32));
+    let inside = handle_at(&gpu, behind.wrapping_byte_add(5));
+    assert_eq!(peer::to_hex(&handle), peer::to_hex(&inside), "one object, one handle");
+    check!(zeVirtualMemUnmap(gpu.context, first, bytes));
+    // Nothing is mapped now.
+    let handle = handle_at(&gpu, memory.0);
+    receiver.say_handle(&handle);
+    receiver.expect("doubled");
+    check!(zeVirtualMemMap(gpu.context, range, bytes, memory, 0, RW));
+    assert!((0..WORDS).all(|i| read(range, i) == 4 * i as u32));
+    check!(zeMemPutIpcHandle(gpu.context, ze_ipc_mem_handle_t { data: handle }));
+    receiver.say("end");
+    receiver.finish();
+    check!(zeVirtualMemFree(gpu.context, range, 2 * bytes));
+    check!(zePhysicalMemDestroy(gpu.context, memory));
+}
+
+/// "The driver must not release the underlying physical memory until all IPC handles referencing it
+/// have been closed via zeMemCloseIpcHandle": what is open stays what it is, and nothing of it can be
+/// opened any more.
+#[test]
+fn physical_memory_that_is_destroyed_is_kept_for_who_has_it_open() {
+    let gpu = Gpu::new();
+    let memory = physical(&gpu, 4096);
+    let handle = ze_ipc_mem_handle_t { data: handle_at(&gpu, memory.0) };
+    let at = open(&gpu, handle.data);
+    fill(&gpu, at, 5, 4096);
+    check!(zePhysicalMemDestroy(gpu.context, memory));
+    let (mut again, flags) = (ptr::null_mut(), ze_ipc_memory_flags_t::empty());
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zeMemOpenIpcHandle(gpu.context, gpu.device, handle, flags, &raw mut again)
+    );
+    // What is allocated meanwhile would get the same pages if they were free.
+    let others: Vec<_> = (0..64).map(|_| gpu.device_memory::<u32>(1024)).collect();
+    others.iter().for_each(|other| other.fill_with(|_| u32::MAX));
+    assert!((0..1024).all(|i| read(at, i) == 5));
+    close(&gpu, at);
+}
+
+/// "the virtual address range passed must map to exactly one physical memory object", of the context
+/// that is named.
+#[test]
+fn addresses_without_memory_and_memory_of_other_contexts_are_not_shared() {
+    let (gpu, other) = (Gpu::new(), Gpu::new());
+    let (memory, range) = (physical(&gpu, 4096), reserve(&gpu, 8192));
+    check!(zeVirtualMemMap(gpu.context, range, 4096, memory, 0, RW));
+    let mut handle = ze_ipc_mem_handle_t::default();
+    let unmapped = range.wrapping_byte_add(4096);
+    for (context, at) in [
+        (gpu.context, unmapped),
+        (gpu.context, range.wrapping_byte_add(8192)),
+        (other.context, range),
+        (other.context, memory.0),
+    ] {
+        refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeMemGetIpcHandle(context, at, &raw mut handle));
+    }
+    check!(zePhysicalMemDestroy(gpu.context, memory));
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zeMemGetIpcHandle(gpu.context, memory.0, &raw mut handle)
+    );
+    // What is mapped of it is still there.
+    check!(zeMemGetIpcHandle(gpu.context, range, &raw mut handle));
+    check!(zeVirtualMemFree(gpu.context, range, 8192));
+    let (mut at, flags) = (ptr::null_mut(), ze_ipc_memory_flags_t::empty());
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zeMemOpenIpcHandle(gpu.context, gpu.device, handle, flags, &raw mut at)
     );
 }
 

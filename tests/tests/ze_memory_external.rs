@@ -88,6 +88,108 @@ fn memory_goes_out_and_comes_in_as_a_file() {
     check!(zeMemFree(gpu.context, second.cast()));
 }
 
+fn physical(gpu: &Gpu, size: usize, next: *const c_void) -> ze_physical_mem_handle_t {
+    let mut desc = ze_physical_mem_desc_t { size, pNext: next, ..Default::default() };
+    let mut memory = ze_physical_mem_handle_t::default();
+    check!(zePhysicalMemCreate(gpu.context, gpu.device, &raw mut desc, &raw mut memory));
+    memory
+}
+
+fn file_of_physical(gpu: &Gpu, memory: ze_physical_mem_handle_t) -> Option<OwnedFd> {
+    let mut export = ze_external_memory_export_fd_t { flags: OPAQUE, fd: -1, ..Default::default() };
+    let next = (&raw mut export).cast();
+    let mut properties = ze_physical_mem_properties_t { pNext: next, ..Default::default() };
+    let result = call!(zePhysicalMemGetProperties(gpu.context, memory, &raw mut properties));
+    // SAFETY: the driver has made the descriptor for this call.
+    (result == ze_result_t::ZE_RESULT_SUCCESS).then(|| unsafe { OwnedFd::from_raw_fd(export.fd) })
+}
+
+/// "This structure may be passed to … zePhysicalMemCreate, via the pNext member of …
+/// ze_physical_mem_desc_t …, to indicate an exportable memory allocation", "to import memory from a file
+/// descriptor"; "may be passed to zePhysicalMemGetProperties … to export physical memory as a file
+/// descriptor. The requested memory export type must have been specified when the allocation was made."
+#[test]
+fn physical_memory_goes_out_and_comes_in_as_a_file() {
+    let gpu = Gpu::new();
+    let size = 3 * 4096;
+    let export = ze_external_memory_export_desc_t { flags: OPAQUE, ..Default::default() };
+    let first = physical(&gpu, size, (&raw const export).cast());
+    let file = file_of_physical(&gpu, first).expect("it was made for that");
+    let fd = file.as_raw_fd();
+    let import = ze_external_memory_import_fd_t { flags: OPAQUE, fd, ..Default::default() };
+    let second = physical(&gpu, size, (&raw const import).cast());
+    let mut at = ptr::null_mut();
+    check!(zeVirtualMemReserve(gpu.context, ptr::null(), 2 * size, &raw mut at));
+    let behind = at.wrapping_byte_add(size);
+    let access = ze_memory_access_attribute_t::ZE_MEMORY_ACCESS_ATTRIBUTE_READWRITE;
+    check!(zeVirtualMemMap(gpu.context, at, size, first, 0, access));
+    check!(zeVirtualMemMap(gpu.context, behind, size, second, 0, access));
+    // It is an allocation's as well.
+    let third = imported(&gpu, size, fd).expect("its file");
+    let (last, value) = (size / 4 - 1, 0x0bad_cafe);
+    // SAFETY: all three are mapped for the host, `size` bytes each.
+    unsafe {
+        at.cast::<u32>().add(last).write_volatile(value);
+        assert_eq!(behind.cast::<u32>().add(last).read_volatile(), value);
+        assert_eq!(third.add(last).read_volatile(), value);
+    }
+    check!(zeMemFree(gpu.context, third.cast()));
+    let plain = physical(&gpu, size, ptr::null());
+    assert!(file_of_physical(&gpu, plain).is_none());
+    assert!(
+        ze::description().contains("ze_external_memory_export_desc_t"),
+        "{}",
+        ze::description()
+    );
+    let import = ze_external_memory_import_fd_t { flags: OPAQUE, fd, ..Default::default() };
+    let next = (&raw const import).cast();
+    let mut longer = ze_physical_mem_desc_t { size: 2 * size, pNext: next, ..Default::default() };
+    let mut none = ze_physical_mem_handle_t::default();
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zePhysicalMemCreate(gpu.context, gpu.device, &raw mut longer, &raw mut none)
+    );
+    check!(zeVirtualMemFree(gpu.context, at, 2 * size));
+    for memory in [first, second, plain] {
+        check!(zePhysicalMemDestroy(gpu.context, memory));
+    }
+}
+
+/// "Handle passed must be a valid file descriptor obtained with ze_external_memory_export_fd_t via
+/// zeMemGetAllocProperties or zePhysicalMemGetProperties."
+#[test]
+fn an_exported_file_becomes_an_ipc_handle() {
+    let gpu = Gpu::new();
+    let (allocation, other) = (for_export(&gpu, 4096), for_export(&gpu, 4096));
+    let export = ze_external_memory_export_desc_t { flags: OPAQUE, ..Default::default() };
+    let memory = physical(&gpu, 4096, (&raw const export).cast());
+    let files = [file_of(&gpu, allocation), file_of_physical(&gpu, memory).expect("a file")];
+    let opened = files.map(|file| {
+        let (mut handle, mut at) = (ze_ipc_mem_handle_t::default(), ptr::null_mut());
+        let fd = file.as_raw_fd() as u64;
+        check!(zeMemGetIpcHandleFromFileDescriptorExp(gpu.context, fd, &raw mut handle));
+        let flags = ze_ipc_memory_flags_t::empty();
+        check!(zeMemOpenIpcHandle(gpu.context, gpu.device, handle, flags, &raw mut at));
+        check!(zeMemPutIpcHandle(gpu.context, handle));
+        at
+    });
+    // SAFETY: all are a page, mapped for the host.
+    unsafe {
+        other.write_volatile(1);
+        opened[0].cast::<u32>().write_volatile(2);
+        opened[1].cast::<u32>().write_volatile(3);
+        assert_eq!((allocation.read_volatile(), other.read_volatile()), (2, 1));
+    }
+    let second = imported(&gpu, 4096, file_of_physical(&gpu, memory).expect("a file").as_raw_fd());
+    // SAFETY: as above.
+    assert_eq!(unsafe { second.expect("its file").read_volatile() }, 3);
+    opened.into_iter().for_each(|at| check!(zeMemCloseIpcHandle(gpu.context, at)));
+    for at in [allocation, other, second.expect("its file")] {
+        check!(zeMemFree(gpu.context, at.cast()));
+    }
+    check!(zePhysicalMemDestroy(gpu.context, memory));
+}
+
 /// "alignment: [in] minimum alignment in bytes for the allocation (must be a power of two)": of memory
 /// that comes as a file too.
 #[test]

@@ -27,7 +27,7 @@ use tally_ze::{ze_memory_type_t, ze_result_t};
 use crate::error::{Error, Result};
 use crate::heap::{Block, Heap};
 use crate::ipc::Link;
-use crate::kernel::{BoUse, Hold, Kernel, SharedBo};
+use crate::kernel::{BoUse, Kernel, SharedBo};
 use crate::printf;
 use crate::process;
 use crate::settings;
@@ -35,11 +35,13 @@ use crate::space::{HUGE_PAGE, Space};
 
 pub mod budget;
 pub mod reserved;
+mod shared;
 mod user;
 mod views;
 
 use budget::Charge;
 use reserved::Reserved;
+pub use shared::Exported;
 pub use user::{Access, UserWindow};
 use views::Views;
 
@@ -81,15 +83,20 @@ impl Bindings {
         if size > self.space.size() {
             return Err(out_of_addresses(size));
         }
+        let bo = self.import_buffer(bo)?;
+        let access = if read_only { 0 } else { bind_flag::WRITE };
+        self.give_addresses(bo, size, align)?.opened(bind_flag::READ | access)
+    }
+
+    /// A buffer of another process, without addresses.
+    fn import_buffer(self: &Arc<Self>, bo: SharedBo) -> Result<Buffer> {
         let handle = match self.kernel.bo_import(bo) {
             Err(Errno::Invalid) => {
                 return Err(Error::invalid("the exporter has sent a file that is no buffer's"));
             }
             handle => handle.map_err(|errno| self.failed("importing a buffer", errno))?,
         };
-        let bo = Buffer { bindings: self.clone(), handle };
-        let access = if read_only { 0 } else { bind_flag::WRITE };
-        self.give_addresses(bo, size, align)?.opened(bind_flag::READ | access)
+        Ok(Buffer { bindings: self.clone(), handle })
     }
 
     /// Makes a buffer and finds addresses for it, without mapping it for anybody.
@@ -664,29 +671,6 @@ impl Vm {
     /// As there.
     pub fn import(&self, bo: SharedBo) -> Result<Mapping> {
         self.bindings.import(bo, PAGE_SIZE)
-    }
-
-    /// A buffer for another process, and what keeps its memory meanwhile.
-    ///
-    /// # Errors
-    /// UNSUPPORTED_FEATURE: not on this lane or machine. OUT_OF_HOST_MEMORY.
-    pub fn export_bo(&self, bo: u32) -> Result<(SharedBo, Hold)> {
-        self.kernel().bo_export(bo).map_err(|errno| match errno {
-            Errno::NotSupported => Error::unsupported(
-                "memory cannot be shared with other processes: the system has no memfd_create",
-            ),
-            errno => self.failed("exporting a buffer", errno),
-        })
-    }
-
-    /// The same of an allocation, if it still exists.
-    ///
-    /// # Errors
-    /// As [`Vm::export_bo`].
-    pub fn export(&self, base: u64, id: u64) -> Result<Option<(SharedBo, Hold)>> {
-        let usm = self.usm.read().unwrap_or_else(PoisonError::into_inner);
-        let found = usm.get(&base).filter(|it| it.id == id);
-        found.map(|it| self.export_bo(it.mapping.bo())).transpose()
     }
 }
 

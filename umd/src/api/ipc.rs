@@ -7,6 +7,7 @@
 use std::ffi::{c_char, c_void};
 use std::fs::File;
 use std::io::Write;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
@@ -23,7 +24,7 @@ use crate::ipc::{Handle, Kind, withdraw};
 type Bytes = [c_char; ZE_MAX_IPC_HANDLE_SIZE];
 
 api! {
-    /// Spec: `zeMemGetIpcHandle`. The handle stands for the whole allocation.
+    /// Spec: `zeMemGetIpcHandle`. The handle stands for the whole allocation or physical memory object.
     fn zeMemGetIpcHandle(
         call,
         hContext: ze_context_handle_t,
@@ -102,16 +103,21 @@ api! {
         Ok(())
     }
 
-    /// Spec: `zeMemGetIpcHandleFromFileDescriptorExp`, for files of the function above.
+    /// Spec: `zeMemGetIpcHandleFromFileDescriptorExp`, for files that memory of this process was
+    /// exported to, and for those of the function above.
     fn zeMemGetIpcHandleFromFileDescriptorExp(
         call,
         hContext: ze_context_handle_t,
         handle: u64,
         pIpcHandle: *mut ze_ipc_mem_handle_t,
     ) {
-        call.handle(hContext, "hContext")?;
+        let context = call.handle(hContext, "hContext")?;
         let out = call.out(pIpcHandle, "pIpcHandle")?;
-        let data = handle_in(handle)?;
+        let file = borrowed(handle)?;
+        let data = match ipc::share_file(context, &file) {
+            Some(handle) => handle?.to_bytes(),
+            None => handle_in(&file)?,
+        };
         Handle::from_bytes(data, Kind::Memory, "handle")?;
         out.set(ze_ipc_mem_handle_t { data });
         Ok(())
@@ -230,7 +236,14 @@ fn get_memory(
     let context = call.handle(context, "hContext")?;
     call.out(ptr.cast_mut(), "ptr")?;
     let out = call.out(out, "pIpcHandle")?;
-    let handle = ipc::share_memory(context, ptr as u64)?;
+    // "The pointer may also be a physical memory handle cast to void*".
+    let handle = match call.handle(ze_physical_mem_handle_t(ptr.cast_mut()), "ptr") {
+        Ok(object) => {
+            object.must_be_of(context, "ptr")?;
+            ipc::share_physical(context, &object.memory)?
+        }
+        Err(_) => ipc::share_memory(context, ptr as u64)?,
+    };
     out.set(ze_ipc_mem_handle_t { data: handle.to_bytes() });
     Ok(())
 }
@@ -274,15 +287,22 @@ fn file_of(data: Bytes) -> Result<File> {
     Ok(file)
 }
 
-/// The handle that a file holds; the descriptor stays the application's.
-fn handle_in(fd: u64) -> Result<Bytes> {
-    let unread = || Error::invalid(format!("handle: {fd} is no descriptor of a handle's file"));
-    let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(unread)?;
-    // SAFETY: borrowed for this call, in which the application keeps it; one that is not open only
-    // makes the read fail.
-    let file = unsafe { std::mem::ManuallyDrop::new(File::from_raw_fd(fd)) };
-    debug_assert_eq!(file.as_raw_fd(), fd);
+/// The application's file, for the time of a call.
+fn borrowed(fd: u64) -> Result<ManuallyDrop<File>> {
+    match i32::try_from(fd).ok().filter(|fd| *fd >= 0) {
+        // SAFETY: borrowed for this call, in which the application keeps it; one that is not open
+        // only makes what is asked of it fail.
+        Some(fd) => Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(fd) })),
+        None => Err(Error::invalid(format!("handle: {fd} is no file descriptor"))),
+    }
+}
+
+/// The handle that a file holds.
+fn handle_in(file: &File) -> Result<Bytes> {
     let mut bytes = [0; ZE_MAX_IPC_HANDLE_SIZE];
-    file.read_exact_at(&mut bytes, 0).map_err(|_| unread())?;
+    file.read_exact_at(&mut bytes, 0).map_err(|_| {
+        let fd = file.as_raw_fd();
+        Error::invalid(format!("handle: {fd} is neither exported memory nor a handle's file"))
+    })?;
     Ok(bytes.map(|it| it as c_char))
 }

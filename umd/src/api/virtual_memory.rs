@@ -9,7 +9,8 @@ use std::ffi::c_void;
 use tally_uapi::PAGE_SIZE;
 use tally_ze::*;
 
-use super::api;
+use super::memory::{Wishes, external};
+use super::{Call, api};
 use crate::core::virtual_memory::PhysicalMemory;
 use crate::error::{Error, Result};
 use crate::handle;
@@ -82,30 +83,28 @@ api! {
         if let Some(device) = device {
             context.must_hold(device, "hDevice")?;
         }
-        if let Some(link) = call.chain(desc.pNext).find(|link| is_external(link.stype())) {
-            return Err(Error::unsupported(format!(
-                "desc->pNext: {:?}: physical memory cannot be imported or exported",
-                link.stype()
-            )));
-        }
+        let source = external::source(&wishes(call, desc.pNext)?, context)?;
         let size = pages(desc.size, "desc->size")?;
-        out.set(handle::create(PhysicalMemory::create(context, size)?)?);
+        let device = device.copied().filter(|_| !on_host);
+        out.set(handle::create(PhysicalMemory::create(context, source, size, device)?)?);
         Ok(())
     }
 
-    /// Spec: `zePhysicalMemGetProperties`.
+    /// Spec: `zePhysicalMemGetProperties`. With `ze_external_memory_export_fd_t` "to export physical
+    /// memory as a file descriptor".
     fn zePhysicalMemGetProperties(
         call,
         hContext: ze_context_handle_t,
         hPhysicalMem: ze_physical_mem_handle_t,
         pMemProperties: *mut ze_physical_mem_properties_t,
     ) {
-        call.handle(hContext, "hContext")?;
-        let memory = call.handle(hPhysicalMem, "hPhysicalMem")?;
+        let context = call.handle(hContext, "hContext")?;
+        let memory = &call.handle(hPhysicalMem, "hPhysicalMem")?.memory;
         let out = call.properties(pMemProperties, "pMemProperties")?;
-        out.id = memory.id;
-        out.size = memory.memory.size();
-        Ok(())
+        out.id = memory.id();
+        out.size = memory.size();
+        let file = memory.is_exportable().then(|| memory.bo());
+        call.chain(out.pNext).try_for_each(|link| external::answer(call, context, file, link))
     }
 
     /// Spec: `zePhysicalMemDestroy`. What is mapped of it stays until it is unmapped.
@@ -198,14 +197,19 @@ fn understood(access: ze_memory_access_attribute_t) -> Result<Access> {
     }
 }
 
-fn is_external(stype: ze_structure_type_t) -> bool {
-    use ze_structure_type_t as it;
-    [
-        it::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_DESC,
-        it::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_FD,
-        it::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_WIN32,
-    ]
-    .contains(&stype)
+/// What the chain of a description asks for.
+fn wishes(call: Call<'_>, next: *const c_void) -> Result<Wishes> {
+    let mut wishes = Wishes::default();
+    for link in call.chain(next) {
+        if link.stype() == ze_structure_type_t::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_WIN32 {
+            return Err(Error::unsupported(format!(
+                "desc->pNext: {:?}: such memory cannot be imported",
+                link.stype()
+            )));
+        }
+        external::wish(call, &link, &mut wishes)?;
+    }
+    Ok(wishes)
 }
 
 /// A size in whole pages, not 0.

@@ -2,6 +2,7 @@
 //! Memory and counter-based events that processes share. Pools do it themselves.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::sync::{Arc, Weak};
 
 use tally_ze::{ze_memory_type_t, ze_result_t};
@@ -14,20 +15,25 @@ use crate::kernel::Hold;
 use crate::sync::cb_event::{CbEvent, Resolved};
 use crate::sync::event::{self, Event, EventKind, Traits};
 use crate::sync::ipc::counter;
-use crate::vm::{Allocation, Found, Vm};
+use crate::vm::reserved::Physical;
+use crate::vm::{Allocation, Exported, Found, Vm};
 
 /// Bit of `ze_event_counter_based_flags_t`.
 const IPC: u32 = tally_ze::ze_event_counter_based_flags_t::ZE_EVENT_COUNTER_BASED_FLAG_IPC.bits();
 
-/// A handle for the allocation that holds an address.
+/// A handle for the allocation that holds an address, or for the physical memory that is mapped there.
 ///
 /// # Errors
-/// INVALID_ARGUMENT: it is in no allocation of the context. UNSUPPORTED_FEATURE,
-/// OUT_OF_HOST_MEMORY.
+/// INVALID_ARGUMENT: it is in no allocation of the context, and nothing is mapped there.
+/// UNSUPPORTED_FEATURE, OUT_OF_HOST_MEMORY.
 pub fn share_memory(context: &Context, address: u64) -> Result<Handle> {
-    let found = context
-        .find(address)
-        .ok_or_else(|| Error::invalid(format!("ptr: {address:#x} is in no memory of hContext")))?;
+    let Some(found) = context.find(address) else {
+        let mapped = context.vm().reserved().memory_at(address, context.id());
+        let mapped = mapped.ok_or_else(|| {
+            Error::invalid(format!("ptr: {address:#x} is in no memory of hContext"))
+        })?;
+        return share_physical(context, &mapped);
+    };
     if found.imported {
         return Err(Error::invalid(
             "ptr: another process has shared the memory; only that one can do so again",
@@ -60,6 +66,53 @@ impl Offer for MemoryOffer {
         let facts = [size, u64::from(kind.0), u64::from(device.is_some()), 0];
         Ok(Opened { bo, facts, start: Box::new(|_: Line| Ok(Arc::new(Held(hold)))) })
     }
+}
+
+/// A handle for a physical memory object, mapped or not.
+///
+/// # Errors
+/// UNSUPPORTED_FEATURE, OUT_OF_HOST_MEMORY.
+pub fn share_physical(context: &Context, memory: &Arc<Physical>) -> Result<Handle> {
+    let vm = context.vm();
+    // Says at once if it cannot be.
+    vm.export_bo(memory.bo())?;
+    ipc::export((Kind::Memory, memory.id()), || {
+        Arc::new(PhysicalOffer { vm: Arc::downgrade(vm), memory: Arc::downgrade(memory) })
+    })
+}
+
+/// Ends when the object is destroyed and nothing of it is mapped.
+struct PhysicalOffer {
+    vm: Weak<Vm>,
+    memory: Weak<Physical>,
+}
+
+impl Offer for PhysicalOffer {
+    fn is_alive(&self) -> bool {
+        self.memory.strong_count() != 0
+    }
+
+    fn open(&self, _: u64) -> Result<Opened> {
+        let (Some(vm), Some(memory)) = (self.vm.upgrade(), self.memory.upgrade()) else {
+            return Err(Error::invalid("the memory has been destroyed"));
+        };
+        let (bo, hold) = vm.export_bo(memory.bo())?;
+        let kind = memory.kind();
+        let on_device = kind == ze_memory_type_t::ZE_MEMORY_TYPE_DEVICE;
+        let facts = [memory.size(), u64::from(kind.0), u64::from(on_device), 0];
+        Ok(Opened { bo, facts, start: Box::new(|_: Line| Ok(Arc::new(Held(hold)))) })
+    }
+}
+
+/// A handle for the memory of this process that a file was made of (`ze_external_memory_export_fd_t`).
+///
+/// # Errors
+/// As [`share_memory`]; None: the file is of none.
+pub fn share_file(context: &Context, file: &File) -> Option<Result<Handle>> {
+    Some(match context.vm().exported_as(file, context.id())? {
+        Exported::Allocation(base) => share_memory(context, base),
+        Exported::Physical(memory) => share_physical(context, &memory),
+    })
 }
 
 /// Memory that an importer has open: it is not used for anything else meanwhile.

@@ -2,31 +2,50 @@
 //! Physical memory objects. The addresses that they are mapped at are the VM's (`vm::reserved`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::core::context::Context;
-use crate::error::Result;
+use crate::core::device::Device;
+use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
+use crate::vm::Source;
 use crate::vm::reserved::Physical;
 
 /// A physical memory object. What is mapped of it outlives its handle.
 pub struct PhysicalMemory {
     /// The memory.
     pub memory: Arc<Physical>,
-    /// Identifies it in this process; never reused.
-    pub id: u64,
 }
 
 object!(ze_physical_mem_handle_t => PhysicalMemory, Kind::PhysicalMemory);
 
 impl PhysicalMemory {
-    /// Makes memory of `size` bytes, whole pages.
+    /// Makes memory of `size` bytes, whole pages, of the share of `device` or for the host.
     ///
     /// # Errors
-    /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST.
-    pub fn create(context: &Context, size: u64) -> Result<Self> {
-        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-        let memory = context.vm().reserved().physical(size)?;
-        Ok(Self { memory, id: NEXT_ID.fetch_add(1, Ordering::Relaxed) })
+    /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST. INVALID_ARGUMENT: the file is none that
+    /// so much memory was exported to.
+    pub fn create(
+        context: &Context,
+        source: Source,
+        size: u64,
+        device: Option<&Device>,
+    ) -> Result<Self> {
+        // What comes as a file has been counted where it was made.
+        let counted = if matches!(source, Source::File(_)) { 0 } else { size };
+        let charge = device.map(|it| it.budget().charge(counted)).transpose()?;
+        let memory = context.vm().reserved().physical(source, size, context.id(), charge)?;
+        Ok(Self { memory })
+    }
+
+    /// "The application must only use the physical memory object on the context for which it was
+    /// created."
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT.
+    pub fn must_be_of(&self, context: &Context, name: &str) -> Result {
+        if self.memory.context() == context.id() {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("{name}: the memory belongs to another context")))
     }
 }

@@ -9,13 +9,16 @@
 //! Pieces do not overlap. They are split where a part of one is unmapped or gets another access.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tally_uapi::PAGE_SIZE;
 use tally_uapi::ioctl::{BoCreate, VmBind, bind_flag, bind_op};
+use tally_ze::ze_memory_type_t;
 
-use super::{Bindings, Buffer, out_of_addresses};
+use super::budget::Charge;
+use super::{Bindings, Buffer, Source, Vm, out_of_addresses};
 use crate::error::{Error, Result};
+use crate::kernel::{BoUse, SharedBo};
 use crate::process;
 
 /// What the device may do with a piece.
@@ -43,12 +46,46 @@ impl Access {
 pub struct Physical {
     bo: Buffer,
     size: u64,
+    id: u64,
+    /// `Context::id`.
+    context: u64,
+    exportable: bool,
+    /// The device that it was made for; none: the host.
+    charge: Option<Charge>,
 }
 
 impl Physical {
     /// Bytes.
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Identifies it among all allocations of this process; never reused.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The context that it was made for: `Context::id`.
+    pub fn context(&self) -> u64 {
+        self.context
+    }
+
+    /// The buffer.
+    pub fn bo(&self) -> u32 {
+        self.bo.handle
+    }
+
+    /// Whether it can be had as a file: nothing else lies in its buffer.
+    pub fn is_exportable(&self) -> bool {
+        self.exportable
+    }
+
+    /// Device or host.
+    pub fn kind(&self) -> ze_memory_type_t {
+        match self.charge {
+            Some(_) => ze_memory_type_t::ZE_MEMORY_TYPE_DEVICE,
+            None => ze_memory_type_t::ZE_MEMORY_TYPE_HOST,
+        }
     }
 }
 
@@ -123,11 +160,13 @@ impl Range {
 pub struct Reserved {
     bindings: Arc<Bindings>,
     ranges: Mutex<BTreeMap<u64, Range>>,
+    /// Physical memory that can be had as a file.
+    exportable: Mutex<Vec<Weak<Physical>>>,
 }
 
 impl Reserved {
     pub(super) fn new(bindings: Arc<Bindings>) -> Self {
-        Self { bindings, ranges: Mutex::default() }
+        Self { bindings, ranges: Mutex::default(), exportable: Mutex::default() }
     }
 
     fn ranges(&self) -> MutexGuard<'_, BTreeMap<u64, Range>> {
@@ -196,16 +235,60 @@ impl Reserved {
         self.bindings.space.free(start, range.size);
     }
 
-    /// Makes memory of `size` bytes, whole pages.
+    /// Makes memory of `size` bytes, whole pages, of a device's share or for the host.
     ///
     /// # Errors
-    /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST.
-    pub fn physical(&self, size: u64) -> Result<Arc<Physical>> {
+    /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST. INVALID_ARGUMENT: the file is none that
+    /// so much memory was exported to.
+    pub fn physical(
+        &self,
+        source: Source,
+        size: u64,
+        context: u64,
+        charge: Option<Charge>,
+    ) -> Result<Arc<Physical>> {
+        let exportable = source.is_file();
+        let bo = match source {
+            Source::New => self.buffer(size, BoUse::User)?,
+            Source::ForExport => self.buffer(size, BoUse::Shared)?,
+            Source::File(file) => {
+                let shared = SharedBo { file, offset: 0, size, read_only: false };
+                self.bindings.import_buffer(shared)?
+            }
+        };
+        let id = Vm::allocation_id();
+        let memory = Arc::new(Physical { bo, size, id, context, exportable, charge });
+        if exportable {
+            let mut files = self.exportable.lock().unwrap_or_else(PoisonError::into_inner);
+            files.retain(|it| it.strong_count() != 0);
+            files.push(Arc::downgrade(&memory));
+        }
+        Ok(memory)
+    }
+
+    /// The physical memory of a context that can be had as a file.
+    pub fn exportable(&self, context: u64) -> Vec<Arc<Physical>> {
+        let files = self.exportable.lock().unwrap_or_else(PoisonError::into_inner);
+        files.iter().filter_map(Weak::upgrade).filter(|it| it.context == context).collect()
+    }
+
+    fn buffer(&self, size: u64, bo_use: BoUse) -> Result<Buffer> {
         let bindings = &self.bindings;
         let mut create = BoCreate { size, ..Default::default() };
-        bindings.kernel.bo_create(&mut create).map_err(|it| bindings.failed("BO_CREATE", it))?;
-        let bo = Buffer { bindings: bindings.clone(), handle: create.handle };
-        Ok(Arc::new(Physical { bo, size }))
+        let created = bindings.kernel.bo_create_for(&mut create, bo_use);
+        created.map_err(|it| bindings.failed("BO_CREATE", it))?;
+        Ok(Buffer { bindings: bindings.clone(), handle: create.handle })
+    }
+
+    /// The memory that is mapped at an address of `context`'s.
+    pub fn memory_at(&self, address: u64, context: u64) -> Option<Arc<Physical>> {
+        let ranges = self.ranges();
+        let (&start, range) = ranges.range(..=address).next_back()?;
+        if range.context != context || address - start >= range.size {
+            return None;
+        }
+        let (&at, piece) = range.pieces.range(..=address).next_back()?;
+        (address - at < piece.size).then(|| piece.memory.clone())
     }
 
     /// Maps `size` bytes of `memory` from `offset` on at `start`.
@@ -431,7 +514,7 @@ mod tests {
         let (_, vm) = made();
         let reserved = vm.reserved();
         let at = reserved.reserve(0, 8 * PAGE, PAGE, 1).expect("room");
-        let memory = reserved.physical(8 * PAGE).expect("memory");
+        let memory = reserved.physical(Source::New, 8 * PAGE, 1, None).expect("memory");
         reserved.map(at + PAGE, 6 * PAGE, &memory, PAGE, Access::ReadWrite).expect("free");
         assert!(is_invalid(reserved.map(at + 6 * PAGE, 2 * PAGE, &memory, 0, Access::ReadWrite)));
         reserved.set_access(at + 2 * PAGE, PAGE, Access::ReadOnly).expect("mapped");
@@ -453,7 +536,7 @@ mod tests {
         let (kernel, vm) = made();
         let reserved = vm.reserved();
         let at = reserved.reserve(0, 2 * PAGE, PAGE, 1).expect("room");
-        let memory = reserved.physical(PAGE).expect("memory");
+        let memory = reserved.physical(Source::New, PAGE, 1, None).expect("memory");
         reserved.map(at, PAGE, &memory, 0, Access::ReadWrite).expect("free");
         assert!(is_invalid(reserved.map(at + PAGE, PAGE, &memory, PAGE, Access::ReadOnly)));
         drop(memory);
