@@ -69,7 +69,11 @@ impl Approach {
     /// How many nanoseconds to sleep now, in the form of a time limit; `None` when it is too late to
     /// sleep: then [`Approach::stay`].
     pub fn sleep(&mut self) -> Option<u64> {
-        let left = self.deadline.left();
+        self.sleep_of(self.deadline.left())
+    }
+
+    /// The same when `left` nanoseconds are left.
+    fn sleep_of(&mut self, left: u64) -> Option<u64> {
         if left > self.aim || left == u64::MAX {
             return Some(left - self.aim.min(left));
         }
@@ -117,11 +121,9 @@ mod tests {
     fn the_first_sleep_ends_before_the_limit_and_the_last_far_enough() {
         let limit = 3_600_000_000_000;
         let mut approach = Approach::new(Deadline::after(limit), true);
-        let sleep = approach.sleep().expect("there is time");
-        assert!(sleep <= limit - LEAD && sleep > limit - 1_000_000_000, "{sleep}");
+        assert_eq!(approach.sleep_of(limit), Some(limit - LEAD));
         // It was late by all but nothing: there is time for another one.
-        approach.deadline = with_left(limit, LEAD - 1);
-        let sleep = approach.sleep().expect("there is time");
+        let sleep = approach.sleep_of(LEAD - 1).expect("there is time");
         assert!(sleep < LEAD, "{sleep}");
         // Nothing is left.
         approach.deadline = with_left(limit, 0);
@@ -142,7 +144,7 @@ mod tests {
         assert_eq!(approach.sleep(), None);
         let limit = 3_600_000_000_000;
         let mut approach = Approach::new(Deadline::after(limit), false);
-        assert!(approach.sleep().expect("there is time") > limit - 1_000_000_000);
+        assert_eq!(approach.sleep_of(limit), Some(limit));
     }
 
     #[test]
