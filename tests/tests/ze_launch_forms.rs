@@ -102,6 +102,34 @@ fn several_indirect_launches_run_up_to_the_count() {
     }
 }
 
+/// No kernels are a command too: its signal comes, and what is appended after it goes on.
+#[test]
+fn several_indirect_launches_of_no_kernel_are_complete() {
+    let it = Kernel::new();
+    let (buffer, count) = (it.gpu.host::<ze_group_count_t>(1), it.gpu.host::<u32>(1));
+    let mut kernels = [it.kernel];
+    for in_order in [true, false] {
+        let (list, pool) = (it.gpu.immediate(0, in_order), it.gpu.pool(1, Default::default()));
+        let mut events = vec![pool.event(0)];
+        // Only in-order lists signal counter-based events.
+        events.extend(in_order.then(|| it.gpu.cb_event()));
+        for event in events {
+            check!(zeCommandListAppendLaunchMultipleKernelsIndirect(
+                list.0,
+                0,
+                kernels.as_mut_ptr(),
+                count.ptr(),
+                buffer.ptr(),
+                event.0,
+                0,
+                ptr::null_mut()
+            ));
+            event.synchronize();
+            list.synchronize();
+        }
+    }
+}
+
 /// All that a launch needs in one call.
 #[test]
 fn a_launch_brings_its_sizes_and_arguments() {

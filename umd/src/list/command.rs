@@ -439,20 +439,20 @@ impl Body {
             }
             Command::Launches { launches, count } => {
                 let count = target.reach(*count, size_of::<u32>() as u64, Access::Read)?;
+                let mut last = None;
                 for (index, launch) in launches.iter().enumerate() {
                     let packet = launch::encode(target, launch)?;
+                    if let Some(packet) = last.replace(packet) {
+                        self.inner(target, packet);
+                    }
                     let header = Header {
                         opcode: opcode::PREDICATE,
                         param: index as u32,
                         ..Default::default()
                     };
                     target.push(Predicate { header, count, zero: [0; 6] }.into());
-                    if index + 1 < launches.len() {
-                        self.inner(target, packet);
-                    } else {
-                        self.end(target, launches.len(), Some(packet), posts);
-                    }
                 }
+                self.end(target, launches.len(), last, posts);
             }
             Command::Lists(lists) => {
                 let mut calls = Regular::prepare(lists, target)?;
