@@ -254,6 +254,66 @@ fn executions_wait_and_follow_each_other() {
     check!(zeModuleDestroy(module));
 }
 
+/// "If wait events are provided, graph execution does not begin until all wait events are satisfied.":
+/// neither do its forks, though the regular events that they wait for are set since the last execution.
+#[test]
+fn forks_wait_for_what_the_graph_waits_for() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(4);
+    for in_order in [true, false] {
+        let pool = gpu.pool(2, ze_event_pool_flags_t::empty());
+        let (fork, join) = (pool.event(0), pool.event(1));
+        let [parent, child] = [0; 2].map(|_| gpu.immediate(0, in_order));
+        begin(&parent);
+        parent.set((&memory, 0), 1, Some(&fork), &[]);
+        child.copy((&memory, 1), (&memory, 0), 1, Some(&join), &[&fork]);
+        parent.wait(&[&join]);
+        let graph = end(&parent);
+        let executable = instantiate(&graph);
+        memory.fill_with(|_| 0);
+        run(&parent, &executable, None, &[]);
+        parent.synchronize();
+        assert_eq!(memory.to_vec(), [1, 1, 0, 0]);
+        memory.set(0, 7);
+        let gate = Gate::new(&gpu);
+        run(&parent, &executable, None, &[&gate.event]);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert_eq!(memory.to_vec(), [7, 1, 0, 0], "the gate is closed");
+        gate.open();
+        parent.synchronize();
+        assert_eq!(memory.get(0), 1);
+    }
+}
+
+/// The same, of one event that the graph waits for and then signals: each execution waits for the one
+/// before it, or for what has signalled the event outside.
+#[test]
+fn an_external_event_may_be_waited_for_and_signalled() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(4);
+    memory.fill_with(|i| 10 + i as u32);
+    let (list, outside, event) = (gpu.immediate(0, true), gpu.immediate(0, true), external(&gpu));
+    begin(&list);
+    list.copy((&memory, 1), (&memory, 0), 1, None, &[&event]);
+    list.copy((&memory, 2), (&memory, 1), 1, Some(&event), &[]);
+    let graph = end(&list);
+    let executable = instantiate(&graph);
+    for _ in 0..3 {
+        run(&list, &executable, None, &[]);
+    }
+    event.synchronize();
+    assert_eq!(memory.to_vec(), [10, 10, 10, 13]);
+    let gate = Gate::new(&gpu);
+    outside.wait(&[&gate.event]);
+    outside.set((&memory, 0), 20, Some(&event), &[]);
+    run(&list, &executable, None, &[]);
+    assert_eq!(memory.to_vec(), [10, 10, 10, 13], "the gate is closed");
+    gate.open();
+    event.synchronize();
+    assert_eq!(memory.to_vec(), [20, 20, 20, 13]);
+    list.synchronize();
+}
+
 /// "Recorded external counter-based events (i.e. with ZEX_COUNTER_BASED_EVENT_FLAG_GRAPH_EXTERNAL) may be
 /// used to synchronize the graph with device commands submitted outside the graph (for example, before or
 /// after ::zeCommandListAppendGraphExt) and with the host."
@@ -452,6 +512,8 @@ fn forks_that_are_not_joined_make_no_graph() {
     let memory = gpu.host::<u32>(2);
     let (list, child) = (gpu.immediate(0, true), gpu.immediate(0, true));
     let (fork, join, late) = (gpu.cb_event(), gpu.cb_event(), gpu.cb_event());
+    let pool = gpu.pool(1, ze_event_pool_flags_t::empty());
+    let reset = pool.event(0);
     for (joins, works, good) in [(false, false, false), (true, true, false), (true, false, true)] {
         begin(&list);
         list.set((&memory, 0), 1, Some(&fork), &[]);
@@ -463,6 +525,7 @@ fn forks_that_are_not_joined_make_no_graph() {
             child.set((&memory, 1), 2, None, &[]);
         }
         child.signal(&late);
+        child.reset_event(&reset);
         let mut none = ze_graph_handle_t::NULL;
         refused!(
             ZE_RESULT_ERROR_INVALID_ARGUMENT,
@@ -485,6 +548,40 @@ fn forks_that_are_not_joined_make_no_graph() {
         );
     }
     assert_eq!(memory.to_vec(), [1, 1]);
+}
+
+/// A call that fails changes nothing: a list does not fork because a command was refused.
+#[test]
+fn a_refused_command_forks_no_list() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(2);
+    memory.fill_with(|_| 0);
+    let (list, child, other) =
+        (gpu.immediate(0, true), gpu.immediate(0, true), gpu.regular(0, true));
+    let event = gpu.cb_event();
+    other.close();
+    begin(&list);
+    list.set((&memory, 0), 1, Some(&event), &[]);
+    let (mut lists, mut waits) = ([other.0], [event.0]);
+    refused!(
+        ZE_RESULT_ERROR_GRAPH_CAPTURE_UNSUPPORTED,
+        zeCommandListImmediateAppendCommandListsExp(
+            child.0,
+            1,
+            lists.as_mut_ptr(),
+            NONE,
+            1,
+            waits.as_mut_ptr()
+        )
+    );
+    assert!(!is_capturing(&child));
+    child.set((&memory, 1), 2, None, &[]);
+    child.synchronize();
+    assert_eq!(memory.to_vec(), [0, 2], "it went to the device");
+    let graph = end(&list);
+    run(&list, &instantiate(&graph), None, &[]);
+    list.synchronize();
+    assert_eq!(memory.to_vec(), [1, 2]);
 }
 
 /// "All registered callbacks are invoked when the graph is destroyed.", "All executable graph instances

@@ -19,7 +19,7 @@ use tally_uapi::packet::{
 use tally_ze::ze_event_handle_t;
 use zerocopy::IntoBytes;
 
-use super::graph::Execution;
+use super::graph::{Execution, Submission};
 use super::launch::{self, Keep, Launch};
 use super::regular::Regular;
 use super::waits::{self, Condition, WaitList};
@@ -467,12 +467,13 @@ impl Body {
                 }
             }
             Command::Graph(graph) => {
-                let (call, ends) = graph.submit(target)?;
-                if ends.is_empty() {
+                let Submission { before, call, after } = graph.submit(target)?;
+                before.into_iter().for_each(|packet| target.push(packet));
+                if after.is_empty() {
                     self.last(target, call, posts);
                 } else {
                     self.inner(target, call);
-                    ends.into_iter().for_each(|packet| target.push(packet));
+                    after.into_iter().for_each(|packet| target.push(packet));
                     let ordered = Self { slot: self.slot, order: flag::ORDERED };
                     ordered.last(target, nop(0), posts);
                 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Executions of graphs: lists that wait for each other, each on a queue of its own.
 //!
-//! The first list is called by the list that the graph is appended to; whatever forked from it waits
-//! in its queue for the value that the first list is about to count. So all lists of an execution get
-//! their bases before any of their waits is bound, and nothing may fail in between.
+//! The first list is called by the list that the graph is appended to, when the execution before it
+//! is complete in all lists. Whatever forked from it waits in its queue for the signal that begins the
+//! first list, and then for values that the first list is about to count. So waits for events are bound
+//! first, to what these name before the execution; then all lists get their bases; then their waits for
+//! each other are bound. From the first base on nothing may fail.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,9 +14,22 @@ use tally_uapi::packet::{Packet, flag};
 
 use super::command::Target;
 use super::immediate::{Held, Immediate};
-use super::regular::Regular;
+use super::regular::{Bindings, Regular};
 use super::waits::{self, Condition};
 use crate::error::Result;
+
+/// The first signal of a graph's first list: its execution has begun.
+pub(super) const BEGIN: u64 = 1;
+
+/// What the list that a graph is appended to has to do for an execution.
+pub(super) struct Submission {
+    /// Waits for the end of the execution before it.
+    pub(super) before: Vec<Packet>,
+    /// Runs the first list.
+    pub(super) call: Packet,
+    /// Waits for the ends of the others.
+    pub(super) after: Vec<Packet>,
+}
 
 /// The lists of an executable graph.
 pub struct Execution {
@@ -33,7 +48,7 @@ impl Execution {
 
     /// Packets that an append of it takes at most.
     pub(super) fn bound(&self) -> usize {
-        1 + waits::bound(self.others.len())
+        1 + 2 * waits::bound(self.others.len())
     }
 
     /// Whether an execution makes something visible to the host before its end.
@@ -41,56 +56,66 @@ impl Execution {
         self.first.publishes() || self.others.iter().any(|(list, _)| list.publishes())
     }
 
-    /// Submits one execution of all lists but the first; answers the packet that runs the first, and
-    /// those that wait for the ends of the others.
+    /// Submits one execution of all lists but the first; answers what is left to do.
     ///
     /// # Errors
     /// INVALID_SYNCHRONIZATION_OBJECT, DEVICE_LOST, out of memory.
-    pub(super) fn submit<T: Target>(&self, target: &mut T) -> Result<(Packet, Vec<Packet>)> {
+    pub(super) fn submit<T: Target>(&self, target: &mut T) -> Result<Submission> {
         let _one = self.one.lock().unwrap_or_else(PoisonError::into_inner);
         let mut calls = Regular::prepare(&[&self.first], target)?;
-        let mut held: Vec<Held<'_>> = Vec::with_capacity(self.others.len());
+        let bindings = self.first.bind(&mut calls)?;
         let mut others = Vec::with_capacity(self.others.len());
+        let mut held: Vec<Held<'_>> = Vec::with_capacity(self.others.len());
         for (list, queue) in &self.others {
             let mut queue = queue.hold();
-            let prepared = queue.begin(list);
+            let bound = queue.begin(list);
             held.push(queue);
-            match prepared {
-                Ok(calls) => others.push(calls),
+            match bound {
+                Ok(bindings) => others.push(bindings),
                 Err(error) => {
                     held.iter_mut().for_each(Held::rollback);
                     return Err(error);
                 }
             }
         }
-        let base = self.first.advance();
+        let first = self.first.advance();
+        let begin = self.first.end_of(first).0;
+        let begin = Condition::AtLeast(begin.va(), CellKind::Counter, first + BEGIN);
+        let (mut before, mut after) = (Vec::new(), Vec::with_capacity(others.len()));
         let bases: Vec<u64> = self.others.iter().map(|(list, _)| list.advance()).collect();
-        let first = self.first.call(base, &mut calls)?;
-        let mut ends = Vec::with_capacity(bases.len());
-        for (i, (list, _)) in self.others.iter().enumerate() {
-            held[i].push(list.call(bases[i], &mut others[i])?)?;
-            let (cell, value) = list.end_of(bases[i]);
-            ends.push(Condition::AtLeast(cell.va(), CellKind::Counter, value));
+        let bound = self.others.iter().zip(held).zip(bases.into_iter().zip(others));
+        for (((list, _), mut queue), (base, bindings)) in bound {
+            let (cell, end) = list.end_of(base);
+            if !cell.reached(base) {
+                before.push(Condition::AtLeast(cell.va(), CellKind::Counter, base));
+            }
+            after.push(Condition::AtLeast(cell.va(), CellKind::Counter, end));
+            queue.push(begin, list.call(base, bindings))?;
         }
-        Ok((first, waits::packets(ends)))
+        Ok(Submission {
+            before: waits::packets(before),
+            call: self.first.call(first, bindings),
+            after: waits::packets(after),
+        })
     }
 }
 
 impl Held<'_> {
-    /// Makes room for an execution of a list.
-    fn begin(&mut self, list: &Regular) -> Result<super::regular::Calls> {
+    /// Makes room for an execution of a list, and binds its waits for events.
+    fn begin(&mut self, list: &Regular) -> Result<Bindings> {
         let mut target = self.target();
-        target.begin(1)?;
-        Regular::prepare(&[list], &mut target)
+        target.begin(2)?;
+        list.bind(&mut Regular::prepare(&[list], &mut target)?)
     }
 
     fn rollback(&mut self) {
         self.target().rollback();
     }
 
-    /// Submits the execution.
-    fn push(&mut self, mut packet: Packet) -> Result {
+    /// Submits the execution, which waits for a condition.
+    fn push(&mut self, condition: Condition, mut packet: Packet) -> Result {
         let mut target = self.target();
+        waits::packets([condition]).into_iter().for_each(|packet| target.push(packet));
         packet.header.flags |= flag::ORDERED;
         if let Some(post) = target.promise() {
             post.attach(&mut packet);

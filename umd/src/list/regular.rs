@@ -116,6 +116,9 @@ pub struct Calls {
     blocks: std::vec::IntoIter<(Option<Span>, usize)>,
 }
 
+/// The operand block of an execution that is bound.
+pub struct Bindings(Option<Span>);
+
 impl Regular {
     /// An open, empty list.
     ///
@@ -300,20 +303,29 @@ impl Regular {
         Ok(state.call(base, span))
     }
 
-    /// The first half of [`Regular::submit`] for lists that wait for each other: gives the execution its
-    /// base. [`Regular::call`] has to follow.
+    /// The first third of [`Regular::submit`] for lists that wait for each other: binds the waits of an
+    /// execution to what the events name before it.
+    ///
+    /// # Errors
+    /// As [`Regular::submit`].
+    pub(super) fn bind(&self, calls: &mut Calls) -> Result<Bindings> {
+        Ok(Bindings(self.lock().bind(calls)?))
+    }
+
+    /// The second third, which cannot fail: gives the execution its base, lets the events that it
+    /// signals name it.
     pub(super) fn advance(&self) -> u64 {
         self.lock().advance()
     }
 
-    /// The second half: binds the waits of an execution and answers its packet.
-    ///
-    /// # Errors
-    /// As [`Regular::submit`].
-    pub(super) fn call(&self, base: u64, calls: &mut Calls) -> Result<Packet> {
+    /// The last third, when all lists have their bases: binds the waits for signals of the other lists
+    /// and answers the packet.
+    pub(super) fn call(&self, base: u64, bindings: Bindings) -> Packet {
         let state = self.lock();
-        let span = state.bind(calls)?;
-        Ok(state.call(base, span))
+        if let Some(span) = bindings.0 {
+            state.bind_signals(span);
+        }
+        state.call(base, bindings.0)
     }
 
     /// What the execution with a base counts, and the value that ends it.
@@ -345,6 +357,17 @@ impl State {
             }
         }
         Ok(span)
+    }
+
+    /// Writes those operands anew that are signals of lists, not events.
+    fn bind_signals(&self, span: Span) {
+        for (i, binding) in self.operands.iter().enumerate() {
+            if let Some(binding @ Binding::Signal(..)) = binding {
+                let operand = operand(binding.resolve());
+                // SAFETY: as in `bind`, which has written as many: nobody changes a list of a graph.
+                unsafe { span.ptr.cast::<Operand>().add(i).write(operand) };
+            }
+        }
     }
 
     /// Begins an execution: its base; the events that it signals name it.

@@ -71,7 +71,7 @@ impl Graph {
         if state.phase != Phase::New {
             return Err(Error::invalid("hGraph: something was captured into it before"));
         }
-        state.branches.push(self.branch(traits)?);
+        state.branches.push(self.branch(traits, true)?);
         (state.primary, state.raw) = (Some(primary), raw);
         state.phase = Phase::Capturing;
         drop(state);
@@ -82,10 +82,10 @@ impl Graph {
         Ok(())
     }
 
-    fn branch(&self, traits: &QueueTraits) -> Result<Branch> {
+    fn branch(&self, traits: &QueueTraits, is_first: bool) -> Result<Branch> {
         let in_order =
             traits.flags.contains(ze_command_queue_flags_t::ZE_COMMAND_QUEUE_FLAG_IN_ORDER);
-        let list = Regular::branch(self.context.shared().clone(), in_order)?;
+        let list = Regular::branch(self.context.shared().clone(), in_order, is_first)?;
         Ok(Branch { list, traits: *traits, in_order, commands: 0, work: 0 })
     }
 
@@ -150,17 +150,23 @@ impl Graph {
         }
     }
 
-    /// Appends a command to a branch.
+    /// Appends a command of a list to its branch; `None`: the command makes one, if it succeeds. Answers
+    /// the branch; `None`: the capture has ended, so the command does not belong to it.
     ///
     /// # Errors
     /// GRAPH_CAPTURE_UNSUPPORTED; those of the append.
     fn append(
         &self,
-        branch: usize,
+        (list, branch): (&List, Option<usize>),
         (command, launched): (&Command<'_>, Option<Launched<'_>>),
         signal: Option<Signal<'_>>,
         waits: &[(&Event, Option<Point>)],
-    ) -> Result {
+    ) -> Result<Option<usize>> {
+        let mut state = self.state();
+        let state = &mut *state;
+        if state.phase != Phase::Capturing {
+            return Ok(None);
+        }
         let what = match command {
             Command::Lists(_) => Some("a regular list"),
             Command::Graph(_) => Some("another graph"),
@@ -170,14 +176,16 @@ impl Graph {
             let text = format!("hCommandList: {what} is not appended while the list is captured");
             return Err(unsupported(text));
         }
-        let mut state = self.state();
-        let state = &mut *state;
-        let into = &mut state.branches[branch];
+        let fork = if branch.is_none() { Some(self.fork(list)?) } else { None };
+        let branch = branch.unwrap_or(state.branches.len());
         let mut events = waits.iter().map(|(event, _)| Ok(*event));
+        let into = fork.as_ref().unwrap_or_else(|| &state.branches[branch]);
         into.list.append(command, signal, &mut events)?;
+        state.branches.extend(fork);
+        let into = &mut state.branches[branch];
         let point = Point { branch, command: into.commands };
         into.commands += 1;
-        if !matches!(command, Command::Wait | Command::Signal | Command::Barrier) {
+        if does_work(command) {
             into.work = into.commands;
         }
         state.waits.extend(waits.iter().filter_map(|(_, from)| from.map(|from| (point, from))));
@@ -185,8 +193,28 @@ impl Graph {
             state.signals.insert(ptr::from_ref(signal.event).addr(), point);
         }
         state.nodes.push(dump::Node::new(point, command, launched));
-        Ok(())
+        Ok(Some(branch))
     }
+
+    /// A branch for a list that waits for an event of the capture.
+    ///
+    /// # Errors
+    /// GRAPH_CAPTURE_UNSUPPORTED; out of memory.
+    fn fork(&self, list: &List) -> Result<Branch> {
+        let (traits, _) = list.captured().map_err(|error| unsupported(error.text().to_owned()))?;
+        if !Arc::ptr_eq(&self.context, list.context()) {
+            return Err(unsupported(
+                "hCommandList: it is of another context than the graph".to_owned(),
+            ));
+        }
+        self.branch(traits, false)
+    }
+}
+
+/// "Commands that do not append work (for example, event signal and wait operations) are allowed after
+/// the join operation".
+fn does_work(command: &Command<'_>) -> bool {
+    !matches!(command, Command::Wait | Command::Signal | Command::Reset(_) | Command::Barrier)
 }
 
 impl State {
@@ -247,7 +275,8 @@ impl List {
         Err(unsupported("hCommandList: it is being captured, so nothing was submitted".to_owned()))
     }
 
-    /// Appends a command to the graph that it belongs to; false: to none.
+    /// Appends a command to the graph that it belongs to, which may make the list a branch of it; false:
+    /// to none.
     ///
     /// # Errors
     /// GRAPH_CAPTURE_UNSUPPORTED, GRAPH_CAPTURE_MERGE_ATTEMPT, GRAPH_INTERNAL_EVENT; those of the append.
@@ -258,64 +287,43 @@ impl List {
         signal: Option<Signal<'_>>,
         waits: &[&Event],
     ) -> Result<bool> {
-        if self.membership().is_none() {
-            return waits
-                .iter()
-                .copied()
-                .try_for_each(|event| must_be_outside(event, "phWaitEvents"))
-                .and_then(|()| {
-                    signal.map_or(Ok(()), |it| must_be_outside(it.event, "hSignalEvent"))
-                })
-                .map(|()| false);
-        }
-        let mut own = self.capture();
+        let Some(membership) = self.membership() else {
+            let mut waits = waits.iter().copied();
+            waits.try_for_each(|event| must_be_outside(event, "phWaitEvents"))?;
+            return signal_outside(signal);
+        };
+        let own = membership.find();
         let mut points = Vec::with_capacity(waits.len());
-        let mut forks = None;
+        let mut graph = own.as_ref().map(|it| it.0.clone());
         for &event in waits {
             let found = find(event);
-            if let Some((graph, _)) = &found {
-                let of = own.as_ref().map(|it| &it.0).or(forks.as_ref());
-                if of.is_some_and(|of| !Arc::ptr_eq(of, graph)) {
-                    return Err(Error::new(
-                        ze_result_t::ZE_RESULT_ERROR_GRAPH_CAPTURE_MERGE_ATTEMPT,
-                        "phWaitEvents: an event is of another graph that is being captured",
-                    ));
-                }
-                forks = Some(graph.clone());
+            if let Some((of, _)) = &found
+                && !Arc::ptr_eq(graph.get_or_insert_with(|| of.clone()), of)
+            {
+                return Err(Error::new(
+                    ze_result_t::ZE_RESULT_ERROR_GRAPH_CAPTURE_MERGE_ATTEMPT,
+                    "phWaitEvents: an event is of another graph that is being captured",
+                ));
             }
             points.push((event, found.map(|it| it.1)));
         }
-        if own.is_none()
-            && let Some(graph) = forks
-        {
-            own = Some(self.fork(graph)?);
-        }
-        let Some((graph, branch)) = own else {
-            return signal
-                .map_or(Ok(()), |it| must_be_outside(it.event, "hSignalEvent"))
-                .map(|()| false);
+        let Some(graph) = graph else { return signal_outside(signal) };
+        let branch = own.map(|it| it.1);
+        let Some(branch) = graph.append((self, branch), command, signal, &points)? else {
+            return signal_outside(signal);
         };
-        graph.append(branch, command, signal, &points)?;
+        // Not while the graph is locked: who asks for a list's graph locks them the other way round.
+        membership.join(&graph, branch);
         Ok(true)
     }
+}
 
-    /// Makes the list take part in a capture, because it waits for an event of it.
-    fn fork(&self, graph: Arc<Graph>) -> Result<(Arc<Graph>, usize)> {
-        let (traits, membership) =
-            self.captured().map_err(|error| unsupported(error.text().to_owned()))?;
-        if !Arc::ptr_eq(&graph.context, self.context()) {
-            return Err(unsupported(
-                "hCommandList: it is of another context than the graph".to_owned(),
-            ));
-        }
-        let branch = graph.branch(traits)?;
-        let mut state = graph.state();
-        let number = state.branches.len();
-        state.branches.push(branch);
-        drop(state);
-        membership.join(&graph, number);
-        Ok((graph, number))
-    }
+/// Lets a command be submitted that belongs to no capture.
+///
+/// # Errors
+/// GRAPH_INTERNAL_EVENT.
+fn signal_outside(signal: Option<Signal<'_>>) -> Result<bool> {
+    signal.map_or(Ok(()), |it| must_be_outside(it.event, "hSignalEvent")).map(|()| false)
 }
 
 /// Refuses a wait of the host for an event that a graph, which is being captured, signals.

@@ -8,22 +8,36 @@
 
 use std::sync::Arc;
 
+use tally_uapi::packet::flag;
 use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_result_t};
 
 use super::{Regular, Signalled};
 use crate::error::{Error, Result};
+use crate::list::command::{self, Post};
+use crate::list::graph;
 use crate::sync::cb_event::Bound;
 use crate::sync::event::{Event, EventKind};
 use crate::sync::shared::Shared;
 
 impl Regular {
-    /// A branch.
+    /// A branch. The first one of a graph begins with a signal, [`graph::BEGIN`], that the others wait
+    /// for.
     ///
     /// # Errors
     /// As [`Regular::create`].
-    pub fn branch(shared: Arc<Shared>, in_order: bool) -> Result<Arc<Self>> {
+    pub fn branch(shared: Arc<Shared>, in_order: bool, is_first: bool) -> Result<Arc<Self>> {
         let list = Self::create_as(shared, in_order, true)?;
-        list.lock().recording.capture();
+        let mut state = list.lock();
+        state.recording.capture();
+        if is_first {
+            let cell = state.recording.counter().cell();
+            // In an out-of-order list this makes the end of the CALL the signal after it.
+            state.recording.add_signal();
+            let mut packet = command::nop(flag::ORDERED);
+            Post::from_base(cell.va(), graph::BEGIN).attach(&mut packet);
+            state.packets.push(packet);
+        }
+        drop(state);
         Ok(list)
     }
 
