@@ -39,6 +39,11 @@ impl CellWait {
         Self { address, value, kind: CellKind::Counter, compare: Compare::GreaterEqual }
     }
 
+    /// Whether a store of `value` at `address` comes no later than what this counter's wait waits for.
+    pub(crate) fn waits_for(&self, address: u64, value: u64) -> bool {
+        address == self.address && value <= self.value
+    }
+
     /// Whether the cell meets the wait now. A trap if it does not and nobody is
     /// left who could signal it.
     pub(crate) fn met(&self, guard: &mut Guard, unit: &SemaphoreUnit) -> Result<bool, Trap> {

@@ -21,6 +21,7 @@ use crate::scope::{Finished, Scope};
 use crate::work::{Work, complete_call};
 
 mod call;
+mod guest;
 mod spot;
 mod start;
 
@@ -164,18 +165,25 @@ impl Stream {
         Ok(Step::Taken)
     }
 
+    /// The packet after the one being taken, if it is known to be published.
+    fn peek(&self, guard: &mut Guard) -> Option<Packet> {
+        match &self.frame {
+            Some(frame) => frame.peek(guard),
+            None => self.ring.peek(guard),
+        }
+    }
+
     /// Whether the packet after the one being taken is a command that may run
     /// beside it. None: nothing is known to be published.
     fn overlap_follows(&self, guard: &mut Guard) -> Option<bool> {
-        let next = match &self.frame {
-            Some(frame) => frame.peek(guard),
-            None => self.ring.peek(guard),
-        };
-        next.map(|packet| {
-            packet.is_prefix()
-                || packet.header.opcode != opcode::WAIT && packet.header.flags & flag::ORDERED == 0
-        })
+        self.peek(guard).as_ref().map(may_overlap)
     }
+}
+
+/// Whether a packet is, or leads to, a command that may run beside the one before it.
+fn may_overlap(packet: &Packet) -> bool {
+    packet.is_prefix()
+        || packet.header.opcode != opcode::WAIT && packet.header.flags & flag::ORDERED == 0
 }
 
 fn decode_fault(kind: FaultKind, packet: &Packet) -> Trap {

@@ -2,10 +2,10 @@
 //! Scopes: the commands that an ORDERED command waits for. A ring is a scope,
 //! and so is each execution of a recording.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use crate::work::Completion;
+use crate::work::{Completion, PostSync};
 
 /// Set while the queue's stream waits for the scope.
 const WAITING: u64 = 1 << 63;
@@ -28,6 +28,14 @@ pub(crate) struct CallEnd {
     pub(crate) target: u64,
     /// The CALL as a command of the ring.
     pub(crate) command: Mutex<Option<Completion>>,
+}
+
+impl CallEnd {
+    /// What the CALL itself signals.
+    pub(crate) fn post(&self) -> Option<PostSync> {
+        let command = self.command.lock().unwrap_or_else(PoisonError::into_inner);
+        command.as_ref().and_then(|command| command.post)
+    }
 }
 
 /// What the end of a command means for its scope.

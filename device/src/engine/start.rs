@@ -108,12 +108,6 @@ impl Stream {
         }
     }
 
-    /// Whether a guest may run a command: it can leave it soon as far as anybody knows,
-    /// and nothing could run beside it.
-    fn suits_guest(&self, worker: &mut Worker, command: &Command) -> bool {
-        is_bounded(worker, command) && self.overlap_follows(&mut worker.guard) != Some(true)
-    }
-
     fn completion(
         &self,
         queue: &Arc<Queue>,
@@ -251,7 +245,7 @@ impl Stream {
 }
 
 /// Whether a command is short, or has units that are, so that it can be left.
-fn is_bounded(worker: &Worker, command: &Command) -> bool {
+pub(super) fn is_bounded(worker: &Worker, command: &Command) -> bool {
     match command {
         Command::Copy(copy) if copy.dst.abs_diff(copy.src) >= copy.size => true,
         Command::Fill(_) => true,

@@ -4,8 +4,8 @@
 //! To hand a short command to another thread and to be told of its end takes longer than the command:
 //! two switches of threads where both share a processor, two wakes where they do not. So a host thread
 //! that waits without a time limit looks for a queue that nobody streams, and streams it. A guest
-//! needs no permit, takes only commands that are known to be short, and goes as soon as its wish is
-//! met; everything else it leaves to the workers. If a command is not short after all, the watch sees
+//! needs no permit, takes only commands that are known to be short, of kernels only those whose end it
+//! waits for, and goes as soon as its wish is met; everything else it leaves to the workers. If a command is not short after all, the watch sees
 //! to the others as it does with a worker that is stuck, and a reset interrupts it as it does a worker.
 
 use std::sync::Arc;

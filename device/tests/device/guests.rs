@@ -2,11 +2,12 @@
 //! Host threads that lend themselves while they wait (DESIGN.md, "Guests").
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tally_device::{Config, EngineClass, Priority};
 use tally_uapi::eu::GroupContext;
 use tally_uapi::fault::FaultKind;
+use tally_uapi::packet::{self, opcode};
 
 use crate::support::*;
 
@@ -83,6 +84,15 @@ impl<'a> Obedient<'a> {
     /// Has the kernel run on a worker, so that it is known to be short, then on the calling thread
     /// while the worker is held. On a busy machine it may seem long: then it is tried again.
     fn lend_until(&mut self, done: impl Fn(&Self, Option<bool>) -> bool) {
+        self.lend_pushed_until(|it| it.push(1), done);
+    }
+
+    /// As [`Self::lend_until`] for the packets that `push` publishes, whose end raises the counter by one.
+    fn lend_pushed_until(
+        &mut self,
+        mut push: impl FnMut(&mut Self),
+        done: impl Fn(&Self, Option<bool>) -> bool,
+    ) {
         let gpu = self.queue.gpu;
         for _ in 0..100 {
             for _ in 0..3 {
@@ -90,7 +100,7 @@ impl<'a> Obedient<'a> {
                 self.finish();
             }
             let (_held, gate, _kernarg) = held(gpu);
-            self.push(1);
+            push(self);
             let met = self.lend(Duration::from_millis(20));
             gate.cell(1).store(1, Ordering::Release);
             if done(self, met) {
@@ -123,6 +133,111 @@ fn everything_else_it_leaves_to_the_workers() {
         gate.cell(1).store(1, Ordering::Release);
         it.finish();
         assert_ne!(it.cells.load(1), own_tid());
+    }
+}
+
+/// "It runs a kernel only if its own thread waits for that kernel's end: what the thread does next may be
+/// what the kernel waits for."
+#[test]
+fn a_kernel_that_waits_for_the_guests_own_thread_is_left_to_the_workers() {
+    let gpu = Gpu::with(one_worker());
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    // 0: counter; 1 and 2: as the kernel's arguments; 3: what the thread waits for.
+    let kernarg = Kernarg::new(&[cells.cell_va(1), cells.cell_va(2)]);
+    let (go_on, wish) = (cells.cell(2), cells.cell(3));
+    let mut value = 0;
+    let mut push = || {
+        value += 1;
+        queue.push(dispatch(ORDERED, meet, &kernarg, 1, Some((cells.cell_va(0), value))));
+        value
+    };
+    // On a busy machine the kernel may seem long: then a guest leaves it in any case.
+    for _ in 0..5 {
+        go_on.store(1, Ordering::Release);
+        wish.store(0, Ordering::Release);
+        for _ in 0..3 {
+            let value = push();
+            eventually("a short run", || cells.load(0) == value);
+        }
+        let (_held, gate, _kernarg) = held(&gpu);
+        go_on.store(0, Ordering::Release);
+        let value = push();
+        let came_back = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let met = gpu.device.lend(cells.cell_va(3), 1, LIMIT);
+                go_on.store(1, Ordering::Release);
+                met
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            wish.store(1, Ordering::Release);
+            let until = Instant::now() + SOON;
+            while !thread.is_finished() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let came_back = thread.is_finished();
+            go_on.store(1, Ordering::Release);
+            came_back.then(|| thread.join().unwrap())
+        });
+        gate.cell(1).store(1, Ordering::Release);
+        assert_eq!(came_back, Some(Some(true)), "the thread comes back");
+        eventually("the kernel", || cells.load(0) == value);
+    }
+}
+
+/// The other ways in which the end of a kernel is what a thread waits for.
+#[test]
+fn a_kernel_whose_end_another_packet_tells_is_one_for_guests() {
+    let gpu = Gpu::with(one_worker());
+    let mut it = Obedient::new(&gpu);
+    let (counter, list, event) = (it.cells.cell_va(0), it.cells.cell_va(4), it.cells.cell_va(5));
+    let recording = Memory::new(4096);
+    let call = |it: &Obedient<'_>, signals, counter, signal: Signal| {
+        let kernel = dispatch(ORDERED, obey, &it.kernarg, 1, Some((event, 1)));
+        recording.write(0, kernel);
+        let nop = nop(ORDERED, signal);
+        packet::Call {
+            header: header(opcode::CALL, ORDERED | nop.header.flags, signals),
+            recording: recording.va(),
+            packets: 1,
+            operand_count: 0,
+            operands: 0,
+            counter,
+            base: it.value - 1,
+            post: nop.post,
+        }
+    };
+    let mut executions = 0;
+    for way in 0..4 {
+        it.lend_pushed_until(
+            |it| {
+                it.value += 1;
+                let signal = Some((counter, it.value));
+                match way {
+                    // The kernel signals a regular event, what follows the counter.
+                    0 => {
+                        it.queue.write(dispatch(ORDERED, obey, &it.kernarg, 1, Some((event, 1))));
+                        it.queue.write(nop(ORDERED, signal));
+                    }
+                    // It is all of a recording, whose counter is waited for, ...
+                    1 => it.queue.write(call(it, 1, counter, None)),
+                    // ... or what the CALL signals, ...
+                    2 | 3 => {
+                        let mut call = call(it, 0, list, signal.filter(|_| way == 2));
+                        call.base = executions;
+                        call.header.param = 1;
+                        executions += 1;
+                        it.queue.write(call);
+                        // ... or what comes after it.
+                        if way == 3 {
+                            it.queue.write(nop(ORDERED, signal));
+                        }
+                    }
+                    _ => unreachable!(),
+                }
+                it.queue.publish();
+            },
+            |it, met| met == Some(true) && it.cells.load(1) == own_tid(),
+        );
     }
 }
 

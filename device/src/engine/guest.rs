@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which commands a stream lets a guest run.
+//!
+//! A guest is a host thread that waits (`sched/guest.rs`). It asks between commands, and between the
+//! pieces of copies and fills, whether its wish is met; out of a kernel it cannot get. What its thread
+//! does after its wait may be the very thing that a kernel waits for, so a guest runs a kernel only if
+//! the wait would last until that kernel's end anyway.
+
+use tally_uapi::packet::{Command, Header, Packet, Place, PostOp, PostSync, flag};
+
+use super::start::is_bounded;
+use super::{Stream, may_overlap};
+use crate::cell::CellWait;
+use crate::sched::Worker;
+
+impl Stream {
+    /// Whether a guest may run a command: it can leave it soon as far as anybody knows, nothing could
+    /// run beside it, and its thread waits for the end if it is a kernel.
+    pub(super) fn suits_guest(&self, worker: &mut Worker, command: &Command) -> bool {
+        if !is_bounded(worker, command) {
+            return false;
+        }
+        let next = self.peek(&mut worker.guard);
+        if next.as_ref().is_some_and(may_overlap) {
+            return false;
+        }
+        match (command, worker.wish) {
+            (Command::Dispatch(dispatch), Some(wish)) => {
+                self.tells(&dispatch.header, &dispatch.post, wish)
+                    || next.is_some_and(|next| self.packet_tells(&next, self.place(), wish))
+                    || self.call_tells(worker, wish)
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether the post-sync operation of a command is one that `wish` waits for.
+    fn tells(&self, header: &Header, post: &PostSync, wish: CellWait) -> bool {
+        let base = match &self.frame {
+            Some(frame) if header.flags & flag::FROM_BASE != 0 => frame.base(),
+            _ => 0,
+        };
+        header.flags & flag::POST_SYNC != 0
+            && PostOp::from_raw(header.post_op) == Some(PostOp::Store)
+            && wish.waits_for(post.address, post.value.wrapping_add(base))
+    }
+
+    /// As [`Self::tells`] for a packet that follows. It ends after the one that is being taken if it is
+    /// ordered.
+    fn packet_tells(&self, packet: &Packet, place: Place, wish: CellWait) -> bool {
+        let Ok(command) = packet.decode(place) else { return false };
+        let (header, post) = match &command {
+            Command::Nop(nop) => (&nop.header, &nop.post),
+            Command::Call(call) => (&call.header, &call.post),
+            Command::Dispatch(dispatch) => (&dispatch.header, &dispatch.post),
+            Command::Copy(copy) => (&copy.header, &copy.post),
+            Command::CopyRegion(copy) => (&copy.header, &copy.post),
+            Command::Fill(fill) => (&fill.header, &fill.post),
+            _ => return false,
+        };
+        header.flags & flag::ORDERED != 0 && self.tells(header, post, wish)
+    }
+
+    /// Whether `wish` waits for the end of the CALL that the stream is in.
+    fn call_tells(&self, worker: &mut Worker, wish: CellWait) -> bool {
+        let Some(end) = self.frame.as_ref().and_then(|frame| frame.scope().call_end()) else {
+            return false;
+        };
+        let post = end.post().filter(|post| post.op == PostOp::Store);
+        wish.waits_for(end.counter, end.target)
+            || post.is_some_and(|post| wish.waits_for(post.address, post.value))
+            || self
+                .ring
+                .peek(&mut worker.guard)
+                .is_some_and(|next| self.packet_tells(&next, Place::Ring, wish))
+    }
+}
