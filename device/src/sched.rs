@@ -562,6 +562,11 @@ impl State {
         None
     }
 
+    /// Whether a work has units left and nobody is at it.
+    fn has_unattended(&self) -> bool {
+        self.works.iter().flatten().any(|work| !work.exhausted() && !work.attended())
+    }
+
     /// Whether a thread, ours or lent, has a task.
     fn is_busy(&self) -> bool {
         self.busy != 0 || self.guests.present() != 0 || self.crew.is_busy()

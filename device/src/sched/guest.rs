@@ -131,6 +131,16 @@ impl Sched {
         state.guests.present += usize::from(found.is_some());
         found
     }
+
+    /// A guest goes. Nobody was told of a work that it attended, and it may have left it.
+    fn guest_goes(&self, shared: &Arc<Shared>, slot: &Slot) {
+        let mut state = self.lock();
+        slot.stuck.store(false, Ordering::Relaxed);
+        state.guests.present -= 1;
+        if state.has_unattended() {
+            self.rouse(shared, &mut state, 1);
+        }
+    }
 }
 
 impl Worker {
@@ -161,8 +171,7 @@ impl Worker {
                 if let Some(work) = work {
                     work.join(self, Self::wish_is_met);
                 }
-                self.slot.stuck.store(false, Ordering::Relaxed);
-                shared.sched.lock().guests.present -= 1;
+                shared.sched.guest_goes(&shared, &self.slot);
                 until = Instant::now() + limit;
                 // What it has left may still be there.
                 seen = None;

@@ -131,14 +131,13 @@ fn tick(sched: &Sched, shared: &Arc<Shared>, state: &mut Locked<'_>) {
         lent += 1;
         lend_engine(state, slot.index);
     }
-    if lent != 0 && state.has_more(sched.workers) {
-        sched.rouse(shared, state, lent);
+    state.works.iter_mut().for_each(|works| works.retain(|work| !work.exhausted()));
+    // A guest that leaves a work leaves it to nobody.
+    let unattended = state.has_unattended();
+    if (lent != 0 || unattended) && state.has_more(sched.workers) {
+        sched.rouse(shared, state, lent.max(1));
     }
     let engine_wanted = state.engines.iter().any(|e| e.current.is_some() && e.best().is_some());
-    let unattended = state.works.iter_mut().any(|works| {
-        works.retain(|work| !work.exhausted());
-        works.iter().any(|work| !work.attended())
-    });
     state.works_first = unattended;
     if engine_wanted || unattended || sched.streams_wait() {
         for slot in &slots {

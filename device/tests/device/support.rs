@@ -87,6 +87,14 @@ impl Memory {
         unsafe { std::slice::from_raw_parts(self.start.add(offset), count).to_vec() }
     }
 
+    /// Gives its pages back: they are zero, and come one by one as they are touched.
+    pub fn discard(&self) {
+        for advice in [libc::MADV_NOHUGEPAGE, libc::MADV_DONTNEED] {
+            // SAFETY: our own anonymous mapping.
+            unsafe { libc::madvise(self.start.cast(), self.bytes, advice) };
+        }
+    }
+
     /// Restricts the access to it.
     pub fn protect(&self, access: i32) {
         // SAFETY: our own mapping.
