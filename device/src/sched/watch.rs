@@ -123,13 +123,17 @@ fn tick(sched: &Sched, shared: &Arc<Shared>, state: &mut Locked<'_>) {
     let slots = state.all_slots();
     let mut lent = 0;
     for slot in &slots {
-        if !slot.passes_tick() || slot.stuck.swap(true, Ordering::Relaxed) {
+        if !slot.passes_tick() {
             continue;
         }
-        // Guests and the crew came without a permit.
-        state.permits += usize::from(slot.has_permit());
-        lent += 1;
-        lend_engine(state, slot.index);
+        let is_new = !slot.stuck.swap(true, Ordering::Relaxed);
+        if is_new {
+            // Guests and the crew came without a permit.
+            state.permits += usize::from(slot.has_permit());
+        }
+        // It may have been found stuck before it began this piece, with nothing to lend then.
+        let has_lent = lend_engine(state, slot.index);
+        lent += usize::from(is_new || has_lent);
     }
     state.works.iter_mut().for_each(|works| works.retain(|work| !work.exhausted()));
     // A guest that leaves a work leaves it to nobody.
@@ -146,8 +150,10 @@ fn tick(sched: &Sched, shared: &Arc<Shared>, state: &mut Locked<'_>) {
     }
 }
 
-/// Takes the queue that a stuck worker streams, so that it can go on.
-fn lend_engine(state: &mut State, worker: usize) {
+/// Takes the queue that a stuck worker streams, so that it can go on. False if it streams none, or has
+/// not left the stream where it can be taken.
+fn lend_engine(state: &mut State, worker: usize) -> bool {
+    let mut lent = false;
     for engine in &mut state.engines {
         let Some(queue) = engine.current.take_if(|queue| queue.steal_stream(worker)) else {
             continue;
@@ -155,5 +161,78 @@ fn lend_engine(state: &mut State, worker: usize) {
         debug_assert!(queue.priority < PRIORITIES);
         *queue.run() = (Run::Runnable, false);
         engine.ready[queue.priority].push_back(queue);
+        lent = true;
+    }
+    lent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Slot;
+    use super::*;
+    use crate::eu::KernelTimes;
+    use crate::queue::{Queue, VmState};
+    use crate::{Clock, EngineClass, Host, Priority, QueueConfig, QueueId, SemaphoreUnit, VmId};
+    use tally_uapi::fault::Fault;
+
+    struct Nobody;
+
+    impl Host for Nobody {
+        fn semaphore_interrupt(&self, _: usize) {}
+
+        fn vm_lost(&self, _: VmId, _: QueueId, _: Fault) {}
+    }
+
+    /// A device whose one worker is the test, without a watch of its own.
+    fn device() -> (Arc<Shared>, Arc<Queue>) {
+        let shared = Arc::new(Shared {
+            clock: Clock::new(),
+            sem: SemaphoreUnit::new(None),
+            sched: Sched::new(1, 1, 0),
+            times: KernelTimes::new(),
+            host: Arc::new(Nobody),
+            trace: None,
+            chaos: None,
+        });
+        let config = QueueConfig {
+            id: QueueId(1),
+            class: EngineClass::Compute,
+            index: 0,
+            priority: Priority::Normal,
+            ring: 64,
+            packets: 16,
+            control: 4096,
+        };
+        let queue = Queue::new(&config, Arc::new(VmState::new(VmId(1))), 0, true);
+        (shared, Arc::new(queue))
+    }
+
+    /// A worker that was found stuck comes back and begins another piece: that one is watched, too.
+    #[test]
+    fn whoever_is_stuck_a_second_time_lends_its_stream() {
+        let (shared, queue) = device();
+        let (sched, seat) = (&shared.sched, Seat::new().unwrap());
+        let slot = Arc::new(Slot::new(0, seat.record()));
+        let mut state = sched.lock();
+        state.slots.push(Arc::clone(&slot));
+        // It has taken the queue, and with it the permit.
+        state.permits = 0;
+        state.busy = 1;
+        state.engines[0].current = Some(Arc::clone(&queue));
+        *queue.run() = (Run::Running, false);
+        let stream = queue.take_stream().unwrap();
+        let ticks = |state: &mut Locked<'_>| (0..2).for_each(|_| tick(sched, &shared, state));
+        // On the spot: nothing can be taken from it but the permit.
+        slot.bump();
+        ticks(&mut state);
+        assert!(slot.stuck.load(Ordering::Relaxed) && state.permits == 1);
+        slot.bump();
+        // A kernel.
+        queue.expose_stream(stream, slot.index);
+        slot.bump();
+        ticks(&mut state);
+        assert!(queue.reclaim_stream(slot.index).is_none(), "the stream goes on without it");
+        assert_eq!((state.permits, queue.run().0), (1, Run::Runnable), "one permit for one worker");
+        assert!(state.engines[0].current.is_none());
     }
 }

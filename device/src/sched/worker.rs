@@ -54,6 +54,12 @@ impl Slot {
         self.index < FIRST_GUEST
     }
 
+    /// A piece of work begins or ends. Only its own thread says so.
+    pub(super) fn bump(&self) {
+        let piece = self.piece.load(Ordering::Relaxed);
+        self.piece.store(piece + 1, Ordering::Relaxed);
+    }
+
     /// Whether it is in the same piece of work as at the last call, which only the watch makes.
     pub(super) fn passes_tick(&self) -> bool {
         let piece = self.piece.load(Ordering::Relaxed);
@@ -192,19 +198,13 @@ impl Worker {
     /// A piece of work that cannot be left begins, for the queue of `serial`.
     pub(crate) fn begin_piece(&mut self, serial: u64) {
         self.slot.record.set_work(serial);
-        self.bump();
+        self.slot.bump();
     }
 
     /// It is over.
     pub(crate) fn end_piece(&mut self) {
-        self.bump();
+        self.slot.bump();
         self.slot.record.set_work(0);
-    }
-
-    fn bump(&self) {
-        // Only this thread writes it.
-        let piece = self.slot.piece.load(Ordering::Relaxed);
-        self.slot.piece.store(piece + 1, Ordering::Relaxed);
     }
 
     /// Whether to leave a stream or a work for the sake of others.
