@@ -83,6 +83,23 @@ const BINARY: &[Row] = &[
 
 const WITH_INT: &[Row] = &[("pown", 16.0, (-3.0, 3.0)), ("rootn", 16.0, (-10.0, 10.0))];
 
+/// The `native_` and `half_` forms: what they keep here, and where. "The functions that have the
+/// half_ prefix are implemented with a minimum of 10-bits of accuracy, i.e. an ULP value <= 8192 ULP";
+/// for angles "x must be in the range -2^16 ... +2^16".
+const NATIVE: &[Row] = &[
+    ("cos", 128.0, (-65536.0, 65536.0)),
+    ("exp", 128.0, (-87.3, 88.7)),
+    ("exp2", 128.0, (-125.9, 127.9)),
+    ("exp10", 128.0, (-37.9, 38.5)),
+    ("log", 64.0, (0.25, 4.0)),
+    ("log2", 64.0, (0.25, 4.0)),
+    ("log10", 64.0, (0.25, 4.0)),
+    ("sin", 128.0, (-65536.0, 65536.0)),
+    ("tan", 128.0, (-65536.0, 65536.0)),
+];
+
+const NATIVE_POWER: Row = ("powr", 2048.0, (0.0, 12.0));
+
 #[rustfmt::skip]
 const INTEGERS: &[i32] = &[
     0, 1, -1, 2, -2, 3, -3, 4, 5, -5, 7, 10, -10, 17, 63, 64, 126, 127, 128, -126, -149, -150,
@@ -205,6 +222,66 @@ fn functions_of_two_numbers_keep_opencls_accuracy() {
 #[test]
 fn powers_and_roots_by_integers_keep_opencls_accuracy() {
     none_of(WITH_INT.iter().flat_map(|row| [with_int::<f32>(row), with_int::<f64>(row)].concat()));
+}
+
+/// "Support for denormal values is optional for these functions."
+fn is_subnormal(x: f64) -> bool {
+    x != 0.0 && x.abs() < f64::from(f32::MIN_POSITIVE)
+}
+
+fn native(&(name, ulps, range): &Row) -> Vec<String> {
+    let exact = mpfr::unary(name);
+    let bounded = matches!(name, "sin" | "cos" | "tan");
+    let made = |library: &'static Library| {
+        let name = format!("native_{name}");
+        (library.unary::<f32>(&name), Worst::new::<f32>(library, &name))
+    };
+    let mut tried: Vec<_> = libraries().iter().map(made).collect();
+    // What is closest to zeros and poles.
+    let multiples = (1..41_722).map(|n| (f64::from(n) * std::f64::consts::FRAC_PI_2) as f32);
+    for x in samples::<f32>(range).chain(multiples) {
+        let want = exact(x.into());
+        if is_subnormal(x.into()) || is_subnormal(want.high) {
+            continue;
+        }
+        for (function, worst) in &mut tried {
+            let got = function(x);
+            if bounded && x.abs() > 65536.0 {
+                assert!(got.is_nan() == !x.is_finite(), "{name}({x:e}): {got:e}");
+                assert!(name == "tan" || x.is_infinite() || got.abs() < 1.001, "{name}({x:e})");
+                continue;
+            }
+            worst.add(error(got, want), || format!("{x:e}: {got:e}, not {:e}", want.high));
+        }
+    }
+    tried.into_iter().filter_map(|(_, worst)| worst.judge(ulps)).collect()
+}
+
+#[test]
+fn native_and_half_functions_keep_more_than_half_functions_have_to() {
+    none_of(NATIVE.iter().flat_map(native));
+}
+
+#[test]
+fn native_powers_keep_more_than_half_powers_have_to() {
+    let (name, ulps, range) = NATIVE_POWER;
+    let exact = mpfr::binary(name);
+    none_of(libraries().iter().filter_map(|library| {
+        let function = library.binary::<f32>("native_powr");
+        let mut worst = Worst::new::<f32>(library, "native_powr");
+        let mut random = Random::new();
+        let pairs = (0..pairs()).map(|_| random.pair::<f32>(range));
+        for (x, y) in special_pairs().into_iter().chain(pairs) {
+            let want = exact(x.into(), y.into());
+            if !is_subnormal(x.into()) && !is_subnormal(want.high) {
+                let got = function(x, y);
+                worst.add(error(got, want), || {
+                    format!("{x:e}, {y:e}: {got:e}, not {:e}", want.high)
+                });
+            }
+        }
+        worst.judge(ulps)
+    }));
 }
 
 /// Halves are computed as floats. All of them are tried; nothing is left of OpenCL's 2 to 4 ulp but

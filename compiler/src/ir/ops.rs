@@ -376,6 +376,12 @@ impl MathOp {
         matches!(self, MathOp::Ldexp | MathOp::Pown | MathOp::Rootn)
     }
 
+    /// Whether the library has a cheaper form of it, for `native_` and `half_` functions.
+    pub fn has_native(self) -> bool {
+        use MathOp::{Cos, Exp, Exp2, Exp10, Log, Log2, Log10, Powr, Sin, Tan};
+        matches!(self, Cos | Exp | Exp2 | Exp10 | Log | Log2 | Log10 | Powr | Sin | Tan)
+    }
+
     /// Whether the only result is a 32-bit integer (or a vector of them): `ilogb`.
     pub fn returns_int(self) -> bool {
         matches!(self, MathOp::Ilogb)

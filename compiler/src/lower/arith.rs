@@ -477,7 +477,10 @@ impl Body<'_, '_> {
         let element = module.types.element(argument_type);
         let float = self.value_type(element);
         let width = if module.types[element] == Type::Float(Float::F64) { "f64" } else { "f32" };
-        let function = format!("__tally_{}_{width}", op.name());
+        // The cheaper form is there for floats only, as OpenCL has it.
+        let native = flags.contains(Flags::AFN) && width == "f32" && op.has_native();
+        let form = if native { "native_" } else { "" };
+        let function = format!("__tally_{form}{}_{width}", op.name());
         let scalar_result = if op.returns_int() { "i32".to_owned() } else { float.clone() };
         let out_type = op.second_result().map(|second| match second {
             SecondResult::Float => float.clone(),

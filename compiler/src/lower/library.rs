@@ -44,8 +44,9 @@ impl Body<'_, '_> {
         };
         if !self.unit.helpers.contains_key(&name) {
             let near = scalar.replacen("__tally_", "__tally_near_", 1);
-            let near = matches!(op, MathOp::Sin | MathOp::Cos | MathOp::Tan | MathOp::Sincos)
-                .then_some(near.as_str());
+            let angle = matches!(op, MathOp::Sin | MathOp::Cos | MathOp::Tan | MathOp::Sincos);
+            let branches = angle && !scalar.starts_with("__tally_native_");
+            let near = branches.then_some(near.as_str());
             if let Some(near) = near {
                 let mut list = params.clone();
                 list.extend(second.iter().map(|_| "ptr".to_owned()));

@@ -203,3 +203,45 @@ fn functions_of_vectors_compute_each_component() {
         }
     }
 }
+
+/// The tests of accuracy see one number at a time. Roots have no form of their own.
+#[test]
+fn native_functions_are_as_good_in_vectors() {
+    let module = module(&clang::compile("maths.cl", &["-O2"]));
+    let numbers = [0.0, 1.0, f32::INFINITY, f32::NAN, -1.0, f32::NEG_INFINITY];
+    let mut x: Vec<f32> = (1..=506).map(|i| (i as f32).powi(3) * 2e-7).chain(numbers).collect();
+    let n = x.len();
+    let functions: [(&str, fn(f64) -> f64); 11] = [
+        ("cos", f64::cos),
+        ("exp", f64::exp),
+        ("exp2", f64::exp2),
+        ("exp10", |x| 10f64.powf(x)),
+        ("log", f64::ln),
+        ("log2", f64::log2),
+        ("log10", f64::log10),
+        ("powr", |x| x.powf(1.5)),
+        ("rsqrt", |x| 1.0 / x.sqrt()),
+        ("sin", f64::sin),
+        ("tan", f64::tan),
+    ];
+    for target in targets() {
+        let mut out = vec![0f32; n * functions.len()];
+        let kernel = Kernel::new(&module, "native_maths", &target);
+        kernel.run(Grid::line(n as u64, 64), vec![buffer(&mut x), buffer(&mut out)]);
+        for ((name, function), got) in functions.iter().zip(out.chunks(n)) {
+            for (&x, &got) in x.iter().zip(got) {
+                // Rust has a power of a negative infinity.
+                let undefined = *name == "powr" && x < 0.0;
+                let want = if undefined { f32::NAN } else { function(x.into()) as f32 };
+                let close = (got - want).abs() <= want.abs() * 2f32.powi(-13);
+                let same = got == want || (got.is_nan() && want.is_nan());
+                let flushed = want.abs() < f32::MIN_POSITIVE && got == 0.0;
+                assert!(
+                    close || same || flushed,
+                    "{name}({x:e}) = {got:e}, not {want:e}, for {}",
+                    target.name
+                );
+            }
+        }
+    }
+}

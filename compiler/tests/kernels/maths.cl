@@ -79,3 +79,21 @@ kernel void vector_maths(global const float *xs, global float *out) {
   vstore4(m * convert_float4(e), 4 * i + 2, out);
   vstore4(pown(x, (int4)(0, 1, 2, 3)) + native_exp(x) + half_sqrt(fabs(x)), 4 * i + 3, out);
 }
+
+// The native_ and half_ functions that have forms of their own: out[k * n + i] = f_k(x[i]).
+kernel void native_maths(global const float *xs, global float *out) {
+  size_t i = get_global_id(0), n = get_global_size(0);
+  float x = xs[i];
+  global float *o = out + i;
+  *o = native_cos(x), o += n;
+  *o = half_exp(x), o += n;
+  *o = native_exp2(x), o += n;
+  *o = half_exp10(x), o += n;
+  *o = native_log(x), o += n;
+  *o = half_log2(x), o += n;
+  *o = native_log10(x), o += n;
+  *o = native_powr(x, 1.5f), o += n;
+  *o = half_rsqrt(x), o += n;
+  *o = native_sin(x), o += n;
+  *o = half_tan(x), o += n;
+}

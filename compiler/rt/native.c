@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// The functions that OpenCL.std calls native_ and half_: exp, exp2, exp10, log, log2, log10, powr,
+// sin, cos, tan. Divisions and roots are the processor's instructions: an estimate, a step of
+// Newton's and care for zero and infinity take longer.
+//
+// OpenCL allows half_ functions 8192 ulp, and those of angles only arguments up to 2^16; what
+// native_ functions do is the implementation's choice, here the same. Results are good to about 2^-17
+// and take few steps. Infinities, NaN, logarithms of 0 and powers of 0 give what the exact functions
+// give; subnormal arguments and results count as zero. Beyond 2^23 the sine, the cosine and the
+// tangent mean nothing, but stay bounded.
+
+#include "tally_rt.h"
+
+// (2^f - 1) / f for |f| <= 1/2, so that 2^f is good to 2^-18.1.
+static const float NATIVE_EXP2[] = {0x1.62dfcap-1f, 0x1.ebf1b4p-3f, 0x1.ca900ap-5f, 0x1.409108p-7f};
+
+static inline float native_exp2(float t) {
+  float shifted = t + FLOAT_ROUNDER;
+  float f = t - (shifted - FLOAT_ROUNDER);
+  float power = madd_float(f, POLYNOMIAL_FLOAT(NATIVE_EXP2, f), 1);
+  float result = float_of_bits(bits_of_float(power) + (bits_of_float(shifted) << 23));
+  result = t < -126 ? 0 : result;
+  // Also where it is NaN.
+  return t < 128 ? result : t + __builtin_inff();
+}
+
+float __tally_native_exp_f32(float x) { return native_exp2(x * (float)LOG2_E); }
+float __tally_native_exp2_f32(float x) { return native_exp2(x); }
+float __tally_native_exp10_f32(float x) { return native_exp2(x * (float)LOG2_10); }
+
+// log(1 + f) / f for sqrt(1/2) <= 1 + f <= sqrt(2), to 2^-19.8 of it.
+static const float NATIVE_LOG[] = {
+    0x1.00001p0f,   -0x1.000176p-1f, 0x1.5523fcp-2f, -0x1.fe26cep-3f,
+    0x1.a3c3dp-3f, -0x1.7e5152p-3f, 0x1.e7439ap-4f,
+};
+
+// The logarithm of x to the base of which 2 has the logarithm `two` and e the logarithm `e`.
+static inline float native_log(float x, float two, float e) {
+  uint32_t bits = bits_of_float(x) - SQRT_HALF_BITS_FLOAT;
+  float exponent = (float)((int32_t)bits >> 23);
+  float f = float_of_bits((bits & 0x7fffff) + SQRT_HALF_BITS_FLOAT) - 1;
+  float result = madd_float(f * e, POLYNOMIAL_FLOAT(NATIVE_LOG, f), exponent * two);
+  result = x < __builtin_inff() ? result : x;
+  result = x < 0x1p-126f ? -__builtin_inff() : result;
+  return x < 0 ? __builtin_nanf("") : result;
+}
+
+float __tally_native_log_f32(float x) { return native_log(x, (float)LN2, 1); }
+float __tally_native_log2_f32(float x) { return native_log(x, 1, (float)LOG2_E); }
+float __tally_native_log10_f32(float x) { return native_log(x, 0x1.344136p-2f, 0x1.bcb7b2p-2f); }
+
+float __tally_native_powr_f32(float x, float y) {
+  return native_exp2(y * native_log(x, 1, (float)LOG2_E));
+}
+
+// x less `count` times pi, or half of that if count says so.
+static inline float native_rest(float x, float count) {
+#ifdef TALLY_FMA
+  // Three parts of 24 bits: close to a multiple of pi all of them matter.
+  float r = madd_float(-count, 0x1.921fb4p1f, x);
+  r = madd_float(-count, 0x1.4442dp-23f, r);
+  return madd_float(-count, 0x1.84698ap-47f, r);
+#else
+  return (float)((double)x - (double)count * 0x1.921fb54442d18p1);
+#endif
+}
+
+// The rest of what is too large to have one is anything.
+static inline float native_bounded(float r, float limit) {
+  r = r > limit ? limit : r;
+  return r < -limit ? -limit : r;
+}
+
+// (sin(r) - r) / r^3 as a polynomial of r^2 for |r| <= 1.572, so that the sine is good to 2^-19.8.
+static const float NATIVE_SIN[] = {-0x1.55510ep-3f, 0x1.1070dep-7f, -0x1.84d4dap-13f};
+
+// The sine of r, negated for odd numbers of half turns.
+static inline float native_sin_of(float r, uint32_t half_turns) {
+  r = native_bounded(r, 0x1.ap0f);
+  float square = r * r;
+  float sine = r * madd_float(square, POLYNOMIAL_FLOAT(NATIVE_SIN, square), 1);
+  return float_of_bits(bits_of_float(sine) ^ half_turns << 31);
+}
+
+float __tally_native_sin_f32(float x) {
+  float shifted = madd_float(x, 0x1.45f306p-2f, FLOAT_ROUNDER);
+  return native_sin_of(native_rest(x, shifted - FLOAT_ROUNDER), bits_of_float(shifted));
+}
+
+// cos((n + 1/2) pi + r) is sin(r) for odd n, else -sin(r).
+float __tally_native_cos_f32(float x) {
+  float shifted = madd_float(x, 0x1.45f306p-2f, -0.5f) + FLOAT_ROUNDER;
+  float count = (shifted - FLOAT_ROUNDER) + 0.5f;
+  return native_sin_of(native_rest(x, count), bits_of_float(shifted) + 1);
+}
+
+// (tan(r) - r) / r^3 as a polynomial of r^2 for |r| <= 0.786, so that the tangent is good to 2^-18.1.
+static const float NATIVE_TAN[] = {0x1.5525f6p-2f, 0x1.16b408p-3f, 0x1.529594p-5f, 0x1.61851p-5f};
+
+float __tally_native_tan_f32(float x) {
+  float shifted = madd_float(x, 0x1.45f306p-1f, FLOAT_ROUNDER);
+  float r = native_bounded(native_rest(x, 0.5f * (shifted - FLOAT_ROUNDER)), 0x1.ap-1f);
+  float square = r * r;
+  float tangent = r * madd_float(square, POLYNOMIAL_FLOAT(NATIVE_TAN, square), 1);
+  return bits_of_float(shifted) & 1 ? -1 / tangent : tangent;
+}
