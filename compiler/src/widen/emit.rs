@@ -7,7 +7,8 @@ use super::flow::{Flow, Node};
 use super::shape::{Shape, Shapes};
 use crate::ir::arena::Id;
 use crate::ir::{
-    BinaryOp, BlockId, CompareOp, ENTRY, Flags, Function, Inst, Op, Operand, TypeId, ValueId,
+    BinaryOp, BlockId, CompareOp, ConvertOp, ENTRY, Flags, Function, Inst, Op, Operand, TypeId,
+    ValueId,
 };
 
 /// Where a value of the function lies in the widened one.
@@ -26,10 +27,13 @@ pub(super) enum Place {
 pub(super) struct Guard {
     /// Whether the step holds.
     pub(super) holds: Var,
-    /// How far each item's value is from the first one's, 64 bits.
-    pub(super) distance: Var,
+    /// The first item's value before the extension, and its step.
+    narrow: Var,
+    narrow_step: i64,
+    /// The extension.
+    convert: ConvertOp,
     /// The step of the extension.
-    pub(super) step: i64,
+    step: i64,
 }
 
 /// The items that run a block: all, or those of a mask.
@@ -267,7 +271,7 @@ impl<'f> Widener<'f> {
         let i64_type = self.out.module.types.int(64);
         let guard = guard.and_then(|value| self.guards[value.index()]);
         if let Some(guard) = guard {
-            let distance = self.out.read(guard.distance);
+            let distance = self.distance(guard);
             // Exact, and modulo 2^64 where the quotient of the least number and -1 has no other place.
             let factor = step.wrapping_div(guard.step);
             if pointer {
@@ -406,18 +410,31 @@ impl<'f> Widener<'f> {
         let lanes = i64::from(self.out.lanes);
         let way = self.out.int(i64_type, step.wrapping_mul(lanes - 1));
         let last = self.out.value(Op::Binary(BinaryOp::Add, first, way), i64_type);
-        let cut = self.out.value(Op::Convert(crate::ir::ConvertOp::Trunc, last), narrow);
+        let cut = self.out.value(Op::Convert(ConvertOp::Trunc, last), narrow);
         let again = self.out.value(Op::Convert(convert, cut), i64_type);
         let holds = self.out.value(Op::Compare(CompareOp::Eq, again, last), bool);
-        let vector = self.vector(from)?;
-        let wide_type = self.out.vector_of(i64_type);
-        let wide = self.out.value(Op::Convert(convert, vector), wide_type);
-        let firsts = self.out.splat(first);
-        let distance = self.out.value(Op::Binary(BinaryOp::Sub, wide, firsts), wide_type);
-        let guard = Guard { holds: self.out.var(bool), distance: self.out.var(wide_type), step };
-        self.out.write(guard.holds, holds);
-        self.out.write(guard.distance, distance);
-        self.guards[result.index()] = Some(guard);
+        let Shape::Strided { step: narrow_step, guard: None } = self.shape(from) else {
+            return Err(Refusal::new("an extension of what has no step"));
+        };
+        let (holds_var, narrow_var) = (self.out.var(bool), self.out.var(narrow));
+        self.out.write(holds_var, holds);
+        let from = self.one(from);
+        self.out.write(narrow_var, from);
+        self.guards[result.index()] =
+            Some(Guard { holds: holds_var, narrow: narrow_var, narrow_step, convert, step });
         Ok(())
+    }
+
+    /// How far each item's value of a guarded extension is from the first one's, 64 bits. Made anew
+    /// where it is needed: that is the way that is hardly ever gone.
+    fn distance(&mut self, guard: Guard) -> Operand {
+        let i64_type = self.out.module.types.int(64);
+        let wide_type = self.out.vector_of(i64_type);
+        let narrow = self.out.read(guard.narrow);
+        let vector = self.stepped(narrow, guard.narrow_step, None);
+        let wide = self.out.value(Op::Convert(guard.convert, vector), wide_type);
+        let first = self.out.value(Op::Convert(guard.convert, narrow), i64_type);
+        let firsts = self.out.splat(first);
+        self.out.value(Op::Binary(BinaryOp::Sub, wide, firsts), wide_type)
     }
 }
