@@ -467,6 +467,30 @@ impl Module {
         }
     }
 
+    /// The module as far as a kernel needs it: all ids mean what they did, but the functions that it
+    /// does not reach are only declared, and no kernels are named.
+    pub fn part_of(&self, kernel: &Kernel) -> Module {
+        let mut functions = Arena::new();
+        for (id, function) in self.functions.iter() {
+            functions.push(match kernel.facts.functions.contains(&id) {
+                true => function.clone(),
+                false => function.declaration(),
+            });
+        }
+        Module {
+            types: self.types.clone(),
+            constants: self.constants.clone(),
+            globals: self.globals.clone(),
+            functions,
+            kernels: Vec::new(),
+            files: self.files.clone(),
+            pointers: BTreeMap::new(),
+            link_once: BTreeSet::new(),
+            foreign: self.foreign.clone(),
+            const_ids: self.const_ids.clone(),
+        }
+    }
+
     /// The kernel with this name and its number.
     pub fn kernel(&self, name: &str) -> Option<(usize, &Kernel)> {
         self.kernels.iter().enumerate().find(|(_, kernel)| kernel.name == name)
@@ -516,6 +540,20 @@ impl Function {
     /// Whether the function is defined elsewhere.
     pub fn is_declared(&self) -> bool {
         self.blocks.is_empty()
+    }
+
+    /// The same function without a body.
+    fn declaration(&self) -> Function {
+        Function {
+            name: self.name.clone(),
+            params: Vec::new(),
+            return_type: self.return_type,
+            values: Arena::new(),
+            variables: Vec::new(),
+            blocks: Arena::new(),
+            exported: self.exported,
+            loc: self.loc,
+        }
     }
 
     /// Adds a value of type `ty`.

@@ -74,7 +74,7 @@ impl std::error::Error for Refusal {}
 /// A kernel that runs a vector of items.
 #[derive(Debug)]
 pub struct Widened {
-    /// The kernel's module with the widened function.
+    /// The kernel's part of its module, with the widened function.
     pub module: Module,
     /// The widened function. It takes what the kernel takes; asked for its place, it gives the
     /// first item's.
@@ -144,7 +144,7 @@ pub fn widen(module: &Module, kernel: &Kernel, lanes: u32) -> Result<Widened, Re
         exported: false,
         loc: source.loc,
     };
-    let builder = Builder::new(module.clone(), function, lanes);
+    let builder = Builder::new(module.part_of(kernel), function, lanes);
     let mut widener = Widener::new(&source, &flow, &shapes, builder);
     widener.run()?;
     let remarks = std::mem::take(&mut widener.remarks);

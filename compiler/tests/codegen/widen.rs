@@ -354,3 +354,24 @@ fn what_is_refused_has_a_reason() {
     let refusal = widen(&module, &module.kernels[0], 16).expect_err("the barrier diverges");
     assert_eq!(refusal.to_string(), "a barrier where the items of a vector may have parted");
 }
+
+/// A module of a thousand kernels is not copied a thousand times: with a kernel go the functions
+/// that it reaches.
+#[test]
+fn a_widened_kernel_brings_only_its_own_functions() {
+    let module = module(&clang::compile_text(
+        "__attribute__((noinline)) int twice(int x) { return x + x; }
+         kernel void one(global int *p) { p[get_global_id(0)] = twice(p[get_global_id(0)]); }
+         kernel void other(global int *p) { p[get_global_id(0)] += 3; }",
+        &["-O1"],
+    ));
+    for kernel in &module.kernels {
+        let widened = widen(&module, kernel, 16).expect("it can be widened");
+        let bodies = widened.module.functions.iter().filter(|(_, it)| !it.is_declared());
+        let mut reached = kernel.facts.functions.clone();
+        reached.push(widened.function);
+        reached.sort();
+        assert_eq!(bodies.map(|(id, _)| id).collect::<Vec<_>>(), reached, "{}", kernel.name);
+        assert_eq!(widened.module.functions.len(), module.functions.len() + 1);
+    }
+}
