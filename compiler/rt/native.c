@@ -61,7 +61,9 @@ static inline float native_rest(float x, float count) {
   r = madd_float(-count, 0x1.4442dp-23f, r);
   return madd_float(-count, 0x1.84698ap-47f, r);
 #else
-  return (float)((double)x - (double)count * 0x1.921fb54442d18p1);
+  // The first part has 33 bits, so that its product is exact.
+  double wide = (double)count;
+  return (float)(((double)x - wide * 0x1.921fb544p1) - wide * 0x1.0b4611a626331p-33);
 #endif
 }
 
