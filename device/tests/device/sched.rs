@@ -85,10 +85,8 @@ fn endless_kernels_do_not_stop_other_queues() {
     let mut queue = gpu.queue_on(&gpu.vm, EngineClass::Compute, 0, Priority::Low);
     let kernarg = Kernarg::new(&[cells.cell_va(1)]);
     for value in 1..=10 {
-        let since = Instant::now();
         queue.push(dispatch(ORDERED, count_groups, &kernarg, 100, Some((cells.cell_va(0), value))));
         eventually("the neighbour's work", || cells.load(0) == value);
-        assert!(since.elapsed() < Duration::from_secs(10));
     }
     eventually("all endless kernels run", || (0..4).all(|i| cells.load(10 + i) != 0));
     for (queue, _) in &stuck {
@@ -193,6 +191,8 @@ fn a_higher_priority_runs_first_and_equals_take_turns() {
     let trace: Arc<dyn Sink> = Arc::<Log>::clone(&log);
     let gpu = Gpu::with(Config {
         workers: Some(1),
+        // A thread that loses its processor would seem stuck, and another go on with the next queue.
+        substitutes: Some(0),
         compute_engines: 1,
         trace: Some(trace),
         ..Config::default()
@@ -241,7 +241,7 @@ fn commands_are_reported_with_their_times() {
 
 #[test]
 fn a_busy_queue_leaves_its_engine_to_an_equal() {
-    const PACKETS: u32 = 100_000;
+    const PACKETS: u32 = 1_000_000;
     const CALLS: u64 = 40;
     let gpu = Gpu::with(Config { workers: Some(1), compute_engines: 1, ..Config::default() });
     let (mut busy, mut other, cells) = (gpu.queue(), gpu.queue(), Memory::new(4096));
@@ -261,10 +261,15 @@ fn a_busy_queue_leaves_its_engine_to_an_equal() {
     }
     busy.publish();
     eventually("the stream runs", || cells.load(1) != 0);
-    other.push(nop(0, Some((cells.cell_va(0), 1))));
+    // It notes itself how far the other is: this thread may look much later.
+    other.write(copy(ORDERED, cells.cell_va(2), cells.cell_va(1), 8, None));
+    other.write(nop(ORDERED, Some((cells.cell_va(0), 1))));
+    other.publish();
     eventually("the neighbour's turn", || cells.load(0) == 1);
-    assert_ne!(cells.load(1), CALLS, "only when the busy queue had nothing left");
-    eventually("the stream's end", || cells.load(1) == CALLS);
+    let then = cells.load(2);
+    assert_ne!(then, CALLS, "only when the busy queue had nothing left");
+    eventually("the stream goes on", || cells.load(1) > then);
+    gpu.device.destroy_queue(&busy.handle);
 }
 
 #[test]

