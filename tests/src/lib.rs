@@ -7,13 +7,15 @@
 //! them. [`toy`] is the smallest driver that can make them all, and shows that the model, the
 //! generator and the runner work before any real driver is there. [`ze`] calls the real one
 //! through the stock loader ([`images`]: also its images), and [`routine`] is what nearly every
-//! program does with it. [`peer`] is a second process to talk to, [`refusals`] a system that is out of memory once.
+//! program does with it. [`peer`] is a second process to talk to, [`refusals`] a system that is out of memory
+//! once, [`page`] memory that comes and goes.
 
 pub mod faults;
 pub mod gate;
 pub mod images;
 pub mod lists;
 pub mod model;
+pub mod page;
 pub mod peer;
 pub mod program;
 pub mod refusals;

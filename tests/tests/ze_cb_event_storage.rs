@@ -2,7 +2,7 @@
 //! Counter-based events over memory of the user's: external storage and aggregated events, through the
 //! stock loader.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use tally_tests::gate::Gate;
 use tally_tests::lists::{Event, List, NONE};
+use tally_tests::page::Page;
 use tally_tests::ze::{self, Gpu};
 use tally_tests::{call, check};
 use tally_ze::zex::*;
@@ -419,11 +420,11 @@ fn an_aggregated_event_tells_times() {
 /// others at the same address as soon as what names the word is complete. The event may be gone before.
 #[test]
 fn a_word_of_ordinary_memory_is_found_by_each_command() {
-    let (gpu, page) = (Gpu::new(), Page::new());
+    let (gpu, page) = (Gpu::new(), Page::default());
     let memory = gpu.host::<u32>(2);
     for round in 0..2 {
         for way in 0..3 {
-            let word = page.fresh();
+            let word = Word::at(page.fresh().expose_provenance() as u64);
             let (way, event) = external(&gpu, word, word, 3).swap_remove(way);
             memory.fill_with(|_| 0);
             let (list, recorded) = (gpu.immediate(0, true), gpu.regular(0, true));
@@ -442,35 +443,5 @@ fn a_word_of_ordinary_memory_is_found_by_each_command() {
             queue.synchronize();
             assert_eq!(memory.to_vec(), [1, 1], "{way}, round {round}");
         }
-    }
-}
-
-/// A page of the process's own.
-struct Page(*mut c_void);
-
-impl Page {
-    fn new() -> Self {
-        Self(Self::map(ptr::null_mut(), 0))
-    }
-
-    /// A word of a new page, at the same address; it is 0.
-    fn fresh(&self) -> Word {
-        Word::at(Self::map(self.0, libc::MAP_FIXED).expose_provenance() as u64)
-    }
-
-    fn map(at: *mut c_void, more: c_int) -> *mut c_void {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | more;
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: without MAP_FIXED nothing is replaced, with it a page of ours.
-        let page = unsafe { libc::mmap(at, 4096, access, flags, -1, 0) };
-        assert_ne!(page, libc::MAP_FAILED);
-        page
-    }
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        // SAFETY: it is ours, and the commands that named it are complete.
-        unsafe { libc::munmap(self.0, 4096) };
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tally_tests::gate::Gate;
 use tally_tests::lists::{Event, List, NONE, PATIENCE, queue_flags, raws};
+use tally_tests::page::Page;
 use tally_tests::ze::{self, Gpu};
 use tally_tests::{call, check, refused};
 use tally_ze::ze_event_counter_based_flags_t as Flag;
@@ -252,6 +253,38 @@ fn executions_wait_and_follow_each_other() {
     assert_eq!(memory.get(0), 202);
     check!(zeKernelDestroy(kernel));
     check!(zeModuleDestroy(module));
+}
+
+/// Copies from ordinary memory find what the process has there when the graph is appended, in pages that
+/// have replaced those of the capture and of earlier executions.
+#[test]
+fn ordinary_memory_is_what_it_is_at_each_execution() {
+    let (gpu, page) = (Gpu::new(), Page::default());
+    let memory = gpu.host::<u64>(1);
+    let list = gpu.immediate(0, true);
+    let source = page.fresh();
+    begin(&list);
+    check!(zeCommandListAppendMemoryCopy(
+        list.0,
+        memory.ptr().cast(),
+        source.cast(),
+        8,
+        NONE,
+        0,
+        ptr::null_mut()
+    ));
+    let graph = end(&list);
+    let (one, two) = (instantiate(&graph), instantiate(&graph));
+    for round in 1..4 {
+        // SAFETY: the page is ours and writable, and nothing that was submitted still reads it.
+        unsafe { page.fresh().write(round) };
+        for graph in [&one, &two, &one] {
+            memory.set(0, 0);
+            run(&list, graph, None, &[]);
+            list.synchronize();
+            assert_eq!(memory.get(0), round);
+        }
+    }
 }
 
 /// "If wait events are provided, graph execution does not begin until all wait events are satisfied.":

@@ -7,6 +7,7 @@ use std::ptr;
 
 use tally_tests::gate::Gate;
 use tally_tests::lists::{Event, List, NONE, Queue, raws};
+use tally_tests::page::Page;
 use tally_tests::ze::{self, Gpu, Usm};
 use tally_tests::{call, check, refused};
 use tally_ze::ze_mutable_command_exp_flags_t as Flag;
@@ -500,6 +501,87 @@ fn a_list_is_waited_for_before_and_closed_after() {
     );
     run(&queue, &list);
     assert_eq!(memory.get(0), 11);
+}
+
+/// A wait that had nothing to wait for when it was appended is waited for like any other command, once
+/// it waits for something.
+#[test]
+fn a_wait_at_the_end_is_part_of_the_execution() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(1);
+    let (list, outside, queue) = (mutable(&gpu, true), gpu.immediate(0, true), gpu.queue(0));
+    let [done, never, pending] = [0; 3].map(|_| gpu.cb_event());
+    list.set((&memory, 0), 1, Some(&done), &[]);
+    let id = number(&list, Flag::ZE_MUTABLE_COMMAND_EXP_FLAG_WAIT_EVENTS);
+    list.wait(&[&never]);
+    run(&queue, &list);
+    let gate = Gate::new(&gpu);
+    outside.wait(&[&gate.event]);
+    outside.signal(&pending);
+    let mut waits = [pending.0];
+    check!(zeCommandListUpdateMutableCommandWaitEventsExp(list.0, id, 1, waits.as_mut_ptr()));
+    list.close();
+    queue.execute(&[&list], None);
+    done.synchronize();
+    refused!(
+        ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE,
+        zeCommandListUpdateMutableCommandWaitEventsExp(list.0, id, 1, waits.as_mut_ptr())
+    );
+    gate.open();
+    queue.synchronize();
+    check!(zeCommandListUpdateMutableCommandWaitEventsExp(list.0, id, 0, ptr::null_mut()));
+    run(&queue, &list);
+    outside.synchronize();
+}
+
+/// An event over a word of ordinary memory.
+fn over_word(gpu: &Gpu, word: *mut u64) -> Event {
+    use ze_event_counter_based_flags_t as flag;
+    let storage = ze_event_counter_based_external_aggregate_storage_desc_t {
+        deviceAddress: word,
+        incrementValue: 1,
+        completionValue: 1,
+        ..Default::default()
+    };
+    let flags = flag::ZE_EVENT_COUNTER_BASED_FLAG_NON_IMMEDIATE;
+    let desc = ze_event_counter_based_desc_t {
+        pNext: (&raw const storage).cast(),
+        flags,
+        ..Default::default()
+    };
+    let mut event = NONE;
+    check!(zeEventCounterBasedCreate(gpu.context, gpu.device, &raw const desc, &raw mut event));
+    Event(event)
+}
+
+/// What a command waited for or signalled before it was changed is needed no more: neither the event nor
+/// the ordinary memory that it counts in.
+#[test]
+fn memory_of_events_that_were_replaced_may_go() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(1);
+    let (list, queue) = (mutable(&gpu, true), gpu.queue(0));
+    let pages = [(); 4].map(|()| Page::default());
+    let words = pages.each_ref().map(Page::fresh);
+    let events = words.map(|word| over_word(&gpu, word));
+    let flags = Flag::ZE_MUTABLE_COMMAND_EXP_FLAG_WAIT_EVENTS
+        | Flag::ZE_MUTABLE_COMMAND_EXP_FLAG_SIGNAL_EVENT;
+    let id = number(&list, flags);
+    list.set((&memory, 0), 1, Some(&events[0]), &[&events[1]]);
+    list.close();
+    let mut waits = [events[3].0];
+    check!(zeCommandListUpdateMutableCommandWaitEventsExp(list.0, id, 1, waits.as_mut_ptr()));
+    check!(zeCommandListUpdateMutableCommandSignalEventExp(list.0, id, events[2].0));
+    let [one, two, signalled, waited] = events;
+    drop((one, two));
+    let [one, two, _signalled, _waited] = pages;
+    drop((one, two));
+    // SAFETY: the page is there until the end, and the device looks at it later.
+    unsafe { words[3].write(1) };
+    run(&queue, &list);
+    assert_eq!(memory.get(0), 1);
+    assert!(signalled.is_ready());
+    drop(waited);
 }
 
 /// A copy "inherits all properties of the source command list": it is mutable, too, and a change of one

@@ -201,6 +201,11 @@ pub trait Target {
     fn name(&mut self, event: &Signal<'_>, stamp: Option<Stamp>);
     /// As `name`, of an event that is [`Event::as_plain`].
     fn name_plain(&mut self, event: &CbEvent, raw: ze_event_handle_t);
+    /// Whether the command in the making may be changed later, so that what it need not do now has its
+    /// place all the same.
+    fn may_change(&self) -> bool {
+        false
+    }
     /// Takes back everything since `begin`.
     fn rollback(&mut self);
     /// Ends the command.
@@ -358,7 +363,10 @@ fn encode<T: Target>(
         posts.add(event_post(signal.event, |word| reach_word(target, word))?);
     }
     // A wait in which nothing is left to wait for is no command.
-    let idle = matches!(command, Command::Wait) && wait_packets == 0 && signal.is_none();
+    let idle = matches!(command, Command::Wait)
+        && wait_packets == 0
+        && signal.is_none()
+        && !target.may_change();
     // In an out-of-order list a barrier is where arguments of earlier commands become free.
     if in_order && !idle || !in_order && ordered && posts.count == 0 {
         posts.add(target.promise());

@@ -62,8 +62,7 @@ impl Execution {
     /// INVALID_SYNCHRONIZATION_OBJECT, DEVICE_LOST, out of memory.
     pub(super) fn submit<T: Target>(&self, target: &mut T) -> Result<Submission> {
         let _one = self.one.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut calls = Regular::prepare(&[&self.first], target)?;
-        let bindings = self.first.bind(&mut calls)?;
+        let bindings = self.first.bind(Regular::prepare(&[&self.first], target)?)?;
         let mut others = Vec::with_capacity(self.others.len());
         let mut held: Vec<Held<'_>> = Vec::with_capacity(self.others.len());
         for (list, queue) in &self.others {
@@ -105,7 +104,7 @@ impl Held<'_> {
     fn begin(&mut self, list: &Regular) -> Result<Bindings> {
         let mut target = self.target();
         target.begin(2)?;
-        list.bind(&mut Regular::prepare(&[list], &mut target)?)
+        list.bind(Regular::prepare(&[list], &mut target)?)
     }
 
     fn rollback(&mut self) {

@@ -29,13 +29,15 @@ use crate::sync::recording::Recording;
 use crate::sync::shared::Shared;
 use crate::sync::spin::{SpinGuard, SpinLock};
 use crate::sync::timestamp::Stamp;
-use crate::vm::{Access, UserWindow};
+use crate::vm::Access;
 
 mod branch;
 mod clone;
 mod mutable;
+mod windows;
 
 use mutable::Mutable;
+use windows::{Claim, Window};
 
 /// Bytes by which memory for arguments grows, and the most that a list may have of it.
 const ARGUMENTS: (u64, u64) = (16 << 10, 1 << 30);
@@ -83,7 +85,7 @@ struct Memory {
     stamps: Arena,
     kept: Vec<Arc<dyn Any + Send + Sync>>,
     /// Ordinary memory that commands name.
-    windows: Vec<Arc<UserWindow>>,
+    windows: Vec<Arc<Window>>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -111,13 +113,18 @@ struct Signalled {
     stamp: Option<Stamp>,
 }
 
-/// Operand blocks of the executions that a call asks for.
+/// Operand blocks of the executions that a call asks for, and the ordinary memory that they use. To be
+/// dropped when all are submitted.
 pub struct Calls {
     blocks: std::vec::IntoIter<(Option<Span>, usize)>,
+    claims: Vec<Claim>,
 }
 
-/// The operand block of an execution that is bound.
-pub struct Bindings(Option<Span>);
+/// The operand block of an execution that is bound, and the ordinary memory that it uses.
+pub struct Bindings {
+    span: Option<Span>,
+    _claims: Vec<Claim>,
+}
 
 impl Regular {
     /// An open, empty list.
@@ -269,6 +276,7 @@ impl Regular {
     /// INVALID_ARGUMENT: a list is not closed; INVALID_SYNCHRONIZATION_OBJECT; out of memory.
     pub(super) fn prepare<T: Target>(lists: &[&Self], target: &mut T) -> Result<Calls> {
         let mut blocks = Vec::with_capacity(lists.len());
+        let mut claims = Vec::new();
         for list in lists {
             let state = list.lock();
             if !state.closed || state.is_stale {
@@ -281,14 +289,16 @@ impl Regular {
                     _ => {}
                 }
             }
-            state.memory.pin(state.recording.counter().is_settled())?;
+            if !state.memory.windows.is_empty() {
+                claims.push(Claim::new(&state.memory.windows, state.recording.counter())?);
+            }
             let count = state.operands.len();
             drop(state);
             let bytes = (count * size_of::<Operand>()) as u64;
             let span = if count == 0 { None } else { Some(target.memory(bytes, 8)?) };
             blocks.push((span, count));
         }
-        Ok(Calls { blocks: blocks.into_iter() })
+        Ok(Calls { blocks: blocks.into_iter(), claims })
     }
 
     /// Submits one execution: binds its waits to what the events name before it, gives it its base,
@@ -308,8 +318,9 @@ impl Regular {
     ///
     /// # Errors
     /// As [`Regular::submit`].
-    pub(super) fn bind(&self, calls: &mut Calls) -> Result<Bindings> {
-        Ok(Bindings(self.lock().bind(calls)?))
+    pub(super) fn bind(&self, mut calls: Calls) -> Result<Bindings> {
+        let span = self.lock().bind(&mut calls)?;
+        Ok(Bindings { span, _claims: calls.claims })
     }
 
     /// The second third, which cannot fail: gives the execution its base, lets the events that it
@@ -322,10 +333,10 @@ impl Regular {
     /// and answers the packet.
     pub(super) fn call(&self, base: u64, bindings: Bindings) -> Packet {
         let state = self.lock();
-        if let Some(span) = bindings.0 {
+        if let Some(span) = bindings.span {
             state.bind_signals(span);
         }
-        state.call(base, bindings.0)
+        state.call(base, bindings.span)
     }
 
     /// What the execution with a base counts, and the value that ends it.
@@ -447,16 +458,9 @@ impl Memory {
         self.windows.clear();
     }
 
-    /// Binds the ordinary memory as it is now; `idle`: this list's executions use none of it. Copies of
-    /// the list may use it.
-    fn pin(&self, idle: bool) -> Result {
-        for window in &self.windows {
-            if idle && Arc::strong_count(window) == 1 {
-                window.unpin();
-            }
-            window.pin()?;
-        }
-        Ok(())
+    /// Lets go what was only named by packets that are gone: those that held these addresses.
+    fn forget(&mut self, gone: &[u64]) {
+        self.windows.retain(|window| !gone.iter().any(|&va| window.memory().holds(va)));
     }
 }
 
@@ -594,6 +598,10 @@ impl Target for Recorder<'_> {
         self.list.in_order
     }
 
+    fn may_change(&self) -> bool {
+        self.state.mutable.as_ref().is_some_and(|it| it.is_asked())
+    }
+
     #[inline]
     fn begin(&mut self, packets: usize) -> Result {
         let state = &mut *self.state;
@@ -638,7 +646,7 @@ impl Target for Recorder<'_> {
         }
         let window = vm.user_window(address, size, access)?;
         let va = window.translate(address);
-        self.state.memory.windows.push(Arc::new(window));
+        self.state.memory.windows.push(Window::new(window));
         Ok(va)
     }
 

@@ -83,6 +83,17 @@ pub(super) fn packets(conditions: impl IntoIterator<Item = Condition>) -> Vec<Pa
     packets
 }
 
+/// The addresses that a packet waits for, if it is a WAIT.
+pub(super) fn addresses(packet: &Packet) -> impl Iterator<Item = u64> + use<> {
+    let is_wait = packet.header.opcode == opcode::WAIT;
+    let wait: Option<Wait> = is_wait.then(|| zerocopy::transmute!(*packet));
+    let count = packet.header.param as usize;
+    wait.into_iter().flat_map(move |wait| {
+        let own = move |&i: &usize| wait.operands & (1 << i) == 0;
+        (0..count).filter(own).map(move |i| wait.entries[i].address)
+    })
+}
+
 /// The packet that waits until an event cell holds at least `value`.
 pub(super) fn at_least(cell: u64, value: u64) -> Packet {
     let mut group = Group::default();

@@ -84,6 +84,11 @@ impl UserWindow {
         inside.then(|| self.translate(address))
     }
 
+    /// Whether the device finds something of it at `va`.
+    pub fn holds(&self, va: u64) -> bool {
+        (self.va..self.va + self.size).contains(&va)
+    }
+
     /// Binds the pages that are there now. Pages that are bound already stay.
     ///
     /// # Errors

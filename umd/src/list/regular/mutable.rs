@@ -32,6 +32,8 @@ use crate::sync::wait;
 /// Longest wait for the end of an execution whose events were waited for already, in ns.
 const ENDING: u64 = 100_000_000;
 
+const MOST_OPERANDS: usize = MAX_OPERANDS as usize;
+
 /// What a mutable list knows beyond a regular one.
 #[derive(Clone, Default)]
 pub(super) struct Mutable {
@@ -126,6 +128,11 @@ impl Mutable {
         self.is_asked = false;
         self.commands.clear();
         self.signals.clear();
+    }
+
+    /// Whether the command that is appended next has a number, so that it may be changed later.
+    pub(super) fn is_asked(&self) -> bool {
+        self.is_asked
     }
 
     /// The list and a copy of it share their argument blocks: neither may write there any more.
@@ -299,17 +306,18 @@ impl Regular {
                 shape.must_match(event, "phWaitEvents")?;
             }
         }
-        let first = state.operands.len();
+        let (first, windows) = (state.operands.len(), state.memory.windows.len());
         let conditions = self.conditions(state, events);
         let bindings = state.operands.split_off(first);
-        let conditions = conditions?;
         let more = bindings.len().saturating_sub(place.operands.len());
-        if first + more > MAX_OPERANDS as usize {
-            return Err(Error::new(
+        let conditions = conditions.and_then(|conditions| match first + more {
+            0..=MOST_OPERANDS => Ok(conditions),
+            _ => Err(Error::new(
                 ze_result_t::ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY,
                 "hCommandList: the list has as many waits as it may have",
-            ));
-        }
+            )),
+        });
+        let conditions = conditions.inspect_err(|_| state.memory.windows.truncate(windows))?;
         place.operands.extend(first..first + more);
         state.operands.resize(first + more, None);
         let mut bindings = bindings.into_iter();
@@ -324,9 +332,12 @@ impl Regular {
         }));
         let places = wait_places(place.waits.len());
         let packets = packets.into_iter().chain(iter::repeat(command::nop(0)));
+        let mut gone = Vec::new();
         for (to, packet) in state.packets[place.start..][..places].iter_mut().zip(packets) {
+            gone.extend(waits::addresses(to));
             *to = packet;
         }
+        state.memory.forget(&gone);
         state.is_stale = true;
         Ok(())
     }
@@ -367,6 +378,7 @@ impl Regular {
             }
             _ => (None, None),
         };
+        // It pushes nothing if it fails.
         let mut reach = |word| command::reach_word(&mut Recorder { list: self, state }, word);
         let post = match &signal {
             Some(signal) => command::event_post(signal.event, &mut reach)?,
@@ -377,10 +389,12 @@ impl Regular {
         }
         if let Some(packet) = place.post {
             let packet = &mut state.packets[packet];
+            let gone = packet.post.address;
             Post::detach(packet);
             if let Some(post) = post {
                 post.attach(packet);
             }
+            state.memory.forget(&[gone]);
         }
         if place.shape.is_counter_based {
             match signal.as_ref().filter(|_| place.shape.is_aggregated) {
@@ -427,7 +441,7 @@ impl State {
         let windows = self.memory.windows.get(self.mark.windows..).unwrap_or_default();
         let posts = |event| {
             let found = windows.iter().map(move |window| {
-                command::event_post(event, |word| Ok(window.finds(word).unwrap_or(word)))
+                command::event_post(event, |word| Ok(window.memory().finds(word).unwrap_or(word)))
             });
             iter::once(command::event_post(event, Ok)).chain(found).filter_map(Result::ok).flatten()
         };

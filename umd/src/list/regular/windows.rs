@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ordinary memory that the commands of a list name, on lanes where the device does not see the
+//! process. Copies of the list name it, too.
+//!
+//! The pages are those that the process has when an execution is submitted. So they are bound anew for
+//! each execution, unless one that uses them still runs, or is just being submitted.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::Result;
+use crate::sync::counter::Counter;
+use crate::vm::UserWindow;
+
+/// A piece of ordinary memory.
+pub(super) struct Window {
+    memory: UserWindow,
+    users: Mutex<Users>,
+}
+
+#[derive(Default)]
+struct Users {
+    /// Executions that are being submitted.
+    claims: usize,
+    /// What the executions count that were submitted.
+    counters: Vec<Arc<Counter>>,
+}
+
+/// Memory of an execution that is being submitted: it stays bound until this is dropped, and then until
+/// the execution's counter is settled.
+#[derive(Default)]
+pub(super) struct Claim(Vec<Arc<Window>>);
+
+impl Window {
+    pub(super) fn new(memory: UserWindow) -> Arc<Self> {
+        Arc::new(Self { memory, users: Mutex::default() })
+    }
+
+    pub(super) fn memory(&self) -> &UserWindow {
+        &self.memory
+    }
+
+    fn users(&self) -> MutexGuard<'_, Users> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Binds the pages for an execution that counts in `counter`.
+    fn claim(&self, counter: &Arc<Counter>) -> Result {
+        let mut users = self.users();
+        users.counters.retain(|it| !it.is_settled());
+        if users.claims == 0 && users.counters.is_empty() {
+            self.memory.unpin();
+        }
+        self.memory.pin()?;
+        users.claims += 1;
+        if !users.counters.iter().any(|it| Arc::ptr_eq(it, counter)) {
+            users.counters.push(counter.clone());
+        }
+        Ok(())
+    }
+}
+
+impl Claim {
+    /// Binds all of a list's memory for an execution that counts in `counter`.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT: the process has no such memory; OUT_OF_HOST_MEMORY; DEVICE_LOST.
+    pub(super) fn new(windows: &[Arc<Window>], counter: &Arc<Counter>) -> Result<Self> {
+        let mut claim = Self::default();
+        for window in windows {
+            window.claim(counter)?;
+            claim.0.push(window.clone());
+        }
+        Ok(claim)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        for window in &self.0 {
+            window.users().claims -= 1;
+        }
+    }
+}
