@@ -19,7 +19,7 @@ use tally_compiler_protocol::TargetCpu;
 
 use crate::ir::{Function, Kernel, Loc, Module, Op};
 use crate::llvm::{self, Level, Output};
-use crate::lower::places::Form;
+use crate::lower::places::{Form, Kind};
 use crate::widen::{self, Widened};
 use crate::{lower, parse};
 
@@ -48,7 +48,8 @@ pub fn view(module: &Module, kernel: &Kernel, target: &TargetCpu) -> Result<Stri
             (&module.functions[kernel.function], None, Form::Item)
         }
     };
-    let lowered = lower::lower_with_places(module, kernel, wide).map_err(|e| e.to_string())?;
+    let lowered = lower::lower_with_places(module, kernel, wide, Kind::Words)
+        .map_err(|error| error.to_string())?;
     let code = llvm::compile(&lowered.text, target, Level::Full, Output::Assembly)
         .map_err(|error| error.to_string())?;
     let (code, rest) = code_by_word(&String::from_utf8_lossy(&code), form);

@@ -15,7 +15,9 @@ use object::elf;
 use object::read::elf::ElfFile64;
 use object::read::{Object, ObjectSection, ObjectSymbol, Relocation, RelocationTarget};
 use object::{Endianness, RelocationFlags, SectionFlags, SectionIndex};
-use tally_compiler_protocol::Reloc;
+use tally_compiler_protocol::{DebugSection, Reloc};
+
+mod debug;
 
 /// The alignment in bytes that the blob's own address has.
 pub const BLOB_ALIGN: u64 = 64;
@@ -29,6 +31,8 @@ pub struct Blob {
     pub entry: u32,
     /// Addresses of globals to fill in.
     pub relocs: Vec<Reloc>,
+    /// Debug information, if the object file has it.
+    pub debug: Vec<DebugSection>,
 }
 
 /// Why an object file can't become a blob.
@@ -105,7 +109,8 @@ pub fn link(
     linker.resolve_all()?;
     let inside = u32::try_from(entry).ok().filter(|_| entry < linker.bytes.len() as u64);
     let entry = inside.ok_or_else(|| BlobError::OutOfRange("the entry point".into()))?;
-    Ok(Blob { bytes: linker.bytes, entry, relocs: linker.relocs })
+    let debug = debug::sections(&inputs[0], |index| linker.placed.get(&(0, index)).copied())?;
+    Ok(Blob { bytes: linker.bytes, entry, relocs: linker.relocs, debug })
 }
 
 type Elf<'a> = ElfFile64<'a, Endianness>;

@@ -12,7 +12,17 @@ use crate::check::Unlinked;
 use crate::ir::{self, AddressSpace, GlobalId, Kernel, Module};
 use crate::llvm::{Level, Output};
 use crate::lower::Lowered;
+use crate::lower::places::Kind;
 use crate::{blob, llvm, lower, widen};
+
+/// How to generate code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// How much to optimise.
+    pub level: Level,
+    /// Whether the code comes with debug information.
+    pub debug: bool,
+}
 
 /// Describes a module; `unlinked` is what it needs of others.
 pub fn module_info(module: &Module, unlinked: &Unlinked) -> ModuleInfo {
@@ -69,13 +79,13 @@ pub fn kernel_code(
     module: &Module,
     kernel: &Kernel,
     target: &TargetCpu,
-    level: Level,
+    options: Options,
 ) -> Result<KernelCode, String> {
-    let lanes = match level {
+    let lanes = match options.level {
         Level::None => 1,
         Level::Little | Level::Full => widen::lanes(kernel),
     };
-    kernel_code_of(module, kernel, target, level, lanes)
+    kernel_code_of(module, kernel, target, options, lanes)
 }
 
 /// Generates the code of a kernel with vectors of so many items, or with one item at a time if it
@@ -87,20 +97,23 @@ pub fn kernel_code_of(
     module: &Module,
     kernel: &Kernel,
     target: &TargetCpu,
-    level: Level,
+    options: Options,
     lanes: u32,
 ) -> Result<KernelCode, String> {
     let log = |error: &dyn std::error::Error| format!("kernel {:?}: {error}", kernel.name);
-    let (lowered, remark) = match widen::widen(module, kernel, lanes) {
-        Ok(widened) => (lower::lower_widened(&widened, kernel), String::new()),
-        Err(why) => {
-            let remark =
-                if lanes > 1 { format!("one item at a time: {why}") } else { String::new() };
-            (lower::lower(module, kernel), remark)
-        }
+    let (widened, remark) = match widen::widen(module, kernel, lanes) {
+        Ok(widened) => (Some(widened), String::new()),
+        Err(why) if lanes > 1 => (None, format!("one item at a time: {why}")),
+        Err(_) => (None, String::new()),
+    };
+    let lowered = match (&widened, options.debug) {
+        (widened, true) => lower::lower_with_places(module, kernel, widened.as_ref(), Kind::Lines),
+        (Some(widened), false) => lower::lower_widened(widened, kernel),
+        (None, false) => lower::lower(module, kernel),
     };
     let lowered = lowered.map_err(|error| log(&error))?;
-    let code = lowered_code(module, lowered, target, level).map_err(|error| log(&*error))?;
+    let code =
+        lowered_code(module, lowered, target, options.level).map_err(|error| log(&*error))?;
     Ok(KernelCode { remark, ..code })
 }
 
@@ -127,6 +140,7 @@ pub fn lowered_code(
         scratch_bytes_per_item: lowered.scratch_bytes_per_item,
         local_static_bytes: lowered.local_static_bytes,
         remark: String::new(),
+        debug: blob.debug,
     })
 }
 

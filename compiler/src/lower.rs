@@ -39,7 +39,7 @@ use crate::ir::{AddressSpace, Function, FunctionId, GlobalId, Kernel, Module};
 use crate::regions::{self, inline};
 use crate::widen::Widened;
 use entry::Runner;
-use places::{Form, Places};
+use places::{Form, Kind, Places};
 
 /// The symbol of the function that runs a work-group.
 pub const ENTRY: &str = "tally_entry";
@@ -112,8 +112,8 @@ pub fn lower_widened(widened: &Widened, kernel: &Kernel) -> Result<Lowered, Lowe
     lower_both(&widened.module, kernel, Some(widened), None)
 }
 
-/// As [`lower`] or [`lower_widened`], with debug information that says which word of the SPIR-V
-/// module each instruction comes from ([`places`]).
+/// As [`lower`] or [`lower_widened`], with debug information that says where each instruction comes
+/// from ([`places`]).
 ///
 /// # Errors
 /// See [`LowerError`].
@@ -121,19 +121,20 @@ pub fn lower_with_places(
     module: &Module,
     kernel: &Kernel,
     widened: Option<&Widened>,
+    kind: Kind,
 ) -> Result<Lowered, LowerError> {
     let module = widened.map_or(module, |widened| &widened.module);
-    lower_both(module, kernel, widened, Some(Places::default()))
+    lower_both(module, kernel, widened, Some(kind))
 }
 
 fn lower_both(
     module: &Module,
     kernel: &Kernel,
     widened: Option<&Widened>,
-    places: Option<Places>,
+    places: Option<Kind>,
 ) -> Result<Lowered, LowerError> {
     let mut unit = Unit::new(module, kernel);
-    unit.places = places;
+    unit.places = places.map(|kind| Places::new(kind, module));
     let stopping = inline::with_barrier(module, &kernel.facts.functions);
     let mut functions = String::new();
     let whole = widened.is_some_and(|widened| widened.subgroups);
@@ -181,7 +182,7 @@ fn lower_both(
     });
     let entry = entry::lower(&mut unit, kernel, one, wide, whole);
     let entry = match &mut unit.places {
-        Some(places) => places.around(&entry),
+        Some(places) => places.around(&entry, kernel),
         None => entry,
     };
     let text = unit.text(&entry, &functions);
@@ -241,7 +242,7 @@ struct Unit<'m> {
     /// The functions that combine what items exchange, by name.
     helpers: BTreeMap<String, String>,
     /// Debug information, if it is asked for, and the form of the function that is lowered.
-    places: Option<Places>,
+    places: Option<Places<'m>>,
     form: Form,
 }
 
@@ -359,7 +360,7 @@ impl<'m> Unit<'m> {
         text += "\n";
         self.declarations.iter().for_each(|line| text += line);
         text += "\n!0 = !{}\n!1 = !{i32 1}\n";
-        text += &self.places.as_ref().map(Places::text).unwrap_or_default();
+        text += &self.places.as_ref().map(|places| places.text()).unwrap_or_default();
         text
     }
 }

@@ -7,8 +7,8 @@
 //! - [`annotations`]: names, decorations, entry points, execution modes, gathered first;
 //! - [`module`]: types, constants, variables, signatures;
 //! - [`body`] and below it [`arith`], [`dot`], [`vendor`], [`memory`], [`group`], [`async_copy`],
-//!   [`image`], [`opencl`], [`printf`], [`imports`], [`opencl_c`], [`indirect`]: function bodies, one
-//!   instruction at a time;
+//!   [`image`], [`opencl`], [`printf`], [`imports`], [`opencl_c`], [`indirect`], [`lines`]: function
+//!   bodies, one instruction at a time;
 //! - [`kernels`]: entry points and their arguments.
 //!
 //! What is not valid SPIR-V is an [`Error`] here. What is valid but cannot be compiled becomes
@@ -26,6 +26,7 @@ mod image;
 mod imports;
 mod indirect;
 mod kernels;
+mod lines;
 mod memory;
 mod module;
 mod opencl;

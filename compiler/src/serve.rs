@@ -22,8 +22,8 @@ use tally_compiler_protocol::{
     BuildFailure, KernelCode, ModuleInfo, PROTOCOL_VERSION, Reply, Request, Source, TargetCpu,
 };
 
+use crate::codegen::Options;
 use crate::ir::Module;
-use crate::llvm::Level;
 use crate::{check, codegen, link, llvm, parse};
 use queue::{Job, Queue};
 
@@ -37,7 +37,7 @@ const MAX_WORKERS: usize = 16;
 struct Built {
     ir: Module,
     target: TargetCpu,
-    level: Level,
+    options: Options,
     /// What the kernels need of other modules.
     imports: Vec<String>,
 }
@@ -131,7 +131,7 @@ impl Server {
 
     fn front_end(&self, module: u64, source: Source) {
         let mut warnings = source.objects.first().map(options::warnings).unwrap_or_default();
-        let (target, level) = (source.target.clone(), Level::of(&source));
+        let (target, options) = (source.target.clone(), Options::of(&source));
         let (result, ir) = match caught(|| build(source)) {
             Ok((info, ir, found)) => {
                 warnings += &found;
@@ -153,7 +153,7 @@ impl Server {
         });
         if let Some(ir) = ir {
             let kernels = ir.kernels.len() as u32;
-            let built = Built { ir, target, level, imports };
+            let built = Built { ir, target, options, imports };
             self.queue.push_code(module, Arc::new(built), kernels);
         }
     }
@@ -190,7 +190,7 @@ fn code(built: &Built, kernel: u32) -> Result<KernelCode, String> {
     if !built.imports.is_empty() {
         return Err(format!("the module is not linked: it needs {}", built.imports.join(", ")));
     }
-    codegen::kernel_code(&built.ir, info, &built.target, built.level)
+    codegen::kernel_code(&built.ir, info, &built.target, built.options)
 }
 
 /// Runs a build; a panic in it becomes a log.

@@ -19,8 +19,9 @@
 
 use std::env;
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -344,6 +345,23 @@ fn spirv_of(source: &Path, arguments: &[&str]) -> Vec<u8> {
         .output()
         .unwrap_or_else(|error| panic!("{}: {error}", clang.to_string_lossy()));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// SPIR-V of an assembly text.
+///
+/// # Panics
+/// If there is no spirv-as, or it refuses the text.
+pub fn assemble(text: &str) -> Vec<u8> {
+    let mut child = Command::new("spirv-as")
+        .args(["--target-env", "spv1.2", "-o", "-", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("spirv-as is installed: spirv-tools");
+    child.stdin.take().expect("piped").write_all(text.as_bytes()).expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "spirv-as");
     output.stdout
 }
 

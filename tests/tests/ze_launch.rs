@@ -2,8 +2,6 @@
 //! What a kernel sees of its launch: arguments, local memory, offsets, variables, constants.
 
 use std::ffi::c_void;
-use std::io::Write;
-use std::process::{Command, Stdio};
 use std::ptr;
 
 use tally_tests::ze::{self, Gpu, Usm};
@@ -233,20 +231,6 @@ fn a_modules_variables_keep_their_values_and_their_address_is_known() {
     assert_eq!(out.get(0), 0);
 }
 
-/// SPIR-V of an assembly text.
-fn assemble(text: &str) -> Vec<u8> {
-    let mut child = Command::new("spirv-as")
-        .args(["--target-env", "spv1.2", "-o", "-", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("spirv-as is installed: spirv-tools");
-    child.stdin.take().expect("piped").write_all(text.as_bytes()).expect("it reads");
-    let output = child.wait_with_output().expect("it ends");
-    assert!(output.status.success(), "spirv-as");
-    output.stdout
-}
-
 const SPECIALIZED: &str = "
     OpCapability Kernel
     OpCapability Addresses
@@ -282,7 +266,7 @@ const SPECIALIZED: &str = "
 #[test]
 fn specialization_constants_are_read_at_their_own_width() {
     let runner = Runner::new();
-    let spirv = assemble(SPECIALIZED);
+    let spirv = ze::assemble(SPECIALIZED);
     let out = runner.gpu.host::<u64>(1);
     // The narrow ones end where the next begins: reading more of them would be seen.
     let (wide, narrow, flag) = (1_u64 << 33, [500_u16, 0xffff], [1_u8, 0xff]);

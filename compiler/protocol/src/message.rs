@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Driver and compiler come from one build, so any difference is an
 /// installation error and ends the connection.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// The sizes of full sub-groups that a kernel may require, in work-items, ascending.
 pub const SUBGROUP_SIZES: [u32; 3] = [8, 16, 32];
@@ -321,4 +321,29 @@ pub struct KernelCode {
     /// Why it runs one work-item at a time, for people; empty if it runs vectors of them, or if one
     /// at a time was asked for.
     pub remark: String,
+    /// Debug information, if `-g` was among the build flags.
+    pub debug: Vec<DebugSection>,
+}
+
+/// A section of the debug information of a kernel's code, as in an ELF file: DWARF.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DebugSection {
+    /// Its name, as in `.debug_line`.
+    pub name: String,
+    /// Its contents.
+    pub bytes: Vec<u8>,
+    /// The addresses and offsets in the contents. Addresses count from the start of the blob,
+    /// offsets from the start of a section of this kernel's.
+    pub places: Vec<DebugPlace>,
+}
+
+/// An address in code, or an offset in a section of debug information.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DebugPlace {
+    /// Where it is in the contents.
+    pub offset: u32,
+    /// Whether it has eight bytes instead of four.
+    pub wide: bool,
+    /// Index into [`KernelCode::debug`] of the section that it refers to; none for code.
+    pub section: Option<u32>,
 }

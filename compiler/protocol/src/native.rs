@@ -18,11 +18,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{ArgKind, Input, KernelCode, ModuleInfo, TargetCpu, fingerprint};
+use crate::{ArgKind, DebugPlace, Input, KernelCode, ModuleInfo, TargetCpu, fingerprint};
 
 /// Version of the format, and of the interface between kernels and device. Every change of either
 /// gets a new number.
-pub const NATIVE_VERSION: u32 = 3;
+pub const NATIVE_VERSION: u32 = 4;
 
 /// What a native binary begins with.
 pub const MAGIC: [u8; 8] = *b"TallyNat";
@@ -242,6 +242,15 @@ impl KernelCode {
         }
         if !self.relocs.iter().all(|it| holds(size, it.offset)) || !info.names(&self.relocs) {
             return Err("an address outside of the code, or of no variable".into());
+        }
+        for section in &self.debug {
+            let fits = |place: &DebugPlace| {
+                place.range().end <= section.bytes.len()
+                    && place.section.is_none_or(|it| (it as usize) < self.debug.len())
+            };
+            if !section.places.iter().all(fits) {
+                return Err(format!("the debug information {:?}", section.name));
+            }
         }
         Ok(())
     }

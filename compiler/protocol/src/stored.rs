@@ -86,6 +86,7 @@ mod tests {
             scratch_bytes_per_item: 0,
             local_static_bytes: 0,
             remark: String::new(),
+            debug: Vec::new(),
         }
     }
 

@@ -187,8 +187,8 @@ pub(super) struct Body<'u, 'm> {
 
 impl<'u, 'm> Body<'u, 'm> {
     fn new(unit: &'u mut Unit<'m>, function: &'u Function) -> Self {
-        let (form, word) = (unit.form, function.loc.word);
-        let scope = unit.places.as_mut().map(|places| places.function(form, word));
+        let form = unit.form;
+        let scope = unit.places.as_mut().map(|places| places.function(form, function));
         Self {
             scope,
             place: None,
@@ -223,7 +223,7 @@ impl<'u, 'm> Body<'u, 'm> {
     /// What is written next comes from here.
     fn come_from(&mut self, loc: Loc) {
         if let (Some(scope), Some(places)) = (self.scope, &mut self.unit.places) {
-            self.place = Some(places.at(scope, loc.word));
+            self.place = Some(places.at(scope, loc));
         }
     }
 

@@ -6,11 +6,12 @@ use std::collections::{HashMap, HashSet};
 use rspirv::spirv::Op as Spv;
 
 use super::annotations::Decorations;
+use super::lines::Line;
 use super::module::{Builder, Def, InstructionSet, Signature, SpvKind};
 use super::words::Instruction;
 use super::{
-    Error, Result, arith, async_copy, dot, group, image, imports, indirect, memory, opencl, printf,
-    vendor,
+    Error, Result, arith, async_copy, dot, group, image, imports, indirect, lines, memory, opencl,
+    printf, vendor,
 };
 use crate::ir::eval::fold;
 use crate::ir::{
@@ -54,7 +55,7 @@ pub struct Body<'b, 'a> {
     labelled: BlockId,
     insts: Vec<Inst>,
     phis: Vec<PendingPhi>,
-    line: Option<[u32; 3]>,
+    line: Line,
     loc: Loc,
     float_flags: Flags,
     int_flags: Flags,
@@ -149,7 +150,8 @@ impl<'b, 'a> Body<'b, 'a> {
         self.f.return_type = self.b.ty(head, signature.return_type)?;
         self.f.exported =
             self.b.decorations(head).linkage.as_ref().is_some_and(|linkage| !linkage.import);
-        self.f.loc = self.b.loc(head, None);
+        self.line = signature.line;
+        self.f.loc = self.b.loc(head, self.line);
         for inst in &signature.body {
             if inst.op() == Spv::Label {
                 let block = self.f.blocks.push(Block {
@@ -401,12 +403,8 @@ impl<'b, 'a> Body<'b, 'a> {
 
     fn instruction(&mut self, inst: &Instruction<'_>) -> Result<()> {
         match inst.op() {
-            Spv::Line => {
-                self.line = Some([inst.arg(0)?, inst.arg(1)?, inst.arg(2)?]);
-                return Ok(());
-            }
-            Spv::NoLine => {
-                self.line = None;
+            Spv::Line | Spv::NoLine => {
+                self.line = lines::after(inst, self.line)?;
                 return Ok(());
             }
             Spv::Nop => return Ok(()),
@@ -469,6 +467,11 @@ impl<'b, 'a> Body<'b, 'a> {
     /// The block that instructions go to.
     pub fn current_block(&self) -> BlockId {
         self.block.unwrap_or(ENTRY)
+    }
+
+    /// What follows stands here in the source.
+    pub fn set_line(&mut self, line: Line) {
+        self.line = line;
     }
 
     /// Ends the block and goes on in another, in the middle of what a label begins.
@@ -622,6 +625,7 @@ impl<'b, 'a> Body<'b, 'a> {
     fn extended(&mut self, inst: &Instruction<'_>) -> Result<()> {
         match self.b.defs.get(&inst.arg(0)?) {
             Some(Def::InstructionSet(InstructionSet::OpenCl)) => opencl::translate(self, inst),
+            Some(Def::InstructionSet(InstructionSet::DebugLines)) => lines::extended(self, inst),
             Some(Def::InstructionSet(InstructionSet::Debug)) => Ok(()),
             _ => Err(inst.error("names an instruction set that is not imported".into())),
         }

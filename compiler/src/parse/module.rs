@@ -7,8 +7,9 @@ use rspirv::spirv::{AddressingModel, MemoryModel, Op, StorageClass};
 
 use super::annotations::{Annotations, Decorations};
 use super::indirect::{self, Indirect};
+use super::lines::Line;
 use super::words::Instruction;
-use super::{Error, Result, SpecConstants, body, image};
+use super::{Error, Result, SpecConstants, body, image, lines};
 use crate::ir::{
     AddressSpace, ConstId, ConstKind, FileId, Float, FunctionId, Global, ImageArg, Loc, Module,
     Operand, Type, TypeId,
@@ -43,7 +44,9 @@ pub enum Def {
 pub enum InstructionSet {
     /// `OpenCL.std`
     OpenCl,
-    /// Any set of debug information or without semantics.
+    /// NonSemantic.Shader.DebugInfo, which may say lines in its own way.
+    DebugLines,
+    /// Any other set of debug information or without semantics.
     Debug,
 }
 
@@ -82,6 +85,8 @@ pub enum SpvKind {
 pub struct Signature<'a> {
     /// Its `OpFunction`.
     pub head: Instruction<'a>,
+    /// Where the source has it, and its first block if that says nothing else.
+    pub line: Line,
     /// Its number.
     pub id: FunctionId,
     /// Its name.
@@ -109,6 +114,8 @@ pub struct Builder<'a> {
     bound: u32,
     spec_constants: &'a SpecConstants,
     files: HashMap<u32, FileId>,
+    /// The ids of the names of sources, by the ids of those.
+    pub sources: HashMap<u32, u32>,
     forward_pointers: HashMap<u32, StorageClass>,
     /// Calls through pointers.
     pub(super) indirect: Indirect,
@@ -128,6 +135,7 @@ impl<'a> Builder<'a> {
             bound,
             spec_constants,
             files: HashMap::new(),
+            sources: HashMap::new(),
             forward_pointers: HashMap::new(),
             indirect: Indirect::default(),
             exports: Vec::new(),
@@ -142,8 +150,10 @@ impl<'a> Builder<'a> {
         let first_function =
             instructions.iter().position(|i| i.op() == Op::Function).unwrap_or(instructions.len());
         let mut has_memory_model = false;
+        let mut line = None;
         for inst in &instructions[..first_function] {
             has_memory_model |= inst.op() == Op::MemoryModel;
+            line = lines::after(inst, line)?;
             self.global_instruction(inst)?;
         }
         if !has_memory_model {
@@ -155,7 +165,7 @@ impl<'a> Builder<'a> {
                 message: "the module has no OpMemoryModel".into(),
             });
         }
-        self.signatures(&instructions[first_function..])
+        self.signatures(&instructions[first_function..], line)
     }
 
     /// Gives the result id of an instruction its meaning.
@@ -232,7 +242,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Where an instruction stands; `line` is the `OpLine` in force.
-    pub fn loc(&mut self, inst: &Instruction<'_>, line: Option<[u32; 3]>) -> Loc {
+    pub fn loc(&mut self, inst: &Instruction<'_>, line: Line) -> Loc {
         let mut loc = Loc {
             word: u32::try_from(inst.word).unwrap_or(u32::MAX),
             opcode: inst.op() as u16,
@@ -262,6 +272,9 @@ impl<'a> Builder<'a> {
                 let set = match name.as_str() {
                     "OpenCL.std" => InstructionSet::OpenCl,
                     "OpenCL.DebugInfo.100" | "SPIRV.debug" | "DebugInfo" => InstructionSet::Debug,
+                    name if name.starts_with("NonSemantic.Shader.DebugInfo.") => {
+                        InstructionSet::DebugLines
+                    }
                     name if name.starts_with("NonSemantic.") => InstructionSet::Debug,
                     name => {
                         return Err(inst.error(format!("imports {name:?}, which is not known")));
@@ -271,6 +284,10 @@ impl<'a> Builder<'a> {
             }
             Op::ExtInst => match self.defs.get(&inst.arg(0)?) {
                 Some(Def::InstructionSet(InstructionSet::Debug)) => self.define(inst, Def::Debug),
+                Some(Def::InstructionSet(InstructionSet::DebugLines)) => {
+                    lines::source(self, inst)?;
+                    self.define(inst, Def::Debug)
+                }
                 _ => Err(inst.error("stands outside of a function".into())),
             },
             Op::String
@@ -577,11 +594,17 @@ impl<'a> Builder<'a> {
         self.define(inst, Def::Const(address, pointer))
     }
 
-    /// Splits the rest of the module into functions and numbers them.
-    fn signatures<'w>(&mut self, instructions: &[Instruction<'w>]) -> Result<Vec<Signature<'w>>> {
+    /// Splits the rest of the module into functions and numbers them. `line` is the `OpLine` in force
+    /// before it.
+    fn signatures<'w>(
+        &mut self,
+        instructions: &[Instruction<'w>],
+        mut line: Line,
+    ) -> Result<Vec<Signature<'w>>> {
         let mut functions: Vec<Signature<'w>> = Vec::new();
         let mut rest = instructions.iter();
         while let Some(head) = rest.next() {
+            line = lines::after(head, line)?;
             match head.op() {
                 Op::Function => {}
                 // Line and debug information may stand between functions.
@@ -604,11 +627,11 @@ impl<'a> Builder<'a> {
                         return Err(inst.error("begins inside of a function".into()));
                     }
                     Op::FunctionParameter if body.is_empty() => params.push(*inst),
-                    Op::Line | Op::NoLine if body.is_empty() => {}
+                    Op::Line | Op::NoLine if body.is_empty() => line = lines::after(inst, line)?,
                     _ => body.push(*inst),
                 }
             }
-            self.signature(*head, params, body, &mut functions)?;
+            self.signature(*head, line.take(), params, body, &mut functions)?;
         }
         self.unique_exports()?;
         Ok(functions)
@@ -617,6 +640,7 @@ impl<'a> Builder<'a> {
     fn signature<'w>(
         &mut self,
         head: Instruction<'w>,
+        line: Line,
         params: Vec<Instruction<'w>>,
         body: Vec<Instruction<'w>>,
         functions: &mut Vec<Signature<'w>>,
@@ -643,7 +667,7 @@ impl<'a> Builder<'a> {
         };
         self.define(&head, def)?;
         self.note_export(&head, &name);
-        functions.push(Signature { head, id: number, name, params, return_type, body });
+        functions.push(Signature { head, line, id: number, name, params, return_type, body });
         Ok(())
     }
 

@@ -6,27 +6,31 @@
 //! | `-ze-opt-disable`, `-ze-opt-level=0`, `-cl-opt-disable`, `-O0` | no optimisation, one work-item at a time |
 //! | `-ze-opt-level=1`, `-O1` | little optimisation |
 //! | `-ze-opt-level=2`, `-O2`, `-O3` | all of it, as without a flag |
+//! | `-g`, but not `-g0` | code comes with debug information |
 //! | other flags of the same families | none: they are about register files, buffers beyond 4 GiB and the like, or only permit what is not made use of |
 //!
 //! Of several the last counts. A flag of no known family is a warning in the log and changes nothing.
 
 use tally_compiler_protocol::{Object, Source};
 
+use crate::codegen::Options;
 use crate::llvm::Level;
 
 /// What flags begin with that are taken without a word.
 const KNOWN: [&str; 6] = ["-ze-", "-cl-", "-g", "-O", "-w", "-W"];
 
-impl Level {
+impl Options {
     /// What the flags of the object that is built ask for.
     pub(super) fn of(source: &Source) -> Self {
-        let options = source.objects.first().into_iter().flat_map(flags);
-        let asked = options.filter_map(level).last().unwrap_or_default();
-        match (source.careful, asked) {
+        let options = || source.objects.first().into_iter().flat_map(flags);
+        let asked = options().filter_map(level).last().unwrap_or_default();
+        let level = match (source.careful, asked) {
             (true, Level::Full) => Level::Little,
             (true, _) => Level::None,
             (false, asked) => asked,
-        }
+        };
+        let debug = options().filter(|flag| flag.starts_with("-g")).last();
+        Self { level, debug: debug.is_some_and(|flag| flag != "-g0") }
     }
 }
 
@@ -75,7 +79,7 @@ mod tests {
     /// "0 is no optimizations (equivalent to ze-opt-disable)", "2 is optimize more (default)".
     #[test]
     fn the_last_level_that_is_asked_for_counts() {
-        let of = |options| Level::of(&source(options, false));
+        let of = |options| Options::of(&source(options, false)).level;
         assert_eq!(of(""), Level::Full);
         assert_eq!(of("-ze-opt-disable"), Level::None);
         assert_eq!(of("-ze-opt-level=0"), Level::None);
@@ -87,9 +91,16 @@ mod tests {
     /// After a limit was hit a build is tried with less.
     #[test]
     fn a_careful_build_optimises_less_than_was_asked_for() {
-        let of = |options| Level::of(&source(options, true));
+        let of = |options| Options::of(&source(options, true)).level;
         assert_eq!(of(""), Level::Little);
         assert_eq!(of("-ze-opt-level=1"), Level::None);
+    }
+
+    #[test]
+    fn debug_information_is_asked_for() {
+        let of = |options| Options::of(&source(options, false)).debug;
+        assert!(of("-g") && of("-g0 -ze-opt-disable -gline-tables-only"));
+        assert!(!of("") && !of("-g -g0") && !of("-cl-std=CL3.0"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use tally_compiler::codegen::Options;
 use tally_compiler::ir::{Module, Op};
 use tally_compiler::llvm::Level;
 use tally_compiler::{check, codegen, lower, parse, widen};
@@ -159,7 +160,7 @@ impl Kernel {
     /// Compiles a kernel of a module with vectors of so many items.
     pub fn with_lanes(module: &Module, name: &str, target: &TargetCpu, lanes: u32) -> Self {
         let (index, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
-        let code = codegen::kernel_code_of(module, kernel, target, Level::Full, lanes)
+        let code = codegen::kernel_code_of(module, kernel, target, Options::default(), lanes)
             .unwrap_or_else(|log| panic!("{log}"));
         Self::load(module, index, code)
     }

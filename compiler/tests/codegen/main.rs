@@ -5,6 +5,7 @@
 mod async_copy;
 mod blob;
 mod coverage;
+mod debug;
 mod diff;
 mod faults;
 mod golden;

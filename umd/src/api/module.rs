@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
+use tally_ze::zet::zet_module_debug_info_format_t;
 use tally_ze::*;
 
 use super::{Call, api};
@@ -106,6 +107,26 @@ api! {
         let module = call.handle(hModule, "hModule")?;
         call.in_out(pSize, "pSize")?;
         call.bytes(pSize, pModuleNativeBinary, "pSize", &module.native_binary()?)
+    }
+
+    /// Spec: `zetModuleGetDebugInfo`. Waits for the code of all kernels. There is nothing of a module
+    /// that was built without `-g`, or that has no code before it is linked.
+    fn zetModuleGetDebugInfo(
+        call,
+        hModule: ze_module_handle_t,
+        format: zet_module_debug_info_format_t,
+        pSize: *mut usize,
+        pDebugInfo: *mut u8,
+    ) {
+        let module = call.handle(hModule, "hModule")?;
+        if format.name().is_none() {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_INVALID_ENUMERATION,
+                format!("format: {} is no zet_module_debug_info_format_t", format.0),
+            ));
+        }
+        call.in_out(pSize, "pSize")?;
+        call.bytes(pSize, pDebugInfo, "pSize", &module.debug_info()?)
     }
 
     /// Spec: `zeModuleBuildLogDestroy`.

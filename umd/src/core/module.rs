@@ -9,7 +9,7 @@ use std::ffi::CString;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tally_compiler_protocol::native::NativeModule;
-use tally_compiler_protocol::{Input, KernelCode, ModuleInfo, fingerprint};
+use tally_compiler_protocol::{Input, KernelCode, ModuleInfo, debug, fingerprint};
 use tally_uapi::eu::BLOCK_ALIGN;
 use tally_uapi::ioctl::bind_flag;
 use tally_ze::ze_result_t;
@@ -161,6 +161,34 @@ impl Module {
         })
     }
 
+    /// The debug information of all kernels as an ELF file; waits for their code. Empty if the module
+    /// was built without.
+    ///
+    /// # Errors
+    /// MODULE_BUILD_FAILURE, OUT_OF_HOST_MEMORY.
+    pub fn debug_info(&self) -> Result<Vec<u8>> {
+        let Build { info, origin, .. } = self.latest();
+        if self.needs_link() {
+            return Ok(Vec::new());
+        }
+        let mut code = Vec::with_capacity(info.kernels.len());
+        for kernel in 0..info.kernels.len() as u32 {
+            let made = origin.kernel_code(info, kernel)?;
+            // One flag decides for all kernels: where one has none the others need not be built.
+            if made.debug.is_empty() {
+                return Ok(Vec::new());
+            }
+            code.push(made);
+        }
+        let names = info.kernels.iter().map(|kernel| kernel.name.as_str());
+        debug::elf(names.zip(code.iter().map(|code| &**code))).ok_or_else(|| {
+            Error::new(
+                ze_result_t::ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+                "hModule: the debug information is too large",
+            )
+        })
+    }
+
     /// The context.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
@@ -251,6 +279,7 @@ impl Module {
         let code = Arc::new(Code::load(self.context.vm(), build, &made)?);
         if let Some(name) = self.info().kernels.get(kernel as usize).map(|it| &it.name) {
             trace::kernel_name(code.entry, name);
+            log::debug!("kernel {name:?} is at {:#x}", code.entry);
             if !made.remark.is_empty() {
                 log::info!("kernel {name:?} runs {}", made.remark);
             }

@@ -119,6 +119,7 @@ implemented! {
     zeModuleGetFunctionPointer => module::zeModuleGetFunctionPointer,
     zeModuleGetNativeBinary => module::zeModuleGetNativeBinary,
     zeModuleInspectLinkageExt => module::zeModuleInspectLinkageExt,
+    zetModuleGetDebugInfo => module::zetModuleGetDebugInfo,
     // kernel
     zeKernelCreate => kernel::zeKernelCreate,
     zeKernelDestroy => kernel::zeKernelDestroy,

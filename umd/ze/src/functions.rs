@@ -9,10 +9,11 @@
 use core::ffi::{c_char, c_void};
 
 pub use crate::generated::functions::{commands::*, extensions::*, objects::*, sysman::*};
+use crate::zet::zet_module_debug_info_format_t;
 use crate::zex::{zex_counter_based_event_desc_t, zex_ipc_counter_based_event_handle_t};
 use crate::{
     ze_context_handle_t, ze_device_handle_t, ze_driver_handle_t, ze_event_desc_t,
-    ze_event_handle_t, ze_result_t,
+    ze_event_handle_t, ze_module_handle_t, ze_result_t,
 };
 
 /// Spec: `zerGetLastErrorDescription`.
@@ -29,6 +30,14 @@ pub type zerTranslateIdentifierToDeviceHandle =
 
 /// Spec: `zerGetDefaultContext`; null on failure.
 pub type zerGetDefaultContext = unsafe extern "C" fn() -> ze_context_handle_t;
+
+/// Spec: `zetModuleGetDebugInfo`.
+pub type zetModuleGetDebugInfo = unsafe extern "C" fn(
+    hModule: ze_module_handle_t,
+    format: zet_module_debug_info_format_t,
+    pSize: *mut usize,
+    pDebugInfo: *mut u8,
+) -> ze_result_t;
 
 /// As Intel's driver has it: `zexDriverImportExternalPointer`.
 pub type zexDriverImportExternalPointer =

@@ -9,12 +9,14 @@
 //!   handles are transparent pointers: every bit pattern that a caller passes is a valid value.
 //! - Structures that extend others through `pNext` implement [`Chained`].
 //! - [`tables`] holds the layout of every `z*Get*ProcAddrTable` table at every API version.
+//! - [`zet`] holds the few types of the tools interface that are needed.
 //! - [`zex`] holds the experimental types of functions that clients find by name.
 
 pub mod functions;
 mod generated;
 mod macros;
 pub mod tables;
+pub mod zet;
 pub mod zex;
 
 pub use generated::types::*;

@@ -2,7 +2,7 @@
 //! Native binaries that are whole, cut, damaged, of other versions and for other processors.
 
 use super::*;
-use crate::{Access, ArgInfo, GlobalInfo, KernelInfo, Reloc};
+use crate::{Access, ArgInfo, DebugSection, GlobalInfo, KernelInfo, Reloc};
 
 fn module() -> NativeModule {
     let arg = ArgInfo {
@@ -40,6 +40,7 @@ fn module() -> NativeModule {
         constant: false,
         exported: false,
     };
+    let places = vec![DebugPlace { offset: 8, wide: true, section: Some(0) }];
     let code = KernelCode {
         blob: (0..200).collect(),
         entry: 16,
@@ -48,6 +49,7 @@ fn module() -> NativeModule {
         scratch_bytes_per_item: 64,
         local_static_bytes: 0,
         remark: String::new(),
+        debug: vec![DebugSection { name: ".debug_info".into(), bytes: vec![0; 16], places }],
     };
     let info = ModuleInfo { kernels: vec![kernel], globals: vec![global], ..ModuleInfo::default() };
     let target = TargetCpu { name: "x86-64-v3".into(), features: "+avx2,+fma".into() };
@@ -102,6 +104,11 @@ fn assert_safe(module: &NativeModule) {
     for code in code {
         assert!((code.entry as usize) < code.blob.len(), "it begins in the blob");
         code.relocs.iter().for_each(|reloc| inside(reloc, code.blob.len()));
+        for section in &code.debug {
+            assert!(section.places.iter().all(|it| it.range().end <= section.bytes.len()));
+        }
+        // Whatever the sections hold, there is a file or none.
+        let _ = crate::debug::elf([("kernel", code)]);
     }
     for global in &info.globals {
         assert!(global.align.is_power_of_two() && global.init.len() as u64 <= global.size);
@@ -146,6 +153,9 @@ fn contents_that_contradict_themselves_are_refused_though_their_hash_fits() {
     with(|it| it.code[0].relocs[0].offset = 193);
     with(|it| it.code[0].relocs[0].offset = u64::MAX);
     with(|it| it.code[0].relocs[0].global = 1);
+    with(|it| it.code[0].debug[0].places[0].offset = 9);
+    with(|it| it.code[0].debug[0].places[0].offset = u32::MAX);
+    with(|it| it.code[0].debug[0].places[0].section = Some(1));
     with(|it| it.info.globals[0].align = 3);
     with(|it| it.info.globals[0].size = 2);
     with(|it| it.info.kernels[0].args[0].offset = 1);
