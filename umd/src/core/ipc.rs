@@ -13,8 +13,10 @@ use crate::error::{Error, Result};
 use crate::ipc::{self, Facts, Handle, Kind, Line, Note, Offer, Opened, Party};
 use crate::kernel::Hold;
 use crate::sync::cb_event::{CbEvent, Resolved};
+use crate::sync::counter::Cell;
 use crate::sync::event::{self, Event, EventKind, Traits};
 use crate::sync::ipc::counter;
+use crate::sync::shared::Shared;
 use crate::vm::reserved::Physical;
 use crate::vm::{Allocation, Exported, Found, Vm};
 
@@ -206,26 +208,54 @@ pub fn share_event(event: &Event) -> Result<Handle> {
     if event.traits.timestamps {
         return Err(Error::invalid("hEvent: an event with times cannot be shared"));
     }
-    let shared = event.shared();
-    let (cell, value) = match state.resolve() {
-        // Complete for ever: any counter has reached 0.
-        Resolved::Met => (shared.counter()?.cell(), 0),
-        Resolved::Counter(cell, value) => (cell, value),
-        Resolved::Foreign(_) => {
-            return Err(Error::unsupported(
-                "hEvent: it follows memory of the application's; share that memory instead",
-            ));
-        }
-        Resolved::Captured => return Err(event::internal("hCounterBasedEvent")),
-        Resolved::Dead(..) => {
-            return Err(Error::new(
-                ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST,
-                "hEvent: the list that would signal it was reset or destroyed before it was executed",
-            ));
-        }
-    };
     let Traits { cb_flags, signal_scope, wait_scope, .. } = event.traits;
-    counter::share(shared, cell, value, cb_flags | signal_scope << 8 | wait_scope << 16)
+    let details = cb_flags | signal_scope << 8 | wait_scope << 16;
+    share_pair(event.shared(), details, || named_by(state))
+}
+
+/// What the importers of an event wait for: a value of a counter, or nothing, for ever.
+type Pair = Option<(Cell, u64)>;
+
+/// The pair that an event names now.
+fn named_by(state: &CbEvent) -> Result<Pair> {
+    match state.resolve() {
+        Resolved::Met => Ok(None),
+        Resolved::Counter(cell, value) => Ok(Some((cell, value))),
+        Resolved::Foreign(_) => Err(Error::unsupported(
+            "hEvent: it follows memory of the application's; share that memory instead",
+        )),
+        Resolved::Captured => Err(event::internal("hCounterBasedEvent")),
+        Resolved::Dead(..) => Err(Error::new(
+            ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST,
+            "hEvent: the list that would signal it was reset or destroyed before it was executed",
+        )),
+    }
+}
+
+/// A handle for the pair that is `named`.
+///
+/// A list that ends unexecuted tells the importers of its counter only if the counter was shared before.
+/// So once it is, the event is asked again: what it names then, nobody can end unheard.
+fn share_pair(
+    shared: &Arc<Shared>,
+    details: u32,
+    mut named: impl FnMut() -> Result<Pair>,
+) -> Result<Handle> {
+    let mut pair = named()?;
+    loop {
+        let (cell, value) = match pair {
+            Some(pair) => pair,
+            // Any counter has reached 0.
+            None => (shared.counter()?.cell(), 0),
+        };
+        let handle = counter::share(shared, cell, value, details)?;
+        let now = named();
+        if now.as_ref().is_ok_and(|now| *now == pair) {
+            return Ok(handle);
+        }
+        ipc::withdraw(&handle, "zeEventCounterBasedGetIpcHandle")?;
+        pair = now?;
+    }
 }
 
 /// Opens a handle: an event with the state of when it was made.
@@ -244,4 +274,37 @@ pub fn open_event(context: &Context, handle: &Handle, name: &str) -> Result<Even
     };
     let state = CbEvent::imported(cell, handle.value, counters);
     Ok(Event::new(shared, EventKind::CounterBased(state), traits, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::embedded;
+    use crate::space::Space;
+    use crate::sync::recording::Recording;
+
+    /// "A wait on a counter whose producer has died ends in DEVICE_LOST": the list is destroyed between
+    /// the look at the event and the handle.
+    #[test]
+    fn a_handle_made_while_its_list_dies_is_refused() {
+        let kernel = embedded::open(crate::settings::get()).expect("threads");
+        let space = Space::reserve(Some(1 << 30), 4096, 1 << 47).expect("1 GiB of addresses");
+        let vm = Vm::create(&kernel, &Arc::new(space)).expect("a VM");
+        let shared = Shared::of(&vm);
+        let recording = Recording::new(Arc::new(shared.counter().expect("room")));
+        let event = CbEvent::completed();
+        event.record(&recording, recording.add_signal(), 0, None);
+        recording.expose();
+        let mut looks = 0;
+        let handle = share_pair(&shared, IPC, || {
+            let named = named_by(&event);
+            looks += 1;
+            if looks == 1 {
+                assert!(named.is_ok() && !recording.end(), "it lives until it is looked at");
+            }
+            named
+        });
+        let code = handle.err().map(|error| error.code());
+        assert_eq!(code, Some(ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST));
+    }
 }
