@@ -19,7 +19,7 @@
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -72,9 +72,20 @@ struct Window {
     start: u64,
     end: u64,
     vm: Vm,
+    /// Set by VM_DESTROY, for those who still wait with it.
+    gone: AtomicBool,
 }
 
 impl Window {
+    fn new(start: u64, end: u64, vm: Vm) -> Self {
+        Self { start, end, vm, gone: AtomicBool::new(false) }
+    }
+
+    /// Whether what was not signalled will not be.
+    fn is_over(&self) -> bool {
+        self.gone.load(Ordering::Acquire) || self.vm.is_lost()
+    }
+
     fn contains(&self, address: u64, size: u64) -> bool {
         self.start <= address && address + size <= self.end
     }
@@ -365,7 +376,7 @@ impl Kernel for Embedded {
         }
         arg.vm_id = self
             .windows
-            .add(MAX_VMS, |id| Ok(Window { start, end, vm: self.device.create_vm(VmId(id)) }))?;
+            .add(MAX_VMS, |id| Ok(Window::new(start, end, self.device.create_vm(VmId(id)))))?;
         Ok(())
     }
 
@@ -377,7 +388,8 @@ impl Kernel for Embedded {
         self.queues.write().retain(|_, queue| queue.vm_id != arg.vm_id);
         self.device.destroy_vm(&window.vm);
         self.bindings().unmap(arg.vm_id, window.start, window.end - window.start)?;
-        self.sleepers.vm_gone(arg.vm_id);
+        window.gone.store(true, Ordering::Release);
+        self.sleepers.wake_vm(arg.vm_id);
         Ok(())
     }
 
@@ -554,7 +566,7 @@ impl Kernel for Embedded {
             0 => None,
             id => Some(self.windows.get(id)?),
         };
-        let vm = window.as_ref().map(|window| (arg.vm_id, &window.vm));
+        let vm = window.as_deref().map(|window| (arg.vm_id, window));
         arg.index = self.sleepers.wait(&self.device, &cells, vm, arg.flags, arg.timeout_ns)?;
         Ok(())
     }

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tally_device::{Device, Host, QueueId, Vm, VmId, monotonic_ns};
+use tally_device::{Device, Host, QueueId, VmId, monotonic_ns};
 use tally_uapi::cell::{Compare, WAITERS, waiter_enters, waiter_leaves};
 use tally_uapi::fault::Fault;
 use tally_uapi::ioctl::{Errno, SEM_WAIT_MAX_ENTRIES, SemWait, SemWaitEntry, sem_wait_flag};
 
-use super::Result;
 use super::buffer::Buffer;
 use super::watches::Watches;
+use super::{Result, Window};
 
 /// Copies the entries of a SEM_WAIT, after the checks of its own fields.
 ///
@@ -102,8 +102,6 @@ pub(super) struct Sleepers {
     buckets: Box<[List<Arc<Sleeper>>]>,
     /// Those that named a VM.
     of_vms: List<(u32, Arc<Sleeper>)>,
-    /// VMs that were destroyed while threads waited with them.
-    gone: List<u32>,
     /// Those who do not sleep, but are told as well.
     pub(super) watches: Watches,
 }
@@ -111,12 +109,7 @@ pub(super) struct Sleepers {
 impl Default for Sleepers {
     fn default() -> Self {
         let buckets = (0..WAITERS).map(|_| List::default()).collect();
-        Self {
-            buckets,
-            of_vms: List::default(),
-            gone: List::default(),
-            watches: Watches::default(),
-        }
+        Self { buckets, of_vms: List::default(), watches: Watches::default() }
     }
 }
 
@@ -147,19 +140,12 @@ impl Sleepers {
         self.watches.signalled(bucket);
     }
 
-    fn wake_vm(&self, vm: u32) {
+    /// A VM was lost or destroyed: who waits with it looks at it.
+    pub(super) fn wake_vm(&self, vm: u32) {
         let of_vms = lock(&self.of_vms);
         of_vms.iter().filter(|(id, _)| *id == vm).for_each(|(_, sleeper)| sleeper.wake());
         drop(of_vms);
         self.watches.vm_lost(vm);
-    }
-
-    /// A VM was destroyed: who waits with it learns of it.
-    pub(super) fn vm_gone(&self, vm: u32) {
-        if lock(&self.of_vms).iter().any(|(id, _)| *id == vm) {
-            lock(&self.gone).push(vm);
-        }
-        self.wake_vm(vm);
     }
 
     /// Sleeps until all cells (or, with ANY, one) have been seen met. Returns
@@ -171,7 +157,7 @@ impl Sleepers {
         &self,
         device: &Device,
         cells: &[Cell<'_>],
-        vm: Option<(u32, &Vm)>,
+        vm: Option<(u32, &Window)>,
         flags: u32,
         timeout_ns: i64,
     ) -> Result<u32> {
@@ -179,7 +165,7 @@ impl Sleepers {
         if let Some(index) = seen.look(cells) {
             return Ok(index);
         }
-        if vm.is_some_and(|(_, vm)| vm.is_lost()) {
+        if vm.is_some_and(|(_, vm)| vm.is_over()) {
             return Err(Errno::Io);
         }
         if time_left(timeout_ns) == Some(Duration::ZERO) {
@@ -201,7 +187,8 @@ impl Sleepers {
             if let Some(index) = seen.look(cells) {
                 break Ok(index);
             }
-            if vm.is_some_and(|(id, vm)| vm.is_lost() || lock(&self.gone).contains(&id)) {
+            // Asked after it is listed: a VM that was destroyed before that has woken nobody.
+            if vm.is_some_and(|(_, vm)| vm.is_over()) {
                 break Err(Errno::Io);
             }
             let left = time_left(timeout_ns);
@@ -218,18 +205,10 @@ impl Sleepers {
             drop(bucket);
             waiter_leaves(device.waiters(cell.bucket));
         }
-        if let Some((id, _)) = vm {
-            self.forget(id, &sleeper);
+        if vm.is_some() {
+            lock(&self.of_vms).retain(|(_, other)| !Arc::ptr_eq(other, &sleeper));
         }
         result
-    }
-
-    fn forget(&self, vm: u32, sleeper: &Arc<Sleeper>) {
-        let mut of_vms = lock(&self.of_vms);
-        of_vms.retain(|(_, other)| !Arc::ptr_eq(other, sleeper));
-        if !of_vms.iter().any(|(id, _)| *id == vm) {
-            lock(&self.gone).retain(|&id| id != vm);
-        }
     }
 }
 
@@ -262,4 +241,28 @@ fn time_left(timeout_ns: i64) -> Option<Duration> {
     }
     let until = u64::try_from(timeout_ns).unwrap_or(0);
     Some(Duration::from_nanos(until.saturating_sub(monotonic_ns())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tally_device::Config;
+
+    /// VM_DESTROY: "SEM_WAITs that name the VM end with EIO", also one that is listed only after it.
+    #[test]
+    fn a_wait_with_a_vm_that_went_before_it_was_listed_ends() {
+        let sleepers = Arc::new(Sleepers::default());
+        let device = Device::new(Config::default(), Arc::<Sleepers>::clone(&sleepers));
+        let device = device.expect("threads");
+        let word = AtomicU64::new(0);
+        let cell = Cell { cell: &word, compare: Compare::GreaterEqual, value: 1, bucket: 0 };
+        let window = Window::new(0, 4096, device.create_vm(VmId(1)));
+        // The look-up of the VM was before, the wait is after all that VM_DESTROY does.
+        window.gone.store(true, Ordering::Release);
+        sleepers.wake_vm(1);
+        let soon = i64::try_from(monotonic_ns()).unwrap() + 1_000_000_000;
+        let waited = sleepers.wait(&device, &[cell], Some((1, &window)), 0, soon);
+        assert_eq!(waited, Err(Errno::Io));
+        assert!(lock(&sleepers.of_vms).is_empty() && lock(&sleepers.buckets[0]).is_empty());
+    }
 }
