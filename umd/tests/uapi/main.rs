@@ -539,13 +539,19 @@ fn entries_of_an_all_wait_may_be_met_at_different_moments() {
     let wake = |offset, value| {
         fixture.word(fixture.va(0) + offset).store(value, Ordering::Release);
         fixture.kernel.sem_wake(&SemWake { handle, pad: 0, offset }).unwrap();
-        std::thread::sleep(Duration::from_millis(30));
     };
+    let number = AtomicI32::new(0);
     let (entries, soon) = ([entry(handle, 8, 1), entry(handle, 16, 1)], now_ns() + 20_000_000_000);
     std::thread::scope(|scope| {
-        let waits = scope.spawn(|| fixture.wait(&entries, 0, soon));
-        std::thread::sleep(Duration::from_millis(30));
+        let waits = scope.spawn(|| {
+            // SAFETY: a call without arguments.
+            number.store(unsafe { libc::gettid() }, Ordering::Release);
+            fixture.wait(&entries, 0, soon)
+        });
+        until_asleep(&number);
         wake(8, 1);
+        // It has seen the first, and sleeps for the second.
+        until_asleep(&number);
         wake(8, 0);
         wake(16, 1);
         assert_eq!(waits.join().unwrap(), Ok(0));
