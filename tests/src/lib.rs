@@ -6,12 +6,13 @@
 //! model. [`faults`] names mistakes that a driver can be told to make; the programs must find
 //! them. [`toy`] is the smallest driver that can make them all, and shows that the model, the
 //! generator and the runner work before any real driver is there. [`ze`] calls the real one
-//! through the stock loader ([`images`]: also its images), and [`routine`] is what nearly every
+//! through the stock loader ([`images`]: also its images, [`graph`]: graphs), and [`routine`] is what nearly every
 //! program does with it. [`peer`] is a second process to talk to, [`refusals`] a system that is out of memory
 //! once, [`page`] memory that comes and goes.
 
 pub mod faults;
 pub mod gate;
+pub mod graph;
 pub mod images;
 pub mod lists;
 pub mod model;
