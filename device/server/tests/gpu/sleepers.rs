@@ -80,29 +80,31 @@ fn a_sleeper_is_interrupted_once() {
     let gpu = Gpu::new();
     let vm = Vm::new(&gpu, 1);
     let (mut queue, cell) = (vm.queue(), vm.buffer(1, RW));
-    let bucket = waiters_index(cell.va);
-    let word = gpu.memory.word(cell.bus);
-    let waiters = &gpu.waiters_page().waiters[bucket];
-    let signalled = &gpu.status_page().signalled[bucket / 64];
-    let bit = 1 << (bucket % 64);
+    // Two sleepers: buckets of one word are looked at upwards, so who has heard of the second cell has
+    // heard of all that was signalled at the first.
+    let (first, second) = (waiters_index(cell.va), waiters_index(cell.va + 8));
+    let word = |at| gpu.memory.word(cell.bus + at);
+    let waiters = [first, second].map(|bucket| &gpu.waiters_page().waiters[bucket]);
+    let signalled = &gpu.status_page().signalled[first / 64];
+    let [bit, last] = [first, second].map(|bucket| 1u64 << (bucket % 64));
+    assert!(first / 64 == second / 64 && bit < last);
     let compare = tally_uapi::cell::Compare::GreaterEqual;
-    for round in 1..=50 {
-        assert!(waiter_enters(waiters, word, compare, round));
-        let before = gpu.status_page().interrupts.load(Ordering::SeqCst);
+    let interrupts = || gpu.status_page().interrupts.load(Ordering::SeqCst);
+    let (before, rounds) = (interrupts(), 50);
+    for round in 1..=rounds {
+        assert!(waiter_enters(waiters[0], word(0), compare, round));
+        assert!(waiter_enters(waiters[1], word(8), compare, round));
         queue.push(nop(Some((cell.va, round))));
         eventually("the bit", || signalled.load(Ordering::SeqCst) & bit != 0);
-        assert!(word.load(Ordering::Acquire) >= round, "the cell is written first");
+        assert!(word(0).load(Ordering::Acquire) >= round, "the cell is written first");
         queue.push(nop(Some((cell.va, round))));
         queue.push(nop(Some((cell.va + 8, round))));
-        eventually("the second signal", || {
-            gpu.memory.word(cell.bus + 8).load(Ordering::Acquire) == round
-        });
-        // What the ear may still do about the second signal.
-        std::thread::sleep(Duration::from_millis(2));
-        let after = gpu.status_page().interrupts.load(Ordering::SeqCst);
-        assert_eq!(after - before, 1);
-        signalled.fetch_and(!bit, Ordering::SeqCst);
-        waiter_leaves(waiters);
+        eventually("the other bit", || signalled.load(Ordering::SeqCst) & last != 0);
+        // The interrupt comes after the bit.
+        eventually("both interrupts", || interrupts() >= before + 2 * round);
+        assert_eq!(interrupts() - before, 2 * round, "one for each sleeper");
+        signalled.fetch_and(!(bit | last), Ordering::SeqCst);
+        waiters.into_iter().for_each(waiter_leaves);
     }
     eventually("interrupts", || gpu.interrupts() != 0);
 }
