@@ -14,11 +14,14 @@ use std::ffi::{CStr, c_char, c_void};
 use std::marker::PhantomData;
 use std::panic::{self, AssertUnwindSafe};
 
-use tally_ze::{Chained, ze_result_t, ze_structure_type_t, zes_structure_type_t};
+use tally_ze::{
+    Chained, ze_event_handle_t, ze_result_t, ze_structure_type_t, zes_structure_type_t,
+};
 
 use crate::error::{self, Error, Result};
 use crate::handle::{self, RawHandle};
 use crate::process::{self, Gate};
+use crate::sync::event::Event;
 use crate::trace::Span;
 
 pub mod context;
@@ -194,6 +197,16 @@ impl<'c> Call<'c> {
     pub fn destroy<R: RawHandle>(self, raw: R, name: &'static str) -> Result {
         // SAFETY: as for `take`.
         unsafe { handle::destroy(raw, name) }
+    }
+
+    /// As [`Call::destroy`], of an event: of these most are made and destroyed.
+    ///
+    /// # Errors
+    /// As [`Call::handle`].
+    #[inline(always)]
+    pub fn destroy_event(self, raw: ze_event_handle_t, name: &'static str) -> Result {
+        // SAFETY: as for `take`.
+        unsafe { Event::destroy(raw, name) }
     }
 
     /// What a pointer points to.
@@ -404,13 +417,7 @@ impl<'c> Call<'c> {
     /// INVALID_ENUMERATION.
     #[inline]
     pub fn flags(self, unknown: bool, name: &'static str) -> Result {
-        if unknown {
-            return Err(Error::new(
-                ze_result_t::ZE_RESULT_ERROR_INVALID_ENUMERATION,
-                format!("{name}: a bit is set that has no meaning"),
-            ));
-        }
-        Ok(())
+        if unknown { Err(unknown_flags(name)) } else { Ok(()) }
     }
 }
 
@@ -486,6 +493,14 @@ impl<'c> Link<'c> {
         // SAFETY: as for `get`; the link is used up, and the structure is the caller's alone.
         (self.stype == T::STYPE).then(|| unsafe { &mut *self.ptr.cast::<T>() })
     }
+}
+
+#[cold]
+fn unknown_flags(name: &'static str) -> Error {
+    Error::new(
+        ze_result_t::ZE_RESULT_ERROR_INVALID_ENUMERATION,
+        format!("{name}: a bit is set that has no meaning"),
+    )
 }
 
 #[cold]

@@ -26,7 +26,9 @@ pub type Result<T = ()> = std::result::Result<T, Error>;
 
 impl Error {
     /// An error with its sentence: the argument, a colon, the rule.
+    // Not inlined, nor the next ones, so that entry points keep to what they do without an error.
     #[cold]
+    #[inline(never)]
     pub fn new(code: ze_result_t, text: impl Into<Cow<'static, str>>) -> Self {
         Self { code, text: text.into() }
     }
@@ -38,12 +40,14 @@ impl Error {
 
     /// ZE_RESULT_ERROR_INVALID_ARGUMENT.
     #[cold]
+    #[inline(never)]
     pub fn invalid(text: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ze_result_t::ZE_RESULT_ERROR_INVALID_ARGUMENT, text)
     }
 
     /// ZE_RESULT_ERROR_UNSUPPORTED_FEATURE.
     #[cold]
+    #[inline(never)]
     pub fn unsupported(text: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_FEATURE, text)
     }

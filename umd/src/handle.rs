@@ -13,7 +13,7 @@
 //!
 //! The next slot follows at a power of two, so that an address inside of one is told by its low bits.
 //!
-//! A lookup compares the address with the slab's range and reads the tag: a few nanoseconds, no
+//! A lookup compares the address with the slab's range and reads the tag: ten instructions, no
 //! lock, no memory access outside the slab. So null, a wild pointer, a pointer into the middle of an
 //! object, a handle of another kind and a destroyed handle are all told apart and refused.
 //!
@@ -29,14 +29,14 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tally_ze::ze_result_t;
 
 use crate::error::{Error, Result};
 
-mod cache;
+pub mod local;
 
 /// Kinds of objects that have handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,14 +125,14 @@ impl Kind {
         }
     }
 
-    const fn live(self) -> u64 {
-        LIVE | self as u64
+    const fn live(self) -> u32 {
+        LIVE | self as u32
     }
 }
 
 /// Tag of a slot that holds an object; the low byte is the kind. Anything else is a free slot.
-const LIVE: u64 = 0x7a11_7a11_0000_0000;
-const FREE: u64 = 0;
+const LIVE: u32 = 0x7a11_7a00;
+const FREE: u32 = 0;
 
 /// Slots become accessible in steps of this many bytes.
 const STEP: usize = 64 << 10;
@@ -174,7 +174,7 @@ const TABLES: usize = 4;
 static HANDLE_TABLES: [AtomicPtr<c_void>; TABLES] =
     [const { AtomicPtr::new(ptr::null_mut()) }; TABLES];
 
-/// What handles that are made from now on begin with.
+/// What handles begin with; said before the first is made.
 pub fn set_tables(tables: [*const c_void; TABLES]) {
     for (word, table) in HANDLE_TABLES.iter().zip(tables) {
         word.store(table.cast_mut(), Ordering::Relaxed);
@@ -184,7 +184,7 @@ pub fn set_tables(tables: [*const c_void; TABLES]) {
 #[repr(C, align(16))]
 struct Slot<T> {
     tables: [AtomicPtr<c_void>; TABLES],
-    tag: AtomicU64,
+    tag: AtomicU32,
     uses: AtomicU64,
     value: UnsafeCell<MaybeUninit<T>>,
 }
@@ -198,8 +198,8 @@ impl<T> Slot<T> {
 struct Slab {
     /// First address, 0 before the first object.
     base: AtomicUsize,
-    /// Bytes from `base` that hold slots that have been used at least once.
-    used: AtomicUsize,
+    /// Slots from `base` on that have been used at least once.
+    slots: AtomicUsize,
     growth: Mutex<Growth>,
 }
 
@@ -208,6 +208,8 @@ struct Growth {
     span: usize,
     /// Accessible bytes.
     open: usize,
+    /// Bytes that hold slots that have been used at least once.
+    used: usize,
     /// Addresses of free slots, the one that was freed first in front.
     free: VecDeque<usize>,
 }
@@ -216,18 +218,26 @@ impl Slab {
     const fn new() -> Self {
         Self {
             base: AtomicUsize::new(0),
-            used: AtomicUsize::new(0),
-            growth: Mutex::new(Growth { span: 0, open: 0, free: VecDeque::new() }),
+            slots: AtomicUsize::new(0),
+            growth: Mutex::new(Growth { span: 0, open: 0, used: 0, free: VecDeque::new() }),
         }
     }
 
-    /// Offset of `address` in the used part.
-    #[inline]
-    fn offset(&self, address: usize) -> Option<usize> {
-        // `used` is published after `base`: a caller that sees the one sees the other.
-        let used = self.used.load(Ordering::Acquire);
+    /// Whether `address` is the start of a slot that has been used; slots are `stride` bytes apart, a
+    /// power of two.
+    #[inline(always)]
+    fn has_slot(&self, address: usize, stride: usize) -> bool {
+        // `slots` is published after `base`: a caller that sees the one sees the other.
+        let slots = self.slots.load(Ordering::Acquire);
         let offset = address.wrapping_sub(self.base.load(Ordering::Relaxed));
-        (offset < used).then_some(offset)
+        // What is left of the division ends up in the high bits: one compare for both.
+        offset.rotate_right(stride.trailing_zeros()) < slots
+    }
+
+    /// Whether `address` lies in a slot that has been used.
+    fn holds(&self, address: usize) -> bool {
+        let growth = self.growth();
+        address.wrapping_sub(self.base.load(Ordering::Relaxed)) < growth.used
     }
 
     /// Address of a slot of `size` bytes that nobody uses; `span` bytes are reserved for the first.
@@ -255,7 +265,7 @@ impl Slab {
             growth.span = span;
         }
         let base = self.base.load(Ordering::Relaxed);
-        let used = self.used.load(Ordering::Relaxed);
+        let used = growth.used;
         if used + size > growth.open {
             let step = STEP.max(size.next_multiple_of(STEP));
             if growth.open + step > growth.span {
@@ -269,7 +279,9 @@ impl Slab {
             }
             growth.open += step;
         }
-        self.used.store(used + size, Ordering::Release);
+        growth.used += size;
+        write_tables(base + used);
+        self.slots.store(growth.used / size, Ordering::Release);
         Ok(base + used)
     }
 
@@ -278,6 +290,17 @@ impl Slab {
     }
 }
 
+/// Writes what a handle begins with, once, since it never changes.
+fn write_tables(address: usize) {
+    let words = ptr::with_exposed_provenance::<[AtomicPtr<c_void>; TABLES]>(address);
+    // SAFETY: the address is that of a slot, accessible from here on, which begins with these words.
+    let words = unsafe { &*words };
+    for (word, table) in words.iter().zip(&HANDLE_TABLES) {
+        word.store(table.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+#[cold]
 fn out_of_memory() -> Error {
     Error::new(
         ze_result_t::ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY,
@@ -328,11 +351,10 @@ impl<R: RawHandle> Vacant<R> {
     ///
     /// # Errors
     /// OUT_OF_HOST_MEMORY.
-    #[inline(always)]
     pub fn take() -> Result<Self> {
         let size = Slot::<R::Object>::STRIDE;
         let address = match R::KIND {
-            Kind::Event => cache::take(size)?,
+            Kind::Event => local::take(size)?,
             kind => kind.slab().reserve(size, kind.span())?,
         };
         Ok(Self(ptr::with_exposed_provenance_mut(address)))
@@ -347,9 +369,6 @@ impl<R: RawHandle> Vacant<R> {
         let slot = unsafe { &*self.0 };
         // SAFETY: the slot is free, so no reference to its value exists.
         unsafe { (*slot.value.get()).write(object) };
-        for (word, table) in slot.tables.iter().zip(&HANDLE_TABLES) {
-            word.store(table.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
         slot.uses.store(slot.uses.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         slot.tag.store(R::KIND.live(), Ordering::Release);
         let raw = R::from_ptr(self.0.cast());
@@ -427,7 +446,8 @@ pub fn counted_of<R: RawHandle>(object: &R::Object) -> Counted<R> {
 /// # Errors
 /// As [`get`]. Of two threads that destroy the same handle one gets the error.
 pub unsafe fn take<R: RawHandle>(raw: R, name: &'static str) -> Result<R::Object> {
-    let slot = Claimed::<R>::claim(raw, name)?;
+    // SAFETY: the caller's promise.
+    let slot = unsafe { Claimed::<R>::claim(raw, name) }?;
     // SAFETY: the value was live, and with the claim this thread takes it out for good.
     Ok(unsafe { (*slot.0.value.get()).assume_init_read() })
 }
@@ -441,19 +461,25 @@ pub unsafe fn take<R: RawHandle>(raw: R, name: &'static str) -> Result<R::Object
 /// As [`take`].
 #[inline]
 pub unsafe fn destroy<R: RawHandle>(raw: R, name: &'static str) -> Result {
-    let slot = Claimed::<R>::claim(raw, name)?;
-    // SAFETY: as in `take`; nobody finds the value any more.
-    unsafe { (*slot.0.value.get()).assume_init_drop() };
+    // SAFETY: the caller's promise.
+    unsafe { Claimed::claim(raw, name) }?.end();
     Ok(())
 }
 
 /// A slot whose object is this thread's alone. Dropping it frees the slot, so the object is to be
 /// moved out or dropped before.
-struct Claimed<R: RawHandle>(&'static Slot<R::Object>);
+pub struct Claimed<R: RawHandle>(&'static Slot<R::Object>);
 
 impl<R: RawHandle> Claimed<R> {
-    #[inline]
-    fn claim(raw: R, name: &'static str) -> Result<Self> {
+    /// Takes the object behind a handle, which is dead from here on.
+    ///
+    /// # Safety
+    /// As [`take`].
+    ///
+    /// # Errors
+    /// As [`take`].
+    #[inline(always)]
+    pub unsafe fn claim(raw: R, name: &'static str) -> Result<Self> {
         let free = |slot: &&Slot<R::Object>| {
             let (live, order) = (R::KIND.live(), Ordering::Acquire);
             slot.tag.compare_exchange(live, FREE, order, Ordering::Relaxed).is_ok()
@@ -463,6 +489,19 @@ impl<R: RawHandle> Claimed<R> {
             None => Err(explain(raw, name)),
         }
     }
+
+    /// The object.
+    #[inline(always)]
+    pub fn object(&mut self) -> &mut R::Object {
+        // SAFETY: the value was live, and with the claim it is this thread's alone.
+        unsafe { (*self.0.value.get()).assume_init_mut() }
+    }
+
+    /// Drops the object where it is and frees the slot.
+    pub fn end(mut self) {
+        // SAFETY: as in `object`; nobody finds the value any more.
+        unsafe { ptr::drop_in_place(self.object()) };
+    }
 }
 
 impl<R: RawHandle> Drop for Claimed<R> {
@@ -470,17 +509,16 @@ impl<R: RawHandle> Drop for Claimed<R> {
     fn drop(&mut self) {
         let address = ptr::from_ref(self.0).expose_provenance();
         match R::KIND {
-            Kind::Event => cache::give(address),
+            Kind::Event => local::give(address),
             kind => kind.slab().growth().free.push_back(address),
         }
     }
 }
 
-#[inline]
+#[inline(always)]
 fn find<R: RawHandle>(raw: R) -> Option<&'static Slot<R::Object>> {
     let address = raw.as_ptr() as usize;
-    let offset = R::KIND.slab().offset(address)?;
-    if offset % Slot::<R::Object>::STRIDE != 0 {
+    if !R::KIND.slab().has_slot(address, Slot::<R::Object>::STRIDE) {
         return None;
     }
     // SAFETY: the address is the start of a slot in the used part of the slab: accessible for ever,
@@ -498,7 +536,7 @@ fn explain<R: RawHandle>(raw: R, name: &'static str) -> Error {
     if ptr.is_null() {
         return Error::new(code, format!("{name}: the handle is null; it must name {want}"));
     }
-    let owner = Kind::ALL.into_iter().find(|kind| kind.slab().offset(ptr as usize).is_some());
+    let owner = Kind::ALL.into_iter().find(|kind| kind.slab().holds(ptr as usize));
     let what = match owner {
         None => "is no handle of this driver".to_owned(),
         Some(kind) if kind != R::KIND => format!("names {}, or did", kind.name()),

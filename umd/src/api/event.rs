@@ -100,7 +100,7 @@ api! {
 
     /// Spec: `zeEventDestroy`.
     fn zeEventDestroy(call, hEvent: ze_event_handle_t) {
-        call.destroy(hEvent, "hEvent")
+        call.destroy_event(hEvent, "hEvent")
     }
 
     /// Spec: `zeEventHostSignal`.

@@ -108,10 +108,7 @@ impl Context {
     /// INVALID_ARGUMENT.
     #[inline]
     pub fn must_hold(&self, device: &Device, name: &str) -> Result {
-        if self.holds(device) {
-            return Ok(());
-        }
-        Err(Error::invalid(format!("{name}: the device does not belong to hContext")))
+        if self.holds(device) { Ok(()) } else { Err(foreign_device(name)) }
     }
 
     /// Whether its device still works.
@@ -231,6 +228,11 @@ impl Context {
     pub fn find(&self, address: u64) -> Option<Found> {
         self.vm.find(address).filter(|found| found.context == self.id)
     }
+}
+
+#[cold]
+fn foreign_device(name: &str) -> Error {
+    Error::invalid(format!("{name}: the device does not belong to hContext"))
 }
 
 impl Drop for Context {

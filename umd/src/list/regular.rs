@@ -385,7 +385,7 @@ impl State {
     fn advance(&self) -> u64 {
         let base = self.recording.submit();
         for (place, signalled) in self.signalled.iter().enumerate() {
-            signalled.renew(&self.recording, place as u32);
+            signalled.renew(&self.recording, place);
         }
         base
     }
@@ -554,7 +554,7 @@ fn named<'a>(handle: Counted<ze_event_handle_t>) -> Option<&'a CbEvent> {
 
 impl Signalled {
     /// Lets the event, if it still exists, name this recording.
-    fn renew(&self, recording: &Arc<Recording>, place: u32) {
+    fn renew(&self, recording: &Arc<Recording>, place: usize) {
         // SAFETY: applications do not destroy an event while they execute a list that signals it.
         let Some(event) = (unsafe { self.handle.get() }) else { return };
         let EventKind::CounterBased(event) = &event.kind else { return };
@@ -734,11 +734,11 @@ impl Target for Recorder<'_> {
             return;
         }
         let k = self.state.recording.signals();
-        let mut place = self.state.signalled.len() as u32;
+        let mut place = self.state.signalled.len();
         if !crate::faults::on(crate::faults::RECORDED_KEEPS_STATE) {
             place = event.record(&self.state.recording, k, place, stamp.clone());
         }
-        match self.state.signalled.get_mut(place as usize) {
+        match self.state.signalled.get_mut(place) {
             Some(known) => (known.k, known.stamp) = (k, stamp),
             None => self.state.signalled.push(Signalled {
                 handle: handle::counted(signal.raw),
@@ -753,8 +753,8 @@ impl Target for Recorder<'_> {
     fn name_plain(&mut self, event: &CbEvent, raw: ze_event_handle_t) {
         let State { recording, signalled, .. } = &mut *self.state;
         let k = recording.signals();
-        let place = event.record(recording, k, signalled.len() as u32, None);
-        match signalled.get_mut(place as usize) {
+        let place = event.record_plain(recording, k, signalled.len());
+        match signalled.get_mut(place) {
             Some(known) => known.k = k,
             None => add_signalled(signalled, raw, k),
         }

@@ -105,8 +105,7 @@ pub fn append<'e, T: Target>(
     let plain = match &signal {
         None => None,
         Some(Signal { event, raw }) => {
-            let Some(plain) = event.as_plain(T::KIND) else { return Ok(false) };
-            event.check()?;
+            let Some(plain) = event.as_plain(T::KIND)? else { return Ok(false) };
             Some((plain, *raw))
         }
     };

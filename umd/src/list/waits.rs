@@ -35,15 +35,8 @@ pub(super) fn encode<'e, T: Target>(
     if waits.size_hint().1 == Some(0) {
         return Ok(0);
     }
-    encode_some(target, waits)
-}
-
-#[inline(always)]
-fn encode_some<'e, T: Target>(
-    target: &mut T,
-    waits: impl Iterator<Item = Result<&'e Event>>,
-) -> Result<usize> {
-    let mut group = Group::default();
+    // The list's own order is all that many wait for: no packet is begun for those.
+    let mut begun: Option<Group> = None;
     let mut packets = 0;
     let mut first = true;
     for event in waits {
@@ -56,12 +49,15 @@ fn encode_some<'e, T: Target>(
             continue;
         }
         let condition = target.condition(event)?;
+        let group = begun.get_or_insert_default();
         if condition != Condition::Met && group.add(condition) {
             target.push(group.take());
             packets += 1;
         }
     }
-    if group.count != 0 {
+    if let Some(mut group) = begun
+        && group.count != 0
+    {
         target.push(group.take());
         packets += 1;
     }

@@ -12,14 +12,13 @@
 //! has all watched and then reads the accounts. One of the two must see the other, for which both would
 //! need a full fence. `membarrier` has the kernel make it for the many, at the cost of the few.
 
-use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering, compiler_fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::shared::Shared;
+use crate::handle::local::{self, Account, Books, Local};
 
 /// A reference to [`Shared`] that is counted in the accounts.
 #[derive(Debug)]
@@ -27,12 +26,29 @@ pub struct Anchor(ManuallyDrop<Arc<Shared>>);
 
 impl Anchor {
     /// A reference to `shared`.
-    #[inline]
     pub fn of(shared: &Arc<Shared>) -> Self {
         enter(shared, 1);
+        Self::entered(shared)
+    }
+
+    /// The same, if the thread has an account of `shared`; `local` is what it has at hand.
+    #[inline(always)]
+    pub fn at_hand(local: &Local, shared: &Arc<Shared>) -> Option<Self> {
+        local.enter(owner(shared), 1).then(|| Self::entered(shared))
+    }
+
+    #[inline(always)]
+    fn entered(shared: &Arc<Shared>) -> Self {
         // SAFETY: a copy that is never dropped as an `Arc`, of one that exists now. What it refers to
         // exists as long as the accounts say that this does.
         Self(ManuallyDrop::new(unsafe { ptr::read(shared) }))
+    }
+
+    /// Does what a drop does, if the thread has an account of the `Shared`; else nothing. After it the
+    /// anchor is to be forgotten.
+    #[inline(always)]
+    pub fn leave_at_hand(&self, local: &Local) -> bool {
+        local.enter(owner(&self.0), -1)
     }
 }
 
@@ -46,17 +62,21 @@ impl Deref for Anchor {
 }
 
 impl Drop for Anchor {
-    #[inline]
     fn drop(&mut self) {
         enter(&self.0, -1);
     }
 }
 
+/// By what an account names its [`Shared`].
+#[inline(always)]
+fn owner(shared: &Arc<Shared>) -> usize {
+    Arc::as_ptr(shared).addr()
+}
+
 /// Writes the making or the end of an anchor down. After an end `shared` may be gone when this returns.
-#[inline]
 fn enter(shared: &Arc<Shared>, change: i64) {
-    let known = OWN.try_with(|own| own.enter(shared, change));
-    if !known.unwrap_or(false) {
+    let entered = |local: &Local| local.enter(owner(shared), change).then_some(());
+    if local::with(entered).is_none() {
         enter_elsewhere(shared, change);
     }
 }
@@ -64,94 +84,36 @@ fn enter(shared: &Arc<Shared>, change: i64) {
 /// The thread has no account of `shared` yet, or ends.
 #[cold]
 fn enter_elsewhere(shared: &Arc<Shared>, change: i64) {
-    if OWN.try_with(|own| own.open(shared)).is_ok() {
-        _ = OWN.try_with(|own| own.enter(shared, change));
-        return;
-    }
-    // Kept until the books are closed again.
-    let kept = shared.clone();
-    kept.anchors().lock().settled += change;
-    kept.anchors().look(&kept);
-}
-
-/// What a thread has made less what it has destroyed, of one [`Shared`].
-#[derive(Debug)]
-struct Account {
-    balance: AtomicI64,
-    /// Whether the thread has to look at the sum after each change.
-    watched: AtomicBool,
-    /// Keeps the address from being another's.
-    shared: Weak<Shared>,
-}
-
-thread_local! {
-    static OWN: Own = const { Own(Cell::new(ptr::null())) };
-}
-
-/// The account of a thread: one, for the `Shared` that it used last; owned, or null.
-struct Own(Cell<*const Account>);
-
-impl Own {
-    /// False: the thread has no account of this one.
-    #[inline]
-    fn enter(&self, shared: &Arc<Shared>, change: i64) -> bool {
-        // SAFETY: null or owned, and nothing below ends it before it was used for the last time.
-        let Some(account) = (unsafe { self.0.get().as_ref() }) else { return false };
-        if account.shared.as_ptr() != Arc::as_ptr(shared) {
-            return false;
-        }
-        let balance = account.balance.load(Ordering::Relaxed);
-        // Releases what this thread did with the `Shared`, to who finds that it is the last.
-        account.balance.store(balance + change, Ordering::Release);
-        // The other half of the fence is `membarrier`.
-        compiler_fence(Ordering::SeqCst);
-        if account.watched.load(Ordering::Relaxed) {
-            look(account.shared.upgrade());
-        }
-        true
-    }
-
-    fn open(&self, shared: &Arc<Shared>) {
-        let account = shared.anchors().open(shared);
-        self.replace(Arc::into_raw(account));
-    }
-
-    fn replace(&self, account: *const Account) {
-        let old = self.0.replace(account);
-        if !old.is_null() {
-            // SAFETY: it came from `into_raw`, and is no longer here.
-            close(&unsafe { Arc::from_raw(old) });
-        }
+    let entered = local::with(|local| {
+        local.open(shared.anchors().open(shared));
+        local.enter(owner(shared), change).then_some(())
+    });
+    if entered.is_none() {
+        // Kept until the books are closed again.
+        let kept = shared.clone();
+        kept.anchors().lock().settled += change;
+        kept.anchors().look(&kept);
     }
 }
 
-impl Drop for Own {
-    fn drop(&mut self) {
-        self.replace(ptr::null());
+impl Books for Shared {
+    fn look(self: Arc<Self>) {
+        self.anchors().look(&self);
     }
-}
 
-#[cold]
-fn look(shared: Option<Arc<Shared>>) {
-    if let Some(shared) = shared {
-        shared.anchors().look(&shared);
+    fn close(&self, account: &Arc<Account>) {
+        let mut ledger = self.anchors().lock();
+        ledger.accounts.retain(|it| !Arc::ptr_eq(it, account));
+        ledger.settled += account.balance();
     }
-}
-
-/// Ends an account; its balance stays in the sum.
-fn close(account: &Arc<Account>) {
-    let Some(shared) = account.shared.upgrade() else { return };
-    let mut books = shared.anchors().lock();
-    books.accounts.retain(|it| !Arc::ptr_eq(it, account));
-    books.settled += account.balance.load(Ordering::Relaxed);
 }
 
 /// The accounts of a [`Shared`].
-#[derive(Debug, Default)]
-pub struct Anchors(Mutex<Books>);
+#[derive(Default)]
+pub struct Anchors(Mutex<Ledger>);
 
-#[derive(Debug, Default)]
-struct Books {
+#[derive(Default)]
+struct Ledger {
     /// Contexts that are open, each of which keeps the `Shared`.
     contexts: usize,
     accounts: Vec<Arc<Account>>,
@@ -161,72 +123,68 @@ struct Books {
     kept: Option<Arc<Shared>>,
 }
 
-impl Books {
+impl Ledger {
     fn is_watched(&self) -> bool {
         self.contexts == 0 || !fences()
     }
 
     fn watch(&self) {
         let watched = self.is_watched();
-        self.accounts.iter().for_each(|it| it.watched.store(watched, Ordering::Relaxed));
+        self.accounts.iter().for_each(|it| it.watch(watched));
     }
 
     fn sum(&self) -> i64 {
-        let balances = self.accounts.iter().map(|it| it.balance.load(Ordering::Acquire));
-        self.settled + balances.sum::<i64>()
+        self.settled + self.accounts.iter().map(|it| it.balance()).sum::<i64>()
     }
 }
 
 impl Anchors {
-    fn lock(&self) -> MutexGuard<'_, Books> {
+    fn lock(&self) -> MutexGuard<'_, Ledger> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A context opens, which keeps the `Shared` until [`Anchors::context_closes`].
     pub fn context_opens(&self) {
-        let mut books = self.lock();
-        books.contexts += 1;
-        books.watch();
-        let kept = books.kept.take();
-        drop(books);
+        let mut ledger = self.lock();
+        ledger.contexts += 1;
+        ledger.watch();
+        let kept = ledger.kept.take();
+        drop(ledger);
         drop(kept);
     }
 
     /// A context is about to close. `shared` is whose this is.
     pub fn context_closes(&self, shared: &Arc<Shared>) {
-        let mut books = self.lock();
-        books.contexts -= 1;
-        if books.contexts != 0 {
+        let mut ledger = self.lock();
+        ledger.contexts -= 1;
+        if ledger.contexts != 0 {
             return;
         }
-        books.watch();
-        drop(books);
+        ledger.watch();
+        drop(ledger);
         fence_all();
         self.look(shared);
     }
 
     /// Has `shared`, whose this is, keep itself if no context does and anchors are left.
     fn look(&self, shared: &Arc<Shared>) {
-        let mut books = self.lock();
-        if books.contexts != 0 {
+        let mut ledger = self.lock();
+        if ledger.contexts != 0 {
             return;
         }
-        let old = match books.sum() {
-            0 => books.kept.take(),
-            _ => books.kept.replace(shared.clone()),
+        let old = match ledger.sum() {
+            0 => ledger.kept.take(),
+            _ => ledger.kept.replace(shared.clone()),
         };
-        drop(books);
+        drop(ledger);
         drop(old);
     }
 
     fn open(&self, shared: &Arc<Shared>) -> Arc<Account> {
-        let mut books = self.lock();
-        let account = Arc::new(Account {
-            balance: AtomicI64::new(0),
-            watched: AtomicBool::new(books.is_watched()),
-            shared: Arc::downgrade(shared),
-        });
-        books.accounts.push(account.clone());
+        let mut ledger = self.lock();
+        let books = Arc::downgrade(shared);
+        let account = Arc::new(Account::new(owner(shared), books, ledger.is_watched()));
+        ledger.accounts.push(account.clone());
         account
     }
 }
@@ -254,6 +212,8 @@ fn fence_all() {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Weak;
+
     use super::*;
     use crate::vm::tests::fake;
 

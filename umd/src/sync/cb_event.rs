@@ -37,7 +37,7 @@ struct Recorded {
     /// Number of the signal, from 1.
     k: u32,
     /// Where the list keeps the event among those that it signals.
-    place: u32,
+    place: usize,
 }
 
 /// A 64-bit word of the user's and the value at which the event is complete.
@@ -260,6 +260,14 @@ impl CbEvent {
         self.aggregate.is_some()
     }
 
+    /// Whether there is nothing to drop.
+    #[inline(always)]
+    pub fn owns_nothing(&mut self) -> bool {
+        let Inner { state, stamp } = self.inner.get_mut();
+        let is_plain = matches!(state, State::Never | State::Fixed(..) | State::External(_));
+        is_plain && stamp.is_none() && self.aggregate.is_none()
+    }
+
     /// The word and the increment of an aggregated event.
     #[inline]
     pub fn aggregated(&self) -> Option<(External, u64)> {
@@ -311,9 +319,9 @@ impl CbEvent {
         &self,
         recording: &Arc<Recording>,
         k: u32,
-        place: u32,
+        place: usize,
         stamp: Option<Stamp>,
-    ) -> u32 {
+    ) -> usize {
         let mut inner = self.inner.lock();
         let Inner { state, stamp: kept } = &mut *inner;
         if let State::Recorded(it) = state
@@ -332,13 +340,30 @@ impl CbEvent {
         place
     }
 
+    /// As [`CbEvent::record`], of an event whose appends never write times.
+    #[inline(always)]
+    pub fn record_plain(&self, recording: &Arc<Recording>, k: u32, place: usize) -> usize {
+        // Read before the lock, behind which the compiler reads all anew.
+        let own = Arc::as_ptr(recording);
+        let mut inner = self.inner.lock();
+        debug_assert!(inner.stamp.is_none());
+        if let State::Recorded(it) = &mut inner.state
+            && Arc::as_ptr(&it.recording) == own
+        {
+            it.k = k;
+            return it.place;
+        }
+        self.name_recording(inner, recording, k, place, None);
+        place
+    }
+
     #[inline(never)]
     fn name_recording(
         &self,
         inner: SpinGuard<'_, Inner>,
         recording: &Arc<Recording>,
         k: u32,
-        place: u32,
+        place: usize,
         stamp: Option<Stamp>,
     ) {
         recording.expose();

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events: what commands signal and wait for, and the host with them.
 
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use tally_uapi::ioctl::SemWake;
 use tally_uapi::packet::TimestampSlot;
 use tally_ze::{
-    ze_event_counter_based_flags_t as CbFlags, ze_event_scope_flags_t as Scopes, ze_result_t,
+    ze_event_counter_based_flags_t as CbFlags, ze_event_handle_t, ze_event_scope_flags_t as Scopes,
+    ze_result_t,
 };
 
 use super::anchor::Anchor;
@@ -16,7 +18,7 @@ use super::shared::Shared;
 use super::timestamp::Stamp;
 use super::wait;
 use crate::error::{Error, Result};
-use crate::handle::{Kind, object};
+use crate::handle::{self, Claimed, Kind, local, object};
 
 /// Value of a regular event's cell when it is signalled; 0 when it is not.
 pub const SIGNALLED: u64 = 1;
@@ -83,6 +85,8 @@ impl Lists {
     /// Regular lists.
     pub const REGULAR: Self = Self(CbFlags::ZE_EVENT_COUNTER_BASED_FLAG_NON_IMMEDIATE.bits());
     const ALL: Self = Self(Self::IMMEDIATE.0 | Self::REGULAR.0);
+    /// What is left of a kind for events of a pool, which may be gone.
+    const OF_POOL: u32 = 8;
 
     /// Those where a signal takes no more than the write of a counter, by the event's traits.
     #[inline(always)]
@@ -107,27 +111,88 @@ impl Event {
             EventKind::Regular(_) => true,
         };
         let plain = if own { Lists(0) } else { Lists::of(shared, &traits) };
+        let plain = if pool.is_some() { Lists(plain.0 << Lists::OF_POOL) } else { plain };
         Self { kind, traits, pool, plain, shared: Anchor::of(shared) }
     }
 
-    /// A counter-based event that follows nothing but counters. It is the one that programs make by the
-    /// million: inlined, so that it is made where it stays.
+    /// A handle of a counter-based event that follows nothing but counters. Programs make and destroy
+    /// such by the million, so the usual way needs the thread's memory once and no lock.
+    ///
+    /// # Errors
+    /// OUT_OF_HOST_MEMORY.
     #[inline(always)]
-    pub fn of_counters(shared: &Arc<Shared>, traits: Traits) -> Self {
-        let plain = Lists::of(shared, &traits);
+    pub fn create_of_counters(shared: &Arc<Shared>, traits: Traits) -> Result<ze_event_handle_t> {
+        // SAFETY: used in this function only.
+        if let Some(local) = unsafe { local::at_hand() }
+            && let Some(vacant) = local.vacant()
+            && let Some(anchor) = Anchor::at_hand(local, shared)
+        {
+            // All that can fail is done: so the event is made where it stays.
+            return Ok(vacant.fill(Self::of_counters(Lists::of(shared, &traits), traits, anchor)));
+        }
+        Self::create_elsewhere(shared, traits)
+    }
+
+    #[cold]
+    fn create_elsewhere(shared: &Arc<Shared>, traits: Traits) -> Result<ze_event_handle_t> {
+        let (plain, anchor) = (Lists::of(shared, &traits), Anchor::of(shared));
+        handle::create(Self::of_counters(plain, traits, anchor))
+    }
+
+    #[inline(always)]
+    fn of_counters(plain: Lists, traits: Traits, shared: Anchor) -> Self {
         let kind = EventKind::CounterBased(CbEvent::completed());
-        Self { kind, traits, pool: None, plain, shared: Anchor::of(shared) }
+        Self { kind, traits, pool: None, plain, shared }
+    }
+
+    /// Destroys the event behind a handle.
+    ///
+    /// # Safety
+    /// As [`handle::destroy`].
+    ///
+    /// # Errors
+    /// As [`handle::destroy`].
+    #[inline(always)]
+    pub unsafe fn destroy(raw: ze_event_handle_t, name: &'static str) -> Result {
+        // SAFETY: the caller's promise.
+        let mut claimed = ManuallyDrop::new(unsafe { Claimed::claim(raw, name) }?);
+        // SAFETY: used in this function only.
+        if claimed.object().owns_nothing()
+            && let Some(local) = unsafe { local::at_hand() }
+            && claimed.object().shared.leave_at_hand(local)
+        {
+            local.free(&claimed);
+            return Ok(());
+        }
+        ManuallyDrop::into_inner(claimed).end();
+        Ok(())
+    }
+
+    /// Whether to drop the event is to drop its anchor.
+    #[inline(always)]
+    fn owns_nothing(&mut self) -> bool {
+        match &mut self.kind {
+            EventKind::CounterBased(event) => self.pool.is_none() && event.owns_nothing(),
+            EventKind::Regular(_) => false,
+        }
     }
 
     /// The counter-based part, if in-order lists of this kind may signal the event and the write that
     /// completes a command is all that it takes: no times, no memory but the list's counter, nothing to
     /// be noted.
-    #[inline]
-    pub fn as_plain(&self, list: Lists) -> Option<&CbEvent> {
-        match &self.kind {
-            EventKind::CounterBased(event) if self.plain.0 & list.0 != 0 => Some(event),
-            _ => None,
+    ///
+    /// # Errors
+    /// As [`Event::check`].
+    #[inline(always)]
+    pub fn as_plain(&self, list: Lists) -> Result<Option<&CbEvent>> {
+        let EventKind::CounterBased(event) = &self.kind else { return Ok(None) };
+        if self.plain.0 & list.0 != 0 {
+            return Ok(Some(event));
         }
+        if self.plain.0 & list.0 << Lists::OF_POOL != 0 {
+            return self.check().map(|()| Some(event));
+        }
+        Ok(None)
     }
 
     /// What it shares with the lists of its VM.

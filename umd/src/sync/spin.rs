@@ -53,6 +53,12 @@ impl<T> SpinLock<T> {
         SpinGuard(self, PhantomData)
     }
 
+    /// The value, which nobody else can have.
+    #[inline]
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
     /// Runs `f` with the value. `f` does not come back here.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {

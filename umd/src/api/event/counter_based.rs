@@ -247,9 +247,8 @@ fn create(
         ..Traits::default()
     };
     let shared = context.shared();
-    // Two calls, so that the plain event is made where it stays.
     let event = match request.words {
-        None => handle::Vacant::take()?.fill(Event::of_counters(shared, traits)),
+        None => Event::create_of_counters(shared, traits)?,
         Some(words) => following(shared, *words, traits)?,
     };
     out.set(event);

@@ -496,7 +496,7 @@ impl State {
                     Some(it) => *it = entry,
                     None => self.signalled.push(entry),
                 }
-                event.record(&self.recording, k, place as u32, stamp);
+                event.record(&self.recording, k, place, stamp);
             }
             (None, Some(known)) => {
                 self.signalled[known].handle = Counted::none();
