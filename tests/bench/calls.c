@@ -116,16 +116,16 @@ static const struct {
     // The most bytes that it may write for the device.
     struct bytes bytes;
 } rows[] = {
-    {"the cheapest call", nothing, false, {95, 0, 2, 0}, {0}},
-    {"append to a regular in-order list", plain, false, {465, 0, 1, 0}, {64, 128}},
-    {"  with a counter-based signal", with_signal, false, {520, 0, 2, 0}, {64, 128}},
-    {"  with a wait for the list's own event", with_own_wait, false, {520, 0, 1, 0}, {64, 128}},
-    {"  with another list's event and a signal", with_wait_and_signal, false, {740, 0, 4, 0}, {128, 128}},
+    {"the cheapest call", nothing, false, {85, 0, 2, 0}, {0}},
+    {"append to a regular in-order list", plain, false, {420, 0, 1, 0}, {64, 128}},
+    {"  with a counter-based signal", with_signal, false, {465, 0, 2, 0}, {64, 128}},
+    {"  with a wait for the list's own event", with_own_wait, false, {465, 0, 1, 0}, {64, 128}},
+    {"  with another list's event and a signal", with_wait_and_signal, false, {660, 0, 4, 0}, {128, 128}},
     {"copy of 64 bytes, regular in-order list", copy, false, {715, 0, 5, 0}, {64, 0}},
-    {"fill of 64 bytes, regular in-order list", fill, false, {690, 0, 3, 0}, {64, 0}},
-    {"counter-based event, create and destroy", event, false, {535, 0, 1, 0}, {0}},
+    {"fill of 64 bytes, regular in-order list", fill, false, {650, 0, 3, 0}, {64, 0}},
+    {"counter-based event, create and destroy", event, false, {345, 0, 1, 0}, {0}},
     {"append to an immediate list that sleeps", immediate, true, {1215, 1, 20, 0}, {0}},
-    {"query of an event that is complete", query, true, {190, 0, 1, 0}, {0}},
+    {"query of an event that is complete", query, true, {185, 0, 1, 0}, {0}},
 };
 
 enum { ROWS = sizeof(rows) / sizeof(*rows) };

@@ -17,7 +17,7 @@ use tally_uapi::packet::{
     Packet, PostOp, PostSync, Predicate, Region, Stamp as StampPacket, TimestampSlot, flag, opcode,
 };
 use tally_ze::ze_event_handle_t;
-use zerocopy::IntoBytes;
+use zerocopy::{IntoBytes, transmute};
 
 use super::graph::{Execution, Submission};
 use super::launch::{self, Keep, Launch};
@@ -134,6 +134,20 @@ impl Post {
         packet.header.flags |= self.flags;
         packet.header.post_op = self.op as u8;
         packet.post = self.sync;
+    }
+
+    /// An ordered packet with this write at its end, of one that has no flags. The header stays a word.
+    #[inline(always)]
+    pub(super) fn end_ordered(packet: Packet, post: Option<Self>) -> Packet {
+        let mut end = Header { flags: flag::ORDERED, ..Default::default() };
+        let mut sync = PostSync::default();
+        if let Some(post) = post {
+            end.flags |= post.flags;
+            end.post_op = post.op as u8;
+            sync = post.sync;
+        }
+        let (header, end): (u64, u64) = (transmute!(packet.header), transmute!(end));
+        Packet { header: transmute!(header | end), post: sync, ..packet }
     }
 
     /// Whether this is the write at the end of a packet.

@@ -84,6 +84,8 @@ struct Memory {
     arguments: Arena,
     stamps: Arena,
     kept: Vec<Arc<dyn Any + Send + Sync>>,
+    /// Address of what was kept last: mostly the next command's too.
+    latest: usize,
     /// Ordinary memory that commands name.
     windows: Vec<Arc<Window>>,
 }
@@ -428,17 +430,23 @@ impl Memory {
             arguments: Arena::new(ARGUMENTS.0, ARGUMENTS.1),
             stamps: Arena::new(STAMPS.0, STAMPS.1),
             kept: Vec::new(),
+            latest: 0,
             windows: Vec::new(),
         }
     }
 
     #[inline(always)]
     fn keep(&mut self, what: &(impl Keep + ?Sized)) {
+        if self.latest != what.identity().addr() {
+            self.keep_another(what);
+        }
+    }
+
+    #[inline(never)]
+    fn keep_another(&mut self, what: &(impl Keep + ?Sized)) {
         let identity = what.identity();
         let same = |it: &Arc<dyn Any + Send + Sync>| Arc::as_ptr(it).cast() == identity;
-        if self.kept.last().is_some_and(same) {
-            return;
-        }
+        self.latest = identity.addr();
         if !self.kept.iter().rev().take(RECENT).any(same) {
             self.kept.push(what.share());
         }
@@ -455,6 +463,7 @@ impl Memory {
         self.arguments.clear();
         self.stamps.clear();
         self.kept.clear();
+        self.latest = 0;
         self.windows.clear();
     }
 

@@ -6,9 +6,9 @@
 //! only other commands need.
 
 use tally_uapi::eu::BLOCK_ALIGN;
-use tally_uapi::packet::{Packet, flag};
+use tally_uapi::packet::Packet;
 
-use super::command::{self, Signal, Target};
+use super::command::{self, Post, Signal, Target};
 use super::launch::Keep;
 use super::ready::Ready;
 use super::waits;
@@ -131,12 +131,9 @@ fn encode<'e, T: Target>(
     waits: impl Iterator<Item = Result<&'e Event>>,
 ) -> Result<bool> {
     waits::encode(target, waits)?;
-    let Some(mut packet) = command.packet(target)? else { return Ok(false) };
-    packet.header.flags = flag::ORDERED;
-    if let Some(post) = target.promise() {
-        post.attach(&mut packet);
-    }
-    target.push(packet);
+    let Some(packet) = command.packet(target)? else { return Ok(false) };
+    let post = target.promise();
+    target.push(Post::end_ordered(packet, post));
     Ok(true)
 }
 

@@ -156,8 +156,8 @@ impl Event {
     pub unsafe fn destroy(raw: ze_event_handle_t, name: &'static str) -> Result {
         // SAFETY: the caller's promise.
         let mut claimed = ManuallyDrop::new(unsafe { Claimed::claim(raw, name) }?);
-        // SAFETY: used in this function only.
         if claimed.object().owns_nothing()
+            // SAFETY: used in this function only.
             && let Some(local) = unsafe { local::at_hand() }
             && claimed.object().shared.leave_at_hand(local)
         {

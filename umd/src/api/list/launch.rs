@@ -30,6 +30,9 @@ api! {
         let kernel = call.handle(hKernel, "hKernel")?;
         let groups = counts(call.read(pLaunchFuncArgs, "pLaunchFuncArgs")?);
         let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
+        if launch_straight(call, list, kernel, groups, events)? {
+            return list.settle();
+        }
         launch(call, list, kernel, Groups::Direct(groups), events)
     }
 
@@ -49,7 +52,7 @@ api! {
         let groups = counts(call.read(pGroupCounts, "pGroupCounts")?);
         let groups = parameters(call, pNext, groups)?;
         let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
-        launch(call, list, kernel, groups, events)
+        launch_given(call, list, kernel, groups, events)
     }
 
     /// Spec: `zeCommandListAppendLaunchKernelWithArguments`. Sets the kernel's group size and
@@ -75,7 +78,7 @@ api! {
         // SAFETY: the caller promises a pointer to a value for each argument.
         unsafe { kernel.set_all_arguments(pArguments.cast_const().cast()) }?;
         let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
-        launch(call, list, kernel, groups, events)
+        launch_given(call, list, kernel, groups, events)
     }
 
     /// Spec: `zeCommandListAppendLaunchCooperativeKernel`.
@@ -147,7 +150,21 @@ api! {
     }
 }
 
-#[inline]
+/// Launches a kernel the straight way; false: it has to go the general way.
+#[inline(always)]
+fn launch_straight(
+    call: Call<'_>,
+    list: &List,
+    kernel: &Arc<core_kernel::Kernel>,
+    groups: [u32; 3],
+    events: Events,
+) -> Result<bool> {
+    list.must_compute()?;
+    let launch = straight::Kernel { ready: kernel.ready(), keep: kernel.code(), groups };
+    append_straight(call, list, &launch, events)
+}
+
+#[inline(never)]
 fn launch(
     call: Call<'_>,
     list: &List,
@@ -156,12 +173,6 @@ fn launch(
     events: Events,
 ) -> Result {
     list.must_compute()?;
-    if let Some(groups) = groups.direct() {
-        let launch = straight::Kernel { ready: kernel.ready(), keep: kernel.code(), groups };
-        if append_straight(call, list, &launch, events)? {
-            return list.settle();
-        }
-    }
     let launch = kernel.launch();
     launch.check()?;
     let mut waits = events.waits(call)?;
@@ -171,6 +182,23 @@ fn launch(
     list.settle()
 }
 
+/// A launch whose groups may be known, or not.
+fn launch_given(
+    call: Call<'_>,
+    list: &List,
+    kernel: &Arc<core_kernel::Kernel>,
+    groups: Groups,
+    events: Events,
+) -> Result {
+    if let Some(groups) = groups.direct()
+        && launch_straight(call, list, kernel, groups, events)?
+    {
+        return list.settle();
+    }
+    launch(call, list, kernel, groups, events)
+}
+
+#[inline(always)]
 fn counts(groups: &ze_group_count_t) -> [u32; 3] {
     [groups.groupCountX, groups.groupCountY, groups.groupCountZ]
 }
