@@ -25,31 +25,18 @@ use crate::memory::GuestMemory;
 use crate::registers::Registers;
 use crate::session::{Host, Session};
 
-/// Serves one VMM at a socket, until it closes the connection.
+/// Serves one VMM at a socket, until it closes the connection. Each VM takes a few descriptors of this
+/// process; those for which there are none are refused.
 ///
 /// # Errors
 /// There is something at the path already, or the socket or the connection
 /// fails; the text says which.
 pub fn serve(socket: &Path, settings: Settings) -> Result<(), Box<dyn std::error::Error>> {
-    allow_descriptors();
     let server = Server::new(socket, true, irqs(), regions())?;
     let mut function = Function::new(settings)?;
     let result = server.run(&mut function);
     function.stop();
     Ok(result?)
-}
-
-/// Each VM takes a few descriptors: as many are allowed as the process may allow
-/// itself. If that fails, VMs that are too many are refused.
-fn allow_descriptors() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the struct is valid for both calls.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
-    }
 }
 
 fn regions() -> Vec<ServerRegion> {

@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Request::Help => print!("{USAGE}"),
         Request::Version => println!("tally-gpu {}", env!("CARGO_PKG_VERSION")),
         Request::Serve(socket, settings) => {
+            allow_descriptors();
             if let Err(error) = serve(&socket, settings) {
                 eprintln!("tally-gpu: {}: {error}", socket.display());
                 return ExitCode::FAILURE;
@@ -81,4 +82,16 @@ fn parse(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<Requ
     }
     let socket = socket.ok_or("--socket PATH is needed")?;
     Ok(Request::Serve(socket, settings))
+}
+
+/// Each VM takes a few descriptors: as many are allowed as the process may allow itself.
+fn allow_descriptors() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the struct is valid for both calls.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
 }
