@@ -234,13 +234,19 @@ pub(crate) fn stream_from(worker: &mut Worker, queue: &Arc<Queue>, taken: Option
         return;
     };
     queue.time_starts(worker.shared.clock.ticks());
-    if let Err(trap) = stream.ring.wake(&mut worker.guard) {
-        worker.fault(queue, stream.ring.next(), trap);
-    }
+    wakes(worker, queue, &stream);
     while let Some(kept) = advance(worker, queue, stream) {
         stream = kept;
     }
     queue.time_stops(worker.shared.clock.ticks());
+}
+
+/// The device looks at the queue from here on.
+fn wakes(worker: &mut Worker, queue: &Arc<Queue>, stream: &Stream) {
+    let trace = stream.ring.wake(&mut worker.guard);
+    if let Err(trap) = trace.and_then(|trace| queue.trace.set(trace)) {
+        worker.fault(queue, stream.ring.next(), trap);
+    }
 }
 
 /// Takes packets up to the next change of hands. Gives the stream back if this
@@ -367,9 +373,7 @@ fn leave(
     queue.put_stream(stream);
     if !shared.sched.leave(&shared, queue, why) {
         let stream = queue.take_stream()?;
-        if let Err(trap) = stream.ring.wake(&mut worker.guard) {
-            worker.fault(queue, stream.ring.next(), trap);
-        }
+        wakes(worker, queue, &stream);
         return Some(stream);
     }
     match why {

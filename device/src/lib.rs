@@ -34,7 +34,7 @@ mod queue;
 mod ring;
 mod sched;
 mod scope;
-pub mod trace;
+mod trace;
 mod work;
 
 use cell::SemaphoreUnit;
@@ -81,8 +81,6 @@ pub struct Config {
     pub substitutes: Option<usize>,
     /// How long a kernel may go on after its queue's destruction began.
     pub reset_time: Duration,
-    /// A listener to the commands that are run.
-    pub trace: Option<Arc<dyn trace::Sink>>,
     /// Set for a device in an engine process.
     pub confined: Option<Confined>,
     /// The seed of the adversarial device: whatever SPEC.md leaves open, such as
@@ -98,7 +96,6 @@ impl Default for Config {
             workers: None,
             substitutes: None,
             reset_time: Duration::from_millis(100),
-            trace: None,
             confined: None,
             chaos: None,
         }
@@ -221,7 +218,6 @@ pub(crate) struct Shared {
     pub(crate) sched: Sched,
     pub(crate) times: eu::KernelTimes,
     pub(crate) host: Arc<dyn Host>,
-    pub(crate) trace: Option<Arc<dyn trace::Sink>>,
     pub(crate) chaos: Option<Chaos>,
 }
 
@@ -266,7 +262,6 @@ impl Device {
             sched: Sched::new(engines, workers, substitutes),
             times: eu::KernelTimes::new(),
             host,
-            trace: config.trace,
             chaos: config.chaos.map(Chaos::new),
         });
         let device = Self {

@@ -11,6 +11,7 @@ use crate::cell::CellWait;
 use crate::engine::Stream;
 use crate::guard::Guard;
 use crate::scope::Scope;
+use crate::trace::Trace;
 use crate::{QueueConfig, QueueId, QueueState, QueueStatus, VmId};
 
 /// An address space: queues that live and are lost together.
@@ -113,6 +114,7 @@ pub(crate) struct Queue {
     brisk: AtomicBool,
     fault: OnceLock<Fault>,
     pub(crate) head: AtomicU64,
+    pub(crate) trace: Trace,
     run: Mutex<(Run, bool)>,
     stream: Mutex<Place>,
     time: Mutex<OwnTime>,
@@ -140,6 +142,7 @@ impl Queue {
             brisk: AtomicBool::new(false),
             fault: OnceLock::new(),
             head: AtomicU64::new(0),
+            trace: Trace::default(),
             run: Mutex::new((Run::Idle, false)),
             stream: Mutex::new(Place::Home(stream)),
             time: Mutex::new(OwnTime::default()),

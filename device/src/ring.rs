@@ -97,11 +97,19 @@ impl Ring {
         self.packets = u64::from(packets);
     }
 
-    /// Tells the producer that a KICK is not needed.
-    pub(crate) fn wake(&self, guard: &mut Guard) -> Result<(), Trap> {
+    /// Tells the producer that a KICK is not needed, and reads where it wants a trace: VA of the
+    /// buffer, or 0, and the tag.
+    pub(crate) fn wake(&self, guard: &mut Guard) -> Result<[u64; 2], Trap> {
         let control = self.control();
-        // SAFETY: as in `fetch`; the word is the control page's `asleep`.
-        guard.run(|| unsafe { asleep(control) }.store(0, Ordering::Relaxed))
+        let mut trace = [0; 2];
+        guard.run(|| {
+            // SAFETY: as in `fetch`; all three are words of the control page.
+            unsafe {
+                asleep(control).store(0, Ordering::Relaxed);
+                trace = [TRACE, TRACE_TAG].map(|at| word(control + at).load(Ordering::Relaxed));
+            }
+        })?;
+        Ok(trace)
     }
 
     /// The place where the next packet will show.
@@ -168,6 +176,8 @@ impl Lookout {
 const TAIL: u64 = std::mem::offset_of!(QueueControl, tail) as u64;
 const HEAD: u64 = std::mem::offset_of!(QueueControl, head) as u64;
 const ASLEEP: u64 = std::mem::offset_of!(QueueControl, asleep) as u64;
+const TRACE: u64 = std::mem::offset_of!(QueueControl, trace) as u64;
+const TRACE_TAG: u64 = std::mem::offset_of!(QueueControl, trace_tag) as u64;
 
 /// # Safety
 /// In a guarded call; `control` is a queue's control page.

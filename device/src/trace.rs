@@ -1,46 +1,90 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the device tells a listener about the commands that it runs.
+//! Traces: records of what a queue has run, in a buffer of its own VM (SPEC.md, chapter 11).
 
-use crate::QueueId;
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a command did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CommandKind {
-    /// NOP.
-    Nop,
-    /// A whole CALL, from its start to its last command's end.
-    Call,
-    /// DISPATCH.
-    Dispatch,
-    /// COPY.
-    Copy,
-    /// COPY_REGION.
-    CopyRegion,
-    /// FILL.
-    Fill,
+use tally_uapi::fault::FaultKind;
+use tally_uapi::trace::{TRACE_RECORD_SIZE, TraceBuffer, TraceRecord};
+
+use crate::guard::{Guard, Trap, word};
+
+/// How often a claim of a place may be disturbed by others before the record is dropped. Workers that
+/// claim at the same time disturb each other a few times; only a client that writes the word as well
+/// does for ever.
+const TRIES: u32 = 1000;
+
+const CLAIMED: u64 = offset_of!(TraceBuffer, claimed) as u64;
+const DROPPED: u64 = offset_of!(TraceBuffer, dropped) as u64;
+const TAKEN: u64 = offset_of!(TraceBuffer, taken) as u64;
+const RECORDS: u64 = offset_of!(TraceBuffer, records) as u64;
+
+/// Where the records of a queue go.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    /// VA of the buffer, aligned to records; 0: nobody wants them.
+    buffer: AtomicU64,
+    tag: AtomicU64,
 }
 
-/// One command that has completed.
-#[derive(Clone, Copy, Debug)]
-pub struct CommandRecord {
-    /// Its queue.
-    pub queue: QueueId,
-    /// Its engine: compute engines first, then copy engines.
-    pub engine: usize,
-    /// What it did.
-    pub kind: CommandKind,
-    /// VA of the kernel's entry; 0 for anything but a DISPATCH.
-    pub entry: u64,
-    /// Index of the ring packet (for a recording, of its CALL).
-    pub packet: u64,
-    /// Device ticks when it started.
-    pub start: u64,
-    /// Device ticks when its work was done, before its post-sync operation.
-    pub end: u64,
+impl Trace {
+    /// What the control page says: VA of the buffer, or 0, and the tag.
+    pub(crate) fn set(&self, [buffer, tag]: [u64; 2]) -> Result<(), Trap> {
+        if !buffer.is_multiple_of(TRACE_RECORD_SIZE) {
+            return Err(Trap::new(FaultKind::BadAlignment, buffer));
+        }
+        self.buffer.store(buffer, Ordering::Relaxed);
+        self.tag.store(tag, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether commands are recorded.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.buffer.load(Ordering::Relaxed) != 0
+    }
+
+    /// Writes a record, without its number and tag, if there is room for it.
+    pub(crate) fn write(&self, guard: &mut Guard, mut record: TraceRecord) -> Result<(), Trap> {
+        let buffer = self.buffer.load(Ordering::Relaxed);
+        record.tag = self.tag.load(Ordering::Relaxed);
+        let words: [u64; TRACE_RECORD_SIZE as usize / 8] = zerocopy::transmute!(record);
+        guard.run(|| {
+            // SAFETY: in a guarded call; the buffer's alignment was checked.
+            unsafe { write(buffer, &words) };
+        })
+    }
 }
 
-/// A listener. Called on worker threads, with no lock held; it must not block.
-pub trait Sink: Send + Sync {
-    /// A command has done its work.
-    fn command(&self, record: &CommandRecord);
+/// # Safety
+/// `buffer` is aligned to [`TRACE_RECORD_SIZE`], and the caller is in a guarded call.
+unsafe fn write(buffer: u64, words: &[u64]) {
+    let at = |offset: u64| buffer.wrapping_add(offset);
+    // SAFETY: aligned, as the buffer is.
+    let [claimed, dropped, taken, records] =
+        unsafe { [CLAIMED, DROPPED, TAKEN, RECORDS].map(|offset| word(at(offset))) };
+    let records = records.load(Ordering::Relaxed);
+    let mut number = claimed.load(Ordering::Relaxed);
+    for _ in 0..TRIES {
+        // Acquire: the reader has read what was in the place before.
+        if number.wrapping_sub(taken.load(Ordering::Acquire)) >= records {
+            break;
+        }
+        let next = number.wrapping_add(1);
+        if let Err(now) =
+            claimed.compare_exchange_weak(number, next, Ordering::Relaxed, Ordering::Relaxed)
+        {
+            number = now;
+            continue;
+        }
+        let place = size_of::<TraceBuffer>() as u64;
+        let place = at(place.wrapping_add((number % records).wrapping_mul(TRACE_RECORD_SIZE)));
+        for (i, &value) in words.iter().enumerate().skip(1) {
+            // SAFETY: a multiple of eight from the buffer's start.
+            unsafe { word(place.wrapping_add(i as u64 * 8)) }.store(value, Ordering::Relaxed);
+        }
+        // SAFETY: as above.
+        unsafe { word(place) }.store(next, Ordering::Release);
+        return;
+    }
+    dropped.fetch_add(1, Ordering::Relaxed);
 }

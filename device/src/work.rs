@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tally_uapi::cell::{signaller_must_wake, waiters_index};
 use tally_uapi::fault::{Fault, FaultKind};
 use tally_uapi::packet::{PostOp, TimestampSlot};
+use tally_uapi::trace::TraceRecord;
 
 use crate::chaos::About;
 use crate::copy::{Copy, CopyRegion, Fill};
@@ -16,7 +17,6 @@ use crate::guard::{Trap, word};
 use crate::queue::Queue;
 use crate::sched::Worker;
 use crate::scope::{CallEnd, Finished, Scope};
-use crate::trace::{CommandKind, CommandRecord};
 
 /// A post-sync operation with the base already added.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,8 @@ pub(crate) struct Completion {
     pub(crate) stamp: u64,
     /// Index of the ring packet.
     pub(crate) packet: u64,
-    pub(crate) kind: CommandKind,
+    pub(crate) opcode: u8,
+    /// VA of the kernel's entry; 0 for all but a DISPATCH.
     pub(crate) entry: u64,
     /// Device ticks and the queue's own time at the start, if somebody asks.
     /// Written by whoever starts the work, read by whoever completes it.
@@ -46,7 +47,7 @@ pub(crate) struct Completion {
 impl Completion {
     /// The work starts now: reads the clocks if somebody will want to know.
     pub(crate) fn starts(&self, worker: &Worker) {
-        if self.stamp != 0 || worker.shared.trace.is_some() {
+        if self.stamp != 0 || self.queue.trace.is_wanted() {
             let now = worker.shared.clock.ticks();
             self.start[0].store(now, Ordering::Relaxed);
             self.start[1].store(self.queue.own_time(now), Ordering::Relaxed);
@@ -76,7 +77,7 @@ impl Completion {
         if let Some(chaos) = &worker.shared.chaos {
             chaos.pause(About::Signal, self.queue.id, self.packet);
         }
-        if self.stamp != 0 || worker.shared.trace.is_some() {
+        if self.stamp != 0 || self.queue.trace.is_wanted() {
             self.write_times(worker)?;
         }
         let Some(post) = self.post else { return Ok(()) };
@@ -95,16 +96,10 @@ impl Completion {
     fn write_times(&self, worker: &mut Worker) -> Result<(), Trap> {
         let end = worker.shared.clock.ticks();
         let [start, own_start] = [0, 1].map(|i: usize| self.start[i].load(Ordering::Relaxed));
-        if let Some(sink) = &worker.shared.trace {
-            sink.command(&CommandRecord {
-                queue: self.queue.id,
-                engine: self.queue.engine,
-                kind: self.kind,
-                entry: self.entry,
-                packet: self.packet,
-                start,
-                end,
-            });
+        if self.queue.trace.is_wanted() {
+            let (packet, entry, opcode) = (self.packet, self.entry, self.opcode.into());
+            let record = TraceRecord { packet, entry, start, end, opcode, ..Default::default() };
+            self.queue.trace.write(&mut worker.guard, record)?;
         }
         if self.stamp == 0 {
             return Ok(());

@@ -29,6 +29,7 @@ pub mod packet;
 pub mod queue;
 pub mod regs;
 pub mod sync;
+pub mod trace;
 
 /// Bytes in a page: the granularity of buffers, bindings and control pages.
 pub const PAGE_SIZE: u64 = 4096;

@@ -27,7 +27,13 @@ pub struct QueueControl {
     pub head: AtomicU64,
     /// 1 while the device will not look at `tail` before a KICK. Written by the device.
     pub asleep: AtomicU32,
-    pad1: [u32; 13],
+    pad1: u32,
+    /// VA of a [`TraceBuffer`](crate::trace::TraceBuffer) for what the queue runs, or 0. Written by the
+    /// producer, while nothing is published; read by the device when it wakes.
+    pub trace: AtomicU64,
+    /// What the queue's records are marked with. Written and read as `trace`.
+    pub trace_tag: AtomicU64,
+    pad2: [u64; 4],
 }
 
 #[cfg(not(loom))]
@@ -36,6 +42,8 @@ const _: () = {
     assert!(core::mem::offset_of!(QueueControl, tail) == 0);
     assert!(core::mem::offset_of!(QueueControl, head) == 64);
     assert!(core::mem::offset_of!(QueueControl, asleep) == 72);
+    assert!(core::mem::offset_of!(QueueControl, trace) == 80);
+    assert!(core::mem::offset_of!(QueueControl, trace_tag) == 88);
 };
 
 impl Default for QueueControl {
@@ -45,14 +53,17 @@ impl Default for QueueControl {
 }
 
 impl QueueControl {
-    /// A control block as the device expects it at QUEUE_CREATE: empty, asleep.
+    /// A control block as the device expects it at QUEUE_CREATE: empty, asleep, without a trace.
     pub fn new() -> Self {
         Self {
             tail: AtomicU64::new(0),
             pad0: [0; 7],
             head: AtomicU64::new(0),
             asleep: AtomicU32::new(1),
-            pad1: [0; 13],
+            pad1: 0,
+            trace: AtomicU64::new(0),
+            trace_tag: AtomicU64::new(0),
+            pad2: [0; 4],
         }
     }
 

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Track group of the program.
 const HOST: u32 = 1;
@@ -22,6 +22,30 @@ const GPU: u32 = 2;
 
 static ENABLED: AtomicBool = AtomicBool::new(false);
 static TRACE: Mutex<Option<Trace>> = Mutex::new(None);
+static SOURCES: Mutex<Vec<Weak<dyn Source>>> = Mutex::new(Vec::new());
+
+/// Somebody who keeps what the device has run for a while before it comes here.
+pub trait Source: Send + Sync {
+    /// Hands over what has ended.
+    fn drain(&self);
+}
+
+/// From here on `source` is asked before anything ends the file or has to be in it.
+pub fn add_source(source: Weak<dyn Source>) {
+    let mut sources = sources();
+    sources.retain(|source| source.strong_count() != 0);
+    sources.push(source);
+}
+
+fn sources() -> MutexGuard<'static, Vec<Weak<dyn Source>>> {
+    SOURCES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn drain_sources() {
+    // Dropped unlocked: the last holder of a source drains it, too.
+    let all: Vec<Arc<dyn Source>> = sources().iter().filter_map(Weak::upgrade).collect();
+    all.iter().for_each(|source| source.drain());
+}
 
 struct Trace {
     out: Box<dyn Write + Send>,
@@ -66,6 +90,7 @@ fn begin(out: Box<dyn Write + Send>) {
 
 /// Ends the file. Called at exit; later events are dropped.
 pub fn finish() {
+    drain_sources();
     ENABLED.store(false, Ordering::Relaxed);
     if let Some(mut trace) = lock().take() {
         trace.write(format_args!("\n]\n"));
@@ -120,6 +145,7 @@ pub fn hang(lasted_ns: u64, lines: &[String]) {
     if !enabled() {
         return;
     }
+    drain_sources();
     let (end, thread) = (now(), thread_id());
     if let Some(trace) = lock().as_mut() {
         trace.name_thread(HOST, thread, |thread| format!("thread {thread}"));

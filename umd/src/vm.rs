@@ -22,6 +22,7 @@ use tally_uapi::ioctl::{
     BoCreate, Errno, SemWait, SemWaitEntry, VmBind, VmCreate, VmDestroy, bind_flag, bind_op,
     bo_flag,
 };
+use tally_uapi::queue::QueueControl;
 use tally_ze::{ze_memory_type_t, ze_result_t};
 
 use crate::error::{Error, Result};
@@ -36,12 +37,14 @@ use crate::space::{HUGE_PAGE, Space};
 pub mod budget;
 pub mod reserved;
 mod shared;
+mod timeline;
 mod user;
 mod views;
 
 use budget::Charge;
 use reserved::Reserved;
 pub use shared::Exported;
+use timeline::Timeline;
 pub use user::{Access, UserWindow};
 use views::Views;
 
@@ -305,6 +308,8 @@ pub struct Vm {
     probe: OnceLock<Block>,
     /// What kernels print to, if any does.
     printf: Mutex<Option<Arc<printf::Ring>>>,
+    /// What its queues run, if anybody wants to know.
+    timeline: Option<Arc<Timeline>>,
 }
 
 /// A piece of unified shared memory.
@@ -397,7 +402,8 @@ impl Vm {
         let reserved = Reserved::new(bindings.clone());
         let usm = RwLock::default();
         let (probe, printf) = (OnceLock::new(), Mutex::default());
-        Ok(Arc::new(Self { bindings, heap, usm, reserved, views, probe, printf }))
+        let timeline = Timeline::start(&bindings);
+        Ok(Arc::new(Self { bindings, heap, usm, reserved, views, probe, printf, timeline }))
     }
 
     /// The kernel.
@@ -451,6 +457,13 @@ impl Vm {
         }
         let made = printf::Ring::create(&self.bindings)?;
         Ok(ring.insert(made).va())
+    }
+
+    /// Has the device record what a new queue runs, if there is a timeline. `engine`: class and index.
+    pub fn trace_queue(&self, control: &QueueControl, queue: u32, engine: (u32, u32)) {
+        if let Some(timeline) = &self.timeline {
+            timeline.add_queue(control, queue, engine);
+        }
     }
 
     /// The error for a failed ioctl; takes note of a loss.

@@ -105,7 +105,6 @@ fn start(mailbox: &'static Mailbox) -> io::Result<Arc<Engine>> {
         reset_time: Duration::from_millis(u64::from(number(&setup.reset_ms))),
         confined: Some(confined),
         chaos: (number(&setup.chaos) != 0).then(|| setup.seed.load(Ordering::Relaxed)),
-        ..Config::default()
     };
     let device = Device::new(config, Arc::new(Voice(&mailbox.to_hub))).map_err(io::Error::other)?;
     let vm = device.create_vm(VmId(number(&setup.vm)));

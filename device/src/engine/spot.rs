@@ -67,7 +67,7 @@ impl Stream {
         post: &PostSync,
     ) -> Option<Result<Step, Trap>> {
         let shared = &worker.shared;
-        let watched = shared.trace.is_some() || shared.chaos.is_some();
+        let watched = queue.trace.is_wanted() || shared.chaos.is_some();
         if watched || self.prefix.stamp != 0 || self.prefix.predicate.is_some() {
             return None;
         }

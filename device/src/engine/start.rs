@@ -16,7 +16,6 @@ use crate::guard::{Guard, Trap};
 use crate::queue::Queue;
 use crate::sched::Worker;
 use crate::scope::{CallEnd, Scope};
-use crate::trace::CommandKind;
 use crate::work::{Completion, PostSync, Task, Work, bad_field};
 
 /// A dispatch of at most so many groups is run by the worker that starts it.
@@ -116,13 +115,9 @@ impl Stream {
         post: &PacketPost,
         prefix: Prefix,
     ) -> Completion {
-        let (kind, entry) = match command {
-            Command::Call(_) => (CommandKind::Call, 0),
-            Command::Dispatch(dispatch) => (CommandKind::Dispatch, dispatch.entry),
-            Command::Copy(_) => (CommandKind::Copy, 0),
-            Command::CopyRegion(_) => (CommandKind::CopyRegion, 0),
-            Command::Fill(_) => (CommandKind::Fill, 0),
-            _ => (CommandKind::Nop, 0),
+        let entry = match command {
+            Command::Dispatch(dispatch) => dispatch.entry,
+            _ => 0,
         };
         let base = match &self.frame {
             Some(frame) if header.flags & flag::FROM_BASE != 0 => frame.base(),
@@ -140,7 +135,7 @@ impl Stream {
             post,
             stamp: prefix.stamp,
             packet: self.ring.next(),
-            kind,
+            opcode: header.opcode,
             entry,
             start: Default::default(),
         }

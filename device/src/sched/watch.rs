@@ -191,7 +191,6 @@ mod tests {
             sched: Sched::new(1, 1, 0),
             times: KernelTimes::new(),
             host: Arc::new(Nobody),
-            trace: None,
             chaos: None,
         });
         let config = QueueConfig {

@@ -12,4 +12,5 @@ mod sched;
 mod signals;
 mod stress;
 mod support;
+mod trace;
 mod waits;

@@ -3,10 +3,8 @@
 //! chapters 4 and 10).
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tally_device::trace::{CommandKind, CommandRecord, Sink};
 use tally_device::{Config, EngineClass, Priority, QueueState, VmId};
 use tally_uapi::fault::FaultKind;
 use tally_uapi::packet::{self, opcode};
@@ -175,29 +173,16 @@ fn a_device_with_an_endless_kernel_can_be_dropped() {
     assert_eq!(cells.load(1), stopped);
 }
 
-/// Which queue ran a command, in order.
-#[derive(Default)]
-struct Log(Mutex<Vec<CommandRecord>>);
-
-impl Sink for Log {
-    fn command(&self, record: &CommandRecord) {
-        self.0.lock().unwrap().push(*record);
-    }
-}
-
 #[test]
 fn a_higher_priority_runs_first_and_equals_take_turns() {
-    let log = Arc::new(Log::default());
-    let trace: Arc<dyn Sink> = Arc::<Log>::clone(&log);
     let gpu = Gpu::with(Config {
         workers: Some(1),
         // A thread that loses its processor would seem stuck, and another go on with the next queue.
         substitutes: Some(0),
         compute_engines: 1,
-        trace: Some(trace),
         ..Config::default()
     });
-    let cells = Memory::new(4096);
+    let (cells, trace) = (Memory::new(4096), TraceMemory::new(16));
     let kernarg = Kernarg::new(&[cells.cell_va(1), cells.cell_va(2)]);
     let order = [Priority::Low, Priority::Normal, Priority::High, Priority::High];
     let mut queues: Vec<_> = order
@@ -206,37 +191,18 @@ fn a_higher_priority_runs_first_and_equals_take_turns() {
         .collect();
     // All wait for one cell; the first to look finds all met.
     for (i, queue) in queues.iter_mut().enumerate() {
+        trace.record(queue, i as u64);
         queue.write(wait_for(cells.cell_va(0), 1));
         queue.write(dispatch(ORDERED, count_groups, &kernarg, 1, Some((cells.cell_va(20 + i), 1))));
         queue.publish();
         eventually("parking", || gpu.device.query(&queue.handle).state == QueueState::Parked);
     }
     let mut starter = gpu.queue_on(&gpu.vm, EngineClass::Compute, 0, Priority::Low);
+    trace.record(&starter, 9);
     starter.push(nop(0, Some((cells.cell_va(0), 1))));
     eventually("all", || (0..4).all(|i| cells.load(20 + i) == 1));
-    let ran: Vec<_> = log.0.lock().unwrap().iter().map(|record| record.queue).collect();
-    let ids: Vec<_> = queues.iter().map(|queue| queue.id).collect();
-    assert_eq!(ran, [starter.id, ids[2], ids[3], ids[1], ids[0]]);
-}
-
-#[test]
-fn commands_are_reported_with_their_times() {
-    let log = Arc::new(Log::default());
-    let trace: Arc<dyn Sink> = Arc::<Log>::clone(&log);
-    let gpu = Gpu::with(Config { trace: Some(trace), ..Config::default() });
-    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
-    let kernarg = Kernarg::new(&[cells.cell_va(1)]);
-    let packet: packet::Dispatch = dispatch(ORDERED, count_groups, &kernarg, 4, None);
-    queue.write(packet);
-    queue.write(copy(ORDERED, cells.cell_va(6), cells.cell_va(5), 8, Some((cells.cell_va(0), 1))));
-    queue.publish();
-    eventually("the copy", || cells.load(0) == 1);
-    let records = log.0.lock().unwrap().clone();
-    let kinds: Vec<_> = records.iter().map(|record| (record.kind, record.entry)).collect();
-    assert_eq!(kinds, [(CommandKind::Dispatch, packet.entry), (CommandKind::Copy, 0)]);
-    assert!(records.iter().all(|r| r.queue == queue.id && r.start != 0 && r.start <= r.end));
-    assert!(records[0].end <= records[1].start);
-    assert_eq!((records[0].packet, records[1].packet), (0, 1));
+    let ran: Vec<_> = trace.take().iter().map(|record| record.tag).collect();
+    assert_eq!(ran, [9, 2, 3, 1, 0]);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use tally_uapi::eu::{ARGS_OFFSET, GroupContext, KernargHeader, KernelEntry};
 use tally_uapi::fault::Fault;
 use tally_uapi::packet::{self, Header, Packet, PostSync, WaitEntry, flag, opcode};
 use tally_uapi::queue::QueueControl;
+use tally_uapi::trace::{TraceBuffer, TraceRecord};
 
 /// How long a test waits for what must happen.
 pub const SOON: Duration = Duration::from_secs(20);
@@ -224,6 +225,50 @@ impl TestQueue<'_> {
 
     pub fn tail(&self) -> u64 {
         self.tail
+    }
+}
+
+/// A trace buffer and its reader.
+pub struct TraceMemory {
+    pub memory: Memory,
+    records: u64,
+}
+
+impl TraceMemory {
+    pub fn new(records: u64) -> Self {
+        let bytes = (size_of::<TraceBuffer>() + records as usize * size_of::<TraceRecord>())
+            .next_multiple_of(4096);
+        let trace = Self { memory: Memory::new(bytes), records };
+        trace.header().records.store(records, Ordering::Relaxed);
+        trace
+    }
+
+    /// Has what a queue runs recorded from its next wake on.
+    pub fn record(&self, queue: &TestQueue<'_>, tag: u64) {
+        queue.control().trace_tag.store(tag, Ordering::Relaxed);
+        queue.control().trace.store(self.memory.va(), Ordering::Relaxed);
+    }
+
+    pub fn header(&self) -> &TraceBuffer {
+        // SAFETY: zeros are one; all that is read of it is atomic.
+        unsafe { &*(self.memory.va() as *const TraceBuffer) }
+    }
+
+    /// Takes the records that are there.
+    pub fn take(&self) -> Vec<TraceRecord> {
+        let mut records = Vec::new();
+        let mut taken = self.header().taken.load(Ordering::Relaxed);
+        loop {
+            let place = size_of::<TraceBuffer>() / 8 + (taken % self.records) as usize * 8;
+            if self.memory.load(place) != taken + 1 {
+                break;
+            }
+            let words: [u64; 8] = std::array::from_fn(|i| self.memory.load(place + i));
+            records.push(zerocopy::transmute!(words));
+            taken += 1;
+        }
+        self.header().taken.store(taken, Ordering::Release);
+        records
     }
 }
 

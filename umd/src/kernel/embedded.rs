@@ -46,7 +46,6 @@ mod buffer;
 mod facts;
 mod memory;
 mod sleepers;
-mod timeline;
 mod watches;
 
 use bindings::{Bindings, Kind};
@@ -172,7 +171,6 @@ impl Embedded {
             copy_engines: engines(settings.copy_engines, defaults.copy_engines),
             workers: settings.workers.map(|workers| workers as usize),
             reset_time: settings.reset_ms.map_or(defaults.reset_time, Duration::from_millis),
-            trace: timeline::sink(settings, compute_engines),
             chaos: settings.chaos,
             ..defaults
         };

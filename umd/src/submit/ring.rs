@@ -110,8 +110,9 @@ impl Ring {
         };
         let made = vm.kernel().queue_create(&mut create);
         made.map_err(|errno| vm.failed("QUEUE_CREATE", errno))?;
-        activity::begin(Arc::downgrade(vm), create.queue_id, (place.class, place.index));
-        Ok(Self {
+        let engine = (place.class, place.index);
+        activity::begin(Arc::downgrade(vm), create.queue_id, engine);
+        let ring = Self {
             vm: vm.clone(),
             queue: create.queue_id,
             control,
@@ -121,7 +122,9 @@ impl Ring {
             published: 0,
             head: 0,
             attended: crate::log::wants_packets() || vm.has_views(),
-        })
+        };
+        vm.trace_queue(ring.control(), ring.queue, engine);
+        Ok(ring)
     }
 
     /// Makes room for `packets` more.

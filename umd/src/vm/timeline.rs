@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the device runs for a VM, for the timeline of `TALLY_TRACE`.
+//!
+//! The device writes a record of each command into a buffer of the VM (`device/SPEC.md`, chapter 11),
+//! and a thread here moves the records to the file, so neither waits for the other. There is a buffer
+//! only while a timeline is made.
+
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tally_uapi::ioctl::{ClockPair, Query, bind_flag, query};
+use tally_uapi::packet::opcode;
+use tally_uapi::queue::QueueControl;
+use tally_uapi::trace::{TRACE_RECORD_SIZE, TraceBuffer, TraceRecord};
+
+use super::{Bindings, Mapping};
+use crate::space::HUGE_PAGE;
+use crate::{process, trace};
+
+/// Commands that the device may run while nobody looks: a buffer of 2 MiB.
+const RECORDS: u64 = (HUGE_PAGE - size_of::<TraceBuffer>() as u64) / TRACE_RECORD_SIZE;
+/// How often the records are looked at. At a million commands a second the buffer is full after 32 ms.
+const PERIOD: Duration = Duration::from_millis(5);
+/// How often the clocks are related anew: those of a virtual machine and its host drift apart by up to
+/// a hundred microseconds a second.
+const CLOCK_PERIOD: Duration = Duration::from_millis(100);
+
+/// The records of a VM. What is left of them is written when it goes.
+pub(super) struct Timeline {
+    mapping: Mapping,
+    reader: Mutex<Reader>,
+}
+
+/// What only the host knows of the buffer, whatever kernels do to the memory.
+#[derive(Default)]
+struct Reader {
+    taken: u64,
+    dropped: u64,
+    /// When the clocks were related.
+    related: Option<Instant>,
+}
+
+impl Timeline {
+    /// The buffer of a VM, if a timeline is made. Without memory or a thread for it, the timeline has
+    /// no commands of the VM.
+    pub(super) fn start(bindings: &Arc<Bindings>) -> Option<Arc<Self>> {
+        if !trace::enabled() {
+            return None;
+        }
+        // Memory of a new buffer is all zeros.
+        let mapped = bindings.map(HUGE_PAGE, HUGE_PAGE, bind_flag::READ | bind_flag::WRITE);
+        let mapping = mapped.inspect_err(|error| log::warn!("TALLY_TRACE: {error}")).ok()?;
+        let timeline = Arc::new(Self { mapping, reader: Mutex::default() });
+        timeline.header().records.store(RECORDS, Ordering::Relaxed);
+        let source: Weak<Self> = Arc::downgrade(&timeline);
+        trace::add_source(source.clone());
+        let thread = thread::Builder::new().name("tally-trace".into());
+        let started = process::without_signals(|| thread.spawn(move || keep_taking(&source)));
+        if let Err(error) = started {
+            log::warn!("TALLY_TRACE: no thread for what the device runs: {error}");
+        }
+        Some(timeline)
+    }
+
+    /// Has the device record what a queue runs, of which nothing is published yet. `engine`: class and
+    /// index.
+    pub(super) fn add_queue(&self, control: &QueueControl, queue: u32, engine: (u32, u32)) {
+        control.trace_tag.store(tag(queue, engine), Ordering::Relaxed);
+        // Publishing the first packet makes both visible.
+        control.trace.store(self.mapping.va(), Ordering::Relaxed);
+    }
+
+    fn header(&self) -> &TraceBuffer {
+        // SAFETY: the buffer is mapped for the host as long as `self.mapping` lives, is larger than the
+        // header and aligned for it; all that is read of it is atomic.
+        unsafe { self.mapping.ptr().cast().as_ref() }
+    }
+
+    /// The record of this number, if it is there.
+    fn record(&self, number: u64) -> Option<TraceRecord> {
+        let place = size_of::<TraceBuffer>() as u64 + number % RECORDS * TRACE_RECORD_SIZE;
+        let word = |offset: usize| {
+            // SAFETY: the place lies within the buffer, which is mapped as long as `self.mapping` lives;
+            // offsets are below the record's size and multiples of eight; everybody accesses these
+            // words atomically.
+            unsafe {
+                let at = self.mapping.ptr().byte_add(place as usize + offset);
+                at.cast::<AtomicU64>().as_ref()
+            }
+        };
+        // Acquire: the rest of the record was written before its number.
+        if word(offset_of!(TraceRecord, sequence)).load(Ordering::Acquire) != number + 1 {
+            return None;
+        }
+        let words: [u64; TRACE_RECORD_SIZE as usize / 8] =
+            std::array::from_fn(|i| word(i * 8).load(Ordering::Relaxed));
+        Some(zerocopy::transmute!(words))
+    }
+
+    /// Has both clocks read, if that was long ago.
+    fn relate_clocks(&self, reader: &mut Reader) {
+        if reader.related.is_some_and(|related| related.elapsed() < CLOCK_PERIOD) {
+            return;
+        }
+        let mut pair = ClockPair::default();
+        let data = (&raw mut pair).addr() as u64;
+        let size = size_of::<ClockPair>() as u32;
+        let mut arg = Query { what: query::CLOCK, size, data, ..Default::default() };
+        // SAFETY: `size` bytes may be written to the pair.
+        if unsafe { self.mapping.bo.bindings.kernel.query(&mut arg) }.is_ok() {
+            trace::set_clock(pair.host_ns, pair.device_ticks);
+            reader.related = Some(Instant::now());
+        }
+    }
+}
+
+impl trace::Source for Timeline {
+    fn drain(&self) {
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let header = self.header();
+        while let Some(record) = self.record(reader.taken) {
+            self.relate_clocks(&mut reader);
+            reader.taken += 1;
+            header.taken.store(reader.taken, Ordering::Release);
+            show(&record);
+        }
+        let dropped = header.dropped.load(Ordering::Relaxed);
+        if dropped != reader.dropped {
+            let more = dropped.wrapping_sub(reader.dropped);
+            log::warn!("TALLY_TRACE: {more} commands came too fast and are not on the timeline");
+            reader.dropped = dropped;
+        }
+    }
+}
+
+impl Drop for Timeline {
+    fn drop(&mut self) {
+        trace::Source::drain(self);
+    }
+}
+
+/// Until the timeline is gone.
+fn keep_taking(timeline: &Weak<Timeline>) {
+    while let Some(timeline) = timeline.upgrade() {
+        trace::Source::drain(&*timeline);
+        drop(timeline);
+        thread::sleep(PERIOD);
+    }
+}
+
+/// What a queue's records are marked with: its id and its engine.
+fn tag(queue: u32, (class, index): (u32, u32)) -> u64 {
+    u64::from(queue) | u64::from(class as u16) << 32 | u64::from(index as u16) << 48
+}
+
+fn show(record: &TraceRecord) {
+    trace::command(trace::Command {
+        engine: ((record.tag >> 32) as u32 & 0xffff, (record.tag >> 48) as u32),
+        queue: record.tag as u32,
+        kind: match record.opcode as u8 {
+            opcode::NOP => "nop",
+            opcode::CALL => "call",
+            opcode::DISPATCH => "dispatch",
+            opcode::COPY => "copy",
+            opcode::COPY_REGION => "copy_region",
+            opcode::FILL => "fill",
+            _ => "unknown",
+        },
+        entry: record.entry,
+        ticks: (record.start, record.end),
+    });
+}
