@@ -373,7 +373,9 @@ impl Device {
         let mut stopped = self.shared.sched.wait_stopped(queue, Instant::now() + patience);
         // A thread that has only to notice may be late on a busy machine; no command is lost by that.
         while !stopped && !self.shared.sched.is_guarding(queue.serial) {
-            self.shared.sched.dismiss(&self.shared, queue);
+            if !self.shared.sched.dismiss(&self.shared, queue) {
+                break;
+            }
             let until = Instant::now() + Duration::from_millis(2);
             stopped = self.shared.sched.wait_stopped(queue, until);
         }

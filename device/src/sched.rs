@@ -22,6 +22,7 @@ use crate::work::Work;
 mod crew;
 mod guest;
 mod locked;
+mod stop;
 mod watch;
 mod worker;
 
@@ -404,50 +405,6 @@ impl Sched {
         true
     }
 
-    /// Waits until no packet or work of a stopped queue is in progress, or the
-    /// time has passed. True if none is.
-    pub(crate) fn wait_stopped(&self, queue: &Queue, until: Instant) -> bool {
-        let mut state = self.lock();
-        loop {
-            let run = queue.run().0;
-            if run != Run::Running && !queue.has_work() {
-                return true;
-            }
-            let now = Instant::now();
-            if now >= until {
-                return false;
-            }
-            // The bound makes up for a wake-up between the check and the sleep
-            // of a worker that does not take the lock to tell.
-            let left = (until - now).min(Duration::from_millis(5));
-            state = state.wait_for(&self.stopped, left);
-        }
-    }
-
-    /// Something that `wait_stopped` looks at has changed.
-    pub(crate) fn tell_stoppers(&self) {
-        self.stopped.notify_all();
-    }
-
-    /// Takes a queue that must stop out of wherever it rests.
-    pub(crate) fn retire(&self, shared: &Shared, queue: &Arc<Queue>) {
-        let mut state = self.lock();
-        let mut run = queue.run();
-        match run.0 {
-            Run::Idle | Run::Draining => run.0 = Run::Stopped,
-            Run::Runnable => {
-                run.0 = Run::Stopped;
-                let ready = &mut state.engines[queue.engine].ready[queue.priority];
-                ready.retain(|other| !Arc::ptr_eq(other, queue));
-                self.publish(&state);
-            }
-            // If a look has it already, or its worker is about to put it
-            // there, whoever has it sees that it must stop.
-            Run::Parked(wait) if shared.sem.remove(queue, wait.address) => run.0 = Run::Stopped,
-            Run::Parked(_) | Run::Running | Run::Stopped => {}
-        }
-    }
-
     /// A thread that has a task begins a piece of work that may take for ever, and whoever comes to
     /// its queue meanwhile sends no KICK: the watch has to be awake. It then stays so while anybody
     /// is busy, so this costs something only after a rest.
@@ -460,20 +417,6 @@ impl Sched {
     /// There is a new wait on a foreign cell.
     pub(crate) fn tell_watch(&self) {
         self.lock().rush_watch();
-    }
-
-    /// Whether a thread is in a guarded call for a queue: there is something to abort.
-    pub(crate) fn is_guarding(&self, serial: u64) -> bool {
-        let slots = self.lock().all_slots();
-        slots.iter().any(|slot| slot.record.is_guarding(serial))
-    }
-
-    /// Interrupts every guarded call that works for the queue of this serial.
-    pub(crate) fn abort(&self, serial: u64) {
-        let slots = self.lock().all_slots();
-        for slot in slots.iter().filter(|slot| slot.record.work() == serial) {
-            slot.record.abort(serial);
-        }
     }
 
     /// Tells all threads to end; those that are in kernels are interrupted

@@ -299,6 +299,20 @@ impl Work {
         withdrawn
     }
 
+    /// Gives up what nobody has claimed of a work of a lost VM, which no thread may come to any more.
+    /// Its command is completed by nobody: nothing of a lost VM signals. Whoever is still at a unit ends
+    /// the work, or this does. `now` is the device's clock.
+    pub(crate) fn abandon(&self, now: u64) -> bool {
+        let gone = self.give_up();
+        if gone != 0 && self.done.fetch_add(gone, Ordering::AcqRel) + gone == self.units {
+            if self.shared {
+                self.completion.queue.time_stops(now);
+            }
+            self.completion.queue.work_ends();
+        }
+        true
+    }
+
     /// Runs units until none is left or `leave` says that other things are more
     /// urgent (asked after each claim). Completes the command after the last.
     pub(crate) fn join(&self, worker: &mut Worker, leave: impl Fn(&mut Worker) -> bool) {

@@ -98,11 +98,9 @@ impl Sched {
 
     /// Takes back the works of a queue that is being stopped and that have no threads yet: those that
     /// have them may never end. The queue's worker may bring one more until the queue has stopped.
-    pub(crate) fn dismiss(&self, shared: &Shared, queue: &Queue) {
-        let now = shared.clock.ticks();
-        let mut state = self.lock();
+    pub(super) fn dismiss_waiting(&self, state: &mut Locked<'_>, queue: &Queue, now: u64) {
         state.crew.waiting.retain(|work| !work.is_of(queue) || !work.withdraw(now));
-        self.staff(&mut state);
+        self.staff(state);
     }
 
     /// Makes a thread more.

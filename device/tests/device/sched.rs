@@ -2,10 +2,11 @@
 //! Order, overlap, priorities, substitutes, the end of queues (SPEC.md,
 //! chapters 4 and 10).
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tally_device::{Config, EngineClass, Priority, QueueState, VmId};
+use tally_uapi::eu::GroupContext;
 use tally_uapi::fault::FaultKind;
 use tally_uapi::packet::{self, opcode};
 
@@ -263,4 +264,60 @@ fn an_engine_survives_the_destruction_of_stuck_queues() {
         eventually("the engine's next queue", || cells.load(0) == round);
     }
     assert!(!gpu.vm.is_lost());
+}
+
+/// Kernel: counts the group in the cell of argument 0 and keeps its thread for a millisecond.
+unsafe extern "C" fn slow(context: *const GroupContext) {
+    // SAFETY: argument 0 is a cell.
+    unsafe { cell_arg(context, 0) }.fetch_add(1, Ordering::AcqRel);
+    std::thread::sleep(Duration::from_millis(1));
+}
+
+/// Chapter 10: a command "that is half done then and that no execution unit comes back to is aborted, too":
+/// the queue's end does not wait for those of others.
+#[test]
+fn half_done_work_that_nobody_comes_back_to_is_aborted() {
+    const GROUPS: u32 = 1 << 20;
+    let gpu = Gpu::with(Config {
+        workers: Some(2),
+        substitutes: Some(0),
+        compute_engines: 3,
+        ..Config::default()
+    });
+    let cells = Memory::new(4096);
+    let (vm, others) = (gpu.device.create_vm(VmId(10)), gpu.device.create_vm(VmId(11)));
+    let mut left = gpu.queue_on(&vm, EngineClass::Compute, 0, Priority::Normal);
+    let counted = Kernarg::new(&[cells.cell_va(1)]);
+    left.push(dispatch(ORDERED, slow, &counted, GROUPS, Some((cells.cell_va(0), 1))));
+    eventually("the launch", || cells.load(1) != 0);
+    // They keep both threads, which leave the launch for them.
+    let mut stuck = Vec::new();
+    for i in 0..2 {
+        let mut queue = gpu.queue_on(&others, EngineClass::Compute, 1 + i, Priority::Normal);
+        let i = i as usize;
+        let kernarg = Kernarg::new(&[cells.cell_va(2 + i), cells.cell_va(4)]);
+        queue.push(dispatch(ORDERED, meet, &kernarg, 1, Some((cells.cell_va(6 + i), 1))));
+        eventually("its kernel", || cells.load(2 + i) == 1);
+        stuck.push((queue, kernarg));
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            gpu.device.destroy_queue(&left.handle);
+            done.store(true, Ordering::SeqCst);
+        });
+        let until = Instant::now() + Duration::from_secs(20);
+        while !done.load(Ordering::SeqCst) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let (ended, ran) = (done.load(Ordering::SeqCst), cells.load(1));
+        cells.cell(4).store(1, Ordering::Release);
+        assert!(ended, "it waits for the other queues' kernels");
+        assert!(ran < GROUPS.into(), "the launch was left");
+    });
+    assert_eq!(gpu.fault().kind, FaultKind::Aborted);
+    left.memory.protect(libc::PROT_NONE);
+    eventually("the others", || cells.load(6) == 1 && cells.load(7) == 1);
+    assert!(vm.is_lost() && !others.is_lost() && !gpu.vm.is_lost());
+    assert_eq!(cells.load(0), 0, "what was aborted is not signalled");
 }
