@@ -24,7 +24,8 @@ const KERNEL: &str = "
 fn endless_kernels_stop_neither_other_lists_nor_the_end_of_the_process() {
     let start = Instant::now();
     ze::in_child("child_with_endless_kernels", &[("TALLY_WORKERS", "2")]);
-    assert!(start.elapsed() < Duration::from_secs(30), "the process took {:?}", start.elapsed());
+    // Seconds; on a kernel that checks itself, emulated and beside others, two minutes.
+    assert!(start.elapsed() < Duration::from_secs(600), "the process took {:?}", start.elapsed());
 }
 
 #[test]
