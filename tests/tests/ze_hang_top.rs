@@ -5,12 +5,12 @@
 
 use std::process::{Command, Output};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use tally_tests::check;
 use tally_tests::gate::Gate;
+use tally_tests::lists::PATIENCE;
 use tally_tests::ze::{self, Gpu, in_child};
-use tally_tests::{call, check};
-use tally_ze::*;
 
 /// Runs `tally-top`, which lies beside the driver.
 fn top(arguments: &[&str]) -> Output {
@@ -64,18 +64,25 @@ fn child_with_a_circle() {
     queue2.execute(&[&list2], None);
     let pid = std::process::id().to_string();
     thread::scope(|scope| {
-        scope.spawn(|| {
-            let result = call!(zeEventHostSynchronize(one.0, 1_500_000_000));
-            assert_eq!(result, ze_result_t::ZE_RESULT_NOT_READY);
-        });
-        thread::sleep(Duration::from_millis(300));
-        let shown = top(&[&pid]);
-        assert!(shown.status.success(), "{}", text(&shown));
-        println!("{}", text(&shown));
+        scope.spawn(|| check!(zeEventHostSynchronize(one.0, PATIENCE)));
+        // Until the thread waits and both queues have parked.
+        let until = Instant::now() + Duration::from_nanos(PATIENCE / 2);
+        let shown = loop {
+            let shown = top(&[&pid]);
+            assert!(shown.status.success(), "{}", text(&shown));
+            let shown = text(&shown);
+            let is_all =
+                ["has waited for", "the waits close a circle"].iter().all(|it| shown.contains(it));
+            if is_all || Instant::now() >= until {
+                break shown;
+            }
+            thread::sleep(Duration::from_millis(50));
+        };
+        println!("{shown}");
         let listed = text(&top(&[])).lines().any(|line| line.starts_with(&format!("{pid} ")));
         println!("listed: {}", if listed { "yes" } else { "no" });
+        gate.open();
     });
-    gate.open();
     check!(zeDeviceSynchronize(gpu.device));
 }
 
