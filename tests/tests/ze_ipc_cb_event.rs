@@ -62,6 +62,8 @@ fn status(event: ze_event_handle_t) -> ze_result_t {
 
 const READY: ze_result_t = ze_result_t::ZE_RESULT_SUCCESS;
 const NOT_READY: ze_result_t = ze_result_t::ZE_RESULT_NOT_READY;
+/// "Within a second", as it is on an idle machine, for one with much else to do.
+const PROMPT: Duration = Duration::from_secs(20);
 
 /// "As mentioned previously, signaling CB Event replaces its state. This is why IPC sharing is
 /// one-directional. Opened event can be used only for waiting/querying (on host and GPU)." "Both Event
@@ -246,7 +248,7 @@ fn a_list_that_dies_unexecuted_ends_the_waits_of_others() {
     exporter.say("destroy");
     let (answer, end) = waiter.join().expect("the wait returns");
     assert_eq!(answer, ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST);
-    assert!(end - start < Duration::from_secs(1));
+    assert!(end - start < PROMPT);
     let said = refused!(ZE_RESULT_ERROR_DEVICE_LOST, zeEventQueryStatus(event));
     assert!(said.contains("before it was executed"), "{said}");
     // One that is opened only now learns it too.

@@ -13,6 +13,8 @@ use tally_ze::*;
 const CB_IPC: ze_event_counter_based_flags_t =
     ze_event_counter_based_flags_t::ZE_EVENT_COUNTER_BASED_FLAG_IPC;
 const POOL_IPC: ze_event_pool_flags_t = ze_event_pool_flags_t::ZE_EVENT_POOL_FLAG_IPC;
+/// "Within a second", as it is on an idle machine, for one with much else to do.
+const PROMPT: Duration = Duration::from_secs(20);
 
 /// A child that shares a counter-based event and a pool whose event 0 and counter nobody signals
 /// before it is told; event 1 of the pool and the second counter are complete.
@@ -125,7 +127,7 @@ fn a_host_wait_ends_when_the_exporter_dies() {
             exporter.kill();
             let (answer, ended) = waiter.join().expect("the wait returns");
             assert_eq!(answer, ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST);
-            assert!(ended - killed < Duration::from_secs(1), "{:?}", ended - killed);
+            assert!(ended - killed < PROMPT, "{:?}", ended - killed);
             // Every wait and query from now on, too, and what was complete is complete for ever.
             for event in [imported.event, imported.unsignalled] {
                 refused!(ZE_RESULT_ERROR_DEVICE_LOST, zeEventHostSynchronize(event, PATIENCE));
@@ -234,7 +236,7 @@ fn child_whose_device_waits() {
         _ => call!(zeCommandListHostSynchronize(list.0, PATIENCE)),
     };
     assert_eq!(lost, ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST);
-    assert!(killed.elapsed() < Duration::from_secs(1), "{:?}", killed.elapsed());
+    assert!(killed.elapsed() < PROMPT, "{:?}", killed.elapsed());
     assert_eq!(memory.get(0), 0, "nothing behind the wait was run");
     imported.close();
     let device = gpu.device;
