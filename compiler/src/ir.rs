@@ -418,6 +418,10 @@ pub struct Module {
     pub files: Arena<FileId, String>,
     /// What a pointer to an exported function holds, by the function's name.
     pub pointers: BTreeMap<String, u64>,
+    /// Functions that stand for calls through pointers ([`crate::pointers`]).
+    pub dispatchers: Vec<FunctionId>,
+    /// Functions that pointers are made of, each with the number that such a pointer is.
+    pub callable: Vec<(u64, FunctionId)>,
     /// Names of exports that other modules may define too, all alike.
     pub link_once: BTreeSet<String>,
     /// If modules were linked into this one: the first variable of each of the others, ascending.
@@ -485,6 +489,8 @@ impl Module {
             kernels: Vec::new(),
             files: self.files.clone(),
             pointers: BTreeMap::new(),
+            dispatchers: Vec::new(),
+            callable: Vec::new(),
             link_once: BTreeSet::new(),
             foreign: self.foreign.clone(),
             const_ids: self.const_ids.clone(),

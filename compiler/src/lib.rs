@@ -11,6 +11,8 @@
 //! - `llvm`: that → an object file.
 //! - `blob`: the object file → code that runs wherever it is mapped.
 //!
+//! [`pointers`] is what parsing and linking make of calls through pointers.
+//!
 //! [`interp`] runs the IR as it is: the reference that compiled code is compared with.
 //!
 //! `codegen` puts the last three together; `serve` is the compiler process around them all; `beside`
@@ -30,6 +32,7 @@ pub mod link;
 pub mod llvm;
 pub mod lower;
 pub mod parse;
+pub mod pointers;
 pub mod regions;
 #[cfg(feature = "llvm")]
 pub mod serve;

@@ -94,6 +94,53 @@ fn barriers_work_across_modules() {
     assert_eq!(run(objects), [30, 20, 10, 0]);
 }
 
+/// Flags of clang for function pointers.
+const POINTERS: [&str; 5] = [
+    "-O1",
+    "-Xclang",
+    "-cl-ext=+__cl_clang_function_pointers",
+    "-mllvm",
+    "--spirv-ext=+SPV_INTEL_function_pointers",
+];
+
+/// Calls through pointers find the functions of all linked modules, whichever the pointer was made in:
+/// `apply` calls what `k`'s module has taken the address of, `k` what `offer`'s has.
+#[test]
+fn function_pointers_mean_the_same_in_all_linked_modules() {
+    let unary = "
+        #pragma OPENCL EXTENSION __cl_clang_function_pointers : enable
+        typedef uint (*unary)(uint);";
+    let caller = "
+        uint apply(ulong f, uint x);
+        ulong offer(void);
+        __attribute__((noinline)) uint twice(uint x) { return 2 * x; }
+        kernel void k(global uint *p) {
+            size_t i = get_global_id(0);
+            ulong f = i & 1 ? offer() : (ulong)twice;
+            p[i] = apply(f, (uint)i) + 10 * ((unary)f)((uint)i);
+        }";
+    let library = "
+        uint plus(uint x) { return x + 1; }
+        uint apply(ulong f, uint x) { return ((unary)f)(x); }
+        ulong offer(void) { return (ulong)plus; }";
+    let module = |source: &str| {
+        let spirv = clang::compile_text(&format!("{unary}{source}"), &POINTERS);
+        parse(&spirv, &[]).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let objects = |apart: bool| {
+        let links = ["apply", "offer"].map(|name| (name.to_owned(), 1)).into();
+        let mut first = Object { modules: vec![module(caller)], links };
+        let second = Object { modules: vec![module(library)], links: HashMap::new() };
+        if apart {
+            return vec![first, second];
+        }
+        first.modules.extend(second.modules);
+        vec![first]
+    };
+    assert_eq!(run(objects(true)), [0, 22, 44, 44]);
+    assert_eq!(run(objects(false)), [0, 22, 44, 44]);
+}
+
 /// A declaration that differs from the definition is refused by name, as the types say.
 #[test]
 fn an_import_of_another_type_than_its_definition_is_refused() {

@@ -30,11 +30,15 @@ const SOURCE: &str = "
 
 /// OpenCL C with an extension of clang's.
 fn spirv() -> Vec<u8> {
+    spirv_of(SOURCE)
+}
+
+fn spirv_of(source: &str) -> Vec<u8> {
     let extensions = [
         ["-Xclang", "-cl-ext=+__cl_clang_function_pointers"],
         ["-mllvm", "--spirv-ext=+SPV_INTEL_function_pointers"],
     ];
-    spirv_from_with(SOURCE, &[&["-O1"], extensions.as_flattened()].concat())
+    spirv_from_with(source, &[&["-O1"], extensions.as_flattened()].concat())
 }
 
 /// Runs a kernel with a buffer and a value; what it writes for 32 work-items in groups of 16.
@@ -79,6 +83,34 @@ fn kernels_choose_among_functions() {
         assert_eq!(run(&gpu, module, "table", &shift.to_ne_bytes()), wanted);
     }
     check!(zeModuleDestroy(module));
+}
+
+/// A kernel of one module calls functions of another through pointers once they are linked, and that
+/// other calls what the kernel's has.
+#[test]
+fn pointers_mean_the_same_in_linked_modules() {
+    let head = "
+        #pragma OPENCL EXTENSION __cl_clang_function_pointers : enable
+        typedef uint (*unary)(uint);";
+    let caller = "
+        uint apply(ulong f, uint x);
+        __attribute__((noinline)) uint thrice(uint x) { return 3 * x; }
+        kernel void given(global uint *p, ulong f) {
+            size_t i = get_global_id(0);
+            p[i] = ((unary)f)((uint)i) + 1000 * apply((ulong)thrice, (uint)i);
+        }";
+    let library = "
+        uint square(uint x) { return x * x; }
+        uint apply(ulong f, uint x) { return ((unary)f)(x); }";
+    let gpu = Gpu::new();
+    let [first, second] = [caller, library]
+        .map(|source| gpu.module(&spirv_of(&format!("{head}{source}")), "").expect("it is valid"));
+    let mut modules = [first, second];
+    check!(zeModuleDynamicLink(2, modules.as_mut_ptr(), ptr::null_mut()));
+    let square = pointer(second, c"square");
+    let wanted: Vec<u32> = (0..32).map(|i| i * i + 3000 * i).collect();
+    assert_eq!(run(&gpu, first, "given", &square.to_ne_bytes()), wanted);
+    modules.into_iter().for_each(|module| check!(zeModuleDestroy(module)));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::ir::{
     Arena, ConstId, ConstKind, Constant, FileId, Function, FunctionId, Global, GlobalId, Kernel,
     Loc, Module, Op, Operand, Type, TypeId,
 };
+use crate::pointers;
 
 /// The merged module being made.
 #[derive(Default)]
@@ -88,6 +89,10 @@ impl Merger {
         }
         self.module.link_once.extend(module.link_once);
         self.module.pointers.extend(module.pointers);
+        let function = |id: FunctionId| FunctionId::from_index(first_function + id.index());
+        self.module.dispatchers.extend(module.dispatchers.into_iter().map(function));
+        let callable = module.callable.into_iter().map(|(number, id)| (number, function(id)));
+        self.module.callable.extend(callable);
         self.parts.push(Part {
             object,
             constants: module.constants,
@@ -200,6 +205,10 @@ impl Merger {
                 }
             }
         }
+        for (_, id) in &mut self.module.callable {
+            *id = self.functions.get(id).copied().unwrap_or(*id);
+        }
+        pointers::connect(&mut self.module);
         Ok(self.module)
     }
 
