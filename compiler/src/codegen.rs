@@ -13,6 +13,7 @@ use crate::ir::{self, AddressSpace, GlobalId, Kernel, Module};
 use crate::llvm::{Level, Output};
 use crate::lower::Lowered;
 use crate::lower::places::Kind;
+use crate::widen::{Refusal, Widened};
 use crate::{blob, llvm, lower, widen};
 
 /// How to generate code.
@@ -85,6 +86,10 @@ pub fn kernel_code(
         Level::None => 1,
         Level::Little | Level::Full => widen::lanes(kernel),
     };
+    if options.level == Level::Full && llvm::has_long_vectors(target) {
+        let widened = widen::widen_twice(module, kernel, lanes);
+        return code_of(module, kernel, target, options, lanes, widened);
+    }
     kernel_code_of(module, kernel, target, options, lanes)
 }
 
@@ -100,8 +105,19 @@ pub fn kernel_code_of(
     options: Options,
     lanes: u32,
 ) -> Result<KernelCode, String> {
+    code_of(module, kernel, target, options, lanes, widen::widen(module, kernel, lanes))
+}
+
+fn code_of(
+    module: &Module,
+    kernel: &Kernel,
+    target: &TargetCpu,
+    options: Options,
+    lanes: u32,
+    widened: Result<Widened, Refusal>,
+) -> Result<KernelCode, String> {
     let log = |error: &dyn std::error::Error| format!("kernel {:?}: {error}", kernel.name);
-    let (widened, remark) = match widen::widen(module, kernel, lanes) {
+    let (widened, remark) = match widened {
         Ok(widened) => (Some(widened), String::new()),
         Err(why) if lanes > 1 => (None, format!("one item at a time: {why}")),
         Err(_) => (None, String::new()),

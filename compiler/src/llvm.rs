@@ -192,6 +192,11 @@ fn fuses(target: &TargetCpu) -> bool {
         || target.features.split(',').any(|feature| feature == "+fma")
 }
 
+/// Whether a processor is known to have registers of 512 bits.
+pub fn has_long_vectors(target: &TargetCpu) -> bool {
+    target.name == "x86-64-v4" || target.features.split(',').any(|feature| feature == "+avx512f")
+}
+
 /// Links the families of the run-time library that `module` needs, and those that they need.
 fn link_library<'c>(
     context: &'c Context,

@@ -12,7 +12,8 @@
 //! sub-groups are barriers too, at which items exchange values ([`group`]).
 //!
 //! A widened kernel has a second item function, which runs a vector of items. The entry function
-//! calls it for whole vectors of a row and the other one for what is left.
+//! calls it for whole vectors of a row and the other one for what is left. Some have a third one for
+//! vectors of twice as many items, which comes first.
 //!
 //! Every function of a kernel takes the same five values first: the group's context, the item's
 //! three local ids, and the item's copy of the private variables of module scope. All address
@@ -173,6 +174,9 @@ fn lower_both(
             wide_frame = Some(frame);
         }
         unit.exact = None;
+        if let Some(double) = widened.double {
+            functions += &function::lower(&mut unit, double, &module.functions[double])?;
+        }
     }
     let one = Runner { function: kernel.function, frame: frame.as_ref(), lanes: 1 };
     let wide = widened.map(|widened| Runner {
@@ -180,7 +184,11 @@ fn lower_both(
         frame: wide_frame.as_ref(),
         lanes: widened.lanes,
     });
-    let entry = entry::lower(&mut unit, kernel, one, wide, whole);
+    let double = widened.and_then(|widened| {
+        let function = widened.double?;
+        Some(Runner { function, frame: None, lanes: 2 * widened.lanes })
+    });
+    let entry = entry::lower(&mut unit, kernel, one, wide, double, whole);
     let entry = match &mut unit.places {
         Some(places) => places.around(&entry, kernel),
         None => entry,

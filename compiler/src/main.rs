@@ -89,7 +89,12 @@ fn show_kernel(
     target: &TargetCpu,
     output: Option<Output>,
 ) -> Result<(), String> {
-    let lowered = match widen::widen(module, kernel, widen::lanes(kernel)) {
+    let lanes = widen::lanes(kernel);
+    let widened = match llvm::has_long_vectors(target) {
+        true => widen::widen_twice(module, kernel, lanes),
+        false => widen::widen(module, kernel, lanes),
+    };
+    let lowered = match widened {
         Ok(widened) => lower::lower_widened(&widened, kernel),
         Err(_) => lower::lower(module, kernel),
     };

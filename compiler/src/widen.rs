@@ -39,7 +39,7 @@ use crate::ir::{
     ConstKind, Function, FunctionId, Kernel, Module, Op, PrivateVariable, Scope, Type, TypeId,
     ValueId,
 };
-use crate::regions::inline;
+use crate::regions::{inline, stop_scope};
 use build::Builder;
 use emit::Widener;
 use flow::Flow;
@@ -50,6 +50,9 @@ use shape::Shapes;
 const MAX_INSTRUCTIONS: usize = 1 << 14;
 /// The most blocks.
 const MAX_BLOCKS: usize = 1 << 11;
+/// The most instructions of a kernel that is widened twice: each form takes its time to build, and
+/// what is large has enough to do while a result is awaited.
+const MAX_DOUBLE_INSTRUCTIONS: usize = 128;
 /// The most private memory of an item in bytes.
 const MAX_PRIVATE_BYTES: u64 = 16 << 10;
 
@@ -81,6 +84,8 @@ pub struct Widened {
     pub function: FunctionId,
     /// Items of a vector.
     pub lanes: u32,
+    /// A function of the same for twice as many items, where that is good ([`widen_twice`]).
+    pub double: Option<FunctionId>,
     /// Whether vectors are sub-groups: the group must be made of whole ones then.
     pub subgroups: bool,
     /// What slows the code down, for people.
@@ -103,8 +108,13 @@ pub struct Facts {
 /// How many items of a kernel make a vector: as many as a sub-group if it has to do with those, so
 /// that one is the other. `TALLY_LANES` says otherwise; 1 is one item at a time.
 pub fn lanes(kernel: &Kernel) -> u32 {
+    asked_lanes().unwrap_or(kernel.subgroup_size())
+}
+
+/// What `TALLY_LANES` asks for.
+fn asked_lanes() -> Option<u32> {
     let asked = std::env::var("TALLY_LANES").ok().and_then(|lanes| lanes.parse().ok());
-    asked.filter(|lanes| [1, 8, 16, 32].contains(lanes)).unwrap_or(kernel.subgroup_size())
+    asked.filter(|lanes| [1, 8, 16, 32].contains(lanes))
 }
 
 /// Widens a kernel.
@@ -112,6 +122,24 @@ pub fn lanes(kernel: &Kernel) -> u32 {
 /// # Errors
 /// A [`Refusal`] if it holds something that has no widened form.
 pub fn widen(module: &Module, kernel: &Kernel, lanes: u32) -> Result<Widened, Refusal> {
+    widen_for(module, kernel, lanes, false)
+}
+
+/// Widens a kernel; if the loops of its items wait for their own results, also to vectors of twice
+/// as many items. Where such a vector is two of the processor's, one works while the other waits.
+///
+/// # Errors
+/// As [`widen`].
+pub fn widen_twice(module: &Module, kernel: &Kernel, lanes: u32) -> Result<Widened, Refusal> {
+    widen_for(module, kernel, lanes, asked_lanes().is_none())
+}
+
+fn widen_for(
+    module: &Module,
+    kernel: &Kernel,
+    lanes: u32,
+    twice: bool,
+) -> Result<Widened, Refusal> {
     if lanes < 2 {
         return Err(Refusal::new("one item at a time is asked for"));
     }
@@ -134,29 +162,67 @@ pub fn widen(module: &Module, kernel: &Kernel, lanes: u32) -> Result<Widened, Re
             break shapes;
         }
     };
-    let function = Function {
-        name: format!("{} for {lanes} items", source.name),
-        params: Vec::new(),
-        return_type: source.return_type,
-        values: Default::default(),
-        variables: Vec::new(),
-        blocks: Default::default(),
-        exported: false,
-        loc: source.loc,
+    let write = |module: Module, lanes: u32| {
+        let function = Function {
+            name: format!("{} for {lanes} items", source.name),
+            params: Vec::new(),
+            return_type: source.return_type,
+            values: Default::default(),
+            variables: Vec::new(),
+            blocks: Default::default(),
+            exported: false,
+            loc: source.loc,
+        };
+        let mut widener =
+            Widener::new(&source, &flow, &shapes, Builder::new(module, function, lanes));
+        widener.run()?;
+        let remarks = std::mem::take(&mut widener.remarks);
+        let (mut module, function) = widener.out.finish()?;
+        let function = module.functions.push(function);
+        Ok::<_, Refusal>((module, function, remarks))
     };
-    let builder = Builder::new(module.part_of(kernel), function, lanes);
-    let mut widener = Widener::new(&source, &flow, &shapes, builder);
-    widener.run()?;
-    let remarks = std::mem::take(&mut widener.remarks);
-    let (mut module, function) = widener.out.finish()?;
-    let function = module.functions.push(function);
+    let (mut module, function, remarks) = write(module.part_of(kernel), lanes)?;
+    let mut double = None;
+    if twice && !subgroups && waits_for_itself(&module, &source, &flow, &shapes) {
+        // The one function is there in any case.
+        if let Ok((both, function, _)) = write(module.clone(), 2 * lanes) {
+            (module, double) = (both, Some(function));
+        }
+    }
     let facts = Facts {
         shapes: source.values.ids().map(|value| shapes.of(value)).collect(),
         masks: source.blocks.ids().map(|id| flow.leader[id.index()] == id).collect(),
         masked_loops: source.blocks.ids().map(|id| flow.back_edges_are_masked(id)).collect(),
         parting,
     };
-    Ok(Widened { module, function, lanes, subgroups, remarks, source, facts })
+    Ok(Widened { module, function, lanes, double, subgroups, remarks, source, facts })
+}
+
+/// Whether a small kernel has a loop in which each item's next value is computed from its last one,
+/// and nothing else that counts: no barrier, no private memory, nothing of 64 bits on that way.
+fn waits_for_itself(module: &Module, source: &Function, flow: &Flow, shapes: &Shapes) -> bool {
+    let size: usize = source.blocks.iter().map(|(_, block)| block.insts.len()).sum();
+    if size > MAX_DOUBLE_INSTRUCTIONS || !source.variables.is_empty() {
+        return false;
+    }
+    let mut found = false;
+    for (id, block) in source.blocks.iter() {
+        if block.insts.iter().any(|inst| stop_scope(&inst.op).is_some()) {
+            return false;
+        }
+        let around = flow.around(id).any(|index| flow.loops[index].header == id);
+        for result in block.phis().filter_map(|phi| phi.result).filter(|_| around) {
+            let ty = source.values[result].ty;
+            if shapes.of(result) == Shape::Varying {
+                let bits = module.types.scalar_bits(ty);
+                if bits > 32 || module.types.lanes(ty) > 1 {
+                    return false;
+                }
+                found |= matches!(module.types[ty], Type::Int(_) | Type::Float(_));
+            }
+        }
+    }
+    found
 }
 
 /// Refuses what cannot be widened at first sight. Whether the kernel has to do with sub-groups.

@@ -29,13 +29,15 @@ const VECTORS: &str = "tally.vectors";
 /// The symbol of the function that runs such a group one item at a time.
 const ITEMS: &str = "tally.items";
 
-/// Writes the entry function. `wide` is there if the kernel is widened. `whole` says that rows have
-/// to be made of whole vectors for it: a vector that begins anywhere else is no sub-group.
+/// Writes the entry function. `wide` is there if the kernel is widened, `double` if it is to twice
+/// as many items too. `whole` says that rows have to be made of whole vectors for it: a vector that
+/// begins anywhere else is no sub-group.
 pub(super) fn lower(
     unit: &mut Unit<'_>,
     kernel: &Kernel,
     one: Runner<'_>,
     wide: Option<Runner<'_>>,
+    double: Option<Runner<'_>>,
     whole: bool,
 ) -> String {
     unit.declare("i64", "llvm.umin.i64", "i64, i64");
@@ -45,11 +47,14 @@ pub(super) fn lower(
             let exact = exact_size(kernel, wide.lanes);
             text += &choice(wide.lanes, exact);
             unit.exact = exact;
-            text += &group(unit, kernel, VECTORS, wide, None);
+            text += &group(unit, kernel, VECTORS, wide, &[]);
             unit.exact = None;
-            text += &group(unit, kernel, ITEMS, one, None);
+            text += &group(unit, kernel, ITEMS, one, &[]);
         }
-        wide => text += &group(unit, kernel, ENTRY, one, wide),
+        wide => {
+            let vectors: Vec<Runner<'_>> = double.into_iter().chain(wide).collect();
+            text += &group(unit, kernel, ENTRY, one, &vectors);
+        }
     }
     text += "attributes #0 = { nounwind }\n";
     text
@@ -125,14 +130,14 @@ fn head(symbol: &str) -> String {
     )
 }
 
-/// A function that runs a group. Without barriers `wide` runs whole vectors of a row, and `one`
-/// the items that are left over.
+/// A function that runs a group. Without barriers `vectors` run whole vectors of a row, the longest
+/// ones first, and `one` the items that are left over.
 fn group(
     unit: &mut Unit<'_>,
     kernel: &Kernel,
     symbol: &str,
     one: Runner<'_>,
-    wide: Option<Runner<'_>>,
+    vectors: &[Runner<'_>],
 ) -> String {
     let mut text = head(symbol);
     for (name, offset) in [("%args", ARGS), ("%local", LOCAL), ("%scratch", SCRATCH)] {
@@ -153,24 +158,25 @@ fn group(
                 )
             };
             let item = format!("{init}{}", call(&function, "%x"));
-            match wide {
-                None => {
-                    text += "  br label %items\nitems:\n";
-                    text += &loops("", "items", "done", "", &item, one.lanes);
-                }
-                Some(wide) => {
-                    text += &ids_are_small();
+            if vectors.is_empty() {
+                text += "  br label %items\nitems:\n";
+                text += &loops("", "items", "done", "", &item, one.lanes);
+            } else {
+                text += &ids_are_small();
+                for runner in vectors {
+                    let lanes = runner.lanes;
                     text += &format!(
-                        "  %nx.vectors = and i64 %nx, -{}
-  %nx.whole = select i1 %small, i64 %nx.vectors, i64 0
-  br label %items
-items:
-",
-                        wide.lanes
+                        "  %nx.vectors{lanes} = and i64 %nx, -{lanes}
+  %nx.whole{lanes} = select i1 %small, i64 %nx.vectors{lanes}, i64 0
+"
                     );
-                    let vector = call(&function_symbol(wide.function), "%v");
-                    text += &rows(&vector, &item, wide.lanes);
                 }
+                text += "  br label %items\nitems:\n";
+                let calls = vectors.iter().map(|runner| {
+                    let v = format!("%v{}", runner.lanes);
+                    (runner.lanes, call(&function_symbol(runner.function), &v))
+                });
+                text += &rows(&calls.collect::<Vec<_>>(), &item);
             }
         }
         Some(frame) => {
@@ -183,27 +189,38 @@ items:
     text + "done:\n  ret void\n}\n"
 }
 
-/// Loops over the rows of a group: whole vectors from `%v` on, then the items that are left over.
-fn rows(vector: &str, item: &str, lanes: u32) -> String {
-    format!(
+/// Loops over the rows of a group: for each number of items the whole vectors that there is still
+/// room for, then the items that are left over.
+fn rows(vectors: &[(u32, String)], item: &str) -> String {
+    let mut text = String::from(
         "  br label %z.loop
 z.loop:
   %z = phi i64 [ 0, %items ], [ %z.next, %y.done ]
   br label %y.loop
 y.loop:
   %y = phi i64 [ 0, %z.loop ], [ %y.next, %x.done ]
-  %v.some = icmp ne i64 %nx.whole, 0
-  br i1 %v.some, label %v.loop, label %v.done
-v.loop:
-  %v = phi i64 [ 0, %y.loop ], [ %v.next, %v.loop ]
-{vector}  %v.next = add nuw nsw i64 %v, {lanes}
-  %v.last = icmp eq i64 %v.next, %nx.whole
-  br i1 %v.last, label %v.done, label %v.loop
-v.done:
-  %x.some = icmp ne i64 %nx.whole, %nx
+",
+    );
+    let (mut from, mut first) = ("y.loop".to_owned(), "0".to_owned());
+    for (lanes, call) in vectors {
+        text += &format!(
+            "  %v{lanes}.some = icmp ne i64 %nx.whole{lanes}, {first}
+  br i1 %v{lanes}.some, label %v{lanes}.loop, label %v{lanes}.done
+v{lanes}.loop:
+  %v{lanes} = phi i64 [ {first}, %{from} ], [ %v{lanes}.next, %v{lanes}.loop ]
+{call}  %v{lanes}.next = add nuw nsw i64 %v{lanes}, {lanes}
+  %v{lanes}.last = icmp eq i64 %v{lanes}.next, %nx.whole{lanes}
+  br i1 %v{lanes}.last, label %v{lanes}.done, label %v{lanes}.loop
+v{lanes}.done:
+"
+        );
+        (from, first) = (format!("v{lanes}.done"), format!("%nx.whole{lanes}"));
+    }
+    text + &format!(
+        "  %x.some = icmp ne i64 {first}, %nx
   br i1 %x.some, label %x.loop, label %x.done
 x.loop:
-  %x = phi i64 [ %nx.whole, %v.done ], [ %x.next, %x.loop ]
+  %x = phi i64 [ {first}, %{from} ], [ %x.next, %x.loop ]
 {item}  %x.next = add nuw nsw i64 %x, 1
   %x.last = icmp eq i64 %x.next, %nx
   br i1 %x.last, label %x.done, label %x.loop

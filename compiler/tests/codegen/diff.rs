@@ -76,7 +76,11 @@ pub fn same(module: &Module, name: &str, grid: Grid, inputs: &[Input], context: 
 /// As [`same`]; how the buffers differ if they do.
 fn compare(module: &Module, name: &str, grid: Grid, inputs: &[Input]) -> Result<(), String> {
     widths().into_iter().try_for_each(|(target, lanes)| {
-        let kernel = Kernel::with_lanes(module, name, &target, lanes);
+        // There a driver may get two lengths of vectors.
+        let kernel = match target.name.as_str() {
+            "x86-64-v4" => Kernel::new(module, name, &target),
+            _ => Kernel::with_lanes(module, name, &target, lanes),
+        };
         compare_with(&kernel, module, name, grid, inputs)
             .map_err(|how| format!("{name} for {}, {lanes} lanes: {how}", target.name))
     })

@@ -153,8 +153,10 @@ pub struct Kernel {
 impl Kernel {
     /// Compiles a kernel of a module, as wide as a driver gets it.
     pub fn new(module: &Module, name: &str, target: &TargetCpu) -> Self {
-        let (_, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
-        Self::with_lanes(module, name, target, widen::lanes(kernel))
+        let (index, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
+        let code = codegen::kernel_code(module, kernel, target, Options::default())
+            .unwrap_or_else(|log| panic!("{log}"));
+        Self::load(module, index, code)
     }
 
     /// Compiles a kernel of a module with vectors of so many items.

@@ -2,6 +2,8 @@
 //! What widened code finds out as it runs: whether places lie in line, whether any item passes a
 //! limit, and whether all vectors of a group stop at the same barrier.
 
+use tally_compiler::widen::widen_twice;
+
 use crate::diff::{Input, same};
 use crate::harness::Grid;
 use crate::widen::{int, ints, wide};
@@ -104,5 +106,42 @@ fn vectors_that_stop_apart_all_run_to_their_end() {
             let args = [ints(128, |i| i * 5), Input::Local(512), int(n)];
             same(&module, "apart", grid, &args, "");
         }
+    }
+}
+
+/// Items whose loops wait for their own results go 32 at a time where a row has room for that, then
+/// 16, then one; wherever a row ends, each item is run once.
+#[test]
+fn rows_are_run_in_two_lengths_of_vectors_and_a_rest() {
+    let module = wide(
+        "kernel void steps(global int *out, int n) {
+           int i = get_global_id(0), x = i, k = 0;
+           for (; k < n && x != 1; k++) x = x & 1 ? 3 * x + 1 : x >> 1;
+           out[i] += 1000 * k + (x & 511);
+         }
+         kernel void doubles(global double *out, int n) {
+           double x = out[get_global_id(0)];
+           for (int k = 0; k < n; k++) x = 3.5 * x * (1 - x);
+           out[get_global_id(0)] = x;
+         }
+         kernel void sums(global int *out, local int *t) {
+           int l = get_local_id(0), x = l;
+           for (int k = 0; k < 4; k++) {
+             t[l] = x;
+             barrier(CLK_LOCAL_MEM_FENCE);
+             x += t[l ^ 1];
+             barrier(CLK_LOCAL_MEM_FENCE);
+           }
+           out[get_global_id(0)] = x;
+         }
+         kernel void line(global int *out) { out[get_global_id(0)] *= 3; }",
+    );
+    for kernel in &module.kernels {
+        let widened = widen_twice(&module, kernel, 16).expect("it can be widened");
+        assert_eq!(widened.double.is_some(), kernel.name == "steps", "{}", kernel.name);
+    }
+    for group in [8, 16, 31, 32, 48, 63, 127] {
+        let args = [ints(127, |i| i), int(60)];
+        same(&module, "steps", Grid::line(127, group), &args, &format!("groups of {group}"));
     }
 }
