@@ -173,6 +173,7 @@ impl<'m> Checker<'m> {
                 blocks.flat_map(|(_, block)| &block.insts).any(|inst| wanted(&inst.op))
             })
         };
+        facts.uses_subgroups = reaches(Op::is_of_subgroup);
         facts.uses_barrier = reaches(|op| matches!(op, Op::ControlBarrier { .. } | Op::Offer(..)));
         facts.uses_system_scope = reaches(is_of_system_scope);
         let prints = reaches(|op| matches!(op, Op::Printf(..)));

@@ -394,6 +394,8 @@ pub struct KernelFacts {
     pub private_bytes: u64,
     /// Whether work-items wait for each other: at a barrier or an operation of a group.
     pub uses_barrier: bool,
+    /// Whether it can tell how its items are shared out to sub-groups.
+    pub uses_subgroups: bool,
     /// Whether an atomic operation or a fence may speak to others than the device.
     pub uses_system_scope: bool,
     /// Offset in the argument block, behind the arguments, of the address of the ring that the

@@ -36,8 +36,7 @@ use std::fmt;
 
 use crate::ir::arena::Id;
 use crate::ir::{
-    ConstKind, Function, FunctionId, Kernel, Module, Op, PrivateVariable, Scope, Type, TypeId,
-    ValueId,
+    ConstKind, Function, FunctionId, Kernel, Module, PrivateVariable, Type, TypeId, ValueId,
 };
 use crate::regions::{inline, stop_scope};
 use build::Builder;
@@ -106,9 +105,17 @@ pub struct Facts {
 }
 
 /// How many items of a kernel make a vector: as many as a sub-group if it has to do with those, so
-/// that one is the other. `TALLY_LANES` says otherwise; 1 is one item at a time.
+/// that one is the other. Else rows of a required size are made of whole vectors if they can be.
+/// `TALLY_LANES` says otherwise; 1 is one item at a time.
 pub fn lanes(kernel: &Kernel) -> u32 {
-    asked_lanes().unwrap_or(kernel.subgroup_size())
+    let usual = kernel.subgroup_size();
+    let fits = match kernel.required_group_size {
+        Some([row, ..]) if !kernel.facts.uses_subgroups => {
+            [usual, 16, 8].into_iter().find(|lanes| row % lanes == 0)
+        }
+        _ => None,
+    };
+    asked_lanes().or(fits).unwrap_or(usual)
 }
 
 /// What `TALLY_LANES` asks for.
@@ -183,7 +190,8 @@ fn widen_for(
     };
     let (mut module, function, remarks) = write(module.part_of(kernel), lanes)?;
     let mut double = None;
-    if twice && !subgroups && waits_for_itself(&module, &source, &flow, &shapes) {
+    let room = kernel.required_group_size.is_none_or(|[row, ..]| row >= 2 * lanes);
+    if twice && room && !subgroups && waits_for_itself(&module, &source, &flow, &shapes) {
         // The one function is there in any case.
         if let Ok((both, function, _)) = write(module.clone(), 2 * lanes) {
             (module, double) = (both, Some(function));
@@ -238,17 +246,8 @@ fn check(module: &Module, kernel: &Kernel, source: &Function, lanes: u32) -> Res
     if kernel.facts.globals.iter().any(private) {
         return Err(Refusal::new("private variables of module scope"));
     }
-    let mut subgroups = false;
-    for (_, block) in source.blocks.iter() {
-        for inst in &block.insts {
-            subgroups |= match &inst.op {
-                Op::WorkItem(query, _) => query.is_subgroup(),
-                Op::ControlBarrier { execution, .. } => *execution == Scope::Subgroup,
-                Op::Offer(scope, _) => *scope == Scope::Subgroup,
-                _ => false,
-            };
-        }
-    }
+    let mut insts = source.blocks.iter().flat_map(|(_, block)| &block.insts);
+    let subgroups = insts.any(|inst| inst.op.is_of_subgroup());
     if subgroups && lanes != kernel.subgroup_size() {
         return Err(Refusal::new("sub-groups of another size than the vectors"));
     }

@@ -3,7 +3,7 @@
 
 use super::eval::Scalar;
 use super::ops::named_enum;
-use super::{BinaryOp, Float};
+use super::{BinaryOp, Float, Op, Scope};
 
 /// The size of a full sub-group where the kernel does not ask for one.
 pub const DEFAULT_SUBGROUP_SIZE: u32 = 16;
@@ -147,4 +147,16 @@ pub fn identity(op: BinaryOp, ty: Scalar) -> Option<u64> {
         (BinaryOp::FMax, Scalar::Float(float)) => infinity(float) | sign,
         _ => return None,
     })
+}
+
+impl Op {
+    /// Whether it has to do with sub-groups: with an item's place in one, or with the others there.
+    pub fn is_of_subgroup(&self) -> bool {
+        match self {
+            Op::WorkItem(query, _) => query.is_subgroup(),
+            Op::ControlBarrier { execution, .. } => *execution == Scope::Subgroup,
+            Op::Offer(scope, _) => *scope == Scope::Subgroup,
+            _ => false,
+        }
+    }
 }

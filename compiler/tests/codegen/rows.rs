@@ -145,3 +145,36 @@ fn rows_are_run_in_two_lengths_of_vectors_and_a_rest() {
         same(&module, "steps", Grid::line(127, group), &args, &format!("groups of {group}"));
     }
 }
+
+/// Where a kernel requires rows of eights, vectors of 8 make them up; in longer ones its groups would
+/// run one item at a time.
+#[test]
+fn required_rows_are_made_of_whole_vectors() {
+    let module = wide(
+        "kernel __attribute__((reqd_work_group_size(8, 8, 1)))
+         void tile(global int *out, local int *t) {
+           int x = get_local_id(0), y = get_local_id(1), sum = 0;
+           t[8 * y + x] = out[get_global_linear_id()];
+           barrier(CLK_LOCAL_MEM_FENCE);
+           for (int k = 0; k < 8; k++) sum += t[8 * k + y] * t[8 * x + k];
+           barrier(CLK_LOCAL_MEM_FENCE);
+           out[get_global_linear_id()] = sum;
+         }
+         kernel __attribute__((reqd_work_group_size(24, 2, 1)))
+         void eights(global int *out) { out[get_global_linear_id()] *= 5; }
+         kernel __attribute__((reqd_work_group_size(48, 1, 1)))
+         void sixteens(global int *out) { out[get_global_linear_id()] *= 7; }
+         kernel __attribute__((reqd_work_group_size(6, 1, 1)))
+         void neither(global int *out) { out[get_global_linear_id()] *= 9; }",
+    );
+    let lanes: Vec<u32> = module.kernels.iter().map(tally_compiler::widen::lanes).collect();
+    assert_eq!(lanes, [8, 8, 16, 16]);
+    let sizes = [("tile", [8, 8]), ("eights", [24, 2]), ("sixteens", [48, 1]), ("neither", [6, 1])];
+    for (name, [x, y]) in sizes {
+        let global = [3 * u64::from(x), 2 * u64::from(y), 1];
+        let grid = Grid { offset: [0; 3], global, group: [x, y, 1] };
+        let out = ints(6 * (x * y) as i32, |i| i * 3 - 50);
+        let args = if name == "tile" { vec![out, Input::Local(256)] } else { vec![out] };
+        same(&module, name, grid, &args, "");
+    }
+}
