@@ -296,6 +296,55 @@ fn absurd_types_are_refused() {
     assert!(log.lines().count() >= 6, "{log}");
 }
 
+/// "A module may have 1,048,576 components in composites that repeat one" (README.md): a few kilobytes
+/// do not grow a thousandfold.
+#[test]
+fn repeated_components_have_a_limit() {
+    const COUNT: u32 = 4096;
+    // The ids of a type and the first constant; opcodes of both instructions that repeat a component.
+    const ARRAY: u32 = 50;
+    const PART: u32 = 100;
+    let prelude = "
+        OpCapability Addresses
+        OpCapability Kernel
+        OpMemoryModel Physical64 OpenCL
+        OpEntryPoint Kernel %1 \"k\"
+        %2 = OpTypeVoid
+        %3 = OpTypeInt 32 0
+        %4 = OpTypeFunction %2
+        %5 = OpConstant %3 4096
+        %50 = OpTypeArray %3 %5";
+    let prelude: Vec<u32> = clang::assemble(prelude)
+        .chunks(4)
+        .map(|b| u32::from_le_bytes(b.try_into().unwrap()))
+        .collect();
+    // So many of each: constants, and values in the function.
+    let module = |constants: u32, values: u32| {
+        let mut words = prelude.clone();
+        words[3] = 10_000;
+        let mut id = PART;
+        for n in 0..constants {
+            words.extend([4 << 16 | 43, 3, id, 5000 + n]);
+            words.extend([4 << 16 | 4461, ARRAY, id + 1, id]);
+            id += 2;
+        }
+        words.extend([5 << 16 | 54, 2, 1, 0, 4, 2 << 16 | 248, id]);
+        for n in 1..=values {
+            words.extend([4 << 16 | 4463, ARRAY, id + n, 5]);
+        }
+        words.extend([1 << 16 | 253, 1 << 16 | 56]);
+        bytes(&words)
+    };
+    let most = (1 << 20) / COUNT;
+    for (constants, values) in [(most, 0), (most / 2, most / 2)] {
+        assert!(front_end(&module(constants, values)));
+    }
+    for (constants, values) in [(most + 1, 0), (most / 2, most / 2 + 1), (1, most)] {
+        let error = parse(&module(constants, values), &[]).unwrap_err().to_string();
+        assert!(error.contains("ReplicateEXT makes it 1052672 components that repeat"), "{error}");
+    }
+}
+
 /// The line of the source stands in the error if the module says it.
 #[test]
 fn errors_name_the_source_line() {

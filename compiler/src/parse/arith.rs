@@ -189,7 +189,7 @@ fn composite(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
         Spv::CompositeConstructReplicateEXT => {
             let ty = body.result_type(inst)?;
             let part = body.arg(inst, 0)?;
-            let count = body.b.components(inst, ty)?;
+            let count = body.b.repeated_components(inst, ty)?;
             body.emit(ty, Op::Construct(vec![part; count]))
         }
         Spv::CompositeExtract => {

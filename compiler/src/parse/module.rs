@@ -61,8 +61,10 @@ pub struct SpvType {
     pub kind: SpvKind,
 }
 
-/// The most components of a composite that an instruction of a few words makes.
+/// The most components of a composite that an instruction of a few words makes, and the most that all
+/// of a module make.
 const MAX_COMPONENTS: u64 = 1 << 12;
+const MAX_REPEATED: u64 = 1 << 20;
 
 /// What SPIR-V types say beyond the IR's.
 #[derive(Clone, Debug)]
@@ -121,6 +123,8 @@ pub struct Builder<'a> {
     pub(super) indirect: Indirect,
     /// Places, in words, and names of what other modules may link to.
     exports: Vec<(usize, String)>,
+    /// Components so far that repeat one.
+    repeated: u64,
 }
 
 impl<'a> Builder<'a> {
@@ -139,6 +143,7 @@ impl<'a> Builder<'a> {
             forward_pointers: HashMap::new(),
             indirect: Indirect::default(),
             exports: Vec::new(),
+            repeated: 0,
         }
     }
 
@@ -520,7 +525,7 @@ impl<'a> Builder<'a> {
         if !fits {
             return Err(inst.error("has a component of a wrong type".into()));
         }
-        let count = self.components(inst, ty)?;
+        let count = self.repeated_components(inst, ty)?;
         Ok(self.module.constant(ty, ConstKind::Composite(vec![part; count])))
     }
 
@@ -536,13 +541,20 @@ impl<'a> Builder<'a> {
     /// How many components a composite has that is made of one of them.
     ///
     /// # Errors
-    /// If there are more than [`MAX_COMPONENTS`].
-    pub fn components(&self, inst: &Instruction<'_>, ty: TypeId) -> Result<usize> {
-        match self.component_count(ty) {
-            count if count <= MAX_COMPONENTS => Ok(count as usize),
-            count => {
-                Err(inst.error(format!("has {count} components, the limit is {MAX_COMPONENTS}")))
-            }
+    /// If there are more than [`MAX_COMPONENTS`], or more than [`MAX_REPEATED`] with all before.
+    pub fn repeated_components(&mut self, inst: &Instruction<'_>, ty: TypeId) -> Result<usize> {
+        let count = self.component_count(ty);
+        if count > MAX_COMPONENTS {
+            return Err(
+                inst.error(format!("has {count} components, the limit is {MAX_COMPONENTS}"))
+            );
+        }
+        self.repeated += count;
+        match self.repeated {
+            ..=MAX_REPEATED => Ok(count as usize),
+            all => Err(inst.error(format!(
+                "makes it {all} components that repeat one, the limit of a module is {MAX_REPEATED}"
+            ))),
         }
     }
 
