@@ -156,14 +156,11 @@ fn widened_by_word(wide: &Widened) -> ByWord {
     found
 }
 
-/// What slows the code down, by the word that a remark begins with.
+/// What slows the code down.
 fn remarks_by_word(wide: &Widened) -> ByWord {
     let mut found = ByWord::new();
-    for remark in &wide.remarks {
-        let split = remark.strip_prefix("word ").and_then(|rest| rest.split_once(": "));
-        if let Some((Ok(word), text)) = split.map(|(word, text)| (word.parse(), text)) {
-            found.entry(word).or_default().push(text.to_owned());
-        }
+    for (loc, what) in &wide.remarks {
+        found.entry(loc.word).or_default().push(what.clone());
     }
     found
 }

@@ -36,7 +36,7 @@ use std::fmt;
 
 use crate::ir::arena::Id;
 use crate::ir::{
-    ConstKind, Function, FunctionId, Kernel, Module, PrivateVariable, Type, TypeId, ValueId,
+    ConstKind, Function, FunctionId, Kernel, Loc, Module, PrivateVariable, Type, TypeId, ValueId,
 };
 use crate::regions::{inline, stop_scope};
 use build::Builder;
@@ -87,8 +87,8 @@ pub struct Widened {
     pub double: Option<FunctionId>,
     /// Whether vectors are sub-groups: the group must be made of whole ones then.
     pub subgroups: bool,
-    /// What slows the code down, for people.
-    pub remarks: Vec<String>,
+    /// What slows the code down, for people, and where.
+    pub remarks: Vec<(Loc, String)>,
     /// The kernel with all calls inlined, as it was widened.
     pub source: Function,
     /// The shapes of its values, and its blocks at whose ends items part, for people.

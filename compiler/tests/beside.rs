@@ -14,7 +14,12 @@ mod clang;
 
 /// The lines of the view of a kernel.
 fn view(source: &str) -> Vec<String> {
-    let mut module = parse(&clang::compile_text(source, &["-O2"]), &[]).expect("it is SPIR-V");
+    view_of(&clang::compile_text(source, &["-O2"]))
+}
+
+/// As [`view`], of the first kernel of a module.
+fn view_of(spirv: &[u8]) -> Vec<String> {
+    let mut module = parse(spirv, &[]).expect("it is SPIR-V");
     check(&mut module).expect("it is good");
     let target = TargetCpu { name: "x86-64-v3".into(), features: String::new() };
     let view = beside::view(&module, &module.kernels[0], &target).expect("it can be built");
@@ -51,6 +56,45 @@ fn an_instruction_stands_beside_what_it_becomes() {
     assert!(find(&|cells| cells.len() > 1 && cells[1].starts_with("? ")), "{all}");
     assert!(all.contains(" has a mask") && all.contains("items part"), "{all}");
     assert!(all.contains("^  gathers what its items load"), "{all}");
+}
+
+/// "remarks that say what made it slow": also in a module that says which lines its code is from.
+#[test]
+fn remarks_stand_there_whether_lines_are_known_or_not() {
+    for line in ["", "OpLine %file 12 5"] {
+        let all = view_of(&clang::assemble(&format!(
+            "OpCapability Kernel
+             OpCapability Addresses
+             OpCapability Int64
+             OpMemoryModel Physical64 OpenCL
+             OpEntryPoint Kernel %k \"k\" %id
+             %file = OpString \"k.cl\"
+             OpDecorate %id BuiltIn GlobalInvocationId
+             %void = OpTypeVoid
+             %i32 = OpTypeInt 32 0
+             %i64 = OpTypeInt 64 0
+             %v3 = OpTypeVector %i64 3
+             %p3 = OpTypePointer Input %v3
+             %p = OpTypePointer CrossWorkgroup %i32
+             %fn = OpTypeFunction %void %p
+             %id = OpVariable %p3 Input
+             %k = OpFunction %void None %fn
+             %x = OpFunctionParameter %p
+             %entry = OpLabel
+             %ids = OpLoad %v3 %id
+             %i = OpCompositeExtract %i64 %ids 0
+             %at = OpInBoundsPtrAccessChain %p %x %i
+             %index = OpLoad %i32 %at Aligned 4
+             %from = OpInBoundsPtrAccessChain %p %x %index
+             {line}
+             %y = OpLoad %i32 %from Aligned 4
+             OpStore %at %y Aligned 4
+             OpReturn
+             OpFunctionEnd"
+        )))
+        .join("\n");
+        assert!(all.contains("^  gathers what its items load"), "{line:?}: {all}");
+    }
 }
 
 /// What is not widened is shown as it runs, with the reason.

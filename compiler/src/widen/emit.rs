@@ -7,8 +7,8 @@ use super::flow::{Flow, Node};
 use super::shape::{Shape, Shapes};
 use crate::ir::arena::Id;
 use crate::ir::{
-    BinaryOp, BlockId, CompareOp, ConvertOp, ENTRY, Flags, Function, Inst, Op, Operand, TypeId,
-    ValueId,
+    BinaryOp, BlockId, CompareOp, ConvertOp, ENTRY, Flags, Function, Inst, Loc, Op, Operand,
+    TypeId, ValueId,
 };
 
 /// Where a value of the function lies in the widened one.
@@ -66,7 +66,7 @@ pub(super) struct Widener<'f> {
     /// What was offered last to the items of a group.
     pub(super) offered: Option<Operand>,
     /// What slows the code down, for people.
-    pub(super) remarks: Vec<String>,
+    pub(super) remarks: Vec<(Loc, String)>,
 }
 
 impl<'f> Widener<'f> {

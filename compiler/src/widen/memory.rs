@@ -405,11 +405,7 @@ impl Widener<'_> {
 
     /// Notes what makes the code slow, for people.
     pub(super) fn remark(&mut self, what: &str) {
-        let line = match self.out.loc.line {
-            0 => format!("word {}", self.out.loc.word),
-            line => format!("line {line}"),
-        };
-        let remark = format!("{line}: {what}");
+        let remark = (self.out.loc, what.to_owned());
         if self.remarks.last() != Some(&remark) {
             self.remarks.push(remark);
         }

@@ -6,7 +6,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::{Shape, Widened};
 use crate::ir::arena::Id;
-use crate::ir::{BlockId, ENTRY, ValueId};
+use crate::ir::{BlockId, ENTRY, Loc, ValueId};
 
 impl Display for Shape {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -58,9 +58,14 @@ impl Display for Widened {
                 writeln!(f, "  items part")?;
             }
         }
-        for remark in &self.remarks {
-            writeln!(f, "remark: {remark}")?;
-        }
+        let remark = |(loc, what): &(Loc, String)| match loc.line {
+            0 => format!("remark: word {}: {what}", loc.word),
+            line => format!("remark: line {line}: {what}"),
+        };
+        // A line may be of several instructions.
+        let mut remarks: Vec<String> = self.remarks.iter().map(remark).collect();
+        remarks.dedup();
+        remarks.iter().try_for_each(|remark| writeln!(f, "{remark}"))?;
         write!(f, "\n{}", self.module.function_text(self.function))
     }
 }
