@@ -281,6 +281,10 @@ impl Shapes {
             return Some(Shape::Varying);
         }
         let step = |operand: Operand| at(operand).and_then(Shape::step);
+        // Amounts of shifts count modulo the width.
+        let amount = |operand: Operand| {
+            constant(operand).map(|amount| amount & (i64::from(module.types.scalar_bits(ty)) - 1))
+        };
         let strided = match &inst.op {
             Op::Unary(UnaryOp::Neg, a) => times(step(*a), -1),
             Op::Binary(B::Add, a, b) => sum(step(*a), step(*b), 1),
@@ -290,17 +294,14 @@ impl Shapes {
                 (Some(factor), _) => times(step(*b), factor),
                 _ => None,
             },
-            Op::Binary(B::Shl, a, b) => match constant(*b) {
-                Some(amount @ 0..=62) => times(step(*a), 1 << amount),
-                _ => None,
-            },
+            Op::Binary(B::Shl, a, b) => amount(*b).and_then(|amount| times(step(*a), 1 << amount)),
             // How C compilers write the extension of a 32-bit id, times a power of two.
             Op::Binary(B::AShr, a, b) => {
                 let shifted = match a {
                     Operand::Value(value) => self.shifted.get(value),
                     Operand::Const(_) => None,
                 };
-                match (shifted, constant(*b), module.types.scalar_bits(ty)) {
+                match (shifted, amount(*b), module.types.scalar_bits(ty)) {
                     (Some(&(small, left)), Some(right), 64) if right <= left => {
                         times(step(small), 1 << (left - right))
                     }

@@ -29,6 +29,11 @@ fn kernel(body: &str) -> String {
          %c3 = OpConstant %int 3
          %c7 = OpConstant %int 7
          %c20 = OpConstant %int 20
+         %c36 = OpConstant %int 36
+         %l32 = OpConstant %long 32
+         %l68 = OpConstant %long 68
+         %l95 = OpConstant %long 95
+         %lall = OpConstant %long 0xffffffffffffffff
          %c272 = OpConstant %int 272
          %id = OpVariable %pv3long Input
          %main = OpFunction %void None %fn
@@ -123,4 +128,20 @@ fn phis_take_their_values_at_once_and_switches_may_reach_a_block_twice() {
          OpStore %i %r Aligned 4
          OpReturn",
     );
+}
+
+/// Amounts of shifts count modulo the width, also where they are constants and ids are shifted.
+#[test]
+fn ids_are_shifted_by_amounts_modulo_the_width() {
+    let cases = [
+        "%n = OpUConvert %int %g\n%r = OpShiftLeftLogical %int %n %c36",
+        "%n = OpShiftLeftLogical %long %g %l68\n%r = OpUConvert %int %n",
+        "%n = OpShiftLeftLogical %long %g %l32\n%m = OpShiftRightArithmetic %long %n %l95
+         %r = OpUConvert %int %m",
+        "%n = OpShiftLeftLogical %long %g %l32\n%m = OpShiftRightArithmetic %long %n %lall
+         %r = OpUConvert %int %m",
+    ];
+    for case in cases {
+        agree(&format!("{case}\nOpStore %i %r Aligned 4\nOpReturn"));
+    }
 }
