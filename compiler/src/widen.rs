@@ -26,6 +26,7 @@ mod emit;
 mod flow;
 mod group;
 mod memory;
+mod names;
 mod ops;
 mod runs;
 mod shape;

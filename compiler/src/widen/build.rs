@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Refusal;
+use super::names::{Kind, Names, Node, Nodes};
 use super::runs::Known;
 use crate::ir::arena::Id;
 use crate::ir::eval::apply;
@@ -21,6 +22,8 @@ use crate::regions::order;
 /// The most places at which values may meet, before those are left out where only one does. They
 /// grow with the square of a function's size.
 const MAX_MEETINGS: usize = 1 << 21;
+/// The most values that may arrive there, all in all, and steps until it is known which meet.
+const MAX_STEPS: usize = 1 << 24;
 
 /// A variable of the code that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -270,8 +273,10 @@ impl Builder {
     pub(super) fn finish(mut self) -> Result<(Module, Function), Refusal> {
         let predecessors = self.function.predecessors();
         let mut arms: HashMap<ValueId, (BlockId, Var)> = HashMap::new();
-        let mut renamed: HashMap<ValueId, Operand> = HashMap::new();
-        let mut phis: HashMap<ValueId, Vec<(BlockId, Operand)>> = HashMap::new();
+        let too_much = || Refusal::new("too many values over too many branches");
+        let mut names = Names::default();
+        let mut nodes: Vec<(ValueId, Node)> = self.unions();
+        let mut arriving = 0;
         let mut work: Vec<(BlockId, Var, ValueId)> =
             self.entering.iter().map(|(&(block, var), &value)| (block, var, value)).collect();
         // Values get their numbers here, which should not depend on a hash.
@@ -280,13 +285,14 @@ impl Builder {
             if arms.insert(value, (block, var)).is_some() {
                 continue;
             }
-            if arms.len() > MAX_MEETINGS {
-                return Err(Refusal::new("too many values over too many branches"));
-            }
             let from = &predecessors[block.index()];
+            arriving += from.len();
+            if arms.len() > MAX_MEETINGS || arriving > MAX_STEPS {
+                return Err(too_much());
+            }
             if from.is_empty() {
                 let undef = self.undef(self.var_types[var.0 as usize]);
-                renamed.insert(value, undef);
+                names.set(value, undef);
                 continue;
             }
             let mut incoming = Vec::with_capacity(from.len());
@@ -304,33 +310,36 @@ impl Builder {
                 };
                 incoming.push((before, operand));
             }
-            phis.insert(value, incoming);
+            nodes.push((value, Node::phi(incoming)));
         }
-        let undefined = |operand| match operand {
-            Operand::Const(id) => self.module.constants[id].kind == ConstKind::Undef,
-            Operand::Value(_) => false,
+        let kind = |operand| match operand {
+            Operand::Const(id) => match self.module.constants[id].kind {
+                ConstKind::Undef => Kind::Undefined,
+                ConstKind::Null => Kind::Null,
+                _ => Kind::Other,
+            },
+            Operand::Value(_) => Kind::Other,
         };
-        simplify(&mut phis, &mut renamed, undefined);
-        while self.drop_empty_masks(&mut renamed) {
-            simplify(&mut phis, &mut renamed, undefined);
-        }
-        self.ask_scalars(&mut renamed);
-        let mut placed: Vec<(ValueId, Vec<(BlockId, Operand)>)> = phis.into_iter().collect();
-        placed.sort_by_key(|(value, _)| *value);
-        for (value, incoming) in placed.into_iter().rev() {
+        let mut nodes = Nodes::new(self.function.values.len(), nodes);
+        nodes.settle(&mut names, kind, MAX_STEPS).ok_or_else(too_much)?;
+        self.ask_scalars(&mut names);
+        let mut placed: HashMap<BlockId, Vec<Inst>> = HashMap::new();
+        for (value, incoming) in nodes.into_phis() {
             let (block, _) = arms[&value];
-            let inst = Inst {
+            placed.entry(block).or_default().push(Inst {
                 result: Some(value),
                 op: Op::Phi(incoming),
                 flags: Flags::empty(),
                 loc: self.function.blocks[block].loc,
-            };
-            self.function.blocks[block].insts.insert(0, inst);
+            });
         }
-        let resolve = |operand: &mut Operand| *operand = find(&renamed, *operand);
+        for (block, phis) in placed {
+            self.function.blocks[block].insts.splice(0..0, phis);
+        }
+        let mut resolve = |operand: &mut Operand| *operand = names.find(*operand);
         for (_, block) in self.function.blocks.iter_mut() {
-            block.insts.iter_mut().for_each(|inst| inst.op.for_each_operand_mut(resolve));
-            block.terminator.for_each_operand_mut(resolve);
+            block.insts.iter_mut().for_each(|inst| inst.op.for_each_operand_mut(&mut resolve));
+            block.terminator.for_each_operand_mut(&mut resolve);
         }
         remove_unused(&mut self.function);
         renumber(&mut self.function);
@@ -339,23 +348,14 @@ impl Builder {
 }
 
 impl Builder {
-    /// Takes out unions with a mask of no lanes: nobody waited. `false` if there are none.
-    fn drop_empty_masks(&self, renamed: &mut HashMap<ValueId, Operand>) -> bool {
-        let before = renamed.len();
-        for (_, block) in self.function.blocks.iter() {
-            for inst in &block.insts {
-                let (Some(result), &Op::Binary(BinaryOp::Or, a, b)) = (inst.result, &inst.op)
-                else {
-                    continue;
-                };
-                if let Operand::Const(id) = find(renamed, a)
-                    && self.module.constants[id].kind == ConstKind::Null
-                {
-                    renamed.entry(result).or_insert(b);
-                }
-            }
-        }
-        renamed.len() != before
+    /// Unions of masks: where nobody waited they are not needed.
+    fn unions(&self) -> Vec<(ValueId, Node)> {
+        let insts = self.function.blocks.iter().flat_map(|(_, block)| &block.insts);
+        let union = |inst: &Inst| match (inst.result, &inst.op) {
+            (Some(result), &Op::Binary(BinaryOp::Or, a, b)) => Some((result, Node::Union(a, b))),
+            _ => None,
+        };
+        insts.filter_map(union).collect()
     }
 }
 
@@ -389,58 +389,6 @@ fn renumber(function: &mut Function) {
         blocks.push(block);
     }
     function.blocks = blocks;
-}
-
-/// What a value stands for at last.
-pub(super) fn find(renamed: &HashMap<ValueId, Operand>, mut operand: Operand) -> Operand {
-    while let Operand::Value(value) = operand
-        && let Some(&next) = renamed.get(&value)
-    {
-        operand = next;
-    }
-    operand
-}
-
-/// Takes out phis whose arms are all the same value, the phi itself or undefined.
-fn simplify(
-    phis: &mut HashMap<ValueId, Vec<(BlockId, Operand)>>,
-    renamed: &mut HashMap<ValueId, Operand>,
-    undefined: impl Fn(Operand) -> bool,
-) {
-    let mut order: Vec<ValueId> = phis.keys().copied().collect();
-    order.sort();
-    loop {
-        let before = phis.len();
-        for &value in &order {
-            let Some(incoming) = phis.get(&value) else { continue };
-            let mut only = None;
-            let mut undef = None;
-            let mut several = false;
-            for &(_, operand) in incoming {
-                let operand = find(renamed, operand);
-                if operand == Operand::Value(value) {
-                    continue;
-                }
-                if undefined(operand) {
-                    undef = Some(operand);
-                    continue;
-                }
-                several |= only.is_some_and(|only| only != operand);
-                only = Some(operand);
-            }
-            // A value beside an undefined one may not reach here on all paths.
-            let constant = matches!(only, Some(Operand::Const(_)));
-            if several || (undef.is_some() && only.is_some() && !constant) {
-                continue;
-            }
-            let Some(only) = only.or(undef) else { continue };
-            renamed.insert(value, only);
-            phis.remove(&value);
-        }
-        if phis.len() == before {
-            return;
-        }
-    }
 }
 
 /// Takes out instructions whose results nobody needs.

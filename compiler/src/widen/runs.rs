@@ -7,8 +7,9 @@
 
 use std::collections::HashMap;
 
-use super::build::{Builder, find};
+use super::build::Builder;
 use super::emit::Widener;
+use super::names::Names;
 use super::shape::Shape;
 use crate::ir::{BinaryOp, CompareOp, Op, Operand, Type, UnaryOp, ValueId};
 
@@ -86,13 +87,12 @@ fn mirrored(kind: CompareOp) -> CompareOp {
 }
 
 impl Builder {
-    /// Asks scalars, where they know, whether masks have lanes. `renamed` says what values stand
-    /// for.
-    pub(super) fn ask_scalars(&mut self, renamed: &mut HashMap<ValueId, Operand>) {
+    /// Asks scalars, where they know, whether masks have lanes. `names` says what values stand for.
+    pub(super) fn ask_scalars(&mut self, names: &mut Names) {
         let mut negated: HashMap<ValueId, Operand> = HashMap::new();
         for inst in self.function.blocks.iter().flat_map(|(_, block)| &block.insts) {
             if let (Some(result), &Op::Unary(UnaryOp::Not, a)) = (inst.result, &inst.op) {
-                negated.insert(result, find(renamed, a));
+                negated.insert(result, names.find(a));
             }
         }
         let known = |operand: Operand| match operand {
@@ -102,13 +102,13 @@ impl Builder {
         for (_, block) in self.function.blocks.iter_mut() {
             for inst in &mut block.insts {
                 let (Some(result), &Op::Any(mask)) = (inst.result, &inst.op) else { continue };
-                let mask = find(renamed, mask);
+                let mask = names.find(mask);
                 let opposite = match mask {
                     Operand::Value(value) => negated.get(&value).copied(),
                     Operand::Const(_) => None,
                 };
                 if let Some(known) = known(mask) {
-                    renamed.insert(result, known.any);
+                    names.set(result, known.any);
                 } else if let Some(known) = opposite.and_then(known) {
                     inst.op = Op::Unary(UnaryOp::Not, known.all);
                 }

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What values stand for: phis at which one value arrives give way to it.
+//!
+//! Each phi that goes may make others go at which two values met that are one now. Only those are
+//! looked at again: of two values that become one, the users of that which has fewer. So a value's
+//! users are looked at no more often than their number can double, and each look goes on where the
+//! last one ended.
+
+use crate::ir::arena::Id;
+use crate::ir::{BlockId, Operand, ValueId};
+
+/// What arrives at a phi, and from where.
+pub(super) type Arms = Vec<(BlockId, Operand)>;
+
+/// What values stand for, by number.
+#[derive(Default)]
+pub(super) struct Names(Vec<Option<Operand>>);
+
+impl Names {
+    /// Lets a value stand for something else from now on.
+    pub(super) fn set(&mut self, value: ValueId, operand: Operand) {
+        let at = value.index();
+        if at >= self.0.len() {
+            self.0.resize(at + 1, None);
+        }
+        self.0[at] = Some(operand);
+    }
+
+    fn next(&self, operand: Operand) -> Option<Operand> {
+        let Operand::Value(value) = operand else { return None };
+        self.0.get(value.index()).copied().flatten()
+    }
+
+    /// What an operand stands for at last. What lies on the way there stands for it directly then.
+    pub(super) fn find(&mut self, operand: Operand) -> Operand {
+        let mut last = operand;
+        while let Some(next) = self.next(last) {
+            last = next;
+        }
+        let mut at = operand;
+        while let Some(next) = self.next(at) {
+            if let Operand::Value(value) = at {
+                self.set(value, last);
+            }
+            at = next;
+        }
+        last
+    }
+}
+
+/// An instruction that may turn out to be one of its operands.
+#[derive(Clone)]
+pub(super) enum Node {
+    /// A phi, and what has been seen of it.
+    Phi(Arms, Seen),
+    /// All items of two masks. It is the second if the first has none.
+    Union(Operand, Operand),
+}
+
+/// What has been seen of a phi's arms. What was the same stays the same.
+#[derive(Clone, Default)]
+pub(super) struct Seen {
+    /// How many.
+    arms: usize,
+    /// The value that arrives there, if one does.
+    only: Option<Operand>,
+    /// An undefined one that does.
+    undefined: Option<Operand>,
+}
+
+/// What a constant says to the nodes that use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Any value will do.
+    Undefined,
+    /// All bits are 0.
+    Null,
+    /// Another constant, or no constant.
+    Other,
+}
+
+/// Nodes, by the numbers of their results.
+pub(super) struct Nodes {
+    nodes: Vec<Option<Node>>,
+    users: Vec<Vec<ValueId>>,
+    /// Nodes to look at, the last one first, and whether each is among them.
+    work: Vec<ValueId>,
+    waits: Vec<bool>,
+}
+
+impl Nodes {
+    /// The nodes of a function with so many values.
+    pub(super) fn new(values: usize, nodes: impl IntoIterator<Item = (ValueId, Node)>) -> Self {
+        let mut all = Self {
+            nodes: vec![None; values],
+            users: vec![Vec::new(); values],
+            work: Vec::new(),
+            waits: vec![false; values],
+        };
+        for (value, node) in nodes {
+            let mut uses = |operand: Operand| {
+                if let Operand::Value(used) = operand {
+                    all.users[used.index()].push(value);
+                }
+            };
+            match &node {
+                Node::Phi(arms, _) => arms.iter().for_each(|&(_, operand)| uses(operand)),
+                &Node::Union(first, _) => uses(first),
+            }
+            all.nodes[value.index()] = Some(node);
+        }
+        let found = |value: &ValueId| all.nodes[value.index()].is_some();
+        all.work = (0..values).map(ValueId::from_index).filter(found).collect();
+        all.work.iter().for_each(|value| all.waits[value.index()] = true);
+        all
+    }
+
+    /// Lets all that turn out to be something else stand for it. Afterwards the phis are those at
+    /// which several values meet. `None` if it takes more than so many steps.
+    pub(super) fn settle(
+        &mut self,
+        names: &mut Names,
+        kind: impl Fn(Operand) -> Kind,
+        mut steps: usize,
+    ) -> Option<()> {
+        while let Some(value) = self.work.pop() {
+            self.waits[value.index()] = false;
+            let Some(mut node) = self.nodes[value.index()].take() else { continue };
+            let (stands_for, looked_at) = node.stands_for(value, names, &kind);
+            steps = steps.checked_sub(looked_at)?;
+            let Some(operand) = stands_for else {
+                self.nodes[value.index()] = Some(node);
+                continue;
+            };
+            names.set(value, operand);
+            steps = steps.checked_sub(self.unite(value, operand))?;
+        }
+        Some(())
+    }
+
+    /// Has those looked at again for which it may matter that two operands are one now; how many.
+    fn unite(&mut self, value: ValueId, operand: Operand) -> usize {
+        let mut fewer = std::mem::take(&mut self.users[value.index()]);
+        let Operand::Value(other) = operand else {
+            fewer.iter().for_each(|&user| self.look_at(user));
+            return fewer.len();
+        };
+        let mut more = std::mem::take(&mut self.users[other.index()]);
+        if fewer.len() > more.len() {
+            std::mem::swap(&mut fewer, &mut more);
+        }
+        // A phi is not among its own users when one of its arms becomes itself.
+        self.look_at(other);
+        fewer.iter().for_each(|&user| self.look_at(user));
+        let looked_at = fewer.len() + 1;
+        more.append(&mut fewer);
+        self.users[other.index()] = more;
+        looked_at
+    }
+
+    fn look_at(&mut self, value: ValueId) {
+        let at = value.index();
+        if self.nodes[at].is_some() && !std::mem::replace(&mut self.waits[at], true) {
+            self.work.push(value);
+        }
+    }
+
+    /// The phis that are left, with their arms as they were, by number.
+    pub(super) fn into_phis(self) -> impl Iterator<Item = (ValueId, Arms)> {
+        let nodes = self.nodes.into_iter().enumerate();
+        nodes.filter_map(|(number, node)| match node {
+            Some(Node::Phi(arms, _)) => Some((ValueId::from_index(number), arms)),
+            _ => None,
+        })
+    }
+}
+
+impl Node {
+    /// A phi with these arms.
+    pub(super) fn phi(arms: Arms) -> Self {
+        Self::Phi(arms, Seen::default())
+    }
+
+    /// What a node stands for, if that is not itself, and how many steps it took to see that.
+    fn stands_for(
+        &mut self,
+        value: ValueId,
+        names: &mut Names,
+        kind: &impl Fn(Operand) -> Kind,
+    ) -> (Option<Operand>, usize) {
+        let (arms, seen) = match self {
+            Node::Phi(arms, seen) => (arms, seen),
+            &mut Node::Union(first, second) => {
+                let empty = kind(names.find(first)) == Kind::Null;
+                let second = Some(second).filter(|_| empty).map(|second| names.find(second));
+                return (second.filter(|&second| second != Operand::Value(value)), 1);
+            }
+        };
+        let mut steps = 1;
+        let first = seen.only.take().into_iter();
+        let rest = arms[seen.arms..].iter().map(|&(_, operand)| operand);
+        let before = first.len();
+        for (number, operand) in first.chain(rest).enumerate() {
+            let operand = names.find(operand);
+            if operand == Operand::Value(value) {
+                // It arrives at itself.
+            } else if kind(operand) == Kind::Undefined {
+                seen.undefined = Some(operand);
+            } else if seen.only.is_some_and(|only| only != operand) {
+                seen.arms += number - before;
+                return (None, steps);
+            } else {
+                seen.only = Some(operand);
+            }
+            steps += 1;
+        }
+        seen.arms = arms.len();
+        // A value beside an undefined one may not reach here on all paths.
+        let partial = seen.undefined.is_some() && matches!(seen.only, Some(Operand::Value(_)));
+        (seen.only.or(seen.undefined).filter(|_| !partial), steps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{ConstId, ENTRY};
+
+    const UNDEFINED: Operand = Operand::Const(ConstId(0));
+    const NULL: Operand = Operand::Const(ConstId(1));
+
+    fn kind(operand: Operand) -> Kind {
+        match operand {
+            UNDEFINED => Kind::Undefined,
+            NULL => Kind::Null,
+            _ => Kind::Other,
+        }
+    }
+
+    fn value(number: usize) -> Operand {
+        Operand::Value(ValueId::from_index(number))
+    }
+
+    fn phi(arms: &[Operand]) -> Node {
+        Node::phi(arms.iter().map(|&operand| (ENTRY, operand)).collect())
+    }
+
+    /// Settles nodes with the numbers from `first` on; what they stand for, if the steps suffice.
+    fn settled(first: usize, nodes: &[Node], steps: usize) -> Option<Vec<Operand>> {
+        let count = first + nodes.len();
+        let numbered = nodes.iter().cloned().enumerate();
+        let numbered = numbered.map(|(n, node)| (ValueId::from_index(first + n), node));
+        let (mut nodes, mut names) = (Nodes::new(count, numbered), Names::default());
+        nodes.settle(&mut names, kind, steps)?;
+        Some((first..count).map(|number| names.find(value(number))).collect())
+    }
+
+    /// "Each phi that goes may make others go", in any order of numbers, and each is looked at a few
+    /// times only.
+    #[test]
+    fn long_chains_of_phis_take_few_steps() {
+        let n = 10_000;
+        for forth in [true, false] {
+            let source = |i: usize| match (forth, i) {
+                (true, i) if i + 1 == n => value(0),
+                (true, i) => value(i + 2),
+                (false, i) => value(i),
+            };
+            // A loop around each: it arrives at itself too.
+            let chain: Vec<Node> = (0..n).map(|i| phi(&[source(i), value(i + 1)])).collect();
+            assert_eq!(settled(1, &chain, 8 * n), Some(vec![value(0); n]), "{forth}");
+        }
+        // Each goes when two others have gone, one of them long before.
+        let ladder: Vec<Node> = (0..n).map(|i| phi(&[value(i), value(i / 2), value(0)])).collect();
+        assert_eq!(settled(1, &ladder, 64 * n), Some(vec![value(0); n]));
+    }
+
+    /// Phis of many arms are not looked at from the start whenever two of those become one.
+    #[test]
+    fn phis_of_many_arms_take_few_steps() {
+        let n = 300;
+        // Each arrives when the one before has gone, and all meet another value at last.
+        let mut nodes: Vec<Node> =
+            (0..n).map(|i| phi(&[value(0), value(if i == 0 { 0 } else { i + 1 })])).collect();
+        let arms: Vec<Operand> = (2..n + 2).chain([1]).map(value).collect();
+        nodes.extend((0..n).map(|_| phi(&arms)));
+        let found = settled(2, &nodes, 8 * n * n).expect("each arm is passed once");
+        assert_eq!(found[..n], vec![value(0); n]);
+        assert_eq!(found[n..], (n + 2..2 * n + 2).map(value).collect::<Vec<_>>());
+    }
+
+    /// "a step budget that refuses": no more is done than is allowed.
+    #[test]
+    fn steps_are_limited() {
+        let chain: Vec<Node> = (0..100).map(|i| phi(&[value(i)])).collect();
+        assert_eq!(settled(1, &chain, 50), None);
+        assert!(settled(1, &chain, 500).is_some());
+    }
+
+    /// Undefined values give way to constants, but not to values, which may not be there on all paths.
+    #[test]
+    fn undefined_arms_give_way_to_constants() {
+        let nodes = [
+            phi(&[UNDEFINED, NULL, value(1)]),
+            phi(&[UNDEFINED, value(0)]),
+            phi(&[UNDEFINED, value(3)]),
+            phi(&[]),
+        ];
+        let found = settled(1, &nodes, 100).expect("few steps");
+        assert_eq!(found, [NULL, value(2), UNDEFINED, value(4)]);
+    }
+
+    /// A union with a mask that turns out to have no items is the other mask, also of a mask that
+    /// depends on it.
+    #[test]
+    fn unions_with_empty_masks_go() {
+        let nodes = [
+            phi(&[NULL, value(1)]),
+            Node::Union(value(1), value(3)),
+            phi(&[value(0), value(2)]),
+            Node::Union(value(0), NULL),
+        ];
+        let found = settled(1, &nodes, 100).expect("few steps");
+        assert_eq!(found, [NULL, value(0), value(0), value(4)]);
+    }
+}
