@@ -48,6 +48,8 @@ use shape::Shapes;
 
 /// The most instructions of a kernel, with all that it calls, that are widened.
 const MAX_INSTRUCTIONS: usize = 1 << 14;
+/// The most values of what they become.
+const MAX_WIDENED: usize = 1 << 19;
 /// The most blocks.
 const MAX_BLOCKS: usize = 1 << 11;
 /// The most instructions of a kernel that is widened twice: each form takes its time to build, and

@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::Refusal;
 use super::build::Var;
 use super::emit::{Mask, Place, Widener};
-use super::shape::{mixes, outer_masked};
+use super::ops::divides;
+use super::shape::{Shape, mixes, outer_masked};
+use super::{MAX_WIDENED, Refusal};
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, Block, BlockId, CompareOp, ENTRY, Op, Operand, Scope, Terminator, UnaryOp,
@@ -101,6 +102,9 @@ impl Widener<'_> {
         }
         for inst in block.insts.iter().skip(block.phis().count()) {
             self.out.loc = inst.loc;
+            if self.out.function.values.len() > MAX_WIDENED {
+                return Err(Refusal::new("too many instructions once widened"));
+            }
             if regions::stop_scope(&inst.op) == Some(Scope::Workgroup) {
                 self.check_stop(place, id)?;
             }
@@ -151,7 +155,8 @@ impl Widener<'_> {
     }
 
     /// Whether a block may be run without items: a few operations on values, and no other block
-    /// relies on its having items.
+    /// relies on its having items. What is promised of values does not hold then: LLVM may take them
+    /// for anything, which only a divisor must not be. Those that differ between the items are masked.
     fn harmless(&self, id: BlockId) -> bool {
         const FEW: usize = 6;
         let block = &self.from.blocks[id];
@@ -162,19 +167,21 @@ impl Widener<'_> {
             && block.insts.len() <= FEW
             && matches!(block.terminator, Terminator::Branch(_))
             && block.insts.iter().all(|inst| {
-                matches!(
-                    inst.op,
+                let uniform =
+                    inst.result.map(|result| self.shapes.of(result)) == Some(Shape::Uniform);
+                match inst.op {
+                    Op::Binary(kind, ..) => !(divides(kind) && uniform),
                     Op::Phi(_)
-                        | Op::Unary(..)
-                        | Op::Ternary(..)
-                        | Op::Compare(..)
-                        | Op::Test(..)
-                        | Op::Select(..)
-                        | Op::Convert(..)
-                        | Op::Address { .. }
-                        | Op::WorkItem(..)
-                        | Op::Binary(..)
-                )
+                    | Op::Unary(..)
+                    | Op::Ternary(..)
+                    | Op::Compare(..)
+                    | Op::Test(..)
+                    | Op::Select(..)
+                    | Op::Convert(..)
+                    | Op::Address { .. }
+                    | Op::WorkItem(..) => true,
+                    _ => false,
+                }
             })
     }
 

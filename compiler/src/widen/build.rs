@@ -149,7 +149,9 @@ impl Builder {
 
     /// Adds an instruction without result.
     pub(super) fn effect(&mut self, op: Op, flags: Flags) {
-        self.writes += 1;
+        if !matches!(op, Op::Prefetch(_) | Op::Assume(_)) {
+            self.writes += 1;
+        }
         let inst = Inst { result: None, op, flags, loc: self.loc };
         self.function.blocks[self.block].insts.push(inst);
     }

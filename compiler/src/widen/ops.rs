@@ -19,6 +19,12 @@ pub(super) struct Leaf {
     pub(super) offset: u64,
 }
 
+/// Whether an operation may trap, for some divisors.
+pub(super) fn divides(op: BinaryOp) -> bool {
+    use BinaryOp as B;
+    matches!(op, B::UDiv | B::SDiv | B::URem | B::SRem | B::SMod)
+}
+
 impl Widener<'_> {
     /// The scalars that a type is made of.
     pub(super) fn leaves(&self, ty: TypeId) -> Result<Vec<Leaf>, Refusal> {
@@ -302,9 +308,7 @@ impl Widener<'_> {
 
     /// Items that are not here have any divisor, and none may trap.
     fn divisor(&mut self, op: BinaryOp, divisor: Operand) -> Operand {
-        use BinaryOp as B;
-        let divides = matches!(op, B::UDiv | B::SDiv | B::URem | B::SRem | B::SMod);
-        let Some(mask) = self.mask.filter(|_| divides) else { return divisor };
+        let Some(mask) = self.mask.filter(|_| divides(op)) else { return divisor };
         if matches!(divisor, Operand::Const(_)) {
             return divisor;
         }

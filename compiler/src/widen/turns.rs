@@ -14,6 +14,8 @@ type Moment = (BlockId, u32);
 
 /// The most operations between a load and what is made of it for each item anew.
 const RELOADED_STEPS: u32 = 2;
+/// The most steps of an address, one made of the other, that are done for each item anew.
+const ADDRESS_STEPS: u32 = 3;
 
 /// The items' values of an operand.
 #[derive(Clone)]
@@ -146,21 +148,22 @@ impl Widener<'_> {
                 Ok(self.out.value(Op::Binary(BinaryOp::Add, first, distance), ty))
             }
             Part::Vectors(ty, vectors) => {
-                let items: Vec<Operand> =
-                    vectors.iter().map(|&vector| self.component_of(vector, lane, now)).collect();
+                let component = |&vector| self.component_of(vector, lane, now, ADDRESS_STEPS);
+                let items: Vec<Operand> = vectors.iter().map(component).collect();
                 self.assemble(*ty, &mut items.into_iter())
             }
         }
     }
 
     /// A component of a vector. An address is made of the components of what it is made of, and so
-    /// is a converted integer: the processor adds and scales them where it accesses memory.
+    /// is a converted integer, up to so many `steps`: the processor adds and scales them where it
+    /// accesses memory.
     ///
     /// What was loaded from a line and went through few operations is loaded once more by itself.
     /// Addresses that come out of vectors come late, and until then no later item may load. `now` is
     /// where and when the turns begin: no item has written since the load, and what others write in
     /// their turns would be a race with it.
-    fn component_of(&mut self, vector: Operand, lane: u32, now: Moment) -> Operand {
+    fn component_of(&mut self, vector: Operand, lane: u32, now: Moment, steps: u32) -> Operand {
         let ty = self.out.type_of(vector);
         let element = self.out.module.types.element(ty);
         if element == ty {
@@ -172,14 +175,14 @@ impl Widener<'_> {
             Operand::Const(_) => None,
         };
         let op = match made {
-            Some(Op::Address { base, offset, terms, .. }) => {
-                let base = self.component_of(base, lane, now);
-                let terms = terms.iter().map(|&(it, by)| (self.component_of(it, lane, now), by));
-                let terms = terms.collect();
+            Some(Op::Address { base, offset, terms, .. }) if steps > 0 => {
+                let mut component = |of| self.component_of(of, lane, now, steps - 1);
+                let base = component(base);
+                let terms = terms.iter().map(|&(it, by)| (component(it), by)).collect();
                 Op::Address { base, offset, terms, inbounds: false }
             }
-            Some(Op::Convert(kind @ (ConvertOp::SExt | ConvertOp::ZExt), from)) => {
-                Op::Convert(kind, self.component_of(from, lane, now))
+            Some(Op::Convert(kind @ (ConvertOp::SExt | ConvertOp::ZExt), from)) if steps > 0 => {
+                Op::Convert(kind, self.component_of(from, lane, now, steps - 1))
             }
             Some(op) if self.is_reloadable(vector, RELOADED_STEPS, now) => match op {
                 Op::Splat(scalar) => return scalar,
@@ -192,11 +195,10 @@ impl Widener<'_> {
                     let align = access.align.min(size as u32);
                     Op::Load(at, Access { align, ..access })
                 }
-                Op::Binary(kind, a, b) => Op::Binary(
-                    kind,
-                    self.component_of(a, lane, now),
-                    self.component_of(b, lane, now),
-                ),
+                Op::Binary(kind, a, b) => {
+                    let mut component = |of| self.component_of(of, lane, now, steps);
+                    Op::Binary(kind, component(a), component(b))
+                }
                 _ => Op::Extract(vector, vec![lane]),
             },
             _ => Op::Extract(vector, vec![lane]),

@@ -2,8 +2,10 @@
 //! Widened kernels do what the same kernels do one item at a time. The interpreter says what that
 //! is; [`same`] runs each kernel with 1, 8, 16 and 32 items to a vector.
 
+use std::fmt::Write;
 use std::ptr;
 
+use tally_compiler::ir::{Inst, Op};
 use tally_compiler::widen::widen;
 
 use crate::diff::{Elements, Input, same};
@@ -189,6 +191,66 @@ OpFunctionEnd
     }
 }
 
+/// "integer division cannot raise SIGFPE": not of the same numbers for all items where no item is,
+/// though a product there is promised not to wrap around, and does.
+#[test]
+fn no_item_divides_by_nothing() {
+    for divide in ["UDiv", "SDiv", "UMod", "SRem", "SMod"] {
+        let text = format!(
+            "OpCapability Kernel
+OpCapability Addresses
+OpCapability Int64
+%cl = OpExtInstImport \"OpenCL.std\"
+OpMemoryModel Physical64 OpenCL
+OpEntryPoint Kernel %k \"k\" %id
+OpDecorate %id BuiltIn GlobalInvocationId
+OpDecorate %product NoSignedWrap
+OpDecorate %product NoUnsignedWrap
+%void = OpTypeVoid
+%bool = OpTypeBool
+%i32 = OpTypeInt 32 0
+%i64 = OpTypeInt 64 0
+%v3 = OpTypeVector %i64 3
+%p3 = OpTypePointer Input %v3
+%p = OpTypePointer CrossWorkgroup %i32
+%fn = OpTypeFunction %void %p %i32 %i32 %i32
+%one = OpConstant %i32 1
+%seven = OpConstant %i32 7
+%none = OpConstantNull %i32
+%id = OpVariable %p3 Input
+%k = OpFunction %void None %fn
+%x = OpFunctionParameter %p
+%n = OpFunctionParameter %i32
+%w = OpFunctionParameter %i32
+%h = OpFunctionParameter %i32
+%entry = OpLabel
+%ids = OpLoad %v3 %id
+%i = OpCompositeExtract %i64 %ids 0
+%at = OpInBoundsPtrAccessChain %p %x %i
+%mine = OpLoad %i32 %at Aligned 4
+%some = OpSGreaterThan %bool %mine %none
+OpBranchConditional %some %yes %join
+%yes = OpLabel
+%width = OpExtInst %i32 %cl s_max %w %one
+%height = OpExtInst %i32 %cl s_max %h %one
+%product = OpIMul %i32 %width %height
+%q = Op{divide} %i32 %n %product
+OpBranch %join
+%join = OpLabel
+%r = OpPhi %i32 %q %yes %seven %entry
+OpStore %at %r Aligned 4
+OpReturn
+OpFunctionEnd
+"
+        );
+        let module = module(&clang::assemble(&text));
+        let nobody = [ints(64, |i| -i), int(100), int(1 << 16), int(1 << 16)];
+        same(&module, "k", Grid::line(64, 32), &nobody, divide);
+        let some = [ints(64, |i| i % 3 - 1), int(100), int(2), int(3)];
+        same(&module, "k", Grid::line(64, 32), &some, divide);
+    }
+}
+
 /// One item at a time "runs [...], if the kernel has barriers or sub-groups, groups whose first
 /// dimension is not made of whole vectors" (README.md): their rows begin within a sub-group.
 #[test]
@@ -221,6 +283,99 @@ fn atomics_are_done_once_by_each_active_item() {
          }",
     );
     same(&module, "count", Grid::line(100, 32), &[ints(18, |_| 0), ints(100, |i| i * 11)], "");
+}
+
+/// The scalar loads and all instructions of a kernel, widened to 16 items.
+fn scalar_loads(module: &tally_compiler::ir::Module) -> (usize, usize) {
+    let wide = widen(module, &module.kernels[0], 16).expect("it is widened");
+    let function = &wide.module.functions[wide.function];
+    let insts: Vec<&Inst> = function.blocks.iter().flat_map(|(_, block)| &block.insts).collect();
+    let scalar = |inst: &&&Inst| {
+        let ty = inst.result.map(|result| function.values[result].ty);
+        matches!(inst.op, Op::Load(..)) && ty.is_some_and(|ty| wide.module.types.lanes(ty) == 1)
+    };
+    (insts.iter().filter(scalar).count(), insts.len())
+}
+
+/// "What was loaded from a line and went through few operations is loaded once more by itself": also
+/// where another line is loaded, and asked for ahead, before the items take turns.
+#[test]
+fn lines_of_a_loop_are_loaded_by_items_that_take_turns() {
+    let module = wide(
+        "kernel void count(global const int *x, global int *y, global int *bins, int n) {
+           size_t i = get_global_id(0);
+           int sum = 0;
+           for (size_t k = 0; k < n; k++) {
+             size_t j = i + 64 * k;
+             int v = x[j], w = y[j];
+             atomic_inc(&bins[v & 15]);
+             sum += w;
+           }
+           y[i] = sum;
+         }",
+    );
+    let (loads, _) = scalar_loads(&module);
+    assert!(loads >= 16, "{loads} scalar loads");
+    let inputs = [ints(256, |i| i * 7), ints(256, |i| i), ints(16, |_| 0), int(4)];
+    same(&module, "count", Grid::line(64, 64), &inputs, "");
+}
+
+/// A kernel in which each item's address is so many steps away from a buffer, and is used by so many
+/// atomics.
+fn far_atomics(steps: usize, atomics: usize) -> tally_compiler::ir::Module {
+    let mut text = "OpCapability Kernel
+OpCapability Addresses
+OpCapability Int64
+OpMemoryModel Physical64 OpenCL
+OpEntryPoint Kernel %k \"k\" %id
+OpDecorate %id BuiltIn GlobalInvocationId
+%void = OpTypeVoid
+%i32 = OpTypeInt 32 0
+%i64 = OpTypeInt 64 0
+%v3 = OpTypeVector %i64 3
+%p3 = OpTypePointer Input %v3
+%p = OpTypePointer CrossWorkgroup %i32
+%fn = OpTypeFunction %void %p %p
+%zero = OpConstant %i32 0
+%one = OpConstant %i32 1
+%id = OpVariable %p3 Input
+%k = OpFunction %void None %fn
+%in = OpFunctionParameter %p
+%out = OpFunctionParameter %p
+%entry = OpLabel
+%ids = OpLoad %v3 %id
+%i = OpCompositeExtract %i64 %ids 0
+%at = OpInBoundsPtrAccessChain %p %in %i
+%x = OpLoad %i32 %at Aligned 4
+%q0 = OpPtrAccessChain %p %out %x
+"
+    .to_owned();
+    for step in 0..steps {
+        let _ = writeln!(text, "%q{} = OpPtrAccessChain %p %q{step} %x", step + 1);
+    }
+    for atomic in 0..atomics {
+        let _ = writeln!(text, "%t{atomic} = OpAtomicIAdd %i32 %q{steps} %one %zero %one");
+    }
+    text += "OpReturn\nOpFunctionEnd\n";
+    module(&clang::assemble(&text))
+}
+
+/// Items that take turns make their own addresses, but not long chains of them again and again.
+#[test]
+fn chains_of_addresses_are_not_repeated() {
+    let (steps, atomics) = (60, 20);
+    let module = far_atomics(steps, atomics);
+    let (_, insts) = scalar_loads(&module);
+    assert!(insts < 3 * steps + 16 * 8 * atomics, "{insts} instructions");
+    same(&module, "k", Grid::line(64, 64), &[ints(64, |i| i % 5), ints(256, |i| i)], "");
+}
+
+/// "Not widened: [...] 524,288 values once widened" (README.md)
+#[test]
+fn what_grows_too_much_is_refused() {
+    let module = far_atomics(0, 9_000);
+    let refusal = widen(&module, &module.kernels[0], 32).expect_err("each has 32 turns");
+    assert_eq!(refusal.to_string(), "too many instructions once widened");
 }
 
 /// An address, mapped up to a page that may not be touched.
