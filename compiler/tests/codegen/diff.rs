@@ -3,7 +3,7 @@
 //! after the run. The interpreter sees buffers at their real addresses.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use tally_compiler::interp::{self, Launch, Memory};
 use tally_compiler::ir::Module;
@@ -86,6 +86,24 @@ fn compare(module: &Module, name: &str, grid: Grid, inputs: &[Input]) -> Result<
     })
 }
 
+/// How a run of a kernel does not do what the interpreter does.
+#[derive(Debug)]
+pub enum Mismatch {
+    /// The interpreter does not run it: the kernel is wrong.
+    Interpreter(String),
+    /// Buffers hold something else: the compiled code is wrong.
+    Buffers(String),
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Interpreter(error) => write!(f, "the interpreter says {error}"),
+            Self::Buffers(how) => f.write_str(how),
+        }
+    }
+}
+
 /// Compares one form of a kernel with the interpreter.
 pub fn compare_with(
     kernel: &Kernel,
@@ -93,7 +111,7 @@ pub fn compare_with(
     name: &str,
     grid: Grid,
     inputs: &[Input],
-) -> Result<(), String> {
+) -> Result<(), Mismatch> {
     let mut buffers: Vec<Vec<u8>> = Vec::new();
     for input in inputs {
         if let Input::Buffer(_, bytes) = input {
@@ -129,7 +147,7 @@ pub fn compare_with(
     };
     let (index, _) = module.kernel(name).expect("the kernel is there");
     interp::run(module, index, &launch, &args, &mut memory)
-        .map_err(|error| format!("the interpreter says {error}"))?;
+        .map_err(|error| Mismatch::Interpreter(error.to_string()))?;
 
     let mut next = buffers.iter_mut();
     let args = inputs.iter().map(|input| match input {
@@ -151,9 +169,9 @@ pub fn compare_with(
         let want = memory.buffer(got.as_ptr() as u64).expect("mapped above");
         if let Some(at) = difference(*elements, got, want) {
             let (got, want) = (&got[at..got.len().min(at + 8)], &want[at..want.len().min(at + 8)]);
-            return Err(format!(
+            return Err(Mismatch::Buffers(format!(
                 "argument {number} at byte {at}: compiled {got:x?}, interpreted {want:x?}"
-            ));
+            )));
         }
     }
     Ok(())
@@ -469,18 +487,22 @@ pub fn difference_of(
     })
 }
 
-/// Leaves statements out of a program that shows a difference, one after the other, as long as it
-/// shows one; what is left.
-pub fn shrink(seed: u64, differs: &dyn Fn(&BTreeSet<usize>) -> bool) -> String {
+/// Leaves statements out of a program that shows a difference, until it shows none without any one of
+/// those that are left; the numbers of those left out.
+pub fn shrink(seed: u64, differs: &dyn Fn(&BTreeSet<usize>) -> bool) -> BTreeSet<usize> {
     let mut left_out = BTreeSet::new();
     let (_, statements) = Program::write(seed, &left_out);
-    for number in 0..statements {
-        left_out.insert(number);
-        if !differs(&left_out) {
-            left_out.remove(&number);
+    loop {
+        let before = left_out.len();
+        for number in 0..statements {
+            if left_out.insert(number) && !differs(&left_out) {
+                left_out.remove(&number);
+            }
+        }
+        if left_out.len() == before {
+            return left_out;
         }
     }
-    Program::write(seed, &left_out).0
 }
 
 #[test]
@@ -490,7 +512,8 @@ fn random_programs_agree() {
     let all = |module: &Module, grid, inputs: &[Input]| compare(module, "random", grid, inputs);
     for seed in first..first + 12 {
         if let Some(how) = difference_of(seed, &BTreeSet::new(), &all) {
-            let least = shrink(seed, &|left_out| difference_of(seed, left_out, &all).is_some());
+            let left_out = shrink(seed, &|left_out| difference_of(seed, left_out, &all).is_some());
+            let (least, _) = Program::write(seed, &left_out);
             panic!("seed {seed}: {how}\n{least}");
         }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use tally_compiler::ir::{AtomicOp, BinaryOp, CompareOp, ConvertOp, Module, Op};
 
-use crate::diff::{Input, Program, compare_with, difference_of, shrink};
+use crate::diff::{Input, Mismatch, Program, compare_with, difference_of, shrink};
 use crate::harness::{Grid, Kernel, targets};
 
 /// Programs that are tried.
@@ -63,14 +63,23 @@ const FAULTS: [Fault; 9] = [
     }),
 ];
 
-/// Whether a program shows a fault.
+/// Whether a program shows a fault: buffers differ with it, and do not without.
 fn shows(seed: u64, left_out: &BTreeSet<usize>, fault: fn(&mut Op)) -> bool {
     let target = targets().pop().expect("the oldest is always there");
-    let with = |module: &Module, grid: Grid, inputs: &[Input]| match Kernel::with_fault(
-        module, "random", &target, 16, &fault,
-    ) {
-        Some(kernel) => compare_with(&kernel, module, "random", grid, inputs),
-        None => Ok(()),
+    let with = |module: &Module, grid: Grid, inputs: &[Input]| {
+        let run =
+            |fault: fn(&mut Op)| match Kernel::with_fault(module, "random", &target, 16, &fault) {
+                Some(kernel) => compare_with(&kernel, module, "random", grid, inputs),
+                None => Ok(()),
+            };
+        match run(fault) {
+            Err(Mismatch::Buffers(how)) => {
+                run(|_| {}).unwrap_or_else(|how| panic!("seed {seed} without a fault: {how}"));
+                Err(how)
+            }
+            Err(error @ Mismatch::Interpreter(_)) => panic!("seed {seed}: {error}"),
+            Ok(()) => Ok(()),
+        }
     };
     difference_of(seed, left_out, &with).is_some()
 }
@@ -84,13 +93,26 @@ fn every_fault_shows_in_some_random_program() {
     }
 }
 
-/// "differences shrink": what is left of a program that shows a fault is short, and shows it.
+/// A compiler without faults is not found to have one.
+#[test]
+fn what_is_no_fault_does_not_show() {
+    assert!(!(1..5).any(|seed| shows(seed, &BTreeSet::new(), |_| {})));
+}
+
+/// "differences shrink": what is left of a program shows the fault, and does not without any one of
+/// its statements.
 #[test]
 fn a_difference_shrinks() {
     let (_, fault) = FAULTS[0];
     let whole = BTreeSet::new();
     let seed = SEEDS.into_iter().find(|&seed| shows(seed, &whole, fault)).expect("the test above");
     let least = shrink(seed, &|left_out| shows(seed, left_out, fault));
-    let (before, _) = Program::write(seed, &whole);
-    assert!(least.len() < before.len(), "{least}");
+    let (_, statements) = Program::write(seed, &whole);
+    assert!(shows(seed, &least, fault), "{least:?}");
+    assert!(least.len() < statements, "a difference without any statement");
+    for statement in (0..statements).filter(|statement| !least.contains(statement)) {
+        let mut less = least.clone();
+        less.insert(statement);
+        assert!(!shows(seed, &less, fault), "statement {statement} is not needed");
+    }
 }
