@@ -225,6 +225,55 @@ fn what_the_device_does_not_have_is_a_list_of_none() {
     assert_eq!((ecc, count), (0, 0));
 }
 
+/// "Will always be 0 when the haveReplayCounters member of zes_pci_properties_t is FALSE", and the same
+/// of packets and bytes; the time is a "Monotonic timestamp counter in microseconds".
+#[test]
+fn a_link_that_counts_nothing_has_a_time() {
+    let device = devices()[0];
+    let mut facts = zes_pci_properties_t::default();
+    check!(zesDevicePciGetProperties(device, &raw mut facts));
+    let have = [facts.haveReplayCounters, facts.havePacketCounters, facts.haveBandwidthCounters];
+    assert_eq!(have, [0; 3]);
+    let stats = || {
+        let mut stats = zes_pci_stats_t { replayCounter: 7, rxCounter: 7, ..Default::default() };
+        check!(zesDevicePciGetStats(device, &raw mut stats));
+        stats
+    };
+    let first = stats();
+    let counters = [first.replayCounter, first.packetCounter, first.rxCounter, first.txCounter];
+    assert_eq!(counters, [0; 4]);
+    std::thread::sleep(std::time::Duration::from_millis(1));
+    assert!(stats().timestamp > first.timestamp);
+    refused!(ZE_RESULT_ERROR_INVALID_NULL_POINTER, zesDevicePciGetStats(device, ptr::null_mut()));
+}
+
+/// zesDeviceEventRegister: "Specify the list of events to listen to for a given device". A listener
+/// for whom the list becomes empty has nothing to wait for.
+#[test]
+fn who_listens_for_nothing_does_not_wait() {
+    run("nothing_to_hear", &[]);
+}
+
+#[test]
+#[ignore = "started by the test above"]
+fn nothing_to_hear() {
+    let device = devices()[0];
+    let attach = zes_event_type_flags_t::ZES_EVENT_TYPE_FLAG_DEVICE_ATTACH;
+    check!(zesDeviceEventRegister(device, attach));
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let (mut device, mut events) = (devices()[0], attach);
+        let (driver, mut count) = (ze::driver(), 9);
+        let (listened, heard) = (&raw mut device, &raw mut events);
+        check!(zesDriverEventListen(driver, u32::MAX, 1, listened, &raw mut count, heard));
+        done.send((count, events)).expect("somebody waits for it");
+    });
+    let brief = std::time::Duration::from_millis(50);
+    assert!(ended.recv_timeout(brief).is_err(), "no device comes");
+    check!(zesDeviceEventRegister(device, zes_event_type_flags_t::empty()));
+    assert_eq!(ended.recv(), Ok((0, zes_event_type_flags_t::empty())));
+}
+
 #[test]
 fn a_lost_device_is_an_event_and_a_state() {
     run("lost", &[]);

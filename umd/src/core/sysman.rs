@@ -109,13 +109,16 @@ impl Memory {
 }
 
 /// Events of devices that have happened since they were told last, as [`Sysman::register`] asked for
-/// them: one word a device. Waits until there is one, or for `timeout`.
+/// them: one word a device. Waits until there is one, for `timeout`, or until nobody asks for any.
 pub fn listen(devices: &[&'static Device], timeout: Duration) -> Vec<zes_event_type_flags_t> {
     let start = Instant::now();
     loop {
         let events: Vec<_> = devices.iter().map(|it| event(it)).collect();
         let left = timeout.saturating_sub(start.elapsed());
-        if left.is_zero() || events.iter().any(|it| !it.is_empty()) {
+        let heard = events.iter().any(|it| !it.is_empty());
+        let wanted =
+            || devices.iter().any(|it| it.sysman().registered.load(Ordering::Relaxed) != 0);
+        if left.is_zero() || heard || !wanted() {
             return events;
         }
         std::thread::sleep(EVERY.min(left));

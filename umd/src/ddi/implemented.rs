@@ -288,6 +288,7 @@ implemented! {
     zesDeviceGetSubDevicePropertiesExp => sysman::zesDeviceGetSubDevicePropertiesExp,
     zesDevicePciGetProperties => sysman::zesDevicePciGetProperties,
     zesDevicePciGetState => sysman::zesDevicePciGetState,
+    zesDevicePciGetStats => sysman::zesDevicePciGetStats,
     zesDevicePciGetBars => sysman::zesDevicePciGetBars,
     zesDeviceEccAvailable => sysman::zesDeviceEccAvailable,
     zesDeviceEccConfigurable => sysman::zesDeviceEccConfigurable,
