@@ -50,7 +50,7 @@ static texel_t fetch(const struct image *image, const int64_t at[3]) {
   if (from)
     for (uint32_t i = 0; i < image->components; i++) {
       uint32_t bits, raw = load_component(image, from, i, &bits);
-      components[i] = decode(image, raw, bits);
+      components[i] = decode(image, i, raw, bits);
     }
   texel_t texel;
   for (int i = 0; i < 4; i++) {
@@ -196,21 +196,21 @@ FUNCTION void __tally_image_write(const struct image *image, int32_t x, int32_t 
       channel = image->swizzle[c] == i ? texel[c] : channel;
     switch (image->layout) {
     case B8:
-      to[i] = (uint8_t)encode(image, channel, 8);
+      to[i] = (uint8_t)encode(image, i, channel, 8);
       break;
     case B16: {
-      uint16_t half = (uint16_t)encode(image, channel, 16);
+      uint16_t half = (uint16_t)encode(image, i, channel, 16);
       __builtin_memcpy(to + 2 * i, &half, 2);
       break;
     }
     case B32: {
-      uint32_t whole = encode(image, channel, 32);
+      uint32_t whole = encode(image, i, channel, 32);
       __builtin_memcpy(to + 4 * i, &whole, 4);
       break;
     }
     default: {
       struct field field = field_of(image->layout, i);
-      word |= encode(image, channel, field.bits) << field.shift;
+      word |= encode(image, i, channel, field.bits) << field.shift;
     }
     }
   }

@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "bits.h"
+#include "srgb.h"
 
 struct image {
   uint64_t base, row_pitch, slice_pitch;
@@ -27,7 +28,7 @@ _Static_assert(offsetof(struct image, sampler) == 48, "of a fixed layout");
 
 enum kind { D1, D1_ARRAY, D2, D2_ARRAY, D3, BUFFER };
 enum layout { B8, B16, B32, B10_10_10_2, B11_11_10, B5_6_5, B5_5_5_1, B4_4_4_4 };
-enum channel { UINT, SINT, UNORM, SNORM, FLOAT };
+enum channel { UINT, SINT, UNORM, SNORM, FLOAT, SRGB };
 enum swizzle { ZERO = 4, ONE, ONE_INSIDE };
 
 // Four channels as their bits.
@@ -131,8 +132,16 @@ static inline uint32_t to_half(float x) {
   return bits;
 }
 
+// Whether a component lies on sRGB's curve: the fourth, alpha, does not.
+static inline bool is_srgb(const struct image *image, uint32_t component) {
+  return image->channel == SRGB && component < 3;
+}
+
 // What the bits of a component mean, as the bits of a channel.
-static inline uint32_t decode(const struct image *image, uint32_t raw, uint32_t bits) {
+static inline uint32_t decode(const struct image *image, uint32_t component, uint32_t raw,
+                              uint32_t bits) {
+  if (is_srgb(image, component))
+    return bits_of_float(from_srgb(raw));
   uint32_t unused = 32 - bits;
   int32_t value = (int32_t)(raw << unused) >> unused;
   uint32_t most = 0xffffffffu >> unused;
@@ -142,6 +151,7 @@ static inline uint32_t decode(const struct image *image, uint32_t raw, uint32_t 
   case SINT:
     return (uint32_t)value;
   case UNORM:
+  case SRGB:
     break;
   case SNORM: {
     double least = -1, quotient = (double)value / (double)(most >> 1);
@@ -159,9 +169,12 @@ static inline uint32_t decode(const struct image *image, uint32_t raw, uint32_t 
 }
 
 // The other way: the bits of a component from those of a channel, within its range.
-static inline uint32_t encode(const struct image *image, uint32_t channel, uint32_t bits) {
+static inline uint32_t encode(const struct image *image, uint32_t component, uint32_t channel,
+                              uint32_t bits) {
   uint32_t unused = 32 - bits, most = 0xffffffffu >> unused;
   float x = float_of_bits(channel);
+  if (is_srgb(image, component))
+    return to_srgb(x);
   switch (image->channel) {
   case UINT:
     return channel < most ? channel : most;
@@ -171,6 +184,7 @@ static inline uint32_t encode(const struct image *image, uint32_t channel, uint3
     return (uint32_t)value & most;
   }
   case UNORM:
+  case SRGB:
     break;
   case SNORM: {
     double high = (double)(most >> 1), scaled = (double)x * high;

@@ -286,6 +286,59 @@ fn packed_floats_survive_a_copy_by_a_kernel() {
     }
 }
 
+/// ze_srgb_ext_desc_t: "Used for specifying that the image is in sRGB format." Kernels see the light
+/// that the curve of sRGB gives a value; alpha has no curve; what they write goes back to the value.
+#[test]
+fn srgb_images_hold_values_and_show_light() {
+    let it = Kernels::new();
+    let srgb = ze_srgb_ext_desc_t { sRGB: 1, ..Default::default() };
+    let desc = |layout, ty, next: *const c_void| ze_image_desc_t {
+        pNext: next,
+        ..image_desc(D2, format(layout, ty), [256, 1, 1])
+    };
+    let curved = desc(RGBA8, UNORM, (&raw const srgb).cast());
+    let wide = desc(Layout::ZE_IMAGE_FORMAT_LAYOUT_32_32_32_32, FLOAT, ptr::null());
+    let (from, light, to) = (it.gpu.image(&curved), it.gpu.image(&wide), it.gpu.image(&curved));
+    let texels: Vec<[u8; 4]> = (0..=255).map(|i| [i, 255 - i, i / 2, i]).collect();
+    it.fill(&from, &texels);
+    let kernel = it.kernel("copy_float");
+    for (from, to) in [(&from, &light), (&light, &to)] {
+        kernel.set(0, &from.0);
+        kernel.set(1, &to.0);
+        it.run(&kernel, [256, 1, 1]);
+    }
+    let (mut seen, mut back) = (vec![[0.0_f32; 4]; 256], vec![[0_u8; 4]; 256]);
+    it.list.image_to(&light, &mut seen);
+    it.list.image_to(&to, &mut back);
+    it.list.synchronize();
+    assert_eq!(back, texels, "each value is the nearest to its own light");
+    let curve = |value: u8| match f64::from(value) / 255.0 {
+        low if low <= 0.04045 => low / 12.92,
+        high => ((high + 0.055) / 1.055).powf(2.4),
+    };
+    for (seen, [r, g, b, a]) in seen.iter().zip(texels) {
+        let want = [curve(r), curve(g), curve(b), f64::from(a) / 255.0];
+        let near = |(seen, want): (&f32, f64)| (f64::from(*seen) - want).abs() < 1e-7;
+        assert!(seen.iter().zip(want).all(near), "{seen:?}, not {want:?}");
+    }
+    let refuse = |layout, ty| {
+        let (desc, mut none) =
+            (desc(layout, ty, (&raw const srgb).cast()), ze_image_handle_t::NULL);
+        let mut support = ze_image_format_support_ext_properties_t::default();
+        let next = (&raw mut support).cast();
+        let mut facts = ze_image_properties_t { pNext: next, ..Default::default() };
+        refused!(
+            ZE_RESULT_ERROR_UNSUPPORTED_IMAGE_FORMAT,
+            zeImageCreate(it.gpu.context, it.gpu.device, &raw const desc, &raw mut none)
+        );
+        check!(zeImageGetProperties(it.gpu.device, &raw const desc, &raw mut facts));
+        assert_eq!(support.supported, 0);
+    };
+    refuse(RGBA8, UINT);
+    refuse(Layout::ZE_IMAGE_FORMAT_LAYOUT_16_16_16_16, UNORM);
+    refuse(Layout::ZE_IMAGE_FORMAT_LAYOUT_16_16_16_16, FLOAT);
+}
+
 /// "Address Mode: Determines how out-of-bounds accesses are handled." "Filter Mode: Specifies which
 /// filtering mode to use." "Normalized: Specifies whether coordinates for addressing image are
 /// normalized [0,1] or not."

@@ -96,6 +96,8 @@ pub mod channel {
     pub const SNORM: u8 = 3;
     /// binary16 or binary32; in 11 and 10 bits 5 of exponent and no sign.
     pub const FLOAT: u8 = 4;
+    /// 0 to 1 on the curve of sRGB, of 8 bits; the fourth component as UNORM.
+    pub const SRGB: u8 = 5;
 }
 
 /// Where a channel of a kernel's value comes from. Less than 4: this component

@@ -28,6 +28,9 @@ const DIMENSIONS: [usize; 6] = [1, 1, 2, 2, 3, 1];
 const ONE: u8 = 5;
 const ONE_INSIDE: u8 = 6;
 
+/// The component that is not on sRGB's curve.
+const ALPHA: usize = 3;
+
 /// Meanings of components, in the order of the descriptor's numbers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Channel {
@@ -36,6 +39,7 @@ enum Channel {
     Unorm,
     Snorm,
     Float,
+    Srgb,
 }
 
 /// A descriptor, taken apart.
@@ -94,8 +98,8 @@ impl Image {
             7 => vec![(8, 4), (4, 4), (0, 4), (12, 4)],
             other => return Err(format!("an image of layout {other}").into()),
         };
-        let channels =
-            [Channel::Uint, Channel::Sint, Channel::Unorm, Channel::Snorm, Channel::Float];
+        use Channel::{Float, Sint, Snorm, Srgb, Uint, Unorm};
+        let channels = [Uint, Sint, Unorm, Snorm, Float, Srgb];
         let channel = channels.get(usize::from(channel));
         let channel = *channel.ok_or_else(|| "an image of an unknown type".to_owned())?;
         if usize::from(kind) >= DIMENSIONS.len() {
@@ -140,9 +144,9 @@ impl Image {
             let mut bytes = [0_u8; 16];
             memory.read(place, &mut bytes[..self.texel_bytes.min(16)])?;
             let all = u128::from_le_bytes(bytes);
-            for (component, &(shift, bits)) in components.iter_mut().zip(&self.fields) {
+            for (i, &(shift, bits)) in self.fields.iter().enumerate() {
                 let raw = (all >> shift) as u64 & (u64::MAX >> (64 - bits));
-                *component = self.decode(raw as u32, bits);
+                components[i] = self.decode(i, raw as u32, bits);
             }
         }
         let one = if self.is_float() { 1.0_f32.to_bits() } else { 1 };
@@ -158,14 +162,15 @@ impl Image {
         !matches!(self.channel, Channel::Uint | Channel::Sint)
     }
 
-    fn decode(&self, raw: u32, bits: u32) -> u32 {
+    fn decode(&self, component: usize, raw: u32, bits: u32) -> u32 {
         let most = u32::MAX >> (32 - bits);
         let signed = ((raw << (32 - bits)) as i32) >> (32 - bits);
         let unorm = || ((f64::from(raw) / f64::from(most)) as f32).to_bits();
         match self.channel {
             Channel::Uint => raw,
             Channel::Sint => signed as u32,
-            Channel::Unorm => unorm(),
+            Channel::Srgb if component < ALPHA => srgb(2 * raw).to_bits(),
+            Channel::Unorm | Channel::Srgb => unorm(),
             Channel::Snorm => {
                 let quotient = f64::from(signed) / f64::from(most >> 1);
                 (quotient.max(-1.0) as f32).to_bits()
@@ -182,7 +187,7 @@ impl Image {
         }
     }
 
-    fn encode(&self, channel: u32, bits: u32) -> u32 {
+    fn encode(&self, component: usize, channel: u32, bits: u32) -> u32 {
         let most = u32::MAX >> (32 - bits);
         let x = f64::from(f32::from_bits(channel));
         let unorm = || (x * f64::from(most)).clamp(0.0, most.into()).round_ties_even() as u32;
@@ -192,7 +197,11 @@ impl Image {
                 let high = (most >> 1) as i32;
                 (channel as i32).clamp(-high - 1, high) as u32 & most
             }
-            Channel::Unorm => unorm(),
+            Channel::Srgb if component < ALPHA => {
+                let light = f32::from_bits(channel);
+                (1..=most).take_while(|value| light >= srgb(2 * value - 1)).count() as u32
+            }
+            Channel::Unorm | Channel::Srgb => unorm(),
             Channel::Snorm => {
                 let high = f64::from(most >> 1);
                 (x * high).clamp(-high, high).round_ties_even() as i32 as u32 & most
@@ -270,7 +279,7 @@ impl Image {
         for (i, &(shift, bits)) in self.fields.iter().enumerate() {
             let channel = self.swizzle.iter().position(|&from| usize::from(from) == i);
             let channel = channel.map_or(0, |channel| texel[channel]);
-            all |= u128::from(self.encode(channel, bits)) << shift;
+            all |= u128::from(self.encode(i, channel, bits)) << shift;
         }
         memory.write(address, &all.to_le_bytes()[..self.texel_bytes.min(16)])?;
         Ok(())
@@ -294,6 +303,12 @@ fn unwrap(c: f32, n: u32, sampler: u64) -> f32 {
         _ if normalized => c * size,
         _ => c,
     }
+}
+
+/// The light of `k` / 510 in sRGB: of the 8-bit value `k` / 2, or of what is half way between two.
+fn srgb(k: u32) -> f32 {
+    let c = f64::from(k) / 510.0;
+    (if c <= 0.04045 { c / 12.92 } else { libm::pow((c + 0.055) / 1.055, 2.4) }) as f32
 }
 
 /// The texel that an index means.

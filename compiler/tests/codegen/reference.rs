@@ -49,7 +49,7 @@ pub struct Layout {
     components: usize,
     bits: [u32; 4],
     bytes: usize,
-    /// UINT, SINT, UNORM, SNORM, FLOAT: 0 to 4.
+    /// UINT, SINT, UNORM, SNORM, FLOAT, SRGB: 0 to 5.
     pub channels: &'static [u8],
 }
 
@@ -59,13 +59,14 @@ const fn whole(number: u8, components: usize, bits: u32, channels: &'static [u8]
 
 const ALL: &[u8] = &[0, 1, 2, 3, 4];
 const UNORM: &[u8] = &[2];
+const BYTES: &[u8] = &[0, 1, 2, 3, 5];
 
 /// Every layout of the format table.
 pub const LAYOUTS: [Layout; 17] = [
-    whole(0, 1, 8, &[0, 1, 2, 3]),
-    whole(0, 2, 8, &[0, 1, 2, 3]),
-    whole(0, 3, 8, &[0, 1, 2, 3]),
-    whole(0, 4, 8, &[0, 1, 2, 3]),
+    whole(0, 1, 8, BYTES),
+    whole(0, 2, 8, BYTES),
+    whole(0, 3, 8, BYTES),
+    whole(0, 4, 8, BYTES),
     whole(1, 1, 16, ALL),
     whole(1, 2, 16, ALL),
     whole(1, 3, 16, ALL),
@@ -273,6 +274,10 @@ impl Image {
             (4, 32) => f32::from_bits(raw).into(),
             (4, 16) => float(raw & 0x7fff, 10) * if raw >> 15 == 1 { -1.0 } else { 1.0 },
             (4, 10 | 11) => float(raw, bits - 5),
+            (5, _) if component < 3 => match f64::from(raw) / most {
+                low if low <= 0.04045 => low / 12.92,
+                high => ((high + 0.055) / 1.055).powf(2.4),
+            },
             _ => f64::from(raw) / most,
         }
     }
@@ -365,13 +370,14 @@ impl Image {
         let Some(place) = self.place(self.ordered(at)) else { return };
         for component in 0..self.layout.components {
             let channel = self.swizzle.iter().position(|&from| usize::from(from) == component);
-            let raw = channel.map_or(0, |c| self.nearest(texel[c], self.layout.bits[component]));
+            let raw = channel.map_or(0, |c| self.nearest(component, texel[c]));
             self.put(place, component, raw);
         }
     }
 
     /// The bits of the number nearest to a channel.
-    fn nearest(&self, channel: u32, bits: u32) -> u32 {
+    fn nearest(&self, component: usize, channel: u32) -> u32 {
+        let bits = self.layout.bits[component];
         let most = 2_f64.powi(bits as i32) - 1.0;
         let x = f64::from(f32::from_bits(channel));
         match (self.channel, bits) {
@@ -387,6 +393,11 @@ impl Image {
             (4, 32) => channel,
             (4, 16) => half_bits(x),
             (4, 10 | 11) => nearest_small(x, bits - 5),
+            (5, _) if component < 3 => {
+                let low = x <= 0.003_130_8;
+                let c = if low { 12.92 * x } else { 1.055 * x.powf(1.0 / 2.4) - 0.055 };
+                (c.clamp(0.0, 1.0) * most).round_ties_even() as u32
+            }
             _ => (x.clamp(0.0, 1.0) * most).round_ties_even() as u32,
         }
     }

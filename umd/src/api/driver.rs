@@ -61,6 +61,7 @@ const EXTENSIONS: &[Extension] = &[
         tally_ze::ZE_IMAGE_QUERY_ALLOC_PROPERTIES_EXT_NAME,
         &["zeImageGetAllocPropertiesExt"],
     ),
+    extension(tally_ze::ZE_SRGB_EXT_NAME, &["zeImageCreate"]),
     extension(tally_ze::ZE_IMAGE_FORMAT_SUPPORT_EXT_NAME, &["zeImageGetProperties"]),
     extension(tally_ze::ZE_BINDLESS_IMAGE_EXP_NAME, &["zeImageGetDeviceOffsetExp"]),
     extension(tally_ze::ZE_EU_COUNT_EXT_NAME, &["zeDeviceGetProperties"]),

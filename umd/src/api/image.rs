@@ -26,7 +26,7 @@ api! {
         let desc = call.desc(desc, "desc")?;
         call.flags(desc.flags.has_unknown(), "desc->flags")?;
         let out = call.properties(pImageProperties, "pImageProperties")?;
-        let shape = Shape::new(desc);
+        let shape = shape_of(call, desc);
         let chain = call.chain(out.pNext);
         let mut asked = false;
         for support in chain.filter_map(|it| it.get_mut::<ze_image_format_support_ext_properties_t>()) {
@@ -191,9 +191,19 @@ fn view(
 fn described(call: Call<'_>, desc: *const ze_image_desc_t) -> Result<(Shape, Traits, Wishes)> {
     let desc = call.desc(desc, "desc")?;
     call.flags(desc.flags.has_unknown(), "desc->flags")?;
-    let shape = Shape::new(desc)?;
+    let shape = shape_of(call, desc)?;
     let (traits, wishes) = extended(call, desc.pNext)?;
     Ok((shape, Traits { writable: image::is_writable(desc.flags), ..traits }, wishes))
+}
+
+/// The shape that a description asks for, perhaps in sRGB.
+fn shape_of(call: Call<'_>, desc: &ze_image_desc_t) -> Result<Shape> {
+    let mut shape = Shape::new(desc)?;
+    let mut chain = call.chain(desc.pNext);
+    if chain.any(|link| link.get::<ze_srgb_ext_desc_t>().is_some_and(|it| it.sRGB != 0)) {
+        shape.format = shape.format.srgb()?;
+    }
+    Ok(shape)
 }
 
 fn extended(call: Call<'_>, next: *const c_void) -> Result<(Traits, Wishes)> {
@@ -227,8 +237,6 @@ fn extended(call: Call<'_>, next: *const c_void) -> Result<(Traits, Wishes)> {
                     it.planeIndex
                 )));
             }
-        } else if link.get::<ze_srgb_ext_desc_t>().is_some_and(|it| it.sRGB != 0) {
-            return Err(Error::unsupported("ze_srgb_ext_desc_t: images cannot be sRGB"));
         }
     }
     match sampler {

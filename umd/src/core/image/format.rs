@@ -69,6 +69,20 @@ impl Format {
         })
     }
 
+    /// The same with its colours on the curve of sRGB.
+    ///
+    /// # Errors
+    /// UNSUPPORTED_IMAGE_FORMAT: it is none of UNORM components of 8 bits.
+    pub fn srgb(self) -> Result<Self> {
+        if (self.layout, self.channel) != (layout::B8, channel::UNORM) {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_IMAGE_FORMAT,
+                "ze_srgb_ext_desc_t: only UNORM components of 8 bits are sRGB",
+            ));
+        }
+        Ok(Self { channel: channel::SRGB, ..self })
+    }
+
     /// How images of the format can be sampled. Integers have no values between them.
     pub fn filters(&self) -> ze_image_sampler_filter_flags_t {
         use ze_image_sampler_filter_flags_t as filter;
@@ -81,6 +95,21 @@ impl Format {
     /// The channel order by SPIR-V's numbers. What SPIR-V has no name for is named after its
     /// components.
     pub fn order(&self) -> u8 {
+        let order = self.linear_order();
+        if self.channel != channel::SRGB {
+            return order;
+        }
+        // Those that SPIR-V knows in sRGB, too: RGB, RGBx, RGBA, BGRA.
+        match order {
+            4 => 15,
+            12 => 16,
+            5 => 17,
+            6 => 18,
+            other => other,
+        }
+    }
+
+    fn linear_order(&self) -> u8 {
         const LUMINANCE: u8 = 9;
         const INTENSITY: u8 = 8;
         let (zero, one) = (swizzle::ZERO, swizzle::ONE);
@@ -112,7 +141,7 @@ impl Format {
         match (self.layout, self.channel) {
             (layout::B8, channel::SNORM) => 0,
             (layout::B16, channel::SNORM) => 1,
-            (layout::B8, channel::UNORM) => 2,
+            (layout::B8, channel::UNORM | channel::SRGB) => 2,
             (layout::B16, channel::UNORM) => 3,
             (layout::B5_6_5, _) => 4,
             (layout::B5_5_5_1, _) => 5,
