@@ -115,7 +115,9 @@ api! {
                 }
                 ze_record_replay_graph_ext_properties_t::STYPE => {
                     if let Some(out) = link.get_mut::<ze_record_replay_graph_ext_properties_t>() {
-                        out.graphFlags = ze_record_replay_graph_ext_flags_t::ZE_RECORD_REPLAY_GRAPH_EXT_FLAG_IMMUTABLE_GRAPH;
+                        use ze_record_replay_graph_ext_flags_t as it;
+                        out.graphFlags = it::ZE_RECORD_REPLAY_GRAPH_EXT_FLAG_IMMUTABLE_GRAPH
+                            | it::ZE_RECORD_REPLAY_GRAPH_EXT_FLAG_SUBGRAPHS;
                     }
                 }
                 ze_event_query_kernel_timestamps_ext_properties_t::STYPE => {

@@ -22,11 +22,12 @@ use crate::core::queue::QueueTraits;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
 use crate::hang::names;
-use crate::list::graph::Execution;
+use crate::list::graph::{Execution, Queued};
 use crate::list::regular::Regular;
 
 pub mod capture;
 mod dump;
+mod nested;
 
 pub use dump::Detail;
 
@@ -76,9 +77,12 @@ struct Point {
     command: usize,
 }
 
-/// What stands for an immediate list.
+/// What stands for an immediate list, or for one of a graph that was appended.
 struct Branch {
     list: Arc<Regular>,
+    /// Only of a graph that was appended: lists before it in its queue, which wait for the place
+    /// where the graph begins.
+    gates: Vec<Arc<Regular>>,
     traits: QueueTraits,
     in_order: bool,
     /// Commands so far.
@@ -189,32 +193,45 @@ impl Graph {
         if state.phase != Phase::Captured {
             return Err(invalid_graph("hGraph: no capture into it has ended"));
         }
-        let lists: Vec<&Regular> = state.branches.iter().map(|it| &*it.list).collect();
-        let mut copies = Regular::duplicate_all(&lists)?.into_iter();
+        let mut copies = Regular::duplicate_all(&state.lists())?.into_iter();
         let mut branches = state.branches.iter();
         let (Some(first), Some(primary)) = (copies.next(), branches.next()) else {
             return Err(invalid_graph("hGraph: no capture into it has ended"));
         };
         names::name_regular(&first, || format!("graph {:p}", raw.0));
         let mut others = Vec::with_capacity(copies.len());
-        for (index, (list, branch)) in copies.zip(branches).enumerate() {
+        for (index, branch) in branches.enumerate() {
             let queue = branch.traits.open(&self.context, true)?;
             let name = || format!("branch {} of graph {:p}", index + 1, raw.0);
+            let gates: Vec<_> = copies.by_ref().take(branch.gates.len()).collect();
+            let Some(list) = copies.next() else { break };
             names::name_regular(&list, name);
+            for gate in &gates {
+                names::name_regular(gate, || format!("way to {}", name()));
+            }
             names::name_immediate(&queue, || format!("queue of {}", name()));
-            others.push((list, queue));
+            others.push(Queued { gates, list, queue });
         }
         self.instances.fetch_add(1, Ordering::Relaxed);
         Ok(Executable {
             source: self.clone(),
             raw,
             traits: primary.traits,
-            execution: Execution::new(first, others),
+            execution: Execution::new(self.clone(), first, others),
         })
     }
 }
 
 impl State {
+    /// The lists of all branches, each behind its gates. The first branch has none.
+    fn lists(&self) -> Vec<&Regular> {
+        let mut lists = Vec::with_capacity(self.branches.len());
+        for branch in &self.branches {
+            lists.extend(branch.gates.iter().chain([&branch.list]).map(|it| &**it));
+        }
+        lists
+    }
+
     fn check(&self) -> Result {
         match self.phase {
             Phase::Invalid(why) => Err(invalid_graph(why)),

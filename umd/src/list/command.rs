@@ -249,15 +249,7 @@ pub fn append<T: Target>(
     waits: WaitList<'_, '_>,
 ) -> Result {
     if let Some(signal) = &signal {
-        signal.event.check_signal()?;
-        if matches!(signal.event.kind, EventKind::CounterBased(_)) {
-            if !target.in_order() {
-                return Err(Error::invalid(
-                    "hSignalEvent: a counter-based event is signalled by in-order lists only",
-                ));
-            }
-            target.may_signal(signal.event)?;
-        }
+        check_signal(target, signal)?;
     }
     target.begin(waits::bound(waits.len()) + command.bound() + 4)?;
     match encode(target, command, signal, waits) {
@@ -267,6 +259,24 @@ pub fn append<T: Target>(
             Err(error)
         }
     }
+}
+
+/// Whether a command of the list may have this signal.
+///
+/// # Errors
+/// INVALID_ARGUMENT; those of [`Target::may_signal`].
+#[inline]
+pub fn check_signal<T: Target>(target: &T, signal: &Signal<'_>) -> Result {
+    signal.event.check_signal()?;
+    if !matches!(signal.event.kind, EventKind::CounterBased(_)) {
+        return Ok(());
+    }
+    if !target.in_order() {
+        return Err(Error::invalid(
+            "hSignalEvent: a counter-based event is signalled by in-order lists only",
+        ));
+    }
+    target.may_signal(signal.event)
 }
 
 impl Command<'_> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Executions of graphs: lists that wait for each other, each on a queue of its own.
+//! Executions of graphs: lists that wait for each other, those of each branch on a queue of its own.
 //!
 //! The first list is called by the list that the graph is appended to, when the execution before it
 //! is complete in all lists. Whatever forked from it waits in its queue for the signal that begins the
@@ -7,6 +7,7 @@
 //! first, to what these name before the execution; then all lists get their bases; then their waits for
 //! each other are bound. From the first base on nothing may fail.
 
+use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tally_uapi::cell::CellKind;
@@ -31,19 +32,40 @@ pub(super) struct Submission {
     pub(super) after: Vec<Packet>,
 }
 
+/// Lists that are executed one after the other, and their queue.
+pub struct Queued {
+    /// What the last list waits for before it begins, if anything.
+    pub gates: Vec<Arc<Regular>>,
+    /// The last list.
+    pub list: Arc<Regular>,
+    /// The queue.
+    pub queue: Arc<Immediate>,
+}
+
 /// The lists of an executable graph.
 pub struct Execution {
+    /// What it was made of, for who appends it to another graph.
+    source: Arc<dyn Any + Send + Sync>,
     first: Arc<Regular>,
-    /// Those that forked from it, and their queues.
-    others: Vec<(Arc<Regular>, Arc<Immediate>)>,
+    /// Those that forked from it, and those of graphs that were appended to it.
+    others: Vec<Queued>,
     /// Executions are submitted one after the other.
     one: Mutex<()>,
 }
 
 impl Execution {
     /// What executes these lists, which nobody else executes.
-    pub fn new(first: Arc<Regular>, others: Vec<(Arc<Regular>, Arc<Immediate>)>) -> Self {
-        Self { first, others, one: Mutex::new(()) }
+    pub fn new(
+        source: Arc<dyn Any + Send + Sync>,
+        first: Arc<Regular>,
+        others: Vec<Queued>,
+    ) -> Self {
+        Self { source, first, others, one: Mutex::new(()) }
+    }
+
+    /// What it was made of.
+    pub fn source(&self) -> Arc<dyn Any + Send + Sync> {
+        self.source.clone()
     }
 
     /// Packets that an append of it takes at most.
@@ -53,7 +75,7 @@ impl Execution {
 
     /// Whether an execution makes something visible to the host before its end.
     pub(super) fn publishes(&self) -> bool {
-        self.first.publishes() || self.others.iter().any(|(list, _)| list.publishes())
+        self.first.publishes() || self.others.iter().any(|it| it.list.publishes())
     }
 
     /// Submits one execution of all lists but the first; answers what is left to do.
@@ -65,9 +87,9 @@ impl Execution {
         let bindings = self.first.bind(Regular::prepare(&[&self.first], target)?)?;
         let mut others = Vec::with_capacity(self.others.len());
         let mut held: Vec<Held<'_>> = Vec::with_capacity(self.others.len());
-        for (list, queue) in &self.others {
-            let mut queue = queue.hold();
-            let bound = queue.begin(list);
+        for it in &self.others {
+            let mut queue = it.queue.hold();
+            let bound = queue.begin(it);
             held.push(queue);
             match bound {
                 Ok(bindings) => others.push(bindings),
@@ -81,15 +103,18 @@ impl Execution {
         let begin = self.first.end_of(first).0;
         let begin = Condition::AtLeast(begin.va(), CellKind::Counter, first + BEGIN);
         let (mut before, mut after) = (Vec::new(), Vec::with_capacity(others.len()));
-        let bases: Vec<u64> = self.others.iter().map(|(list, _)| list.advance()).collect();
+        let bases: Vec<Vec<u64>> =
+            self.others.iter().map(|it| it.lists().map(Regular::advance).collect()).collect();
         let bound = self.others.iter().zip(held).zip(bases.into_iter().zip(others));
-        for (((list, _), mut queue), (base, bindings)) in bound {
-            let (cell, end) = list.end_of(base);
+        for ((it, mut queue), (bases, bindings)) in bound {
+            let Some(&base) = bases.last() else { continue };
+            let (cell, end) = it.list.end_of(base);
             if !cell.reached(base) {
                 before.push(Condition::AtLeast(cell.va(), CellKind::Counter, base));
             }
             after.push(Condition::AtLeast(cell.va(), CellKind::Counter, end));
-            queue.push(begin, list.call(base, bindings))?;
+            let lists = it.lists().zip(bases).zip(bindings);
+            queue.push(begin, lists.map(|((list, base), bound)| list.call(base, bound)))?;
         }
         Ok(Submission {
             before: waits::packets(before),
@@ -100,33 +125,45 @@ impl Execution {
 }
 
 impl Held<'_> {
-    /// Makes room for an execution of a list, and binds its waits for events.
-    fn begin(&mut self, list: &Regular) -> Result<Bindings> {
+    /// Makes room for an execution of lists, and binds their waits for events.
+    fn begin(&mut self, it: &Queued) -> Result<Vec<Bindings>> {
         let mut target = self.target();
-        target.begin(2)?;
-        list.bind(Regular::prepare(&[list], &mut target)?)
+        target.begin(2 + it.gates.len())?;
+        it.lists().map(|list| list.bind(Regular::prepare(&[list], &mut target)?)).collect()
     }
 
     fn rollback(&mut self) {
         self.target().rollback();
     }
 
-    /// Submits the execution, which waits for a condition.
-    fn push(&mut self, condition: Condition, mut packet: Packet) -> Result {
+    /// Submits the executions, one after the other, of which the first one waits for a condition.
+    fn push(&mut self, condition: Condition, calls: impl Iterator<Item = Packet>) -> Result {
         let mut target = self.target();
         waits::packets([condition]).into_iter().for_each(|packet| target.push(packet));
-        packet.header.flags |= flag::ORDERED;
-        if let Some(post) = target.promise() {
-            post.attach(&mut packet);
+        let mut calls = calls.peekable();
+        while let Some(mut packet) = calls.next() {
+            packet.header.flags |= flag::ORDERED;
+            // The value of the last one covers all.
+            if calls.peek().is_none()
+                && let Some(post) = target.promise()
+            {
+                post.attach(&mut packet);
+            }
+            target.push(packet);
         }
-        target.push(packet);
         target.commit()
+    }
+}
+
+impl Queued {
+    fn lists(&self) -> impl Iterator<Item = &Regular> {
+        self.gates.iter().chain([&self.list]).map(|it| &**it)
     }
 }
 
 impl Drop for Execution {
     fn drop(&mut self) {
-        for (_, queue) in self.others.drain(..) {
+        for Queued { queue, .. } in self.others.drain(..) {
             queue.destroy();
         }
     }

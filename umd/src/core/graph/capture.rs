@@ -86,7 +86,7 @@ impl Graph {
         let in_order =
             traits.flags.contains(ze_command_queue_flags_t::ZE_COMMAND_QUEUE_FLAG_IN_ORDER);
         let list = Regular::branch(self.context.shared().clone(), in_order, is_first)?;
-        Ok(Branch { list, traits: *traits, in_order, commands: 0, work: 0 })
+        Ok(Branch { list, gates: Vec::new(), traits: *traits, in_order, commands: 0, work: 0 })
     }
 
     /// Ends the capture of all lists.
@@ -95,8 +95,7 @@ impl Graph {
     /// GRAPH_UNJOINED_FORKS, and the graph is invalid; out of memory.
     pub fn end(self: &Arc<Self>) -> Result {
         let mut state = self.state();
-        let ended: Result<Vec<()>> =
-            state.branches.iter().map(|it| it.list.end_capture()).collect();
+        let ended: Result<Vec<()>> = state.lists().into_iter().map(Regular::end_capture).collect();
         let joined = state.is_joined();
         state.phase = match (&ended, joined) {
             (Err(_), _) => Phase::Invalid("hGraph: its capture ran out of memory"),
@@ -118,9 +117,9 @@ impl Graph {
     /// Ends the capture without a graph: its first list was destroyed.
     pub fn abandon(self: &Arc<Self>) {
         let mut state = self.state();
-        for branch in &state.branches {
+        for list in state.lists() {
             // Its packets are needed by nobody.
-            let _ = branch.list.end_capture();
+            let _ = list.end_capture();
         }
         state.phase = Phase::Invalid("hGraph: the list that was captured into it was destroyed");
         drop(state);
@@ -167,21 +166,27 @@ impl Graph {
         if state.phase != Phase::Capturing {
             return Ok(None);
         }
-        let what = match command {
-            Command::Lists(_) => Some("a regular list"),
-            Command::Graph(_) => Some("another graph"),
-            _ => None,
-        };
-        if let Some(what) = what {
-            let text = format!("hCommandList: {what} is not appended while the list is captured");
-            return Err(unsupported(text));
+        if let Command::Lists(_) = command {
+            return Err(unsupported(
+                "hCommandList: a regular list is not appended while the list is captured"
+                    .to_owned(),
+            ));
         }
         let fork = if branch.is_none() { Some(self.fork(list)?) } else { None };
         let branch = branch.unwrap_or(state.branches.len());
         let mut events = waits.iter().map(|(event, _)| Ok(*event));
         let into = fork.as_ref().unwrap_or_else(|| &state.branches[branch]);
-        into.list.append(command, signal, &mut events)?;
-        state.branches.extend(fork);
+        let nested = match command {
+            Command::Graph(execution) => {
+                self.nest(into, execution, signal.as_ref(), &mut events)?
+            }
+            _ => into.list.append(command, signal, &mut events).map(|_| Vec::new())?,
+        };
+        state.branches.extend(fork.into_iter().chain(nested));
+        if let (Command::Graph(_), Some(_)) = (command, signal) {
+            let list = &state.branches[branch].list;
+            list.append(&Command::Signal, signal, &mut std::iter::empty())?;
+        }
         let into = &mut state.branches[branch];
         let point = Point { branch, command: into.commands };
         into.commands += 1;
@@ -238,8 +243,9 @@ impl State {
                 break;
             }
         }
+        // What was appended as a graph is waited for where that was done.
         let mut others = self.branches.iter().zip(&covered).skip(1);
-        others.all(|(branch, covered)| *covered >= branch.work.max(1))
+        others.all(|(it, covered)| !it.gates.is_empty() || *covered >= it.work.max(1))
     }
 }
 
@@ -353,6 +359,6 @@ fn find(event: &Event) -> Option<(Arc<Graph>, Point)> {
     })
 }
 
-fn unsupported(text: String) -> Error {
+pub(super) fn unsupported(text: String) -> Error {
     Error::new(ze_result_t::ZE_RESULT_ERROR_GRAPH_CAPTURE_UNSUPPORTED, text)
 }

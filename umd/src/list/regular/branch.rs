@@ -11,10 +11,11 @@ use std::sync::Arc;
 use tally_uapi::packet::flag;
 use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_result_t};
 
-use super::{Regular, Signalled};
+use super::{Binding, Recorder, Regular, Signalled};
 use crate::error::{Error, Result};
-use crate::list::command::{self, Post};
+use crate::list::command::{self, Post, Signal, Target};
 use crate::list::graph;
+use crate::list::waits::{self, Condition};
 use crate::sync::cb_event::Bound;
 use crate::sync::event::{Event, EventKind};
 use crate::sync::shared::Shared;
@@ -39,6 +40,36 @@ impl Regular {
         }
         drop(state);
         Ok(list)
+    }
+
+    /// Appends a wait for signals of other lists of the graph: of each the one of a number.
+    ///
+    /// # Errors
+    /// OUT_OF_HOST_MEMORY; nothing is appended then.
+    pub fn follow(&self, others: &[(&Self, u32)]) -> Result {
+        let mut state = self.lock();
+        Recorder { list: self, state: &mut state }.begin(waits::bound(others.len()))?;
+        let mut conditions = Vec::with_capacity(others.len());
+        for (other, k) in others {
+            let recording = other.lock().recording.clone();
+            conditions.push(Condition::Operand(state.operands.len() as u32));
+            state.operands.push(Some(Binding::Signal(recording, *k)));
+        }
+        state.packets.extend(waits::packets(conditions));
+        Ok(())
+    }
+
+    /// The number of the last signal: in order, of all that was appended.
+    pub fn signal_count(&self) -> u32 {
+        self.lock().recording.signals()
+    }
+
+    /// Whether a command with this signal can be appended.
+    ///
+    /// # Errors
+    /// As [`Regular::append`].
+    pub fn may_signal(&self, signal: &Signal<'_>) -> Result {
+        command::check_signal(&Recorder { list: self, state: &mut self.lock() }, signal)
     }
 
     /// Whether an event names a signal of this list.
