@@ -142,6 +142,10 @@ fn an_engine_was_busy_as_long_as_it_had_work() {
     let busy = after.activeTime - before.activeTime;
     assert!(busy > 0, "a copy of 64 MiB takes time");
     assert!(busy <= after.timestamp - before.timestamp, "no more than there was");
+    let (mut count, mut process) = (1, zes_process_state_t::default());
+    check!(zesDeviceProcessesGetState(device, &raw mut count, &raw mut process));
+    let dma = zes_engine_type_flags_t::ZES_ENGINE_TYPE_FLAG_DMA;
+    assert!(process.engines.contains(dma), "{:?}", process.engines);
     drop(list);
     let last = activity(copies).activeTime;
     assert!(last >= after.activeTime, "what a queue did counts when it is gone");

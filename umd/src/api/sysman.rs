@@ -181,8 +181,10 @@ api! {
         out.processId = std::process::id();
         out.memSize = device.kernel().memory_used();
         out.sharedSize = 0;
-        out.engines = zes_engine_type_flags_t::ZES_ENGINE_TYPE_FLAG_COMPUTE
-            | zes_engine_type_flags_t::ZES_ENGINE_TYPE_FLAG_DMA;
+        let [compute, copy] = sysman::used(device);
+        out.engines = zes_engine_type_flags_t::empty();
+        out.engines.set(zes_engine_type_flags_t::ZES_ENGINE_TYPE_FLAG_COMPUTE, compute);
+        out.engines.set(zes_engine_type_flags_t::ZES_ENGINE_TYPE_FLAG_DMA, copy);
         Ok(())
     }
 

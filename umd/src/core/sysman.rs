@@ -98,6 +98,13 @@ impl Engines {
     }
 }
 
+/// Whether this process has used engines that run kernels, and others.
+pub fn used(device: &'static Device) -> [bool; 2] {
+    let classes = (0..device.engines().len() as u32).map(|it| Engines { device, class: Some(it) });
+    let busy: Vec<_> = classes.filter(|it| it.busy_ns() != 0).map(|it| it.compute()).collect();
+    [Some(true), Some(false)].map(|compute| busy.contains(&compute))
+}
+
 impl Memory {
     /// Bytes that could still be allocated.
     pub fn free(&self) -> u64 {
