@@ -230,13 +230,13 @@ fn extended(call: Call<'_>, next: *const c_void) -> Result<(Traits, Wishes)> {
             traits.user = Some(it.ptr as u64);
         } else if let Some(it) = link.get::<ze_custom_pitch_exp_desc_t>() {
             traits.pitches = [it.rowPitch as u64, it.slicePitch as u64];
-        } else if let Some(it) = link.get::<ze_image_view_planar_ext_desc_t>() {
-            if it.planeIndex != 0 {
-                return Err(Error::invalid(format!(
-                    "ze_image_view_planar_ext_desc_t::planeIndex: {}, but all images have one plane",
-                    it.planeIndex
-                )));
-            }
+        } else if let Some(it) = link.get::<ze_image_view_planar_ext_desc_t>()
+            && it.planeIndex != 0
+        {
+            return Err(Error::invalid(format!(
+                "ze_image_view_planar_ext_desc_t::planeIndex: {}, but all images have one plane",
+                it.planeIndex
+            )));
         }
     }
     match sampler {
