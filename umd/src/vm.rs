@@ -35,6 +35,7 @@ use crate::settings;
 use crate::space::{HUGE_PAGE, Space};
 
 pub mod budget;
+pub mod lately;
 pub mod reserved;
 mod shared;
 mod timeline;
@@ -42,6 +43,7 @@ mod user;
 mod views;
 
 use budget::Charge;
+use lately::Removals;
 use reserved::Reserved;
 pub use shared::Exported;
 use timeline::Timeline;
@@ -301,6 +303,8 @@ pub struct Vm {
     bindings: Arc<Bindings>,
     heap: Arc<Heap>,
     usm: RwLock<BTreeMap<u64, Allocation>>,
+    /// Allocations that were taken out of `usm`.
+    removals: Removals,
     reserved: Reserved,
     /// What the program sees of user memory, where that is not the memory itself.
     views: Option<Views>,
@@ -403,7 +407,18 @@ impl Vm {
         let usm = RwLock::default();
         let (probe, printf) = (OnceLock::new(), Mutex::default());
         let timeline = Timeline::start(&bindings);
-        Ok(Arc::new(Self { bindings, heap, usm, reserved, views, probe, printf, timeline }))
+        let removals = Removals::default();
+        Ok(Arc::new(Self {
+            bindings,
+            heap,
+            usm,
+            removals,
+            reserved,
+            views,
+            probe,
+            printf,
+            timeline,
+        }))
     }
 
     /// The kernel.
@@ -636,6 +651,7 @@ impl Vm {
 
     /// An allocation that was taken out.
     fn taken(&self, allocation: Allocation) -> Allocation {
+        self.removals.add();
         if let Some(views) = &self.views {
             views.leave(allocation.mapping.va());
         }
@@ -707,6 +723,7 @@ fn lost() -> Error {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::lately::Lately;
     use super::*;
     use crate::kernel::fake::Fake;
 
@@ -741,7 +758,10 @@ pub(crate) mod tests {
         let a = vm.allocate(8192, 1, HOST, 1, None).expect("room");
         assert!(vm.release(a, 2).is_none());
         assert!(vm.release(a + 4096, 1).is_none());
+        let lately = Lately::default();
+        assert_eq!([vm.rest(a + 1, &lately), vm.rest(a + 8192, &lately)], [Some(8191), None]);
         drop(vm.release(a, 1).expect("its owner's"));
+        assert_eq!(vm.rest(a + 1, &lately), None);
         assert!(vm.find(a).is_none() && kernel.state().buffers.is_empty());
     }
 

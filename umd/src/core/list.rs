@@ -24,6 +24,8 @@ use crate::list::regular::Regular;
 use crate::list::straight::Single;
 use crate::list::waits::WaitList;
 use crate::sync::event::Event;
+use crate::vm::Access;
+use crate::vm::lately::Lately;
 
 pub mod mutable;
 
@@ -38,6 +40,8 @@ pub struct List {
     computes: bool,
     /// Made of another list.
     is_copy: bool,
+    /// Where its copies found user memory last: what they write and what they read.
+    lately: [Lately; 2],
     kind: ListKind,
 }
 
@@ -86,7 +90,15 @@ impl List {
     fn new(context: Arc<Context>, device: &'static Device, ordinal: u32, kind: ListKind) -> Self {
         let capabilities = device.engines().get(ordinal as usize).map_or(0, |it| it.capabilities);
         let computes = capabilities & engine_capability::COMPUTE != 0;
-        Self { context, device, ordinal, computes, is_copy: false, kind }
+        Self {
+            context,
+            device,
+            ordinal,
+            computes,
+            is_copy: false,
+            lately: Default::default(),
+            kind,
+        }
     }
 
     /// A copy of a regular list that allows it and is closed.
@@ -102,7 +114,9 @@ impl List {
                 let copy = list.duplicate()?;
                 let mutable = mutable.as_ref().map(|it| Box::new(it.duplicate()));
                 let kind = ListKind::Regular(*flags, copy, mutable);
-                Ok(Self { context: self.context.clone(), is_copy: true, kind, ..*self })
+                let mut copy = Self::new(self.context.clone(), self.device, self.ordinal, kind);
+                copy.is_copy = true;
+                Ok(copy)
             }
             ListKind::Regular(..) => Err(Error::invalid(
                 "hCommandList: it was created without ZE_COMMAND_LIST_FLAG_EXP_CLONEABLE",
@@ -325,6 +339,13 @@ impl List {
             ListKind::Immediate(_, list, _) => list.settle(),
             ListKind::Regular(..) => Ok(()),
         }
+    }
+
+    /// Bytes from an address to the end of the allocation that holds it. `access`: what the list does
+    /// there.
+    #[inline]
+    pub fn rest(&self, address: u64, access: Access) -> Option<u64> {
+        self.context.vm().rest(address, &self.lately[usize::from(access == Access::Read)])
     }
 
     /// Refuses kernels in lists of engines that have no execution units.

@@ -17,7 +17,7 @@
 //! handle and bindings are gone; MAP_USERPTR at another address is EOPNOTSUPP;
 //! MAP_NULL forgets writes only when it is unmapped.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -90,10 +90,11 @@ impl Window {
     }
 }
 
-/// The objects of one type, by their ids.
+/// The objects of one type, by their ids. A tree, since a KICK looks for its queue here, and a hash that
+/// resists attackers would be most of that.
 struct Table<T> {
     next: AtomicU32,
-    objects: RwLock<HashMap<u32, Arc<T>>>,
+    objects: RwLock<BTreeMap<u32, Arc<T>>>,
 }
 
 impl<T> Default for Table<T> {
@@ -103,11 +104,11 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    fn read(&self) -> RwLockReadGuard<'_, HashMap<u32, Arc<T>>> {
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<u32, Arc<T>>> {
         self.objects.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, HashMap<u32, Arc<T>>> {
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<u32, Arc<T>>> {
         self.objects.write().unwrap_or_else(PoisonError::into_inner)
     }
 

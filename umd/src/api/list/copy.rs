@@ -12,6 +12,7 @@ use crate::core::list::List;
 use crate::error::{Error, Result};
 use crate::list::command::Command;
 use crate::list::straight;
+use crate::vm::Access;
 
 api! {
     /// Spec: `zeCommandListAppendMemoryCopy`.
@@ -139,7 +140,7 @@ api! {
     ) {
         let list = call.handle(hCommandList, "hCommandList")?;
         call.out(ptr.cast_mut(), "ptr")?;
-        range(list, ptr as u64, size as u64, "size")
+        range(list, Access::Read, ptr as u64, size as u64, "size")
     }
 
     /// Spec: `zeCommandListAppendMemAdvise`. A hint without use: all memory is the same.
@@ -160,7 +161,7 @@ api! {
                 format!("advice: {advice:?} is no advice"),
             ));
         }
-        range(list, ptr as u64, size as u64, "size")
+        range(list, Access::Read, ptr as u64, size as u64, "size")
     }
 }
 
@@ -175,8 +176,8 @@ fn copy(
     call.out(dst, "dstptr")?;
     call.out(src.cast_mut(), "srcptr")?;
     let (dst, src, size) = (dst as u64, src as u64, size as u64);
-    range(list, dst, size, "size")?;
-    range(list, src, size, "size")?;
+    range(list, Access::Write, dst, size, "size")?;
+    range(list, Access::Read, src, size, "size")?;
     if append_straight(call, list, &straight::Copy { dst, src, size }, events)? {
         return list.settle();
     }
@@ -207,7 +208,7 @@ fn fill(
         return Err(wrong(format!("size: {size} is no multiple of pattern_size {pattern_size}")));
     }
     let (dst, size) = (dst as u64, size as u64);
-    range(list, dst, size, "size")?;
+    range(list, Access::Write, dst, size, "size")?;
     let pattern = call.slice(pattern.cast::<u8>(), pattern_size, "pattern")?;
     if append_straight(call, list, &straight::Fill { dst, size, pattern }, events)? {
         return list.settle();
@@ -216,18 +217,34 @@ fn fill(
 }
 
 /// Refuses a range that begins in an allocation of the driver and ends beyond it, or that wraps.
-pub(super) fn range(list: &List, address: u64, size: u64, name: &str) -> Result {
-    let wrong = |text: String| Err(Error::invalid(text));
+/// `access`: what the list does there.
+#[inline]
+pub(super) fn range(
+    list: &List,
+    access: Access,
+    address: u64,
+    size: u64,
+    name: &'static str,
+) -> Result {
     if address.checked_add(size).is_none() {
-        return wrong(format!("{name}: {size} bytes from {address:#x} do not exist"));
+        return Err(wraps(address, size, name));
     }
-    match list.context().vm().find(address) {
-        Some(found) if found.size - (address - found.base) < size => wrong(format!(
-            "{name}: {size} bytes from {address:#x} reach beyond the allocation of {} bytes at {:#x}",
-            found.size, found.base
-        )),
+    match list.rest(address, access) {
+        Some(rest) if rest < size => Err(reaches_beyond(rest, address, size, name)),
         _ => Ok(()),
     }
+}
+
+#[cold]
+fn wraps(address: u64, size: u64, name: &str) -> Error {
+    Error::invalid(format!("{name}: {size} bytes from {address:#x} do not exist"))
+}
+
+#[cold]
+fn reaches_beyond(rest: u64, address: u64, size: u64, name: &str) -> Error {
+    Error::invalid(format!(
+        "{name}: {size} bytes from {address:#x} reach beyond the allocation, of which {rest} are left"
+    ))
 }
 
 /// One side of a copy of a region.
@@ -287,8 +304,8 @@ fn region(
         src_slice_pitch: src.slice_pitch,
         reserved: 0,
     };
-    range(list, dst.address, dst.span(&shape), "dstRegion")?;
-    range(list, src.address, src.span(&shape), "srcRegion")?;
+    range(list, Access::Write, dst.address, dst.span(&shape), "dstRegion")?;
+    range(list, Access::Read, src.address, src.span(&shape), "srcRegion")?;
     if overlap(&dst, &src, &shape) {
         return Err(Error::new(
             ze_result_t::ZE_RESULT_ERROR_OVERLAPPING_REGIONS,

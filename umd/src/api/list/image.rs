@@ -12,6 +12,7 @@ use crate::core::image::{Image, Part};
 use crate::core::list::List;
 use crate::error::{Error, Result};
 use crate::list::command::Command;
+use crate::vm::Access;
 
 api! {
     /// Spec: `zeCommandListAppendImageCopy`.
@@ -168,7 +169,7 @@ fn to_memory(
     call.out(dst, "dstptr")?;
     let from = src.image.part(src.region, "pSrcRegion")?;
     let to = from.memory(dst as u64, pitches)?;
-    range(list, to.address, to.span(), "dstptr")?;
+    range(list, Access::Write, to.address, to.span(), "dstptr")?;
     must_not_overlap(&to, &from, "dstptr: the memory overlaps pSrcRegion")?;
     move_texels(call, list, &to, &from, events)
 }
@@ -183,7 +184,7 @@ fn from_memory(
     call.out(src.cast_mut(), "srcptr")?;
     let to = dst.image.part(dst.region, "pDstRegion")?;
     let from = to.memory(src as u64, pitches)?;
-    range(list, from.address, from.span(), "srcptr")?;
+    range(list, Access::Read, from.address, from.span(), "srcptr")?;
     must_not_overlap(&to, &from, "srcptr: the memory overlaps pDstRegion")?;
     move_texels(call, list, &to, &from, events)
 }
