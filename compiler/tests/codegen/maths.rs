@@ -204,6 +204,9 @@ fn functions_of_vectors_compute_each_component() {
     }
 }
 
+/// What a function is in double precision.
+type Reference = fn(f64) -> f64;
+
 /// The tests of accuracy see one number at a time. Roots have no form of their own.
 #[test]
 fn native_functions_are_as_good_in_vectors() {
@@ -211,7 +214,7 @@ fn native_functions_are_as_good_in_vectors() {
     let numbers = [0.0, 1.0, f32::INFINITY, f32::NAN, -1.0, f32::NEG_INFINITY];
     let mut x: Vec<f32> = (1..=506).map(|i| (i as f32).powi(3) * 2e-7).chain(numbers).collect();
     let n = x.len();
-    let functions: [(&str, fn(f64) -> f64); 11] = [
+    let functions: [(&str, Reference); 11] = [
         ("cos", f64::cos),
         ("exp", f64::exp),
         ("exp2", f64::exp2),
