@@ -437,12 +437,7 @@ impl Sched {
             let mut nap = Duration::from_micros(50);
             while !thread.is_finished() {
                 if Instant::now() >= until {
-                    let slots = self.lock().all_slots();
-                    for record in slots.iter().map(|slot| slot.record) {
-                        if record.work() != 0 {
-                            record.abort(record.work());
-                        }
-                    }
+                    self.lock().all_slots().iter().for_each(|slot| slot.interrupt());
                 }
                 std::thread::sleep(nap);
                 nap = (nap * 2).min(Duration::from_millis(5));

@@ -26,6 +26,8 @@ pub(super) const FIRST_CREW: usize = 1 << 33;
 pub(crate) struct Slot {
     pub(crate) index: usize,
     pub(crate) record: &'static Record,
+    /// Of the queue that its last piece of work was for. The record may be another device's by now.
+    serial: AtomicU64,
     /// Counts beginnings and ends of pieces of work: odd inside one.
     piece: AtomicU64,
     /// `piece` at the watch's last tick.
@@ -41,10 +43,19 @@ impl Slot {
         Self {
             index,
             record,
+            serial: AtomicU64::new(0),
             piece: AtomicU64::new(0),
             seen: AtomicU64::new(0),
             stuck: AtomicBool::new(false),
             preempt: AtomicBool::new(false),
+        }
+    }
+
+    /// Interrupts what it does, if it is still this worker that does it.
+    pub(super) fn interrupt(&self) {
+        let serial = self.serial.load(Ordering::Relaxed);
+        if serial != 0 && self.record.work() == serial {
+            self.record.abort(serial);
         }
     }
 
@@ -197,6 +208,7 @@ impl Worker {
 
     /// A piece of work that cannot be left begins, for the queue of `serial`.
     pub(crate) fn begin_piece(&mut self, serial: u64) {
+        self.slot.serial.store(serial, Ordering::Relaxed);
         self.slot.record.set_work(serial);
         self.slot.bump();
     }

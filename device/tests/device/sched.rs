@@ -52,6 +52,39 @@ fn a_kernel_that_arrives_while_another_runs_overlaps_it() {
     }
 }
 
+/// The end of a device interrupts what its own threads do, and not what another device does on threads
+/// that have come in the place of those that ended first.
+#[test]
+fn a_device_that_ends_interrupts_no_other() {
+    let first = Gpu::with(Config { workers: Some(4), ..Config::default() });
+    let cells = Memory::new(4096);
+    let mut queue = first.queue();
+    // All of its threads exist, and then all but one rest.
+    let counted = Kernarg::new(&[cells.cell_va(1)]);
+    queue.push(dispatch(0, count_groups, &counted, 10_000, Some((cells.cell_va(0), 1))));
+    eventually("many groups", || cells.load(0) == 1);
+    let stuck = Kernarg::new(&[cells.cell_va(2)]);
+    queue.push(dispatch(0, endless, &stuck, 1, None));
+    eventually("the endless kernel", || cells.load(2) != 0);
+    drop(queue);
+    std::thread::scope(|scope| {
+        let end = scope.spawn(|| drop(first));
+        std::thread::sleep(Duration::from_millis(20));
+        let second = Gpu::with(Config { workers: Some(4), ..Config::default() });
+        let mut queues = Vec::new();
+        for i in 0..4 {
+            let mut queue = second.queue();
+            let kernarg = Kernarg::new(&[cells.cell_va(10 + i), cells.cell_va(3)]);
+            queue.push(dispatch(0, meet, &kernarg, 1, Some((cells.cell_va(20 + i), 1))));
+            queues.push((queue, kernarg));
+        }
+        eventually("the first device's end", || end.is_finished());
+        cells.cell(3).store(1, Ordering::Release);
+        eventually("all kernels", || (0..4).all(|i| cells.load(20 + i) == 1));
+        assert!(!second.vm.is_lost());
+    });
+}
+
 #[test]
 fn an_ordered_command_waits_for_all_before_it() {
     let gpu = Gpu::new();
