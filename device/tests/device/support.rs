@@ -16,7 +16,7 @@ use tally_uapi::queue::QueueControl;
 use tally_uapi::trace::{TraceBuffer, TraceRecord};
 
 /// How long a test waits for what must happen.
-pub const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(60);
 
 /// Waits until `done` holds; panics with `what` if it does not.
 pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
