@@ -124,7 +124,8 @@ static const struct {
     {"copy of 64 bytes, regular in-order list", copy, false, {505, 0, 1, 0}, {64, 0}},
     {"fill of 64 bytes, regular in-order list", fill, false, {535, 0, 1, 0}, {64, 0}},
     {"counter-based event, create and destroy", event, false, {345, 0, 1, 0}, {0}},
-    {"append to an immediate list that sleeps", immediate, true, {1215, 1, 20, 0}, {0}},
+    // It wakes a worker, and the watch if another worker is still busy with what came before.
+    {"append to an immediate list that sleeps", immediate, true, {1215, 2, 20, 0}, {0}},
     {"query of an event that is complete", query, true, {185, 0, 1, 0}, {0}},
 };
 
