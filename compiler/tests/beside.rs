@@ -12,6 +12,8 @@ use tally_compiler_protocol::TargetCpu;
 #[allow(dead_code, reason = "only part of it is needed here")]
 mod clang;
 
+use clang::Assembly;
+
 /// The lines of the view of a kernel.
 fn view(source: &str) -> Vec<String> {
     view_of(&clang::compile_text(source, &["-O2"]))
@@ -62,37 +64,20 @@ fn an_instruction_stands_beside_what_it_becomes() {
 #[test]
 fn remarks_stand_there_whether_lines_are_known_or_not() {
     for line in ["", "OpLine %file 12 5"] {
-        let all = view_of(&clang::assemble(&format!(
-            "OpCapability Kernel
-             OpCapability Addresses
-             OpCapability Int64
-             OpMemoryModel Physical64 OpenCL
-             OpEntryPoint Kernel %k \"k\" %id
-             %file = OpString \"k.cl\"
-             OpDecorate %id BuiltIn GlobalInvocationId
-             %void = OpTypeVoid
-             %i32 = OpTypeInt 32 0
-             %i64 = OpTypeInt 64 0
-             %v3 = OpTypeVector %i64 3
-             %p3 = OpTypePointer Input %v3
-             %p = OpTypePointer CrossWorkgroup %i32
-             %fn = OpTypeFunction %void %p
-             %id = OpVariable %p3 Input
-             %k = OpFunction %void None %fn
-             %x = OpFunctionParameter %p
-             %entry = OpLabel
-             %ids = OpLoad %v3 %id
-             %i = OpCompositeExtract %i64 %ids 0
-             %at = OpInBoundsPtrAccessChain %p %x %i
-             %index = OpLoad %i32 %at Aligned 4
-             %from = OpInBoundsPtrAccessChain %p %x %index
-             {line}
-             %y = OpLoad %i32 %from Aligned 4
-             OpStore %at %y Aligned 4
-             OpReturn
-             OpFunctionEnd"
-        )))
-        .join("\n");
+        let assembly = Assembly {
+            notes: "%file = OpString \"k.cl\"",
+            parameters: &[("x", "p")],
+            body: &format!(
+                "%at = OpInBoundsPtrAccessChain %p %x %i
+                 %index = OpLoad %i32 %at Aligned 4
+                 %from = OpInBoundsPtrAccessChain %p %x %index
+                 {line}
+                 %y = OpLoad %i32 %from Aligned 4
+                 OpStore %at %y Aligned 4"
+            ),
+            ..Default::default()
+        };
+        let all = view_of(&assembly.module()).join("\n");
         assert!(all.contains("^  gathers what its items load"), "{line:?}: {all}");
     }
 }

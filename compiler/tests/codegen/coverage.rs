@@ -2,6 +2,7 @@
 //! What few programs use: conversions that LLVM leaves as calls, dot products, masks of sub-groups,
 //! and instructions of extensions, at every width.
 
+use crate::harness::clang::Assembly;
 use crate::harness::{Grid, Kernel, buffer, clang, module, widths};
 
 /// What clang needs to be told for `coverage.cl`.
@@ -123,46 +124,24 @@ fn floats_of_every_width_are_updated_atomically() {
 
 /// Instructions that no compiler here writes, as assembly: `in` and `out` are of 32-bit words.
 fn assembled(more_head: &str, body: &str) -> Vec<u8> {
-    clang::assemble(&format!(
-        "OpCapability Kernel
-OpCapability Addresses
-OpCapability Int8
-OpCapability Int16
-OpCapability Int64
-{more_head}
-OpMemoryModel Physical64 OpenCL
-OpEntryPoint Kernel %k \"k\" %id
-OpDecorate %id BuiltIn GlobalInvocationId
-OpDecorate %id Constant
-%void = OpTypeVoid
-%bool = OpTypeBool
-%i32 = OpTypeInt 32 0
-%i16 = OpTypeInt 16 0
-%i64 = OpTypeInt 64 0
-%f32 = OpTypeFloat 32
-%v3 = OpTypeVector %i64 3
-%p3 = OpTypePointer Input %v3
-%p = OpTypePointer CrossWorkgroup %i32
-%fn = OpTypeFunction %void %p %p
-%c2 = OpConstant %i32 2
-%c3 = OpConstant %i32 3
-%c16 = OpConstant %i32 16
-%id = OpVariable %p3 Input
-%k = OpFunction %void None %fn
-%in = OpFunctionParameter %p
-%out = OpFunctionParameter %p
-%entry = OpLabel
-%ids = OpLoad %v3 %id
-%i = OpCompositeExtract %i64 %ids 0
-%from = OpPtrAccessChain %p %in %i
-%to = OpPtrAccessChain %p %out %i
-%x = OpLoad %i32 %from Aligned 4
-{body}
-OpStore %to %y Aligned 4
-OpReturn
-OpFunctionEnd
-"
-    ))
+    Assembly {
+        head: &format!("OpCapability Int8\nOpCapability Int16\n{more_head}"),
+        declarations: "%i16 = OpTypeInt 16 0
+            %f32 = OpTypeFloat 32
+            %c2 = OpConstant %i32 2
+            %c3 = OpConstant %i32 3
+            %c16 = OpConstant %i32 16",
+        parameters: &[("in", "p"), ("out", "p")],
+        body: &format!(
+            "%from = OpPtrAccessChain %p %in %i
+             %to = OpPtrAccessChain %p %out %i
+             %x = OpLoad %i32 %from Aligned 4
+             {body}
+             OpStore %to %y Aligned 4"
+        ),
+        ..Default::default()
+    }
+    .module()
 }
 
 /// Runs such an instruction over some words, at every width.

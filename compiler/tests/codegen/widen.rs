@@ -10,6 +10,7 @@ use tally_compiler::widen::widen;
 
 use crate::diff::{Elements, Input, same};
 use crate::golden::golden;
+use crate::harness::clang::Assembly;
 use crate::harness::{Arg, Grid, Kernel, clang, module, value, widths};
 
 /// Compiles text, sees that every kernel is widened with 8, 16 and 32 items, and gives the module.
@@ -196,54 +197,32 @@ OpFunctionEnd
 #[test]
 fn no_item_divides_by_nothing() {
     for divide in ["UDiv", "SDiv", "UMod", "SRem", "SMod"] {
-        let text = format!(
-            "OpCapability Kernel
-OpCapability Addresses
-OpCapability Int64
-%cl = OpExtInstImport \"OpenCL.std\"
-OpMemoryModel Physical64 OpenCL
-OpEntryPoint Kernel %k \"k\" %id
-OpDecorate %id BuiltIn GlobalInvocationId
-OpDecorate %product NoSignedWrap
-OpDecorate %product NoUnsignedWrap
-%void = OpTypeVoid
-%bool = OpTypeBool
-%i32 = OpTypeInt 32 0
-%i64 = OpTypeInt 64 0
-%v3 = OpTypeVector %i64 3
-%p3 = OpTypePointer Input %v3
-%p = OpTypePointer CrossWorkgroup %i32
-%fn = OpTypeFunction %void %p %i32 %i32 %i32
-%one = OpConstant %i32 1
-%seven = OpConstant %i32 7
-%none = OpConstantNull %i32
-%id = OpVariable %p3 Input
-%k = OpFunction %void None %fn
-%x = OpFunctionParameter %p
-%n = OpFunctionParameter %i32
-%w = OpFunctionParameter %i32
-%h = OpFunctionParameter %i32
-%entry = OpLabel
-%ids = OpLoad %v3 %id
-%i = OpCompositeExtract %i64 %ids 0
-%at = OpInBoundsPtrAccessChain %p %x %i
-%mine = OpLoad %i32 %at Aligned 4
-%some = OpSGreaterThan %bool %mine %none
-OpBranchConditional %some %yes %join
-%yes = OpLabel
-%width = OpExtInst %i32 %cl s_max %w %one
-%height = OpExtInst %i32 %cl s_max %h %one
-%product = OpIMul %i32 %width %height
-%q = Op{divide} %i32 %n %product
-OpBranch %join
-%join = OpLabel
-%r = OpPhi %i32 %q %yes %seven %entry
-OpStore %at %r Aligned 4
-OpReturn
-OpFunctionEnd
-"
+        let body = format!(
+            "%at = OpInBoundsPtrAccessChain %p %x %i
+             %mine = OpLoad %i32 %at Aligned 4
+             %some = OpSGreaterThan %bool %mine %none
+             OpBranchConditional %some %yes %join
+             %yes = OpLabel
+             %width = OpExtInst %i32 %cl s_max %w %one
+             %height = OpExtInst %i32 %cl s_max %h %one
+             %product = OpIMul %i32 %width %height
+             %q = Op{divide} %i32 %n %product
+             OpBranch %join
+             %join = OpLabel
+             %r = OpPhi %i32 %q %yes %seven %entry
+             OpStore %at %r Aligned 4"
         );
-        let module = module(&clang::assemble(&text));
+        let assembly = Assembly {
+            head: "%cl = OpExtInstImport \"OpenCL.std\"",
+            notes: "OpDecorate %product NoSignedWrap
+                OpDecorate %product NoUnsignedWrap",
+            declarations: "%one = OpConstant %i32 1
+                %seven = OpConstant %i32 7
+                %none = OpConstantNull %i32",
+            parameters: &[("x", "p"), ("n", "i32"), ("w", "i32"), ("h", "i32")],
+            body: &body,
+        };
+        let module = module(&assembly.module());
         let nobody = [ints(64, |i| -i), int(100), int(1 << 16), int(1 << 16)];
         same(&module, "k", Grid::line(64, 32), &nobody, divide);
         let some = [ints(64, |i| i % 3 - 1), int(100), int(2), int(3)];
@@ -323,41 +302,25 @@ fn lines_of_a_loop_are_loaded_by_items_that_take_turns() {
 /// A kernel in which each item's address is so many steps away from a buffer, and is used by so many
 /// atomics.
 fn far_atomics(steps: usize, atomics: usize) -> tally_compiler::ir::Module {
-    let mut text = "OpCapability Kernel
-OpCapability Addresses
-OpCapability Int64
-OpMemoryModel Physical64 OpenCL
-OpEntryPoint Kernel %k \"k\" %id
-OpDecorate %id BuiltIn GlobalInvocationId
-%void = OpTypeVoid
-%i32 = OpTypeInt 32 0
-%i64 = OpTypeInt 64 0
-%v3 = OpTypeVector %i64 3
-%p3 = OpTypePointer Input %v3
-%p = OpTypePointer CrossWorkgroup %i32
-%fn = OpTypeFunction %void %p %p
-%zero = OpConstant %i32 0
-%one = OpConstant %i32 1
-%id = OpVariable %p3 Input
-%k = OpFunction %void None %fn
-%in = OpFunctionParameter %p
-%out = OpFunctionParameter %p
-%entry = OpLabel
-%ids = OpLoad %v3 %id
-%i = OpCompositeExtract %i64 %ids 0
-%at = OpInBoundsPtrAccessChain %p %in %i
-%x = OpLoad %i32 %at Aligned 4
-%q0 = OpPtrAccessChain %p %out %x
+    let mut body = "%at = OpInBoundsPtrAccessChain %p %in %i
+        %x = OpLoad %i32 %at Aligned 4
+        %q0 = OpPtrAccessChain %p %out %x
 "
     .to_owned();
     for step in 0..steps {
-        let _ = writeln!(text, "%q{} = OpPtrAccessChain %p %q{step} %x", step + 1);
+        let _ = writeln!(body, "%q{} = OpPtrAccessChain %p %q{step} %x", step + 1);
     }
     for atomic in 0..atomics {
-        let _ = writeln!(text, "%t{atomic} = OpAtomicIAdd %i32 %q{steps} %one %zero %one");
+        let _ = writeln!(body, "%t{atomic} = OpAtomicIAdd %i32 %q{steps} %one %zero %one");
     }
-    text += "OpReturn\nOpFunctionEnd\n";
-    module(&clang::assemble(&text))
+    let assembly = Assembly {
+        declarations: "%zero = OpConstant %i32 0
+            %one = OpConstant %i32 1",
+        parameters: &[("in", "p"), ("out", "p")],
+        body: &body,
+        ..Default::default()
+    };
+    module(&assembly.module())
 }
 
 /// Items that take turns make their own addresses, but not long chains of them again and again.

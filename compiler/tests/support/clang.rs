@@ -73,3 +73,60 @@ pub fn assemble(text: &str) -> Vec<u8> {
     let _ = std::fs::remove_file(&source);
     bytes
 }
+
+/// One kernel, `k`, in SPIR-V assembly, for what no compiler here writes. There are `%void`, `%bool`,
+/// `%i32`, `%i64`, `%p`, which points to an `%i32` in global memory, and `%i`, the number of the item.
+#[allow(dead_code, reason = "not every test binary assembles")]
+#[derive(Default)]
+pub struct Assembly<'a> {
+    /// Further capabilities, and imports.
+    pub head: &'a str,
+    /// Strings and decorations.
+    pub notes: &'a str,
+    /// Types and constants.
+    pub declarations: &'a str,
+    /// Names and types of the parameters.
+    pub parameters: &'a [(&'a str, &'a str)],
+    /// What the item does before it returns.
+    pub body: &'a str,
+}
+
+#[allow(dead_code, reason = "not every test binary assembles")]
+impl Assembly<'_> {
+    /// The module.
+    pub fn module(&self) -> Vec<u8> {
+        let Self { head, notes, declarations, parameters, body } = self;
+        let types: String = parameters.iter().map(|(_, ty)| format!(" %{ty}")).collect();
+        let named = |(name, ty): &(&str, &str)| format!("%{name} = OpFunctionParameter %{ty}\n");
+        let parameters: String = parameters.iter().map(named).collect();
+        assemble(&format!(
+            "OpCapability Kernel
+             OpCapability Addresses
+             OpCapability Int64
+             {head}
+             OpMemoryModel Physical64 OpenCL
+             OpEntryPoint Kernel %k \"k\" %id
+             {notes}
+             OpDecorate %id BuiltIn GlobalInvocationId
+             OpDecorate %id Constant
+             %void = OpTypeVoid
+             %bool = OpTypeBool
+             %i32 = OpTypeInt 32 0
+             %i64 = OpTypeInt 64 0
+             %v3 = OpTypeVector %i64 3
+             %p3 = OpTypePointer Input %v3
+             %p = OpTypePointer CrossWorkgroup %i32
+             {declarations}
+             %fn = OpTypeFunction %void{types}
+             %id = OpVariable %p3 Input
+             %k = OpFunction %void None %fn
+             {parameters}
+             %entry = OpLabel
+             %ids = OpLoad %v3 %id
+             %i = OpCompositeExtract %i64 %ids 0
+             {body}
+             OpReturn
+             OpFunctionEnd"
+        ))
+    }
+}
