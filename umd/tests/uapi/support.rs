@@ -3,7 +3,7 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tally_uapi::cell::{CellKind, Compare};
@@ -36,11 +36,14 @@ pub struct Fixture {
 
 pub const WINDOW: u64 = 1 << 24;
 
+/// A reservation where every device has addresses for windows. Where the system puts a mapping of its own
+/// accord may be beyond them: the device of a virtual machine ends its windows before its engine's own image.
 pub fn reserve() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0x1000_0000_0000);
+    let hint = NEXT.fetch_add(WINDOW, Ordering::Relaxed);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a fresh mapping.
-    let start =
-        unsafe { libc::mmap(std::ptr::null_mut(), WINDOW as usize, libc::PROT_NONE, flags, -1, 0) };
+    // SAFETY: a fresh mapping; an address without MAP_FIXED replaces nothing.
+    let start = unsafe { libc::mmap(hint as *mut _, WINDOW as usize, libc::PROT_NONE, flags, -1, 0) };
     assert_ne!(start, libc::MAP_FAILED);
     start.addr() as u64
 }
