@@ -43,7 +43,8 @@ pub fn reserve() -> u64 {
     let hint = NEXT.fetch_add(WINDOW, Ordering::Relaxed);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a fresh mapping; an address without MAP_FIXED replaces nothing.
-    let start = unsafe { libc::mmap(hint as *mut _, WINDOW as usize, libc::PROT_NONE, flags, -1, 0) };
+    let start =
+        unsafe { libc::mmap(hint as *mut _, WINDOW as usize, libc::PROT_NONE, flags, -1, 0) };
     assert_ne!(start, libc::MAP_FAILED);
     start.addr() as u64
 }
