@@ -8,7 +8,7 @@
 //! generator and the runner work before any real driver is there. [`ze`] calls the real one
 //! through the stock loader ([`images`]: also its images, [`graph`]: graphs), and [`routine`] is what nearly every
 //! program does with it. [`peer`] is a second process to talk to, [`refusals`] a system that is out of memory
-//! once, [`page`] memory that comes and goes.
+//! once, [`page`] memory that comes and goes, [`top`] a look at a process's queues from outside.
 
 pub mod faults;
 pub mod gate;
@@ -21,6 +21,7 @@ pub mod peer;
 pub mod program;
 pub mod refusals;
 pub mod routine;
+pub mod top;
 pub mod toy;
 pub mod ze;
 pub mod ze_backend;

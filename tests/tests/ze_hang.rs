@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use tally_tests::lists::{Event, List};
+use tally_tests::top;
 use tally_tests::ze::{self, Gpu};
 use tally_tests::{call, check};
 use tally_ze::*;
@@ -13,15 +14,18 @@ use tally_ze::*;
 const NO_FLAGS: ze_event_pool_flags_t = ze_event_pool_flags_t::empty();
 /// Longer than `LIMIT`, in ns.
 const TIMEOUT: u64 = 2_000_000_000;
-/// By then the queues have parked, also on a machine with much else to do.
+/// The children begin to wait when their queues have parked.
 const LIMIT: &str = "500";
+/// What a child says before it lets its queues go: waits after it end, if slowly on a busy machine.
+const OVER: &str = "the hang is over";
 
 /// The lines of the report, and what the child said itself as `name: handle`, which is replaced by
 /// its name in the lines.
 fn report(test: &str) -> Vec<String> {
-    let said = ze::in_child(test, &[("TALLY_HANG_MS", LIMIT)]);
+    let said = ze::in_child(test, &[("TALLY_HANG_MS", LIMIT), top::VARIABLE]);
     let names: Vec<_> = said.lines().filter_map(|line| line.strip_prefix("name ")).collect();
-    let lines = said.lines().filter_map(|line| line.strip_prefix("tally ERROR hang: "));
+    let during = said.lines().take_while(|line| *line != OVER);
+    let lines = during.filter_map(|line| line.strip_prefix("tally ERROR hang: "));
     let named = |line: &str| {
         names
             .iter()
@@ -108,7 +112,8 @@ fn a_circle_is_told_with_its_calls_and_where_it_closes() {
 fn the_timeline_shows_a_circle() {
     let file = std::env::temp_dir().join(format!("tally-hang-{}.trace", std::process::id()));
     let name = file.to_str().expect("plain letters");
-    ze::in_child("child_with_a_circle", &[("TALLY_HANG_MS", LIMIT), ("TALLY_TRACE", name)]);
+    let variables = [("TALLY_HANG_MS", LIMIT), ("TALLY_TRACE", name), top::VARIABLE];
+    ze::in_child("child_with_a_circle", &variables);
     let trace = std::fs::read_to_string(&file).expect("the child has written it");
     std::fs::remove_file(&file).expect("it is ours");
     let wait = trace.lines().find(|line| line.contains("has waited for"));
@@ -142,9 +147,11 @@ fn child_with_a_circle() {
     let third = gpu.queue(0);
     name("THIRD", third.0);
     third.execute(&[&compute], None);
+    top::until_parked(3);
     hangs(call!(zeCommandQueueSynchronize(first.0, TIMEOUT)));
     hangs(call!(zeEventHostSynchronize(two.0, TIMEOUT)));
     assert_eq!(memory.get(0), 1, "the first command was done");
+    eprintln!("{OVER}");
     two.signal();
     first.synchronize();
     second.synchronize();
@@ -197,6 +204,7 @@ fn child_that_waits_for_a_list_that_was_never_executed() {
     waiting.barrier(None, &[]);
     waiting.barrier(None, &[]);
     waiting.barrier(None, &[&event]);
+    top::until_parked(2);
     hangs(call!(zeCommandListHostSynchronize(waiting.0, TIMEOUT)));
     drop(never);
     hangs(call!(zeCommandListHostSynchronize(waiting.0, TIMEOUT)));
@@ -226,6 +234,7 @@ fn child_that_waits_twice_for_an_event() {
     twice.close();
     event.signal();
     queue.execute(&[&twice], None);
+    top::until_parked(1);
     hangs(call!(zeCommandQueueSynchronize(queue.0, TIMEOUT)));
     event.signal();
     queue.synchronize();
@@ -259,6 +268,7 @@ fn child_that_waits_for_the_host() {
     name("WAITING", waiting.0);
     waiting.set((&memory, 0), 1, None, &[]);
     waiting.set((&memory, 0), 2, None, &[&event]);
+    top::until_parked(1);
     hangs(call!(zeEventHostSynchronize(event.0, TIMEOUT)));
     let queue = gpu.queue(0);
     let fence = queue.fence(ze_fence_flags_t::empty());

@@ -3,43 +3,33 @@
 //!
 //! The tests named `child_*` run in a process of their own, which asks about itself.
 
-use std::process::{Command, Output};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use tally_tests::check;
 use tally_tests::gate::Gate;
 use tally_tests::lists::PATIENCE;
-use tally_tests::ze::{self, Gpu, in_child};
+use tally_tests::top::{self, text, top};
+use tally_tests::ze::{Gpu, in_child};
 
-/// Runs `tally-top`, which lies beside the driver.
-fn top(arguments: &[&str]) -> Output {
-    let program = ze::library().with_file_name("tally-top");
-    Command::new(&program).args(arguments).output().expect("tally-top is built with the driver")
-}
-
-fn text(output: &Output) -> String {
-    let said = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
-    String::from_utf8_lossy(&said).into_owned()
-}
+/// What is shown of the circle below.
+const PARTS: [&str; 9] = [
+    "queue ",
+    "parked",
+    "0 of 1",
+    "idle",
+    "zeEventHostSynchronize has waited for",
+    "waits for the counter at",
+    "appended by zeCommandListAppendBarrier, command 1 of regular list",
+    "executed by zeCommandQueueExecuteCommandLists",
+    "the waits close a circle: command queue",
+];
 
 /// "`tally-top` shows the same for a live process": queues with state and counter, host threads that
 /// wait, who waits for which value of which counter, recorded by which API call, and the circle.
 #[test]
 fn a_live_process_tells_who_waits_for_whom() {
-    let said = in_child("child_with_a_circle", &[("TALLY_TOP", "1")]);
-    for part in [
-        "queue ",
-        "parked",
-        "0 of 1",
-        "idle",
-        "zeEventHostSynchronize has waited for",
-        "waits for the counter at",
-        "appended by zeCommandListAppendBarrier, command 1 of regular list",
-        "executed by zeCommandQueueExecuteCommandLists",
-        "the waits close a circle: command queue",
-        "listed: yes",
-    ] {
+    let said = in_child("child_with_a_circle", &[top::VARIABLE]);
+    for part in PARTS.into_iter().chain(["listed: yes"]) {
         assert!(said.contains(part), "no {part:?} in:\n{said}");
     }
 }
@@ -66,19 +56,7 @@ fn child_with_a_circle() {
     thread::scope(|scope| {
         scope.spawn(|| check!(zeEventHostSynchronize(one.0, PATIENCE)));
         // Until the thread waits and both queues have parked.
-        let until = Instant::now() + Duration::from_nanos(PATIENCE / 2);
-        let shown = loop {
-            let shown = top(&[&pid]);
-            assert!(shown.status.success(), "{}", text(&shown));
-            let shown = text(&shown);
-            let is_all =
-                ["has waited for", "the waits close a circle"].iter().all(|it| shown.contains(it));
-            if is_all || Instant::now() >= until {
-                break shown;
-            }
-            thread::sleep(Duration::from_millis(50));
-        };
-        println!("{shown}");
+        println!("{}", top::until(|shown| PARTS.iter().all(|part| shown.contains(part))));
         let listed = text(&top(&[])).lines().any(|line| line.starts_with(&format!("{pid} ")));
         println!("listed: {}", if listed { "yes" } else { "no" });
         gate.open();

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tally_tests::lists::{Event, NONE, PATIENCE};
 use tally_tests::peer::{self, HandleBytes, Peer};
+use tally_tests::top;
 use tally_tests::ze::{self, Gpu};
 use tally_tests::{call, check, refused};
 use tally_ze::zex::*;
@@ -63,7 +64,7 @@ fn status(event: ze_event_handle_t) -> ze_result_t {
 const READY: ze_result_t = ze_result_t::ZE_RESULT_SUCCESS;
 const NOT_READY: ze_result_t = ze_result_t::ZE_RESULT_NOT_READY;
 /// "Within a second", as it is on an idle machine, for one with much else to do.
-const PROMPT: Duration = Duration::from_secs(20);
+const PROMPT: Duration = Duration::from_secs(60);
 
 /// "As mentioned previously, signaling CB Event replaces its state. This is why IPC sharing is
 /// one-directional. Opened event can be used only for waiting/querying (on host and GPU)." "Both Event
@@ -286,7 +287,8 @@ fn child_that_destroys_a_recording() {
 /// The hang report says which process is to signal what a queue waits for.
 #[test]
 fn a_hang_report_names_the_other_process() {
-    let said = ze::in_child("child_that_hangs_on_another", &[("TALLY_HANG_MS", "100")]);
+    let variables = [("TALLY_HANG_MS", "100"), top::VARIABLE];
+    let said = ze::in_child("child_that_hangs_on_another", &variables);
     let named = said.lines().find_map(|line| line.strip_prefix("exporter is "));
     let named = format!("process {}", named.expect("the child says so"));
     assert!(said.lines().any(|line| line.contains("waits for") && line.contains(&named)), "{said}");
@@ -302,6 +304,7 @@ fn child_that_hangs_on_another() {
     let memory = gpu.host::<u32>(1);
     let list = gpu.immediate(0, true);
     list.set((&memory, 0), 1, None, &[&event]);
+    top::until_parked(1);
     assert_eq!(call!(zeCommandListHostSynchronize(list.0, 300_000_000)), NOT_READY);
     exporter.say("go");
     list.synchronize();
@@ -348,7 +351,7 @@ fn child_that_opens_and_closes() {
     open_all(true);
     check!(zexCounterBasedEventCloseIpcHandle(first));
     // Sockets of values that were waited for go when their notes have come.
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + PROMPT;
     while files() > before {
         assert!(Instant::now() < until, "{} descriptors, {before} before", files());
         std::thread::sleep(Duration::from_millis(1));
@@ -524,7 +527,7 @@ fn an_opened_events_counter_can_be_read_and_not_written() {
     exporter.say("go");
     let start = Instant::now();
     while load() < value {
-        assert!(start.elapsed() < Duration::from_secs(60));
+        assert!(start.elapsed() < PROMPT);
         std::thread::yield_now();
     }
     assert_eq!(status(event.0), READY);

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `tally-top`, for tests that look at a live process with it: this one, or one that they have started.
+
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use crate::ze;
+
+/// What a child needs in its environment to be looked at.
+pub const VARIABLE: (&str, &str) = ("TALLY_TOP", "1");
+/// How long [`until`] looks.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Pause between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Runs `tally-top`, which lies beside the driver.
+///
+/// # Panics
+/// If it is not there.
+pub fn top(arguments: &[&str]) -> Output {
+    let program = ze::library().with_file_name("tally-top");
+    Command::new(&program).args(arguments).output().expect("tally-top is built with the driver")
+}
+
+/// All that it said.
+pub fn text(output: &Output) -> String {
+    let said = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+/// Looks at this process until what is shown is `enough`; answers what was shown last. The process
+/// has [`VARIABLE`] in its environment.
+pub fn until(enough: impl Fn(&str) -> bool) -> String {
+    let process = std::process::id().to_string();
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let shown = text(&top(&[&process]));
+        if enough(&shown) || Instant::now() >= end {
+            return shown;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Waits until so many queues of this process have parked.
+///
+/// # Panics
+/// If they do not.
+pub fn until_parked(queues: usize) {
+    let parked = |shown: &str| shown.matches(" parked ").count();
+    let shown = until(|shown| parked(shown) == queues);
+    assert_eq!(parked(&shown), queues, "queues are parked:\n{shown}");
+}
