@@ -5,23 +5,27 @@
 //! process, since it is chosen once, and may hang it.
 
 use std::env;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tally_tests::faults::{Fault, VARIABLE};
 use tally_tests::model::Model;
 use tally_tests::program::generate::{Shape, from_seed};
 use tally_tests::program::run::run;
-use tally_tests::ze_backend::{Driver, partner};
+use tally_tests::ze_backend::{Driver, HANG_VARIABLE, partner};
 
 /// Programs that a fault may hide from.
 const PROGRAMS: u64 = 1500;
 /// Runs of a program: schedules differ.
 const RUNS: u32 = 3;
-/// A process that takes longer has met a program that hangs in a call.
-const LIMIT: Duration = Duration::from_secs(90);
+/// A process that takes longer for one program has met one that hangs in a call.
+const LIMIT: Duration = Duration::from_secs(60);
+/// With a mistake hangs are what may come: a wait that takes as long is one, in ms.
+const HANG: &str = "3000";
 
 /// What the driver can get wrong; the other faults are the toy driver's alone.
 const FAULTS: [Fault; 27] = [
@@ -73,30 +77,38 @@ fn library() -> PathBuf {
 /// Starts a process that runs the programs with the given mistake.
 fn start(library: &Path, fault: Option<Fault>) -> Child {
     let program = env::current_exe().expect("Linux knows the program's file");
-    Command::new(program)
+    let mut child = Command::new(program);
+    child
         .args(["--exact", "child", "--ignored", "--nocapture"])
         .env("TALLY_LIBRARY", library)
-        .env(VARIABLE, fault.map_or("", Fault::name))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("a process starts")
+        .env(VARIABLE, fault.map_or("", Fault::name));
+    if fault.is_some() {
+        child.env(HANG_VARIABLE, HANG);
+    }
+    child.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a process starts")
 }
 
 /// How the process ended; `None` if it hung and was killed.
 fn finish(mut child: Child) -> Option<ExitStatus> {
-    let start = Instant::now();
+    let output = BufReader::new(child.stdout.take().expect("piped"));
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        // Nobody listens any more once the process is killed.
+        let _ = output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line));
+    });
     loop {
-        if let Some(status) = child.try_wait().expect("the process is ours") {
-            return Some(status);
+        match lines.recv_timeout(LIMIT) {
+            Ok(_) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Some(child.wait().expect("the process is ours"));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                // It may end at this moment by itself; then there is nothing to kill.
+                let _ = child.kill();
+                child.wait().expect("the process is ours");
+                return None;
+            }
         }
-        if start.elapsed() > LIMIT {
-            // It may end at this moment by itself; then there is nothing to kill.
-            let _ = child.kill();
-            child.wait().expect("the process is ours");
-            return None;
-        }
-        thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -118,6 +130,8 @@ fn every_mistake_is_found() {
 #[ignore = "run by every_mistake_is_found"]
 fn child() {
     for seed in 0..PROGRAMS {
+        // That it gets on.
+        println!("program {seed}");
         let program = from_seed(Shape::default(), seed);
         let model = Model::of(&program).expect("generated programs are valid");
         let expected = model.expected().expect("generated programs end");

@@ -118,7 +118,7 @@ pub fn serve() -> ! {
                     "signal-by-list" => {
                         let list = gpu.immediate(0, true);
                         check!(zeCommandListAppendSignalEvent(list.0, event));
-                        call!(zeCommandListHostSynchronize(list.0, super::HANG))
+                        call!(zeCommandListHostSynchronize(list.0, super::hang()))
                     }
                     "signal" => call!(zeEventHostSignal(event)),
                     "reset" => call!(zeEventHostReset(event)),
