@@ -319,10 +319,18 @@ fn a_handle_becomes_a_file_and_a_handle_again() {
     let handle = ze_ipc_mem_handle_t { data: handle_of(&gpu, &memory) };
     let (mut file, mut back) = (0, ze_ipc_mem_handle_t::default());
     check!(zeMemGetFileDescriptorFromIpcHandleExp(gpu.context, handle, &raw mut file));
+    // SAFETY: the descriptor is ours, to copy and to close. Other tests open files meanwhile, whose
+    // numbers are not as large.
+    let large = unsafe {
+        let large = libc::fcntl(file as i32, libc::F_DUPFD_CLOEXEC, 900);
+        assert!(large >= 900 && libc::close(file as i32) == 0);
+        large
+    };
+    file = large as u64;
     check!(zeMemGetIpcHandleFromFileDescriptorExp(gpu.context, file, &raw mut back));
     assert_eq!(peer::to_hex(&handle.data), peer::to_hex(&back.data));
-    // SAFETY: the descriptor is ours to close.
-    assert_eq!(unsafe { libc::close(file as i32) }, 0);
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::close(large) }, 0);
     for wrong in [file, u64::MAX, 1 << 32] {
         refused!(
             ZE_RESULT_ERROR_INVALID_ARGUMENT,

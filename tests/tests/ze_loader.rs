@@ -21,6 +21,8 @@ struct Folder(PathBuf);
 impl Folder {
     fn new(name: &str) -> Self {
         let folder = env::temp_dir().join(format!("tally-{name}-{}", std::process::id()));
+        // A process of the same number may have been killed.
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder).expect("a temporary folder can be made");
         Self(folder)
     }

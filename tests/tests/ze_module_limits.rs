@@ -68,7 +68,7 @@ fn use_one_processor() {
 /// right; the log says that it was built again.
 #[test]
 fn a_build_beyond_the_time_limit_is_done_again_with_less_optimisation() {
-    let variables = [("TALLY_COMPILER_TIME", "2"), ("TALLY_LOG", "warn")];
+    let variables = [("TALLY_COMPILER_TIME", "3"), ("TALLY_LOG", "warn")];
     let said = ze::in_child("child_that_builds_what_is_heavy", &variables);
     assert!(said.contains("built again with less optimisation"), "{said}");
 }

@@ -9,6 +9,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 use std::{env, fs, ptr, thread};
@@ -34,7 +35,7 @@ fn launch<T: Copy>(list: &List, kernel: ze_kernel_handle_t, memory: &Usm<T>, gro
 fn python(mode: &str) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/multiprocessing_client.py");
     let output = Command::new("timeout")
-        .args(["--signal=KILL", "120", "python3"])
+        .args(["--signal=KILL", ze::CHILD_SECONDS, "python3"])
         .arg(script)
         .arg(mode)
         .env("ZE_ENABLE_ALT_DRIVERS", ze::library())
@@ -211,10 +212,13 @@ fn child_with_many_threads() {
             .map(|folder| fs::read_dir(folder).expect("Linux has it").count())
     };
     let mapped = || fs::read_to_string("/proc/self/maps").expect("Linux has it").lines().count();
+    let together = Barrier::new(8);
     let round = || {
         thread::scope(|scope| {
-            for _ in 0..8 {
+            let threads = [(); 8].map(|()| {
                 scope.spawn(|| {
+                    // In every round as many stacks and heaps at once.
+                    together.wait();
                     let list = routine.gpu().immediate(0, true);
                     let memory = routine.gpu().host::<u32>(4);
                     list.set((&memory, 0), 7, None, &[]);
@@ -225,11 +229,13 @@ fn child_with_many_threads() {
                     assert!(ze::description().contains("zeCommandListClose"));
                     // The list outlives the thread that made it.
                     list
-                });
-            }
+                })
+            });
+            // Joined: what the scope waits for by itself is not yet the end of a thread.
+            drop(threads.map(|thread| thread.join().expect("no panic")));
         });
     };
-    // What eight threads need at once differs from round to round, and stays.
+    // What the device needs for eight lists at once differs from round to round, and stays.
     (0..8).for_each(|_| round());
     let (before, maps) = (counts(), mapped());
     (0..30).for_each(|_| round());
@@ -354,7 +360,7 @@ fn end_of(test: &str) -> Option<i32> {
     let launcher = env::var("TALLY_TEST_LAUNCHER").unwrap_or_default();
     let program = env::args_os().next().expect("Linux passes it");
     let output = Command::new("timeout")
-        .args(["--foreground", "--signal=KILL", "60"])
+        .args(["--foreground", "--signal=KILL", ze::CHILD_SECONDS])
         .args(launcher.split_whitespace())
         .arg(program)
         .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
