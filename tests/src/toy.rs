@@ -20,7 +20,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long a host wait stands still, with other threads running, before it is called a hang.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Most device steps between two calls.
 const STEPS_BETWEEN_CALLS: usize = 6;

