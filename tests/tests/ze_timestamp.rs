@@ -6,7 +6,7 @@ use std::ptr;
 use std::time::Duration;
 
 use tally_tests::lists::{Event, List, NONE, Pool};
-use tally_tests::ze::{Gpu, Usm};
+use tally_tests::ze::{self, Gpu, Usm};
 use tally_tests::{call, check, refused};
 use tally_ze::*;
 
@@ -117,19 +117,23 @@ fn mapped_times_are_on_the_hosts_clock() {
         if !mapped {
             continue;
         }
-        let mut last = 0;
+        let (mut last, mut last_error) = (0, 0);
         for _ in 0..20 {
             let before = monotonic();
             list.set((&memory, 0), 1, Some(&event), &[]);
             event.synchronize();
-            let (host, after) = (synchronized(&gpu, &event).global, monotonic());
+            let ((host, error), after) = (synchronized(&gpu, &event), monotonic());
             let device = kernel_times(&event).global;
-            assert!(before <= host.kernelStart && host.kernelEnd <= after, "{name}: {host:?}");
+            let is_between = before <= host.kernelStart + error && host.kernelEnd <= after;
+            assert!(is_between, "{name}: {before}, {host:?}, {after}; {error}");
             let length = device.kernelEnd - device.kernelStart;
             assert_eq!(host.kernelEnd - host.kernelStart, length, "{name}");
-            assert!(last <= host.kernelStart, "{name}: one timeline");
-            last = host.kernelEnd;
-            assert_eq!(synchronized(&gpu, &event).global.kernelStart, host.kernelStart, "{name}");
+            let room = error + last_error;
+            assert!(last <= host.kernelStart + room, "{name}: one timeline; {room}");
+            (last, last_error) = (host.kernelEnd, error);
+            let (again, error) = synchronized(&gpu, &event);
+            let differs = again.kernelStart.abs_diff(host.kernelStart);
+            assert!(differs <= error + last_error, "{name}: {host:?}, {again:?}");
             // A regular event is used again after a reset, a counter-based one as it is.
             if _pool.is_some() {
                 event.reset();
@@ -138,7 +142,10 @@ fn mapped_times_are_on_the_hosts_clock() {
     }
 }
 
-fn synchronized(gpu: &Gpu, event: &Event) -> Synchronized {
+/// Times on the host's clock, and what they may be wrong by. The kernel module reads the device's clock
+/// during the call, keeps what it knew of it unless that contradicts the read, and so is not further off
+/// than the call takes. In one process there is one clock.
+fn synchronized(gpu: &Gpu, event: &Event) -> (ze_synchronized_timestamp_data_ext_t, u64) {
     let mut times = Synchronized::default();
     let mut results = ze_event_query_kernel_timestamps_results_ext_properties_t {
         pSynchronizedTimestampsBuffer: &raw mut times,
@@ -146,8 +153,10 @@ fn synchronized(gpu: &Gpu, event: &Event) -> Synchronized {
     };
     let mut count = 1;
     let results = &raw mut results;
+    let before = monotonic();
     check!(zeEventQueryKernelTimestampsExt(event.0, gpu.device, &raw mut count, results));
-    times
+    let error = if ze::on_kernel_lane() { monotonic() - before } else { 0 };
+    (times.global, error)
 }
 
 fn monotonic() -> u64 {
@@ -337,6 +346,7 @@ fn the_guides_formula_gives_the_duration() {
 fn global_timestamps_are_consistent() {
     let gpu = Gpu::new();
     let (written, list) = (gpu.host::<u64>(1), gpu.immediate(0, true));
+    let before = monotonic();
     let (host, device) = global_timestamps(&gpu);
     check!(zeCommandListAppendWriteGlobalTimestamp(
         list.0,
@@ -347,7 +357,10 @@ fn global_timestamps_are_consistent() {
     ));
     list.synchronize();
     let (later_host, later_device) = global_timestamps(&gpu);
-    assert_eq!(later_host - host, later_device - device);
+    // On the kernel lane each pair is as good as its own read; see `synchronized`.
+    let error = if ze::on_kernel_lane() { monotonic() - before } else { 0 };
+    let [on_host, on_device] = [later_host - host, later_device - device];
+    assert!(on_host.abs_diff(on_device) <= error, "{on_host}, {on_device}; {error}");
     assert!(device <= written.get(0) && written.get(0) <= later_device);
     assert!(host <= later_host && later_host <= monotonic());
 }

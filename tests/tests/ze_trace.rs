@@ -118,15 +118,17 @@ fn engines_and_calls_share_a_clock() {
     let appends = timeline.calls("zeCommandListAppendMemoryCopy");
     let waits = timeline.calls("zeCommandListHostSynchronize");
     assert_eq!((kernels.len(), copies.len(), waits.len()), (2, 2, 4), "{:?}", timeline.gpu);
+    // The clock of a machine in a machine is known as well as a read of the other one is fast.
+    let error = if ze::on_kernel_lane() { 1_000_000 } else { 0 };
     for round in 0..2 {
         let two = [
             (kernels[round], launches[round], waits[2 * round], "compute engine"),
             (copies[round], appends[round], waits[2 * round + 1], "copy engine"),
         ];
         for (command, append, wait, engine) in two {
-            assert!(append.start <= command.start, "{command:?} {append:?}");
+            assert!(append.start <= command.start + error, "{command:?} {append:?}");
             assert!(
-                command.start <= command.end && command.end <= wait.end,
+                command.start <= command.end && command.end <= wait.end + error,
                 "{command:?} {wait:?}"
             );
             assert!(command.track.starts_with(engine), "{command:?}");
