@@ -12,7 +12,7 @@
 #include <stddef.h>
 
 // A wait that takes longer than this has hung.
-#define PATIENCE_NS UINT64_C(20000000000)
+#define PATIENCE_NS UINT64_C(60000000000)
 
 // A group of equal engines, as zeDeviceGetCommandQueueGroupProperties numbers and counts them.
 struct engines {
