@@ -83,6 +83,11 @@ impl Fence {
             if let Some(value) = *current {
                 break value;
             }
+            // Before the end is looked for: a thread that wakes late may have missed both.
+            let suspect = suspicion.left();
+            if suspect == Some(0) {
+                suspicion.tell(Waiting::Fence);
+            }
             let Some(sleep) = approach.sleep() else {
                 drop(current);
                 approach.stay(|| self.value().is_some());
@@ -92,10 +97,6 @@ impl Fence {
                     None => return Ok(false),
                 }
             };
-            let suspect = suspicion.left();
-            if suspect == Some(0) {
-                suspicion.tell(Waiting::Fence);
-            }
             let sleep = sleep.min(suspect.filter(|left| *left != 0).unwrap_or(u64::MAX));
             let sleep = SLEEP.min(Duration::from_nanos(sleep));
             let woken = self.taken.wait_timeout(current, sleep);

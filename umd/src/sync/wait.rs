@@ -196,10 +196,11 @@ pub fn poll(vm: &Vm, word: &AtomicU64, value: u64, timeout_ns: u64, spins: bool)
     let mut suspicion = Suspicion::of(timeout_ns);
     let mut pause = PAUSE.0;
     loop {
-        let Some(sleep) = approach.sleep() else { return Ok(approach.stay(met)) };
+        // Before the end is looked for: a thread that wakes late may have missed both.
         if suspicion.left() == Some(0) {
             suspicion.tell(Waiting::Cell { address, value });
         }
+        let Some(sleep) = approach.sleep() else { return Ok(approach.stay(met)) };
         thread::sleep(pause.min(Duration::from_nanos(sleep)));
         if met() {
             return Ok(true);
