@@ -269,8 +269,8 @@ fn every_opcode_with_random_bodies_faults_or_runs_but_never_crashes() {
         random ^= random << 17;
         random
     };
-    let kernarg = Kernarg::new(&[]);
-    let (memory, zeroes) = (Memory::new(1 << 17), Memory::new(4096));
+    // Commands that begin in their memory may end behind it.
+    let (memory, args, zeroes) = (Memory::apart(1 << 17), Memory::apart(4096), Memory::apart(4096));
     zeroes.protect(libc::PROT_READ);
     for _ in 0..150 {
         let gpu = Gpu::new();
@@ -286,7 +286,7 @@ fn every_opcode_with_random_bodies_faults_or_runs_but_never_crashes() {
                     0 => 0,
                     1 => next() % 4096,
                     2 => memory.va() + next() % 1024 * 64,
-                    _ => kernarg.0.va() + next() % 4096,
+                    _ => args.va() + next() % 4096,
                 };
             }
             // Sizes stay small: a long copy would run over the test's own memory.

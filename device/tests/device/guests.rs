@@ -12,7 +12,7 @@ use tally_uapi::packet::{self, opcode};
 use crate::support::*;
 
 /// How long a guest looks for something to do.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = SOON;
 
 /// Kernel: writes which thread runs it to the cell of argument 0. In the thread that the cell of
 /// argument 1 names it stays; in the one that the cell of argument 2 names it faults.
@@ -412,7 +412,7 @@ fn a_guest_leaves_a_large_copy_when_its_own_wait_is_met() {
             scope.spawn(|| {
                 eventually("the first bytes", || to.load(0) != 0);
                 // By then the watch has found the worker stuck, and nothing else for a substitute to do.
-                let rest = Duration::from_millis(40).saturating_sub(held_for.elapsed());
+                let rest = Duration::from_millis(20).saturating_sub(held_for.elapsed());
                 std::thread::sleep(rest);
                 wish.store(1, Ordering::Release);
             });

@@ -162,7 +162,9 @@ fn destroying_a_queue_completes_what_runs_and_drops_the_rest() {
     eventually("the kernel", || cells.load(1) == 1);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(20));
+            // No packet is taken any more, and what runs still does.
+            let state = || gpu.device.query(&queue.handle).state;
+            eventually("the end has begun", || state() == QueueState::Stopped);
             cells.cell(2).store(1, Ordering::Release);
         });
         gpu.device.destroy_queue(&queue.handle);
@@ -259,12 +261,14 @@ fn a_busy_queue_leaves_its_engine_to_an_equal() {
             post: packet::PostSync::default(),
         });
     }
-    busy.publish();
-    eventually("the stream runs", || cells.load(1) != 0);
-    // It notes itself how far the other is: this thread may look much later.
+    // It becomes runnable when the stream has run for a while, and notes itself how far that is: this
+    // thread may do so much later.
+    other.write(wait_for(cells.cell_va(1), 1));
     other.write(copy(ORDERED, cells.cell_va(2), cells.cell_va(1), 8, None));
     other.write(nop(ORDERED, Some((cells.cell_va(0), 1))));
     other.publish();
+    eventually("parking", || gpu.device.query(&other.handle).state == QueueState::Parked);
+    busy.publish();
     eventually("the neighbour's turn", || cells.load(0) == 1);
     let then = cells.load(2);
     assert_ne!(then, CALLS, "only when the busy queue had nothing left");
@@ -339,7 +343,7 @@ fn half_done_work_that_nobody_comes_back_to_is_aborted() {
             gpu.device.destroy_queue(&left.handle);
             done.store(true, Ordering::SeqCst);
         });
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + SOON;
         while !done.load(Ordering::SeqCst) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -57,6 +57,17 @@ impl Memory {
         Self { start: start.cast(), bytes }
     }
 
+    /// As [`Self::new`], with pages around it that cannot be accessed: whoever leaves it comes to no
+    /// other test's memory.
+    pub fn apart(bytes: usize) -> Self {
+        let around = Self::new(bytes.next_multiple_of(4096) + 2 * 4096);
+        around.protect(libc::PROT_NONE);
+        let inside =
+            Self { start: around.start.wrapping_add(4096), bytes: around.bytes - 2 * 4096 };
+        inside.protect(libc::PROT_READ | libc::PROT_WRITE);
+        inside
+    }
+
     pub fn va(&self) -> u64 {
         self.start.addr() as u64
     }
@@ -124,6 +135,8 @@ pub struct Gpu {
     pub device: Device,
     pub owner: Arc<Owner>,
     pub vm: Vm,
+    /// Queues that were made: each device has the same numbers, whatever other tests do meanwhile.
+    queues: AtomicU32,
 }
 
 impl Gpu {
@@ -135,7 +148,7 @@ impl Gpu {
         let owner = Arc::new(Owner::default());
         let device = Device::new(config, Arc::<Owner>::clone(&owner)).unwrap();
         let vm = device.create_vm(VmId(1));
-        Self { device, owner, vm }
+        Self { device, owner, vm, queues: AtomicU32::new(0) }
     }
 
     pub fn queue(&self) -> TestQueue<'_> {
@@ -149,13 +162,12 @@ impl Gpu {
         index: u32,
         priority: Priority,
     ) -> TestQueue<'_> {
-        static IDS: AtomicU32 = AtomicU32::new(1);
         let packets = 64;
         let memory = Memory::new(4096 + packets as usize * 64);
         memory.write(0, ());
         // SAFETY: a page of its own, not yet shared.
         unsafe { (memory.va() as *mut QueueControl).write(QueueControl::new()) };
-        let id = QueueId(IDS.fetch_add(1, Ordering::Relaxed));
+        let id = QueueId(self.queues.fetch_add(1, Ordering::Relaxed) + 1);
         let config = QueueConfig {
             id,
             class,

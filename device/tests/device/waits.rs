@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tally_device::{EngineClass, Priority, QueueState};
+use tally_device::{Config, EngineClass, Priority, QueueState};
 use tally_uapi::cell::{CellKind, Compare, waiters_index};
 use tally_uapi::fault::FaultKind;
 use tally_uapi::firmware::MAX_ORPHANS;
@@ -85,12 +85,15 @@ fn a_foreign_cell_is_noticed_without_a_wake() {
 
 #[test]
 fn a_counter_is_never_polled() {
-    let gpu = Gpu::new();
-    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    let gpu = Gpu::with(Config { workers: Some(1), substitutes: Some(0), ..Config::default() });
+    let (mut queue, mut other, cells) = (gpu.queue(), gpu.queue(), Memory::new(4096));
     queue.write(wait_for(cells.cell_va(0), 1));
     queue.write(nop(0, Some((cells.cell_va(1), 1))));
     queue.publish();
     eventually("parking", || gpu.device.query(&queue.handle).state == QueueState::Parked);
+    // Who parks a queue reads the cell once more after that: the only worker is done with it now.
+    other.push(nop(0, Some((cells.cell_va(2), 1))));
+    eventually("the worker's next queue", || cells.load(2) == 1);
     cells.cell(0).store(1, Ordering::Release);
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(cells.load(1), 0, "a host store without a wake is not looked for");
