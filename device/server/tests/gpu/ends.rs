@@ -134,8 +134,8 @@ fn a_stopped_engine_is_ended() {
         args: [buffer.va, 4096, 0, 0, 0, 0],
         ..Default::default()
     };
-    let number = gpu.submit(&unmap);
     let begun = Instant::now();
+    let number = gpu.submit(&unmap);
     // Another VM's commands do not wait for it.
     other.buffer(1, RW);
     let unanswered = gpu.answer(number).is_none();

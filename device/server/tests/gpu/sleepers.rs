@@ -53,7 +53,7 @@ fn a_signal_without_a_sleeper_interrupts_nobody() {
     let gpu = Gpu::new();
     let vm = Vm::new(&gpu, 1);
     let (mut queue, cell) = (vm.queue(), vm.buffer(1, RW));
-    let before = gpu.status_page().interrupts.load(Ordering::SeqCst);
+    let before = gpu.answers_interrupts();
     for value in 1..=1000 {
         queue.push(nop(Some((cell.va, value))));
     }
@@ -67,7 +67,7 @@ fn a_signal_without_a_sleeper_interrupts_nobody() {
     other.push(nop(Some((cell.va + 16, 1))));
     eventually("the waits", || gpu.memory.word(cell.bus + 16).load(Ordering::Acquire) == 1);
     let answers = 2 + 1;
-    let after = gpu.status_page().interrupts.load(Ordering::SeqCst);
+    let after = gpu.answers_interrupts();
     // The second queue's creation: two buffers and itself.
     assert_eq!(after - before, answers, "interrupts");
 }
@@ -90,7 +90,7 @@ fn a_sleeper_is_interrupted_once() {
     assert!(first / 64 == second / 64 && bit < last);
     let compare = tally_uapi::cell::Compare::GreaterEqual;
     let interrupts = || gpu.status_page().interrupts.load(Ordering::SeqCst);
-    let (before, rounds) = (interrupts(), 50);
+    let (before, rounds) = (gpu.answers_interrupts(), 50);
     for round in 1..=rounds {
         assert!(waiter_enters(waiters[0], word(0), compare, round));
         assert!(waiter_enters(waiters[1], word(8), compare, round));
@@ -155,6 +155,7 @@ fn a_write_before_the_count_is_not_lost() {
     eventually("the kernel", || word(0).load(Ordering::Acquire) == 1);
     // The hub stands still while the queue parks, and so cannot count it.
     gpu.signal(libc::SIGSTOP);
+    eventually("the hub stands still", || gpu.is_stopped());
     word(0).store(2, Ordering::SeqCst);
     std::thread::sleep(Duration::from_millis(50));
     word(1).store(1, Ordering::SeqCst);

@@ -24,7 +24,7 @@ pub const MEMORY: u64 = 256 << 20;
 /// Commands of the admin ring.
 pub const ENTRIES: u32 = 64;
 /// How long anything may take before a test fails.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 const RING: u64 = 0x1000;
 const ANSWERS: u64 = 0x2000;
@@ -115,6 +115,8 @@ impl Gpu {
         let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
         let folder = format!("tally-gpu-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(folder);
+        // A process of this number that was killed may have left one.
+        let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         let socket = folder.join("socket");
         let process = Process::new(env!("CARGO_BIN_EXE_tally-gpu"))
@@ -229,6 +231,15 @@ impl Gpu {
         assert_eq!(unsafe { libc::kill(self.process.id() as i32, signal) }, 0);
     }
 
+    /// Whether all threads of the device's process are stopped: a signal reaches one after the other.
+    pub fn is_stopped(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap();
+        threads.flatten().all(|thread| {
+            let stat = std::fs::read_to_string(thread.path().join("stat"));
+            stat.is_ok_and(|stat| stat.contains(") T "))
+        })
+    }
+
     /// Descriptors ("fd") or threads ("task") of the device's process.
     pub fn count(&self, what: &str) -> usize {
         std::fs::read_dir(format!("/proc/{}/{what}", self.process.id())).unwrap().count()
@@ -244,6 +255,17 @@ impl Gpu {
             engines.extend(children.split_whitespace().map(|pid| pid.parse::<u32>().unwrap()));
         }
         engines
+    }
+
+    /// Interrupts by the status page, where there was no reason for one but answers: each is counted
+    /// soon after its answer.
+    pub fn answers_interrupts(&self) -> u64 {
+        let interrupts = &self.status_page().interrupts;
+        let answers = u64::from(*self.tail.lock().unwrap());
+        eventually("the interrupts of the answers", || {
+            interrupts.load(Ordering::SeqCst) >= answers
+        });
+        interrupts.load(Ordering::SeqCst)
     }
 
     /// Interrupts since the last call.
