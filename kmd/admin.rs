@@ -364,12 +364,13 @@ impl Admin {
         }
     }
 
-    /// Takes answers out of the ring and gives them to who waits.
+    /// Takes answers out of the ring and gives them to who waits, after what they set free: whoever has
+    /// destroyed something has its place, and its memory, when the call returns.
     pub(crate) fn collect(&self, state: &State) {
         while let Some((slot, answer)) = self.next_answered() {
             self.freed.notify_all();
-            slot.call.finish(Ok(answer));
             slot.keep.answered(state, &answer);
+            slot.call.finish(Ok(answer));
         }
     }
 

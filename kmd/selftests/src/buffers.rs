@@ -11,7 +11,9 @@ use tally_uapi::packet::{Copy, Header, PostSync, flag, opcode};
 use zerocopy::FromZeros;
 
 use crate::Outcome;
-use crate::device::{FOREVER, Fixture, Mapped, Node, PAGE, RW, counter, memory_limit};
+use crate::device::{
+    FOREVER, Fixture, Mapped, Node, PAGE, RW, counter, memory_limit, nobody_is_left,
+};
 
 const BOTH: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
@@ -32,6 +34,7 @@ pub fn memory_is_zero_and_shared() {
 
 /// "a mapping or binding keeps it alive after its handle is closed"
 pub fn a_mapping_outlives_its_handle() {
+    nobody_is_left();
     let before = counter("memory");
     let fixture = Fixture::new();
     let (handle, mapped) = fixture.memory(0, 1);
@@ -74,6 +77,7 @@ pub fn clients_have_limits() -> Outcome {
 
 /// "or more than there is in all clients'."
 pub fn memory_has_a_limit() {
+    nobody_is_left();
     let last = Node::open();
     // A failure has taken nothing, and what is closed comes back.
     for _ in 0..3 {

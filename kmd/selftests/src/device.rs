@@ -476,6 +476,26 @@ fn debug_number(name: &str, word: usize) -> u64 {
     value.unwrap_or_else(|| panic!("no number {word} of {name} in debugfs:\n{text}"))
 }
 
+/// Waits until there are only so many VMs, and returns the number of interrupts.
+///
+/// The end of a file is answered after it was closed, and an answer that is taken with an earlier one's
+/// interrupt has its own all the same: so none must have come for a while.
+pub fn interrupts_with(vms: usize) -> u64 {
+    eventually(|| debug_lines("vm ") == vms);
+    let mut last = counter("interrupts");
+    eventually(|| {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = counter("interrupts");
+        std::mem::replace(&mut last, now) == now
+    });
+    last
+}
+
+/// Waits until the device has answered the end of all files that were closed: what they had is free.
+pub fn nobody_is_left() {
+    eventually(|| debug_lines("vm ") == 0 && debug_lines("queue ") == 0);
+}
+
 /// How many lines of the module's file in debugfs begin with `start`.
 pub fn debug_lines(start: &str) -> usize {
     debug_text().lines().filter(|line| line.starts_with(start)).count()

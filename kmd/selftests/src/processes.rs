@@ -8,8 +8,8 @@ use tally_uapi::cell::CellKind;
 use tally_uapi::ioctl::{SemWake, bind_flag, bo_flag};
 
 use crate::device::{
-    FOREVER, Fixture, Mapped, Node, PAGE, RW, counter, debug_lines, entry, eventually, in_ms, wait,
-    wait_for,
+    FOREVER, Fixture, Mapped, Node, PAGE, RW, counter, debug_lines, entry, eventually, in_ms,
+    nobody_is_left, wait, wait_for,
 };
 
 /// Runs `child` in a process of its own, which ends with 0 if it says true.
@@ -104,6 +104,7 @@ pub fn an_importer_outlives_the_exporter() {
 
 /// "a process killed with work in flight": all comes back.
 pub fn a_killed_process_leaves_nothing() {
+    nobody_is_left();
     let before = left();
     for _ in 0..5 {
         let pair = sockets();
@@ -132,6 +133,7 @@ pub fn a_killed_process_leaves_nothing() {
 /// The same with a kernel that never ends: closing the file does not wait for it, and
 /// the device's answer frees what it used.
 pub fn a_killed_process_takes_its_endless_kernel_along() {
+    nobody_is_left();
     let before = left();
     let pair = sockets();
     let child = process(|| {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 //! SEM_WAIT and SEM_WAKE.
 
+use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread;
-use std::time::Duration;
 
 use tally_uapi::cell::CellKind;
 use tally_uapi::fault::FaultKind;
 use tally_uapi::ioctl::{SemWake, VmDestroy, VmOrphan, queue_state, sem_wait_flag};
 
 use crate::device::{
-    FOREVER, Fixture, PAGE, RW, counter, debug_lines, entry, eventually, in_ms, now_ns, signal_at,
-    wait_for,
+    FOREVER, Fixture, PAGE, RW, counter, debug_lines, entry, eventually, in_ms, interrupts_with,
+    now_ns, signal_at, wait_for,
 };
 
 /// "`timeout_ns`: the past asks only"
@@ -48,21 +48,42 @@ pub fn any_and_all() {
         let offset = word as u64 * 8;
         fixture.node.call(&mut SemWake { handle, pad: 0, offset }).unwrap();
     };
+    let number = AtomicI32::new(0);
     thread::scope(|scope| {
         let any = scope.spawn(|| fixture.wait(&entries, sem_wait_flag::ANY, FOREVER));
-        let all = scope.spawn(|| fixture.wait(&entries, 0, FOREVER));
+        let all = scope.spawn(|| {
+            // SAFETY: takes nothing.
+            number.store(unsafe { libc::gettid() }, Release);
+            fixture.wait(&entries, 0, FOREVER)
+        });
         eventually(|| counter("asleep") == 6 - 2);
+        // The other one is woken each time, looks and sleeps again.
+        let mut slept = until_asleep_after(&number, 0);
         wake(1);
         assert_eq!(any.join().unwrap(), Ok(1));
+        assert_eq!(counter("asleep"), 2);
+        slept = until_asleep_after(&number, slept);
         wake(0);
+        until_asleep_after(&number, slept);
         // Met once is met, also if it is undone.
-        eventually(|| counter("asleep") == 2);
-        thread::sleep(Duration::from_millis(50));
         memory.word(0).store(0, Release);
         wake(PAGE as usize / 8);
         assert_eq!(all.join().unwrap(), Ok(0));
     });
     assert_eq!(counter("asleep"), 0);
+}
+
+/// Waits until a thread of this process has gone to sleep more than `times` times, and sleeps; how often.
+fn until_asleep_after(number: &AtomicI32, times: u64) -> u64 {
+    let mut slept = 0;
+    eventually(|| {
+        let path = format!("/proc/self/task/{}/status", number.load(Acquire));
+        let text = std::fs::read_to_string(path).unwrap();
+        let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        slept = value("voluntary_ctxt_switches:").trim().parse().unwrap();
+        slept > times && value("State:").trim().starts_with('S')
+    });
+    slept
 }
 
 extern "C" fn nothing(_: i32) {}
@@ -137,9 +158,7 @@ pub fn a_host_wakes_a_sleeper() {
 pub fn no_sleeper_no_interrupt() {
     let fixture = Fixture::new();
     let mut queue = fixture.queue(0);
-    // The end of what tests before have left is answered, too, each by an interrupt.
-    eventually(|| debug_lines("vm ") == 1);
-    let interrupts = counter("interrupts");
+    let interrupts = interrupts_with(1);
     for value in 1..=1000 {
         queue.push(queue.signal(0, value));
         eventually(|| queue.word(0).load(Acquire) >= value);
