@@ -41,6 +41,8 @@ in_apt_root() {
 unpack_packages() {
     apt_root=$1 apt_into=$2
     shift 2
+    # What a run that was cut short has left may not be whole.
+    rm -rf "$apt_root/packages"
     mkdir -p "$apt_root/packages" "$apt_into"
     (cd "$apt_root/packages" && in_apt_root "$apt_root" apt-get download "$@")
     for apt_package in "$apt_root"/packages/*.deb; do

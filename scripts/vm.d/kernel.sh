@@ -150,6 +150,8 @@ kernel_prune() {
     cd "$kernel_dir/build"
     cp arch/x86/boot/bzImage ../bzImage
     make -s "${make_flags[@]}" INSTALL_MOD_PATH="$kernel_dir/modules" modules_install
+    # From here on the tree builds no kernel any more: one that is cut short is unpacked anew.
+    rm ../unpacked
     find . -type f \( -name '*.o' -o -name '*.a' -o -name '*.cmd' -o -name '*.ko' \) \
         ! -path './scripts/*' ! -path './rust/*' ! -path './tools/objtool/*' -delete
     find arch -mindepth 1 -maxdepth 1 ! -name Kconfig ! -name 'x86*' -exec rm -rf {} +

@@ -25,7 +25,7 @@ gpu_start() {
     "$target/release/tally-gpu" --socket "$run/gpu.sock" "${gpu_arguments[@]}" 2>"$run/gpu.log" &
     gpu=$!
     until [ -S "$run/gpu.sock" ]; do
-        kill -0 "$gpu" 2>/dev/null && [ $((tries += 1)) -lt 100 ] || {
+        kill -0 "$gpu" 2>/dev/null && [ $((tries += 1)) -lt 600 ] || {
             cat "$run/gpu.log" >&2
             die "tally-gpu does not start"
         }
