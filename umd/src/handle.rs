@@ -551,7 +551,8 @@ mod tests {
 
     use super::*;
 
-    /// Stand-ins: the C types belong to the real objects, and each test has its slab to itself.
+    /// Stand-ins: the C types belong to the real objects, and a slab whose slots are all used again and
+    /// again is one test's own.
     macro_rules! stand_in {
         ($name:ident => $object:ty, $kind:expr) => {
             #[derive(Clone, Copy)]
@@ -572,6 +573,7 @@ mod tests {
     stand_in!(Other => [u64; 7], Kind::Fence);
     stand_in!(Resting => [u64; 7], Kind::EventPool);
     stand_in!(Cached => Arc<String>, Kind::Event);
+    stand_in!(Shared => Arc<String>, Kind::Sampler);
 
     fn text(raw: Log) -> String {
         // SAFETY: the reference is dropped at once.
@@ -663,7 +665,7 @@ mod tests {
                 scope.spawn(|| {
                     let mut kept = Vec::new();
                     for i in 0..2000 {
-                        let raw: Log = create(counter.clone()).expect("there is memory");
+                        let raw: Shared = create(counter.clone()).expect("there is memory");
                         let event: Cached = create(counter.clone()).expect("there is memory");
                         // SAFETY: nobody else knows the handles.
                         unsafe {

@@ -70,7 +70,11 @@ impl Installed {
         let it = Self { top };
         it.file("lib/libze_tally.so", "");
         fs::create_dir_all(it.top.join("bin")).expect("a folder");
-        fs::copy(env!("CARGO_BIN_EXE_tally-run"), it.top.join("bin/tally-run")).expect("a copy");
+        // By a process of its own: what this one writes is open in the children that other tests start
+        // meanwhile, and cannot be run until they have closed it.
+        let mut copy = Command::new("cp");
+        copy.arg(env!("CARGO_BIN_EXE_tally-run")).arg(it.top.join("bin/tally-run"));
+        assert!(copy.status().expect("cp is there").success());
         it
     }
 

@@ -87,6 +87,11 @@ fn bo_create_refuses_bad_sizes_flags_and_more_than_there_is() {
     assert_eq!(create(PAGE, 2), Err(Errno::Invalid));
     assert_eq!(create(memory + PAGE, 0), Err(Errno::NoSpace));
     assert_eq!(create(u64::MAX - 4095, 0), Err(Errno::NoSpace));
+    // Where the tests share a device, what the one before has left is there until the device has answered.
+    eventually(|| {
+        let mut all = BoCreate { size: memory, ..Default::default() };
+        kernel.bo_create(&mut all).is_ok_and(|()| kernel.bo_close(all.handle).is_ok())
+    });
     // A failure has taken nothing, and what is closed comes back.
     for _ in 0..3 {
         let mut all = BoCreate { size: memory, ..Default::default() };
@@ -444,7 +449,7 @@ fn queues_run_until_they_are_destroyed() {
 fn a_lost_vm_answers_eio_and_can_be_unmapped() {
     let fixture = Fixture::new();
     let (queue, handle) = fixture.queue();
-    let far = now_ns() + 20_000_000_000;
+    let far = now_ns() + 60_000_000_000;
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| fixture.wait(&[entry(handle, 2 * PAGE, 1)], 0, FOREVER));
         let other = scope.spawn(|| fixture.wait_with(&[entry(handle, 2 * PAGE + 8, 1)], 0, far, 0));
@@ -541,7 +546,7 @@ fn entries_of_an_all_wait_may_be_met_at_different_moments() {
         fixture.kernel.sem_wake(&SemWake { handle, pad: 0, offset }).unwrap();
     };
     let number = AtomicI32::new(0);
-    let (entries, soon) = ([entry(handle, 8, 1), entry(handle, 16, 1)], now_ns() + 20_000_000_000);
+    let (entries, soon) = ([entry(handle, 8, 1), entry(handle, 16, 1)], now_ns() + 60_000_000_000);
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| {
             // SAFETY: a call without arguments.

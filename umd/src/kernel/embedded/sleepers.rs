@@ -260,7 +260,7 @@ mod tests {
         // The look-up of the VM was before, the wait is after all that VM_DESTROY does.
         window.gone.store(true, Ordering::Release);
         sleepers.wake_vm(1);
-        let soon = i64::try_from(monotonic_ns()).unwrap() + 1_000_000_000;
+        let soon = i64::try_from(monotonic_ns()).unwrap() + 60_000_000_000;
         let waited = sleepers.wait(&device, &[cell], Some((1, &window)), 0, soon);
         assert_eq!(waited, Err(Errno::Io));
         assert!(lock(&sleepers.of_vms).is_empty() && lock(&sleepers.buckets[0]).is_empty());
