@@ -2,14 +2,18 @@
 //! The compiler process, from the driver's side of the socket.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{self, Command};
 use std::sync::OnceLock;
 
 use tally_compiler_protocol::{Compiler, CompilerError, Input, Object, Source, TargetCpu};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tally-compiler");
+
+/// Where files of the tests may lie.
+fn folder() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
 
 /// The folder of the real program.
 fn program_dir() -> Option<&'static Path> {
@@ -20,8 +24,8 @@ fn program_dir() -> Option<&'static Path> {
 fn spirv() -> Vec<u8> {
     static SPIRV: OnceLock<Vec<u8>> = OnceLock::new();
     let compile = || {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let (from, to) = (dir.join("serve.cl"), dir.join("serve.spv"));
+        let file = |extension: &str| folder().join(format!("serve-{}.{extension}", process::id()));
+        let (from, to) = (file("cl"), file("spv"));
         let source = "
             kernel void one(global int *p) { p[get_global_id(0)] += 1; }
             kernel void two(global int *p, local int *q) {
@@ -42,7 +46,11 @@ fn spirv() -> Vec<u8> {
             .args([&from, Path::new("-o"), &to])
             .status();
         assert!(status.expect("clang-22 is installed").success());
-        fs::read(&to).expect("clang has written its output")
+        let spirv = fs::read(&to).expect("clang has written its output");
+        for file in [from, to] {
+            let _ = fs::remove_file(file);
+        }
+        spirv
     };
     SPIRV.get_or_init(compile).clone()
 }
@@ -55,15 +63,31 @@ fn source(spirv: Vec<u8>) -> Source {
 }
 
 /// A folder with a shell script in the place of the program.
-fn fake(name: &str, script: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = fs::remove_dir_all(&dir);
-    fs::create_dir_all(&dir).expect("the target folder is writable");
-    let program = dir.join("tally-compiler");
-    fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("a new file");
-    let mode = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(&program, mode).expect("our own file");
-    dir
+struct Fake(PathBuf);
+
+impl Fake {
+    fn new(name: &str, script: &str) -> Self {
+        let dir = folder().join(format!("{name}-{}", process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).expect("the target folder is writable");
+        // Written by a process of its own: what this one writes is open in the children that other tests
+        // start meanwhile, and cannot be run until they have closed it.
+        let write = "printf '#!/bin/sh\n%s\n' \"$1\" >\"$2\" && chmod +x \"$2\"";
+        let mut writer = Command::new("sh");
+        writer.args(["-c", write, "sh", script]).arg(dir.join("tally-compiler"));
+        assert!(writer.status().expect("a shell").success());
+        Self(dir)
+    }
+
+    fn compiler(&self) -> Compiler {
+        Compiler::start(Some(&self.0)).expect("the script is there")
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 #[test]
@@ -120,8 +144,8 @@ fn many_threads_share_one_process() {
 
 #[test]
 fn when_the_process_dies_every_wait_fails_with_its_last_words() {
-    let dir = fake("dies", "head -c 1 >/dev/null; echo out of cheese >&2; kill -SEGV $$");
-    let compiler = Compiler::start(Some(&dir)).expect("the script is there");
+    let fake = Fake::new("dies", "head -c 1 >/dev/null; echo out of cheese >&2; kill -SEGV $$");
+    let compiler = fake.compiler();
     let modules: Vec<_> = (0..3).filter_map(|_| compiler.build(source(spirv())).ok()).collect();
     for module in &modules {
         let Err(CompilerError::Died(why)) = module.info() else {
@@ -136,8 +160,8 @@ fn the_next_build_starts_another_process() {
     let script = format!(
         "if [ -e \"$0.died\" ]; then exec '{PROGRAM}'; fi; : >\"$0.died\"; head -c 1 >/dev/null; exit 3"
     );
-    let dir = fake("restarts", &script);
-    let compiler = Compiler::start(Some(&dir)).expect("the script is there");
+    let fake = Fake::new("restarts", &script);
+    let compiler = fake.compiler();
     let first = compiler.build(source(spirv()));
     let died = first.and_then(|module| module.info());
     assert!(matches!(died, Err(CompilerError::Died(_))), "{died:?}");
@@ -148,8 +172,8 @@ fn the_next_build_starts_another_process() {
 #[test]
 fn a_build_beyond_the_memory_limit_fails_and_does_not_hang() {
     let script = format!("TALLY_COMPILER_MEMORY=1 exec '{PROGRAM}'");
-    let dir = fake("memory", &script);
-    let compiler = Compiler::start(Some(&dir)).expect("the script is there");
+    let fake = Fake::new("memory", &script);
+    let compiler = fake.compiler();
     let built = compiler.build(source(spirv())).and_then(|module| module.kernel_code(0));
     assert!(matches!(built, Err(CompilerError::Died(_))), "{built:?}");
 }
@@ -157,8 +181,8 @@ fn a_build_beyond_the_memory_limit_fails_and_does_not_hang() {
 #[test]
 fn a_process_of_another_version_or_none_at_all_is_an_error() {
     // A frame of two bytes: Hello, version 99.
-    let dir = fake("version", "printf '\\002\\000\\000\\000\\000\\143' >&0; cat >/dev/null");
-    let compiler = Compiler::start(Some(&dir)).expect("the script is there");
+    let fake = Fake::new("version", "printf '\\002\\000\\000\\000\\000\\143' >&0; cat >/dev/null");
+    let compiler = fake.compiler();
     let died = compiler.build(source(spirv())).and_then(|module| module.info());
     let Err(CompilerError::Died(why)) = died else { panic!("version 99 was accepted") };
     assert!(why.contains("version 99"), "{why}");
