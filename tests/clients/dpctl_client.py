@@ -123,6 +123,15 @@ def local_memory_as_an_argument(c):
     equal(contents(total, np.uint32)[0], data.sum(dtype=np.uint32))
 
 
+def eight_bytes_of_zero_are_a_value(c):
+    # SYCL gives the driver a null pointer for them: it does not know pointers from integers.
+    queue = c.queue()
+    flag, outcome = (filled(usm.MemoryUSMShared, queue, np.full(1, it, np.uint32)) for it in (7, 5))
+    looks = ctypes.c_uint64(0)
+    queue.submit_async(c.kernel("spin", "spin"), [flag, looks, outcome], [1]).wait()
+    equal(contents(outcome, np.uint32), [0])
+
+
 def atomics(c):
     queue, n = c.queue(), 50_000
     data = (np.arange(n) * 7 % 256).astype(np.uint8)
@@ -334,6 +343,7 @@ def checks():
     yield a_local_size_may_be_given_or_left_out
     yield two_dimensions_local_memory_and_barriers
     yield local_memory_as_an_argument
+    yield eight_bytes_of_zero_are_a_value
     yield atomics
     yield a_queue_keeps_its_order
     yield events_order_an_out_of_order_queue

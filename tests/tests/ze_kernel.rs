@@ -108,14 +108,17 @@ fn arguments_take_exactly_their_size() {
     assert!(ze::description().contains("5 arguments"), "{}", ze::description());
 }
 
+/// "If null then argument value is considered null."
 #[test]
-fn null_is_a_pointers_value_and_nothing_elses() {
+fn null_is_the_value_of_a_pointer_or_of_bytes() {
     use ze_result_t as code;
     let kernels = Kernels::new();
     let kernel = kernels.kernel("mixed");
-    assert_eq!(set(kernel, 0, 8, ptr::null()), code::ZE_RESULT_SUCCESS);
-    let value = set(kernel, 2, 16, ptr::null());
-    assert_eq!(value, code::ZE_RESULT_ERROR_INVALID_NULL_POINTER);
+    for (index, size) in [(0, 8), (1, 1), (2, 16), (4, 8)] {
+        assert_eq!(set(kernel, index, size, ptr::null()), code::ZE_RESULT_SUCCESS, "{index}");
+    }
+    let value = set(kernel, 2, 8, ptr::null());
+    assert_eq!(value, code::ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE);
 }
 
 #[test]

@@ -96,6 +96,46 @@ fn values_of_every_size_arrive_whole() {
     assert_eq!(out.to_vec(), all);
 }
 
+/// "If null then argument value is considered null." SYCL's adapters give null for each value of eight
+/// bytes that is zero.
+#[test]
+fn a_value_that_is_null_arrives_as_zeroes() {
+    let runner = Runner::new();
+    let module = runner.build(
+        "struct pair { long a; double b; };
+         kernel void take(global double *out, long l, double d, struct pair p, char c)
+         {
+             out[0] += l; out[1] += d; out[2] += p.a; out[3] += p.b; out[4] += c;
+         }",
+    );
+    let kernel = runner.gpu.kernel(module, "take");
+    let out = runner.gpu.host::<f64>(5);
+    out.fill_with(|_| 0.0);
+    #[repr(C)]
+    struct Pair(i64, f64);
+    check!(zeKernelSetGroupSize(kernel, 1, 1, 1));
+    set_pointer(kernel, 0, &out);
+    set(kernel, 1, &7_i64);
+    set(kernel, 2, &0.5_f64);
+    set(kernel, 3, &Pair(-3, 2.5));
+    set(kernel, 4, &9_i8);
+    runner.run(kernel, [1, 1, 1]);
+    for (index, size) in [(1, 8), (2, 8), (3, 16), (4, 1)] {
+        check!(zeKernelSetArgumentValue(kernel, index, size, ptr::null()));
+    }
+    runner.run(kernel, [1, 1, 1]);
+    assert_eq!(out.to_vec(), [7.0, 0.5, -3.0, 2.5, 9.0], "the second launch adds nothing");
+    // A value that was never set may be null from the start.
+    let fresh = runner.gpu.kernel(module, "take");
+    check!(zeKernelSetGroupSize(fresh, 1, 1, 1));
+    set_pointer(fresh, 0, &out);
+    for (index, size) in [(1, 8), (2, 8), (3, 16), (4, 1)] {
+        check!(zeKernelSetArgumentValue(fresh, index, size, ptr::null()));
+    }
+    runner.run(fresh, [1, 1, 1]);
+    assert_eq!(out.to_vec(), [7.0, 0.5, -3.0, 2.5, 9.0]);
+}
+
 #[test]
 fn an_append_keeps_the_arguments_that_it_saw() {
     let runner = Runner::new();

@@ -213,18 +213,11 @@ impl Launch {
                 arg.size
             )));
         }
-        let zeroes = [0; 8];
-        let bytes = if !value.is_null() {
-            // SAFETY: the caller promises `size` readable bytes.
-            unsafe { slice::from_raw_parts(value.cast::<u8>(), size) }
-        } else if matches!(arg.kind, ArgKind::GlobalPointer | ArgKind::ConstantPointer) {
-            &zeroes[..size.min(8)]
-        } else {
-            return Err(Error::new(
-                ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_POINTER,
-                format!("pArgValue: it is null, but argument {index} is passed by value"),
-            ));
-        };
+        if value.is_null() {
+            return self.set_null(arg, index);
+        }
+        // SAFETY: the caller promises `size` readable bytes.
+        let bytes = unsafe { slice::from_raw_parts(value.cast::<u8>(), size) };
         let word;
         let bytes = match arg.kind {
             ArgKind::Image | ArgKind::Sampler => {
@@ -235,6 +228,27 @@ impl Launch {
             _ => bytes,
         };
         self.write(arg, bytes);
+        self.mark_set(index);
+        Ok(())
+    }
+
+    /// Sets an argument to null, which is all zeroes for one that is passed by value: SYCL's adapters give
+    /// no value where eight bytes are zero, since they do not know pointers from integers.
+    ///
+    /// # Errors
+    /// INVALID_NULL_POINTER: an image or a sampler.
+    fn set_null(&mut self, arg: &ArgInfo, index: u32) -> Result {
+        if matches!(arg.kind, ArgKind::Image | ArgKind::Sampler) {
+            return Err(Error::new(
+                ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_POINTER,
+                format!("pArgValue: it is null, but argument {index} is an image or a sampler"),
+            ));
+        }
+        let start = arg.offset as usize;
+        // As for `write`.
+        if let Some(place) = self.args.get_mut(start..start.saturating_add(arg.size as usize)) {
+            place.fill(0);
+        }
         self.mark_set(index);
         Ok(())
     }
