@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The threads of the embedded device, for tests that count what their process has.
+//!
+//! The device makes threads as it has use for them, and keeps them: how busy the machine is decides
+//! when they come. Who counts has them come first.
+
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use tally_ze::ze_group_count_t;
+
+use crate::check;
+use crate::lists::{List, NONE};
+use crate::ze::{self, Gpu};
+
+/// Two workers, on any machine: for the environment of a child that counts.
+pub const VARIABLE: (&str, &str) = ("TALLY_WORKERS", "2");
+/// Threads that such a device has at most: a substitute for each worker, and eight more.
+const THREADS: usize = 12;
+/// How long it may take until all have come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const KERNEL: &str = "
+    kernel void stay(global atomic_uint *here, global volatile uint *end)
+    {
+        atomic_fetch_add(here, 1);
+        while (*end == 0)
+            ;
+    }";
+
+/// The kernel that [`assemble`] takes, built by clang.
+///
+/// # Panics
+/// As [`ze::spirv`].
+pub fn spirv() -> Vec<u8> {
+    ze::spirv_from(KERNEL)
+}
+
+/// Gives each thread that the device may have a kernel of its own, so that all are there. The process
+/// has [`VARIABLE`] in its environment. The kernel module's device has its threads elsewhere.
+///
+/// # Panics
+/// If they do not come.
+pub fn assemble(gpu: &Gpu, spirv: &[u8]) {
+    if ze::on_kernel_lane() {
+        return;
+    }
+    let module = gpu.module(spirv, "").expect("it is valid");
+    let kernel = gpu.kernel(module, "stay");
+    let (here, end) = (gpu.host::<u32>(1), gpu.host::<u32>(1));
+    for (index, address) in [(0, here.address()), (1, end.address())] {
+        check!(zeKernelSetArgumentValue(kernel, index, 8, (&raw const address).cast()));
+    }
+    check!(zeKernelSetGroupSize(kernel, 1, 1, 1));
+    let one = ze_group_count_t { groupCountX: 1, groupCountY: 1, groupCountZ: 1 };
+    let lists = [(); THREADS].map(|()| gpu.immediate(0, true));
+    for list in &lists {
+        let (groups, none) = (&raw const one, ptr::null_mut());
+        check!(zeCommandListAppendLaunchKernel(list.0, kernel, groups, NONE, 0, none));
+    }
+    let start = Instant::now();
+    while here.get(0) < THREADS as u32 {
+        assert!(start.elapsed() < PATIENCE, "{} of {THREADS} threads have come", here.get(0));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    end.set(0, 1);
+    lists.iter().for_each(List::synchronize);
+    check!(zeKernelDestroy(kernel));
+    check!(zeModuleDestroy(module));
+}
