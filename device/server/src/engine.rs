@@ -29,8 +29,8 @@ pub use spawn::fix_addresses;
 /// How long an engine process may take to start.
 const START_TIME: Duration = Duration::from_secs(4);
 /// How much longer than the reset time it may take for an order, or for one
-/// mapping of it.
-const STEP_TIME: Duration = Duration::from_millis(800);
+/// mapping of it: on a host that lets it wait for a processor, too.
+const STEP_TIME: Duration = Duration::from_secs(2);
 /// How much longer it may take for all the mappings of an order. A machine that
 /// has other things to do takes some milliseconds for each.
 const ORDER_TIME: Duration = Duration::from_secs(4);
