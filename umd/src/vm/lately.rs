@@ -58,9 +58,10 @@ impl Lately {
     /// `size` bytes at `base` are an allocation. The caller has the allocations locked.
     pub fn note(&self, removals: &Removals, base: u64, size: u64) {
         let version = self.version.load(Ordering::Relaxed);
-        let (odd, order) = (version | 1, Ordering::Relaxed);
-        // Another thread notes what it found: one will do.
-        if odd == version || self.version.compare_exchange(version, odd, order, order).is_err() {
+        let odd = version | 1;
+        // Another thread notes what it found: one will do. Who noted before is done with the words.
+        let (done, order) = (Ordering::Acquire, Ordering::Relaxed);
+        if odd == version || self.version.compare_exchange(version, odd, done, order).is_err() {
             return;
         }
         // Who reads one of the words below also finds the odd version.
