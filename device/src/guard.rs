@@ -41,6 +41,9 @@ compile_error!("guarded calls are written for x86-64 Linux");
 /// installed when the first abort needs it.
 const ABORT_SIGNAL: i32 = libc::SIGSTKFLT;
 
+/// The signals of what the processor or the MMU refuses.
+const FAULTS: [i32; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
+
 /// Why a guarded call did not return by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trap {
@@ -194,7 +197,7 @@ impl Seat {
     /// Errors: none is left, or there is no memory for them.
     pub(crate) fn new() -> io::Result<Self> {
         let seat = SignalStack::take()?;
-        chain::install(&[libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE]);
+        chain::install(&FAULTS);
         Ok(Self(seat))
     }
 
@@ -291,12 +294,24 @@ fn block_signals() {
     unsafe {
         let mut set = std::mem::zeroed();
         libc::sigfillset(&mut set);
-        let ours = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
-        for signal in ours.into_iter().chain([libc::SIGABRT, ABORT_SIGNAL]) {
+        for signal in FAULTS.into_iter().chain([libc::SIGTRAP, libc::SIGABRT, ABORT_SIGNAL]) {
             libc::sigdelset(&mut set, signal);
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
     }
+}
+
+/// Whether the context that a signal has interrupted is the handler of a fault, whose signal is blocked
+/// then.
+///
+/// # Safety
+/// `context` is what the kernel gave to a handler that runs.
+unsafe fn is_in_fault(context: *const libc::c_void) -> bool {
+    // SAFETY: the kernel's set of signals is eight bytes at the start of the C library's.
+    let mask = unsafe {
+        (&raw const (*context.cast::<libc::ucontext_t>()).uc_sigmask).cast::<u64>().read()
+    };
+    FAULTS.into_iter().any(|signal| mask & 1 << (signal - 1) != 0)
 }
 
 /// The handler's part: makes a guarded call of ours return. False if the
@@ -315,6 +330,12 @@ unsafe fn claim(signal: i32, info: *const libc::siginfo_t, context: *mut libc::c
         let work = record.work.load(Ordering::SeqCst);
         if frame == 0 || work == 0 || record.abort.load(Ordering::SeqCst) != work {
             // Too late: the work that it was meant for is over.
+            return true;
+        }
+        // SAFETY: the context is the kernel's, valid while this handler runs.
+        if unsafe { is_in_fault(context) } {
+            // That handler ends the call. To leave from here would leave its signal blocked, and the
+            // thread's next fault would end the process.
             return true;
         }
         FaultKind::Aborted
@@ -344,4 +365,48 @@ unsafe fn claim(signal: i32, info: *const libc::siginfo_t, context: *mut libc::c
         registers[libc::REG_EFL as usize] &= !DIRECTION_AND_ALIGNMENT;
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks or unblocks the signal of a fault in the calling thread, as it is while its handler runs.
+    fn mask(how: i32) {
+        // SAFETY: the set is filled before it is read, and belongs to this frame.
+        unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, libc::SIGSEGV);
+            libc::pthread_sigmask(how, &set, std::ptr::null_mut());
+        }
+    }
+
+    /// An abort that meets the handler of a fault waits for the next: left from there, the thread would
+    /// have its faults blocked, and the next would end the process.
+    #[test]
+    fn an_abort_does_not_leave_the_handler_of_a_fault() {
+        let thread = std::thread::spawn(|| {
+            let seat = Seat::new().expect("a signal stack");
+            let record = seat.record();
+            let mut guard = Guard::attach(seat).expect("it is this thread's");
+            record.set_work(7);
+            let within = guard.run(|| {
+                mask(libc::SIG_BLOCK);
+                record.abort(7);
+                mask(libc::SIG_UNBLOCK);
+            });
+            let after = guard.run(|| record.abort(7));
+            let fault = guard.run(|| {
+                // SAFETY: never mapped; the guarded call traps.
+                unsafe { std::ptr::without_provenance::<u8>(16).read_volatile() };
+            });
+            record.set_work(0);
+            (within, after, fault)
+        });
+        let (within, after, fault) = thread.join().expect("no panic");
+        assert_eq!(within, Ok(()));
+        assert_eq!(after.map_err(|trap| trap.kind), Err(FaultKind::Aborted));
+        assert_eq!(fault, Err(Trap::new(FaultKind::PageFault, 16)));
+    }
 }

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{ABORT_SIGNAL, Guard, Record, Right};
+use super::{ABORT_SIGNAL, FAULTS, Guard, Record, Right};
 use crate::sched::STACK_BYTES;
 
 /// Threads of the process that may be lent at a time.
@@ -100,8 +100,6 @@ impl Drop for Visit {
         }
     }
 }
-
-const FAULTS: [i32; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
 
 /// Lets faults and aborts through; the mask that was there before if they were blocked.
 fn unblock() -> Option<libc::sigset_t> {
