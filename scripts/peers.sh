@@ -10,6 +10,8 @@
 . "$(dirname "${BASH_SOURCE[0]}")/packages.sh"
 
 readonly peers=${TALLY_CACHE:-$HOME/.cache/tally}/peers
+# PoCL's own cache on disk.
+export POCL_CACHE_DIR=$peers/pocl/cache
 
 # fetch_debian FOLDER SUITE PACKAGE...: packages of a suite with all that they depend on.
 fetch_debian() {
@@ -82,7 +84,6 @@ peer_pocl() {
         }
         printf '%s\n' "$enter"
     fi
-    printf '%s\n' env POCL_DEVICES=cpu POCL_CACHE_DIR="$peers/pocl/cache" \
-        OCL_ICD_VENDORS="$(ls "$tree"/usr/lib/x86_64-linux-gnu/libpocl.so.2)"
+    printf '%s\n' env POCL_DEVICES=cpu OCL_ICD_VENDORS="$(ls "$tree"/usr/lib/x86_64-linux-gnu/libpocl.so.2)"
     with_libraries pocl
 }

@@ -10,16 +10,17 @@ processes that it has started.
 
 import os
 import pathlib
-import shlex
 import statistics
 import subprocess
 import sys
 import time
 import uuid
 
-from kernels import KERNELS
+from kernels import KERNELS, split
 
 REPEATS = 9
+# PoCL has a cache on disk unless told otherwise.
+NO_CACHE = {"POCL_KERNEL_CACHE": "0"}
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -49,13 +50,9 @@ def cost(mark):
 
 def run(command, kernels):
     """Wall and processor milliseconds and MiB, or None if the program fails."""
-    words = shlex.split(command)
-    env = dict(os.environ)
-    while "=" in words[0]:
-        key, value = words.pop(0).split("=", 1)
-        env[key] = value
+    words, env = split(command)
     # A driver's helpers need not be its children, but have its environment.
-    env["BENCH_RUN"] = uuid.uuid4().hex
+    env |= NO_CACHE | {"BENCH_RUN": uuid.uuid4().hex}
     start = time.monotonic()
     with subprocess.Popen(
             words, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,

@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// How long a program waits for the first launch of a kernel: milliseconds of the module's creation, of
-// the kernel's, and of the launch until its end. Usage: first FOLDER-OF-MODULES.
-#include "gpu.h"
+// How long a program waits for the first launch of kernels. Each line of standard input names a kernel,
+// the size of a group, and arguments: "m" is memory, "v24:8" a value of 24 bytes with the address of that
+// memory at 8, "l64" local memory of 64 bytes; the rest holds zeros. One group is launched, and answered
+// are the milliseconds from before the module's creation until that was done, until the kernel was
+// created, and until the launch had ended.
+// Usage: first MODULE.spv
+#include "kernels.h"
 
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-enum { SIDE = 16 };
+enum { ARGUMENTS = 64, MEMORY_BYTES = 1 << 20 };
 
 static double now_ms(void)
 {
@@ -17,36 +24,65 @@ static double now_ms(void)
     return t.tv_sec * 1e3 + t.tv_nsec / 1e6;
 }
 
+static void fail(const char *what)
+{
+    fprintf(stderr, "first: %s\n", what);
+    exit(2);
+}
+
+static struct argument argument(const char *word, const void *memory)
+{
+    char *rest;
+    const size_t size = strtoul(word + 1, &rest, 10);
+
+    if (*word == 'm')
+        return (struct argument){MEMORY, MEMORY_BYTES, memory};
+    if (*word == 'l')
+        return (struct argument){LOCAL, size, NULL};
+    if (*word != 'v')
+        fail("no such argument");
+    char *value = calloc(size, 1);
+    while (*rest == ':') {
+        const size_t at = strtoul(rest + 1, &rest, 10);
+        if (!value || at + sizeof memory > size)
+            fail("a pointer outside of its value");
+        memcpy(value + at, &memory, sizeof memory);
+    }
+    return (struct argument){VALUE, size, value};
+}
+
 int main(int argc, char **argv)
 {
-    const ze_group_count_t one = {1, 1, 1};
-    ze_command_list_handle_t list;
-    struct kernel kernel;
-    struct gpu gpu;
-    uint32_t n = SIDE;
-    double begin, built, done;
-    float *buffers[3];
+    struct argument arguments[ARGUMENTS];
+    char *line = NULL;
+    size_t room = 0;
 
     if (argc != 2)
-        stop("usage: first FOLDER-OF-MODULES");
-    open_gpu(&gpu, argv[1]);
-    list = create_immediate_list(&gpu, gpu.compute, IN_ORDER, ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS);
-    for (int i = 0; i < 3; i++)
-        buffers[i] = allocate(&gpu, SHARED_MEMORY, SIDE * SIDE * sizeof(float));
-    begin = now_ms();
-    kernel = build_kernel(&gpu, "matmul", "matmul");
-    built = now_ms();
-    must(zeKernelSetGroupSize(kernel.handle, SIDE, SIDE, 1));
-    for (int i = 0; i < 3; i++)
-        set_argument(kernel, i, sizeof(buffers[i]), &buffers[i]);
-    set_argument(kernel, 3, sizeof(n), &n);
-    must(zeCommandListAppendLaunchKernel(list, kernel.handle, &one, NULL, 0, NULL));
-    done = now_ms();
-    printf("%.3f %.3f\n", built - begin, done - begin);
-    destroy_kernel(kernel);
-    for (int i = 0; i < 3; i++)
-        release(&gpu, buffers[i]);
-    must(zeCommandListDestroy(list));
-    close_gpu(&gpu);
+        fail("usage: first MODULE.spv");
+    struct device *device = open_device();
+    void *memory = allocate_memory(device, MEMORY_BYTES);
+    memset(memory, 0, MEMORY_BYTES);
+    const double begin = now_ms();
+    load_module(device, argv[1]);
+    const double built = now_ms();
+    while (getline(&line, &room, stdin) > 0) {
+        const char *kernel = strtok(line, " \n"), *group = strtok(NULL, " \n"), *word;
+        int count = 0;
+
+        if (!kernel || !group)
+            fail("a line lacks a kernel or a size");
+        while ((word = strtok(NULL, " \n"))) {
+            if (count == ARGUMENTS)
+                fail("too many arguments");
+            arguments[count++] = argument(word, memory);
+        }
+        const size_t size[2] = {strtoul(group, NULL, 10), 1};
+        struct launch *launch = prepare(device, kernel, count, arguments);
+        const double created = now_ms();
+        run(device, launch, size, size);
+        printf("%.3f %.3f %.3f\n", built - begin, created - begin, now_ms() - begin);
+        fflush(stdout);
+    }
+    free(line);
     return 0;
 }

@@ -80,7 +80,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: kernels MODULE.spv\n");
         return 2;
     }
-    struct device *device = open_device(argv[1]);
+    struct device *device = open_device();
+    load_module(device, argv[1]);
     float *a = allocate_memory(device, LINE * sizeof *a);
     float *b = allocate_memory(device, LINE * sizeof *b);
     float *c = allocate_memory(device, LINE * sizeof *c);

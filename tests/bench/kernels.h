@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What the kernel benchmark asks of the API that it measures: Level Zero or OpenCL.
+// What the benchmarks of kernels ask of the API that they measure: Level Zero or OpenCL.
 
 #ifndef KERNELS_H
 #define KERNELS_H
@@ -10,8 +10,10 @@
 struct device;
 struct launch;
 
-// The first device, with the SPIR-V module of a file.
-struct device *open_device(const char *module);
+// The first device.
+struct device *open_device(void);
+// Builds the SPIR-V module of a file, the only one that a device gets.
+void load_module(struct device *device, const char *path);
 // Memory that the host can write too.
 void *allocate_memory(struct device *device, size_t bytes);
 

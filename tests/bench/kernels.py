@@ -22,15 +22,20 @@ stencil sort_step""".split()
 UNSTEADY = {"sort_step"}
 
 
+def split(command):
+    """A command's words, and the environment with the assignments in front of it."""
+    words, env = shlex.split(command), dict(os.environ)
+    while "=" in words[0]:
+        key, value = words.pop(0).split("=", 1)
+        env[key] = value
+    return words, env
+
+
 class Program:
     """A program that runs a kernel for each line that it reads."""
 
     def __init__(self, name, command):
-        words = shlex.split(command)
-        env = dict(os.environ)
-        while "=" in words[0]:
-            key, value = words.pop(0).split("=", 1)
-            env[key] = value
+        words, env = split(command)
         self.name = name
         self.process = subprocess.Popen(
             words, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// The kernel benchmark on OpenCL. The library is opened when the program runs, and the few
+// The benchmarks of kernels on OpenCL. The library is opened when the program runs, and the few
 // declarations needed are here, so that it builds without OpenCL.
 #include "kernels.h"
 
@@ -27,7 +27,7 @@ static int32_t (*enqueue)(handle, handle, uint32_t, const size_t *, const size_t
 static int32_t (*finish)(handle);
 
 struct device {
-    handle context, queue, program;
+    handle processor, context, queue, program;
 };
 
 struct launch {
@@ -74,15 +74,30 @@ static void load(void)
     finish = symbol(library, "clFinish");
 }
 
-struct device *open_device(const char *path)
+struct device *open_device(void)
 {
     struct device *device = calloc(1, sizeof *device);
-    FILE *file = fopen(path, "rb");
-    handle platform, processor;
+    handle platform;
     int32_t code;
 
     load();
-    if (!device || !file || fseek(file, 0, SEEK_END))
+    if (!device)
+        check(-1, "calloc");
+    check(get_platforms(1, &platform, NULL), "clGetPlatformIDs");
+    check(get_devices(platform, (uint32_t)DEVICE_TYPE_ALL, 1, &device->processor, NULL), "clGetDeviceIDs");
+    device->context = create_context(NULL, 1, &device->processor, NULL, NULL, &code);
+    check(code, "clCreateContext");
+    device->queue = create_queue(device->context, device->processor, NULL, &code);
+    check(code, "clCreateCommandQueueWithProperties");
+    return device;
+}
+
+void load_module(struct device *device, const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    int32_t code;
+
+    if (!file || fseek(file, 0, SEEK_END))
         check(-1, path);
     long size = ftell(file);
     void *bytes = malloc((size_t)size);
@@ -90,17 +105,10 @@ struct device *open_device(const char *path)
     if (!bytes || fread(bytes, 1, (size_t)size, file) != (size_t)size)
         check(-1, path);
     fclose(file);
-    check(get_platforms(1, &platform, NULL), "clGetPlatformIDs");
-    check(get_devices(platform, (uint32_t)DEVICE_TYPE_ALL, 1, &processor, NULL), "clGetDeviceIDs");
-    device->context = create_context(NULL, 1, &processor, NULL, NULL, &code);
-    check(code, "clCreateContext");
-    device->queue = create_queue(device->context, processor, NULL, &code);
-    check(code, "clCreateCommandQueueWithProperties");
     device->program = create_program(device->context, bytes, (size_t)size, &code);
     check(code, "clCreateProgramWithIL");
-    check(build_program(device->program, 1, &processor, "", NULL, NULL), "clBuildProgram");
+    check(build_program(device->program, 1, &device->processor, "", NULL, NULL), "clBuildProgram");
     free(bytes);
-    return device;
 }
 
 void *allocate_memory(struct device *device, size_t bytes)

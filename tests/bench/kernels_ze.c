@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// The kernel benchmark on Level Zero.
+// The benchmarks of kernels on Level Zero.
 #include "gpu.h"
 #include "kernels.h"
 
@@ -18,12 +18,23 @@ struct launch {
     ze_kernel_handle_t kernel;
 };
 
-struct device *open_device(const char *path)
+struct device *open_device(void)
 {
     struct device *device = calloc(1, sizeof *device);
+
+    if (!device)
+        stop("no memory");
+    open_gpu(&device->gpu, ".");
+    device->list = create_immediate_list(&device->gpu, device->gpu.compute, IN_ORDER,
+                                         ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS);
+    return device;
+}
+
+void load_module(struct device *device, const char *path)
+{
     FILE *file = fopen(path, "rb");
 
-    if (!device || !file || fseek(file, 0, SEEK_END))
+    if (!file || fseek(file, 0, SEEK_END))
         stop("%s can't be read", path);
     long size = ftell(file);
     uint8_t *bytes = malloc((size_t)size);
@@ -31,16 +42,12 @@ struct device *open_device(const char *path)
     if (!bytes || fread(bytes, 1, (size_t)size, file) != (size_t)size)
         stop("%s can't be read", path);
     fclose(file);
-    open_gpu(&device->gpu, ".");
     const ze_module_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_MODULE_DESC,
                                    .format = ZE_MODULE_FORMAT_IL_SPIRV,
                                    .inputSize = (size_t)size,
                                    .pInputModule = bytes};
     must(zeModuleCreate(device->gpu.context, device->gpu.device, &desc, &device->module, NULL));
     free(bytes);
-    device->list = create_immediate_list(&device->gpu, device->gpu.compute, IN_ORDER,
-                                         ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS);
-    return device;
 }
 
 void *allocate_memory(struct device *device, size_t bytes)
