@@ -34,6 +34,7 @@ use crate::process;
 use crate::settings;
 use crate::space::{HUGE_PAGE, Space};
 
+mod atomics;
 pub mod budget;
 pub mod lately;
 pub mod reserved;
@@ -42,6 +43,7 @@ mod timeline;
 mod user;
 mod views;
 
+use atomics::SystemAtomics;
 use budget::Charge;
 use lately::Removals;
 use reserved::Reserved;
@@ -305,6 +307,8 @@ pub struct Vm {
     usm: RwLock<BTreeMap<u64, Allocation>>,
     /// Allocations that were taken out of `usm`.
     removals: Removals,
+    /// What was asked for of atomics on memory that is none of the driver's.
+    system_atomics: SystemAtomics,
     reserved: Reserved,
     /// What the program sees of user memory, where that is not the memory itself.
     views: Option<Views>,
@@ -334,7 +338,7 @@ pub struct Allocation {
     pub import: Option<Link>,
     /// Whether it can be had as a file: nothing else lies in its buffer.
     pub exportable: bool,
-    /// What was asked for of atomics, by the device: bits of `ze_memory_atomic_attr_exp_flags_t`.
+    /// What was asked for of atomics, by the device; see [`Vm::set_atomics`].
     pub atomics: BTreeMap<u32, u32>,
 }
 
@@ -413,6 +417,7 @@ impl Vm {
             heap,
             usm,
             removals,
+            system_atomics: SystemAtomics::default(),
             reserved,
             views,
             probe,
@@ -596,23 +601,6 @@ impl Vm {
     ) -> Allocation {
         let (id, atomics) = (Self::allocation_id(), BTreeMap::new());
         Allocation { mapping, size, kind, id, context, charge, import: None, exportable, atomics }
-    }
-
-    /// Remembers what a program asks for of atomics of a device; no bits: nothing.
-    pub fn set_atomics(&self, base: u64, device: u32, bits: u32) {
-        let mut usm = self.usm.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(allocation) = usm.get_mut(&base) else { return };
-        if bits == 0 {
-            allocation.atomics.remove(&device);
-        } else {
-            allocation.atomics.insert(device, bits);
-        }
-    }
-
-    /// What was asked for.
-    pub fn atomics(&self, base: u64, device: u32) -> Option<u32> {
-        let usm = self.usm.read().unwrap_or_else(PoisonError::into_inner);
-        usm.get(&base)?.atomics.get(&device).copied()
     }
 
     /// Memory of the driver's whose content is the application's: at first it is any, or that of a file.

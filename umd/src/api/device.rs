@@ -241,7 +241,8 @@ api! {
     }
 
     /// Spec: `zeDeviceGetMemoryAccessProperties`. Memory that was not allocated by the driver
-    /// ("system") is not promised: the device's page tables need not hold it.
+    /// ("system") is reached where the device is in the process; the tables of one behind a kernel
+    /// module hold what was bound for it.
     fn zeDeviceGetMemoryAccessProperties(
         call,
         hDevice: ze_device_handle_t,
@@ -256,7 +257,8 @@ api! {
         let others = device.gpu().devices().len() > 1;
         out.sharedCrossDeviceAllocCapabilities =
             if others { access::all() } else { access::empty() };
-        out.sharedSystemAllocCapabilities = access::empty();
+        out.sharedSystemAllocCapabilities =
+            if device.kernel().sees_process() { access::all() } else { access::empty() };
         Ok(())
     }
 

@@ -165,6 +165,7 @@ api! {
         attr: ze_memory_atomic_attr_exp_flags_t,
     ) {
         let (context, device, found) = atomics_of(call, hContext, hDevice, ptr, size)?;
+        let (vm, number) = (context.vm(), device.number());
         call.flags(attr.has_unknown(), "attr")?;
         use ze_memory_atomic_attr_exp_flags_t as it;
         for both in [
@@ -179,7 +180,10 @@ api! {
                 return Err(Error::invalid(format!("attr: {both:?} exclude each other")));
             }
         }
-        context.vm().set_atomics(found.base, device.number(), attr.bits());
+        match &found {
+            Some(found) => vm.set_atomics(found, number, attr.bits()),
+            None => vm.system_atomics().set(number, ptr as u64, size as u64, attr.bits()),
+        }
         Ok(())
     }
 
@@ -195,7 +199,11 @@ api! {
         use ze_memory_atomic_attr_exp_flags_t as it;
         let (context, device, found) = atomics_of(call, hContext, hDevice, ptr, size)?;
         let out = call.out(pAttr, "pAttr")?;
-        let asked = context.vm().atomics(found.base, device.number());
+        let (vm, number) = (context.vm(), device.number());
+        let asked = match &found {
+            Some(found) => vm.atomics(found, number),
+            None => vm.system_atomics().get(number, ptr as u64),
+        };
         let all = it::ZE_MEMORY_ATOMIC_ATTR_EXP_FLAG_HOST_ATOMICS
             | it::ZE_MEMORY_ATOMIC_ATTR_EXP_FLAG_DEVICE_ATOMICS
             | it::ZE_MEMORY_ATOMIC_ATTR_EXP_FLAG_SYSTEM_ATOMICS;
@@ -204,20 +212,22 @@ api! {
     }
 }
 
-/// The allocation that attributes are about.
+/// The allocation that attributes are about; none: they are about memory of the system.
 fn atomics_of<'c>(
     call: Call<'c>,
     context: ze_context_handle_t,
     device: ze_device_handle_t,
     ptr: *const c_void,
     size: usize,
-) -> Result<(&'c Context, &'c Device, Found)> {
+) -> Result<(&'c Context, &'c Device, Option<Found>)> {
     let context = call.handle(context, "hContext")?;
     let device = call.handle(device, "hDevice")?;
     context.must_hold(device, "hDevice")?;
     check_range(context, ptr, size)?;
     let found = context.find(ptr as u64);
-    let found = found.ok_or_else(|| Error::invalid("ptr: it is in no memory of hContext"))?;
+    if found.is_none() && context.vm().is_window(ptr as u64) {
+        return Err(Error::invalid("ptr: it is in no memory of hContext"));
+    }
     Ok((context, device, found))
 }
 
@@ -335,7 +345,8 @@ fn check_chain(call: Call<'_>, next: *const c_void, name: &'static str) -> Resul
     Ok(wishes)
 }
 
-/// Checks a range that a hint is about: whole in one allocation, or outside of the driver's memory.
+/// Checks a range that a hint is about: whole in one allocation, or outside of the driver's memory where
+/// the device reaches that.
 pub(super) fn check_range(context: &Context, ptr: *const c_void, size: usize) -> Result {
     use ze_result_t as code;
     if ptr.is_null() {
@@ -352,6 +363,13 @@ pub(super) fn check_range(context: &Context, ptr: *const c_void, size: usize) ->
                 format!("size: {size} reaches beyond the {} bytes of the allocation", it.size),
             ))
         }
+        None if (ptr as u64).checked_add(size as u64).is_none() => Err(Error::new(
+            code::ZE_RESULT_ERROR_INVALID_SIZE,
+            format!("size: {size} bytes from {ptr:p} do not exist"),
+        )),
+        None if !context.vm().reaches(ptr as u64, size as u64) => Err(Error::invalid(format!(
+            "ptr: {ptr:p} was not allocated by the driver, and kernels of this device do not reach the system's memory"
+        ))),
         _ => Ok(()),
     }
 }

@@ -55,6 +55,11 @@ impl Vm {
             || space.contains(address) && space.contains(address.saturating_add(size - 1))
     }
 
+    /// Whether an address is one of those that memory of the driver's is placed at.
+    pub fn is_window(&self, address: u64) -> bool {
+        self.bindings.space.contains(address)
+    }
+
     /// Addresses at which the device will find `size` bytes of ordinary memory, not 0. Nothing is
     /// bound yet.
     ///
