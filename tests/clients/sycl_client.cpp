@@ -6,6 +6,7 @@
 // One line per check; an exit status of 1 if any failed.
 #include <sycl/sycl.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -99,6 +100,31 @@ void kinds_of_memory(const Client &client)
         sycl::free(x, queue);
         sycl::free(y, queue);
     }
+}
+
+// Kernels use a vector and the stack as they are, where the device says that they can.
+void system_memory(const Client &client)
+{
+    if (!client.device.has(sycl::aspect::usm_system_allocations)) {
+        const char *lane = std::getenv("TALLY_LANE");
+        require(lane && std::string(lane) == "drm", "the device does not reach memory of the program");
+        return;
+    }
+    const uint32_t n = 1000;
+    auto queue = client.in_order();
+    auto kernel = client.kernel("saxpy", "saxpy");
+    std::vector<float> x(n, 2.0f);
+    float y[n];
+    std::fill(y, y + n, 1.0f);
+    for (int round = 0; round < 3; round++) {
+        queue.prefetch(x.data(), n * sizeof(float));
+        queue.submit([&](sycl::handler &handler) {
+            handler.set_args(3.0f, x.data(), static_cast<float *>(y), n);
+            handler.parallel_for(sycl::nd_range<1>{1000, 100}, kernel);
+        });
+    }
+    queue.wait_and_throw();
+    require(std::all_of(y, y + n, [](float it) { return it == 19.0f; }), "a value is wrong");
 }
 
 void local_memory(const Client &client)
@@ -329,6 +355,7 @@ int main(int argc, char **argv)
         check("in-order queue", [&] { chain(client, client.in_order(), false); });
         check("out-of-order queue", [&] { chain(client, {client.context, client.device}, true); });
         check("device, shared and host memory", [&] { kinds_of_memory(client); });
+        check("memory of the program", [&] { system_memory(client); });
         check("local memory as an argument", [&] { local_memory(client); });
         check("buffers and accessors", [&] { buffers_and_accessors(client); });
         check("host tasks between kernels", [&] { host_tasks(client); });

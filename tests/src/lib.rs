@@ -8,7 +8,7 @@
 //! generator and the runner work before any real driver is there. [`ze`] calls the real one
 //! through the stock loader ([`images`]: also its images, [`graph`]: graphs), and [`routine`] is what nearly every
 //! program does with it. [`peer`] is a second process to talk to, [`refusals`] a system that is out of memory
-//! once, [`page`] memory that comes and goes, [`top`] a look at a process's queues from outside, [`crew`] the
+//! once, [`page`] memory that comes and goes, [`system`] kernels that use such memory, [`top`] a look at a process's queues from outside, [`crew`] the
 //! device's threads.
 
 pub mod crew;
@@ -23,6 +23,7 @@ pub mod peer;
 pub mod program;
 pub mod refusals;
 pub mod routine;
+pub mod system;
 pub mod top;
 pub mod toy;
 pub mod ze;
