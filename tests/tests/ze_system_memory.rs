@@ -169,7 +169,7 @@ fn host_and_kernels_add_to_one_word_at_once() {
 /// before.
 #[test]
 fn host_and_a_running_kernel_answer_each_other() {
-    const ROUNDS: u32 = 200;
+    const ROUNDS: u32 = 40;
     if !reached() {
         return;
     }
