@@ -3,15 +3,20 @@
 //!
 //! The maths files become LLVM bitcode, which is linked into the kernels that call it and is
 //! optimised with them. There are two forms of each, for any processor and for those with fused
-//! multiply-add. `support.c` becomes an object file: LLVM's code generator calls its
+//! multiply-add. Which file defines a function is written down too, so that nothing but what a kernel
+//! needs is read when one is compiled. `support.c` becomes an object file: LLVM's code generator calls its
 //! functions by their well-known names after all optimisation.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
 /// Where clang may be. Its version must be LLVM's, because bitcode of a newer one is not read.
 const CLANGS: [&str; 2] = ["clang-22", "/usr/lib/llvm-22/bin/clang"];
+
+/// What all functions of the library are called.
+const PREFIX: &str = "__tally_";
 
 fn main() {
     println!("cargo::rerun-if-changed=rt");
@@ -34,25 +39,36 @@ fn build() -> Result<(), String> {
         .collect();
     sources.sort();
     let (mut plain, mut fused) = (String::new(), String::new());
+    let (mut defined, mut families) = (BTreeMap::new(), 0);
     let mut support = None;
     for source in sources {
         let stem = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         if stem == "support" {
             let object = out.join("support.o");
-            compile(&clang, &source, &object, &["-fPIC", "-ffunction-sections"])?;
+            compile(&clang, &source, &object, &["-c", "-fPIC", "-ffunction-sections"])?;
             support = Some(object);
         } else {
             let forms = [("", &mut plain, &[][..]), ("-fma", &mut fused, &["-DTALLY_FMA"][..])];
             for (suffix, list, more) in forms {
                 let bitcode = out.join(format!("{stem}{suffix}.bc"));
-                compile(&clang, &source, &bitcode, &[&["-emit-llvm"], more].concat())?;
+                compile(&clang, &source, &bitcode, &[&["-c", "-emit-llvm"], more].concat())?;
                 *list += &format!("    include_bytes!({bitcode:?}),\n");
             }
+            // Both forms define the same functions.
+            let text = out.join(format!("{stem}.ll"));
+            compile(&clang, &source, &text, &["-S", "-emit-llvm"])?;
+            let text = fs::read_to_string(&text).map_err(|error| format!("{stem}.ll: {error}"))?;
+            defined.extend(functions(&text).map(|name| (name.to_owned(), families)));
+            families += 1;
         }
     }
     let support = support.ok_or("rt/support.c is missing")?;
+    let defined: String =
+        defined.iter().map(|(name, family)| format!("    ({name:?}, {family}),\n")).collect();
     let text = format!(
-        "/// The maths library as LLVM bitcode, one file for each family of functions.\n\
+        "/// The functions of the maths library in alphabetical order, and which file has them.\n\
+         pub(crate) static DEFINED: &[(&str, usize)] = &[\n{defined}];\n\
+         /// The maths library as LLVM bitcode, one file for each family of functions.\n\
          pub(crate) static FAMILIES: &[&[u8]] = &[\n{plain}];\n\
          /// The same for processors with fused multiply-add.\n\
          pub(crate) static FUSED_FAMILIES: &[&[u8]] = &[\n{fused}];\n\
@@ -60,6 +76,13 @@ fn build() -> Result<(), String> {
          pub(crate) static SUPPORT: &[u8] = include_bytes!({support:?});\n"
     );
     fs::write(out.join("runtime.rs"), text).map_err(|error| format!("runtime.rs: {error}"))
+}
+
+/// The names of the library's functions that a file of LLVM assembly defines.
+fn functions(text: &str) -> impl Iterator<Item = &str> {
+    let defined = text.lines().filter(|line| line.starts_with("define "));
+    let named = defined.filter_map(|line| line.split_once('@')?.1.split_once('('));
+    named.map(|(name, _)| name).filter(|name| name.starts_with(PREFIX))
 }
 
 fn find_clang() -> Result<String, String> {
@@ -75,7 +98,7 @@ fn find_clang() -> Result<String, String> {
 
 fn compile(clang: &str, source: &Path, output: &Path, more: &[&str]) -> Result<(), String> {
     let result = Command::new(clang)
-        .args(["--target=x86_64-unknown-linux-gnu", "-std=c17", "-O2", "-c"])
+        .args(["--target=x86_64-unknown-linux-gnu", "-std=c17", "-O2"])
         .args(["-ffreestanding", "-fno-builtin", "-fno-math-errno", "-ffp-contract=off"])
         .args(["-fvisibility=hidden", "-fno-stack-protector", "-fno-asynchronous-unwind-tables"])
         .args(["-Wall", "-Wextra", "-Werror"])

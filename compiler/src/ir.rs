@@ -474,13 +474,13 @@ impl Module {
     }
 
     /// The module as far as a kernel needs it: all ids mean what they did, but the functions that it
-    /// does not reach are only declared, and no kernels are named.
+    /// does not reach are empty places, and no kernels are named.
     pub fn part_of(&self, kernel: &Kernel) -> Module {
         let mut functions = Arena::new();
         for (id, function) in self.functions.iter() {
             functions.push(match kernel.facts.functions.contains(&id) {
                 true => function.clone(),
-                false => function.declaration(),
+                false => function.placeholder(),
             });
         }
         Module {
@@ -550,10 +550,11 @@ impl Function {
         self.blocks.is_empty()
     }
 
-    /// The same function without a body.
-    fn declaration(&self) -> Function {
+    /// What stands in the place of the function where nothing calls it. It has no name either:
+    /// each kernel of a module has such places for all other kernels.
+    fn placeholder(&self) -> Function {
         Function {
-            name: self.name.clone(),
+            name: String::new(),
             params: Vec::new(),
             return_type: self.return_type,
             values: Arena::new(),

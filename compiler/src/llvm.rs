@@ -5,7 +5,6 @@
 //! of the run-time library that it calls are linked in as bitcode, made private, and optimised with
 //! the kernel.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -33,9 +32,6 @@ pub fn support() -> &'static [u8] {
 
 /// The platform of kernel code: the SysV calling convention, ELF.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
-
-/// What every function of the run-time library is called.
-const LIBRARY_PREFIX: &str = "__tally_";
 
 /// A step of code generation that failed, with LLVM's message. None is the program's fault.
 #[derive(Debug, PartialEq, Eq)]
@@ -203,14 +199,13 @@ fn link_library<'c>(
     module: &Module<'c>,
     families: &[&[u8]],
 ) -> Result<(), LlvmError> {
-    let index = library_index()?;
     let mut linked = vec![false; families.len()];
     loop {
         let missing = module.get_functions().filter(|function| function.count_basic_blocks() == 0);
-        let mut names = missing.map(|function| function.get_name().to_string_lossy().into_owned());
+        let mut needed =
+            missing.filter_map(|function| family_of(&function.get_name().to_string_lossy()));
         // A function that no family has is left; linking the blob names it.
-        let family = names.find_map(|name| index.get(&name).copied().filter(|&f| !linked[f]));
-        let Some(family) = family else { return Ok(()) };
+        let Some(family) = needed.find(|&family| !linked[family]) else { return Ok(()) };
         linked[family] = true;
         let library = library(context, families[family])?;
         library.set_triple(&module.get_triple());
@@ -232,21 +227,7 @@ fn library<'c>(context: &'c Context, bytes: &[u8]) -> Result<Module<'c>, LlvmErr
 }
 
 /// Which family defines a function of the run-time library, in both forms.
-fn library_index() -> Result<&'static HashMap<String, usize>, LlvmError> {
-    static INDEX: OnceLock<Result<HashMap<String, usize>, String>> = OnceLock::new();
-    let index = INDEX.get_or_init(|| {
-        let context = Context::create();
-        let mut index = HashMap::new();
-        for (family, bytes) in runtime::FAMILIES.iter().enumerate() {
-            let library = library(&context, bytes).map_err(|error| error.to_string())?;
-            for function in library.get_functions() {
-                let name = function.get_name().to_string_lossy().into_owned();
-                if name.starts_with(LIBRARY_PREFIX) && function.count_basic_blocks() > 0 {
-                    index.insert(name, family);
-                }
-            }
-        }
-        Ok(index)
-    });
-    index.as_ref().map_err(|why| LlvmError::Link(why.clone()))
+fn family_of(name: &str) -> Option<usize> {
+    let found = runtime::DEFINED.binary_search_by_key(&name, |&(name, _)| name).ok()?;
+    Some(runtime::DEFINED[found].1)
 }

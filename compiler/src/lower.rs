@@ -144,9 +144,11 @@ fn lower_both(
         Some(lower_resumable(&mut unit, kernel.function, &body, &mut functions)?)
     } else {
         let body = &module.functions[kernel.function];
-        unit.apart = widened.is_some() && !whole;
+        if widened.is_some() && !whole {
+            unit.inlining = Inlining::Never;
+        }
         functions += &function::lower(&mut unit, kernel.function, body)?;
-        unit.apart = false;
+        unit.inlining = Inlining::Usual;
         None
     };
     for &id in &kernel.facts.functions {
@@ -167,6 +169,7 @@ fn lower_both(
             unit.exact = entry::exact_size(kernel, widened.lanes);
         }
         if !waits {
+            unit.inlining = Inlining::First;
             functions += &function::lower(&mut unit, widened.function, body)?;
         } else {
             let frame = lower_resumable(&mut unit, widened.function, body, &mut functions)?;
@@ -175,8 +178,10 @@ fn lower_both(
         }
         unit.exact = None;
         if let Some(double) = widened.double {
+            unit.inlining = Inlining::First;
             functions += &function::lower(&mut unit, double, &module.functions[double])?;
         }
+        unit.inlining = Inlining::Usual;
     }
     let one = Runner { function: kernel.function, frame: frame.as_ref(), lanes: 1 };
     let wide = widened.map(|widened| Runner {
@@ -218,6 +223,19 @@ fn lower_resumable(
     Ok(frame)
 }
 
+/// What becomes of the calls of a function.
+#[derive(Clone, Copy)]
+enum Inlining {
+    /// LLVM decides.
+    Usual,
+    /// They stay: of the item function beside a widened one that runs only what is left over, LLVM
+    /// would spend a third of its time on making fast loops.
+    Never,
+    /// They are inlined before all else: a widened function has one call, and LLVM would optimise it
+    /// twice, by itself and in its place.
+    First,
+}
+
 /// What the functions of one kernel share.
 struct Unit<'m> {
     module: &'m Module,
@@ -237,10 +255,8 @@ struct Unit<'m> {
     scratch: u64,
     /// Whether private variables of functions go to scratch memory.
     spill_variables: bool,
-    /// Whether a function stays one of its own. The item function beside a widened one does where
-    /// it runs only what is left over: LLVM would spend a third of its time on making fast loops
-    /// of it.
-    apart: bool,
+    /// What becomes of the calls of the function that is lowered.
+    inlining: Inlining,
     /// The size of every group that runs what is lowered, where it is known.
     exact: Option<[u32; 3]>,
     /// Work-items of a full sub-group.
@@ -280,7 +296,7 @@ impl<'m> Unit<'m> {
             // The private globals come first, if they are not on the stack.
             scratch: if stack > STACK_BYTES { align_up(private_size, MAX_ALIGN) } else { 0 },
             spill_variables: stack > STACK_BYTES,
-            apart: false,
+            inlining: Inlining::Usual,
             exact: None,
             subgroup_size: kernel.subgroup_size(),
             printf_ring: kernel.facts.printf_ring,
@@ -292,7 +308,11 @@ impl<'m> Unit<'m> {
 
     /// LLVM's attributes of the function that is lowered.
     fn attributes(&self) -> &'static str {
-        if self.apart { "noinline #0" } else { "#0" }
+        match self.inlining {
+            Inlining::Usual => "#0",
+            Inlining::Never => "noinline #0",
+            Inlining::First => "alwaysinline #0",
+        }
     }
 
     /// The size of a full sub-group is two to this power.
