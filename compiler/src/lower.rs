@@ -87,8 +87,8 @@ impl fmt::Display for LowerError {
             Self::Memory => f.write_str("the private or local memory exceeds 4 GiB"),
             Self::Size => write!(
                 f,
-                "the kernel exceeds {} instructions when the functions with barriers are inlined",
-                inline::MAX_INSTRUCTIONS
+                "the kernel exceeds the size of {} instructions when the functions with barriers are inlined",
+                inline::MAX_WEIGHT
             ),
             Self::Unsupported(what) => write!(f, "{what} is not supported"),
         }
@@ -140,7 +140,8 @@ fn lower_both(
     let mut functions = String::new();
     let whole = widened.is_some_and(|widened| widened.subgroups);
     let frame = if stopping.contains(&kernel.function) {
-        let body = inline::inline(module, kernel.function, &stopping).ok_or(LowerError::Size)?;
+        let body = inline::inline(module, kernel.function, &stopping, inline::MAX_WEIGHT)
+            .ok_or(LowerError::Size)?;
         Some(lower_resumable(&mut unit, kernel.function, &body, &mut functions)?)
     } else {
         let body = &module.functions[kernel.function];

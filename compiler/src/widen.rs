@@ -48,6 +48,8 @@ use shape::Shapes;
 
 /// The most instructions of a kernel, with all that it calls, that are widened.
 const MAX_INSTRUCTIONS: usize = 1 << 14;
+/// The most that they weigh in all, so that what calls grow beyond any measure is not copied first.
+const MAX_WEIGHT: usize = 4 * MAX_INSTRUCTIONS;
 /// The most values of what they become.
 const MAX_WIDENED: usize = 1 << 19;
 /// The most blocks.
@@ -154,7 +156,7 @@ fn widen_for(
         return Err(Refusal::new("one item at a time is asked for"));
     }
     let called = kernel.facts.functions.iter().copied().filter(|&id| id != kernel.function);
-    let source = inline::inline(module, kernel.function, &called.collect())
+    let source = inline::inline(module, kernel.function, &called.collect(), MAX_WEIGHT)
         .ok_or_else(|| Refusal::new("too many instructions"))?;
     let subgroups = check(module, kernel, &source, lanes)?;
     let mut flow = Flow::new(&source)?;

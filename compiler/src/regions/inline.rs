@@ -32,19 +32,24 @@ pub fn with_barrier(module: &Module, functions: &[FunctionId]) -> HashSet<Functi
     }
 }
 
-/// The largest number of instructions that inlining may make; beyond it code generation would
-/// take unreasonably long.
-pub const MAX_INSTRUCTIONS: usize = 1 << 20;
+/// The largest [weight](weight) that a kernel with barriers in called functions may have when they are
+/// inlined; beyond it code generation would take unreasonably long.
+pub const MAX_WEIGHT: usize = 1 << 20;
+
+/// What an instruction may name and still weigh one.
+const USUAL_PARTS: usize = 8;
 
 /// A copy of `kernel` in which no call of a function in `stopping` is left. `None` if it would
-/// exceed [`MAX_INSTRUCTIONS`].
+/// weigh more than `limit`.
 pub fn inline(
     module: &Module,
     kernel: FunctionId,
     stopping: &HashSet<FunctionId>,
+    limit: usize,
 ) -> Option<Function> {
     let mut function = module.functions[kernel].clone();
-    let mut size = instructions(&function);
+    let mut weights = HashMap::new();
+    let mut size = weight(&function);
     let mut work: Vec<BlockId> = function.blocks.ids().rev().collect();
     while let Some(id) = work.pop() {
         let call = function.blocks[id]
@@ -53,8 +58,8 @@ pub fn inline(
             .position(|inst| matches!(&inst.op, Op::Call(callee, _) if stopping.contains(callee)));
         let Some(at) = call else { continue };
         let Op::Call(callee, _) = function.blocks[id].insts[at].op else { continue };
-        size += instructions(&module.functions[callee]);
-        if size > MAX_INSTRUCTIONS {
+        size += *weights.entry(callee).or_insert_with(|| weight(&module.functions[callee]));
+        if size > limit {
             return None;
         }
         let first = function.blocks.len();
@@ -65,8 +70,24 @@ pub fn inline(
     Some(function)
 }
 
-fn instructions(function: &Function) -> usize {
-    function.blocks.iter().map(|(_, block)| block.insts.len() + 1).sum()
+/// How much a copy of a function takes: its instructions. One that names thousands of values or of
+/// cases weighs as many, and so do values that no instruction is left of, in a small measure.
+fn weight(function: &Function) -> usize {
+    let long = |parts: usize| parts.saturating_sub(USUAL_PARTS) + 1;
+    let of_block = |block: &Block| {
+        let operands = |inst: &Inst| {
+            let mut operands = 0;
+            inst.op.for_each_operand(|_| operands += 1);
+            long(operands)
+        };
+        let cases = match &block.terminator {
+            Terminator::Switch { cases, .. } => cases.len(),
+            _ => 0,
+        };
+        block.insts.iter().map(operands).sum::<usize>() + long(cases)
+    };
+    let blocks: usize = function.blocks.iter().map(|(_, block)| of_block(block)).sum();
+    blocks.max(function.values.len() / USUAL_PARTS)
 }
 
 /// Replaces the call at instruction `at` of block `head` by the callee's body.

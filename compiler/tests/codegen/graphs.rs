@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Control flow that no OpenCL C compiler writes: modules in SPIR-V's assembly language.
 
+use tally_compiler::lower::{LowerError, lower};
+
 use crate::diff::{Input, same};
 use crate::harness::{Grid, clang, module};
 
@@ -144,4 +146,67 @@ fn ids_are_shifted_by_amounts_modulo_the_width() {
     for case in cases {
         agree(&format!("{case}\nOpStore %i %r Aligned 4\nOpReturn"));
     }
+}
+
+/// Functions with barriers are inlined, and each call of one that calls another twice doubles it. What
+/// a copy takes is not only its instructions: a switch of a thousand cases is as long as they are.
+#[test]
+fn what_calls_grow_beyond_the_limit_is_refused_however_few_its_instructions() {
+    let calls = |levels: usize| {
+        let cases: Vec<String> = (0..1000).map(|case| format!("{case} %case")).collect();
+        let mut text = format!(
+            "OpCapability Addresses
+             OpCapability Kernel
+             OpMemoryModel Physical64 OpenCL
+             OpEntryPoint Kernel %main \"main\"
+             %void = OpTypeVoid
+             %int = OpTypeInt 32 0
+             %c1 = OpConstant %int 1
+             %c2 = OpConstant %int 2
+             %c528 = OpConstant %int 528
+             %pint = OpTypePointer CrossWorkgroup %int
+             %of_kernel = OpTypeFunction %void %pint
+             %of_function = OpTypeFunction %int %int
+             %f0 = OpFunction %int None %of_function
+             %x0 = OpFunctionParameter %int
+             %entry = OpLabel
+             OpSelectionMerge %meet None
+             OpSwitch %x0 %meet {}
+             %case = OpLabel
+             OpBranch %meet
+             %meet = OpLabel
+             %y0 = OpPhi %int %x0 %entry %c1 %case
+             OpControlBarrier %c2 %c2 %c528
+             OpReturnValue %y0
+             OpFunctionEnd\n",
+            cases.join(" ")
+        );
+        for (before, level) in (0..levels).zip(1..) {
+            text += &format!(
+                "%f{level} = OpFunction %int None %of_function
+                 %x{level} = OpFunctionParameter %int
+                 %l{level} = OpLabel
+                 %a{level} = OpFunctionCall %int %f{before} %x{level}
+                 %b{level} = OpFunctionCall %int %f{before} %a{level}
+                 OpReturnValue %b{level}
+                 OpFunctionEnd\n"
+            );
+        }
+        text + &format!(
+            "%main = OpFunction %void None %of_kernel
+             %p = OpFunctionParameter %pint
+             %l = OpLabel
+             %v = OpLoad %int %p Aligned 4
+             %r = OpFunctionCall %int %f{levels} %v
+             OpStore %p %r Aligned 4
+             OpReturn
+             OpFunctionEnd"
+        )
+    };
+    let lowered = |levels| {
+        let module = module(&clang::assemble(&calls(levels)));
+        lower(&module, &module.kernels[0]).map(|_| ())
+    };
+    assert_eq!(lowered(3), Ok(()));
+    assert_eq!(lowered(11), Err(LowerError::Size));
 }
