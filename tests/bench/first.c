@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // How long a program waits for the first launch of kernels. Each line of standard input names a kernel,
-// the size of a group, and arguments: "m" is memory, "v24:8" a value of 24 bytes with the address of that
-// memory at 8, "l64" local memory of 64 bytes; the rest holds zeros. One group is launched, and answered
-// are the milliseconds from before the module's creation until that was done, until the kernel was
-// created, and until the launch had ended.
+// the size of a group as in "8x1", and arguments: "m" is memory, "v24:8" a value of 24 bytes with the
+// address of that memory at 8, "l64" local memory of 64 bytes; the rest holds zeros. One group is
+// launched, and answered are the milliseconds from before the module's creation until that was done,
+// until the kernel was created, and until the launch had ended.
 // Usage: first MODULE.spv
 #include "kernels.h"
 
@@ -76,7 +76,9 @@ int main(int argc, char **argv)
                 fail("too many arguments");
             arguments[count++] = argument(word, memory);
         }
-        const size_t size[2] = {strtoul(group, NULL, 10), 1};
+        size_t size[2];
+        if (sscanf(group, "%zux%zu", &size[0], &size[1]) != 2)
+            fail("a size is not like 8x1");
         struct launch *launch = prepare(device, kernel, count, arguments);
         const double created = now_ms();
         run(device, launch, size, size);

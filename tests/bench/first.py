@@ -25,7 +25,7 @@ from kernels import split
 from spirv import launches
 
 REPEATS = 11
-# Of a module with more kernels than that fewer runs do.
+# Of a module with more kernels than that fewer runs do, and the peers' caches are left out.
 MANY, REPEATS_OF_MANY = 100, 3
 SECONDS = 300
 # Says where the cache is, by the name of the program. Intel's run time has none.
@@ -61,11 +61,11 @@ def run(words, env, module, lines):
 
 def measure(programs, module, lines, folder):
     """Runs by the name of the program and of the state of its cache."""
-    runs = {}
-    for _ in range(REPEATS_OF_MANY if len(lines) > MANY else REPEATS):
+    runs, many, own = {}, len(lines) > MANY, programs[0][0]
+    for _ in range(REPEATS_OF_MANY if many else REPEATS):
         for name, words, env in programs:
             states = {name: NO_CACHE}
-            if name in CACHES:
+            if name in CACHES and (name == own or not many):
                 cache = os.path.join(folder, name)
                 shutil.rmtree(cache, ignore_errors=True)
                 os.mkdir(cache)
@@ -87,7 +87,7 @@ def main():
         for module in sorted(pathlib.Path(sys.argv[1]).glob("*.spv")):
             lines = launches(module.read_bytes())
             kernel = lines[0].split()[0] if len(lines) == 1 else f"{len(lines)} kernels"
-            print(f"\n{module.stem}: {kernel}, {module.stat().st_size} bytes")
+            print(f"\n{module.stem}: {kernel}, {module.stat().st_size} bytes", flush=True)
             print(f"{'':24}{'module ms':>12}{'first':>10}{'last':>10}{'cpu':>10}{'MiB':>8}")
             for name, runs in measure(programs, module, lines, folder).items():
                 good = [each for each in runs if each]

@@ -116,12 +116,12 @@ def launches(module):
         if opcode == OP_ENTRY_POINT:
             names[operands[1]] = text(operands[2:])
         elif opcode == OP_EXECUTION_MODE and operands[1] == MODE_LOCAL_SIZE:
-            sizes[operands[0]] = operands[2]
+            sizes[operands[0]] = "x".join(map(str, operands[2:4]))
         elif opcode == OP_FUNCTION:
             function = operands[1]
             arguments[function] = []
         elif opcode == OP_FUNCTION_PARAMETER and function in names:
             arguments[function].append(types.argument(operands[0]))
     return [
-        " ".join([name, str(sizes.get(id_, 1)), *arguments[id_]]) for id_, name in names.items()
+        " ".join([name, sizes.get(id_, "1x1"), *arguments[id_]]) for id_, name in names.items()
     ]
