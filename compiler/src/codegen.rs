@@ -25,6 +25,10 @@ pub struct Options {
     pub debug: bool,
 }
 
+/// LLVM's time grows faster than what it optimises. A kernel of more assembly language than that takes
+/// minutes, in which the process reaches its limit, and seconds without optimisation.
+const MAX_OPTIMISED_BYTES: usize = 32 << 20;
+
 /// Describes a module; `unlinked` is what it needs of others.
 pub fn module_info(module: &Module, unlinked: &Unlinked) -> ModuleInfo {
     let numbers = global_numbers(module);
@@ -117,7 +121,7 @@ fn code_of(
     widened: Result<Widened, Refusal>,
 ) -> Result<KernelCode, String> {
     let log = |error: &dyn std::error::Error| format!("kernel {:?}: {error}", kernel.name);
-    let (widened, remark) = match widened {
+    let (widened, mut remark) = match widened {
         Ok(widened) => (Some(widened), String::new()),
         Err(why) if lanes > 1 => (None, format!("one item at a time: {why}")),
         Err(_) => (None, String::new()),
@@ -128,9 +132,20 @@ fn code_of(
         (None, false) => lower::lower(module, kernel),
     };
     let lowered = lowered.map_err(|error| log(&error))?;
-    let code =
-        lowered_code(module, lowered, target, options.level).map_err(|error| log(&*error))?;
+    let level = affordable(options.level, lowered.text.len());
+    if level != options.level {
+        let mib = lowered.text.len() >> 20;
+        let before = if remark.is_empty() { "" } else { "; " };
+        remark +=
+            &format!("{before}without optimisation: it is {mib} MiB of LLVM's assembly language");
+    }
+    let code = lowered_code(module, lowered, target, level).map_err(|error| log(&*error))?;
     Ok(KernelCode { remark, ..code })
+}
+
+/// How much of `level` a kernel of so many bytes of LLVM's assembly language gets.
+fn affordable(level: Level, bytes: usize) -> Level {
+    if bytes > MAX_OPTIMISED_BYTES { Level::None } else { level }
 }
 
 /// The code of a kernel of `module` that has been lowered.
@@ -254,4 +269,19 @@ fn arg_info(arg: &ir::KernelArg) -> ArgInfo {
 /// be served anyway.
 fn narrow(size: u64) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "A kernel of more assembly language than that takes minutes": it is not optimised, others are as
+    /// asked for.
+    #[test]
+    fn what_would_take_minutes_is_not_optimised() {
+        for level in [Level::None, Level::Little, Level::Full] {
+            assert_eq!(affordable(level, MAX_OPTIMISED_BYTES), level);
+            assert_eq!(affordable(level, MAX_OPTIMISED_BYTES + 1), Level::None);
+        }
+    }
 }
