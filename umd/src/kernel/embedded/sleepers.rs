@@ -3,7 +3,10 @@
 //!
 //! A thread that sleeps is counted in the waiters words of its cells, which
 //! makes every signaller raise an interrupt for the bucket. Nothing is polled.
+//! The interrupt looks at the cells first: a counter that grows by one with
+//! every command of a list wakes its sleeper once and not with every command.
 
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -91,6 +94,35 @@ impl Sleeper {
     }
 }
 
+/// A sleeper in a bucket, with the cell that it sleeps on there.
+struct Listed {
+    sleeper: Arc<Sleeper>,
+    cell: NonNull<AtomicU64>,
+    compare: Compare,
+    value: u64,
+}
+
+// SAFETY: the cell is an atomic that any thread may read while the entry is listed (see `met`).
+unsafe impl Send for Listed {}
+
+impl Listed {
+    fn new(sleeper: &Arc<Sleeper>, cell: &Cell<'_>) -> Self {
+        let (compare, value) = (cell.compare, cell.value);
+        Self { sleeper: Arc::clone(sleeper), cell: cell.cell.into(), compare, value }
+    }
+
+    /// Whether the cell is met now.
+    ///
+    /// # Safety
+    /// The entry is in its bucket, which is locked: the wait that has the cell on loan takes the entry
+    /// out before it ends.
+    unsafe fn met(&self) -> bool {
+        // SAFETY: as the caller promises.
+        let cell = unsafe { self.cell.as_ref() };
+        self.compare.met(cell.load(Ordering::Acquire), self.value)
+    }
+}
+
 type List<T> = Mutex<Vec<T>>;
 
 fn lock<T>(list: &List<T>) -> MutexGuard<'_, Vec<T>> {
@@ -99,7 +131,7 @@ fn lock<T>(list: &List<T>) -> MutexGuard<'_, Vec<T>> {
 
 /// All threads that sleep in SEM_WAIT.
 pub(super) struct Sleepers {
-    buckets: Box<[List<Arc<Sleeper>>]>,
+    buckets: Box<[List<Listed>]>,
     /// Those that named a VM.
     of_vms: List<(u32, Arc<Sleeper>)>,
     /// Those who do not sleep, but are told as well.
@@ -132,11 +164,15 @@ impl Host for Sleepers {
 }
 
 impl Sleepers {
-    /// A cell of the bucket was written.
+    /// A cell of the bucket was written: wakes those whose cell is met.
     pub(super) fn interrupt(&self, bucket: usize) {
+        let listed = lock(&self.buckets[bucket]);
+        // SAFETY: the entries are in their bucket, which is locked.
+        let met = listed.iter().filter(|it| unsafe { it.met() });
+        let met: Vec<_> = met.map(|it| Arc::clone(&it.sleeper)).collect();
         // Woken without the lock: they would come for it before it is free.
-        let sleepers = lock(&self.buckets[bucket]).clone();
-        sleepers.iter().for_each(|sleeper| sleeper.wake());
+        drop(listed);
+        met.iter().for_each(|sleeper| sleeper.wake());
         self.watches.signalled(bucket);
     }
 
@@ -176,7 +212,7 @@ impl Sleepers {
             lock(&self.of_vms).push((id, Arc::clone(&sleeper)));
         }
         for cell in cells {
-            lock(&self.buckets[cell.bucket]).push(Arc::clone(&sleeper));
+            lock(&self.buckets[cell.bucket]).push(Listed::new(&sleeper, cell));
             let waiters = device.waiters(cell.bucket);
             if !waiter_enters(waiters, cell.cell, cell.compare, cell.value) {
                 // Met meanwhile: the loop below looks before it sleeps.
@@ -199,7 +235,7 @@ impl Sleepers {
         };
         for cell in cells {
             let mut bucket = lock(&self.buckets[cell.bucket]);
-            if let Some(at) = bucket.iter().position(|other| Arc::ptr_eq(other, &sleeper)) {
+            if let Some(at) = bucket.iter().position(|it| Arc::ptr_eq(&it.sleeper, &sleeper)) {
                 bucket.swap_remove(at);
             }
             drop(bucket);
@@ -247,6 +283,25 @@ fn time_left(timeout_ns: i64) -> Option<Duration> {
 mod tests {
     use super::*;
     use tally_device::Config;
+
+    /// "A counter that grows by one with every command of a list wakes its sleeper once and not with every
+    /// command."
+    #[test]
+    fn who_sleeps_on_a_counter_is_woken_when_it_is_there() {
+        let sleepers = Sleepers::default();
+        let sleeper = Arc::new(Sleeper::default());
+        let word = AtomicU64::new(0);
+        let cell = Cell { cell: &word, compare: Compare::GreaterEqual, value: 3, bucket: 5 };
+        lock(&sleepers.buckets[5]).push(Listed::new(&sleeper, &cell));
+        let woken = || *sleeper.woken.lock().unwrap();
+        for value in 1..=3 {
+            word.store(value, Ordering::Release);
+            sleepers.interrupt(4);
+            assert!(!woken(), "another bucket's");
+            sleepers.interrupt(5);
+            assert_eq!(woken(), value == 3, "at {value}");
+        }
+    }
 
     /// VM_DESTROY: "SEM_WAITs that name the VM end with EIO", also one that is listed only after it.
     #[test]
