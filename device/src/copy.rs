@@ -110,6 +110,15 @@ pub(crate) unsafe fn move_bytes(dst: u64, src: u64, bytes: usize) {
     unsafe { libc::memmove(dst as *mut _, src as *const _, bytes) };
 }
 
+/// memset.
+///
+/// # Safety
+/// In a guarded call; `dst` is an address of a client.
+pub(crate) unsafe fn set_bytes(dst: u64, byte: u8, bytes: usize) {
+    // SAFETY: as the caller promises; traps if there is no memory.
+    unsafe { libc::memset(dst as *mut _, i32::from(byte), bytes) };
+}
+
 /// COPY_REGION.
 #[derive(Debug)]
 pub(crate) struct CopyRegion {
@@ -260,8 +269,7 @@ impl Fill {
         let line = match &self.pattern {
             Pattern::Byte(byte) if self.size < STREAM_FILL_BYTES => {
                 // SAFETY: as the caller promises; client memory by raw address.
-                unsafe { libc::memset(to as *mut _, i32::from(*byte), bytes) };
-                return;
+                return unsafe { set_bytes(to, *byte, bytes) };
             }
             // SAFETY: as above.
             Pattern::Block(block) => return unsafe { repeat(to, bytes, block) },

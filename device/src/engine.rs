@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tally_uapi::cell::CellKind;
 use tally_uapi::fault::FaultKind;
-use tally_uapi::packet::{Command, PACKET_SIZE, Packet, Place, flag, opcode};
+use tally_uapi::packet::{Command, Header, PACKET_SIZE, Packet, Place, flag, opcode};
 
 use crate::QueueConfig;
 use crate::cell::CellWait;
@@ -27,6 +27,9 @@ mod start;
 
 use call::Frame;
 
+/// How often an engine looks at an empty ring before it lets guests have it: a producer that appends one
+/// command after the other comes back sooner than the stream is put out and taken back.
+const CLOSE_LOOKS: u32 = 16;
 /// How long an engine looks at an empty ring before its queue sleeps.
 const EMPTY_SPIN: Duration = Duration::from_micros(10);
 /// How long an engine waits for a queue's own commands before it changes queues.
@@ -44,8 +47,10 @@ pub(crate) struct Stream {
     scope: Arc<Scope>,
     /// The CALL that is being run.
     frame: Option<Frame>,
-    /// The packet that was fetched and has not started.
-    pending: Option<Command>,
+    /// The packet that was fetched last.
+    packet: Packet,
+    /// It has not been taken.
+    pending: bool,
     prefix: Prefix,
     /// Commands that the adversarial device has not let start yet.
     held: Vec<Arc<Work>>,
@@ -84,7 +89,8 @@ impl Stream {
             ring: Ring::new(config.ring, config.packets, config.control),
             scope,
             frame: None,
-            pending: None,
+            packet: Packet::default(),
+            pending: false,
             prefix: Prefix::default(),
             held: Vec::new(),
             yielded: None,
@@ -94,7 +100,7 @@ impl Stream {
     /// Sets `asleep` if there is nothing to do: no packet in the ring, no CALL in
     /// progress. True once it is set.
     fn rests(&self, guard: &mut Guard) -> Result<bool, Trap> {
-        Ok(self.frame.is_none() && self.pending.is_none() && self.ring.may_sleep(guard)?)
+        Ok(self.frame.is_none() && !self.pending && self.ring.may_sleep(guard)?)
     }
 
     /// The scope of the next command.
@@ -108,24 +114,20 @@ impl Stream {
 
     /// Takes the next packet as far as it goes.
     fn step(&mut self, worker: &mut Worker, queue: &Arc<Queue>) -> Result<Step, Trap> {
-        let command = match self.pending.take() {
-            Some(command) => command,
-            None => {
-                let Some(packet) = self.fetch(&mut worker.guard)? else {
-                    return self.end_of_packets(worker, queue);
-                };
-                let command =
-                    packet.decode(self.place()).map_err(|kind| decode_fault(kind, &packet))?;
-                if packet.header.opcode == opcode::DISPATCH && !queue.compute {
-                    return Err(Trap::new(FaultKind::BadOpcode, 0));
-                }
-                command
-            }
-        };
-        let step = self.take(worker, queue, &command)?;
-        if matches!(step, Step::Wait(_) | Step::Drain | Step::Refused) {
-            self.pending = Some(command);
+        if !self.pending && !self.fetch(worker)? {
+            return self.end_of_packets(worker, queue);
         }
+        self.pending = false;
+        if let Some(taken) = self.run_on_the_spot(worker, queue) {
+            return taken.map(|()| Step::Taken);
+        }
+        let packet = &self.packet;
+        let command = packet.decode(self.place()).map_err(|kind| decode_fault(kind, packet))?;
+        if matches!(command, Command::Dispatch(_)) && !queue.compute {
+            return Err(Trap::new(FaultKind::BadOpcode, 0));
+        }
+        let step = self.take(worker, queue, &command)?;
+        self.pending = matches!(step, Step::Wait(_) | Step::Drain | Step::Refused);
         Ok(step)
     }
 
@@ -134,10 +136,12 @@ impl Stream {
         self.ring.lookout().has_news(guard)
     }
 
-    fn fetch(&mut self, guard: &mut Guard) -> Result<Option<Packet>, Trap> {
+    /// Copies the next packet. False: there is none.
+    fn fetch(&mut self, worker: &mut Worker) -> Result<bool, Trap> {
+        let looks = if worker.is_guest() { 0 } else { CLOSE_LOOKS };
         match &mut self.frame {
-            Some(frame) => frame.fetch(guard),
-            None => self.ring.fetch(guard),
+            Some(frame) => frame.fetch(&mut worker.guard, &mut self.packet),
+            None => self.ring.fetch(&mut worker.guard, &mut self.packet, looks),
         }
     }
 
@@ -176,14 +180,17 @@ impl Stream {
     /// Whether the packet after the one being taken is a command that may run
     /// beside it. None: nothing is known to be published.
     fn overlap_follows(&self, guard: &mut Guard) -> Option<bool> {
-        self.peek(guard).as_ref().map(may_overlap)
+        let follower = match &self.frame {
+            Some(frame) => frame.peek(guard).map(|packet| packet.header),
+            None => self.ring.follower(),
+        };
+        follower.as_ref().map(may_overlap)
     }
 }
 
 /// Whether a packet is, or leads to, a command that may run beside the one before it.
-fn may_overlap(packet: &Packet) -> bool {
-    packet.is_prefix()
-        || packet.header.opcode != opcode::WAIT && packet.header.flags & flag::ORDERED == 0
+fn may_overlap(header: &Header) -> bool {
+    header.is_prefix() || header.opcode != opcode::WAIT && header.flags & flag::ORDERED == 0
 }
 
 fn decode_fault(kind: FaultKind, packet: &Packet) -> Trap {
@@ -292,7 +299,12 @@ fn advance(
             Ok(Step::Drain) => break Leave::Drain,
             Ok(Step::Refused) => break Leave::Yield,
             Ok(Step::Empty) => {
-                stream = lingers(worker, queue, stream)?;
+                let found;
+                (stream, found) = lingers(worker, queue, stream)?;
+                if found {
+                    // To try to rest would show `asleep` to the producer, and a KICK would follow.
+                    continue;
+                }
                 match stream.rests(&mut worker.guard) {
                     Ok(true) => break Leave::Idle,
                     Ok(false) => {}
@@ -341,11 +353,11 @@ fn drains(worker: &Worker, scope: &Scope) -> bool {
     }
 }
 
-/// Looks at an empty ring a little longer. None if a guest has taken the stream
+/// Looks at an empty ring a little longer; whether something came. None if a guest has taken the stream
 /// meanwhile. A guest itself does not linger: its thread has other things to do.
-fn lingers(worker: &mut Worker, queue: &Queue, stream: Box<Stream>) -> Option<Box<Stream>> {
+fn lingers(worker: &mut Worker, queue: &Queue, stream: Box<Stream>) -> Option<(Box<Stream>, bool)> {
     if worker.is_guest() {
-        return Some(stream);
+        return Some((stream, false));
     }
     let Worker { shared, guard, slot, .. } = worker;
     let until = Instant::now() + EMPTY_SPIN;
@@ -355,9 +367,9 @@ fn lingers(worker: &mut Worker, queue: &Queue, stream: Box<Stream>) -> Option<Bo
     queue.linger_stream(stream, slot.index);
     sched.lingering().fetch_add(1, Ordering::Relaxed);
     // A trap is met again by whoever looks next.
-    let _ = lookout.linger(guard, give_up);
+    let found = lookout.linger(guard, give_up).unwrap_or(false);
     sched.lingering().fetch_sub(1, Ordering::Relaxed);
-    queue.reclaim_stream(slot.index)
+    queue.reclaim_stream(slot.index).map(|stream| (stream, found))
 }
 
 /// Puts the stream to rest and gives the engine up. Gives the stream back if
@@ -370,6 +382,9 @@ fn leave(
 ) -> Option<Box<Stream>> {
     let scope = Arc::clone(stream.inner_scope());
     let shared = Arc::clone(&worker.shared);
+    if !matches!(why, Leave::Idle | Leave::Stop) {
+        stream.ring.tell(&mut worker.guard);
+    }
     queue.put_stream(stream);
     if !shared.sched.leave(&shared, queue, why) {
         let stream = queue.take_stream()?;

@@ -4,7 +4,7 @@
 use std::arch::x86_64::{__m128i, _MM_HINT_T0, _mm_prefetch, _mm_set_epi64x};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tally_uapi::packet::{PACKET_SIZE, Packet};
+use tally_uapi::packet::{Header, PACKET_SIZE, Packet};
 use tally_uapi::queue::QueueControl;
 
 use crate::guard::{Guard, Trap, word};
@@ -15,19 +15,29 @@ use crate::sched::Spin;
 pub(crate) struct Ring {
     /// VA of the current ring.
     base: u64,
-    /// Packets in it, a power of two.
-    packets: u64,
+    /// Packets in it, less one: they are a power of two.
+    mask: u64,
     /// VA of the control page.
     control: u64,
     /// Index of the next packet.
     next: u64,
     /// Packets published, as last seen.
     tail: u64,
+    /// Header of the packet after the next, if that was known to be published when the next was fetched.
+    follower: Option<Header>,
 }
+
+/// After so many packets the producer is told, if the ring is not smaller than four times that. It reads
+/// `asleep` in the same line with each packet, so to tell it each time would cost both sides a line that
+/// is elsewhere.
+const TOLD_EVERY: u64 = 16;
+/// Looks at an empty ring before the producer is told what is done with.
+const LOOKS_BEFORE_TOLD: u32 = 32;
 
 impl Ring {
     pub(crate) fn new(base: u64, packets: u32, control: u64) -> Self {
-        Self { base, packets: u64::from(packets), control, next: 0, tail: 0 }
+        let mask = u64::from(packets) - 1;
+        Self { base, mask, control, next: 0, tail: 0, follower: None }
     }
 
     /// Index of the next packet.
@@ -36,27 +46,42 @@ impl Ring {
     }
 
     fn slot(&self, index: u64) -> u64 {
-        self.base.wrapping_add(index % self.packets * PACKET_SIZE)
+        self.base.wrapping_add((index & self.mask) * PACKET_SIZE)
     }
 
-    /// Copies the next packet, once. None if nothing is published.
+    /// Copies the next packet, once. False if nothing is published after so many looks more.
     ///
-    /// Writes `head` on the way: one guarded call a packet.
+    /// Writes `head` on the way, now and then: one guarded call a packet.
     #[inline]
-    pub(crate) fn fetch(&mut self, guard: &mut Guard) -> Result<Option<Packet>, Trap> {
+    pub(crate) fn fetch(
+        &mut self,
+        guard: &mut Guard,
+        packet: &mut Packet,
+        looks: u32,
+    ) -> Result<bool, Trap> {
         let (slot, next, control) = (self.slot(self.next), self.next, self.control());
         let mut tail = self.tail;
-        let mut packet = Packet::default();
-        let to = (&raw mut packet).cast::<__m128i>();
-        let follower = self.slot(next + 1);
+        let to = std::ptr::from_mut(packet).cast::<__m128i>();
+        let (follower, second) = (self.slot(next + 1), self.slot(next + 2));
+        let mut header = None;
+        let tells = next & (TOLD_EVERY - 1).min(self.mask / 4) == 0;
         guard.run(|| {
             // SAFETY: in a guarded call. The control page and the ring were
             // checked for alignment when the queue was created or linked; `to`
             // has the eight words of a packet, and its alignment.
             unsafe {
-                word(control + HEAD).store(next, Ordering::Release);
+                if tells {
+                    word(control + HEAD).store(next, Ordering::Release);
+                }
                 if next == tail {
                     tail = word(control + TAIL).load(Ordering::Acquire);
+                    for _ in 0..looks {
+                        if next != tail {
+                            break;
+                        }
+                        std::hint::spin_loop();
+                        tail = word(control + TAIL).load(Ordering::Acquire);
+                    }
                 }
                 if next != tail {
                     for i in 0..4 {
@@ -66,15 +91,31 @@ impl Ring {
                         // By two: they are read so next, and a read of two stores waits for both.
                         to.add(i).write(_mm_set_epi64x(high as i64, low as i64));
                     }
-                    // While this one is run the next may come from the producer's cache.
                     if next + 1 < tail {
-                        _mm_prefetch::<_MM_HINT_T0>(follower as *const i8);
+                        header = Some(word(follower).load(Ordering::Relaxed));
+                        // While this one is run others may come from the producer's cache.
+                        _mm_prefetch::<_MM_HINT_T0>(second as *const i8);
                     }
                 }
             }
         })?;
         self.tail = tail;
-        Ok((next != tail).then_some(packet))
+        self.follower = header.map(|word| zerocopy::transmute!(word));
+        Ok(next != tail)
+    }
+
+    /// The header of the packet after the one that was fetched last, if it is known to be published.
+    pub(crate) fn follower(&self) -> Option<Header> {
+        self.follower
+    }
+
+    /// Tells the producer which packets are done with.
+    pub(crate) fn tell(&self, guard: &mut Guard) {
+        let (control, next) = (self.control(), self.next);
+        // SAFETY: as in `fetch`.
+        let told = guard.run(|| unsafe { word(control + HEAD) }.store(next, Ordering::Release));
+        // A trap is met again by whoever looks next.
+        let _ = told;
     }
 
     /// Reads the packet after the next, if it is known to be published.
@@ -94,7 +135,7 @@ impl Ring {
     /// The packets from the next one on are in another ring.
     pub(crate) fn link(&mut self, base: u64, packets: u32) {
         self.base = base;
-        self.packets = u64::from(packets);
+        self.mask = u64::from(packets) - 1;
     }
 
     /// Tells the producer that a KICK is not needed, and reads where it wants a trace: VA of the
@@ -125,6 +166,7 @@ impl Ring {
             // SAFETY: in a guarded call; the control page is page-aligned and
             // QueueControl is all atomics, so any content is valid.
             let control = unsafe { &*(control as *const QueueControl) };
+            control.head.store(next, Ordering::Release);
             sleeps = control.device_may_sleep(next);
         })?;
         Ok(sleeps)
@@ -157,14 +199,18 @@ impl Lookout {
         let Self { control, next } = self;
         let mut found = false;
         let mut spin = Spin::default();
+        let mut looks = 0_u32;
         guard.run(|| {
-            // SAFETY: as in `fetch`.
-            unsafe { word(control + HEAD) }.store(next, Ordering::Release);
             loop {
                 // SAFETY: as in `fetch`.
                 found = unsafe { word(control + TAIL) }.load(Ordering::Acquire) != next;
                 if found || give_up() {
                     break;
+                }
+                looks = looks.saturating_add(1);
+                if looks == LOOKS_BEFORE_TOLD {
+                    // SAFETY: as in `fetch`.
+                    unsafe { word(control + HEAD) }.store(next, Ordering::Release);
                 }
                 spin.turn();
             }

@@ -23,7 +23,8 @@ pub struct QueueControl {
     /// Packets published. Written by the producer.
     pub tail: AtomicU64,
     pad0: [u64; 7],
-    /// Packets whose slot the device no longer needs. Written by the device.
+    /// Packets whose slot the device no longer needs. Written by the device, which may be behind with it
+    /// by 15 packets, and by no more than a quarter of the ring, while it is awake.
     pub head: AtomicU64,
     /// 1 while the device will not look at `tail` before a KICK. Written by the device.
     pub asleep: AtomicU32,

@@ -170,6 +170,33 @@ fn no_bit_is_ignored() {
 }
 
 /// SPEC.md, Faults: each kind that a packet alone can cause.
+/// [`Packet::in_place`]: "As [`Packet::decode`], without a copy of the packet".
+#[test]
+fn what_is_read_in_place_is_what_decode_says() {
+    let mut found = 0;
+    for (place, packet) in samples() {
+        let bits = (0..PACKET_SIZE as usize * 8).map(Some);
+        for bit in bits.chain([None]) {
+            let mut bytes = [0; PACKET_SIZE as usize];
+            bytes.copy_from_slice(zerocopy::IntoBytes::as_bytes(&packet));
+            if let Some(bit) = bit {
+                bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+            let packet: Packet = zerocopy::transmute!(bytes);
+            let in_place = packet.in_place(place).map(|command| match command {
+                InPlace::Nop(nop) => Command::Nop(*nop),
+                InPlace::Copy(copy) => Command::Copy(*copy),
+                InPlace::Fill(fill) => Command::Fill(*fill),
+            });
+            let simple =
+                |it: &Command| matches!(it, Command::Nop(_) | Command::Copy(_) | Command::Fill(_));
+            assert_eq!(in_place, packet.decode(place).ok().filter(simple), "{packet:?}");
+            found += usize::from(in_place.is_some());
+        }
+    }
+    assert!(found > 100, "{found} packets were read in place");
+}
+
 #[test]
 fn refused_packets_name_the_fault() {
     let decode = |packet: Packet| packet.decode(Place::Ring).map(|_| ());

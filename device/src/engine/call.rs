@@ -76,11 +76,13 @@ impl Frame {
         }))
     }
 
-    pub(super) fn fetch(&self, guard: &mut Guard) -> Result<Option<Packet>, Trap> {
+    /// Copies the next packet. False at the end.
+    pub(super) fn fetch(&self, guard: &mut Guard, packet: &mut Packet) -> Result<bool, Trap> {
         if self.next == self.packets {
-            return Ok(None);
+            return Ok(false);
         }
-        guard.read(self.recording + self.next * PACKET_SIZE).map(Some)
+        *packet = guard.read(self.recording + self.next * PACKET_SIZE)?;
+        Ok(true)
     }
 
     /// The packet after the next.

@@ -21,7 +21,7 @@ impl Stream {
             return false;
         }
         let next = self.peek(&mut worker.guard);
-        if next.as_ref().is_some_and(may_overlap) {
+        if next.as_ref().is_some_and(|next| may_overlap(&next.header)) {
             return false;
         }
         match (command, worker.wish) {

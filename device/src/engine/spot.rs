@@ -9,10 +9,11 @@
 
 use std::sync::Arc;
 
-use tally_uapi::packet::{Command, Header, PostOp, PostSync, flag};
+use tally_uapi::packet::{InPlace, PostOp, PostSync, flag};
 
-use super::{Step, Stream};
-use crate::copy::{Fill, UNIT_BYTES, move_bytes};
+use super::Stream;
+use super::start::BRISK_BYTES;
+use crate::copy::{Fill, UNIT_BYTES, move_bytes, set_bytes};
 use crate::guard::Trap;
 use crate::queue::Queue;
 use crate::sched::Worker;
@@ -22,22 +23,39 @@ use crate::work::signal;
 enum Spot {
     Nothing,
     Copy { dst: u64, src: u64, bytes: usize },
+    Set { dst: u64, byte: u8, bytes: usize },
     Fill(Fill),
 }
 
 impl Spot {
-    /// None: the command takes a work of its own, or is no command.
-    fn of(command: &Command) -> Option<Self> {
+    /// What it is, and its post-sync operation. None: the command takes a work of its own.
+    fn of(command: InPlace<'_>) -> Option<(Self, PostSync)> {
         match command {
-            Command::Nop(_) => Some(Self::Nothing),
-            Command::Copy(copy) if copy.size <= UNIT_BYTES => {
+            InPlace::Nop(nop) => Some((Self::Nothing, nop.post)),
+            InPlace::Copy(copy) if copy.size <= UNIT_BYTES => {
                 let bytes = copy.size as usize;
-                Some(Self::Copy { dst: copy.dst, src: copy.src, bytes })
+                Some((Self::Copy { dst: copy.dst, src: copy.src, bytes }, copy.post))
             }
-            Command::Fill(fill) if fill.size <= UNIT_BYTES => {
-                Fill::without_memory(fill).map(Self::Fill)
+            InPlace::Fill(fill) if fill.size <= UNIT_BYTES => {
+                let spot = if fill.header.param == 1 {
+                    let bytes = fill.size as usize;
+                    Self::Set { dst: fill.dst, byte: fill.pattern[0], bytes }
+                } else {
+                    Self::Fill(Fill::without_memory(fill)?)
+                };
+                Some((spot, fill.post))
             }
             _ => None,
+        }
+    }
+
+    /// Whether it is short, or made of pieces that are.
+    fn is_bounded(&self) -> bool {
+        match *self {
+            Self::Copy { dst, src, bytes } => {
+                bytes as u64 <= BRISK_BYTES || dst.abs_diff(src) >= bytes as u64
+            }
+            _ => true,
         }
     }
 
@@ -51,27 +69,31 @@ impl Spot {
             // SAFETY: as the caller promises; both are addresses of the client.
             Self::Copy { dst, src, bytes } => unsafe { move_bytes(*dst, *src, *bytes) },
             // SAFETY: as the caller promises.
+            Self::Set { dst, byte, bytes } => unsafe { set_bytes(*dst, *byte, *bytes) },
+            // SAFETY: as the caller promises.
             Self::Fill(fill) => unsafe { fill.run_all() },
         }
     }
 }
 
 impl Stream {
-    /// Runs an ordered command, whose turn it is, if it is one for the spot.
+    /// Runs the packet that was fetched last, if it is an ordered command, it is its turn, and it is one
+    /// for the spot.
     pub(super) fn run_on_the_spot(
         &mut self,
         worker: &mut Worker,
         queue: &Arc<Queue>,
-        command: &Command,
-        header: &Header,
-        post: &PostSync,
-    ) -> Option<Result<Step, Trap>> {
+    ) -> Option<Result<(), Trap>> {
+        let header = self.packet.header;
         let shared = &worker.shared;
         let watched = queue.trace.is_wanted() || shared.chaos.is_some();
-        if watched || self.prefix.stamp != 0 || self.prefix.predicate.is_some() {
+        if header.flags & flag::ORDERED == 0 || watched {
             return None;
         }
-        let spot = Spot::of(command)?;
+        if self.prefix.stamp != 0 || self.prefix.predicate.is_some() {
+            return None;
+        }
+        let (spot, post) = Spot::of(self.packet.in_place(self.place())?)?;
         let op = match header.flags & flag::POST_SYNC {
             0 => None,
             _ => Some(PostOp::from_raw(header.post_op)?),
@@ -86,6 +108,15 @@ impl Stream {
             Some(PostOp::Clock) => shared.clock.ticks(),
             _ => post.value.wrapping_add(base),
         };
+        let bounded = spot.is_bounded();
+        // What a guest runs is `suits_guest`'s to say, unless it is this plain.
+        if worker.is_guest() && (!bounded || self.overlap_follows(&mut worker.guard) == Some(true))
+        {
+            return None;
+        }
+        if !self.inner_scope().drained() {
+            return None;
+        }
         worker.begin_piece(queue.serial);
         let result = worker.guard.run(|| {
             // SAFETY: in a guarded call.
@@ -100,10 +131,11 @@ impl Stream {
             return Some(Err(trap));
         }
         self.advance(queue);
+        queue.set_brisk(bounded);
         if op.is_some() {
             worker.signalled(post.address);
         }
         worker.command_ended();
-        Some(Ok(Step::Taken))
+        Some(Ok(()))
     }
 }

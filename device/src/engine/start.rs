@@ -24,7 +24,7 @@ const FEW_GROUPS: u64 = 8;
 /// waking others would take longer.
 const QUICK_TICKS: u64 = 15_000;
 /// Bytes of a copy that take about as long.
-const BRISK_BYTES: u64 = 64 << 10;
+pub(super) const BRISK_BYTES: u64 = 64 << 10;
 /// So is a copy of at most so many units.
 const FEW_BLOCKS: u64 = 4;
 
@@ -71,10 +71,6 @@ impl Stream {
         let ordered = header.flags & flag::ORDERED != 0;
         if ordered && !self.inner_scope().drained() {
             return Ok(Step::Drain);
-        }
-        if ordered && let Some(step) = self.run_on_the_spot(worker, queue, command, header, post) {
-            queue.set_brisk(is_bounded(worker, command));
-            return step;
         }
         if let Command::Call(call) = command {
             let turn = CellWait::counter(call.counter, call.base);

@@ -146,6 +146,32 @@ fn copies_and_fills_of_nowhere_are_page_faults() {
     assert_eq!(stray(fault_of(copy(0, memory.va(), 0, 8, None))), 0);
 }
 
+/// SPEC.md, chapter 9: "its work may be done in part, its post-sync is not done". As short commands and as
+/// long ones.
+#[test]
+fn a_copy_or_fill_that_runs_into_nowhere_is_a_page_fault_there() {
+    let room = 4 << 20;
+    let from = Memory::new(room);
+    for bytes in [100, 5000, 20_000, 100_000, 300_000, 3 << 20] {
+        let (to, cells) = (Memory::new(2 * room), Memory::new(4096));
+        to.protect_from(room, libc::PROT_NONE);
+        let end = to.va() + room as u64;
+        let start = end - bytes / 3 * 2;
+        let signal = Some((cells.cell_va(0), 1));
+        for packet in [
+            Packet::from(copy(ORDERED, start, from.va(), bytes, signal)),
+            copy(ORDERED, from.va(), start, bytes, signal).into(),
+            fill(ORDERED, start, bytes, &[7], signal).into(),
+            fill(ORDERED, start, bytes, &[7, 8], signal).into(),
+        ] {
+            // Whichever byte beyond the end was touched first.
+            let touched = stray(fault_of(packet));
+            assert!((end..start + bytes).contains(&touched), "{bytes}: {touched:#x}, end {end:#x}");
+            assert_eq!(cells.load(0), 0, "{bytes}: what faulted signals nothing");
+        }
+    }
+}
+
 #[test]
 fn a_write_to_memory_that_is_only_readable_is_a_page_fault() {
     let memory = Memory::new(4096);

@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use tally_device::{EngineClass, Priority, QueueState};
+use tally_uapi::cell::waiters_index;
 use tally_uapi::eu::{GroupContext, KernargHeader};
 use tally_uapi::fault::FaultKind;
 use tally_uapi::packet::{self, PostOp, Region, TimestampSlot, flag, opcode};
@@ -88,6 +89,75 @@ fn a_large_copy_copies_whatever_its_alignment_and_no_more() {
         assert!(to.bytes(0, dst).iter().all(|&byte| byte == 0), "nothing before {dst}");
         assert!(to.bytes(dst + bytes, 64).iter().all(|&byte| byte == 0), "nothing behind it");
     }
+}
+
+/// SPEC.md, chapter 5: "COPY: copies bytes; the ranges may overlap". A copy or fill is run in one of several
+/// ways, by its size; each does what was asked and touches nothing else.
+#[test]
+fn copies_and_fills_of_sizes_about_each_way_to_run_them_are_exact() {
+    let gpu = Gpu::new();
+    let room = (1 << 20) + 8192;
+    let (mut queue, from, to) = (gpu.queue(), Memory::new(room), Memory::new(room));
+    let cells = Memory::new(4096);
+    for i in 0..room / 8 {
+        from.cell(i).store((i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15), Ordering::Relaxed);
+    }
+    let mut value = 0;
+    let ways = [64, 256, 4096, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+    for bytes in ways.into_iter().flat_map(|bytes| [bytes - 1, bytes, bytes + 1]) {
+        for (dst, src) in [(0, 0), (3, 64), (129, 7)] {
+            value += 2;
+            queue.push(fill(ORDERED, to.va(), room as u64, &[0], None));
+            let (to_va, from_va) = (to.va() + dst as u64, from.va() + src as u64);
+            let signal = Some((cells.cell_va(0), value - 1));
+            queue.push(copy(ORDERED, to_va, from_va, bytes as u64, signal));
+            eventually("the copy", || cells.load(0) == value - 1);
+            assert!(to.bytes(dst, bytes) == from.bytes(src, bytes), "{bytes}: {src} to {dst}");
+            let others = [to.bytes(0, dst), to.bytes(dst + bytes, 64)].concat();
+            assert!(others.iter().all(|&byte| byte == 0), "{bytes} and no more");
+            // Onto itself a little further on.
+            let signal = Some((cells.cell_va(0), value));
+            let expected = to.bytes(dst, bytes);
+            queue.push(copy(ORDERED, to_va + 5, to_va, bytes as u64, signal));
+            queue.push(fill(ORDERED, to_va, 5, &[9], None));
+            queue.push(nop(ORDERED, Some((cells.cell_va(1), value))));
+            eventually("the overlapping copy", || cells.load(1) == value);
+            assert!(to.bytes(dst + 5, bytes) == expected, "{bytes}: {dst} to {}", dst + 5);
+            assert_eq!(to.bytes(dst, 5), [9; 5]);
+        }
+    }
+}
+
+/// SPEC.md, chapter 3: `head` "may be behind by 15 packets, and by no more than a quarter of the ring,
+/// while the device is awake; it is exact when the queue parks or sleeps".
+#[test]
+fn the_producer_learns_which_slots_it_may_use() {
+    let gpu = Gpu::new();
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    let head = || queue.control().head.load(Ordering::Acquire);
+    assert_eq!(head(), 0);
+    for value in 1..=20 {
+        queue.write(nop(ORDERED, Some((cells.cell_va(0), value))));
+    }
+    queue.write(wait_for(cells.cell_va(1), 1));
+    // It says where it is, and ends when it is told to.
+    let kernarg = Kernarg::new(&[cells.cell_va(2), cells.cell_va(3)]);
+    for _ in 0..10 {
+        queue.write(nop(ORDERED, None));
+    }
+    queue.push(dispatch(ORDERED, meet, &kernarg, 1, Some((cells.cell_va(0), 99))));
+    let state = |is: QueueState| gpu.device.query(&queue.handle).state == is;
+    let head = || queue.control().head.load(Ordering::Acquire);
+    eventually("the queue parks", || state(QueueState::Parked));
+    assert_eq!(head(), 20, "exact when it parks");
+    cells.cell(1).store(1, Ordering::Release);
+    gpu.device.wake(waiters_index(cells.cell_va(1)));
+    eventually("the kernel", || cells.load(2) != 0);
+    assert!((31 - 15..=32).contains(&head()), "{} while the kernel runs", head());
+    cells.cell(3).store(1, Ordering::Release);
+    eventually("rest", || queue.control().asleep.load(Ordering::Acquire) == 1);
+    assert_eq!(head(), 32, "exact when it sleeps");
+    assert_eq!(cells.load(0), 99);
 }
 
 #[test]

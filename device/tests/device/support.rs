@@ -109,8 +109,15 @@ impl Memory {
 
     /// Restricts the access to it.
     pub fn protect(&self, access: i32) {
+        self.protect_from(0, access);
+    }
+
+    /// Restricts the access to all of it from `offset`, a page's start, on.
+    pub fn protect_from(&self, offset: usize, access: i32) {
+        assert!(offset <= self.bytes);
+        let start = self.start.wrapping_add(offset);
         // SAFETY: our own mapping.
-        unsafe { libc::mprotect(self.start.cast(), self.bytes, access) };
+        unsafe { libc::mprotect(start.cast(), self.bytes - offset, access) };
     }
 }
 
