@@ -95,7 +95,11 @@ struct OwnTime {
 }
 
 /// A queue.
+///
+/// Alone in its lines: some of it changes with every packet, and the embedded driver's objects, which
+/// threads of the host write at the same time, lie in the same heap.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Queue {
     pub(crate) id: QueueId,
     /// Tells queues of all devices of the process apart; names them to aborts.

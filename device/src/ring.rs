@@ -93,7 +93,10 @@ impl Ring {
                     }
                     if next + 1 < tail {
                         header = Some(word(follower).load(Ordering::Relaxed));
-                        // While this one is run others may come from the producer's cache.
+                    }
+                    // While this one is run others may come from the producer's cache: not one that the
+                    // producer is still at, who would have to fetch it back.
+                    if next + 2 < tail {
                         _mm_prefetch::<_MM_HINT_T0>(second as *const i8);
                     }
                 }

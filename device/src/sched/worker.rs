@@ -21,8 +21,9 @@ pub(super) const FIRST_GUEST: usize = 1 << 32;
 /// Slots from this number on are those of the crew.
 pub(super) const FIRST_CREW: usize = 1 << 33;
 
-/// What others see of a worker.
+/// What others see of a worker. Alone in its lines, as [`Queue`] is.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Slot {
     pub(crate) index: usize,
     pub(crate) record: &'static Record,
