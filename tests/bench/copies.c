@@ -2,8 +2,13 @@
 //
 // Copies and fills of the device beside memcpy and memset in this thread, of the same memory, in turn.
 // Usage: copies FOLDER-OF-MODULES. Small ones are appended many at a time and waited for once, or each
-// waited for; a figure is the median of REPEATS repeats. Then several engines at once, and beside a kernel,
-// one run each.
+// waited for; a figure is the median of REPEATS repeats. Then long batches and the engine alone, several
+// engines at once, and beside a kernel, the last two one run each.
+//
+// A batch of the first table takes 10 to 100 microseconds and begins with a device that has fallen asleep
+// while the host ran its own copies: its wake is a part of the figure, which the host's copies do not have.
+// So the second table has the same in batches of milliseconds, and what the engine takes for commands that
+// are all there already when it is let go.
 #include "counter_events.h"
 
 #include <stdio.h>
@@ -18,8 +23,10 @@ enum { REPEATS = 9, MOST = 256 };
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define LARGEST ((size_t)1 << 30)
-// Bytes that a repeat moves at least, if it is not of MOST operations.
+// Bytes that a repeat moves at least, if it is not of MOST operations; of a long batch, and its operations.
 #define ENOUGH (4 * MIB)
+#define PLENTY (128 * MIB)
+#define LONGEST ((size_t)8192)
 // Bytes of each copy of the last part.
 #define EACH (256 * MIB)
 
@@ -27,6 +34,9 @@ struct bench {
     struct gpu gpu;
     ze_command_list_handle_t list;
     ze_event_handle_t done;
+    // What the host lets an engine go by.
+    ze_event_pool_handle_t pool;
+    ze_event_handle_t gate;
     char *to, *from;
 };
 
@@ -44,10 +54,15 @@ static void wait_for(struct bench *b, ze_command_list_handle_t list)
     must(zeEventHostSynchronize(b->done, UINT64_MAX));
 }
 
-static void device_copy(struct bench *b, size_t size, int count)
+static void append_copies(struct bench *b, size_t size, int count)
 {
     for (int i = 0; i < count; i++)
         must(zeCommandListAppendMemoryCopy(b->list, b->to, b->from, size, NULL, 0, NULL));
+}
+
+static void device_copy(struct bench *b, size_t size, int count)
+{
+    append_copies(b, size, count);
     wait_for(b, b->list);
 }
 
@@ -59,12 +74,17 @@ static void host_copy(struct bench *b, size_t size, int count)
     }
 }
 
-static void device_fill(struct bench *b, size_t size, int count)
+static void append_fills(struct bench *b, size_t size, int count)
 {
     const char pattern = 7;
 
     for (int i = 0; i < count; i++)
         must(zeCommandListAppendMemoryFill(b->list, b->to, &pattern, 1, size, NULL, 0, NULL));
+}
+
+static void device_fill(struct bench *b, size_t size, int count)
+{
+    append_fills(b, size, count);
     wait_for(b, b->list);
 }
 
@@ -100,12 +120,18 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Medians of two operations, measured in turn.
-static void compare(struct bench *b, size_t size, const operation run[2], double medians[2])
+// How many operations move `bytes`: 1 at least, `most` at most.
+static int operations(size_t bytes, size_t size, size_t most)
+{
+    size_t wanted = bytes / size;
+
+    return wanted < 1 ? 1 : wanted > most ? (int)most : (int)wanted;
+}
+
+// Medians of two operations, measured in turn, so many at a time.
+static void compare(struct bench *b, size_t size, int count, const operation run[2], double medians[2])
 {
     double all[2][REPEATS];
-    size_t wanted = ENOUGH / size;
-    int count = wanted < 1 ? 1 : wanted > MOST ? MOST : (int)wanted;
 
     for (int k = 0; k < 2; k++)
         run[k](b, size, count);
@@ -118,25 +144,73 @@ static void compare(struct bench *b, size_t size, const operation run[2], double
     }
 }
 
+static void print_size(size_t size)
+{
+    char name[32];
+
+    snprintf(name, sizeof(name), size >= MIB ? "%zu MiB" : size >= KIB ? "%zu KiB" : "%zu B",
+             size >= MIB ? size / MIB : size >= KIB ? size / KIB : size);
+    printf("%-10s", name);
+}
+
+static const operation copy[2] = {device_copy, host_copy}, fill[2] = {device_fill, host_fill};
+
 static void sizes(struct bench *b)
 {
-    static const operation copy[2] = {device_copy, host_copy}, fill[2] = {device_fill, host_fill};
     static const operation trip[2] = {copy_and_wait, host_copy};
 
     printf("%-10s%9s%9s%7s%9s%9s%7s%12s%12s%12s\n", "GB/s", "copy", "memcpy", "ratio", "fill", "memset",
            "ratio", "ns: a copy", "and wait", "a fill");
     for (size_t size = 64; size <= LARGEST; size *= 4) {
         double copies[2], fills[2], trips[2], giga = (double)size * 1e-9;
-        char name[32];
+        int count = operations(ENOUGH, size, MOST);
 
-        compare(b, size, copy, copies);
-        compare(b, size, fill, fills);
-        compare(b, size, trip, trips);
-        snprintf(name, sizeof(name), size >= MIB ? "%zu MiB" : size >= KIB ? "%zu KiB" : "%zu B",
-                 size >= MIB ? size / MIB : size >= KIB ? size / KIB : size);
-        printf("%-10s%9.2f%9.2f%7.2f%9.2f%9.2f%7.2f%12.0f%12.0f%12.0f\n", name, giga / copies[0],
+        compare(b, size, count, copy, copies);
+        compare(b, size, count, fill, fills);
+        compare(b, size, count, trip, trips);
+        print_size(size);
+        printf("%9.2f%9.2f%7.2f%9.2f%9.2f%7.2f%12.0f%12.0f%12.0f\n", giga / copies[0],
                giga / copies[1], copies[1] / copies[0], giga / fills[0], giga / fills[1],
                fills[1] / fills[0], copies[0] * 1e9, trips[0] * 1e9, fills[0] * 1e9);
+    }
+}
+
+// What the engine takes for an operation that is there already, in seconds.
+static double engine_alone(struct bench *b, size_t size, operation run, int count)
+{
+    double all[REPEATS];
+
+    for (int i = -1; i < REPEATS; i++) {
+        must(zeEventHostReset(b->gate));
+        must(zeCommandListAppendWaitOnEvents(b->list, 1, &b->gate));
+        run(b, size, count);
+        must(zeCommandListAppendSignalEvent(b->list, b->done));
+        double start = now();
+        must(zeEventHostSignal(b->gate));
+        must(zeEventHostSynchronize(b->done, UINT64_MAX));
+        if (i >= 0)
+            all[i] = (now() - start) / count;
+    }
+    qsort(all, REPEATS, sizeof(double), by_size);
+    return all[REPEATS / 2];
+}
+
+static void long_batches(struct bench *b)
+{
+    printf("\n%-14s%9s%9s%7s%9s%9s%7s%14s%7s%14s%7s\n", "ns, long runs", "a copy", "memcpy", "ratio", "a fill",
+           "memset", "ratio", "engine: copy", "ratio", "engine: fill", "ratio");
+    for (size_t size = 64; size <= 4 * MIB; size *= 4) {
+        double copies[2], fills[2];
+        int count = operations(PLENTY, size, LONGEST);
+
+        compare(b, size, count, copy, copies);
+        compare(b, size, count, fill, fills);
+        double copies_alone = engine_alone(b, size, append_copies, count);
+        double fills_alone = engine_alone(b, size, append_fills, count);
+        print_size(size);
+        printf("    %9.0f%9.0f%7.2f%9.0f%9.0f%7.2f%14.0f%7.2f%14.0f%7.2f\n", copies[0] * 1e9, copies[1] * 1e9,
+               copies[1] / copies[0], fills[0] * 1e9, fills[1] * 1e9, fills[1] / fills[0], copies_alone * 1e9,
+               copies[1] / copies_alone, fills_alone * 1e9, fills[1] / fills_alone);
     }
 }
 
@@ -231,6 +305,23 @@ static void beside_a_kernel(struct bench *b)
     destroy_kernel(kernel);
 }
 
+static void create_gate(struct bench *b)
+{
+    const ze_event_pool_desc_t pool = {
+        .stype = ZE_STRUCTURE_TYPE_EVENT_POOL_DESC,
+        .flags = ZE_EVENT_POOL_FLAG_HOST_VISIBLE,
+        .count = 1,
+    };
+    const ze_event_desc_t event = {
+        .stype = ZE_STRUCTURE_TYPE_EVENT_DESC,
+        .signal = ZE_EVENT_SCOPE_FLAG_HOST,
+        .wait = ZE_EVENT_SCOPE_FLAG_HOST,
+    };
+
+    must(zeEventPoolCreate(b->gpu.context, &pool, 1, &b->gpu.device, &b->pool));
+    must(zeEventCreate(b->pool, &event, &b->gate));
+}
+
 int main(int count, char **arguments)
 {
     struct bench b = {0};
@@ -242,13 +333,17 @@ int main(int count, char **arguments)
     open_gpu(&b.gpu, arguments[1]);
     b.list = create_immediate_list(&b.gpu, b.gpu.compute, IN_ORDER, ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS);
     b.done = create_counter_event(&b.gpu);
+    create_gate(&b);
     b.to = allocate(&b.gpu, SHARED_MEMORY, LARGEST);
     b.from = allocate(&b.gpu, SHARED_MEMORY, LARGEST);
     memset(b.to, 1, LARGEST);
     memset(b.from, 2, LARGEST);
     sizes(&b);
+    long_batches(&b);
     together(&b);
     beside_a_kernel(&b);
+    must(zeEventDestroy(b.gate));
+    must(zeEventPoolDestroy(b.pool));
     must(zeEventDestroy(b.done));
     must(zeCommandListDestroy(b.list));
     release(&b.gpu, b.to);
