@@ -186,6 +186,16 @@ impl Stream {
         };
         follower.as_ref().map(may_overlap)
     }
+
+    /// Whether a command of the ring that does more than signal is known to come after the one being taken.
+    fn work_follows(&self) -> bool {
+        self.ring.follower().is_some_and(|next| {
+            matches!(
+                next.opcode,
+                opcode::COPY | opcode::COPY_REGION | opcode::FILL | opcode::DISPATCH
+            )
+        })
+    }
 }
 
 /// Whether a packet is, or leads to, a command that may run beside the one before it.

@@ -27,6 +27,8 @@ const QUICK_TICKS: u64 = 15_000;
 pub(super) const BRISK_BYTES: u64 = 64 << 10;
 /// So is a copy of at most so many units.
 const FEW_BLOCKS: u64 = 4;
+/// So is a fill that no other work follows: it reads nothing, and is over before another worker is awake.
+const FEW_FILL_BLOCKS: u64 = 16;
 
 impl Stream {
     /// Takes a packet as far as it goes.
@@ -208,7 +210,7 @@ impl Stream {
         }
         let helped = worker.shared.sched.has_free_worker();
         let cooperative = matches!(&task, Task::Dispatch(launch) if launch.is_cooperative());
-        let small = !cooperative && is_small(worker, &task, units);
+        let small = !cooperative && is_small(worker, &task, units, self.work_follows());
         // A large work is shared also when all workers are busy: they may help
         // later. A small one only if another worker takes it over now.
         let shared = !small || overlaps && helped;
@@ -261,13 +263,16 @@ fn is_brisk(worker: &Worker, command: &Command) -> bool {
     }
 }
 
-fn is_small(worker: &Worker, task: &Task, units: u64) -> bool {
+/// Whether the worker that starts a work had better run it alone. `more`: others follow, so a worker that
+/// wakes for this one is there for them.
+fn is_small(worker: &Worker, task: &Task, units: u64, more: bool) -> bool {
     match task {
         Task::Dispatch(launch) => {
             let ticks = worker.shared.times.get(launch.entry());
             let quick = |ticks: u64| ticks.saturating_mul(units) <= QUICK_TICKS;
             units <= FEW_GROUPS || ticks.is_some_and(quick)
         }
+        Task::Fill(_) if !more => units <= FEW_FILL_BLOCKS,
         _ => units <= FEW_BLOCKS,
     }
 }
