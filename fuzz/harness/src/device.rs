@@ -19,7 +19,7 @@ use tally_uapi::PAGE_SIZE;
 use tally_uapi::disasm::Line;
 use tally_uapi::eu::GroupContext;
 use tally_uapi::fault::Fault;
-use tally_uapi::packet::{Operand, PACKET_SIZE, Packet, Place, Region, flag, opcode};
+use tally_uapi::packet::{Command, Operand, PACKET_SIZE, Packet, Place, Region, flag, opcode};
 use tally_uapi::queue::QueueControl;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -81,7 +81,11 @@ pub fn packets(data: &[u8]) {
         data.chunks_exact(PACKET_SIZE as usize).filter_map(|it| Packet::read_from_bytes(it).ok())
     {
         for place in [Place::Ring, Place::Recording] {
-            let _ = raw.decode(place);
+            let simple = matches!(
+                raw.decode(place),
+                Ok(Command::Nop(_) | Command::Copy(_) | Command::Fill(_))
+            );
+            assert_eq!(raw.in_place(place).is_some(), simple, "{raw:?}");
             let _ = Line { packet: &raw, place }.to_string();
         }
     }
