@@ -29,7 +29,7 @@ use call::Frame;
 
 /// How often an engine looks at an empty ring before it lets guests have it: a producer that appends one
 /// command after the other comes back sooner than the stream is put out and taken back.
-const CLOSE_LOOKS: u32 = 16;
+const CLOSE_LOOKS: u32 = 4;
 /// How long an engine looks at an empty ring before its queue sleeps.
 const EMPTY_SPIN: Duration = Duration::from_micros(10);
 /// How long an engine waits for a queue's own commands before it changes queues.
