@@ -8,7 +8,12 @@ use crate::{KernelCode, ModuleInfo, PROTOCOL_VERSION, Source, fingerprint};
 
 /// Everything that a module's code depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key(Vec<u8>);
+pub struct Key {
+    bytes: Vec<u8>,
+    /// Another hash than the name's, for files that do not hold the key itself. Each kernel has one,
+    /// and the key holds the whole SPIR-V.
+    check: [u8; 16],
+}
 
 #[derive(Serialize, Deserialize)]
 struct StoredInfo {
@@ -26,41 +31,37 @@ struct StoredCode {
 impl Key {
     /// The key of a source for a compiler that is told from others by `compiler`.
     pub fn new(source: &Source, compiler: &[u8]) -> Option<Self> {
-        let key = postcard::to_allocvec(&(PROTOCOL_VERSION, compiler, source)).ok()?;
-        Some(Self(key))
+        let bytes = postcard::to_allocvec(&(PROTOCOL_VERSION, compiler, source)).ok()?;
+        let check = fingerprint([&b"code"[..], &bytes]);
+        Some(Self { bytes, check })
     }
 
     /// A name for files.
     pub fn name(&self) -> String {
-        fingerprint([&self.0[..]]).iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
-    /// Another hash than the name's, for files that do not hold the key itself.
-    fn check(&self) -> [u8; 16] {
-        fingerprint([&b"code"[..], &self.0])
+        fingerprint([&self.bytes[..]]).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// The file of a module's description and log; `None` if it can't be written down.
     pub fn store_info(&self, info: &ModuleInfo, log: &str) -> Option<Vec<u8>> {
-        seal(&StoredInfo { key: self.0.clone(), info: info.clone(), log: log.to_owned() })
+        seal(&StoredInfo { key: self.bytes.clone(), info: info.clone(), log: log.to_owned() })
     }
 
     /// What such a file holds, if it is whole and this key's.
     pub fn load_info(&self, bytes: &[u8]) -> Option<(ModuleInfo, String)> {
         let stored: StoredInfo = open(bytes).ok()?;
-        let good = stored.key == self.0 && stored.info.check().is_ok();
+        let good = stored.key == self.bytes && stored.info.check().is_ok();
         good.then_some((stored.info, stored.log))
     }
 
     /// The file of a kernel's code; `None` if it can't be written down.
     pub fn store_code(&self, code: &KernelCode) -> Option<Vec<u8>> {
-        seal(&StoredCode { check: self.check(), code: code.clone() })
+        seal(&StoredCode { check: self.check, code: code.clone() })
     }
 
     /// What such a file holds, if it is whole, this key's, and fits the module.
     pub fn load_code(&self, bytes: &[u8], info: &ModuleInfo) -> Option<KernelCode> {
         let stored: StoredCode = open(bytes).ok()?;
-        let good = stored.check == self.check() && stored.code.check(info).is_ok();
+        let good = stored.check == self.check && stored.code.check(info).is_ok();
         good.then_some(stored.code)
     }
 }
