@@ -229,7 +229,7 @@ impl Stream {
         let Some(chaos) = &worker.shared.chaos else { return };
         chaos.shuffle(&mut self.held, queue.id, self.ring.next());
         for work in std::mem::take(&mut self.held) {
-            if !worker.shared.sched.share(&worker.shared, &work) {
+            if !worker.shared.sched.share(&worker.shared, &work, false) {
                 let trap = Trap::new(FaultKind::OutOfResources, 0);
                 worker.fault(queue, work.completion.packet, trap);
                 work.join(worker, |_| false);

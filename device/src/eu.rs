@@ -208,10 +208,6 @@ pub(crate) struct KernelTimes {
 struct Times {
     entry: AtomicU64,
     average: AtomicU64,
-    last: AtomicU64,
-    /// The shorter of the last two: a thread that lost its processor once does
-    /// not make a kernel long.
-    shorter: AtomicU64,
 }
 
 impl KernelTimes {
@@ -225,33 +221,18 @@ impl KernelTimes {
         &self.slots[(entry >> 4 ^ entry >> 12) as usize % Self::SLOTS]
     }
 
-    fn known(&self, entry: u64) -> Option<&Times> {
-        Some(self.slot(entry)).filter(|times| times.entry.load(Ordering::Relaxed) == entry)
-    }
-
     /// Ticks of a group on average, if known.
     pub(crate) fn get(&self, entry: u64) -> Option<u64> {
-        self.known(entry).map(|times| times.average.load(Ordering::Relaxed))
-    }
-
-    /// Ticks of a group where nothing else delayed it, if known.
-    pub(crate) fn shorter(&self, entry: u64) -> Option<u64> {
-        self.known(entry).map(|times| times.shorter.load(Ordering::Relaxed))
+        let times =
+            Some(self.slot(entry)).filter(|times| times.entry.load(Ordering::Relaxed) == entry);
+        times.map(|times| times.average.load(Ordering::Relaxed))
     }
 
     /// A group has taken `ticks`.
     pub(crate) fn put(&self, entry: u64, ticks: u64) {
-        let (average, last) = match self.known(entry) {
-            Some(times) => {
-                let average = times.average.load(Ordering::Relaxed);
-                (average / 2 + ticks / 2, times.last.load(Ordering::Relaxed))
-            }
-            None => (ticks, ticks),
-        };
+        let average = self.get(entry).map_or(ticks, |average| average / 2 + ticks / 2);
         let times = self.slot(entry);
         times.average.store(average, Ordering::Relaxed);
-        times.last.store(ticks, Ordering::Relaxed);
-        times.shorter.store(last.min(ticks), Ordering::Relaxed);
         times.entry.store(entry, Ordering::Relaxed);
     }
 }

@@ -333,16 +333,20 @@ impl Sched {
         self.rouse(shared, state, 1);
     }
 
-    /// Publishes a work, for other workers to join. False if it is cooperative and there is no thread
-    /// for each of its units.
-    pub(crate) fn share(&self, shared: &Arc<Shared>, work: &Arc<Work>) -> bool {
+    /// Publishes a work, for other threads to join; `attended`: the caller is at it. False if it is
+    /// cooperative and there is no thread for each of its units.
+    pub(crate) fn share(&self, shared: &Arc<Shared>, work: &Arc<Work>, attended: bool) -> bool {
         let mut state = self.lock();
         if work.is_cooperative() {
             return self.cooperate(shared, &mut state, work);
         }
         state.works[work.priority()].push_back(Arc::clone(work));
-        let helpers = usize::try_from(work.units()).unwrap_or(usize::MAX);
-        self.rouse(shared, &mut state, helpers);
+        // A thread more than there are processors would only take one's time from another: who waits
+        // in vain for its turn may hold the last units.
+        let free =
+            self.workers.saturating_sub(state.at_work() + state.guests.who_would(shared, work));
+        let helpers = usize::try_from(work.units()).unwrap_or(usize::MAX).min(free);
+        self.rouse(shared, &mut state, helpers.max(usize::from(!attended)));
         true
     }
 
@@ -490,7 +494,7 @@ impl State {
     /// A work that may be joined: one that nobody attends, or, while fewer than
     /// `workers` threads are busy, any.
     fn pick_work(&mut self, workers: usize) -> Option<Arc<Work>> {
-        let may_help = self.busy < workers;
+        let may_help = self.at_work() < workers;
         for works in &mut self.works {
             works.retain(|work| !work.exhausted());
             if let Some(work) = works.iter().find(|work| may_help || !work.attended()) {
@@ -503,6 +507,11 @@ impl State {
     /// Whether a work has units left and nobody is at it.
     fn has_unattended(&self) -> bool {
         self.works.iter().flatten().any(|work| !work.exhausted() && !work.attended())
+    }
+
+    /// Threads that have a task, guests among them.
+    fn at_work(&self) -> usize {
+        self.busy + self.guests.present()
     }
 
     /// Whether a thread, ours or lent, has a task.

@@ -10,6 +10,8 @@ use tally_uapi::fault::{Fault, FaultKind};
 use tally_uapi::packet::{PostOp, TimestampSlot};
 use tally_uapi::trace::TraceRecord;
 
+use crate::Shared;
+use crate::cell::CellWait;
 use crate::chaos::About;
 use crate::copy::{Copy, CopyRegion, Fill};
 use crate::eu::Launch;
@@ -186,6 +188,8 @@ pub(crate) struct Work {
     held: bool,
     /// Units run from the last to the first.
     backwards: bool,
+    /// What the command after it stores at its end, and where.
+    told_next: Option<(u64, u64)>,
 }
 
 /// Most units of a work: claims may pass it without overflow.
@@ -222,7 +226,14 @@ impl Work {
             shared,
             held: false,
             backwards,
+            told_next: None,
         }
+    }
+
+    /// The same; the command behind it, which comes to its end no sooner, stores what is said here: VA
+    /// and value.
+    pub(crate) fn told_next(self, told_next: Option<(u64, u64)>) -> Self {
+        Self { told_next, ..self }
     }
 
     /// A work that starts now and is shared with others later.
@@ -249,6 +260,29 @@ impl Work {
             Task::Fill(_) => true,
             Task::Dispatch(_) | Task::CopyRegion(_) => false,
         }
+    }
+
+    /// Whether a guest may join: one can leave it soon, or waits for its end. A kernel must have ended
+    /// before.
+    pub(crate) fn suits_guest(&self, shared: &Shared, wish: CellWait) -> bool {
+        let known = |launch: &Launch| {
+            !launch.is_cooperative() && shared.times.get(launch.entry()).is_some()
+        };
+        match &self.task {
+            Task::Dispatch(launch) => known(launch) && self.is_awaited(wish),
+            _ => self.can_be_left(),
+        }
+    }
+
+    /// Whether `wish` waits for its end.
+    fn is_awaited(&self, wish: CellWait) -> bool {
+        let told =
+            |post: PostSync| post.op == PostOp::Store && wish.waits_for(post.address, post.value);
+        self.completion.post.is_some_and(told)
+            || self.told_next.is_some_and(|(address, value)| wish.waits_for(address, value))
+            || self.completion.scope.call_end().is_some_and(|end| {
+                wish.waits_for(end.counter, end.target) || end.post().is_some_and(told)
+            })
     }
 
     /// Nothing is left to be claimed.

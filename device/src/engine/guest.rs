@@ -4,20 +4,21 @@
 //! A guest is a host thread that waits (`sched/guest.rs`). It asks between commands, and between the
 //! pieces of copies and fills, whether its wish is met; out of a kernel it cannot get. What its thread
 //! does after its wait may be the very thing that a kernel waits for, so a guest runs a kernel only if
-//! the wait would last until that kernel's end anyway.
+//! the wait would last until that kernel's end anyway. Then it may take long: the workers join it. But
+//! one that has never ended yet is for a worker, which is easier to help out of it.
 
 use tally_uapi::packet::{Command, Header, Packet, Place, PostOp, PostSync, flag};
 
-use super::start::is_bounded;
+use super::start::may_suit_guests;
 use super::{Stream, may_overlap};
 use crate::cell::CellWait;
 use crate::sched::Worker;
 
 impl Stream {
-    /// Whether a guest may run a command: it can leave it soon as far as anybody knows, nothing could
-    /// run beside it, and its thread waits for the end if it is a kernel.
+    /// Whether a guest may run a command: nothing could run beside it, and either its thread waits for
+    /// the end anyway, or it is no kernel and can be left soon.
     pub(super) fn suits_guest(&self, worker: &mut Worker, command: &Command) -> bool {
-        if !is_bounded(worker, command) {
+        if !may_suit_guests(command) {
             return false;
         }
         let next = self.peek(&mut worker.guard);
@@ -26,6 +27,9 @@ impl Stream {
         }
         match (command, worker.wish) {
             (Command::Dispatch(dispatch), Some(wish)) => {
+                if worker.shared.times.get(dispatch.entry).is_none() {
+                    return false;
+                }
                 self.tells(&dispatch.header, &dispatch.post, wish)
                     || next.is_some_and(|next| self.packet_tells(&next, self.place(), wish))
                     || self.call_tells(worker, wish)
@@ -36,19 +40,35 @@ impl Stream {
 
     /// Whether the post-sync operation of a command is one that `wish` waits for.
     fn tells(&self, header: &Header, post: &PostSync, wish: CellWait) -> bool {
+        self.told(header, post).is_some_and(|(address, value)| wish.waits_for(address, value))
+    }
+
+    /// The cell that a command stores to at its end, and what it stores.
+    fn told(&self, header: &Header, post: &PostSync) -> Option<(u64, u64)> {
         let base = match &self.frame {
             Some(frame) if header.flags & flag::FROM_BASE != 0 => frame.base(),
             _ => 0,
         };
-        header.flags & flag::POST_SYNC != 0
-            && PostOp::from_raw(header.post_op) == Some(PostOp::Store)
-            && wish.waits_for(post.address, post.value.wrapping_add(base))
+        let stores = header.flags & flag::POST_SYNC != 0
+            && PostOp::from_raw(header.post_op) == Some(PostOp::Store);
+        stores.then(|| (post.address, post.value.wrapping_add(base)))
     }
 
-    /// As [`Self::tells`] for a packet that follows. It ends after the one that is being taken if it is
-    /// ordered.
+    /// What the packet after the one that is being taken stores at its end, which comes no sooner.
+    pub(super) fn told_next(&self, worker: &mut Worker) -> Option<(u64, u64)> {
+        let next = self.peek(&mut worker.guard)?;
+        self.packet_told(&next, self.place())
+    }
+
     fn packet_tells(&self, packet: &Packet, place: Place, wish: CellWait) -> bool {
-        let Ok(command) = packet.decode(place) else { return false };
+        let told = self.packet_told(packet, place);
+        told.is_some_and(|(address, value)| wish.waits_for(address, value))
+    }
+
+    /// As [`Self::told`] for a packet that follows. It ends after the one that is being taken if it is
+    /// ordered.
+    fn packet_told(&self, packet: &Packet, place: Place) -> Option<(u64, u64)> {
+        let command = packet.decode(place).ok()?;
         let (header, post) = match &command {
             Command::Nop(nop) => (&nop.header, &nop.post),
             Command::Call(call) => (&call.header, &call.post),
@@ -56,9 +76,12 @@ impl Stream {
             Command::Copy(copy) => (&copy.header, &copy.post),
             Command::CopyRegion(copy) => (&copy.header, &copy.post),
             Command::Fill(fill) => (&fill.header, &fill.post),
-            _ => return false,
+            _ => return None,
         };
-        header.flags & flag::ORDERED != 0 && self.tells(header, post, wish)
+        if header.flags & flag::ORDERED == 0 {
+            return None;
+        }
+        self.told(header, post)
     }
 
     /// Whether `wish` waits for the end of the CALL that the stream is in.

@@ -18,11 +18,11 @@ use crate::sched::Worker;
 use crate::scope::{CallEnd, Scope};
 use crate::work::{Completion, PostSync, Task, Work, bad_field};
 
-/// A dispatch of at most so many groups is run by the worker that starts it.
-const FEW_GROUPS: u64 = 8;
-/// So is one that takes at most so many ticks by what its kernel took before:
-/// waking others would take longer.
+/// A dispatch that takes at most so many ticks, by what its kernel took before, is run by the worker
+/// that starts it: waking others would take longer.
 const QUICK_TICKS: u64 = 15_000;
+/// So is one of at most so many groups of a kernel that nothing is known of.
+const FEW_GROUPS: u64 = 8;
 /// Bytes of a copy that take about as long.
 pub(super) const BRISK_BYTES: u64 = 64 << 10;
 /// So is a copy of at most so many units.
@@ -89,7 +89,7 @@ impl Stream {
         if let Command::Call(call) = command {
             return self.call(worker, call, completion, wanted);
         }
-        queue.set_brisk(is_bounded(worker, command));
+        queue.set_brisk(may_suit_guests(command));
         let task = if wanted { task(&mut worker.guard, command)? } else { None };
         match task {
             Some((task, units)) if units != 0 => {
@@ -213,17 +213,20 @@ impl Stream {
         let small = !cooperative && is_small(worker, &task, units, self.work_follows());
         // A large work is shared also when all workers are busy: they may help
         // later. A small one only if another worker takes it over now.
-        let shared = !small || overlaps && helped;
-        let work = Arc::new(Work::new(worker, task, completion, units, shared));
+        let left = cooperative || overlaps && helped;
+        let shared = !small || left;
+        let told_next = if shared { self.told_next(worker) } else { None };
+        let work = Work::new(worker, task, completion, units, shared);
+        let work = Arc::new(work.told_next(told_next));
         self.advance(queue);
-        if shared && !worker.shared.sched.share(&worker.shared, &work) {
+        if shared && !worker.shared.sched.share(&worker.shared, &work, !left) {
             let trap = Trap::new(FaultKind::OutOfResources, 0);
             worker.fault(queue, work.completion.packet, trap);
             return Step::Run(work);
         }
         // Others run it while the stream goes on. Without a free worker that
         // would only pile works up.
-        if cooperative || overlaps && helped { Step::Taken } else { Step::Run(work) }
+        if left { Step::Taken } else { Step::Run(work) }
     }
 }
 
@@ -237,28 +240,13 @@ impl Stream {
     }
 }
 
-/// Whether a command is short, or has units that are, so that it can be left.
-pub(super) fn is_bounded(worker: &Worker, command: &Command) -> bool {
+/// Whether a command is one for guests: a kernel, if the guest waits for its end, and what takes a few
+/// microseconds or has units that do.
+pub(super) fn may_suit_guests(command: &Command) -> bool {
     match command {
-        Command::Copy(copy) if copy.dst.abs_diff(copy.src) >= copy.size => true,
-        Command::Fill(_) => true,
-        _ => is_brisk(worker, command),
-    }
-}
-
-/// Whether a command takes a few microseconds, by what its kernel took before.
-fn is_brisk(worker: &Worker, command: &Command) -> bool {
-    match command {
-        Command::Dispatch(dispatch)
-            if dispatch.header.flags & (flag::INDIRECT | flag::COOPERATIVE) == 0 =>
-        {
-            let groups = dispatch.groups.iter().map(|&groups| u64::from(groups));
-            let groups = groups.fold(1, u64::saturating_mul);
-            let ticks = worker.shared.times.shorter(dispatch.entry);
-            ticks.is_some_and(|ticks| ticks.saturating_mul(groups) <= QUICK_TICKS)
-        }
-        Command::Dispatch(_) | Command::CopyRegion(_) => false,
-        Command::Copy(copy) => copy.size <= BRISK_BYTES,
+        Command::Dispatch(dispatch) => dispatch.header.flags & flag::COOPERATIVE == 0,
+        Command::Copy(copy) => copy.size <= BRISK_BYTES || copy.dst.abs_diff(copy.src) >= copy.size,
+        Command::CopyRegion(_) => false,
         _ => true,
     }
 }
@@ -268,9 +256,9 @@ fn is_brisk(worker: &Worker, command: &Command) -> bool {
 fn is_small(worker: &Worker, task: &Task, units: u64, more: bool) -> bool {
     match task {
         Task::Dispatch(launch) => {
-            let ticks = worker.shared.times.get(launch.entry());
             let quick = |ticks: u64| ticks.saturating_mul(units) <= QUICK_TICKS;
-            units <= FEW_GROUPS || ticks.is_some_and(quick)
+            let known = worker.shared.times.get(launch.entry());
+            units == 1 || known.map_or(units <= FEW_GROUPS, quick)
         }
         Task::Fill(_) if !more => units <= FEW_FILL_BLOCKS,
         _ => units <= FEW_BLOCKS,

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Guests: host threads that wait for the device anyway and meanwhile work for it.
 //!
-//! To hand a short command to another thread and to be told of its end takes longer than the command:
-//! two switches of threads where both share a processor, two wakes where they do not. So a host thread
-//! that waits without a time limit looks for a queue that nobody streams, and streams it. A guest
-//! needs no permit, takes only commands that are known to be short, of kernels only those whose end it
-//! waits for, and goes as soon as its wish is met; everything else it leaves to the workers. If a command is not short after all, the watch sees
-//! to the others as it does with a worker that is stuck, and a reset interrupts it as it does a worker.
+//! To hand a command to another thread and to be told of its end takes two switches of threads where
+//! both share a processor, two wakes where they do not: longer than a short command, and where the host
+//! still spins on the one processor, the second worker that is woken for a large command is put behind
+//! the first on the other. So a host thread that waits without a time limit looks for a queue that
+//! nobody streams, and streams it, and joins works that others share. A guest needs no permit, takes
+//! only commands that it can leave soon or whose end it waits for, and goes as soon as its wish is met;
+//! everything else it leaves to the workers, of whom the fewer are woken. If a command takes long, the
+//! watch sees to the others as it does with a worker that is stuck, and a reset interrupts it as it does
+//! a worker.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::locked::Locked;
 use super::worker::FIRST_GUEST;
 use super::{Sched, Slot, Spin, Worker};
 use crate::Shared;
@@ -28,8 +32,10 @@ pub(super) struct Guests {
     /// One for each chair that was ever made.
     slots: Vec<Arc<Slot>>,
     free: Vec<Chair>,
-    /// Guests that stream a queue.
+    /// Guests that stream a queue or have joined a work.
     present: usize,
+    /// By the guest's number: what it waits for, while it looks for something to do.
+    looking: Vec<Option<CellWait>>,
 }
 
 /// What a guest takes with it and brings back.
@@ -44,6 +50,16 @@ impl Guests {
         self.present
     }
 
+    /// How many guests that look for something to do would join a work.
+    pub(super) fn who_would(&self, shared: &Shared, work: &Work) -> usize {
+        self.looking.iter().flatten().filter(|&&wish| work.suits_guest(shared, wish)).count()
+    }
+
+    /// A guest looks for something to do from here on, or no longer.
+    fn set_looking(&mut self, slot: &Slot, wish: Option<CellWait>) {
+        self.looking[slot.index - FIRST_GUEST] = wish;
+    }
+
     pub(super) fn slots(&self) -> impl Iterator<Item = &Arc<Slot>> {
         self.slots.iter()
     }
@@ -55,6 +71,7 @@ impl Guests {
         let loan = Loan::take()?;
         let slot = Arc::new(Slot::new(FIRST_GUEST + self.slots.len(), loan.record()));
         self.slots.push(Arc::clone(&slot));
+        self.looking.push(None);
         Some(Chair { loan, arena: Arena::default(), slot })
     }
 }
@@ -72,13 +89,21 @@ impl Sched {
         if shared.chaos.is_some() || !Guard::has_room() {
             return None;
         }
-        let Chair { loan, arena, slot } = self.lock().guests.chair()?;
+        let Chair { loan, arena, slot } = {
+            let mut state = self.lock();
+            let chair = state.guests.chair()?;
+            state.guests.set_looking(&chair.slot, Some(wish));
+            chair
+        };
         let guard = loan.begin();
         let mut guest = Worker::new(Arc::clone(shared), guard, arena, slot, Some(wish));
         let met = guest.visit(limit);
         let Worker { guard, arena, slot, .. } = guest;
         drop(guard);
-        self.lock().guests.free.push(Chair { loan, arena, slot });
+        let mut state = self.lock();
+        state.guests.set_looking(&slot, None);
+        state.guests.free.push(Chair { loan, arena, slot });
+        self.replace_guest(shared, &mut state);
         Some(met)
     }
 
@@ -108,6 +133,7 @@ impl Sched {
         }
         if found.is_some() {
             state.guests.present += 1;
+            state.guests.set_looking(&guest.slot, None);
             if state.anything_waits() {
                 state.tell_watch();
             }
@@ -118,27 +144,42 @@ impl Sched {
 }
 
 impl Sched {
-    /// A copy or fill that others work at, or nobody. Looked for only if there is something new since the
-    /// epoch `seen`.
-    fn offer_work(&self, seen: &mut Option<u32>) -> Option<Arc<Work>> {
+    /// A work that suits a guest. Looked for only if there is something new since the epoch `seen`.
+    fn offer_work(&self, guest: &Worker, seen: &mut Option<u32>) -> Option<Arc<Work>> {
         let epoch = self.epoch.load(Ordering::Acquire);
         if seen.replace(epoch) == Some(epoch) {
             return None;
         }
+        let wish = guest.wish?;
         let mut state = self.lock();
+        let may_help = state.at_work() < self.workers;
         let mut works = state.works.iter().flatten();
-        let found = works.find(|work| work.can_be_left() && !work.exhausted()).cloned();
-        state.guests.present += usize::from(found.is_some());
+        let found = works.find(|work| {
+            (may_help || work.can_be_left() || !work.attended())
+                && !work.exhausted()
+                && work.suits_guest(&guest.shared, wish)
+        });
+        let found = found.cloned();
+        if found.is_some() {
+            state.guests.present += 1;
+            state.guests.set_looking(&guest.slot, None);
+        }
         found
     }
 
-    /// A guest goes. Nobody was told of a work that it attended, and it may have left it.
-    fn guest_goes(&self, shared: &Arc<Shared>, slot: &Slot) {
+    /// A guest is done with what it had, and looks on.
+    fn guest_looks(&self, shared: &Arc<Shared>, guest: &Worker) {
         let mut state = self.lock();
-        slot.stuck.store(false, Ordering::Relaxed);
+        guest.slot.stuck.store(false, Ordering::Relaxed);
         state.guests.present -= 1;
-        if state.has_unattended() {
-            self.rouse(shared, &mut state, 1);
+        state.guests.set_looking(&guest.slot, guest.wish);
+        self.replace_guest(shared, &mut state);
+    }
+
+    /// Fewer workers were woken for the guest's sake.
+    fn replace_guest(&self, shared: &Arc<Shared>, state: &mut Locked<'_>) {
+        if state.permits != 0 && state.pick_work(self.workers).is_some() {
+            self.rouse(shared, state, 1);
         }
     }
 }
@@ -162,7 +203,8 @@ impl Worker {
         let mut seen = None;
         while !self.wish_is_met() {
             let stream = shared.sched.offer(self);
-            let work = if stream.is_none() { shared.sched.offer_work(&mut seen) } else { None };
+            let work =
+                if stream.is_none() { shared.sched.offer_work(self, &mut seen) } else { None };
             if stream.is_some() || work.is_some() {
                 self.slot.preempt.store(false, Ordering::Relaxed);
                 if let Some((queue, stream)) = stream {
@@ -171,7 +213,7 @@ impl Worker {
                 if let Some(work) = work {
                     work.join(self, Self::wish_is_met);
                 }
-                shared.sched.guest_goes(&shared, &self.slot);
+                shared.sched.guest_looks(&shared, self);
                 until = Instant::now() + limit;
                 // What it has left may still be there.
                 seen = None;
