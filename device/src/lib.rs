@@ -348,7 +348,8 @@ impl Device {
     }
 
     /// Has the calling thread, which waits without a time limit until the cell at
-    /// VA `cell` holds at least `value`, run short commands meanwhile.
+    /// VA `cell` holds at least `value`, run commands meanwhile: short ones, and
+    /// kernels whose end it waits for.
     ///
     /// True once it does; false after `limit` without anything to do. None: the
     /// thread cannot work for the device, for want of stack. The caller holds no

@@ -6,11 +6,16 @@
 // a driver whose device is simulated.
 #include "counter_events.h"
 
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { APPENDS = 2000, ROUND_TRIPS = 200, WAKES = 5 };
 
@@ -119,12 +124,17 @@ static struct cost round_trips(struct bench *b)
     return (struct cost){(now_ns() - start) / ROUND_TRIPS, (used_ns() - used) / ROUND_TRIPS};
 }
 
+static void nap(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+}
+
 static struct cost round_trips_asleep(struct bench *b)
 {
     struct cost sum = {0, 0};
 
     for (int i = 0; i < WAKES; i++) {
-        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+        nap();
         double start = now_ns(), used = used_ns();
         launch(b, b->immediate, b->signalled, NULL);
         must(zeEventHostSynchronize(b->signalled, UINT64_MAX));
@@ -132,6 +142,62 @@ static struct cost round_trips_asleep(struct bench *b)
         sum.cpu += (used_ns() - used) / WAKES;
     }
     return sum;
+}
+
+// What a wake costs on this machine without any driver.
+static struct {
+    atomic_uint word, answer;
+} bare;
+
+static long futex(int operation, unsigned value)
+{
+    return syscall(SYS_futex, &bare.word, operation, value, NULL, NULL, 0);
+}
+
+static void *answer_wakes(void *unused)
+{
+    for (unsigned seen = 0; seen < WAKES;) {
+        futex(FUTEX_WAIT_PRIVATE, seen);
+        seen = bare.word;
+        bare.answer = seen;
+    }
+    return unused;
+}
+
+// Of the call alone, or until the other thread has answered. The caller spins meanwhile.
+static struct cost wakes(bool answered)
+{
+    struct cost sum = {0, 0};
+    pthread_t other;
+
+    bare.word = bare.answer = 0;
+    if (pthread_create(&other, NULL, answer_wakes, NULL) != 0)
+        stop("no thread");
+    for (unsigned i = 1; i <= WAKES; i++) {
+        nap();
+        double start = now_ns(), used = used_ns(), called;
+        bare.word = i;
+        futex(FUTEX_WAKE_PRIVATE, 1);
+        called = now_ns();
+        while (bare.answer != i)
+            ;
+        sum.wall += ((answered ? now_ns() : called) - start) / WAKES;
+        sum.cpu += (used_ns() - used) / WAKES;
+    }
+    pthread_join(other, NULL);
+    return sum;
+}
+
+static struct cost wake_call(struct bench *b)
+{
+    (void)b;
+    return wakes(false);
+}
+
+static struct cost wake_answered(struct bench *b)
+{
+    (void)b;
+    return wakes(true);
 }
 
 static const struct {
@@ -147,6 +213,8 @@ static const struct {
     {"immediate", append_immediate, true},
     {"round-trip", round_trips, true},
     {"asleep", round_trips_asleep, true},
+    {"wake-call", wake_call, true},
+    {"wake-answered", wake_answered, true},
 };
 
 static void open_bench(struct bench *b, const char *modules, bool executes)

@@ -18,6 +18,8 @@ ROWS = [
     ("immediate", "append to an immediate list (OpenCL: enqueue)", None),
     ("round-trip", "immediate append to completion, awake", (2000, 0.5, ["Intel CPU", "PoCL"])),
     ("asleep", "  after 2 ms of sleep", (15000, None, [])),
+    ("wake-call", "no driver: futex wake after 2 ms of sleep, the call", None),
+    ("wake-answered", "  until the woken thread has answered", None),
 ]
 
 
@@ -68,9 +70,9 @@ def main():
         name, _, path = argument.partition("=")
         columns.append((name, read(path)))
     titles = [name + ("" if samples else " (not there)") for name, samples in columns]
-    print(f"{'ns: median [quartiles]':46}" + "".join(f"{title:>26}" for title in titles))
+    print(f"{'ns: median [quartiles]':52}" + "".join(f"{title:>26}" for title in titles))
     for key, what, _ in ROWS:
-        print(f"{what:46}" + "".join(f"{cell(samples.get(key)):>26}" for _, samples in columns))
+        print(f"{what:52}" + "".join(f"{cell(samples.get(key)):>26}" for _, samples in columns))
     ours = columns[0][1]
     for key in ("round-trip", "asleep"):
         if key in ours:
@@ -80,7 +82,7 @@ def main():
     for key, what, budget in ROWS:
         text = verdict(key, budget, columns)
         if text:
-            print(f"{what.strip():46}{text}")
+            print(f"{what.strip():52}{text}")
 
 
 if __name__ == "__main__":

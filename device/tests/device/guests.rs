@@ -121,19 +121,77 @@ fn a_thread_that_waits_without_a_limit_runs_short_commands_itself() {
     });
 }
 
+/// "A kernel that has never ended yet is for a worker."
 #[test]
-fn everything_else_it_leaves_to_the_workers() {
+fn a_kernel_that_nothing_is_known_of_it_leaves_to_the_workers() {
     let gpu = Gpu::with(one_worker());
     let mut it = Obedient::new(&gpu);
-    // Nobody knows how long one group takes; a million are not short.
-    for groups in [1, 1_000_000] {
-        let (_held, gate, _kernarg) = held(&gpu);
-        it.push(groups);
-        assert_eq!(it.lend(Duration::from_millis(50)), Some(false));
-        gate.cell(1).store(1, Ordering::Release);
-        it.finish();
-        assert_ne!(it.cells.load(1), own_tid());
+    let (_held, gate, _kernarg) = held(&gpu);
+    it.push(1);
+    assert_eq!(it.lend(Duration::from_millis(50)), Some(false));
+    gate.cell(1).store(1, Ordering::Release);
+    it.finish();
+    assert_ne!(it.cells.load(1), own_tid());
+}
+
+/// "A kernel whose end its thread waits for may take long."
+#[test]
+fn a_thread_that_waits_for_a_kernel_runs_it_however_long_it_takes() {
+    const GROUPS: u32 = 1_000_000;
+    let gpu = Gpu::with(one_worker());
+    Obedient::new(&gpu).lend_pushed_until(
+        |it| it.push(GROUPS),
+        |it, met| met == Some(true) && it.cells.load(1) == own_tid(),
+    );
+}
+
+/// Kernel: counts the threads that have come to it, by the names in the cells from argument 0 on, and
+/// the groups in that of argument 1. Stays until two have come.
+unsafe extern "C" fn gather(context: *const GroupContext) {
+    // SAFETY: argument 0 is the first of `SEEN` cells, argument 1 a cell.
+    let (seen, groups) = unsafe { (arg(context, 0), cell_arg(context, 1)) };
+    let seen = |i: usize| {
+        // SAFETY: one of those cells.
+        unsafe { AtomicU64::from_ptr((seen as *mut u64).add(i)) }
+    };
+    let own = own_tid();
+    let known = |i: &usize| {
+        let taken = seen(*i).compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
+        taken.is_ok() || taken == Err(own)
+    };
+    (0..SEEN).find(known).expect("room for all threads");
+    while seen(1).load(Ordering::Relaxed) == 0 {
+        std::thread::yield_now();
     }
+    // A kernel that is known to be quick would be left to one thread.
+    let until = Instant::now() + Duration::from_micros(20);
+    while Instant::now() < until {}
+    groups.fetch_add(1, Ordering::Relaxed);
+}
+
+const SEEN: usize = 64;
+
+/// "The workers join it": a device of two workers has two threads at a kernel that a host thread waits
+/// for, and where that thread streams it, it is one of them.
+#[test]
+fn a_kernel_that_a_thread_waits_for_is_run_by_that_thread_and_a_worker() {
+    const GROUPS: u64 = 64;
+    let gpu = Gpu::with(Config { workers: Some(2), ..Config::default() });
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    let kernarg = Kernarg::new(&[cells.cell_va(2), cells.cell_va(1)]);
+    let seen = || (2..2 + SEEN).map(|i| cells.load(i)).filter(|&tid| tid != 0);
+    for value in 1..1000 {
+        (1..2 + SEEN).for_each(|i| cells.cell(i).store(0, Ordering::Relaxed));
+        let signal = Some((cells.cell_va(0), value));
+        queue.push(dispatch(ORDERED, gather, &kernarg, GROUPS as u32, signal));
+        let met = gpu.device.lend(cells.cell_va(0), value, LIMIT);
+        assert_eq!((met, cells.load(1)), (Some(true), GROUPS));
+        // A worker may have come first, and another second.
+        if seen().any(|tid| tid == own_tid()) {
+            return;
+        }
+    }
+    panic!("the thread was never of use");
 }
 
 /// "It runs a kernel only if its own thread waits for that kernel's end: what the thread does next may be
