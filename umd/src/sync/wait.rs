@@ -224,6 +224,7 @@ fn look(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> bool {
             }
             std::hint::spin_loop();
         }
+        let _noted = top::note(Waiting::Cell { address: cell.va(), value });
         if let Some(met) = vm.kernel().lend(cell.va(), value, SPIN) {
             return met;
         }
