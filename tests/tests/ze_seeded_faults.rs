@@ -74,8 +74,18 @@ fn library() -> PathBuf {
     folder.join("debug/libze_tally.so")
 }
 
+/// The device that the programs run on.
+#[derive(Clone, Copy)]
+enum Device {
+    /// As it is for everybody.
+    Usual,
+    /// The adversarial one (docs/chaos.md), on which what nothing orders comes in any order. How much of
+    /// that the usual one shows depends on who is quicker.
+    Adversarial,
+}
+
 /// Starts a process that runs the programs with the given mistake.
-fn start(library: &Path, fault: Option<Fault>) -> Child {
+fn start(library: &Path, fault: Option<Fault>, device: Device) -> Child {
     let program = env::current_exe().expect("Linux knows the program's file");
     let mut child = Command::new(program);
     child
@@ -85,6 +95,10 @@ fn start(library: &Path, fault: Option<Fault>) -> Child {
     if fault.is_some() {
         child.env(HANG_VARIABLE, HANG);
     }
+    match device {
+        Device::Usual => child.env_remove("TALLY_CHAOS"),
+        Device::Adversarial => child.env("TALLY_CHAOS", "1"),
+    };
     child.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a process starts")
 }
 
@@ -112,15 +126,19 @@ fn finish(mut child: Child) -> Option<ExitStatus> {
     }
 }
 
-/// Each mistake shows within the programs, and without one nothing does.
+/// Each mistake shows within the programs on one of the two devices, and without one nothing does.
 #[test]
 fn every_mistake_is_found() {
     let library = library();
-    let clean = finish(start(&library, None));
-    assert!(clean.is_some_and(|status| status.success()), "without a mistake: {clean:?}");
+    let passes = |fault, device| {
+        finish(start(&library, fault, device)).is_some_and(|status| status.success())
+    };
+    assert!(passes(None, Device::Usual), "something shows without a mistake");
     let missed: Vec<Fault> = FAULTS
         .into_iter()
-        .filter(|&fault| finish(start(&library, Some(fault))).is_some_and(|it| it.success()))
+        .filter(|&fault| {
+            [Device::Usual, Device::Adversarial].iter().all(|&it| passes(Some(fault), it))
+        })
         .collect();
     assert!(missed.is_empty(), "not found: {missed:?}");
 }
