@@ -32,7 +32,7 @@ pub fn with_barrier(module: &Module, functions: &[FunctionId]) -> HashSet<Functi
     }
 }
 
-/// The largest [weight](weight) that a kernel with barriers in called functions may have when they are
+/// The largest [weight] that a kernel with barriers in called functions may have when they are
 /// inlined; beyond it code generation would take unreasonably long.
 pub const MAX_WEIGHT: usize = 1 << 20;
 
