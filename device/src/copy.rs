@@ -6,11 +6,10 @@
 //! memmove, but cannot see that a block is a part of one.
 
 use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use tally_uapi::packet::{self, INLINE_FILL_PATTERN, MAX_FILL_PATTERN, Region};
 
-use crate::guard::{Guard, Trap, word};
+use crate::guard::{Guard, Trap, move_bytes, set_bytes};
 use crate::work::bad_field;
 
 /// Bytes of a unit: long beside the cost of a claim, short beside 5 ms.
@@ -51,7 +50,8 @@ impl Copy {
         let (dst, src) = (self.dst + start, self.src + start);
         // A unit that is the whole copy may overlap itself.
         if self.size < STREAM_BYTES || self.unit == self.size {
-            return guard.copy(dst, src, bytes);
+            // SAFETY: in a guarded call; client memory by raw address.
+            return guard.run(|| unsafe { move_bytes(dst, src, bytes) });
         }
         // SAFETY: in a guarded call; client memory by raw address, and the ranges are apart.
         guard.run(|| unsafe {
@@ -100,57 +100,6 @@ unsafe fn line_at(src: u64) -> [__m128i; 4] {
     let from = src as *const __m128i;
     // SAFETY: as the caller promises; traps if there is no memory.
     [0, 1, 2, 3].map(|i| unsafe { _mm_loadu_si128(from.wrapping_add(i)) })
-}
-
-/// memmove. An aligned word is moved as one: SPEC.md, chapter 5.
-///
-/// # Safety
-/// In a guarded call; each of the two is an address of a client, or `bytes` bytes of ours.
-#[inline]
-pub(crate) unsafe fn move_bytes(dst: u64, src: u64, bytes: usize) {
-    match bytes {
-        // SAFETY: aligned; else as the caller promises. Traps if there is no memory.
-        8 if (dst | src).is_multiple_of(8) => unsafe {
-            word(dst).store(word(src).load(Ordering::Acquire), Ordering::Release);
-        },
-        // SAFETY: as above.
-        4 if (dst | src).is_multiple_of(4) => unsafe {
-            half_word(dst).store(half_word(src).load(Ordering::Acquire), Ordering::Release);
-        },
-        // SAFETY: as the caller promises; traps if there is no memory.
-        _ => unsafe {
-            libc::memmove(dst as *mut _, src as *const _, bytes);
-        },
-    }
-}
-
-/// memset. An aligned word is written as one.
-///
-/// # Safety
-/// In a guarded call; `dst` is an address of a client.
-#[inline]
-pub(crate) unsafe fn set_bytes(dst: u64, byte: u8, bytes: usize) {
-    match bytes {
-        // SAFETY: aligned; else as the caller promises. Traps if there is no memory.
-        8 if dst.is_multiple_of(8) => unsafe {
-            word(dst).store(u64::from_ne_bytes([byte; 8]), Ordering::Release);
-        },
-        // SAFETY: as above.
-        4 if dst.is_multiple_of(4) => unsafe {
-            half_word(dst).store(u32::from_ne_bytes([byte; 4]), Ordering::Release);
-        },
-        // SAFETY: as the caller promises; traps if there is no memory.
-        _ => unsafe {
-            libc::memset(dst as *mut _, i32::from(byte), bytes);
-        },
-    }
-}
-
-/// # Safety
-/// `address` is 4-byte aligned, and the caller is in a guarded call.
-unsafe fn half_word<'a>(address: u64) -> &'a AtomicU32 {
-    // SAFETY: aligned; shared with other writers, hence atomic; traps if there is no memory.
-    unsafe { AtomicU32::from_ptr(address as *mut u32) }
 }
 
 /// COPY_REGION.

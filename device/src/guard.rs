@@ -29,7 +29,7 @@ mod stack;
 
 pub(crate) use loan::Loan;
 use loan::Visit;
-pub(crate) use memory::word;
+pub(crate) use memory::{move_bytes, set_bytes, word};
 use stack::SignalStack;
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]

@@ -9,7 +9,9 @@ HEADER = 20
 OP_ENTRY_POINT, OP_EXECUTION_MODE = 15, 16
 OP_TYPE_INT, OP_TYPE_FLOAT, OP_TYPE_VECTOR, OP_TYPE_ARRAY = 21, 22, 23, 28
 OP_TYPE_STRUCT, OP_TYPE_POINTER, OP_CONSTANT = 30, 32, 43
-OP_FUNCTION, OP_FUNCTION_PARAMETER, OP_DECORATE = 54, 55, 71
+OP_FUNCTION, OP_FUNCTION_PARAMETER, OP_FUNCTION_END, OP_DECORATE = 54, 55, 56, 71
+# OpLine and OpNoLine may stand before a function.
+BETWEEN_FUNCTIONS = OP_FUNCTION, 8, 317
 MODE_LOCAL_SIZE, DECORATION_CPACKED = 17, 10
 STORAGE_WORKGROUP, STORAGE_FUNCTION = 4, 7
 
@@ -31,8 +33,12 @@ def modules(data):
     while at >= 0:
         next_ = data.find(MAGIC, at + 4)
         rest = data[at:next_ if next_ >= 0 else len(data)]
-        end, kernels = HEADER, 0
+        end, kernels, ended = HEADER, 0, False
         for opcode, operands in instructions(rest):
+            # What follows the last function may look like instructions, too.
+            if ended and opcode not in BETWEEN_FUNCTIONS:
+                break
+            ended = opcode == OP_FUNCTION_END or ended and opcode != OP_FUNCTION
             end += 4 + 4 * len(operands)
             kernels += opcode == OP_ENTRY_POINT
         if kernels:

@@ -134,13 +134,14 @@ fn every_mistake_is_found() {
         finish(start(&library, fault, device)).is_some_and(|status| status.success())
     };
     assert!(passes(None, Device::Usual), "something shows without a mistake");
-    let missed: Vec<Fault> = FAULTS
-        .into_iter()
-        .filter(|&fault| {
-            [Device::Usual, Device::Adversarial].iter().all(|&it| passes(Some(fault), it))
-        })
-        .collect();
-    assert!(missed.is_empty(), "not found: {missed:?}");
+    let mut hidden = FAULTS.to_vec();
+    hidden.retain(|&fault| passes(Some(fault), Device::Usual));
+    if hidden.is_empty() {
+        return;
+    }
+    assert!(passes(None, Device::Adversarial), "something shows there without a mistake");
+    hidden.retain(|&fault| passes(Some(fault), Device::Adversarial));
+    assert!(hidden.is_empty(), "not found: {hidden:?}");
 }
 
 /// What the processes run.

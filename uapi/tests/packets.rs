@@ -169,7 +169,6 @@ fn no_bit_is_ignored() {
     }
 }
 
-/// SPEC.md, Faults: each kind that a packet alone can cause.
 /// [`Packet::in_place`]: "As [`Packet::decode`], without a copy of the packet".
 #[test]
 fn what_is_read_in_place_is_what_decode_says() {
@@ -197,6 +196,7 @@ fn what_is_read_in_place_is_what_decode_says() {
     assert!(found > 100, "{found} packets were read in place");
 }
 
+/// SPEC.md, Faults: each kind that a packet alone can cause.
 #[test]
 fn refused_packets_name_the_fault() {
     let decode = |packet: Packet| packet.decode(Place::Ring).map(|_| ());

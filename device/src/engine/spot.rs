@@ -13,8 +13,8 @@ use tally_uapi::packet::{InPlace, PostOp, PostSync, flag};
 
 use super::Stream;
 use super::start::BRISK_BYTES;
-use crate::copy::{Fill, UNIT_BYTES, move_bytes, set_bytes};
-use crate::guard::Trap;
+use crate::copy::{Fill, UNIT_BYTES};
+use crate::guard::{Trap, move_bytes, set_bytes};
 use crate::queue::Queue;
 use crate::sched::Worker;
 use crate::work::signal;

@@ -18,6 +18,60 @@ pub(crate) unsafe fn word<'a>(address: u64) -> &'a AtomicU64 {
     unsafe { AtomicU64::from_ptr(address as *mut u64) }
 }
 
+/// memmove. An aligned word is moved as one: SPEC.md, chapter 5.
+///
+/// The C function, because Rust's asserts in debug builds that pointers are not null, where we want the
+/// fault.
+///
+/// # Safety
+/// In a guarded call; each of the two is an address of a client, or `bytes` bytes of ours.
+#[inline]
+pub(crate) unsafe fn move_bytes(dst: u64, src: u64, bytes: usize) {
+    match bytes {
+        // SAFETY: aligned; else as the caller promises. Traps if there is no memory.
+        8 if (dst | src).is_multiple_of(8) => unsafe {
+            word(dst).store(word(src).load(Ordering::Acquire), Ordering::Release);
+        },
+        // SAFETY: as above.
+        4 if (dst | src).is_multiple_of(4) => unsafe {
+            half_word(dst).store(half_word(src).load(Ordering::Acquire), Ordering::Release);
+        },
+        // SAFETY: as the caller promises; traps if there is no memory.
+        _ => unsafe {
+            libc::memmove(dst as *mut _, src as *const _, bytes);
+        },
+    }
+}
+
+/// memset. An aligned word is written as one.
+///
+/// # Safety
+/// In a guarded call; `dst` is an address of a client.
+#[inline]
+pub(crate) unsafe fn set_bytes(dst: u64, byte: u8, bytes: usize) {
+    match bytes {
+        // SAFETY: aligned; else as the caller promises. Traps if there is no memory.
+        8 if dst.is_multiple_of(8) => unsafe {
+            word(dst).store(u64::from_ne_bytes([byte; 8]), Ordering::Release);
+        },
+        // SAFETY: as above.
+        4 if dst.is_multiple_of(4) => unsafe {
+            half_word(dst).store(u32::from_ne_bytes([byte; 4]), Ordering::Release);
+        },
+        // SAFETY: as the caller promises; traps if there is no memory.
+        _ => unsafe {
+            libc::memset(dst as *mut _, i32::from(byte), bytes);
+        },
+    }
+}
+
+/// # Safety
+/// `address` is 4-byte aligned, and the caller is in a guarded call.
+unsafe fn half_word<'a>(address: u64) -> &'a AtomicU32 {
+    // SAFETY: aligned; shared with other writers, hence atomic; traps if there is no memory.
+    unsafe { AtomicU32::from_ptr(address as *mut u32) }
+}
+
 impl Guard {
     /// Reads a value word by word; each word is read once.
     ///
@@ -69,19 +123,8 @@ impl Guard {
 
     /// Copies bytes out of client memory.
     pub(crate) fn copy_in(&mut self, to: &mut [u8], address: u64) -> Result<(), Trap> {
-        self.copy(to.as_mut_ptr().addr() as u64, address, to.len())
-    }
-
-    /// memmove between any addresses.
-    ///
-    /// The C function, because Rust's asserts in debug builds that pointers are
-    /// not null, where we want the fault.
-    #[inline]
-    pub(crate) fn copy(&mut self, to: u64, from: u64, bytes: usize) -> Result<(), Trap> {
-        self.run(|| {
-            // SAFETY: client memory is shared and only ever reached by raw
-            // address; where there is none, the access traps.
-            unsafe { libc::memmove(to as *mut _, from as *const _, bytes) };
-        })
+        let (to, bytes) = (to.as_mut_ptr().expose_provenance() as u64, to.len());
+        // SAFETY: in a guarded call; the target is ours and has that many bytes.
+        self.run(|| unsafe { move_bytes(to, address, bytes) })
     }
 }
