@@ -358,6 +358,18 @@ impl Device {
         self.shared.sched.lend(&self.shared, cell::CellWait::counter(cell, value), limit)
     }
 
+    /// The caller waits without a time limit, as for [`Self::lend`], for what it finds there already: the
+    /// device learns from it that this host does. Costs a load if there is nothing to learn.
+    pub fn came(&self) {
+        self.shared.sched.host_came(&self.shared);
+    }
+
+    /// The caller looks for a result without lending itself: what the device has put off for a host
+    /// that usually does is for its workers now. Costs a load if there is nothing of the kind.
+    pub fn hurry(&self) {
+        self.shared.sched.hurry(&self.shared);
+    }
+
     /// A snapshot of a queue.
     pub fn query(&self, queue: &QueueHandle) -> QueueStatus {
         queue.0.status(self.shared.clock.ticks())

@@ -21,8 +21,11 @@ use crate::work::Work;
 
 mod crew;
 mod guest;
+mod habit;
 mod locked;
 mod stop;
+#[cfg(test)]
+mod testing;
 mod watch;
 mod worker;
 
@@ -116,6 +119,7 @@ struct State {
     slots: Vec<Arc<Slot>>,
     /// Of host threads that lent themselves, now or before.
     guests: guest::Guests,
+    habit: habit::Habit,
     crew: crew::Crew,
     threads: Vec<std::thread::JoinHandle<()>>,
     /// Threads that have what they need, and whether one has not.
@@ -134,6 +138,11 @@ pub(crate) struct Sched {
     crew: Condvar,
     /// Whether the watch sleeps until it is told. Changes only under the lock.
     watch_asleep: AtomicBool,
+    /// Whether a queue waits for the host to come, and nobody was woken for it. Changes only under the
+    /// lock.
+    put_off: AtomicBool,
+    /// Whether the host has not come since the last KICK. Changes only under the lock.
+    expects: AtomicBool,
     /// Permits at the start: the workers.
     workers: usize,
     /// Most threads: workers and substitutes.
@@ -171,6 +180,7 @@ impl Sched {
                 wakes: 0,
                 slots: Vec::new(),
                 guests: guest::Guests::default(),
+                habit: habit::Habit::default(),
                 crew: crew::Crew::default(),
                 threads: Vec::new(),
                 ready: 0,
@@ -181,6 +191,8 @@ impl Sched {
             watch: Condvar::new(),
             crew: Condvar::new(),
             watch_asleep: AtomicBool::new(false),
+            put_off: AtomicBool::new(false),
+            expects: AtomicBool::new(false),
             workers,
             max_threads: workers + substitutes,
             max_crew: MAX_COOPERATIVE_GROUPS as usize,
@@ -247,6 +259,8 @@ impl Sched {
     /// There is something new to do for up to `count` threads.
     fn rouse(&self, shared: &Arc<Shared>, state: &mut Locked<'_>, count: usize) {
         self.publish(state);
+        // Whoever comes takes what was put off first, and wakes others for more.
+        self.put_off.store(false, Ordering::Relaxed);
         // Whoever is busy may be stuck, and somebody waits.
         if state.is_busy() {
             state.tell_watch();
@@ -303,14 +317,21 @@ impl Sched {
 
     /// A KICK.
     pub(crate) fn kick(&self, shared: &Arc<Shared>, queue: &Arc<Queue>) {
+        let now = shared.clock.ticks();
         let mut state = self.lock();
         let mut run = queue.run();
-        match run.0 {
-            Run::Idle => {
-                drop(run);
-                self.ready(shared, &mut state, queue);
+        let fresh = run.0 == Run::Idle;
+        run.1 |= !fresh;
+        drop(run);
+        if fresh {
+            let put_off = state.can_put_off(self, queue, now);
+            self.ready(shared, &mut state, queue, put_off);
+            drop(state);
+            if !put_off {
+                self.kick_ends(shared);
             }
-            _ => run.1 = true,
+        } else if self.has_put_off() && !state.can_put_off(self, queue, now) {
+            self.catch_up(shared, &mut state);
         }
     }
 
@@ -318,11 +339,18 @@ impl Sched {
     pub(crate) fn resume(&self, shared: &Arc<Shared>, queue: &Arc<Queue>) {
         let mut state = self.lock();
         if matches!(queue.run().0, Run::Parked(_) | Run::Draining) {
-            self.ready(shared, &mut state, queue);
+            self.ready(shared, &mut state, queue, false);
         }
     }
 
-    fn ready(&self, shared: &Arc<Shared>, state: &mut Locked<'_>, queue: &Arc<Queue>) {
+    /// A queue can be streamed. Nobody is woken for it if it is `put_off`.
+    fn ready(
+        &self,
+        shared: &Arc<Shared>,
+        state: &mut Locked<'_>,
+        queue: &Arc<Queue>,
+        put_off: bool,
+    ) {
         if queue.must_stop() {
             queue.run().0 = Run::Stopped;
             self.stopped.notify_all();
@@ -330,7 +358,12 @@ impl Sched {
         }
         *queue.run() = (Run::Runnable, false);
         state.engines[queue.engine].ready[queue.priority].push_back(Arc::clone(queue));
-        self.rouse(shared, state, 1);
+        if put_off {
+            self.put_off.store(true, Ordering::Relaxed);
+            self.publish(state);
+        } else {
+            self.rouse(shared, state, 1);
+        }
     }
 
     /// Publishes a work, for other threads to join; `attended`: the caller is at it. False if it is

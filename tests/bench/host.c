@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { APPENDS = 2000, ROUND_TRIPS = 200, WAKES = 5 };
+enum { APPENDS = 2000, ROUND_TRIPS = 200, WAKES = 5, SERIES = 25, LONG_WAKES = 3 };
 
 struct bench {
     struct gpu gpu;
@@ -124,24 +124,54 @@ static struct cost round_trips(struct bench *b)
     return (struct cost){(now_ns() - start) / ROUND_TRIPS, (used_ns() - used) / ROUND_TRIPS};
 }
 
+static void nap_ms(int ms)
+{
+    nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
+}
+
 static void nap(void)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    nap_ms(2);
+}
+
+static int by_wall(const void *left, const void *right)
+{
+    double a = ((const struct cost *)left)->wall, b = ((const struct cost *)right)->wall;
+
+    return (a > b) - (a < b);
+}
+
+// The median by wall time of `count` round trips, each after so many ms of sleep.
+static struct cost asleep(struct bench *b, int count, int ms)
+{
+    struct cost costs[SERIES];
+
+    for (int i = 0; i < count; i++) {
+        nap_ms(ms);
+        double start = now_ns(), used = used_ns();
+        launch(b, b->immediate, b->signalled, NULL);
+        must(zeEventHostSynchronize(b->signalled, UINT64_MAX));
+        costs[i] = (struct cost){now_ns() - start, used_ns() - used};
+    }
+    qsort(costs, (size_t)count, sizeof(*costs), by_wall);
+    return costs[count / 2];
 }
 
 static struct cost round_trips_asleep(struct bench *b)
 {
-    struct cost sum = {0, 0};
+    return asleep(b, SERIES, 2);
+}
 
-    for (int i = 0; i < WAKES; i++) {
-        nap();
-        double start = now_ns(), used = used_ns();
-        launch(b, b->immediate, b->signalled, NULL);
-        must(zeEventHostSynchronize(b->signalled, UINT64_MAX));
-        sum.wall += (now_ns() - start) / WAKES;
-        sum.cpu += (used_ns() - used) / WAKES;
-    }
-    return sum;
+// After commands that nobody waited for one by one: a driver cannot know that this one is waited for.
+static struct cost round_trip_unexpected(struct bench *b)
+{
+    append_immediate(b);
+    return asleep(b, 1, 2);
+}
+
+static struct cost round_trips_long_asleep(struct bench *b)
+{
+    return asleep(b, LONG_WAKES, 50);
 }
 
 // What a wake costs on this machine without any driver.
@@ -213,6 +243,8 @@ static const struct {
     {"immediate", append_immediate, true},
     {"round-trip", round_trips, true},
     {"asleep", round_trips_asleep, true},
+    {"asleep-first", round_trip_unexpected, true},
+    {"asleep-long", round_trips_long_asleep, true},
     {"wake-call", wake_call, true},
     {"wake-answered", wake_answered, true},
 };

@@ -17,7 +17,9 @@ ROWS = [
     ("event", "CB event (OpenCL: user event), create, destroy", (None, 0.3, ["Intel GPU"])),
     ("immediate", "append to an immediate list (OpenCL: enqueue)", None),
     ("round-trip", "immediate append to completion, awake", (2000, 0.5, ["Intel CPU", "PoCL"])),
-    ("asleep", "  after 2 ms of sleep", (15000, None, [])),
+    ("asleep", "  after 2 ms of sleep, 25 in a row (median)", (15000, None, [])),
+    ("asleep-first", "  the same, once, after 200 appends", None),
+    ("asleep-long", "  after 50 ms of sleep", None),
     ("wake-call", "no driver: futex wake after 2 ms of sleep, the call", None),
     ("wake-answered", "  until the woken thread has answered", None),
 ]
@@ -74,7 +76,7 @@ def main():
     for key, what, _ in ROWS:
         print(f"{what:52}" + "".join(f"{cell(samples.get(key)):>26}" for _, samples in columns))
     ours = columns[0][1]
-    for key in ("round-trip", "asleep"):
+    for key in ("round-trip", "asleep", "asleep-first", "asleep-long"):
         if key in ours:
             used = spread([processor for _, processor in ours[key]])[0]
             print(f"processor time of all threads, {key}: {used:,.0f} ns")

@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { APPENDS = 500, ROUND_TRIPS = 200, WAKES = 5 };
+enum { APPENDS = 500, ROUND_TRIPS = 200, SERIES = 25, LONG_WAKES = 3 };
 
 #define CL_DEVICE_TYPE_ALL UINT64_C(0xFFFFFFFF)
 
@@ -133,6 +133,30 @@ static void report(const char *name, double start, double used, int count)
     printf("%s\t%.1f\t%.1f\n", name, (now_ns() - start) / count, (used_ns() - used) / count);
 }
 
+static int by_wall(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+
+    return (a > b) - (a < b);
+}
+
+// The median by wall time of `count` round trips, each after so many ms of sleep.
+static void report_asleep(const char *name, int count, int ms)
+{
+    double costs[SERIES][2];
+
+    for (int i = 0; i < count; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
+        double start = now_ns(), used = used_ns();
+        enqueue();
+        finish();
+        costs[i][0] = now_ns() - start;
+        costs[i][1] = used_ns() - used;
+    }
+    qsort(costs, (size_t)count, sizeof(*costs), by_wall);
+    printf("%s\t%.1f\t%.1f\n", name, costs[count / 2][0], costs[count / 2][1]);
+}
+
 static void measure(void)
 {
     double start = now_ns(), used = used_ns();
@@ -157,16 +181,12 @@ static void measure(void)
     }
     report("round-trip", start, used, ROUND_TRIPS);
 
-    double wall = 0, processor = 0;
-    for (int i = 0; i < WAKES; i++) {
-        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-        start = now_ns(), used = used_ns();
+    report_asleep("asleep", SERIES, 2);
+    for (int i = 0; i < ROUND_TRIPS; i++)
         enqueue();
-        finish();
-        wall += now_ns() - start;
-        processor += used_ns() - used;
-    }
-    printf("asleep\t%.1f\t%.1f\n", wall / WAKES, processor / WAKES);
+    finish();
+    report_asleep("asleep-first", 1, 2);
+    report_asleep("asleep-long", LONG_WAKES, 50);
 }
 
 int main(int count, char **arguments)

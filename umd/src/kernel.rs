@@ -198,6 +198,12 @@ pub trait Kernel: Send + Sync {
         None
     }
 
+    /// Somebody who would lend a thread finds that it is not needed.
+    fn came(&self) {}
+
+    /// Somebody looks for what the device may have put off, and does not lend a thread.
+    fn hurry(&self) {}
+
     /// Tells `watcher` from now on of signals to cells, each a buffer and an offset, and of the end
     /// of the VM.
     ///

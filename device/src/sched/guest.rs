@@ -92,6 +92,7 @@ impl Sched {
         let Chair { loan, arena, slot } = {
             let mut state = self.lock();
             let chair = state.guests.chair()?;
+            state.host_comes(shared);
             state.guests.set_looking(&chair.slot, Some(wish));
             chair
         };
@@ -103,6 +104,7 @@ impl Sched {
         let mut state = self.lock();
         state.guests.set_looking(&slot, None);
         state.guests.free.push(Chair { loan, arena, slot });
+        self.catch_up(shared, &mut state);
         self.replace_guest(shared, &mut state);
         Some(met)
     }
@@ -137,6 +139,8 @@ impl Sched {
             if state.anything_waits() {
                 state.tell_watch();
             }
+            // What else was put off does not wait for this guest's return.
+            self.catch_up(&guest.shared, &mut state);
             self.publish(&state);
         }
         found

@@ -15,7 +15,7 @@ use crate::guard::{Guard, Seat};
 
 /// How long a piece of work may keep a worker before others are helped.
 const TICK: Duration = Duration::from_millis(5);
-/// Ticks without work before the watch sleeps: waking it costs more than this.
+/// Ticks without work or KICKs before the watch sleeps: waking it costs more than this.
 const QUIET_TICKS: u32 = 4;
 
 /// Foreign cells are re-read after this time, then after twice as long, ...
@@ -67,7 +67,8 @@ impl Watch {
             if state.shutdown {
                 return;
             }
-            let quiet = !state.is_busy() && self.quiet >= QUIET_TICKS;
+            let rests = !state.is_busy() && !sched.has_put_off();
+            let quiet = rests && self.quiet >= QUIET_TICKS;
             // Asked again under the lock, which a worker takes after it has parked a queue.
             if quiet && shared.sem.foreign() == 0 {
                 sched.watch_asleep.store(true, Ordering::Relaxed);
@@ -89,8 +90,11 @@ impl Watch {
             let mut state = state.wait_for(&sched.watch, nap);
             if Instant::now() >= self.next_tick {
                 self.next_tick = Instant::now() + TICK;
-                self.quiet = if state.is_busy() { 0 } else { self.quiet + 1 };
+                // Without the watch nothing can be put off (see `habit`).
+                let active = state.is_busy() | state.habit.take_active();
+                self.quiet = if active { 0 } else { self.quiet + 1 };
                 tick(sched, shared, &mut state);
+                sched.look_after(shared, &mut state);
             }
             drop(state);
             if polls && Instant::now() >= self.next_look {
@@ -168,48 +172,13 @@ fn lend_engine(state: &mut State, worker: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Slot;
+    use super::super::{Slot, testing};
     use super::*;
-    use crate::eu::KernelTimes;
-    use crate::queue::{Queue, VmState};
-    use crate::{Clock, EngineClass, Host, Priority, QueueConfig, QueueId, SemaphoreUnit, VmId};
-    use tally_uapi::fault::Fault;
-
-    struct Nobody;
-
-    impl Host for Nobody {
-        fn semaphore_interrupt(&self, _: usize) {}
-
-        fn vm_lost(&self, _: VmId, _: QueueId, _: Fault) {}
-    }
-
-    /// A device whose one worker is the test, without a watch of its own.
-    fn device() -> (Arc<Shared>, Arc<Queue>) {
-        let shared = Arc::new(Shared {
-            clock: Clock::new(),
-            sem: SemaphoreUnit::new(None),
-            sched: Sched::new(1, 1, 0),
-            times: KernelTimes::new(),
-            host: Arc::new(Nobody),
-            chaos: None,
-        });
-        let config = QueueConfig {
-            id: QueueId(1),
-            class: EngineClass::Compute,
-            index: 0,
-            priority: Priority::Normal,
-            ring: 64,
-            packets: 16,
-            control: 4096,
-        };
-        let queue = Queue::new(&config, Arc::new(VmState::new(VmId(1))), 0, true);
-        (shared, Arc::new(queue))
-    }
 
     /// A worker that was found stuck comes back and begins another piece: that one is watched, too.
     #[test]
     fn whoever_is_stuck_a_second_time_lends_its_stream() {
-        let (shared, queue) = device();
+        let (shared, queue) = testing::device();
         let (sched, seat) = (&shared.sched, Seat::new().unwrap());
         let slot = Arc::new(Slot::new(0, seat.record()));
         let mut state = sched.lock();

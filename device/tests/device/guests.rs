@@ -487,3 +487,32 @@ fn a_guest_leaves_a_large_copy_when_its_own_wait_is_met() {
         assert!(Instant::now() < until, "the guest hardly ever left before the end");
     }
 }
+
+/// "What is put off for a host that usually comes is a worker's at the watch's next tick at the latest"
+/// (`src/sched/habit.rs`), and at once when the host asks otherwise.
+#[test]
+fn a_host_that_usually_comes_and_then_does_not_is_served_all_the_same() {
+    let gpu = Gpu::new();
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    let mut value = 0;
+    let mut push = || {
+        value += 1;
+        queue.push(nop(ORDERED, Some((cells.cell_va(0), value))));
+        value
+    };
+    for round in 0..30 {
+        for _ in 0..20 {
+            let value = push();
+            if gpu.device.lend(cells.cell_va(0), value, LIMIT) != Some(true) {
+                panic!("nobody else holds the device");
+            }
+        }
+        // At once, or after a while of rest, in which watch and workers fall asleep.
+        std::thread::sleep(Duration::from_millis([0, 1, 4, 40][round % 4]));
+        let value = push();
+        if round % 3 == 0 {
+            gpu.device.hurry();
+        }
+        eventually("the command", || cells.load(0) == value);
+    }
+}

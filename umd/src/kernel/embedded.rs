@@ -588,6 +588,14 @@ impl Kernel for Embedded {
         self.device.lend(address, value, limit)
     }
 
+    fn came(&self) {
+        self.device.came();
+    }
+
+    fn hurry(&self) {
+        self.device.hurry();
+    }
+
     fn watch(&self, vm: u32, cells: &[(u32, u64)], watcher: Arc<dyn Watcher>) -> Result<u64> {
         let window = self.windows.get(vm)?;
         let buckets = cells.iter().map(|&(handle, offset)| Ok(self.cell_of(handle, offset)?.1));
