@@ -67,6 +67,9 @@ pub(crate) struct SemaphoreUnit {
     /// In an engine process: others outside, and the words to be used instead.
     pub(crate) outside: Option<Outside>,
     parked: Box<[Mutex<Vec<Parked>>]>,
+    /// Queues that are parked in each bucket, or about to be: counted where `waiters` is, before its half of
+    /// the handshake, so who finds none here has no queue to look at. Hosts are not counted here.
+    queues: Box<[AtomicUsize]>,
     /// Queues parked on foreign cells, in each bucket and in all.
     foreign: Box<[AtomicUsize]>,
     foreign_total: AtomicUsize,
@@ -83,6 +86,7 @@ impl SemaphoreUnit {
             outside,
             waiters: (0..WAITERS).map(|_| AtomicU32::new(0)).collect(),
             parked: (0..WAITERS).map(|_| Mutex::new(Vec::new())).collect(),
+            queues: (0..WAITERS).map(|_| AtomicUsize::new(0)).collect(),
             foreign: (0..WAITERS).map(|_| AtomicUsize::new(0)).collect(),
             foreign_total: AtomicUsize::new(0),
             foreign_begun: AtomicU64::new(0),
@@ -147,6 +151,7 @@ impl SemaphoreUnit {
         let mut parked = self.bucket(bucket);
         let waiters = self.waiters(bucket);
         let mut sleeps = false;
+        self.queues[bucket].fetch_add(1, Ordering::Relaxed);
         let entered = guard.run(|| {
             // SAFETY: in a guarded call; packets with misaligned cells fault
             // before they get here.
@@ -157,6 +162,7 @@ impl SemaphoreUnit {
         // Asked after it was counted, under the bucket's lock: who orphans the cell then looks.
         if entered.is_err() || !sleeps || self.is_orphan(wait.address) {
             waiter_leaves(waiters);
+            self.queues[bucket].fetch_sub(1, Ordering::Relaxed);
             self.tell_outside(bucket);
             return false;
         }
@@ -190,6 +196,7 @@ impl SemaphoreUnit {
             self.foreign_total.fetch_sub(1, Ordering::Relaxed);
         }
         waiter_leaves(self.waiters(bucket));
+        self.queues[bucket].fetch_sub(1, Ordering::Relaxed);
         self.tell_outside(bucket);
     }
 
@@ -201,6 +208,12 @@ impl SemaphoreUnit {
     /// Waits on foreign cells that ever began.
     pub(crate) fn foreign_begun(&self) -> u64 {
         self.foreign_begun.load(Ordering::Relaxed)
+    }
+
+    /// Whether queues wait in a bucket. The caller has been told by
+    /// [`signaller_must_wake`](tally_uapi::cell::signaller_must_wake) that somebody does.
+    pub(crate) fn has_queues(&self, bucket: usize) -> bool {
+        self.queues[bucket % WAITERS].load(Ordering::Relaxed) != 0
     }
 
     /// Looks at a bucket; hands each queue that need not wait to `wake`, in the

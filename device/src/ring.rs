@@ -31,6 +31,9 @@ pub(crate) struct Ring {
 /// `asleep` in the same line with each packet, so to tell it each time would cost both sides a line that
 /// is elsewhere.
 const TOLD_EVERY: u64 = 16;
+/// So many packets ahead of the next one are fetched from the producer's cache: to get a line from there takes
+/// longer than a short command or two.
+const AHEAD: u64 = 8;
 /// Pauses between two close looks at an empty ring, about 0.2 µs: each look takes the line of `tail` from the
 /// producer, who has written more than one packet by the next.
 const PAUSES: u32 = 16;
@@ -65,7 +68,7 @@ impl Ring {
         let (slot, next, control) = (self.slot(self.next), self.next, self.control());
         let mut tail = self.tail;
         let to = std::ptr::from_mut(packet).cast::<__m128i>();
-        let (follower, second) = (self.slot(next + 1), self.slot(next + 2));
+        let (follower, later) = (self.slot(next + 1), self.slot(next + AHEAD));
         let mut header = None;
         let tells = next & (TOLD_EVERY - 1).min(self.mask / 4) == 0;
         guard.run(|| {
@@ -99,8 +102,8 @@ impl Ring {
                     }
                     // While this one is run others may come from the producer's cache: not one that the
                     // producer is still at, who would have to fetch it back.
-                    if next + 2 < tail {
-                        _mm_prefetch::<_MM_HINT_T0>(second as *const i8);
+                    if next + AHEAD < tail {
+                        _mm_prefetch::<_MM_HINT_T0>(later as *const i8);
                     }
                 }
             }

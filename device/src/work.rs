@@ -450,7 +450,7 @@ impl Worker {
             None => own,
             Some(outside) => outside.waits(bucket),
         };
-        if own {
+        if own && sem.has_queues(bucket) {
             self.look(bucket);
         }
         if others {

@@ -5,7 +5,7 @@
 //! words of its cells, which makes every signaller raise an interrupt.
 
 use std::collections::HashMap;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tally_device::Device;
@@ -29,6 +29,9 @@ struct Watch {
 /// All watchers.
 pub(super) struct Watches {
     buckets: Box<[Mutex<Vec<Watched>>]>,
+    /// How many are in each: counted where the waiters words are, before the watcher's half of the
+    /// handshake, so a signaller that finds none has none to tell.
+    counts: Box<[AtomicUsize]>,
     all: Mutex<(u64, HashMap<u64, Watch>)>,
 }
 
@@ -39,7 +42,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Default for Watches {
     fn default() -> Self {
         let buckets = (0..WAITERS).map(|_| Mutex::default()).collect();
-        Self { buckets, all: Mutex::default() }
+        let counts = (0..WAITERS).map(|_| AtomicUsize::new(0)).collect();
+        Self { buckets, counts, all: Mutex::default() }
     }
 }
 
@@ -58,6 +62,7 @@ impl Watches {
         for (cell, &bucket) in buckets.iter().enumerate() {
             let watcher = Arc::clone(&watcher);
             lock(&self.buckets[bucket]).push(Watched { watch, cell, watcher });
+            self.counts[bucket].fetch_add(1, Ordering::Relaxed);
             device.waiters(bucket).fetch_add(1, Ordering::Relaxed);
         }
         let count = buckets.len();
@@ -78,11 +83,15 @@ impl Watches {
             watched.retain(|it| it.watch != watch);
             // A watch may have several cells in a bucket; all of them are gone after the first.
             (watched.len()..before).for_each(|_| waiter_leaves(device.waiters(bucket)));
+            self.counts[bucket].fetch_sub(before - watched.len(), Ordering::Relaxed);
         }
     }
 
     /// A cell of this bucket was signalled.
     pub(super) fn signalled(&self, bucket: usize) {
+        if self.counts[bucket].load(Ordering::Relaxed) == 0 {
+            return;
+        }
         for it in lock(&self.buckets[bucket]).iter() {
             it.watcher.look(it.cell);
         }
