@@ -121,6 +121,13 @@ impl Stream {
         if let Some(taken) = self.run_on_the_spot(worker, queue) {
             return taken.map(|()| Step::Taken);
         }
+        self.step_at_length(worker, queue)
+    }
+
+    /// As [`Self::step`] for a packet that is not for the spot. Apart from it, since what it keeps on the
+    /// stack is most of what a short command would touch.
+    #[inline(never)]
+    fn step_at_length(&mut self, worker: &mut Worker, queue: &Arc<Queue>) -> Result<Step, Trap> {
         let packet = &self.packet;
         let command = packet.decode(self.place()).map_err(|kind| decode_fault(kind, packet))?;
         if matches!(command, Command::Dispatch(_)) && !queue.compute {
