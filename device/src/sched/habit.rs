@@ -32,6 +32,8 @@ const MOST: u32 = 256;
 const FORGIVEN: u32 = 1024;
 /// How long after its first KICK, in ticks, the host comes in time: no longer than a woken thread takes.
 const SOON: u64 = 30_000;
+/// How far apart, in ticks, KICKs may be for the watch to be woken for their sake: it stays awake for as long.
+const WATCHED: u64 = 15_000_000;
 /// How long, in ticks, a host may go on submitting before it is taken for one that does not wait.
 const BURST: u64 = 10_000;
 
@@ -46,11 +48,15 @@ pub(super) struct Habit {
     kicked: Option<u64>,
     /// A KICK has come since the watch asked last.
     active: bool,
+    /// Time of the last KICK.
+    last: u64,
+    /// The next worker that comes is to wake the watch, without which nothing can be put off.
+    wants_watch: bool,
 }
 
 impl Default for Habit {
     fn default() -> Self {
-        Self { turns: 0, wanted: FEWEST, kicked: None, active: false }
+        Self { turns: 0, wanted: FEWEST, kicked: None, active: false, last: 0, wants_watch: false }
     }
 }
 
@@ -86,6 +92,11 @@ impl Habit {
         }
     }
 
+    /// Whether the watch is to be woken. The worker that was woken anyway does that: it has the time.
+    pub(super) fn take_wants_watch(&mut self) -> bool {
+        std::mem::take(&mut self.wants_watch)
+    }
+
     /// Whether a KICK has come since the last call.
     pub(super) fn take_active(&mut self) -> bool {
         std::mem::take(&mut self.active)
@@ -113,9 +124,15 @@ impl State {
         // What a worker has left, or has not got to, is none of the host's.
         let rests = sched.put_off.load(Ordering::Relaxed) || !self.anything_waits();
         let engine_free = self.engines[queue.engine].current.is_none();
-        let watched = !sched.watch_asleep.load(Ordering::Relaxed);
+        let apart = now.saturating_sub(std::mem::replace(&mut self.habit.last, now));
         sched.expects.store(true, Ordering::Relaxed);
-        self.habit.kick(now) && rests && engine_free && watched && queue.is_brisk()
+        if !(self.habit.kick(now) && rests && engine_free && queue.is_brisk()) {
+            return false;
+        }
+        let watched = !sched.watch_asleep.load(Ordering::Relaxed);
+        // It would be asleep again by the next, if they come so seldom.
+        self.habit.wants_watch = !watched && apart < WATCHED;
+        watched
     }
 
     /// A host thread lends itself, or would if there were need.
@@ -303,6 +320,21 @@ mod tests {
         drop(state);
         shared.sched.kick(&shared, &queue);
         assert_eq!((woken(&shared), shared.sched.has_put_off()), (1, false));
+    }
+
+    /// The watch is not woken for a host that it would fall asleep between the KICKs of.
+    #[test]
+    fn the_watch_is_woken_for_a_host_that_comes_often() {
+        let often = |apart| {
+            let (shared, queue) = device_with_habit();
+            shared.sched.watch_asleep.store(true, Ordering::Relaxed);
+            let now = shared.clock.ticks();
+            let mut state = shared.sched.lock();
+            state.habit.last = now - apart;
+            assert!(!state.can_put_off(&shared.sched, &queue, now));
+            state.habit.take_wants_watch()
+        };
+        assert!(often(WATCHED - 1) && !often(WATCHED));
     }
 
     #[test]

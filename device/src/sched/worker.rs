@@ -194,6 +194,9 @@ impl Worker {
                 state = state.wait(&sched.wake);
             }
             state.wakes = state.wakes.saturating_sub(1);
+            if state.habit.take_wants_watch() {
+                state.tell_watch();
+            }
         }
     }
 
