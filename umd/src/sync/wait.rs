@@ -168,7 +168,12 @@ fn sleep_on(vm: &Vm, cells: &[(Cell, u64)], timeout_ns: u64, precise: bool) -> R
         wait.timeout_ns = absolute(suspicion.left().map_or(sleep, |limit| limit.min(sleep)));
         // SAFETY: `count` entries lie there, until the call returns.
         match unsafe { vm.kernel().sem_wait(&mut wait) } {
-            Ok(()) => return Ok(true),
+            Ok(()) => {
+                // The kernel has looked by a mapping of its own. What was written before the signal is
+                // visible to who reads the word where the device wrote it.
+                cells.iter().for_each(|(cell, _)| _ = cell.load());
+                return Ok(true);
+            }
             Err(Errno::TimedOut | Errno::Interrupted) => {}
             Err(errno) => return Err(vm.failed("SEM_WAIT", errno)),
         }
