@@ -73,6 +73,57 @@ fn a_second_sleep_after_a_kick_is_as_safe_as_the_first() {
     });
 }
 
+/// A producer that leaves out a KICK while the last one is to be answered; the device tells `head` before
+/// it sleeps, or does not.
+fn kicks_left_out(tells: bool) {
+    loom::model(move || {
+        let control = Arc::new(QueueControl::new());
+        let kicks = Arc::new(AtomicU32::new(0));
+        let producer = {
+            let (control, kicks) = (control.clone(), kicks.clone());
+            thread::spawn(move || {
+                let mut kicked = 0;
+                for tail in 1..=2 {
+                    if control.publish(tail) && !control.owes_wake(kicked) {
+                        kicked = tail;
+                        kicks.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+            })
+        };
+        let mut seen = 0;
+        let handled = kicks.load(Ordering::SeqCst);
+        if handled != 0 {
+            control.device_wakes();
+            loop {
+                seen = control.tail.load(Ordering::Acquire);
+                if tells {
+                    control.head.store(seen, Ordering::Release);
+                }
+                if control.device_may_sleep(seen) {
+                    break;
+                }
+            }
+        }
+        producer.join().unwrap();
+        if seen < 2 {
+            let now = kicks.load(Ordering::SeqCst);
+            assert!(now > handled, "asleep with {seen} of 2 packets and no KICK");
+        }
+    });
+}
+
+#[test]
+fn a_kick_is_left_out_only_while_one_is_to_be_answered() {
+    kicks_left_out(true);
+}
+
+#[test]
+#[should_panic(expected = "asleep with 1 of 2 packets")]
+fn without_an_exact_head_a_kick_too_many_is_left_out() {
+    kicks_left_out(false);
+}
+
 #[test]
 fn a_signal_is_seen_or_wakes() {
     loom::model(|| {

@@ -80,6 +80,16 @@ impl QueueControl {
         self.asleep.load(Ordering::Relaxed) != 0
     }
 
+    /// Producer, when [`Self::publish`] says that the device sleeps: whether a KICK that it issued when
+    /// `tail` was `kicked` has yet to be answered, so that it needs no other.
+    ///
+    /// The device tells `head` before it sleeps, and sleeps only with all that it was kicked for consumed. So
+    /// one that is below that has not slept since.
+    #[inline]
+    pub fn owes_wake(&self, kicked: u64) -> bool {
+        self.head.load(Ordering::Acquire) < kicked
+    }
+
     /// Device: announces sleep after it has consumed `seen` packets.
     ///
     /// Returns false, with `asleep` taken back, when more has been published.

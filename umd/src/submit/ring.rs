@@ -24,6 +24,10 @@ const FIRST_PACKETS: u32 = 256;
 /// Packets that all rings of a queue may hold: 64 MiB.
 const MAX_PACKETS: u64 = 1 << 20;
 
+/// While the device takes its time to wake it is kicked again after so many packets: it may have put the queue
+/// off for a host that usually waits soon, and sees by that that this one goes on.
+const KICK_EVERY: u64 = 64;
+
 /// Where a queue runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
@@ -52,6 +56,8 @@ pub struct Ring {
     next: u64,
     /// Packets that are published.
     published: u64,
+    /// Packets that were published at the last KICK.
+    kicked: u64,
     /// `head` as it was read last.
     head: u64,
     /// Something has to be done before packets are published.
@@ -120,6 +126,7 @@ impl Ring {
             left: Vec::new(),
             next: 0,
             published: 0,
+            kicked: 0,
             head: 0,
             attended: crate::log::wants_packets() || vm.has_views(),
         };
@@ -258,10 +265,15 @@ impl Ring {
     }
 
     #[cold]
-    fn kick(&self) -> Result {
+    fn kick(&mut self) -> Result {
+        if self.control().owes_wake(self.kicked) && self.published - self.kicked < KICK_EVERY {
+            return Ok(());
+        }
         let kick = QueueKick { queue_id: self.queue, pad: 0 };
         let kicked = self.vm.kernel().queue_kick(&kick);
-        kicked.map_err(|errno| self.vm.failed("QUEUE_KICK", errno))
+        kicked.map_err(|errno| self.vm.failed("QUEUE_KICK", errno))?;
+        self.kicked = self.published;
+        Ok(())
     }
 }
 
