@@ -116,6 +116,8 @@ pub(crate) struct Queue {
     stopping: AtomicBool,
     /// Its last command was one for guests: a guess about the next one.
     brisk: AtomicBool,
+    /// It was one for several threads: as good a guess.
+    wide: AtomicBool,
     fault: OnceLock<Fault>,
     pub(crate) head: AtomicU64,
     pub(crate) trace: Trace,
@@ -144,6 +146,7 @@ impl Queue {
             work: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             brisk: AtomicBool::new(false),
+            wide: AtomicBool::new(false),
             fault: OnceLock::new(),
             head: AtomicU64::new(0),
             trace: Trace::default(),
@@ -246,6 +249,15 @@ impl Queue {
 
     pub(crate) fn set_brisk(&self, brisk: bool) {
         self.brisk.store(brisk, Ordering::Relaxed);
+    }
+
+    /// Whether the next command is likely to be one for several threads.
+    pub(crate) fn is_wide(&self) -> bool {
+        self.wide.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_wide(&self, wide: bool) {
+        self.wide.store(wide, Ordering::Relaxed);
     }
 
     /// `worker` comes back for the stream. None if the watch or a guest has taken it.

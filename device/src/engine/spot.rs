@@ -132,6 +132,7 @@ impl Stream {
         }
         self.advance(queue);
         queue.set_brisk(bounded);
+        queue.set_wide(false);
         if op.is_some() {
             worker.signalled(post.address);
         }

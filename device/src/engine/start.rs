@@ -215,6 +215,7 @@ impl Stream {
         // later. A small one only if another worker takes it over now.
         let left = cooperative || overlaps && helped;
         let shared = !small || left;
+        queue.set_wide(shared);
         let told_next = if shared { self.told_next(worker) } else { None };
         let work = Work::new(worker, task, completion, units, shared);
         let work = Arc::new(work.told_next(told_next));

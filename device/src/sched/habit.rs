@@ -126,7 +126,9 @@ impl State {
         let engine_free = self.engines[queue.engine].current.is_none();
         let apart = now.saturating_sub(std::mem::replace(&mut self.habit.last, now));
         sched.expects.store(true, Ordering::Relaxed);
-        if !(self.habit.kick(now) && rests && engine_free && queue.is_brisk()) {
+        // Where others are to help, the sooner one wakes the better.
+        let alone = queue.is_brisk() && !queue.is_wide();
+        if !(self.habit.kick(now) && rests && engine_free && alone) {
             return false;
         }
         let watched = !sched.watch_asleep.load(Ordering::Relaxed);
@@ -339,9 +341,10 @@ mod tests {
 
     #[test]
     fn nothing_is_put_off_that_nobody_would_find_or_the_host_would_not_run() {
-        let spoil: [fn(&Shared, &Queue); 4] = [
+        let spoil: [fn(&Shared, &Queue); 5] = [
             |shared, _| shared.sched.watch_asleep.store(true, Ordering::Relaxed),
             |_, queue| queue.set_brisk(false),
+            |_, queue| queue.set_wide(true),
             |shared, queue| {
                 let (_, other) = testing::device();
                 shared.sched.lock().engines[queue.engine].current = Some(other);
