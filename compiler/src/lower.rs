@@ -13,7 +13,8 @@
 //!
 //! A widened kernel has a second item function, which runs a vector of items. The entry function
 //! calls it for whole vectors of a row and the other one for what is left. Some have a third one for
-//! vectors of twice as many items, which comes first.
+//! vectors of twice as many items, which comes first. With barriers or sub-groups the third one is for
+//! groups with uneven rows, and all items of a group go in one form.
 //!
 //! Every function of a kernel takes the same five values first: the group's context, the item's
 //! three local ids, and the item's copy of the private variables of module scope. All address
@@ -38,7 +39,7 @@ use std::fmt;
 
 use crate::ir::{AddressSpace, Function, FunctionId, GlobalId, Kernel, Module};
 use crate::regions::{self, inline};
-use crate::widen::Widened;
+use crate::widen::{self, Rows, Widened};
 use entry::Runner;
 use places::{Form, Kind, Places};
 
@@ -139,19 +140,19 @@ fn lower_both(
     let stopping = inline::with_barrier(module, &kernel.facts.functions);
     let mut functions = String::new();
     let whole = widened.is_some_and(|widened| widened.subgroups);
+    if widened.is_some() {
+        unit.inlining = Inlining::Never;
+    }
     let frame = if stopping.contains(&kernel.function) {
         let body = inline::inline(module, kernel.function, &stopping, inline::MAX_WEIGHT)
             .ok_or(LowerError::Size)?;
         Some(lower_resumable(&mut unit, kernel.function, &body, &mut functions)?)
     } else {
         let body = &module.functions[kernel.function];
-        if widened.is_some() && !whole {
-            unit.inlining = Inlining::Never;
-        }
         functions += &function::lower(&mut unit, kernel.function, body)?;
-        unit.inlining = Inlining::Usual;
         None
     };
+    unit.inlining = Inlining::Usual;
     for &id in &kernel.facts.functions {
         // Those with barriers have become part of the kernel.
         if id != kernel.function && !stopping.contains(&id) {
@@ -159,42 +160,42 @@ fn lower_both(
         }
     }
     let mut per_item = frame.as_ref().map_or(0, |frame| frame.size);
-    let mut wide_frame = None;
+    let one = Runner { function: kernel.function, frame, lanes: 1, rows: Rows::Whole };
+    let mut vectors = Vec::new();
     if let Some(widened) = widened {
         unit.form = Form::Vector;
-        let body = &module.functions[widened.function];
-        let private: u64 = body.variables.iter().map(|variable| variable.size).sum();
-        unit.spill_variables = private > STACK_BYTES;
-        let waits = !inline::with_barrier(module, &[widened.function]).is_empty();
-        if waits || whole || frame.is_some() {
-            unit.exact = entry::exact_size(kernel, widened.lanes);
+        let lanes = widened.lanes;
+        let forms = [
+            (widened.double, 2 * lanes, Rows::Whole),
+            (Some(widened.function), lanes, widened.rows),
+            (widened.uneven, lanes, Rows::Any),
+        ];
+        let forms = forms.into_iter().filter_map(|(id, lanes, rows)| Some((id?, lanes, rows)));
+        for (function, lanes, rows) in forms {
+            let body = &module.functions[function];
+            let private: u64 = body.variables.iter().map(|variable| variable.size).sum();
+            unit.spill_variables = private > STACK_BYTES;
+            let waits = !inline::with_barrier(module, &[function]).is_empty();
+            if waits || whole || one.frame.is_some() {
+                unit.exact = kernel.required_group_size;
+            }
+            let frame = if waits {
+                let frame = lower_resumable(&mut unit, function, body, &mut functions)?;
+                // Of the least items for which a vector has a frame.
+                let least = if rows == Rows::Any { widen::least_row(lanes) } else { lanes };
+                per_item = per_item.max(frame.size.div_ceil(u64::from(least)));
+                Some(frame)
+            } else {
+                unit.inlining = Inlining::First;
+                functions += &function::lower(&mut unit, function, body)?;
+                unit.inlining = Inlining::Usual;
+                None
+            };
+            unit.exact = None;
+            vectors.push(Runner { function, frame, lanes, rows });
         }
-        if !waits {
-            unit.inlining = Inlining::First;
-            functions += &function::lower(&mut unit, widened.function, body)?;
-        } else {
-            let frame = lower_resumable(&mut unit, widened.function, body, &mut functions)?;
-            per_item = per_item.max(frame.size.div_ceil(u64::from(widened.lanes)));
-            wide_frame = Some(frame);
-        }
-        unit.exact = None;
-        if let Some(double) = widened.double {
-            unit.inlining = Inlining::First;
-            functions += &function::lower(&mut unit, double, &module.functions[double])?;
-        }
-        unit.inlining = Inlining::Usual;
     }
-    let one = Runner { function: kernel.function, frame: frame.as_ref(), lanes: 1 };
-    let wide = widened.map(|widened| Runner {
-        function: widened.function,
-        frame: wide_frame.as_ref(),
-        lanes: widened.lanes,
-    });
-    let double = widened.and_then(|widened| {
-        let function = widened.double?;
-        Some(Runner { function, frame: None, lanes: 2 * widened.lanes })
-    });
-    let entry = entry::lower(&mut unit, kernel, one, wide, double, whole);
+    let entry = entry::lower(&mut unit, kernel, &one, &vectors, whole);
     let entry = match &mut unit.places {
         Some(places) => places.around(&entry, kernel),
         None => entry,
@@ -229,8 +230,8 @@ fn lower_resumable(
 enum Inlining {
     /// LLVM decides.
     Usual,
-    /// They stay: of the item function beside a widened one that runs only what is left over, LLVM
-    /// would spend a third of its time on making fast loops.
+    /// They stay: of the item function beside a widened one, which runs what is left over or groups
+    /// that are rare, LLVM would spend a third of its time on making fast loops.
     Never,
     /// They are inlined before all else: a widened function has one call, and LLVM would optimise it
     /// twice, by itself and in its place.

@@ -27,6 +27,7 @@
 
 pub mod inline;
 pub mod order;
+pub mod uniform;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -236,7 +237,7 @@ fn remakable(module: &Module, function: &Function) -> HashSet<ValueId> {
                     continue;
                 }
                 let mut sum = match &inst.op {
-                    Op::WorkItem(..) => 0,
+                    Op::WorkItem(..) | Op::Present => 0,
                     op if is_simple(op) && is_scalar(module, function.values[result].ty) => 1,
                     _ => continue,
                 };

@@ -17,8 +17,11 @@
 //! The result is IR again, with vectors and a few operations that only it has, so all that follows
 //! is as for one item: it can be cut at barriers, and an item's frame is a vector's.
 //!
-//! Widening is never needed: what it refuses is built with one item at a time, and so are the
-//! items of a row that are left over behind the last whole vector.
+//! Where items wait for each other, a row that is not made of whole vectors ends with one that has
+//! fewer items: the function for such rows ([`Rows`]) begins with the mask of those that there are.
+//!
+//! Widening is never needed: what it refuses is built with one item at a time, and so are, where no
+//! item waits, those of a row that are left over behind the last whole vector.
 
 mod blocks;
 mod build;
@@ -59,6 +62,9 @@ const MAX_BLOCKS: usize = 1 << 11;
 const MAX_DOUBLE_INSTRUCTIONS: usize = 128;
 /// The most private memory of an item in bytes.
 const MAX_PRIVATE_BYTES: u64 = 16 << 10;
+/// The most where vectors may have few items and frames for all ([`least_row`]): such frames still
+/// leave room for the largest groups.
+const MAX_UNEVEN_PRIVATE_BYTES: u64 = MAX_PRIVATE_BYTES / 2;
 
 /// Why a kernel is built with one item at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +84,15 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
+/// How long the rows are of the groups that a function runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// They are made of whole vectors, or only those are run that are whole.
+    Whole,
+    /// Anything: the last vector of a row may have fewer items ([`Op::Present`]).
+    Any,
+}
+
 /// A kernel that runs a vector of items.
 #[derive(Debug)]
 pub struct Widened {
@@ -86,11 +101,15 @@ pub struct Widened {
     /// The widened function. It takes what the kernel takes; asked for its place, it gives the
     /// first item's.
     pub function: FunctionId,
+    /// The rows that it runs: whole ones, unless the kernel requires others.
+    pub rows: Rows,
+    /// A function of the same for groups with uneven rows, if it needs to know of them.
+    pub uneven: Option<FunctionId>,
     /// Items of a vector.
     pub lanes: u32,
     /// A function of the same for twice as many items, where that is good ([`widen_twice`]).
     pub double: Option<FunctionId>,
-    /// Whether vectors are sub-groups: the group must be made of whole ones then.
+    /// Whether vectors are sub-groups: those of uneven rows are only while the group is one row.
     pub subgroups: bool,
     /// What slows the code down, for people, and where.
     pub remarks: Vec<(Loc, String)>,
@@ -116,7 +135,8 @@ pub fn lanes(kernel: &Kernel) -> u32 {
     let usual = kernel.subgroup_size();
     let fits = match kernel.required_group_size {
         Some([row, ..]) if !kernel.facts.uses_subgroups => {
-            [usual, 16, 8].into_iter().find(|lanes| row % lanes == 0)
+            let fitting = [usual, 16, 8].into_iter().find(|lanes| row % lanes == 0);
+            fitting.or((row < 8).then_some(8))
         }
         _ => None,
     };
@@ -159,24 +179,27 @@ fn widen_for(
     let source = inline::inline(module, kernel.function, &called.collect(), MAX_WEIGHT)
         .ok_or_else(|| Refusal::new("too many instructions"))?;
     let subgroups = check(module, kernel, &source, lanes)?;
-    let mut flow = Flow::new(&source)?;
-    let mut parting = vec![false; source.blocks.len()];
-    let shapes = loop {
-        flow.update(&source, &parting);
-        let shapes = Shapes::new(module, &source, &flow);
-        let mut changed = false;
-        for id in source.blocks.ids() {
-            let parts = shapes.parts(&source, &flow, id);
-            changed |= parts && !parting[id.index()];
-            parting[id.index()] |= parts;
+    let mut insts = source.blocks.iter().flat_map(|(_, block)| &block.insts);
+    let together = subgroups || insts.any(|inst| stop_scope(&inst.op).is_some());
+    drop(insts);
+    let private: u64 = source.variables.iter().map(|variable| variable.size).sum();
+    let may_be_uneven = together && private <= MAX_UNEVEN_PRIVATE_BYTES;
+    // Where items have nothing to do with each other, those left over are run one at a time.
+    let rows = match kernel.required_group_size {
+        Some([row, rows, planes]) if together && !row.is_multiple_of(lanes) => {
+            let one_row = (rows, planes) == (1, 1);
+            if !may_be_uneven || row < least_row(lanes) || (subgroups && !one_row) {
+                return Err(Refusal::new("rows of a group that fill no vectors"));
+            }
+            Rows::Any
         }
-        if !changed {
-            break shapes;
-        }
+        _ => Rows::Whole,
     };
-    let write = |module: Module, lanes: u32| {
+    let way = Way::new(module, &source, rows)?;
+    let write = |module: Module, way: &Way, lanes: u32, rows: Rows| {
+        let uneven = if rows == Rows::Any { "up to " } else { "" };
         let function = Function {
-            name: format!("{} for {lanes} items", source.name),
+            name: format!("{} for {uneven}{lanes} items", source.name),
             params: Vec::new(),
             return_type: source.return_type,
             values: Default::default(),
@@ -185,44 +208,86 @@ fn widen_for(
             exported: false,
             loc: source.loc,
         };
-        let mut widener =
-            Widener::new(&source, &flow, &shapes, Builder::new(module, function, lanes));
+        let out = Builder::new(module, function, lanes);
+        let mut widener = Widener::new(&source, &way.flow, &way.shapes, out, rows);
         widener.run()?;
         let remarks = std::mem::take(&mut widener.remarks);
         let (mut module, function) = widener.out.finish()?;
         let function = module.functions.push(function);
         Ok::<_, Refusal>((module, function, remarks))
     };
-    let (mut module, function, remarks) = write(module.part_of(kernel), lanes)?;
-    let mut double = None;
+    let (mut module, function, remarks) = write(module.part_of(kernel), &way, lanes, rows)?;
+    // The one function is there in any case.
+    let (mut double, mut uneven) = (None, None);
     let room = kernel.required_group_size.is_none_or(|[row, ..]| row >= 2 * lanes);
-    if twice && room && !subgroups && waits_for_itself(&module, &source, &flow, &shapes) {
-        // The one function is there in any case.
-        if let Ok((both, function, _)) = write(module.clone(), 2 * lanes) {
-            (module, double) = (both, Some(function));
+    if twice
+        && room
+        && !together
+        && waits_for_itself(&module, &source, &way)
+        && let Ok((both, function, _)) = write(module.clone(), &way, 2 * lanes, rows)
+    {
+        (module, double) = (both, Some(function));
+    }
+    if may_be_uneven && kernel.required_group_size.is_none() {
+        let way = Way::new(&module, &source, Rows::Any)?;
+        if let Ok((both, function, _)) = write(module.clone(), &way, lanes, Rows::Any) {
+            (module, uneven) = (both, Some(function));
         }
     }
+    let Way { flow, shapes, parting } = way;
     let facts = Facts {
         shapes: source.values.ids().map(|value| shapes.of(value)).collect(),
         masks: source.blocks.ids().map(|id| flow.leader[id.index()] == id).collect(),
         masked_loops: source.blocks.ids().map(|id| flow.back_edges_are_masked(id)).collect(),
         parting,
     };
-    Ok(Widened { module, function, lanes, double, subgroups, remarks, source, facts })
+    Ok(Widened { module, function, rows, uneven, lanes, double, subgroups, remarks, source, facts })
+}
+
+/// The way of a vector through a kernel, and what is known of its values.
+struct Way {
+    flow: Flow,
+    shapes: Shapes,
+    /// By block, whether items part at its end.
+    parting: Vec<bool>,
+}
+
+impl Way {
+    fn new(module: &Module, source: &Function, rows: Rows) -> Result<Self, Refusal> {
+        let mut flow = Flow::new(source)?;
+        let mut parting = vec![false; source.blocks.len()];
+        loop {
+            flow.update(source, &parting);
+            let shapes = Shapes::new(module, source, &flow, rows);
+            let mut changed = false;
+            for id in source.blocks.ids() {
+                let parts = shapes.parts(source, &flow, id);
+                changed |= parts && !parting[id.index()];
+                parting[id.index()] |= parts;
+            }
+            if !changed {
+                return Ok(Self { flow, shapes, parting });
+            }
+        }
+    }
+}
+
+/// The shortest uneven row that goes in vectors. Each of those has a frame of its whole size in the
+/// group's scratch memory, of which the device has so much for an item.
+pub fn least_row(lanes: u32) -> u32 {
+    lanes / 4
 }
 
 /// Whether a small kernel has a loop in which each item's next value is computed from its last one,
-/// and nothing else that counts: no barrier, no private memory, nothing of 64 bits on that way.
-fn waits_for_itself(module: &Module, source: &Function, flow: &Flow, shapes: &Shapes) -> bool {
+/// and nothing else that counts: no private memory, nothing of 64 bits on that way.
+fn waits_for_itself(module: &Module, source: &Function, way: &Way) -> bool {
+    let Way { flow, shapes, .. } = way;
     let size: usize = source.blocks.iter().map(|(_, block)| block.insts.len()).sum();
     if size > MAX_DOUBLE_INSTRUCTIONS || !source.variables.is_empty() {
         return false;
     }
     let mut found = false;
     for (id, block) in source.blocks.iter() {
-        if block.insts.iter().any(|inst| stop_scope(&inst.op).is_some()) {
-            return false;
-        }
         let around = flow.around(id).any(|index| flow.loops[index].header == id);
         for result in block.phis().filter_map(|phi| phi.result).filter(|_| around) {
             let ty = source.values[result].ty;

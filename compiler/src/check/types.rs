@@ -223,6 +223,7 @@ impl Types<'_> {
             | Op::ExtractDynamic(..)
             | Op::InsertDynamic(..)
             | Op::Shuffle(..) => self.composite(op, result),
+            Op::Present => rule(self.is_bool(result)),
             Op::Splat(a) => match self.ty(result) {
                 Type::Vector(element, _) => rule(*element == self.of(*a)),
                 _ => None,

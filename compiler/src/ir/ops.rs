@@ -594,6 +594,8 @@ pub enum Op {
     /// work-items that came there together. Of the offered type. A shuffle has an `i32` index.
     Collect(GroupOp, Scope, Option<Operand>),
 
+    /// Which work-items of a vector there are, a vector of `bool`: fewer at the end of an uneven row.
+    Present,
     /// A value in every component of a vector.
     Splat(Operand),
     /// Whether any component of a vector of `bool` is true.
@@ -764,6 +766,7 @@ macro_rules! visit_operands {
             }
             Op::Phi(incoming) => incoming.$iter().for_each(|(_, value)| visit(value)),
             Op::WorkItem(..)
+            | Op::Present
             | Op::ControlBarrier { .. }
             | Op::GridBarrier
             | Op::Fence(..)

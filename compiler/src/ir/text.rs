@@ -287,6 +287,7 @@ impl FunctionText<'_> {
                 let index = index.as_ref().map(|index| format!(" at {}", o(index)));
                 format!("collect {} {}{}", scope.name(), op.text(), index.unwrap_or_default())
             }
+            Op::Present => "present".into(),
             Op::Splat(a) => format!("splat {}", o(a)),
             Op::Any(a) => format!("any {}", o(a)),
             Op::LastTrue(a) => format!("last_true {}", o(a)),

@@ -62,7 +62,8 @@ impl Body<'_, '_> {
                 return Ok(None);
             }
             &Op::Collect(op, scope, index) => self.collect(op, scope, index, result()?)?,
-            Op::Splat(_)
+            Op::Present
+            | Op::Splat(_)
             | Op::Any(_)
             | Op::LastTrue(_)
             | Op::InLine(..)

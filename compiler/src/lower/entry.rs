@@ -8,98 +8,113 @@ use super::work_item::{
 };
 use super::{ENTRY, MAX_ALIGN, Unit, function_symbol, group, phases, types};
 use crate::ir::{ArgKind, FunctionId, GlobalId, Kernel};
+use crate::widen::{self, Rows};
 
 /// The parameters that every function takes first.
 pub(super) const ITEM_PARAMS: &str =
     "ptr noalias readonly align 8 dereferenceable(48) %ctx, i64 %lx, i64 %ly, i64 %lz, ptr %priv";
 
 /// A function that runs items: its symbol, and what is known about it.
-#[derive(Clone, Copy)]
-pub(super) struct Runner<'a> {
+pub(super) struct Runner {
     /// The IR function.
     pub(super) function: FunctionId,
     /// The frame of what can be resumed.
-    pub(super) frame: Option<&'a Frame>,
+    pub(super) frame: Option<Frame>,
     /// Items that it runs at a time.
     pub(super) lanes: u32,
+    /// The rows that it runs.
+    pub(super) rows: Rows,
 }
 
 /// The symbol of the function that runs a group in vectors, where the kernel has barriers.
 const VECTORS: &str = "tally.vectors";
+/// The symbol of the function that does so where rows are uneven.
+const UNEVEN: &str = "tally.uneven";
 /// The symbol of the function that runs such a group one item at a time.
 const ITEMS: &str = "tally.items";
 
-/// Writes the entry function. `wide` is there if the kernel is widened, `double` if it is to twice
-/// as many items too. `whole` says that rows have to be made of whole vectors for it: a vector that
-/// begins anywhere else is no sub-group.
+/// Writes the entry function. `vectors` run several items at a time, if the kernel is widened.
+/// `subgroups` says that vectors are sub-groups: one that begins elsewhere than those do is none.
 pub(super) fn lower(
     unit: &mut Unit<'_>,
     kernel: &Kernel,
-    one: Runner<'_>,
-    wide: Option<Runner<'_>>,
-    double: Option<Runner<'_>>,
-    whole: bool,
+    one: &Runner,
+    vectors: &[Runner],
+    subgroups: bool,
 ) -> String {
     unit.declare("i64", "llvm.umin.i64", "i64, i64");
     let mut text = format!("; kernel {:?}\n", kernel.name);
-    match wide {
-        Some(wide) if whole || wide.frame.is_some() || one.frame.is_some() => {
-            let exact = exact_size(kernel, wide.lanes);
-            text += &choice(wide.lanes, exact);
-            unit.exact = exact;
-            text += &group(unit, kernel, VECTORS, wide, &[]);
-            unit.exact = None;
-            text += &group(unit, kernel, ITEMS, one, &[]);
+    let waits = vectors.iter().chain([one]).any(|runner| runner.frame.is_some());
+    if vectors.is_empty() || !(subgroups || waits) {
+        text += &group(unit, kernel, ENTRY, one, vectors);
+    } else {
+        let exact = kernel.required_group_size;
+        text += &choice(vectors, subgroups, exact);
+        unit.exact = exact;
+        for runner in vectors {
+            text += &group(unit, kernel, symbol(runner), runner, &[]);
         }
-        wide => {
-            let vectors: Vec<Runner<'_>> = double.into_iter().chain(wide).collect();
-            text += &group(unit, kernel, ENTRY, one, &vectors);
-        }
+        unit.exact = None;
+        text += &group(unit, kernel, ITEMS, one, &[]);
     }
     text += "attributes #0 = { nounwind }\n";
     text
 }
 
-/// The size of the groups that run in vectors where there is a choice, if the kernel requires one
-/// that is made of whole vectors.
-pub(super) fn exact_size(kernel: &Kernel, lanes: u32) -> Option<[u32; 3]> {
-    kernel.required_group_size.filter(|size| size[0] % lanes == 0)
+/// The function that runs a group in such vectors where there is a choice.
+fn symbol(runner: &Runner) -> &'static str {
+    match runner.rows {
+        Rows::Whole => VECTORS,
+        Rows::Any => UNEVEN,
+    }
 }
 
-/// The entry function of a kernel that is there in two forms: vectors if rows are made of whole
-/// ones, and the group is of the required size if there is one: all sizes are constants then.
-fn choice(lanes: u32, exact: Option<[u32; 3]>) -> String {
+/// The entry function of a kernel that is there in several forms: vectors if rows are made of whole
+/// ones, or if the form is for uneven ones and they are not too short for it; one item at a time
+/// otherwise. Where the kernel requires a size of groups all sizes are constants in its one form with
+/// vectors, which is for that size alone.
+fn choice(vectors: &[Runner], subgroups: bool, exact: Option<[u32; 3]>) -> String {
     let mut text = head(ENTRY);
-    text += &local_size("%nx", 0, None);
-    text += &ids_are_small();
-    match exact {
-        None => {
-            text +=
-                &format!("  %rest = and i64 %nx, {}\n  %whole = icmp eq i64 %rest, 0\n", lanes - 1);
-        }
-        Some(size) => {
-            text += &local_size("%ny", 1, None);
-            text += &local_size("%nz", 2, None);
-            for (name, size) in ["%nx", "%ny", "%nz"].into_iter().zip(size) {
-                text += &format!("  {name}.exact = icmp eq i64 {name}, {size}\n");
-            }
-            text += "  %exact.xy = and i1 %nx.exact, %ny.exact\n";
-            text += "  %whole = and i1 %exact.xy, %nz.exact\n";
-        }
+    for (dimension, name) in ["%nx", "%ny", "%nz"].into_iter().enumerate() {
+        text += &local_size(name, dimension as u8, None);
     }
-    text += &format!(
-        "  %vectors = and i1 %whole, %small
-  br i1 %vectors, label %wide, label %narrow
-wide:
-  call void @{VECTORS}(ptr %ctx)
+    text += &ids_are_small();
+    for runner in vectors {
+        let (name, lanes) = (symbol(runner), runner.lanes);
+        match (exact, runner.rows) {
+            (Some(size), _) => {
+                for (name, size) in ["%nx", "%ny", "%nz"].into_iter().zip(size) {
+                    text += &format!("  {name}.exact = icmp eq i64 {name}, {size}\n");
+                }
+                text += "  %exact.xy = and i1 %nx.exact, %ny.exact\n";
+                text += &format!("  %{name}.fits = and i1 %exact.xy, %nz.exact\n");
+            }
+            (None, Rows::Whole) => {
+                let last = lanes - 1;
+                text += &format!("  %rest = and i64 %nx, {last}\n");
+                text += &format!("  %{name}.fits = icmp eq i64 %rest, 0\n");
+            }
+            (None, Rows::Any) => {
+                let least = widen::least_row(lanes);
+                text += &format!("  %long = icmp uge i64 %nx, {least}\n");
+                // Sub-groups are numbered through the group: a second row begins within one.
+                text += "  %rows = mul i64 %ny, %nz\n";
+                let most = if subgroups { 1 } else { u32::MAX };
+                text += &format!("  %few = icmp ule i64 %rows, {most}\n");
+                text += &format!("  %{name}.fits = and i1 %long, %few\n");
+            }
+        }
+        text += &format!(
+            "  %{name}.goes = and i1 %{name}.fits, %small
+  br i1 %{name}.goes, label %{name}.run, label %{name}.else
+{name}.run:
+  call void @{name}(ptr %ctx)
   ret void
-narrow:
-  call void @{ITEMS}(ptr %ctx)
-  ret void
-}}
+{name}.else:
 "
-    );
-    text
+        );
+    }
+    text + &format!("  call void @{ITEMS}(ptr %ctx)\n  ret void\n}}\n")
 }
 
 /// Finds out in `%small` whether global ids of the first dimension fit a signed 32-bit number,
@@ -136,19 +151,28 @@ fn group(
     unit: &mut Unit<'_>,
     kernel: &Kernel,
     symbol: &str,
-    one: Runner<'_>,
-    vectors: &[Runner<'_>],
+    one: &Runner,
+    vectors: &[Runner],
 ) -> String {
     let mut text = head(symbol);
     for (name, offset) in [("%args", ARGS), ("%local", LOCAL), ("%scratch", SCRATCH)] {
         text += &load_context(name, offset);
     }
-    for (dimension, name) in ["%nx", "%ny", "%nz"].into_iter().enumerate() {
-        text += &local_size(name, dimension as u8, unit.exact);
+    match one.rows {
+        Rows::Whole => text += &local_size("%nx", 0, unit.exact),
+        // The last vector is there whole, though some of its items are not.
+        Rows::Any => {
+            text += &local_size("%nx.items", 0, unit.exact);
+            let (last, step) = (one.lanes - 1, i64::from(one.lanes));
+            text += &format!("  %nx.more = add i64 %nx.items, {last}\n");
+            text += &format!("  %nx = and i64 %nx.more, {}\n", -step);
+        }
     }
+    text += &local_size("%ny", 1, unit.exact);
+    text += &local_size("%nz", 2, unit.exact);
     let args = arguments(unit, kernel, &mut text);
     let function = function_symbol(one.function);
-    match one.frame {
+    match &one.frame {
         None => {
             text += &private_place(unit, "%priv");
             let init = private_init(unit, "%priv", "x");
@@ -182,7 +206,7 @@ fn group(
         Some(frame) => {
             text += &match &frame.exchange {
                 Some(exchange) => group::phases(unit, &function, &args, frame, exchange, one.lanes),
-                None => phases::phases(unit, &function, &args, frame, one.lanes),
+                None => phases::phases(unit, &function, &args, frame, one.lanes, one.rows),
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::ir::{
     Access, Block, BlockId, ConstId, ConstKind, Function, FunctionId, GlobalId, Inst, Loc, Op,
     Operand, Scope, Terminator, Type, TypeId, ValueId, WorkItemQuery,
 };
-use crate::regions::{Barrier, Ends, Regions};
+use crate::regions::{Barrier, Ends, Regions, uniform};
 
 /// The frame of an item that can be resumed: its state (32 bits) or, if items exchange values, what
 /// that takes; its private variables, and the values that are live across barriers.
@@ -32,6 +32,8 @@ pub(super) struct Frame {
     pub(super) exchange: Option<Exchange>,
     /// Where each region may end, if there are few enough.
     pub(super) ends: Vec<Ends>,
+    /// Whether all items, or vectors of them, are known to stop at the same barriers.
+    pub(super) stops_alike: bool,
     /// Offsets of private variables, by their addresses, and of values.
     offsets: HashMap<ValueId, u64>,
 }
@@ -58,13 +60,11 @@ impl Frame {
             offsets.insert(value, end);
             end += size;
         }
-        Self {
-            size: align_up(end, MAX_ALIGN),
-            private_offset,
-            exchange,
-            ends: regions.ends(),
-            offsets,
-        }
+        let ends = regions.ends();
+        // Nobody asks where regions are run as one.
+        let stops_alike = !ends.is_empty() && uniform::stops_alike(unit.module, function);
+        let size = align_up(end, MAX_ALIGN);
+        Self { size, private_offset, exchange, ends, stops_alike, offsets }
     }
 }
 

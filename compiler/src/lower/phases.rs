@@ -7,9 +7,10 @@
 //!
 //! Barriers are uniform as a rule, so vectors go *together*: each region has a loop of its own over
 //! all vectors, with the code of that region alone, and no state is kept. LLVM sees ordinary loops,
-//! out of which it takes what all vectors share. When vectors stop at different barriers all the
-//! same, their states are written down, and the group goes on *apart*: a loop over phases resumes
-//! each from its own state.
+//! out of which it takes what all vectors share. Where the code does not show that vectors stop at the
+//! same barriers ([`crate::regions::uniform`]), those that do not have their states written down, and
+//! the group goes on *apart*: a loop over phases resumes each from its own state. The form for uneven
+//! rows then goes apart from the start, so that there is not one more copy of the kernel to compile.
 //!
 //! ```text
 //!   region 0: all vectors ──▶ region 1: all vectors ──▶ … ──▶ done
@@ -23,11 +24,13 @@ use super::Unit;
 use super::entry::{loops, private_init};
 use super::function::Frame;
 use crate::regions::Ends;
+use crate::widen::Rows;
 
 /// The state of what has ended.
 const ENDED: i32 = -1;
 
-/// The symbol of the function that writes down the states of vectors that have parted.
+/// The symbol of the function that writes down the states of vectors that have parted, up to the size
+/// of their frames.
 const PART: &str = "tally.part";
 
 /// What runs items between their barriers.
@@ -46,6 +49,7 @@ pub(super) fn phases(
     args: &str,
     frame: &Frame,
     lanes: u32,
+    rows: Rows,
 ) -> String {
     let phases = Phases { symbol, args, frame, lanes };
     let mut text = format!(
@@ -59,14 +63,18 @@ pub(super) fn phases(
         lanes.trailing_zeros()
     );
     let bounded = frame.ends.iter().all(|ends| !ends.is_empty());
-    let together = lanes > 1 && bounded && !frame.ends.is_empty();
+    let alike = frame.stops_alike || rows == Rows::Whole;
+    let together = lanes > 1 && bounded && !frame.ends.is_empty() && alike;
     if together {
         text += "  %expected = alloca i32\n  %parted = alloca i1\n";
         text += "  store i1 false, ptr %parted, align 1\n  br label %r0\n";
         for (region, ends) in frame.ends.iter().enumerate() {
             text += &phases.together(region, ends);
         }
-        unit.helpers.insert(PART.into(), part(frame.size));
+        if frame.stops_alike {
+            return text;
+        }
+        unit.helpers.insert(format!("{PART}.{}", frame.size), part(frame.size));
     } else {
         text += &phases.initialise(unit);
     }
@@ -107,6 +115,13 @@ impl Phases<'_> {
         let mut body = self.frame(&tag);
         body += &self.call(&tag, &region.to_string(), " alwaysinline");
         let mut text = format!("r{region}:\n");
+        let next = Self::goes_on(&tag, &states);
+        if self.frame.stops_alike {
+            let _ = writeln!(body, "  store i32 %{tag}stop, ptr %expected, align 4");
+            let from = format!("r{region}");
+            text += &loops(&tag, &from, &format!("{tag}done"), "", &body, self.lanes);
+            return text + &format!("{tag}done:\n{next}");
+        }
         let common = if let [state] = states[..] {
             // LLVM finds the comparison below to be false.
             state.to_string()
@@ -128,28 +143,32 @@ impl Phases<'_> {
             "  %{tag}parts = icmp ne i32 %{tag}stop, {common}
   br i1 %{tag}parts, label %{tag}part, label %{tag}next
 {tag}part:
-  call void @{PART}(ptr %frames, i64 %items, i32 {common}, ptr %{tag}frame, i32 %{tag}stop, ptr %parted)
+  call void @{PART}.{}(ptr %frames, i64 %items, i32 {common}, ptr %{tag}frame, i32 %{tag}stop, ptr %parted)
   br label %{tag}next
 {tag}next:
-"
+",
+            self.frame.size
         );
         let end = format!("{tag}next");
         text += &loops(&tag, &format!("r{region}"), &format!("{tag}done"), &end, &body, self.lanes);
-        let _ = write!(
-            text,
+        text + &format!(
             "{tag}done:
   %{tag}parted = load i1, ptr %parted, align 1
   br i1 %{tag}parted, label %phase, label %{tag}whole
 {tag}whole:
-"
-        );
+{next}"
+        )
+    }
+
+    /// Goes on at the state in which a region has left all vectors, one of these.
+    fn goes_on(tag: &str, states: &[i32]) -> String {
         let (last, others) = states.split_last().unwrap_or((&ENDED, &[]));
         let cases: String =
             others.iter().map(|&s| format!(" i32 {s}, label %{}", block(s))).collect();
         if cases.is_empty() {
-            return text + &format!("  br label %{}\n", block(*last));
+            return format!("  br label %{}\n", block(*last));
         }
-        text + &format!(
+        format!(
             "  %{tag}to = load i32, ptr %expected, align 4
   switch i32 %{tag}to, label %{} [{cases} ]
 ",
@@ -226,7 +245,7 @@ fn block(state: i32) -> String {
 fn part(frame_size: u64) -> String {
     format!(
         "
-define internal void @{PART}(ptr %frames, i64 %items, i32 %common, ptr %frame, i32 %own, ptr %parted) noinline cold #0 {{
+define internal void @{PART}.{frame_size}(ptr %frames, i64 %items, i32 %common, ptr %frame, i32 %own, ptr %parted) noinline cold #0 {{
 entry:
   %before = load i1, ptr %parted, align 1
   br i1 %before, label %one, label %all

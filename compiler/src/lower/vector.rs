@@ -5,7 +5,7 @@ use super::LowerError;
 use super::MAX_ALIGN;
 use super::function::{Body, modifiers};
 use super::types::{is_bool, memory_type, suffix, value_type, zero};
-use crate::ir::{Access, Op, Operand, Type, TypeId};
+use crate::ir::{Access, Op, Operand, Type, TypeId, WorkItemQuery};
 
 impl Body<'_, '_> {
     /// Text of the instruction that does an operation of widened code; `None` if it has no result.
@@ -17,6 +17,7 @@ impl Body<'_, '_> {
     ) -> Result<Option<String>, LowerError> {
         let result = || ty.ok_or(LowerError::Unsupported("a value without a name".into()));
         Ok(Some(match *op {
+            Op::Present => self.present(self.unit.module.types.lanes(result()?))?,
             Op::Splat(scalar) => {
                 let ty = self.value_type(result()?);
                 let n = self.unit.module.types.lanes(result()?);
@@ -83,6 +84,21 @@ impl Body<'_, '_> {
             }
             _ => return Err(LowerError::Unsupported("an operation of widened code".into())),
         }))
+    }
+
+    /// Which of `n` items there are: those in front of the end of their row. Sizes of groups fit 32
+    /// bits.
+    fn present(&mut self, n: u32) -> Result<String, LowerError> {
+        let first = self.work_item(WorkItemQuery::LocalId, 0)?;
+        let size = self.work_item(WorkItemQuery::LocalSize, 0)?;
+        let left = self.def(&format!("sub i64 {size}, {first}"));
+        let left = self.def(&format!("trunc i64 {left} to i32"));
+        let one = self.def(&format!("insertelement <{n} x i32> poison, i32 {left}, i32 0"));
+        let all = self.def(&format!(
+            "shufflevector <{n} x i32> {one}, <{n} x i32> poison, <{n} x i32> zeroinitializer"
+        ));
+        let items: Vec<String> = (0..n).map(|item| format!("i32 {item}")).collect();
+        Ok(format!("icmp ugt <{n} x i32> {all}, <{}>", items.join(", ")))
     }
 
     /// Whether addresses lie in line. The values of components that the mask leaves out may be poison,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes the widened function: where its values lie, and how they are computed.
 
-use super::Refusal;
 use super::build::{Builder, Var};
 use super::flow::{Flow, Node};
 use super::shape::{Shape, Shapes};
+use super::{Refusal, Rows};
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, BlockId, CompareOp, ConvertOp, ENTRY, Flags, Function, Inst, Loc, Op, Operand,
@@ -45,6 +45,8 @@ pub(super) struct Widener<'f> {
     pub(super) flow: &'f Flow,
     pub(super) shapes: &'f Shapes,
     pub(super) out: Builder,
+    /// The rows of the groups that it runs.
+    pub(super) rows: Rows,
     /// Places of values, by number.
     pub(super) places: Vec<Place>,
     /// Places of values behind the loops that items leave at different times.
@@ -54,7 +56,7 @@ pub(super) struct Widener<'f> {
     pub(super) guards: Vec<Option<Guard>>,
     /// The masks of what is pending, by block.
     pub(super) waiting: Vec<Option<Var>>,
-    /// The masks of running blocks, by leader.
+    /// The masks of running blocks, by leader; that of the first block only where rows are uneven.
     pub(super) running: Vec<Option<Var>>,
     /// The block of the function that is being written.
     pub(super) block: BlockId,
@@ -75,6 +77,7 @@ impl<'f> Widener<'f> {
         flow: &'f Flow,
         shapes: &'f Shapes,
         out: Builder,
+        rows: Rows,
     ) -> Self {
         let values = from.values.len();
         let blocks = from.blocks.len();
@@ -83,6 +86,7 @@ impl<'f> Widener<'f> {
             flow,
             shapes,
             out,
+            rows,
             places: vec![Place::Nowhere; values],
             escaped: vec![None; values],
             arriving: vec![Place::Nowhere; values],
@@ -134,6 +138,11 @@ impl<'f> Widener<'f> {
     fn declare_masks(&mut self) {
         let ty = self.out.mask_type();
         let none = self.out.null(ty);
+        if self.rows == Rows::Any {
+            let (present, running) = (self.out.value(Op::Present, ty), self.out.var(ty));
+            self.out.write(running, present);
+            self.running[ENTRY.index()] = Some(running);
+        }
         for (id, _) in self.from.blocks.iter() {
             if id != ENTRY && self.flow.leader[id.index()] == id {
                 let (waiting, running) = (self.out.var(ty), self.out.var(ty));

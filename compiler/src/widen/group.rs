@@ -5,28 +5,35 @@
 //! and its barriers only keep memory in order. Of a work-group each vector first does its own
 //! part; then the vectors exchange one value each, as items do in code that is not widened.
 
-use super::Refusal;
 use super::emit::Widener;
 use super::flow::Flow;
 use super::shape::Shape;
+use super::{Refusal, Rows};
 use crate::ir::arena::Id;
 use crate::ir::eval::Scalar;
 use crate::ir::group::identity;
 use crate::ir::{
-    Access, AddressSpace, BinaryOp, BlockId, CompareOp, ConstKind, ENTRY, GroupOp, Inst, Module,
-    Op, Operand, PrivateVariable, Scope, TypeId, WorkItemQuery,
+    Access, AddressSpace, BinaryOp, BlockId, CompareOp, ConstKind, ConvertOp, ENTRY, GroupOp, Inst,
+    Module, Op, Operand, PrivateVariable, Scope, TypeId, WorkItemQuery,
 };
 
 /// How the results of a group operation differ between the items. `uniform` says whether the index
-/// of a shuffle does not.
-pub(super) fn shape(module: &Module, flow: &Flow, block: BlockId, op: &Op, uniform: bool) -> Shape {
+/// of a shuffle does not, `least` how many items a vector has at least.
+pub(super) fn shape(
+    module: &Module,
+    flow: &Flow,
+    block: BlockId,
+    op: &Op,
+    uniform: bool,
+    least: u64,
+) -> Shape {
     let Op::Collect(op, scope, index) = op else { return Shape::Varying };
     match (op, scope, index) {
         (GroupOp::Reduce(_, None), ..) => Shape::Uniform,
         (GroupOp::Shuffle, Scope::Subgroup, Some(Operand::Const(index))) => {
             // Items that have parted may not find the one that they ask.
             let together = flow.leader[block.index()] == ENTRY;
-            let there = module.const_bits(*index).is_some_and(|index| index < 8);
+            let there = module.const_bits(*index).is_some_and(|index| index < least);
             if together && there { Shape::Uniform } else { Shape::Varying }
         }
         (GroupOp::Shuffle, Scope::Workgroup, _) if uniform => Shape::Uniform,
@@ -41,16 +48,9 @@ impl Widener<'_> {
             Op::ControlBarrier { execution: Scope::Subgroup, memory, ordering } => {
                 self.out.effect(Op::Fence(memory, ordering), inst.flags);
             }
-            Op::WorkItem(
-                query @ (WorkItemQuery::SubgroupLocalId | WorkItemQuery::SubgroupSize),
-                _,
-            ) => {
-                let Some(result) = inst.result else { return Ok(true) };
-                let i32_type = self.from.values[result].ty;
-                let lanes = i64::from(self.out.lanes);
-                let value = if query == WorkItemQuery::SubgroupSize { lanes } else { 0 };
-                let value = self.out.int(i32_type, value);
-                self.set_one(result, value)?;
+            Op::WorkItem(WorkItemQuery::SubgroupLocalId, _) => self.number(inst, 0)?,
+            Op::WorkItem(WorkItemQuery::SubgroupSize, _) if self.rows == Rows::Whole => {
+                self.number(inst, i64::from(self.out.lanes))?;
             }
             // What is offered is looked up where it is collected, which is next.
             Op::Offer(_, value) => self.offered = Some(value),
@@ -63,6 +63,13 @@ impl Widener<'_> {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Sets a uniform result, or the first item's, to a number.
+    fn number(&mut self, inst: &Inst, number: i64) -> Result<(), Refusal> {
+        let Some(result) = inst.result else { return Ok(()) };
+        let value = self.out.int(self.from.values[result].ty, number);
+        self.set_one(result, value)
     }
 
     fn collect(
@@ -227,10 +234,28 @@ impl Widener<'_> {
         let index = self.one(index);
         let index_type = self.out.type_of(index);
         let shift = self.out.int(index_type, i64::from(self.out.lanes.trailing_zeros()));
-        let which = self.out.value(Op::Binary(BinaryOp::LShr, index, shift), index_type);
-        let vector = self.among_vectors(GroupOp::Shuffle, vector, Some(which));
         let last = self.out.int(index_type, i64::from(self.out.lanes - 1));
-        let lane = self.out.value(Op::Binary(BinaryOp::And, index, last), index_type);
+        let value =
+            |this: &mut Self, kind, a, b| this.out.value(Op::Binary(kind, a, b), index_type);
+        use BinaryOp as B;
+        // Vectors begin with the rows, so where those are uneven the last one has no more items.
+        let (which, x) = match self.rows {
+            Rows::Whole => (value(self, B::LShr, index, shift), index),
+            Rows::Any => {
+                let i64_type = self.out.module.types.int(64);
+                let size = Op::WorkItem(WorkItemQuery::LocalSize, 0);
+                let size = self.out.value(size, i64_type);
+                let row = self.out.value(Op::Convert(ConvertOp::Trunc, size), index_type);
+                let rounded = value(self, B::Add, row, last);
+                let vectors = value(self, B::LShr, rounded, shift);
+                let (y, x) = (value(self, B::UDiv, index, row), value(self, B::URem, index, row));
+                let before = value(self, B::Mul, y, vectors);
+                let within = value(self, B::LShr, x, shift);
+                (value(self, B::Add, before, within), x)
+            }
+        };
+        let vector = self.among_vectors(GroupOp::Shuffle, vector, Some(which));
+        let lane = value(self, B::And, x, last);
         Ok(self.out.value(Op::ExtractDynamic(vector, lane), element))
     }
 

@@ -10,8 +10,8 @@
 
 use std::collections::HashMap;
 
-use super::Refusal;
 use super::flow::Flow;
+use super::{Refusal, Rows};
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, BlockId, ConvertOp, Function, Inst, Module, Op, Operand, Terminator, Type, TypeId,
@@ -62,11 +62,13 @@ pub(super) struct Shapes {
     computed: Vec<bool>,
     /// Small numbers that are shifted to the left by at most 32 of 64 bits, by the result.
     shifted: HashMap<ValueId, (Operand, i64)>,
+    /// The least items that a vector has.
+    least: u64,
 }
 
 impl Shapes {
     /// Finds the shapes for a way through the function.
-    pub(super) fn new(module: &Module, function: &Function, flow: &Flow) -> Self {
+    pub(super) fn new(module: &Module, function: &Function, flow: &Flow, rows: Rows) -> Self {
         let count = function.values.len();
         let mut shapes = Self {
             shapes: vec![None; count],
@@ -74,6 +76,7 @@ impl Shapes {
             small: vec![false; count],
             computed: vec![false; count],
             shifted: HashMap::new(),
+            least: if rows == Rows::Whole { 8 } else { 1 },
         };
         for &param in &function.params {
             shapes.shapes[param.index()] = Some(Shape::Uniform);
@@ -261,7 +264,8 @@ impl Shapes {
             }
             Op::Collect(_, _, index) => {
                 let uniform = index.is_none_or(|index| at(index) == Some(Shape::Uniform));
-                return Some(super::group::shape(module, flow, block, &inst.op, uniform));
+                let (op, least) = (&inst.op, self.least);
+                return Some(super::group::shape(module, flow, block, op, uniform, least));
             }
             _ => {}
         }

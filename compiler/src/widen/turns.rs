@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What has no vector form is done for one item after the other.
 
-use super::Refusal;
 use super::build::Var;
 use super::emit::{Mask, Widener};
 use super::shape::Shape;
+use super::{Refusal, Rows};
 use crate::ir::{
     Access, BinaryOp, BlockId, ConvertOp, Inst, Op, Operand, Terminator, TypeId, UnaryOp,
 };
@@ -57,8 +57,9 @@ impl Widener<'_> {
             results.push(var);
         }
         match self.mask {
-            // Where all run, no item's mask is asked for: atomics are short beside a branch.
-            Some(mask) if matches!(inst.op, Op::AtomicRmw(..)) => {
+            // Where all run, no item's mask is asked for: atomics are short beside a branch. The form
+            // for uneven rows has each of them once, to be built in less time.
+            Some(mask) if matches!(inst.op, Op::AtomicRmw(..)) && self.rows == Rows::Whole => {
                 let bool = self.out.module.types.bool();
                 let others = self.not(mask);
                 let some_wait = self.out.value(Op::Any(others), bool);

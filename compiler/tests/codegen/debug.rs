@@ -200,7 +200,9 @@ fn instructions_are_found_at_every_level_and_behind_barriers() {
             ("roots", DIV, &format!("{HEAD} ")),
             ("quotients", DIV, "b/quotients.cl:30 "),
         ] {
-            let places = file.places(kernel, code);
+            let mut places = file.places(kernel, code);
+            // LLVM knows no line where it has made one instruction of two inlined ones.
+            places.retain(|place| !place.contains(":0 "));
             let good = !places.is_empty() && places.iter().all(|place| place.starts_with(line));
             assert!(good, "{kernel} at {level:?} with {lanes} items: {places:?}");
         }

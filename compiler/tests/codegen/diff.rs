@@ -8,7 +8,7 @@ use std::fmt::{self, Write};
 use tally_compiler::interp::{self, Launch, Memory};
 use tally_compiler::ir::Module;
 
-use crate::harness::{Arg, Grid, Kernel, clang, module, widths};
+use crate::harness::{Arg, Grid, Kernel, MARGIN, clang, module, widths};
 
 /// Elements of a buffer, to be compared: NaN equals NaN, whatever its bits.
 #[derive(Clone, Copy)]
@@ -68,20 +68,29 @@ impl Random {
     }
 }
 
+/// A launch: what over, and with which arguments.
+pub type Run = (Grid, Vec<Input>);
+
 /// Runs a kernel both ways and compares all buffers.
 pub fn same(module: &Module, name: &str, grid: Grid, inputs: &[Input], context: &str) {
-    compare(module, name, grid, inputs).unwrap_or_else(|how| panic!("{how}\n{context}"));
+    let run = (grid, inputs.to_vec());
+    compare(module, name, &[run]).unwrap_or_else(|how| panic!("{how}\n{context}"));
 }
 
-/// As [`same`]; how the buffers differ if they do.
-fn compare(module: &Module, name: &str, grid: Grid, inputs: &[Input]) -> Result<(), String> {
+/// As [`same`], for several launches of the kernel.
+pub fn same_in_all(module: &Module, name: &str, runs: &[Run]) {
+    compare(module, name, runs).unwrap_or_else(|how| panic!("{how}"));
+}
+
+/// As [`same_in_all`]; how the buffers differ if they do.
+fn compare(module: &Module, name: &str, runs: &[Run]) -> Result<(), String> {
     widths().into_iter().try_for_each(|(target, lanes)| {
         // There a driver may get two lengths of vectors.
         let kernel = match target.name.as_str() {
             "x86-64-v4" => Kernel::new(module, name, &target),
             _ => Kernel::with_lanes(module, name, &target, lanes),
         };
-        compare_with(&kernel, module, name, grid, inputs)
+        compare_with(&kernel, module, name, runs)
             .map_err(|how| format!("{name} for {}, {lanes} lanes: {how}", target.name))
     })
 }
@@ -104,8 +113,22 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Compares one form of a kernel with the interpreter.
+/// Compares the launches of one build of a kernel with the interpreter.
 pub fn compare_with(
+    kernel: &Kernel,
+    module: &Module,
+    name: &str,
+    runs: &[Run],
+) -> Result<(), Mismatch> {
+    runs.iter().try_for_each(|(grid, inputs)| {
+        compare_run(kernel, module, name, *grid, inputs).map_err(|how| match how {
+            Mismatch::Buffers(how) => Mismatch::Buffers(format!("{how} in {grid:?}")),
+            interpreter => interpreter,
+        })
+    })
+}
+
+fn compare_run(
     kernel: &Kernel,
     module: &Module,
     name: &str,
@@ -116,8 +139,8 @@ pub fn compare_with(
     for input in inputs {
         if let Input::Buffer(_, bytes) = input {
             // Doubles and vectors want more than a byte vector's alignment.
-            let mut aligned: Vec<u8> = Vec::with_capacity(bytes.len() + 64);
-            let start = aligned.as_ptr().align_offset(64);
+            let mut aligned: Vec<u8> = Vec::with_capacity(bytes.len() + 64 + 2 * MARGIN);
+            let start = aligned.as_ptr().align_offset(64) + MARGIN;
             aligned.resize(start, 0);
             aligned.extend(bytes);
             buffers.push(aligned);
@@ -290,6 +313,61 @@ pub struct Program {
     left_out: BTreeSet<usize>,
 }
 
+/// The groups that programs run in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Groups {
+    /// A row of 32 items, and one of the half.
+    Rows,
+    /// Of up to three dimensions, with rows that are seldom made of whole vectors.
+    Uneven,
+}
+
+impl Groups {
+    /// What a program begins with: where its item is, in the launch and in the group.
+    fn place(self) -> &'static str {
+        match self {
+            Self::Rows => {
+                "size_t i = get_global_id(0), l = get_local_id(0), n = get_local_size(0), pick = 3;\n"
+            }
+            Self::Uneven => {
+                "size_t i = get_global_linear_id(), l = get_local_linear_id();\n\
+                 size_t n = get_local_size(0) * get_local_size(1) * get_local_size(2), pick = n / 2;\n"
+            }
+        }
+    }
+
+    /// The launches that a program of a seed is compared in.
+    fn runs(self, seed: u64) -> Vec<Run> {
+        let grids = match self {
+            Self::Rows => vec![Grid::line(80, 32)],
+            Self::Uneven => uneven_grids(&mut Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d))),
+        };
+        let run = |grid: Grid| {
+            let items: u64 = grid.global.iter().product();
+            let local: u32 = grid.group.iter().product();
+            let sums = Input::bytes(vec![0; 16]);
+            let io = Random(seed).bytes(items as usize * 8);
+            (grid, vec![io, Input::Local(4 * local as usize), sums])
+        };
+        grids.into_iter().map(run).collect()
+    }
+}
+
+/// Groups with rows of 1 to 40 items, of one, two and three dimensions, with partial ones at the edge.
+fn uneven_grids(random: &mut Random) -> Vec<Grid> {
+    let grid = |dimensions: usize| {
+        let mut group = [1 + random.below(40), 1, 1];
+        group[1..dimensions].iter_mut().for_each(|size| *size = 2 + random.below(3));
+        let global = std::array::from_fn(|d| match d < dimensions {
+            true => group[d] + 1 + random.below(group[d]),
+            false => 1,
+        });
+        let group = group.map(|size| size as u32);
+        Grid { offset: [random.below(1000), 0, 0], global, group }
+    };
+    [1, 1, 2, 3].map(grid).into()
+}
+
 impl Program {
     const VARIABLES: [(&str, &str); 8] = [
         ("int", "a"),
@@ -316,14 +394,14 @@ impl Program {
     }
 
     /// The program of a seed without some of its statements, and how many it had.
-    pub fn write(seed: u64, left_out: &BTreeSet<usize>) -> (String, usize) {
+    pub fn write(seed: u64, groups: Groups, left_out: &BTreeSet<usize>) -> (String, usize) {
         let mut program = Self::new(seed, left_out.clone());
         program.text += "__attribute__((noinline)) int exchange(local int *t, size_t l, size_t n, int v) {\n\
              t[l] = v; barrier(CLK_LOCAL_MEM_FENCE); v ^= t[n - 1 - l];\n\
              barrier(CLK_LOCAL_MEM_FENCE); return v; }\n\
-             kernel void random(global long *io, local int *t, global uint *sums) {\n\
-             size_t i = get_global_id(0), l = get_local_id(0), n = get_local_size(0);\n\
-             long x = io[i]; int p[8] = {1, 2, 3, 4, 5, 6, 7, 8};\n";
+             kernel void random(global long *io, local int *t, global uint *sums) {\n";
+        program.text += groups.place();
+        program.text += "long x = io[i]; int p[8] = {1, 2, 3, 4, 5, 6, 7, 8};\n";
         for (ty, name) in Self::VARIABLES {
             let value = program.expression(0, true);
             let _ = writeln!(program.text, "{ty} {name} = ({ty})({value});");
@@ -394,7 +472,7 @@ impl Program {
             3 => format!("c ^= sub_group_shuffle_xor((long)({value}), 5u);"),
             4 => format!("a += work_group_reduce_add((int)({value}));"),
             5 => format!("c ^= work_group_scan_inclusive_min((long)({value}));"),
-            6 => format!("b += work_group_broadcast((uint)({value}), 3);"),
+            6 => format!("b += work_group_broadcast((uint)({value}), pick);"),
             _ => format!("g ^= (ushort)sub_group_scan_inclusive_add((uint)({value}));"),
         };
         self.text += &text;
@@ -469,21 +547,20 @@ impl Program {
 }
 
 /// Compiles the kernel of a module, runs it and compares; how it differs from the interpreter's.
-type Comparison<'a> = dyn Fn(&Module, Grid, &[Input]) -> Result<(), String> + 'a;
+type Comparison<'a> = dyn Fn(&Module, &[Run]) -> Result<(), String> + 'a;
 
 /// How the compiled program of a seed differs from the interpreter's, if it does. `with` makes the
 /// kernels and compares.
 pub fn difference_of(
     seed: u64,
+    groups: Groups,
     left_out: &BTreeSet<usize>,
     with: &Comparison<'_>,
 ) -> Option<String> {
-    let (text, _) = Program::write(seed, left_out);
+    let (text, _) = Program::write(seed, groups, left_out);
     ["-O0", "-O2"].into_iter().find_map(|level| {
         let module = module(&clang::compile_text(&text, &[level, "-w", "-Xclang", "-cl-ext=+all"]));
-        let sums = Input::bytes(vec![0; 16]);
-        let inputs = [Random(seed).bytes(80 * 8), Input::Local(128), sums];
-        with(&module, Grid::line(80, 32), &inputs).err().map(|how| format!("{how} at {level}"))
+        with(&module, &groups.runs(seed)).err().map(|how| format!("{how} at {level}"))
     })
 }
 
@@ -491,7 +568,8 @@ pub fn difference_of(
 /// those that are left; the numbers of those left out.
 pub fn shrink(seed: u64, differs: &dyn Fn(&BTreeSet<usize>) -> bool) -> BTreeSet<usize> {
     let mut left_out = BTreeSet::new();
-    let (_, statements) = Program::write(seed, &left_out);
+    // As many in groups of any kind.
+    let (_, statements) = Program::write(seed, Groups::Rows, &left_out);
     loop {
         let before = left_out.len();
         for number in 0..statements {
@@ -505,16 +583,27 @@ pub fn shrink(seed: u64, differs: &dyn Fn(&BTreeSet<usize>) -> bool) -> BTreeSet
     }
 }
 
-#[test]
-fn random_programs_agree() {
+fn programs_agree(groups: Groups, count: u64) {
     let first: u64 =
         std::env::var("TALLY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    let all = |module: &Module, grid, inputs: &[Input]| compare(module, "random", grid, inputs);
-    for seed in first..first + 12 {
-        if let Some(how) = difference_of(seed, &BTreeSet::new(), &all) {
-            let left_out = shrink(seed, &|left_out| difference_of(seed, left_out, &all).is_some());
-            let (least, _) = Program::write(seed, &left_out);
+    let all = |module: &Module, runs: &[Run]| compare(module, "random", runs);
+    for seed in first..first + count {
+        if let Some(how) = difference_of(seed, groups, &BTreeSet::new(), &all) {
+            let differs =
+                |left_out: &BTreeSet<usize>| difference_of(seed, groups, left_out, &all).is_some();
+            let (least, _) = Program::write(seed, groups, &shrink(seed, &differs));
             panic!("seed {seed}: {how}\n{least}");
         }
     }
+}
+
+#[test]
+fn random_programs_agree() {
+    programs_agree(Groups::Rows, 12);
+}
+
+/// In rows of 1 to 40 items of groups of one to three dimensions, whole and partial.
+#[test]
+fn random_programs_agree_in_uneven_groups() {
+    programs_agree(Groups::Uneven, 6);
 }

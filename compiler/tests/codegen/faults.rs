@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use tally_compiler::ir::{AtomicOp, BinaryOp, CompareOp, ConvertOp, Module, Op};
 
-use crate::diff::{Input, Mismatch, Program, compare_with, difference_of, shrink};
-use crate::harness::{Grid, Kernel, targets};
+use crate::diff::{Groups, Mismatch, Program, Run, compare_with, difference_of, shrink};
+use crate::harness::{Kernel, targets};
 
 /// Programs that are tried.
 const SEEDS: std::ops::Range<u64> = 1..25;
@@ -63,25 +63,66 @@ const FAULTS: [Fault; 9] = [
     }),
 ];
 
-/// Whether a program shows a fault: buffers differ with it, and do not without.
-fn shows(seed: u64, left_out: &BTreeSet<usize>, fault: fn(&mut Op)) -> bool {
-    let target = targets().pop().expect("the oldest is always there");
-    let with = |module: &Module, grid: Grid, inputs: &[Input]| {
-        let run =
-            |fault: fn(&mut Op)| match Kernel::with_fault(module, "random", &target, 16, &fault) {
-                Some(kernel) => compare_with(&kernel, module, "random", grid, inputs),
-                None => Ok(()),
-            };
-        match run(fault) {
+/// Whether a program shows a fault: buffers differ with it, and do not without. `build` makes the
+/// kernel with the fault or without, if it is widened.
+fn shows_in(
+    seed: u64,
+    groups: Groups,
+    left_out: &BTreeSet<usize>,
+    build: &dyn Fn(&Module, bool) -> Option<Kernel>,
+) -> bool {
+    let with = |module: &Module, runs: &[Run]| {
+        let run = |fault: bool| match build(module, fault) {
+            Some(kernel) => compare_with(&kernel, module, "random", runs),
+            None => Ok(()),
+        };
+        match run(true) {
             Err(Mismatch::Buffers(how)) => {
-                run(|_| {}).unwrap_or_else(|how| panic!("seed {seed} without a fault: {how}"));
+                run(false).unwrap_or_else(|how| panic!("seed {seed} without a fault: {how}"));
                 Err(how)
             }
             Err(error @ Mismatch::Interpreter(_)) => panic!("seed {seed}: {error}"),
             Ok(()) => Ok(()),
         }
     };
-    difference_of(seed, left_out, &with).is_some()
+    difference_of(seed, groups, left_out, &with).is_some()
+}
+
+fn shows(seed: u64, left_out: &BTreeSet<usize>, fault: fn(&mut Op)) -> bool {
+    let target = targets().pop().expect("the oldest is always there");
+    shows_in(seed, Groups::Rows, left_out, &|module, faulty| {
+        let fault = if faulty { fault } else { |_: &mut Op| {} };
+        Kernel::with_fault(module, "random", &target, 16, &fault)
+    })
+}
+
+/// How the items that there are in an uneven row may be told wrongly, as another comparison.
+const WRONG_ITEMS: [(&str, &str); 3] = [
+    ("one more is there", "uge"),
+    ("those are there that are not", "ule"),
+    ("all but one are", "ne"),
+];
+
+/// "seeded compiler faults are found": in the mask of an uneven row, by groups that have some.
+#[test]
+fn every_wrong_mask_shows_in_some_random_program() {
+    let target = targets().pop().expect("the oldest is always there");
+    for (what, wrong) in WRONG_ITEMS {
+        let build = |module: &Module, faulty| {
+            let change = |text: String| {
+                let kind = if faulty { wrong } else { "ugt" };
+                let items = |line: &str| match line.contains(", <i32 0, i32 1, i32 2, i32 3,") {
+                    true => line.replace("icmp ugt <16 x i32>", &format!("icmp {kind} <16 x i32>")),
+                    false => line.to_owned(),
+                };
+                text.lines().map(|line| items(line) + "\n").collect()
+            };
+            Kernel::with_text(module, "random", &target, 16, &change)
+        };
+        let whole = BTreeSet::new();
+        let found = SEEDS.into_iter().any(|seed| shows_in(seed, Groups::Uneven, &whole, &build));
+        assert!(found, "no program shows that {what}");
+    }
 }
 
 /// "seeded compiler faults are found"
@@ -107,7 +148,7 @@ fn a_difference_shrinks() {
     let whole = BTreeSet::new();
     let seed = SEEDS.into_iter().find(|&seed| shows(seed, &whole, fault)).expect("the test above");
     let least = shrink(seed, &|left_out| shows(seed, left_out, fault));
-    let (_, statements) = Program::write(seed, &whole);
+    let (_, statements) = Program::write(seed, Groups::Rows, &whole);
     assert!(shows(seed, &least, fault), "{least:?}");
     assert!(least.len() < statements, "a difference without any statement");
     for statement in (0..statements).filter(|statement| !least.contains(statement)) {

@@ -10,6 +10,8 @@ use std::time::Duration;
 use tally_compiler::codegen::Options;
 use tally_compiler::ir::{Module, Op};
 use tally_compiler::llvm::Level;
+use tally_compiler::lower::Lowered;
+use tally_compiler::widen::Widened;
 use tally_compiler::{check, codegen, lower, parse, widen};
 use tally_compiler_protocol::{ArgKind, GlobalInfo, KernelCode, KernelInfo, TargetCpu};
 
@@ -178,14 +180,40 @@ impl Kernel {
     ) -> Option<Self> {
         let (index, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
         let mut widened = widen::widen(module, kernel, lanes).ok()?;
-        let function = &mut widened.module.functions[widened.function];
-        for (_, block) in function.blocks.iter_mut() {
-            block.insts.iter_mut().for_each(|inst| fault(&mut inst.op));
+        for id in [widened.function].into_iter().chain(widened.uneven) {
+            for (_, block) in widened.module.functions[id].blocks.iter_mut() {
+                block.insts.iter_mut().for_each(|inst| fault(&mut inst.op));
+            }
         }
-        let lowered = lower::lower_widened(&widened, kernel).expect("it is as large as before");
+        Some(Self::of_widened(module, index, &widened, target, &|text| text))
+    }
+
+    /// Compiles a kernel with the text for LLVM changed. `None` if the kernel is not widened.
+    pub fn with_text(
+        module: &Module,
+        name: &str,
+        target: &TargetCpu,
+        lanes: u32,
+        change: &dyn Fn(String) -> String,
+    ) -> Option<Self> {
+        let (index, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
+        let widened = widen::widen(module, kernel, lanes).ok()?;
+        Some(Self::of_widened(module, index, &widened, target, change))
+    }
+
+    fn of_widened(
+        module: &Module,
+        index: usize,
+        widened: &Widened,
+        target: &TargetCpu,
+        change: &dyn Fn(String) -> String,
+    ) -> Self {
+        let kernel = &module.kernels[index];
+        let lowered = lower::lower_widened(widened, kernel).expect("it is as large as before");
+        let lowered = Lowered { text: change(lowered.text), ..lowered };
         let code = codegen::lowered_code(module, lowered, target, Level::Full)
             .unwrap_or_else(|error| panic!("{error}"));
-        Some(Self::load(module, index, code))
+        Self::load(module, index, code)
     }
 
     fn load(module: &Module, index: usize, mut code: KernelCode) -> Self {
@@ -303,7 +331,11 @@ fn globals(infos: &[GlobalInfo]) -> Vec<Aligned> {
     globals
 }
 
-/// Bytes at a multiple of 64.
+/// Bytes on either side of what kernels are given: for what those with faults on purpose touch there.
+/// A multiple of 64.
+pub const MARGIN: usize = 1024;
+
+/// Bytes at a multiple of 64, with a margin.
 struct Aligned {
     memory: Vec<u8>,
     start: usize,
@@ -316,8 +348,8 @@ impl Aligned {
     }
 
     fn filled(len: usize, byte: u8) -> Self {
-        let memory = vec![byte; len + 64];
-        let start = memory.as_ptr().align_offset(64);
+        let memory = vec![byte; len + 64 + 2 * MARGIN];
+        let start = memory.as_ptr().align_offset(64) + MARGIN;
         Self { memory, start, len }
     }
 

@@ -3,13 +3,13 @@
 //! is; [`same`] runs each kernel with 1, 8, 16 and 32 items to a vector.
 
 use std::fmt::Write;
-use std::ptr;
 
 use tally_compiler::ir::{Inst, Op};
 use tally_compiler::widen::widen;
 
 use crate::diff::{Elements, Input, same};
 use crate::golden::golden;
+use crate::guarded::Guarded;
 use crate::harness::clang::Assembly;
 use crate::harness::{Arg, Grid, Kernel, clang, module, value, widths};
 
@@ -230,8 +230,8 @@ fn no_item_divides_by_nothing() {
     }
 }
 
-/// One item at a time "runs [...], if the kernel has barriers or sub-groups, groups whose first
-/// dimension is not made of whole vectors" (README.md): their rows begin within a sub-group.
+/// One item at a time go "groups with sub-groups that have several such rows: sub-groups are numbered
+/// through the group, and one may begin within a row" (README.md).
 #[test]
 fn items_of_uneven_rows_know_their_sub_group() {
     let module = module(&clang::compile_text(
@@ -339,41 +339,6 @@ fn what_grows_too_much_is_refused() {
     let module = far_atomics(0, 9_000);
     let refusal = widen(&module, &module.kernels[0], 32).expect_err("each has 32 turns");
     assert_eq!(refusal.to_string(), "too many instructions once widened");
-}
-
-/// An address, mapped up to a page that may not be touched.
-struct Guarded {
-    at: *mut u8,
-    page: usize,
-}
-
-impl Guarded {
-    fn new() -> Self {
-        let page = 4096;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping of its own pages.
-        let at = unsafe {
-            libc::mmap(ptr::null_mut(), 2 * page, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
-        };
-        assert_ne!(at, libc::MAP_FAILED);
-        // SAFETY: the second page of the mapping, which nobody uses yet.
-        assert_eq!(unsafe { libc::mprotect(at.byte_add(page), page, libc::PROT_NONE) }, 0);
-        Self { at: at.cast(), page }
-    }
-
-    /// The last bytes before the page.
-    fn last(&mut self, len: usize) -> &mut [u8] {
-        assert!(len <= self.page);
-        // SAFETY: within the first page, which is ours, readable and writable.
-        unsafe { std::slice::from_raw_parts_mut(self.at.add(self.page - len), len) }
-    }
-}
-
-impl Drop for Guarded {
-    fn drop(&mut self) {
-        // SAFETY: unmaps what `new` has mapped.
-        unsafe { libc::munmap(self.at.cast(), 2 * self.page) };
-    }
 }
 
 /// Items that are masked off never touch memory: what they would read and write is not mapped.
