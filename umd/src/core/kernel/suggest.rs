@@ -3,9 +3,9 @@
 //!
 //! A launch is made of whole groups, so a size divides the global size in each dimension. Among
 //! those that do, the cheapest by a small model of how the device runs groups: rows of the first
-//! dimension go in vectors, what is left of a row one item at a time, and with barriers the whole
-//! group does unless rows are made of whole vectors. Each group costs its start, and units that have
-//! no group are idle.
+//! dimension go in vectors, what is left of a row one item at a time; with barriers in a vector that is
+//! not full, but rows that would not fill a quarter of one go one item at a time. Each group costs its
+//! start, and units that have no group are idle.
 
 /// What the choice depends on.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +55,7 @@ fn cost(global: [u32; 3], size: [u32; 3], facts: Facts) -> f64 {
     let rows = f64::from(size[1] * size[2]);
     let items = size.iter().product::<u32>();
     let (vectors, rest) = match (facts.waits, size[0] % lanes) {
+        (true, 1..) if size[0] >= lanes / 4 => (size[0].div_ceil(lanes), 0),
         (true, 1..) => (0, size[0]),
         (_, rest) => (size[0] / lanes, rest),
     };
@@ -97,6 +98,12 @@ mod tests {
         let [x, y, _] = checked([10_007, 512, 1], PLAIN);
         assert!(x == 1 && y >= 64, "{x} x {y}");
         assert_eq!(checked([10_007, 1, 1], PLAIN), [1; 3]);
+    }
+
+    #[test]
+    fn rows_with_barriers_need_not_be_made_of_whole_vectors() {
+        let size = checked([1000, 1000, 1], Facts { waits: true, ..PLAIN });
+        assert!(size[0] >= 100, "{size:?}");
     }
 
     #[test]
