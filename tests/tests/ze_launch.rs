@@ -381,3 +381,54 @@ fn child_with_a_wild_pointer() {
     let again = Runner::new();
     check!(zeContextGetStatus(again.gpu.context));
 }
+
+/// Groups with barriers may have any size: where a row is not made of whole vectors, the last one has
+/// fewer items (compiler/README.md, "Widening").
+#[test]
+fn groups_of_any_size_wait_at_barriers() {
+    let runner = Runner::new();
+    let module = runner.build(
+        "kernel void turn(global int *out, global const int *in, local int *t)
+         {
+             size_t l = get_local_linear_id(), at = get_global_linear_id();
+             size_t n = get_local_size(0) * get_local_size(1) * get_local_size(2);
+             t[l] = in[at];
+             barrier(CLK_LOCAL_MEM_FENCE);
+             int sum = work_group_reduce_add(t[n - 1 - l]);
+             out[at] = 10 * sum + (int)(t[n - 1 - l] & 7);
+         }",
+    );
+    let kernel = runner.gpu.kernel(module, "turn");
+    for [x, y, z] in [[10, 10, 1], [100, 1, 1], [17, 3, 2], [1, 64, 1], [4, 4, 1], [33, 1, 1]] {
+        let size = [x, y, z].map(|n: u32| n as usize);
+        let (groups, rows) = ([2, 2, 1], [2 * size[0], 2 * size[1], size[2]]);
+        let count = rows.iter().product();
+        let (out, input) = (runner.gpu.host::<i32>(count), runner.gpu.host::<i32>(count));
+        let values: Vec<i32> = (0..count as i32).map(|i| i * 37 % 1009).collect();
+        input.fill_with(|i| values[i]);
+        set_pointer(kernel, 0, &out);
+        set_pointer(kernel, 1, &input);
+        let bytes = 4 * size.iter().product::<usize>();
+        check!(zeKernelSetArgumentValue(kernel, 2, bytes, ptr::null()));
+        check!(zeKernelSetGroupSize(kernel, x, y, z));
+        runner.run(kernel, groups);
+        // The items of a group, in its order, by their places in the launch.
+        let members = |first: [usize; 2]| {
+            let place = move |x: usize, y: usize, z: usize| {
+                (z * rows[1] + first[1] + y) * rows[0] + first[0] + x
+            };
+            let line = move |y, z| (0..size[0]).map(move |x| place(x, y, z));
+            let plane = move |z| (0..size[1]).flat_map(move |y| line(y, z));
+            (0..size[2]).flat_map(plane).collect::<Vec<usize>>()
+        };
+        let mut expected = vec![0; count];
+        for group in 0..4 {
+            let items = members([group % 2 * size[0], group / 2 * size[1]]);
+            let sum: i32 = items.iter().map(|&at| values[at]).sum();
+            for (&to, &from) in items.iter().zip(items.iter().rev()) {
+                expected[to] = 10 * sum + (values[from] & 7);
+            }
+        }
+        assert!(out.to_vec() == expected, "groups of {x} x {y} x {z}");
+    }
+}
