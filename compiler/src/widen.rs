@@ -89,7 +89,7 @@ impl std::error::Error for Refusal {}
 pub enum Rows {
     /// They are made of whole vectors, or only those are run that are whole.
     Whole,
-    /// Anything: the last vector of a row may have fewer items ([`Op::Present`]).
+    /// Anything: the last vector of a row may have fewer items ([`Op::Present`](crate::ir::Op::Present)).
     Any,
 }
 
