@@ -343,20 +343,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{EngineClass, Priority};
-
-    fn queue(vm: &Arc<VmState>) -> Arc<Queue> {
-        let config = QueueConfig {
-            id: QueueId(1),
-            class: EngineClass::Compute,
-            index: 0,
-            priority: Priority::Normal,
-            ring: 64,
-            packets: 16,
-            control: 4096,
-        };
-        Arc::new(Queue::new(&config, Arc::clone(vm), 0, true))
-    }
+    use crate::sched::testing::queue;
 
     #[test]
     fn a_vm_forgets_queues_that_are_gone() {

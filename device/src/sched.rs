@@ -25,7 +25,7 @@ mod habit;
 mod locked;
 mod stop;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod watch;
 mod worker;
 

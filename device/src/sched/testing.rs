@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A device without threads of its own, for tests of the scheduler's decisions.
+//! A device without threads of its own, for tests of the scheduler's decisions, and a queue of it.
 
 use std::sync::Arc;
 
@@ -20,6 +20,20 @@ impl Host for Nobody {
     fn vm_lost(&self, _: VmId, _: QueueId, _: Fault) {}
 }
 
+/// A queue on a device's only engine. Nothing is mapped where its ring is said to be.
+pub(crate) fn queue(vm: &Arc<VmState>) -> Arc<Queue> {
+    let config = QueueConfig {
+        id: QueueId(1),
+        class: EngineClass::Compute,
+        index: 0,
+        priority: Priority::Normal,
+        ring: 64,
+        packets: 16,
+        control: 4096,
+    };
+    Arc::new(Queue::new(&config, Arc::clone(vm), 0, true))
+}
+
 /// A device whose one worker is the test, and a queue on its one engine.
 pub(super) fn device() -> (Arc<Shared>, Arc<Queue>) {
     let shared = Arc::new(Shared {
@@ -30,15 +44,5 @@ pub(super) fn device() -> (Arc<Shared>, Arc<Queue>) {
         host: Arc::new(Nobody),
         chaos: None,
     });
-    let config = QueueConfig {
-        id: QueueId(1),
-        class: EngineClass::Compute,
-        index: 0,
-        priority: Priority::Normal,
-        ring: 64,
-        packets: 16,
-        control: 4096,
-    };
-    let queue = Queue::new(&config, Arc::new(VmState::new(VmId(1))), 0, true);
-    (shared, Arc::new(queue))
+    (shared, queue(&Arc::new(VmState::new(VmId(1)))))
 }
