@@ -364,6 +364,12 @@ impl Device {
         self.shared.sched.host_came(&self.shared);
     }
 
+    /// Whether a queue is put off for a host that usually comes to lend itself. Its producer
+    /// goes on kicking then, by which the device sees that its host does not wait.
+    pub fn puts_off(&self) -> bool {
+        self.shared.sched.has_put_off()
+    }
+
     /// The caller looks for a result without lending itself: what the device has put off for a host
     /// that usually does is for its workers now. Costs a load if there is nothing of the kind.
     pub fn hurry(&self) {

@@ -201,6 +201,12 @@ pub trait Kernel: Send + Sync {
     /// Somebody who would lend a thread finds that it is not needed.
     fn came(&self) {}
 
+    /// Whether the device counts on a host to come for what it was kicked for, and wakes nobody. It wants to
+    /// be kicked for what follows.
+    fn puts_off(&self) -> bool {
+        false
+    }
+
     /// Somebody looks for what the device may have put off, and does not lend a thread.
     fn hurry(&self) {}
 

@@ -147,7 +147,7 @@ impl State {
 
 impl Sched {
     /// Whether a queue is put off.
-    pub(super) fn has_put_off(&self) -> bool {
+    pub(crate) fn has_put_off(&self) -> bool {
         self.put_off.load(Ordering::Relaxed)
     }
 

@@ -592,6 +592,10 @@ impl Kernel for Embedded {
         self.device.came();
     }
 
+    fn puts_off(&self) -> bool {
+        self.device.puts_off()
+    }
+
     fn hurry(&self) {
         self.device.hurry();
     }

@@ -37,6 +37,8 @@ pub struct State {
     pub queues: BTreeMap<u32, QueueCreate>,
     /// Kicks so far.
     pub kicks: u32,
+    /// The device counts on the host to come.
+    pub puts_off: bool,
     /// Bytes that buffers may still take; 0 for no limit.
     pub memory_left: u64,
     /// The device does not see the process.
@@ -219,6 +221,10 @@ impl Kernel for Fake {
     fn queue_kick(&self, _: &QueueKick) -> Result {
         self.state().kicks += 1;
         Ok(())
+    }
+
+    fn puts_off(&self) -> bool {
+        self.state().puts_off
     }
 
     unsafe fn sem_wait(&self, _: &mut SemWait) -> Result {

@@ -24,10 +24,6 @@ const FIRST_PACKETS: u32 = 256;
 /// Packets that all rings of a queue may hold: 64 MiB.
 const MAX_PACKETS: u64 = 1 << 20;
 
-/// While the device takes its time to wake it is kicked again after so many packets: it may have put the queue
-/// off for a host that usually waits soon, and sees by that that this one goes on.
-const KICK_EVERY: u64 = 64;
-
 /// Where a queue runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
@@ -56,7 +52,7 @@ pub struct Ring {
     next: u64,
     /// Packets that are published.
     published: u64,
-    /// Packets that were published at the last KICK.
+    /// Packets that were published at the last KICK that a wake follows.
     kicked: u64,
     /// `head` as it was read last.
     head: u64,
@@ -266,13 +262,16 @@ impl Ring {
 
     #[cold]
     fn kick(&mut self) -> Result {
-        if self.control().owes_wake(self.kicked) && self.published - self.kicked < KICK_EVERY {
+        if self.control().owes_wake(self.kicked) {
             return Ok(());
         }
         let kick = QueueKick { queue_id: self.queue, pad: 0 };
         let kicked = self.vm.kernel().queue_kick(&kick);
         kicked.map_err(|errno| self.vm.failed("QUEUE_KICK", errno))?;
-        self.kicked = self.published;
+        // A device that has put the queue off sees by further KICKs that the host goes on.
+        if !self.vm.kernel().puts_off() {
+            self.kicked = self.published;
+        }
         Ok(())
     }
 }
@@ -287,5 +286,55 @@ impl Drop for Ring {
         if let Err(errno) = self.vm.kernel().queue_destroy(&destroy) {
             log::error!("QUEUE_DESTROY: {}", errno.name());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::fake::Fake;
+
+    fn ring() -> (Arc<Fake>, Ring) {
+        let (fake, vm) = crate::vm::tests::fake();
+        let ring = Ring::create(&vm, Place { class: 0, index: 0, priority: 1, device: 0 });
+        (fake, ring.expect("a queue"))
+    }
+
+    fn kicks(fake: &Fake) -> u32 {
+        fake.state().kicks
+    }
+
+    fn append(ring: &mut Ring) {
+        ring.reserve(1).expect("room");
+        ring.push(Packet::default());
+        ring.publish().expect("a device");
+    }
+
+    /// SPEC.md, Publishing: "if it is 1, it issues a KICK, unless `head` is still below the `tail` of its
+    /// last KICK".
+    #[test]
+    fn a_device_that_sleeps_is_kicked_once_until_it_has_slept_again() {
+        let (fake, mut ring) = ring();
+        (0..3).for_each(|_| append(&mut ring));
+        assert_eq!(kicks(&fake), 1, "it has yet to answer");
+        ring.control().device_wakes();
+        append(&mut ring);
+        assert_eq!(kicks(&fake), 1, "it is awake");
+        ring.control().head.store(4, Ordering::Release);
+        assert!(ring.control().device_may_sleep(4));
+        append(&mut ring);
+        assert_eq!(kicks(&fake), 2, "it sleeps again");
+    }
+
+    /// "Sees by further KICKs that the host goes on."
+    #[test]
+    fn a_device_that_puts_the_queue_off_is_kicked_each_time() {
+        let (fake, mut ring) = ring();
+        fake.state().puts_off = true;
+        (0..3).for_each(|_| append(&mut ring));
+        assert_eq!(kicks(&fake), 3);
+        fake.state().puts_off = false;
+        (0..3).for_each(|_| append(&mut ring));
+        assert_eq!(kicks(&fake), 4, "somebody was woken by the next");
     }
 }
