@@ -165,12 +165,18 @@ pub(crate) struct Fill {
     pattern: Pattern,
 }
 
-#[derive(Debug)]
-enum Pattern {
+/// A pattern that needs no memory.
+#[derive(Clone, Copy, Debug)]
+enum Small {
     /// The same byte everywhere.
     Byte(u8),
     /// Whole repetitions of the pattern in a line.
     Line([__m128i; 4]),
+}
+
+#[derive(Debug)]
+enum Pattern {
+    Small(Small),
     /// Whole repetitions of the pattern in memory of ours.
     Block(Box<[u8]>),
 }
@@ -178,9 +184,9 @@ enum Pattern {
 /// Fills of patterns that do not divide a line go out in pieces of about this size.
 const FILL_BLOCK: usize = 4096;
 
-impl Pattern {
-    /// A pattern that needs no memory, of a size that is a power of two up to a line.
-    fn small(pattern: &[u8]) -> Option<Self> {
+impl Small {
+    /// One of a size that is a power of two up to a line, or of equal bytes.
+    fn new(pattern: &[u8]) -> Option<Self> {
         let (&first, rest) = pattern.split_first()?;
         if rest.iter().all(|&byte| byte == first) {
             return Some(Self::Byte(first));
@@ -190,6 +196,53 @@ impl Pattern {
         }
         let line: [u8; LINE] = std::array::from_fn(|i| pattern[i % pattern.len()]);
         Some(Self::Line(words(line)))
+    }
+
+    /// Writes it to so many bytes.
+    ///
+    /// # Safety
+    /// In a guarded call; `to` is an address of a client.
+    #[inline]
+    unsafe fn write(self, to: u64, bytes: usize) {
+        match self {
+            // SAFETY: as the caller promises.
+            Self::Byte(byte) => unsafe { set_bytes(to, byte, bytes) },
+            // SAFETY: as the caller promises.
+            Self::Line(line) => unsafe { lines(to, bytes, line) },
+        }
+    }
+}
+
+/// The pattern of a fill that has it in its packet, of a size that is a power of two.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inline {
+    pattern: [u8; INLINE_FILL_PATTERN as usize],
+    /// Its size less one: what of an offset is the place in it.
+    mask: u8,
+}
+
+impl Inline {
+    /// None: it is another, for [`Fill`].
+    #[inline]
+    pub(crate) fn of(packet: &packet::Fill) -> Option<Self> {
+        let length = packet.header.param;
+        let fits = length.is_power_of_two() && length <= INLINE_FILL_PATTERN;
+        fits.then(|| Self { pattern: packet.pattern, mask: (length - 1) as u8 })
+    }
+
+    /// Writes it to so many bytes.
+    ///
+    /// # Safety
+    /// In a guarded call; `to` is an address of a client.
+    #[inline]
+    pub(crate) unsafe fn write(&self, to: u64, bytes: usize) {
+        if self.mask == 0 {
+            // SAFETY: as the caller promises.
+            return unsafe { set_bytes(to, self.pattern[0], bytes) };
+        }
+        let line: [u8; LINE] = std::array::from_fn(|i| self.pattern[i & usize::from(self.mask)]);
+        // SAFETY: as the caller promises.
+        unsafe { lines(to, bytes, words(line)) };
     }
 }
 
@@ -206,8 +259,8 @@ impl Fill {
             guard.copy_in(&mut pattern[..length], address)?;
         }
         let pattern = &pattern[..length];
-        let (pattern, unit) = match Pattern::small(pattern) {
-            Some(small) => (small, UNIT_BYTES),
+        let (pattern, unit) = match Small::new(pattern) {
+            Some(small) => (Pattern::Small(small), UNIT_BYTES),
             None => {
                 // Repeated up to a block, but no further than the fill itself.
                 let wanted = FILL_BLOCK.min(packet.size as usize).max(length);
@@ -220,27 +273,11 @@ impl Fill {
         Ok((this, packet.size.div_ceil(unit)))
     }
 
-    /// A fill of a pattern that is in the packet and needs no memory of ours.
-    pub(crate) fn without_memory(packet: &packet::Fill) -> Option<Self> {
-        let length = packet.header.param as usize;
-        let pattern = Pattern::small(packet.pattern.get(..length)?)?;
-        Some(Self { dst: packet.dst, size: packet.size, unit: UNIT_BYTES, pattern })
-    }
-
     pub(crate) fn run(&self, guard: &mut Guard, first: u64, count: u64) -> Result<(), Trap> {
         let start = first * self.unit;
         let end = self.size.min((first + count).saturating_mul(self.unit));
         // SAFETY: in a guarded call; client memory by raw address.
         guard.run(|| unsafe { self.write(start, end) })
-    }
-
-    /// All of it.
-    ///
-    /// # Safety
-    /// In a guarded call.
-    pub(crate) unsafe fn run_all(&self) {
-        // SAFETY: as the caller promises.
-        unsafe { self.write(0, self.size) };
     }
 
     /// The bytes from `start` to `end`.
@@ -249,20 +286,19 @@ impl Fill {
     /// In a guarded call.
     unsafe fn write(&self, start: u64, end: u64) {
         let (to, bytes) = (self.dst + start, (end - start) as usize);
-        let line = match &self.pattern {
-            Pattern::Byte(byte) if self.size < STREAM_FILL_BYTES => {
-                // SAFETY: as the caller promises; client memory by raw address.
-                return unsafe { set_bytes(to, *byte, bytes) };
-            }
-            // SAFETY: as above.
+        let small = match &self.pattern {
+            Pattern::Small(small) => *small,
+            // SAFETY: as the caller promises; client memory by raw address.
             Pattern::Block(block) => return unsafe { repeat(to, bytes, block) },
-            Pattern::Byte(byte) => words([*byte; LINE]),
-            Pattern::Line(line) => *line,
         };
         if self.size < STREAM_FILL_BYTES {
             // SAFETY: as above.
-            return unsafe { lines(to, bytes, line) };
+            return unsafe { small.write(to, bytes) };
         }
+        let line = match small {
+            Small::Byte(byte) => words([byte; LINE]),
+            Small::Line(line) => line,
+        };
         let turned = turn(line, to.wrapping_neg() as usize % LINE);
         // SAFETY: as above.
         unsafe {

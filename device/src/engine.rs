@@ -10,15 +10,15 @@ use tally_uapi::cell::CellKind;
 use tally_uapi::fault::FaultKind;
 use tally_uapi::packet::{Command, Header, PACKET_SIZE, Packet, Place, flag, opcode};
 
-use crate::QueueConfig;
 use crate::cell::CellWait;
 use crate::chaos::About;
 use crate::guard::{Guard, Trap};
 use crate::queue::Queue;
-use crate::ring::Ring;
-use crate::sched::{Leave, Spin, Worker};
+use crate::ring::{Ahead, Ring};
+use crate::sched::{Leave, Slot, Spin, Worker};
 use crate::scope::{Finished, Scope};
 use crate::work::{Work, complete_call};
+use crate::{QueueConfig, Shared};
 
 mod call;
 mod guest;
@@ -154,10 +154,15 @@ impl Stream {
 
     /// The packet that was fetched has been taken.
     fn advance(&mut self, queue: &Queue) {
+        self.advance_by(queue, 1);
+    }
+
+    /// So many packets have been taken, the one that was fetched first.
+    fn advance_by(&mut self, queue: &Queue, packets: u64) {
         match &mut self.frame {
-            Some(frame) => frame.advance(),
+            Some(frame) => frame.advance(packets),
             None => {
-                self.ring.advance();
+                self.ring.advance(packets);
                 queue.head.store(self.ring.next(), Ordering::Relaxed);
             }
         }
@@ -176,12 +181,14 @@ impl Stream {
         Ok(Step::Taken)
     }
 
+    /// The packets behind the one being taken that are known to be published.
+    fn ahead(&self) -> Ahead {
+        self.frame.as_ref().map_or_else(|| self.ring.ahead(), Frame::ahead)
+    }
+
     /// The packet after the one being taken, if it is known to be published.
     fn peek(&self, guard: &mut Guard) -> Option<Packet> {
-        match &self.frame {
-            Some(frame) => frame.peek(guard),
-            None => self.ring.peek(guard),
-        }
+        self.ahead().peek(guard)
     }
 
     /// Whether the packet after the one being taken is a command that may run
@@ -273,6 +280,14 @@ fn wakes(worker: &mut Worker, queue: &Arc<Queue>, stream: &Stream) {
     }
 }
 
+/// Why the queue has to leave its engine before its next command, if it has to.
+fn must_leave(shared: &Shared, queue: &Queue, slot: &Slot) -> Option<Leave> {
+    if queue.must_stop() || shared.sched.shutting_down() {
+        return Some(Leave::Stop);
+    }
+    (slot.preempted() || shared.sched.is_outranked(queue)).then_some(Leave::Yield)
+}
+
 /// Takes packets up to the next change of hands. Gives the stream back if this
 /// worker still has it.
 fn advance(
@@ -281,13 +296,10 @@ fn advance(
     mut stream: Box<Stream>,
 ) -> Option<Box<Stream>> {
     let why = loop {
-        if queue.must_stop() || worker.shared.sched.shutting_down() {
-            break Leave::Stop;
+        if let Some(why) = must_leave(&worker.shared, queue, &worker.slot) {
+            break why;
         }
-        if worker.preempted()
-            || worker.shared.sched.is_outranked(queue)
-            || stream.must_yield(worker, queue)
-        {
+        if stream.must_yield(worker, queue) {
             break Leave::Yield;
         }
         if worker.wish_is_met() {

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A queue's ring as the device reads it, and its control page.
 
-use std::arch::x86_64::{__m128i, _MM_HINT_T0, _mm_prefetch, _mm_set_epi64x};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tally_uapi::packet::{Header, PACKET_SIZE, Packet};
+use tally_uapi::packet::{Header, Packet};
 use tally_uapi::queue::QueueControl;
 
 use crate::guard::{Guard, Trap, word};
 use crate::sched::Spin;
+
+mod ahead;
+
+pub(crate) use ahead::Ahead;
 
 /// The device's place in a ring.
 #[derive(Debug)]
@@ -23,6 +26,8 @@ pub(crate) struct Ring {
     next: u64,
     /// Packets published, as last seen.
     tail: u64,
+    /// The index that the producer was told last.
+    told: u64,
     /// Header of the packet after the next, if that was known to be published when the next was fetched.
     follower: Option<Header>,
 }
@@ -31,9 +36,6 @@ pub(crate) struct Ring {
 /// `asleep` in the same line with each packet, so to tell it each time would cost both sides a line that
 /// is elsewhere.
 const TOLD_EVERY: u64 = 16;
-/// So many packets ahead of the next one are fetched from the producer's cache: to get a line from there takes
-/// longer than a short command or two.
-const AHEAD: u64 = 8;
 /// Pauses between two close looks at an empty ring, about 0.2 µs: each look takes the line of `tail` from the
 /// producer, who has written more than one packet by the next.
 const PAUSES: u32 = 16;
@@ -43,7 +45,7 @@ const LOOKS_BEFORE_TOLD: u32 = 32;
 impl Ring {
     pub(crate) fn new(base: u64, packets: u32, control: u64) -> Self {
         let mask = u64::from(packets) - 1;
-        Self { base, mask, control, next: 0, tail: 0, follower: None }
+        Self { base, mask, control, next: 0, tail: 0, told: 0, follower: None }
     }
 
     /// Index of the next packet.
@@ -51,8 +53,20 @@ impl Ring {
         self.next
     }
 
-    fn slot(&self, index: u64) -> u64 {
-        self.base.wrapping_add((index & self.mask) * PACKET_SIZE)
+    /// The packets from the next one on that are known to be published.
+    fn known(&self) -> Ahead {
+        Ahead { base: self.base, mask: self.mask, next: self.next, end: self.tail }
+    }
+
+    /// The same behind the one that was fetched last.
+    pub(crate) fn ahead(&self) -> Ahead {
+        Ahead { next: self.next + 1, ..self.known() }
+    }
+
+    /// How many packets may be done with before the producer is to be told.
+    pub(crate) fn before_telling(&self) -> u64 {
+        let every = TOLD_EVERY.min(self.mask / 4 + 1);
+        (self.told + every).saturating_sub(self.next)
     }
 
     /// Copies the next packet, once. False if nothing is published after so many looks more.
@@ -65,52 +79,37 @@ impl Ring {
         packet: &mut Packet,
         looks: u32,
     ) -> Result<bool, Trap> {
-        let (slot, next, control) = (self.slot(self.next), self.next, self.control());
-        let mut tail = self.tail;
-        let to = std::ptr::from_mut(packet).cast::<__m128i>();
-        let (follower, later) = (self.slot(next + 1), self.slot(next + AHEAD));
+        let (next, control, mut known) = (self.next, self.control(), self.known());
         let mut header = None;
-        let tells = next & (TOLD_EVERY - 1).min(self.mask / 4) == 0;
+        let mut found = false;
+        let tells = self.before_telling() == 0;
         guard.run(|| {
             // SAFETY: in a guarded call. The control page and the ring were
-            // checked for alignment when the queue was created or linked; `to`
-            // has the eight words of a packet, and its alignment.
+            // checked for alignment when the queue was created or linked.
             unsafe {
                 if tells {
                     word(control + HEAD).store(next, Ordering::Release);
                 }
-                if next == tail {
-                    tail = word(control + TAIL).load(Ordering::Acquire);
+                if next == known.end {
+                    known.end = word(control + TAIL).load(Ordering::Acquire);
                     for _ in 0..looks {
-                        if next != tail {
+                        if next != known.end {
                             break;
                         }
                         (0..PAUSES).for_each(|_| std::hint::spin_loop());
-                        tail = word(control + TAIL).load(Ordering::Acquire);
+                        known.end = word(control + TAIL).load(Ordering::Acquire);
                     }
                 }
-                if next != tail {
-                    for i in 0..4 {
-                        let from = slot + i as u64 * 16;
-                        let [low, high] =
-                            [from, from + 8].map(|at| word(at).load(Ordering::Relaxed));
-                        // By two: they are read so next, and a read of two stores waits for both.
-                        to.add(i).write(_mm_set_epi64x(high as i64, low as i64));
-                    }
-                    if next + 1 < tail {
-                        header = Some(word(follower).load(Ordering::Relaxed));
-                    }
-                    // While this one is run others may come from the producer's cache: not one that the
-                    // producer is still at, who would have to fetch it back.
-                    if next + AHEAD < tail {
-                        _mm_prefetch::<_MM_HINT_T0>(later as *const i8);
-                    }
-                }
+                found = known.take(packet);
+                header = known.header();
             }
         })?;
-        self.tail = tail;
-        self.follower = header.map(|word| zerocopy::transmute!(word));
-        Ok(next != tail)
+        if tells {
+            self.told = next;
+        }
+        self.tail = known.end;
+        self.follower = header;
+        Ok(found)
     }
 
     /// The header of the packet after the one that was fetched last, if it is known to be published.
@@ -129,16 +128,12 @@ impl Ring {
 
     /// Reads the packet after the next, if it is known to be published.
     pub(crate) fn peek(&self, guard: &mut Guard) -> Option<Packet> {
-        let index = self.next + 1;
-        if index >= self.tail {
-            return None;
-        }
-        guard.read(self.slot(index)).ok()
+        self.ahead().peek(guard)
     }
 
-    /// The packet that was fetched is done with.
-    pub(crate) fn advance(&mut self) {
-        self.next += 1;
+    /// The packet that was fetched, or so many from it on, are done with.
+    pub(crate) fn advance(&mut self, packets: u64) {
+        self.next += packets;
     }
 
     /// The packets from the next one on are in another ring.

@@ -679,6 +679,7 @@ fn check_fill(fill: &Fill) -> Result<(), FaultKind> {
     require(unused.unwrap_or(0) == 0)
 }
 
+#[inline]
 fn require(holds: bool) -> Result<(), FaultKind> {
     if holds {
         Ok(())
@@ -687,6 +688,7 @@ fn require(holds: bool) -> Result<(), FaultKind> {
     }
 }
 
+#[inline]
 fn zero(words: &[u64]) -> Result<(), FaultKind> {
     require(words.iter().all(|&word| word == 0))
 }
@@ -696,6 +698,7 @@ fn zero_bytes(bytes: &[u8]) -> Result<(), FaultKind> {
 }
 
 /// A null address is as wrong as a misaligned one: nothing is ever mapped there.
+#[inline]
 fn aligned(address: u64, to: u64) -> Result<(), FaultKind> {
     if address != 0 && address.is_multiple_of(to) {
         Ok(())

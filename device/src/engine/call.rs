@@ -3,20 +3,20 @@
 
 use std::sync::Arc;
 
-use tally_uapi::packet::{Call, Operand, PACKET_SIZE, Packet};
+use tally_uapi::packet::{Call, Operand, Packet};
 
 use super::packet_address;
 use crate::cell::CellWait;
 use crate::guard::{Guard, Trap};
+use crate::ring::Ahead;
 use crate::scope::Scope;
 use crate::work::bad_field;
 
 /// A CALL that is being run.
 #[derive(Debug)]
 pub(crate) struct Frame {
-    recording: u64,
-    packets: u64,
-    next: u64,
+    /// The packets from the next one on.
+    packets: Ahead,
     base: u64,
     operands: Vec<Operand>,
     scope: Arc<Scope>,
@@ -51,8 +51,8 @@ impl Frame {
                 operands.push(operand);
             }
         }
-        let base = call.base;
-        Ok(Self { recording: call.recording, packets, next: 0, base, operands, scope })
+        let packets = Ahead { base: call.recording, mask: u64::MAX, next: 0, end: packets };
+        Ok(Self { packets, base: call.base, operands, scope })
     }
 
     pub(super) fn scope(&self) -> &Arc<Scope> {
@@ -78,22 +78,23 @@ impl Frame {
 
     /// Copies the next packet. False at the end.
     pub(super) fn fetch(&self, guard: &mut Guard, packet: &mut Packet) -> Result<bool, Trap> {
-        if self.next == self.packets {
-            return Ok(false);
-        }
-        *packet = guard.read(self.recording + self.next * PACKET_SIZE)?;
-        Ok(true)
+        let (mut packets, mut found) = (self.packets, false);
+        // SAFETY: in a guarded call; decode() has checked the alignment.
+        guard.run(|| found = unsafe { packets.take(packet) })?;
+        Ok(found)
+    }
+
+    /// The packets behind the next.
+    pub(super) fn ahead(&self) -> Ahead {
+        Ahead { next: self.packets.next + 1, ..self.packets }
     }
 
     /// The packet after the next.
     pub(super) fn peek(&self, guard: &mut Guard) -> Option<Packet> {
-        if self.next + 1 >= self.packets {
-            return None;
-        }
-        guard.read(self.recording + (self.next + 1) * PACKET_SIZE).ok()
+        self.ahead().peek(guard)
     }
 
-    pub(super) fn advance(&mut self) {
-        self.next += 1;
+    pub(super) fn advance(&mut self, packets: u64) {
+        self.packets.next += packets;
     }
 }

@@ -3,58 +3,49 @@
 //!
 //! A command of a few bytes takes less time than the work that others could join: to make it, count it,
 //! lend the stream meanwhile and take it back. So an ordered copy or fill of at most one unit, and an
-//! ordered NOP, are run where they are met, in one guarded call with their post-sync operation. Nothing
-//! can be seen of it but the time. It is not for commands whose times somebody wants, nor for the
-//! adversarial device, which delays each signal.
+//! ordered NOP, are run where they are met, in one guarded call with their post-sync operation, and in the
+//! same call those that follow, as far as they are published and short. Nothing can be seen of it but the
+//! time. It is not for commands whose times somebody wants, nor for the adversarial device, which delays
+//! each signal.
 
 use std::sync::Arc;
 
-use tally_uapi::packet::{InPlace, PostOp, PostSync, flag};
+use tally_uapi::cell::waiters_index;
+use tally_uapi::packet::{InPlace, Packet, Place, PostOp, flag};
 
-use super::Stream;
 use super::start::BRISK_BYTES;
-use crate::copy::{Fill, UNIT_BYTES};
-use crate::guard::{Trap, move_bytes, set_bytes};
+use super::{Frame, Stream, may_overlap, must_leave};
+use crate::cell::CellWait;
+use crate::copy::{Inline, UNIT_BYTES};
+use crate::guard::{Trap, move_bytes};
 use crate::queue::Queue;
+use crate::ring::Ahead;
 use crate::sched::Worker;
-use crate::work::signal;
+use crate::work::{PostSync, signal};
+
+/// Most commands of a guarded call in a recording: what all of them share is little beside them then.
+const MOST: u64 = 16;
 
 /// What is done on the spot.
+#[derive(Clone, Copy)]
 enum Spot {
     Nothing,
-    Copy { dst: u64, src: u64, bytes: usize },
-    Set { dst: u64, byte: u8, bytes: usize },
-    Fill(Fill),
+    Copy { dst: u64, src: u64, bytes: u64 },
+    Fill { dst: u64, pattern: Inline, bytes: u64 },
 }
 
 impl Spot {
-    /// What it is, and its post-sync operation. None: the command takes a work of its own.
-    fn of(command: InPlace<'_>) -> Option<(Self, PostSync)> {
-        match command {
-            InPlace::Nop(nop) => Some((Self::Nothing, nop.post)),
-            InPlace::Copy(copy) if copy.size <= UNIT_BYTES => {
-                let bytes = copy.size as usize;
-                Some((Self::Copy { dst: copy.dst, src: copy.src, bytes }, copy.post))
-            }
-            InPlace::Fill(fill) if fill.size <= UNIT_BYTES => {
-                let spot = if fill.header.param == 1 {
-                    let bytes = fill.size as usize;
-                    Self::Set { dst: fill.dst, byte: fill.pattern[0], bytes }
-                } else {
-                    Self::Fill(Fill::without_memory(fill)?)
-                };
-                Some((spot, fill.post))
-            }
-            _ => None,
+    fn bytes(&self) -> u64 {
+        match *self {
+            Self::Nothing => 0,
+            Self::Copy { bytes, .. } | Self::Fill { bytes, .. } => bytes,
         }
     }
 
     /// Whether it is short, or made of pieces that are.
     fn is_bounded(&self) -> bool {
         match *self {
-            Self::Copy { dst, src, bytes } => {
-                bytes as u64 <= BRISK_BYTES || dst.abs_diff(src) >= bytes as u64
-            }
+            Self::Copy { dst, src, bytes } => bytes <= BRISK_BYTES || dst.abs_diff(src) >= bytes,
             _ => true,
         }
     }
@@ -63,80 +54,210 @@ impl Spot {
     ///
     /// # Safety
     /// In a guarded call.
+    #[inline]
     unsafe fn run(&self) {
-        match self {
+        match *self {
             Self::Nothing => {}
             // SAFETY: as the caller promises; both are addresses of the client.
-            Self::Copy { dst, src, bytes } => unsafe { move_bytes(*dst, *src, *bytes) },
+            Self::Copy { dst, src, bytes } => unsafe { move_bytes(dst, src, bytes as usize) },
             // SAFETY: as the caller promises.
-            Self::Set { dst, byte, bytes } => unsafe { set_bytes(*dst, *byte, *bytes) },
-            // SAFETY: as the caller promises.
-            Self::Fill(fill) => unsafe { fill.run_all() },
+            Self::Fill { dst, pattern, bytes } => unsafe { pattern.write(dst, bytes as usize) },
         }
     }
 }
 
+/// A command for the spot.
+#[derive(Clone, Copy)]
+struct Short {
+    spot: Spot,
+    post: Option<PostSync>,
+}
+
+impl Short {
+    /// None: it is no ordered command, or takes a work of its own, or is wrong. `base` is what FROM_BASE adds.
+    #[inline]
+    fn of(packet: &Packet, place: Place, base: u64) -> Option<Self> {
+        let flags = packet.header.flags;
+        if flags & flag::ORDERED == 0 {
+            return None;
+        }
+        let (spot, post) = match packet.in_place(place)? {
+            InPlace::Nop(nop) => (Spot::Nothing, &nop.post),
+            InPlace::Copy(copy) if copy.size <= UNIT_BYTES => {
+                (Spot::Copy { dst: copy.dst, src: copy.src, bytes: copy.size }, &copy.post)
+            }
+            InPlace::Fill(fill) if fill.size <= UNIT_BYTES => {
+                let pattern = Inline::of(fill)?;
+                (Spot::Fill { dst: fill.dst, pattern, bytes: fill.size }, &fill.post)
+            }
+            _ => return None,
+        };
+        let base = if flags & flag::FROM_BASE == 0 { 0 } else { base };
+        let post = match flags & flag::POST_SYNC {
+            0 => None,
+            _ => Some(PostSync {
+                op: PostOp::from_raw(packet.header.post_op)?,
+                address: post.address,
+                value: post.value.wrapping_add(base),
+            }),
+        };
+        Some(Self { spot, post })
+    }
+
+    /// Does it, with its signal.
+    ///
+    /// # Safety
+    /// In a guarded call.
+    #[inline]
+    unsafe fn run(&self) {
+        // SAFETY: as the caller promises.
+        unsafe { self.spot.run() };
+        if let Some(post) = self.post {
+            // SAFETY: as the caller promises; the packet was checked for alignment.
+            unsafe { signal(post.address, post.op, post.value) };
+        }
+    }
+}
+
+/// Commands for the spot, one behind the other, that signal at the same address if at all.
+struct Series {
+    /// The one to be run.
+    short: Short,
+    /// Where they signal, if one has.
+    address: Option<u64>,
+    /// Bytes of all so far.
+    bytes: u64,
+    /// Most of them.
+    most: u64,
+    ahead: Ahead,
+    place: Place,
+    base: u64,
+    by_guest: bool,
+}
+
+impl Series {
+    /// Runs them as long as there are more and `leaves` does not say of one's signal that others have to be
+    /// seen to. Counts them in `done`, each when it has signalled.
+    ///
+    /// # Safety
+    /// In a guarded call; `done` may be written.
+    unsafe fn run(&mut self, done: *mut u64, leaves: impl Fn(Option<PostSync>) -> bool) {
+        let mut packet = Packet::default();
+        for n in 1..=self.most {
+            // SAFETY: in a guarded call.
+            unsafe { self.short.run() };
+            // SAFETY: as the caller promises. Volatile, for the next one may not come back from the call.
+            unsafe { done.write_volatile(n) };
+            // SAFETY: in a guarded call.
+            if n == self.most || leaves(self.short.post) || !unsafe { self.goes_on(&mut packet) } {
+                break;
+            }
+        }
+    }
+
+    /// Whether the next packet is one more of them; `packet` is room for it.
+    ///
+    /// # Safety
+    /// In a guarded call.
+    #[inline]
+    unsafe fn goes_on(&mut self, packet: &mut Packet) -> bool {
+        if self.bytes >= BRISK_BYTES {
+            return false;
+        }
+        // SAFETY: in a guarded call; rings and recordings were checked for alignment.
+        let (taken, after) = unsafe { (self.ahead.take(packet), self.ahead.header()) };
+        // What a worker could run beside the next one is not for a guest.
+        if !taken || self.by_guest && after.as_ref().is_some_and(may_overlap) {
+            return false;
+        }
+        let Some(next) = Short::of(packet, self.place, self.base) else { return false };
+        self.bytes += next.spot.bytes();
+        if let Some(post) = next.post {
+            // The clock is for who runs it first of a series.
+            if post.op == PostOp::Clock || *self.address.get_or_insert(post.address) != post.address
+            {
+                return false;
+            }
+        }
+        self.short = next;
+        self.bytes <= BRISK_BYTES
+    }
+}
+
+/// Whether a signal may be what a wish waits for.
+fn may_meet(post: &PostSync, wish: &CellWait) -> bool {
+    post.address == wish.address
+        && (post.op != PostOp::Store || wish.compare.met(post.value, wish.value))
+}
+
 impl Stream {
     /// Runs the packet that was fetched last, if it is an ordered command, it is its turn, and it is one
-    /// for the spot.
+    /// for the spot; then those behind it that are known to be published, as long as they are short.
     pub(super) fn run_on_the_spot(
         &mut self,
         worker: &mut Worker,
         queue: &Arc<Queue>,
     ) -> Option<Result<(), Trap>> {
-        let header = self.packet.header;
-        let shared = &worker.shared;
-        let watched = queue.trace.is_wanted() || shared.chaos.is_some();
-        if header.flags & flag::ORDERED == 0 || watched {
+        if queue.trace.is_wanted() || worker.shared.chaos.is_some() {
             return None;
         }
-        if self.prefix.stamp != 0 || self.prefix.predicate.is_some() {
-            return None;
-        }
-        let (spot, post) = Spot::of(self.packet.in_place(self.place())?)?;
-        let op = match header.flags & flag::POST_SYNC {
-            0 => None,
-            _ => Some(PostOp::from_raw(header.post_op)?),
-        };
-        let base = match &self.frame {
-            Some(frame) if header.flags & flag::FROM_BASE != 0 => frame.base(),
-            _ => 0,
-        };
-        let value = match op {
-            // The time of the end, which is that of the start only if there is nothing to do.
-            Some(PostOp::Clock) if !matches!(spot, Spot::Nothing) => return None,
-            Some(PostOp::Clock) => shared.clock.ticks(),
-            _ => post.value.wrapping_add(base),
-        };
-        let bounded = spot.is_bounded();
+        let mut series = self.series(worker)?;
+        let (bounded, mut done) = (series.short.spot.is_bounded(), 0);
         // What a guest runs is `suits_guest`'s to say, unless it is this plain.
-        if worker.is_guest() && (!bounded || self.overlap_follows(&mut worker.guard) == Some(true))
-        {
+        if series.by_guest && (!bounded || self.overlap_follows(&mut worker.guard) == Some(true)) {
             return None;
         }
         if !self.inner_scope().drained() {
             return None;
         }
         worker.begin_piece(queue.serial);
-        let result = worker.guard.run(|| {
-            // SAFETY: in a guarded call.
-            unsafe { spot.run() };
-            if let Some(op) = op {
-                // SAFETY: in a guarded call; the packet was checked for alignment.
-                unsafe { signal(post.address, op, value) };
-            }
-        });
+        let Worker { shared, guard, slot, wish, .. } = &mut *worker;
+        let leaves = |post: Option<PostSync>| {
+            post.is_some_and(|post| {
+                shared.sem.has_queues(waiters_index(post.address))
+                    || wish.is_some_and(|wish| may_meet(&post, &wish))
+            }) || must_leave(shared, queue, slot).is_some()
+        };
+        // SAFETY: in a guarded call; the count is ours.
+        let result = guard.run(|| unsafe { series.run(&raw mut done, leaves) });
         worker.end_piece();
-        if let Err(trap) = result {
-            return Some(Err(trap));
+        if done != 0 {
+            self.advance_by(queue, done);
+            queue.set_brisk(bounded);
+            queue.set_wide(false);
+            if let Some(address) = series.address {
+                worker.signalled(address);
+            }
+            worker.command_ended();
         }
-        self.advance(queue);
-        queue.set_brisk(bounded);
-        queue.set_wide(false);
-        if op.is_some() {
-            worker.signalled(post.address);
+        Some(result)
+    }
+
+    /// The packet that was fetched last and those behind it, if it is one for the spot.
+    fn series(&self, worker: &Worker) -> Option<Series> {
+        if self.prefix.stamp != 0 || self.prefix.predicate.is_some() {
+            return None;
         }
-        worker.command_ended();
-        Some(Ok(()))
+        let (place, base) = (self.place(), self.frame.as_ref().map_or(0, Frame::base));
+        let mut short = Short::of(&self.packet, place, base)?;
+        if let Some(post) = &mut short.post
+            && post.op == PostOp::Clock
+        {
+            // The time of the end, which is that of the start only if there is nothing to do.
+            if !matches!(short.spot, Spot::Nothing) {
+                return None;
+            }
+            post.value = worker.shared.clock.ticks();
+        }
+        Some(Series {
+            address: short.post.map(|post| post.address),
+            bytes: short.spot.bytes(),
+            most: if self.frame.is_some() { MOST } else { self.ring.before_telling().max(1) },
+            ahead: self.ahead(),
+            place,
+            base,
+            by_guest: worker.is_guest(),
+            short,
+        })
     }
 }

@@ -66,6 +66,11 @@ impl Slot {
         self.index < FIRST_GUEST
     }
 
+    /// Whether to leave what it streams or joins for the sake of others.
+    pub(crate) fn preempted(&self) -> bool {
+        self.preempt.load(Ordering::Relaxed)
+    }
+
     /// A piece of work begins or ends. Only its own thread says so.
     pub(super) fn bump(&self) {
         let piece = self.piece.load(Ordering::Relaxed);
@@ -223,18 +228,13 @@ impl Worker {
         self.slot.record.set_work(0);
     }
 
-    /// Whether to leave a stream or a work for the sake of others.
-    pub(crate) fn preempted(&self) -> bool {
-        self.slot.preempt.load(Ordering::Relaxed)
-    }
-
     /// Whether to leave a shared work: others are waiting, or nobody wants more.
     pub(crate) fn should_leave(&mut self) -> bool {
         if self.wish_is_met() {
             return true;
         }
         let sched = &self.shared.sched;
-        self.preempted()
+        self.slot.preempted()
             || self.slot.stuck.load(Ordering::Relaxed)
             || sched.shutting_down()
             || sched.streams_wait() && !sched.has_free_worker()

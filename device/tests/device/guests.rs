@@ -315,6 +315,24 @@ fn a_guest_goes_as_soon_as_its_wish_is_met_and_leaves_the_rest() {
     eventually("the worker goes on", || cells.load(0) == 3);
 }
 
+/// "Nothing could run beside it": a command that an unordered one follows is left to the workers.
+#[test]
+fn a_guest_leaves_what_could_run_beside_the_next() {
+    let gpu = Gpu::with(one_worker());
+    let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
+    queue.push(nop(ORDERED, Some((cells.cell_va(0), 1))));
+    eventually("the first signal", || cells.load(0) == 1);
+    let (_held, gate, _kernarg) = held(&gpu);
+    for (flags, value) in [(ORDERED, 2), (ORDERED, 3), (ORDERED, 4), (0, 5)] {
+        queue.write(nop(flags, Some((cells.cell_va(0), value))));
+    }
+    queue.publish();
+    assert_eq!(gpu.device.lend(cells.cell_va(0), 5, Duration::from_millis(20)), Some(false));
+    assert_eq!(cells.load(0), 3);
+    gate.cell(1).store(1, Ordering::Release);
+    eventually("the worker goes on", || cells.load(0) == 5);
+}
+
 #[test]
 fn a_fault_on_a_guest_loses_the_vm_and_the_thread_goes_on() {
     let gpu = Gpu::with(one_worker());

@@ -41,6 +41,13 @@ fn post_sync_adds_and_writes_the_clock() {
     eventually("the clock", || cells.load(1) != 0);
     assert_eq!(cells.load(0), 42);
     assert!((before..=gpu.device.clock_pair().1).contains(&cells.load(1)));
+    // Behind another signal of the same cell, published with it.
+    clock.post.address = cells.cell_va(0);
+    queue.write(add);
+    queue.write(clock);
+    queue.push(nop(ORDERED, Some((cells.cell_va(2), 1))));
+    eventually("all", || cells.load(2) == 1);
+    assert!((before..=gpu.device.clock_pair().1).contains(&cells.load(0)));
 }
 
 #[test]
@@ -273,6 +280,43 @@ fn short_commands_run_one_after_the_other_up_to_a_fault() {
     let fault = gpu.device.query(&queue.handle).fault.expect("asked above");
     assert_eq!((fault.kind, fault.address, fault.packet), (FaultKind::PageFault, 8, 2000));
     assert_eq!(cells.load(0), 1000, "what faulted signals nothing");
+}
+
+/// The same where they are all there at once, in a ring that goes round and behind each of the first packets.
+#[test]
+fn a_fault_among_published_short_commands_names_its_packet() {
+    for bad in 0..40 {
+        let gpu = Gpu::new();
+        let (mut queue, memory, cells) = (gpu.queue(), Memory::new(4096), Memory::new(4096));
+        for i in 0..50 {
+            let to = if i == bad { 8 } else { memory.va() + i * 8 };
+            // Some end what runs at once: large, or with a signal elsewhere.
+            match i % 13 {
+                11 => queue.write(nop(ORDERED, Some((cells.cell_va(1), i)))),
+                7 => queue.write(wait_for(cells.cell_va(0), i)),
+                _ => queue.write(copy(
+                    ORDERED,
+                    to,
+                    cells.cell_va(9),
+                    8,
+                    Some((cells.cell_va(0), i + 1)),
+                )),
+            }
+        }
+        cells.cell(9).store(1, Ordering::Relaxed);
+        queue.publish();
+        if matches!(bad % 13, 7 | 11) {
+            eventually("the last copy", || cells.load(0) == 50);
+            continue;
+        }
+        let fault = gpu.fault();
+        assert_eq!((fault.kind, fault.address, fault.packet), (FaultKind::PageFault, 8, bad));
+        let before = (0..bad).rev().find(|i| !matches!(i % 13, 7 | 11)).map_or(0, |i| i + 1);
+        assert_eq!(cells.load(0), before, "{bad}: all before have signalled, and none behind");
+        let done = |i: u64| memory.load(i as usize) == 1;
+        let copies = (0..50).filter(|i| !matches!(i % 13, 7 | 11));
+        assert!(copies.clone().all(|i| done(i) == (i < bad)), "{bad}");
+    }
 }
 
 #[test]

@@ -230,3 +230,31 @@ fn an_adopted_range_is_waited_for_again() {
     signaller.push(nop(ORDERED, Some((cells.cell_va(9), 1))));
     eventually("resuming", || cells.load(0) == 1);
 }
+
+/// SPEC.md, chapter 6, for short commands that are published at once: whoever waits for one of their signals
+/// goes on, wherever it is.
+#[test]
+fn each_of_several_short_signals_wakes_who_waits_for_it() {
+    const CELLS: usize = 8;
+    let gpu = Gpu::new();
+    let (cells, woken) = (Memory::new(4096), Memory::new(4096));
+    let mut waiters: Vec<_> = (0..CELLS).map(|_| gpu.queue()).collect();
+    let mut queue = gpu.queue();
+    for value in 1..=200 {
+        for (i, waiter) in waiters.iter_mut().enumerate() {
+            waiter.write(wait_for(cells.cell_va(i), value));
+            waiter.push(nop(ORDERED, Some((woken.cell_va(i), value))));
+        }
+        if value % 2 == 0 {
+            let parked =
+                |q: &TestQueue<'_>| gpu.device.query(&q.handle).state == QueueState::Parked;
+            eventually("all wait", || waiters.iter().all(parked));
+        }
+        for i in 0..CELLS {
+            queue.write(nop(ORDERED, None));
+            queue.write(nop(ORDERED, Some((cells.cell_va(i), value))));
+        }
+        queue.publish();
+        eventually("all go on", || (0..CELLS).all(|i| woken.load(i) == value));
+    }
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Packets that are known to be there, in a ring or in a recording, and how one is copied.
+
+use std::arch::x86_64::{__m128i, _MM_HINT_T0, _mm_prefetch, _mm_set_epi64x};
+use std::sync::atomic::Ordering;
+
+use tally_uapi::packet::{Header, PACKET_SIZE, Packet};
+
+use crate::guard::{Guard, word};
+
+/// So many packets ahead of the next one are fetched from the producer's cache: to get a line from there takes
+/// longer than a short command or two.
+const DISTANCE: u64 = 8;
+
+/// The packets from one index up to another, not included, of an array that may go round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ahead {
+    /// VA of the array.
+    pub(crate) base: u64,
+    /// What of an index is the place in the array.
+    pub(crate) mask: u64,
+    pub(crate) next: u64,
+    pub(crate) end: u64,
+}
+
+impl Ahead {
+    fn slot(&self, index: u64) -> u64 {
+        self.base.wrapping_add((index & self.mask) * PACKET_SIZE)
+    }
+
+    /// Copies the next packet, once. False: there is none.
+    ///
+    /// # Safety
+    /// In a guarded call; the array is aligned for packets.
+    #[inline]
+    pub(crate) unsafe fn take(&mut self, packet: &mut Packet) -> bool {
+        if self.next == self.end {
+            return false;
+        }
+        let slot = self.slot(self.next);
+        let to = std::ptr::from_mut(packet).cast::<__m128i>();
+        for i in 0..4 {
+            let from = slot + i as u64 * 16;
+            // SAFETY: aligned, as the caller promises; traps if there is no memory.
+            let [low, high] =
+                [from, from + 8].map(|at| unsafe { word(at) }.load(Ordering::Relaxed));
+            // By two: they are read so next, and a read of two stores waits for both.
+            // SAFETY: a packet has four of these and their alignment; any CPU has the instruction.
+            unsafe { to.add(i).write(_mm_set_epi64x(high as i64, low as i64)) };
+        }
+        // While this one is run others may come from the producer's cache: not one that the
+        // producer is still at, who would have to fetch it back.
+        let later = self.next.saturating_add(DISTANCE);
+        if later < self.end {
+            // SAFETY: only a hint; it traps for no address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.slot(later) as *const i8) };
+        }
+        self.next += 1;
+        true
+    }
+
+    /// Reads the next packet's header. None: there is none.
+    ///
+    /// # Safety
+    /// As of [`Self::take`].
+    #[inline]
+    pub(crate) unsafe fn header(&self) -> Option<Header> {
+        (self.next < self.end).then(|| {
+            // SAFETY: as the caller promises; traps if there is no memory.
+            let word = unsafe { word(self.slot(self.next)) }.load(Ordering::Relaxed);
+            zerocopy::transmute!(word)
+        })
+    }
+
+    /// Reads the next packet. None: there is none.
+    pub(crate) fn peek(&self, guard: &mut Guard) -> Option<Packet> {
+        if self.next >= self.end {
+            return None;
+        }
+        guard.read(self.slot(self.next)).ok()
+    }
+}
