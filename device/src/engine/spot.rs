@@ -119,11 +119,12 @@ impl Short {
     }
 }
 
-/// Commands for the spot, one behind the other, that signal at the same address if at all.
+/// Commands for the spot, one behind the other, that signal where the first does if at all.
+#[derive(Clone, Copy)]
 struct Series {
     /// The one to be run.
     short: Short,
-    /// Where they signal, if one has.
+    /// Where they signal.
     address: Option<u64>,
     /// Bytes of all so far.
     bytes: u64,
@@ -141,7 +142,8 @@ impl Series {
     ///
     /// # Safety
     /// In a guarded call; `done` may be written.
-    unsafe fn run(&mut self, done: *mut u64, leaves: impl Fn(Option<PostSync>) -> bool) {
+    #[inline]
+    unsafe fn run(mut self, done: *mut u64, leaves: impl Fn(Option<PostSync>) -> bool) {
         let mut packet = Packet::default();
         for n in 1..=self.most {
             // SAFETY: in a guarded call.
@@ -201,7 +203,7 @@ impl Stream {
         if queue.trace.is_wanted() || worker.shared.chaos.is_some() {
             return None;
         }
-        let mut series = self.series(worker)?;
+        let series = self.series(worker)?;
         let (bounded, mut done) = (series.short.spot.is_bounded(), 0);
         // What a guest runs is `suits_guest`'s to say, unless it is this plain.
         if series.by_guest && (!bounded || self.overlap_follows(&mut worker.guard) == Some(true)) {
