@@ -176,8 +176,7 @@ impl Series {
         self.bytes += next.spot.bytes();
         if let Some(post) = next.post {
             // The clock is for who runs it first of a series.
-            if post.op == PostOp::Clock || *self.address.get_or_insert(post.address) != post.address
-            {
+            if post.op == PostOp::Clock || self.address != Some(post.address) {
                 return false;
             }
         }
