@@ -278,16 +278,28 @@ mod tests {
 
     #[test]
     fn nobody_is_woken_for_a_host_that_comes() {
-        let (shared, queue) = device_with_habit();
-        let sched = &shared.sched;
-        for _ in 0..3 {
-            sched.kick(&shared, &queue);
+        // On a busy machine this thread may lose its processor, and seem to come late.
+        for _ in 0..1000 {
+            let (shared, queue) = device_with_habit();
+            let sched = &shared.sched;
+            let start = shared.clock.ticks();
+            for _ in 0..3 {
+                sched.kick(&shared, &queue);
+            }
+            let kicks = shared.clock.ticks() - start;
+            let put_off = sched.has_put_off();
+            let found = sched.streams_wait();
+            sched.host_came(&shared);
+            let came = shared.clock.ticks() - start;
+            if kicks > BURST || came > SOON {
+                continue;
+            }
+            assert!(put_off && found, "a host that lends itself finds the queue");
+            assert_eq!((woken(&shared), queue.run().0), (0, Run::Runnable));
+            assert_eq!(sched.lock().habit.turns, FEWEST + 1);
+            return;
         }
-        assert!(sched.has_put_off());
-        assert_eq!((woken(&shared), queue.run().0), (0, Run::Runnable));
-        assert!(sched.streams_wait(), "a host that lends itself finds the queue");
-        sched.host_came(&shared);
-        assert_eq!(sched.lock().habit.turns, FEWEST + 1);
+        panic!("this thread was never quick enough");
     }
 
     #[test]
