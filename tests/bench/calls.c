@@ -268,7 +268,7 @@ static void find_lent(void)
 // Steps from one breakpoint to the next. False if the child is gone.
 //
 // The kernel's code that reads a clock begins anew if the clock's tick comes meanwhile. Stepped through it
-// takes so long that ticks come, sometimes twenty times; what it does again is not counted.
+// takes so long that ticks come, up to sixty times on one machine; what it does again is not counted.
 static bool step_through(pid_t child, const struct shared *shared, struct counts *counts)
 {
     struct user_regs_struct registers;
