@@ -15,12 +15,13 @@ use tally_uapi::packet::{InPlace, Packet, Place, PostOp, flag};
 
 use super::start::BRISK_BYTES;
 use super::{Frame, Stream, may_overlap, must_leave};
+use crate::Shared;
 use crate::cell::CellWait;
 use crate::copy::{Inline, UNIT_BYTES};
 use crate::guard::{Trap, move_bytes};
 use crate::queue::Queue;
 use crate::ring::Ahead;
-use crate::sched::Worker;
+use crate::sched::{Slot, Worker};
 use crate::work::{PostSync, signal};
 
 /// Most commands of a guarded call in a recording: what all of them share is little beside them then.
@@ -185,6 +186,20 @@ impl Series {
     }
 }
 
+/// Whether others have to be seen to before the command behind one with this signal.
+fn leaves(
+    shared: &Shared,
+    queue: &Queue,
+    slot: &Slot,
+    wish: Option<CellWait>,
+    post: Option<PostSync>,
+) -> bool {
+    post.is_some_and(|post| {
+        shared.sem.has_queues(waiters_index(post.address))
+            || wish.is_some_and(|wish| may_meet(&post, &wish))
+    }) || must_leave(shared, queue, slot).is_some()
+}
+
 /// Whether a signal may be what a wish waits for.
 fn may_meet(post: &PostSync, wish: &CellWait) -> bool {
     post.address == wish.address
@@ -213,12 +228,7 @@ impl Stream {
         }
         worker.begin_piece(queue.serial);
         let Worker { shared, guard, slot, wish, .. } = &mut *worker;
-        let leaves = |post: Option<PostSync>| {
-            post.is_some_and(|post| {
-                shared.sem.has_queues(waiters_index(post.address))
-                    || wish.is_some_and(|wish| may_meet(&post, &wish))
-            }) || must_leave(shared, queue, slot).is_some()
-        };
+        let leaves = |post| leaves(shared, queue, slot, *wish, post);
         // SAFETY: in a guarded call; the count is ours.
         let result = guard.run(|| unsafe { series.run(&raw mut done, leaves) });
         worker.end_piece();
@@ -260,5 +270,125 @@ impl Stream {
             by_guest: worker.is_guest(),
             short,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use tally_uapi::cell::{CellKind, Compare};
+    use tally_uapi::packet::{Header, PostSync as PacketPost, opcode};
+
+    use super::*;
+    use crate::guard::{Guard, Seat};
+    use crate::sched::testing;
+
+    /// What a series signals, and what its copies move.
+    struct Memory {
+        cell: u64,
+        bytes: Vec<u8>,
+    }
+
+    impl Memory {
+        fn new() -> Self {
+            Self { cell: 0, bytes: vec![0; 128 << 10] }
+        }
+
+        /// A packet that copies `size` bytes, or none, and stores `value`.
+        fn packet(&mut self, size: u64, value: u64) -> Packet {
+            let header = Header {
+                opcode: if size == 0 { opcode::NOP } else { opcode::COPY },
+                flags: flag::ORDERED | flag::POST_SYNC,
+                post_op: PostOp::Store as u8,
+                ..Header::default()
+            };
+            let at = (&raw mut self.bytes[0]).expose_provenance() as u64;
+            let body =
+                [at + (64 << 10), at, size, 0, 0].map(|word| if size == 0 { 0 } else { word });
+            let post = PacketPost { address: self.cell(), value };
+            Packet { header, body, post }
+        }
+
+        fn cell(&mut self) -> u64 {
+            (&raw mut self.cell).expose_provenance() as u64
+        }
+
+        /// Runs packets that are all there as one series; how many were.
+        fn run(&mut self, packets: &[Packet], leaves: impl Fn(Option<PostSync>) -> bool) -> u64 {
+            let base = packets.as_ptr().expose_provenance() as u64;
+            let count = packets.len() as u64;
+            let short = Short::of(&packets[0], Place::Ring, 0).unwrap();
+            let series = Series {
+                address: Some(self.cell()),
+                bytes: short.spot.bytes(),
+                most: MOST,
+                ahead: Ahead { base, mask: 63, next: 1, end: count },
+                place: Place::Ring,
+                base: 0,
+                by_guest: false,
+                short,
+            };
+            let mut done = 0;
+            let mut guard = Guard::attach(Seat::new().unwrap()).unwrap();
+            // SAFETY: in a guarded call; the count is ours.
+            guard.run(|| unsafe { series.run(&raw mut done, &leaves) }).unwrap();
+            done
+        }
+    }
+
+    #[test]
+    fn a_series_ends_with_its_number_and_its_bytes() {
+        let mut memory = Memory::new();
+        let nops: Vec<_> = (1..=40).map(|value| memory.packet(0, value)).collect();
+        assert_eq!((memory.run(&nops, |_| false), memory.cell), (MOST, MOST));
+        // As many as fit into the limit, and one that does not runs alone.
+        for (size, fit) in [(BRISK_BYTES / 4, 4), (BRISK_BYTES / 2 + 1, 1), (BRISK_BYTES, 1)] {
+            let copies: Vec<_> = (1..=8).map(|value| memory.packet(size, value)).collect();
+            assert_eq!(
+                (memory.run(&copies, |_| false), memory.cell),
+                (fit, fit),
+                "of {size} bytes"
+            );
+        }
+    }
+
+    #[test]
+    fn a_series_ends_where_others_have_to_be_seen_to() {
+        let mut memory = Memory::new();
+        let packets: Vec<_> = (1..=8).map(|value| memory.packet(0, value)).collect();
+        let done = memory.run(&packets, |post| post.is_some_and(|post| post.value == 3));
+        assert_eq!((done, memory.cell), (3, 3));
+    }
+
+    #[test]
+    fn whom_a_series_leaves_for() {
+        let (shared, queue) = testing::device();
+        let mut guard = Guard::attach(Seat::new().unwrap()).unwrap();
+        let slot = Slot::new(0, Seat::new().unwrap().record());
+        let mut memory = Memory::new();
+        let address = memory.cell();
+        let post = Some(PostSync { op: PostOp::Store, address, value: 5 });
+        let wish = |value| {
+            let (kind, compare) = (CellKind::Counter, Compare::GreaterEqual);
+            Some(CellWait { address, value, kind, compare })
+        };
+        assert!(!leaves(&shared, &queue, &slot, None, post), "nobody is there");
+        assert!(!leaves(&shared, &queue, &slot, wish(6), post), "the guest waits for the next one");
+        assert!(leaves(&shared, &queue, &slot, wish(5), post), "the guest waits for this one");
+        // The watch.
+        slot.preempt.store(true, Ordering::Relaxed);
+        assert!(leaves(&shared, &queue, &slot, None, None));
+        slot.preempt.store(false, Ordering::Relaxed);
+        // A queue that waits for the cell.
+        let other = testing::queue(&queue.vm);
+        assert!(shared.sem.park(&mut guard, &other, wish(9).unwrap()));
+        assert!(leaves(&shared, &queue, &slot, None, post));
+        assert!(!leaves(&shared, &queue, &slot, None, None), "it signals nothing");
+        assert!(shared.sem.remove(&other, address));
+        assert!(!leaves(&shared, &queue, &slot, None, post));
+        // Who destroys the queue.
+        queue.stop();
+        assert!(leaves(&shared, &queue, &slot, None, None));
     }
 }

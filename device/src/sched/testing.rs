@@ -35,7 +35,7 @@ pub(crate) fn queue(vm: &Arc<VmState>) -> Arc<Queue> {
 }
 
 /// A device whose one worker is the test, and a queue on its one engine.
-pub(super) fn device() -> (Arc<Shared>, Arc<Queue>) {
+pub(crate) fn device() -> (Arc<Shared>, Arc<Queue>) {
     let shared = Arc::new(Shared {
         clock: Clock::new(),
         sem: SemaphoreUnit::new(None),

@@ -36,11 +36,11 @@ pub(crate) struct Slot {
     /// The watch took this worker's permit. Changes under the scheduler's lock.
     pub(super) stuck: AtomicBool,
     /// Others wait: leave what you stream or join, but stay runnable.
-    pub(super) preempt: AtomicBool,
+    pub(crate) preempt: AtomicBool,
 }
 
 impl Slot {
-    pub(super) fn new(index: usize, record: &'static Record) -> Self {
+    pub(crate) fn new(index: usize, record: &'static Record) -> Self {
         Self {
             index,
             record,
