@@ -299,7 +299,8 @@ impl Work {
         let seen = self.claimed.load(Ordering::Relaxed);
         // Near the end smaller claims, so that all workers end together.
         let left = self.units.checked_sub(seen).filter(|&left| left != 0)?;
-        let wanted = wanted.min(left.div_ceil(2 * sharers)).max(1);
+        let most = if self.shared { left.div_ceil(2 * sharers) } else { left };
+        let wanted = wanted.min(most).max(1);
         let first = self.claimed.fetch_add(wanted, Ordering::Relaxed);
         let left = self.units.checked_sub(first).filter(|&left| left != 0)?;
         Some((first, wanted.min(left)))
@@ -425,6 +426,8 @@ impl Work {
                 Some(ticks) => (CLAIM_TICKS / ticks.max(1)).max(1),
                 None => 1,
             },
+            // Nobody comes for the rest, and the C library does best with as much as it can get.
+            _ if !self.shared => self.units,
             _ => 1,
         }
     }

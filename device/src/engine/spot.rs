@@ -13,7 +13,6 @@ use std::sync::Arc;
 use tally_uapi::cell::waiters_index;
 use tally_uapi::packet::{InPlace, Packet, Place, PostOp, flag};
 
-use super::start::BRISK_BYTES;
 use super::{Frame, Stream, may_overlap, must_leave};
 use crate::Shared;
 use crate::cell::CellWait;
@@ -40,14 +39,6 @@ impl Spot {
         match *self {
             Self::Nothing => 0,
             Self::Copy { bytes, .. } | Self::Fill { bytes, .. } => bytes,
-        }
-    }
-
-    /// Whether it is short, or made of pieces that are.
-    fn is_bounded(&self) -> bool {
-        match *self {
-            Self::Copy { dst, src, bytes } => bytes <= BRISK_BYTES || dst.abs_diff(src) >= bytes,
-            _ => true,
         }
     }
 
@@ -164,7 +155,7 @@ impl Series {
     /// In a guarded call.
     #[inline]
     unsafe fn goes_on(&mut self, packet: &mut Packet) -> bool {
-        if self.bytes >= BRISK_BYTES {
+        if self.bytes >= UNIT_BYTES {
             return false;
         }
         // SAFETY: in a guarded call; rings and recordings were checked for alignment.
@@ -182,7 +173,7 @@ impl Series {
             }
         }
         self.short = next;
-        self.bytes <= BRISK_BYTES
+        self.bytes <= UNIT_BYTES
     }
 }
 
@@ -218,14 +209,14 @@ impl Stream {
             return None;
         }
         let series = self.series(worker)?;
-        let (bounded, mut done) = (series.short.spot.is_bounded(), 0);
         // What a guest runs is `suits_guest`'s to say, unless it is this plain.
-        if series.by_guest && (!bounded || self.overlap_follows(&mut worker.guard) == Some(true)) {
+        if series.by_guest && self.overlap_follows(&mut worker.guard) == Some(true) {
             return None;
         }
         if !self.inner_scope().drained() {
             return None;
         }
+        let mut done = 0;
         worker.begin_piece(queue.serial);
         let Worker { shared, guard, slot, wish, .. } = &mut *worker;
         let leaves = |post| leaves(shared, queue, slot, *wish, post);
@@ -234,7 +225,7 @@ impl Stream {
         worker.end_piece();
         if done != 0 {
             self.advance_by(queue, done);
-            queue.set_brisk(bounded);
+            queue.set_brisk(true);
             queue.set_wide(false);
             if let Some(address) = series.address {
                 worker.signalled(address);
@@ -292,7 +283,7 @@ mod tests {
 
     impl Memory {
         fn new() -> Self {
-            Self { cell: 0, bytes: vec![0; 128 << 10] }
+            Self { cell: 0, bytes: vec![0; 2 * UNIT_BYTES as usize] }
         }
 
         /// A packet that copies `size` bytes, or none, and stores `value`.
@@ -343,7 +334,7 @@ mod tests {
         let nops: Vec<_> = (1..=40).map(|value| memory.packet(0, value)).collect();
         assert_eq!((memory.run(&nops, |_| false), memory.cell), (MOST, MOST));
         // As many as fit into the limit, and one that does not runs alone.
-        for (size, fit) in [(BRISK_BYTES / 4, 4), (BRISK_BYTES / 2 + 1, 1), (BRISK_BYTES, 1)] {
+        for (size, fit) in [(UNIT_BYTES / 4, 4), (UNIT_BYTES / 2 + 1, 1), (UNIT_BYTES, 1)] {
             let copies: Vec<_> = (1..=8).map(|value| memory.packet(size, value)).collect();
             assert_eq!(
                 (memory.run(&copies, |_| false), memory.cell),

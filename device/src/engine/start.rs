@@ -10,7 +10,7 @@ use tally_uapi::packet::{Call, Command, Header, PostOp, PostSync as PacketPost, 
 use super::{Frame, Prefix, Step, Stream, packet_address};
 use crate::cell::CellWait;
 use crate::chaos::{About, MOST_HELD};
-use crate::copy::{Copy, CopyRegion, Fill};
+use crate::copy::{Copy, CopyRegion, Fill, UNIT_BYTES};
 use crate::eu::Launch;
 use crate::guard::{Guard, Trap};
 use crate::queue::Queue;
@@ -23,8 +23,6 @@ use crate::work::{Completion, PostSync, Task, Work, bad_field};
 const QUICK_TICKS: u64 = 15_000;
 /// So is one of at most so many groups of a kernel that nothing is known of.
 const FEW_GROUPS: u64 = 8;
-/// Bytes of a copy that take about as long.
-pub(super) const BRISK_BYTES: u64 = 64 << 10;
 /// So is a copy of at most so many units.
 const FEW_BLOCKS: u64 = 4;
 /// So is a fill that no other work follows: it reads nothing, and is over before another worker is awake.
@@ -246,7 +244,7 @@ impl Stream {
 pub(super) fn may_suit_guests(command: &Command) -> bool {
     match command {
         Command::Dispatch(dispatch) => dispatch.header.flags & flag::COOPERATIVE == 0,
-        Command::Copy(copy) => copy.size <= BRISK_BYTES || copy.dst.abs_diff(copy.src) >= copy.size,
+        Command::Copy(copy) => copy.size <= UNIT_BYTES || copy.dst.abs_diff(copy.src) >= copy.size,
         Command::CopyRegion(_) => false,
         _ => true,
     }
