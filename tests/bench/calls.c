@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // What one call does on the thread that makes it, counted instruction by instruction: instructions,
-// system calls, instructions that lock memory, allocations. Unlike times these do not depend on the
-// machine's mood, so limits on them can be tests. Usage: calls FOLDER-OF-MODULES [check|appends].
+// system calls, instructions that lock memory, allocations, pages of code. Unlike times these do not depend
+// on the machine's mood, so limits on them can be tests. Usage: calls FOLDER-OF-MODULES [check|appends].
 //
 // A child makes the calls between two breakpoints of its own; the parent steps through what is between
 // them. Where that would be too slow for what is to be seen it counts system calls by futex alone, which
-// wake or sleep, and stop the child without steps. Another one appends to a list while Tally logs packets, which tells the bytes of packets and of
-// arguments. With `check` the program fails if a call does more than it may; with `appends` only what a
+// wake or sleep, and stop the child without steps. Another one appends to a list while Tally logs packets,
+// which tells the bytes of packets and of arguments. With `check` the program fails if a call does more than it may; with `appends` only what a
 // simulated device can do is counted.
 #include "counter_events.h"
 
@@ -23,10 +23,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOGGED = 8, WARM_UP = 100, SAMPLES = 9, ALLOCATORS = 4, CANNOT_TRACE = 77 };
+enum { LOGGED = 8, WARM_UP = 100, SAMPLES = 9, ALLOCATORS = 4, MOST_PAGES = 64, CANNOT_TRACE = 77 };
 
 struct counts {
     long instructions, system_calls, locked, allocations;
+    // Pages that instructions were read from, of program, loader, driver and C library.
+    long pages;
 };
 
 struct bytes {
@@ -123,24 +125,25 @@ static const struct {
     const char *what;
     void (*call)(struct calls *c);
     bool executes;
-    // The most that it may do, through the loader: what it does in a release build, and a tenth.
+    // The most that it may do, through the loader: what it does in a release build, and a tenth; two pages or
+    // three more, since functions move a little with each change. umd/hot.ld has them together.
     struct counts limit;
     // The most bytes that it may write for the device.
     struct bytes bytes;
 } rows[] = {
-    {"the cheapest call", nothing, false, {85, 0, 2, 0}, {0}},
-    {"append to a regular in-order list", plain, false, {420, 0, 1, 0}, {64, 128}},
-    {"  with a counter-based signal", with_signal, false, {465, 0, 2, 0}, {64, 128}},
-    {"  with a wait for the list's own event", with_own_wait, false, {465, 0, 1, 0}, {64, 128}},
-    {"  with another list's event and a signal", with_wait_and_signal, false, {660, 0, 4, 0}, {128, 128}},
-    {"copy of 64 bytes, regular in-order list", copy, false, {505, 0, 1, 0}, {64, 0}},
-    {"fill of 64 bytes, regular in-order list", fill, false, {535, 0, 1, 0}, {64, 0}},
-    {"counter-based event, create and destroy", event, false, {345, 0, 1, 0}, {0}},
+    {"the cheapest call", nothing, false, {85, 0, 2, 0, 6}, {0}},
+    {"append to a regular in-order list", plain, false, {420, 0, 1, 0, 9}, {64, 128}},
+    {"  with a counter-based signal", with_signal, false, {465, 0, 2, 0, 9}, {64, 128}},
+    {"  with a wait for the list's own event", with_own_wait, false, {465, 0, 1, 0, 9}, {64, 128}},
+    {"  with another list's event and a signal", with_wait_and_signal, false, {660, 0, 4, 0, 10}, {128, 128}},
+    {"copy of 64 bytes, regular in-order list", copy, false, {505, 0, 1, 0, 13}, {64, 0}},
+    {"fill of 64 bytes, regular in-order list", fill, false, {535, 0, 1, 0, 16}, {64, 0}},
+    {"counter-based event, create and destroy", event, false, {345, 0, 1, 0, 13}, {0}},
     // It wakes a worker, and the watch if another worker is still busy with what came before.
-    {"append to an immediate list that sleeps", immediate, true, {1500, 2, 20, 0}, {0}},
+    {"append to an immediate list that sleeps", immediate, true, {1500, 2, 20, 0, 17}, {0}},
     // Nobody is woken for a host that usually waits at once.
     {"  and to wait for it, as before (futex)", round_trip, true, {0}, {0}},
-    {"query of an event that is complete", query, true, {185, 0, 1, 0}, {0}},
+    {"query of an event that is complete", query, true, {185, 0, 1, 0, 8}, {0}},
 };
 
 enum { ROWS = sizeof(rows) / sizeof(*rows) };
@@ -265,6 +268,16 @@ static void find_lent(void)
         fclose(maps);
 }
 
+// Counts the page of an instruction that is on none of those before it.
+static void count_page(struct counts *counts, unsigned long long pages[MOST_PAGES], unsigned long long at)
+{
+    for (long i = 0; i < counts->pages; i++)
+        if (pages[i] == at >> 12)
+            return;
+    if (counts->pages < MOST_PAGES)
+        pages[counts->pages++] = at >> 12;
+}
+
 // Steps from one breakpoint to the next. False if the child is gone.
 //
 // The kernel's code that reads a clock begins anew if the clock's tick comes meanwhile. Stepped through it
@@ -272,7 +285,7 @@ static void find_lent(void)
 static bool step_through(pid_t child, const struct shared *shared, struct counts *counts)
 {
     struct user_regs_struct registers;
-    unsigned long long before = 0, reached = 0;
+    unsigned long long before = 0, reached = 0, pages[MOST_PAGES];
     int status;
 
     for (;;) {
@@ -292,6 +305,7 @@ static bool step_through(pid_t child, const struct shared *shared, struct counts
         if (registers.rip != before && !again) {
             counts->instructions++;
             counts->locked += locks(code.bytes);
+            count_page(counts, pages, registers.rip);
             for (int i = 0; i < ALLOCATORS; i++)
                 counts->allocations += registers.rip == (unsigned long long)shared->allocators[i];
         }
@@ -318,7 +332,7 @@ static int by_counts(const void *a, const void *b)
 static bool exceeds(const struct counts *is, const struct counts *may)
 {
     return is->instructions > may->instructions || is->system_calls > may->system_calls ||
-           is->locked > may->locked || is->allocations > may->allocations;
+           is->locked > may->locked || is->allocations > may->allocations || is->pages > may->pages;
 }
 
 // Counts all calls of a child that stops at its first breakpoint. 0 if all is as it should be.
@@ -352,7 +366,8 @@ static int count_calls(pid_t child, const struct shared *shared, bool check)
         fprintf(stderr, "calls: the child ended with status %#x\n", status);
         return 1;
     }
-    printf("%-42s%14s%14s%14s%14s\n", "per call", "instructions", "system calls", "locked", "allocations");
+    printf("%-42s%14s%14s%14s%14s%14s\n", "per call", "instructions", "system calls", "locked", "allocations",
+           "code pages");
     for (int row = 0; row < ROWS; row++) {
         if (!taken[row])
             continue;
@@ -362,12 +377,13 @@ static int count_calls(pid_t child, const struct shared *shared, bool check)
         const char *verdict = !check ? "" : over ? "   TOO MUCH" : "   ok";
 
         if (rows[row].call == round_trip) {
-            printf("%-42s%14s%14ld%14s%14s%s\n", rows[row].what, "-", median->system_calls, "-", "-", verdict);
+            printf("%-42s%14s%14ld%14s%14s%14s%s\n", rows[row].what, "-", median->system_calls, "-", "-", "-",
+                   verdict);
             bad |= over;
             continue;
         }
-        printf("%-42s%14ld%14ld%14ld%14ld%s\n", rows[row].what, median->instructions,
-               median->system_calls, median->locked, median->allocations, verdict);
+        printf("%-42s%14ld%14ld%14ld%14ld%14ld%s\n", rows[row].what, median->instructions,
+               median->system_calls, median->locked, median->allocations, median->pages, verdict);
         bad |= over;
     }
     return bad;
