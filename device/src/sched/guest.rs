@@ -202,7 +202,8 @@ impl Worker {
 
     fn visit(&mut self, limit: Duration) -> bool {
         let shared = Arc::clone(&self.shared);
-        let mut until = Instant::now() + limit;
+        // From the first time on that there is nothing to do: mostly there is, and clocks cost.
+        let mut until = None;
         let mut spin = Spin::default();
         let mut seen = None;
         while !self.wish_is_met() {
@@ -218,12 +219,13 @@ impl Worker {
                     work.join(self, Self::wish_is_met);
                 }
                 shared.sched.guest_looks(&shared, self);
-                until = Instant::now() + limit;
+                until = None;
                 // What it has left may still be there.
                 seen = None;
                 continue;
             }
-            if Instant::now() >= until {
+            let now = Instant::now();
+            if now >= *until.get_or_insert(now + limit) {
                 return false;
             }
             spin.turn();
