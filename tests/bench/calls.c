@@ -7,8 +7,8 @@
 // A child makes the calls between two breakpoints of its own; the parent steps through what is between
 // them. Where that would be too slow for what is to be seen it counts system calls by futex alone, which
 // wake or sleep, and stop the child without steps. Another one appends to a list while Tally logs packets,
-// which tells the bytes of packets and of arguments. With `check` the program fails if a call does more than it may; with `appends` only what a
-// simulated device can do is counted.
+// which tells the bytes of packets and of arguments. With `check` the program fails if a call does more than
+// it may; with `appends` only what a simulated device can do is counted.
 #include "counter_events.h"
 
 #include <dlfcn.h>
@@ -137,8 +137,8 @@ static const struct {
     {"  with a wait for the list's own event", with_own_wait, false, {465, 0, 1, 0, 9}, {64, 128}},
     {"  with another list's event and a signal", with_wait_and_signal, false, {660, 0, 4, 0, 10}, {128, 128}},
     {"copy of 64 bytes, regular in-order list", copy, false, {505, 0, 1, 0, 13}, {64, 0}},
-    {"fill of 64 bytes, regular in-order list", fill, false, {535, 0, 1, 0, 16}, {64, 0}},
-    {"counter-based event, create and destroy", event, false, {345, 0, 1, 0, 13}, {0}},
+    {"fill of 64 bytes, regular in-order list", fill, false, {535, 0, 1, 0, 15}, {64, 0}},
+    {"counter-based event, create and destroy", event, false, {345, 0, 1, 0, 12}, {0}},
     // It wakes a worker, and the watch if another worker is still busy with what came before.
     {"append to an immediate list that sleeps", immediate, true, {1500, 2, 20, 0, 17}, {0}},
     // Nobody is woken for a host that usually waits at once.

@@ -7,8 +7,8 @@
 //
 // A batch of the first table takes 10 to 100 microseconds and begins with a device that has fallen asleep
 // while the host ran its own copies: its wake is a part of the figure, which the host's copies do not have.
-// So the second table has the same in batches of 5 to 40 milliseconds from 16 KiB on, beside which a wake or two
-// (50 to 100 microseconds each on a virtual machine) is little, and what the engine takes for commands that
+// So the second table has the same in batches of 3 to 16 milliseconds from 16 KiB on, beside which two wakes
+// (50 to 100 microseconds each on a virtual machine) are little, and what the engine takes for commands that
 // are all there already when it is let go. Beside it is what it takes without a driver to have another
 // thread copy: a ring of 64-byte packets that say from where, to where and how much, nothing else.
 #include "counter_events.h"

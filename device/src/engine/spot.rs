@@ -356,7 +356,8 @@ mod tests {
     fn whom_a_series_leaves_for() {
         let (shared, queue) = testing::device();
         let mut guard = Guard::attach(Seat::new().unwrap()).unwrap();
-        let slot = Slot::new(0, Seat::new().unwrap().record());
+        let seat = Seat::new().unwrap();
+        let slot = Slot::new(0, seat.record());
         let mut memory = Memory::new();
         let address = memory.cell();
         let post = Some(PostSync { op: PostOp::Store, address, value: 5 });
