@@ -35,7 +35,7 @@ const SOON: u64 = 30_000;
 /// How far apart, in ticks, KICKs may be for the watch to be woken for their sake: it stays awake for as long.
 const WATCHED: u64 = 15_000_000;
 /// How long, in ticks, a host may go on submitting before it is taken for one that does not wait.
-const BURST: u64 = 10_000;
+const BURST: u64 = 20_000;
 
 /// What is known of the host. Changes under the scheduler's lock.
 #[derive(Debug)]
