@@ -92,7 +92,7 @@ def main():
     for key, name, then in THEN:
         if peers.get(name, {}).get(key):
             now = spread([wall for wall, _ in peers[name][key]])[0]
-            row = f"  {name}, {key}: ns here, where the limits were set"
+            row = f"  {name}, {key}: ns here, and where set"
             print(f"{row:52}{now:,.0f}, {then:,}: {now / then:.2f} x")
 
 
