@@ -24,7 +24,7 @@ ROWS = [
     ("wake-answered", "  until the woken thread has answered", None),
 ]
 
-# What these took on the machine for which the limits in nanoseconds were set: this one varies by two.
+# What peers took where the limits in nanoseconds were set: it tells how fast the machine of a run is.
 THEN = [("append-wait-signal", "Intel GPU", 542), ("round-trip", "Intel CPU", 4500)]
 
 

@@ -202,7 +202,7 @@ pub trait Kernel: Send + Sync {
     fn came(&self) {}
 
     /// Whether the device counts on a host to come for what it was kicked for, and wakes nobody. It wants to
-    /// be kicked for what follows.
+    /// be kicked by some of what follows, too.
     fn puts_off(&self) -> bool {
         false
     }

@@ -34,8 +34,10 @@ const FORGIVEN: u32 = 1024;
 const SOON: u64 = 30_000;
 /// How far apart, in ticks, KICKs may be for the watch to be woken for their sake: it stays awake for as long.
 const WATCHED: u64 = 15_000_000;
-/// How long, in ticks, a host may go on submitting before it is taken for one that does not wait.
+/// How long, in ticks, a host may go on submitting before it is taken for one that does not wait: longer than
+/// 64 appends take on a slow machine, and less than [`SOON`], by which it has to come.
 const BURST: u64 = 20_000;
+const _: () = assert!(BURST < SOON);
 
 /// What is known of the host. Changes under the scheduler's lock.
 #[derive(Debug)]
