@@ -62,12 +62,34 @@ machine() {
     done
 }
 
+# What every kernel is told. Without the last word one in fifty boots on two busy processors never ends:
+# before Linux 7.3 has changed to the TSC its clock is a timer's interrupt, and its clocksource watchdog
+# waits, with interrupts off, for a time to pass or a processor that has stopped for just that change.
+readonly kernel_parameters='console=ttyS0 panic=-1 loglevel=7 tsc=nowatchdog'
+
+# The time in which a kernel has to reach its first process, in seconds. It takes 3 s.
+readonly boot_limit=180
+
+# guest_guard RUN_FOLDER: ends a machine that does not come up, with the status `stuck`.
+guest_guard() {
+    local run=$1 end=$((SECONDS + boot_limit))
+    while [ -d "$run" ] && [ ! -e "$run/started" ]; do
+        [ "$SECONDS" -lt "$end" ] || {
+            echo stuck >"$run/status"
+            # What hangs may no longer listen to anything milder.
+            kill -KILL "$(cat "$run/pid")"
+            return
+        }
+        sleep 1
+    done
+}
+
 # guest_run RUN_FOLDER: boots kernel_dir's kernel and waits for the end of the machine.
 #
 # The folder holds what the guest is to do (see guest-init) and receives its answers. The two streams
 # of the command come through ports of their own, so that nothing of the kernel's is between them.
 guest_run() {
-    local run=$1 devices out err readers=() status=0
+    local run=$1 devices out err guard readers=() status=0
     mkfifo "$run/out" "$run/err"
     # Open for both directions, so that neither side waits for the other to open it.
     exec {out}<>"$run/out" {err}<>"$run/err"
@@ -76,13 +98,16 @@ guest_run() {
     cat "$run/err" {out}<&- {err}<&- >&2 &
     readers+=($!)
     mapfile -t devices < <(machine "$run")
+    guest_guard "$run" {out}<&- {err}<&- >/dev/null 2>&1 &
+    guard=$!
     timeout --foreground "$limit" "${qemu[@]}" -nodefaults -no-user-config -display none -no-reboot \
-        -M q35,memory-backend=memory -accel "$accelerator" -cpu max -smp "$cpus" -m "$memory" \
+        -pidfile "$run/pid" -M q35,memory-backend=memory -accel "$accelerator" -cpu max -smp "$cpus" -m "$memory" \
         -object "memory-backend-memfd,id=memory,size=$memory,share=on" \
         -kernel "$kernel_dir/bzImage" -initrd "$run/initramfs" \
-        -append "console=ttyS0 panic=-1 loglevel=7 tally.target=$target tally.modules=$kernel_dir/modules $append" \
+        -append "$kernel_parameters tally.target=$target tally.modules=$kernel_dir/modules $append" \
         -serial chardev:console "${devices[@]}" {out}<&- {err}<&- 2>"$run/qemu.log" || status=$?
     exec {out}<&- {err}<&-
+    kill "$guard" 2>/dev/null || true
     wait "${readers[@]}"
     return "$status"
 }
