@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compiles the run-time library of kernels (`rt/*.c`) with clang.
+//! Links LLVM's library and compiles the run-time library of kernels (`rt/*.c`) with clang.
 //!
 //! The maths files become LLVM bitcode, which is linked into the kernels that call it and is
 //! optimised with them. There are two forms of each, for any processor and for those with fused
@@ -15,6 +15,13 @@ use std::{env, fs};
 /// Where clang may be. Its version must be LLVM's, because bitcode of a newer one is not read.
 const CLANGS: [&str; 2] = ["clang-22", "/usr/lib/llvm-22/bin/clang"];
 
+/// LLVM's C and C++ API in one shared library, by the name that says its version: what Debian's library
+/// package has, while the name without a version comes with the development files.
+const LLVM: &str = "libLLVM.so.22.1";
+
+/// Where LLVM is installed if not among the system's libraries; the variable is llvm-sys's own.
+const LLVM_PREFIX: &str = "LLVM_SYS_221_PREFIX";
+
 /// What all functions of the library are called.
 const PREFIX: &str = "__tally_";
 
@@ -24,6 +31,11 @@ fn main() {
     if env::var_os("CARGO_FEATURE_LLVM").is_none() {
         return;
     }
+    println!("cargo::rerun-if-env-changed={LLVM_PREFIX}");
+    if let Ok(prefix) = env::var(LLVM_PREFIX) {
+        println!("cargo::rustc-link-search=native={prefix}/lib");
+    }
+    println!("cargo::rustc-link-lib=dylib:+verbatim={LLVM}");
     if let Err(why) = build() {
         println!("cargo::error={why}");
     }
