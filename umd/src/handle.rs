@@ -527,19 +527,22 @@ fn find<R: RawHandle>(raw: R) -> Option<&'static Slot<R::Object>> {
     (slot.tag.load(Ordering::Acquire) == R::KIND.live()).then_some(slot)
 }
 
-/// Which rule `raw` breaks.
+/// Which rule `raw` breaks. One for each kind of handle costs those who look handles up the least.
 #[cold]
 fn explain<R: RawHandle>(raw: R, name: &'static str) -> Error {
+    explain_address(raw.as_ptr(), R::KIND, name)
+}
+
+fn explain_address(ptr: *mut c_void, wanted: Kind, name: &'static str) -> Error {
     let code = ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
-    let want = R::KIND.name();
-    let ptr = raw.as_ptr();
+    let want = wanted.name();
     if ptr.is_null() {
         return Error::new(code, format!("{name}: the handle is null; it must name {want}"));
     }
     let owner = Kind::ALL.into_iter().find(|kind| kind.slab().holds(ptr as usize));
     let what = match owner {
         None => "is no handle of this driver".to_owned(),
-        Some(kind) if kind != R::KIND => format!("names {}, or did", kind.name()),
+        Some(kind) if kind != wanted => format!("names {}, or did", kind.name()),
         Some(_) => "has been destroyed, or points into an object".to_owned(),
     };
     Error::new(code, format!("{name}: {ptr:p} {what}; it must name {want}"))
