@@ -9,7 +9,7 @@ use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
 
 use tally_uapi::packet::{self, INLINE_FILL_PATTERN, MAX_FILL_PATTERN, Region};
 
-use crate::guard::{Guard, Trap, move_bytes, set_bytes};
+use crate::guard::{Guard, Trap, move_bytes, set_bytes, set_lines};
 use crate::work::bad_field;
 
 /// Bytes of a unit: long beside the cost of a claim, short beside 5 ms.
@@ -149,7 +149,7 @@ impl CopyRegion {
                 let dst = self.dst + z * shape.dst_slice_pitch + y * shape.dst_row_pitch;
                 let src = self.src + z * shape.src_slice_pitch + y * shape.src_row_pitch;
                 // SAFETY: in a guarded call; client memory by raw address.
-                unsafe { libc::memmove(dst as *mut _, src as *const _, shape.width as usize) };
+                unsafe { move_bytes(dst, src, shape.width as usize) };
             }
         })
     }
@@ -330,6 +330,10 @@ fn turn(line: [__m128i; 4], by: usize) -> [__m128i; 4] {
 /// # Safety
 /// In a guarded call; `to` is an address of a client.
 unsafe fn lines(to: u64, bytes: usize, line: [__m128i; 4]) {
+    // SAFETY: of the same size; else as the caller promises.
+    if unsafe { set_lines(to, std::mem::transmute::<[__m128i; 4], [u8; LINE]>(line), bytes) } {
+        return;
+    }
     // More than one line at a time, unless that is more than there is to write.
     let (one, many);
     let block = if bytes <= 4 * LINE {

@@ -26,10 +26,11 @@ mod chain;
 mod loan;
 mod memory;
 mod stack;
+mod wide;
 
 pub(crate) use loan::Loan;
 use loan::Visit;
-pub(crate) use memory::{move_bytes, set_bytes, word};
+pub(crate) use memory::{move_bytes, set_bytes, set_lines, word};
 use stack::SignalStack;
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]

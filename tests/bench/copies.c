@@ -276,6 +276,21 @@ static void long_batches(struct bench *b)
     }
 }
 
+// Where the target begins a little further into its page than the source into its own.
+static void misplaced(struct bench *b)
+{
+    printf("\n%-14s%9s%9s%7s\n", "ns, 8 bytes on", "a copy", "memcpy", "ratio");
+    b->to += 8;
+    for (size_t size = 4 * KIB; size <= MIB; size *= 4) {
+        double copies[2];
+
+        compare(b, size, operations(ENOUGH, size, MOST), copy, copies);
+        print_size(size);
+        printf("    %9.0f%9.0f%7.2f\n", copies[0] * 1e9, copies[1] * 1e9, copies[1] / copies[0]);
+    }
+    b->to -= 8;
+}
+
 // Copies on several engines at once, and beside a list of the compute engines.
 static void together(struct bench *b)
 {
@@ -402,6 +417,7 @@ int main(int count, char **arguments)
     memset(b.from, 2, LARGEST);
     sizes(&b);
     long_batches(&b);
+    misplaced(&b);
     together(&b);
     beside_a_kernel(&b);
     must(zeEventDestroy(b.gate));

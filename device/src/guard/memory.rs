@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{Guard, Trap};
+use super::{Guard, Trap, wide};
 
 /// A client's aligned 64-bit word. Only for use inside a guarded call.
 ///
@@ -36,6 +36,10 @@ pub(crate) unsafe fn move_bytes(dst: u64, src: u64, bytes: usize) {
         4 if (dst | src).is_multiple_of(4) => unsafe {
             half_word(dst).store(half_word(src).load(Ordering::Acquire), Ordering::Release);
         },
+        // SAFETY: as the caller promises, apart, and large enough. Traps if there is no memory.
+        _ if dst.abs_diff(src) >= bytes as u64 && wide::is_for(bytes) => unsafe {
+            wide::copy(dst, src, bytes);
+        },
         // SAFETY: as the caller promises; traps if there is no memory.
         _ => unsafe {
             libc::memmove(dst as *mut _, src as *const _, bytes);
@@ -58,11 +62,27 @@ pub(crate) unsafe fn set_bytes(dst: u64, byte: u8, bytes: usize) {
         4 if dst.is_multiple_of(4) => unsafe {
             half_word(dst).store(u32::from_ne_bytes([byte; 4]), Ordering::Release);
         },
+        // SAFETY: as the caller promises, and large enough. Traps if there is no memory.
+        _ if wide::is_for(bytes) => unsafe { wide::fill(dst, [byte; wide::LINE], bytes) },
         // SAFETY: as the caller promises; traps if there is no memory.
         _ => unsafe {
             libc::memset(dst as *mut _, i32::from(byte), bytes);
         },
     }
+}
+
+/// Writes a line over and over where that is faster than to copy it; else it answers false.
+///
+/// # Safety
+/// As of [`set_bytes`].
+#[inline]
+pub(crate) unsafe fn set_lines(dst: u64, line: [u8; wide::LINE], bytes: usize) -> bool {
+    let wide = wide::is_for(bytes);
+    if wide {
+        // SAFETY: as the caller promises, and large enough. Traps if there is no memory.
+        unsafe { wide::fill(dst, line, bytes) };
+    }
+    wide
 }
 
 /// # Safety
