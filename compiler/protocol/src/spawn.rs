@@ -149,7 +149,18 @@ unsafe fn clone(exit_signal: libc::c_int) -> libc::c_long {
     }
 }
 
+/// Ends a child.
+fn exit(status: libc::c_int) -> ! {
+    loop {
+        // SAFETY: ends this process, which is a child of ours.
+        unsafe { libc::syscall(libc::SYS_exit_group, libc::c_long::from(status)) };
+    }
+}
+
 /// The middle child: clones the compiler and exits.
+///
+/// What it and the compiler's child ask of the kernel they ask by number: in the C library's functions a
+/// sanitizer of the host's may have its own hooks, and their locks may be held for ever here.
 ///
 /// # Safety
 /// To be called in a freshly cloned child only; async-signal-safe calls only.
@@ -163,8 +174,8 @@ unsafe fn middle(plan: &Plan) -> ! {
         if pid < 0 {
             report(plan);
         }
-        libc::_exit(0)
     }
+    exit(0)
 }
 
 /// The compiler's side of the clone: descriptors, signals, `execve`.
@@ -172,26 +183,33 @@ unsafe fn middle(plan: &Plan) -> ! {
 /// # Safety
 /// As for [`middle`].
 unsafe fn execute(plan: &Plan) -> ! {
-    // SAFETY: all pointers come from `plan`, which outlives this call; the signal set is
-    // initialised by sigemptyset before it is used.
+    let [socket, null, log] = [plan.socket, plan.null, plan.log].map(libc::c_long::from);
+    let duplicate = libc::c_long::from(libc::F_DUPFD);
+    let (no_signals, none) = (0_u64, ptr::null::<u64>());
+    // SAFETY: all pointers come from `plan` or this frame, which outlive the calls; the kernel's signal set
+    // has the size of a u64.
     unsafe {
         // Not in the terminal's foreground group: Ctrl-C is for the host to handle.
-        libc::setpgid(0, 0);
-        let mut none = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
+        libc::syscall(libc::SYS_setpgid, 0_i64, 0_i64);
+        let set = libc::c_long::from(libc::SIG_SETMASK);
+        libc::syscall(libc::SYS_rt_sigprocmask, set, &raw const no_signals, none, size_of::<u64>());
         // The host's own 0 to 2 may be closed, and then ours may sit there: move them up first.
-        let fds = [plan.socket, plan.null, plan.log].map(|fd| libc::fcntl(fd, libc::F_DUPFD, 3));
-        let placed = fds.iter().zip(0..).all(|(&fd, to)| fd >= 0 && libc::dup2(fd, to) == to);
+        let fds =
+            [socket, null, log].map(|fd| libc::syscall(libc::SYS_fcntl, fd, duplicate, 3_i64));
+        let placed = fds
+            .into_iter()
+            .zip(0_i64..)
+            .all(|(fd, to)| fd >= 0 && libc::syscall(libc::SYS_dup3, fd, to, 0_i64) == to);
         let last = libc::c_uint::MAX;
         // Closed by execve and not before it, because the error pipe is one of them.
         let flag = libc::CLOSE_RANGE_CLOEXEC;
         if placed && libc::syscall(libc::SYS_close_range, 3, last, flag) == 0 {
-            libc::execve(plan.program.as_ptr(), plan.argv.as_ptr(), plan.envp.as_ptr());
+            let (argv, envp) = (plan.argv.as_ptr(), plan.envp.as_ptr());
+            libc::syscall(libc::SYS_execve, plan.program.as_ptr(), argv, envp);
         }
         report(plan);
-        libc::_exit(127)
     }
+    exit(127)
 }
 
 /// Sends errno to the host.
@@ -202,7 +220,8 @@ unsafe fn report(plan: &Plan) {
     // SAFETY: errno's location is valid for this thread; four bytes are written from the stack.
     unsafe {
         let errno = *libc::__errno_location();
-        libc::write(plan.error, ptr::from_ref(&errno).cast(), size_of_val(&errno));
+        let fd = libc::c_long::from(plan.error);
+        libc::syscall(libc::SYS_write, fd, ptr::from_ref(&errno), size_of_val(&errno));
     }
 }
 
