@@ -9,7 +9,7 @@ use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
 
 use tally_uapi::packet::{self, INLINE_FILL_PATTERN, MAX_FILL_PATTERN, Region};
 
-use crate::guard::{Guard, Trap, move_bytes, set_bytes, set_lines};
+use crate::guard::{Guard, LINE, Trap, move_bytes, set_bytes, set_lines};
 use crate::work::bad_field;
 
 /// Bytes of a unit: long beside the cost of a claim, short beside 5 ms.
@@ -59,9 +59,6 @@ impl Copy {
         })
     }
 }
-
-/// Bytes that are written at once past the caches: a line.
-const LINE: usize = 64;
 
 /// Writes the aligned lines of a range past the caches, from what `line` makes for an offset, and hands
 /// the two ends to `rest` as offset and bytes.

@@ -32,6 +32,7 @@ pub(crate) use loan::Loan;
 use loan::Visit;
 pub(crate) use memory::{move_bytes, set_bytes, set_lines, word};
 use stack::SignalStack;
+pub(crate) use wide::LINE;
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!("guarded calls are written for x86-64 Linux");

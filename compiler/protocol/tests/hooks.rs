@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A host that replaces functions of the C library, as a sanitizer does: the children between clone and
-//! execve call none of them, since the locks behind them may be held for ever there.
+//! execve call none of them, since the locks behind them may be held for ever there. Hooked is what nobody
+//! else in this program calls; fcntl and write are not.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::fs;
@@ -32,6 +33,13 @@ macro_rules! hook {
 hook!(dup2(from: c_int, to: c_int) -> c_int, SYS_dup2);
 hook!(setpgid(process: c_int, group: c_int) -> c_int, SYS_setpgid);
 hook!(execve(file: *const c_char, words: *const c_void, environment: *const c_void) -> c_int, SYS_execve);
+
+#[unsafe(no_mangle)]
+extern "C" fn sigprocmask(how: c_int, new: *const u64, old: *mut u64) -> c_int {
+    told(b"sigprocmask ");
+    // SAFETY: what the caller asked the C library for; the kernel's set has the size of a u64.
+    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, new, old, size_of::<u64>()) as c_int }
+}
 
 #[unsafe(no_mangle)]
 extern "C" fn _exit(status: c_int) -> ! {
