@@ -43,6 +43,7 @@ pub use clock::{CLOCK_HZ, Clock, monotonic_ns};
 use confined::Outside;
 pub use confined::{Confined, Waiters};
 use queue::{Queue, VmState};
+pub use sched::MAX_ENGINES;
 use sched::Sched;
 
 /// The owner's number for a VM.
@@ -181,6 +182,8 @@ pub enum Error {
     BadQueue,
     /// The VM is lost.
     VmLost,
+    /// More than [`MAX_ENGINES`].
+    TooManyEngines,
 }
 
 impl std::fmt::Display for Error {
@@ -190,6 +193,7 @@ impl std::fmt::Display for Error {
             Self::NoEngine => f.write_str("the device has no such engine"),
             Self::BadQueue => f.write_str("the ring's size or an address is not valid"),
             Self::VmLost => f.write_str("the address space is lost"),
+            Self::TooManyEngines => write!(f, "a device has at most {MAX_ENGINES} engines"),
         }
     }
 }
@@ -248,13 +252,16 @@ pub struct Device {
 impl Device {
     /// Starts a device.
     ///
-    /// Errors: no threads.
+    /// Errors: no threads; more than [`MAX_ENGINES`] engines.
     pub fn new(config: Config, host: Arc<dyn Host>) -> Result<Self, Error> {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let workers = config.workers.unwrap_or_else(cores).max(1);
         let substitutes = config.substitutes.unwrap_or(workers + 8);
         let compute_engines = config.compute_engines.max(1);
-        let engines = (compute_engines + config.copy_engines) as usize;
+        let engines = compute_engines.saturating_add(config.copy_engines) as usize;
+        if engines > MAX_ENGINES {
+            return Err(Error::TooManyEngines);
+        }
         let outside = config.confined.map(|confined| Outside { confined, host: Arc::clone(&host) });
         let shared = Arc::new(Shared {
             clock: config.confined.map_or_else(Clock::new, |confined| confined.clock),

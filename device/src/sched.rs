@@ -20,6 +20,7 @@ use crate::queue::{Queue, Run};
 use crate::work::Work;
 
 mod crew;
+mod engines;
 mod guest;
 mod habit;
 mod locked;
@@ -29,6 +30,8 @@ pub(crate) mod testing;
 mod watch;
 mod worker;
 
+pub use engines::MAX_ENGINES;
+use engines::{Engines, Hints};
 use locked::Locked;
 pub(crate) use worker::{STACK_BYTES, Slot, Worker};
 
@@ -86,28 +89,13 @@ pub(crate) enum Leave {
     Stop,
 }
 
-#[derive(Debug)]
-struct Engine {
-    /// The queue that is streamed on it.
-    current: Option<Arc<Queue>>,
-    ready: [VecDeque<Arc<Queue>>; PRIORITIES],
-}
-
-impl Engine {
-    fn best(&self) -> Option<usize> {
-        self.ready.iter().position(|queues| !queues.is_empty())
-    }
-}
-
 struct State {
     shutdown: bool,
     /// Tasks that may be taken now.
     permits: usize,
     /// Threads that have a task, stuck ones included.
     busy: usize,
-    engines: Vec<Engine>,
-    /// Where the search for a stream starts, so that engines take turns.
-    turn: usize,
+    engines: Engines,
     looks: VecDeque<usize>,
     look_foreign: bool,
     works: [VecDeque<Arc<Work>>; PRIORITIES],
@@ -151,27 +139,25 @@ pub(crate) struct Sched {
     max_crew: usize,
     /// Copies of the state for looks without the lock; hints only.
     free: AtomicUsize,
-    waiting_streams: AtomicUsize,
+    engines: Arc<Hints>,
     /// Streams whose worker looks at an empty ring.
     lingering: AtomicUsize,
     spinning: AtomicUsize,
     /// Changes whenever there is something new to do.
     epoch: AtomicU32,
-    /// The best priority that waits for each engine, or PRIORITIES.
-    best_waiting: Box<[AtomicUsize]>,
     shutdown: AtomicBool,
 }
 
 impl Sched {
     pub(crate) fn new(engines: usize, workers: usize, substitutes: usize) -> Self {
-        let engine = || Engine { current: None, ready: Default::default() };
+        let engines = Engines::new(engines);
+        let hints = Arc::clone(engines.hints());
         Self {
             state: Mutex::new(State {
                 shutdown: false,
                 permits: workers,
                 busy: 0,
-                engines: (0..engines).map(|_| engine()).collect(),
-                turn: 0,
+                engines,
                 looks: VecDeque::new(),
                 look_foreign: false,
                 works: Default::default(),
@@ -197,11 +183,10 @@ impl Sched {
             max_threads: workers + substitutes,
             max_crew: MAX_COOPERATIVE_GROUPS as usize,
             free: AtomicUsize::new(workers),
-            waiting_streams: AtomicUsize::new(0),
+            engines: hints,
             lingering: AtomicUsize::new(0),
             spinning: AtomicUsize::new(0),
             epoch: AtomicU32::new(0),
-            best_waiting: (0..engines).map(|_| AtomicUsize::new(PRIORITIES)).collect(),
             shutdown: AtomicBool::new(false),
         }
     }
@@ -223,17 +208,17 @@ impl Sched {
 
     /// Whether a queue could be streamed if there were a worker. A hint.
     pub(crate) fn streams_wait(&self) -> bool {
-        self.waiting_streams.load(Ordering::Relaxed) != 0
+        self.engines.idle_and_wanted()
     }
 
     /// Whether a queue of higher priority waits for this one's engine.
     pub(crate) fn is_outranked(&self, queue: &Queue) -> bool {
-        self.best_waiting[queue.engine].load(Ordering::Relaxed) < queue.priority
+        self.engines.best(queue.engine) < queue.priority
     }
 
     /// Whether any other queue waits for this one's engine. A hint.
     pub(crate) fn engine_wanted(&self, queue: &Queue) -> bool {
-        self.best_waiting[queue.engine].load(Ordering::Relaxed) < PRIORITIES
+        self.engines.best(queue.engine) < PRIORITIES
     }
 
     pub(crate) fn shutting_down(&self) -> bool {
@@ -244,21 +229,13 @@ impl Sched {
         Locked::new(self, self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Brings the hints up to date.
+    /// The permits have changed.
     fn publish(&self, state: &State) {
-        let mut waiting = 0;
-        for (engine, best_waiting) in state.engines.iter().zip(&self.best_waiting) {
-            let best = engine.best();
-            best_waiting.store(best.unwrap_or(PRIORITIES), Ordering::Relaxed);
-            waiting += usize::from(engine.current.is_none() && best.is_some());
-        }
-        self.waiting_streams.store(waiting, Ordering::Relaxed);
         self.free.store(state.permits, Ordering::Relaxed);
     }
 
     /// There is something new to do for up to `count` threads.
     fn rouse(&self, shared: &Arc<Shared>, state: &mut Locked<'_>, count: usize) {
-        self.publish(state);
         // Whoever comes takes what was put off first, and wakes others for more.
         self.put_off.store(false, Ordering::Relaxed);
         // Whoever is busy may be stuck, and somebody waits.
@@ -357,10 +334,9 @@ impl Sched {
             return;
         }
         *queue.run() = (Run::Runnable, false);
-        state.engines[queue.engine].ready[queue.priority].push_back(Arc::clone(queue));
+        state.engines.push_back(queue);
         if put_off {
             self.put_off.store(true, Ordering::Relaxed);
-            self.publish(state);
         } else {
             self.rouse(shared, state, 1);
         }
@@ -419,23 +395,19 @@ impl Sched {
         };
         let now = run.0;
         drop(run);
-        let engine = &mut state.engines[queue.engine];
-        engine.current = None;
+        state.engines.end(queue.engine);
         match now {
-            Run::Runnable
-                if self.best_waiting[queue.engine].load(Ordering::Relaxed) < queue.priority =>
-            {
+            Run::Runnable if self.is_outranked(queue) => {
                 // It was outranked and keeps its turn among its equals.
-                engine.ready[queue.priority].push_front(Arc::clone(queue));
+                state.engines.push_front(queue);
             }
-            Run::Runnable => engine.ready[queue.priority].push_back(Arc::clone(queue)),
+            Run::Runnable => state.engines.push_back(queue),
             Run::Stopped => self.stopped.notify_all(),
             _ => {}
         }
         // The engine is free for the next queue; this thread looks for a task
         // right after, so nobody needs to be woken for one.
-        let more = engine.best().is_some();
-        self.publish(&state);
+        let more = state.engines.best(queue.engine).is_some();
         if more && state.permits != 0 {
             self.rouse(shared, &mut state, 1);
         }
@@ -509,17 +481,7 @@ impl State {
     }
 
     fn pick_stream(&mut self) -> Option<Arc<Queue>> {
-        let engines = self.engines.len();
-        let free = (0..engines)
-            .map(|i| (self.turn + i) % engines)
-            .filter(|&i| self.engines[i].current.is_none())
-            .filter_map(|i| self.engines[i].best().map(|priority| (priority, i)));
-        // min_by_key keeps the first of equals: engines take turns.
-        let (priority, i) = free.min_by_key(|&(priority, _)| priority)?;
-        self.turn = (i + 1) % engines;
-        let engine = &mut self.engines[i];
-        let queue = engine.ready[priority].pop_front()?;
-        engine.current = Some(Arc::clone(&queue));
+        let queue = self.engines.begin_best()?;
         *queue.run() = (Run::Running, false);
         Some(queue)
     }
@@ -527,6 +489,9 @@ impl State {
     /// A work that may be joined: one that nobody attends, or, while fewer than
     /// `workers` threads are busy, any.
     fn pick_work(&mut self, workers: usize) -> Option<Arc<Work>> {
+        if !self.has_works() {
+            return None;
+        }
         let may_help = self.at_work() < workers;
         for works in &mut self.works {
             works.retain(|work| !work.exhausted());
@@ -535,6 +500,11 @@ impl State {
             }
         }
         None
+    }
+
+    /// Whether any work is listed, be it exhausted. Mostly there is none, and to ask this way costs least.
+    fn has_works(&self) -> bool {
+        self.works.iter().any(|works| !works.is_empty())
     }
 
     /// Whether a work has units left and nobody is at it.
@@ -560,13 +530,13 @@ impl State {
 
     /// Whether anything waits for a thread or for an engine.
     fn anything_waits(&self) -> bool {
-        self.engines.iter().any(|engine| engine.best().is_some())
-            || self.works.iter().flatten().any(|work| !work.exhausted())
+        self.engines.anything_waits()
+            || self.has_works() && self.works.iter().flatten().any(|work| !work.exhausted())
     }
 
     /// Whether another thread would find a task.
     fn has_more(&mut self, workers: usize) -> bool {
-        let stream = self.engines.iter().any(|e| e.current.is_none() && e.best().is_some());
+        let stream = self.engines.idle_and_wanted();
         stream || !self.looks.is_empty() || self.look_foreign || self.pick_work(workers).is_some()
     }
 }

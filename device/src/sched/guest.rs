@@ -117,15 +117,13 @@ impl Sched {
         }
         let mut state = self.lock();
         let mut found = None;
-        for engine in &mut state.engines {
-            if let Some(queue) = &engine.current {
+        for index in state.engines.in_use() {
+            if let Some(queue) = state.engines.current(index) {
                 let stream = queue.take_lingering(&mut guest.guard);
                 found = stream.map(|stream| (Arc::clone(queue), Some(stream)));
-            } else if let Some(ready) = engine.best().map(|best| &mut engine.ready[best])
-                && ready.front().is_some_and(|queue| queue.is_brisk())
-                && let Some(queue) = ready.pop_front()
+            } else if state.engines.front(index).is_some_and(|queue| queue.is_brisk())
+                && let Some(queue) = state.engines.begin_front(index)
             {
-                engine.current = Some(Arc::clone(&queue));
                 *queue.run() = (Run::Running, false);
                 found = Some((queue, None));
             }
@@ -141,7 +139,6 @@ impl Sched {
             }
             // What else was put off does not wait for this guest's return.
             self.catch_up(&guest.shared, &mut state);
-            self.publish(&state);
         }
         found
     }

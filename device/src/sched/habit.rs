@@ -125,7 +125,7 @@ impl State {
     pub(super) fn can_put_off(&mut self, sched: &Sched, queue: &Queue, now: u64) -> bool {
         // What a worker has left, or has not got to, is none of the host's.
         let rests = sched.put_off.load(Ordering::Relaxed) || !self.anything_waits();
-        let engine_free = self.engines[queue.engine].current.is_none();
+        let engine_free = self.engines.is_free(queue.engine);
         let apart = now.saturating_sub(std::mem::replace(&mut self.habit.last, now));
         sched.expects.store(true, Ordering::Relaxed);
         // Where others are to help, the sooner one wakes the better.
@@ -361,11 +361,12 @@ mod tests {
             |_, queue| queue.set_wide(true),
             |shared, queue| {
                 let (_, other) = testing::device();
-                shared.sched.lock().engines[queue.engine].current = Some(other);
+                assert_eq!(other.engine, queue.engine);
+                shared.sched.lock().engines.begin(&other);
             },
-            |shared, queue| {
+            |shared, _| {
                 let (_, other) = testing::device();
-                shared.sched.lock().engines[queue.engine].ready[1].push_back(other);
+                shared.sched.lock().engines.push_back(&other);
             },
         ];
         for (i, spoil) in spoil.into_iter().enumerate() {

@@ -44,9 +44,7 @@ impl Sched {
             Run::Idle | Run::Draining => run.0 = Run::Stopped,
             Run::Runnable => {
                 run.0 = Run::Stopped;
-                let ready = &mut state.engines[queue.engine].ready[queue.priority];
-                ready.retain(|other| !Arc::ptr_eq(other, queue));
-                self.publish(&state);
+                state.engines.remove(queue);
             }
             // If a look has it already, or its worker is about to put it
             // there, whoever has it sees that it must stop.

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::locked::Locked;
-use super::{PRIORITIES, Run, Sched, State};
+use super::{Run, Sched, State};
 use crate::Shared;
 use crate::guard::{Guard, Seat};
 
@@ -139,13 +139,14 @@ fn tick(sched: &Sched, shared: &Arc<Shared>, state: &mut Locked<'_>) {
         let has_lent = lend_engine(state, slot.index);
         lent += usize::from(is_new || has_lent);
     }
+    sched.publish(state);
     state.works.iter_mut().for_each(|works| works.retain(|work| !work.exhausted()));
     // A guest that leaves a work leaves it to nobody.
     let unattended = state.has_unattended();
     if (lent != 0 || unattended) && state.has_more(sched.workers) {
         sched.rouse(shared, state, lent.max(1));
     }
-    let engine_wanted = state.engines.iter().any(|e| e.current.is_some() && e.best().is_some());
+    let engine_wanted = state.engines.is_contended();
     state.works_first = unattended;
     if engine_wanted || unattended || sched.streams_wait() {
         for slot in &slots {
@@ -158,14 +159,15 @@ fn tick(sched: &Sched, shared: &Arc<Shared>, state: &mut Locked<'_>) {
 /// not left the stream where it can be taken.
 fn lend_engine(state: &mut State, worker: usize) -> bool {
     let mut lent = false;
-    for engine in &mut state.engines {
-        let Some(queue) = engine.current.take_if(|queue| queue.steal_stream(worker)) else {
-            continue;
-        };
-        debug_assert!(queue.priority < PRIORITIES);
-        *queue.run() = (Run::Runnable, false);
-        engine.ready[queue.priority].push_back(queue);
-        lent = true;
+    for index in state.engines.in_use() {
+        if let Some(queue) = state.engines.current(index)
+            && queue.steal_stream(worker)
+            && let Some(queue) = state.engines.end(index)
+        {
+            *queue.run() = (Run::Runnable, false);
+            state.engines.push_back(&queue);
+            lent = true;
+        }
     }
     lent
 }
@@ -186,7 +188,7 @@ mod tests {
         // It has taken the queue, and with it the permit.
         state.permits = 0;
         state.busy = 1;
-        state.engines[0].current = Some(Arc::clone(&queue));
+        state.engines.begin(&queue);
         *queue.run() = (Run::Running, false);
         let stream = queue.take_stream().unwrap();
         let ticks = |state: &mut Locked<'_>| (0..2).for_each(|_| tick(sched, &shared, state));
@@ -201,6 +203,6 @@ mod tests {
         ticks(&mut state);
         assert!(queue.reclaim_stream(slot.index).is_none(), "the stream goes on without it");
         assert_eq!((state.permits, queue.run().0), (1, Run::Runnable), "one permit for one worker");
-        assert!(state.engines[0].current.is_none());
+        assert!(state.engines.is_free(0));
     }
 }

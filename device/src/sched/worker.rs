@@ -166,15 +166,13 @@ impl Worker {
             if let Some(job) = state.pick(sched.workers) {
                 state.permits -= 1;
                 state.busy += 1;
+                sched.publish(&state);
                 // The watch is for those who wait: if nobody does, whoever comes tells it.
                 if state.anything_waits() {
                     state.tell_watch();
                 }
-                let more = state.permits != 0 && state.has_more(sched.workers);
-                if more {
+                if state.permits != 0 && state.has_more(sched.workers) {
                     sched.rouse(&shared, &mut state, 1);
-                } else {
-                    sched.publish(&state);
                 }
                 self.slot.preempt.store(false, Ordering::Relaxed);
                 return Some(job);

@@ -2,10 +2,11 @@
 //! Order, overlap, priorities, substitutes, the end of queues (SPEC.md,
 //! chapters 4 and 10).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tally_device::{Config, EngineClass, Priority, QueueState, VmId};
+use tally_device::{Config, Device, EngineClass, Error, MAX_ENGINES, Priority, QueueState, VmId};
 use tally_uapi::eu::GroupContext;
 use tally_uapi::fault::FaultKind;
 use tally_uapi::packet::{self, opcode};
@@ -357,4 +358,27 @@ fn half_done_work_that_nobody_comes_back_to_is_aborted() {
     eventually("the others", || cells.load(6) == 1 && cells.load(7) == 1);
     assert!(vm.is_lost() && !others.is_lost() && !gpu.vm.is_lost());
     assert_eq!(cells.load(0), 0, "what was aborted is not signalled");
+}
+
+#[test]
+fn a_device_has_as_many_engines_as_are_promised_and_no_more() {
+    let config = |copy_engines| Config {
+        compute_engines: 64,
+        copy_engines,
+        workers: Some(1),
+        ..Config::default()
+    };
+    let gpu = Gpu::with(config(64));
+    assert_eq!(MAX_ENGINES, 128);
+    let cells = Memory::new(4096);
+    for (class, index) in
+        [(EngineClass::Compute, 63), (EngineClass::Copy, 0), (EngineClass::Copy, 63)]
+    {
+        let mut queue = gpu.queue_on(&gpu.vm, class, index, Priority::Normal);
+        let cell = 2 * index as usize + class as usize;
+        queue.push(nop(ORDERED, Some((cells.cell_va(cell), 1))));
+        eventually("the queue's engine runs it", || cells.load(cell) == 1);
+    }
+    let refused = Device::new(config(65), Arc::new(Owner::default())).unwrap_err();
+    assert!(matches!(refused, Error::TooManyEngines), "{refused}");
 }

@@ -487,7 +487,7 @@ impl Kernel for Embedded {
             let handle =
                 self.device.create_queue(&window.vm, &config).map_err(|error| match error {
                     Error::VmLost => Errno::Io,
-                    Error::NoEngine | Error::BadQueue => Errno::Invalid,
+                    Error::NoEngine | Error::BadQueue | Error::TooManyEngines => Errno::Invalid,
                     Error::Threads(_) => Errno::NoMemory,
                 })?;
             Ok(OwnedQueue { vm_id: arg.vm_id, vm: window.vm.clone(), handle })
