@@ -68,6 +68,7 @@ struct Prefix {
 }
 
 /// What became of a packet.
+#[expect(clippy::large_enum_variant, reason = "a box for it is what is to be saved")]
 enum Step {
     /// It has been taken.
     Taken,
@@ -77,8 +78,11 @@ enum Step {
     Wait(CellWait),
     /// It has to wait for the commands of its scope.
     Drain,
-    /// It has started; this worker runs its units, or helps.
-    Run(Arc<Work>),
+    /// It has started; this worker runs its units. Not on the heap: most kernels that somebody waits for
+    /// end here, and allocating took longer than some of them.
+    Run(Work),
+    /// It has started; this worker helps with its units, or runs what it finds of them.
+    Join(Arc<Work>),
     /// It is not for a guest.
     Refused,
 }
@@ -133,9 +137,10 @@ impl Stream {
         if matches!(command, Command::Dispatch(_)) && !queue.compute {
             return Err(Trap::new(FaultKind::BadOpcode, 0));
         }
-        let step = self.take(worker, queue, &command)?;
-        self.pending = matches!(step, Step::Wait(_) | Step::Drain | Step::Refused);
-        Ok(step)
+        // As it is, and below by reference: a work is large, and each `?` would be a copy of it.
+        let step = self.take(worker, queue, &command);
+        self.pending = matches!(step, Ok(Step::Wait(_) | Step::Drain | Step::Refused));
+        step
     }
 
     /// Whether there is a packet in the ring.
@@ -322,7 +327,8 @@ fn advance(
                     Err(trap) => worker.fault(queue, stream.ring.next(), trap),
                 }
             }
-            Ok(Step::Run(work)) => return run(worker, queue, stream, &work),
+            Ok(Step::Run(ref work)) => return run(worker, queue, stream, work),
+            Ok(Step::Join(work)) => return run(worker, queue, stream, &work),
             Ok(Step::Wait(wait)) => break Leave::Park(wait),
             Ok(Step::Drain) if drains(worker, stream.inner_scope()) => {}
             Ok(Step::Drain) => break Leave::Drain,

@@ -192,6 +192,18 @@ pub(crate) struct Work {
     told_next: Option<(u64, u64)>,
 }
 
+/// Who else runs units of a work.
+pub(crate) enum Share {
+    Nobody,
+    /// Other workers will be told.
+    Others {
+        /// What the command behind it, which comes to its end no sooner, stores: VA and value.
+        told_next: Option<(u64, u64)>,
+    },
+    /// As with others, but they are told later than it starts.
+    Later,
+}
+
 /// Most units of a work: claims may pass it without overflow.
 pub(crate) const MAX_UNITS: u64 = 1 << 62;
 
@@ -200,14 +212,16 @@ pub(crate) const MAX_UNITS: u64 = 1 << 62;
 const CLAIM_TICKS: u64 = 200_000;
 
 impl Work {
-    /// `units` is 1 to [`MAX_UNITS`]. `shared`: other workers will be told.
+    /// A work that starts now. `units` is 1 to [`MAX_UNITS`].
+    #[inline(always)] // It is made where it is to be.
     pub(crate) fn new(
         worker: &Worker,
         task: Task,
         completion: Completion,
         units: u64,
-        shared: bool,
+        share: Share,
     ) -> Self {
+        let shared = !matches!(share, Share::Nobody);
         completion.queue.work_starts();
         if shared {
             completion.queue.time_starts(worker.shared.clock.ticks());
@@ -224,21 +238,10 @@ impl Work {
             done: AtomicU64::new(0),
             workers: AtomicUsize::new(0),
             shared,
-            held: false,
+            held: matches!(share, Share::Later),
             backwards,
-            told_next: None,
+            told_next: if let Share::Others { told_next } = share { told_next } else { None },
         }
-    }
-
-    /// The same; the command behind it, which comes to its end no sooner, stores what is said here: VA
-    /// and value.
-    pub(crate) fn told_next(self, told_next: Option<(u64, u64)>) -> Self {
-        Self { told_next, ..self }
-    }
-
-    /// A work that starts now and is shared with others later.
-    pub(crate) fn held(worker: &Worker, task: Task, completion: Completion, units: u64) -> Self {
-        Self { held: true, ..Self::new(worker, task, completion, units, true) }
     }
 
     pub(crate) fn units(&self) -> u64 {

@@ -16,7 +16,7 @@ use crate::guard::{Guard, Trap};
 use crate::queue::Queue;
 use crate::sched::Worker;
 use crate::scope::{CallEnd, Scope};
-use crate::work::{Completion, PostSync, Task, Work, bad_field};
+use crate::work::{Completion, PostSync, Share, Task, Work, bad_field};
 
 /// A dispatch that takes at most so many ticks, by what its kernel took before, is run by the worker
 /// that starts it: waking others would take longer.
@@ -202,7 +202,7 @@ impl Stream {
         let overlaps = follows == Some(true);
         if follows != Some(false) && !ordered && self.holds(worker, queue) {
             completion.starts(worker);
-            self.held.push(Arc::new(Work::held(worker, task, completion, units)));
+            self.held.push(Arc::new(Work::new(worker, task, completion, units, Share::Later)));
             self.advance(queue);
             return Step::Taken;
         }
@@ -214,18 +214,23 @@ impl Stream {
         let left = cooperative || overlaps && helped;
         let shared = !small || left;
         queue.set_wide(shared);
-        let told_next = if shared { self.told_next(worker) } else { None };
-        let work = Work::new(worker, task, completion, units, shared);
-        let work = Arc::new(work.told_next(told_next));
+        if !shared {
+            let work = Work::new(worker, task, completion, units, Share::Nobody);
+            self.advance(queue);
+            return Step::Run(work);
+        }
+        let told_next = self.told_next(worker);
+        let work = Work::new(worker, task, completion, units, Share::Others { told_next });
+        let work = Arc::new(work);
         self.advance(queue);
-        if shared && !worker.shared.sched.share(&worker.shared, &work, !left) {
+        if !worker.shared.sched.share(&worker.shared, &work, !left) {
             let trap = Trap::new(FaultKind::OutOfResources, 0);
             worker.fault(queue, work.completion.packet, trap);
-            return Step::Run(work);
+            return Step::Join(work);
         }
         // Others run it while the stream goes on. Without a free worker that
         // would only pile works up.
-        if left { Step::Taken } else { Step::Run(work) }
+        if left { Step::Taken } else { Step::Join(work) }
     }
 }
 
