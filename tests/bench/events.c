@@ -3,13 +3,13 @@
 // What counter-based events cost: appends, waits, wakes, aggregation, chains, memory, and what parked
 // queues take from others. Usage: events FOLDER-OF-MODULES. Figures are medians of REPEATS repeats
 // unless they say otherwise.
+#include "cost.h"
 #include "counter_events.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -49,23 +49,6 @@ struct bench {
     ze_event_pool_handle_t pool;
     ze_event_handle_t gate;
 };
-
-static double now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
-static double used_ns(void)
-{
-    struct rusage usage;
-
-    getrusage(RUSAGE_SELF, &usage);
-    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e9 +
-           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e3;
-}
 
 static void pause_ms(long ms)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // What the host pays: appends, events, and the way from an append to its completion, through the
-// loader. Usage: host FOLDER-OF-MODULES REPEATS [appends]. Prints name, wall time and processor time of
-// each repeat, in ns per operation; host.py makes a table of it. With `appends` nothing is executed: for
-// a driver whose device is simulated.
+// loader. Usage: host FOLDER-OF-MODULES REPEATS [appends]. Prints each repeat in ns per operation; host.py
+// makes a table of it. With `appends` nothing is executed: for a driver whose device is simulated.
+#include "cost.h"
 #include "counter_events.h"
 
 #include <linux/futex.h>
@@ -12,12 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { APPENDS = 2000, ROUND_TRIPS = 200, WAKES = 5, SERIES = 25, LONG_WAKES = 3 };
+enum { APPENDS = 2000, ROUND_TRIPS = 200, WARM_UP = 20, WAKES = 5, SERIES = 25, LONG_WAKES = 3 };
 
 struct bench {
     struct gpu gpu;
@@ -26,28 +25,6 @@ struct bench {
     ze_event_handle_t signalled, waited;
     void *memory;
 };
-
-// Nanoseconds per operation: of wall time, and of processor time of all threads of the process.
-struct cost {
-    double wall, cpu;
-};
-
-static double now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
-static double used_ns(void)
-{
-    struct rusage usage;
-
-    getrusage(RUSAGE_SELF, &usage);
-    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e9 +
-           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e3;
-}
 
 static void launch(struct bench *b, ze_command_list_handle_t list, ze_event_handle_t signal,
                    ze_event_handle_t wait)
@@ -113,14 +90,20 @@ static struct cost append_immediate(struct bench *b)
     return cost;
 }
 
+static void round_trip(struct bench *b)
+{
+    launch(b, b->immediate, b->signalled, NULL);
+    must(zeEventHostSynchronize(b->signalled, UINT64_MAX));
+}
+
 static struct cost round_trips(struct bench *b)
 {
+    // Awake, and used to being waited for: the measure before waited for nothing.
+    for (int i = 0; i < WARM_UP; i++)
+        round_trip(b);
     double start = now_ns(), used = used_ns();
-
-    for (int i = 0; i < ROUND_TRIPS; i++) {
-        launch(b, b->immediate, b->signalled, NULL);
-        must(zeEventHostSynchronize(b->signalled, UINT64_MAX));
-    }
+    for (int i = 0; i < ROUND_TRIPS; i++)
+        round_trip(b);
     return (struct cost){(now_ns() - start) / ROUND_TRIPS, (used_ns() - used) / ROUND_TRIPS};
 }
 
@@ -149,8 +132,7 @@ static struct cost asleep(struct bench *b, int count, int ms)
     for (int i = 0; i < count; i++) {
         nap_ms(ms);
         double start = now_ns(), used = used_ns();
-        launch(b, b->immediate, b->signalled, NULL);
-        must(zeEventHostSynchronize(b->signalled, UINT64_MAX));
+        round_trip(b);
         costs[i] = (struct cost){now_ns() - start, used_ns() - used};
     }
     qsort(costs, (size_t)count, sizeof(*costs), by_wall);
@@ -299,8 +281,7 @@ int main(int count, char **arguments)
         for (size_t i = 0; i < sizeof(measures) / sizeof(*measures); i++) {
             if (measures[i].executes && !executes)
                 continue;
-            struct cost cost = measures[i].run(&b);
-            printf("%s\t%.1f\t%.1f\n", measures[i].name, cost.wall, cost.cpu);
+            print_cost(measures[i].name, measures[i].run(&b));
         }
     close_bench(&b);
     return 0;

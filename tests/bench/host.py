@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Makes a table of what host.c and host_cl.c printed.
 
-Usage: host.py NAME=FILE... Each file holds lines of name, wall time and processor time in ns; an empty or
-missing file is a peer that could not be measured. The first column is Tally."""
+Usage: host.py NAME=FILE... Each file holds lines of name, wall time and processor time in ns, and what a loop
+without calls took beside that (cost.h); an empty or missing file is a peer that could not be measured. The
+first column is Tally."""
 
 import statistics
 import sys
@@ -24,6 +25,10 @@ ROWS = [
     ("wake-answered", "  until the woken thread has answered", None),
 ]
 
+# A processor whose core runs nothing of others' at the same time lets the loop take as long as this times the
+# fastest of all.
+UNDISTURBED = 1.2
+
 # What peers took where the limits in nanoseconds were set: it tells how fast the machine of a run is.
 THEN = [("append-wait-signal", "Intel GPU", 542), ("round-trip", "Intel CPU", 4500)]
 
@@ -33,8 +38,8 @@ def read(path):
     try:
         with open(path, encoding="utf-8") as lines:
             for line in lines:
-                name, wall, processor = line.split("\t")
-                samples.setdefault(name, []).append((float(wall), float(processor)))
+                name, *times = line.split("\t")
+                samples.setdefault(name, []).append([float(time) for time in times])
     except OSError:
         pass
     return samples
@@ -51,22 +56,33 @@ def spread(values):
 def cell(samples):
     if not samples:
         return "-"
-    median, low, high = spread([wall for wall, _ in samples])
+    median, low, high = spread([times[0] for times in samples])
     return f"{median:,.0f} [{low:,.0f}..{high:,.0f}]"
 
 
 def verdict(key, budget, columns):
+    """A row of figures beside its limits; "" if there are none, or nothing was measured."""
     ours = columns[0][1].get(key)
     if not budget or not ours:
         return ""
-    median = spread([wall for wall, _ in ours])[0]
+    median = spread([times[0] for times in ours])[0]
     limit, factor, peers = budget
     parts = [] if limit is None else [f"{median:,.0f} of {limit:,} ns"]
     for name, samples in columns[1:]:
         if name in peers and samples.get(key):
-            ratio = median / spread([wall for wall, _ in samples[key]])[0]
+            ratio = median / spread([times[0] for times in samples[key]])[0]
             parts.append(f"{ratio:.2f} of {factor} x {name}")
     return "; ".join(parts)
+
+
+def undisturbed(columns):
+    """The same columns, of repeats only during which the program had its core to itself."""
+    every = [times[2] for _, samples in columns for repeats in samples.values() for times in repeats]
+    longest = UNDISTURBED * min(every, default=0)
+    return [
+        (name, {key: [times for times in repeats if times[2] <= longest] for key, repeats in samples.items()})
+        for name, samples in columns
+    ]
 
 
 def main():
@@ -81,17 +97,20 @@ def main():
     ours = columns[0][1]
     for key in ("round-trip", "asleep", "asleep-first", "asleep-long"):
         if key in ours:
-            used = spread([processor for _, processor in ours[key]])[0]
+            used = spread([times[1] for times in ours[key]])[0]
             print(f"processor time of all threads, {key}: {used:,.0f} ns")
     print("\nbeside the budgets")
+    alone = undisturbed(columns)
     for key, what, budget in ROWS:
-        text = verdict(key, budget, columns)
-        if text:
+        if text := verdict(key, budget, columns):
             print(f"{what.strip():52}{text}")
+            text = verdict(key, budget, alone) or "-"
+            counts = ", ".join(str(len(samples[key])) for _, samples in alone if key in samples)
+            print(f"{'  with the core to itself':52}{text} (in {counts} repeats)")
     peers = dict(columns[1:])
     for key, name, then in THEN:
         if peers.get(name, {}).get(key):
-            now = spread([wall for wall, _ in peers[name][key]])[0]
+            now = spread([times[0] for times in peers[name][key]])[0]
             row = f"  {name}, {key}: ns here, and where set"
             print(f"{row:52}{now:,.0f}, {then:,}: {now / then:.2f} x")
 

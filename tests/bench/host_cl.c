@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // What a peer's host path costs: an OpenCL run time for CPUs, with the same empty kernel as host.c.
-// Usage: host_cl FILE.cl REPEATS. Prints name, wall time and processor time of each repeat, in
-// ns per operation. The library is opened at run time, so that no OpenCL has to be there to build this;
-// what is used of it is declared here.
+// Usage: host_cl FILE.cl REPEATS. Prints each repeat in ns per operation. The library is opened at run time,
+// so that no OpenCL has to be there to build this; what is used of it is declared here.
+#include "cost.h"
+
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <time.h>
 
-enum { APPENDS = 500, ROUND_TRIPS = 200, SERIES = 25, LONG_WAKES = 3 };
+enum { APPENDS = 500, ROUND_TRIPS = 200, WARM_UP = 20, SERIES = 25, LONG_WAKES = 3 };
 
 #define CL_DEVICE_TYPE_ALL UINT64_C(0xFFFFFFFF)
 
@@ -33,23 +33,6 @@ static struct {
 } cl;
 
 static void *queue, *context, *kernel;
-
-static double now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
-static double used_ns(void)
-{
-    struct rusage usage;
-
-    getrusage(RUSAGE_SELF, &usage);
-    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e9 +
-           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e3;
-}
 
 static void good(int bad, const char *what)
 {
@@ -130,12 +113,12 @@ static void finish(void)
 
 static void report(const char *name, double start, double used, int count)
 {
-    printf("%s\t%.1f\t%.1f\n", name, (now_ns() - start) / count, (used_ns() - used) / count);
+    print_cost(name, (struct cost){(now_ns() - start) / count, (used_ns() - used) / count});
 }
 
 static int by_wall(const void *left, const void *right)
 {
-    double a = *(const double *)left, b = *(const double *)right;
+    double a = ((const struct cost *)left)->wall, b = ((const struct cost *)right)->wall;
 
     return (a > b) - (a < b);
 }
@@ -143,18 +126,17 @@ static int by_wall(const void *left, const void *right)
 // The median by wall time of `count` round trips, each after so many ms of sleep.
 static void report_asleep(const char *name, int count, int ms)
 {
-    double costs[SERIES][2];
+    struct cost costs[SERIES];
 
     for (int i = 0; i < count; i++) {
         nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
         double start = now_ns(), used = used_ns();
         enqueue();
         finish();
-        costs[i][0] = now_ns() - start;
-        costs[i][1] = used_ns() - used;
+        costs[i] = (struct cost){now_ns() - start, used_ns() - used};
     }
     qsort(costs, (size_t)count, sizeof(*costs), by_wall);
-    printf("%s\t%.1f\t%.1f\n", name, costs[count / 2][0], costs[count / 2][1]);
+    print_cost(name, costs[count / 2]);
 }
 
 static void measure(void)
@@ -174,6 +156,11 @@ static void measure(void)
     }
     report("event", start, used, APPENDS);
 
+    // Awake, and used to being waited for, as host.c has it.
+    for (int i = 0; i < WARM_UP; i++) {
+        enqueue();
+        finish();
+    }
     start = now_ns(), used = used_ns();
     for (int i = 0; i < ROUND_TRIPS; i++) {
         enqueue();
