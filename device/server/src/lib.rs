@@ -70,3 +70,4 @@ impl Default for Settings {
 pub const MAX_WORKERS: u32 = 128;
 /// Most engines of a class.
 pub const MAX_ENGINES: u32 = 64;
+const _: () = assert!(2 * MAX_ENGINES as usize <= tally_device::MAX_ENGINES);
