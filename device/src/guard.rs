@@ -311,9 +311,21 @@ fn block_signals() {
 unsafe fn is_in_fault(context: *const libc::c_void) -> bool {
     // SAFETY: the kernel's set of signals is eight bytes at the start of the C library's.
     let mask = unsafe {
-        (&raw const (*context.cast::<libc::ucontext_t>()).uc_sigmask).cast::<u64>().read()
+        (&raw const (*context.cast::<libc::ucontext_t>()).uc_sigmask).cast::<Mask>().read()
     };
-    FAULTS.into_iter().any(|signal| mask & 1 << (signal - 1) != 0)
+    mask & mask_of(&FAULTS) != 0
+}
+
+/// Signals as the kernel has them: signal n is bit n - 1.
+type Mask = u64;
+
+const fn mask_of(signals: &[i32]) -> Mask {
+    let (mut mask, mut i) = (0, 0);
+    while i < signals.len() {
+        mask |= 1 << (signals[i] - 1);
+        i += 1;
+    }
+    mask
 }
 
 /// The handler's part: makes a guarded call of ours return. False if the

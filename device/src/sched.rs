@@ -139,7 +139,7 @@ pub(crate) struct Sched {
     max_crew: usize,
     /// Copies of the state for looks without the lock; hints only.
     free: AtomicUsize,
-    engines: Arc<Hints>,
+    hints: Arc<Hints>,
     /// Streams whose worker looks at an empty ring.
     lingering: AtomicUsize,
     spinning: AtomicUsize,
@@ -183,7 +183,7 @@ impl Sched {
             max_threads: workers + substitutes,
             max_crew: MAX_COOPERATIVE_GROUPS as usize,
             free: AtomicUsize::new(workers),
-            engines: hints,
+            hints,
             lingering: AtomicUsize::new(0),
             spinning: AtomicUsize::new(0),
             epoch: AtomicU32::new(0),
@@ -208,17 +208,17 @@ impl Sched {
 
     /// Whether a queue could be streamed if there were a worker. A hint.
     pub(crate) fn streams_wait(&self) -> bool {
-        self.engines.idle_and_wanted()
+        self.hints.idle_and_wanted()
     }
 
     /// Whether a queue of higher priority waits for this one's engine.
     pub(crate) fn is_outranked(&self, queue: &Queue) -> bool {
-        self.engines.best(queue.engine) < queue.priority
+        self.hints.best(queue.engine) < queue.priority
     }
 
     /// Whether any other queue waits for this one's engine. A hint.
     pub(crate) fn engine_wanted(&self, queue: &Queue) -> bool {
-        self.engines.best(queue.engine) < PRIORITIES
+        self.hints.best(queue.engine) < PRIORITIES
     }
 
     pub(crate) fn shutting_down(&self) -> bool {

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{ABORT_SIGNAL, FAULTS, Guard, Record, Right};
+use super::{ABORT_SIGNAL, FAULTS, Guard, Mask, Record, Right, mask_of};
 use crate::sched::STACK_BYTES;
 
 /// Threads of the process that may be lent at a time.
@@ -100,19 +100,8 @@ impl Drop for Visit {
     }
 }
 
-/// Signals as the kernel has them: signal n is bit n - 1.
-type Mask = u64;
-
 /// Faults and aborts.
-const WANTED: Mask = {
-    let mut mask = 1 << (ABORT_SIGNAL - 1);
-    let mut i = 0;
-    while i < FAULTS.len() {
-        mask |= 1 << (FAULTS[i] - 1);
-        i += 1;
-    }
-    mask
-};
+const WANTED: Mask = mask_of(&FAULTS) | mask_of(&[ABORT_SIGNAL]);
 
 /// Lets faults and aborts through; the mask that was there before if they were blocked.
 fn unblock() -> Option<Mask> {

@@ -3,8 +3,8 @@
 //!
 //! From that size on the C library leaves both to `rep movsb` and `rep stosb`. On AMD's processors those are
 //! no faster than a plain loop and mostly slower where the caches hold the memory, and far slower if the target
-//! begins a few bytes further into its page than the source: 1.4 µs instead of 0.05 for 4 KiB on Zen 3, measured. Other makers'
-//! have not been measured, so the C library keeps them.
+//! begins a few bytes further into its page than the source: 1.4 µs instead of 0.05 for 4 KiB on Zen 3, measured.
+//! Other makers' have not been measured, so the C library keeps them.
 //!
 //! The loops are assembly: the host and kernels may write the same memory meanwhile, which Rust's own
 //! accesses must not meet.
