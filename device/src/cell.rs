@@ -9,9 +9,10 @@
 //! has been orphaned; the queue then takes its WAIT again, so a look too many
 //! does no harm.
 
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use tally_uapi::cell::{CellKind, Compare, WAITERS, waiter_enters, waiter_leaves, waiters_index};
 use tally_uapi::fault::FaultKind;
@@ -61,17 +62,26 @@ struct Parked {
     wait: CellWait,
 }
 
+/// A bucket, alone in its lines: signals of other cells read other lines.
+#[derive(Default)]
+#[repr(align(128))]
+struct Bucket {
+    /// Waiters, unless the word lies where others can read it.
+    waiters: AtomicU32,
+    /// Queues that are parked here, or about to be: counted where `waiters` is, before its half of the
+    /// handshake, so who finds none has no queue to look at. Hosts are not counted here.
+    queues: AtomicUsize,
+    /// Queues parked on foreign cells.
+    foreign: AtomicUsize,
+    parked: Mutex<Vec<Parked>>,
+}
+
 /// The semaphore unit of a device.
 pub(crate) struct SemaphoreUnit {
-    waiters: Box<[AtomicU32]>,
+    buckets: Box<[Bucket]>,
     /// In an engine process: others outside, and the words to be used instead.
     pub(crate) outside: Option<Outside>,
-    parked: Box<[Mutex<Vec<Parked>>]>,
-    /// Queues that are parked in each bucket, or about to be: counted where `waiters` is, before its half of
-    /// the handshake, so who finds none here has no queue to look at. Hosts are not counted here.
-    queues: Box<[AtomicUsize]>,
-    /// Queues parked on foreign cells, in each bucket and in all.
-    foreign: Box<[AtomicUsize]>,
+    /// Queues parked on foreign cells, in all buckets.
     foreign_total: AtomicUsize,
     /// Waits on foreign cells that ever began.
     foreign_begun: AtomicU64,
@@ -84,10 +94,7 @@ impl SemaphoreUnit {
     pub(crate) fn new(outside: Option<Outside>) -> Self {
         Self {
             outside,
-            waiters: (0..WAITERS).map(|_| AtomicU32::new(0)).collect(),
-            parked: (0..WAITERS).map(|_| Mutex::new(Vec::new())).collect(),
-            queues: (0..WAITERS).map(|_| AtomicUsize::new(0)).collect(),
-            foreign: (0..WAITERS).map(|_| AtomicUsize::new(0)).collect(),
+            buckets: (0..WAITERS).map(|_| Bucket::default()).collect(),
             foreign_total: AtomicUsize::new(0),
             foreign_begun: AtomicU64::new(0),
             orphans: Mutex::default(),
@@ -126,7 +133,7 @@ impl SemaphoreUnit {
     /// The waiters word of a bucket.
     pub(crate) fn waiters(&self, bucket: usize) -> &AtomicU32 {
         match &self.outside {
-            None => &self.waiters[bucket % WAITERS],
+            None => &self.buckets[bucket % WAITERS].waiters,
             Some(outside) => &outside.confined.waiters[bucket % WAITERS],
         }
     }
@@ -138,7 +145,7 @@ impl SemaphoreUnit {
     }
 
     fn bucket(&self, bucket: usize) -> MutexGuard<'_, Vec<Parked>> {
-        self.parked[bucket % WAITERS].lock().unwrap_or_else(PoisonError::into_inner)
+        self.buckets[bucket % WAITERS].parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Parks a queue. False, with the queue not parked, if it need not wait.
@@ -151,7 +158,7 @@ impl SemaphoreUnit {
         let mut parked = self.bucket(bucket);
         let waiters = self.waiters(bucket);
         let mut sleeps = false;
-        self.queues[bucket].fetch_add(1, Ordering::Relaxed);
+        self.buckets[bucket].queues.fetch_add(1, Ordering::Relaxed);
         let entered = guard.run(|| {
             // SAFETY: in a guarded call; packets with misaligned cells fault
             // before they get here.
@@ -162,12 +169,12 @@ impl SemaphoreUnit {
         // Asked after it was counted, under the bucket's lock: who orphans the cell then looks.
         if entered.is_err() || !sleeps || self.is_orphan(wait.address) {
             waiter_leaves(waiters);
-            self.queues[bucket].fetch_sub(1, Ordering::Relaxed);
+            self.buckets[bucket].queues.fetch_sub(1, Ordering::Relaxed);
             self.tell_outside(bucket);
             return false;
         }
         if wait.kind == CellKind::Foreign {
-            self.foreign[bucket].fetch_add(1, Ordering::Relaxed);
+            self.buckets[bucket].foreign.fetch_add(1, Ordering::Relaxed);
             self.foreign_total.fetch_add(1, Ordering::Relaxed);
             self.foreign_begun.fetch_add(1, Ordering::Relaxed);
         }
@@ -192,11 +199,11 @@ impl SemaphoreUnit {
 
     fn leaves(&self, bucket: usize, gone: &Parked) {
         if gone.wait.kind == CellKind::Foreign {
-            self.foreign[bucket].fetch_sub(1, Ordering::Relaxed);
+            self.buckets[bucket].foreign.fetch_sub(1, Ordering::Relaxed);
             self.foreign_total.fetch_sub(1, Ordering::Relaxed);
         }
         waiter_leaves(self.waiters(bucket));
-        self.queues[bucket].fetch_sub(1, Ordering::Relaxed);
+        self.buckets[bucket].queues.fetch_sub(1, Ordering::Relaxed);
         self.tell_outside(bucket);
     }
 
@@ -213,7 +220,7 @@ impl SemaphoreUnit {
     /// Whether queues wait in a bucket. The caller has been told by
     /// [`signaller_must_wake`](tally_uapi::cell::signaller_must_wake) that somebody does.
     pub(crate) fn has_queues(&self, bucket: usize) -> bool {
-        self.queues[bucket % WAITERS].load(Ordering::Relaxed) != 0
+        self.buckets[bucket % WAITERS].queues.load(Ordering::Relaxed) != 0
     }
 
     /// Looks at a bucket; hands each queue that need not wait to `wake`, in the
@@ -225,7 +232,7 @@ impl SemaphoreUnit {
     /// Looks at all foreign cells.
     pub(crate) fn look_foreign(&self, guard: &mut Guard, mut wake: impl FnMut(Arc<Queue>)) {
         for bucket in 0..WAITERS {
-            if self.foreign[bucket].load(Ordering::Relaxed) != 0 {
+            if self.buckets[bucket].foreign.load(Ordering::Relaxed) != 0 {
                 self.look_at(guard, bucket, true, &mut wake);
             }
         }

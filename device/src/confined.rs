@@ -3,8 +3,8 @@
 //! confined, so that it can make no thread and map no memory later, and whose
 //! cells are waited for by others outside.
 
+use crate::sync::AtomicU32;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use tally_uapi::cell::{WAITERS, signaller_must_wake};
 

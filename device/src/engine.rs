@@ -2,9 +2,10 @@
 //! Engines: a worker fetches the packets of a queue, waits, orders, and starts
 //! work, until the queue has to leave its engine.
 
+use crate::sync::Instant;
+use crate::sync::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tally_uapi::cell::CellKind;
 use tally_uapi::fault::FaultKind;
@@ -17,23 +18,16 @@ use crate::queue::Queue;
 use crate::ring::{Ahead, Ring};
 use crate::sched::{Leave, Slot, Spin, Worker};
 use crate::scope::{Finished, Scope};
+use crate::tuning::{CLOSE_LOOKS, DRAIN_SPIN, EMPTY_SPIN};
 use crate::work::{Work, complete_call};
 use crate::{QueueConfig, Shared};
 
 mod call;
-mod guest;
-mod spot;
+mod helping;
+mod inline;
 mod start;
 
 use call::Frame;
-
-/// How often an engine looks at an empty ring before it lets guests have it: a producer that appends one
-/// command after the other comes back sooner than the stream is put out and taken back.
-const CLOSE_LOOKS: u32 = 4;
-/// How long an engine looks at an empty ring before its queue sleeps.
-const EMPTY_SPIN: Duration = Duration::from_micros(10);
-/// How long an engine waits for a queue's own commands before it changes queues.
-const DRAIN_SPIN: Duration = Duration::from_micros(10);
 
 /// How long the adversarial device waits for a command that overtakes others.
 const HELD_SPIN: Duration = Duration::from_micros(100);
@@ -83,7 +77,7 @@ enum Step {
     Run(Work),
     /// It has started; this worker helps with its units, or runs what it finds of them.
     Join(Arc<Work>),
-    /// It is not for a guest.
+    /// It is not for a helping thread.
     Refused,
 }
 
@@ -122,13 +116,13 @@ impl Stream {
             return self.end_of_packets(worker, queue);
         }
         self.pending = false;
-        if let Some(taken) = self.run_on_the_spot(worker, queue) {
+        if let Some(taken) = self.run_inline(worker, queue) {
             return taken.map(|()| Step::Taken);
         }
         self.step_at_length(worker, queue)
     }
 
-    /// As [`Self::step`] for a packet that is not for the spot. Apart from it, since what it keeps on the
+    /// As [`Self::step`] for a packet that is not executed inline. Apart from it, since what it keeps on the
     /// stack is most of what a short command would touch.
     #[inline(never)]
     fn step_at_length(&mut self, worker: &mut Worker, queue: &Arc<Queue>) -> Result<Step, Trap> {
@@ -150,7 +144,7 @@ impl Stream {
 
     /// Copies the next packet. False: there is none.
     fn fetch(&mut self, worker: &mut Worker) -> Result<bool, Trap> {
-        let looks = if worker.is_guest() { 0 } else { CLOSE_LOOKS };
+        let looks = if worker.is_helper() { 0 } else { CLOSE_LOOKS };
         match &mut self.frame {
             Some(frame) => frame.fetch(&mut worker.guard, &mut self.packet),
             None => self.ring.fetch(&mut worker.guard, &mut self.packet, looks),
@@ -191,12 +185,12 @@ impl Stream {
         self.frame.as_ref().map_or_else(|| self.ring.ahead(), Frame::ahead)
     }
 
-    /// The packet after the one being taken, if it is known to be published.
+    /// The command or wait after the packet being taken, if it is known to be published.
     fn peek(&self, guard: &mut Guard) -> Option<Packet> {
         self.ahead().peek(guard)
     }
 
-    /// Whether the packet after the one being taken is a command that may run
+    /// Whether what follows the packet being taken is a command that may run
     /// beside it. None: nothing is known to be published.
     fn overlap_follows(&self, guard: &mut Guard) -> Option<bool> {
         let follower = match &self.frame {
@@ -217,9 +211,9 @@ impl Stream {
     }
 }
 
-/// Whether a packet is, or leads to, a command that may run beside the one before it.
+/// Whether a command or wait may run beside the command before it.
 fn may_overlap(header: &Header) -> bool {
-    header.is_prefix() || header.opcode != opcode::WAIT && header.flags & flag::ORDERED == 0
+    header.opcode != opcode::WAIT && header.flags & flag::ORDERED == 0
 }
 
 fn decode_fault(kind: FaultKind, packet: &Packet) -> Trap {
@@ -265,15 +259,18 @@ pub(crate) fn stream(worker: &mut Worker, queue: &Arc<Queue>) {
 /// As [`stream`]; the caller may have the stream already.
 pub(crate) fn stream_from(worker: &mut Worker, queue: &Arc<Queue>, taken: Option<Box<Stream>>) {
     let Some(mut stream) = taken.or_else(|| queue.take_stream()) else {
-        // It was destroyed after the watch had put it back in the run queue.
+        // It was destroyed after it was put into a run queue.
         worker.shared.sched.leave(&worker.shared, queue, Leave::Stop);
         return;
     };
     queue.time_starts(worker.shared.clock.ticks());
+    queue.set_last_worker(worker.slot.index);
+    worker.slot.set_stream(Some(Arc::clone(queue)));
     wakes(worker, queue, &stream);
     while let Some(kept) = advance(worker, queue, stream) {
         stream = kept;
     }
+    worker.slot.set_stream(None);
     queue.time_stops(worker.shared.clock.ticks());
 }
 
@@ -307,7 +304,7 @@ fn advance(
         if stream.must_yield(worker, queue) {
             break Leave::Yield;
         }
-        if worker.wish_is_met() {
+        if worker.awaited_is_met() {
             break match stream.rests(&mut worker.guard) {
                 Ok(true) => Leave::Idle,
                 _ => Leave::Yield,
@@ -328,7 +325,13 @@ fn advance(
                 }
             }
             Ok(Step::Run(ref work)) => return run(worker, queue, stream, work),
-            Ok(Step::Join(work)) => return run(worker, queue, stream, &work),
+            Ok(Step::Join(work)) => {
+                let stream = run(worker, queue, stream, &work);
+                if work.exhausted() {
+                    worker.shared.sched.unshare(&work);
+                }
+                return stream;
+            }
             Ok(Step::Wait(wait)) => break Leave::Park(wait),
             Ok(Step::Drain) if drains(worker, stream.inner_scope()) => {}
             Ok(Step::Drain) => break Leave::Drain,
@@ -353,7 +356,7 @@ fn advance(
     leave(worker, queue, stream, why)
 }
 
-/// Runs a work's units, or helps with them. Meanwhile the watch may take the
+/// Runs a work's units, or helps with them. Meanwhile the watchdog may take the
 /// stream.
 fn run(
     worker: &mut Worker,
@@ -362,9 +365,6 @@ fn run(
     work: &Work,
 ) -> Option<Box<Stream>> {
     queue.expose_stream(stream, worker.slot.index);
-    if !work.can_be_left() {
-        worker.shared.sched.keep_watch();
-    }
     if work.is_shared() {
         work.join(worker, Worker::should_leave);
     } else {
@@ -388,22 +388,28 @@ fn drains(worker: &Worker, scope: &Scope) -> bool {
     }
 }
 
-/// Looks at an empty ring a little longer; whether something came. None if a guest has taken the stream
-/// meanwhile. A guest itself does not linger: its thread has other things to do.
+/// Looks at an empty ring a little longer; whether something came. None if a helping thread has taken the
+/// stream meanwhile. A helping thread itself does not linger: it has other things to do.
 fn lingers(worker: &mut Worker, queue: &Queue, stream: Box<Stream>) -> Option<(Box<Stream>, bool)> {
-    if worker.is_guest() {
+    if worker.is_helper() {
         return Some((stream, false));
     }
     let Worker { shared, guard, slot, .. } = worker;
     let until = Instant::now() + EMPTY_SPIN;
     let sched = &shared.sched;
-    let give_up = || sched.streams_wait() || sched.engine_wanted(queue) || Instant::now() >= until;
+    let give_up = || queue.must_stop() || sched.streams_wait() || Instant::now() >= until;
     let lookout = stream.ring.lookout();
+    // Counts as work: the control page stays mapped until the last look, also if a helping thread has
+    // taken the stream meanwhile and the queue is destroyed.
+    queue.work_starts();
     queue.linger_stream(stream, slot.index);
     sched.lingering().fetch_add(1, Ordering::Relaxed);
     // A trap is met again by whoever looks next.
     let found = lookout.linger(guard, give_up).unwrap_or(false);
     sched.lingering().fetch_sub(1, Ordering::Relaxed);
+    if queue.work_ends() {
+        sched.tell_stoppers();
+    }
     queue.reclaim_stream(slot.index).map(|stream| (stream, found))
 }
 
@@ -420,6 +426,9 @@ fn leave(
     if !matches!(why, Leave::Idle | Leave::Stop) {
         stream.ring.tell(&mut worker.guard);
     }
+    if let Leave::Park(wait) = why {
+        queue.set_parked(wait);
+    }
     queue.put_stream(stream);
     if !shared.sched.leave(&shared, queue, why) {
         let stream = queue.take_stream()?;
@@ -430,7 +439,7 @@ fn leave(
         Leave::Park(wait) => {
             let parked = shared.sem.park(&mut worker.guard, queue, wait);
             if wait.kind == CellKind::Foreign {
-                shared.sched.tell_watch();
+                shared.sched.tell_watchdog();
             }
             // Who stops the queue may have looked for it just before.
             if !parked || queue.must_stop() && shared.sem.remove(queue, wait.address) {

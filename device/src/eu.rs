@@ -203,8 +203,9 @@ pub(crate) struct KernelTimes {
     slots: Box<[Times]>,
 }
 
-/// All in ticks.
+/// All in ticks. Alone in its lines.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 struct Times {
     entry: AtomicU64,
     average: AtomicU64,
@@ -229,10 +230,19 @@ impl KernelTimes {
     }
 
     /// A group has taken `ticks`.
+    ///
+    /// Writes only what differs enough to decide anything: all threads that run the kernel read the slot.
     pub(crate) fn put(&self, entry: u64, ticks: u64) {
-        let average = self.get(entry).map_or(ticks, |average| average / 2 + ticks / 2);
+        /// Differences below this many ticks decide nothing.
+        const LITTLE: u64 = 100;
         let times = self.slot(entry);
-        times.average.store(average, Ordering::Relaxed);
-        times.entry.store(entry, Ordering::Relaxed);
+        let Some(before) = self.get(entry) else {
+            times.average.store(ticks, Ordering::Relaxed);
+            times.entry.store(entry, Ordering::Relaxed);
+            return;
+        };
+        if before.abs_diff(ticks) > before / 4 + LITTLE {
+            times.average.store(before / 2 + ticks / 2, Ordering::Relaxed);
+        }
     }
 }

@@ -3,19 +3,20 @@
 //! execution units, made of threads. `SPEC.md` says what it does, `DESIGN.md`
 //! how.
 //!
-//! Glossary. **Queue**: a ring of packets with a place to go on, bound to an
-//! engine. **Stream**: the fetching side of a queue. **Engine**: a slot; at
-//! most one queue is streamed on it. **Worker**: a thread. **Work**: what a
-//! command does, in units that workers claim. **Scope**: the commands that an
-//! ordered command waits for. **Bucket**: the cells at the same place of all
-//! pages; the semaphore unit has 512. **Watch**: the thread that helps those who
-//! wait for a stuck worker. **VA**: an address of a client.
+//! Glossary. **Queue**: a ring of packets with a place to go on. **Stream**: the
+//! fetching side of a queue. **Worker**: a thread of the device; **helping
+//! thread**: a host thread that works for the device while it waits. **Work**:
+//! what a command does, in units that threads claim. **Scope**: the commands
+//! that an ordered command waits for. **Bucket**: the cells at the same place of
+//! all pages; the semaphore unit has 512. **Watchdog**: the thread that sees to
+//! what waits for a stuck worker. **VA**: an address of a client.
 #![cfg(not(loom))]
 
+use crate::sync::Instant;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tally_uapi::cell::signaller_must_wake;
 use tally_uapi::fault::{Fault, FaultKind};
@@ -34,7 +35,10 @@ mod queue;
 mod ring;
 mod sched;
 mod scope;
+mod sync;
 mod trace;
+mod tuning;
+mod wakeup;
 mod work;
 
 use cell::SemaphoreUnit;
@@ -43,8 +47,11 @@ pub use clock::{CLOCK_HZ, Clock, monotonic_ns};
 use confined::Outside;
 pub use confined::{Confined, Waiters};
 use queue::{Queue, VmState};
-pub use sched::MAX_ENGINES;
 use sched::Sched;
+pub use wakeup::Wakeup;
+
+/// Most engines of a device.
+pub const MAX_ENGINES: usize = 128;
 
 /// The owner's number for a VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -217,6 +224,8 @@ pub struct QueueHandle(Arc<Queue>);
 
 /// What all parts of a device share.
 pub(crate) struct Shared {
+    /// Tells devices of the process apart.
+    pub(crate) serial: u64,
     pub(crate) clock: Clock,
     pub(crate) sem: SemaphoreUnit,
     pub(crate) sched: Sched,
@@ -226,6 +235,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// A number that no other device of the process has.
+    pub(crate) fn next_serial() -> u64 {
+        static SERIALS: AtomicU64 = AtomicU64::new(1);
+        SERIALS.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Records the fault and stops all queues of the VM.
     pub(crate) fn lose_vm(&self, queue: &Arc<Queue>, fault: Fault) {
         queue.set_fault(fault);
@@ -264,9 +279,10 @@ impl Device {
         }
         let outside = config.confined.map(|confined| Outside { confined, host: Arc::clone(&host) });
         let shared = Arc::new(Shared {
+            serial: Shared::next_serial(),
             clock: config.confined.map_or_else(Clock::new, |confined| confined.clock),
             sem: SemaphoreUnit::new(outside),
-            sched: Sched::new(engines, workers, substitutes),
+            sched: Sched::new(workers, substitutes),
             times: eu::KernelTimes::new(),
             host,
             chaos: config.chaos.map(Chaos::new),
@@ -339,9 +355,7 @@ impl Device {
             return Err(Error::BadQueue);
         }
         let compute = config.class == EngineClass::Compute;
-        let first = if compute { 0 } else { self.compute_engines };
-        let engine = (first + config.index) as usize;
-        let queue = Arc::new(Queue::new(config, Arc::clone(&vm.0), engine, compute));
+        let queue = Arc::new(Queue::new(config, Arc::clone(&vm.0), compute));
         vm.0.add(&queue);
         if vm.is_lost() {
             return Err(Error::VmLost);
@@ -350,8 +364,12 @@ impl Device {
     }
 
     /// The producer published packets and found the device asleep.
-    pub fn kick(&self, queue: &QueueHandle) {
-        self.shared.sched.kick(&self.shared, &queue.0);
+    ///
+    /// True: the device counts on the calling thread to come and wait, and wakes no worker
+    /// ([`Self::help`]). The producer goes on kicking now and then, by which the device sees that the thread
+    /// does not.
+    pub fn kick(&self, queue: &QueueHandle) -> bool {
+        self.shared.sched.kick(&self.shared, &queue.0)
     }
 
     /// Has the calling thread, which waits without a time limit until the cell at
@@ -361,24 +379,18 @@ impl Device {
     /// True once it does; false after `limit` without anything to do. None: the
     /// thread cannot work for the device, for want of stack. The caller holds no
     /// lock that [`Host`] takes.
-    pub fn lend(&self, cell: u64, value: u64, limit: Duration) -> Option<bool> {
-        self.shared.sched.lend(&self.shared, cell::CellWait::counter(cell, value), limit)
+    pub fn help(&self, cell: u64, value: u64, limit: Duration) -> Option<bool> {
+        self.shared.sched.help(&self.shared, cell::CellWait::counter(cell, value), limit)
     }
 
-    /// The caller waits without a time limit, as for [`Self::lend`], for what it finds there already: the
-    /// device learns from it that this host does. Costs a load if there is nothing to learn.
+    /// The caller waits without a time limit, as for [`Self::help`], for what it finds there already: the
+    /// device learns from it that this thread does.
     pub fn came(&self) {
         self.shared.sched.host_came(&self.shared);
     }
 
-    /// Whether a queue is put off for a host that usually comes to lend itself. Its producer
-    /// goes on kicking then, by which the device sees that its host does not wait.
-    pub fn puts_off(&self) -> bool {
-        self.shared.sched.has_put_off()
-    }
-
-    /// The caller looks for a result without lending itself: what the device has put off for a host
-    /// that usually does is for its workers now. Costs a load if there is nothing of the kind.
+    /// The caller looks for a result without helping: a wake that was left out for a thread that usually
+    /// helps is made up for. Costs a few loads if there is nothing of the kind.
     pub fn hurry(&self) {
         self.shared.sched.hurry(&self.shared);
     }
@@ -413,7 +425,7 @@ impl Device {
 
     /// Interrupts what a queue runs until nothing of it is left.
     fn abort(&self, queue: &Arc<Queue>) {
-        let packet = queue.head.load(std::sync::atomic::Ordering::Relaxed);
+        let packet = queue.head.load(Ordering::Relaxed);
         let packet = packet.saturating_sub(1);
         self.shared.lose_vm(queue, Fault { kind: FaultKind::Aborted, address: 0, packet });
         loop {

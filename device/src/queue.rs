@@ -2,8 +2,9 @@
 //! Queues and address spaces: what the scheduler, the engines and the
 //! semaphore unit know of them.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
 use tally_uapi::fault::Fault;
 
@@ -13,6 +14,10 @@ use crate::guard::Guard;
 use crate::scope::Scope;
 use crate::trace::Trace;
 use crate::{QueueConfig, QueueId, QueueState, QueueStatus, VmId};
+
+mod run;
+
+pub(crate) use run::{Bell, Enqueue, Run, RunWord};
 
 /// An address space: queues that live and are lost together.
 #[derive(Debug)]
@@ -53,34 +58,17 @@ impl VmState {
     }
 }
 
-/// What a queue is doing. Changes only while the scheduler is locked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Run {
-    /// Asleep: waits for a KICK.
-    Idle,
-    /// In its engine's run queue.
-    Runnable,
-    /// A worker streams it.
-    Running,
-    /// In a bucket of the semaphore unit, or about to be.
-    Parked(CellWait),
-    /// Waits for its own commands in flight.
-    Draining,
-    /// For ever off its engine.
-    Stopped,
-}
-
 /// Where a queue's stream is. Whoever takes it out owns the fetching.
 #[derive(Debug)]
 enum Place {
     /// At rest: the next worker that streams the queue takes it.
     Home(Box<Stream>),
     /// The worker of this number runs a command of the queue itself. It comes
-    /// back for the stream, unless the command takes so long that the watch
+    /// back for the stream, unless the command takes so long that the watchdog
     /// takes it first.
     Exposed(Box<Stream>, usize),
     /// The worker of this number looks at the empty ring. It comes back for the
-    /// stream, unless a guest takes it first.
+    /// stream, unless a helping thread takes it first.
     Lingering(Box<Stream>, usize),
     /// A worker has it.
     Taken,
@@ -105,23 +93,29 @@ pub(crate) struct Queue {
     /// Tells queues of all devices of the process apart; names them to aborts.
     pub(crate) serial: u64,
     pub(crate) vm: Arc<VmState>,
-    /// Index of the engine, over all classes.
-    pub(crate) engine: usize,
-    /// Whether that engine runs kernels.
+    /// Whether its engine runs kernels.
     pub(crate) compute: bool,
     /// 0 is the highest.
     pub(crate) priority: usize,
     /// Pieces of work that may still touch client memory.
     work: AtomicUsize,
     stopping: AtomicBool,
-    /// Its last command was one for guests: a guess about the next one.
+    /// Its last command was one for helping threads: a guess about the next one.
     brisk: AtomicBool,
     /// It was one for several threads: as good a guess.
     wide: AtomicBool,
     fault: OnceLock<Fault>,
     pub(crate) head: AtomicU64,
     pub(crate) trace: Trace,
-    run: Mutex<(Run, bool)>,
+    /// What it is doing.
+    pub(crate) run: RunWord,
+    /// What it waits for while it is parked.
+    parked: Mutex<Option<CellWait>>,
+    /// The worker that streamed it last.
+    last_worker: AtomicUsize,
+    /// When its wake was left out last, in ticks, and whether the host did not come in time then.
+    deferred_at: AtomicU64,
+    missed: AtomicBool,
     stream: Mutex<Place>,
     time: Mutex<OwnTime>,
 }
@@ -129,18 +123,12 @@ pub(crate) struct Queue {
 static SERIALS: AtomicU64 = AtomicU64::new(1);
 
 impl Queue {
-    pub(crate) fn new(
-        config: &QueueConfig,
-        vm: Arc<VmState>,
-        engine: usize,
-        compute: bool,
-    ) -> Self {
+    pub(crate) fn new(config: &QueueConfig, vm: Arc<VmState>, compute: bool) -> Self {
         let stream = Box::new(Stream::new(config, Arc::new(Scope::ring())));
         Self {
             id: config.id,
             serial: SERIALS.fetch_add(1, Ordering::Relaxed),
             vm,
-            engine,
             compute,
             priority: config.priority as usize,
             work: AtomicUsize::new(0),
@@ -150,16 +138,56 @@ impl Queue {
             fault: OnceLock::new(),
             head: AtomicU64::new(0),
             trace: Trace::default(),
-            run: Mutex::new((Run::Idle, false)),
+            run: RunWord::new(),
+            parked: Mutex::new(None),
+            last_worker: AtomicUsize::new(usize::MAX),
+            deferred_at: AtomicU64::new(0),
+            missed: AtomicBool::new(false),
             stream: Mutex::new(Place::Home(stream)),
             time: Mutex::new(OwnTime::default()),
         }
     }
 
-    /// What it is doing, and whether a KICK came while it was streamed. The
-    /// scheduler is locked by the caller.
-    pub(crate) fn run(&self) -> MutexGuard<'_, (Run, bool)> {
-        self.run.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What it waits for, if it is parked or about to be.
+    pub(crate) fn parked(&self) -> Option<CellWait> {
+        *self.parked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It is about to be parked.
+    pub(crate) fn set_parked(&self, wait: CellWait) {
+        *self.parked.lock().unwrap_or_else(PoisonError::into_inner) = Some(wait);
+    }
+
+    /// The worker that streamed it last, or a number that no worker has.
+    pub(crate) fn last_worker(&self) -> usize {
+        self.last_worker.load(Ordering::Relaxed)
+    }
+
+    /// A thread begins to stream it.
+    pub(crate) fn set_last_worker(&self, index: usize) {
+        if self.last_worker() != index {
+            self.last_worker.store(index, Ordering::Relaxed);
+        }
+    }
+
+    /// When its wake was left out last, in ticks.
+    pub(crate) fn deferred_at(&self) -> u64 {
+        self.deferred_at.load(Ordering::Relaxed)
+    }
+
+    /// Its wake is left out at `now`.
+    pub(crate) fn set_deferred_at(&self, now: u64) {
+        self.deferred_at.store(now, Ordering::Relaxed);
+    }
+
+    /// The host did not come in time for it.
+    pub(crate) fn set_missed(&self) {
+        self.missed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the host did not come in time since the last call.
+    pub(crate) fn take_missed(&self) -> bool {
+        self.missed.load(Ordering::Relaxed) && self.missed.swap(false, Ordering::Relaxed)
     }
 
     /// No packet may be taken any more.
@@ -216,12 +244,12 @@ impl Queue {
         *self.place() = Place::Home(stream);
     }
 
-    /// Leaves the stream where the watch can take it, while `worker` is busy.
+    /// Leaves the stream where the watchdog can take it, while `worker` is busy.
     pub(crate) fn expose_stream(&self, stream: Box<Stream>, worker: usize) {
         *self.place() = Place::Exposed(stream, worker);
     }
 
-    /// Leaves the stream where a guest can take it, while `worker` looks at the
+    /// Leaves the stream where a helping thread can take it, while `worker` looks at the
     /// empty ring.
     pub(crate) fn linger_stream(&self, stream: Box<Stream>, worker: usize) {
         *self.place() = Place::Lingering(stream, worker);
@@ -260,7 +288,7 @@ impl Queue {
         self.wide.store(wide, Ordering::Relaxed);
     }
 
-    /// `worker` comes back for the stream. None if the watch or a guest has taken it.
+    /// `worker` comes back for the stream. None if the watchdog or a helping thread has taken it.
     pub(crate) fn reclaim_stream(&self, worker: usize) -> Option<Box<Stream>> {
         let mut place = self.place();
         match std::mem::replace(&mut *place, Place::Taken) {
@@ -319,13 +347,14 @@ impl Queue {
 
     /// A snapshot for QUEUE_QUERY.
     pub(crate) fn status(&self, now: u64) -> QueueStatus {
-        let run = self.run().0;
-        let (state, parked) = match run {
+        let (state, parked) = match self.run.get() {
             _ if self.vm.lost() => (QueueState::Stopped, None),
             Run::Idle if self.has_work() => (QueueState::Running, None),
             Run::Idle => (QueueState::Idle, None),
             Run::Runnable | Run::Running | Run::Draining => (QueueState::Running, None),
-            Run::Parked(wait) => (QueueState::Parked, Some((wait.address, wait.value))),
+            Run::Parked => {
+                (QueueState::Parked, self.parked().map(|wait| (wait.address, wait.value)))
+            }
             Run::Stopped => (QueueState::Stopped, None),
         };
         QueueStatus {
@@ -364,7 +393,7 @@ mod tests {
         assert!(queue.take_stream().is_none());
         queue.expose_stream(stream, 1);
         assert!(queue.reclaim_stream(2).is_none() && !queue.steal_stream(2));
-        // The watch takes it from worker 1; worker 3 streams and exposes it.
+        // The watchdog takes it from worker 1; worker 3 streams and exposes it.
         assert!(queue.steal_stream(1));
         let stream = queue.take_stream().unwrap();
         queue.expose_stream(stream, 3);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A queue's ring as the device reads it, and its control page.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::Ordering;
 
 use tally_uapi::packet::{Header, Packet};
 use tally_uapi::queue::QueueControl;
 
-use crate::guard::{Guard, Trap, word};
+use crate::guard::{Guard, Trap};
 use crate::sched::Spin;
+use crate::tuning::{PAUSES, TOLD_EVERY};
 
 mod ahead;
 
@@ -28,19 +29,10 @@ pub(crate) struct Ring {
     tail: u64,
     /// The index that the producer was told last.
     told: u64,
-    /// Header of the packet after the next, if that was known to be published when the next was fetched.
+    /// Header of what follows the packet that was fetched, its prefixes skipped, if that was known to be
+    /// published then.
     follower: Option<Header>,
 }
-
-/// After so many packets the producer is told, if the ring is not smaller than four times that. It reads
-/// `asleep` in the same line with each packet, so to tell it each time would cost both sides a line that
-/// is elsewhere.
-const TOLD_EVERY: u64 = 16;
-/// Pauses between two close looks at an empty ring, about 0.2 µs: each look takes the line of `tail` from the
-/// producer, who has written more than one packet by the next.
-const PAUSES: u32 = 16;
-/// Looks at an empty ring before the producer is told what is done with.
-const LOOKS_BEFORE_TOLD: u32 = 32;
 
 impl Ring {
     pub(crate) fn new(base: u64, packets: u32, control: u64) -> Self {
@@ -84,22 +76,24 @@ impl Ring {
         let mut found = false;
         let tells = self.before_telling() == 0;
         guard.run(|| {
-            // SAFETY: in a guarded call. The control page and the ring were
-            // checked for alignment when the queue was created or linked.
-            unsafe {
-                if tells {
-                    word(control + HEAD).store(next, Ordering::Release);
-                }
-                if next == known.end {
-                    known.end = word(control + TAIL).load(Ordering::Acquire);
-                    for _ in 0..looks {
-                        if next != known.end {
-                            break;
-                        }
-                        (0..PAUSES).for_each(|_| std::hint::spin_loop());
-                        known.end = word(control + TAIL).load(Ordering::Acquire);
+            // SAFETY: in a guarded call, and the page is page-aligned.
+            let page = unsafe { page(control) };
+            if tells {
+                page.head.store(next, Ordering::Release);
+            }
+            if next == known.end {
+                known.end = page.tail.load(Ordering::Acquire);
+                for _ in 0..looks {
+                    if next != known.end {
+                        break;
                     }
+                    (0..PAUSES).for_each(|_| std::hint::spin_loop());
+                    known.end = page.tail.load(Ordering::Acquire);
                 }
+            }
+            // SAFETY: in a guarded call. The ring was checked for alignment when the queue was created or
+            // linked.
+            unsafe {
                 found = known.take(packet);
                 header = known.header();
             }
@@ -112,7 +106,8 @@ impl Ring {
         Ok(found)
     }
 
-    /// The header of the packet after the one that was fetched last, if it is known to be published.
+    /// The header of the command or wait after the packet that was fetched last, if it is known to be
+    /// published.
     pub(crate) fn follower(&self) -> Option<Header> {
         self.follower
     }
@@ -121,12 +116,12 @@ impl Ring {
     pub(crate) fn tell(&self, guard: &mut Guard) {
         let (control, next) = (self.control(), self.next);
         // SAFETY: as in `fetch`.
-        let told = guard.run(|| unsafe { word(control + HEAD) }.store(next, Ordering::Release));
+        let told = guard.run(|| unsafe { page(control) }.head.store(next, Ordering::Release));
         // A trap is met again by whoever looks next.
         let _ = told;
     }
 
-    /// Reads the packet after the next, if it is known to be published.
+    /// Reads the command or wait after the next packet, if it is known to be published.
     pub(crate) fn peek(&self, guard: &mut Guard) -> Option<Packet> {
         self.ahead().peek(guard)
     }
@@ -148,11 +143,10 @@ impl Ring {
         let control = self.control();
         let mut trace = [0; 2];
         guard.run(|| {
-            // SAFETY: as in `fetch`; all three are words of the control page.
-            unsafe {
-                asleep(control).store(0, Ordering::Relaxed);
-                trace = [TRACE, TRACE_TAG].map(|at| word(control + at).load(Ordering::Relaxed));
-            }
+            // SAFETY: as in `fetch`.
+            let page = unsafe { page(control) };
+            page.device_wakes();
+            trace = [&page.trace, &page.trace_tag].map(|word| word.load(Ordering::Relaxed));
         })?;
         Ok(trace)
     }
@@ -164,14 +158,15 @@ impl Ring {
 
     /// The device's half of the sleep handshake. False if more was published.
     pub(crate) fn may_sleep(&self, guard: &mut Guard) -> Result<bool, Trap> {
+        // What the client writes into its page is its own business; what is told here only grows.
+        debug_assert!(self.told <= self.next, "head goes back");
         let (control, next) = (self.control(), self.next);
         let mut sleeps = false;
         guard.run(|| {
-            // SAFETY: in a guarded call; the control page is page-aligned and
-            // QueueControl is all atomics, so any content is valid.
-            let control = unsafe { &*(control as *const QueueControl) };
-            control.head.store(next, Ordering::Release);
-            sleeps = control.device_may_sleep(next);
+            // SAFETY: as in `fetch`.
+            let page = unsafe { page(control) };
+            page.head.store(next, Ordering::Release);
+            sleeps = page.device_may_sleep(next);
         })?;
         Ok(sleeps)
     }
@@ -191,10 +186,17 @@ pub(crate) struct Lookout {
 impl Lookout {
     /// Whether there is a new tail. A control page that is gone is news, too.
     pub(crate) fn has_news(self, guard: &mut Guard) -> bool {
-        guard.load(self.control + TAIL) != Ok(self.next)
+        let Self { control, next } = self;
+        let mut tail = 0;
+        // SAFETY: as in `fetch`.
+        let looked = guard.run(|| tail = unsafe { page(control) }.tail.load(Ordering::Acquire));
+        looked.is_err() || tail != next
     }
 
     /// Looks for a new tail until `give_up` says so.
+    ///
+    /// Only reads: another thread may own the stream by now and write the control page. A `head` stored
+    /// here could take its `head` back, and the producer would then leave out a KICK that is needed.
     pub(crate) fn linger(
         self,
         guard: &mut Guard,
@@ -203,18 +205,12 @@ impl Lookout {
         let Self { control, next } = self;
         let mut found = false;
         let mut spin = Spin::default();
-        let mut looks = 0_u32;
         guard.run(|| {
             loop {
                 // SAFETY: as in `fetch`.
-                found = unsafe { word(control + TAIL) }.load(Ordering::Acquire) != next;
+                found = unsafe { page(control) }.tail.load(Ordering::Acquire) != next;
                 if found || give_up() {
                     break;
-                }
-                looks = looks.saturating_add(1);
-                if looks == LOOKS_BEFORE_TOLD {
-                    // SAFETY: as in `fetch`.
-                    unsafe { word(control + HEAD) }.store(next, Ordering::Release);
                 }
                 spin.turn();
             }
@@ -223,15 +219,36 @@ impl Lookout {
     }
 }
 
-const TAIL: u64 = std::mem::offset_of!(QueueControl, tail) as u64;
-const HEAD: u64 = std::mem::offset_of!(QueueControl, head) as u64;
-const ASLEEP: u64 = std::mem::offset_of!(QueueControl, asleep) as u64;
-const TRACE: u64 = std::mem::offset_of!(QueueControl, trace) as u64;
-const TRACE_TAG: u64 = std::mem::offset_of!(QueueControl, trace_tag) as u64;
-
+/// The control page at a VA.
+///
 /// # Safety
-/// In a guarded call; `control` is a queue's control page.
-unsafe fn asleep<'a>(control: u64) -> &'a AtomicU32 {
-    // SAFETY: aligned, as the page is; the access traps if there is no memory.
-    unsafe { AtomicU32::from_ptr((control + ASLEEP) as *mut u32) }
+/// In a guarded call, in which the accesses are that trap if there is no memory; the VA is aligned, as
+/// creating the queue checks. All of the page is atomics, so any content is valid.
+unsafe fn page<'a>(control: u64) -> &'a QueueControl {
+    // SAFETY: as the caller promises.
+    unsafe { &*(control as *const QueueControl) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guard::Seat;
+
+    /// A worker that has lost the stream while it looks may not take back what the new owner told.
+    #[test]
+    fn a_look_at_an_empty_ring_writes_nothing() {
+        let control = QueueControl::new();
+        control.tail.store(3, Ordering::Relaxed);
+        control.head.store(5, Ordering::Relaxed);
+        let lookout = Lookout { control: std::ptr::from_ref(&control) as u64, next: 3 };
+        let mut guard = Guard::attach(Seat::new().unwrap()).unwrap();
+        let mut looks = 0;
+        let found = lookout.linger(&mut guard, || {
+            looks += 1;
+            looks == 1000
+        });
+        assert_eq!(found, Ok(false));
+        assert_eq!(control.head.load(Ordering::Relaxed), 5);
+        assert_eq!(control.asleep.load(Ordering::Relaxed), 1);
+    }
 }

@@ -1,45 +1,58 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The scheduler: which worker does what.
+//! The scheduler: which thread does what.
 //!
-//! Workers are threads that take tasks: look at a bucket of the semaphore
-//! unit, stream a queue on its engine, or join a work that has units left. A
-//! thread needs a *permit* to have a task; there are as many permits as
-//! workers. The watch takes the permit from a worker that is stuck in one piece
-//! of work, so another thread, a substitute, goes on in its place.
+//! Workers are threads that take tasks: look at a bucket of the semaphore unit, stream a queue, or join a
+//! work that has units left. Host threads that wait may do the same meanwhile (see [`helper`]).
+//!
+//! There is no lock of the whole scheduler. What a queue is doing is one atomic word of its own
+//! (`queue/run.rs`); what waits for a thread lies in shards (`shards.rs`); workers that sleep are bits
+//! (`idle.rs`). A wake is never lost because of three rules, each a store, a full fence and a load on either
+//! side:
+//!
+//! 1. Who makes something wait (a queue, a work, a look) enlists it first and looks for a thread then. A
+//!    worker that goes to sleep announces that first and looks for tasks then.
+//! 2. While a worker *searches*, nobody else is woken. A worker that stops searching says so first and looks
+//!    for tasks then; one that has found a task and was the last to search wakes another if more waits.
+//! 3. If no worker can be woken, all are busy: each looks for tasks when it is done, and the watchdog, which
+//!    is awake from then on, sees to those that are not done soon.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use crate::sync::{AtomicBool, AtomicUsize, Ordering, fence};
+use crate::sync::{Condvar, Mutex};
+use crate::sync::{Instant, thread};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
+use tally_uapi::cell::WAITERS;
 use tally_uapi::eu::MAX_COOPERATIVE_GROUPS;
 
 use crate::Shared;
 use crate::cell::CellWait;
-use crate::queue::{Queue, Run};
+use crate::queue::{Bell, Enqueue, Queue, Run};
+use crate::tuning::{SEARCHERS, WAKES_EACH, WORTH_A_WAKE};
+use crate::wakeup::Dozer;
 use crate::work::Work;
 
-mod crew;
-mod engines;
-mod guest;
-mod habit;
-mod locked;
+mod cooperative;
+mod elision;
+mod helper;
+mod idle;
+mod looks;
+mod pool;
+mod shards;
 mod stop;
 #[cfg(test)]
 pub(crate) mod testing;
-mod watch;
+mod watchdog;
 mod worker;
 
-pub use engines::MAX_ENGINES;
-use engines::{Engines, Hints};
-use locked::Locked;
-pub(crate) use worker::{STACK_BYTES, Slot, Worker};
+use idle::IdleSet;
+use looks::Looks;
+use pool::Pool;
+use shards::Shards;
+pub(crate) use worker::{Slot, Worker};
 
 /// Priorities of queues.
 pub(crate) const PRIORITIES: usize = 3;
-
-/// How long a worker that just had work looks for more before it sleeps.
-const IDLE_SPIN: Duration = Duration::from_micros(20);
 
 /// A spin that first looks closely, then offers its processor between looks:
 /// the thread that will end the spin may need this very one.
@@ -56,7 +69,7 @@ impl Spin {
         if self.0 <= Self::CLOSE {
             std::hint::spin_loop();
         } else {
-            std::thread::yield_now();
+            crate::sync::thread::yield_now();
         }
     }
 }
@@ -68,13 +81,13 @@ pub(crate) enum Job {
     Look(usize),
     /// Look at all foreign cells.
     LookForeign,
-    /// Stream a queue, which has its engine.
+    /// Stream a queue, which is this thread's.
     Stream(Arc<Queue>),
     /// Help with a work.
     Join(Arc<Work>),
 }
 
-/// Why a worker leaves a queue.
+/// Why a thread leaves a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
     /// The ring is empty and `asleep` is set.
@@ -89,105 +102,83 @@ pub(crate) enum Leave {
     Stop,
 }
 
-struct State {
-    shutdown: bool,
-    /// Tasks that may be taken now.
-    permits: usize,
-    /// Threads that have a task, stuck ones included.
-    busy: usize,
-    engines: Engines,
-    looks: VecDeque<usize>,
-    look_foreign: bool,
-    works: [VecDeque<Arc<Work>>; PRIORITIES],
-    /// Set by the watch: a work nobody attends goes before streams, once.
-    works_first: bool,
-    sleepers: usize,
-    /// Sleepers that were told to wake and have not yet.
-    wakes: usize,
-    slots: Vec<Arc<Slot>>,
-    /// Of host threads that lent themselves, now or before.
-    guests: guest::Guests,
-    habit: habit::Habit,
-    crew: crew::Crew,
-    threads: Vec<std::thread::JoinHandle<()>>,
-    /// Threads that have what they need, and whether one has not.
-    ready: usize,
-    unfit: bool,
+/// What became of an attempt to wake a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Woken {
+    /// One comes.
+    One,
+    /// One that searches will find what there is.
+    Searcher,
+    /// All are busy.
+    None,
 }
+
+/// Alone in its lines.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Apart<T>(T);
 
 /// The scheduler of a device.
 pub(crate) struct Sched {
-    state: Mutex<State>,
-    wake: Condvar,
-    /// Told when a queue that is being stopped has changed.
-    stopped: Condvar,
-    watch: Condvar,
-    /// Told when there are units for the crew.
-    crew: Condvar,
-    /// Whether the watch sleeps until it is told. Changes only under the lock.
-    watch_asleep: AtomicBool,
-    /// Whether a queue waits for the host to come, and nobody was woken for it. Changes only under the
-    /// lock.
-    put_off: AtomicBool,
-    /// Whether the host has not come since the last KICK. Changes only under the lock.
-    expects: AtomicBool,
-    /// Permits at the start: the workers.
+    shards: Shards,
+    idle: IdleSet,
+    looks: Looks,
+    /// Workers that look for a task before they sleep.
+    searchers: Apart<AtomicUsize>,
+    /// Entries of queues of the highest priority.
+    urgent: Apart<AtomicUsize>,
+    /// Threads that look at an empty ring.
+    lingering: Apart<AtomicUsize>,
+    /// Workers that exist, substitutes not counted.
+    started: AtomicUsize,
+    /// The watchdog has seen a work that no thread attends: it goes before streams, once.
+    works_first: AtomicBool,
+    shutdown: AtomicBool,
+    /// Workers, as the device was asked for.
     workers: usize,
     /// Most threads: workers and substitutes.
     max_threads: usize,
-    /// Most threads of the crew.
-    max_crew: usize,
-    /// Copies of the state for looks without the lock; hints only.
-    free: AtomicUsize,
-    hints: Arc<Hints>,
-    /// Streams whose worker looks at an empty ring.
-    lingering: AtomicUsize,
-    spinning: AtomicUsize,
-    /// Changes whenever there is something new to do.
-    epoch: AtomicU32,
-    shutdown: AtomicBool,
+    /// Most threads for cooperative launches.
+    max_cooperative: usize,
+    watchdog: Dozer,
+    /// A doorbell has come since the watchdog asked last.
+    rung: AtomicBool,
+    /// The next worker that comes is to wake the watchdog, without which no wake can be left out.
+    wants_watchdog: AtomicBool,
+    pool: Mutex<Pool>,
+    /// Told when a thread is ready.
+    readiness: Condvar,
+    /// Told when a queue that is being stopped has changed.
+    stoppers: (Mutex<()>, Condvar),
+    cooperative: Mutex<cooperative::Cooperative>,
+    /// Told when there are units of cooperative launches.
+    cooperative_units: Condvar,
 }
 
 impl Sched {
-    pub(crate) fn new(engines: usize, workers: usize, substitutes: usize) -> Self {
-        let engines = Engines::new(engines);
-        let hints = Arc::clone(engines.hints());
+    pub(crate) fn new(workers: usize, substitutes: usize) -> Self {
+        let max_threads = workers + substitutes;
         Self {
-            state: Mutex::new(State {
-                shutdown: false,
-                permits: workers,
-                busy: 0,
-                engines,
-                looks: VecDeque::new(),
-                look_foreign: false,
-                works: Default::default(),
-                works_first: false,
-                sleepers: 0,
-                wakes: 0,
-                slots: Vec::new(),
-                guests: guest::Guests::default(),
-                habit: habit::Habit::default(),
-                crew: crew::Crew::default(),
-                threads: Vec::new(),
-                ready: 0,
-                unfit: false,
-            }),
-            wake: Condvar::new(),
-            stopped: Condvar::new(),
-            watch: Condvar::new(),
-            crew: Condvar::new(),
-            watch_asleep: AtomicBool::new(false),
-            put_off: AtomicBool::new(false),
-            expects: AtomicBool::new(false),
-            workers,
-            max_threads: workers + substitutes,
-            max_crew: MAX_COOPERATIVE_GROUPS as usize,
-            free: AtomicUsize::new(workers),
-            hints,
-            lingering: AtomicUsize::new(0),
-            spinning: AtomicUsize::new(0),
-            epoch: AtomicU32::new(0),
+            shards: Shards::new(workers),
+            idle: IdleSet::new(max_threads),
+            looks: Looks::new(WAITERS),
+            searchers: Apart::default(),
+            urgent: Apart::default(),
+            lingering: Apart::default(),
+            started: AtomicUsize::new(0),
+            works_first: AtomicBool::new(false),
             shutdown: AtomicBool::new(false),
+            workers,
+            max_threads,
+            max_cooperative: MAX_COOPERATIVE_GROUPS as usize,
+            watchdog: Dozer::default(),
+            rung: AtomicBool::new(false),
+            wants_watchdog: AtomicBool::new(false),
+            pool: Mutex::default(),
+            readiness: Condvar::new(),
+            stoppers: (Mutex::new(()), Condvar::new()),
+            cooperative: Mutex::default(),
+            cooperative_units: Condvar::new(),
         }
     }
 
@@ -196,257 +187,279 @@ impl Sched {
         self.workers
     }
 
-    /// How many streams linger at an empty ring. A hint.
+    /// Threads that look at an empty ring. A hint.
     pub(crate) fn lingering(&self) -> &AtomicUsize {
-        &self.lingering
+        &self.lingering.0
     }
 
     /// Whether a worker is free to help. A hint.
     pub(crate) fn has_free_worker(&self) -> bool {
-        self.free.load(Ordering::Relaxed) != 0
+        self.idle.any()
+            || self.started.load(Ordering::Relaxed) < self.workers
+            || self.searchers.0.load(Ordering::Relaxed) != 0
     }
 
     /// Whether a queue could be streamed if there were a worker. A hint.
     pub(crate) fn streams_wait(&self) -> bool {
-        self.hints.idle_and_wanted()
+        self.shards.any_runnable() && !self.has_free_worker()
     }
 
-    /// Whether a queue of higher priority waits for this one's engine.
+    /// Whether a queue of higher priority waits for a thread. A hint.
     pub(crate) fn is_outranked(&self, queue: &Queue) -> bool {
-        self.hints.best(queue.engine) < queue.priority
-    }
-
-    /// Whether any other queue waits for this one's engine. A hint.
-    pub(crate) fn engine_wanted(&self, queue: &Queue) -> bool {
-        self.hints.best(queue.engine) < PRIORITIES
+        match queue.priority {
+            0 => false,
+            1 => self.urgent.0.load(Ordering::Relaxed) != 0,
+            lower => self.shards.any_better(lower),
+        }
     }
 
     pub(crate) fn shutting_down(&self) -> bool {
         self.shutdown.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> Locked<'_> {
-        Locked::new(self, self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Wakes a worker for what the caller has just enlisted, worker `preferred` if it sleeps.
+    fn wake(&self, shared: &Arc<Shared>, preferred: usize) -> Woken {
+        fence(Ordering::SeqCst);
+        if self.searchers.0.load(Ordering::Relaxed) != 0 {
+            return Woken::Searcher;
+        }
+        if self.idle.wake(preferred) || self.start_worker(shared) {
+            return Woken::One;
+        }
+        // Who is busy may be stuck, and something waits.
+        self.watchdog.wake();
+        Woken::None
     }
 
-    /// The permits have changed.
-    fn publish(&self, state: &State) {
-        self.free.store(state.permits, Ordering::Relaxed);
-    }
-
-    /// There is something new to do for up to `count` threads.
-    fn rouse(&self, shared: &Arc<Shared>, state: &mut Locked<'_>, count: usize) {
-        // Whoever comes takes what was put off first, and wakes others for more.
-        self.put_off.store(false, Ordering::Relaxed);
-        // Whoever is busy may be stuck, and somebody waits.
-        if state.is_busy() {
-            state.tell_watch();
-        }
-        self.epoch.fetch_add(1, Ordering::Release);
-        let mut wanted = count.min(state.permits);
-        // A thread that spins sees the epoch; it wakes others if there is more.
-        wanted = wanted.saturating_sub(self.spinning.load(Ordering::SeqCst) + state.wakes);
-        while wanted != 0 && state.sleepers != 0 {
-            state.sleepers -= 1;
-            state.tell_sleeper();
-            wanted -= 1;
-        }
-        while wanted != 0 && state.slots.len() < self.max_threads && !state.shutdown {
-            if worker::spawn(shared, state).is_err() {
-                // Those that exist take it later.
-                break;
+    /// A KICK. True: the wake is left out, since this host thread usually blocks right after its doorbell
+    /// and then runs the queue itself. The producer goes on ringing now and then, by which the device sees
+    /// that the thread does not block.
+    pub(crate) fn kick(&self, shared: &Arc<Shared>, queue: &Arc<Queue>) -> bool {
+        let defer = elision::doorbell(shared, queue);
+        match queue.run.doorbell(defer) {
+            Bell::Fresh { enlist } if defer => {
+                if enlist {
+                    self.shards.defer(queue);
+                }
+                fence(Ordering::SeqCst);
+                // A watchdog that is about to sleep either sees the queue or is seen here.
+                if self.watchdog.is_asleep() {
+                    self.promote(shared, queue);
+                    return false;
+                }
+                true
             }
-            wanted -= 1;
-        }
-    }
-
-    /// Starts the first worker and the watch, so that a device that cannot
-    /// have threads is an error when it is made.
-    pub(crate) fn start(&self, shared: &Arc<Shared>) -> std::io::Result<()> {
-        let mut state = self.lock();
-        worker::spawn(shared, &mut state)?;
-        let watch = watch::spawn(shared)?;
-        state.threads.push(watch);
-        Ok(())
-    }
-
-    /// Starts all threads, and waits until each has all that it will ever need.
-    pub(crate) fn start_all(&self, shared: &Arc<Shared>) -> std::io::Result<()> {
-        self.start(shared)?;
-        let mut state = self.lock();
-        while state.slots.len() < self.max_threads {
-            worker::spawn(shared, &mut state)?;
-        }
-        self.recruit_all(shared, &mut state)?;
-        while state.ready < state.threads.len() && !state.unfit {
-            state = state.wait(&self.stopped);
-        }
-        if state.unfit { Err(std::io::ErrorKind::OutOfMemory.into()) } else { Ok(()) }
-    }
-
-    /// A thread has, or has not, got what it needs.
-    fn thread_ready(&self, fit: bool) {
-        let mut state = self.lock();
-        state.ready += 1;
-        state.unfit |= !fit;
-        self.stopped.notify_all();
-    }
-
-    /// A KICK.
-    pub(crate) fn kick(&self, shared: &Arc<Shared>, queue: &Arc<Queue>) {
-        let now = shared.clock.ticks();
-        let mut state = self.lock();
-        let mut run = queue.run();
-        let fresh = run.0 == Run::Idle;
-        run.1 |= !fresh;
-        drop(run);
-        if fresh {
-            let put_off = state.can_put_off(self, queue, now);
-            self.ready(shared, &mut state, queue, put_off);
-            drop(state);
-            if !put_off {
-                self.kick_ends(shared);
+            Bell::Fresh { enlist } => {
+                if enlist {
+                    self.enlist(queue);
+                }
+                self.wake(shared, queue.last_worker());
+                elision::doorbell_ends(shared);
+                false
             }
-        } else if self.has_put_off() && !state.can_put_off(self, queue, now) {
-            self.catch_up(shared, &mut state);
+            Bell::Deferred if defer => true,
+            Bell::Deferred => {
+                self.promote(shared, queue);
+                false
+            }
+            Bell::Noted => false,
         }
+    }
+
+    /// Puts an entry of a runnable queue into its run queue.
+    fn enlist(&self, queue: &Arc<Queue>) {
+        if queue.priority == 0 {
+            self.urgent.0.fetch_add(1, Ordering::Relaxed);
+        }
+        self.shards.push_back(queue);
+    }
+
+    /// A queue whose wake was left out gets a worker now, if it still needs one.
+    fn promote(&self, shared: &Arc<Shared>, queue: &Arc<Queue>) {
+        self.promoted(shared, queue, queue.run.enqueue());
+    }
+
+    fn promoted(&self, shared: &Arc<Shared>, queue: &Arc<Queue>, enqueued: Enqueue) {
+        match enqueued {
+            Enqueue::No => return,
+            Enqueue::Push => self.enlist(queue),
+            // The entry was there before the queue became runnable anew: it may be that no thread was
+            // woken for it.
+            Enqueue::Listed => {}
+        }
+        self.wake(shared, queue.last_worker());
     }
 
     /// A queue that was parked or draining goes on.
     pub(crate) fn resume(&self, shared: &Arc<Shared>, queue: &Arc<Queue>) {
-        let mut state = self.lock();
-        if matches!(queue.run().0, Run::Parked(_) | Run::Draining) {
-            self.ready(shared, &mut state, queue, false);
-        }
-    }
-
-    /// A queue can be streamed. Nobody is woken for it if it is `put_off`.
-    fn ready(
-        &self,
-        shared: &Arc<Shared>,
-        state: &mut Locked<'_>,
-        queue: &Arc<Queue>,
-        put_off: bool,
-    ) {
         if queue.must_stop() {
-            queue.run().0 = Run::Stopped;
-            self.stopped.notify_all();
+            queue.run.stop();
+            queue.run.stop_parked();
+            self.tell_stoppers();
             return;
         }
-        *queue.run() = (Run::Runnable, false);
-        state.engines.push_back(queue);
-        if put_off {
-            self.put_off.store(true, Ordering::Relaxed);
-        } else {
-            self.rouse(shared, state, 1);
+        match queue.run.resume() {
+            Ok(true) => self.enlist(queue),
+            Ok(false) => {}
+            Err(()) => return,
         }
+        self.wake(shared, queue.last_worker());
     }
 
     /// Publishes a work, for other threads to join; `attended`: the caller is at it. False if it is
     /// cooperative and there is no thread for each of its units.
     pub(crate) fn share(&self, shared: &Arc<Shared>, work: &Arc<Work>, attended: bool) -> bool {
-        let mut state = self.lock();
         if work.is_cooperative() {
-            return self.cooperate(shared, &mut state, work);
+            return self.cooperate(shared, work);
         }
-        state.works[work.priority()].push_back(Arc::clone(work));
-        // A thread more than there are processors would only take one's time from another: who waits
-        // in vain for its turn may hold the last units.
-        let free =
-            self.workers.saturating_sub(state.at_work() + state.guests.who_would(shared, work));
-        let helpers = usize::try_from(work.units()).unwrap_or(usize::MAX).min(free);
-        self.rouse(shared, &mut state, helpers.max(usize::from(!attended)));
+        let most = self.workers.saturating_sub(usize::from(attended));
+        let ticks = work.estimate(shared).unwrap_or(u64::MAX);
+        let worth = (ticks / WORTH_A_WAKE).min(work.units() - u64::from(attended));
+        let wanted = usize::try_from(worth).unwrap_or(usize::MAX).min(most);
+        work.call(wanted.max(usize::from(!attended)));
+        self.shards.push_work(work);
+        self.call_others(shared, work);
         true
+    }
+
+    /// Wakes some of the threads that a work is worth. Each that comes wakes more.
+    pub(crate) fn call_others(&self, shared: &Arc<Shared>, work: &Work) {
+        for _ in 0..WAKES_EACH {
+            if !work.take_call() || self.wake(shared, usize::MAX) != Woken::One {
+                break;
+            }
+        }
+    }
+
+    /// All units of a shared work are claimed.
+    pub(crate) fn unshare(&self, work: &Arc<Work>) {
+        if !work.is_cooperative() {
+            self.shards.remove_work(work);
+        }
     }
 
     /// Has a worker look at a bucket of the semaphore unit.
     pub(crate) fn look(&self, shared: &Arc<Shared>, bucket: usize) {
-        let mut state = self.lock();
-        if !state.looks.contains(&bucket) {
-            state.looks.push_back(bucket);
-        }
-        self.rouse(shared, &mut state, 1);
+        self.looks.ask(bucket);
+        self.wake(shared, usize::MAX);
     }
 
     /// Has a worker look at all foreign cells.
     pub(crate) fn look_foreign(&self, shared: &Arc<Shared>) {
-        let mut state = self.lock();
-        state.look_foreign = true;
-        self.rouse(shared, &mut state, 1);
+        self.looks.ask_foreign();
+        self.wake(shared, usize::MAX);
     }
 
-    /// A worker is done with a queue, whose stream is at rest already. Returns
+    /// A thread is done with a queue, whose stream is at rest already. Returns
     /// false if there is a reason to go on at once: a KICK came.
     pub(crate) fn leave(&self, shared: &Arc<Shared>, queue: &Arc<Queue>, why: Leave) -> bool {
-        let mut state = self.lock();
-        let mut run = queue.run();
-        if run.0 != Run::Running {
-            return true;
-        }
-        let kicked = std::mem::take(&mut run.1);
-        run.0 = match why {
+        let to = match why {
             _ if queue.must_stop() => Run::Stopped,
-            Leave::Idle if kicked => return false,
             Leave::Idle => Run::Idle,
-            Leave::Park(wait) => Run::Parked(wait),
+            Leave::Park(_) => Run::Parked,
             Leave::Drain => Run::Draining,
             Leave::Yield => Run::Runnable,
             Leave::Stop => Run::Stopped,
         };
-        let now = run.0;
-        drop(run);
-        state.engines.end(queue.engine);
-        match now {
-            Run::Runnable if self.is_outranked(queue) => {
-                // It was outranked and keeps its turn among its equals.
-                state.engines.push_front(queue);
+        let outranked = to == Run::Runnable && self.is_outranked(queue);
+        let Ok(enlist) = queue.run.leave(to) else { return false };
+        match to {
+            Run::Runnable => {
+                // One that was outranked keeps its turn among its equals.
+                if enlist && outranked {
+                    // Not the highest priority: nothing outranks that.
+                    self.shards.push_front(queue);
+                } else if enlist {
+                    self.enlist(queue);
+                }
+                // This thread may be a helping one, which goes.
+                self.wake(shared, usize::MAX);
             }
-            Run::Runnable => state.engines.push_back(queue),
-            Run::Stopped => self.stopped.notify_all(),
-            _ => {}
-        }
-        // The engine is free for the next queue; this thread looks for a task
-        // right after, so nobody needs to be woken for one.
-        let more = state.engines.best(queue.engine).is_some();
-        if more && state.permits != 0 {
-            self.rouse(shared, &mut state, 1);
+            Run::Stopped => self.tell_stoppers(),
+            _ => {
+                // A thread that stops the queue either finds it at rest or is seen here: it sets the flag,
+                // executes a fence and looks at the word (`retire`).
+                fence(Ordering::SeqCst);
+                if queue.must_stop() {
+                    queue.run.stop();
+                    self.tell_stoppers();
+                }
+            }
         }
         true
     }
 
-    /// A thread that has a task begins a piece of work that may take for ever, and whoever comes to
-    /// its queue meanwhile sends no KICK: the watch has to be awake. It then stays so while anybody
-    /// is busy, so this costs something only after a rest.
+    /// A thread begins a piece of work that may take any time. The watchdog is awake from now on: what is
+    /// published behind that comes without a KICK.
     pub(crate) fn keep_watch(&self) {
-        if self.watch_asleep.load(Ordering::Relaxed) {
-            self.lock().tell_watch();
-        }
+        self.watchdog.wake();
     }
 
     /// There is a new wait on a foreign cell.
-    pub(crate) fn tell_watch(&self) {
-        self.lock().rush_watch();
+    pub(crate) fn tell_watchdog(&self) {
+        self.watchdog.interrupt();
+    }
+
+    /// The next task, if there is one. Shards are looked at from number `start` on.
+    fn find(&self, start: usize) -> Option<Job> {
+        if let Some(job) = self.looks.take() {
+            return Some(job);
+        }
+        if self.works_first.load(Ordering::Relaxed)
+            && self.works_first.swap(false, Ordering::Relaxed)
+            && let Some(work) = self.shards.find_work(start, |work| !work.attended())
+        {
+            return Some(Job::Join(work));
+        }
+        if let Some(queue) = self.pop(start, |_| true) {
+            return Some(Job::Stream(queue));
+        }
+        let joinable = |work: &Work| work.attendants() < self.workers;
+        self.shards.find_work(start, joinable).map(Job::Join)
+    }
+
+    /// Takes the next runnable queue, if it `suits`.
+    fn pop(&self, start: usize, suits: impl Fn(&Queue) -> bool) -> Option<Arc<Queue>> {
+        self.shards.pop(start, suits, |queue| self.unlisted(queue))
+    }
+
+    /// An entry of a queue has left its run queue.
+    fn unlisted(&self, queue: &Queue) {
+        if queue.priority == 0 {
+            self.urgent.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a worker that would sleep has something to do: also a work that it may join.
+    fn anything_for_a_worker(&self) -> bool {
+        self.anything_waits() || self.shards.any_works()
+    }
+
+    /// Whether a queue or a look waits for a thread.
+    fn anything_waits(&self) -> bool {
+        self.looks.any() || self.shards.any_runnable()
     }
 
     /// Tells all threads to end; those that are in kernels are interrupted
     /// after `grace`. Waits for them.
     pub(crate) fn shut_down(&self, grace: Duration) {
-        self.shutdown.store(true, Ordering::Relaxed);
         let threads = {
-            let mut state = self.lock();
-            state.shutdown = true;
-            self.epoch.fetch_add(1, Ordering::Release);
-            self.wake.notify_all();
-            self.watch.notify_all();
-            self.crew.notify_all();
-            std::mem::take(&mut state.threads)
+            // No thread is made after this.
+            let mut pool = self.pool();
+            self.shutdown.store(true, Ordering::SeqCst);
+            std::mem::take(&mut pool.threads)
         };
+        self.watchdog.interrupt();
+        self.idle.notify_all();
+        drop(self.cooperative.lock().unwrap_or_else(PoisonError::into_inner));
+        self.cooperative_units.notify_all();
         let until = Instant::now() + grace;
         for thread in threads {
             let mut nap = Duration::from_micros(50);
-            while !thread.is_finished() {
+            while !is_finished(&thread) {
+                self.idle.notify_all();
                 if Instant::now() >= until {
-                    self.lock().all_slots().iter().for_each(|slot| slot.interrupt());
+                    self.pool().all_slots().iter().for_each(|slot| slot.interrupt());
                 }
                 std::thread::sleep(nap);
                 nap = (nap * 2).min(Duration::from_millis(5));
@@ -457,86 +470,18 @@ impl Sched {
     }
 }
 
-impl State {
-    /// The next task, if a thread may take one.
-    fn pick(&mut self, workers: usize) -> Option<Job> {
-        if self.permits == 0 {
-            return None;
-        }
-        if let Some(bucket) = self.looks.pop_front() {
-            return Some(Job::Look(bucket));
-        }
-        if std::mem::take(&mut self.look_foreign) {
-            return Some(Job::LookForeign);
-        }
-        if std::mem::take(&mut self.works_first)
-            && let Some(work) = self.pick_work(0)
-        {
-            return Some(Job::Join(work));
-        }
-        if let Some(queue) = self.pick_stream() {
-            return Some(Job::Stream(queue));
-        }
-        self.pick_work(workers).map(Job::Join)
+/// Whether a thread has ended. A model waits for it in any case.
+fn is_finished(thread: &thread::JoinHandle<()>) -> bool {
+    #[cfg(not(shuttle))]
+    return thread.is_finished();
+    #[cfg(shuttle)]
+    {
+        let _ = thread;
+        true
     }
+}
 
-    fn pick_stream(&mut self) -> Option<Arc<Queue>> {
-        let queue = self.engines.begin_best()?;
-        *queue.run() = (Run::Running, false);
-        Some(queue)
-    }
-
-    /// A work that may be joined: one that nobody attends, or, while fewer than
-    /// `workers` threads are busy, any.
-    fn pick_work(&mut self, workers: usize) -> Option<Arc<Work>> {
-        if !self.has_works() {
-            return None;
-        }
-        let may_help = self.at_work() < workers;
-        for works in &mut self.works {
-            works.retain(|work| !work.exhausted());
-            if let Some(work) = works.iter().find(|work| may_help || !work.attended()) {
-                return Some(Arc::clone(work));
-            }
-        }
-        None
-    }
-
-    /// Whether any work is listed, be it exhausted. Mostly there is none, and to ask this way costs least.
-    fn has_works(&self) -> bool {
-        self.works.iter().any(|works| !works.is_empty())
-    }
-
-    /// Whether a work has units left and nobody is at it.
-    fn has_unattended(&self) -> bool {
-        self.works.iter().flatten().any(|work| !work.exhausted() && !work.attended())
-    }
-
-    /// Threads that have a task, guests among them.
-    fn at_work(&self) -> usize {
-        self.busy + self.guests.present()
-    }
-
-    /// Whether a thread, ours or lent, has a task.
-    fn is_busy(&self) -> bool {
-        self.busy != 0 || self.guests.present() != 0 || self.crew.is_busy()
-    }
-
-    /// Of workers, guests and the crew.
-    fn all_slots(&self) -> Vec<Arc<Slot>> {
-        let others = self.guests.slots().chain(self.crew.slots());
-        self.slots.iter().chain(others).cloned().collect()
-    }
-
-    /// Whether anything waits for a thread or for an engine.
-    fn anything_waits(&self) -> bool {
-        self.engines.anything_waits()
-            || self.has_works() && self.works.iter().flatten().any(|work| !work.exhausted())
-    }
-
-    /// Whether another thread would find a task.
-    fn has_more(&mut self, workers: usize) -> bool {
-        let stream = self.engines.idle_and_wanted();
-        stream || !self.looks.is_empty() || self.look_foreign || self.pick_work(workers).is_some()
-    }
+/// Most searching workers of so many.
+fn most_searchers(workers: usize) -> usize {
+    workers.div_ceil(2).min(SEARCHERS)
 }

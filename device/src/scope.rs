@@ -2,8 +2,9 @@
 //! Scopes: the commands that an ORDERED command waits for. A ring is a scope,
 //! and so is each execution of a recording.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use crate::sync::Mutex;
+use crate::sync::{AtomicU64, Ordering};
+use std::sync::PoisonError;
 
 use crate::work::{Completion, PostSync};
 

@@ -2,8 +2,8 @@
 //! The work of a command, cut into units that workers claim, and what happens
 //! when the last unit is done.
 
+use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tally_uapi::cell::{signaller_must_wake, waiters_index};
 use tally_uapi::fault::{Fault, FaultKind};
@@ -19,6 +19,7 @@ use crate::guard::{Trap, word};
 use crate::queue::Queue;
 use crate::sched::Worker;
 use crate::scope::{CallEnd, Finished, Scope};
+use crate::tuning::CLAIM_TICKS;
 
 /// A post-sync operation with the base already added.
 #[derive(Clone, Copy, Debug)]
@@ -180,8 +181,10 @@ pub(crate) struct Work {
     claimed: AtomicU64,
     /// Units done or given up.
     done: AtomicU64,
-    /// Workers that are at it.
-    workers: AtomicUsize,
+    /// Threads that are at it.
+    attendants: AtomicUsize,
+    /// Threads that are still to be woken for it.
+    calls: AtomicUsize,
     /// Other workers may join: the queue may leave its engine meanwhile.
     shared: bool,
     /// The start was noted when it was held back.
@@ -206,10 +209,6 @@ pub(crate) enum Share {
 
 /// Most units of a work: claims may pass it without overflow.
 pub(crate) const MAX_UNITS: u64 = 1 << 62;
-
-/// How long a claim should keep a worker, in ticks: short beside the 5 ms after
-/// which others are helped, long beside the cost of a claim.
-const CLAIM_TICKS: u64 = 200_000;
 
 impl Work {
     /// A work that starts now. `units` is 1 to [`MAX_UNITS`].
@@ -236,7 +235,8 @@ impl Work {
             units,
             claimed: AtomicU64::new(0),
             done: AtomicU64::new(0),
-            workers: AtomicUsize::new(0),
+            attendants: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
             shared,
             held: matches!(share, Share::Later),
             backwards,
@@ -252,10 +252,6 @@ impl Work {
         self.shared
     }
 
-    pub(crate) fn priority(&self) -> usize {
-        self.completion.queue.priority
-    }
-
     /// Its units are short, however many they are.
     pub(crate) fn can_be_left(&self) -> bool {
         match &self.task {
@@ -265,26 +261,27 @@ impl Work {
         }
     }
 
-    /// Whether a guest may join: one can leave it soon, or waits for its end. A kernel must have ended
+    /// Whether a helping thread may join: one can leave it soon, or waits for its end. A kernel must have ended
     /// before.
-    pub(crate) fn suits_guest(&self, shared: &Shared, wish: CellWait) -> bool {
+    pub(crate) fn suits_helper(&self, shared: &Shared, awaited: CellWait) -> bool {
         let known = |launch: &Launch| {
             !launch.is_cooperative() && shared.times.get(launch.entry()).is_some()
         };
         match &self.task {
-            Task::Dispatch(launch) => known(launch) && self.is_awaited(wish),
+            Task::Dispatch(launch) => known(launch) && self.is_awaited(awaited),
             _ => self.can_be_left(),
         }
     }
 
-    /// Whether `wish` waits for its end.
-    fn is_awaited(&self, wish: CellWait) -> bool {
-        let told =
-            |post: PostSync| post.op == PostOp::Store && wish.waits_for(post.address, post.value);
+    /// Whether `awaited` waits for its end.
+    fn is_awaited(&self, awaited: CellWait) -> bool {
+        let told = |post: PostSync| {
+            post.op == PostOp::Store && awaited.waits_for(post.address, post.value)
+        };
         self.completion.post.is_some_and(told)
-            || self.told_next.is_some_and(|(address, value)| wish.waits_for(address, value))
+            || self.told_next.is_some_and(|(address, value)| awaited.waits_for(address, value))
             || self.completion.scope.call_end().is_some_and(|end| {
-                wish.waits_for(end.counter, end.target) || end.post().is_some_and(told)
+                awaited.waits_for(end.counter, end.target) || end.post().is_some_and(told)
             })
     }
 
@@ -293,9 +290,36 @@ impl Work {
         self.claimed.load(Ordering::Relaxed) >= self.units
     }
 
-    /// Whether any worker is at it.
+    /// Threads that are at it.
+    pub(crate) fn attendants(&self) -> usize {
+        self.attendants.load(Ordering::Relaxed)
+    }
+
+    /// Whether any thread is at it.
     pub(crate) fn attended(&self) -> bool {
-        self.workers.load(Ordering::Relaxed) != 0
+        self.attendants() != 0
+    }
+
+    /// So many threads are to be woken for it.
+    pub(crate) fn call(&self, threads: usize) {
+        self.calls.store(threads, Ordering::Relaxed);
+    }
+
+    /// Whether one more is to be woken; the caller does.
+    pub(crate) fn take_call(&self) -> bool {
+        let one_less = |calls: usize| calls.checked_sub(1);
+        let relaxed = Ordering::Relaxed;
+        !self.exhausted() && self.calls.fetch_update(relaxed, relaxed, one_less).is_ok()
+    }
+
+    /// Ticks that all of its units take together, if its kernel has been measured.
+    pub(crate) fn estimate(&self, shared: &Shared) -> Option<u64> {
+        match &self.task {
+            Task::Dispatch(launch) => {
+                Some(shared.times.get(launch.entry())?.saturating_mul(self.units))
+            }
+            _ => None,
+        }
     }
 
     fn claim(&self, wanted: u64, sharers: u64) -> Option<(u64, u64)> {
@@ -356,7 +380,7 @@ impl Work {
     pub(crate) fn join(&self, worker: &mut Worker, leave: impl Fn(&mut Worker) -> bool) {
         let sharers = worker.shared.sched.workers() as u64;
         let mut wanted = self.first_claim(worker);
-        self.workers.fetch_add(1, Ordering::Relaxed);
+        self.attendants.fetch_add(1, Ordering::Relaxed);
         while let Some((first, count)) = self.claim(wanted, sharers) {
             if first == 0 && !self.held {
                 self.completion.starts(worker);
@@ -391,7 +415,7 @@ impl Work {
                 break;
             }
         }
-        self.workers.fetch_sub(1, Ordering::Relaxed);
+        self.attendants.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// After the last unit.
@@ -410,7 +434,7 @@ impl Work {
 
     fn run(&self, worker: &mut Worker, first: u64, count: u64) -> Result<(), Trap> {
         let serial = self.completion.queue.serial;
-        worker.begin_piece(serial);
+        worker.begin_piece(serial, self.can_be_left());
         let first = if self.backwards { self.units - first - count } else { first };
         let result = self.task.run(worker, first, count);
         worker.end_piece();

@@ -4,7 +4,7 @@
 //!
 //! `device/SPEC.md`, chapter "Cells".
 
-use crate::sync::{fence, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{fence, AtomicU32, CellWord, Ordering};
 
 /// Bytes of a cell. Every cell is aligned to its size.
 pub const CELL_SIZE: u64 = 8;
@@ -119,7 +119,7 @@ pub fn signaller_must_wake(waiters: &AtomicU32) -> bool {
 /// Returns false when the cell already meets the wait; either way the waiter
 /// calls [`waiter_leaves`] once it no longer sleeps.
 #[inline]
-pub fn waiter_enters(waiters: &AtomicU32, cell: &AtomicU64, compare: Compare, value: u64) -> bool {
+pub fn waiter_enters(waiters: &AtomicU32, cell: &CellWord, compare: Compare, value: u64) -> bool {
     waiters.fetch_add(1, Ordering::Relaxed);
     fence(Ordering::SeqCst);
     !compare.met(cell.load(Ordering::Acquire), value)

@@ -12,6 +12,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Most VMs on the device. Ids are 1 to this.
 pub const MAX_VMS: u32 = 255;
+/// Slots of the answers: one for each VM id, and slot 0 for commands without a VM.
+pub const ANSWERS: u32 = MAX_VMS + 1;
 /// Most queues on the device. Ids are 1 to this.
 pub const MAX_QUEUES: u32 = 4095;
 /// Most extents of one [`op::VM_MAP`]: a page of them.
@@ -102,7 +104,7 @@ pub mod answer_status {
     pub const NO_SPACE: u32 = 5;
 }
 
-/// The answer to a command, in the slot of the same number.
+/// The answer to a command, in the slot of its VM.
 #[repr(C)]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
@@ -191,10 +193,11 @@ pub struct StatusPage {
     pub interrupts: AtomicU64,
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 const _: () = {
     assert!(core::mem::size_of::<Command>() == 64);
     assert!(core::mem::size_of::<Answer>() == 64);
+    assert!(ANSWERS as usize * core::mem::size_of::<Answer>() == 4 * 4096);
     assert!(core::mem::offset_of!(Answer, sequence) == 60);
     assert!(core::mem::size_of::<Extent>() == 16);
     assert!(core::mem::size_of::<Identity>() == 4096);

@@ -37,7 +37,7 @@ pub struct QueueControl {
     pad2: [u64; 4],
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 const _: () = {
     assert!(core::mem::size_of::<QueueControl>() == 128);
     assert!(core::mem::offset_of!(QueueControl, tail) == 0);

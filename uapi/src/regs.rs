@@ -30,7 +30,8 @@ pub const STATUS: u64 = 0x008;
 pub const CONTROL: u64 = 0x00c;
 /// u64: bus address of the admin ring ([`crate::firmware::Command`]), page-aligned.
 pub const ADMIN_RING: u64 = 0x010;
-/// u64: bus address of the results ([`crate::firmware::Answer`]), page-aligned.
+/// u64: bus address of the answers ([`crate::firmware::Answer`], [`crate::firmware::ANSWERS`] of them in
+/// one piece), page-aligned.
 pub const ADMIN_ANSWERS: u64 = 0x018;
 /// u32: commands in the admin ring, a power of two, 16 to 1024.
 pub const ADMIN_ENTRIES: u64 = 0x020;
@@ -51,9 +52,9 @@ pub const WAKE: u64 = 0x1008;
 /// What [`MAGIC`] reads.
 pub const MAGIC_VALUE: u32 = u32::from_le_bytes(*b"TALY");
 /// Major version of registers and admin ring: changes when an old driver would break.
-pub const VERSION_MAJOR: u16 = 1;
+pub const VERSION_MAJOR: u16 = 2;
 /// Minor version: grows when something is added.
-pub const VERSION_MINOR: u16 = 1;
+pub const VERSION_MINOR: u16 = 0;
 /// As the value of [`WAKE`]: all foreign cells are read again.
 pub const WAKE_FOREIGN: u32 = u32::MAX;
 

@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Atomics by one name: the machine's own, or loom's when a model is built.
+//! Atomics by one name: the machine's own, or those of the model checkers `loom` and `shuttle`.
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub use core::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 #[cfg(loom)]
 pub use loom::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
+#[cfg(shuttle)]
+pub use shuttle::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
+
+/// A cell.
+#[cfg(not(loom))]
+pub use core::sync::atomic::AtomicU64 as CellWord;
+/// A cell. In a model for `shuttle` it is a word of memory like any other that a packet names.
+#[cfg(loom)]
+pub use loom::sync::atomic::AtomicU64 as CellWord;

@@ -54,7 +54,7 @@ pub struct TraceRecord {
     pub zero: [u32; 3],
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 const _: () = {
     assert!(core::mem::size_of::<TraceBuffer>() == 128);
     assert!(core::mem::offset_of!(TraceBuffer, taken) == 64);

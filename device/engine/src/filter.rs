@@ -114,6 +114,20 @@ pub fn report_mappings() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
+/// Has system calls of the calling thread, and of all that it starts, refused with EPERM. no_new_privs
+/// must be set. The calls of other ABIs end the process.
+///
+/// # Errors
+/// The kernel lets nobody have filters here.
+pub fn refuse(numbers: &[libc::c_long]) -> io::Result<()> {
+    let mut program = Program::new();
+    for &number in numbers {
+        program.verdict_for(number, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32);
+    }
+    program.verdict(libc::SECCOMP_RET_ALLOW);
+    program.install(0).map(|_| ())
+}
+
 /// Puts both filters on all threads of the process.
 ///
 /// # Errors

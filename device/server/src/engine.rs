@@ -24,7 +24,7 @@ mod ear;
 mod gate;
 mod spawn;
 
-pub use spawn::fix_addresses;
+pub use spawn::{fix_addresses, open_files};
 
 /// How long an engine process may take to start.
 const START_TIME: Duration = Duration::from_secs(4);

@@ -18,6 +18,7 @@ use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, Server, ServerBackend, Serv
 
 use crate::Settings;
 use crate::config::{CONFIG_BYTES, ConfigSpace};
+use crate::confine::confine;
 use crate::engine;
 use crate::interrupt::Interrupt;
 use crate::lane;
@@ -34,6 +35,9 @@ use crate::session::{Host, Session};
 pub fn serve(socket: &Path, settings: Settings) -> Result<(), Box<dyn std::error::Error>> {
     let server = Server::new(socket, true, irqs(), regions())?;
     let mut function = Function::new(settings)?;
+    engine::open_files()?;
+    // There is one thread yet, and the others inherit it.
+    confine()?;
     let result = server.run(&mut function);
     function.stop();
     Ok(result?)

@@ -76,6 +76,7 @@ impl Lane {
     /// Carries out commands until there are no more, or the session ends. Ends
     /// the VM with itself.
     pub fn run(mut self, commands: &Receiver<(u32, Command)>) {
+        let slot = self.id as usize;
         while let Ok((number, command)) = commands.recv() {
             if self.links.is_closed() {
                 break;
@@ -86,8 +87,8 @@ impl Lane {
                 break;
             }
             match outcome {
-                Ok(values) => self.answers.answer(number, answer_status::OK, values),
-                Err(status) => self.answers.answer(number, status, DONE),
+                Ok(values) => self.answers.answer(slot, number, answer_status::OK, values),
+                Err(status) => self.answers.answer(slot, number, status, DONE),
             }
         }
         self.destroy();

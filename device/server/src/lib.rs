@@ -19,6 +19,7 @@
 //! mappings through, or ends it. **Ear**: hears what an engine process says.
 
 pub mod config;
+mod confine;
 mod engine;
 pub mod function;
 pub mod identity;

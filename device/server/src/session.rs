@@ -8,7 +8,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use tally_device::Clock;
-use tally_uapi::firmware::{Answer, Command, MAX_VMS, RING_MAX, RING_MIN, answer_status, op};
+use tally_uapi::firmware::{
+    ANSWERS, Answer, Command, MAX_VMS, RING_MAX, RING_MIN, answer_status, op,
+};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::Settings;
@@ -47,7 +49,14 @@ struct Rings {
 /// Where answers go.
 pub struct Answers {
     rings: Rings,
+    /// By slot of the answers: whether a command is out whose answer goes there.
+    out: [AtomicBool; ANSWERS as usize],
     pub status: Arc<Status>,
+}
+
+/// The slot for the answer to a command.
+fn slot(command: &Command) -> usize {
+    if command.vm <= MAX_VMS { command.vm as usize } else { 0 }
 }
 
 impl Answers {
@@ -61,12 +70,18 @@ impl Answers {
         Command::read_from_bytes(words.as_bytes()).unwrap_or_default()
     }
 
-    /// Answers command `number`.
-    pub fn answer(&self, number: u32, status: u32, values: [u64; 7]) {
+    /// A command is to be answered in `slot`. False if the one before it has not been yet.
+    fn begin(&self, slot: usize) -> bool {
+        !self.out[slot].swap(true, Ordering::Acquire)
+    }
+
+    /// Answers command `number` in `slot`.
+    pub fn answer(&self, slot: usize, number: u32, status: u32, values: [u64; 7]) {
         let answer = Answer { values, status, sequence: number.wrapping_add(1) };
         let words: [u64; WORDS] = zerocopy::transmute!(answer);
-        let first = (number % self.rings.entries) as usize * WORDS;
-        let slot = &self.rings.answers[first..first + WORDS];
+        // Before the answer can be seen: the driver may give the next command at once.
+        self.out[slot].store(false, Ordering::Release);
+        let slot = &self.rings.answers[slot * WORDS..(slot + 1) * WORDS];
         for (word, shared) in words.iter().zip(slot) {
             // Status and sequence are one word, the last: when the driver sees
             // it, it sees all.
@@ -114,7 +129,7 @@ impl Session {
         let words = entries as usize * WORDS;
         let rings = Rings {
             commands: memory.words(registers.admin_ring, words)?,
-            answers: memory.words(registers.admin_answers, words)?,
+            answers: memory.words(registers.admin_answers, ANSWERS as usize * WORDS)?,
             entries,
         };
         // What an earlier session has left is no answer.
@@ -124,7 +139,11 @@ impl Session {
         let waiters = Waiters::new(memory.page(registers.waiters_page)?);
         let session = Arc::new(Self {
             host: Arc::clone(host),
-            answers: Arc::new(Answers { rings, status: Arc::clone(&status) }),
+            answers: Arc::new(Answers {
+                rings,
+                out: [const { AtomicBool::new(false) }; ANSWERS as usize],
+                status: Arc::clone(&status),
+            }),
             links: Arc::new(Links::new(status, waiters)),
             waiters_page: registers.waiters_page,
             orders: Mutex::default(),
@@ -187,7 +206,13 @@ impl Session {
             }
             while next != tail {
                 let command = self.answers.command(next);
-                self.take(&mut lanes, next, &command);
+                let slot = slot(&command);
+                if !self.answers.begin(slot) {
+                    // Its predecessor's answer would be lost, and commands would pile up here.
+                    self.failed.store(true, Ordering::SeqCst);
+                    return;
+                }
+                self.take(&mut lanes, slot, next, &command);
                 next = next.wrapping_add(1);
             }
         }
@@ -202,7 +227,7 @@ impl Session {
         (!orders.stop).then_some(orders.tail)
     }
 
-    fn take(&self, lanes: &mut Lanes, number: u32, command: &Command) {
+    fn take(&self, lanes: &mut Lanes, slot: usize, number: u32, command: &Command) {
         let plain = command.flags == 0 && command.vm == 0 && command.queue == 0;
         let args = command.args.iter().skip(1).all(|&arg| arg == 0);
         let status = match command.opcode {
@@ -216,7 +241,7 @@ impl Session {
             }
             _ => answer_status::INVALID,
         };
-        self.answers.answer(number, status, [0; 7]);
+        self.answers.answer(slot, number, status, [0; 7]);
     }
 
     fn identify(&self, command: &Command) -> u32 {

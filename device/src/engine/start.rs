@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Taking a packet: waits, order, prefixes, and the start of its work.
 
-use std::sync::{Arc, Mutex};
+use crate::sync::Mutex;
+use std::sync::Arc;
 
 use tally_uapi::cell::{CellKind, Compare};
 use tally_uapi::fault::FaultKind;
@@ -16,17 +17,8 @@ use crate::guard::{Guard, Trap};
 use crate::queue::Queue;
 use crate::sched::Worker;
 use crate::scope::{CallEnd, Scope};
+use crate::tuning::{FEW_BLOCKS, FEW_FILL_BLOCKS, FEW_GROUPS, QUICK_TICKS};
 use crate::work::{Completion, PostSync, Share, Task, Work, bad_field};
-
-/// A dispatch that takes at most so many ticks, by what its kernel took before, is run by the worker
-/// that starts it: waking others would take longer.
-const QUICK_TICKS: u64 = 15_000;
-/// So is one of at most so many groups of a kernel that nothing is known of.
-const FEW_GROUPS: u64 = 8;
-/// So is a copy of at most so many units.
-const FEW_BLOCKS: u64 = 4;
-/// So is a fill that no other work follows: it reads nothing, and is over before another worker is awake.
-const FEW_FILL_BLOCKS: u64 = 16;
 
 impl Stream {
     /// Takes a packet as far as it goes.
@@ -64,7 +56,7 @@ impl Stream {
             Command::CopyRegion(copy) => (&copy.header, &copy.post),
             Command::Fill(fill) => (&fill.header, &fill.post),
         };
-        if worker.is_guest() && !self.suits_guest(worker, command) {
+        if worker.is_helper() && !self.suits_helper(worker, command) {
             queue.set_brisk(false);
             return Ok(Step::Refused);
         }
@@ -87,7 +79,7 @@ impl Stream {
         if let Command::Call(call) = command {
             return self.call(worker, call, completion, wanted);
         }
-        queue.set_brisk(may_suit_guests(command));
+        queue.set_brisk(may_suit_helpers(command));
         let task = if wanted { task(&mut worker.guard, command)? } else { None };
         match task {
             Some((task, units)) if units != 0 => {
@@ -244,9 +236,9 @@ impl Stream {
     }
 }
 
-/// Whether a command is one for guests: a kernel, if the guest waits for its end, and what takes a few
-/// microseconds or has units that do.
-pub(super) fn may_suit_guests(command: &Command) -> bool {
+/// Whether a command may be one for helping threads: a kernel, if the thread waits for its end, and what
+/// takes a few microseconds or has units that do.
+pub(super) fn may_suit_helpers(command: &Command) -> bool {
     match command {
         Command::Dispatch(dispatch) => dispatch.header.flags & flag::COOPERATIVE == 0,
         Command::Copy(copy) => copy.size <= UNIT_BYTES || copy.dst.abs_diff(copy.src) >= copy.size,

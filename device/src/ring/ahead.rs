@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use tally_uapi::packet::{Header, PACKET_SIZE, Packet};
 
 use crate::guard::{Guard, word};
+use crate::tuning::PREFETCH_DISTANCE;
 
-/// So many packets ahead of the next one are fetched from the producer's cache: to get a line from there takes
-/// longer than a short command or two.
-const DISTANCE: u64 = 8;
+/// Most prefixes of a command: one of each kind.
+const PREFIXES: u64 = 2;
 
 /// The packets from one index up to another, not included, of an array that may go round.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ impl Ahead {
         }
         // While this one is run others may come from the producer's cache: not one that the
         // producer is still at, who would have to fetch it back.
-        let later = self.next.saturating_add(DISTANCE);
+        let later = self.next.saturating_add(PREFETCH_DISTANCE);
         if later < self.end {
             // SAFETY: only a hint; it traps for no address.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(self.slot(later) as *const i8) };
@@ -59,24 +59,34 @@ impl Ahead {
         true
     }
 
-    /// Reads the next packet's header. None: there is none.
+    /// The places of the next packet and of those that may follow if it is a prefix.
+    fn command_slots(&self) -> impl Iterator<Item = u64> {
+        let end = self.end.min(self.next.saturating_add(PREFIXES + 1));
+        (self.next..end).map(|index| self.slot(index))
+    }
+
+    /// Reads the header of the next command or wait: prefixes belong to it. None: it is not there.
     ///
     /// # Safety
     /// As of [`Self::take`].
     #[inline]
     pub(crate) unsafe fn header(&self) -> Option<Header> {
-        (self.next < self.end).then(|| {
+        self.command_slots().find_map(|slot| {
             // SAFETY: as the caller promises; traps if there is no memory.
-            let word = unsafe { word(self.slot(self.next)) }.load(Ordering::Relaxed);
-            zerocopy::transmute!(word)
+            let word = unsafe { word(slot) }.load(Ordering::Relaxed);
+            let header: Header = zerocopy::transmute!(word);
+            (!header.is_prefix()).then_some(header)
         })
     }
 
-    /// Reads the next packet. None: there is none.
+    /// Reads the next command or wait, without its prefixes. None: it is not there.
     pub(crate) fn peek(&self, guard: &mut Guard) -> Option<Packet> {
-        if self.next >= self.end {
-            return None;
+        for slot in self.command_slots() {
+            let packet: Packet = guard.read(slot).ok()?;
+            if !packet.header.is_prefix() {
+                return Some(packet);
+            }
         }
-        guard.read(self.slot(self.next)).ok()
+        None
     }
 }

@@ -12,9 +12,9 @@ use crate::{
     Clock, EngineClass, Host, Priority, QueueConfig, QueueId, SemaphoreUnit, Shared, VmId,
 };
 
-struct Nobody;
+struct Silent;
 
-impl Host for Nobody {
+impl Host for Silent {
     fn semaphore_interrupt(&self, _: usize) {}
 
     fn vm_lost(&self, _: VmId, _: QueueId, _: Fault) {}
@@ -31,17 +31,18 @@ pub(crate) fn queue(vm: &Arc<VmState>) -> Arc<Queue> {
         packets: 16,
         control: 4096,
     };
-    Arc::new(Queue::new(&config, Arc::clone(vm), 0, true))
+    Arc::new(Queue::new(&config, Arc::clone(vm), true))
 }
 
 /// A device whose one worker is the test, and a queue on its one engine.
 pub(crate) fn device() -> (Arc<Shared>, Arc<Queue>) {
     let shared = Arc::new(Shared {
+        serial: crate::Shared::next_serial(),
         clock: Clock::new(),
         sem: SemaphoreUnit::new(None),
-        sched: Sched::new(1, 1, 0),
+        sched: Sched::new(1, 0),
         times: KernelTimes::new(),
-        host: Arc::new(Nobody),
+        host: Arc::new(Silent),
         chaos: None,
     });
     (shared, queue(&Arc::new(VmState::new(VmId(1)))))

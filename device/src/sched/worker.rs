@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A worker thread: takes tasks while it has a permit, spins a little, sleeps.
+//! A worker thread: takes tasks, searches a little for more, sleeps.
 
+use crate::sync::Instant;
+use crate::sync::Mutex;
+use crate::sync::thread::JoinHandle;
+use crate::sync::{AtomicBool, AtomicU64, Ordering, fence};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
-use std::time::Instant;
+use std::sync::PoisonError;
 
-use super::{IDLE_SPIN, Job, Spin, State};
+use super::{Job, Spin, most_searchers};
 use crate::Shared;
 use crate::cell::CellWait;
 use crate::eu::Arena;
-use crate::guard::{Guard, Record, Seat};
+use crate::guard::{Guard, Record, STACK_BYTES, Seat};
 use crate::queue::Queue;
+use crate::tuning::{FOREIGN_APART, IDLE_SPIN};
 
-/// A kernel's stack: at least the 64 KiB of SPEC.md, and what is above it.
-pub(crate) const STACK_BYTES: usize = 1 << 20;
-/// Slots from this number on are those of guests.
-pub(super) const FIRST_GUEST: usize = 1 << 32;
-/// Slots from this number on are those of the crew.
-pub(super) const FIRST_CREW: usize = 1 << 33;
+/// Slots from this number on are those of helping host threads.
+pub(super) const FIRST_HELPER: usize = 1 << 32;
+/// Slots from this number on are those of cooperative launches.
+pub(super) const FIRST_COOPERATIVE: usize = 1 << 48;
 
 /// What others see of a worker. Alone in its lines, as [`Queue`] is.
 #[derive(Debug)]
@@ -31,12 +32,18 @@ pub(crate) struct Slot {
     serial: AtomicU64,
     /// Counts beginnings and ends of pieces of work: odd inside one.
     piece: AtomicU64,
-    /// `piece` at the watch's last tick.
+    /// `piece` at the watchdog's last tick.
     seen: AtomicU64,
-    /// The watch took this worker's permit. Changes under the scheduler's lock.
+    /// The watchdog has found it in one piece of work for too long; another may be active in its place.
     pub(super) stuck: AtomicBool,
     /// Others wait: leave what you stream or join, but stay runnable.
     pub(crate) preempt: AtomicBool,
+    /// Of a worker: whether it takes tasks. Changes under the pool's lock.
+    pub(super) active: AtomicBool,
+    /// Of a helping thread: it will not come again.
+    pub(super) gone: AtomicBool,
+    /// The queue that it streams, for the watchdog.
+    streams: Mutex<Option<Arc<Queue>>>,
 }
 
 impl Slot {
@@ -49,7 +56,25 @@ impl Slot {
             seen: AtomicU64::new(0),
             stuck: AtomicBool::new(false),
             preempt: AtomicBool::new(false),
+            active: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+            streams: Mutex::new(None),
         }
+    }
+
+    /// It begins to stream a queue, or is done with it.
+    pub(crate) fn set_stream(&self, queue: Option<Arc<Queue>>) {
+        *self.streams.lock().unwrap_or_else(PoisonError::into_inner) = queue;
+    }
+
+    /// The queue that it streams.
+    pub(super) fn stream(&self) -> Option<Arc<Queue>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether it is in a piece of work.
+    pub(super) fn is_in_piece(&self) -> bool {
+        self.piece.load(Ordering::Relaxed) % 2 == 1
     }
 
     /// Interrupts what it does, if it is still this worker that does it.
@@ -60,10 +85,9 @@ impl Slot {
         }
     }
 
-    /// Whether it works by a permit: it is neither a host thread's that has lent itself nor of the
-    /// crew.
-    pub(super) fn has_permit(&self) -> bool {
-        self.index < FIRST_GUEST
+    /// Whether it is a worker's: neither a helping thread's nor that of a cooperative launch.
+    pub(super) fn is_worker(&self) -> bool {
+        self.index < FIRST_HELPER
     }
 
     /// Whether to leave what it streams or joins for the sake of others.
@@ -77,7 +101,7 @@ impl Slot {
         self.piece.store(piece + 1, Ordering::Relaxed);
     }
 
-    /// Whether it is in the same piece of work as at the last call, which only the watch makes.
+    /// Whether it is in the same piece of work as at the last call, which only the watchdog makes.
     pub(super) fn passes_tick(&self) -> bool {
         let piece = self.piece.load(Ordering::Relaxed);
         piece % 2 == 1 && self.seen.swap(piece, Ordering::Relaxed) == piece
@@ -90,18 +114,12 @@ pub(crate) struct Worker {
     pub(crate) guard: Guard,
     pub(crate) arena: Arena,
     pub(crate) slot: Arc<Slot>,
-    /// Of a guest: what its thread waits for.
-    pub(crate) wish: Option<CellWait>,
+    /// Of a helping host thread: what it waits for.
+    pub(crate) awaited: Option<CellWait>,
     /// When foreign cells were last read at the end of a command, in ticks.
     last_foreign_look: u64,
-}
-
-/// Makes a worker more. The scheduler is locked.
-pub(super) fn spawn(shared: &Arc<Shared>, state: &mut State) -> io::Result<()> {
-    let (slot, thread) = start(shared, state.slots.len(), "tally-eu", Worker::work)?;
-    state.threads.push(thread);
-    state.slots.push(slot);
-    Ok(())
+    /// Where it looks for its next task first.
+    turn: usize,
 }
 
 /// Starts a thread that can run kernels.
@@ -114,8 +132,8 @@ pub(super) fn start(
     let seat = Seat::new()?;
     let slot = Arc::new(Slot::new(index, seat.record()));
     let (shared, own) = (Arc::clone(shared), Arc::clone(&slot));
-    let thread = std::thread::Builder::new()
-        .name(format!("{name}{}", index % FIRST_GUEST))
+    let thread = crate::sync::thread::Builder::new()
+        .name(format!("{name}{}", index % FIRST_HELPER))
         .stack_size(STACK_BYTES)
         .spawn(move || {
             // Attaching fails only for arguments that are wrong, which is no
@@ -136,20 +154,31 @@ impl Worker {
         guard: Guard,
         arena: Arena,
         slot: Arc<Slot>,
-        wish: Option<CellWait>,
+        awaited: Option<CellWait>,
     ) -> Self {
-        Self { shared, guard, arena, slot, wish, last_foreign_look: 0 }
+        let turn = slot.index;
+        Self { shared, guard, arena, slot, awaited, last_foreign_look: 0, turn }
     }
 
-    fn work(&mut self) {
+    /// The life of a worker or substitute.
+    pub(super) fn work(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        shared.sched.await_activation(&self.slot);
         while let Some(job) = self.next() {
+            self.slot.preempt.store(false, Ordering::Relaxed);
             match job {
                 Job::Look(bucket) => self.look(bucket),
                 Job::LookForeign => self.look_foreign(),
                 Job::Stream(queue) => crate::engine::stream(self, &queue),
-                Job::Join(work) => work.join(self, Worker::should_leave),
+                Job::Join(work) => {
+                    shared.sched.call_others(&shared, &work);
+                    work.join(self, Worker::should_leave);
+                }
             }
-            self.done();
+            if self.slot.stuck.load(Ordering::Relaxed) {
+                shared.sched.comes_back(&self.slot);
+                shared.sched.await_activation(&self.slot);
+            }
         }
     }
 
@@ -157,67 +186,65 @@ impl Worker {
     fn next(&mut self) -> Option<Job> {
         let shared = Arc::clone(&self.shared);
         let sched = &shared.sched;
-        let mut may_spin = true;
-        let mut state = sched.lock();
-        loop {
-            if state.shutdown {
-                return None;
-            }
-            if let Some(job) = state.pick(sched.workers) {
-                state.permits -= 1;
-                state.busy += 1;
-                sched.publish(&state);
-                // The watch is for those who wait: if nobody does, whoever comes tells it.
-                if state.anything_waits() {
-                    state.tell_watch();
-                }
-                if state.permits != 0 && state.has_more(sched.workers) {
-                    sched.rouse(&shared, &mut state, 1);
-                }
-                self.slot.preempt.store(false, Ordering::Relaxed);
-                return Some(job);
-            }
-            if std::mem::take(&mut may_spin) {
-                let seen = sched.epoch.load(Ordering::Acquire);
-                sched.spinning.fetch_add(1, Ordering::SeqCst);
-                drop(state);
-                let until = Instant::now() + IDLE_SPIN;
-                let mut spin = Spin::default();
-                while sched.epoch.load(Ordering::Acquire) == seen && Instant::now() < until {
-                    spin.turn();
-                }
-                state = sched.lock();
-                sched.spinning.fetch_sub(1, Ordering::SeqCst);
-                // If something came, whatever comes after it deserves a spin.
-                may_spin = sched.epoch.load(Ordering::Acquire) != seen;
-                continue;
-            }
-            state.sleepers += 1;
-            while state.wakes == 0 && !state.shutdown {
-                state = state.wait(&sched.wake);
-            }
-            state.wakes = state.wakes.saturating_sub(1);
-            if state.habit.take_wants_watch() {
-                state.tell_watch();
-            }
+        // While this thread had a task it was neither searching nor asleep: no wake was left out for it.
+        // It looks elsewhere first than the last time, so that each shard has its turn.
+        self.turn = self.turn.wrapping_add(1);
+        let mut found = sched.find(self.turn);
+        let mut counted_on = false;
+        while found.is_none() && !sched.shutting_down() {
+            counted_on = true;
+            found = self.search().or_else(|| self.sleep());
         }
+        // Several tasks may have come at once that one wake was left out for, or came for.
+        if counted_on && sched.anything_waits() {
+            sched.wake(&shared, usize::MAX);
+        }
+        found.filter(|_| !sched.shutting_down())
     }
 
-    /// Gives the permit back, unless the watch has taken it.
-    fn done(&mut self) {
-        let mut state = self.shared.sched.lock();
-        state.busy -= 1;
-        if !self.slot.stuck.swap(false, Ordering::Relaxed) {
-            state.permits += 1;
+    /// Looks for a task for a while, unless enough others do.
+    fn search(&self) -> Option<Job> {
+        let (sched, turn) = (&self.shared.sched, self.turn);
+        let searchers = &sched.searchers.0;
+        let mut found = None;
+        if searchers.fetch_add(1, Ordering::SeqCst) < most_searchers(sched.workers) {
+            let until = Instant::now() + IDLE_SPIN;
+            let mut spin = Spin::default();
+            while found.is_none() && Instant::now() < until {
+                spin.turn();
+                found = if sched.anything_for_a_worker() { sched.find(turn) } else { None };
+            }
         }
-        self.shared.sched.publish(&state);
+        searchers.fetch_sub(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        found
     }
 
-    /// A piece of work that cannot be left begins, for the queue of `serial`.
-    pub(crate) fn begin_piece(&mut self, serial: u64) {
+    /// Sleeps until a task may have come, and looks for it.
+    fn sleep(&self) -> Option<Job> {
+        let (sched, index) = (&self.shared.sched, self.slot.index);
+        sched.idle.announce(index);
+        let found = sched.find(self.turn);
+        if found.is_some() || sched.shutting_down() {
+            sched.idle.cancel(index);
+            return found;
+        }
+        sched.idle.sleep(index);
+        if sched.wants_watchdog.swap(false, Ordering::Relaxed) {
+            sched.watchdog.wake();
+        }
+        sched.find(self.turn)
+    }
+
+    /// A piece of work begins, for the queue of `serial`. `bounded`: it ends soon by itself; else the
+    /// watchdog is awake from now on.
+    pub(crate) fn begin_piece(&mut self, serial: u64, bounded: bool) {
         self.slot.serial.store(serial, Ordering::Relaxed);
         self.slot.record.set_work(serial);
         self.slot.bump();
+        if !bounded {
+            self.shared.sched.keep_watch();
+        }
     }
 
     /// It is over.
@@ -228,14 +255,14 @@ impl Worker {
 
     /// Whether to leave a shared work: others are waiting, or nobody wants more.
     pub(crate) fn should_leave(&mut self) -> bool {
-        if self.wish_is_met() {
+        if self.awaited_is_met() {
             return true;
         }
         let sched = &self.shared.sched;
         self.slot.preempted()
             || self.slot.stuck.load(Ordering::Relaxed)
             || sched.shutting_down()
-            || sched.streams_wait() && !sched.has_free_worker()
+            || sched.streams_wait()
     }
 
     /// Looks at a bucket and resumes the queues that need not wait.
@@ -259,12 +286,11 @@ impl Worker {
     /// A command has ended: foreign cells are read again, if there are any and
     /// they were not read just now.
     pub(crate) fn command_ended(&mut self) {
-        const APART: u64 = 50_000;
         if self.shared.sem.foreign() == 0 {
             return;
         }
         let now = self.shared.clock.ticks();
-        if now.saturating_sub(self.last_foreign_look) >= APART {
+        if now.saturating_sub(self.last_foreign_look) >= FOREIGN_APART {
             self.last_foreign_look = now;
             self.look_foreign();
         }

@@ -58,7 +58,7 @@ unsafe extern "C" fn rounds(context: *const GroupContext) {
     }
 }
 
-/// One execution unit and no substitutes: nothing but the crew could help.
+/// One execution unit and no substitutes: only the cooperative-launch pool could help.
 fn narrow() -> Gpu {
     Gpu::with(Config {
         workers: Some(1),

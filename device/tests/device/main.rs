@@ -6,7 +6,7 @@ mod calls;
 mod chaos;
 mod cooperative;
 mod faults;
-mod guests;
+mod helping;
 mod packets;
 mod sched;
 mod signals;

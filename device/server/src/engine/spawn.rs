@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Starting an engine process.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -33,7 +34,7 @@ fn program() -> io::Result<RawFd> {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        std::fs::File::from_raw_fd(fd)
+        File::from_raw_fd(fd)
     };
     file.write_all(PROGRAM)?;
     let seals = libc::F_SEAL_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -42,6 +43,26 @@ fn program() -> io::Result<RawFd> {
         return Err(io::Error::last_os_error());
     }
     Ok(FILE.get_or_init(|| file.into()).as_raw_fd())
+}
+
+/// What an engine process has for standard output.
+fn nowhere() -> io::Result<&'static File> {
+    static FILE: OnceLock<File> = OnceLock::new();
+    if let Some(file) = FILE.get() {
+        return Ok(file);
+    }
+    let file = File::options().write(true).open("/dev/null")?;
+    Ok(FILE.get_or_init(|| file))
+}
+
+/// Opens all files that starting an engine process needs: later there is no right to.
+///
+/// # Errors
+/// They cannot be opened.
+pub fn open_files() -> io::Result<()> {
+    program()?;
+    nowhere()?;
+    Ok(())
 }
 
 /// Has the calling thread, and those that it starts, start programs at addresses
@@ -65,7 +86,7 @@ pub(super) fn start(fds: &[RawFd], time: Duration) -> io::Result<(OwnedFd, Child
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(Stdio::null());
+        .stdout(Stdio::from(nowhere()?.try_clone()?));
     let parent = std::process::id();
     // SAFETY: `prepare` makes system calls only.
     unsafe { command.pre_exec(move || prepare(parent)) };

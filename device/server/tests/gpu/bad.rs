@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Commands that are wrong: "The device believes nothing".
 
+use std::collections::HashMap;
+
 use tally_uapi::firmware::{Command, MAX_QUEUES, MAX_VMS, answer_status, map_flag, op};
 use tally_uapi::ioctl::priority;
 
-use crate::support::{ENTRIES, Gpu, MEMORY, eventually};
+use crate::support::{ENTRIES, Gpu, MEMORY, Sent, eventually};
 use crate::vm::*;
 
 const PAGE: u64 = 4096;
@@ -268,6 +270,11 @@ impl Random {
     }
 }
 
+fn await_answer(gpu: &Gpu, sent: Sent, seed: u64) -> u32 {
+    eventually(&format!("the answer to {sent:?}, seed {seed}"), || gpu.answer(sent).is_some());
+    gpu.answer(sent).unwrap().status
+}
+
 /// "Every command is answered": of random ones, too; the device goes on, and keeps
 /// nothing.
 #[test]
@@ -290,17 +297,18 @@ fn random_commands_are_answered() {
     while left > 0 {
         let batch = left.min(ENTRIES / 2);
         left -= batch;
-        let numbers: Vec<u32> = (0..batch)
-            .map(|_| {
-                let command = random.command(&gpu, &pages);
-                gpu.submit(&command)
-            })
-            .collect();
-        for number in numbers {
-            eventually(&format!("the answer to {number}, seed {seed}"), || {
-                gpu.answer(number).is_some()
-            });
-            answers[gpu.answer(number).unwrap().status as usize] += 1;
+        let mut out = HashMap::new();
+        for _ in 0..batch {
+            let command = random.command(&gpu, &pages);
+            // One of a VM at a time, those of several VMs at once.
+            let slot = if command.vm <= MAX_VMS { command.vm } else { 0 };
+            if let Some(sent) = out.remove(&slot) {
+                answers[await_answer(&gpu, sent, seed) as usize] += 1;
+            }
+            out.insert(slot, gpu.submit(&command));
+        }
+        for sent in out.into_values() {
+            answers[await_answer(&gpu, sent, seed) as usize] += 1;
         }
         // Some page may be a queue's control page: it has something to fetch.
         let tail = gpu.memory.word(random.of(&pages));

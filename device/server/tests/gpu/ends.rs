@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tally_uapi::fault::FaultKind;
 use tally_uapi::firmware::{MAX_VMS, answer_status, op};
 use tally_uapi::ioctl::queue_state;
-use tally_uapi::regs;
+use tally_uapi::regs::{self, status};
 
 use crate::support::{Gpu, eventually};
 use crate::vm::*;
@@ -92,6 +92,33 @@ fn a_reset_cuts_commands_short() {
     assert_eq!(Vm::new(&gpu, 1).destroy(), answer_status::OK);
 }
 
+/// "A command that is given before its predecessor is answered sets FAILED": so nothing piles up in
+/// the device, whatever the driver does.
+#[test]
+fn a_vm_has_one_command_at_a_time() {
+    let gpu = Gpu::new();
+    Vm::new(&gpu, 1);
+    let stopped = gpu.engines();
+    Vm::new(&gpu, 2);
+    send(stopped[0], libc::SIGSTOP);
+    let unmap = |vm| tally_uapi::firmware::Command {
+        opcode: op::VM_UNMAP,
+        vm,
+        args: [WINDOW, 4096, 0, 0, 0, 0],
+        ..Default::default()
+    };
+    // Another VM's command is no second one of this.
+    let first = gpu.submit(&unmap(1));
+    assert_eq!(gpu.admin(&unmap(2)).status, answer_status::OK);
+    if gpu.answer(first).is_none() {
+        gpu.submit_early(&unmap(1));
+        eventually("FAILED", || gpu.read32(regs::STATUS) & status::FAILED != 0);
+    }
+    gpu.reset();
+    assert!(gpu.enable());
+    assert_eq!(Vm::new(&gpu, 1).destroy(), answer_status::OK);
+}
+
 /// "9 engine lost: the process that ran the VM's kernels … died", and others go on.
 #[test]
 fn a_killed_engine_loses_its_vm() {
@@ -135,15 +162,15 @@ fn a_stopped_engine_is_ended() {
         ..Default::default()
     };
     let begun = Instant::now();
-    let number = gpu.submit(&unmap);
+    let sent = gpu.submit(&unmap);
     // Another VM's commands do not wait for it.
     other.buffer(1, RW);
-    let unanswered = gpu.answer(number).is_none();
+    let unanswered = gpu.answer(sent).is_none();
     // A busy machine may have taken longer than the process is given.
     assert!(unanswered || begun.elapsed() > Duration::from_millis(500));
-    eventually("the answer", || gpu.answer(number).is_some());
+    eventually("the answer", || gpu.answer(sent).is_some());
     assert!(begun.elapsed() > Duration::from_millis(100), "it was given its time");
-    assert_eq!(gpu.answer(number).unwrap().status, answer_status::OK, "and nothing is mapped");
+    assert_eq!(gpu.answer(sent).unwrap().status, answer_status::OK, "and nothing is mapped");
     assert_eq!(gpu.engines().len(), 1);
     vm.await_loss();
     assert_eq!(queue.state(), (queue_state::STOPPED, Some(FaultKind::EngineLost)));

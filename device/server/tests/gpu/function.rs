@@ -56,7 +56,7 @@ fn enable_refuses_what_is_not_memory() {
 #[test]
 fn a_reset_forgets_the_registers() {
     let gpu = Gpu::new();
-    assert_eq!(gpu.read64(regs::STATUS_PAGE), 0x4000);
+    assert_eq!(gpu.read64(regs::STATUS_PAGE), 0x7000);
     gpu.reset();
     assert_eq!(gpu.read64(regs::STATUS_PAGE), 0);
     assert!(gpu.enable());
@@ -90,7 +90,7 @@ fn identify_tells_what_the_device_is() {
     assert_eq!(answer.status, answer_status::INVALID);
 }
 
-/// "A slot may be used again when it is answered."
+/// "A slot of the ring may be used again when its command is answered."
 #[test]
 fn the_ring_goes_round() {
     let gpu = Gpu::new();

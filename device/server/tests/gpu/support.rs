@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tally_uapi::firmware::{Answer, Command, Identity, StatusPage, WaitersPage, answer_status, op};
+use tally_uapi::firmware::{
+    ANSWERS, Answer, Command, Identity, MAX_VMS, StatusPage, WaitersPage, answer_status, op,
+};
 use tally_uapi::regs::{self, control, status};
 use vfio_bindings::bindings::vfio::{
     VFIO_IRQ_SET_ACTION_TRIGGER, VFIO_IRQ_SET_DATA_EVENTFD, VFIO_PCI_BAR0_REGION_INDEX,
@@ -26,10 +28,11 @@ pub const ENTRIES: u32 = 64;
 /// How long anything may take before a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-const RING: u64 = 0x1000;
-const ANSWERS: u64 = 0x2000;
-const WAITERS: u64 = 0x3000;
-const STATUS: u64 = 0x4000;
+// Not at 0x1000, a number that random commands name as an address.
+const RING: u64 = 0x8000;
+const ANSWER_SLOTS: u64 = 0x2000;
+const WAITERS: u64 = 0x6000;
+const STATUS: u64 = 0x7000;
 /// What `page` hands out begins here.
 const FREE: u64 = 0x10_0000;
 
@@ -88,7 +91,25 @@ pub struct Gpu {
     eventfd: File,
     folder: PathBuf,
     free: AtomicU64,
-    tail: Mutex<u32>,
+    ring: Mutex<Ring>,
+}
+
+/// The driver's side of the admin ring.
+struct Ring {
+    tail: u32,
+    /// By slot of the answers: the command that was given last, if it is.
+    last: [Option<u32>; ANSWERS as usize],
+}
+
+impl Ring {
+    const EMPTY: Self = Self { tail: 0, last: [None; ANSWERS as usize] };
+}
+
+/// A command that was published.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    number: u32,
+    slot: usize,
 }
 
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
@@ -149,7 +170,7 @@ impl Gpu {
             eventfd: unsafe { File::from_raw_fd(eventfd) },
             folder,
             free: AtomicU64::new(FREE),
-            tail: Mutex::new(0),
+            ring: Mutex::new(Ring::EMPTY),
         }
     }
 
@@ -193,11 +214,11 @@ impl Gpu {
     /// Writes the addresses and enables; whether the device took them.
     pub fn enable(&self) -> bool {
         self.write64(regs::ADMIN_RING, RING);
-        self.write64(regs::ADMIN_ANSWERS, ANSWERS);
+        self.write64(regs::ADMIN_ANSWERS, ANSWER_SLOTS);
         self.write32(regs::ADMIN_ENTRIES, ENTRIES);
         self.write64(regs::WAITERS_PAGE, WAITERS);
         self.write64(regs::STATUS_PAGE, STATUS);
-        *self.tail.lock().unwrap() = 0;
+        *self.ring.lock().unwrap() = Ring::EMPTY;
         self.write32(regs::CONTROL, control::ENABLE);
         self.read32(regs::STATUS) == status::ENABLED
     }
@@ -261,7 +282,7 @@ impl Gpu {
     /// soon after its answer.
     pub fn answers_interrupts(&self) -> u64 {
         let interrupts = &self.status_page().interrupts;
-        let answers = u64::from(*self.tail.lock().unwrap());
+        let answers = u64::from(self.ring.lock().unwrap().tail);
         eventually("the interrupts of the answers", || {
             interrupts.load(Ordering::SeqCst) >= answers
         });
@@ -282,23 +303,37 @@ impl Gpu {
         address
     }
 
-    /// Publishes a command; its number.
-    pub fn submit(&self, command: &Command) -> u32 {
-        let mut tail = self.tail.lock().unwrap();
-        let number = *tail;
-        let slot = RING + u64::from(number % ENTRIES) * 64;
-        self.memory.write(slot, command.as_bytes());
-        *tail = number.wrapping_add(1);
-        fence(Ordering::SeqCst);
-        self.write32(regs::ADMIN_TAIL, *tail);
-        number
+    /// Publishes a command, once the one before it of the same VM is answered.
+    pub fn submit(&self, command: &Command) -> Sent {
+        let mut ring = self.ring.lock().unwrap();
+        let slot = if command.vm <= MAX_VMS { command.vm as usize } else { 0 };
+        if let Some(number) = ring.last[slot] {
+            eventually("the answer before", || self.answer(Sent { number, slot }).is_some());
+        }
+        self.publish(&mut ring, slot, command)
     }
 
-    /// The answer to command `number`, if it is there.
-    pub fn answer(&self, number: u32) -> Option<Answer> {
-        let slot = ANSWERS + u64::from(number % ENTRIES) * 64;
+    /// Publishes a command although the one before it may not be answered.
+    pub fn submit_early(&self, command: &Command) {
+        let mut ring = self.ring.lock().unwrap();
+        self.publish(&mut ring, command.vm as usize, command);
+    }
+
+    fn publish(&self, ring: &mut Ring, slot: usize, command: &Command) -> Sent {
+        let number = ring.tail;
+        self.memory.write(RING + u64::from(number % ENTRIES) * 64, command.as_bytes());
+        ring.tail = number.wrapping_add(1);
+        ring.last[slot] = Some(number);
+        fence(Ordering::SeqCst);
+        self.write32(regs::ADMIN_TAIL, ring.tail);
+        Sent { number, slot }
+    }
+
+    /// The answer to a command, if it is there.
+    pub fn answer(&self, sent: Sent) -> Option<Answer> {
+        let slot = ANSWER_SLOTS + sent.slot as u64 * 64;
         let last = self.memory.word(slot + 56).load(Ordering::Acquire);
-        if (last >> 32) as u32 != number.wrapping_add(1) {
+        if (last >> 32) as u32 != sent.number.wrapping_add(1) {
             return None;
         }
         let words: Vec<u64> =
@@ -308,10 +343,10 @@ impl Gpu {
 
     /// Does a command and waits for its answer.
     pub fn admin(&self, command: &Command) -> Answer {
-        let number = self.submit(command);
+        let sent = self.submit(command);
         let mut answer = None;
         eventually("the answer", || {
-            answer = self.answer(number);
+            answer = self.answer(sent);
             answer.is_some()
         });
         answer.unwrap()

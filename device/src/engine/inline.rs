@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Commands that the streaming worker runs on the spot.
+//! Commands that the streaming thread executes inline.
 //!
 //! A command of a few bytes takes less time than the work that others could join: to make it, count it,
 //! lend the stream meanwhile and take it back. So an ordered copy or fill of at most one unit, and an
@@ -21,20 +21,18 @@ use crate::guard::{Trap, move_bytes};
 use crate::queue::Queue;
 use crate::ring::Ahead;
 use crate::sched::{Slot, Worker};
+use crate::tuning::INLINE_SERIES;
 use crate::work::{PostSync, signal};
 
-/// Most commands of a guarded call in a recording: what all of them share is little beside them then.
-const MOST: u64 = 16;
-
-/// What is done on the spot.
+/// What is executed inline.
 #[derive(Clone, Copy)]
-enum Spot {
+enum Inlined {
     Nothing,
     Copy { dst: u64, src: u64, bytes: u64 },
     Fill { dst: u64, pattern: Inline, bytes: u64 },
 }
 
-impl Spot {
+impl Inlined {
     fn bytes(&self) -> u64 {
         match *self {
             Self::Nothing => 0,
@@ -58,10 +56,10 @@ impl Spot {
     }
 }
 
-/// A command for the spot.
+/// A command that is executed inline.
 #[derive(Clone, Copy)]
 struct Short {
-    spot: Spot,
+    task: Inlined,
     post: Option<PostSync>,
 }
 
@@ -73,14 +71,14 @@ impl Short {
         if flags & flag::ORDERED == 0 {
             return None;
         }
-        let (spot, post) = match packet.in_place(place)? {
-            InPlace::Nop(nop) => (Spot::Nothing, &nop.post),
+        let (task, post) = match packet.in_place(place)? {
+            InPlace::Nop(nop) => (Inlined::Nothing, &nop.post),
             InPlace::Copy(copy) if copy.size <= UNIT_BYTES => {
-                (Spot::Copy { dst: copy.dst, src: copy.src, bytes: copy.size }, &copy.post)
+                (Inlined::Copy { dst: copy.dst, src: copy.src, bytes: copy.size }, &copy.post)
             }
             InPlace::Fill(fill) if fill.size <= UNIT_BYTES => {
                 let pattern = Inline::of(fill)?;
-                (Spot::Fill { dst: fill.dst, pattern, bytes: fill.size }, &fill.post)
+                (Inlined::Fill { dst: fill.dst, pattern, bytes: fill.size }, &fill.post)
             }
             _ => return None,
         };
@@ -93,7 +91,7 @@ impl Short {
                 value: post.value.wrapping_add(base),
             }),
         };
-        Some(Self { spot, post })
+        Some(Self { task, post })
     }
 
     /// Does it, with its signal.
@@ -103,7 +101,7 @@ impl Short {
     #[inline]
     unsafe fn run(&self) {
         // SAFETY: as the caller promises.
-        unsafe { self.spot.run() };
+        unsafe { self.task.run() };
         if let Some(post) = self.post {
             // SAFETY: as the caller promises; the packet was checked for alignment.
             unsafe { signal(post.address, post.op, post.value) };
@@ -111,7 +109,7 @@ impl Short {
     }
 }
 
-/// Commands for the spot, one behind the other, that signal where the first does if at all.
+/// Commands that are executed inline, one behind the other, that signal where the first does if at all.
 #[derive(Clone, Copy)]
 struct Series {
     /// The one to be run.
@@ -125,7 +123,7 @@ struct Series {
     ahead: Ahead,
     place: Place,
     base: u64,
-    by_guest: bool,
+    by_helper: bool,
 }
 
 impl Series {
@@ -160,12 +158,12 @@ impl Series {
         }
         // SAFETY: in a guarded call; rings and recordings were checked for alignment.
         let (taken, after) = unsafe { (self.ahead.take(packet), self.ahead.header()) };
-        // What a worker could run beside the next one is not for a guest.
-        if !taken || self.by_guest && after.as_ref().is_some_and(may_overlap) {
+        // What a worker could run beside the next one is not for a helping thread.
+        if !taken || self.by_helper && after.as_ref().is_some_and(may_overlap) {
             return false;
         }
         let Some(next) = Short::of(packet, self.place, self.base) else { return false };
-        self.bytes += next.spot.bytes();
+        self.bytes += next.task.bytes();
         if let Some(post) = next.post {
             // The clock is for who runs it first of a series.
             if post.op == PostOp::Clock || self.address != Some(post.address) {
@@ -182,25 +180,25 @@ fn leaves(
     shared: &Shared,
     queue: &Queue,
     slot: &Slot,
-    wish: Option<CellWait>,
+    awaited: Option<CellWait>,
     post: Option<PostSync>,
 ) -> bool {
     post.is_some_and(|post| {
         shared.sem.has_queues(waiters_index(post.address))
-            || wish.is_some_and(|wish| may_meet(&post, &wish))
+            || awaited.is_some_and(|awaited| may_meet(&post, &awaited))
     }) || must_leave(shared, queue, slot).is_some()
 }
 
-/// Whether a signal may be what a wish waits for.
-fn may_meet(post: &PostSync, wish: &CellWait) -> bool {
-    post.address == wish.address
-        && (post.op != PostOp::Store || wish.compare.met(post.value, wish.value))
+/// Whether a signal may be what a awaited waits for.
+fn may_meet(post: &PostSync, awaited: &CellWait) -> bool {
+    post.address == awaited.address
+        && (post.op != PostOp::Store || awaited.compare.met(post.value, awaited.value))
 }
 
 impl Stream {
-    /// Runs the packet that was fetched last, if it is an ordered command, it is its turn, and it is one
-    /// for the spot; then those behind it that are known to be published, as long as they are short.
-    pub(super) fn run_on_the_spot(
+    /// Runs the packet that was fetched last, if it is an ordered command, it is its turn, and it is executed
+    /// inline; then those behind it that are known to be published, as long as they are short.
+    pub(super) fn run_inline(
         &mut self,
         worker: &mut Worker,
         queue: &Arc<Queue>,
@@ -209,17 +207,17 @@ impl Stream {
             return None;
         }
         let series = self.series(worker)?;
-        // What a guest runs is `suits_guest`'s to say, unless it is this plain.
-        if series.by_guest && self.overlap_follows(&mut worker.guard) == Some(true) {
+        // What a helping thread runs is `suits_helper`'s to say, unless it is this plain.
+        if series.by_helper && self.overlap_follows(&mut worker.guard) == Some(true) {
             return None;
         }
         if !self.inner_scope().drained() {
             return None;
         }
         let mut done = 0;
-        worker.begin_piece(queue.serial);
-        let Worker { shared, guard, slot, wish, .. } = &mut *worker;
-        let leaves = |post| leaves(shared, queue, slot, *wish, post);
+        worker.begin_piece(queue.serial, true);
+        let Worker { shared, guard, slot, awaited, .. } = &mut *worker;
+        let leaves = |post| leaves(shared, queue, slot, *awaited, post);
         // SAFETY: in a guarded call; the count is ours.
         let result = guard.run(|| unsafe { series.run(&raw mut done, leaves) });
         worker.end_piece();
@@ -235,7 +233,7 @@ impl Stream {
         Some(result)
     }
 
-    /// The packet that was fetched last and those behind it, if it is one for the spot.
+    /// The packet that was fetched last and those behind it, if it is executed inline.
     fn series(&self, worker: &Worker) -> Option<Series> {
         if self.prefix.stamp != 0 || self.prefix.predicate.is_some() {
             return None;
@@ -246,19 +244,23 @@ impl Stream {
             && post.op == PostOp::Clock
         {
             // The time of the end, which is that of the start only if there is nothing to do.
-            if !matches!(short.spot, Spot::Nothing) {
+            if !matches!(short.task, Inlined::Nothing) {
                 return None;
             }
             post.value = worker.shared.clock.ticks();
         }
         Some(Series {
             address: short.post.map(|post| post.address),
-            bytes: short.spot.bytes(),
-            most: if self.frame.is_some() { MOST } else { self.ring.before_telling().max(1) },
+            bytes: short.task.bytes(),
+            most: if self.frame.is_some() {
+                INLINE_SERIES
+            } else {
+                self.ring.before_telling().max(1)
+            },
             ahead: self.ahead(),
             place,
             base,
-            by_guest: worker.is_guest(),
+            by_helper: worker.is_helper(),
             short,
         })
     }
@@ -266,7 +268,7 @@ impl Stream {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
+    use crate::sync::Ordering;
 
     use tally_uapi::cell::{CellKind, Compare};
     use tally_uapi::packet::{Header, PostSync as PacketPost, opcode};
@@ -312,12 +314,12 @@ mod tests {
             let short = Short::of(&packets[0], Place::Ring, 0).unwrap();
             let series = Series {
                 address: Some(self.cell()),
-                bytes: short.spot.bytes(),
-                most: MOST,
+                bytes: short.task.bytes(),
+                most: INLINE_SERIES,
                 ahead: Ahead { base, mask: 63, next: 1, end: count },
                 place: Place::Ring,
                 base: 0,
-                by_guest: false,
+                by_helper: false,
                 short,
             };
             let mut done = 0;
@@ -332,7 +334,7 @@ mod tests {
     fn a_series_ends_with_its_number_and_its_bytes() {
         let mut memory = Memory::new();
         let nops: Vec<_> = (1..=40).map(|value| memory.packet(0, value)).collect();
-        assert_eq!((memory.run(&nops, |_| false), memory.cell), (MOST, MOST));
+        assert_eq!((memory.run(&nops, |_| false), memory.cell), (INLINE_SERIES, INLINE_SERIES));
         // As many as fit into the limit, and one that does not runs alone.
         for (size, fit) in [(UNIT_BYTES / 4, 4), (UNIT_BYTES / 2 + 1, 1), (UNIT_BYTES, 1)] {
             let copies: Vec<_> = (1..=8).map(|value| memory.packet(size, value)).collect();
@@ -361,20 +363,23 @@ mod tests {
         let mut memory = Memory::new();
         let address = memory.cell();
         let post = Some(PostSync { op: PostOp::Store, address, value: 5 });
-        let wish = |value| {
+        let awaited = |value| {
             let (kind, compare) = (CellKind::Counter, Compare::GreaterEqual);
             Some(CellWait { address, value, kind, compare })
         };
         assert!(!leaves(&shared, &queue, &slot, None, post), "nobody is there");
-        assert!(!leaves(&shared, &queue, &slot, wish(6), post), "the guest waits for the next one");
-        assert!(leaves(&shared, &queue, &slot, wish(5), post), "the guest waits for this one");
-        // The watch.
+        assert!(
+            !leaves(&shared, &queue, &slot, awaited(6), post),
+            "the thread waits for the next one"
+        );
+        assert!(leaves(&shared, &queue, &slot, awaited(5), post), "the thread waits for this one");
+        // The watchdog.
         slot.preempt.store(true, Ordering::Relaxed);
         assert!(leaves(&shared, &queue, &slot, None, None));
         slot.preempt.store(false, Ordering::Relaxed);
         // A queue that waits for the cell.
         let other = testing::queue(&queue.vm);
-        assert!(shared.sem.park(&mut guard, &other, wish(9).unwrap()));
+        assert!(shared.sem.park(&mut guard, &other, awaited(9).unwrap()));
         assert!(leaves(&shared, &queue, &slot, None, post));
         assert!(!leaves(&shared, &queue, &slot, None, None), "it signals nothing");
         assert!(shared.sem.remove(&other, address));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Host threads that lend themselves while they wait (DESIGN.md, "Guests").
+//! Host threads that help while they wait (DESIGN.md, "Helping threads").
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use tally_uapi::packet::{self, opcode};
 
 use crate::support::*;
 
-/// How long a guest looks for something to do.
+/// How long a helping thread looks for something to do.
 const LIMIT: Duration = SOON;
 
 /// Kernel: writes which thread runs it to the cell of argument 0. In the thread that the cell of
@@ -73,8 +73,8 @@ impl<'a> Obedient<'a> {
         self.queue.push(dispatch(ORDERED, obey, &self.kernarg, groups, signal));
     }
 
-    fn lend(&self, limit: Duration) -> Option<bool> {
-        self.queue.gpu.device.lend(self.cells.cell_va(0), self.value, limit)
+    fn help(&self, limit: Duration) -> Option<bool> {
+        self.queue.gpu.device.help(self.cells.cell_va(0), self.value, limit)
     }
 
     fn finish(&self) {
@@ -83,12 +83,12 @@ impl<'a> Obedient<'a> {
 
     /// Has the kernel run on a worker, so that it is known to be short, then on the calling thread
     /// while the worker is held. On a busy machine it may seem long: then it is tried again.
-    fn lend_until(&mut self, done: impl Fn(&Self, Option<bool>) -> bool) {
-        self.lend_pushed_until(|it| it.push(1), done);
+    fn help_until(&mut self, done: impl Fn(&Self, Option<bool>) -> bool) {
+        self.help_pushed_until(|it| it.push(1), done);
     }
 
-    /// As [`Self::lend_until`] for the packets that `push` publishes, whose end raises the counter by one.
-    fn lend_pushed_until(
+    /// As [`Self::help_until`] for the packets that `push` publishes, whose end raises the counter by one.
+    fn help_pushed_until(
         &mut self,
         mut push: impl FnMut(&mut Self),
         done: impl Fn(&Self, Option<bool>) -> bool,
@@ -101,7 +101,7 @@ impl<'a> Obedient<'a> {
             }
             let (_held, gate, _kernarg) = held(gpu);
             push(self);
-            let met = self.lend(Duration::from_millis(20));
+            let met = self.help(Duration::from_millis(20));
             gate.cell(1).store(1, Ordering::Release);
             if done(self, met) {
                 return;
@@ -115,7 +115,7 @@ impl<'a> Obedient<'a> {
 #[test]
 fn a_thread_that_waits_without_a_limit_runs_short_commands_itself() {
     let gpu = Gpu::with(one_worker());
-    Obedient::new(&gpu).lend_until(|it, met| {
+    Obedient::new(&gpu).help_until(|it, met| {
         let cells = &it.cells;
         met == Some(true) && (cells.load(0), cells.load(1)) == (it.value, own_tid())
     });
@@ -128,7 +128,7 @@ fn a_kernel_that_nothing_is_known_of_it_leaves_to_the_workers() {
     let mut it = Obedient::new(&gpu);
     let (_held, gate, _kernarg) = held(&gpu);
     it.push(1);
-    assert_eq!(it.lend(Duration::from_millis(50)), Some(false));
+    assert_eq!(it.help(Duration::from_millis(50)), Some(false));
     gate.cell(1).store(1, Ordering::Release);
     it.finish();
     assert_ne!(it.cells.load(1), own_tid());
@@ -139,7 +139,7 @@ fn a_kernel_that_nothing_is_known_of_it_leaves_to_the_workers() {
 fn a_thread_that_waits_for_a_kernel_runs_it_however_long_it_takes() {
     const GROUPS: u32 = 1_000_000;
     let gpu = Gpu::with(one_worker());
-    Obedient::new(&gpu).lend_pushed_until(
+    Obedient::new(&gpu).help_pushed_until(
         |it| it.push(GROUPS),
         |it, met| met == Some(true) && it.cells.load(1) == own_tid(),
     );
@@ -184,7 +184,7 @@ fn a_kernel_that_a_thread_waits_for_is_run_by_that_thread_and_a_worker() {
         (1..2 + SEEN).for_each(|i| cells.cell(i).store(0, Ordering::Relaxed));
         let signal = Some((cells.cell_va(0), value));
         queue.push(dispatch(ORDERED, gather, &kernarg, GROUPS as u32, signal));
-        let met = gpu.device.lend(cells.cell_va(0), value, LIMIT);
+        let met = gpu.device.help(cells.cell_va(0), value, LIMIT);
         assert_eq!((met, cells.load(1)), (Some(true), GROUPS));
         // A worker may have come first, and another second.
         if seen().any(|tid| tid == own_tid()) {
@@ -197,22 +197,22 @@ fn a_kernel_that_a_thread_waits_for_is_run_by_that_thread_and_a_worker() {
 /// "It runs a kernel only if its own thread waits for that kernel's end: what the thread does next may be
 /// what the kernel waits for."
 #[test]
-fn a_kernel_that_waits_for_the_guests_own_thread_is_left_to_the_workers() {
+fn a_kernel_that_waits_for_the_helping_thread_is_left_to_the_workers() {
     let gpu = Gpu::with(one_worker());
     let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
     // 0: counter; 1 and 2: as the kernel's arguments; 3: what the thread waits for.
     let kernarg = Kernarg::new(&[cells.cell_va(1), cells.cell_va(2)]);
-    let (go_on, wish) = (cells.cell(2), cells.cell(3));
+    let (go_on, awaited) = (cells.cell(2), cells.cell(3));
     let mut value = 0;
     let mut push = || {
         value += 1;
         queue.push(dispatch(ORDERED, meet, &kernarg, 1, Some((cells.cell_va(0), value))));
         value
     };
-    // On a busy machine the kernel may seem long: then a guest leaves it in any case.
+    // On a busy machine the kernel may seem long: then a helping thread leaves it in any case.
     for _ in 0..5 {
         go_on.store(1, Ordering::Release);
-        wish.store(0, Ordering::Release);
+        awaited.store(0, Ordering::Release);
         for _ in 0..3 {
             let value = push();
             eventually("a short run", || cells.load(0) == value);
@@ -222,12 +222,12 @@ fn a_kernel_that_waits_for_the_guests_own_thread_is_left_to_the_workers() {
         let value = push();
         let came_back = std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                let met = gpu.device.lend(cells.cell_va(3), 1, LIMIT);
+                let met = gpu.device.help(cells.cell_va(3), 1, LIMIT);
                 go_on.store(1, Ordering::Release);
                 met
             });
             std::thread::sleep(Duration::from_millis(50));
-            wish.store(1, Ordering::Release);
+            awaited.store(1, Ordering::Release);
             let until = Instant::now() + SOON;
             while !thread.is_finished() && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(1));
@@ -244,7 +244,7 @@ fn a_kernel_that_waits_for_the_guests_own_thread_is_left_to_the_workers() {
 
 /// The other ways in which the end of a kernel is what a thread waits for.
 #[test]
-fn a_kernel_whose_end_another_packet_tells_is_one_for_guests() {
+fn a_kernel_whose_end_another_packet_tells_is_one_for_helping_threads() {
     let gpu = Gpu::with(one_worker());
     let mut it = Obedient::new(&gpu);
     let (counter, list, event) = (it.cells.cell_va(0), it.cells.cell_va(4), it.cells.cell_va(5));
@@ -266,7 +266,7 @@ fn a_kernel_whose_end_another_packet_tells_is_one_for_guests() {
     };
     let mut executions = 0;
     for way in 0..4 {
-        it.lend_pushed_until(
+        it.help_pushed_until(
             |it| {
                 it.value += 1;
                 let signal = Some((counter, it.value));
@@ -300,7 +300,7 @@ fn a_kernel_whose_end_another_packet_tells_is_one_for_guests() {
 }
 
 #[test]
-fn a_guest_goes_as_soon_as_its_wish_is_met_and_leaves_the_rest() {
+fn a_helping_thread_goes_as_soon_as_its_value_is_there_and_leaves_the_rest() {
     let gpu = Gpu::with(one_worker());
     let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
     queue.push(nop(ORDERED, Some((cells.cell_va(0), 1))));
@@ -309,15 +309,15 @@ fn a_guest_goes_as_soon_as_its_wish_is_met_and_leaves_the_rest() {
     queue.write(nop(ORDERED, Some((cells.cell_va(0), 2))));
     queue.write(nop(ORDERED, Some((cells.cell_va(0), 3))));
     queue.publish();
-    assert_eq!(gpu.device.lend(cells.cell_va(0), 2, LIMIT), Some(true));
-    assert_eq!(cells.load(0), 2, "the guest took more than it needed");
+    assert_eq!(gpu.device.help(cells.cell_va(0), 2, LIMIT), Some(true));
+    assert_eq!(cells.load(0), 2, "the helping thread took more than it needed");
     gate.cell(1).store(1, Ordering::Release);
     eventually("the worker goes on", || cells.load(0) == 3);
 }
 
 /// "Nothing could run beside it": a command that an unordered one follows is left to the workers.
 #[test]
-fn a_guest_leaves_what_could_run_beside_the_next() {
+fn a_helping_thread_leaves_what_could_run_beside_the_next() {
     let gpu = Gpu::with(one_worker());
     let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
     queue.push(nop(ORDERED, Some((cells.cell_va(0), 1))));
@@ -327,14 +327,14 @@ fn a_guest_leaves_what_could_run_beside_the_next() {
         queue.write(nop(flags, Some((cells.cell_va(0), value))));
     }
     queue.publish();
-    assert_eq!(gpu.device.lend(cells.cell_va(0), 5, Duration::from_millis(20)), Some(false));
+    assert_eq!(gpu.device.help(cells.cell_va(0), 5, Duration::from_millis(20)), Some(false));
     assert_eq!(cells.load(0), 3);
     gate.cell(1).store(1, Ordering::Release);
     eventually("the worker goes on", || cells.load(0) == 5);
 }
 
 #[test]
-fn a_fault_on_a_guest_loses_the_vm_and_the_thread_goes_on() {
+fn a_fault_on_a_helping_thread_loses_the_vm_and_the_thread_goes_on() {
     let gpu = Gpu::with(one_worker());
     let mut it = Obedient::new(&gpu);
     it.cells.cell(3).store(own_tid(), Ordering::Relaxed);
@@ -342,7 +342,7 @@ fn a_fault_on_a_guest_loses_the_vm_and_the_thread_goes_on() {
     const FLUSH_TO_ZERO: u32 = 1 << 15;
     let mask = block(libc::SIGSEGV);
     set_float_control(0x1f80 | FLUSH_TO_ZERO);
-    it.lend_until(|it, _| it.cells.load(1) == own_tid());
+    it.help_until(|it, _| it.cells.load(1) == own_tid());
     assert_ne!(float_control() & FLUSH_TO_ZERO, 0, "the floating-point control is as it was");
     set_float_control(0x1f80);
     let now = block(libc::SIGSEGV);
@@ -357,7 +357,7 @@ fn a_fault_on_a_guest_loses_the_vm_and_the_thread_goes_on() {
 }
 
 #[test]
-fn a_guest_that_is_stuck_holds_up_nobody_and_a_reset_frees_it() {
+fn a_helping_thread_that_is_stuck_holds_nothing_up_and_a_reset_frees_it() {
     let gpu = Gpu::with(Config { workers: Some(1), compute_engines: 2, ..Config::default() });
     let mut it = Obedient::new(&gpu);
     let (handle, seen) = (it.queue.handle.clone(), it.cells.cell_va(1));
@@ -368,31 +368,31 @@ fn a_guest_that_is_stuck_holds_up_nobody_and_a_reset_frees_it() {
         scope.spawn(move || {
             // SAFETY: a cell of memory that is never unmapped.
             let seen = unsafe { AtomicU64::from_ptr(seen as *mut u64) };
-            eventually("the guest stays", || seen.load(Ordering::Relaxed) == tid);
+            eventually("the helping thread stays", || seen.load(Ordering::Relaxed) == tid);
             // The same engine, another queue.
             let (mut other, cells) = (gpu.queue(), Memory::new(4096));
             other.push(nop(ORDERED, Some((cells.cell_va(0), 1))));
             eventually("the neighbour's signal", || cells.load(0) == 1);
             gpu.device.destroy_queue(&handle);
         });
-        it.lend_until(|it, _| it.cells.load(1) == tid);
+        it.help_until(|it, _| it.cells.load(1) == tid);
     });
     assert_eq!(gpu.fault().kind, FaultKind::Aborted);
 }
 
 #[test]
-fn a_thread_without_room_on_its_stack_is_no_guest() {
+fn a_thread_without_room_on_its_stack_does_not_help() {
     let gpu = Gpu::new();
     let cells = Memory::new(4096);
     let small = std::thread::Builder::new().stack_size(256 << 10);
     std::thread::scope(|scope| {
-        let thread = small.spawn_scoped(scope, || gpu.device.lend(cells.cell_va(0), 1, LIMIT));
+        let thread = small.spawn_scoped(scope, || gpu.device.help(cells.cell_va(0), 1, LIMIT));
         assert_eq!(thread.unwrap().join().unwrap(), None);
     });
 }
 
 #[test]
-fn guests_and_workers_share_many_queues() {
+fn helping_threads_and_workers_share_many_queues() {
     const THREADS: u64 = 6;
     const ROUNDS: u64 = 2000;
     let gpu = Gpu::with(Config { workers: Some(2), compute_engines: 2, ..Config::default() });
@@ -415,7 +415,7 @@ fn guests_and_workers_share_many_queues() {
                         Some((counter, value)),
                     ));
                     let limit = Duration::from_micros(20);
-                    if gpu.device.lend(counter, value, limit) != Some(true) {
+                    if gpu.device.help(counter, value, limit) != Some(true) {
                         eventually("the command", || cells.load(thread as usize) >= value);
                     }
                 }
@@ -451,7 +451,7 @@ fn set_float_control(value: u32) {
     unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const value, options(nostack)) };
 }
 
-/// Copies and fills of any size consist of pieces that a guest can leave after.
+/// Copies and fills of any size consist of pieces that a helping thread can leave after.
 #[test]
 fn a_thread_that_waits_without_a_limit_runs_large_copies_itself() {
     let gpu = Gpu::with(one_worker());
@@ -462,13 +462,13 @@ fn a_thread_that_waits_without_a_limit_runs_large_copies_itself() {
     eventually("the fill", || cells.load(0) == 1);
     let (_held, gate, _kernarg) = held(&gpu);
     queue.push(copy(ORDERED, to.va(), from.va(), size as u64, Some((cells.cell_va(0), 2))));
-    assert_eq!(gpu.device.lend(cells.cell_va(0), 2, LIMIT), Some(true));
+    assert_eq!(gpu.device.help(cells.cell_va(0), 2, LIMIT), Some(true));
     assert!(to.bytes(0, size).iter().all(|byte| *byte == 7));
     gate.cell(1).store(1, Ordering::Release);
 }
 
 #[test]
-fn a_guest_leaves_a_large_copy_when_its_own_wait_is_met() {
+fn a_helping_thread_leaves_a_large_copy_when_its_own_wait_is_met() {
     let gpu = Gpu::with(Config { substitutes: None, ..one_worker() });
     let size = 128 << 20;
     let (mut queue, from, to) = (gpu.queue(), Memory::new(size), Memory::new(size));
@@ -481,18 +481,18 @@ fn a_guest_leaves_a_large_copy_when_its_own_wait_is_met() {
         eventually("the fill", || cells.load(0) == value);
         let (_held, gate, _kernarg) = held(&gpu);
         let held_for = Instant::now();
-        let wish = cells.cell(1);
-        wish.store(0, Ordering::Relaxed);
+        let awaited = cells.cell(1);
+        awaited.store(0, Ordering::Relaxed);
         queue.push(copy(ORDERED, to.va(), from.va(), size as u64, None));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 eventually("the first bytes", || to.load(0) != 0);
-                // By then the watch has found the worker stuck, and nothing else for a substitute to do.
+                // By then the watchdog has found the worker stuck, and nothing else for a substitute to do.
                 let rest = Duration::from_millis(20).saturating_sub(held_for.elapsed());
                 std::thread::sleep(rest);
-                wish.store(1, Ordering::Release);
+                awaited.store(1, Ordering::Release);
             });
-            assert_eq!(gpu.device.lend(cells.cell_va(1), 1, LIMIT), Some(true));
+            assert_eq!(gpu.device.help(cells.cell_va(1), 1, LIMIT), Some(true));
         });
         let left = to.load(last) == 0;
         // A substitute ends it: the worker cannot.
@@ -502,11 +502,11 @@ fn a_guest_leaves_a_large_copy_when_its_own_wait_is_met() {
         if rounds == 3 {
             return;
         }
-        assert!(Instant::now() < until, "the guest hardly ever left before the end");
+        assert!(Instant::now() < until, "the helping thread hardly ever left before the end");
     }
 }
 
-/// "What is put off for a host that usually comes is a worker's at the watch's next tick at the latest"
+/// A deferred wake is made up for at the watchdog's next tick at the latest
 /// (`src/sched/habit.rs`), and at once when the host asks otherwise.
 #[test]
 fn a_host_that_usually_comes_and_then_does_not_is_served_all_the_same() {
@@ -521,7 +521,7 @@ fn a_host_that_usually_comes_and_then_does_not_is_served_all_the_same() {
     for round in 0..30 {
         for _ in 0..20 {
             let value = push();
-            if gpu.device.lend(cells.cell_va(0), value, LIMIT) != Some(true) {
+            if gpu.device.help(cells.cell_va(0), value, LIMIT) != Some(true) {
                 panic!("nobody else holds the device");
             }
         }
@@ -533,4 +533,24 @@ fn a_host_that_usually_comes_and_then_does_not_is_served_all_the_same() {
         }
         eventually("the command", || cells.load(0) == value);
     }
+}
+
+/// A STAMP before the next command says nothing of whether that may run beside this one.
+#[test]
+fn a_helping_thread_runs_ordered_kernels_whose_times_are_wanted() {
+    let gpu = Gpu::with(one_worker());
+    let slots = Memory::new(4096);
+    let push = |it: &mut Obedient<'_>| {
+        for _ in 0..4 {
+            it.value += 1;
+            let signal = Some((it.cells.cell_va(0), it.value));
+            it.queue.write(stamp(slots.va()));
+            it.queue.write(dispatch(ORDERED, obey, &it.kernarg, 1, signal));
+        }
+        it.queue.publish();
+    };
+    Obedient::new(&gpu).help_pushed_until(push, |it, met| {
+        met == Some(true) && (it.cells.load(0), it.cells.load(1)) == (it.value, own_tid())
+    });
+    assert_ne!(slots.load(0), 0, "the times of a command that a helping thread ran");
 }

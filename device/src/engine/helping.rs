@@ -1,46 +1,46 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which commands a stream lets a guest run.
+//! Which commands a stream lets a helping thread run.
 //!
-//! A guest is a host thread that waits (`sched/guest.rs`). It asks between commands, and between the
-//! pieces of copies and fills, whether its wish is met; out of a kernel it cannot get. What its thread
-//! does after its wait may be the very thing that a kernel waits for, so a guest runs a kernel only if
-//! the wait would last until that kernel's end anyway. Then it may take long: the workers join it. But
-//! one that has never ended yet is for a worker, which is easier to help out of it.
+//! A helping thread is a host thread that waits (`sched/helper.rs`). It asks between commands, and between
+//! the pieces of copies and fills, whether the awaited value is there; it cannot leave a kernel. What the
+//! thread does after its wait may be the very thing that a kernel waits for, so it runs a kernel only if the
+//! wait would last until that kernel's end anyway. Then it may take long: the workers join it. But one that
+//! has never ended yet is for a worker, which is easier to help out of it.
 
 use tally_uapi::packet::{Command, Header, Packet, Place, PostOp, PostSync, flag};
 
-use super::start::may_suit_guests;
+use super::start::may_suit_helpers;
 use super::{Stream, may_overlap};
 use crate::cell::CellWait;
 use crate::sched::Worker;
 
 impl Stream {
-    /// Whether a guest may run a command: nothing could run beside it, and either its thread waits for
+    /// Whether a helping thread may run a command: nothing could run beside it, and either its thread waits for
     /// the end anyway, or it is no kernel and can be left soon.
-    pub(super) fn suits_guest(&self, worker: &mut Worker, command: &Command) -> bool {
-        if !may_suit_guests(command) {
+    pub(super) fn suits_helper(&self, worker: &mut Worker, command: &Command) -> bool {
+        if !may_suit_helpers(command) {
             return false;
         }
         let next = self.peek(&mut worker.guard);
         if next.as_ref().is_some_and(|next| may_overlap(&next.header)) {
             return false;
         }
-        match (command, worker.wish) {
-            (Command::Dispatch(dispatch), Some(wish)) => {
+        match (command, worker.awaited) {
+            (Command::Dispatch(dispatch), Some(awaited)) => {
                 if worker.shared.times.get(dispatch.entry).is_none() {
                     return false;
                 }
-                self.tells(&dispatch.header, &dispatch.post, wish)
-                    || next.is_some_and(|next| self.packet_tells(&next, self.place(), wish))
-                    || self.call_tells(worker, wish)
+                self.tells(&dispatch.header, &dispatch.post, awaited)
+                    || next.is_some_and(|next| self.packet_tells(&next, self.place(), awaited))
+                    || self.call_tells(worker, awaited)
             }
             _ => true,
         }
     }
 
-    /// Whether the post-sync operation of a command is one that `wish` waits for.
-    fn tells(&self, header: &Header, post: &PostSync, wish: CellWait) -> bool {
-        self.told(header, post).is_some_and(|(address, value)| wish.waits_for(address, value))
+    /// Whether the post-sync operation of a command is one that `awaited` waits for.
+    fn tells(&self, header: &Header, post: &PostSync, awaited: CellWait) -> bool {
+        self.told(header, post).is_some_and(|(address, value)| awaited.waits_for(address, value))
     }
 
     /// The cell that a command stores to at its end, and what it stores.
@@ -60,9 +60,9 @@ impl Stream {
         self.packet_told(&next, self.place())
     }
 
-    fn packet_tells(&self, packet: &Packet, place: Place, wish: CellWait) -> bool {
+    fn packet_tells(&self, packet: &Packet, place: Place, awaited: CellWait) -> bool {
         let told = self.packet_told(packet, place);
-        told.is_some_and(|(address, value)| wish.waits_for(address, value))
+        told.is_some_and(|(address, value)| awaited.waits_for(address, value))
     }
 
     /// As [`Self::told`] for a packet that follows. It ends after the one that is being taken if it is
@@ -84,17 +84,17 @@ impl Stream {
         self.told(header, post)
     }
 
-    /// Whether `wish` waits for the end of the CALL that the stream is in.
-    fn call_tells(&self, worker: &mut Worker, wish: CellWait) -> bool {
+    /// Whether `awaited` waits for the end of the CALL that the stream is in.
+    fn call_tells(&self, worker: &mut Worker, awaited: CellWait) -> bool {
         let Some(end) = self.frame.as_ref().and_then(|frame| frame.scope().call_end()) else {
             return false;
         };
         let post = end.post().filter(|post| post.op == PostOp::Store);
-        wish.waits_for(end.counter, end.target)
-            || post.is_some_and(|post| wish.waits_for(post.address, post.value))
+        awaited.waits_for(end.counter, end.target)
+            || post.is_some_and(|post| awaited.waits_for(post.address, post.value))
             || self
                 .ring
                 .peek(&mut worker.guard)
-                .is_some_and(|next| self.packet_tells(&next, Place::Ring, wish))
+                .is_some_and(|next| self.packet_tells(&next, Place::Ring, awaited))
     }
 }

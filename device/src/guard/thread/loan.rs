@@ -11,12 +11,13 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{ABORT_SIGNAL, FAULTS, Guard, Mask, Record, Right, mask_of};
-use crate::sched::STACK_BYTES;
+use super::{ABORT_SIGNAL, FAULTS, Guard, Mask, Record, Right, STACK_BYTES, mask_of};
 
-/// Threads of the process that may be lent at a time.
-const LOANS: usize = 64;
+/// Threads of the process that may help at a time.
+const LOANS: usize = 256;
 
+/// Alone in its lines: its record is written with each guarded call.
+#[repr(align(128))]
 struct Entry {
     taken: AtomicBool,
     /// Its `tid` is 0 while no thread uses it.
@@ -33,7 +34,9 @@ pub(crate) struct Loan(usize);
 impl Loan {
     /// Takes a free entry; None if all are in use.
     pub(crate) fn take() -> Option<Self> {
-        let free = |entry: &Entry| !entry.taken.swap(true, Ordering::Acquire);
+        let free = |entry: &Entry| {
+            !entry.taken.load(Ordering::Relaxed) && !entry.taken.swap(true, Ordering::Acquire)
+        };
         let loan = Self(ENTRIES.iter().position(free)?);
         super::chain::install(&FAULTS);
         Some(loan)

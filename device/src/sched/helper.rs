@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Helping threads: host threads that wait for the device and work for it meanwhile.
+//!
+//! To hand a command to another thread and to be told of its end takes two switches of threads where both
+//! share a processor, and two wakes where they do not: longer than a short command. So a host thread that
+//! waits without a time limit streams the queues whose doorbells it has rung itself, then other queues that
+//! wait for a thread, and joins works that others share. It takes only commands that it can leave soon or
+//! whose end it waits for, and goes as soon as the value that it awaits is there.
+//!
+//! **It cannot deadlock on itself.** What a thread does after its wait may be the very thing that a kernel
+//! waits for. So a helping thread runs a kernel only if its own wait lasts until that kernel's end anyway:
+//! the kernel's signal, or a later one of the same queue, is the awaited value. Everything else that it runs
+//! ends by itself: copies and fills, between whose pieces it looks at the awaited value. It takes no lock
+//! that outlasts a step, and never waits for another thread.
+//!
+//! **It leaves nothing unattended.** A queue that it has taken it leaves as any owner does: idle after the
+//! sleep handshake of SPEC.md, parked, draining, or runnable with an entry in a run queue and a worker
+//! woken for it. A work that it leaves with units left and no thread at it gets a worker. Queues whose wake
+//! was left out for this thread it promotes when it takes another queue and when it goes. And if a command
+//! takes long, the watchdog takes the stream from it as from a worker that is stuck.
+
+use crate::sync::Instant;
+use crate::sync::{AtomicUsize, Ordering};
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::elision::{self, RECENT};
+use super::worker::FIRST_HELPER;
+use super::{Sched, Slot, Spin, Worker};
+use crate::Shared;
+use crate::cell::CellWait;
+use crate::engine::{self, Stream};
+use crate::eu::Arena;
+use crate::guard::{Guard, Loan};
+use crate::queue::Queue;
+use crate::work::Work;
+
+/// What a host thread needs to help. It keeps it for its next wait.
+struct Kit {
+    /// The device that the slot belongs to.
+    device: u64,
+    loan: Loan,
+    arena: Arena,
+    slot: Arc<Slot>,
+}
+
+impl Drop for Kit {
+    fn drop(&mut self) {
+        self.slot.gone.store(true, Ordering::Relaxed);
+    }
+}
+
+crate::sync::thread_local! {
+    #[allow(clippy::missing_const_for_thread_local, reason = "shuttle's macro knows no const")]
+    static KIT: RefCell<Option<Kit>> = RefCell::new(None);
+}
+
+impl Kit {
+    /// The calling thread's, for this device. None: too many threads of the process help.
+    fn take(shared: &Arc<Shared>) -> Option<Self> {
+        let kept = KIT.try_with(RefCell::take).ok()?;
+        kept.filter(|kit| kit.device == shared.serial).or_else(|| Self::new(shared))
+    }
+
+    fn new(shared: &Shared) -> Option<Self> {
+        static NUMBERS: AtomicUsize = AtomicUsize::new(FIRST_HELPER);
+        let loan = Loan::take()?;
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let slot = Arc::new(Slot::new(number, loan.record()));
+        let mut pool = shared.sched.pool();
+        pool.helpers.retain(|slot| !slot.gone.load(Ordering::Relaxed));
+        pool.helpers.push(Arc::clone(&slot));
+        Some(Self { device: shared.serial, loan, arena: Arena::default(), slot })
+    }
+
+    /// Keeps it until the thread waits again, or ends.
+    fn keep(self) {
+        // Of a thread that is about to end it is dropped.
+        let _ = KIT.try_with(|kept| kept.replace(Some(self)));
+    }
+}
+
+impl Sched {
+    /// Has the calling thread help until `awaited` is met (true), or until there was nothing for it to
+    /// do for `limit` (false). None: it cannot help.
+    pub(crate) fn help(
+        &self,
+        shared: &Arc<Shared>,
+        awaited: CellWait,
+        limit: Duration,
+    ) -> Option<bool> {
+        // What the adversarial device does depends on what is submitted alone.
+        if shared.chaos.is_some() || !Guard::has_room() {
+            return None;
+        }
+        let mut kit = Kit::take(shared)?;
+        elision::comes(shared);
+        let recent = elision::recent(shared);
+        let guard = kit.loan.begin();
+        let arena = std::mem::take(&mut kit.arena);
+        let slot = Arc::clone(&kit.slot);
+        let mut worker = Worker::new(Arc::clone(shared), guard, arena, slot, Some(awaited));
+        let met = worker.help(&recent, limit);
+        let Worker { guard, arena, .. } = worker;
+        drop(guard);
+        kit.arena = arena;
+        kit.keep();
+        self.promote_deferred(shared, &recent);
+        Some(met)
+    }
+
+    /// The queues that were deferred for this thread and that it has not taken are workers' now.
+    pub(super) fn promote_deferred(&self, shared: &Arc<Shared>, recent: &Recent) {
+        for queue in recent.iter().flatten().filter(|queue| queue.run.is_deferred()) {
+            self.promote(shared, queue);
+        }
+    }
+
+    /// A queue for a helping thread, whose last command was short: one of its own first, also one that a
+    /// worker lingers at; on a busy machine that may not run for a while.
+    fn offer(
+        &self,
+        worker: &mut Worker,
+        recent: &Recent,
+    ) -> Option<(Arc<Queue>, Option<Box<Stream>>)> {
+        let lingers = self.lingering().load(Ordering::Relaxed) != 0;
+        for queue in recent.iter().flatten().filter(|queue| queue.is_brisk()) {
+            if queue.run.take() {
+                return Some((Arc::clone(queue), None));
+            }
+            if lingers && let Some(stream) = queue.take_lingering(&mut worker.guard) {
+                return Some((Arc::clone(queue), Some(stream)));
+            }
+        }
+        if !self.shards.any_runnable() {
+            return None;
+        }
+        self.pop(worker.slot.index, Queue::is_brisk).map(|queue| (queue, None))
+    }
+
+    /// A work for a helping thread.
+    fn offer_work(&self, worker: &Worker) -> Option<Arc<Work>> {
+        let awaited = worker.awaited.filter(|_| self.shards.any_works())?;
+        self.shards.find_work(worker.slot.index, |work| {
+            (work.attendants() < self.workers || work.can_be_left())
+                && work.suits_helper(&worker.shared, awaited)
+        })
+    }
+}
+
+/// The queues whose doorbells a thread has rung last.
+pub(super) type Recent = [Option<Arc<Queue>>; RECENT];
+
+impl Worker {
+    /// Whether this is a helping host thread.
+    pub(crate) fn is_helper(&self) -> bool {
+        self.awaited.is_some()
+    }
+
+    /// Whether this is a helping thread that may go. What cannot be read is as good as met.
+    pub(crate) fn awaited_is_met(&mut self) -> bool {
+        let Self { shared, guard, awaited, .. } = self;
+        awaited.is_some_and(|awaited| awaited.met(guard, &shared.sem).unwrap_or(true))
+    }
+
+    fn help(&mut self, recent: &Recent, limit: Duration) -> bool {
+        /// Between two looks at works that may not suit this thread, each of which takes a lock.
+        const WORKS_EVERY: u32 = 16;
+        let shared = Arc::clone(&self.shared);
+        // From the first time on that there is nothing to do: mostly there is, and clocks cost.
+        let mut until = None;
+        let mut spin = Spin::default();
+        let mut turns = 0_u32;
+        while !self.awaited_is_met() {
+            if let Some((queue, stream)) = shared.sched.offer(self, recent) {
+                // What else was deferred does not wait for this thread's return.
+                shared.sched.promote_deferred(&shared, recent);
+                self.begins_task();
+                engine::stream_from(self, &queue, stream);
+                (until, turns) = (None, 0);
+                continue;
+            }
+            if turns.is_multiple_of(WORKS_EVERY)
+                && let Some(work) = shared.sched.offer_work(self)
+            {
+                self.begins_task();
+                shared.sched.call_others(&shared, &work);
+                work.join(self, Self::awaited_is_met);
+                if !work.exhausted() && !work.attended() {
+                    shared.sched.wake(&shared, usize::MAX);
+                }
+                (until, turns) = (None, 0);
+                continue;
+            }
+            turns += 1;
+            let now = Instant::now();
+            if now >= *until.get_or_insert(now + limit) {
+                return false;
+            }
+            spin.turn();
+        }
+        true
+    }
+
+    fn begins_task(&mut self) {
+        self.slot.preempt.store(false, Ordering::Relaxed);
+        self.slot.stuck.store(false, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Atomics, locks, threads and time of the scheduler: the standard library's, or those of the model
+//! checkers. `loom` (`--cfg loom`) runs single protocols in every order that the memory model allows,
+//! `shuttle` (`--cfg shuttle`) the whole device under many schedules of its threads.
+
+#[cfg(loom)]
+pub(crate) use loom::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
+};
+#[cfg(shuttle)]
+pub(crate) use shuttle::{
+    sync::{
+        Condvar, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    },
+    thread, thread_local,
+};
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) use std::{
+    sync::{
+        Condvar, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    },
+    thread, thread_local,
+};
+
+#[cfg(not(shuttle))]
+pub(crate) use std::time::Instant;
+
+/// Locks. A thread that panicked with the lock has left the value whole: nothing here panics halfway.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|error| error.into_inner())
+}
+
+/// A time of the model: it passes as it is asked for, so that a schedule can be run again.
+#[cfg(shuttle)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Instant(std::time::Duration);
+
+#[cfg(shuttle)]
+impl Instant {
+    /// Between two looks at the clock.
+    const STEP: std::time::Duration = std::time::Duration::from_micros(2);
+
+    pub(crate) fn now() -> Self {
+        Self(Self::STEP * u32::try_from(model_ticks()).unwrap_or(u32::MAX))
+    }
+
+    pub(crate) fn saturating_duration_since(&self, earlier: Self) -> std::time::Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+#[cfg(shuttle)]
+impl std::ops::Add<std::time::Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, time: std::time::Duration) -> Self {
+        Self(self.0 + time)
+    }
+}
+
+#[cfg(shuttle)]
+impl std::ops::Sub for Instant {
+    type Output = std::time::Duration;
+
+    fn sub(self, earlier: Self) -> std::time::Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// Looks at the model's clock so far. Each moves it on.
+#[cfg(shuttle)]
+pub(crate) fn model_ticks() -> u64 {
+    static LOOKS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    LOOKS.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The numbers by which the device trades latency against processor time. Nothing here decides whether a
+//! result is right: any value is, and only the time changes. Times are of the device's clock (ticks of
+//! 1 ns) or durations.
+
+use std::time::Duration;
+
+/// How long a worker that just had work searches for more before it sleeps. A wake costs a virtual
+/// machine 5 to 25 µs, so a burst with shorter gaps than this is served without one.
+pub(crate) const IDLE_SPIN: Duration = Duration::from_micros(20);
+/// Workers that search at the same time, at most. One is enough for the next doorbell; a second takes over
+/// when the first finds something. More only burn processor time.
+pub(crate) const SEARCHERS: usize = 2;
+
+/// Looks at an empty ring before helping threads may take the stream: a producer that appends one command
+/// after the other comes back sooner than the stream is put out and taken back.
+pub(crate) const CLOSE_LOOKS: u32 = 4;
+/// Pauses between two of these looks, about 0.2 µs: each look takes the line of `tail` from the producer,
+/// who has written more than one packet by the next.
+pub(crate) const PAUSES: u32 = 16;
+/// How long a worker looks at an empty ring before its queue sleeps and the next packet needs a doorbell.
+pub(crate) const EMPTY_SPIN: Duration = Duration::from_micros(10);
+/// How long a worker waits for a queue's own commands before it leaves the queue.
+pub(crate) const DRAIN_SPIN: Duration = Duration::from_micros(10);
+/// After so many packets the producer is told `head`, if the ring is not smaller than four times that. It
+/// reads `asleep` in the same line with each packet, so to tell it each time would cost both sides a line
+/// that is elsewhere.
+pub(crate) const TOLD_EVERY: u64 = 16;
+/// Packets ahead of the next one that are prefetched from the producer's cache: to get a line from there
+/// takes longer than a short command or two.
+pub(crate) const PREFETCH_DISTANCE: u64 = 8;
+/// Most commands that are executed inline in one guarded call in a recording: what all of them share is
+/// little beside them then.
+pub(crate) const INLINE_SERIES: u64 = 16;
+
+/// A dispatch that takes at most so many ticks, by what its kernel took before, is run by the thread that
+/// starts it: to wake others would take longer.
+pub(crate) const QUICK_TICKS: u64 = 15_000;
+/// So is one of at most so many groups of a kernel that has not been measured yet.
+pub(crate) const FEW_GROUPS: u64 = 8;
+/// So is a copy of at most so many units of 256 KiB.
+pub(crate) const FEW_BLOCKS: u64 = 4;
+/// So is a fill that no other work follows: it reads nothing, and is over before another worker is awake.
+pub(crate) const FEW_FILL_BLOCKS: u64 = 16;
+/// Each thread that is woken for a dispatch gets at least so many ticks of it to do: less is not worth
+/// the wake and the search for more that follows.
+pub(crate) const WORTH_A_WAKE: u64 = 20_000;
+/// Threads that one thread wakes for a work. Each of those wakes as many more, so that the time until all
+/// are awake grows with the logarithm of their number.
+pub(crate) const WAKES_EACH: usize = 2;
+/// How long a claim of units should keep a worker, in ticks: short beside the tick of the watchdog, long
+/// beside the cost of a claim.
+pub(crate) const CLAIM_TICKS: u64 = 200_000;
+
+/// The watchdog's tick: how long a piece of work may keep a thread before others are helped.
+pub(crate) const TICK: Duration = Duration::from_millis(5);
+/// Ticks without work or doorbells before the watchdog sleeps: waking it costs more than these.
+pub(crate) const QUIET_TICKS: u32 = 4;
+/// Foreign cells are read again after this time, then after twice as long, ...
+pub(crate) const FOREIGN_FIRST: Duration = Duration::from_micros(50);
+/// ... up to this time.
+pub(crate) const FOREIGN_LAST: Duration = Duration::from_millis(10);
+/// Time in ticks between two reads of foreign cells at the ends of commands.
+pub(crate) const FOREIGN_APART: u64 = 50_000;
+
+/// Times in a row that a host thread blocks right after its doorbell before the wake is left out.
+pub(crate) const ELISION_TURNS: u32 = 4;
+/// As many at most, after it did not come: each miss doubles them.
+pub(crate) const ELISION_MOST_TURNS: u32 = 256;
+/// After so many in a row older misses are forgiven.
+pub(crate) const ELISION_FORGIVEN: u32 = 1024;
+/// How long after its first doorbell, in ticks, a thread comes in time: no longer than a wake takes.
+pub(crate) const ELISION_SOON: u64 = 30_000;
+/// How far apart, in ticks, doorbells may be for the watchdog to be woken for their sake: it stays awake for
+/// as long.
+pub(crate) const ELISION_WATCHED: u64 = 15_000_000;
+/// How long, in ticks, a thread may go on submitting before it is taken for one that does not block: longer
+/// than 64 appends take on a slow machine, and less than [`ELISION_SOON`], by which it has to come.
+pub(crate) const ELISION_BURST: u64 = 20_000;
+const _: () = assert!(ELISION_BURST < ELISION_SOON);

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The whole device under many schedules of its threads and its host's: workers, the watchdog and helping
+//! threads run the real scheduler, rings and engines; `shuttle` decides at every lock and atomic who goes
+//! on. It says so if all threads sleep.
+//!
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p tally-device --test shuttle_scheduler --release`
+//!
+//! `TALLY_SCHEDULES` is the number of schedules of each model; the default suits every day.
+#![cfg(shuttle)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use shuttle::thread;
+use tally_device::{
+    Config, Device, EngineClass, Host, Priority, QueueConfig, QueueHandle, QueueId, Vm, VmId,
+    Wakeup,
+};
+use tally_uapi::cell::{Compare, waiter_enters, waiter_leaves, waiters_index};
+use tally_uapi::fault::Fault;
+use tally_uapi::packet::{self, Header, Packet, PostSync, flag, opcode};
+use tally_uapi::queue::QueueControl;
+
+/// How often a model is run, each time under another schedule.
+fn check(model: impl Fn() + Send + Sync + 'static) {
+    let schedules = std::env::var("TALLY_SCHEDULES").ok().and_then(|it| it.parse().ok());
+    let schedules = schedules.unwrap_or(300);
+    let mut config = shuttle::Config::new();
+    config.stack_size = 1 << 18;
+    // A model that makes no progress is one that hangs.
+    config.max_steps = shuttle::MaxSteps::FailAfter(2_000_000);
+    let scheduler = shuttle::scheduler::RandomScheduler::new(schedules);
+    shuttle::Runner::new(scheduler, config).run(model);
+}
+
+/// The host: threads that sleep on cells, by buckets.
+#[derive(Default)]
+struct Sleepers(shuttle::sync::Mutex<Vec<(usize, Arc<Wakeup>)>>);
+
+impl Host for Sleepers {
+    fn semaphore_interrupt(&self, bucket: usize) {
+        let sleepers = self.0.lock().unwrap();
+        let here: Vec<_> =
+            sleepers.iter().filter(|it| it.0 == bucket).map(|it| it.1.clone()).collect();
+        drop(sleepers);
+        here.iter().for_each(|it| it.notify());
+    }
+
+    fn vm_lost(&self, _: VmId, _: QueueId, fault: Fault) {
+        panic!("lost: {fault:?}");
+    }
+}
+
+/// Memory that packets name: aligned words.
+struct Memory(Box<[AtomicU64]>);
+
+impl Memory {
+    fn new(words: usize) -> Self {
+        // A line more, for the alignment.
+        Self((0..words + 8).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn at(&self, index: usize) -> &AtomicU64 {
+        let start = self.0.as_ptr().addr();
+        &self.0[(start.next_multiple_of(64) - start) / 8 + index]
+    }
+
+    fn va(&self, index: usize) -> u64 {
+        std::ptr::from_ref(self.at(index)).addr() as u64
+    }
+}
+
+/// Packets of a ring.
+const PACKETS: u32 = 16;
+
+/// A control page, aligned to pages.
+#[repr(align(4096))]
+struct Page(QueueControl);
+
+/// A producer and its queue.
+struct Producer {
+    handle: QueueHandle,
+    control: Box<Page>,
+    ring: Memory,
+    tail: u64,
+    kicked: u64,
+}
+
+impl Producer {
+    fn new(gpu: &Gpu, id: u32, priority: Priority) -> Self {
+        let control = Box::new(Page(QueueControl::new()));
+        let ring = Memory::new(PACKETS as usize * 8);
+        let config = QueueConfig {
+            id: QueueId(id),
+            class: EngineClass::Compute,
+            index: 0,
+            priority,
+            ring: ring.va(0),
+            packets: PACKETS,
+            control: std::ptr::from_ref(&*control).addr() as u64,
+        };
+        let handle = gpu.device.create_queue(&gpu.vm, &config).unwrap();
+        Self { handle, control, ring, tail: 0, kicked: 0 }
+    }
+
+    fn push(&mut self, gpu: &Gpu, packet: impl Into<Packet>) {
+        let packet: Packet = packet.into();
+        let words: [u64; 8] = zerocopy::transmute!(packet);
+        for (i, word) in words.into_iter().enumerate() {
+            let at = (self.tail % u64::from(PACKETS)) as usize * 8 + i;
+            self.ring.at(at).store(word, Ordering::Relaxed);
+        }
+        self.tail += 1;
+        let control = &self.control.0;
+        // As the driver does (`umd/src/submit/ring.rs`), but that it rings for each packet of a deferred
+        // wake.
+        if control.publish(self.tail)
+            && !control.owes_wake(self.kicked)
+            && !gpu.device.kick(&self.handle)
+        {
+            self.kicked = self.tail;
+        }
+    }
+}
+
+struct Gpu {
+    device: Device,
+    host: Arc<Sleepers>,
+    vm: Vm,
+}
+
+impl Gpu {
+    fn new(workers: usize) -> Arc<Self> {
+        let host = Arc::new(Sleepers::default());
+        let config = Config { workers: Some(workers), substitutes: Some(1), ..Config::default() };
+        let device = Device::new(config, Arc::<Sleepers>::clone(&host)).unwrap();
+        let vm = device.create_vm(VmId(1));
+        Arc::new(Self { device, host, vm })
+    }
+
+    /// Waits for a cell: helps for a while if `helps`, then sleeps.
+    fn wait(&self, memory: &Memory, index: usize, value: u64, helps: bool) {
+        let (cell, va) = (memory.at(index), memory.va(index));
+        let reached = || cell.load(Ordering::Acquire) >= value;
+        if reached() {
+            return self.device.came();
+        }
+        if helps && self.device.help(va, value, Duration::from_micros(20)) == Some(true) {
+            return;
+        }
+        self.device.hurry();
+        let (bucket, wakeup) = (waiters_index(va), Arc::new(Wakeup::default()));
+        self.host.0.lock().unwrap().push((bucket, wakeup.clone()));
+        let waiters = self.device.waiters(bucket);
+        let mut sleeps = waiter_enters(waiters, cell, Compare::GreaterEqual, value);
+        while sleeps {
+            wakeup.wait();
+            sleeps = !reached();
+        }
+        waiter_leaves(waiters);
+        self.host.0.lock().unwrap().retain(|it| !Arc::ptr_eq(&it.1, &wakeup));
+    }
+}
+
+fn nop(address: u64, value: u64) -> packet::Nop {
+    let flags = flag::ORDERED | flag::POST_SYNC;
+    let header = Header { opcode: opcode::NOP, flags, ..Default::default() };
+    packet::Nop { header, zero: [0; 5], post: PostSync { address, value } }
+}
+
+fn wait_for(address: u64, value: u64) -> packet::Wait {
+    use tally_uapi::cell::CellKind;
+    let header = Header { opcode: opcode::WAIT, param: 1, ..Default::default() };
+    let entries = [packet::WaitEntry { address, value }, NO_ENTRY, NO_ENTRY];
+    packet::Wait {
+        header,
+        entries,
+        kinds: [CellKind::Counter as u8, 0, 0],
+        compares: [0; 3],
+        operands: 0,
+        reserved: 0,
+    }
+}
+
+const NO_ENTRY: packet::WaitEntry = packet::WaitEntry { address: 0, value: 0 };
+
+/// Threads of the host, each with a queue of its own, wait for each of their commands: doorbells, deferred
+/// wakes, helping threads that return, workers that go to sleep.
+fn round_trips(workers: usize, threads: u32, rounds: u64, helps: bool) {
+    check(move || {
+        let gpu = Gpu::new(workers);
+        let threads: Vec<_> = (0..threads)
+            .map(|id| {
+                let gpu = gpu.clone();
+                thread::spawn(move || {
+                    let cells = Memory::new(64);
+                    let mut queue = Producer::new(&gpu, id, Priority::Normal);
+                    for round in 1..=rounds {
+                        // Two at once now and then.
+                        queue.push(&gpu, nop(cells.va(0), 2 * round - 1));
+                        queue.push(&gpu, nop(cells.va(0), 2 * round));
+                        gpu.wait(&cells, 0, 2 * round, helps);
+                    }
+                    gpu.device.destroy_queue(&queue.handle);
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|it| it.join().unwrap());
+    });
+}
+
+#[test]
+fn every_command_of_helping_threads_completes() {
+    round_trips(1, 2, 6, true);
+    round_trips(2, 2, 6, true);
+}
+
+#[test]
+fn every_command_of_sleeping_threads_completes() {
+    round_trips(2, 3, 3, false);
+}
+
+/// Queues of several priorities that wait for each other in a ring: parks against signals.
+#[test]
+fn every_parked_queue_goes_on() {
+    check(|| {
+        const QUEUES: usize = 3;
+        const ROUNDS: u64 = 3;
+        let gpu = Gpu::new(2);
+        let cells = Arc::new(Memory::new(64));
+        let priorities = [Priority::High, Priority::Normal, Priority::Low];
+        let threads: Vec<_> = (0..QUEUES)
+            .map(|i| {
+                let (gpu, cells) = (gpu.clone(), cells.clone());
+                thread::spawn(move || {
+                    let mut queue = Producer::new(&gpu, i as u32, priorities[i]);
+                    for round in 1..=ROUNDS {
+                        let (from, value) =
+                            if i == 0 { (QUEUES - 1, round - 1) } else { (i - 1, round) };
+                        queue.push(&gpu, wait_for(cells.va(from), value));
+                        queue.push(&gpu, nop(cells.va(i), round));
+                    }
+                    gpu.wait(&cells, i, ROUNDS, i == 1);
+                    // Another thread may wait for this queue's last signal, which has come.
+                    gpu.device.destroy_queue(&queue.handle);
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|it| it.join().unwrap());
+    });
+}
+
+/// A queue is destroyed while it is submitted to, streamed, and lingered at: it stops, and the control page
+/// is not touched any more.
+#[test]
+fn a_queue_that_is_destroyed_in_use_stops() {
+    check(|| {
+        let gpu = Gpu::new(2);
+        let cells = Arc::new(Memory::new(64));
+        let mut queue = Producer::new(&gpu, 1, Priority::Normal);
+        let handle = queue.handle.clone();
+        let submits = {
+            let (gpu, cells) = (gpu.clone(), cells.clone());
+            thread::spawn(move || {
+                (1..=4).for_each(|value| queue.push(&gpu, nop(cells.va(0), value)));
+                queue
+            })
+        };
+        gpu.device.destroy_queue(&handle);
+        let queue = submits.join().unwrap();
+        let before = queue.control.0.head.load(Ordering::Relaxed);
+        // The neighbour's commands go on.
+        let mut other = Producer::new(&gpu, 2, Priority::Normal);
+        other.push(&gpu, nop(cells.va(1), 1));
+        gpu.wait(&cells, 1, 1, true);
+        assert_eq!(queue.control.0.head.load(Ordering::Relaxed), before, "touched after its end");
+        gpu.device.destroy_queue(&other.handle);
+    });
+}
