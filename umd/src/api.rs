@@ -20,6 +20,7 @@ use tally_ze::{
 
 use crate::error::{self, Error, Result};
 use crate::handle::{self, RawHandle};
+use crate::log::warn_once;
 use crate::process::{self, Gate};
 use crate::sync::event::Event;
 use crate::trace::Span;
@@ -37,6 +38,7 @@ pub mod list;
 pub mod memory;
 pub mod module;
 pub mod queue;
+pub mod runtime;
 pub mod sampler;
 pub mod sysman;
 pub mod virtual_memory;
@@ -290,10 +292,10 @@ impl<'c> Call<'c> {
         Ok(unsafe { CStr::from_ptr(ptr) })
     }
 
-    /// A structure that describes what to do, and must say so itself.
+    /// A structure that describes what to do, and must say so itself or leave its `stype` zero.
     ///
     /// # Errors
-    /// INVALID_NULL_POINTER, or INVALID_ARGUMENT if `stype` is another structure's.
+    /// INVALID_NULL_POINTER, or INVALID_ARGUMENT if `stype` is neither zero nor the structure's.
     #[inline]
     pub fn desc<T: Chained + Copy>(self, ptr: *const T, name: &'static str) -> Result<&'c T> {
         let desc = self.read(ptr, name)?;
@@ -340,8 +342,8 @@ impl<'c> Call<'c> {
     }
 
     /// A structure to fill that programs are known to hand over uninitialised, and what extends it.
-    /// An `stype` that is no structure's tells such a one: nothing extends it then, and its `pNext`
-    /// is not looked at. (hwloc asks so for what it shows of a device.)
+    /// An `stype` that is neither a structure's nor zero tells such a one: nothing extends it then, and
+    /// its `pNext` is not looked at. (hwloc asks so for what it shows of a device.)
     ///
     /// # Errors
     /// INVALID_NULL_POINTER, or INVALID_ARGUMENT if `stype` is another structure's.
@@ -358,7 +360,7 @@ impl<'c> Call<'c> {
         // pattern is a value of the structures of the interface.
         let (Head { stype, next }, out) = unsafe { (ptr.cast::<Head>().read(), &mut *ptr) };
         let is_some = stype.is_known() || zes_structure_type_t(stype.0).is_known();
-        if !is_some {
+        if !is_some && stype != UNSET {
             return Ok((out, self.chain(std::ptr::null())));
         }
         check_stype::<T>(ptr.cast(), name, others)?;
@@ -446,6 +448,9 @@ struct Head {
     next: *mut Head,
 }
 
+/// The `stype` of a structure whose author wrote zeroes.
+const UNSET: ze_structure_type_t = ze_structure_type_t(0);
+
 /// Walks a `pNext` chain.
 pub struct Chain<'c> {
     next: *mut Head,
@@ -522,10 +527,16 @@ fn check_stype<T: Chained>(
     if stype == T::STYPE || others.contains(&stype) {
         return Ok(());
     }
-    Err(wrong_stype(stype, T::STYPE, name))
+    other_stype(stype, T::STYPE, name)
 }
 
+/// The base structure of a call can only be one, so zero does for its `stype`, as it does for Intel's
+/// driver. What a chain holds is known by the `stype` alone, so there zero names nothing.
 #[cold]
-fn wrong_stype(is: ze_structure_type_t, must: ze_structure_type_t, name: &'static str) -> Error {
-    Error::invalid(format!("{name}->stype: {is:?} where {must:?} must stand"))
+fn other_stype(is: ze_structure_type_t, must: ze_structure_type_t, name: &'static str) -> Result {
+    if is == UNSET {
+        warn_once!("{name}->stype: 0, taken for {must:?}");
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{name}->stype: {is:?} where {must:?} must stand")))
 }

@@ -53,6 +53,9 @@ pub enum BoUse {
     Driver,
     /// The application's, who may share it.
     User,
+    /// The same, and counted by who asks for it ([`Kernel::take_memory`]): it may be larger than what
+    /// is used of it, and serve one allocation after the other.
+    Block,
     /// To be shared: whoever imports it sees nothing else.
     Shared,
     /// The same, and importers can only read it (IMPORT_READ_ONLY).
@@ -75,6 +78,9 @@ pub struct SharedBo {
 /// Keeps the memory of an exported buffer from being used for anything else, where its file does
 /// not.
 pub type Hold = Box<dyn Any + Send + Sync>;
+
+/// Tells whether a VM is lost.
+pub type Loss = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// Somebody who has to know when cells are signalled, and does not sleep in SEM_WAIT.
 ///
@@ -101,6 +107,27 @@ pub trait Kernel: Send + Sync {
     /// Whether the files of buffers are DMA-BUFs.
     fn has_dma_bufs(&self) -> bool {
         false
+    }
+
+    /// Whether bytes of a buffer that are never touched cost nothing.
+    fn is_sparse(&self) -> bool {
+        false
+    }
+
+    /// Counts bytes of buffers of [`BoUse::Block`] as used, where the kernel does not.
+    ///
+    /// # Errors
+    /// ENOSPC: more than the device has.
+    fn take_memory(&self, _bytes: u64) -> Result {
+        Ok(())
+    }
+
+    /// Counts them no longer.
+    fn give_memory(&self, _bytes: u64) {}
+
+    /// What tells without a call whether a VM is lost, where there is such a thing.
+    fn loss(&self, _vm: u32) -> Option<Loss> {
+        None
     }
 
     /// Bytes of buffers that this process uses.
@@ -179,8 +206,9 @@ pub trait Kernel: Send + Sync {
     fn queue_destroy(&self, arg: &QueueDestroy) -> Result;
     /// QUEUE_QUERY.
     fn queue_query(&self, arg: &mut QueueQuery) -> Result;
-    /// QUEUE_KICK.
-    fn queue_kick(&self, arg: &QueueKick) -> Result;
+    /// QUEUE_KICK. True: the device counts on the calling thread to come and wait, and wakes none of its own.
+    /// It wants to be kicked by some of what follows, too, by which it sees that the thread does not come.
+    fn queue_kick(&self, arg: &QueueKick) -> Result<bool>;
     /// SEM_WAIT. `arg.entries` is the address of the entries in this process.
     ///
     /// # Safety
@@ -189,25 +217,20 @@ pub trait Kernel: Send + Sync {
     /// SEM_WAKE.
     fn sem_wake(&self, arg: &SemWake) -> Result;
 
-    /// Lends the calling thread, which waits without a time limit until the cell at `address` holds
-    /// at least `value`, to a device that can use it.
+    /// Has the calling thread, which waits without a time limit until the cell at `address` holds
+    /// at least `value`, work for the device meanwhile.
     ///
     /// True once it does; false after `limit` without anything to do. None: this device, or this
     /// thread, has no use for it. The caller holds no lock.
-    fn lend(&self, _address: u64, _value: u64, _limit: Duration) -> Option<bool> {
+    fn help(&self, _address: u64, _value: u64, _limit: Duration) -> Option<bool> {
         None
     }
 
-    /// Somebody who would lend a thread finds that it is not needed.
+    /// A thread that would help finds that it is not needed.
     fn came(&self) {}
 
-    /// Whether the device counts on a host to come for what it was kicked for, and wakes nobody. It wants to
-    /// be kicked by some of what follows, too.
-    fn puts_off(&self) -> bool {
-        false
-    }
-
-    /// Somebody looks for what the device may have put off, and does not lend a thread.
+    /// The calling thread looks for a result and does not help. A wake that the device has left out, since
+    /// it counted on a thread that usually helps, is made up for.
     fn hurry(&self) {}
 
     /// Tells `watcher` from now on of signals to cells, each a buffer and an offset, and of the end

@@ -10,6 +10,18 @@ use std::io::Write;
 use tally_uapi::disasm::Line;
 use tally_uapi::packet::{Packet, Place};
 
+/// Warns of a call that is wrong and does no harm: once a process for each place in the code, since
+/// such calls are made often. The call goes on.
+macro_rules! warn_once {
+    ($($text:tt)+) => {{
+        static WARNED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+        if !WARNED.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            log::warn!($($text)+);
+        }
+    }};
+}
+pub(crate) use warn_once;
+
 /// The target of packets, for `TALLY_LOG=packets=trace`.
 const PACKETS: &str = "packets";
 

@@ -25,6 +25,9 @@
 //! | `ZE_ENABLE_PCI_ID_DEVICE_ORDER` | | no effect: all devices are of one PCI function, in its order |
 //! | `ZE_SHARED_FORCE_DEVICE_ALLOC` | `1` | shared memory counts as its device's |
 //!
+//! A program that runs with more rights than its caller (set-user-ID, file capabilities: AT_SECURE)
+//! sees none of them: they name files to write and a program to start.
+//!
 //! Most numbers are the embedded device's; a value that is no number in its range is reported in the
 //! log and ignored.
 
@@ -101,7 +104,19 @@ pub struct Settings {
 /// The settings of this process.
 pub fn get() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
-    SETTINGS.get_or_init(|| Settings::read(|name| std::env::var_os(name)))
+    SETTINGS.get_or_init(|| Settings::read(|name| variable(name, has_more_rights())))
+}
+
+/// Whether this process has more rights than the one that started it, and so must not do what the
+/// other one's environment says.
+pub(crate) fn has_more_rights() -> bool {
+    // SAFETY: takes a number.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// A variable of the environment; none for a process that `has_more_rights`.
+fn variable(name: &str, has_more_rights: bool) -> Option<OsString> {
+    if has_more_rights { None } else { std::env::var_os(name) }
 }
 
 impl Settings {
@@ -225,6 +240,15 @@ mod tests {
     fn an_empty_environment_and_empty_values_decide_nothing() {
         assert_eq!(read(&[]), Settings::default());
         assert_eq!(read(&[("TALLY_TRACE", ""), ("TALLY_WORKERS", "")]), Settings::default());
+    }
+
+    /// "A program that runs with more rights than its caller … sees none of them"
+    #[test]
+    fn more_rights_mean_no_environment() {
+        // Every process has this one.
+        assert!(variable("PATH", false).is_some());
+        assert_eq!(variable("PATH", true), None);
+        assert!(!has_more_rights());
     }
 
     #[test]

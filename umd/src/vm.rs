@@ -10,11 +10,10 @@
 //! There is one VM a device and process, shared by all contexts: pointers, counters and copies cross
 //! contexts without aliases. It ends when the last context and everything in it is gone.
 
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tally_uapi::PAGE_SIZE;
 use tally_uapi::cell::Compare;
@@ -23,12 +22,11 @@ use tally_uapi::ioctl::{
     bo_flag,
 };
 use tally_uapi::queue::QueueControl;
-use tally_ze::{ze_memory_type_t, ze_result_t};
+use tally_ze::ze_result_t;
 
 use crate::error::{Error, Result};
 use crate::heap::{Block, Heap};
-use crate::ipc::Link;
-use crate::kernel::{BoUse, Kernel, SharedBo};
+use crate::kernel::{BoUse, Kernel, Loss, SharedBo};
 use crate::printf;
 use crate::process;
 use crate::settings;
@@ -36,20 +34,20 @@ use crate::space::{HUGE_PAGE, Space};
 
 mod atomics;
 pub mod budget;
-pub mod lately;
 pub mod reserved;
 mod shared;
 mod timeline;
 mod user;
+mod usm;
 mod views;
 
 use atomics::SystemAtomics;
-use budget::Charge;
-use lately::Removals;
 use reserved::Reserved;
 pub use shared::Exported;
 use timeline::Timeline;
 pub use user::{Access, UserWindow};
+pub use usm::{Allocation, Found, Retired};
+use usm::{Cache, Registry};
 use views::Views;
 
 /// A VM of the kernel, as far as mappings need it. Destroyed when nothing is mapped any more.
@@ -59,6 +57,8 @@ pub struct Bindings {
     id: u32,
     /// Set when somebody has seen the VM's loss; it is never unset.
     lost: AtomicBool,
+    /// Sees it without a call, if the kernel has such a thing.
+    loss: Option<Loss>,
 }
 
 impl Bindings {
@@ -79,20 +79,19 @@ impl Bindings {
         self.place_for(bo_use, size, align)?.opened(bind_flag::READ | bind_flag::WRITE)
     }
 
-    /// Maps a buffer of another process, aligned to `align` at least.
+    /// Maps a buffer of another process.
     ///
     /// # Errors
     /// As [`Bindings::map`]; INVALID_ARGUMENT: the buffer is not as the exporter said.
     pub fn import(self: &Arc<Self>, bo: SharedBo, align: u64) -> Result<Mapping> {
         let size = bo.size;
         let align = if size >= HUGE_PAGE { align.max(HUGE_PAGE) } else { align };
-        let read_only = bo.read_only;
+        let access = if bo.read_only { 0 } else { bind_flag::WRITE };
         if size > self.space.size() {
             return Err(out_of_addresses(size));
         }
         let bo = self.import_buffer(bo)?;
-        let access = if read_only { 0 } else { bind_flag::WRITE };
-        self.give_addresses(bo, size, align)?.opened(bind_flag::READ | access)
+        self.give_addresses(bo, size, align, PAGE_SIZE)?.opened(bind_flag::READ | access)
     }
 
     /// A buffer of another process, without addresses.
@@ -115,6 +114,12 @@ impl Bindings {
     }
 
     fn place_for(self: &Arc<Self>, bo_use: BoUse, size: u64, align: u64) -> Result<Mapping> {
+        let (bo, size) = self.new_buffer(bo_use, size)?;
+        self.give_addresses(bo, size, align, PAGE_SIZE)
+    }
+
+    /// A buffer of at least `size` bytes, and how many it has.
+    fn new_buffer(self: &Arc<Self>, bo_use: BoUse, size: u64) -> Result<(Buffer, u64)> {
         let size = size
             .checked_next_multiple_of(PAGE_SIZE)
             .filter(|&size| size != 0 && size <= self.space.size())
@@ -124,13 +129,17 @@ impl Bindings {
         let mut create = BoCreate { size, flags, ..Default::default() };
         let created = self.kernel.bo_create_for(&mut create, bo_use);
         created.map_err(|errno| self.failed("BO_CREATE", errno))?;
-        self.give_addresses(Buffer { bindings: self.clone(), handle: create.handle }, size, align)
+        Ok((Buffer { bindings: self.clone(), handle: create.handle }, size))
     }
 
-    fn give_addresses(&self, bo: Buffer, size: u64, align: u64) -> Result<Mapping> {
-        // An unmapped page behind each mapping catches what runs over its end.
-        let va = self.space.alloc(size + PAGE_SIZE, align).ok_or_else(|| out_of_addresses(size))?;
-        Ok(Mapping { bo, va, size, bound: false })
+    /// Finds addresses for a buffer, which has them up to the next multiple of `granule` for itself.
+    fn give_addresses(&self, bo: Buffer, size: u64, align: u64, granule: u64) -> Result<Mapping> {
+        // An unmapped page behind each mapping catches what runs over its end. What is left of its
+        // granule is of no use to others, and a hole that every search for addresses would look at.
+        let room = (size.next_multiple_of(granule) + PAGE_SIZE).next_multiple_of(granule);
+        let va =
+            self.space.alloc(room, align.max(granule)).ok_or_else(|| out_of_addresses(size))?;
+        Ok(Mapping { bo, offset: 0, va, size, room, padding: 0, bound: false })
     }
 
     /// The error for a failed ioctl; takes note of a loss.
@@ -180,8 +189,14 @@ impl Drop for Buffer {
 /// A buffer at its addresses. Unmapped and given back on drop.
 pub struct Mapping {
     bo: Buffer,
+    /// Where in the buffer it begins.
+    offset: u64,
     va: u64,
     size: u64,
+    /// Addresses that it has for itself.
+    room: u64,
+    /// Bytes of zeros that are mapped behind it.
+    padding: u64,
     bound: bool,
 }
 
@@ -210,7 +225,7 @@ impl Mapping {
         self.bo.handle
     }
 
-    /// Maps a part of the buffer for the device, at its place.
+    /// Maps a part of it for the device, at its place.
     ///
     /// # Errors
     /// As [`Bindings::map`].
@@ -221,7 +236,7 @@ impl Mapping {
             op: bind_op::MAP,
             flags,
             handle: self.bo.handle,
-            offset,
+            offset: self.offset + offset,
             address: self.va + offset,
             size,
         };
@@ -233,6 +248,28 @@ impl Mapping {
         Ok(())
     }
 
+    /// Maps zeros, to be read, behind it up to the next multiple of `granule`.
+    fn pad(&mut self, granule: u64) -> Result {
+        let padding = self.size.next_multiple_of(granule) - self.size;
+        if padding == 0 {
+            return Ok(());
+        }
+        let bindings = &self.bo.bindings;
+        let bind = VmBind {
+            vm_id: bindings.id,
+            op: bind_op::MAP_NULL,
+            flags: bind_flag::READ,
+            address: self.va + self.size,
+            size: padding,
+            ..Default::default()
+        };
+        // SAFETY: the range is this mapping's part of the reserved window, and not mapped.
+        let bound = unsafe { bindings.kernel.vm_bind(&bind) };
+        bound.map_err(|errno| bindings.failed("VM_BIND", errno))?;
+        self.padding = padding;
+        Ok(())
+    }
+
     /// Binds all of it and maps it for the host.
     fn opened(mut self, flags: u32) -> Result<Self> {
         self.bind(0, self.size, flags)?;
@@ -240,12 +277,13 @@ impl Mapping {
         Ok(self)
     }
 
-    /// Maps the whole buffer for the host, at its place.
+    /// Maps it for the host, at its place.
     fn open(&self) -> Result {
         let bindings = &self.bo.bindings;
         let size = self.size as usize;
         // SAFETY: as for `bind`: the range is ours and unused.
-        let mapped = unsafe { bindings.kernel.bo_map(self.bo.handle, 0, size, Some(self.ptr())) };
+        let mapped =
+            unsafe { bindings.kernel.bo_map(self.bo.handle, self.offset, size, Some(self.ptr())) };
         mapped.map_err(|errno| bindings.failed("mmap of a buffer", errno))?;
         Ok(())
     }
@@ -284,7 +322,7 @@ impl Drop for Mapping {
                 vm_id: bindings.id,
                 op: bind_op::UNMAP,
                 address: self.va,
-                size: self.size,
+                size: self.size + self.padding,
                 ..Default::default()
             };
             // SAFETY: the range is ours, and its owner, who drops it, has no use for it any more.
@@ -295,8 +333,8 @@ impl Drop for Mapping {
             }
         }
         // SAFETY: as above; this also ends the host's mapping where the kernel left it in place.
-        unsafe { bindings.space.close(self.va, self.size) };
-        bindings.space.free(self.va, self.size + PAGE_SIZE);
+        unsafe { bindings.space.close(self.va, self.size + self.padding) };
+        bindings.space.free(self.va, self.room);
     }
 }
 
@@ -304,9 +342,11 @@ impl Drop for Mapping {
 pub struct Vm {
     bindings: Arc<Bindings>,
     heap: Arc<Heap>,
-    usm: RwLock<BTreeMap<u64, Allocation>>,
-    /// Allocations that were taken out of `usm`.
-    removals: Removals,
+    usm: Registry,
+    /// Blocks for allocations; none where each is to be new.
+    cache: Option<Cache>,
+    /// Whether new memory is filled with what no program means.
+    poisons: bool,
     /// What was asked for of atomics on memory that is none of the driver's.
     system_atomics: SystemAtomics,
     reserved: Reserved,
@@ -318,28 +358,6 @@ pub struct Vm {
     printf: Mutex<Option<Arc<printf::Ring>>>,
     /// What its queues run, if anybody wants to know.
     timeline: Option<Arc<Timeline>>,
-}
-
-/// A piece of unified shared memory.
-pub struct Allocation {
-    /// Its addresses.
-    pub mapping: Mapping,
-    /// Bytes that the user asked for.
-    pub size: u64,
-    /// Host, device or shared.
-    pub kind: ze_memory_type_t,
-    /// Identifies it in this process; never reused.
-    pub id: u64,
-    /// The context that it belongs to: `Context::id`.
-    pub context: u64,
-    /// The device that it was made for, unless it was made for the host alone.
-    pub charge: Option<Charge>,
-    /// Of memory that another process has shared: keeps it there.
-    pub import: Option<Link>,
-    /// Whether it can be had as a file: nothing else lies in its buffer.
-    pub exportable: bool,
-    /// What was asked for of atomics, by the device; see [`Vm::set_atomics`].
-    pub atomics: BTreeMap<u32, u32>,
 }
 
 /// Where the memory of an allocation comes from.
@@ -357,29 +375,6 @@ impl Source {
     pub fn is_file(&self) -> bool {
         !matches!(self, Self::New)
     }
-}
-
-/// What [`Vm::find`] knows about an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// First address of the allocation.
-    pub base: u64,
-    /// Bytes that the user asked for.
-    pub size: u64,
-    /// The buffer; the allocation begins at its start.
-    pub bo: u32,
-    /// Host, device or shared.
-    pub kind: ze_memory_type_t,
-    /// Identifies the allocation.
-    pub id: u64,
-    /// The context that it belongs to.
-    pub context: u64,
-    /// The number of the device that it was made for.
-    pub device: Option<u32>,
-    /// Whether another process has shared it.
-    pub imported: bool,
-    /// Whether it can be had as a file.
-    pub exportable: bool,
 }
 
 impl Vm {
@@ -405,18 +400,21 @@ impl Vm {
             space: space.clone(),
             id: create.vm_id,
             lost: AtomicBool::new(false),
+            loss: kernel.loss(create.vm_id),
         });
         let heap = Heap::new(bindings.clone());
         let reserved = Reserved::new(bindings.clone());
-        let usm = RwLock::default();
+        let poisons = settings::get().chaos.is_some();
+        // A block that rests stays mapped, which would hide an access to freed memory.
+        let cache = (kernel.is_sparse() && views.is_none() && !poisons).then(Cache::default);
         let (probe, printf) = (OnceLock::new(), Mutex::default());
         let timeline = Timeline::start(&bindings);
-        let removals = Removals::default();
         Ok(Arc::new(Self {
             bindings,
             heap,
-            usm,
-            removals,
+            usm: Registry::new(space),
+            cache,
+            poisons,
             system_atomics: SystemAtomics::default(),
             reserved,
             views,
@@ -540,40 +538,6 @@ impl Vm {
         }
     }
 
-    /// Makes unified shared memory of `size` bytes, not 0.
-    ///
-    /// # Errors
-    /// As [`Bindings::map`].
-    pub fn allocate(
-        &self,
-        size: u64,
-        align: u64,
-        kind: ze_memory_type_t,
-        context: u64,
-        charge: Option<Charge>,
-    ) -> Result<u64> {
-        self.allocate_from(Source::New, size, align, kind, context, charge)
-    }
-
-    /// The same from anywhere.
-    ///
-    /// # Errors
-    /// As [`Bindings::map`] and [`Bindings::import`].
-    pub fn allocate_from(
-        &self,
-        source: Source,
-        size: u64,
-        align: u64,
-        kind: ze_memory_type_t,
-        context: u64,
-        charge: Option<Charge>,
-    ) -> Result<u64> {
-        let align = if size >= HUGE_PAGE { align.max(HUGE_PAGE) } else { align };
-        let exportable = source.is_file();
-        let mapping = self.map_from(source, BoUse::User, size, align)?;
-        Ok(self.enter(Self::allocation((mapping, exportable), size, kind, context, charge)))
-    }
-
     /// Maps memory of the application's; new memory is for `bo_use`.
     fn map_from(&self, source: Source, bo_use: BoUse, size: u64, align: u64) -> Result<Mapping> {
         let is_new = !matches!(source, Source::File(_));
@@ -586,21 +550,10 @@ impl Vm {
                 self.bindings.import(SharedBo { file, offset: 0, size, read_only: false }, align)?
             }
         };
-        if is_new && settings::get().chaos.is_some() {
+        if is_new && self.poisons {
             poison(mapping.va(), size);
         }
         Ok(mapping)
-    }
-
-    fn allocation(
-        (mapping, exportable): (Mapping, bool),
-        size: u64,
-        kind: ze_memory_type_t,
-        context: u64,
-        charge: Option<Charge>,
-    ) -> Allocation {
-        let (id, atomics) = (Self::allocation_id(), BTreeMap::new());
-        Allocation { mapping, size, kind, id, context, charge, import: None, exportable, atomics }
     }
 
     /// Memory of the driver's whose content is the application's: at first it is any, or that of a file.
@@ -610,68 +563,6 @@ impl Vm {
     pub fn map_content(&self, source: Source, size: u64) -> Result<Mapping> {
         let align = if size >= HUGE_PAGE { HUGE_PAGE } else { PAGE_SIZE };
         self.map_from(source, BoUse::Driver, size, align)
-    }
-
-    /// A number for an allocation.
-    pub fn allocation_id() -> u64 {
-        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-        NEXT_ID.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Makes an allocation known; its address.
-    pub fn enter(&self, allocation: Allocation) -> u64 {
-        let va = allocation.mapping.va();
-        if let Some(views) = &self.views {
-            views.enter(&allocation);
-        }
-        self.usm.write().unwrap_or_else(PoisonError::into_inner).insert(va, allocation);
-        va
-    }
-
-    /// Takes an allocation out by its first address, if it is `context`'s; dropping it frees it.
-    pub fn release(&self, base: u64, context: u64) -> Option<Allocation> {
-        let mut usm = self.usm.write().unwrap_or_else(PoisonError::into_inner);
-        if usm.get(&base)?.context != context {
-            return None;
-        }
-        usm.remove(&base).map(|it| self.taken(it))
-    }
-
-    /// An allocation that was taken out.
-    fn taken(&self, allocation: Allocation) -> Allocation {
-        self.removals.add();
-        if let Some(views) = &self.views {
-            views.leave(allocation.mapping.va());
-        }
-        allocation
-    }
-
-    /// Takes out all that is left of a context's.
-    pub fn release_all(&self, context: u64) -> Vec<Allocation> {
-        let mut usm = self.usm.write().unwrap_or_else(PoisonError::into_inner);
-        let all: Vec<u64> =
-            usm.iter().filter(|(_, it)| it.context == context).map(|(&base, _)| base).collect();
-        all.into_iter().filter_map(|base| usm.remove(&base)).map(|it| self.taken(it)).collect()
-    }
-
-    /// The allocation that holds an address, whichever context it belongs to.
-    pub fn find(&self, address: u64) -> Option<Found> {
-        if !self.bindings.space.contains(address) {
-            return None;
-        }
-        let usm = self.usm.read().unwrap_or_else(PoisonError::into_inner);
-        let (&base, it) = usm.range(..=address).next_back()?;
-        (address - base < it.size).then(|| Found {
-            base,
-            size: it.size,
-            bo: it.mapping.bo(),
-            kind: it.kind,
-            id: it.id,
-            context: it.context,
-            device: it.charge.as_ref().map(Charge::device),
-            imported: it.import.is_some(),
-            exportable: it.exportable,
-        })
     }
 
     /// See [`Bindings::map_for`].
@@ -711,8 +602,9 @@ fn lost() -> Error {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::lately::Lately;
     use super::*;
+    use tally_ze::ze_memory_type_t;
+
     use crate::kernel::fake::Fake;
 
     /// A VM over a small window, and the fake behind it.
@@ -746,10 +638,9 @@ pub(crate) mod tests {
         let a = vm.allocate(8192, 1, HOST, 1, None).expect("room");
         assert!(vm.release(a, 2).is_none());
         assert!(vm.release(a + 4096, 1).is_none());
-        let lately = Lately::default();
-        assert_eq!([vm.rest(a + 1, &lately), vm.rest(a + 8192, &lately)], [Some(8191), None]);
+        assert_eq!([vm.rest(a + 1), vm.rest(a + 8192)], [Some(8191), None]);
         drop(vm.release(a, 1).expect("its owner's"));
-        assert_eq!(vm.rest(a + 1, &lately), None);
+        assert_eq!(vm.rest(a + 1), None);
         assert!(vm.find(a).is_none() && kernel.state().buffers.is_empty());
     }
 

@@ -6,7 +6,7 @@ use std::ffi::{CString, c_void};
 use std::path::PathBuf;
 use std::process::Command;
 
-use tally_ze::tables::{self, Table};
+use tally_ze::tables::{self, Returns, Table};
 use tally_ze::{make_version, ze_api_version_t, ze_result_t};
 
 type Getter = unsafe extern "C" fn(ze_api_version_t, *mut usize) -> ze_result_t;
@@ -117,24 +117,42 @@ fn entry(getter: &str, name: &str) -> usize {
 }
 
 #[test]
-fn what_is_not_implemented_fails_as_its_return_type_can() {
-    // SAFETY: the three types are those of the functions, less the arguments that nobody reads.
-    unsafe {
-        let result = entry("zetGetTracerExpProcAddrTable", "zetTracerExpCreate");
-        let result: extern "C" fn() -> ze_result_t = std::mem::transmute(result);
-        assert_eq!(result(), ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
-        if ze_tally::ddi::lookup("zerGetDefaultContext").is_none() {
-            let handle = entry("zerGetGlobalProcAddrTable", "zerGetDefaultContext");
-            let handle: extern "C" fn() -> *mut c_void = std::mem::transmute(handle);
-            assert!(handle().is_null());
-        }
-        let name = "zerTranslateDeviceHandleToIdentifier";
-        if ze_tally::ddi::lookup(name).is_none() {
-            let identifier = entry("zerGetGlobalProcAddrTable", name);
-            let identifier: extern "C" fn() -> u32 = std::mem::transmute(identifier);
-            assert_eq!(identifier(), u32::MAX);
-        }
+fn what_is_not_implemented_says_so() {
+    let result = entry("zetGetTracerExpProcAddrTable", "zetTracerExpCreate");
+    // SAFETY: the type is the function's, less the arguments that nobody reads.
+    let result: extern "C" fn() -> ze_result_t = unsafe { std::mem::transmute(result) };
+    assert_eq!(result(), ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+}
+
+/// What stands for a function that is not implemented returns a result, which is no handle.
+#[test]
+fn functions_that_return_no_result_are_implemented() {
+    let entries = tables::all().flat_map(|table| table.entries);
+    let others: Vec<&str> =
+        entries.filter(|it| it.returns != Returns::Result).map(|it| it.name).collect();
+    assert!(others.contains(&"zeDriverGetDefaultContext"), "{others:?}");
+    for name in others {
+        assert!(ze_tally::ddi::lookup(name).is_some(), "{name}");
     }
+}
+
+/// The API version promises the functions of the core and of the run time that are no extension. Those
+/// of runtime requirements may say that there are none, as they do in Intel's driver, too.
+#[test]
+fn the_version_that_is_reported_has_its_functions() {
+    let requirements = [
+        "zeDeviceGetRuntimeRequirements",
+        "zeDeviceGetRuntimeRequirementsKey",
+        "zeDeviceValidateRuntimeRequirements",
+    ];
+    let is_core = |name: &str| {
+        let core = name.starts_with("ze") && !name.starts_with("zes") && !name.starts_with("zet");
+        core && !name.ends_with("Ext") && !name.ends_with("Exp")
+    };
+    let core = tables::all().flat_map(|table| table.entries).filter(|it| is_core(it.name));
+    let missing: Vec<&str> =
+        core.map(|it| it.name).filter(|name| ze_tally::ddi::lookup(name).is_none()).collect();
+    assert_eq!(missing, requirements);
 }
 
 #[test]

@@ -172,8 +172,15 @@ fn run_takes_an_unpacked_loader_only_where_the_systems_does_not_do() {
     let print = |program: &Path, libraries: &Path| {
         stdout(&it.run(&["--print", program.to_str().expect("UTF-8")], libraries))
     };
-    // With none unpacked an old one is better than nothing.
-    assert!(!print(&python, &old).contains("ld-linux"));
+    // SYCL would crash with an old one; who knows better says so.
+    for program in [&python, &sycl] {
+        let program = program.to_str().expect("UTF-8");
+        let output = it.run(&["--print", program], &old);
+        assert_eq!(output.status.code(), Some(126));
+        assert!(stderr(&output).contains("older than SYCL needs"), "{}", stderr(&output));
+        let output = it.run(&["--loader=system", "--print", program], &old);
+        assert!(output.status.success() && !stdout(&output).contains("ld-linux"));
+    }
     assert_eq!(it.run(&["true"], &broken).status.code(), Some(126));
     let trixie = it.unpack("trixie");
     assert!(print(&python, &old).contains(trixie.to_str().expect("UTF-8")));
@@ -191,6 +198,47 @@ fn run_takes_an_unpacked_loader_only_where_the_systems_does_not_do() {
         assert_eq!(said.contains(linker.to_str().expect("UTF-8")), unpacked, "{said}");
         assert!(said.contains(&program.display().to_string()), "{said}");
     }
+}
+
+#[test]
+fn run_says_what_there_is_and_what_a_program_needs() {
+    let it = Installed::new("checks");
+    let (old, new) = (it.loader("zeInit"), it.loader("zeInitDrivers"));
+    let python = it.script("python3", "");
+    let (python, plain) = (python.to_str().expect("UTF-8"), it.script("plain", ""));
+    let check = |program: &str, libraries: &Path| {
+        let output = it.run(&["--check-environment", program], libraries);
+        let text = stdout(&output);
+        let row = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap_or_else(|| panic!("no {name} in {text}")).trim().to_owned()
+        };
+        let system = row("system's loader");
+        (output.status.code(), system, row("it needs"), row("it gets"))
+    };
+    let (code, system, needs, gets) = check(python, &old);
+    assert_eq!((code, needs.as_str()), (Some(126), "1.20 or newer, for SYCL"));
+    assert!(system.ends_with("libze_loader.so.1, too old for SYCL"), "{system}");
+    assert!(gets.contains("scripts/loaders sid"), "{gets}");
+    let (code, _, needs, gets) = check(plain.to_str().expect("UTF-8"), &old);
+    assert_eq!(
+        (code, needs.as_str(), gets.as_str()),
+        (Some(0), "any loader", "the system's loader")
+    );
+    let (code, system, _, gets) = check(python, &new);
+    assert_eq!((code, gets.as_str()), (Some(0), "the system's loader"));
+    let file = new.join("libze_loader.so.1").canonicalize().expect("it is there");
+    assert_eq!(Path::new(&system), file);
+    let sid = it.unpack("sid");
+    let (code, _, _, gets) = check(python, &old);
+    assert_eq!(code, Some(0));
+    assert_eq!(
+        Path::new(&gets),
+        sid.join("libze_loader.so.1").canonicalize().expect("it is there")
+    );
+    let output = it.run(&["--check-environment"], &old);
+    assert!(output.status.success() && stdout(&output).contains("libze_tally.so"));
+    assert_eq!(it.run(&["--check-environment", "no-such-program"], &old).status.code(), Some(126));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use tally_ze::{
     ze_image_handle_t,
 };
 
-use super::{Call, api};
+use super::{Call, api, runtime};
 use crate::core::context::Context;
 use crate::core::driver::Driver;
 use crate::error::Result;
@@ -39,9 +39,11 @@ api! {
         create(call, driver, desc, devices, phContext)
     }
 
-    /// Spec: `zeContextDestroy`.
+    /// Spec: `zeContextDestroy`. The default context, too: programs end it like one of their own.
     fn zeContextDestroy(call, hContext: ze_context_handle_t) {
-        call.take(hContext, "hContext")?.destroy();
+        let context = call.take(hContext, "hContext")?;
+        runtime::driver(call)?.context_destroyed(hContext);
+        context.destroy();
         Ok(())
     }
 
@@ -128,9 +130,7 @@ fn create(
     call.flags(desc.flags.has_unknown(), "desc->flags")?;
     let out = call.out(out, "phContext")?;
     if devices.is_empty() {
-        // All of them; what is listed first comes first.
-        let all: Vec<_> = driver.devices().iter().chain(driver.roots()).copied().collect();
-        out.set(Context::create(&all)?);
+        out.set(driver.create_context()?);
         return Ok(());
     }
     let devices = devices.iter().map(|&device| call.handle(device, "phDevices").copied());

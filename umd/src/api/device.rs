@@ -29,6 +29,12 @@ const KERNEL_TIMESTAMP_BITS: u32 = 63;
 const IMAGE_ARGS: u32 = 128;
 const SAMPLERS: u32 = 16;
 
+/// What `ze_device_ip_version_ext_t` answers: 12.2.0, Intel's Xe-LP. Libraries refuse an architecture
+/// that they do not know (oneMKL: "unknown GPU architecture"), and of those that they know they take
+/// their SPIR-V for this one, which has neither matrix engines nor binaries of its own in them.
+/// docs/clients.md has what was seen.
+const IP_VERSION: u32 = 0x0300_8000;
+
 /// Most bytes from row to row of an image in memory that the program has allocated.
 const MAX_PITCH: usize = 1 << 30;
 
@@ -87,7 +93,7 @@ api! {
                 }
                 ze_device_ip_version_ext_t::STYPE => {
                     if let Some(out) = link.get_mut::<ze_device_ip_version_ext_t>() {
-                        out.ipVersion = crate::core::driver::Driver::version();
+                        out.ipVersion = IP_VERSION;
                     }
                 }
                 ze_device_usablemem_size_ext_properties_t::STYPE => {

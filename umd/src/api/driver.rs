@@ -129,8 +129,7 @@ api! { always
         desc: *mut ze_init_driver_type_desc_t,
     ) {
         call.in_out(pCount, "pCount")?;
-        // PoCL leaves the stype zero.
-        let (desc, _) = call.raw_properties(desc, "desc", &[])?;
+        let desc = call.properties(desc, "desc")?;
         // All bits set is ZE_INIT_ALL_DRIVER_TYPES.
         let all = desc.flags.bits() == u32::MAX;
         if desc.flags.is_empty() || (desc.flags.has_unknown() && !all) {

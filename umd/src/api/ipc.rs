@@ -24,7 +24,8 @@ use crate::ipc::{Handle, Kind, withdraw};
 type Bytes = [c_char; ZE_MAX_IPC_HANDLE_SIZE];
 
 api! {
-    /// Spec: `zeMemGetIpcHandle`. The handle stands for the whole allocation or physical memory object.
+    /// Spec: `zeMemGetIpcHandle`. The handle stands for the whole allocation. For a reserved address it
+    /// stands for the physical memory object, from the page at which the mapping there begins.
     fn zeMemGetIpcHandle(
         call,
         hContext: ze_context_handle_t,
@@ -240,7 +241,7 @@ fn get_memory(
     let handle = match call.handle(ze_physical_mem_handle_t(ptr.cast_mut()), "ptr") {
         Ok(object) => {
             object.must_be_of(context, "ptr")?;
-            ipc::share_physical(context, &object.memory)?
+            ipc::share_physical(context, &object.memory, 0)?
         }
         Err(_) => ipc::share_memory(context, ptr as u64)?,
     };

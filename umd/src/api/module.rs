@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tally_ze::zet::zet_module_debug_info_format_t;
 use tally_ze::*;
 
-use super::{Call, api};
+use super::{Call, Out, api};
 use crate::core::module::{self, BuildLog, Found, Module, definition};
 use crate::error::{Error, Result};
 use crate::handle;
@@ -17,7 +17,7 @@ use source::Source;
 mod source;
 
 api! {
-    /// Spec: `zeModuleCreate`. The log exists also where the build fails.
+    /// Spec: `zeModuleCreate`. The log exists also where the build fails or the description is refused.
     fn zeModuleCreate(
         call,
         hContext: ze_context_handle_t,
@@ -28,16 +28,19 @@ api! {
     ) {
         let context = call.handle(hContext, "hContext")?;
         context.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
-        let desc = call.desc(desc, "desc")?;
-        let out = call.out(phModule, "phModule")?;
-        let (module, log) = match source::read(call, desc)? {
-            Source::Native(binary) => Module::load(context, binary),
-            Source::Spirv(inputs) => Module::build(context, inputs),
+        let (built, log) = match request(call, desc, phModule) {
+            Ok((out, source)) => {
+                let (module, log) = match source {
+                    Source::Native(binary) => Module::load(context, binary),
+                    Source::Spirv(inputs) => Module::build(context, inputs),
+                };
+                (module.map(|module| (out, module)), log)
+            }
+            Err(error) => refused(error),
         };
-        if let Some(out) = call.optional_out(phBuildLog) {
-            out.set(handle::create(BuildLog::new(&log))?);
-        }
-        out.set(handle::create(module?)?);
+        write_log(call, phBuildLog, &log)?;
+        let (out, module) = built?;
+        out.set(handle::create(module)?);
         Ok(())
     }
 
@@ -46,18 +49,16 @@ api! {
         call.destroy(hModule, "hModule")
     }
 
-    /// Spec: `zeModuleDynamicLink`. All imports of all the modules are linked, or nothing is.
+    /// Spec: `zeModuleDynamicLink`. The log exists also where the call fails. All imports of all the modules are linked, or nothing is.
     fn zeModuleDynamicLink(
         call,
         numModules: u32,
         phModules: *mut ze_module_handle_t,
         phLinkLog: *mut ze_module_build_log_handle_t,
     ) {
-        let modules = modules(call, numModules, phModules)?;
-        let (linked, log) = module::link(&modules);
-        if let Some(out) = call.optional_out(phLinkLog) {
-            out.set(handle::create(BuildLog::new(&log))?);
-        }
+        let modules = modules(call, numModules, phModules);
+        let (linked, log) = modules.map_or_else(refused, |modules| module::link(&modules));
+        write_log(call, phLinkLog, &log)?;
         linked
     }
 
@@ -218,6 +219,31 @@ api! {
         }
         Ok(())
     }
+}
+
+/// What a description asks for, and where the module's handle goes.
+fn request<'c>(
+    call: Call<'c>,
+    desc: *const ze_module_desc_t,
+    module: *mut ze_module_handle_t,
+) -> Result<(Out<'c, ze_module_handle_t>, Source<'c>)> {
+    let source = source::read(call, call.desc(desc, "desc")?)?;
+    Ok((call.out(module, "phModule")?, source))
+}
+
+/// The result and the log of a call that is refused before it has built anything. Programs read and
+/// destroy the log whatever the result is.
+fn refused<T>(error: Error) -> (Result<T>, String) {
+    let log = error.text().to_owned();
+    (Err(error), log)
+}
+
+/// Hands out a log, if the caller wants one.
+fn write_log(call: Call<'_>, out: *mut ze_module_build_log_handle_t, log: &str) -> Result {
+    if let Some(out) = call.optional_out(out) {
+        out.set(handle::create(BuildLog::new(log))?);
+    }
+    Ok(())
 }
 
 /// The modules of an array that may not be empty.

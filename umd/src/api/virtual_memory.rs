@@ -159,7 +159,8 @@ api! {
         context.vm().reserved().set_access(start, size, access)
     }
 
-    /// Spec: `zeVirtualMemGetAccessAttribute`. Where nothing is mapped the access is none.
+    /// Spec: `zeVirtualMemGetAccessAttribute`. Where nothing is mapped it is what was set since the
+    /// addresses were reserved or unmapped, else none.
     fn zeVirtualMemGetAccessAttribute(
         call,
         hContext: ze_context_handle_t,

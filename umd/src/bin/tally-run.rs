@@ -4,8 +4,9 @@
 //! Nothing is installed. The driver is the one beside this program (or in `../lib`), named to the
 //! loader with `ZE_ENABLE_ALT_DRIVERS`. The loader is the system's, except for SYCL and Python
 //! programs where it is older than they need: those get the newest that `scripts/loaders` has
-//! unpacked. Such a loader needs a newer C library than the system's, so the program is then started
-//! by that library's dynamic linker.
+//! unpacked, and are not started if there is none, since SYCL crashes with a loader that is too old.
+//! Such a loader needs a newer C library than the system's, so the program is then started by that
+//! library's dynamic linker.
 
 use std::env;
 use std::error::Error;
@@ -20,15 +21,18 @@ use std::process::{Command, ExitCode};
 
 const USAGE: &str = "\
 usage: tally-run [OPTION]... PROGRAM [ARGUMENT]...
+       tally-run --check-environment [PROGRAM]
 
 Starts a Level Zero, SYCL or Python program on Tally.
 
   --loader WHICH  auto     the system's, or a newer one where the program needs it (default)
-                  system   the system's
+                  system   the system's, even if it is older than the program needs
                   trixie   that of Debian 13, as scripts/loaders has unpacked it
                   sid      that of Debian unstable, likewise
                   FOLDER   a folder that holds libze_loader.so.1
   --print         say what would be started, and do not start it
+  --check-environment
+                  say which drivers and loaders there are, and which loader PROGRAM needs and gets
   -h, --help      this text
   -V, --version   the version
 ";
@@ -43,7 +47,8 @@ type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
 fn main() -> ExitCode {
     match Request::parse() {
-        Ok(Some(request)) => run(&request),
+        Ok(Some(Asked::Run(request))) => run(&request),
+        Ok(Some(Asked::Check(program))) => check(program.as_deref()),
         Ok(None) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("tally-run: {error}\n\n{USAGE}");
@@ -53,6 +58,13 @@ fn main() -> ExitCode {
 }
 
 /// What the command line asks for.
+enum Asked {
+    Run(Request),
+    /// What there is, and what this program needs.
+    Check(Option<OsString>),
+}
+
+/// A program to start.
 struct Request {
     loader: OsString,
     print: bool,
@@ -62,14 +74,15 @@ struct Request {
 
 impl Request {
     /// `None`: the answer was a text.
-    fn parse() -> Result<Option<Self>> {
+    fn parse() -> Result<Option<Asked>> {
         use lexopt::prelude::*;
-        let (mut loader, mut print) = (OsString::from("auto"), false);
+        let (mut loader, mut print, mut check) = (OsString::from("auto"), false, false);
         let mut parser = lexopt::Parser::from_env();
         while let Some(argument) = parser.next()? {
             match argument {
                 Long("loader") => loader = parser.value()?,
                 Long("print") => print = true,
+                Long("check-environment") => check = true,
                 Short('h') | Long("help") => {
                     print!("{USAGE}");
                     return Ok(None);
@@ -78,16 +91,60 @@ impl Request {
                     println!("tally-run {}", env!("CARGO_PKG_VERSION"));
                     return Ok(None);
                 }
+                Value(program) if check => return Ok(Some(Asked::Check(Some(program)))),
                 // What follows the program is the program's.
                 Value(program) => {
                     let arguments = parser.raw_args()?.collect();
-                    return Ok(Some(Self { loader, print, program, arguments }));
+                    return Ok(Some(Asked::Run(Self { loader, print, program, arguments })));
                 }
                 _ => return Err(argument.unexpected().into()),
             }
         }
-        Err("no program is named".into())
+        if check { Ok(Some(Asked::Check(None))) } else { Err("no program is named".into()) }
     }
+}
+
+/// Says what there is, and what a program needs and gets. Fails if the program cannot be started.
+fn check(program: Option<&OsStr>) -> ExitCode {
+    let mut works = true;
+    let mut say = |name: &str, found: Result<String>| {
+        works &= found.is_ok();
+        println!("{name:<16} {}", found.unwrap_or_else(|why| why.to_string()));
+    };
+    let system = SystemLoader::find();
+    say("driver", driver().map(|it| it.display().to_string()));
+    say(
+        "system's loader",
+        Ok(match &system {
+            SystemLoader::Missing => "none".to_owned(),
+            SystemLoader::Old(path) => format!("{}, too old for SYCL", followed(path)),
+            SystemLoader::New(path) => followed(path),
+        }),
+    );
+    for suite in ["trixie", "sid"] {
+        let found = unpacked(suite).map_or("not unpacked".to_owned(), |it| it.file());
+        say(&format!("loader of {suite}"), Ok(found));
+    }
+    if let Some(name) = program {
+        let missing = || format!("{}: not found", name.to_string_lossy());
+        match find_program(name) {
+            None => say("program", Err(missing().into())),
+            Some(path) => {
+                let image = Image::of(&path);
+                let needs_new = image.needs_new_loader();
+                let needs = if needs_new { "1.20 or newer, for SYCL" } else { "any loader" };
+                say("program", Ok(path.display().to_string()));
+                say("it needs", Ok(needs.to_owned()));
+                say("it gets", Loader::automatic(&system, || needs_new).map(|it| it.file()));
+            }
+        }
+    }
+    if works { ExitCode::SUCCESS } else { ExitCode::from(CANNOT_START) }
+}
+
+/// The file that a link leads to, whose name has the version.
+fn followed(path: &Path) -> String {
+    path.canonicalize().as_deref().unwrap_or(path).display().to_string()
 }
 
 /// Becomes the program; comes back only if that fails.
@@ -239,19 +296,33 @@ impl Loader {
                 return Err(format!("{}: no folder with {LOADER}", which.to_string_lossy()).into());
             }
         }
-        let newest = || ["sid", "trixie"].into_iter().find_map(unpacked);
-        match system_loader() {
-            SystemLoader::New => Ok(Self::System),
-            SystemLoader::Old if !needs_new() => Ok(Self::System),
-            SystemLoader::Old => Ok(newest().unwrap_or_else(|| {
-                eprintln!(
-                    "tally-run: the system's Level Zero loader is older than SYCL needs; scripts/loaders sid true unpacks a newer one"
-                );
-                Self::System
-            })),
-            SystemLoader::Missing => newest().ok_or_else(|| {
+        Self::automatic(&SystemLoader::find(), needs_new)
+    }
+
+    /// The system's loader where it does, else the newest one that is unpacked.
+    fn automatic(system: &SystemLoader, needs_new: impl Fn() -> bool) -> Result<Self> {
+        match system {
+            SystemLoader::New(_) => Ok(Self::System),
+            SystemLoader::Old(_) if !needs_new() => Ok(Self::System),
+            SystemLoader::Old(path) => newest_unpacked().ok_or_else(|| {
+                format!(
+                    "{} is older than SYCL needs, which would crash: scripts/loaders sid true unpacks a newer one; --loader system starts a Python program that does without SYCL",
+                    path.display()
+                )
+                .into()
+            }),
+            SystemLoader::Missing => newest_unpacked().ok_or_else(|| {
                 format!("there is no {LOADER}: install libze1, or let scripts/loaders sid true unpack one").into()
             }),
+        }
+    }
+
+    /// Its file, for people.
+    fn file(&self) -> String {
+        match self {
+            Self::System => "the system's loader".to_owned(),
+            Self::Folder(folder) => followed(&folder.join(LOADER)),
+            Self::Unpacked(root) => followed(&libraries(root)[1].join(LOADER)),
         }
     }
 
@@ -303,27 +374,43 @@ fn unpacked(suite: &str) -> Option<Loader> {
     libraries(&root)[1].join(LOADER).exists().then_some(Loader::Unpacked(root))
 }
 
-/// What the dynamic linker finds.
+/// The newest loader that is unpacked.
+fn newest_unpacked() -> Option<Loader> {
+    ["sid", "trixie"].into_iter().find_map(unpacked)
+}
+
+/// What the dynamic linker finds, and where.
 enum SystemLoader {
     Missing,
     /// Without zeInitDrivers, which SYCL begins with.
-    Old,
-    New,
+    Old(PathBuf),
+    New(PathBuf),
 }
 
-fn system_loader() -> SystemLoader {
-    const NAME: &CStr = c"libze_loader.so.1";
-    let newest: *const c_char = c"zeInitDrivers".as_ptr();
-    // SAFETY: the names are terminated. The loader's initialisers read the environment, which
-    // nothing changes meanwhile. The handle stays open until the process becomes another program.
-    unsafe {
-        let handle = libc::dlopen(NAME.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL);
-        if handle.is_null() {
-            SystemLoader::Missing
-        } else if libc::dlsym(handle, newest).is_null() {
-            SystemLoader::Old
-        } else {
-            SystemLoader::New
+impl SystemLoader {
+    fn find() -> Self {
+        const NAME: &CStr = c"libze_loader.so.1";
+        let newest: *const c_char = c"zeInitDrivers".as_ptr();
+        // SAFETY: the names are terminated. The loader's initialisers read the environment, which
+        // nothing changes meanwhile. The handle stays open until the process becomes another program.
+        // dladdr fills the structure, of which all zeroes are a value, where it succeeds, and the name
+        // is that of a library which stays open.
+        unsafe {
+            let handle = libc::dlopen(NAME.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL);
+            if handle.is_null() {
+                return Self::Missing;
+            }
+            let newest = libc::dlsym(handle, newest);
+            // Every loader has this one.
+            let oldest = libc::dlsym(handle, c"zeInit".as_ptr());
+            let known = if newest.is_null() { oldest } else { newest };
+            let mut info = std::mem::zeroed::<libc::Dl_info>();
+            let found = libc::dladdr(known, &raw mut info) != 0 && !info.dli_fname.is_null();
+            let path = match found {
+                true => OsStr::from_bytes(CStr::from_ptr(info.dli_fname).to_bytes()),
+                false => OsStr::new(LOADER),
+            };
+            if newest.is_null() { Self::Old(path.into()) } else { Self::New(path.into()) }
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::handle::{self, Kind, object};
 use crate::settings;
 use crate::sync::counter::Cell;
 use crate::sync::shared::Shared;
-use crate::vm::{Allocation, Found, Source, Vm};
+use crate::vm::{Allocation, Found, Retired, Source, Vm};
 
 /// A context. Its objects keep it alive; memory that the application has not freed goes with it.
 pub struct Context {
@@ -153,7 +153,8 @@ impl Context {
     /// INVALID_ARGUMENT if it is not such an address.
     pub fn free(&self, address: u64) -> Result {
         self.must_own(address)?;
-        self.take(address).map(drop)
+        self.vm.free(self.take(address)?);
+        Ok(())
     }
 
     /// As [`Context::free`], once all is complete that was submitted. A kernel may use any address,
@@ -179,7 +180,7 @@ impl Context {
     pub fn free_later(&self, address: u64) -> Result {
         self.must_own(address)?;
         let unfinished = self.unfinished()?;
-        self.shared.retire_after(unfinished, Box::new(self.take(address)?));
+        self.shared.retire_after(unfinished, Box::new(Retired::new(&self.vm, self.take(address)?)));
         Ok(())
     }
 
@@ -200,7 +201,7 @@ impl Context {
     ///
     /// # Errors
     /// INVALID_ARGUMENT if it is not such an address.
-    pub fn take(&self, address: u64) -> Result<Allocation> {
+    pub fn take(&self, address: u64) -> Result<Box<Allocation>> {
         self.vm.release(address, self.id).ok_or_else(|| self.foreign(address))
     }
 

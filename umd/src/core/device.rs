@@ -32,7 +32,7 @@ pub struct Device {
     /// Its engine classes; the index is the command queue group ordinal.
     engines: Vec<EngineInfo>,
     share: Share,
-    budget: Arc<Budget>,
+    budget: &'static Budget,
     uuid: [u8; 16],
     raw: OnceLock<ze_device_handle_t>,
     /// What system management knows of it, once it was asked.
@@ -124,7 +124,7 @@ impl Maker<'_> {
             part: parent.and(order).unwrap_or(0) as u32,
             parts: OnceLock::new(),
             engines: engines.collect(),
-            budget: Budget::new(number, share.memory, parent.map(|it| it.budget.clone())),
+            budget: Budget::new(number, share.memory, parent.map(|it| it.budget)),
             share,
             uuid,
             raw: OnceLock::new(),
@@ -238,8 +238,8 @@ impl Device {
     }
 
     /// Its memory, and what is taken of it.
-    pub fn budget(&self) -> &Arc<Budget> {
-        &self.budget
+    pub fn budget(&self) -> &'static Budget {
+        self.budget
     }
 
     /// What kernels are compiled for.

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The driver: there is one, made by the first zeInit, and it stays until the process ends.
 
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use tally_ze::ze_driver_handle_t;
+use tally_ze::{ze_context_handle_t, ze_driver_handle_t};
 
+use crate::core::context::Context;
 use crate::core::device::{Device, Devices};
 use crate::error::Result;
 use crate::handle::{self, Kind, object};
@@ -16,6 +19,10 @@ const UUID: [u8; 12] = *b"Tally driver";
 /// The driver.
 pub struct Driver {
     devices: Devices,
+    /// The default context's handle; null while there is none.
+    default_context: AtomicPtr<c_void>,
+    /// Held while a default context is made.
+    making: Mutex<()>,
 }
 
 object!(ze_driver_handle_t => Driver, Kind::Driver);
@@ -43,7 +50,8 @@ impl Driver {
             trace::start(path);
         }
         let devices = Devices::open(settings)?;
-        let driver = handle::create(Self { devices })?;
+        let default_context = AtomicPtr::default();
+        let driver = handle::create(Self { devices, default_context, making: Mutex::new(()) })?;
         process::set_ready();
         Ok(*DRIVER.get_or_init(|| driver))
     }
@@ -61,6 +69,55 @@ impl Driver {
     /// The devices that are no part of another one.
     pub fn roots(&self) -> &[&'static Device] {
         &self.devices.roots
+    }
+
+    /// Every device and sub-device, those that zeDeviceGet answers first.
+    pub fn all_devices(&self) -> impl Iterator<Item = &'static Device> {
+        let all = self.devices.roots.first().map_or(&[][..], |root| root.gpu().devices());
+        let listed = &self.devices.listed;
+        let is_listed = |device: &Device| listed.iter().any(|it| it.number() == device.number());
+        listed.iter().chain(all.iter().filter(move |it| !is_listed(it))).copied()
+    }
+
+    /// Makes a context of all devices, and its handle. Those that zeDeviceGet answers come first.
+    ///
+    /// # Errors
+    /// As [`Context::create`].
+    pub fn create_context(&self) -> Result<ze_context_handle_t> {
+        let devices: Vec<_> = self.devices().iter().chain(self.roots()).copied().collect();
+        Context::create(&devices)
+    }
+
+    /// The context that an application gets without making one. The first call makes it, and so does
+    /// the next one after the application has destroyed it.
+    ///
+    /// # Errors
+    /// As [`Context::create`].
+    pub fn default_context(&self) -> Result<ze_context_handle_t> {
+        let known =
+            || Some(self.default_context.load(Ordering::Acquire)).filter(|it| !it.is_null());
+        if let Some(raw) = known() {
+            return Ok(ze_context_handle_t(raw));
+        }
+        let _one = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(raw) = known() {
+            return Ok(ze_context_handle_t(raw));
+        }
+        let context = self.create_context()?;
+        self.default_context.store(context.0, Ordering::Release);
+        Ok(context)
+    }
+
+    /// The application has destroyed a context. If it was the default one, there is none now.
+    pub fn context_destroyed(&self, context: ze_context_handle_t) {
+        let null = std::ptr::null_mut();
+        // Fails for every other context.
+        let _ = self.default_context.compare_exchange(
+            context.0,
+            null,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
     }
 
     /// The driver's version: a byte each of major and minor, two of patch level.

@@ -269,14 +269,11 @@ impl Executable {
     /// # Errors
     /// INVALID_ARGUMENT: the list is not like the one that was captured.
     pub fn for_list(&self, traits: &QueueTraits) -> Result<&Execution> {
-        let of = &self.traits;
-        let same = std::ptr::eq(of.device, traits.device)
-            && (of.ordinal, of.flags, of.mode) == (traits.ordinal, traits.flags, traits.mode);
-        if same {
+        if self.traits.executes_like(traits) {
             return Ok(&self.execution);
         }
         Err(Error::invalid(
-            "hCommandList: device, ordinal, flags or mode are not those of the list that was captured",
+            "hCommandList: device, ordinal, order or mode are not those of the list that was captured",
         ))
     }
 }

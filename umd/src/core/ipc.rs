@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory and counter-based events that processes share. Pools do it themselves.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::{Arc, Weak};
 
@@ -18,7 +17,7 @@ use crate::sync::event::{self, Event, EventKind, Traits};
 use crate::sync::ipc::counter;
 use crate::sync::shared::Shared;
 use crate::vm::reserved::Physical;
-use crate::vm::{Allocation, Exported, Found, Vm};
+use crate::vm::{Exported, Found, Vm};
 
 /// Bit of `ze_event_counter_based_flags_t`.
 const IPC: u32 = tally_ze::ze_event_counter_based_flags_t::ZE_EVENT_COUNTER_BASED_FLAG_IPC.bits();
@@ -31,10 +30,10 @@ const IPC: u32 = tally_ze::ze_event_counter_based_flags_t::ZE_EVENT_COUNTER_BASE
 pub fn share_memory(context: &Context, address: u64) -> Result<Handle> {
     let Some(found) = context.find(address) else {
         let mapped = context.vm().reserved().memory_at(address, context.id());
-        let mapped = mapped.ok_or_else(|| {
+        let (memory, offset) = mapped.ok_or_else(|| {
             Error::invalid(format!("ptr: {address:#x} is in no memory of hContext"))
         })?;
-        return share_physical(context, &mapped);
+        return share_physical(context, &memory, offset);
     };
     if found.imported {
         return Err(Error::invalid(
@@ -70,16 +69,16 @@ impl Offer for MemoryOffer {
     }
 }
 
-/// A handle for a physical memory object, mapped or not.
+/// A handle for a physical memory object from `offset` on, mapped or not.
 ///
 /// # Errors
 /// UNSUPPORTED_FEATURE, OUT_OF_HOST_MEMORY.
-pub fn share_physical(context: &Context, memory: &Arc<Physical>) -> Result<Handle> {
+pub fn share_physical(context: &Context, memory: &Arc<Physical>, offset: u64) -> Result<Handle> {
     let vm = context.vm();
     // Says at once if it cannot be.
     vm.export_bo(memory.bo())?;
-    ipc::export((Kind::Memory, memory.id()), || {
-        Arc::new(PhysicalOffer { vm: Arc::downgrade(vm), memory: Arc::downgrade(memory) })
+    ipc::export((Kind::Memory, memory.part(offset)), || {
+        Arc::new(PhysicalOffer { vm: Arc::downgrade(vm), memory: Arc::downgrade(memory), offset })
     })
 }
 
@@ -87,6 +86,8 @@ pub fn share_physical(context: &Context, memory: &Arc<Physical>) -> Result<Handl
 struct PhysicalOffer {
     vm: Weak<Vm>,
     memory: Weak<Physical>,
+    /// The importer's address is that of this byte.
+    offset: u64,
 }
 
 impl Offer for PhysicalOffer {
@@ -98,10 +99,12 @@ impl Offer for PhysicalOffer {
         let (Some(vm), Some(memory)) = (self.vm.upgrade(), self.memory.upgrade()) else {
             return Err(Error::invalid("the memory has been destroyed"));
         };
-        let (bo, hold) = vm.export_bo(memory.bo())?;
+        let (mut bo, hold) = vm.export_bo(memory.bo())?;
+        bo.offset += self.offset;
+        bo.size -= self.offset;
         let kind = memory.kind();
         let on_device = kind == ze_memory_type_t::ZE_MEMORY_TYPE_DEVICE;
-        let facts = [memory.size(), u64::from(kind.0), u64::from(on_device), 0];
+        let facts = [bo.size, u64::from(kind.0), u64::from(on_device), 0];
         Ok(Opened { bo, facts, start: Box::new(|_: Line| Ok(Arc::new(Held(hold)))) })
     }
 }
@@ -113,7 +116,7 @@ impl Offer for PhysicalOffer {
 pub fn share_file(context: &Context, file: &File) -> Option<Result<Handle>> {
     Some(match context.vm().exported_as(file, context.id())? {
         Exported::Allocation(base) => share_memory(context, base),
-        Exported::Physical(memory) => share_physical(context, &memory),
+        Exported::Physical(memory) => share_physical(context, &memory, 0),
     })
 }
 
@@ -139,24 +142,13 @@ impl Party for Nothing {
 pub fn open_memory(context: &Context, device: &Device, handle: &Handle, name: &str) -> Result<u64> {
     let (bo, facts, pending) = ipc::open(handle, name)?.into_parts();
     let (size, kind, on_device) = memory_facts(facts, bo.size)?;
-    let mapping = context.vm().import(bo)?;
+    let mapping = context.vm().import_memory(bo)?;
     // What is said to nobody is not heard; the link itself is what counts.
     let party: Weak<dyn Party> = Weak::<Nothing>::new();
-    let import = Some(pending.link(party)?);
-    let (id, context_id) = (Vm::allocation_id(), context.id());
+    let link = pending.link(party)?;
     // It is the exporter's share of memory that it is taken of.
     let charge = on_device.then(|| device.budget().charge(0)).transpose()?;
-    Ok(context.vm().enter(Allocation {
-        mapping,
-        size,
-        kind,
-        id,
-        context: context_id,
-        charge,
-        import,
-        exportable: false,
-        atomics: BTreeMap::new(),
-    }))
+    Ok(context.vm().enter_import(mapping, size, kind, context.id(), charge, link))
 }
 
 fn memory_facts(facts: Facts, room: u64) -> Result<(u64, ze_memory_type_t, bool)> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tally_uapi::ioctl::engine_capability;
 use tally_ze::{
-    ze_command_list_flags_t, ze_command_list_handle_t, ze_command_queue_flags_t,
-    ze_command_queue_mode_t, ze_command_queue_priority_t, ze_result_t,
+    ze_command_list_flags_t, ze_command_list_handle_t, ze_command_queue_mode_t,
+    ze_command_queue_priority_t, ze_result_t,
 };
 
 use crate::core::context::Context;
@@ -24,8 +24,6 @@ use crate::list::regular::Regular;
 use crate::list::straight::Single;
 use crate::list::waits::WaitList;
 use crate::sync::event::Event;
-use crate::vm::Access;
-use crate::vm::lately::Lately;
 
 pub mod mutable;
 
@@ -40,8 +38,6 @@ pub struct List {
     computes: bool,
     /// Made of another list.
     is_copy: bool,
-    /// Where its copies found user memory last: what they write and what they read.
-    lately: [Lately; 2],
     kind: ListKind,
 }
 
@@ -79,9 +75,7 @@ impl List {
     /// # Errors
     /// INVALID_ARGUMENT: no such engine; out of memory; DEVICE_LOST.
     pub fn immediate(context: &Arc<Context>, traits: QueueTraits) -> Result<Self> {
-        let in_order =
-            traits.flags.contains(ze_command_queue_flags_t::ZE_COMMAND_QUEUE_FLAG_IN_ORDER);
-        let list = traits.open(context, in_order)?;
+        let list = traits.open(context, traits.is_in_order())?;
         let QueueTraits { device, ordinal, .. } = traits;
         let kind = ListKind::Immediate(traits, list, Membership::default());
         Ok(Self::new(context.clone(), device, ordinal, kind))
@@ -90,15 +84,7 @@ impl List {
     fn new(context: Arc<Context>, device: &'static Device, ordinal: u32, kind: ListKind) -> Self {
         let capabilities = device.engines().get(ordinal as usize).map_or(0, |it| it.capabilities);
         let computes = capabilities & engine_capability::COMPUTE != 0;
-        Self {
-            context,
-            device,
-            ordinal,
-            computes,
-            is_copy: false,
-            lately: Default::default(),
-            kind,
-        }
+        Self { context, device, ordinal, computes, is_copy: false, kind }
     }
 
     /// A copy of a regular list that allows it and is closed.
@@ -210,26 +196,16 @@ impl List {
         self.is_copy || device.is_within(self.device) || self.device.is_within(device)
     }
 
-    /// Flags of a regular list; of an immediate one those that mean the same.
+    /// The flags that a regular list was created with. An immediate one was created with flags of
+    /// queues; of those, IN_ORDER alone says what kind of list it is, and Intel's driver, too, answers
+    /// no other.
     pub fn flags(&self) -> ze_command_list_flags_t {
         match &self.kind {
             ListKind::Regular(flags, ..) => *flags,
-            ListKind::Immediate(traits, ..) => {
-                use ze_command_list_flags_t as list;
-                use ze_command_queue_flags_t as queue;
-                let pairs = [
-                    (queue::ZE_COMMAND_QUEUE_FLAG_IN_ORDER, list::ZE_COMMAND_LIST_FLAG_IN_ORDER),
-                    (
-                        queue::ZE_COMMAND_QUEUE_FLAG_EXPLICIT_ONLY,
-                        list::ZE_COMMAND_LIST_FLAG_EXPLICIT_ONLY,
-                    ),
-                    (
-                        queue::ZE_COMMAND_QUEUE_FLAG_COPY_OFFLOAD_HINT,
-                        list::ZE_COMMAND_LIST_FLAG_COPY_OFFLOAD_HINT,
-                    ),
-                ];
-                pairs.into_iter().filter(|it| traits.flags.contains(it.0)).map(|it| it.1).collect()
+            ListKind::Immediate(traits, ..) if traits.is_in_order() => {
+                ze_command_list_flags_t::ZE_COMMAND_LIST_FLAG_IN_ORDER
             }
+            ListKind::Immediate(..) => ze_command_list_flags_t::empty(),
         }
     }
 
@@ -341,11 +317,10 @@ impl List {
         }
     }
 
-    /// Bytes from an address to the end of the allocation that holds it. `access`: what the list does
-    /// there.
+    /// Bytes from an address to the end of the allocation that holds it.
     #[inline]
-    pub fn rest(&self, address: u64, access: Access) -> Option<u64> {
-        self.context.vm().rest(address, &self.lately[usize::from(access == Access::Read)])
+    pub fn rest(&self, address: u64) -> Option<u64> {
+        self.context.vm().rest(address)
     }
 
     /// Refuses kernels in lists of engines that have no execution units.

@@ -63,6 +63,26 @@ impl QueueTraits {
         }
     }
 
+    /// Whether the commands of an immediate list run in order.
+    pub fn is_in_order(&self) -> bool {
+        self.flags.contains(ze_command_queue_flags_t::ZE_COMMAND_QUEUE_FLAG_IN_ORDER)
+    }
+
+    /// Whether calls wait for what they submit. DEFAULT leaves that to the driver, and this one does
+    /// not.
+    pub fn is_synchronous(&self) -> bool {
+        self.mode == ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS
+    }
+
+    /// Whether what was captured from a list of these traits runs as it did on a list of those. Hints
+    /// and the choice of a queue make no difference to a command.
+    pub fn executes_like(&self, other: &Self) -> bool {
+        std::ptr::eq(self.device, other.device)
+            && self.ordinal == other.ordinal
+            && self.is_in_order() == other.is_in_order()
+            && self.is_synchronous() == other.is_synchronous()
+    }
+
     /// The engine, for people.
     pub fn engine(&self) -> String {
         format!("engine {} of group {}{}", self.index, self.ordinal, self.device.suffix())
@@ -101,8 +121,7 @@ impl QueueTraits {
         };
         let device = self.device.number();
         let place = Place { class: self.ordinal, index: engine, priority, device };
-        let synchronous = self.mode == ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS;
-        Immediate::create(context.shared().clone(), place, in_order, synchronous)
+        Immediate::create(context.shared().clone(), place, in_order, self.is_synchronous())
     }
 }
 

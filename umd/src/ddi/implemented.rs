@@ -9,7 +9,7 @@ use core::ffi::c_void;
 
 use crate::api::{
     context, device, driver, event, fence, graph, image, ipc, kernel, list, memory, module, queue,
-    sampler, sysman, virtual_memory,
+    runtime, sampler, sysman, virtual_memory,
 };
 
 /// `name => path` lines to [`IMPLEMENTED`] and [`lookup`]. A name given twice does not compile.
@@ -42,6 +42,12 @@ implemented! {
     zeDriverGetIpcProperties => driver::zeDriverGetIpcProperties,
     zeDriverGetExtensionProperties => driver::zeDriverGetExtensionProperties,
     zeDriverGetExtensionFunctionAddress => driver::zeDriverGetExtensionFunctionAddress,
+    // what is there by default
+    zeDriverGetDefaultContext => runtime::zeDriverGetDefaultContext,
+    zerGetDefaultContext => runtime::zerGetDefaultContext,
+    zerGetLastErrorDescription => runtime::zerGetLastErrorDescription,
+    zerTranslateDeviceHandleToIdentifier => runtime::zerTranslateDeviceHandleToIdentifier,
+    zerTranslateIdentifierToDeviceHandle => runtime::zerTranslateIdentifierToDeviceHandle,
     // device
     zeDeviceGet => device::zeDeviceGet,
     zeDeviceGetRootDevice => device::zeDeviceGetRootDevice,

@@ -41,7 +41,7 @@ impl Kind {
 /// Bytes that every handle has; the last one is the version of the layout and of the messages.
 const MAGIC: [u8; 4] = *b"TIP\x02";
 
-/// A handle, understood. All bytes but those of the descriptor are accounted for.
+/// A handle, understood. All bytes are accounted for, but the descriptor of memory and of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle {
     /// What it stands for.
@@ -60,7 +60,7 @@ pub struct Handle {
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 struct Bytes {
     /// Programs that know drivers whose handles begin with a descriptor send it along and write what
-    /// arrives in its place. It says nothing here.
+    /// arrives in its place. It says nothing here. A counter has none, as no memory comes with it: 0.
     descriptor: i32,
     magic: [u8; 4],
     kind: u32,
@@ -89,7 +89,10 @@ impl Handle {
     /// The bytes that the application sends.
     pub fn to_bytes(self) -> [c_char; ZE_MAX_IPC_HANDLE_SIZE] {
         let mut bytes = Bytes {
-            descriptor: companion::descriptor(),
+            descriptor: match self.kind {
+                Kind::Memory | Kind::EventPool => companion::descriptor(),
+                Kind::Counter => 0,
+            },
             magic: MAGIC,
             kind: self.kind as u32,
             details: self.details,
@@ -113,7 +116,10 @@ impl Handle {
     ) -> Result<Self> {
         let bytes: Bytes = zerocopy::transmute!(bytes);
         let kind = Kind::from_raw(bytes.kind);
-        let (Some(kind), true) = (kind, bytes.magic == MAGIC && bytes.check == bytes.sum()) else {
+        let is_whole = bytes.magic == MAGIC
+            && bytes.check == bytes.sum()
+            && (kind != Some(Kind::Counter) || bytes.descriptor == 0);
+        let (Some(kind), true) = (kind, is_whole) else {
             return Err(Error::invalid(format!("{name}: the bytes are no handle of this driver")));
         };
         if kind != wanted {
@@ -129,31 +135,36 @@ impl Handle {
 mod tests {
     use super::*;
 
-    fn handle() -> Handle {
-        Handle { kind: Kind::Counter, details: 5, exporter: [7; 16], secret: [9; 16], value: 3 }
+    fn handle(kind: Kind) -> Handle {
+        Handle { kind, details: 5, exporter: [7; 16], secret: [9; 16], value: 3 }
     }
 
     #[test]
     fn a_handle_survives_its_bytes() {
-        let bytes = handle().to_bytes();
-        assert_eq!(Handle::from_bytes(bytes, Kind::Counter, "hIpc"), Ok(handle()));
+        let bytes = handle(Kind::Counter).to_bytes();
+        let again = Handle::from_bytes(bytes, Kind::Counter, "hIpc");
+        assert_eq!(again, Ok(handle(Kind::Counter)));
         let error = Handle::from_bytes(bytes, Kind::Memory, "hIpc").expect_err("another kind");
         assert!(error.text().contains("counter-based event, not of memory"), "{error}");
     }
 
     #[test]
-    fn the_descriptor_may_become_another() {
-        let mut bytes = handle().to_bytes();
-        bytes[..4].fill(77);
-        assert_eq!(Handle::from_bytes(bytes, Kind::Counter, "hIpc"), Ok(handle()));
+    fn the_descriptor_of_memory_and_of_a_pool_may_become_another() {
+        for kind in [Kind::Memory, Kind::EventPool] {
+            let mut bytes = handle(kind).to_bytes();
+            bytes[..4].fill(77);
+            assert_eq!(Handle::from_bytes(bytes, kind, "hIpc"), Ok(handle(kind)));
+        }
     }
 
     #[test]
     fn every_changed_bit_is_noticed() {
-        for bit in 32..ZE_MAX_IPC_HANDLE_SIZE * 8 {
-            let mut bytes = handle().to_bytes();
-            bytes[bit / 8] ^= (1_u8 << (bit % 8)) as c_char;
-            assert!(Handle::from_bytes(bytes, Kind::Counter, "hIpc").is_err(), "bit {bit}");
+        for (kind, covered) in [(Kind::Memory, 32), (Kind::EventPool, 32), (Kind::Counter, 0)] {
+            for bit in covered..ZE_MAX_IPC_HANDLE_SIZE * 8 {
+                let mut bytes = handle(kind).to_bytes();
+                bytes[bit / 8] ^= (1_u8 << (bit % 8)) as c_char;
+                assert!(Handle::from_bytes(bytes, kind, "hIpc").is_err(), "{kind:?}: bit {bit}");
+            }
         }
         assert!(Handle::from_bytes([0; 64], Kind::Counter, "hIpc").is_err());
     }

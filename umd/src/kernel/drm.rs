@@ -224,9 +224,9 @@ impl Kernel for Drm {
         unsafe { self.node.call(arg) }
     }
 
-    fn queue_kick(&self, arg: &QueueKick) -> Result {
+    fn queue_kick(&self, arg: &QueueKick) -> Result<bool> {
         // SAFETY: no field is an address.
-        unsafe { self.node.call(&mut { *arg }) }
+        unsafe { self.node.call(&mut { *arg }) }.map(|()| false)
     }
 
     unsafe fn sem_wait(&self, arg: &mut SemWait) -> Result {

@@ -2,7 +2,7 @@
 //! The embedded kernel: the ioctls over the device library in this process.
 //!
 //! ```text
-//!  Embedded ─┬─ Buffers   handles; memory cut from a few memfds
+//!  Embedded ─┬─ Buffers   handles; memory in files, one for each buffer that others may get
 //!            ├─ Bindings  what is mapped where, in all VMs
 //!            ├─ Vms, Queues (of tally-device)
 //!            └─ Sleepers, Watches ◄── interrupts and losses of the device
@@ -38,7 +38,7 @@ use tally_uapi::packet::PACKET_SIZE;
 use tally_uapi::queue::{RING_MAX_PACKETS, RING_MIN_PACKETS};
 use zerocopy::IntoBytes;
 
-use super::{BoUse, Hold, Kernel, Result, SharedBo, Watcher};
+use super::{BoUse, Hold, Kernel, Loss, Result, SharedBo, Watcher};
 use crate::settings::Settings;
 
 mod bindings;
@@ -90,50 +90,77 @@ impl Window {
     }
 }
 
-/// The objects of one type, by their ids. A tree, since a KICK looks for its queue here, and a hash that
-/// resists attackers would be most of that.
+/// Shards of a table.
+const SHARDS: u32 = 64;
+
+/// Objects whose ids have the same remainder, alone in their lines. A tree, since a KICK looks for its queue
+/// here, and a hash that resists attackers would be most of that.
+#[repr(align(128))]
+struct Shard<T>(RwLock<BTreeMap<u32, Arc<T>>>);
+
+/// The objects of one type, by their ids. Objects that were made one after the other lie in different
+/// shards, so that doorbells of different queues meet at no lock.
 struct Table<T> {
     next: AtomicU32,
-    objects: RwLock<BTreeMap<u32, Arc<T>>>,
+    count: AtomicU32,
+    shards: Box<[Shard<T>]>,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { next: AtomicU32::new(1), objects: RwLock::default() }
+        let shards = (0..SHARDS).map(|_| Shard(RwLock::default())).collect();
+        Self { next: AtomicU32::new(1), count: AtomicU32::new(0), shards }
     }
 }
 
 impl<T> Table<T> {
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<u32, Arc<T>>> {
-        self.objects.read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self, id: u32) -> RwLockReadGuard<'_, BTreeMap<u32, Arc<T>>> {
+        let shard = &self.shards[(id % SHARDS) as usize];
+        shard.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<u32, Arc<T>>> {
-        self.objects.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self, id: u32) -> RwLockWriteGuard<'_, BTreeMap<u32, Arc<T>>> {
+        let shard = &self.shards[(id % SHARDS) as usize];
+        shard.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn get(&self, id: u32) -> Result<Arc<T>> {
-        self.read().get(&id).cloned().ok_or(Errno::NoEntry)
+        self.read(id).get(&id).cloned().ok_or(Errno::NoEntry)
     }
 
     fn take(&self, id: u32) -> Result<Arc<T>> {
-        self.write().remove(&id).ok_or(Errno::NoEntry)
+        let taken = self.write(id).remove(&id).ok_or(Errno::NoEntry)?;
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        Ok(taken)
+    }
+
+    /// Drops the objects that `keep` does not say so of.
+    fn retain(&self, keep: impl Fn(&T) -> bool) {
+        for id in 0..SHARDS {
+            let mut objects = self.write(id);
+            let before = objects.len();
+            objects.retain(|_, object| keep(object));
+            self.count.fetch_sub((before - objects.len()) as u32, Ordering::Relaxed);
+        }
     }
 
     /// Adds what `make` makes for a fresh id, unless there are `limit` already.
     fn add(&self, limit: u32, make: impl FnOnce(u32) -> Result<T>) -> Result<u32> {
-        let mut objects = self.write();
-        if objects.len() >= limit as usize {
+        if self.count.fetch_add(1, Ordering::Relaxed) >= limit {
+            self.count.fetch_sub(1, Ordering::Relaxed);
             return Err(Errno::NoSpace);
         }
-        let id = loop {
+        loop {
             let id = self.next.fetch_add(1, Ordering::Relaxed);
-            if id != 0 && !objects.contains_key(&id) {
-                break id;
+            let mut objects = self.write(id);
+            if id == 0 || objects.contains_key(&id) {
+                continue;
             }
-        };
-        objects.insert(id, Arc::new(make(id)?));
-        Ok(id)
+            // The shard stays locked until the object is there: an id that is handed out finds it.
+            let made = make(id).inspect_err(|_| _ = self.count.fetch_sub(1, Ordering::Relaxed))?;
+            objects.insert(id, Arc::new(made));
+            return Ok(id);
+        }
     }
 }
 
@@ -259,6 +286,23 @@ impl Kernel for Embedded {
         true
     }
 
+    fn is_sparse(&self) -> bool {
+        true
+    }
+
+    fn take_memory(&self, bytes: u64) -> Result {
+        self.memory.take(bytes)
+    }
+
+    fn give_memory(&self, bytes: u64) {
+        self.memory.give(bytes);
+    }
+
+    fn loss(&self, vm: u32) -> Option<Loss> {
+        let vm = self.windows.get(vm).ok()?.vm.clone();
+        Some(Box::new(move || vm.is_lost()))
+    }
+
     fn memory_used(&self) -> u64 {
         self.memory.used()
     }
@@ -290,11 +334,7 @@ impl Kernel for Embedded {
             return Err(Errno::Invalid);
         }
         let read_only = arg.flags & bo_flag::IMPORT_READ_ONLY != 0;
-        let extent = match bo_use {
-            _ if read_only => self.memory.alloc_file(arg.size, true)?,
-            BoUse::Shared | BoUse::SharedReadOnly => self.memory.alloc_file(arg.size, false)?,
-            BoUse::Driver | BoUse::User => self.memory.alloc(arg.size, bo_use)?,
-        };
+        let extent = self.memory.alloc(arg.size, bo_use, read_only)?;
         arg.handle = self.buffers.add(u32::MAX, |_| Ok(Buffer::new(extent)))?;
         Ok(())
     }
@@ -384,7 +424,7 @@ impl Kernel for Embedded {
             return Err(Errno::Invalid);
         }
         let window = self.windows.take(arg.vm_id)?;
-        self.queues.write().retain(|_, queue| queue.vm_id != arg.vm_id);
+        self.queues.retain(|queue| queue.vm_id != arg.vm_id);
         self.device.destroy_vm(&window.vm);
         self.bindings().unmap(arg.vm_id, window.start, window.end - window.start)?;
         window.gone.store(true, Ordering::Release);
@@ -541,7 +581,7 @@ impl Kernel for Embedded {
         Ok(())
     }
 
-    fn queue_kick(&self, arg: &QueueKick) -> Result {
+    fn queue_kick(&self, arg: &QueueKick) -> Result<bool> {
         if arg.pad != 0 {
             return Err(Errno::Invalid);
         }
@@ -549,8 +589,7 @@ impl Kernel for Embedded {
         if queue.vm.is_lost() {
             return Err(Errno::Io);
         }
-        self.device.kick(&queue.handle);
-        Ok(())
+        Ok(self.device.kick(&queue.handle))
     }
 
     unsafe fn sem_wait(&self, arg: &mut SemWait) -> Result {
@@ -584,16 +623,12 @@ impl Kernel for Embedded {
         Ok(())
     }
 
-    fn lend(&self, address: u64, value: u64, limit: Duration) -> Option<bool> {
-        self.device.lend(address, value, limit)
+    fn help(&self, address: u64, value: u64, limit: Duration) -> Option<bool> {
+        self.device.help(address, value, limit)
     }
 
     fn came(&self) {
         self.device.came();
-    }
-
-    fn puts_off(&self) -> bool {
-        self.device.puts_off()
     }
 
     fn hurry(&self) {

@@ -38,7 +38,7 @@ pub struct State {
     /// Kicks so far.
     pub kicks: u32,
     /// The device counts on the host to come.
-    pub puts_off: bool,
+    pub defers: bool,
     /// Bytes that buffers may still take; 0 for no limit.
     pub memory_left: u64,
     /// The device does not see the process.
@@ -218,13 +218,10 @@ impl Kernel for Fake {
         Err(Errno::NotSupported)
     }
 
-    fn queue_kick(&self, _: &QueueKick) -> Result {
-        self.state().kicks += 1;
-        Ok(())
-    }
-
-    fn puts_off(&self) -> bool {
-        self.state().puts_off
+    fn queue_kick(&self, _: &QueueKick) -> Result<bool> {
+        let mut state = self.state();
+        state.kicks += 1;
+        Ok(state.defers)
     }
 
     unsafe fn sem_wait(&self, _: &mut SemWait) -> Result {

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
 use tally_uapi::ioctl::QueueQuery;
 
@@ -20,6 +21,34 @@ struct State {
     queues: HashMap<(usize, u32), Queue>,
     /// Of queues that are gone, in ns.
     gone: HashMap<Engine, u64>,
+    /// What was answered last.
+    told: HashMap<Engine, Told>,
+}
+
+/// What was answered last of an engine.
+///
+/// An engine reads several queues at the same time, so the sum of their times may grow faster than the
+/// clock. An engine is busy for no longer than the time that passes.
+struct Told {
+    at: Instant,
+    /// The sum of the queues' times then, in ns.
+    sum: u64,
+    /// The answer, in ns.
+    busy: u64,
+}
+
+impl Told {
+    fn new() -> Self {
+        Self { at: Instant::now(), sum: 0, busy: 0 }
+    }
+
+    /// The answer at `now`, when the sum is `sum`.
+    fn update(&mut self, now: Instant, sum: u64) -> u64 {
+        let passed = now.saturating_duration_since(self.at).as_nanos() as u64;
+        self.busy += sum.saturating_sub(self.sum).min(passed);
+        (self.at, self.sum) = (now, sum);
+        self.busy
+    }
 }
 
 struct Queue {
@@ -50,7 +79,10 @@ fn key(vm: &Weak<Vm>, queue: u32) -> (usize, u32) {
 
 /// A queue was made.
 pub fn begin(vm: Weak<Vm>, queue: u32, engine: Engine) {
-    state().get_or_insert_default().queues.insert(key(&vm, queue), Queue { vm, engine, busy: 0 });
+    let mut state = state();
+    let state = state.get_or_insert_default();
+    state.told.entry(engine).or_insert_with(Told::new);
+    state.queues.insert(key(&vm, queue), Queue { vm, engine, busy: 0 });
 }
 
 /// A queue is about to be destroyed.
@@ -71,5 +103,27 @@ pub fn all() -> HashMap<Engine, u64> {
         let vm = queue.vm.upgrade();
         *sums.entry(queue.engine).or_default() += vm.map_or(queue.busy, |vm| queue.ask(&vm, id));
     }
+    let now = Instant::now();
+    for (engine, sum) in &mut sums {
+        *sum = state.told.entry(*engine).or_insert_with(Told::new).update(now, *sum);
+    }
     sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn an_engine_is_busy_for_no_longer_than_the_time_that_passes() {
+        let mut told = Told::new();
+        let start = told.at;
+        let at = |ns| start + Duration::from_nanos(ns);
+        assert_eq!(told.update(at(100), 60), 60);
+        assert_eq!(told.update(at(200), 460), 160, "four queues at once");
+        assert_eq!(told.update(at(300), 460), 160);
+        assert_eq!(told.update(at(400), 410), 160, "it does not go back");
+        assert_eq!(told.update(at(500), 450), 200);
+    }
 }

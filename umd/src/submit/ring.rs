@@ -24,7 +24,7 @@ const FIRST_PACKETS: u32 = 256;
 /// Packets that all rings of a queue may hold: 64 MiB.
 const MAX_PACKETS: u64 = 1 << 20;
 
-/// Packets between two KICKs of a device that has put the queue off, at most.
+/// Packets between two KICKs of a queue whose wake is deferred, at most.
 const FARTHEST: u64 = 8;
 
 /// Where a queue runs.
@@ -57,19 +57,19 @@ pub struct Ring {
     published: u64,
     /// Packets that were published at the last KICK that a wake follows.
     kicked: u64,
-    /// The last KICK that the device has put off.
-    put_off: PutOff,
+    /// The last KICK whose wake the device has deferred.
+    deferred: Deferred,
     /// `head` as it was read last.
     head: u64,
     /// Something has to be done before packets are published.
     attended: bool,
 }
 
-/// A device that has put the queue off needs no other KICK, but sees by further ones that the host goes on
-/// instead of coming for it. The first follow closely, for a host that takes its time between two packets;
-/// where packets come quickly they would cost more than the packets.
+/// A device that has deferred a wake needs no other KICK, but sees by further ones that the host goes on
+/// submitting instead of waiting. The first follow closely, for a host that takes its time between two
+/// packets; where packets come quickly they would cost more than the packets.
 #[derive(Default)]
-struct PutOff {
+struct Deferred {
     /// Packets that were published at the last.
     at: u64,
     /// Packets from there to the next.
@@ -139,7 +139,7 @@ impl Ring {
             next: 0,
             published: 0,
             kicked: 0,
-            put_off: PutOff::default(),
+            deferred: Deferred::default(),
             head: 0,
             attended: crate::log::wants_packets() || vm.has_views(),
         };
@@ -282,16 +282,15 @@ impl Ring {
         if self.control().owes_wake(self.kicked) {
             return Ok(());
         }
-        let goes_on = self.control().owes_wake(self.put_off.at);
-        if goes_on && self.published < self.put_off.at + self.put_off.apart {
+        let goes_on = self.control().owes_wake(self.deferred.at);
+        if goes_on && self.published < self.deferred.at + self.deferred.apart {
             return Ok(());
         }
         let kick = QueueKick { queue_id: self.queue, pad: 0 };
-        let kicked = self.vm.kernel().queue_kick(&kick);
-        kicked.map_err(|errno| self.vm.failed("QUEUE_KICK", errno))?;
-        if self.vm.kernel().puts_off() {
-            let apart = if goes_on { (2 * self.put_off.apart).min(FARTHEST) } else { 1 };
-            self.put_off = PutOff { at: self.published, apart };
+        let deferred = self.vm.kernel().queue_kick(&kick);
+        if deferred.map_err(|errno| self.vm.failed("QUEUE_KICK", errno))? {
+            let apart = if goes_on { (2 * self.deferred.apart).min(FARTHEST) } else { 1 };
+            self.deferred = Deferred { at: self.published, apart };
         } else {
             self.kicked = self.published;
         }
@@ -350,9 +349,9 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_puts_the_queue_off_sees_by_further_kicks_that_the_host_goes_on() {
+    fn a_device_that_defers_the_wake_sees_by_further_kicks_that_the_host_goes_on() {
         let (fake, mut ring) = ring();
-        fake.state().puts_off = true;
+        fake.state().defers = true;
         let mut kicked = Vec::new();
         for packet in 1..=24 {
             let before = kicks(&fake);
@@ -365,21 +364,21 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_wakes_somebody_at_last_is_kicked_no_more() {
+    fn a_device_that_wakes_a_worker_at_last_is_kicked_no_more() {
         let (fake, mut ring) = ring();
-        fake.state().puts_off = true;
+        fake.state().defers = true;
         append(&mut ring);
-        fake.state().puts_off = false;
+        fake.state().defers = false;
         (0..24).for_each(|_| append(&mut ring));
         assert_eq!(kicks(&fake), 2);
     }
 
-    /// What is left of KICKs to come belongs to the packets that were put off: without them a device that
+    /// The distance between KICKs belongs to the packets whose wake was deferred: without them a device that
     /// sleeps is kicked at once.
     #[test]
-    fn a_device_that_has_slept_since_it_put_the_queue_off_is_kicked_by_the_next_packet() {
+    fn a_device_that_has_slept_since_it_deferred_the_wake_is_kicked_by_the_next_packet() {
         let (fake, mut ring) = ring();
-        fake.state().puts_off = true;
+        fake.state().defers = true;
         (0..8).for_each(|_| append(&mut ring));
         let before = kicks(&fake);
         ring.control().device_wakes();

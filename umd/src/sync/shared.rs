@@ -4,6 +4,7 @@
 
 use std::any::Any;
 use std::cmp::Reverse;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::anchor::Anchors;
@@ -39,6 +40,8 @@ pub struct Shared {
     counters: Counters,
     submitters: Mutex<Vec<Weak<dyn Submitter>>>,
     dying: Mutex<Vec<Dying>>,
+    /// How many these are. Nobody takes the lock to find that there are none.
+    waiting: AtomicUsize,
     imports: Imports,
     exports: Exports,
     anchors: Anchors,
@@ -71,6 +74,7 @@ impl Shared {
                 counters: Counters::default(),
                 submitters: Mutex::default(),
                 dying: Mutex::default(),
+                waiting: AtomicUsize::new(0),
                 service: Mutex::default(),
                 imports: Imports::default(),
                 exports: Exports::default(),
@@ -130,12 +134,18 @@ impl Shared {
         if until.is_empty() || self.vm.is_lost() {
             return;
         }
-        lock(&self.dying).push(Dying { until, what });
+        let mut dying = lock(&self.dying);
+        dying.push(Dying { until, what });
+        self.waiting.store(dying.len(), Ordering::Relaxed);
+        drop(dying);
         self.reap();
     }
 
     /// Drops what the device no longer uses.
     pub fn reap(&self) {
+        if self.waiting.load(Ordering::Relaxed) == 0 {
+            return;
+        }
         let lost = self.vm.is_lost();
         let mut dying = lock(&self.dying);
         let mut done = Vec::new();
@@ -150,6 +160,7 @@ impl Shared {
                 i += 1;
             }
         }
+        self.waiting.store(dying.len(), Ordering::Relaxed);
         // Dropped without the lock: a queue's end takes a while.
         drop(dying);
         drop(done);

@@ -223,7 +223,7 @@ pub fn poll(vm: &Vm, word: &AtomicU64, value: u64, timeout_ns: u64, spins: bool)
     }
 }
 
-/// Looks for a while whether the cell is there; a wait without a limit lends its thread meanwhile.
+/// Looks for a while whether the cell is there; a wait without a limit helps the device meanwhile.
 fn look(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> bool {
     let met = || cell.reached(value);
     // A command that turns out long would keep the thread beyond a limit.
@@ -237,7 +237,7 @@ fn look(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> bool {
             std::hint::spin_loop();
         }
         let _noted = top::note(Waiting::Cell { address: cell.va(), value });
-        if let Some(met) = vm.kernel().lend(cell.va(), value, SPIN) {
+        if let Some(met) = vm.kernel().help(cell.va(), value, SPIN) {
             return met;
         }
     }

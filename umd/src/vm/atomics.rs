@@ -8,25 +8,22 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Found, Vm};
+use super::{Allocation, Found, Vm};
 
 impl Vm {
     /// Remembers what is asked for of a device's atomics on an allocation, as bits of
     /// `ze_memory_atomic_attr_exp_flags_t`; no bits: nothing.
     pub fn set_atomics(&self, of: &Found, device: u32, bits: u32) {
-        let mut usm = self.usm.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(allocation) = usm.get_mut(&of.base) else { return };
-        if bits == 0 {
-            allocation.atomics.remove(&device);
-        } else {
-            allocation.atomics.insert(device, bits);
-        }
+        self.usm.with(of.base, of.id, |allocation| match bits {
+            0 => allocation.atomics.remove(&device),
+            bits => allocation.atomics.insert(device, bits),
+        });
     }
 
     /// What was asked for.
     pub fn atomics(&self, of: &Found, device: u32) -> Option<u32> {
-        let usm = self.usm.read().unwrap_or_else(PoisonError::into_inner);
-        usm.get(&of.base)?.atomics.get(&device).copied()
+        let asked = |it: &mut Allocation| it.atomics.get(&device).copied();
+        self.usm.with(of.base, of.id, asked).flatten()
     }
 
     /// The same of memory of the system.

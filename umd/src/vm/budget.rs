@@ -3,82 +3,75 @@
 //!
 //! All devices of a GPU share its memory. A share is a number to count against, no place.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use tally_ze::ze_result_t;
 
 use crate::error::{Error, Result};
+use crate::quota::Quota;
 
-/// The share of a device.
+/// The share of a device. It lives as long as the process, as devices do.
 pub struct Budget {
     device: u32,
-    limit: u64,
-    used: AtomicU64,
-    /// The device that it is a part of, whose memory this is too.
-    parent: Option<Arc<Budget>>,
+    quota: Quota,
+    /// That of the device that it is a part of, whose memory this is too.
+    parent: Option<&'static Budget>,
 }
 
 /// Memory that was made for a device, and what it takes of its share. Given back on drop.
 pub struct Charge {
-    budget: Arc<Budget>,
+    budget: &'static Budget,
     bytes: u64,
 }
 
 impl Budget {
     /// The share of the device of this number (`Gpu::devices`).
-    pub fn new(device: u32, limit: u64, parent: Option<Arc<Self>>) -> Arc<Self> {
-        Arc::new(Self { device, limit, used: AtomicU64::new(0), parent })
+    pub fn new(device: u32, limit: u64, parent: Option<&'static Self>) -> &'static Self {
+        Box::leak(Box::new(Self { device, quota: Quota::new(limit), parent }))
     }
 
     /// Bytes in all.
     pub fn limit(&self) -> u64 {
-        self.limit
+        self.quota.limit()
     }
 
     /// Bytes that are taken.
     pub fn used(&self) -> u64 {
-        self.used.load(Ordering::Relaxed)
+        self.quota.used()
     }
 
     /// Takes `bytes`, perhaps none, for memory of the device.
     ///
     /// # Errors
     /// OUT_OF_DEVICE_MEMORY.
-    pub fn charge(self: &Arc<Self>, bytes: u64) -> Result<Charge> {
+    pub fn charge(&'static self, bytes: u64) -> Result<Charge> {
         if bytes != 0 {
             self.take(bytes)?;
         }
-        Ok(Charge { budget: self.clone(), bytes })
+        Ok(Charge { budget: self, bytes })
     }
 
     fn take(&self, bytes: u64) -> Result {
-        let more = |used: u64| used.checked_add(bytes).filter(|&used| used <= self.limit);
-        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.map_err(|used| self.too_little(bytes, used))?;
-        match &self.parent {
-            Some(parent) => parent.take(bytes).inspect_err(|_| {
-                self.used.fetch_sub(bytes, Ordering::Relaxed);
-            }),
+        if !self.quota.take(bytes) {
+            return Err(self.too_little(bytes));
+        }
+        match self.parent {
+            Some(parent) => parent.take(bytes).inspect_err(|_| self.quota.give(bytes)),
             None => Ok(()),
         }
     }
 
     fn give(&self, bytes: u64) {
-        self.used.fetch_sub(bytes, Ordering::Relaxed);
-        if let Some(parent) = &self.parent {
+        self.quota.give(bytes);
+        if let Some(parent) = self.parent {
             parent.give(bytes);
         }
     }
 
     #[cold]
-    fn too_little(&self, bytes: u64, used: u64) -> Error {
+    fn too_little(&self, bytes: u64) -> Error {
+        let (used, limit) = (self.used(), self.limit());
         Error::new(
             ze_result_t::ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
-            format!(
-                "{bytes} bytes are asked for, and {used} of the device's {} are in use",
-                self.limit
-            ),
+            format!("{bytes} bytes are asked for, and {used} of the device's {limit} are in use"),
         )
     }
 }
@@ -105,7 +98,7 @@ mod tests {
     #[test]
     fn a_part_takes_of_its_own_share_and_of_the_whole() {
         let whole = Budget::new(0, 100, None);
-        let parts = [1, 2].map(|number| Budget::new(number, 60, Some(whole.clone())));
+        let parts = [1, 2].map(|number| Budget::new(number, 60, Some(whole)));
         let first = parts[0].charge(50).expect("there is room");
         assert_eq!((parts[0].used(), whole.used()), (50, 50));
         let code = |result: Result<Charge>| result.err().map(|error| error.code());

@@ -52,6 +52,8 @@ pub struct Physical {
     exportable: bool,
     /// The device that it was made for; none: the host.
     charge: Option<Charge>,
+    /// Numbers of its parts that begin at an offset and were given to other processes.
+    parts: Mutex<BTreeMap<u64, u64>>,
 }
 
 impl Physical {
@@ -63,6 +65,15 @@ impl Physical {
     /// Identifies it among all allocations of this process; never reused.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Identifies what of it begins at `offset` among all allocations of this process.
+    pub fn part(&self, offset: u64) -> u64 {
+        if offset == 0 {
+            return self.id;
+        }
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        *parts.entry(offset).or_insert_with(Vm::allocation_id)
     }
 
     /// The context that it was made for: `Context::id`.
@@ -103,9 +114,40 @@ struct Range {
     /// `Context::id`.
     context: u64,
     pieces: BTreeMap<u64, Piece>,
+    /// Attributes that the application has set, by their first address, with the end of each. They
+    /// count where nothing is mapped; mapping and unmapping end them.
+    attributes: BTreeMap<u64, (u64, Access)>,
 }
 
 impl Range {
+    /// Ends the attributes that were set in `start..end`.
+    fn forget_attributes(&mut self, start: u64, end: u64) {
+        let before = self.attributes.range(..end);
+        let met: Vec<_> =
+            before.filter(|(_, it)| it.0 > start).map(|(&at, &it)| (at, it)).collect();
+        for (at, (until, access)) in met {
+            self.attributes.remove(&at);
+            if at < start {
+                self.attributes.insert(at, (start, access));
+            }
+            if until > end {
+                self.attributes.insert(end, (until, access));
+            }
+        }
+    }
+
+    /// The attribute at `at`, where nothing is mapped, and where it ends, at most at `end`.
+    fn attribute(&self, at: u64, end: u64) -> (Access, u64) {
+        let before = self.attributes.range(..=at).next_back();
+        match before.filter(|(_, it)| it.0 > at) {
+            Some((_, &(until, access))) => (access, until.min(end)),
+            None => {
+                let next = self.attributes.range(at..end).next();
+                (Access::None, next.map_or(end, |(&start, _)| start))
+            }
+        }
+    }
+
     /// Makes `at` the border of pieces.
     fn split(&mut self, at: u64) {
         let Some((&start, piece)) = self.pieces.range_mut(..at).next_back() else { return };
@@ -143,8 +185,8 @@ impl Range {
             let (access, until) = match piece {
                 Some((start, piece)) => (piece.access, start + piece.size),
                 None => {
-                    let next = self.pieces.range(at..).next();
-                    (Access::None, next.map_or(end, |(&start, _)| start))
+                    let next = self.pieces.range(at..end).next();
+                    self.attribute(at, next.map_or(end, |(&start, _)| start))
                 }
             };
             if *first.get_or_insert(access) != access {
@@ -183,7 +225,8 @@ impl Reserved {
             .alloc_at(wish, size)
             .or_else(|| space.alloc(size, align))
             .ok_or_else(|| out_of_addresses(size))?;
-        self.ranges().insert(at, Range { size, context, pieces: BTreeMap::new() });
+        let range = Range { size, context, pieces: BTreeMap::new(), attributes: BTreeMap::new() };
+        self.ranges().insert(at, range);
         Ok(at)
     }
 
@@ -257,7 +300,15 @@ impl Reserved {
             }
         };
         let id = Vm::allocation_id();
-        let memory = Arc::new(Physical { bo, size, id, context, exportable, charge });
+        let memory = Arc::new(Physical {
+            bo,
+            size,
+            id,
+            context,
+            exportable,
+            charge,
+            parts: Mutex::default(),
+        });
         if exportable {
             let mut files = self.exportable.lock().unwrap_or_else(PoisonError::into_inner);
             files.retain(|it| it.strong_count() != 0);
@@ -280,15 +331,31 @@ impl Reserved {
         Ok(Buffer { bindings: bindings.clone(), handle: create.handle })
     }
 
-    /// The memory that is mapped at an address of `context`'s.
-    pub fn memory_at(&self, address: u64, context: u64) -> Option<Arc<Physical>> {
+    /// The memory that is mapped at an address of `context`'s, and the offset in it at which what is
+    /// mapped there without a break begins.
+    pub fn memory_at(&self, address: u64, context: u64) -> Option<(Arc<Physical>, u64)> {
         let ranges = self.ranges();
         let (&start, range) = ranges.range(..=address).next_back()?;
         if range.context != context || address - start >= range.size {
             return None;
         }
-        let (&at, piece) = range.pieces.range(..=address).next_back()?;
-        (address - at < piece.size).then(|| piece.memory.clone())
+        let mut pieces = range.pieces.range(..=address).rev();
+        let (&at, piece) = pieces.next()?;
+        if address - at >= piece.size {
+            return None;
+        }
+        let (mut first, mut offset) = (at, piece.offset);
+        // A mapping is cut where a part of it got another access.
+        for (&at, before) in pieces {
+            let joins = at + before.size == first
+                && before.offset + before.size == offset
+                && Arc::ptr_eq(&before.memory, &piece.memory);
+            if !joins {
+                break;
+            }
+            (first, offset) = (at, before.offset);
+        }
+        Some((piece.memory.clone(), offset))
     }
 
     /// Maps `size` bytes of `memory` from `offset` on at `start`.
@@ -320,6 +387,7 @@ impl Reserved {
         let piece = Piece { size, memory: memory.clone(), offset, access };
         self.bind(start, &piece)?;
         range.pieces.insert(start, piece);
+        range.forget_attributes(start, start + size);
         Ok(())
     }
 
@@ -330,6 +398,7 @@ impl Reserved {
     pub fn unmap(&self, start: u64, size: u64) -> Result {
         let mut ranges = self.ranges();
         let range = range_of(&mut ranges, start, size)?;
+        range.forget_attributes(start, start + size);
         if range.mapped(start, start + size) == 0 {
             return Ok(());
         }
@@ -340,18 +409,14 @@ impl Reserved {
         self.reopen(range, start, start + size)
     }
 
-    /// Changes what the device may do with a range that is mapped.
+    /// Changes what the device may do with what is mapped of a range. Where nothing is mapped the
+    /// attribute is only remembered: what is mapped there later brings its own.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT if a part of it is not mapped; as [`Reserved::physical`].
+    /// INVALID_ARGUMENT if the addresses are not reserved by one call; as [`Reserved::physical`].
     pub fn set_access(&self, start: u64, size: u64, access: Access) -> Result {
         let mut ranges = self.ranges();
         let range = range_of(&mut ranges, start, size)?;
-        if range.mapped(start, start + size) != size {
-            return Err(Error::invalid(format!(
-                "ptr: not all of the {size} bytes at {start:#x} is mapped"
-            )));
-        }
         range.split(start);
         range.split(start + size);
         for (&at, piece) in range.pieces.range_mut(start..start + size) {
@@ -369,6 +434,8 @@ impl Reserved {
                 return Err(error);
             }
         }
+        range.forget_attributes(start, start + size);
+        range.attributes.insert(start, (start + size, access));
         self.reopen(range, start, start + size)
     }
 
@@ -526,8 +593,35 @@ mod tests {
         assert_eq!(access(3), (Access::ReadWrite, PAGE));
         assert_eq!(access(4), (Access::None, PAGE));
         assert_eq!(access(5), (Access::ReadWrite, 2 * PAGE));
-        assert!(is_invalid(reserved.set_access(at + 3 * PAGE, 2 * PAGE, Access::None)));
+        assert!(is_invalid(reserved.set_access(at, 9 * PAGE, Access::None)));
         assert!(is_invalid(reserved.access(at, 9 * PAGE)));
+        assert_eq!(reserved.free_all(1), 1);
+    }
+
+    #[test]
+    fn an_attribute_counts_where_nothing_is_mapped_until_something_is() {
+        let (kernel, vm) = made();
+        let reserved = vm.reserved();
+        let at = reserved.reserve(0, 8 * PAGE, PAGE, 1).expect("room");
+        let access = |page: u64| reserved.access(at + page * PAGE, (8 - page) * PAGE).expect("it");
+        reserved.set_access(at + PAGE, 6 * PAGE, Access::ReadOnly).expect("reserved");
+        assert_eq!((access(0), access(1)), ((Access::None, PAGE), (Access::ReadOnly, 6 * PAGE)));
+        reserved.set_access(at + 2 * PAGE, PAGE, Access::ReadWrite).expect("reserved");
+        assert_eq!(access(1), (Access::ReadOnly, PAGE));
+        assert_eq!(
+            (access(2), access(3)),
+            ((Access::ReadWrite, PAGE), (Access::ReadOnly, 4 * PAGE))
+        );
+        assert!(kernel.state().bindings.is_empty(), "nothing is mapped by it");
+        let memory = reserved.physical(Source::New, PAGE, 1, None).expect("memory");
+        reserved.map(at + 4 * PAGE, PAGE, &memory, 0, Access::ReadWrite).expect("free");
+        assert_eq!((access(3), access(4)), ((Access::ReadOnly, PAGE), (Access::ReadWrite, PAGE)));
+        // Over a border of what is mapped: both halves have it now.
+        reserved.set_access(at + 3 * PAGE, 2 * PAGE, Access::ReadOnly).expect("reserved");
+        assert_eq!(access(3), (Access::ReadOnly, 4 * PAGE));
+        reserved.unmap(at + 4 * PAGE, PAGE).expect("mapped");
+        assert_eq!((access(3), access(4)), ((Access::ReadOnly, PAGE), (Access::None, PAGE)));
+        assert_eq!((access(5), access(7)), ((Access::ReadOnly, 2 * PAGE), (Access::None, PAGE)));
         assert_eq!(reserved.free_all(1), 1);
     }
 

@@ -3,12 +3,12 @@
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tally_uapi::ioctl::Errno;
 
-use super::Vm;
 use super::reserved::Physical;
+use super::{Allocation, Vm};
 use crate::error::{Error, Result};
 use crate::kernel::{Hold, SharedBo};
 
@@ -42,24 +42,20 @@ impl Vm {
             let shared = self.kernel().bo_export(bo).ok();
             shared.is_some_and(|(it, _)| place(&File::from(it.file)) == Some(wanted))
         };
-        let usm = self.usm.read().unwrap_or_else(PoisonError::into_inner);
-        let mut files = usm.iter().filter(|(_, it)| it.exportable && it.context == context);
-        let found = files.find(|(_, it)| is_of(it.mapping.bo()));
-        if let Some((&base, _)) = found {
+        let files = self.usm.bases(|it| it.exportable && it.context == context && is_of(it.bo));
+        if let Some(&base) = files.first() {
             return Some(Exported::Allocation(base));
         }
-        drop(usm);
         let mut files = self.reserved.exportable(context).into_iter();
         files.find(|it| is_of(it.bo())).map(Exported::Physical)
     }
 
-    /// The same of an allocation, if it still exists.
+    /// The same of an allocation, if it still exists. Its block serves no other from here on.
     ///
     /// # Errors
     /// As [`Vm::export_bo`].
     pub fn export(&self, base: u64, id: u64) -> Result<Option<(SharedBo, Hold)>> {
-        let usm = self.usm.read().unwrap_or_else(PoisonError::into_inner);
-        let found = usm.get(&base).filter(|it| it.id == id);
-        found.map(|it| self.export_bo(it.mapping.bo())).transpose()
+        let export = |it: &mut Allocation| self.export_bo(it.lend());
+        self.usm.with(base, id, export).transpose()
     }
 }

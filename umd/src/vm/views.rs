@@ -261,8 +261,14 @@ impl Vm {
     /// OUT_OF_HOST_MEMORY.
     pub fn make_coherent(&self, base: u64) -> Result {
         let Some(views) = &self.views else { return Ok(()) };
-        let usm = self.usm.read().unwrap_or_else(PoisonError::into_inner);
-        usm.get(&base).map_or(Ok(()), |it| views.state().end(&it.mapping))
+        self.end_view(&mut views.state(), base)
+    }
+
+    /// Makes the allocation at `base` coherent. The views are locked before the allocation.
+    fn end_view(&self, state: &mut State, base: u64) -> Result {
+        let Some(found) = self.usm.find(base) else { return Ok(()) };
+        let end = |it: &mut Allocation| state.end(&it.mapping);
+        self.usm.with(found.base, found.id, end).unwrap_or(Ok(()))
     }
 
     /// The same for all memory, also of the future: a kernel and the host talk to each other by atomic
@@ -272,14 +278,13 @@ impl Vm {
     /// OUT_OF_HOST_MEMORY.
     pub fn make_all_coherent(&self) -> Result {
         let Some(views) = &self.views else { return Ok(()) };
-        let usm = self.usm.read().unwrap_or_else(PoisonError::into_inner);
         let mut state = views.state();
         if !std::mem::replace(&mut state.ended, true) {
             log::debug!("TALLY_CHAOS: memory is coherent from now on");
         }
         // Nobody goes on before all are: whoever comes second waits for the lock.
         let bases: Vec<u64> = state.views.keys().copied().collect();
-        bases.iter().filter_map(|base| usm.get(base)).try_for_each(|it| state.end(&it.mapping))
+        bases.into_iter().try_for_each(|base| self.end_view(&mut state, base))
     }
 }
 

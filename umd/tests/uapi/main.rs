@@ -432,7 +432,7 @@ fn queues_run_until_they_are_destroyed() {
     assert_ne!(status.busy_ns, 0);
     let pad = QueueQuery { queue_id: queue, pad: 1, ..Default::default() };
     assert_eq!(fixture.kernel.queue_query(&mut pad.clone()), Err(Errno::Invalid));
-    let kick = |queue_id, pad| fixture.kernel.queue_kick(&QueueKick { queue_id, pad });
+    let kick = |queue_id, pad| fixture.kernel.queue_kick(&QueueKick { queue_id, pad }).map(drop);
     assert_eq!(kick(queue, 0), Ok(()), "harmless at any time");
     assert_eq!(kick(queue, 1), Err(Errno::Invalid));
     assert_eq!(kick(queue + 9, 0), Err(Errno::NoEntry));

@@ -12,7 +12,6 @@ use crate::core::list::List;
 use crate::error::{Error, Result};
 use crate::list::command::Command;
 use crate::list::straight;
-use crate::vm::Access;
 
 api! {
     /// Spec: `zeCommandListAppendMemoryCopy`.
@@ -140,7 +139,7 @@ api! {
     ) {
         let list = call.handle(hCommandList, "hCommandList")?;
         call.out(ptr.cast_mut(), "ptr")?;
-        range(list, Access::Read, ptr as u64, size as u64, "size")
+        range(list, ptr as u64, size as u64, "size")
     }
 
     /// Spec: `zeCommandListAppendMemAdvise`. A hint without use: all memory is the same.
@@ -161,7 +160,7 @@ api! {
                 format!("advice: {advice:?} is no advice"),
             ));
         }
-        range(list, Access::Read, ptr as u64, size as u64, "size")
+        range(list, ptr as u64, size as u64, "size")
     }
 }
 
@@ -176,8 +175,8 @@ fn copy(
     call.out(dst, "dstptr")?;
     call.out(src.cast_mut(), "srcptr")?;
     let (dst, src, size) = (dst as u64, src as u64, size as u64);
-    range(list, Access::Write, dst, size, "size")?;
-    range(list, Access::Read, src, size, "size")?;
+    range(list, dst, size, "size")?;
+    range(list, src, size, "size")?;
     if append_straight(call, list, &straight::Copy { dst, src, size }, events)? {
         return list.settle();
     }
@@ -208,7 +207,7 @@ fn fill(
         return Err(wrong(format!("size: {size} is no multiple of pattern_size {pattern_size}")));
     }
     let (dst, size) = (dst as u64, size as u64);
-    range(list, Access::Write, dst, size, "size")?;
+    range(list, dst, size, "size")?;
     let pattern = call.slice(pattern.cast::<u8>(), pattern_size, "pattern")?;
     if append_straight(call, list, &straight::Fill { dst, size, pattern }, events)? {
         return list.settle();
@@ -219,17 +218,11 @@ fn fill(
 /// Refuses a range that begins in an allocation of the driver and ends beyond it, or that wraps.
 /// `access`: what the list does there.
 #[inline]
-pub(super) fn range(
-    list: &List,
-    access: Access,
-    address: u64,
-    size: u64,
-    name: &'static str,
-) -> Result {
+pub(super) fn range(list: &List, address: u64, size: u64, name: &'static str) -> Result {
     if address.checked_add(size).is_none() {
         return Err(wraps(address, size, name));
     }
-    match list.rest(address, access) {
+    match list.rest(address) {
         Some(rest) if rest < size => Err(reaches_beyond(rest, address, size, name)),
         _ => Ok(()),
     }
@@ -304,8 +297,8 @@ fn region(
         src_slice_pitch: src.slice_pitch,
         reserved: 0,
     };
-    range(list, Access::Write, dst.address, dst.span(&shape), "dstRegion")?;
-    range(list, Access::Read, src.address, src.span(&shape), "srcRegion")?;
+    range(list, dst.address, dst.span(&shape), "dstRegion")?;
+    range(list, src.address, src.span(&shape), "srcRegion")?;
     if overlap(&dst, &src, &shape) {
         return Err(Error::new(
             ze_result_t::ZE_RESULT_ERROR_OVERLAPPING_REGIONS,

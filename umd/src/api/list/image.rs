@@ -12,7 +12,6 @@ use crate::core::image::{Image, Part};
 use crate::core::list::List;
 use crate::error::{Error, Result};
 use crate::list::command::Command;
-use crate::vm::Access;
 
 api! {
     /// Spec: `zeCommandListAppendImageCopy`.
@@ -169,7 +168,7 @@ fn to_memory(
     call.out(dst, "dstptr")?;
     let from = src.image.part(src.region, "pSrcRegion")?;
     let to = from.memory(dst as u64, pitches)?;
-    range(list, Access::Write, to.address, to.span(), "dstptr")?;
+    range(list, to.address, to.span(), "dstptr")?;
     must_not_overlap(&to, &from, "dstptr: the memory overlaps pSrcRegion")?;
     move_texels(call, list, &to, &from, events)
 }
@@ -184,7 +183,7 @@ fn from_memory(
     call.out(src.cast_mut(), "srcptr")?;
     let to = dst.image.part(dst.region, "pDstRegion")?;
     let from = to.memory(src as u64, pitches)?;
-    range(list, Access::Read, from.address, from.span(), "srcptr")?;
+    range(list, from.address, from.span(), "srcptr")?;
     must_not_overlap(&to, &from, "srcptr: the memory overlaps pDstRegion")?;
     move_texels(call, list, &to, &from, events)
 }

@@ -10,8 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tally_ze::{
-    ze_command_list_handle_t, ze_command_queue_flags_t, ze_command_queue_mode_t,
-    ze_event_counter_based_flags_t, ze_graph_handle_t, ze_result_t,
+    ze_command_list_handle_t, ze_event_counter_based_flags_t, ze_graph_handle_t, ze_result_t,
 };
 
 use super::{ACTIVE, Branch, CAPTURES, Graph, Phase, Point, State, captures, dump};
@@ -83,8 +82,7 @@ impl Graph {
     }
 
     fn branch(&self, traits: &QueueTraits, is_first: bool) -> Result<Branch> {
-        let in_order =
-            traits.flags.contains(ze_command_queue_flags_t::ZE_COMMAND_QUEUE_FLAG_IN_ORDER);
+        let in_order = traits.is_in_order();
         let list = Regular::branch(self.context.shared().clone(), in_order, is_first)?;
         Ok(Branch { list, gates: Vec::new(), traits: *traits, in_order, commands: 0, work: 0 })
     }
@@ -256,7 +254,7 @@ impl List {
     /// INVALID_ARGUMENT.
     fn captured(&self) -> Result<(&QueueTraits, &Membership)> {
         let (traits, _) = self.as_immediate()?;
-        if traits.mode == ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS {
+        if traits.is_synchronous() {
             return Err(Error::invalid("hCommandList: a synchronous list is not captured"));
         }
         let membership = self.membership();

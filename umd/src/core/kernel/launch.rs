@@ -14,6 +14,7 @@ use super::{Kernel, resource};
 use crate::core::module::{Code, Module};
 use crate::error::{Error, Result};
 use crate::list::launch::{self as list, Groups};
+use crate::log::warn_once;
 
 /// Everything that an append takes from the kernel. A later change of the kernel's arguments does not
 /// change what was appended, so appends copy what they need.
@@ -201,23 +202,26 @@ impl Launch {
         })?;
         if arg.kind == ArgKind::LocalPointer {
             if !value.is_null() {
-                return Err(Error::invalid(format!(
-                    "pArgValue: argument {index} is local memory; only its size is given"
-                )));
+                warn_once!(
+                    "pArgValue: argument {index} of {} is local memory, which has no value: it is not read",
+                    info.name
+                );
             }
             return self.set_local(info, index, size);
         }
+        let taken = bytes_taken(arg, index, size, value.is_null())?;
         if size != arg.size as usize {
-            return Err(argument_size(format!(
-                "argSize: {size}, but argument {index} has {} bytes",
+            warn_once!(
+                "argSize: {size}, but argument {index} of {} has {} bytes; {taken} are taken",
+                info.name,
                 arg.size
-            )));
+            );
         }
         if value.is_null() {
-            return self.set_null(arg, index);
+            return self.set_null(arg, index, taken);
         }
-        // SAFETY: the caller promises `size` readable bytes.
-        let bytes = unsafe { slice::from_raw_parts(value.cast::<u8>(), size) };
+        // SAFETY: the caller promises as many readable bytes as it has named, which is no less.
+        let bytes = unsafe { slice::from_raw_parts(value.cast::<u8>(), taken) };
         let word;
         let bytes = match arg.kind {
             ArgKind::Image | ArgKind::Sampler => {
@@ -237,7 +241,7 @@ impl Launch {
     ///
     /// # Errors
     /// INVALID_NULL_POINTER: an image or a sampler.
-    fn set_null(&mut self, arg: &ArgInfo, index: u32) -> Result {
+    fn set_null(&mut self, arg: &ArgInfo, index: u32, size: usize) -> Result {
         if matches!(arg.kind, ArgKind::Image | ArgKind::Sampler) {
             return Err(Error::new(
                 ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_POINTER,
@@ -246,7 +250,7 @@ impl Launch {
         }
         let start = arg.offset as usize;
         // As for `write`.
-        if let Some(place) = self.args.get_mut(start..start.saturating_add(arg.size as usize)) {
+        if let Some(place) = self.args.get_mut(start..start.saturating_add(size)) {
             place.fill(0);
         }
         self.mark_set(index);
@@ -298,6 +302,27 @@ pub(super) fn max_group_items(code: &Code) -> u32 {
 
 /// What an append launches: a kernel, what is set for it, how many groups.
 pub type Launched<'a> = (&'a Arc<Kernel>, &'a Launch, Groups);
+
+/// How many bytes of an argument a value of `size` bytes sets. As with Intel's driver a value may be
+/// longer than the argument, of which the first bytes are taken, and a number may be shorter: its upper
+/// bytes then stay as they are, zero in a new kernel. A pointer or a handle that is cut off would be
+/// another one, and is refused.
+///
+/// # Errors
+/// INVALID_KERNEL_ARGUMENT_SIZE.
+fn bytes_taken(arg: &ArgInfo, index: u32, size: usize, is_null: bool) -> Result<usize> {
+    let whole = arg.size as usize;
+    let is_enough = match arg.kind {
+        ArgKind::Value if whole <= size_of::<u64>() => size != 0,
+        // Nothing of a null pointer is read.
+        ArgKind::GlobalPointer | ArgKind::ConstantPointer if is_null => return Ok(whole),
+        _ => size >= whole,
+    };
+    if is_enough {
+        return Ok(size.min(whole));
+    }
+    Err(argument_size(format!("argSize: {size}, but argument {index} has {whole} bytes")))
+}
 
 fn argument_size(text: String) -> Error {
     Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE, text)

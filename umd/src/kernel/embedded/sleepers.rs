@@ -8,10 +8,10 @@
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tally_device::{Device, Host, QueueId, VmId, monotonic_ns};
+use tally_device::{Device, Host, QueueId, VmId, Wakeup, monotonic_ns};
 use tally_uapi::cell::{Compare, WAITERS, waiter_enters, waiter_leaves};
 use tally_uapi::fault::Fault;
 use tally_uapi::ioctl::{Errno, SEM_WAIT_MAX_ENTRIES, SemWait, SemWaitEntry, sem_wait_flag};
@@ -63,40 +63,11 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// One thread that sleeps.
-#[derive(Default)]
-struct Sleeper {
-    woken: Mutex<bool>,
-    condition: Condvar,
-}
-
-impl Sleeper {
-    fn wake(&self) {
-        *self.woken.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.condition.notify_one();
-    }
-
-    /// Sleeps until woken or `timeout` has passed.
-    fn sleep(&self, timeout: Option<Duration>) {
-        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
-        if !*woken {
-            woken = match timeout {
-                None => self.condition.wait(woken).unwrap_or_else(PoisonError::into_inner),
-                Some(timeout) => {
-                    self.condition
-                        .wait_timeout(woken, timeout)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0
-                }
-            };
-        }
-        *woken = false;
-    }
-}
-
 /// A sleeper in a bucket, with the cell that it sleeps on there.
 struct Listed {
-    sleeper: Arc<Sleeper>,
+    sleeper: Arc<Wakeup>,
+    /// The VM that the wait named, or 0.
+    vm: u32,
     cell: NonNull<AtomicU64>,
     compare: Compare,
     value: u64,
@@ -106,9 +77,9 @@ struct Listed {
 unsafe impl Send for Listed {}
 
 impl Listed {
-    fn new(sleeper: &Arc<Sleeper>, cell: &Cell<'_>) -> Self {
+    fn new(sleeper: &Arc<Wakeup>, vm: u32, cell: &Cell<'_>) -> Self {
         let (compare, value) = (cell.compare, cell.value);
-        Self { sleeper: Arc::clone(sleeper), cell: cell.cell.into(), compare, value }
+        Self { sleeper: Arc::clone(sleeper), vm, cell: cell.cell.into(), compare, value }
     }
 
     /// Whether the cell is met now.
@@ -123,25 +94,28 @@ impl Listed {
     }
 }
 
-type List<T> = Mutex<Vec<T>>;
+/// A bucket, alone in its lines: waits for different cells meet at no lock.
+#[derive(Default)]
+#[repr(align(128))]
+struct Bucket(Mutex<Vec<Listed>>);
 
-fn lock<T>(list: &List<T>) -> MutexGuard<'_, Vec<T>> {
-    list.lock().unwrap_or_else(PoisonError::into_inner)
+impl Bucket {
+    fn lock(&self) -> MutexGuard<'_, Vec<Listed>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// All threads that sleep in SEM_WAIT.
 pub(super) struct Sleepers {
-    buckets: Box<[List<Listed>]>,
-    /// Those that named a VM.
-    of_vms: List<(u32, Arc<Sleeper>)>,
-    /// Those who do not sleep, but are told as well.
+    buckets: Box<[Bucket]>,
+    /// Those that do not sleep, but are told as well.
     pub(super) watches: Watches,
 }
 
 impl Default for Sleepers {
     fn default() -> Self {
-        let buckets = (0..WAITERS).map(|_| List::default()).collect();
-        Self { buckets, of_vms: List::default(), watches: Watches::default() }
+        let buckets = (0..WAITERS).map(|_| Bucket::default()).collect();
+        Self { buckets, watches: Watches::default() }
     }
 }
 
@@ -166,21 +140,27 @@ impl Host for Sleepers {
 impl Sleepers {
     /// A cell of the bucket was written: wakes those whose cell is met.
     pub(super) fn interrupt(&self, bucket: usize) {
-        let listed = lock(&self.buckets[bucket]);
+        let listed = self.buckets[bucket].lock();
         // SAFETY: the entries are in their bucket, which is locked.
         let met = listed.iter().filter(|it| unsafe { it.met() });
         let met: Vec<_> = met.map(|it| Arc::clone(&it.sleeper)).collect();
         // Woken without the lock: they would come for it before it is free.
         drop(listed);
-        met.iter().for_each(|sleeper| sleeper.wake());
+        met.iter().for_each(|sleeper| sleeper.notify());
         self.watches.signalled(bucket);
     }
 
     /// A VM was lost or destroyed: who waits with it looks at it.
     pub(super) fn wake_vm(&self, vm: u32) {
-        let of_vms = lock(&self.of_vms);
-        of_vms.iter().filter(|(id, _)| *id == vm).for_each(|(_, sleeper)| sleeper.wake());
-        drop(of_vms);
+        for bucket in &self.buckets {
+            let of_vm: Vec<_> = bucket
+                .lock()
+                .iter()
+                .filter(|it| it.vm == vm)
+                .map(|it| Arc::clone(&it.sleeper))
+                .collect();
+            of_vm.iter().for_each(|sleeper| sleeper.notify());
+        }
         self.watches.vm_lost(vm);
     }
 
@@ -207,16 +187,14 @@ impl Sleepers {
         if time_left(timeout_ns) == Some(Duration::ZERO) {
             return Err(Errno::TimedOut);
         }
-        let sleeper = Arc::new(Sleeper::default());
-        if let Some((id, _)) = vm {
-            lock(&self.of_vms).push((id, Arc::clone(&sleeper)));
-        }
+        let sleeper = Arc::new(Wakeup::default());
+        let vm_id = vm.map_or(0, |(id, _)| id);
         for cell in cells {
-            lock(&self.buckets[cell.bucket]).push(Listed::new(&sleeper, cell));
+            self.buckets[cell.bucket].lock().push(Listed::new(&sleeper, vm_id, cell));
             let waiters = device.waiters(cell.bucket);
             if !waiter_enters(waiters, cell.cell, cell.compare, cell.value) {
                 // Met meanwhile: the loop below looks before it sleeps.
-                sleeper.wake();
+                sleeper.notify();
             }
         }
         let result = loop {
@@ -231,18 +209,18 @@ impl Sleepers {
             if left == Some(Duration::ZERO) {
                 break Err(Errno::TimedOut);
             }
-            sleeper.sleep(left);
+            match left {
+                None => sleeper.wait(),
+                Some(left) => sleeper.wait_for(left),
+            }
         };
         for cell in cells {
-            let mut bucket = lock(&self.buckets[cell.bucket]);
+            let mut bucket = self.buckets[cell.bucket].lock();
             if let Some(at) = bucket.iter().position(|it| Arc::ptr_eq(&it.sleeper, &sleeper)) {
                 bucket.swap_remove(at);
             }
             drop(bucket);
             waiter_leaves(device.waiters(cell.bucket));
-        }
-        if vm.is_some() {
-            lock(&self.of_vms).retain(|(_, other)| !Arc::ptr_eq(other, &sleeper));
         }
         result
     }
@@ -289,11 +267,11 @@ mod tests {
     #[test]
     fn who_sleeps_on_a_counter_is_woken_when_it_is_there() {
         let sleepers = Sleepers::default();
-        let sleeper = Arc::new(Sleeper::default());
+        let sleeper = Arc::new(Wakeup::default());
         let word = AtomicU64::new(0);
         let cell = Cell { cell: &word, compare: Compare::GreaterEqual, value: 3, bucket: 5 };
-        lock(&sleepers.buckets[5]).push(Listed::new(&sleeper, &cell));
-        let woken = || *sleeper.woken.lock().unwrap();
+        sleepers.buckets[5].lock().push(Listed::new(&sleeper, 0, &cell));
+        let woken = || sleeper.is_notified();
         for value in 1..=3 {
             word.store(value, Ordering::Release);
             sleepers.interrupt(4);
@@ -318,6 +296,6 @@ mod tests {
         let soon = i64::try_from(monotonic_ns()).unwrap() + 60_000_000_000;
         let waited = sleepers.wait(&device, &[cell], Some((1, &window)), 0, soon);
         assert_eq!(waited, Err(Errno::Io));
-        assert!(lock(&sleepers.of_vms).is_empty() && lock(&sleepers.buckets[0]).is_empty());
+        assert!(sleepers.buckets[0].lock().is_empty());
     }
 }

@@ -27,7 +27,11 @@ struct Both<'a> {
 impl<'a> Both<'a> {
     fn new(vm: &'a Vm, size: u64) -> Self {
         let base = vm.allocate(size, 1, HOST, 1, None).expect("room");
-        let device = vm.usm.read().expect("no panic")[&base].mapping.alias().expect("a mapping");
+        let device = {
+            let id = vm.find(base).expect("allocated just now").id;
+            let alias = vm.usm.with(base, id, |it| it.mapping.alias());
+            alias.expect("allocated just now").expect("a mapping")
+        };
         Self { vm, base, device }
     }
 

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A file for each buffer of the application's, without using up the application's descriptors.
+//!
+//! Only a file of its own can be given to another process without giving it other memory, and a
+//! program has more buffers than descriptors: 1024 is a common limit. But the limit is one for each
+//! descriptor table, and a thread can have a table of its own:
+//!
+//! ```text
+//!  process's table   0 1 2 ...              the application's
+//!  thread 1's table  0 1 2 3 ... limit      files of buffers
+//!  thread 2's table  0 1 2 3 ...            started when the first is full
+//! ```
+//!
+//! The thread makes the files and closes them. Others reach a file by `/proc/self/task`, which is
+//! needed where it is exported or mapped for a second time; for the first time the thread has mapped
+//! it already, and that mapping is moved to its place.
+
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tally_uapi::PAGE_SIZE;
+use tally_uapi::ioctl::{Errno, bind_flag};
+
+use super::super::Result;
+use super::backing::{Anonymous, Backing, identity, memfd, protection};
+use crate::process;
+
+/// Bytes of the files that are made before they are asked for: the usual small buffer's.
+const USUAL: u64 = 64 << 10;
+/// How many of these are made at once: the first time, and at most. Each time it is twice as many, so
+/// a program with many buffers rarely waits for the thread, and one with few does not wait long.
+const FIRST_BATCH: usize = 4;
+const MOST_BATCH: usize = 64;
+/// Most tables. There are no more buffers than the system lets a process have mappings.
+const MOST_TABLES: usize = 128;
+/// Bytes of a table thread's stack.
+const STACK: usize = 64 << 10;
+/// Files whose descriptors are in the process's own table, at most, where it can have no other:
+/// this part of its limit.
+const OWN_PART: u64 = 4;
+
+/// Makes files for buffers.
+#[derive(Default)]
+pub(super) struct Files {
+    state: Mutex<State>,
+    /// Files with descriptors in the process's own table.
+    own: Arc<AtomicUsize>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The last is the one that may have room.
+    tables: Vec<Arc<Table>>,
+    /// There can be no more tables.
+    refused: bool,
+    /// Files of [`USUAL`] bytes that are no buffer's yet.
+    ready: Vec<Kept>,
+    /// How many of these were made last.
+    batch: usize,
+}
+
+impl Files {
+    /// A file of `size` bytes, all zero, or a mapping if there can be no more files.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub(super) fn make(&self, size: u64) -> Result<Backing> {
+        if let Some(kept) = self.kept(size) {
+            return Ok(Backing::Kept(kept));
+        }
+        if let Some(counted) = Counted::take(&self.own)
+            && let Some(file) = memfd(size, false)
+        {
+            return Ok(Backing::Kept(Kept::own(file, counted, size)));
+        }
+        Ok(Backing::Anonymous(Anonymous::new(size)?))
+    }
+
+    fn kept(&self, size: u64) -> Option<Kept> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if size == USUAL
+            && let Some(kept) = state.ready.pop()
+        {
+            return Some(kept);
+        }
+        let count = if size == USUAL {
+            state.batch = (2 * state.batch).clamp(FIRST_BATCH, MOST_BATCH);
+            state.batch
+        } else {
+            1
+        };
+        let (mut made, is_full) = match state.tables.last() {
+            Some(table) => table.make(size, count),
+            None => (Vec::new(), true),
+        };
+        if is_full && !state.refused {
+            match Table::start().filter(|_| state.tables.len() < MOST_TABLES) {
+                Some(table) => {
+                    made = table.make(size, count).0;
+                    state.tables.push(table);
+                }
+                None => {
+                    log::info!("memory: no further table for files of buffers");
+                    state.refused = true;
+                }
+            }
+        }
+        let kept = made.pop();
+        state.ready.append(&mut made);
+        kept
+    }
+}
+
+/// A file of a buffer.
+pub(super) struct Kept {
+    place: Place,
+    size: u64,
+    /// Where it is mapped to be read and written until somebody needs it mapped; 0: nowhere.
+    staged: AtomicUsize,
+}
+
+enum Place {
+    Table(Arc<Table>, RawFd),
+    Own(OwnedFd, #[allow(dead_code, reason = "owned for its drop")] Counted),
+}
+
+impl Kept {
+    fn own(file: OwnedFd, counted: Counted, size: u64) -> Self {
+        Self { place: Place::Own(file, counted), size, staged: AtomicUsize::new(0) }
+    }
+
+    /// A descriptor of it in the process's table.
+    ///
+    /// # Errors
+    /// ENOMEM: there can be none.
+    pub(super) fn open(&self) -> Result<OwnedFd> {
+        match &self.place {
+            Place::Own(file, _) => file.try_clone().map_err(|_| Errno::NoMemory),
+            Place::Table(table, fd) => table.open(*fd).ok_or(Errno::NoMemory),
+        }
+    }
+
+    /// Maps all of it at `at` by moving the mapping with which it was made. None: it is to be mapped
+    /// as any file.
+    pub(super) fn place(
+        &self,
+        offset: u64,
+        size: u64,
+        access: u32,
+        at: Option<u64>,
+    ) -> Option<NonNull<u8>> {
+        let at = at.filter(|_| offset == 0 && size == self.size)?;
+        let staged = self.staged.swap(0, Ordering::AcqRel);
+        if staged == 0 {
+            return None;
+        }
+        let (from, bytes) = (ptr::with_exposed_provenance_mut(staged), size as usize);
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        // SAFETY: moves a mapping that only this file knows of; the caller owns what is replaced
+        // at `at`.
+        let moved = unsafe { libc::mremap(from, bytes, bytes, flags, at as *mut libc::c_void) };
+        if moved == libc::MAP_FAILED {
+            self.staged.store(staged, Ordering::Release);
+            return None;
+        }
+        let usual = bind_flag::READ | bind_flag::WRITE;
+        // SAFETY: the mapping was just made.
+        if access != usual && unsafe { libc::mprotect(moved, bytes, protection(access)) } != 0 {
+            return None;
+        }
+        NonNull::new(moved.cast())
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let staged = *self.staged.get_mut();
+        if staged != 0 {
+            // SAFETY: a mapping that only this file knows of.
+            unsafe { libc::munmap(ptr::with_exposed_provenance_mut(staged), self.size as usize) };
+        }
+        if let Place::Table(table, fd) = &self.place
+            && !process::is_gone()
+        {
+            // Without its thread the table is gone, and the file with it.
+            let _ = table.orders.send(Order::Close(*fd));
+        }
+    }
+}
+
+/// One of the descriptors of the process's own table that files may have.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn take(own: &Arc<AtomicUsize>) -> Option<Self> {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: fills the struct.
+        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+        let most = usize::try_from(limit.rlim_cur / OWN_PART).unwrap_or(usize::MAX);
+        let more = |count| (count < most).then_some(count + 1);
+        own.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Self(Arc::clone(own)))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a table's thread does.
+enum Order {
+    /// Makes up to `count` files of `size` bytes and maps them.
+    Make { size: u64, count: usize, answer: Sender<Answer> },
+    /// Closes one.
+    Close(RawFd),
+}
+
+/// Descriptors of files and where these are mapped, and whether the table has no room for one more.
+type Answer = (Vec<(RawFd, usize)>, bool);
+
+/// A descriptor table of the driver's own: that of its thread, which ends with the last file.
+struct Table {
+    thread: libc::pid_t,
+    orders: Sender<Order>,
+}
+
+impl Table {
+    /// Starts the thread. None: there can be none, it cannot have a table of its own, or others
+    /// cannot reach into it.
+    fn start() -> Option<Arc<Self>> {
+        let (orders, inbox) = mpsc::channel();
+        let (answer, started) = mpsc::channel();
+        let body = move || {
+            let probe = own_table();
+            let known = probe.is_some();
+            if answer.send(probe).is_ok() && known {
+                serve(&inbox);
+            }
+        };
+        let thread = std::thread::Builder::new().name("tally-files".into()).stack_size(STACK);
+        process::without_signals(|| thread.spawn(body)).ok()?;
+        let (thread, probe) = started.recv().ok()??;
+        let table = Self { thread, orders };
+        let reached = table.open(0).and_then(|file| identity(&file));
+        (reached == Some(probe)).then(|| Arc::new(table))
+    }
+
+    fn open(&self, fd: RawFd) -> Option<OwnedFd> {
+        let path = format!("/proc/self/task/{}/fd/{fd}\0", self.thread);
+        let flags = libc::O_RDWR | libc::O_CLOEXEC;
+        // SAFETY: the path is terminated.
+        let file = unsafe { libc::open(path.as_ptr().cast(), flags) };
+        // SAFETY: a new descriptor that nothing else has.
+        (file >= 0).then(|| unsafe { OwnedFd::from_raw_fd(file) })
+    }
+
+    /// Up to `count` files, and whether there is no room for one.
+    fn make(self: &Arc<Self>, size: u64, count: usize) -> (Vec<Kept>, bool) {
+        let (answer, made) = mpsc::channel();
+        let sent = self.orders.send(Order::Make { size, count, answer });
+        // A thread that is gone makes none.
+        let (made, is_full) =
+            sent.ok().and_then(|()| made.recv().ok()).unwrap_or((Vec::new(), true));
+        let kept = |(fd, at)| Kept {
+            place: Place::Table(Arc::clone(self), fd),
+            size,
+            staged: AtomicUsize::new(at),
+        };
+        (made.into_iter().map(kept).collect(), is_full)
+    }
+}
+
+/// Gives the calling thread an empty descriptor table, but for three files in the places where a
+/// message to standard error would go. Its number, and the identity of the file of descriptor 0.
+fn own_table() -> Option<(libc::pid_t, (u64, u64))> {
+    const CLOSE_RANGE_UNSHARE: u32 = 2;
+    // Since Linux 5.9. It copies nothing of the process's table, so no pipe of the application's
+    // stays open in it.
+    // SAFETY: closes descriptors of the new table only.
+    let done =
+        unsafe { libc::syscall(libc::SYS_close_range, 0_u32, u32::MAX, CLOSE_RANGE_UNSHARE) };
+    if done != 0 {
+        return None;
+    }
+    let first = memfd(USUAL, false).filter(|file| file.as_raw_fd() == 0)?;
+    let probe = identity(&first)?;
+    let _ = first.into_raw_fd();
+    for _ in 1..3 {
+        let _ = memfd(USUAL, false)?.into_raw_fd();
+    }
+    // SAFETY: asks for a number.
+    Some((unsafe { libc::gettid() }, probe))
+}
+
+/// The thread of a table. It must not log: standard error is not in its table.
+fn serve(inbox: &Receiver<Order>) {
+    while let Ok(order) = inbox.recv() {
+        match order {
+            Order::Make { size, count, answer } => {
+                let made: Vec<_> = (0..count).map_while(|_| make(size)).collect();
+                // A file that is too large for the process's limits may fail where others do not.
+                let is_full = made.is_empty() && memfd(PAGE_SIZE, false).is_none();
+                // Who asked waits for it.
+                let _ = answer.send((made, is_full));
+            }
+            // SAFETY: a descriptor of this table that `make` has answered, closed once.
+            Order::Close(fd) => unsafe {
+                libc::close(fd);
+            },
+        }
+    }
+}
+
+/// A file and a mapping of it to be read and written.
+fn make(size: u64) -> Option<(RawFd, usize)> {
+    let file = memfd(size, false)?;
+    let access = protection(bind_flag::READ | bind_flag::WRITE);
+    let (none, fd) = (ptr::null_mut(), file.as_raw_fd());
+    // SAFETY: a fresh mapping touches nothing that exists.
+    let at = unsafe { libc::mmap(none, size as usize, access, libc::MAP_SHARED, fd, 0) };
+    (at != libc::MAP_FAILED).then(|| (file.into_raw_fd(), at.expose_provenance()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(at: NonNull<u8>, value: u8) {
+        // SAFETY: the tests hand over mappings of at least a byte.
+        unsafe { at.write_volatile(value) };
+    }
+
+    fn read(at: NonNull<u8>) -> u8 {
+        // SAFETY: as above.
+        unsafe { at.read_volatile() }
+    }
+
+    const BOTH: u32 = bind_flag::READ | bind_flag::WRITE;
+
+    /// The number of the next descriptor of the process.
+    fn next_descriptor() -> RawFd {
+        let file = memfd(4096, false).expect("the system has memfds");
+        file.as_raw_fd()
+    }
+
+    #[test]
+    fn files_take_none_of_the_processes_descriptors_and_are_apart() {
+        let files = Files::default();
+        drop(files.make(USUAL).expect("a file"));
+        let before = next_descriptor();
+        let all: Vec<Backing> = (0..100).map(|_| files.make(USUAL).expect("a file")).collect();
+        // Other tests open files meanwhile, but not a hundred.
+        assert!(next_descriptor() < before + 100);
+        let mut inodes = Vec::new();
+        for backing in &all {
+            let file = backing.file().expect("it can be sent");
+            let first = backing.map(0, USUAL, BOTH, None).expect("mapped");
+            let second = backing.map(4096, 4096, BOTH, None).expect("mapped again");
+            // SAFETY: inside the first mapping.
+            write(unsafe { first.add(4096) }, 7);
+            assert_eq!((read(first), read(second)), (0, 7));
+            inodes.push(identity(&file).expect("a file"));
+            // SAFETY: the test's own mappings.
+            unsafe {
+                libc::munmap(first.as_ptr().cast(), USUAL as usize);
+                libc::munmap(second.as_ptr().cast(), 4096);
+            }
+        }
+        inodes.sort_unstable();
+        inodes.dedup();
+        assert_eq!(inodes.len(), all.len(), "one file for each");
+    }
+
+    #[test]
+    fn where_no_table_can_be_had_a_part_of_the_processes_own_is_used() {
+        let files = Files::default();
+        files.state.lock().expect("no panic").refused = true;
+        let file = files.make(USUAL).expect("a file");
+        assert_eq!(files.own.load(Ordering::Relaxed), 1);
+        assert!(file.file().is_ok());
+        drop(file);
+        assert_eq!(files.own.load(Ordering::Relaxed), 0);
+        files.own.store(usize::MAX / 2, Ordering::Relaxed);
+        let none = files.make(USUAL).expect("memory without a file");
+        assert_eq!(none.file().map(drop), Err(Errno::NotSupported));
+    }
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bytes out of a limited number, counted without a word that all threads write.
+//!
+//! ```text
+//!  limit ≥ reserved = bytes in use + credit of shard 0 + credit of shard 1 + ...
+//! ```
+//!
+//! A thread takes from the credit of its shard and gives back to it. Only when that is empty, or
+//! large, the sum of all changes. So the number in use is exact, whoever asks, and the limit is
+//! kept exactly: before a request is refused, all credit is called in.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::shards::Shards;
+
+/// What a shard takes beyond a request, in bytes.
+const STEP: u64 = 1 << 20;
+/// Most that a shard keeps.
+const MOST: u64 = 4 * STEP;
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Quota {
+    limit: u64,
+    /// In use, or in a shard's credit.
+    reserved: AtomicU64,
+    credit: Shards<AtomicU64>,
+}
+
+impl Quota {
+    /// `limit` bytes, none of them in use.
+    pub fn new(limit: u64) -> Self {
+        Self { limit, reserved: AtomicU64::new(0), credit: Shards::default() }
+    }
+
+    /// Bytes in all.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Bytes in use. While others take and give it is a number of that time.
+    pub fn used(&self) -> u64 {
+        let credit: u64 = self.credit.iter().map(|it| it.load(Ordering::Acquire)).sum();
+        self.reserved.load(Ordering::Acquire).saturating_sub(credit)
+    }
+
+    /// Takes `bytes` if there are as many; whether there were.
+    #[inline]
+    #[must_use]
+    pub fn take(&self, bytes: u64) -> bool {
+        let less = |credit: u64| credit.checked_sub(bytes);
+        let order = Ordering::Relaxed;
+        self.credit.mine().fetch_update(order, order, less).is_ok() || self.reserve(bytes)
+    }
+
+    /// Gives back what was taken.
+    #[inline]
+    pub fn give(&self, bytes: u64) {
+        let credit = self.credit.mine();
+        if credit.fetch_add(bytes, Ordering::Relaxed) + bytes > MOST {
+            self.reserved.fetch_sub(credit.swap(0, Ordering::Relaxed), Ordering::Release);
+        }
+    }
+
+    #[cold]
+    fn reserve(&self, bytes: u64) -> bool {
+        if let Some(all) = bytes.checked_add(STEP)
+            && self.add(all)
+        {
+            self.credit.mine().fetch_add(STEP, Ordering::Release);
+            return true;
+        }
+        if self.add(bytes) {
+            return true;
+        }
+        for credit in self.credit.iter() {
+            self.reserved.fetch_sub(credit.swap(0, Ordering::Relaxed), Ordering::Release);
+        }
+        self.add(bytes)
+    }
+
+    fn add(&self, bytes: u64) -> bool {
+        let more = |it: u64| it.checked_add(bytes).filter(|&it| it <= self.limit);
+        self.reserved.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_is_exact_and_the_limit_too() {
+        let quota = Quota::new(3 * STEP);
+        assert!(quota.take(100) && quota.take(STEP));
+        assert_eq!(quota.used(), STEP + 100);
+        assert!(!quota.take(2 * STEP), "100 bytes too many");
+        assert!(quota.take(2 * STEP - 100), "the credit is called in");
+        assert!(!quota.take(1) && !quota.take(u64::MAX));
+        assert_eq!(quota.used(), 3 * STEP);
+        quota.give(3 * STEP);
+        assert_eq!(quota.used(), 0);
+        assert!(quota.take(3 * STEP), "what was given back can all be taken");
+    }
+
+    #[test]
+    fn credit_of_other_threads_is_called_in() {
+        let quota = Quota::new(2 * STEP);
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(quota.take(10)));
+        });
+        assert!(quota.take(2 * STEP - 10));
+        assert!(!quota.take(1));
+    }
+
+    #[test]
+    fn threads_that_take_and_give_at_once_never_exceed_the_limit() {
+        const EACH: u64 = STEP / 3;
+        let quota = Quota::new(4 * STEP);
+        let inside = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    for _ in 0..2_000 {
+                        if quota.take(EACH) {
+                            let now = inside.fetch_add(EACH, Ordering::SeqCst) + EACH;
+                            assert!(now <= quota.limit());
+                            inside.fetch_sub(EACH, Ordering::SeqCst);
+                            quota.give(EACH);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(quota.used(), 0);
+    }
+}

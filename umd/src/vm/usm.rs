@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Unified shared memory: what the application allocates and frees.
+//!
+//! ```text
+//!  allocate ──► Cache: blocks that served before ──┐
+//!          └──► a new block: buffer and addresses ─┴──► Registry: which allocation holds an address
+//!  free ──────► Registry ──► Cache, or unmapped
+//! ```
+//!
+//! A block is a buffer of its own at addresses of its own, in whole granules of 64 KiB, so it can be
+//! exported without anything else, and what holds an address is found by the granule. To make one
+//! takes several system calls; so one that is freed keeps buffer and addresses for the next
+//! allocation of its size, unless another process has got it. It is zero again when it is used
+//! again. Neither way takes a lock that all threads share.
+//!
+//! Where pages that are never touched cost nothing, memory to the end of the granule can be read: the
+//! block is as large, or, if its file ends earlier, pages of zeros follow. What is counted is what
+//! was asked for, in pages.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tally_uapi::PAGE_SIZE;
+use tally_uapi::ioctl::bind_flag;
+use tally_ze::ze_memory_type_t;
+
+use super::budget::Charge;
+use super::{Bindings, Mapping, Source, Vm, lost, out_of_addresses, poison};
+use crate::error::{Error, Result};
+use crate::ipc::Link;
+use crate::kernel::{BoUse, SharedBo};
+use crate::process;
+use crate::space::HUGE_PAGE;
+
+mod cache;
+mod registry;
+
+pub(super) use cache::Cache;
+pub(super) use registry::Registry;
+
+/// Blocks begin and end at multiples of this.
+pub(super) const GRANULE: u64 = 64 << 10;
+/// Largest block that keeps its pages while it rests. To fill pages with zeros is cheaper than to
+/// get new ones from the system, but takes its time also if the application never touches them.
+const MOST_KEPT: u64 = 1 << 20;
+
+/// A piece of unified shared memory, or a block that rests.
+pub struct Allocation {
+    /// Its addresses.
+    pub mapping: Mapping,
+    /// Bytes that the user asked for.
+    pub size: u64,
+    /// Host, device or shared.
+    pub kind: ze_memory_type_t,
+    /// Identifies it in this process; never reused.
+    pub id: u64,
+    /// The context that it belongs to: `Context::id`.
+    pub context: u64,
+    /// The device that it was made for, unless it was made for the host alone.
+    pub charge: Option<Charge>,
+    /// Of memory that another process has shared: keeps it there.
+    pub import: Option<Link>,
+    /// Whether it can be had as a file.
+    pub exportable: bool,
+    /// What was asked for of atomics, by the device; see [`Vm::set_atomics`].
+    pub atomics: BTreeMap<u32, u32>,
+    /// Bytes that the kernel counts for it.
+    counted: u64,
+    /// Bytes from its start on that may not be zero when it rests.
+    dirty: u64,
+    /// Whether the block may serve again: no other process has it.
+    reusable: bool,
+}
+
+impl Allocation {
+    fn new(mapping: Mapping) -> Self {
+        Self {
+            mapping,
+            size: 0,
+            kind: ze_memory_type_t::ZE_MEMORY_TYPE_UNKNOWN,
+            id: 0,
+            context: 0,
+            charge: None,
+            import: None,
+            exportable: false,
+            atomics: BTreeMap::new(),
+            counted: 0,
+            dirty: 0,
+            reusable: false,
+        }
+    }
+
+    /// Its buffer, for another process, which keeps the pages: they are no other allocation's later.
+    pub fn lend(&mut self) -> u32 {
+        self.reusable = false;
+        self.mapping.bo()
+    }
+
+    /// Counts it no longer.
+    fn uncount(&mut self) {
+        self.charge = None;
+        if self.counted != 0 {
+            self.mapping.bo.bindings.kernel.give_memory(self.counted);
+            self.counted = 0;
+        }
+    }
+
+    /// Makes the pages zero that may not be.
+    fn clear(&mut self) {
+        let dirty = std::mem::take(&mut self.dirty) as usize;
+        // SAFETY: the block is mapped for reading and writing and has as many bytes; nobody has its
+        // address, or only by mistake.
+        unsafe { self.mapping.ptr().write_bytes(0, dirty) };
+    }
+
+    /// Gives the pages back to the system and takes all access away, so that an access to freed
+    /// memory is a fault. Whether it could.
+    fn close(&mut self) -> bool {
+        self.dirty = 0;
+        let (start, bytes) = (self.mapping.ptr().as_ptr().cast(), self.mapping.size() as usize);
+        // SAFETY: as for `clear`; the pages are of a file that only this block uses.
+        unsafe {
+            libc::madvise(start, bytes, libc::MADV_REMOVE) == 0
+                && libc::mprotect(start, bytes, libc::PROT_NONE) == 0
+        }
+    }
+
+    /// Undoes [`Allocation::close`]; the pages are zero. Whether it could.
+    fn open(&mut self) -> bool {
+        let (start, bytes) = (self.mapping.ptr().as_ptr().cast(), self.mapping.size() as usize);
+        // SAFETY: the block's own mapping, which nobody uses.
+        unsafe { libc::mprotect(start, bytes, libc::PROT_READ | libc::PROT_WRITE) == 0 }
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        if !process::is_gone() {
+            self.uncount();
+        }
+    }
+}
+
+/// Memory that is freed when the device is done with it: when this is dropped.
+pub struct Retired {
+    vm: Arc<Vm>,
+    allocation: Option<Box<Allocation>>,
+}
+
+impl Retired {
+    /// An allocation that was taken out of `vm`.
+    pub fn new(vm: &Arc<Vm>, allocation: Box<Allocation>) -> Self {
+        Self { vm: Arc::clone(vm), allocation: Some(allocation) }
+    }
+}
+
+impl Drop for Retired {
+    fn drop(&mut self) {
+        if let Some(allocation) = self.allocation.take() {
+            self.vm.free(allocation);
+        }
+    }
+}
+
+/// What [`Vm::find`] knows about an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// First address of the allocation.
+    pub base: u64,
+    /// Bytes that the user asked for.
+    pub size: u64,
+    /// The buffer; the allocation begins at its start.
+    pub bo: u32,
+    /// Host, device or shared.
+    pub kind: ze_memory_type_t,
+    /// Identifies the allocation.
+    pub id: u64,
+    /// The context that it belongs to.
+    pub context: u64,
+    /// The number of the device that it was made for.
+    pub device: Option<u32>,
+    /// Whether another process has shared it.
+    pub imported: bool,
+    /// Whether it can be had as a file.
+    pub exportable: bool,
+}
+
+/// Whose an allocation is, and what for.
+struct Owner {
+    kind: ze_memory_type_t,
+    context: u64,
+    charge: Option<Charge>,
+}
+
+impl Vm {
+    /// Makes unified shared memory of `size` bytes, not 0.
+    ///
+    /// # Errors
+    /// As [`Bindings::map`].
+    pub fn allocate(
+        &self,
+        size: u64,
+        align: u64,
+        kind: ze_memory_type_t,
+        context: u64,
+        charge: Option<Charge>,
+    ) -> Result<u64> {
+        self.allocate_from(Source::New, size, align, kind, context, charge)
+    }
+
+    /// The same from anywhere.
+    ///
+    /// # Errors
+    /// As [`Bindings::map`] and [`Bindings::import`].
+    pub fn allocate_from(
+        &self,
+        source: Source,
+        size: u64,
+        align: u64,
+        kind: ze_memory_type_t,
+        context: u64,
+        charge: Option<Charge>,
+    ) -> Result<u64> {
+        if self.bindings.is_over() {
+            return Err(lost());
+        }
+        let bytes = size.checked_next_multiple_of(PAGE_SIZE);
+        let bytes = bytes.ok_or_else(|| out_of_addresses(size))?;
+        let exportable = source.is_file();
+        let mut block = match source {
+            Source::New => self.counted(bytes, |vm| vm.block(bytes, align))?,
+            Source::ForExport => self.counted(bytes, |vm| {
+                let mapping = vm.bindings.block(BoUse::Block, bytes, align)?;
+                Ok(Box::new(Allocation::new(mapping)))
+            })?,
+            Source::File(file) => {
+                let bo = SharedBo { file, offset: 0, size: bytes, read_only: false };
+                Box::new(Allocation::new(self.bindings.import_block(bo, align)?))
+            }
+        };
+        block.exportable = exportable;
+        Ok(self.enter(block, size, Owner { kind, context, charge }))
+    }
+
+    /// Maps memory that another process has shared, for [`Vm::enter_import`].
+    ///
+    /// # Errors
+    /// As [`Bindings::import`].
+    pub fn import_memory(&self, bo: SharedBo) -> Result<Mapping> {
+        self.bindings.import_block(bo, PAGE_SIZE)
+    }
+
+    /// Makes memory known that another process has shared, and `link` keeps there; its address.
+    pub fn enter_import(
+        &self,
+        mapping: Mapping,
+        size: u64,
+        kind: ze_memory_type_t,
+        context: u64,
+        charge: Option<Charge>,
+        link: Link,
+    ) -> u64 {
+        let mut block = Box::new(Allocation::new(mapping));
+        block.import = Some(link);
+        self.enter(block, size, Owner { kind, context, charge })
+    }
+
+    /// A new or used block that the kernel counts `bytes` of.
+    fn counted(
+        &self,
+        bytes: u64,
+        make: impl Fn(&Self) -> Result<Box<Allocation>>,
+    ) -> Result<Box<Allocation>> {
+        let kernel = self.kernel();
+        kernel.take_memory(bytes).map_err(|errno| self.failed("BO_CREATE", errno))?;
+        let made = make(self).or_else(|error| {
+            // What rests may be what is missing: addresses, mappings, files, memory.
+            if self.cache.as_ref().is_some_and(Cache::drain) { make(self) } else { Err(error) }
+        });
+        let mut block = made.inspect_err(|_| kernel.give_memory(bytes))?;
+        block.counted = bytes;
+        Ok(block)
+    }
+
+    /// A block of `bytes`, whole pages, that are zero, or anything under `TALLY_CHAOS`.
+    fn block(&self, bytes: u64, align: u64) -> Result<Box<Allocation>> {
+        let size = match bytes {
+            _ if !self.kernel().is_sparse() => bytes,
+            0..=MOST_KEPT => bytes.next_power_of_two().max(GRANULE),
+            _ => bytes.checked_next_multiple_of(GRANULE).ok_or_else(|| out_of_addresses(bytes))?,
+        };
+        let Some(cache) = &self.cache else {
+            let block = Allocation::new(self.bindings.block(BoUse::Block, size, align)?);
+            if self.poisons {
+                poison(block.mapping.va(), bytes);
+            }
+            return Ok(Box::new(block));
+        };
+        if let Some(mut block) = cache.get(bytes, size, align) {
+            if bytes <= MOST_KEPT {
+                block.clear();
+                return Ok(block);
+            }
+            if block.open() {
+                return Ok(block);
+            }
+        }
+        let mut block = Allocation::new(self.bindings.block(BoUse::Block, size, align)?);
+        block.reusable = true;
+        Ok(Box::new(block))
+    }
+
+    fn enter(&self, mut block: Box<Allocation>, size: u64, owner: Owner) -> u64 {
+        block.size = size;
+        block.kind = owner.kind;
+        block.context = owner.context;
+        block.charge = owner.charge;
+        block.id = Self::allocation_id();
+        if let Some(views) = &self.views {
+            views.enter(&block);
+        }
+        self.usm.enter(block)
+    }
+
+    /// A number for an allocation. A thread takes several at a time.
+    pub fn allocation_id() -> u64 {
+        const MANY: u64 = 256;
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        thread_local! {
+            static MINE: std::cell::Cell<(u64, u64)> = const { std::cell::Cell::new((0, 0)) };
+        }
+        let mine = MINE.try_with(|mine| {
+            let (mut next, mut end) = mine.get();
+            if next == end {
+                next = NEXT.fetch_add(MANY, Ordering::Relaxed);
+                end = next + MANY;
+            }
+            mine.set((next + 1, end));
+            next
+        });
+        // The thread is ending.
+        mine.unwrap_or_else(|_| NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Takes an allocation out by its first address, if it is `context`'s. Dropping it unmaps it,
+    /// [`Vm::free`] keeps its block.
+    pub fn release(&self, base: u64, context: u64) -> Option<Box<Allocation>> {
+        self.usm.take(base, context).map(|it| self.taken(it))
+    }
+
+    /// An allocation that was taken out.
+    fn taken(&self, allocation: Box<Allocation>) -> Box<Allocation> {
+        if let Some(views) = &self.views {
+            views.leave(allocation.mapping.va());
+        }
+        allocation
+    }
+
+    /// Takes out all that is left of a context's.
+    pub fn release_all(&self, context: u64) -> Vec<Box<Allocation>> {
+        let all = self.usm.bases(|it| it.context == context);
+        all.into_iter().filter_map(|base| self.release(base, context)).collect()
+    }
+
+    /// Frees what was taken out: the block serves the next allocation of its size.
+    pub fn free(&self, mut allocation: Box<Allocation>) {
+        let used = allocation.size.next_multiple_of(PAGE_SIZE);
+        allocation.uncount();
+        let Some(cache) = self.cache.as_ref().filter(|_| allocation.reusable) else { return };
+        if self.is_lost() || process::is_gone() {
+            return;
+        }
+        allocation.atomics.clear();
+        allocation.dirty = used;
+        if used > MOST_KEPT && !allocation.close() {
+            return;
+        }
+        cache.put(used, allocation);
+    }
+
+    /// The allocation that holds an address, whichever context it belongs to.
+    #[inline]
+    pub fn find(&self, address: u64) -> Option<Found> {
+        self.usm.find(address)
+    }
+
+    /// Bytes from an address to the end of the allocation that holds it, whichever context it belongs
+    /// to.
+    #[inline]
+    pub fn rest(&self, address: u64) -> Option<u64> {
+        self.usm.rest(address)
+    }
+}
+
+impl Bindings {
+    /// A block of at least `size` bytes for `bo_use`, mapped for host and device.
+    fn block(self: &Arc<Self>, bo_use: BoUse, size: u64, align: u64) -> Result<Mapping> {
+        let (bo, size) = self.new_buffer(bo_use, size)?;
+        self.open_block(bo, (0, size), align, true)
+    }
+
+    /// The same of memory of another process.
+    fn import_block(self: &Arc<Self>, bo: SharedBo, align: u64) -> Result<Mapping> {
+        let SharedBo { offset, size, read_only, .. } = bo;
+        let whole = offset.checked_add(size).filter(|&whole| whole <= self.space.size());
+        let whole = whole.ok_or_else(|| out_of_addresses(size))?;
+        if !offset.is_multiple_of(PAGE_SIZE) {
+            return Err(Error::invalid("the exporter has sent an offset that is on no page"));
+        }
+        // A buffer begins where its file does; what is mapped of it begins at the offset.
+        let buffer = self.import_buffer(SharedBo { offset: 0, size: whole, ..bo })?;
+        self.open_block(buffer, (offset, size), align, !read_only)
+    }
+
+    fn open_block(
+        self: &Arc<Self>,
+        bo: super::Buffer,
+        (offset, size): (u64, u64),
+        align: u64,
+        writable: bool,
+    ) -> Result<Mapping> {
+        let align = if size >= HUGE_PAGE { align.max(HUGE_PAGE) } else { align };
+        let access = bind_flag::READ | if writable { bind_flag::WRITE } else { 0 };
+        let mut mapping = self.give_addresses(bo, size, align, GRANULE)?;
+        mapping.offset = offset;
+        let mut mapping = mapping.opened(access)?;
+        if self.kernel.is_sparse() {
+            mapping.pad(GRANULE)?;
+        }
+        Ok(mapping)
+    }
+
+    /// Whether the VM is known to be lost, or can be seen to be without a call.
+    fn is_over(&self) -> bool {
+        let seen = self.lost.load(Ordering::Relaxed);
+        if !seen && self.loss.as_ref().is_some_and(|it| it()) {
+            self.lost.store(true, Ordering::Relaxed);
+            return true;
+        }
+        seen
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Blocks that rest between two allocations, with their buffers and addresses.
+//!
+//! ```text
+//!  bytes              rests                            keeps its pages   found by
+//!  up to 64 KiB       at the thread, else the depot    yes               next power of two
+//!  up to 1 MiB        in the depot                     yes               next power of two
+//!  more               in the depot, the last 32        no                size of the block
+//! ```
+//!
+//! A thread's own are few; a thread that frees more, or what others have allocated, passes half of
+//! them on to the depot, which all share. What does not fit there is unmapped.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{Allocation, MOST_KEPT};
+use crate::shards::Shards;
+
+/// Sizes from [`SMALLEST`] on, each twice the one before.
+const CLASSES: usize = (MOST_KEPT.ilog2() - SMALLEST.ilog2() + 1) as usize;
+const SMALLEST: u64 = tally_uapi::PAGE_SIZE;
+/// Classes of which threads have their own.
+const OWN: usize = 5;
+/// Most bytes and blocks of a class that a thread keeps.
+const OWN_BYTES: u64 = 256 << 10;
+const OWN_BLOCKS: usize = 32;
+/// Most bytes of pages, and most blocks with pages, in the depot.
+const DEPOT_BYTES: u64 = 64 << 20;
+const DEPOT_BLOCKS: usize = 1024;
+/// Most blocks without pages, and most addresses that they have together.
+const LARGE_BLOCKS: usize = 32;
+const LARGE_BYTES: u64 = 16 << 30;
+
+/// A block that rests. It stays where it is, so that none is copied when it is taken.
+type Block = Box<Allocation>;
+
+/// See the module's description.
+#[derive(Default)]
+pub(in super::super) struct Cache {
+    own: Shards<Mutex<[Vec<Block>; OWN]>>,
+    depot: Mutex<Depot>,
+}
+
+#[derive(Default)]
+struct Depot {
+    classes: [Vec<Block>; CLASSES],
+    bytes: u64,
+    blocks: usize,
+    /// Without pages, the one that has rested longest in front.
+    large: VecDeque<Block>,
+    large_bytes: u64,
+}
+
+/// The class of blocks for `bytes`, not 0; those that keep no pages have none.
+fn class(bytes: u64) -> Option<usize> {
+    let doublings = bytes.next_power_of_two().max(SMALLEST).ilog2() - SMALLEST.ilog2();
+    Some(doublings as usize).filter(|&class| class < CLASSES)
+}
+
+/// Most blocks of a class that a thread keeps.
+const fn most(class: usize) -> usize {
+    let blocks = (OWN_BYTES / (SMALLEST << class)) as usize;
+    if blocks < OWN_BLOCKS { blocks } else { OWN_BLOCKS }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn take(blocks: &mut Vec<Block>, align: u64) -> Option<Block> {
+    // Usually any will do.
+    let at = blocks.iter().rposition(|it| it.mapping.va().is_multiple_of(align))?;
+    Some(blocks.swap_remove(at))
+}
+
+impl Cache {
+    /// A block for `bytes`, aligned to `align`; one for more than [`MOST_KEPT`] has `size` bytes.
+    pub(super) fn get(&self, bytes: u64, size: u64, align: u64) -> Option<Block> {
+        let Some(class) = class(bytes) else { return lock(&self.depot).get_large(size, align) };
+        if class >= OWN {
+            return lock(&self.depot).get(class, align);
+        }
+        let mut own = lock(self.own.mine());
+        let own = &mut own[class];
+        if own.is_empty() {
+            let mut depot = lock(&self.depot);
+            let many = most(class) / 2;
+            own.extend(std::iter::from_fn(|| depot.get(class, 1)).take(many));
+        }
+        take(own, align)
+    }
+
+    /// A block of which `bytes` were used is free.
+    pub(super) fn put(&self, bytes: u64, block: Block) {
+        // What is left over is unmapped without a lock.
+        let Some(class) = class(bytes) else {
+            let surplus = lock(&self.depot).put_large(block);
+            return drop(surplus);
+        };
+        let mut surplus = vec![];
+        if class < OWN {
+            let mut own = lock(self.own.mine());
+            let own = &mut own[class];
+            own.push(block);
+            if own.len() <= most(class) {
+                return;
+            }
+            surplus.extend(own.drain(..own.len() / 2));
+        } else {
+            surplus.push(block);
+        }
+        lock(&self.depot).put(class, &mut surplus);
+    }
+
+    /// Unmaps all that rests; whether there was anything.
+    pub(super) fn drain(&self) -> bool {
+        let mut all = vec![];
+        for own in self.own.iter() {
+            lock(own).iter_mut().for_each(|it| all.append(it));
+        }
+        let depot = std::mem::take(&mut *lock(&self.depot));
+        !all.is_empty() || depot.blocks != 0 || !depot.large.is_empty()
+    }
+}
+
+impl Depot {
+    fn get(&mut self, class: usize, align: u64) -> Option<Block> {
+        let block = take(&mut self.classes[class], align)?;
+        self.bytes -= SMALLEST << class;
+        self.blocks -= 1;
+        Some(block)
+    }
+
+    /// Takes of `blocks` what there is room for.
+    fn put(&mut self, class: usize, blocks: &mut Vec<Block>) {
+        let bytes = SMALLEST << class;
+        while self.blocks < DEPOT_BLOCKS && self.bytes + bytes <= DEPOT_BYTES {
+            let Some(block) = blocks.pop() else { return };
+            self.classes[class].push(block);
+            self.bytes += bytes;
+            self.blocks += 1;
+        }
+    }
+
+    fn get_large(&mut self, size: u64, align: u64) -> Option<Block> {
+        let fits = |it: &Block| it.mapping.size() == size && it.mapping.va().is_multiple_of(align);
+        let block = self.large.remove(self.large.iter().rposition(fits)?)?;
+        self.large_bytes -= size;
+        Some(block)
+    }
+
+    /// Keeps a block; what there is no room for any more.
+    fn put_large(&mut self, block: Block) -> Vec<Block> {
+        self.large_bytes += block.mapping.size();
+        self.large.push_back(block);
+        let mut surplus = vec![];
+        while self.large.len() > LARGE_BLOCKS || self.large_bytes > LARGE_BYTES {
+            let Some(oldest) = self.large.pop_front() else { break };
+            self.large_bytes -= oldest.mapping.size();
+            surplus.push(oldest);
+        }
+        surplus
+    }
+}
