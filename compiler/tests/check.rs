@@ -86,6 +86,39 @@ fn named_barriers_and_pipes_are_refused_by_name() {
     }
 }
 
+/// An image of a kind that does not exist here is named, by the instruction that asks for it.
+#[test]
+fn images_of_unknown_kinds_are_refused_by_name() {
+    let module = |image: &str| {
+        let text = format!(
+            "OpCapability Addresses
+             OpCapability Kernel
+             OpCapability ImageBasic
+             OpMemoryModel Physical64 OpenCL
+             OpEntryPoint Kernel %k \"k\"
+             OpName %k \"k\"
+             %void = OpTypeVoid
+             %u32 = OpTypeInt 32 0
+             %v2 = OpTypeVector %u32 2
+             %image = OpTypeImage %void {image} Unknown ReadOnly
+             %fk = OpTypeFunction %void %image
+             %k = OpFunction %void None %fk
+             %p = OpFunctionParameter %image
+             %start = OpLabel
+             %samples = OpImageQuerySamples %u32 %p
+             %size = OpImageQuerySize %v2 %p
+             OpReturn
+             OpFunctionEnd"
+        );
+        parse(&clang::assemble(&text), &[]).expect("it is understood")
+    };
+    for (image, what) in [("2D 0 0 1 0", "multisampled image"), ("Cube 0 0 0 0", "DimCube")] {
+        let log = check(&mut module(image)).expect_err("it is refused").to_string();
+        assert!(log.contains(what) && log.contains("kernel \"k\""), "{image}: {log}");
+        assert!(log.contains("OpImageQuery"), "{log}");
+    }
+}
+
 /// What no kernel reaches may be anything; a function reached through another names the kernel.
 #[test]
 fn only_what_is_reached_counts() {

@@ -7,7 +7,7 @@
 //! the *compiler* and exits at once; the compiler then belongs to init (or to the nearest
 //! subreaper). The middle child never calls `execve` and is reaped here with `__WCLONE`.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -48,12 +48,19 @@ const START_TIMEOUT: Duration = Duration::from_secs(5);
 /// Name of the program.
 const PROGRAM: &str = "tally-compiler";
 
-/// Finds the compiler's program: `$TALLY_COMPILER`, else in `dir`, else in `$PATH`.
+/// Finds the compiler's program: `$TALLY_COMPILER`, else in `dir`, else in `$PATH`. A process that has
+/// more rights than its caller (AT_SECURE) starts nothing that its caller's environment names.
 pub fn find(dir: Option<&Path>) -> Option<PathBuf> {
-    if let Some(path) = env::var_os("TALLY_COMPILER").filter(|path| !path.is_empty()) {
+    // SAFETY: takes a number.
+    let has_more_rights = unsafe { libc::getauxval(libc::AT_SECURE) != 0 };
+    find_in(dir, |name| env::var_os(name).filter(|_| !has_more_rights))
+}
+
+fn find_in(dir: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    if let Some(path) = variable("TALLY_COMPILER").filter(|path| !path.is_empty()) {
         return Some(path.into());
     }
-    let path = env::var_os("PATH").unwrap_or_default();
+    let path = variable("PATH").unwrap_or_default();
     let dirs = dir.map(Path::to_owned).into_iter().chain(env::split_paths(&path));
     dirs.map(|dir| dir.join(PROGRAM)).find(|program| program.is_file())
 }
@@ -233,4 +240,26 @@ fn reap(pid: libc::pid_t) {
     while unsafe { libc::waitpid(pid, &mut status, libc::__WCLONE) } < 0
         && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
     {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without an environment, as for a process with more rights than its caller, only the folder of the
+    /// driver is searched.
+    #[test]
+    fn the_environment_comes_first_if_it_counts() {
+        let named = |name: &str| (name == "TALLY_COMPILER").then(|| OsString::from("/a/b"));
+        assert_eq!(find_in(None, named), Some(PathBuf::from("/a/b")));
+        assert_eq!(find_in(Some(Path::new("/nonexistent")), |_| None), None);
+        let folder = std::env::temp_dir().join(format!("tally-find-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(PROGRAM), "").unwrap();
+        let path = |name: &str| (name == "PATH").then(|| folder.clone().into_os_string());
+        assert_eq!(find_in(None, path), Some(folder.join(PROGRAM)));
+        assert_eq!(find_in(None, |_| None), None);
+        assert_eq!(find_in(Some(&folder), |_| None), Some(folder.join(PROGRAM)));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

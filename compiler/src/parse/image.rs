@@ -32,9 +32,12 @@ const SAMPLER: i64 = 48;
 const NORMALIZED_SHIFT: u32 = 3;
 const LINEAR_SHIFT: u32 = 4;
 
-/// The IR's type of an image, if it is one that OpenCL has.
-pub fn image_type(inst: &Instruction<'_>) -> Result<Option<(Type, ImageArg)>> {
+/// The IR's type of an image, or what kind of image it is if OpenCL has none such here.
+pub fn image_type(inst: &Instruction<'_>) -> Result<std::result::Result<(Type, ImageArg), String>> {
     let (dim, arrayed, samples) = (inst.arg(1)?, inst.arg(3)? != 0, inst.arg(4)?);
+    if samples != 0 {
+        return Ok(Err("multisampled image".into()));
+    }
     let kind = match (Dim::from_u32(dim), arrayed) {
         (Some(Dim::Dim1D), false) => ImageKind::D1,
         (Some(Dim::Dim1D), true) => ImageKind::D1Array,
@@ -42,11 +45,10 @@ pub fn image_type(inst: &Instruction<'_>) -> Result<Option<(Type, ImageArg)>> {
         (Some(Dim::Dim2D), true) => ImageKind::D2Array,
         (Some(Dim::Dim3D), false) => ImageKind::D3,
         (Some(Dim::DimBuffer), false) => ImageKind::Buffer,
-        _ => return Ok(None),
+        (Some(dim), false) => return Ok(Err(format!("image of dimension {dim:?}"))),
+        (Some(dim), true) => return Ok(Err(format!("array of images of dimension {dim:?}"))),
+        (None, _) => return Ok(Err("image of an unknown dimension".into())),
     };
-    if samples != 0 {
-        return Ok(None);
-    }
     let access = inst.arg(7).ok().and_then(AccessQualifier::from_u32);
     let access = access.unwrap_or(AccessQualifier::ReadOnly);
     let image = ImageArg {
@@ -54,7 +56,7 @@ pub fn image_type(inst: &Instruction<'_>) -> Result<Option<(Type, ImageArg)>> {
         read: access != AccessQualifier::WriteOnly,
         write: access != AccessQualifier::ReadOnly,
     };
-    Ok(Some((Type::Pointer(AddressSpace::Constant), image)))
+    Ok(Ok((Type::Pointer(AddressSpace::Constant), image)))
 }
 
 /// The number that an `OpConstantSampler` is.
@@ -71,6 +73,11 @@ pub fn constant_sampler(inst: &Instruction<'_>) -> Result<u64> {
 
 /// Translates an instruction on images. `false` if it is another one.
 pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool> {
+    if let Some(image) = unknown_image(body, inst) {
+        let what = format!("{} of a {image}", inst.grammar.name);
+        body.unsupported(inst, &what)?;
+        return Ok(true);
+    }
     match inst.op() {
         Spv::SampledImage => {
             let parts = vec![body.arg(inst, 0)?, body.arg(inst, 1)?];
@@ -127,6 +134,38 @@ pub fn image_of(
         SpvKind::Image(image) => Ok(Some(image)),
         SpvKind::SampledImage(image) => image_of(builder, inst, image),
         _ => Ok(None),
+    }
+}
+
+/// What an instruction's image is, if it is one of a kind that does not exist here.
+fn unknown_image(body: &Body<'_, '_>, inst: &Instruction<'_>) -> Option<String> {
+    let takes_image = matches!(
+        inst.op(),
+        Spv::SampledImage
+            | Spv::Image
+            | Spv::ImageSampleExplicitLod
+            | Spv::ImageSampleImplicitLod
+            | Spv::ImageRead
+            | Spv::ImageWrite
+            | Spv::ImageQuerySize
+            | Spv::ImageQuerySizeLod
+            | Spv::ImageQueryFormat
+            | Spv::ImageQueryOrder
+            | Spv::ImageQueryLevels
+            | Spv::ImageQuerySamples
+    );
+    if !takes_image {
+        return None;
+    }
+    let (_, id) = body.value(inst, inst.arg(0).ok()?).ok()?;
+    let ty = body.b.spv_type(inst, id).ok()?;
+    let image = match ty.kind {
+        SpvKind::SampledImage(image) => body.b.spv_type(inst, image).ok()?,
+        _ => ty,
+    };
+    match &body.b.module.types[image.ir] {
+        Type::Opaque(name) if name.contains("image") => Some(name.clone()),
+        _ => None,
     }
 }
 

@@ -408,11 +408,11 @@ impl<'a> Builder<'a> {
                 Type::Opaque("function".into())
             }
             Op::TypeImage => match image::image_type(inst)? {
-                Some((ty, image)) => {
+                Ok((ty, image)) => {
                     kind = SpvKind::Image(image);
                     ty
                 }
-                None => Type::Opaque("image".into()),
+                Err(name) => Type::Opaque(name),
             },
             Op::TypeSampler => {
                 kind = SpvKind::Sampler;
