@@ -1,237 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The admin ring (`device/SPEC.md`, chapter 13): commands to the device, and
-//! what has to stay until they are answered.
-//!
-//! A command may leave its sender behind: waits are killable, and closing a file
-//! does not wait at all. So what a command needs, or what it will set free, goes
-//! into the ring with it ([`Keep`]) and comes out with the answer, or when a
-//! reset is known to be complete.
+//! The admin ring (`device/SPEC.md`, chapter 13): commands to the device, and their answers.
 
 use core::sync::atomic::Ordering;
 
 use kernel::device::{Bound, Device};
 use kernel::prelude::*;
-use kernel::rbtree::RBTree;
-use kernel::sync::{new_condvar, new_mutex, new_spinlock, Arc, CondVar, Mutex, SpinLock};
-use tally_uapi::firmware::{answer_status, op, query_value, Answer, Command, Extent, Identity};
+use kernel::sync::{new_mutex, Mutex};
+use tally_uapi::firmware::{op, Answer, Command, Identity, ANSWERS};
 
+use crate::call::{Order, Sent};
+use crate::keep::Keep;
+use crate::lanes::{Answered, Lanes, Unsent};
 use crate::queue::Queue;
-use crate::raw::{monotonic_ns, Interrupted, Waiter};
+use crate::raw::monotonic_ns;
 use crate::regs::Regs;
 use crate::shared::Shared;
-use crate::state::{Count, FirstFault, State};
-use crate::vm::{Mapping, Vm};
+use crate::state::{Count, State};
 
-/// Commands in the ring.
-const ENTRIES: u32 = 256;
-
-/// What must not be freed, and what is to be done, until a command is answered.
-pub(crate) enum Keep {
-    /// Nothing.
-    Nothing,
-    /// Memory that the command names.
-    Extents(#[expect(dead_code, reason = "kept, not read")] Shared<Extent>),
-    /// As [`Self::Extents`].
-    Identity(#[expect(dead_code, reason = "kept, not read")] Arc<Shared<Identity>>),
-    /// Mappings that are being undone.
-    Mappings(RBTree<u64, Mapping>),
-    /// A VM that ends, with its queues.
-    Vm(Arc<Vm>),
-    /// A queue that ends.
-    Queue(Arc<Queue>),
-    /// A queue of a VM that became lost: the answer says whether it is to blame.
-    Suspect(Arc<Queue>),
-}
-
-impl Keep {
-    /// The device has answered, and touches nothing of this any more.
-    fn answered(self, state: &State, answer: &Answer) {
-        let done = matches!(
-            answer.status,
-            answer_status::OK | answer_status::NO_ENTRY | answer_status::LOST
-        );
-        match self {
-            Self::Mappings(_) | Self::Vm(_) if !done => {
-                pr_err!("the device refused to unmap (status {})\n", answer.status);
-                self.quarantine(state);
-            }
-            Self::Suspect(queue) => Self::fault(state, &queue, answer),
-            other => other.release(state),
-        }
-    }
-
-    /// The device is known to touch nothing of this any more.
-    fn release(self, state: &State) {
-        match self {
-            Self::Vm(vm) => {
-                let id = vm.id();
-                drop(vm.take_mappings());
-                state.queues.for_each(|queue| queue.vm().id() == id, |id, _| state.queues.free(id));
-                state.vms.free(id);
-            }
-            Self::Queue(queue) => state.queues.free(queue.id()),
-            Self::Nothing
-            | Self::Extents(_)
-            | Self::Identity(_)
-            | Self::Mappings(_)
-            | Self::Suspect(_) => {}
-        }
-    }
-
-    /// The device may go on touching this for ever.
-    fn quarantine(self, state: &State) {
-        match &self {
-            Self::Vm(vm) => quarantine(state, vm.take_mappings()),
-            Self::Mappings(_) | Self::Extents(_) | Self::Identity(_) => {}
-            Self::Nothing | Self::Queue(_) | Self::Suspect(_) => return,
-        }
-        if let Self::Mappings(mappings) = self {
-            quarantine(state, mappings);
-        } else {
-            core::mem::forget(self);
-        }
-    }
-
-    /// Keeps the first fault of all, and tells the log.
-    fn fault(state: &State, queue: &Queue, answer: &Answer) {
-        let kind = (answer.values[query_value::STATE] >> 32) as u32;
-        if answer.status != answer_status::OK || kind == 0 {
-            return;
-        }
-        let fault = FirstFault {
-            time_ns: monotonic_ns(),
-            vm: queue.vm().id(),
-            queue: queue.id(),
-            kind,
-            address: answer.values[query_value::FAULT_ADDRESS],
-            packet: answer.values[query_value::FAULT_PACKET],
-            pid: queue.vm().pid(),
-        };
-        if state.may_log() {
-            pr_info!(
-                "vm {} of process {}: queue {} faulted: {} at {:#x}, packet {}\n",
-                fault.vm,
-                fault.pid,
-                fault.queue,
-                tally_uapi::fault::FaultKind::from_raw(kind).map_or("unknown", |kind| kind.name()),
-                fault.address,
-                fault.packet
-            );
-        }
-        state.fault.lock().get_or_insert(fault);
-    }
-}
-
-/// Leaves the pages of `mappings` pinned for ever.
-pub(crate) fn quarantine(state: &State, mappings: RBTree<u64, Mapping>) {
-    let bytes = mappings.iter().map(|(start, mapping)| mapping.end() - start).sum();
-    state.quarantine(bytes);
-    core::mem::forget(mappings);
-}
-
-/// A command that was sent.
-#[pin_data]
-pub(crate) struct Call {
-    #[pin]
-    waiter: Waiter,
-    #[pin]
-    outcome: SpinLock<Option<Result<Answer>>>,
-}
-
-impl Call {
-    /// A command that will be sent. Made first, so that nothing is begun that memory
-    /// is then missing for.
-    ///
-    /// # Errors
-    /// ENOMEM.
-    pub(crate) fn new() -> Result<Arc<Self>> {
-        Arc::pin_init(
-            try_pin_init!(Self {
-                waiter <- Waiter::new(),
-                outcome <- new_spinlock!(None),
-            }? Error),
-            GFP_KERNEL,
-        )
-    }
-
-    fn finish(&self, outcome: Result<Answer>) {
-        *self.outcome.lock() = Some(outcome);
-        self.waiter.wake();
-    }
-
-    /// Waits for the answer until a fatal signal, or until `deadline_ns`.
-    ///
-    /// # Errors
-    /// EINTR: killed; the command is carried out all the same. ENODEV: the device
-    /// was reset or is gone. ETIME: the deadline, where there is one.
-    pub(crate) fn wait_until(&self, deadline_ns: i64) -> Result<Answer> {
-        self.waiter.sleep(deadline_ns, true).map_err(|why| match why {
-            Interrupted::Late => ETIME,
-            Interrupted::Signal => EINTR,
-        })?;
-        self.outcome.lock().as_ref().map_or(Err(ENODEV), |outcome| *outcome)
-    }
-
-    /// Waits for the answer until a fatal signal.
-    ///
-    /// # Errors
-    /// As [`Self::wait_until`], and what the answer's status means.
-    pub(crate) fn wait(&self) -> Result<Answer> {
-        let answer = self.wait_until(i64::MAX)?;
-        status(&answer)?;
-        Ok(answer)
-    }
-}
-
-/// An answer's status as an error of the uapi.
-///
-/// # Errors
-/// EIO: lost. ENOENT, EINVAL, ENOSPC as the device says. EXISTS would be a mistake
-/// of this driver, and is EIO.
-pub(crate) fn status(answer: &Answer) -> Result {
-    match answer.status {
-        answer_status::OK => Ok(()),
-        answer_status::INVALID => Err(EINVAL),
-        answer_status::NO_ENTRY => Err(ENOENT),
-        answer_status::NO_SPACE => Err(ENOSPC),
-        _ => Err(EIO),
-    }
-}
-
-/// A command that could not be sent.
-pub(crate) struct Unsent {
-    /// Why.
-    pub(crate) error: Error,
-    /// What it would have kept: to be settled, with no lock of a VM held.
-    pub(crate) keep: Keep,
-}
+/// Commands in the ring: no fewer than can be out.
+const ENTRIES: u32 = ANSWERS;
 
 /// Who takes commands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// The device.
     Running,
-    /// Nobody; what comes is kept until the reset is over.
+    /// No one; what comes is kept until the reset is over.
     Stopping,
-    /// Nobody, and the device touches nothing.
+    /// No one, and the device touches nothing.
     Stopped,
-    /// Nobody, and the device may touch anything.
+    /// No one, and the device may touch anything.
     Quarantined,
-}
-
-struct Slot {
-    call: Arc<Call>,
-    keep: Keep,
-    sent_ns: i64,
 }
 
 struct Inner {
     phase: Phase,
-    /// Commands sent since ENABLE, modulo 2^32.
+    /// Commands given since ENABLE, modulo 2^32.
     tail: u32,
-    slots: KVVec<Option<Slot>>,
-    /// Keeps of commands that came while stopping.
-    late: KVVec<Keep>,
+    lanes: Lanes,
 }
 
 /// The ring.
@@ -241,8 +47,6 @@ pub(crate) struct Admin {
     answers: Shared<Answer>,
     #[pin]
     inner: Mutex<Inner>,
-    #[pin]
-    freed: CondVar,
 }
 
 impl Admin {
@@ -250,150 +54,113 @@ impl Admin {
     pub(crate) fn new(dev: &Device<Bound>) -> impl PinInit<Self, Error> + '_ {
         try_pin_init!(Self {
             commands: Shared::new(dev, ENTRIES as usize)?,
-            answers: Shared::new(dev, ENTRIES as usize)?,
-            inner <- new_mutex!(Inner {
-                phase: Phase::Stopped,
-                tail: 0,
-                slots: {
-                    let mut slots = KVVec::with_capacity(ENTRIES as usize, GFP_KERNEL)?;
-                    for _ in 0..ENTRIES {
-                        slots.push(None, GFP_KERNEL)?;
-                    }
-                    slots
-                },
-                late: KVVec::new(),
-            }),
-            freed <- new_condvar!(),
+            answers: Shared::new(dev, ANSWERS as usize)?,
+            inner <- new_mutex!(Inner { phase: Phase::Stopped, tail: 0, lanes: Lanes::new()? }),
         }? Error)
     }
 
-    /// Bus addresses of commands and answers, and how many there are.
+    /// Bus addresses of commands and answers, and how many commands there are.
     pub(crate) fn place(&self) -> (u64, u64, u32) {
         (self.commands.address(), self.answers.address(), ENTRIES)
     }
 
     /// Makes the ring empty, before ENABLE.
     pub(crate) fn start(&self) {
-        for index in 0..ENTRIES as usize {
-            self.answers.write(index, Answer::default());
+        for slot in 0..ANSWERS as usize {
+            self.answers.write(slot, Answer::default());
         }
         let mut inner = self.inner.lock();
         inner.tail = 0;
         inner.phase = Phase::Running;
     }
 
-    /// Sends a command as `call`. Sleeps while the ring is full, for the device's
-    /// time at most.
+    /// Sends a command. Waits for nothing. `then` is called at the moment at which it is certain that
+    /// the device will be given the command, and before it can have it; it may take no lock but those of tables.
     ///
     /// # Errors
-    /// ENODEV: the device is gone or being reset. The caller settles what comes back.
+    /// ENODEV: the device takes no commands. As [`Lanes::add`]. The caller settles what comes back.
     pub(crate) fn send(
         &self,
         regs: &Regs<'_>,
         state: &State,
-        call: &Arc<Call>,
+        order: Order,
         command: Command,
         keep: Keep,
-    ) -> Result<(), Unsent> {
-        self.send_if(regs, state, call, command, keep, true)
-    }
-
-    /// As [`Self::send`], but drops the command where it would sleep: for the
-    /// interrupt thread, which is who frees the slots. Only for commands that
-    /// nothing depends on.
-    pub(crate) fn try_send(&self, regs: &Regs<'_>, state: &State, command: Command, keep: Keep) {
-        if let Ok(call) = Call::new() {
-            let _ = self.send_if(regs, state, &call, command, keep, false);
-        }
-    }
-
-    fn send_if(
-        &self,
-        regs: &Regs<'_>,
-        state: &State,
-        call: &Arc<Call>,
-        command: Command,
-        keep: Keep,
-        may_sleep: bool,
+        then: impl FnOnce(),
     ) -> Result<(), Unsent> {
         let mut inner = self.inner.lock();
-        let index = loop {
-            if inner.phase != Phase::Running {
-                return Err(Unsent { error: ENODEV, keep });
-            }
-            let index = (inner.tail % ENTRIES) as usize;
-            match inner.slots.get(index) {
-                Some(None) => break index,
-                _ if may_sleep => self.freed.wait(&mut inner),
-                _ => return Err(Unsent { error: EBUSY, keep }),
-            }
-        };
-        self.commands.write(index, command);
-        inner.slots[index] = Some(Slot { call: call.clone(), keep, sent_ns: monotonic_ns() });
-        inner.tail = inner.tail.wrapping_add(1);
-        let tail = inner.tail;
-        // The register write is ordered after the command's; under the lock, so that
-        // tails arrive in order.
-        regs.admin_tail(tail);
+        if inner.phase != Phase::Running {
+            return Err(Unsent::new(ENODEV, order, keep));
+        }
+        inner.lanes.add(order, command, keep)?;
+        then();
+        self.give(&mut inner, regs, command.vm as usize);
         drop(inner);
         state.count(Count::Commands);
         Ok(())
     }
 
-    /// Deals with the keep of a command that was not sent.
-    pub(crate) fn settle(&self, state: &State, keep: Keep) {
+    /// Gives the device the next command of a lane, if it has none of it.
+    fn give(&self, inner: &mut Inner, regs: &Regs<'_>, slot: usize) {
+        if let Some(command) = inner.lanes.start(slot, inner.tail, monotonic_ns()) {
+            self.commands.write((inner.tail % ENTRIES) as usize, command);
+            inner.tail = inner.tail.wrapping_add(1);
+            // The register write is ordered after the command's; under the lock, so that
+            // tails arrive in order.
+            regs.admin_tail(inner.tail);
+        }
+    }
+
+    /// Deals with what a command that was not sent would have kept.
+    pub(crate) fn settle(&self, state: &State, unsent: Unsent) {
         let mut inner = self.inner.lock();
-        match inner.phase {
-            Phase::Stopped => {
-                drop(inner);
-                keep.release(state);
-            }
-            Phase::Quarantined => {
-                drop(inner);
-                keep.quarantine(state);
-            }
-            Phase::Running | Phase::Stopping => {
-                // Until the next reset. Without memory even for that it stays for ever.
-                if inner.late.reserve(1, GFP_KERNEL).is_err() {
-                    drop(inner);
-                    keep.quarantine(state);
-                } else if let Err(error) = inner.late.push_within_capacity(keep) {
-                    core::mem::forget(error);
-                }
-            }
-        }
+        let quiet = match inner.phase {
+            // A running device that was not given the end of something has never had it, or has been
+            // reset since: the end of a VM's lane and of its objects come by the same lock.
+            Phase::Running | Phase::Stopped => true,
+            Phase::Quarantined => false,
+            Phase::Stopping => return inner.lanes.keep_late(unsent),
+        };
+        drop(inner);
+        unsent.into_keep().settle(state, quiet);
     }
 
-    /// Takes answers out of the ring and gives them to who waits, after what they set free: whoever has
-    /// destroyed something has its place, and its memory, when the call returns.
-    pub(crate) fn collect(&self, state: &State) {
-        while let Some((slot, answer)) = self.next_answered() {
-            self.freed.notify_all();
-            slot.keep.answered(state, &answer);
-            slot.call.finish(Ok(answer));
+    /// Takes answers and gives them to their callers, who free what the commands have set free. Whether
+    /// something is left for [`State::reap`]. `ended` is called for each VM of which the device says
+    /// nothing any more, before its id can be used again.
+    pub(crate) fn collect(&self, regs: &Regs<'_>, state: &State, ended: impl Fn(u32)) -> bool {
+        let mut left = false;
+        while let Some((answered, answer)) = self.next_answered(regs) {
+            let Answered { call, command, keep, key, place } = answered;
+            if command.opcode == op::VM_DESTROY {
+                ended(command.vm);
+            }
+            let quiet = keep.answered(state, &answer);
+            let Some(keep) = call.end(Ok(answer), keep, quiet) else { continue };
+            if keep.is_heavy() {
+                left = true;
+                state.leave(place.into_node(key, Sent { call, command, keep, quiet }));
+            } else {
+                keep.settle(state, quiet);
+            }
         }
+        left
     }
 
-    fn next_answered(&self) -> Option<(Slot, Answer)> {
+    fn next_answered(&self, regs: &Regs<'_>) -> Option<(Answered, Answer)> {
         let mut inner = self.inner.lock();
         if inner.phase != Phase::Running {
             return None;
         }
-        let tail = inner.tail;
-        for back in 1..=ENTRIES {
-            let number = tail.wrapping_sub(back);
-            let index = (number % ENTRIES) as usize;
-            let waiting = inner.slots.get(index).is_some_and(Option::is_some);
-            if waiting && self.is_answered(index, number) {
-                let answer = self.answers.read(index)?;
-                return Some((inner.slots[index].take()?, answer));
-            }
-        }
-        None
+        let (slot, _) = inner.lanes.out().find(|&(slot, number)| self.is_answered(slot, number))?;
+        let answer = self.answers.read(slot)?;
+        let answered = inner.lanes.finish(slot)?;
+        self.give(&mut inner, regs, slot);
+        Some((answered, answer))
     }
 
-    fn is_answered(&self, index: usize, number: u32) -> bool {
-        let Some(answer) = self.answers.at(index) else { return false };
+    fn is_answered(&self, slot: usize, number: u32) -> bool {
+        let Some(answer) = self.answers.at(slot) else { return false };
         // SAFETY: the answer lives as long as the ring, and its sequence is aligned
         // and written whole.
         let sequence =
@@ -401,41 +168,41 @@ impl Admin {
         sequence.load(Ordering::Acquire) == number.wrapping_add(1)
     }
 
-    /// When the oldest command without an answer was sent.
-    pub(crate) fn oldest_ns(&self) -> Option<i64> {
-        let inner = self.inner.lock();
-        inner.slots.iter().flatten().map(|slot| slot.sent_ns).min()
+    /// A slot whose command the device has had since before `since_ns`; each command is told once.
+    pub(crate) fn overdue(&self, since_ns: i64) -> Option<u32> {
+        self.inner.lock().lanes.overdue(since_ns).map(|slot| slot as u32)
     }
 
-    /// Ends all calls with ENODEV, and takes no more. What they keep stays until
-    /// [`Self::stopped`].
-    pub(crate) fn stop(&self) {
+    /// Ends the calls of a VM with EIO. What they keep stays until they are answered.
+    pub(crate) fn end_calls(&self, vm: u32) {
+        self.inner.lock().lanes.end_calls(vm as usize, EIO);
+    }
+
+    /// Whether the device has a command, of any VM or none.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.inner.lock().lanes.out().next().is_some()
+    }
+
+    /// Whether the device has no command that is of no VM.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.inner.lock().lanes.is_idle(0)
+    }
+
+    /// Ends all calls with `error`, and takes no more. What they keep stays until [`Self::stopped`].
+    pub(crate) fn stop(&self, error: Error) {
         let mut inner = self.inner.lock();
         if inner.phase == Phase::Running {
             inner.phase = Phase::Stopping;
         }
-        for slot in inner.slots.iter().flatten() {
-            slot.call.finish(Err(ENODEV));
-        }
-        drop(inner);
-        self.freed.notify_all();
+        inner.lanes.close(error);
     }
 
     /// After [`Self::stop`]: the reset is over; `quiet` if the device confirmed it.
     pub(crate) fn stopped(&self, state: &State, quiet: bool) {
-        let mut inner = self.inner.lock();
-        inner.phase = if quiet { Phase::Stopped } else { Phase::Quarantined };
-        let late = core::mem::replace(&mut inner.late, KVVec::new());
-        drop(inner);
-        let settle = |keep: Keep| if quiet { keep.release(state) } else { keep.quarantine(state) };
-        for index in 0..ENTRIES as usize {
-            let slot = self.inner.lock().slots.get_mut(index).and_then(Option::take);
-            if let Some(slot) = slot {
-                settle(slot.keep);
-            }
-        }
-        for keep in late {
-            settle(keep);
+        self.inner.lock().phase = if quiet { Phase::Stopped } else { Phase::Quarantined };
+        loop {
+            let Some(keep) = self.inner.lock().lanes.take() else { break };
+            keep.settle(state, quiet);
         }
     }
 }
@@ -453,4 +220,9 @@ pub(crate) fn queue_command(opcode: u32, queue: &Queue, args: [u64; 6]) -> Comma
 /// IDENTIFY into a page.
 pub(crate) fn identify(page: &Shared<Identity>) -> Command {
     vm_command(op::IDENTIFY, 0, [page.address(), 0, 0, 0, 0, 0])
+}
+
+/// A command that does nothing but be answered.
+pub(crate) fn nop() -> Command {
+    Command::default()
 }

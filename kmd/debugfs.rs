@@ -42,11 +42,15 @@ impl Debug {
 const SLEEPERS: usize = 128;
 
 fn show(state: &Arc<State>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let memory = &state.memory;
+    let account = state.accounts.all();
     writeln!(f, "gone\t{}", state.gone())?;
-    writeln!(f, "memory\t{} of {} bytes", memory.used(), memory.limit())?;
+    writeln!(f, "memory\t{} of {} bytes", account.bytes.used(), account.bytes.limit())?;
+    writeln!(f, "buffers\t{} of {}", account.buffers.used(), account.buffers.limit())?;
     writeln!(f, "quarantined\t{} bytes", state.quarantined())?;
     writeln!(f, "asleep\t{} cells", state.sleepers.asleep())?;
+    for (name, limit) in state.limits() {
+        writeln!(f, "{name}\t{limit}")?;
+    }
     for (name, count) in state.counts() {
         writeln!(f, "{name}\t{count}")?;
     }
@@ -55,7 +59,10 @@ fn show(state: &Arc<State>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for about in sleepers.iter() {
         let About { thread, place, cell, compare, value } = *about;
         let wanted = compare.symbol();
-        writeln!(f, "wait\tthread {thread}, at {place:#x} of a page: was {cell}, until {wanted} {value}")?;
+        writeln!(
+            f,
+            "wait\tthread {thread}, at {place:#x} of a page: was {cell}, until {wanted} {value}"
+        )?;
     }
     if more != 0 {
         writeln!(f, "wait\tand {more} more")?;

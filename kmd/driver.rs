@@ -9,7 +9,9 @@ use kernel::pci;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 use kernel::sync::Arc;
-use kernel::workqueue::{impl_has_delayed_work, new_delayed_work, DelayedWork, WorkItem};
+use kernel::workqueue::{
+    impl_has_delayed_work, impl_has_work, new_delayed_work, new_work, DelayedWork, Work, WorkItem,
+};
 use tally_uapi::{ioctl, regs};
 
 use crate::debugfs::Debug;
@@ -33,6 +35,23 @@ pub(crate) struct Data {
     pub(crate) state: Arc<State>,
     #[pin]
     watchdog: DelayedWork<TallyDevice>,
+    #[pin]
+    reaper: Work<TallyDevice, REAPER>,
+}
+
+/// The work that frees what nobody waits for.
+pub(crate) const REAPER: u64 = 1;
+
+impl_has_work! {
+    impl HasWork<TallyDevice, REAPER> for Data { self.reaper }
+}
+
+impl WorkItem<REAPER> for Data {
+    type Pointer = ARef<TallyDevice>;
+
+    fn run(dev: ARef<TallyDevice>) {
+        dev.state.reap();
+    }
 }
 
 impl_has_delayed_work! {
@@ -53,6 +72,11 @@ impl WorkItem for Data {
 pub(crate) fn watchdog_work(dev: &TallyDevice) -> raw::RawWork {
     // SAFETY: the data of a device is pinned: it is part of the C allocation.
     raw::delayed_work(unsafe { Pin::new_unchecked(&dev.watchdog) })
+}
+
+/// The reaper of a device, as C sees it.
+pub(crate) fn reaper_work(dev: &TallyDevice) -> raw::RawWork {
+    raw::work(&dev.reaper)
 }
 
 /// What ioctls may use while the driver is bound.
@@ -128,9 +152,11 @@ impl pci::Driver for TallyPci {
                 try_pin_init!(Data {
                     state,
                     watchdog <- new_delayed_work!("tally_watchdog"),
+                    reaper <- new_work!("tally_reaper"),
                 }? Error),
             )?;
             raw::patch_driver(&drm);
+            raw::handle_resets(pdev);
             let node: ARef<TallyDevice> = (&*drm).into();
 
             Ok(try_pin_init!(TallyPciData {
@@ -171,7 +197,18 @@ impl pci::Driver for TallyPci {
     }
 
     fn unbind<'bound>(pdev: &'bound pci::Device<Core<'_>>, this: Pin<&TallyPciData<'bound>>) {
-        let _ = pdev;
         this.gpu.stop();
+        // Whatever the device does from now on, it does not do it to memory.
+        raw::clear_master(pdev);
     }
+}
+
+/// The device is about to be reset, or its slot has failed.
+pub(crate) fn pause(data: Pin<&TallyPciData<'_>>) {
+    data.gpu.pause();
+}
+
+/// The reset is over.
+pub(crate) fn go_on(data: Pin<&TallyPciData<'_>>) {
+    data.gpu.go_on();
 }

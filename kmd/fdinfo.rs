@@ -11,6 +11,9 @@ use crate::{queue, raw};
 /// Engine classes by their index in QUERY ENGINES, as far as they have names.
 const CLASSES: [&str; 2] = ["compute", "copy"];
 
+/// How long a reader waits for answers of the device.
+const PATIENCE_NS: i64 = 20_000_000;
+
 /// Time of a client's queues on engines, in ns, by class. It only grows, also when queues end.
 pub(crate) struct EngineTime([Atomic<u64>; CLASSES.len()]);
 
@@ -32,16 +35,23 @@ impl EngineTime {
 pub(crate) fn show(file: &TallyFile, out: &mut impl Write) {
     let state = file.state();
     let guard = raw::once_registered(file.device()).registration_guard();
+    let mut last = None;
     state.queues.for_each(
         |queue| queue.owner_id() == file.id() && !queue.ended(),
         |_, queue| {
             if let Some(guard) = &guard {
-                // Without an answer the last one counts.
-                let _ =
-                    guard.registration_data_with(|registered| queue::ask(registered.gpu, &queue));
+                let asked = guard
+                    .registration_data_with(|registered| queue::refresh(registered.gpu, &queue));
+                if let Some(before) = asked.and_then(|call| last.replace(call)) {
+                    before.leave();
+                }
             }
         },
     );
+    // What is not answered soon counts with what was known before: a reader does not wait for a slow VM.
+    if let Some(call) = last {
+        let _ = call.wait_until(state, raw::monotonic_ns().saturating_add(PATIENCE_NS));
+    }
     let mut mapped = (0, 0);
     state.vms.for_each(
         |vm| vm.owner_id() == file.id(),

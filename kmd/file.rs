@@ -6,17 +6,20 @@ use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 use kernel::sync::Arc;
 
+use crate::account::Client;
 use crate::driver::{Tally, TallyDevice};
 use crate::fdinfo::EngineTime;
 use crate::raw;
-use crate::state::{Memory, State};
+use crate::state::State;
+use crate::table::Owner;
 use crate::vm;
 
 /// A client. Its VMs and queues are in the device's tables, by its number.
 pub(crate) struct TallyFile {
     id: u64,
+    user: u32,
     pid: i32,
-    memory: Arc<Memory>,
+    account: Arc<Client>,
     engine_time: Arc<EngineTime>,
     state: Arc<State>,
     dev: ARef<TallyDevice>,
@@ -28,14 +31,19 @@ impl TallyFile {
         self.id
     }
 
+    /// The file and its user.
+    pub(crate) fn owner(&self) -> Owner {
+        Owner { file: self.id, user: self.user }
+    }
+
     /// The thread group that opened it.
     pub(crate) fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// The account of its buffers.
-    pub(crate) fn memory(&self) -> &Arc<Memory> {
-        &self.memory
+    /// What it uses.
+    pub(crate) fn account(&self) -> &Arc<Client> {
+        &self.account
     }
 
     /// The time of its queues on engines.
@@ -60,11 +68,12 @@ impl drm::file::DriverFile for TallyFile {
     fn open(dev: &TallyDevice) -> Result<Pin<KBox<Self>>> {
         let state = dev.state.clone();
         let pid = kernel::current!().group_leader().pid();
-        let memory = Arc::new(state.memory.of_client(), GFP_KERNEL)?;
-        let engine_time = Arc::new(EngineTime::new(), GFP_KERNEL)?;
+        let user = raw::current_user();
+        let account = state.accounts.open(user)?;
+        let engine_time = Arc::new(EngineTime::new(), GFP_KERNEL_ACCOUNT)?;
         let id = state.new_file();
-        let file = Self { id, pid, memory, engine_time, state, dev: dev.into() };
-        Ok(KBox::new(file, GFP_KERNEL)?.into())
+        let file = Self { id, user, pid, account, engine_time, state, dev: dev.into() };
+        Ok(KBox::new(file, GFP_KERNEL_ACCOUNT)?.into())
     }
 }
 
@@ -85,13 +94,13 @@ impl Drop for TallyFile {
                         vm::end_unattended(registered.gpu, &vm);
                     }),
                     // Unbound: the device was reset, and has nothing of it.
-                    None => state.vms.free(vm.id()),
+                    None => state.vms.free(&vm),
                 }
             },
         );
         state.queues.for_each(
             |queue| queue.owner_id() == id && guard.is_none(),
-            |number, _| state.queues.free(number),
+            |_, queue| state.queues.free(&queue),
         );
     }
 }

@@ -12,10 +12,10 @@ use kernel::sync::{new_mutex, Arc, Mutex};
 use tally_uapi::ioctl::{bo_flag, BoCreate, BoInfo};
 use tally_uapi::PAGE_SIZE;
 
+use crate::account::{Charge, Client};
 use crate::driver::{Tally, TallyDevice};
 use crate::file::TallyFile;
 use crate::raw;
-use crate::state::{Memory, State};
 
 /// A buffer.
 pub(crate) type Bo = shmem::Object<BoData>;
@@ -23,12 +23,10 @@ pub(crate) type Bo = shmem::Object<BoData>;
 pub(crate) type BoRef = ARef<Bo>;
 
 /// What the driver knows of a buffer.
-#[pin_data(PinnedDrop)]
+#[pin_data]
 pub(crate) struct BoData {
-    state: Arc<State>,
-    /// That of the client that made it.
-    account: Arc<Memory>,
-    bytes: u64,
+    /// To the account of the client that made it.
+    charge: Charge,
     flags: u32,
     creator: u64,
     /// Held while the table of its pages is made, by [`raw::sg_table`].
@@ -38,8 +36,7 @@ pub(crate) struct BoData {
 
 /// What [`BoData`] is made of.
 pub(crate) struct BoArgs {
-    state: Arc<State>,
-    account: Arc<Memory>,
+    account: Arc<Client>,
     flags: u32,
     creator: u64,
 }
@@ -47,7 +44,7 @@ pub(crate) struct BoArgs {
 impl BoData {
     /// The size.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+        self.charge.bytes()
     }
 
     /// Whether `client` (a file, or somebody unknown) may do more than read.
@@ -62,24 +59,10 @@ impl gem::DriverObject for BoData {
 
     fn new(_dev: &TallyDevice, size: usize, args: BoArgs) -> impl PinInit<Self, Error> {
         pin_init::pin_init_scope(move || {
-            let bytes = size as u64;
-            let BoArgs { state, account, flags, creator } = args;
-            account.take(bytes)?;
-            state.memory.take(bytes).inspect_err(|_| account.give(bytes))?;
-            // Nothing can fail from here on, and `drop` gives it back.
-            let table_lock = new_mutex!(());
-            Ok(try_pin_init!(
-                Self { state, account, bytes, flags, creator, table_lock <- table_lock }? Error
-            ))
+            let BoArgs { account, flags, creator } = args;
+            let charge = Charge::take(&account, size as u64, 1)?;
+            Ok(try_pin_init!(Self { charge, flags, creator, table_lock <- new_mutex!(()) }? Error))
         })
-    }
-}
-
-#[pinned_drop]
-impl PinnedDrop for BoData {
-    fn drop(self: Pin<&mut Self>) {
-        self.state.memory.give(self.bytes);
-        self.account.give(self.bytes);
     }
 }
 
@@ -97,8 +80,8 @@ pub(crate) fn create(dev: &TallyDevice, file: &drm::File<TallyFile>, arg: &mut B
         return Err(EINVAL);
     }
     let inner = file.inner();
-    let (state, account) = (inner.state().clone(), inner.memory().clone());
-    let args = BoArgs { state, account, flags: arg.flags, creator: inner.id() };
+    let account = inner.account().clone();
+    let args = BoArgs { account, flags: arg.flags, creator: inner.id() };
     let size = usize::try_from(arg.size).map_err(|_| ENOSPC)?;
     let bo = Bo::new(dev, size, shmem::ObjectConfig::default(), args)?;
     raw::patch_bo(&bo);

@@ -12,23 +12,28 @@ use kernel::device::Bound;
 use kernel::pci;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
-use kernel::sync::atomic::{Acquire, Atomic, Release};
+use kernel::sync::atomic::{Acquire, Atomic, Relaxed, Release};
 use kernel::sync::{new_mutex, Arc, Mutex, SetOnce};
 use kernel::time::{msecs_to_jiffies, Delta};
 use kernel::workqueue;
 use tally_uapi::firmware::{op, Command, Identity, StatusPage, WaitersPage};
 use tally_uapi::regs::status;
 
-use crate::admin::{self, queue_command, Admin, Call, Keep, Unsent};
-use crate::driver::TallyDevice;
+use crate::admin::{self, queue_command, Admin};
+use crate::call::{self, Call, Order};
+use crate::driver::{TallyDevice, REAPER};
+use crate::keep::{self, Keep};
+use crate::lanes::Unsent;
 use crate::module_parameters;
 use crate::raw::{self, monotonic_ns};
 use crate::regs::{Addresses, Regs};
 use crate::shared::Shared;
 use crate::state::{Count, State};
 
-/// How often the device is looked after while commands are out.
+/// How often the device is looked after while there are VMs or commands are out.
 const WATCH_MS: u32 = 500;
+/// How often it is asked for a sign of life then.
+const PING_NS: i64 = 2_000_000_000;
 
 /// See the module.
 #[pin_data(PinnedDrop)]
@@ -44,9 +49,22 @@ pub(crate) struct Gpu<'bound> {
     /// Whether the DRM device has been registered: before, there is nothing by which the watchdog
     /// finds the hardware.
     registered: Atomic<bool>,
-    /// Held during a reset. Whether it was the last one.
+    /// When the device was last asked for a sign of life.
+    pinged_ns: Atomic<i64>,
+    /// Held during a reset.
     #[pin]
-    ended: Mutex<bool>,
+    power: Mutex<Power>,
+}
+
+/// What the device does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Power {
+    /// It takes commands.
+    On,
+    /// It was reset and touches nothing, until [`Gpu::go_on`].
+    Paused,
+    /// It is not used any more.
+    Off,
 }
 
 impl<'bound> Gpu<'bound> {
@@ -66,7 +84,8 @@ impl<'bound> Gpu<'bound> {
             state,
             drm,
             registered: Atomic::new(false),
-            ended <- new_mutex!(false),
+            pinged_ns: Atomic::new(0),
+            power <- new_mutex!(Power::On),
         }? Error)
     }
 
@@ -104,17 +123,11 @@ impl<'bound> Gpu<'bound> {
         }
         self.start()?;
         let page = Arc::new(Shared::<Identity>::new(self.pdev.as_ref(), 1)?, GFP_KERNEL)?;
-        let call = Call::new()?;
         // Not watched: this waits itself, and the watchdog uses what is registered after it.
-        let keep = Keep::Identity(page.clone());
-        let sent = self.admin.send(&self.regs, &self.state, &call, admin::identify(&page), keep);
-        sent.map_err(|Unsent { error, keep }| {
-            self.settle(keep);
-            error
-        })?;
-        let timeout = i64::from(*module_parameters::admin_timeout_ms.value_ref()) * 1_000_000;
-        let answer = call.wait_until(monotonic_ns().saturating_add(timeout))?;
-        admin::status(&answer)?;
+        let call =
+            self.send(Order::new()?, admin::identify(&page), Keep::Identity(page.clone()))?;
+        let answer = call.wait_until(&self.state, monotonic_ns().saturating_add(timeout_ns()))?;
+        call::status(&answer)?;
         self.identity.populate(page.read_boxed()?);
         let (major, minor) = self.regs.version();
         let device = &self.identity()?.device;
@@ -150,7 +163,7 @@ impl<'bound> Gpu<'bound> {
         };
         if !self.poll(enabled) || self.regs.status() & status::ENABLED == 0 {
             dev_err!(self.pdev, "ENABLE failed, status {:#x}\n", self.regs.status());
-            self.admin.stop();
+            self.admin.stop(EIO);
             self.admin.stopped(&self.state, self.reset());
             return Err(EIO);
         }
@@ -160,32 +173,56 @@ impl<'bound> Gpu<'bound> {
     /// Sends a command; see [`Admin::send`].
     ///
     /// # Errors
-    /// As there.
-    pub(crate) fn send(&self, call: &Arc<Call>, command: Command, keep: Keep) -> Result {
-        self.send_locked(call, command, keep).map_err(|Unsent { error, keep }| {
-            self.settle(keep);
-            error
-        })
+    /// ENODEV: the device is gone. EIO: it is being reset, or was since the VM was made, which is lost then.
+    /// As [`crate::lanes::Lanes::add`].
+    pub(crate) fn send(&self, order: Order, command: Command, keep: Keep) -> Result<Arc<Call>> {
+        self.send_then(order, command, keep, || ())
     }
 
-    /// As [`Self::send`], for who must not settle a VM there and then.
+    /// As [`Self::send`]; `then` is called once it is certain that the device will be given the command.
     ///
     /// # Errors
-    /// See [`Admin::send`].
-    pub(crate) fn send_locked(
+    /// As there.
+    pub(crate) fn send_then(
         &self,
-        call: &Arc<Call>,
+        order: Order,
         command: Command,
         keep: Keep,
-    ) -> Result<(), Unsent> {
-        self.admin.send(&self.regs, &self.state, call, command, keep)?;
+        then: impl FnOnce(),
+    ) -> Result<Arc<Call>> {
+        let call = order.call.clone();
+        let sent = self.admin.send(&self.regs, &self.state, order, command, keep, then);
+        sent.map_err(|unsent| self.settle(unsent))?;
         self.watch();
-        Ok(())
+        Ok(call)
     }
 
-    /// Deals with what a command that was not sent would have kept.
-    pub(crate) fn settle(&self, keep: Keep) {
-        self.admin.settle(&self.state, keep);
+    /// As [`Self::send`], for who must not settle a VM under its lock.
+    ///
+    /// # Errors
+    /// What could not be sent, for [`Self::settle`].
+    pub(crate) fn send_locked(
+        &self,
+        order: Order,
+        command: Command,
+        keep: Keep,
+    ) -> Result<Arc<Call>, Unsent> {
+        let call = order.call.clone();
+        self.admin.send(&self.regs, &self.state, order, command, keep, || ())?;
+        self.watch();
+        Ok(call)
+    }
+
+    /// Deals with what a command that was not sent would have kept. Returns why it was not sent.
+    pub(crate) fn settle(&self, unsent: Unsent) -> Error {
+        let error = unsent.error;
+        self.admin.settle(&self.state, unsent);
+        match error {
+            _ if self.state.gone() => ENODEV,
+            // The VM's lane is closed although it was not ended: a reset has taken it.
+            error if error == ENODEV || error == ENOENT => EIO,
+            error => error,
+        }
     }
 
     /// The DRM device has been registered, and commands may be out already.
@@ -215,7 +252,16 @@ impl<'bound> Gpu<'bound> {
         for (index, word) in page.lost.iter().enumerate() {
             each_bit(word.swap(0, Ordering::SeqCst), |bit| self.lost((index * 64 + bit) as u32));
         }
-        self.admin.collect(&self.state);
+        let left = self.admin.collect(&self.regs, &self.state, |vm| {
+            // It may have become lost before it ended. The next VM of this id has not.
+            if let Some(word) = page.lost.get(vm as usize / 64) {
+                word.fetch_and(!(1 << (vm % 64)), Ordering::SeqCst);
+            }
+        });
+        if left {
+            // If it is queued already, all is well.
+            let _ = workqueue::system_long().enqueue::<_, { REAPER }>(self.drm.clone());
+        }
     }
 
     /// The device says that a VM is lost: asks its queues which one is to blame.
@@ -226,52 +272,86 @@ impl<'bound> Gpu<'bound> {
         }
         self.state.count(Count::Lost);
         self.state.sleepers.wake_all();
+        if self.state.may_log() {
+            dev_info!(self.pdev, "vm {id} of process {} is lost\n", vm.pid());
+        }
         self.state.queues.for_each(
-            |queue| queue.vm().id() == id,
+            |queue| core::ptr::eq(&**queue.vm(), &*vm),
             |_, queue| {
-                let command = queue_command(op::QUEUE_QUERY, &queue, [0; 6]);
-                self.admin.try_send(&self.regs, &self.state, command, Keep::Suspect(queue));
+                // Without memory to ask it remains unknown.
+                if let Ok(order) = Order::new() {
+                    order.call.leave();
+                    let command = queue_command(op::QUEUE_QUERY, &queue, [0; 6]);
+                    let _ = self.send(order, command, Keep::Suspect(queue));
+                }
             },
         );
     }
 
-    /// While there are VMs or commands are out: is there still somebody?
+    /// While there are VMs or commands are out: does the device still do its part?
     pub(crate) fn look_after(&self) {
         // Should an interrupt have got lost, this is the end of the wait for it.
         self.interrupt();
-        let oldest = self.admin.oldest_ns();
-        if oldest.is_none() && self.state.vms.next(0, |_| true).is_none() {
+        let now = monotonic_ns();
+        while let Some(slot) = self.admin.overdue(now.saturating_sub(timeout_ns())) {
+            if slot == 0 {
+                dev_err!(self.pdev, "the device does not answer any more; resetting\n");
+                return self.recover();
+            }
+            self.give_up(slot);
+        }
+        if !self.admin.is_busy() && self.state.vms.next(0, |_| true).is_none() {
             return;
         }
-        let timeout = i64::from(*module_parameters::admin_timeout_ms.value_ref()) * 1_000_000;
-        if oldest.is_some_and(|sent| monotonic_ns().saturating_sub(sent) > timeout) {
-            dev_err!(self.pdev, "a command is not answered; resetting\n");
-            self.recover();
-        } else if !self.regs.present() {
-            dev_err!(self.pdev, "the device does not answer any more\n");
-            self.recover();
-        } else {
-            self.watch();
+        // By the ring and not by a register, whose read would stop this processor for as long as the
+        // device's process stands still.
+        if self.admin.is_idle() && now.saturating_sub(self.pinged_ns.load(Relaxed)) > PING_NS {
+            self.pinged_ns.store(now, Relaxed);
+            if let Ok(order) = Order::new() {
+                order.call.leave();
+                self.state.count(Count::Pings);
+                let _ = self.send(order, admin::nop(), Keep::Nothing);
+            }
         }
+        self.watch();
+    }
+
+    /// A VM's command is not answered: the VM is lost, and what it uses stays until there is an answer.
+    fn give_up(&self, id: u32) {
+        dev_err!(self.pdev, "a command of vm {id} is not answered; the vm is lost\n");
+        if let Some(vm) = self.state.vms.by_id(id) {
+            if vm.lose() {
+                self.state.count(Count::Lost);
+            }
+        }
+        self.admin.end_calls(id);
+        self.state.sleepers.wake_all();
+    }
+
+    /// Loses all VMs and wakes who waits for them.
+    fn lose_all(&self) {
+        self.state.vms.for_each(
+            |_| true,
+            |_, vm| {
+                if vm.lose() {
+                    self.state.count(Count::Lost);
+                }
+            },
+        );
+        self.state.sleepers.wake_all();
     }
 
     /// Resets a device that no longer answers. All its VMs are lost; if it comes
     /// back new ones can be made, and else it is gone.
     fn recover(&self) {
-        let mut ended = self.ended.lock();
-        if *ended {
+        let mut power = self.power.lock();
+        if *power != Power::On {
             return;
         }
         self.state.count(Count::Resets);
         // Who waits need not wait for the reset.
-        self.state.vms.for_each(
-            |_| true,
-            |_, vm| {
-                vm.lose();
-            },
-        );
-        self.state.sleepers.wake_all();
-        self.admin.stop();
+        self.lose_all();
+        self.admin.stop(EIO);
         let reset = self.reset();
         if !reset {
             // PCI's reset may take a minute, and comes too late for who uses the device.
@@ -279,10 +359,47 @@ impl<'bound> Gpu<'bound> {
         }
         self.settle_all(reset || self.reset_function());
         if !reset || self.start().is_err() {
-            dev_err!(self.pdev, "the device is given up\n");
-            *ended = true;
-            self.state.sleepers.publish_to(None);
-            self.state.go();
+            *power = Power::Off;
+            self.give_device_up();
+        }
+    }
+
+    fn give_device_up(&self) {
+        dev_err!(self.pdev, "the device is given up\n");
+        self.state.sleepers.publish_to(None);
+        self.state.go();
+    }
+
+    /// Before the device is reset or loses power: ends what it does. All its VMs are lost.
+    pub(crate) fn pause(&self) {
+        let mut power = self.power.lock();
+        if *power != Power::On {
+            return;
+        }
+        self.state.count(Count::Resets);
+        dev_info!(self.pdev, "the device is about to be reset; all its vms are lost\n");
+        self.lose_all();
+        self.admin.stop(EIO);
+        let reset = self.reset();
+        self.settle_all(reset);
+        *power = if reset { Power::Paused } else { Power::Off };
+        if !reset {
+            self.give_device_up();
+        }
+    }
+
+    /// After [`Self::pause`]: new VMs can be made.
+    pub(crate) fn go_on(&self) {
+        let mut power = self.power.lock();
+        if *power != Power::Paused {
+            return;
+        }
+        // What had power may have to be told anew what to forget.
+        if self.reset() && self.start().is_ok() {
+            *power = Power::On;
+        } else {
+            *power = Power::Off;
+            self.give_device_up();
         }
     }
 
@@ -290,15 +407,17 @@ impl<'bound> Gpu<'bound> {
     pub(crate) fn stop(&self) {
         self.state.go();
         // Ends the waits for answers; the guards that they hold would delay unbind.
-        self.admin.stop();
-        raw::cancel_watchdog(&self.drm);
-        let mut ended = self.ended.lock();
-        if core::mem::replace(&mut *ended, true) {
-            return;
+        self.admin.stop(ENODEV);
+        raw::cancel_work(&self.drm);
+        let mut power = self.power.lock();
+        if core::mem::replace(&mut *power, Power::Off) == Power::On {
+            // A reset that went on until now may have let commands in again.
+            self.admin.stop(ENODEV);
+            let quiet = self.reset() || self.reset_function();
+            self.state.sleepers.publish_to(None);
+            self.settle_all(quiet);
         }
-        let quiet = self.reset() || self.reset_function();
-        self.state.sleepers.publish_to(None);
-        self.settle_all(quiet);
+        self.state.reap();
     }
 
     /// Frees or gives up all that the device has used, and loses all VMs.
@@ -307,12 +426,7 @@ impl<'bound> Gpu<'bound> {
             |_| true,
             |_, vm| {
                 vm.lose();
-                let mappings = vm.take_mappings();
-                if quiet {
-                    drop(mappings);
-                } else {
-                    admin::quarantine(&self.state, mappings);
-                }
+                keep::free(&self.state, vm.take_mappings(), quiet);
             },
         );
         self.admin.stopped(&self.state, quiet);
@@ -365,8 +479,13 @@ impl PinnedDrop for Gpu<'_> {
     fn drop(self: Pin<&mut Self>) {
         self.stop();
         // Nobody is left who could queue it again.
-        raw::cancel_watchdog(&self.drm);
+        raw::cancel_work(&self.drm);
     }
+}
+
+/// The time after which a command counts as unanswered.
+fn timeout_ns() -> i64 {
+    i64::from(*module_parameters::admin_timeout_ms.value_ref()) * 1_000_000
 }
 
 fn each_bit(mut bits: u64, mut f: impl FnMut(usize)) {

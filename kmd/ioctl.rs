@@ -37,10 +37,15 @@ impl<'a> Caller<'a> {
     /// # Errors
     /// ENODEV: it has gone. Those of `f`.
     fn gpu(&self, f: impl for<'g> FnOnce(&Gpu<'g>) -> Result) -> Result {
+        self.gpu_or_gone(|gpu| if gpu.state().gone() { Err(ENODEV) } else { f(gpu) })
+    }
+
+    /// As [`Self::gpu`], for what frees: that a device has been given up does not keep it from that.
+    ///
+    /// # Errors
+    /// ENODEV: the driver was unbound. Those of `f`.
+    fn gpu_or_gone(&self, f: impl for<'g> FnOnce(&Gpu<'g>) -> Result) -> Result {
         let guard = self.dev.registration_guard().ok_or(ENODEV)?;
-        if self.file().state().gone() {
-            return Err(ENODEV);
-        }
         guard.registration_data_with(|registered| f(registered.gpu))
     }
 
@@ -90,10 +95,12 @@ pub(crate) const TABLE: &[DrmIoctlDescriptor] = table! {
     BoCreate => |caller, arg| caller.gpu(|_| gem::create(caller.dev, caller.drm_file, arg)),
     BoInfo => |caller, arg| gem::info(caller.drm_file, arg),
     VmCreate => |caller, arg| caller.gpu(|gpu| vm::create(gpu, &caller.file(), arg)),
-    VmDestroy => |caller, arg| caller.gpu(|gpu| vm::destroy(gpu, &caller.file(), arg)),
-    VmBind => |caller, arg| caller.gpu(|gpu| vm::bind(gpu, &caller.file(), caller.lookup(), arg)),
+    VmDestroy => |caller, arg| caller.gpu_or_gone(|gpu| vm::destroy(gpu, &caller.file(), arg)),
+    VmBind => |caller, arg| {
+        caller.gpu_or_gone(|gpu| vm::bind(gpu, &caller.file(), caller.lookup(), arg))
+    },
     QueueCreate => |caller, arg| caller.gpu(|gpu| queue::create(gpu, &caller.file(), arg)),
-    QueueDestroy => |caller, arg| caller.gpu(|gpu| queue::destroy(gpu, &caller.file(), arg)),
+    QueueDestroy => |caller, arg| caller.gpu_or_gone(|gpu| queue::destroy(gpu, &caller.file(), arg)),
     QueueQuery => |caller, arg| caller.gpu(|gpu| queue::query(gpu, &caller.file(), arg)),
     QueueKick => |caller, arg| caller.gpu(|gpu| queue::kick(gpu, &caller.file(), arg)),
     SemWait => |caller, arg| {

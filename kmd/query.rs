@@ -8,7 +8,7 @@ use zerocopy::IntoBytes;
 
 use crate::file::TallyFile;
 use crate::gpu::Gpu;
-use crate::module_parameters;
+use crate::state::State;
 
 /// IOCTL: QUERY: facts of the device.
 pub(crate) fn query(gpu: &Gpu<'_>, file: &TallyFile, arg: &mut Query) -> Result {
@@ -36,10 +36,11 @@ pub(crate) fn query(gpu: &Gpu<'_>, file: &TallyFile, arg: &mut Query) -> Result 
 
 /// What the device says, within what the module allows.
 fn device(file: &TallyFile, device: &DeviceInfo) -> DeviceInfo {
+    let (vms, queues) = (State::vm_limits(), State::queue_limits());
     DeviceInfo {
-        memory_bytes: file.memory().limit(),
-        max_vms: device.max_vms.min(*module_parameters::max_vms.value_ref()),
-        max_queues: device.max_queues.min(*module_parameters::max_queues.value_ref()),
+        memory_bytes: file.account().limit(),
+        max_vms: device.max_vms.min(vms.file).min(vms.user),
+        max_queues: device.max_queues.min(queues.file).min(queues.user),
         ..*device
     }
 }

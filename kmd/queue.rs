@@ -12,13 +12,14 @@ use tally_uapi::packet::PACKET_SIZE;
 use tally_uapi::queue::{RING_MAX_PACKETS, RING_MIN_PACKETS};
 use tally_uapi::PAGE_SIZE;
 
-use crate::admin::{queue_command, Call, Keep};
+use crate::admin::queue_command;
+use crate::call::{Call, Order};
 use crate::fdinfo::EngineTime;
 use crate::file::TallyFile;
 use crate::gpu::Gpu;
-use crate::module_parameters;
+use crate::keep::Keep;
 use crate::state::{Count, State};
-use crate::table::{Closed, Entry};
+use crate::table::{Closed, Entry, Owner};
 use crate::vm::Vm;
 
 /// A ring that an engine reads.
@@ -29,13 +30,19 @@ pub(crate) struct Queue {
     closed: Closed,
     /// Time on an engine when it was last asked, in ns.
     busy_ns: Atomic<u64>,
+    /// Whether that is being asked for by [`refresh`].
+    asked: Atomic<bool>,
     /// Its client's, to which that time was added.
     engine_time: Arc<EngineTime>,
 }
 
 impl Entry for Queue {
-    fn owner(&self) -> u64 {
-        self.vm.owner_id()
+    fn id(&self) -> u32 {
+        self.id
+    }
+
+    fn owner(&self) -> Owner {
+        self.vm.owner()
     }
 
     fn closed(&self) -> &Closed {
@@ -76,6 +83,7 @@ impl Queue {
 
     /// Keeps what the device said of it, and adds what is new to the client's time.
     pub(crate) fn note(&self, answer: &Answer) {
+        self.asked.store(false, Relaxed);
         let now = answer.values[query_value::BUSY_NS];
         let mut before = self.busy_ns();
         // An answer that others have overtaken says nothing new.
@@ -121,19 +129,18 @@ pub(crate) fn create(gpu: &Gpu<'_>, file: &TallyFile, arg: &mut QueueCreate) -> 
     if vm.lost() {
         return Err(EIO);
     }
-    let call = Call::new()?;
-    let limit = *module_parameters::max_queues.value_ref();
-    let queue = state.queues.add(file.id(), limit, |id| {
-        let queue = Queue {
-            id,
-            vm: vm.clone(),
-            class: arg.engine_class,
-            closed: Closed::new(),
-            busy_ns: Atomic::new(0),
-            engine_time: file.engine_time().clone(),
-        };
-        Ok(Arc::new(queue, GFP_KERNEL)?)
-    })?;
+    let id = state.queues.reserve(file.owner(), State::queue_limits())?;
+    let (order, ending) = (Order::new()?, Order::new()?);
+    let queue = Queue {
+        id: id.id(),
+        vm: vm.clone(),
+        class: arg.engine_class,
+        closed: Closed::new(),
+        busy_ns: Atomic::new(0),
+        asked: Atomic::new(false),
+        engine_time: file.engine_time().clone(),
+    };
+    let queue = Arc::new(queue, GFP_KERNEL_ACCOUNT)?;
     let args = [
         arg.ring,
         arg.control,
@@ -146,39 +153,34 @@ pub(crate) fn create(gpu: &Gpu<'_>, file: &TallyFile, arg: &mut QueueCreate) -> 
     let ring = arg.ring..arg.ring + ring_bytes;
     let control = arg.control..arg.control + PAGE_SIZE;
     let ranges = [(ring, bind_flag::READ), (control, bind_flag::READ | bind_flag::WRITE)];
-    if let Err(error) = vm.while_mapped(&ranges, || gpu.send(&call, command, Keep::Nothing)) {
-        // The device has not heard of it.
-        state.queues.free(queue.id);
-        return Err(error);
-    }
-    match call.wait() {
+    let published = queue.clone();
+    let call = vm.while_mapped(&ranges, || {
+        gpu.send_then(order, command, Keep::Nothing, || id.publish(published))
+    })?;
+    match call.wait(state) {
         Ok(_) => {
             arg.queue_id = queue.id;
             Ok(())
         }
         Err(error) => {
             // Killed, or refused: QUEUE_DESTROY comes after it, and frees the id.
-            end_unattended(gpu, &queue);
+            if queue.closed.close() {
+                ending.call.leave();
+                // What could not be sent was settled.
+                let _ = end(gpu, &queue, ending);
+            }
             Err(error)
         }
     }
 }
 
-fn end(gpu: &Gpu<'_>, queue: &Arc<Queue>, call: &Arc<Call>) -> Result {
+/// Sends the end of a closed queue.
+///
+/// # Errors
+/// ENOENT: VM_DESTROY was sent, which ends its queues. ENODEV, EIO: the device takes no commands.
+fn end(gpu: &Gpu<'_>, queue: &Arc<Queue>, order: Order) -> Result<Arc<Call>> {
     let command = queue_command(op::QUEUE_DESTROY, queue, [0; 6]);
-    gpu.send(call, command, Keep::Queue(queue.clone()))
-}
-
-fn end_unattended(gpu: &Gpu<'_>, queue: &Arc<Queue>) {
-    if !queue.closed.close() {
-        return;
-    }
-    match Call::new() {
-        Ok(call) => {
-            let _ = end(gpu, queue, &call);
-        }
-        Err(_) => gpu.settle(Keep::Queue(queue.clone())),
-    }
+    queue.vm.while_mapped(&[], || gpu.send(order, command, Keep::Queue(queue.clone())))
 }
 
 /// IOCTL: QUEUE_DESTROY: stops a queue.
@@ -188,28 +190,33 @@ pub(crate) fn destroy(gpu: &Gpu<'_>, file: &TallyFile, arg: &QueueDestroy) -> Re
     }
     let state = gpu.state();
     get(state, file, arg.queue_id)?;
-    let call = Call::new()?;
+    let order = Order::new()?;
     let queue = state.queues.close(file.id(), arg.queue_id)?;
-    // What it has done since it was last asked counts as well. A device that does not say so is told
-    // to end it all the same.
-    let _ = ask(gpu, &queue);
-    // A device that is reset has no queue any more; that is success.
-    match end(gpu, &queue, &call).and_then(|()| call.wait_until(i64::MAX)) {
-        Err(error) if error == EINTR => Err(error),
-        _ => Ok(()),
+    // What it has done since it was last asked counts as well, if there is memory to ask.
+    if let Ok(asking) = Order::new() {
+        asking.call.leave();
+        let _ = ask(gpu, &queue, asking);
     }
+    // A device that is reset has no queue any more; that is success.
+    end(gpu, &queue, order).map_or(Ok(()), |call| call.wait_for_end(state))
 }
 
-/// Asks the device what a queue does.
+/// Asks the device what a queue does; its time on an engine is noted with the answer.
 ///
 /// # Errors
-/// EINTR: killed. ENODEV, ENOMEM; ENOENT: the device does not know it (any more).
-pub(crate) fn ask(gpu: &Gpu<'_>, queue: &Queue) -> Result<Answer> {
-    let call = Call::new()?;
-    gpu.send(&call, queue_command(op::QUEUE_QUERY, queue, [0; 6]), Keep::Nothing)?;
-    let answer = call.wait()?;
-    queue.note(&answer);
-    Ok(answer)
+/// ENOENT: its VM ends. ENODEV, EIO: the device takes no commands.
+fn ask(gpu: &Gpu<'_>, queue: &Arc<Queue>, order: Order) -> Result<Arc<Call>> {
+    let command = queue_command(op::QUEUE_QUERY, queue, [0; 6]);
+    queue.vm.while_mapped(&[], || gpu.send(order, command, Keep::Time(queue.clone())))
+}
+
+/// Has the time of a queue on its engine asked for, unless an answer is still awaited.
+pub(crate) fn refresh(gpu: &Gpu<'_>, queue: &Arc<Queue>) -> Option<Arc<Call>> {
+    if queue.asked.xchg(true, Relaxed) {
+        return None;
+    }
+    let call = Order::new().and_then(|order| ask(gpu, queue, order));
+    call.inspect_err(|_| queue.asked.store(false, Relaxed)).ok()
 }
 
 /// IOCTL: QUEUE_QUERY: what a queue does.
@@ -219,7 +226,8 @@ pub(crate) fn query(gpu: &Gpu<'_>, file: &TallyFile, arg: &mut QueueQuery) -> Re
     }
     let queue = get(gpu.state(), file, arg.queue_id)?;
     let queue_id = arg.queue_id;
-    *arg = match ask(gpu, &queue) {
+    let answer = Order::new().and_then(|order| ask(gpu, &queue, order)?.wait(gpu.state()));
+    *arg = match answer {
         Ok(answer) => QueueQuery {
             queue_id,
             state: answer.values[query_value::STATE] as u32,
@@ -233,7 +241,7 @@ pub(crate) fn query(gpu: &Gpu<'_>, file: &TallyFile, arg: &mut QueueQuery) -> Re
             busy_ns: answer.values[query_value::BUSY_NS],
         },
         // A reset has taken it; the file still has it.
-        Err(error) if error == ENOENT && queue.vm.lost() => QueueQuery {
+        Err(error) if (error == ENOENT || error == EIO) && queue.vm.lost() => QueueQuery {
             queue_id,
             state: queue_state::STOPPED,
             busy_ns: queue.busy_ns(),

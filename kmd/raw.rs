@@ -11,7 +11,7 @@ use core::pin::Pin;
 use core::ptr::NonNull;
 
 use kernel::bindings;
-use kernel::device::{Bound, Device};
+use kernel::device::{Bound, BoundInternal, Device};
 use kernel::drm;
 use kernel::drm::gem::IntoGEMObject;
 use kernel::error::{from_err_ptr, to_result};
@@ -22,7 +22,7 @@ use kernel::sync::aref::ARef;
 use kernel::sync::SetOnce;
 use kernel::types::Opaque;
 
-use crate::driver::{Tally, TallyDevice};
+use crate::driver::{Tally, TallyDevice, TallyPciData};
 use crate::file::TallyFile;
 use crate::gem::Bo;
 
@@ -38,9 +38,13 @@ extern "C" {
     ) -> c_int;
     fn tally_waiter_wake(queue: *mut bindings::wait_queue_head, woken: *mut u32);
     fn tally_memory_bytes() -> u64;
+    fn tally_current_user() -> u32;
     fn tally_reset_function(pdev: *mut bindings::pci_dev) -> c_int;
+    fn tally_handle_resets(pdev: *mut bindings::pci_dev);
     fn tally_huge_pages(drm: *mut bindings::drm_device) -> c_int;
     fn tally_page_address(page: *mut bindings::page) -> *mut c_void;
+    fn tally_buffer_page(obj: *mut bindings::drm_gem_object, index: usize) -> *mut bindings::page;
+    fn tally_put_page(page: *mut bindings::page);
     fn tally_mmap(file: *mut bindings::file, vma: *mut bindings::vm_area_struct) -> c_int;
     fn tally_fault(vmf: *mut bindings::vm_fault) -> bindings::vm_fault_t;
     fn tally_huge_fault(
@@ -87,6 +91,12 @@ pub(crate) fn monotonic_ns() -> i64 {
 pub(crate) fn memory_bytes() -> u64 {
     // SAFETY: has no requirements.
     unsafe { tally_memory_bytes() }
+}
+
+/// The number of the user of the calling process, in the first user namespace.
+pub(crate) fn current_user() -> u32 {
+    // SAFETY: has no requirements.
+    unsafe { tally_current_user() }
 }
 
 /// Why a sleep ended without a wake.
@@ -373,10 +383,9 @@ fn reservation(bo: &Bo) -> *mut bindings::dma_resv {
     unsafe { (*bo.as_raw()).resv }
 }
 
-/// A buffer whose pages stay where they are.
+/// A buffer whose pages stay where they are, all of them.
 ///
-/// The abstraction pins only with a DMA mapping, which is undone at unbind: a
-/// sleeping host needs the pages beyond that.
+/// The abstraction pins only with a DMA mapping, which is undone at unbind.
 pub(crate) struct PinnedBo(ARef<Bo>);
 
 impl PinnedBo {
@@ -404,23 +413,6 @@ impl PinnedBo {
     pub(crate) fn bo(&self) -> &Bo {
         &self.0
     }
-
-    /// Where the kernel sees the word at `offset`.
-    ///
-    /// `None` beyond the buffer or where it is not aligned.
-    pub(crate) fn word(&self, offset: u64) -> Option<NonNull<u64>> {
-        let offset = usize::try_from(offset).ok()?;
-        // SAFETY: a live object.
-        if offset % 8 != 0 || offset >= unsafe { (*self.0.as_raw()).size } {
-            return None;
-        }
-        // SAFETY: while it is pinned there is an array of all its pages.
-        let page = unsafe { *(*shmem(&self.0)).pages.add(offset >> 12) };
-        // SAFETY: a page of the array; x86-64 has all memory mapped.
-        let address = unsafe { tally_page_address(page) }.cast::<u8>();
-        // SAFETY: within the page.
-        NonNull::new(unsafe { address.add(offset & 0xfff) }.cast())
-    }
 }
 
 impl Drop for PinnedBo {
@@ -428,6 +420,54 @@ impl Drop for PinnedBo {
         // The object's own callback leaves the lock to its caller; this one takes it.
         // SAFETY: pinned by `new`.
         unsafe { bindings::drm_gem_shmem_unpin(shmem(&self.0)) };
+    }
+}
+
+/// A word of a buffer, whose page stays where it is. The buffer's other pages need not be there.
+pub(crate) struct PinnedWord {
+    page: NonNull<bindings::page>,
+    word: NonNull<u64>,
+}
+
+// SAFETY: memory that is used by atomics only, and a reference to its page.
+unsafe impl Send for PinnedWord {}
+// SAFETY: as above.
+unsafe impl Sync for PinnedWord {}
+
+impl PinnedWord {
+    /// The word at `offset`.
+    ///
+    /// # Errors
+    /// EINVAL: beyond the buffer, or not aligned. ENOMEM. EINTR: killed.
+    pub(crate) fn new(bo: &Bo, offset: u64) -> Result<Self> {
+        let offset = usize::try_from(offset).map_err(|_| EINVAL)?;
+        // SAFETY: a live object.
+        if offset % 8 != 0 || offset >= unsafe { (*bo.as_raw()).size } {
+            return Err(EINVAL);
+        }
+        // SAFETY: a live shmem object of this driver, and a page of it.
+        let page = from_err_ptr(unsafe { tally_buffer_page(bo.as_raw(), offset >> 12) })?;
+        let page = NonNull::new(page).ok_or(ENOMEM)?;
+        // SAFETY: a page in use; x86-64 has all memory mapped.
+        let address = unsafe { tally_page_address(page.as_ptr()) }.cast::<u8>();
+        // SAFETY: within the page.
+        let word = NonNull::new(unsafe { address.add(offset & 0xfff) }.cast()).ok_or(EFAULT)?;
+        Ok(Self { page, word })
+    }
+
+    /// What it holds.
+    pub(crate) fn load(&self) -> u64 {
+        // SAFETY: the word is aligned, and in a page that stays. Everybody who changes it while we look
+        // does so with whole aligned stores.
+        let word = unsafe { core::sync::atomic::AtomicU64::from_ptr(self.word.as_ptr()) };
+        word.load(core::sync::atomic::Ordering::Acquire)
+    }
+}
+
+impl Drop for PinnedWord {
+    fn drop(&mut self) {
+        // SAFETY: the reference of `new`.
+        unsafe { tally_put_page(self.page.as_ptr()) };
     }
 }
 
@@ -505,6 +545,50 @@ impl Drop for UserPages {
     }
 }
 
+/// Has [`tally_pause`] and [`tally_go_on`] called when the device is reset through sysfs, or PCI
+/// recovers from an error. The abstraction of PCI drivers has no such callbacks.
+pub(crate) fn handle_resets(pdev: &pci::Device<Bound>) {
+    // SAFETY: a device that is being bound, and so has a driver: ours.
+    unsafe { tally_handle_resets(pci_raw(pdev)) };
+}
+
+/// The data of a bound device.
+///
+/// # Safety
+/// `pdev` is bound to this driver, and stays so for `'a`.
+unsafe fn bound_data<'a>(pdev: *mut bindings::pci_dev) -> Pin<&'a TallyPciData<'a>> {
+    // SAFETY: a transparent wrapper of a live device that is bound.
+    let pdev = unsafe { &*pdev.cast::<pci::Device<BoundInternal>>() };
+    // SAFETY: bound, so `probe` has stored its data, which is of this type.
+    unsafe { AsRef::<Device<BoundInternal>>::as_ref(pdev).drvdata_borrow() }
+}
+
+/// PCI is about to reset the device.
+///
+/// # Safety
+/// For the shim alone: `pdev` is bound to this driver, and locked so that it stays so.
+#[no_mangle]
+unsafe extern "C" fn tally_pause(pdev: *mut bindings::pci_dev) {
+    // SAFETY: as we were called.
+    crate::driver::pause(unsafe { bound_data(pdev) });
+}
+
+/// PCI has reset the device.
+///
+/// # Safety
+/// As [`tally_pause`].
+#[no_mangle]
+unsafe extern "C" fn tally_go_on(pdev: *mut bindings::pci_dev) {
+    // SAFETY: as we were called.
+    crate::driver::go_on(unsafe { bound_data(pdev) });
+}
+
+/// Takes from the device the right to reach memory.
+pub(crate) fn clear_master(pdev: &pci::Device<Bound>) {
+    // SAFETY: a bound device.
+    unsafe { bindings::pci_clear_master(pci_raw(pdev)) };
+}
+
 /// Function-level reset by PCI.
 ///
 /// # Errors
@@ -514,14 +598,17 @@ pub(crate) fn reset_function(pdev: &pci::Device<Bound>) -> Result {
     to_result(unsafe { tally_reset_function(pci_raw(pdev)) })
 }
 
-/// Ends a pending or running watchdog of `dev`: no code of it runs afterwards.
+/// Ends pending and running work of `dev`, the watchdog and the reaper: no code of it runs afterwards.
 /// Work items of the kernel crate cannot be cancelled, and ours must not outlive
 /// the module.
-pub(crate) fn cancel_watchdog(dev: &TallyDevice) {
-    let RawWork(work) = crate::driver::watchdog_work(dev);
+pub(crate) fn cancel_work(dev: &TallyDevice) {
+    let RawWork(watchdog) = crate::driver::watchdog_work(dev);
+    let RawWork(reaper) = crate::driver::reaper_work(dev);
     // SAFETY: the work is part of the live device; `delayed_work` begins with it.
-    let pending = unsafe { bindings::cancel_delayed_work_sync(work.cast()) };
-    if pending {
+    let pending = unsafe {
+        [bindings::cancel_delayed_work_sync(watchdog.cast()), bindings::cancel_work_sync(reaper)]
+    };
+    for _ in pending.into_iter().filter(|&pending| pending) {
         // SAFETY: a pending work owns a reference to its device, which is ours now.
         drop(unsafe { ARef::<TallyDevice>::from_raw(NonNull::from(dev)) });
     }
@@ -529,6 +616,12 @@ pub(crate) fn cancel_watchdog(dev: &TallyDevice) {
 
 /// A work item as C sees it.
 pub(crate) struct RawWork(*mut bindings::work_struct);
+
+/// The work item in C of a work.
+pub(crate) fn work<T: ?Sized, const ID: u64>(work: &kernel::workqueue::Work<T, ID>) -> RawWork {
+    // SAFETY: a live object; the pointer is only computed.
+    RawWork(unsafe { kernel::workqueue::Work::raw_get(work) })
+}
 
 /// The work item of a delayed work, which its type keeps to itself.
 pub(crate) fn delayed_work<T: ?Sized, const ID: u64>(

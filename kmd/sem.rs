@@ -9,7 +9,7 @@
 //! All this outlives the hardware: sleepers are woken when the device goes, and
 //! leave their lists later.
 
-use core::sync::atomic::{fence, AtomicU64, Ordering};
+use core::sync::atomic::{fence, Ordering};
 
 use kernel::list::{impl_list_arc_safe, impl_list_item, List, ListArc, ListLinks};
 use kernel::prelude::*;
@@ -24,7 +24,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::file::TallyFile;
 use crate::gem::BoRef;
 use crate::gpu::Gpu;
-use crate::raw::{monotonic_ns, Interrupted, PinnedBo, Waiter};
+use crate::raw::{monotonic_ns, Interrupted, PinnedWord, Waiter};
 use crate::shared::Shared;
 use crate::state::{Count, State};
 use crate::vm::Vm;
@@ -166,9 +166,9 @@ impl Sleepers {
 
 /// One entry of a wait.
 struct Cell {
-    /// Keeps the memory; `word` is in it.
-    _bo: PinnedBo,
-    word: core::ptr::NonNull<u64>,
+    /// Keeps the memory.
+    _bo: BoRef,
+    word: PinnedWord,
     compare: Compare,
     value: u64,
     bucket: usize,
@@ -180,15 +180,13 @@ impl Cell {
         if entry.offset % CELL_SIZE != 0 {
             return Err(EINVAL);
         }
-        let bo = PinnedBo::new(lookup(entry.handle)?)?;
-        let word = bo.word(entry.offset).ok_or(EINVAL)?;
+        let bo = lookup(entry.handle)?;
+        let word = PinnedWord::new(&bo, entry.offset)?;
         Ok(Self { _bo: bo, word, compare, value: entry.value, bucket: waiters_index(entry.offset) })
     }
 
     fn read(&self) -> u64 {
-        // SAFETY: the word is aligned, and in pages that `_bo` keeps. Everybody who
-        // changes it while we look does so with whole aligned stores.
-        unsafe { AtomicU64::from_ptr(self.word.as_ptr()) }.load(Ordering::Acquire)
+        self.word.load()
     }
 
     fn met(&self) -> bool {
@@ -204,7 +202,8 @@ struct Places<'a> {
 
 impl<'a> Places<'a> {
     fn enter(sleepers: &'a Sleepers, waiter: &Arc<Waiter>, cells: &[Cell]) -> Result<Self> {
-        let mut places = Self { sleepers, links: KVec::with_capacity(cells.len(), GFP_KERNEL)? };
+        let mut places =
+            Self { sleepers, links: KVec::with_capacity(cells.len(), GFP_KERNEL_ACCOUNT)? };
         for cell in cells {
             if places.links.iter().any(|(bucket, _)| *bucket == cell.bucket) {
                 continue;
@@ -221,7 +220,9 @@ impl<'a> Places<'a> {
                 try_pin_init!(Link { waiter, about, links <- ListLinks::new() }),
                 GFP_KERNEL,
             )?;
-            places.links.push((cell.bucket, sleepers.enter(cell.bucket, link)), GFP_KERNEL)?;
+            places
+                .links
+                .push((cell.bucket, sleepers.enter(cell.bucket, link)), GFP_KERNEL_ACCOUNT)?;
         }
         // Between the counting and the look at the cells (`uapi/src/cell.rs`).
         fence(Ordering::SeqCst);
@@ -275,11 +276,11 @@ pub(crate) fn wait(
         arg.count as usize * size_of::<SemWaitEntry>(),
     )
     .reader();
-    let mut cells = KVec::with_capacity(arg.count as usize, GFP_KERNEL)?;
+    let mut cells = KVec::with_capacity(arg.count as usize, GFP_KERNEL_ACCOUNT)?;
     for _ in 0..arg.count {
         let mut entry = SemWaitEntry::new_zeroed();
         reader.read_slice(entry.as_mut_bytes())?;
-        cells.push(Cell::new(&lookup, &entry)?, GFP_KERNEL)?;
+        cells.push(Cell::new(&lookup, &entry)?, GFP_KERNEL_ACCOUNT)?;
     }
     let vm = match arg.vm_id {
         0 => None,
@@ -309,7 +310,7 @@ fn sleep(state: &State, wait: &mut Wait, vm: Option<&Vm>, deadline_ns: i64) -> R
         return Err(ETIME);
     }
     state.count(Count::Sleeps);
-    let waiter = Arc::pin_init(Waiter::new(), GFP_KERNEL)?;
+    let waiter = Arc::pin_init(Waiter::new(), GFP_KERNEL_ACCOUNT)?;
     let _places = Places::enter(&state.sleepers, &waiter, &wait.cells)?;
     loop {
         if let Some(index) = wait.look() {

@@ -4,6 +4,7 @@
  * kernel crate has no bindings for. raw.rs declares and explains each.
  */
 
+#include <linux/cred.h>
 #include <linux/dma-mapping.h>
 #include <linux/hrtimer.h>
 #include <linux/dma-resv.h>
@@ -12,8 +13,12 @@
 #include <linux/pci.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/user.h>
+#include <linux/shmem_fs.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
+#include <linux/uidgid.h>
+#include <linux/user_namespace.h>
 #include <linux/wait.h>
 
 #include <drm/drm_drv.h>
@@ -27,15 +32,23 @@ void tally_waiter_init(struct wait_queue_head *queue);
 int tally_waiter_sleep(struct wait_queue_head *queue, const u32 *woken, s64 deadline, bool killable);
 void tally_waiter_wake(struct wait_queue_head *queue, u32 *woken);
 u64 tally_memory_bytes(void);
+u32 tally_current_user(void);
 int tally_reset_function(struct pci_dev *pdev);
+void tally_handle_resets(struct pci_dev *pdev);
+/* Of raw.rs. */
+void tally_pause(struct pci_dev *pdev);
+void tally_go_on(struct pci_dev *pdev);
 int tally_huge_pages(struct drm_device *drm);
 void *tally_page_address(struct page *page);
+struct page *tally_buffer_page(struct drm_gem_object *obj, unsigned long index);
+void tally_put_page(struct page *page);
 int tally_mmap(struct file *file, struct vm_area_struct *vma);
 vm_fault_t tally_fault(struct vm_fault *vmf);
 vm_fault_t tally_huge_fault(struct vm_fault *vmf, unsigned int order);
 
 struct tally_user_pages {
 	struct device *dev;
+	struct user_struct *user;
 	struct mm_struct *mm;
 	struct page **pages;
 	unsigned long count;
@@ -95,6 +108,11 @@ u64 tally_memory_bytes(void)
 	return (u64)totalram_pages() << PAGE_SHIFT;
 }
 
+u32 tally_current_user(void)
+{
+	return from_kuid(&init_user_ns, current_uid());
+}
+
 /*
  * Function-level reset by PCI itself, for a device that ignores its own reset
  * register. The caller may hold the device lock, which pci_reset_function takes.
@@ -103,10 +121,40 @@ int tally_reset_function(struct pci_dev *pdev)
 {
 	int ret;
 
+	/* Others who look at the configuration space wait meanwhile. */
+	pci_cfg_access_lock(pdev);
 	pci_save_state(pdev);
 	ret = pcie_reset_flr(pdev, PCI_RESET_DO_RESET);
 	pci_restore_state(pdev);
+	pci_cfg_access_unlock(pdev);
 	return ret;
+}
+
+static pci_ers_result_t tally_error_detected(struct pci_dev *pdev, pci_channel_state_t state)
+{
+	tally_pause(pdev);
+	return state == pci_channel_io_perm_failure ? PCI_ERS_RESULT_DISCONNECT :
+						      PCI_ERS_RESULT_NEED_RESET;
+}
+
+static pci_ers_result_t tally_slot_reset(struct pci_dev *pdev)
+{
+	pci_restore_state(pdev);
+	return PCI_ERS_RESULT_RECOVERED;
+}
+
+static const struct pci_error_handlers tally_error_handlers = {
+	.error_detected = tally_error_detected,
+	.slot_reset = tally_slot_reset,
+	.resume = tally_go_on,
+	.reset_prepare = tally_pause,
+	.reset_done = tally_go_on,
+};
+
+/* The driver is the same for all its devices: the first to be bound sets what all others would. */
+void tally_handle_resets(struct pci_dev *pdev)
+{
+	to_pci_driver(pdev->dev.driver)->err_handler = &tally_error_handlers;
 }
 
 int tally_huge_pages(struct drm_device *drm)
@@ -124,9 +172,27 @@ void *tally_page_address(struct page *page)
 }
 
 /*
+ * A page of a buffer, with a reference by which it stays where it is. It need not be pinned before:
+ * a page with one reference more than the kernel knows of is neither moved nor written out.
+ */
+struct page *tally_buffer_page(struct drm_gem_object *obj, unsigned long index)
+{
+	if (fatal_signal_pending(current))
+		return ERR_PTR(-EINTR);
+	return shmem_read_mapping_page(obj->filp->f_mapping, index);
+}
+
+void tally_put_page(struct page *page)
+{
+	put_page(page);
+}
+
+/*
  * mmap of the render node. The core's finds a buffer by the offset of its first
  * page only; this one by that of any page, so that a part of it can be mapped.
  */
+struct page *tally_buffer_page(struct drm_gem_object *obj, unsigned long index);
+void tally_put_page(struct page *page);
 int tally_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	struct drm_file *client = file->private_data;
@@ -207,6 +273,35 @@ vm_fault_t tally_fault(struct vm_fault *vmf)
 }
 
 /*
+ * Counts pages that a user has locked, as io_uring and BPF do: those of all the user's processes
+ * together, by an atomic. So giving them back takes no lock that a process could hold. The
+ * process's own number is for /proc alone.
+ */
+static bool tally_lock_pages(struct user_struct *user, struct mm_struct *mm, unsigned long count)
+{
+	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	long before = atomic_long_read(&user->locked_vm);
+
+	do {
+		if (!capable(CAP_IPC_LOCK) && (before > limit || count > limit - before))
+			return false;
+	} while (!atomic_long_try_cmpxchg(&user->locked_vm, &before, before + count));
+	atomic64_add(count, &mm->pinned_vm);
+	return true;
+}
+
+static void tally_unlock_pages(struct user_struct *user, struct mm_struct *mm, unsigned long count)
+{
+	atomic_long_sub(count, &user->locked_vm);
+	atomic64_sub(count, &mm->pinned_vm);
+}
+
+static enum dma_data_direction tally_direction(const struct tally_user_pages *user)
+{
+	return user->write ? DMA_BIDIRECTIONAL : DMA_TO_DEVICE;
+}
+
+/*
  * Pins the caller's own pages for as long as the device maps them, counts them
  * against RLIMIT_MEMLOCK (-ENOSPC beyond it), and maps them for DMA.
  */
@@ -223,17 +318,18 @@ int tally_user_pin(struct device *dev, u64 address, unsigned long count, bool wr
 		return -EFAULT;
 	if (count > min_t(unsigned long, totalram_pages(), INT_MAX / sizeof(struct page *)))
 		return -ENOSPC;
-	user = kzalloc(sizeof(*user), GFP_KERNEL);
+	user = kzalloc(sizeof(*user), GFP_KERNEL_ACCOUNT);
 	if (!user)
 		return -ENOMEM;
-	user->pages = kvmalloc_array(count, sizeof(*user->pages), GFP_KERNEL);
-	if (!user->pages) {
-		ret = -ENOMEM;
+	user->user = get_uid(current_user());
+	if (!tally_lock_pages(user->user, current->mm, count)) {
+		ret = -ENOSPC;
 		goto free_user;
 	}
-	if (account_locked_vm(current->mm, count, true)) {
-		ret = -ENOSPC;
-		goto free_pages;
+	user->pages = kvmalloc_array(count, sizeof(*user->pages), GFP_KERNEL_ACCOUNT);
+	if (!user->pages) {
+		ret = -ENOMEM;
+		goto unlock;
 	}
 	while (done < count) {
 		ret = pin_user_pages_fast(address + (done << PAGE_SHIFT), count - done, flags,
@@ -248,7 +344,8 @@ int tally_user_pin(struct device *dev, u64 address, unsigned long count, bool wr
 					(u64)count << PAGE_SHIFT, GFP_KERNEL);
 	if (ret)
 		goto unpin;
-	ret = dma_map_sgtable(dev, &user->sgt, DMA_BIDIRECTIONAL, 0);
+	user->write = write;
+	ret = dma_map_sgtable(dev, &user->sgt, tally_direction(user), 0);
 	if (ret)
 		goto free_table;
 
@@ -256,7 +353,6 @@ int tally_user_pin(struct device *dev, u64 address, unsigned long count, bool wr
 	user->mm = current->mm;
 	user->dev = get_device(dev);
 	user->count = count;
-	user->write = write;
 	*out = user;
 	return 0;
 
@@ -264,10 +360,11 @@ free_table:
 	sg_free_table(&user->sgt);
 unpin:
 	unpin_user_pages(user->pages, done);
-	account_locked_vm(current->mm, count, false);
-free_pages:
 	kvfree(user->pages);
+unlock:
+	tally_unlock_pages(user->user, current->mm, count);
 free_user:
+	free_uid(user->user);
 	kfree(user);
 	return ret;
 }
@@ -279,10 +376,11 @@ struct sg_table *tally_user_table(struct tally_user_pages *user)
 
 void tally_user_unpin(struct tally_user_pages *user)
 {
-	dma_unmap_sgtable(user->dev, &user->sgt, DMA_BIDIRECTIONAL, 0);
+	dma_unmap_sgtable(user->dev, &user->sgt, tally_direction(user), 0);
 	sg_free_table(&user->sgt);
 	unpin_user_pages_dirty_lock(user->pages, user->count, user->write);
-	account_locked_vm(user->mm, user->count, false);
+	tally_unlock_pages(user->user, user->mm, user->count);
+	free_uid(user->user);
 	mmdrop(user->mm);
 	put_device(user->dev);
 	kvfree(user->pages);

@@ -2,16 +2,19 @@
 //! What files refer to, as long as there are files: it survives the hardware.
 
 use kernel::prelude::*;
+use kernel::rbtree::RBTreeNode;
 use kernel::sync::atomic::{Atomic, Full, Relaxed};
 use kernel::sync::{new_mutex, Arc, Mutex};
 use tally_uapi::firmware::{MAX_QUEUES, MAX_VMS};
 
+use crate::account::Accounts;
+use crate::call::{Commands, Sent};
 use crate::clock::Clock;
 use crate::module_parameters;
 use crate::queue::Queue;
 use crate::raw;
 use crate::sem::Sleepers;
-use crate::table::Table;
+use crate::table::{Limits, Table};
 use crate::vm::Vm;
 
 /// Things that are counted, for debugfs and for tests.
@@ -29,11 +32,13 @@ pub(crate) enum Count {
     Lost,
     /// Resets of the device, beyond those at probe and unbind.
     Resets,
+    /// Commands that only ask for a sign of life.
+    Pings,
 }
 
 /// Names of [`Count`], in its order.
-pub(crate) const COUNTS: [&str; 6] =
-    ["interrupts", "kicks", "sleeps", "commands", "vms_lost", "resets"];
+pub(crate) const COUNTS: [&str; 7] =
+    ["interrupts", "kicks", "sleeps", "commands", "vms_lost", "resets", "pings"];
 
 /// The first fault since the driver was bound.
 #[derive(Clone, Copy)]
@@ -54,6 +59,15 @@ pub(crate) struct FirstFault {
     pub(crate) pid: i32,
 }
 
+/// Lines in the log about what clients did.
+struct Log {
+    /// Since when they are counted.
+    since_ns: i64,
+    lines: u32,
+    /// Those that there were too many of.
+    left_out: u32,
+}
+
 /// See the module.
 #[pin_data]
 pub(crate) struct State {
@@ -66,17 +80,21 @@ pub(crate) struct State {
     /// Threads in SEM_WAIT.
     #[pin]
     pub(crate) sleepers: Sleepers,
-    /// Memory of buffers.
-    pub(crate) memory: Memory,
+    /// Who uses how much.
+    pub(crate) accounts: Arc<Accounts>,
     /// The device's clock and ours.
     #[pin]
     pub(crate) clock: Clock,
     /// See [`FirstFault`].
     #[pin]
     pub(crate) fault: Mutex<Option<FirstFault>>,
+    /// What answered commands have set free that nobody waits for.
+    #[pin]
+    left: Mutex<Commands>,
     gone: Atomic<bool>,
     files: Atomic<u64>,
-    logged_ns: Atomic<i64>,
+    #[pin]
+    log: Mutex<Log>,
     quarantined: Atomic<u64>,
     counts: [Atomic<u64>; COUNTS.len()],
 }
@@ -92,12 +110,13 @@ impl State {
                 vms <- Table::new(MAX_VMS),
                 queues <- Table::new(MAX_QUEUES),
                 sleepers <- Sleepers::new(),
-                memory: Memory::new(),
+                accounts: Accounts::new()?,
                 clock <- Clock::new(),
                 fault <- new_mutex!(None),
+                left <- new_mutex!(Commands::new()),
                 gone: Atomic::new(false),
                 files: Atomic::new(1),
-                logged_ns: Atomic::new(i64::MIN),
+                log <- new_mutex!(Log { since_ns: 0, lines: 0, left_out: 0 }),
                 quarantined: Atomic::new(0),
                 counts: [const { Atomic::new(0) }; COUNTS.len()],
             }? Error),
@@ -121,12 +140,69 @@ impl State {
         self.files.fetch_add(1u64, Relaxed)
     }
 
-    /// Whether the log may have another line about what clients did: one a second, since
+    /// Whether the log may have another line about what clients did: ten in five seconds, since
     /// clients can make as many faults as they like.
     pub(crate) fn may_log(&self) -> bool {
-        let (now, last) = (raw::monotonic_ns(), self.logged_ns.load(Relaxed));
-        now.saturating_sub(last) >= 1_000_000_000
-            && self.logged_ns.cmpxchg(last, now, Relaxed).is_ok()
+        let now = raw::monotonic_ns();
+        let mut log = self.log.lock();
+        if now.saturating_sub(log.since_ns) > 5_000_000_000 {
+            if log.left_out != 0 {
+                pr_info!("{} messages were left out\n", log.left_out);
+            }
+            *log = Log { since_ns: now, lines: 0, left_out: 0 };
+        }
+        let may = log.lines < 10;
+        log.lines += u32::from(may);
+        log.left_out += u32::from(!may);
+        may
+    }
+
+    /// Keeps what an answered command has set free until [`Self::reap`].
+    pub(crate) fn leave(&self, sent: RBTreeNode<u64, Sent>) {
+        self.left.lock().insert(sent);
+    }
+
+    /// Frees what [`Self::leave`] has kept.
+    pub(crate) fn reap(&self) {
+        loop {
+            let mut left = self.left.lock();
+            let Some(first) = left.cursor_front_mut() else { break };
+            let (_, node) = first.remove_current();
+            drop(left);
+            let (_, Sent { keep, quiet, .. }) = node.to_key_value();
+            keep.settle(self, quiet);
+        }
+    }
+
+    /// How many VMs there may be.
+    pub(crate) fn vm_limits() -> Limits {
+        Limits {
+            file: *module_parameters::max_vms.value_ref(),
+            user: *module_parameters::user_vms.value_ref(),
+        }
+    }
+
+    /// How many queues there may be.
+    pub(crate) fn queue_limits() -> Limits {
+        Limits {
+            file: *module_parameters::max_queues.value_ref(),
+            user: *module_parameters::user_queues.value_ref(),
+        }
+    }
+
+    /// The limits that follow from the module's parameters, by their names.
+    pub(crate) fn limits(&self) -> [(&'static str, u64); 8] {
+        let (vms, queues) = (Self::vm_limits(), Self::queue_limits());
+        [
+            ("max_vms", vms.file.into()),
+            ("user_vms", vms.user.into()),
+            ("max_queues", queues.file.into()),
+            ("user_queues", queues.user.into()),
+            ("user_memory", self.accounts.user_bytes()),
+            ("user_buffers", self.accounts.user_buffers()),
+            ("admin_timeout_ms", (*module_parameters::admin_timeout_ms.value_ref()).into()),
+            ("reset_timeout_ms", (*module_parameters::reset_timeout_ms.value_ref()).into()),
+        ]
     }
 
     /// Counts.
@@ -147,77 +223,5 @@ impl State {
     /// Bytes that were given up, see [`Self::quarantine`].
     pub(crate) fn quarantined(&self) -> u64 {
         self.quarantined.load(Relaxed)
-    }
-}
-
-/// The account of memory in buffers.
-pub(crate) struct Memory {
-    limit: u64,
-    used: Atomic<u64>,
-}
-
-impl Memory {
-    fn new() -> Self {
-        let limit = match *module_parameters::memory_mib.value_ref() {
-            0 => raw::memory_bytes() / 4 * 3 / tally_uapi::PAGE_SIZE * tally_uapi::PAGE_SIZE,
-            mib => mib.saturating_mul(1 << 20),
-        };
-        Self { limit, used: Atomic::new(0) }
-    }
-
-    /// The account of a client, out of that of all.
-    pub(crate) fn of_client(&self) -> Self {
-        let limit = match *module_parameters::client_memory_mib.value_ref() {
-            0 => self.limit,
-            mib => mib.saturating_mul(1 << 20).min(self.limit),
-        };
-        Self { limit, used: Atomic::new(0) }
-    }
-
-    /// Bytes that buffers may use.
-    pub(crate) fn limit(&self) -> u64 {
-        self.limit
-    }
-
-    /// Bytes that they use.
-    pub(crate) fn used(&self) -> u64 {
-        self.used.load(Relaxed)
-    }
-
-    /// Takes `bytes` from the account.
-    ///
-    /// # Errors
-    /// ENOSPC: there are not as many left.
-    pub(crate) fn take(&self, bytes: u64) -> Result {
-        let mut used = self.used.load(Relaxed);
-        loop {
-            let sum = used.checked_add(bytes).filter(|&sum| sum <= self.limit).ok_or(ENOSPC)?;
-            match self.used.cmpxchg(used, sum, Full) {
-                Ok(_) => return Ok(()),
-                Err(now) => used = now,
-            }
-        }
-    }
-
-    /// Gives `bytes` back.
-    pub(crate) fn give(&self, bytes: u64) {
-        self.used.fetch_sub(bytes, Relaxed);
-    }
-}
-
-#[kernel::macros::kunit_tests(tally_memory)]
-mod tests {
-    use super::*;
-
-    /// "ENOSPC: more than the device's `memory_bytes` in all."
-    #[test]
-    fn the_account_holds_its_limit() {
-        let memory = Memory { limit: 0x3000, used: Atomic::new(0) };
-        assert!(memory.take(0x2000).is_ok());
-        assert_eq!(memory.take(0x2000).err(), Some(ENOSPC));
-        assert_eq!(memory.take(u64::MAX).err(), Some(ENOSPC));
-        assert!(memory.take(0x1000).is_ok());
-        memory.give(0x3000);
-        assert_eq!(memory.used(), 0);
     }
 }

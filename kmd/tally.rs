@@ -5,7 +5,7 @@
 //! side of it), `uapi/UAPI.md` what user space gets.
 //!
 //! ```text
-//!  ioctl.rs ── query, gem, vm, queue, sem ── admin.rs ── regs.rs ── device
+//!  ioctl.rs ── query, gem, vm, queue, sem ── admin.rs, lanes.rs ── regs.rs ── device
 //!                      │                        ▲
 //!                  state.rs ◄── irq.rs ── gpu.rs (start, reset, interrupts)
 //! ```
@@ -19,7 +19,9 @@
 //!
 //! Abbreviations: BO, buffer object. VM, GPU address space. VA, an address in it.
 
+mod account;
 mod admin;
+mod call;
 mod clock;
 mod debugfs;
 mod driver;
@@ -30,6 +32,8 @@ mod gem;
 mod gpu;
 mod ioctl;
 mod irq;
+mod keep;
+mod lanes;
 mod query;
 mod queue;
 mod raw;
@@ -54,7 +58,15 @@ kernel::module_pci_driver! {
         },
         client_memory_mib: u64 {
             default: 0,
-            description: "Memory that the buffers of an open file may use, in MiB; 0 means all that there is",
+            description: "Memory that the buffers of an open file may use, in MiB; 0 means all of its user's",
+        },
+        user_memory_mib: u64 {
+            default: 0,
+            description: "Memory that the buffers of a user may use, in MiB; 0 means seven eighths of all",
+        },
+        user_buffers: u32 {
+            default: 0,
+            description: "Most buffers of a user; 0 means half of all, of which there are as many as the kernel allows open files, halved",
         },
         max_vms: u32 {
             default: 16,
@@ -63,6 +75,14 @@ kernel::module_pci_driver! {
         max_queues: u32 {
             default: 2048,
             description: "Most queues of an open file",
+        },
+        user_vms: u32 {
+            default: 128,
+            description: "Most address spaces of a user, out of 255",
+        },
+        user_queues: u32 {
+            default: 2048,
+            description: "Most queues of a user, out of 4095",
         },
         admin_timeout_ms: u32 {
             default: 10000,

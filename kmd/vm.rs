@@ -22,21 +22,24 @@ use tally_uapi::firmware::{map_flag, op, Extent, MAX_EXTENTS};
 use tally_uapi::ioctl::{bind_flag, bind_op, VmBind, VmCreate, VmDestroy, VmOrphan};
 use tally_uapi::PAGE_SIZE;
 
-use crate::admin::{vm_command, Call, Keep, Unsent};
+use crate::account::Charge;
+use crate::admin::vm_command;
+use crate::call::{Call, Order};
 use crate::extent::Cut;
 use crate::file::TallyFile;
 use crate::gem::BoRef;
 use crate::gpu::Gpu;
-use crate::module_parameters;
+use crate::keep::Keep;
 use crate::raw::{self, PinnedBo, UserPages};
 use crate::shared::Shared;
-use crate::table::{Closed, Entry};
+use crate::state::State;
+use crate::table::{Closed, Entry, Owner};
 
 /// An address space.
 #[pin_data]
 pub(crate) struct Vm {
     id: u32,
-    owner: u64,
+    owner: Owner,
     pid: i32,
     window: Range<u64>,
     closed: Closed,
@@ -48,8 +51,8 @@ pub(crate) struct Vm {
 struct Maps {
     /// By first VA.
     tree: RBTree<u64, Mapping>,
-    /// VM_DESTROY was sent: nothing may follow it.
-    ended: bool,
+    /// For its VM_DESTROY. None: that was sent, and nothing may follow it.
+    end: Option<Order>,
     /// Number of the next mapping.
     serial: u64,
 }
@@ -75,11 +78,15 @@ impl Mapping {
 enum Backing {
     Bo(#[expect(dead_code, reason = "kept, not read")] Arc<PinnedBo>),
     User(#[expect(dead_code, reason = "kept, not read")] Arc<UserPages>),
-    Null,
+    Null(#[expect(dead_code, reason = "kept, not read")] Option<Arc<Charge>>),
 }
 
 impl Entry for Vm {
-    fn owner(&self) -> u64 {
+    fn id(&self) -> u32 {
+        self.id
+    }
+
+    fn owner(&self) -> Owner {
         self.owner
     }
 
@@ -94,9 +101,14 @@ impl Vm {
         self.id
     }
 
+    /// Who made it.
+    pub(crate) fn owner(&self) -> Owner {
+        self.owner
+    }
+
     /// The file that made it.
     pub(crate) fn owner_id(&self) -> u64 {
-        self.owner
+        self.owner.file
     }
 
     /// The thread group that opened the file.
@@ -146,13 +158,13 @@ impl Vm {
     ///
     /// # Errors
     /// EFAULT: not mapped so. ENOENT: the VM is ending. Those of `f`.
-    pub(crate) fn while_mapped(
+    pub(crate) fn while_mapped<T>(
         &self,
         ranges: &[(Range<u64>, u32)],
-        f: impl FnOnce() -> Result,
-    ) -> Result {
+        f: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         let maps = self.maps.lock();
-        if maps.ended {
+        if maps.end.is_none() {
             return Err(ENOENT);
         }
         if !ranges.iter().all(|(range, flags)| covers(&maps.tree, range, *flags)) {
@@ -196,8 +208,8 @@ fn covers(tree: &RBTree<u64, Mapping>, range: &Range<u64>, flags: u32) -> bool {
 fn take(tree: &mut RBTree<u64, Mapping>, range: &Range<u64>) -> Result<RBTree<u64, Mapping>> {
     // At most the first and the last are cut; the cut may leave one piece each.
     let mut spare = [
-        Some(RBTreeNodeReservation::new(GFP_KERNEL)?),
-        Some(RBTreeNodeReservation::new(GFP_KERNEL)?),
+        Some(RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?),
+        Some(RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?),
     ];
     let mut taken = RBTree::new();
     while let Some(start) = overlap(tree, range) {
@@ -233,25 +245,27 @@ pub(crate) fn create(gpu: &Gpu<'_>, file: &TallyFile, arg: &mut VmCreate) -> Res
     {
         return Err(EINVAL);
     }
-    let call = Call::new()?;
     let state = gpu.state();
-    let vm = state.vms.add(file.id(), *module_parameters::max_vms.value_ref(), |id| {
-        Arc::pin_init(
-            try_pin_init!(Vm {
-                id,
-                owner: file.id(),
-                pid: file.pid(),
-                window: start..end,
-                closed: Closed::new(),
-                lost: Atomic::new(false),
-                maps <- new_mutex!(Maps { tree: RBTree::new(), ended: false, serial: 0 }),
-            }? Error),
-            GFP_KERNEL,
-        )
-    })?;
-    let command = vm_command(op::VM_CREATE, vm.id, [arg.start, arg.size, 0, 0, 0, 0]);
-    let created = gpu.send(&call, command, Keep::Nothing).and_then(|()| call.wait());
-    if let Err(error) = created {
+    let reserved = state.vms.reserve(file.owner(), State::vm_limits())?;
+    let id = reserved.id();
+    let order = Order::new()?;
+    let maps = Maps { tree: RBTree::new(), end: Some(Order::new()?), serial: 0 };
+    let vm = Arc::pin_init(
+        try_pin_init!(Vm {
+            id,
+            owner: file.owner(),
+            pid: file.pid(),
+            window: start..end,
+            closed: Closed::new(),
+            lost: Atomic::new(false),
+            maps <- new_mutex!(maps),
+        }? Error),
+        GFP_KERNEL_ACCOUNT,
+    )?;
+    let command = vm_command(op::VM_CREATE, id, [arg.start, arg.size, 0, 0, 0, 0]);
+    let published = vm.clone();
+    let call = gpu.send_then(order, command, Keep::Nothing, || reserved.publish(published))?;
+    if let Err(error) = call.wait(state) {
         // Killed, or refused: VM_DESTROY comes after it, and frees the id.
         if vm.close() {
             end_unattended(gpu, &vm);
@@ -262,30 +276,29 @@ pub(crate) fn create(gpu: &Gpu<'_>, file: &TallyFile, arg: &mut VmCreate) -> Res
     Ok(())
 }
 
-/// Sends the end of a closed VM as `call`; the answer frees what it had.
-fn end(gpu: &Gpu<'_>, vm: &Arc<Vm>, call: &Arc<Call>) -> Result {
+/// Sends the end of a closed VM; the answer frees what it had. What cannot be sent is freed by the
+/// reset that prevents it.
+///
+/// # Errors
+/// ENODEV, EIO: the device takes no commands.
+fn end(gpu: &Gpu<'_>, vm: &Arc<Vm>, attended: bool) -> Result<Arc<Call>> {
     let mut maps = vm.maps.lock();
-    maps.ended = true;
+    let order = maps.end.take().ok_or(ENOENT)?;
+    if !attended {
+        order.call.leave();
+    }
     let command = vm_command(op::VM_DESTROY, vm.id, [0; 6]);
-    let sent = gpu.send_locked(call, command, Keep::Vm(vm.clone()));
+    let sent = gpu.send_locked(order, command, Keep::Vm(vm.clone()));
     drop(maps);
     gpu.state().sleepers.wake_all();
     // Settling takes the mappings, and so their lock.
-    sent.map_err(|Unsent { error, keep }| {
-        gpu.settle(keep);
-        error
-    })
+    sent.map_err(|unsent| gpu.settle(unsent))
 }
 
-/// As [`end`], for who cannot be told: what cannot be sent is freed by the reset
-/// that prevents it, or by the next.
+/// Sends the end of a closed VM, and does not wait for it.
 pub(crate) fn end_unattended(gpu: &Gpu<'_>, vm: &Arc<Vm>) {
-    match Call::new() {
-        Ok(call) => {
-            let _ = end(gpu, vm, &call);
-        }
-        Err(_) => gpu.settle(Keep::Vm(vm.clone())),
-    }
+    // What could not be sent was settled.
+    let _ = end(gpu, vm, false);
 }
 
 /// IOCTL: VM_DESTROY: ends an address space and its queues.
@@ -293,13 +306,9 @@ pub(crate) fn destroy(gpu: &Gpu<'_>, file: &TallyFile, arg: &VmDestroy) -> Resul
     if arg.pad != 0 {
         return Err(EINVAL);
     }
-    let call = Call::new()?;
     let vm = gpu.state().vms.close(file.id(), arg.vm_id)?;
     // A device that is reset has no VM any more; that is success.
-    match end(gpu, &vm, &call).and_then(|()| call.wait_until(i64::MAX)) {
-        Err(error) if error == EINTR => Err(error),
-        _ => Ok(()),
-    }
+    end(gpu, &vm, true).map_or(Ok(()), |call| call.wait_for_end(gpu.state()))
 }
 
 /// Whether an address and a size are whole pages and fit into 64 bits.
@@ -346,6 +355,9 @@ pub(crate) fn bind(
     if arg.op == bind_op::UNMAP {
         return unmap(gpu, &vm, &range);
     }
+    if gpu.state().gone() {
+        return Err(ENODEV);
+    }
     if vm.lost() {
         return Err(EIO);
     }
@@ -355,19 +367,23 @@ pub(crate) fn bind(
             if arg.flags & both != 0 && !bo.may_write(Some(file.id())) {
                 return Err(EACCES);
             }
-            let pinned = Arc::new(PinnedBo::new(bo)?, GFP_KERNEL)?;
+            let pinned = Arc::new(PinnedBo::new(bo)?, GFP_KERNEL_ACCOUNT)?;
             let table = patiently(|| raw::sg_table(pinned.bo(), dev))?;
             let pieces = table.iter().map(|piece| (piece.dma_address(), piece.dma_len()));
             let extents = Cut::new(pieces, arg.offset, arg.size);
             map(gpu, &vm, &range, arg.flags, Backing::Bo(pinned.clone()), extents)
         }
         None if arg.op == bind_op::MAP_NULL => {
-            map(gpu, &vm, &range, arg.flags | map_flag::NULL, Backing::Null, core::iter::empty())
+            // Memory of the device, which has it from the same machine in the end.
+            let charge = Charge::take(file.account(), arg.size, 0)?;
+            let backing = Backing::Null(Some(Arc::new(charge, GFP_KERNEL_ACCOUNT)?));
+            map(gpu, &vm, &range, arg.flags | map_flag::NULL, backing, core::iter::empty())
         }
         None => {
             let count = usize::try_from(arg.size / PAGE_SIZE).map_err(|_| EINVAL)?;
             let write = arg.flags & bind_flag::WRITE != 0;
-            let user = Arc::new(UserPages::pin(dev, arg.offset, count, write)?, GFP_KERNEL)?;
+            let user =
+                Arc::new(UserPages::pin(dev, arg.offset, count, write)?, GFP_KERNEL_ACCOUNT)?;
             let pieces = user.table().iter().map(|piece| (piece.dma_address(), piece.dma_len()));
             let extents = Cut::new(pieces, 0, arg.size);
             map(gpu, &vm, &range, arg.flags, Backing::User(user.clone()), extents)
@@ -394,9 +410,10 @@ fn map(
     backing: Backing,
     extents: impl Iterator<Item = Extent>,
 ) -> Result {
-    let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
+    let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
+    let undoing = Order::new()?;
     let mut maps = vm.maps.lock();
-    if maps.ended {
+    if maps.end.is_none() {
         return Err(ENOENT);
     }
     if overlap(&maps.tree, range).is_some() {
@@ -410,12 +427,12 @@ fn map(
     let mut result = send_maps(gpu, vm.id, range, flags, extents, &mut calls);
     drop(maps);
     for call in calls {
-        result = result.and(call.wait().map(|_| ()));
+        result = result.and(call.wait(gpu.state()).map(|_| ()));
     }
     // A killed caller leaves the mapping: its file ends soon, and the VM with it.
     match result {
         Err(error) if error != EINTR => {
-            undo(gpu, vm, range, serial);
+            undo(gpu, vm, range, serial, undoing);
             Err(error)
         }
         other => other,
@@ -451,21 +468,21 @@ fn send_maps(
         let address = if count == 0 { 0 } else { page.address() };
         let args = [from, bytes, address, count as u64, 0, 0];
         let command = tally_uapi::firmware::Command { flags, ..vm_command(op::VM_MAP, vm, args) };
-        let call = Call::new()?;
-        calls.push(call.clone(), GFP_KERNEL)?;
-        let sent = gpu.send(&call, command, Keep::Extents(page));
-        if sent.is_err() {
-            calls.pop();
-            return sent;
-        }
+        calls.reserve(1, GFP_KERNEL_ACCOUNT)?;
+        let call = gpu.send(Order::new()?, command, Keep::Extents(page))?;
+        calls.push(call, GFP_KERNEL_ACCOUNT)?;
         from += bytes;
     }
     Ok(())
 }
 
 /// Takes a mapping back that could not be made as a whole.
-fn undo(gpu: &Gpu<'_>, vm: &Arc<Vm>, range: &Range<u64>, serial: u64) {
+fn undo(gpu: &Gpu<'_>, vm: &Arc<Vm>, range: &Range<u64>, serial: u64, order: Order) {
     let mut maps = vm.maps.lock();
+    // VM_DESTROY takes it back with all others.
+    if maps.end.is_none() {
+        return;
+    }
     // Somebody else may have unmapped it meanwhile, or a part of it.
     let ours = maps.tree.get(&range.start).filter(|mapping| mapping.serial == serial);
     let Some(end) = ours.map(|mapping| mapping.end) else { return };
@@ -473,19 +490,15 @@ fn undo(gpu: &Gpu<'_>, vm: &Arc<Vm>, range: &Range<u64>, serial: u64) {
     let mut gone = RBTree::new();
     gone.insert(node);
     let args = [range.start, end - range.start, 0, 0, 0, 0];
-    let command = vm_command(op::VM_UNMAP, vm.id, args);
-    match Call::new() {
-        Ok(call) => {
-            let _ = gpu.send(&call, command, Keep::Mappings(gone));
-        }
-        Err(_) => gpu.settle(Keep::Mappings(gone)),
-    }
+    order.call.leave();
+    // What could not be sent was settled.
+    let _ = gpu.send(order, vm_command(op::VM_UNMAP, vm.id, args), Keep::Mappings(gone));
 }
 
 fn unmap(gpu: &Gpu<'_>, vm: &Arc<Vm>, range: &Range<u64>) -> Result {
-    let call = Call::new()?;
+    let order = Order::new()?;
     let mut maps = vm.maps.lock();
-    if maps.ended {
+    if maps.end.is_none() {
         return Err(ENOENT);
     }
     let taken = take(&mut maps.tree, range)?;
@@ -493,13 +506,10 @@ fn unmap(gpu: &Gpu<'_>, vm: &Arc<Vm>, range: &Range<u64>) -> Result {
         return Ok(());
     }
     let args = [range.start, range.end - range.start, 0, 0, 0, 0];
-    let sent = gpu.send(&call, vm_command(op::VM_UNMAP, vm.id, args), Keep::Mappings(taken));
+    let sent = gpu.send(order, vm_command(op::VM_UNMAP, vm.id, args), Keep::Mappings(taken));
     drop(maps);
     // A device that is reset maps nothing any more; that is success.
-    match sent.and_then(|()| call.wait_until(i64::MAX)) {
-        Err(error) if error == EINTR => Err(error),
-        _ => Ok(()),
-    }
+    sent.map_or(Ok(()), |call| call.wait_for_end(gpu.state()))
 }
 
 /// IOCTL: VM_ORPHAN: nobody is left who could signal these cells.
@@ -515,17 +525,16 @@ pub(crate) fn orphan(gpu: &Gpu<'_>, file: &TallyFile, arg: &VmOrphan) -> Result 
     if vm.lost() {
         return Err(EIO);
     }
-    let call = Call::new()?;
+    let order = Order::new()?;
     let maps = vm.maps.lock();
-    if maps.ended {
+    if maps.end.is_none() {
         return Err(ENOENT);
     }
     // In order with the UNMAP that ends it.
     let command = vm_command(op::VM_ORPHAN, vm.id, [arg.address, arg.size, 0, 0, 0, 0]);
-    let sent = gpu.send(&call, command, Keep::Nothing);
+    let sent = gpu.send(order, command, Keep::Nothing);
     drop(maps);
-    sent?;
-    call.wait().map(|_| ())
+    sent?.wait(gpu.state()).map(|_| ())
 }
 
 #[kernel::macros::kunit_tests(tally_vm)]
@@ -533,7 +542,7 @@ mod tests {
     use super::*;
 
     fn insert(tree: &mut RBTree<u64, Mapping>, start: u64, end: u64, flags: u32) -> Result {
-        let mapping = Mapping { end, flags, serial: 0, _backing: Backing::Null };
+        let mapping = Mapping { end, flags, serial: 0, _backing: Backing::Null(None) };
         tree.try_create_and_insert(start, mapping, GFP_KERNEL)?;
         Ok(())
     }

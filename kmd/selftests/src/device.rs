@@ -491,6 +491,17 @@ pub fn interrupts_with(vms: usize) -> u64 {
     last
 }
 
+/// Asserts that `f` causes no interrupts, with `vms` VMs. The driver asks the device now and then
+/// whether it is still there, and may have done so just before; those answers are not meant.
+pub fn without_interrupts(vms: usize, f: impl FnOnce()) {
+    let pings = counter("pings");
+    let interrupts = interrupts_with(vms);
+    f();
+    let interrupts = counter("interrupts") - interrupts;
+    let pings = counter("pings") - pings;
+    assert!(interrupts <= pings + 1, "{interrupts} interrupts, {pings} of them answers to pings");
+}
+
 /// Waits until the device has answered the end of all files that were closed: what they had is free.
 pub fn nobody_is_left() {
     eventually(|| debug_lines("vm ") == 0 && debug_lines("queue ") == 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Random ioctls: structs that are mostly right, in any order, by several
-//! processes at once, with failing allocations where the kernel can inject them.
+//! Random ioctls: structs that are mostly right, in any order, by several threads on the same file
+//! and by several processes, with failing allocations where the kernel can inject them.
 //!
 //! What must not happen shows in the kernel's log, not here. Here is counted what
 //! was reached: every ioctl's success, every error, and how much of the module where
@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tally_uapi::ioctl::{
@@ -67,15 +68,53 @@ impl Dice {
 /// How often an ioctl answered what.
 type Counts = BTreeMap<(&'static str, i32), u64>;
 
-/// One process.
-struct Client {
-    dice: Dice,
-    node: Node,
-    other: Node,
+/// What was made through a file, by any thread.
+#[derive(Default)]
+struct Made {
     buffers: Vec<u32>,
     vms: Vec<u32>,
     queues: Vec<u32>,
-    mapped: Vec<Mapped>,
+    mapped: Vec<Arc<Mapped>>,
+}
+
+/// An open file that threads share.
+struct Shared {
+    node: Node,
+    other: Node,
+    made: Mutex<Made>,
+    /// Ordinary memory, which can be pinned.
+    memory: u64,
+}
+
+impl Shared {
+    fn new() -> Self {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping where nothing is.
+        let memory = unsafe {
+            libc::mmap(std::ptr::null_mut(), (MAPPED * PAGE) as usize, access, flags, -1, 0)
+        };
+        assert_ne!(memory, libc::MAP_FAILED);
+        let memory = memory.addr() as u64;
+        Self { node: Node::open(), other: Node::open(), made: Mutex::default(), memory }
+    }
+
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: the own mapping; nothing refers to it but the device, whose pages stay.
+        unsafe { libc::munmap(self.memory as *mut libc::c_void, (MAPPED * PAGE) as usize) };
+    }
+}
+
+/// One thread.
+struct Client {
+    dice: Dice,
+    shared: Arc<Shared>,
     fail: Option<File>,
     trace: Option<Trace>,
     counts: Counts,
@@ -87,16 +126,12 @@ const PAGES: u64 = 64;
 const MAPPED: u64 = 16;
 
 impl Client {
-    fn new(seed: u64, trace: Option<Trace>) -> Self {
+    /// For the thread that calls this.
+    fn new(seed: u64, shared: &Arc<Shared>, trace: Option<Trace>) -> Self {
         let fail = OpenOptions::new().write(true).open("/proc/thread-self/fail-nth");
         let mut client = Self {
             dice: Dice(seed | 1),
-            node: Node::open(),
-            other: Node::open(),
-            buffers: Vec::new(),
-            vms: Vec::new(),
-            queues: Vec::new(),
-            mapped: Vec::new(),
+            shared: Arc::clone(shared),
             fail: fail.ok(),
             trace,
             counts: Counts::new(),
@@ -116,9 +151,11 @@ impl Client {
         let (address, size) = (START, MAPPED * PAGE);
         let mut bind = VmBind { vm_id, handle, address, size, flags: 3, ..Default::default() };
         let _ = self.call(&mut bind);
-        self.vms.push(vm_id);
-        self.buffers.push(handle);
-        self.mapped.extend(self.node.map(handle, libc::PROT_READ | libc::PROT_WRITE).ok());
+        let mapped = self.shared.node.map(handle, libc::PROT_READ | libc::PROT_WRITE).ok();
+        let mut made = self.shared.made();
+        made.vms.push(vm_id);
+        made.buffers.push(handle);
+        made.mapped.extend(mapped.map(Arc::new));
     }
 
     fn call<T: Ioctl>(&mut self, arg: &mut T) -> Result<(), i32> {
@@ -129,7 +166,7 @@ impl Client {
                 let _ = fail.write_all(nth.to_string().as_bytes());
             }
         }
-        let answer = self.node.call(arg);
+        let answer = self.shared.node.call(arg);
         if let Some(fail) = &mut self.fail {
             let _ = fail.write_all(b"0");
         }
@@ -149,47 +186,52 @@ impl Client {
         match self.dice.below(42) {
             0..=4 => self.make_buffer(),
             5..=6 => {
-                let (handle, pad) = (self.dice.pick(&self.buffers), self.dice.mostly32(0));
+                let (handle, pad) =
+                    (self.dice.pick(&self.shared.made().buffers), self.dice.mostly32(0));
                 let _ = self.call(&mut BoInfo { handle, pad, ..Default::default() });
             }
             7 => {
-                let handle = self.dice.pick(&self.buffers);
-                let _ = self.node.close(handle);
-                self.buffers.retain(|&other| other != handle);
+                let handle = self.dice.pick(&self.shared.made().buffers);
+                let _ = self.shared.node.close(handle);
+                self.shared.made().buffers.retain(|&other| other != handle);
             }
             8..=9 => {
                 let size = self.dice.mostly(PAGES * PAGE);
                 let flags = self.dice.mostly32(0);
                 let mut arg = VmCreate { start: self.dice.mostly(START), size, flags, vm_id: 0 };
                 if self.call(&mut arg).is_ok() {
-                    self.vms.push(arg.vm_id);
+                    self.shared.made().vms.push(arg.vm_id);
                 }
             }
             10 => {
-                let (vm_id, pad) = (self.dice.pick(&self.vms), self.dice.mostly32(0));
+                let (vm_id, pad) = (self.dice.pick(&self.shared.made().vms), self.dice.mostly32(0));
                 if self.call(&mut VmDestroy { vm_id, pad }).is_ok() {
-                    self.vms.retain(|&other| other != vm_id);
+                    self.shared.made().vms.retain(|&other| other != vm_id);
                 }
             }
             11..=22 => self.bind(),
             23..=25 => self.make_queue(),
             26 => {
-                let (queue_id, pad) = (self.dice.pick(&self.queues), self.dice.mostly32(0));
+                let (queue_id, pad) =
+                    (self.dice.pick(&self.shared.made().queues), self.dice.mostly32(0));
                 if self.call(&mut QueueDestroy { queue_id, pad }).is_ok() {
-                    self.queues.retain(|&other| other != queue_id);
+                    self.shared.made().queues.retain(|&other| other != queue_id);
                 }
             }
             27..=28 => {
-                let (queue_id, pad) = (self.dice.pick(&self.queues), self.dice.mostly32(0));
+                let (queue_id, pad) =
+                    (self.dice.pick(&self.shared.made().queues), self.dice.mostly32(0));
                 let _ = self.call(&mut QueueQuery { queue_id, pad, ..Default::default() });
             }
             29..=30 => {
-                let (queue_id, pad) = (self.dice.pick(&self.queues), self.dice.mostly32(0));
+                let (queue_id, pad) =
+                    (self.dice.pick(&self.shared.made().queues), self.dice.mostly32(0));
                 let _ = self.call(&mut QueueKick { queue_id, pad });
             }
             31..=33 => self.wait(),
             34 => {
-                let (handle, pad) = (self.dice.pick(&self.buffers), self.dice.mostly32(0));
+                let (handle, pad) =
+                    (self.dice.pick(&self.shared.made().buffers), self.dice.mostly32(0));
                 let offset = self.dice.mostly(8);
                 let _ = self.call(&mut SemWake { handle, pad, offset });
             }
@@ -205,7 +247,7 @@ impl Client {
             }
             36 => self.share(),
             37 => {
-                let (vm_id, pad) = (self.dice.pick(&self.vms), self.dice.mostly32(0));
+                let (vm_id, pad) = (self.dice.pick(&self.shared.made().vms), self.dice.mostly32(0));
                 let (address, size) = self.range();
                 let _ = self.call(&mut VmOrphan { vm_id, pad, address, size });
             }
@@ -219,10 +261,11 @@ impl Client {
         let mut arg =
             BoCreate { size: self.dice.mostly(size), flags: self.dice.mostly32(flags), handle: 0 };
         if self.call(&mut arg).is_ok() {
-            self.buffers.push(arg.handle);
+            self.shared.made().buffers.push(arg.handle);
             let both = libc::PROT_READ | libc::PROT_WRITE;
-            if arg.size <= 16 * PAGE && self.mapped.len() < 64 {
-                self.mapped.extend(self.node.map(arg.handle, both).ok());
+            if arg.size <= 16 * PAGE && self.shared.made().mapped.len() < 64 {
+                let mapped = self.shared.node.map(arg.handle, both).ok();
+                self.shared.made().mapped.extend(mapped.map(Arc::new));
             }
         }
     }
@@ -233,12 +276,12 @@ impl Client {
         let flags = [3, 0, 3, 3][op as usize];
         let offset = match op {
             0 => self.dice.below(4) * PAGE,
-            2 => self.mapped.first().map_or(8 * PAGE, Mapped::address),
+            2 => self.shared.memory + self.dice.below(MAPPED) * PAGE,
             _ => 0,
         };
-        let handle = if op == 0 { self.dice.pick(&self.buffers) } else { 0 };
+        let handle = if op == 0 { self.dice.pick(&self.shared.made().buffers) } else { 0 };
         let mut arg = VmBind {
-            vm_id: self.dice.pick(&self.vms),
+            vm_id: self.dice.pick(&self.shared.made().vms),
             op: self.dice.mostly32(op),
             flags: self.dice.mostly32(flags),
             handle,
@@ -254,7 +297,7 @@ impl Client {
         let ring = self.dice.mostly(START + ring * PAGE);
         let control = self.dice.mostly(START + control * PAGE);
         let mut arg = QueueCreate {
-            vm_id: self.dice.pick(&self.vms),
+            vm_id: self.dice.pick(&self.shared.made().vms),
             engine_class: self.dice.below(2) as u32,
             engine_index: self.dice.below(2) as u32,
             priority: self.dice.below(3) as u32,
@@ -265,7 +308,7 @@ impl Client {
             ..Default::default()
         };
         if self.call(&mut arg).is_ok() {
-            self.queues.push(arg.queue_id);
+            self.shared.made().queues.push(arg.queue_id);
         }
     }
 
@@ -275,7 +318,7 @@ impl Client {
             .map(|_| {
                 let cell = self.dice.below(64) * 8;
                 SemWaitEntry {
-                    handle: self.dice.pick(&self.buffers),
+                    handle: self.dice.pick(&self.shared.made().buffers),
                     compare: self.dice.mostly32(0),
                     offset: self.dice.mostly(cell),
                     value: self.dice.below(4),
@@ -287,7 +330,11 @@ impl Client {
             count: count as u32,
             flags: self.dice.mostly32(self.dice.0 as u32 & 1),
             timeout_ns: if self.dice.below(2) == 0 { 0 } else { in_ms(2) },
-            vm_id: if self.dice.below(2) == 0 { 0 } else { self.dice.pick(&self.vms) },
+            vm_id: if self.dice.below(2) == 0 {
+                0
+            } else {
+                self.dice.pick(&self.shared.made().vms)
+            },
             index: 0,
         };
         let _ = self.call(&mut arg);
@@ -295,24 +342,26 @@ impl Client {
 
     /// Sends a buffer to the other file and back.
     fn share(&mut self) {
-        let handle = self.dice.pick(&self.buffers);
-        let Ok(fd) = self.node.export(handle) else { return };
-        if let Ok(theirs) = self.other.import(fd.as_raw_fd()) {
+        let handle = self.dice.pick(&self.shared.made().buffers);
+        let Shared { node, other, .. } = &*self.shared;
+        let Ok(fd) = node.export(handle) else { return };
+        if let Ok(theirs) = other.import(fd.as_raw_fd()) {
             let both = libc::PROT_READ | libc::PROT_WRITE;
-            drop(self.other.map(theirs, both));
-            let _ = self.other.close(theirs);
+            drop(other.map(theirs, both));
+            let _ = other.close(theirs);
         }
-        let _ = self.node.import(fd.as_raw_fd());
+        let _ = node.import(fd.as_raw_fd());
     }
 
     /// Writes what the device may take for packets, or for a control page.
     fn scribble(&mut self) {
-        if self.mapped.is_empty() {
-            return;
-        }
-        let index = self.dice.below(self.mapped.len() as u64) as usize;
+        let mapped = {
+            let made = self.shared.made();
+            let Some(last) = made.mapped.len().checked_sub(1) else { return };
+            Arc::clone(&made.mapped[self.dice.below(last as u64 + 1) as usize])
+        };
         let opcode = [0, 1, 3, 5, 6, 0x10, 0x20, 0x22, 0xff][self.dice.below(9) as usize];
-        let address = self.mapped[index].address();
+        let address = mapped.address();
         let tail = self.dice.below(64);
         if self.dice.below(2) == 0 {
             let mut packet = Packet::default();
@@ -346,13 +395,22 @@ pub fn may_fail() {
     }
 }
 
-/// Runs `processes` clients for `time`, and prints what they reached.
-pub fn run(seed: u64, processes: u64, time: Duration) {
-    println!("# fuzz: seed {seed}, {processes} processes, {} s", time.as_secs());
+/// Some random calls, of a file of its own.
+pub fn some_calls(seed: u64) {
+    let mut client = Client::new(seed, &Arc::new(Shared::new()), None);
+    (0..300).for_each(|_| client.step());
+}
+
+/// Runs `processes` clients of `threads` threads for `time`, and prints what they reached.
+pub fn run(seed: u64, processes: u64, threads: u64, time: Duration) {
+    println!(
+        "# fuzz: seed {seed}, {processes} processes of {threads} threads, {} s",
+        time.as_secs()
+    );
     may_fail();
     let map = Map::new();
     let pids: Vec<libc::pid_t> =
-        (0..processes).map(|index| start(seed, index, time, map)).collect();
+        (0..processes).map(|index| start(seed, index, threads, time, map)).collect();
     for pid in pids {
         let mut status = 0;
         // SAFETY: an own child.
@@ -365,7 +423,7 @@ pub fn run(seed: u64, processes: u64, time: Duration) {
     }
 }
 
-fn start(seed: u64, index: u64, time: Duration, map: Option<Map>) -> libc::pid_t {
+fn start(seed: u64, index: u64, threads: u64, time: Duration, map: Option<Map>) -> libc::pid_t {
     // SAFETY: the program has one thread here.
     let pid = unsafe { libc::fork() };
     if pid != 0 {
@@ -374,24 +432,43 @@ fn start(seed: u64, index: u64, time: Duration, map: Option<Map>) -> libc::pid_t
     let end = Instant::now() + time;
     let mut counts = Counts::new();
     let mut round = 0;
-    let mut trace = map.and_then(Trace::start);
     while Instant::now() < end {
-        // A new file now and then: closing one is part of the test.
+        // A new file now and then: closing one is part of the test, and what its threads have left.
         let seed = seed.wrapping_mul(0x9e37_79b9) + index * 1_000_003 + round;
-        let mut client = Client::new(seed, trace.take());
-        for _ in 0..2000 {
-            client.step();
-        }
-        for (key, count) in std::mem::take(&mut client.counts) {
+        for (key, count) in race(seed, threads, map) {
             *counts.entry(key).or_default() += count;
         }
-        trace = client.trace.take();
-        drop(client);
-        trace.iter().for_each(Trace::collect);
         round += 1;
     }
     for ((name, error), count) in &counts {
         println!("# fuzz {index}: {name} {error}: {count}");
     }
     std::process::exit(0);
+}
+
+/// Threads that use the same file.
+fn race(seed: u64, threads: u64, map: Option<Map>) -> Counts {
+    let shared = Arc::new(Shared::new());
+    let mut counts = Counts::new();
+    std::thread::scope(|scope| {
+        let racers: Vec<_> = (0..threads)
+            .map(|thread| {
+                let shared = &shared;
+                scope.spawn(move || {
+                    let seed = seed ^ thread.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                    let mut client = Client::new(seed, shared, map.and_then(Trace::start));
+                    (0..2000).for_each(|_| client.step());
+                    client.counts
+                })
+            })
+            .collect();
+        for racer in racers {
+            for (key, count) in racer.join().expect("a thread") {
+                *counts.entry(key).or_default() += count;
+            }
+        }
+    });
+    // The last reference: the file is closed here.
+    drop(shared);
+    counts
 }

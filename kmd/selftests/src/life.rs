@@ -26,6 +26,17 @@ fn address() -> String {
     names.find(|name| name.contains(':')).expect("a bound device")
 }
 
+/// A file of the bound device in sysfs.
+pub fn device_file(name: &str) -> PathBuf {
+    driver().join(address()).join(name)
+}
+
+/// Whether the device may reach memory by itself: bit 2 of the command register.
+fn is_master(address: &str) -> bool {
+    let config = fs::read(Path::new("/sys/bus/pci/devices").join(address).join("config"));
+    config.expect("the configuration space")[4] & 4 != 0
+}
+
 /// "rmmod and unbind with open files and 1000 sleepers (ENODEV, clean reload)"
 pub fn unbind_wakes_a_thousand_sleepers() {
     let fixture = Fixture::new();
@@ -42,11 +53,13 @@ pub fn unbind_wakes_a_thousand_sleepers() {
             })
             .collect();
         eventually(|| counter("asleep") == 1000);
+        assert!(is_master(&address));
         fs::write(driver().join("unbind"), &address).expect("unbind");
         for sleeper in sleepers {
             assert_eq!(sleeper.join().unwrap(), Err(libc::ENODEV));
         }
     });
+    assert!(!is_master(&address), "an unbound device has no business with memory");
     // The file is of no use any more, but harmless; its memory is still there.
     assert_eq!(memory.word(0).load(Acquire), 0);
     queue.push(queue.signal(0, 1));
@@ -120,10 +133,14 @@ pub fn the_module_comes_back_a_hundred_times() -> Outcome {
         assert!(found.is_empty(), "{found}");
         return Outcome::Passed;
     }
-    let before = available_kib();
-    (0..100).for_each(|_| round());
-    let lost = before.saturating_sub(available_kib());
-    assert!(lost < 4 << 10, "{lost} KiB are gone after 100 rounds");
+    // What the module loses it loses every time; what caches have taken meanwhile they take once.
+    let lost = || {
+        let before = available_kib();
+        (0..100).for_each(|_| round());
+        before.saturating_sub(available_kib())
+    };
+    let lost = (0..3).map(|_| lost()).find(|&lost| lost < 4 << 10);
+    assert!(lost.is_some(), "each time 4 MiB and more are gone after 100 rounds");
     Outcome::Passed
 }
 
@@ -150,6 +167,7 @@ impl Leaks {
 }
 
 fn available_kib() -> u64 {
+    fs::write("/proc/sys/vm/drop_caches", "3").expect("to drop caches");
     let text = fs::read_to_string("/proc/meminfo").expect("meminfo");
     let line = text.lines().find(|line| line.starts_with("MemAvailable:")).expect("MemAvailable");
     line.split_whitespace().nth(1).and_then(|word| word.parse().ok()).expect("a number")

@@ -2,9 +2,10 @@
 //! Tests of `tally.ko` by its ioctls, as root on a machine that has the module loaded.
 //!
 //! Usage: `tally-selftests [NAME-PART]...` prints TAP and ends with 0 if all is well.
-//! `tally-selftests --fuzz SEED PROCESSES SECONDS` calls at random instead.
+//! `tally-selftests --fuzz SEED PROCESSES THREADS SECONDS` calls at random instead.
 //! `tally-selftests --outlive` sleeps until somebody outside ends the device's process,
 //! `tally-selftests --lose` until somebody ends that of the VM's engine.
+//! `tally-selftests --slow` tests what a slow VM does to others, on a device that lets one be slow.
 //! `TALLY_KO` names the module's file for the tests that reload it; without it they
 //! are skipped.
 
@@ -18,6 +19,8 @@ mod life;
 mod processes;
 mod queues;
 mod rejections;
+mod resets;
+mod users;
 mod waits;
 
 /// What a test ends with, if it does not panic.
@@ -59,23 +62,29 @@ const TESTS: &[Test] = tests! {
     processes: importers_of_read_only_buffers_only_read an_importer_outlives_the_exporter
         a_killed_process_leaves_nothing
         a_killed_process_takes_its_endless_kernel_along a_forked_child_may_use_the_file;
+    users: one_user_cannot_have_all_vms one_user_cannot_have_all_memory one_user_cannot_have_all_buffers
+        null_memory_counts locked_memory_is_counted_by_user a_wait_takes_no_memory_but_its_cells;
+    resets: a_reset_from_outside_is_noticed resets_among_other_calls;
     life: unbind_wakes_a_thousand_sleepers the_module_comes_back_a_hundred_times;
 };
 
 fn main() {
     let parts: Vec<String> = std::env::args().skip(1).collect();
-    if let [option, seed, processes, seconds] = &parts[..]
+    if let [option, seed, processes, threads, seconds] = &parts[..]
         && option == "--fuzz"
     {
         let number = |text: &String| text.parse().expect("a number");
         let time = std::time::Duration::from_secs(number(seconds));
-        return fuzz::run(number(seed), number(processes), time);
+        return fuzz::run(number(seed), number(processes), number(threads), time);
     }
     if parts == ["--outlive"] {
         return life::outlive();
     }
     if parts == ["--lose"] {
         return life::lose();
+    }
+    if parts == ["--slow"] {
+        return resets::slow();
     }
     let chosen =
         |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()));

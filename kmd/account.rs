@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Who uses how much: bytes and buffers of all, of a user, and of an open file.
+//!
+//! A user's share is smaller than the whole, so that one user, with as many processes and files as he
+//! likes, cannot take all that there is from the others.
+
+use kernel::prelude::*;
+use kernel::sync::atomic::{Atomic, Full, Relaxed};
+use kernel::sync::{new_mutex, Arc, Mutex};
+use tally_uapi::PAGE_SIZE;
+
+use crate::module_parameters;
+use crate::raw;
+
+/// A sum that has a limit.
+pub(crate) struct Quota {
+    limit: u64,
+    used: Atomic<u64>,
+}
+
+impl Quota {
+    fn new(limit: u64) -> Self {
+        Self { limit, used: Atomic::new(0) }
+    }
+
+    /// The most that may be used.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// What is used.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Relaxed)
+    }
+
+    /// Takes `amount`.
+    ///
+    /// # Errors
+    /// ENOSPC: there is not as much left.
+    fn take(&self, amount: u64) -> Result {
+        let mut used = self.used.load(Relaxed);
+        loop {
+            let sum = used.checked_add(amount).filter(|&sum| sum <= self.limit).ok_or(ENOSPC)?;
+            match self.used.cmpxchg(used, sum, Full) {
+                Ok(_) => return Ok(()),
+                Err(now) => used = now,
+            }
+        }
+    }
+
+    /// Gives `amount` back.
+    fn give(&self, amount: u64) {
+        self.used.fetch_sub(amount, Relaxed);
+    }
+}
+
+/// Bytes and buffers.
+pub(crate) struct Account {
+    /// Bytes in buffers and in NULL mappings.
+    pub(crate) bytes: Quota,
+    /// Buffers. Each costs the kernel memory of its own, and a file.
+    pub(crate) buffers: Quota,
+}
+
+impl Account {
+    fn take(&self, bytes: u64, buffers: u64) -> Result {
+        self.bytes.take(bytes)?;
+        self.buffers.take(buffers).inspect_err(|_| self.bytes.give(bytes))
+    }
+
+    fn give(&self, bytes: u64, buffers: u64) {
+        self.bytes.give(bytes);
+        self.buffers.give(buffers);
+    }
+}
+
+/// The account of a user.
+struct User {
+    /// Its number.
+    id: u32,
+    /// How many [`Client`]s refer to it.
+    clients: Atomic<u32>,
+    account: Account,
+}
+
+/// A client's reference to its user.
+struct UserRef(Arc<User>);
+
+impl core::ops::Deref for UserRef {
+    type Target = User;
+
+    fn deref(&self) -> &User {
+        &self.0
+    }
+}
+
+impl Drop for UserRef {
+    fn drop(&mut self) {
+        self.clients.fetch_sub(1u32, Relaxed);
+    }
+}
+
+/// The account of an open file, with those that it counts in. It outlives the file as long as there
+/// are charges to it.
+pub(crate) struct Client {
+    own: Account,
+    user: UserRef,
+    all: Arc<Accounts>,
+}
+
+/// The accounts of a device.
+#[pin_data]
+pub(crate) struct Accounts {
+    all: Account,
+    /// Those who have open files, or something that has outlived them.
+    #[pin]
+    users: Mutex<KVVec<Arc<User>>>,
+}
+
+impl Accounts {
+    /// Accounts with nothing in them, with the limits that the module's parameters give.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        let bytes = match *module_parameters::memory_mib.value_ref() {
+            0 => raw::memory_bytes() / 4 * 3 / PAGE_SIZE * PAGE_SIZE,
+            mib => mib.saturating_mul(1 << 20),
+        };
+        // The kernel's own limit of open files is one for each 10 KiB of memory.
+        let buffers = raw::memory_bytes() / (20 << 10);
+        let all = Account { bytes: Quota::new(bytes), buffers: Quota::new(buffers) };
+        Arc::pin_init(pin_init!(Self { all, users <- new_mutex!(KVVec::new()) }), GFP_KERNEL)
+    }
+
+    /// The account of all.
+    pub(crate) fn all(&self) -> &Account {
+        &self.all
+    }
+
+    /// An account for a file that the user opens.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub(crate) fn open(self: &Arc<Self>, user: u32) -> Result<Arc<Client>> {
+        let user = UserRef(self.user(user)?);
+        let bytes = match *module_parameters::client_memory_mib.value_ref() {
+            0 => user.account.bytes.limit,
+            mib => mib.saturating_mul(1 << 20).min(user.account.bytes.limit),
+        };
+        let own =
+            Account { bytes: Quota::new(bytes), buffers: Quota::new(user.account.buffers.limit) };
+        Ok(Arc::new(Client { own, user, all: self.clone() }, GFP_KERNEL_ACCOUNT)?)
+    }
+
+    /// Bytes that a user may use.
+    pub(crate) fn user_bytes(&self) -> u64 {
+        let whole = self.all.bytes.limit;
+        match *module_parameters::user_memory_mib.value_ref() {
+            0 => whole / 8 * 7 / PAGE_SIZE * PAGE_SIZE,
+            mib => mib.saturating_mul(1 << 20).min(whole),
+        }
+    }
+
+    /// Buffers that a user may have.
+    pub(crate) fn user_buffers(&self) -> u64 {
+        let whole = self.all.buffers.limit;
+        match *module_parameters::user_buffers.value_ref() {
+            0 => whole / 2,
+            most => u64::from(most).min(whole),
+        }
+    }
+
+    fn user(&self, id: u32) -> Result<Arc<User>> {
+        let mut users = self.users.lock();
+        users.retain(|user| user.clients.load(Relaxed) != 0);
+        if let Some(user) = users.iter().find(|user| user.id == id) {
+            user.clients.fetch_add(1u32, Relaxed);
+            return Ok(user.clone());
+        }
+        let account = Account {
+            bytes: Quota::new(self.user_bytes()),
+            buffers: Quota::new(self.user_buffers()),
+        };
+        let user = Arc::new(User { id, clients: Atomic::new(1), account }, GFP_KERNEL)?;
+        users.push(user.clone(), GFP_KERNEL)?;
+        Ok(user)
+    }
+}
+
+impl Client {
+    /// Bytes that the file may use.
+    pub(crate) fn limit(&self) -> u64 {
+        self.own.bytes.limit
+    }
+}
+
+/// Something that was taken from an account, and is given back when this is dropped.
+pub(crate) struct Charge {
+    client: Arc<Client>,
+    bytes: u64,
+    buffers: u64,
+}
+
+impl Charge {
+    /// Takes from the accounts of the file, its user, and all.
+    ///
+    /// # Errors
+    /// ENOSPC: one of them has not as much left.
+    pub(crate) fn take(client: &Arc<Client>, bytes: u64, buffers: u64) -> Result<Self> {
+        let Client { own, user, all } = &**client;
+        own.take(bytes, buffers)?;
+        user.account.take(bytes, buffers).inspect_err(|_| own.give(bytes, buffers))?;
+        all.all.take(bytes, buffers).inspect_err(|_| {
+            user.account.give(bytes, buffers);
+            own.give(bytes, buffers);
+        })?;
+        Ok(Self { client: client.clone(), bytes, buffers })
+    }
+
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let Client { own, user, all } = &*self.client;
+        for account in [own, &user.account, &all.all] {
+            account.give(self.bytes, self.buffers);
+        }
+    }
+}
+
+#[kernel::macros::kunit_tests(tally_account)]
+mod tests {
+    use super::*;
+
+    fn account(bytes: u64, buffers: u64) -> Account {
+        Account { bytes: Quota::new(bytes), buffers: Quota::new(buffers) }
+    }
+
+    /// Accounts with room for 12 pages and 6 buffers in all.
+    fn accounts() -> Result<Arc<Accounts>> {
+        let all = account(12 * PAGE_SIZE, 6);
+        Arc::pin_init(pin_init!(Accounts { all, users <- new_mutex!(KVVec::new()) }), GFP_KERNEL)
+    }
+
+    /// "ENOSPC: there is not as much left."
+    #[test]
+    fn a_quota_holds_its_limit() {
+        let quota = Quota::new(0x3000);
+        assert!(quota.take(0x2000).is_ok());
+        assert_eq!(quota.take(0x2000).err(), Some(ENOSPC));
+        assert_eq!(quota.take(u64::MAX).err(), Some(ENOSPC));
+        assert!(quota.take(0x1000).is_ok());
+        quota.give(0x3000);
+        assert_eq!(quota.used(), 0);
+    }
+
+    /// "one user, with as many processes and files as he likes, cannot take all"
+    #[test]
+    fn files_of_a_user_share_an_account() -> Result {
+        let accounts = accounts()?;
+        let (first, second, other) = (accounts.open(1)?, accounts.open(1)?, accounts.open(2)?);
+        let limit = first.limit();
+        assert!(limit < accounts.all.bytes.limit && limit != 0);
+        let held = Charge::take(&first, limit, 1)?;
+        assert_eq!(Charge::take(&second, PAGE_SIZE, 1).err(), Some(ENOSPC));
+        // A refusal has taken nothing.
+        let rest = accounts.all.bytes.limit - limit;
+        let others = Charge::take(&other, rest, 1)?;
+        assert_eq!(Charge::take(&other, PAGE_SIZE, 1).err(), Some(ENOSPC));
+        drop((held, others));
+        assert!(Charge::take(&second, limit, 1).is_ok());
+        assert_eq!(accounts.all.bytes.used() + accounts.all.buffers.used(), 0);
+        Ok(())
+    }
+
+    /// "Each costs the kernel memory of its own"
+    #[test]
+    fn buffers_are_counted() -> Result {
+        let accounts = accounts()?;
+        let client = accounts.open(1)?;
+        let mut held = KVec::new();
+        for _ in 0..3 {
+            held.push(Charge::take(&client, 1, 1)?, GFP_KERNEL)?;
+        }
+        assert_eq!(Charge::take(&client, 1, 1).err(), Some(ENOSPC));
+        assert!(Charge::take(&client, 1, 0).is_ok());
+        Ok(())
+    }
+
+    /// "It outlives the file as long as there are charges to it."
+    #[test]
+    fn what_outlives_its_file_still_counts() -> Result {
+        let accounts = accounts()?;
+        let client = accounts.open(1)?;
+        let limit = client.limit();
+        let held = Charge::take(&client, limit, 1)?;
+        drop(client);
+        drop(accounts.open(2)?);
+        assert_eq!(Charge::take(&accounts.open(1)?, PAGE_SIZE, 1).err(), Some(ENOSPC));
+        drop(held);
+        assert!(Charge::take(&accounts.open(1)?, PAGE_SIZE, 1).is_ok());
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A command and its sender.
+//!
+//! What a command has set free is freed by the thread that waits for it, at that thread's expense.
+//! What no thread waits for any more is freed from a workqueue ([`State::reap`]).
+
+use kernel::prelude::*;
+use kernel::rbtree::{RBTree, RBTreeNodeReservation};
+use kernel::sync::{new_spinlock, Arc, SpinLock};
+use tally_uapi::firmware::{answer_status, Answer, Command};
+
+use crate::keep::Keep;
+use crate::raw::{Interrupted, Waiter};
+use crate::state::State;
+
+/// A command on its way to its answer.
+pub(crate) struct Sent {
+    /// Its sender's side.
+    pub(crate) call: Arc<Call>,
+    /// The command.
+    pub(crate) command: Command,
+    /// What goes with it.
+    pub(crate) keep: Keep,
+    /// Whether the device touches nothing of `keep`; known with the answer.
+    pub(crate) quiet: bool,
+}
+
+/// Commands by a number that no two have.
+pub(crate) type Commands = RBTree<u64, Sent>;
+/// A place for one.
+pub(crate) type Place = RBTreeNodeReservation<u64, Sent>;
+
+/// All memory that a command needs. Made first, so that nothing is begun that memory is then missing for.
+pub(crate) struct Order {
+    /// The sender's side.
+    pub(crate) call: Arc<Call>,
+    /// Where the command will be kept.
+    pub(crate) place: Place,
+}
+
+impl Order {
+    /// # Errors
+    /// ENOMEM.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self { call: Call::new()?, place: Place::new(GFP_KERNEL_ACCOUNT)? })
+    }
+}
+
+/// What has become of a command.
+enum Outcome {
+    /// Nothing yet; its sender waits, or will.
+    Pending,
+    /// Nothing yet, or it was told; its sender does not wait any more.
+    Left,
+    /// It has ended. What it has set free, and whether the device is done with that.
+    Ended(Result<Answer>, Keep, bool),
+}
+
+/// See the module.
+#[pin_data]
+pub(crate) struct Call {
+    #[pin]
+    waiter: Waiter,
+    #[pin]
+    outcome: SpinLock<Outcome>,
+}
+
+impl Call {
+    fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            try_pin_init!(Self {
+                waiter <- Waiter::new(),
+                outcome <- new_spinlock!(Outcome::Pending),
+            }? Error),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    /// Nobody will wait for it. Called before it is sent, or where it sets nothing free.
+    pub(crate) fn leave(&self) {
+        *self.outcome.lock() = Outcome::Left;
+    }
+
+    /// Ends it. What it has set free comes back if nobody waits for it.
+    #[must_use]
+    pub(crate) fn end(&self, answer: Result<Answer>, keep: Keep, quiet: bool) -> Option<Keep> {
+        let mut outcome = self.outcome.lock();
+        if !matches!(*outcome, Outcome::Pending) {
+            return Some(keep);
+        }
+        *outcome = Outcome::Ended(answer, keep, quiet);
+        drop(outcome);
+        self.waiter.wake();
+        None
+    }
+
+    /// Waits for the answer until a fatal signal, or until `deadline_ns`, and frees what it set free.
+    ///
+    /// # Errors
+    /// EINTR: killed; the command is carried out all the same. EIO: the device was reset, or its VM is
+    /// lost. ENODEV: the device is gone. ETIME: the deadline, where there is one.
+    pub(crate) fn wait_until(&self, state: &State, deadline_ns: i64) -> Result<Answer> {
+        let slept = self.waiter.sleep(deadline_ns, true);
+        let outcome = core::mem::replace(&mut *self.outcome.lock(), Outcome::Left);
+        match (outcome, slept) {
+            (Outcome::Ended(answer, keep, quiet), _) => {
+                keep.settle(state, quiet);
+                answer
+            }
+            (_, Err(Interrupted::Late)) => Err(ETIME),
+            (_, _) => Err(EINTR),
+        }
+    }
+
+    /// Waits for the answer until a fatal signal.
+    ///
+    /// # Errors
+    /// As [`Self::wait_until`], and what the answer's status means.
+    pub(crate) fn wait(&self, state: &State) -> Result<Answer> {
+        let answer = self.wait_until(state, i64::MAX)?;
+        status(&answer)?;
+        Ok(answer)
+    }
+
+    /// Waits until something has ended: whether by the answer or because the device was reset, it is gone.
+    ///
+    /// # Errors
+    /// EINTR: killed.
+    pub(crate) fn wait_for_end(&self, state: &State) -> Result {
+        match self.wait_until(state, i64::MAX) {
+            Err(error) if error == EINTR => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// An answer's status as an error of the uapi.
+///
+/// # Errors
+/// EIO: lost. ENOENT, EINVAL, ENOSPC as the device says. EXISTS would be a mistake
+/// of this driver, and is EIO.
+pub(crate) fn status(answer: &Answer) -> Result {
+    match answer.status {
+        answer_status::OK => Ok(()),
+        answer_status::INVALID => Err(EINVAL),
+        answer_status::NO_ENTRY => Err(ENOENT),
+        answer_status::NO_SPACE => Err(ENOSPC),
+        _ => Err(EIO),
+    }
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a user may have: with as many processes and files as he likes, never all that there is.
+
+use tally_uapi::ioctl::{VmCreate, VmDestroy, bind_op};
+
+use crate::device::{Fixture, Node, PAGE, RW, counter, in_ms, memory_limit, nobody_is_left, wait};
+
+/// Runs `f` in a process of another user, who may open render nodes; whether it says true.
+fn as_another_user(f: impl FnOnce(Node) -> bool) -> bool {
+    let node_is_open_to_all = || {
+        for entry in std::fs::read_dir("/dev/dri").into_iter().flatten().flatten() {
+            let path = std::ffi::CString::new(entry.path().to_string_lossy().as_bytes()).unwrap();
+            // SAFETY: a valid string.
+            unsafe { libc::chmod(path.as_ptr(), 0o666) };
+        }
+    };
+    node_is_open_to_all();
+    // SAFETY: the program has one thread here; the child only makes system calls, and ends.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            let good = libc::setuid(65534) == 0
+                && std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(Node::open())))
+                    .unwrap_or(false);
+            libc::_exit(i32::from(!good));
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &mut status, 0), child);
+        status == 0
+    }
+}
+
+/// "Most address spaces of a user": those of all his files.
+pub fn one_user_cannot_have_all_vms() {
+    nobody_is_left();
+    let mut nodes = Vec::new();
+    let mut vms = 0;
+    'files: loop {
+        let node = Node::open();
+        for index in 0.. {
+            let start = 0x20_0000_0000 + index * PAGE;
+            match node.call(&mut VmCreate { start, size: PAGE, ..Default::default() }) {
+                Ok(()) => vms += 1,
+                Err(error) => {
+                    assert_eq!(error, libc::ENOSPC);
+                    nodes.push(node);
+                    if index == 0 {
+                        break 'files;
+                    }
+                    break;
+                }
+            }
+        }
+    }
+    assert_eq!(vms, counter("user_vms"));
+    assert!(as_another_user(|node| {
+        let mut create = VmCreate { start: 0x20_0000_0000, size: PAGE, ..Default::default() };
+        node.call(&mut create).is_ok()
+            && node.call(&mut VmDestroy { vm_id: create.vm_id, pad: 0 }).is_ok()
+    }));
+    drop(nodes);
+    nobody_is_left();
+}
+
+/// "Memory that the buffers of a user may use": those of all his files.
+pub fn one_user_cannot_have_all_memory() {
+    nobody_is_left();
+    let mut held = Vec::new();
+    for pages in (0..20).rev().map(|bits| 1 << bits) {
+        loop {
+            let node = Node::open();
+            match node.bo(pages, 0) {
+                Ok(_) => held.push(node),
+                Err(error) => {
+                    assert_eq!(error, libc::ENOSPC);
+                    break;
+                }
+            }
+        }
+    }
+    let left = memory_limit() - counter("memory");
+    assert!(left >= memory_limit() / 16, "{left} bytes are left for others");
+    assert!(as_another_user(|node| node.bo(1024, 0).is_ok()));
+}
+
+/// "Each costs the kernel memory of its own, and a file."
+pub fn one_user_cannot_have_all_buffers() {
+    nobody_is_left();
+    let nodes: Vec<Node> = (0..4).map(|_| Node::open()).collect();
+    let mut made = 0;
+    while nodes[made as usize % nodes.len()].bo(1, 0).inspect_err(|&error| {
+        assert_eq!(error, libc::ENOSPC);
+    }) != Err(libc::ENOSPC)
+    {
+        made += 1;
+    }
+    assert_eq!(made, counter("buffers"));
+    assert_eq!(made, counter("user_buffers"));
+    assert!(as_another_user(|node| node.bo(1, 0).is_ok()));
+}
+
+/// VM_BIND: "NULL memory counts as that of buffers".
+pub fn null_memory_counts() {
+    let fixture = Fixture::new();
+    let before = counter("memory");
+    let null = tally_uapi::ioctl::VmBind { op: bind_op::MAP_NULL, ..fixture.map(0, 0, 0, 512, RW) };
+    fixture.bind(null).unwrap();
+    assert_eq!(counter("memory"), before + 512 * PAGE);
+    fixture.bind(fixture.unmap(0, 512)).unwrap();
+    assert_eq!(counter("memory"), before);
+}
+
+/// RLIMIT_MEMLOCK is of the user: a second process has what the first one left of it.
+pub fn locked_memory_is_counted_by_user() {
+    let (first, second) = (Fixture::new(), Fixture::new());
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping, which is never undone.
+    let memory = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            2 * PAGE as usize,
+            libc::PROT_READ | libc::PROT_WRITE,
+            flags,
+            -1,
+            0,
+        )
+    };
+    assert_ne!(memory, libc::MAP_FAILED);
+    let bind = |fixture: &Fixture| {
+        let user = fixture.map(0, 0, 0, 2, RW);
+        fixture.bind(tally_uapi::ioctl::VmBind {
+            op: bind_op::MAP_USERPTR,
+            offset: memory.addr() as u64,
+            ..user
+        })
+    };
+    let limit_and_user = || {
+        let limit = libc::rlimit { rlim_cur: 3 * PAGE, rlim_max: 3 * PAGE };
+        // SAFETY: system calls with numbers and a valid struct.
+        unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) == 0 && libc::setuid(65534) == 0 }
+    };
+    // SAFETY: the program has one thread here; the children only make system calls, and end.
+    let ends = |status: &dyn Fn() -> bool| unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::_exit(i32::from(!status()));
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &mut status, 0), child);
+        status == 0
+    };
+    assert!(ends(&|| limit_and_user() && bind(&first).is_ok()));
+    // The VM of a file that others have as well keeps the pages when the process has ended.
+    assert!(ends(&|| limit_and_user() && bind(&second) == Err(libc::ENOSPC)));
+    first.bind(first.unmap(0, 2)).unwrap();
+    assert!(ends(&|| limit_and_user() && bind(&second).is_ok()));
+}
+
+/// SEM_WAIT needs the page of a cell, not the buffer.
+pub fn a_wait_takes_no_memory_but_its_cells() {
+    let node = Node::open();
+    let shared = || {
+        let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+        let line = text.lines().find(|line| line.starts_with("Shmem:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    let handle = node.bo(64 << 10, 0).unwrap();
+    let before = shared();
+    for cell in 0..4 {
+        let entry = crate::device::entry(handle, cell * 0x100_0000, 1);
+        assert_eq!(wait(&node, 0, &[entry], 0, 0), Err(libc::ETIME));
+        assert_eq!(wait(&node, 0, &[entry], 0, in_ms(1)), Err(libc::ETIME));
+    }
+    // A page may be a huge one.
+    let taken = shared().saturating_sub(before);
+    assert!(taken <= 4 * 2048 + 4096, "{taken} KiB of 256 MiB");
+}
