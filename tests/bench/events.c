@@ -66,17 +66,8 @@ static ze_event_handle_t create_event(const struct bench *b, uint32_t more, cons
 
 static ze_command_list_handle_t create_on(const struct bench *b, uint32_t index)
 {
-    ze_command_queue_desc_t desc = {
-        .stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
-        .ordinal = b->gpu.compute.ordinal,
-        .index = index % b->gpu.compute.count,
-        .flags = 2, // ZE_COMMAND_QUEUE_FLAG_IN_ORDER, which loader 1.8's header does not know
-        .mode = ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS,
-    };
-    ze_command_list_handle_t list;
-
-    must(zeCommandListCreateImmediate(b->gpu.context, b->gpu.device, &desc, &list));
-    return list;
+    return create_immediate_list_on(&b->gpu, b->gpu.compute, index, IN_ORDER,
+                                    ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS);
 }
 
 // A barrier that waits for and signals events, either of which may be NULL.

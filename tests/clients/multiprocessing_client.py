@@ -96,7 +96,8 @@ def main(mode):
     with context.Pool(3) as pool:
         if mode == "after":
             answers = pool.map(refused, range(12))
-            assert set(answers) == {(UNINITIALIZED, UNINITIALIZED)}, answers
+            # Newer loaders answer zeInit themselves once it has been called.
+            assert set(answers) <= {(SUCCESS, UNINITIALIZED), (UNINITIALIZED, UNINITIALIZED)}, answers
         else:
             answers = pool.map(work, range(12))
             assert answers == [None] * 12, answers

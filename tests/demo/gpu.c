@@ -274,17 +274,25 @@ ze_command_list_handle_t create_list(const struct gpu *gpu, struct engines engin
     return list;
 }
 
-ze_command_list_handle_t create_immediate_list(const struct gpu *gpu, struct engines engines,
-                                               enum order order, ze_command_queue_mode_t mode)
+ze_command_list_handle_t create_immediate_list_on(const struct gpu *gpu, struct engines engines,
+                                                  uint32_t index, enum order order,
+                                                  ze_command_queue_mode_t mode)
 {
     ze_command_queue_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
                                     .ordinal = engines.ordinal,
+                                    .index = index % engines.count,
                                     .flags = order == IN_ORDER ? QUEUE_IN_ORDER : 0,
                                     .mode = mode};
     ze_command_list_handle_t list;
 
     must(zeCommandListCreateImmediate(gpu->context, gpu->device, &desc, &list));
     return list;
+}
+
+ze_command_list_handle_t create_immediate_list(const struct gpu *gpu, struct engines engines,
+                                               enum order order, ze_command_queue_mode_t mode)
+{
+    return create_immediate_list_on(gpu, engines, 0, order, mode);
 }
 
 void execute(ze_command_queue_handle_t queue, ze_command_list_handle_t list)

@@ -59,6 +59,10 @@ ze_command_queue_handle_t create_queue(const struct gpu *gpu, struct engines eng
 ze_command_list_handle_t create_list(const struct gpu *gpu, struct engines engines, enum order order);
 ze_command_list_handle_t create_immediate_list(const struct gpu *gpu, struct engines engines,
                                                enum order order, ze_command_queue_mode_t mode);
+// The same on an engine of the group; numbers beyond the last begin again with the first.
+ze_command_list_handle_t create_immediate_list_on(const struct gpu *gpu, struct engines engines,
+                                                  uint32_t index, enum order order,
+                                                  ze_command_queue_mode_t mode);
 void execute(ze_command_queue_handle_t queue, ze_command_list_handle_t list);
 // False if the queue still had work after PATIENCE_NS.
 bool queue_finishes(ze_command_queue_handle_t queue);

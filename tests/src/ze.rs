@@ -15,7 +15,8 @@
 //! For tests of loaders there is more: `$TALLY_LIBRARY` may name several drivers, as the loader takes
 //! them (`a.so,b.so`), and `$TALLY_TEST_DRIVER` says which of them is used, from 0; if it is empty,
 //! the loader looks for drivers by itself. `$TALLY_TEST_LAUNCHER` is the command, split at spaces,
-//! that starts this program under another loader, and so has to start its children.
+//! that starts this program under another loader, and so has to start its children. `$TALLY_TEST_FILES`
+//! is this crate's folder where the programs do not run beside the sources.
 
 use std::env;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -118,6 +119,13 @@ pub fn library() -> PathBuf {
 fn program() -> PathBuf {
     let name = env::args_os().next().map(PathBuf::from).and_then(|it| it.canonicalize().ok());
     name.unwrap_or_else(|| env::current_exe().expect("Linux knows the program's file"))
+}
+
+/// A file or folder of this crate that a test reads when it runs, such as `kernels`.
+pub fn file(name: &str) -> PathBuf {
+    let folder =
+        env::var_os("TALLY_TEST_FILES").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&folder).join(name)
 }
 
 /// A product of the build that made this test: in its folder or the one above, the newer one.
@@ -312,8 +320,7 @@ pub fn build_log(log: ze_module_build_log_handle_t) -> String {
 /// # Panics
 /// If clang 22 is missing or refuses the kernel.
 pub fn spirv(name: &str) -> Vec<u8> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels");
-    spirv_of(&folder.join(name).with_extension("cl"), &[])
+    spirv_of(&file("kernels").join(name).with_extension("cl"), &[])
 }
 
 /// The SPIR-V of an OpenCL C text, for kernels that belong to one test.

@@ -79,6 +79,16 @@ fn memory_that_is_left_and_lines_of_the_cache_are_told() {
     assert!(line.cacheLineSize.is_power_of_two() && line.cacheLineSize >= 32);
 }
 
+/// Libraries know Intel's architectures only, and take their SPIR-V for this one.
+#[test]
+fn the_architecture_is_one_that_libraries_know() {
+    let mut ip = ze_device_ip_version_ext_t::default();
+    let mut properties =
+        ze_device_properties_t { pNext: (&raw mut ip).cast(), ..Default::default() };
+    check!(zeDeviceGetProperties(ze::device(), &raw mut properties));
+    assert_eq!(ip.ipVersion, 12 << 22 | 2 << 14, "architecture 12.2, revision 0");
+}
+
 #[test]
 fn a_chain_that_is_a_circle_ends() {
     let mut eus = ze_eu_count_ext_t::default();
@@ -218,7 +228,7 @@ fn contexts_refuse_what_the_specification_does_not_know() {
     };
     refused!(ZE_RESULT_ERROR_INVALID_ENUMERATION, zeContextCreate(driver, &raw const wrong, out));
     wrong = ze_context_desc_t::default();
-    wrong.stype = ze_structure_type_t(0);
+    wrong.stype = ze_structure_type_t::ZE_STRUCTURE_TYPE_FENCE_DESC;
     refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeContextCreate(driver, &raw const wrong, out));
     assert!(context.is_null(), "a refused call writes nothing");
     let answer = call!(zeDeviceGetStatus(ze::device()));

@@ -291,6 +291,57 @@ fn misuse_is_refused() {
     drop(of_other);
 }
 
+/// "The destination command list must match the type and execution characteristics of the command list
+/// used to initiate recording, including the queue group ordinal and immediate mode configuration.": the
+/// default mode is the asynchronous one, and hints do not change how a command is executed.
+#[test]
+fn a_graph_runs_on_every_list_that_executes_alike() {
+    use ze_command_queue_flags_t as flag;
+    use ze_command_queue_mode_t as Mode;
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(1);
+    let in_order = flag::ZE_COMMAND_QUEUE_FLAG_IN_ORDER;
+    let list = |mode, flags| {
+        gpu.immediate_of(&ze_command_queue_desc_t { mode, flags, ..Default::default() })
+    };
+    let lists = [
+        list(Mode::ZE_COMMAND_QUEUE_MODE_DEFAULT, in_order),
+        list(Mode::ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS, in_order),
+        list(
+            Mode::ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS,
+            in_order | flag::ZE_COMMAND_QUEUE_FLAG_EXPLICIT_ONLY,
+        ),
+        list(
+            Mode::ZE_COMMAND_QUEUE_MODE_DEFAULT,
+            in_order | flag::ZE_COMMAND_QUEUE_FLAG_COPY_OFFLOAD_HINT,
+        ),
+    ];
+    for captured in &lists {
+        begin(captured);
+        captured.set((&memory, 0), 7, None, &[]);
+        let graph = end(captured);
+        let executable = instantiate(&graph);
+        for target in &lists {
+            memory.set(0, 0);
+            run(target, &executable, None, &[]);
+            target.synchronize();
+            assert_eq!(memory.get(0), 7);
+        }
+        let synchronous = list(Mode::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS, in_order);
+        refused!(
+            ZE_RESULT_ERROR_INVALID_ARGUMENT,
+            zeCommandListAppendGraphExt(
+                synchronous.0,
+                executable.0,
+                ptr::null(),
+                NONE,
+                0,
+                ptr::null_mut()
+            )
+        );
+    }
+}
+
 /// "ZE_RESULT_ERROR_GRAPH_UNJOINED_FORKS if graph contains unjoined forks", "Commands that append work (...)
 /// to a recording child command list after the intended join operation are treated as unjoined work, and
 /// the graph is considered invalid. Commands that do not append work (...) are allowed after the join".

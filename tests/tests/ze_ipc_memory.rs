@@ -256,6 +256,46 @@ fn physical_memory_is_shared_by_its_address_or_its_handle() {
     check!(zePhysicalMemDestroy(gpu.context, memory));
 }
 
+/// "the IPC handle represents the underlying physical memory object": the importer's address is that of
+/// the page at which the mapping begins, so both processes see the same pages behind their pointers.
+#[test]
+fn a_mapping_with_an_offset_is_shared_from_its_first_page() {
+    const PAGE: usize = 4096;
+    let gpu = Gpu::new();
+    let memory = physical(&gpu, 6 * PAGE);
+    let range = reserve(&gpu, 16 * PAGE);
+    let at = |page: usize| range.wrapping_byte_add(page * PAGE);
+    check!(zeVirtualMemMap(gpu.context, range, 6 * PAGE, memory, 0, RW));
+    for page in 0..6_u32 {
+        fill(&gpu, at(page as usize), 100 + page, PAGE);
+    }
+    check!(zeVirtualMemUnmap(gpu.context, range, 6 * PAGE));
+    // Pages 2 and 3 in two pieces that follow each other, page 1 behind them, page 5 far away.
+    for (to, page) in [(4, 2), (5, 3), (6, 1), (12, 5)] {
+        check!(zeVirtualMemMap(gpu.context, at(to), PAGE, memory, page * PAGE, RW));
+    }
+    for (from, page, pages) in [(4, 2, 4), (5, 2, 4), (6, 1, 5), (12, 5, 1)] {
+        let there = open(&gpu, handle_at(&gpu, at(from).wrapping_byte_add(8)));
+        let (mut base, mut size) = (ptr::null_mut(), 0);
+        check!(zeMemGetAddressRange(gpu.context, there, &raw mut base, &raw mut size));
+        assert_eq!((base, size), (there, pages * PAGE), "to the end of the object");
+        assert_eq!(read(there, 0), 100 + page, "page {page}");
+        // What one side writes the other reads.
+        fill(&gpu, there, 200 + page, PAGE);
+        let first = if from == 5 { at(4) } else { at(from) };
+        assert_eq!(read(first, 0), 200 + page);
+        fill(&gpu, first, 100 + page, PAGE);
+        assert_eq!(read(there, PAGE / 4 - 1), 100 + page);
+        close(&gpu, there);
+    }
+    // By its handle it is shared whole.
+    let whole = open(&gpu, handle_at(&gpu, memory.0));
+    assert_eq!((read(whole, 0), read(whole, PAGE / 4)), (100, 101));
+    close(&gpu, whole);
+    check!(zeVirtualMemFree(gpu.context, range, 16 * PAGE));
+    check!(zePhysicalMemDestroy(gpu.context, memory));
+}
+
 /// "The driver must not release the underlying physical memory until all IPC handles referencing it
 /// have been closed via zeMemCloseIpcHandle": what is open stays what it is, and nothing of it can be
 /// opened any more.

@@ -136,6 +136,30 @@ fn a_value_that_is_null_arrives_as_zeroes() {
     assert_eq!(out.to_vec(), [7.0, 0.5, -3.0, 2.5, 9.0]);
 }
 
+/// Of a value that is longer than its argument the first bytes arrive (oneMKL gives eight bytes for an
+/// int), of a number that is shorter its lower bytes.
+#[test]
+fn values_of_other_sizes_arrive_as_far_as_they_fit() {
+    let runner = Runner::new();
+    let module = runner.build(
+        "kernel void take(global long *out, int i, char c, long l, float4 v)
+         {
+             out[0] = i; out[1] = c; out[2] = l; out[3] = (long)(v.x + v.w);
+         }",
+    );
+    let kernel = runner.gpu.kernel(module, "take");
+    let out = runner.gpu.host::<i64>(4);
+    check!(zeKernelSetGroupSize(kernel, 1, 1, 1));
+    // A pointer with more behind it.
+    set(kernel, 0, &[out.address(), u64::MAX]);
+    set(kernel, 1, &(0x7777_7777_u64 << 32 | 0xffff_fffe));
+    set(kernel, 2, &[-5_i8, 17, 17, 17]);
+    set(kernel, 3, &0x7000_0001_u32);
+    set(kernel, 4, &[1.0_f32, 0.0, 0.0, 41.0, f32::NAN, f32::NAN]);
+    runner.run(kernel, [1, 1, 1]);
+    assert_eq!(out.to_vec(), [-2, -5, 0x7000_0001, 42]);
+}
+
 #[test]
 fn an_append_keeps_the_arguments_that_it_saw() {
     let runner = Runner::new();

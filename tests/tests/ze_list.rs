@@ -264,6 +264,28 @@ fn lists_and_queues_tell_what_they_are() {
     check!(zeCommandQueueDestroy(queue));
 }
 
+/// Of the flags of an immediate list, which are those of queues, a list has IN_ORDER alone.
+#[test]
+fn the_flags_of_an_immediate_list_say_whether_it_is_in_order() {
+    use ze_command_queue_flags_t as flag;
+    let gpu = Gpu::new();
+    let hints =
+        flag::ZE_COMMAND_QUEUE_FLAG_EXPLICIT_ONLY | flag::ZE_COMMAND_QUEUE_FLAG_COPY_OFFLOAD_HINT;
+    let in_order = ze_command_list_flags_t::ZE_COMMAND_LIST_FLAG_IN_ORDER;
+    for (flags, wanted) in [
+        (hints, ze_command_list_flags_t::empty()),
+        (hints | flag::ZE_COMMAND_QUEUE_FLAG_IN_ORDER, in_order),
+    ] {
+        let list = gpu.immediate_of(&ze_command_queue_desc_t { flags, ..Default::default() });
+        let mut got = ze_command_list_flags_t::all();
+        check!(zeCommandListGetFlags(list.0, &raw mut got));
+        assert_eq!(got, wanted);
+        let mut queue = flag::empty();
+        check!(zeCommandListImmediateGetFlags(list.0, &raw mut queue));
+        assert_eq!(queue, flags, "these are what it was created with");
+    }
+}
+
 /// Lists come and go by the thousand without a trace.
 #[test]
 fn lists_and_queues_come_and_go() {

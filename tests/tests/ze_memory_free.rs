@@ -114,7 +114,8 @@ fn deferred_memory_that_nobody_uses_is_freed_at_once() {
     list.synchronize();
     let address = memory.address();
     free(&gpu, memory, DEFER);
-    assert!(!is_mapped(address));
+    // It is unmapped, or the next allocation of its size gets it.
+    assert!(!is_mapped(address) || gpu.host::<u32>(1).address() == address);
 }
 
 #[test]

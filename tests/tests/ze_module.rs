@@ -68,6 +68,38 @@ fn a_failed_build_leaves_no_module_and_a_log_that_tells_why() {
     check!(zeModuleDestroy(good));
 }
 
+/// "[out][optional] pointer to handle of module's build log": programs read and destroy it whatever the
+/// answer is.
+#[test]
+fn a_refused_description_has_a_log_too() {
+    let gpu = Gpu::new();
+    let spirv = ze::spirv_from(TWO_KERNELS);
+    let (context, device) = (gpu.context, gpu.device);
+    let mut module = ze_module_handle_t::NULL;
+    let good = desc(&spirv);
+    let unknown = ze_module_desc_t { format: ze_module_format_t(9), ..good };
+    let empty = ze_module_desc_t { inputSize: 0, ..good };
+    let null = ptr::null::<ze_module_desc_t>();
+    for desc in [&raw const unknown, &raw const empty, null] {
+        let mut log = ze_module_build_log_handle_t::NULL;
+        let answer = call!(zeModuleCreate(context, device, desc, &raw mut module, &raw mut log));
+        assert_ne!(answer, ze_result_t::ZE_RESULT_SUCCESS);
+        let description = ze::description();
+        let text = ze::build_log(log);
+        assert!(!text.is_empty() && description.contains(&text), "{text:?}, {description:?}");
+        assert!(module.is_null());
+    }
+    let mut log = ze_module_build_log_handle_t::NULL;
+    refused!(
+        ZE_RESULT_ERROR_INVALID_NULL_POINTER,
+        zeModuleCreate(context, device, &raw const good, ptr::null_mut(), &raw mut log)
+    );
+    assert!(ze::build_log(log).contains("phModule"));
+    let mut log = ze_module_build_log_handle_t::NULL;
+    refused!(ZE_RESULT_ERROR_INVALID_SIZE, zeModuleDynamicLink(0, ptr::null_mut(), &raw mut log));
+    assert!(ze::build_log(log).contains("numModules"));
+}
+
 #[test]
 fn garbage_of_any_kind_is_a_failed_build() {
     let gpu = Gpu::new();

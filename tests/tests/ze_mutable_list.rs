@@ -690,7 +690,7 @@ fn wrong_changes_are_refused() {
     bad.pNext = (&raw const good).cast();
     refuse((&raw const bad).cast());
     bad = argument(id, 1, &1_u32);
-    bad.argSize = 8;
+    bad.argSize = 0;
     bad.pNext = (&raw const good).cast();
     refuse((&raw const bad).cast());
     for number in [unused, unused + 1, u64::MAX] {

@@ -192,7 +192,8 @@ fn child_whose_contexts_come_and_go() {
     // More than the device has address spaces for.
     (0..300).for_each(|_| round());
     assert_eq!(files(), before.0);
-    assert!(maps() <= before.1 + 8, "{} mappings, {} before", maps(), before.1);
+    // Files for a few buffers are made, and mapped, before they are asked for.
+    assert!(maps() <= before.1 + 40, "{} mappings, {} before", maps(), before.1);
 }
 
 #[test]

@@ -7,7 +7,6 @@
 use std::arch::asm;
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::MaybeUninit;
-use std::path::Path;
 use std::process::Command;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -34,7 +33,7 @@ fn launch<T: Copy>(list: &List, kernel: ze_kernel_handle_t, memory: &Usm<T>, gro
 // ---- Python ----
 
 fn python(mode: &str) {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/multiprocessing_client.py");
+    let script = ze::file("clients/multiprocessing_client.py");
     let output = Command::new("timeout")
         .args(["--signal=KILL", ze::CHILD_SECONDS, "python3"])
         .arg(script)

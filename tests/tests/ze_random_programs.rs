@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The driver against the model, on random programs, through the stock loader.
 //!
-//! TALLY_PROGRAMS and TALLY_SEED choose how many programs and which.
+//! TALLY_PROGRAMS and TALLY_SEED choose how many programs and which. TALLY_PROGRESS names a file that
+//! holds the number of programs that are done, as a 64-bit integer: it tells a program that hangs from
+//! one that is slow, and which one of the seed it is.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 use tally_tests::model::Model;
 use tally_tests::program::Program;
@@ -34,6 +40,17 @@ fn agrees(program: &Program, runs: u32) -> Result<(), String> {
 fn the_driver_agrees_with_the_model() {
     let (cases, seed) = (number("TALLY_PROGRAMS", 200), number("TALLY_SEED", 1));
     let shape = Shape { sharing: can_share(), ..Shape::default() };
+    let progress = std::env::var_os("TALLY_PROGRESS")
+        .map(|file| File::create(file).expect("the file of TALLY_PROGRESS can be written"));
+    let done = Cell::new(0_u64);
+    let agrees = |program: &Program, runs| {
+        agrees(program, runs)?;
+        done.set(done.get() + 1);
+        if let Some(file) = &progress {
+            file.write_all_at(&done.get().to_le_bytes(), 0).expect("the file stays writable");
+        }
+        Ok(())
+    };
     if let Err(found) = search(shape, seed.into(), cases, agrees) {
         panic!("{found}");
     }

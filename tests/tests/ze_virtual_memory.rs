@@ -257,7 +257,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     );
     refused!(
         ZE_RESULT_ERROR_INVALID_ARGUMENT,
-        zeVirtualMemSetAccessAttribute(gpu.context, at, page, RO)
+        zeVirtualMemSetAccessAttribute(gpu.context, at, 3 * page, RO)
     );
     refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeVirtualMemFree(gpu.context, at, page));
     let usm = gpu.host::<u8>(page);
@@ -276,4 +276,32 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     check!(zePhysicalMemDestroy(gpu.context, memory));
     refused!(ZE_RESULT_ERROR_INVALID_NULL_HANDLE, zePhysicalMemDestroy(gpu.context, memory));
     check!(zeVirtualMemFree(gpu.context, at, 2 * page));
+}
+
+/// An attribute may be set before anything is mapped: it is told until something is, which brings its
+/// own.
+#[test]
+fn an_attribute_can_be_set_before_memory_is_mapped() {
+    let gpu = Gpu::new();
+    let page = page_size(&gpu, 1);
+    let at = reserve(&gpu, ptr::null(), 4 * page);
+    let second = at.wrapping_byte_add(page);
+    assert_eq!(access(&gpu, at, 4 * page), (NONE, 4 * page));
+    check!(zeVirtualMemSetAccessAttribute(gpu.context, at, 4 * page, RO));
+    assert_eq!(access(&gpu, at, 4 * page), (RO, 4 * page));
+    let memory = physical(&gpu, page);
+    check!(zeVirtualMemMap(gpu.context, second, page, memory, 0, RW));
+    assert_eq!(access(&gpu, at, 4 * page), (RO, page));
+    assert_eq!(access(&gpu, second, 3 * page), (RW, page));
+    let list = gpu.immediate(0, true);
+    fill(&list, second, 7, page);
+    list.synchronize();
+    check!(zeVirtualMemSetAccessAttribute(gpu.context, at, 4 * page, RW));
+    assert_eq!(access(&gpu, at, 4 * page), (RW, 4 * page));
+    // SAFETY: mapped for reading and writing.
+    assert_eq!(unsafe { second.cast::<u8>().read_volatile() }, 7, "what is mapped stays");
+    check!(zeVirtualMemUnmap(gpu.context, at, 4 * page));
+    assert_eq!(access(&gpu, at, 4 * page), (NONE, 4 * page));
+    check!(zePhysicalMemDestroy(gpu.context, memory));
+    check!(zeVirtualMemFree(gpu.context, at, 4 * page));
 }

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// The benchmark of many threads on Level Zero.
+#include "counter_events.h"
+#include "gpu.h"
+#include "threads.h"
+
+#include <stdlib.h>
+
+// A recorded list is reset, and a stream waited for, after so many commands.
+enum { RECORDED = 4096, STREAMED = 256, COPIED = 1 << 16, ALLOCATED = 4096 };
+
+struct device {
+    struct gpu gpu;
+    struct kernel kernel;
+};
+
+struct worker {
+    const struct gpu *gpu;
+    ze_kernel_handle_t kernel;
+    ze_command_list_handle_t recorded, immediate;
+    ze_event_handle_t event;
+    uint8_t *from, *to;
+    unsigned appended, streamed;
+};
+
+static const ze_group_count_t one_group = {1, 1, 1};
+
+struct device *open_device(const char *modules)
+{
+    struct device *device = calloc(1, sizeof(*device));
+
+    if (!device)
+        stop("no memory");
+    open_gpu(&device->gpu, modules);
+    device->kernel = build_kernel(&device->gpu, "empty", "empty");
+    // Finds the function before there are threads.
+    must(zeEventDestroy(create_counter_event(&device->gpu)));
+    return device;
+}
+
+struct worker *create_worker(struct device *device, uint32_t engine)
+{
+    const ze_kernel_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_KERNEL_DESC, .pKernelName = "empty"};
+    const struct gpu *gpu = &device->gpu;
+    struct worker *worker = calloc(1, sizeof(*worker));
+    const void *nowhere = NULL;
+
+    if (!worker)
+        stop("no memory");
+    worker->gpu = gpu;
+    must(zeKernelCreate(device->kernel.module, &desc, &worker->kernel));
+    must(zeKernelSetGroupSize(worker->kernel, 1, 1, 1));
+    for (uint32_t i = 0; i < 3; i++)
+        must(zeKernelSetArgumentValue(worker->kernel, i, sizeof(nowhere), &nowhere));
+    worker->recorded = create_list(gpu, gpu->compute, IN_ORDER);
+    worker->immediate =
+        create_immediate_list_on(gpu, gpu->compute, engine, IN_ORDER, ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS);
+    worker->event = create_counter_event(gpu);
+    worker->from = allocate(gpu, HOST_MEMORY, COPIED);
+    worker->to = allocate(gpu, HOST_MEMORY, COPIED);
+    return worker;
+}
+
+// Without a limit the driver may let the waiting thread itself run the kernel.
+static void wait_without_limit(struct worker *worker)
+{
+    must(zeEventHostSynchronize(worker->event, UINT64_MAX));
+}
+
+void finish_worker(struct worker *worker)
+{
+    must(zeCommandListAppendBarrier(worker->immediate, worker->event, 0, NULL));
+    wait_without_limit(worker);
+}
+
+void destroy_worker(struct worker *worker)
+{
+    release(worker->gpu, worker->from);
+    release(worker->gpu, worker->to);
+    must(zeEventDestroy(worker->event));
+    must(zeCommandListDestroy(worker->immediate));
+    must(zeCommandListDestroy(worker->recorded));
+    must(zeKernelDestroy(worker->kernel));
+    free(worker);
+}
+
+static void append(struct worker *worker, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        if (worker->appended++ % RECORDED == 0)
+            must(zeCommandListReset(worker->recorded));
+        must(zeCommandListAppendLaunchKernel(worker->recorded, worker->kernel, &one_group, NULL, 0, NULL));
+    }
+}
+
+static void create_event(struct worker *worker, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++)
+        must(zeEventDestroy(create_counter_event(worker->gpu)));
+}
+
+static void launch_and_wait(struct worker *worker, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        must(zeCommandListAppendLaunchKernel(worker->immediate, worker->kernel, &one_group, worker->event, 0,
+                                             NULL));
+        wait_without_limit(worker);
+    }
+}
+
+static void stream(struct worker *worker, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        must(zeCommandListAppendLaunchKernel(worker->immediate, worker->kernel, &one_group, NULL, 0, NULL));
+        if (++worker->streamed % STREAMED == 0)
+            finish_worker(worker);
+    }
+}
+
+static void allocate_and_free(struct worker *worker, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++)
+        release(worker->gpu, allocate(worker->gpu, HOST_MEMORY, ALLOCATED));
+}
+
+static void copy(struct worker *worker, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        must(zeCommandListAppendMemoryCopy(worker->immediate, worker->to, worker->from, COPIED, worker->event,
+                                           0, NULL));
+        wait_without_limit(worker);
+    }
+}
+
+const struct operation operations[] = {
+    {"append", 1, append},
+    {"event", 1, create_event},
+    {"trip", 1, launch_and_wait},
+    {"trip-4", 4, launch_and_wait},
+    {"stream", 1, stream},
+    {"stream-4", 4, stream},
+    {"allocate", 1, allocate_and_free},
+    {"copy-4", 4, copy},
+    {0},
+};

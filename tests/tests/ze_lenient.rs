@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs that are wrong and that every other driver lets through: they work here too, and
+//! `TALLY_LOG=warn` says once what is wrong.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use tally_tests::ze::{self, Gpu};
+use tally_tests::{call, check, refused};
+use tally_ze::*;
+
+const UNSET: ze_structure_type_t = ze_structure_type_t(0);
+
+/// Whoever writes `= {}` leaves the type of a structure zero. Where a call takes one structure it is
+/// meant, for input and for output.
+#[test]
+fn a_structure_without_a_type_is_the_one_that_is_meant() {
+    let gpu = Gpu::new();
+    let (context, device) = (gpu.context, gpu.device);
+    let mut list = ze_command_list_handle_t::NULL;
+    let desc = ze_command_list_desc_t { stype: UNSET, ..Default::default() };
+    check!(zeCommandListCreate(context, device, &raw const desc, &raw mut list));
+    check!(zeCommandListDestroy(list));
+    let mut queue = ze_command_queue_handle_t::NULL;
+    let desc = ze_command_queue_desc_t { stype: UNSET, ..Default::default() };
+    check!(zeCommandQueueCreate(context, device, &raw const desc, &raw mut queue));
+    check!(zeCommandQueueDestroy(queue));
+    let mut at = ptr::null_mut();
+    let desc = ze_host_mem_alloc_desc_t { stype: UNSET, ..Default::default() };
+    check!(zeMemAllocHost(context, &raw const desc, 64, 0, &raw mut at));
+    check!(zeMemFree(context, at));
+    let mut properties = ze_driver_properties_t { stype: UNSET, ..Default::default() };
+    check!(zeDriverGetProperties(ze::driver(), &raw mut properties));
+    assert_ne!(properties.driverVersion, 0);
+    let mut module = ze_device_module_properties_t { stype: UNSET, ..Default::default() };
+    check!(zeDeviceGetModuleProperties(device, &raw mut module));
+    assert_ne!(module.spirvVersionSupported, 0);
+    // The timer's unit is that of the plain structure.
+    let mut plain = ze_device_properties_t::default();
+    check!(zeDeviceGetProperties(device, &raw mut plain));
+    let mut unset = ze_device_properties_t { stype: UNSET, ..Default::default() };
+    check!(zeDeviceGetProperties(device, &raw mut unset));
+    assert_eq!(unset.timerResolution, plain.timerResolution);
+    assert_eq!(unset.stype, UNSET, "it stays as it was");
+}
+
+/// What extends such a structure is looked at, and has to say itself what it is.
+#[test]
+fn the_chain_of_a_structure_without_a_type_counts() {
+    let device = ze::device();
+    for (stype, is_filled) in [(ze_eu_count_ext_t::STYPE, true), (UNSET, false)] {
+        let mut units = ze_eu_count_ext_t { stype, ..Default::default() };
+        let mut properties = ze_device_properties_t {
+            stype: UNSET,
+            pNext: (&raw mut units).cast(),
+            ..Default::default()
+        };
+        check!(zeDeviceGetProperties(device, &raw mut properties));
+        assert_eq!(units.numTotalEUs != 0, is_filled, "{stype:?}");
+    }
+    let gpu = Gpu::new();
+    let (mut at, mut out) = (ptr::null_mut(), ptr::null_mut());
+    let relaxed = ze_relaxed_allocation_limits_exp_desc_t {
+        flags: ze_relaxed_allocation_limits_exp_flags_t::from_bits_retain(1 << 9),
+        ..Default::default()
+    };
+    let desc = ze_device_mem_alloc_desc_t {
+        stype: UNSET,
+        pNext: (&raw const relaxed).cast(),
+        ..Default::default()
+    };
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ENUMERATION,
+        zeMemAllocDevice(gpu.context, &raw const desc, 64, 0, gpu.device, &raw mut at)
+    );
+    // Another structure's type is still refused.
+    let wrong = ze_host_mem_alloc_desc_t {
+        stype: ze_structure_type_t::ZE_STRUCTURE_TYPE_CONTEXT_DESC,
+        ..Default::default()
+    };
+    refused!(
+        ZE_RESULT_ERROR_INVALID_ARGUMENT,
+        zeMemAllocHost(gpu.context, &raw const wrong, 64, 0, &raw mut out)
+    );
+}
+
+/// One line for each kind of mistake, however often it is made, and nothing for a program without any.
+#[test]
+fn the_log_names_each_mistake_once() {
+    let text = ze::in_child("child_with_mistakes", &[("TALLY_LOG", "warn")]);
+    for (what, times) in [
+        ("desc->stype: 0, taken for ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC", 1),
+        ("stype: 0", 1),
+        ("argSize: 8, but argument 0 of take has 4 bytes; 4 are taken", 1),
+        ("argSize:", 1),
+        ("pArgValue: argument 1 of take is local memory", 1),
+        ("WARN", 3),
+    ] {
+        assert_eq!(text.matches(what).count(), times, "{what} in: {text}");
+    }
+    let silent = ze::in_child("child_with_mistakes", &[]);
+    assert!(!silent.contains("stype"), "{silent}");
+}
+
+#[test]
+#[ignore = "a child of the_log_names_each_mistake_once"]
+fn child_with_mistakes() {
+    let gpu = Gpu::new();
+    let source = "kernel void take(int i, local int *l, global int *p) { p[0] = i; l[0] = i; }";
+    let module = gpu.module(&ze::spirv_from(source), "").expect("it is valid");
+    let kernel = gpu.kernel(module, "take");
+    let value = 7_u64;
+    let value: *const c_void = ptr::from_ref(&value).cast();
+    for _ in 0..3 {
+        let desc = ze_command_list_desc_t { stype: UNSET, ..Default::default() };
+        let mut list = ze_command_list_handle_t::NULL;
+        check!(zeCommandListCreate(gpu.context, gpu.device, &raw const desc, &raw mut list));
+        check!(zeCommandListDestroy(list));
+        check!(zeKernelSetArgumentValue(kernel, 0, 8, value));
+        check!(zeKernelSetArgumentValue(kernel, 1, 64, value));
+        assert_eq!(
+            call!(zeKernelSetArgumentValue(kernel, 2, 8, ptr::null())),
+            ze_result_t::ZE_RESULT_SUCCESS
+        );
+    }
+    check!(zeKernelDestroy(kernel));
+    check!(zeModuleDestroy(module));
+}
