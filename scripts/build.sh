@@ -25,6 +25,33 @@ compile_program() {
     gcc -std=gnu11 -O2 -Wall -Wextra -Werror "$@" -o "$out" -lze_loader -lm
 }
 
+# compile_opencl OUT FILE.c...: a program that opens OpenCL's library by itself.
+compile_opencl() {
+    local out=$1
+    shift
+    mkdir -p "$(dirname "$out")"
+    gcc -std=gnu11 -O2 -Wall -Wextra -Werror "$@" -o "$out" -ldl -lpthread
+}
+
+# compile_with_kernels OUT NAME: tests/bench/NAME.c on Level Zero.
+compile_with_kernels() {
+    compile_program "$1" -I "$root/tests/demo" "$root/tests/bench/$2.c" "$root/tests/bench/kernels_ze.c" \
+        "$root/tests/demo/gpu.c"
+}
+
+# compile_bench_module OUT: the kernels of the benchmarks.
+compile_bench_module() {
+    mkdir -p "$(dirname "$1")"
+    "$TALLY_CLANG" --target=spirv64 -cl-std=CL3.0 -O2 -Wall -Wextra -Werror \
+        -Xclang -finclude-default-header -Xclang -cl-ext=+all -c "$root/tests/kernels/bench.cl" -o "$1"
+}
+
+# compile_threads OUT: the benchmark of many threads on Level Zero.
+compile_threads() {
+    compile_program "$1" -I "$root/tests/demo" "$root/tests/bench/threads.c" "$root/tests/bench/threads_ze.c" \
+        "$root/tests/demo/gpu.c" "$root/tests/demo/counter_events.c" -lpthread
+}
+
 # Builds what a Level Zero program needs at run time and says where the stock loader finds it.
 build_driver() {
     (cd "$root" && cargo build --release -p tally-umd -p tally-compiler)

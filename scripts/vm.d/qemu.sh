@@ -43,6 +43,10 @@ share() {
         -device "virtio-9p-pci,fsdev=$1,mount_tag=$1"
 }
 
+# How long QEMU waits for an answer of the device's process, in ms. After that it gives the device up for
+# good, by default after five seconds, which a process that stands still for a while may exceed.
+readonly device_patience=3600000
+
 # machine RUN_FOLDER: the devices, one argument a line.
 machine() {
     local run=$1 stream
@@ -50,7 +54,7 @@ machine() {
     share target "$target"
     share run "$run"
     [ ! -S "$run/gpu.sock" ] || printf '%s\n' -device \
-        "{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"$run/gpu.sock\"}}"
+        "{\"driver\":\"vfio-user-pci\",\"x-msg-timeout\":$device_patience,\"socket\":{\"type\":\"unix\",\"path\":\"$run/gpu.sock\"}}"
     if [ -e "$run/shell" ]; then
         printf '%s\n' -chardev stdio,id=console,signal=off
         return
