@@ -13,7 +13,7 @@
 #![cfg(not(loom))]
 
 use crate::sync::Instant;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, Counter, Ordering};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -237,8 +237,8 @@ pub(crate) struct Shared {
 impl Shared {
     /// A number that no other device of the process has.
     pub(crate) fn next_serial() -> u64 {
-        static SERIALS: AtomicU64 = AtomicU64::new(1);
-        SERIALS.fetch_add(1, Ordering::Relaxed)
+        static SERIALS: Counter = Counter::new(1);
+        SERIALS.next()
     }
 
     /// Records the fault and stops all queues of the VM.

@@ -2,7 +2,7 @@
 //! Queues and address spaces: what the scheduler, the engines and the
 //! semaphore unit know of them.
 
-use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Counter, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
@@ -120,14 +120,14 @@ pub(crate) struct Queue {
     time: Mutex<OwnTime>,
 }
 
-static SERIALS: AtomicU64 = AtomicU64::new(1);
+static SERIALS: Counter = Counter::new(1);
 
 impl Queue {
     pub(crate) fn new(config: &QueueConfig, vm: Arc<VmState>, compute: bool) -> Self {
         let stream = Box::new(Stream::new(config, Arc::new(Scope::ring())));
         Self {
             id: config.id,
-            serial: SERIALS.fetch_add(1, Ordering::Relaxed),
+            serial: SERIALS.next(),
             vm,
             compute,
             priority: config.priority as usize,

@@ -33,6 +33,23 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|error| error.into_inner())
 }
 
+/// Numbers that are unique in the process. They order nothing, so no model looks at them; a model's atomic
+/// may not outlive its schedule.
+#[cfg(not(loom))]
+pub(crate) struct Counter(std::sync::atomic::AtomicU64);
+
+#[cfg(not(loom))]
+impl Counter {
+    pub(crate) const fn new(first: u64) -> Self {
+        Self(std::sync::atomic::AtomicU64::new(first))
+    }
+
+    /// The next number.
+    pub(crate) fn next(&self) -> u64 {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
 /// A time of the model: it passes as it is asked for, so that a schedule can be run again.
 #[cfg(shuttle)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,6 +90,6 @@ impl std::ops::Sub for Instant {
 /// Looks at the model's clock so far. Each moves it on.
 #[cfg(shuttle)]
 pub(crate) fn model_ticks() -> u64 {
-    static LOOKS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
-    LOOKS.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+    static LOOKS: Counter = Counter::new(1);
+    LOOKS.next()
 }

@@ -20,7 +20,7 @@
 //! takes long, the watchdog takes the stream from it as from a worker that is stuck.
 
 use crate::sync::Instant;
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::{Counter, Ordering};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,9 +64,9 @@ impl Kit {
     }
 
     fn new(shared: &Shared) -> Option<Self> {
-        static NUMBERS: AtomicUsize = AtomicUsize::new(FIRST_HELPER);
+        static NUMBERS: Counter = Counter::new(FIRST_HELPER as u64);
         let loan = Loan::take()?;
-        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let number = NUMBERS.next() as usize;
         let slot = Arc::new(Slot::new(number, loan.record()));
         let mut pool = shared.sched.pool();
         pool.helpers.retain(|slot| !slot.gone.load(Ordering::Relaxed));
