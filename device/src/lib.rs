@@ -35,6 +35,7 @@ mod queue;
 mod ring;
 mod sched;
 mod scope;
+mod spin;
 mod sync;
 mod trace;
 mod tuning;

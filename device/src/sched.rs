@@ -54,26 +54,6 @@ pub(crate) use worker::{Slot, Worker};
 /// Priorities of queues.
 pub(crate) const PRIORITIES: usize = 3;
 
-/// A spin that first looks closely, then offers its processor between looks:
-/// the thread that will end the spin may need this very one.
-#[derive(Debug, Default)]
-pub(crate) struct Spin(u32);
-
-impl Spin {
-    /// Looks before the first offer: about 2 µs.
-    const CLOSE: u32 = 50;
-
-    /// Between two looks.
-    pub(crate) fn turn(&mut self) {
-        self.0 += 1;
-        if self.0 <= Self::CLOSE {
-            std::hint::spin_loop();
-        } else {
-            crate::sync::thread::yield_now();
-        }
-    }
-}
-
 /// What a thread may have to do.
 #[derive(Debug)]
 pub(crate) enum Job {

@@ -27,13 +27,14 @@ use std::time::Duration;
 
 use super::elision::{self, RECENT};
 use super::worker::FIRST_HELPER;
-use super::{Sched, Slot, Spin, Worker};
+use super::{Sched, Slot, Worker};
 use crate::Shared;
 use crate::cell::CellWait;
 use crate::engine::{self, Stream};
 use crate::eu::Arena;
 use crate::guard::{Guard, Loan};
 use crate::queue::Queue;
+use crate::spin::Spin;
 use crate::work::Work;
 
 /// What a host thread needs to help. It keeps it for its next wait.

@@ -9,12 +9,13 @@ use std::io;
 use std::sync::Arc;
 use std::sync::PoisonError;
 
-use super::{Job, Spin, most_searchers};
+use super::{Job, most_searchers};
 use crate::Shared;
 use crate::cell::CellWait;
 use crate::eu::Arena;
 use crate::guard::{Guard, Record, STACK_BYTES, Seat};
 use crate::queue::Queue;
+use crate::spin::Spin;
 use crate::tuning::{FOREIGN_APART, IDLE_SPIN};
 
 /// Slots from this number on are those of helping host threads.
