@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use tally_uapi::cell::CellKind;
 use tally_uapi::fault::FaultKind;
-use tally_uapi::packet::{Command, Header, PACKET_SIZE, Packet, Place, flag, opcode};
+use tally_uapi::packet::{Command, Header, Packet, Place, flag, opcode};
 
+use crate::Shared;
 use crate::cell::CellWait;
 use crate::chaos::About;
+use crate::config::QueueConfig;
 use crate::guard::{Guard, Trap};
 use crate::queue::Queue;
 use crate::ring::{Ahead, Ring};
@@ -21,7 +23,6 @@ use crate::scope::{Finished, Scope};
 use crate::spin::Spin;
 use crate::tuning::{CLOSE_LOOKS, DRAIN_SPIN, EMPTY_SPIN};
 use crate::work::{Work, complete_call};
-use crate::{QueueConfig, Shared};
 
 mod call;
 mod helping;
@@ -451,9 +452,4 @@ fn leave(
         _ => {}
     }
     None
-}
-
-/// VA of packet `index` of an array, which must not leave the address space.
-fn packet_address(base: u64, index: u64) -> Option<u64> {
-    base.checked_add(index.checked_mul(PACKET_SIZE)?)
 }

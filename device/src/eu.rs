@@ -10,10 +10,10 @@ use tally_uapi::eu::{
 };
 use tally_uapi::packet::{Dispatch, flag};
 
+use crate::fields::{MAX_UNITS, bad_field};
 use crate::grid::{self, Grid};
 use crate::guard::{Guard, Trap, set_float_control};
 use crate::sched::Worker;
-use crate::work::{MAX_UNITS, bad_field};
 
 /// What all work-groups of a DISPATCH share.
 #[derive(Debug)]

@@ -9,11 +9,12 @@ use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use tally_uapi::fault::Fault;
 
 use crate::cell::CellWait;
+use crate::config::{QueueConfig, QueueState, QueueStatus};
 use crate::engine::Stream;
 use crate::guard::Guard;
+use crate::host::{QueueId, VmId};
 use crate::scope::Scope;
 use crate::trace::Trace;
-use crate::{QueueConfig, QueueId, QueueState, QueueStatus, VmId};
 
 mod run;
 

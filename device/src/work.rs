@@ -6,7 +6,7 @@ use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use tally_uapi::cell::{signaller_must_wake, waiters_index};
-use tally_uapi::fault::{Fault, FaultKind};
+use tally_uapi::fault::Fault;
 use tally_uapi::packet::{PostOp, TimestampSlot};
 use tally_uapi::trace::TraceRecord;
 
@@ -207,11 +207,8 @@ pub(crate) enum Share {
     Later,
 }
 
-/// Most units of a work: claims may pass it without overflow.
-pub(crate) const MAX_UNITS: u64 = 1 << 62;
-
 impl Work {
-    /// A work that starts now. `units` is 1 to [`MAX_UNITS`].
+    /// A work that starts now. `units` is 1 to [`MAX_UNITS`](crate::fields::MAX_UNITS).
     #[inline(always)] // It is made where it is to be.
     pub(crate) fn new(
         worker: &Worker,
@@ -494,9 +491,4 @@ impl Worker {
         let fault = Fault { kind: trap.kind, address: trap.address, packet };
         self.shared.lose_vm(queue, fault);
     }
-}
-
-/// A field that cannot be.
-pub(crate) fn bad_field(value: u64) -> Trap {
-    Trap::new(FaultKind::BadField, value)
 }

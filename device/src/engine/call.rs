@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use tally_uapi::packet::{Call, Operand, Packet};
 
-use super::packet_address;
 use crate::cell::CellWait;
+use crate::fields::{bad_field, packet_address};
 use crate::guard::{Guard, Trap};
 use crate::ring::Ahead;
 use crate::scope::Scope;
-use crate::work::bad_field;
 
 /// A CALL that is being run.
 #[derive(Debug)]

@@ -8,17 +8,18 @@ use tally_uapi::cell::{CellKind, Compare};
 use tally_uapi::fault::FaultKind;
 use tally_uapi::packet::{Call, Command, Header, PostOp, PostSync as PacketPost, Wait, flag};
 
-use super::{Frame, Prefix, Step, Stream, packet_address};
+use super::{Frame, Prefix, Step, Stream};
 use crate::cell::CellWait;
 use crate::chaos::{About, MOST_HELD};
 use crate::copy::{Copy, CopyRegion, Fill, UNIT_BYTES};
 use crate::eu::Launch;
+use crate::fields::{bad_field, packet_address};
 use crate::guard::{Guard, Trap};
 use crate::queue::Queue;
 use crate::sched::Worker;
 use crate::scope::{CallEnd, Scope};
 use crate::tuning::{FEW_BLOCKS, FEW_FILL_BLOCKS, FEW_GROUPS, QUICK_TICKS};
-use crate::work::{Completion, PostSync, Share, Task, Work, bad_field};
+use crate::work::{Completion, PostSync, Share, Task, Work};
 
 impl Stream {
     /// Takes a packet as far as it goes.

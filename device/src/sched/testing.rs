@@ -6,11 +6,13 @@ use std::sync::Arc;
 use tally_uapi::fault::Fault;
 
 use super::Sched;
+use crate::Shared;
+use crate::cell::SemaphoreUnit;
+use crate::clock::Clock;
+use crate::config::{EngineClass, Priority, QueueConfig};
 use crate::eu::KernelTimes;
+use crate::host::{Host, QueueId, VmId};
 use crate::queue::{Queue, VmState};
-use crate::{
-    Clock, EngineClass, Host, Priority, QueueConfig, QueueId, SemaphoreUnit, Shared, VmId,
-};
 
 struct Silent;
 
