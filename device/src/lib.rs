@@ -78,7 +78,7 @@ pub(crate) struct Shared {
     /// Tells devices of the process apart.
     pub(crate) serial: u64,
     pub(crate) clock: Clock,
-    pub(crate) sem: SemaphoreUnit,
+    pub(crate) sem: SemaphoreUnit<Queue>,
     pub(crate) sched: Sched,
     pub(crate) times: eu::KernelTimes,
     pub(crate) host: Arc<dyn Host>,
