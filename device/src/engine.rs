@@ -14,12 +14,11 @@ use tally_uapi::packet::{Command, Header, Packet, Place, flag, opcode};
 use crate::Shared;
 use crate::cell::CellWait;
 use crate::chaos::About;
-use crate::config::QueueConfig;
 use crate::guard::{Guard, Trap};
-use crate::queue::Queue;
-use crate::ring::{Ahead, Ring};
+use crate::queue::{Frame, Prefix, Queue, Scope, Stream};
+use crate::ring::Ahead;
 use crate::sched::{Leave, Slot, Worker};
-use crate::scope::{Finished, Scope};
+use crate::scope::Finished;
 use crate::spin::Spin;
 use crate::tuning::{CLOSE_LOOKS, DRAIN_SPIN, EMPTY_SPIN};
 use crate::work::{Work, complete_call};
@@ -29,39 +28,8 @@ mod helping;
 mod inline;
 mod start;
 
-use call::Frame;
-
 /// How long the adversarial device waits for a command that overtakes others.
 const HELD_SPIN: Duration = Duration::from_micros(100);
-
-/// The fetching side of a queue: everything that only its streaming worker
-/// touches.
-#[derive(Debug)]
-pub(crate) struct Stream {
-    ring: Ring,
-    /// The ring's scope.
-    scope: Arc<Scope>,
-    /// The CALL that is being run.
-    frame: Option<Frame>,
-    /// The packet that was fetched last.
-    packet: Packet,
-    /// It has not been taken.
-    pending: bool,
-    prefix: Prefix,
-    /// Commands that the adversarial device has not let start yet.
-    held: Vec<Arc<Work>>,
-    /// The packet before which it has made the queue leave its engine.
-    yielded: Option<u64>,
-}
-
-/// What STAMP and PREDICATE say of the next command.
-#[derive(Clone, Copy, Debug, Default)]
-struct Prefix {
-    /// VA of the timestamp slot, or 0.
-    stamp: u64,
-    /// Index and VA of the count.
-    predicate: Option<(u32, u64)>,
-}
 
 /// What became of a packet.
 #[expect(clippy::large_enum_variant, reason = "a box for it is what is to be saved")]
@@ -84,19 +52,6 @@ enum Step {
 }
 
 impl Stream {
-    pub(crate) fn new(config: &QueueConfig, scope: Arc<Scope>) -> Self {
-        Self {
-            ring: Ring::new(config.ring, config.packets, config.control),
-            scope,
-            frame: None,
-            packet: Packet::default(),
-            pending: false,
-            prefix: Prefix::default(),
-            held: Vec::new(),
-            yielded: None,
-        }
-    }
-
     /// Sets `asleep` if there is nothing to do: no packet in the ring, no CALL in
     /// progress. True once it is set.
     fn rests(&self, guard: &mut Guard) -> Result<bool, Trap> {
@@ -137,11 +92,6 @@ impl Stream {
         let step = self.take(worker, queue, &command);
         self.pending = matches!(step, Ok(Step::Wait(_) | Step::Drain | Step::Refused));
         step
-    }
-
-    /// Whether there is a packet in the ring.
-    pub(crate) fn has_more(&self, guard: &mut Guard) -> bool {
-        self.ring.lookout().has_news(guard)
     }
 
     /// Copies the next packet. False: there is none.
@@ -241,9 +191,13 @@ impl Stream {
     /// Starts what was held back, in an order of chance. A queue never rests with
     /// commands that need nothing but to be let go.
     fn let_go(&mut self, worker: &mut Worker, queue: &Arc<Queue>) {
+        if std::mem::take(&mut self.held) == 0 {
+            return;
+        }
         let Some(chaos) = &worker.shared.chaos else { return };
-        chaos.shuffle(&mut self.held, queue.id, self.ring.next());
-        for work in std::mem::take(&mut self.held) {
+        let mut held = worker.shared.sched.take_held(queue);
+        chaos.shuffle(&mut held, queue.id, self.ring.next());
+        for work in held {
             if !worker.shared.sched.share(&worker.shared, &work, false) {
                 let trap = Trap::new(FaultKind::OutOfResources, 0);
                 worker.fault(queue, work.completion.packet, trap);
@@ -314,10 +268,10 @@ fn advance(
         }
         match stream.step(worker, queue) {
             Ok(Step::Taken) => {}
-            Ok(Step::Wait(_) | Step::Drain) if !stream.held.is_empty() => {
+            Ok(Step::Wait(_) | Step::Drain) if stream.held != 0 => {
                 stream.let_go(worker, queue);
             }
-            Ok(Step::Empty) if !stream.held.is_empty() => {
+            Ok(Step::Empty) if stream.held != 0 => {
                 // Something may yet come that could overtake what is held.
                 let until = Instant::now() + HELD_SPIN;
                 match stream.ring.lookout().linger(&mut worker.guard, || Instant::now() >= until) {

@@ -302,6 +302,16 @@ impl Sched {
         true
     }
 
+    /// Keeps a work of the adversarial device until its stream lets it start.
+    pub(crate) fn hold(&self, work: Arc<Work>) {
+        self.shards.hold(work);
+    }
+
+    /// The works of a queue that were kept, the first first.
+    pub(crate) fn take_held(&self, queue: &Queue) -> Vec<Arc<Work>> {
+        self.shards.take_held(queue)
+    }
+
     /// Wakes some of the threads that a work is worth. Each that comes wakes more.
     pub(crate) fn call_others(&self, shared: &Arc<Shared>, work: &Work) {
         for _ in 0..WAKES_EACH {

@@ -16,36 +16,10 @@ use crate::chaos::About;
 use crate::copy::{Copy, CopyRegion, Fill};
 use crate::eu::Launch;
 use crate::guard::{Trap, word};
-use crate::queue::Queue;
+use crate::queue::{CallEnd, Completion, PostSync, Queue};
 use crate::sched::Worker;
-use crate::scope::{CallEnd, Finished, Scope};
+use crate::scope::Finished;
 use crate::tuning::CLAIM_TICKS;
-
-/// A post-sync operation with the base already added.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PostSync {
-    pub(crate) op: PostOp,
-    pub(crate) address: u64,
-    pub(crate) value: u64,
-}
-
-/// What a command still owes when its work is done.
-#[derive(Debug)]
-pub(crate) struct Completion {
-    pub(crate) queue: Arc<Queue>,
-    pub(crate) scope: Arc<Scope>,
-    pub(crate) post: Option<PostSync>,
-    /// VA of the timestamp slot, or 0.
-    pub(crate) stamp: u64,
-    /// Index of the ring packet.
-    pub(crate) packet: u64,
-    pub(crate) opcode: u8,
-    /// VA of the kernel's entry; 0 for all but a DISPATCH.
-    pub(crate) entry: u64,
-    /// Device ticks and the queue's own time at the start, if somebody asks.
-    /// Written by whoever starts the work, read by whoever completes it.
-    pub(crate) start: [AtomicU64; 2],
-}
 
 impl Completion {
     /// The work starts now: reads the clocks if somebody will want to know.

@@ -30,10 +30,10 @@ use super::worker::FIRST_HELPER;
 use super::{Sched, Slot, Worker};
 use crate::Shared;
 use crate::cell::CellWait;
-use crate::engine::{self, Stream};
+use crate::engine;
 use crate::eu::Arena;
 use crate::guard::{Guard, Loan};
-use crate::queue::Queue;
+use crate::queue::{Queue, Stream};
 use crate::spin::Spin;
 use crate::work::Work;
 

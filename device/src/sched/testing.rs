@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A device without threads of its own, for tests of the scheduler's decisions, and a queue of it.
+//! A device without threads of its own, for tests of the scheduler's decisions.
 
 use std::sync::Arc;
 
@@ -9,10 +9,9 @@ use super::Sched;
 use crate::Shared;
 use crate::cell::SemaphoreUnit;
 use crate::clock::Clock;
-use crate::config::{EngineClass, Priority, QueueConfig};
 use crate::eu::KernelTimes;
 use crate::host::{Host, QueueId, VmId};
-use crate::queue::{Queue, VmState};
+use crate::queue::{Queue, VmState, testing::queue};
 
 struct Silent;
 
@@ -20,20 +19,6 @@ impl Host for Silent {
     fn semaphore_interrupt(&self, _: usize) {}
 
     fn vm_lost(&self, _: VmId, _: QueueId, _: Fault) {}
-}
-
-/// A queue on a device's only engine. Nothing is mapped where its ring is said to be.
-pub(crate) fn queue(vm: &Arc<VmState>) -> Arc<Queue> {
-    let config = QueueConfig {
-        id: QueueId(1),
-        class: EngineClass::Compute,
-        index: 0,
-        priority: Priority::Normal,
-        ring: 64,
-        packets: 16,
-        control: 4096,
-    };
-    Arc::new(Queue::new(&config, Arc::clone(vm), true))
 }
 
 /// A device whose one worker is the test, and a queue on its one engine.
