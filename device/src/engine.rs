@@ -11,17 +11,16 @@ use tally_uapi::cell::CellKind;
 use tally_uapi::fault::FaultKind;
 use tally_uapi::packet::{Command, Header, Packet, Place, flag, opcode};
 
-use crate::Shared;
 use crate::cell::CellWait;
 use crate::chaos::About;
 use crate::guard::{Guard, Trap};
 use crate::queue::{Frame, Prefix, Queue, Scope, Stream};
 use crate::ring::Ahead;
-use crate::sched::{Leave, Slot, Worker};
+use crate::sched::{Leave, Shared, Slot, Worker};
 use crate::scope::Finished;
 use crate::spin::Spin;
 use crate::tuning::{CLOSE_LOOKS, DRAIN_SPIN, EMPTY_SPIN};
-use crate::work::{Work, complete_call};
+use crate::work::{Runner, Work, complete_call};
 
 mod call;
 mod helping;
@@ -207,13 +206,8 @@ impl Stream {
     }
 }
 
-/// Streams a queue that has its engine, until it has to leave.
-pub(crate) fn stream(worker: &mut Worker, queue: &Arc<Queue>) {
-    stream_from(worker, queue, None);
-}
-
-/// As [`stream`]; the caller may have the stream already.
-pub(crate) fn stream_from(worker: &mut Worker, queue: &Arc<Queue>, taken: Option<Box<Stream>>) {
+/// Streams a queue that has its engine, until it has to leave. The caller may have the stream already.
+pub(crate) fn stream(worker: &mut Worker, queue: &Arc<Queue>, taken: Option<Box<Stream>>) {
     let Some(mut stream) = taken.or_else(|| queue.take_stream()) else {
         // It was destroyed after it was put into a run queue.
         worker.shared.sched.leave(&worker.shared, queue, Leave::Stop);

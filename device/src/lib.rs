@@ -13,7 +13,7 @@
 #![cfg(not(loom))]
 
 use crate::sync::Instant;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, Ordering};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +55,7 @@ use confined::Outside;
 pub use confined::{Confined, Waiters};
 pub use host::{Host, QueueId, VmId};
 use queue::{Queue, VmState};
-use sched::Sched;
+use sched::{Sched, Shared};
 pub use wakeup::Wakeup;
 
 /// An address space on a device.
@@ -72,38 +72,6 @@ impl Vm {
 /// A queue on a device. Dropping the handle does not destroy the queue.
 #[derive(Clone, Debug)]
 pub struct QueueHandle(Arc<Queue>);
-
-/// What all parts of a device share.
-pub(crate) struct Shared {
-    /// Tells devices of the process apart.
-    pub(crate) serial: u64,
-    pub(crate) clock: Clock,
-    pub(crate) sem: SemaphoreUnit<Queue>,
-    pub(crate) sched: Sched,
-    pub(crate) times: eu::KernelTimes,
-    pub(crate) host: Arc<dyn Host>,
-    pub(crate) chaos: Option<Chaos>,
-}
-
-impl Shared {
-    /// A number that no other device of the process has.
-    pub(crate) fn next_serial() -> u64 {
-        static SERIALS: AtomicU64 = AtomicU64::new(1);
-        SERIALS.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Records the fault and stops all queues of the VM.
-    pub(crate) fn lose_vm(&self, queue: &Arc<Queue>, fault: Fault) {
-        queue.set_fault(fault);
-        if !queue.vm.lose() {
-            return;
-        }
-        for other in queue.vm.queues() {
-            self.sched.retire(self, &other);
-        }
-        self.host.vm_lost(queue.vm.id, queue.id, fault);
-    }
-}
 
 /// A device. Dropping it stops everything: what is not complete never is.
 pub struct Device {
@@ -133,7 +101,7 @@ impl Device {
             serial: Shared::next_serial(),
             clock: config.confined.map_or_else(Clock::new, |confined| confined.clock),
             sem: SemaphoreUnit::new(outside),
-            sched: Sched::new(workers, substitutes),
+            sched: Sched::new(workers, substitutes, engine::stream),
             times: eu::KernelTimes::new(),
             host,
             chaos: config.chaos.map(Chaos::new),
@@ -231,7 +199,12 @@ impl Device {
     /// thread cannot work for the device, for want of stack. The caller holds no
     /// lock that [`Host`] takes.
     pub fn help(&self, cell: u64, value: u64, limit: Duration) -> Option<bool> {
-        self.shared.sched.help(&self.shared, cell::CellWait::counter(cell, value), limit)
+        self.shared.sched.help(
+            &self.shared,
+            cell::CellWait::counter(cell, value),
+            limit,
+            engine::stream,
+        )
     }
 
     /// The caller waits without a time limit, as for [`Self::help`], for what it finds there already: the

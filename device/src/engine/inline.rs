@@ -14,15 +14,14 @@ use tally_uapi::cell::waiters_index;
 use tally_uapi::packet::{InPlace, Packet, Place, PostOp, flag};
 
 use super::{may_overlap, must_leave};
-use crate::Shared;
 use crate::cell::CellWait;
 use crate::copy::{Inline, UNIT_BYTES};
 use crate::guard::{Trap, move_bytes};
 use crate::queue::{Frame, PostSync, Queue, Stream};
 use crate::ring::Ahead;
-use crate::sched::{Slot, Worker};
+use crate::sched::{Shared, Slot, Worker};
 use crate::tuning::INLINE_SERIES;
-use crate::work::signal;
+use crate::work::{Runner, signal};
 
 /// What is executed inline.
 #[derive(Clone, Copy)]

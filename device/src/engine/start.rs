@@ -18,7 +18,7 @@ use crate::guard::{Guard, Trap};
 use crate::queue::{CallEnd, Completion, Frame, PostSync, Prefix, Queue, Scope, Stream};
 use crate::sched::Worker;
 use crate::tuning::{FEW_BLOCKS, FEW_FILL_BLOCKS, FEW_GROUPS, QUICK_TICKS};
-use crate::work::{Share, Task, Work};
+use crate::work::{Runner, Share, Task, Work};
 
 impl Stream {
     /// Takes a packet as far as it goes.

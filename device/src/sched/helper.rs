@@ -27,10 +27,8 @@ use std::time::Duration;
 
 use super::elision::{self, RECENT};
 use super::worker::FIRST_HELPER;
-use super::{Sched, Slot, Worker};
-use crate::Shared;
+use super::{Sched, Shared, Slot, Worker};
 use crate::cell::CellWait;
-use crate::engine;
 use crate::eu::Arena;
 use crate::guard::{Guard, Loan};
 use crate::queue::{Queue, Stream};
@@ -84,12 +82,14 @@ impl Kit {
 
 impl Sched {
     /// Has the calling thread help until `awaited` is met (true), or until there was nothing for it to
-    /// do for `limit` (false). None: it cannot help.
+    /// do for `limit` (false). None: it cannot help. `stream` is a [`StreamQueue`](super::StreamQueue); its
+    /// own type makes the call a direct one, on the shortest path that a command has.
     pub(crate) fn help(
         &self,
         shared: &Arc<Shared>,
         awaited: CellWait,
         limit: Duration,
+        stream: impl Fn(&mut Worker, &Arc<Queue>, Option<Box<Stream>>),
     ) -> Option<bool> {
         // What the adversarial device does depends on what is submitted alone.
         if shared.chaos.is_some() || !Guard::has_room() {
@@ -102,7 +102,7 @@ impl Sched {
         let arena = std::mem::take(&mut kit.arena);
         let slot = Arc::clone(&kit.slot);
         let mut worker = Worker::new(Arc::clone(shared), guard, arena, slot, Some(awaited));
-        let met = worker.help(&recent, limit);
+        let met = worker.help(&recent, limit, stream);
         let Worker { guard, arena, .. } = worker;
         drop(guard);
         kit.arena = arena;
@@ -145,7 +145,7 @@ impl Sched {
         let awaited = worker.awaited.filter(|_| self.shards.any_works())?;
         self.shards.find_work(worker.slot.index, |work| {
             (work.attendants() < self.workers || work.can_be_left())
-                && work.suits_helper(&worker.shared, awaited)
+                && work.suits_helper(&worker.shared.times, awaited)
         })
     }
 }
@@ -165,7 +165,12 @@ impl Worker {
         awaited.is_some_and(|awaited| awaited.met(guard, &shared.sem).unwrap_or(true))
     }
 
-    fn help(&mut self, recent: &Recent, limit: Duration) -> bool {
+    fn help(
+        &mut self,
+        recent: &Recent,
+        limit: Duration,
+        stream: impl Fn(&mut Self, &Arc<Queue>, Option<Box<Stream>>),
+    ) -> bool {
         /// Between two looks at works that may not suit this thread, each of which takes a lock.
         const WORKS_EVERY: u32 = 16;
         let shared = Arc::clone(&self.shared);
@@ -174,11 +179,11 @@ impl Worker {
         let mut spin = Spin::default();
         let mut turns = 0_u32;
         while !self.awaited_is_met() {
-            if let Some((queue, stream)) = shared.sched.offer(self, recent) {
+            if let Some((queue, taken)) = shared.sched.offer(self, recent) {
                 // What else was deferred does not wait for this thread's return.
                 shared.sched.promote_deferred(&shared, recent);
                 self.begins_task();
-                engine::stream_from(self, &queue, stream);
+                stream(self, &queue, taken);
                 (until, turns) = (None, 0);
                 continue;
             }

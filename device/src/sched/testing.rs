@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use tally_uapi::fault::Fault;
 
-use super::Sched;
-use crate::Shared;
+use super::{Sched, Shared};
 use crate::cell::SemaphoreUnit;
 use crate::clock::Clock;
 use crate::eu::KernelTimes;
@@ -24,10 +23,10 @@ impl Host for Silent {
 /// A device whose one worker is the test, and a queue on its one engine.
 pub(crate) fn device() -> (Arc<Shared>, Arc<Queue>) {
     let shared = Arc::new(Shared {
-        serial: crate::Shared::next_serial(),
+        serial: Shared::next_serial(),
         clock: Clock::new(),
         sem: SemaphoreUnit::new(None),
-        sched: Sched::new(1, 0),
+        sched: Sched::new(1, 0, |_, _, _| {}),
         times: KernelTimes::new(),
         host: Arc::new(Silent),
         chaos: None,
