@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The semaphore unit: which queues wait for which cells.
+//! The semaphore unit: which queues wait for which cells. It knows nothing of a
+//! queue (`Q`) but which one it is.
 //!
 //! Cells fall into 512 buckets by their place in the page. Each bucket has a
 //! waiters word, which every signaller reads, and a list of the queues that
@@ -19,7 +20,6 @@ use tally_uapi::fault::FaultKind;
 
 use crate::confined::Outside;
 use crate::guard::{Guard, Trap, word};
-use crate::queue::Queue;
 
 mod orphans;
 
@@ -47,7 +47,7 @@ impl CellWait {
 
     /// Whether the cell meets the wait now. A trap if it does not and nobody is
     /// left who could signal it.
-    pub(crate) fn met(&self, guard: &mut Guard, unit: &SemaphoreUnit) -> Result<bool, Trap> {
+    pub(crate) fn met<Q>(&self, guard: &mut Guard, unit: &SemaphoreUnit<Q>) -> Result<bool, Trap> {
         // Before the cell: what its signallers did while they lived is seen.
         let orphaned = unit.is_orphan(self.address);
         match self.compare.met(guard.load(self.address)?, self.value) {
@@ -57,15 +57,14 @@ impl CellWait {
     }
 }
 
-struct Parked {
-    queue: Arc<Queue>,
+struct Parked<Q> {
+    queue: Arc<Q>,
     wait: CellWait,
 }
 
 /// A bucket, alone in its lines: signals of other cells read other lines.
-#[derive(Default)]
 #[repr(align(128))]
-struct Bucket {
+struct Bucket<Q> {
     /// Waiters, unless the word lies where others can read it.
     waiters: AtomicU32,
     /// Queues that are parked here, or about to be: counted where `waiters` is, before its half of the
@@ -73,12 +72,23 @@ struct Bucket {
     queues: AtomicUsize,
     /// Queues parked on foreign cells.
     foreign: AtomicUsize,
-    parked: Mutex<Vec<Parked>>,
+    parked: Mutex<Vec<Parked<Q>>>,
+}
+
+impl<Q> Bucket<Q> {
+    fn new() -> Self {
+        Self {
+            waiters: AtomicU32::new(0),
+            queues: AtomicUsize::new(0),
+            foreign: AtomicUsize::new(0),
+            parked: Mutex::new(Vec::new()),
+        }
+    }
 }
 
 /// The semaphore unit of a device.
-pub(crate) struct SemaphoreUnit {
-    buckets: Box<[Bucket]>,
+pub(crate) struct SemaphoreUnit<Q> {
+    buckets: Box<[Bucket<Q>]>,
     /// In an engine process: others outside, and the words to be used instead.
     pub(crate) outside: Option<Outside>,
     /// Queues parked on foreign cells, in all buckets.
@@ -90,11 +100,11 @@ pub(crate) struct SemaphoreUnit {
     any_orphans: AtomicBool,
 }
 
-impl SemaphoreUnit {
+impl<Q> SemaphoreUnit<Q> {
     pub(crate) fn new(outside: Option<Outside>) -> Self {
         Self {
             outside,
-            buckets: (0..WAITERS).map(|_| Bucket::default()).collect(),
+            buckets: (0..WAITERS).map(|_| Bucket::new()).collect(),
             foreign_total: AtomicUsize::new(0),
             foreign_begun: AtomicU64::new(0),
             orphans: Mutex::default(),
@@ -144,7 +154,7 @@ impl SemaphoreUnit {
         }
     }
 
-    fn bucket(&self, bucket: usize) -> MutexGuard<'_, Vec<Parked>> {
+    fn bucket(&self, bucket: usize) -> MutexGuard<'_, Vec<Parked<Q>>> {
         self.buckets[bucket % WAITERS].parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -153,7 +163,7 @@ impl SemaphoreUnit {
     /// The bucket stays locked until the queue is both listed and counted: a
     /// look in between would uncount a queue that is not counted yet, and with
     /// it hide another one from a signaller.
-    pub(crate) fn park(&self, guard: &mut Guard, queue: &Arc<Queue>, wait: CellWait) -> bool {
+    pub(crate) fn park(&self, guard: &mut Guard, queue: &Arc<Q>, wait: CellWait) -> bool {
         let bucket = waiters_index(wait.address);
         let mut parked = self.bucket(bucket);
         let waiters = self.waiters(bucket);
@@ -185,7 +195,7 @@ impl SemaphoreUnit {
     }
 
     /// Takes a parked queue out. False if it is not in the bucket of `address`.
-    pub(crate) fn remove(&self, queue: &Queue, address: u64) -> bool {
+    pub(crate) fn remove(&self, queue: &Q, address: u64) -> bool {
         let bucket = waiters_index(address);
         let mut parked = self.bucket(bucket);
         let Some(at) = parked.iter().position(|p| std::ptr::eq(&*p.queue, queue)) else {
@@ -197,7 +207,7 @@ impl SemaphoreUnit {
         true
     }
 
-    fn leaves(&self, bucket: usize, gone: &Parked) {
+    fn leaves(&self, bucket: usize, gone: &Parked<Q>) {
         if gone.wait.kind == CellKind::Foreign {
             self.buckets[bucket].foreign.fetch_sub(1, Ordering::Relaxed);
             self.foreign_total.fetch_sub(1, Ordering::Relaxed);
@@ -225,12 +235,12 @@ impl SemaphoreUnit {
 
     /// Looks at a bucket; hands each queue that need not wait to `wake`, in the
     /// order in which they parked.
-    pub(crate) fn look(&self, guard: &mut Guard, bucket: usize, wake: impl FnMut(Arc<Queue>)) {
+    pub(crate) fn look(&self, guard: &mut Guard, bucket: usize, wake: impl FnMut(Arc<Q>)) {
         self.look_at(guard, bucket, false, wake);
     }
 
     /// Looks at all foreign cells.
-    pub(crate) fn look_foreign(&self, guard: &mut Guard, mut wake: impl FnMut(Arc<Queue>)) {
+    pub(crate) fn look_foreign(&self, guard: &mut Guard, mut wake: impl FnMut(Arc<Q>)) {
         for bucket in 0..WAITERS {
             if self.buckets[bucket].foreign.load(Ordering::Relaxed) != 0 {
                 self.look_at(guard, bucket, true, &mut wake);
@@ -243,10 +253,10 @@ impl SemaphoreUnit {
         guard: &mut Guard,
         bucket: usize,
         foreign_only: bool,
-        mut wake: impl FnMut(Arc<Queue>),
+        mut wake: impl FnMut(Arc<Q>),
     ) {
         let mut parked = self.bucket(bucket);
-        let ready: Vec<Parked> = parked
+        let ready: Vec<Parked<Q>> = parked
             .extract_if(.., |p| {
                 let kind = p.wait.kind;
                 (!foreign_only || kind == CellKind::Foreign)

@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use crate::QueueId;
+use crate::host::QueueId;
 
 /// Commands of a queue that are held back at most.
 pub(crate) const MOST_HELD: usize = 16;

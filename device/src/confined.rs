@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use tally_uapi::cell::{WAITERS, signaller_must_wake};
 
-use crate::{Clock, Host};
+use crate::clock::Clock;
+use crate::host::Host;
 
 /// A waiters table: who waits, by bucket.
 pub type Waiters = [AtomicU32; WAITERS];

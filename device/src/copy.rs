@@ -9,8 +9,8 @@ use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
 
 use tally_uapi::packet::{self, INLINE_FILL_PATTERN, MAX_FILL_PATTERN, Region};
 
+use crate::fields::{MAX_UNITS, bad_field};
 use crate::guard::{Guard, LINE, Trap, move_bytes, set_bytes, set_lines};
-use crate::work::bad_field;
 
 /// Bytes of a unit: long beside the cost of a claim, short beside 5 ms.
 pub(crate) const UNIT_BYTES: u64 = 256 << 10;
@@ -131,7 +131,7 @@ impl CopyRegion {
         let rows = (UNIT_BYTES / shape.width).clamp(1, 4096);
         let this = Self { dst: packet.dst, src: packet.src, shape, rows };
         let units = all.div_ceil(rows);
-        if units > crate::work::MAX_UNITS {
+        if units > MAX_UNITS {
             return Err(bad());
         }
         Ok((this, units))

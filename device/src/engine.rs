@@ -9,57 +9,26 @@ use std::time::Duration;
 
 use tally_uapi::cell::CellKind;
 use tally_uapi::fault::FaultKind;
-use tally_uapi::packet::{Command, Header, PACKET_SIZE, Packet, Place, flag, opcode};
+use tally_uapi::packet::{Command, Header, Packet, Place, flag, opcode};
 
 use crate::cell::CellWait;
 use crate::chaos::About;
 use crate::guard::{Guard, Trap};
-use crate::queue::Queue;
-use crate::ring::{Ahead, Ring};
-use crate::sched::{Leave, Slot, Spin, Worker};
-use crate::scope::{Finished, Scope};
+use crate::queue::{Frame, Prefix, Queue, Scope, Stream};
+use crate::ring::Ahead;
+use crate::sched::{Leave, Shared, Slot, Worker};
+use crate::scope::Finished;
+use crate::spin::Spin;
 use crate::tuning::{CLOSE_LOOKS, DRAIN_SPIN, EMPTY_SPIN};
-use crate::work::{Work, complete_call};
-use crate::{QueueConfig, Shared};
+use crate::work::{Runner, Work, complete_call};
 
 mod call;
 mod helping;
 mod inline;
 mod start;
 
-use call::Frame;
-
 /// How long the adversarial device waits for a command that overtakes others.
 const HELD_SPIN: Duration = Duration::from_micros(100);
-
-/// The fetching side of a queue: everything that only its streaming worker
-/// touches.
-#[derive(Debug)]
-pub(crate) struct Stream {
-    ring: Ring,
-    /// The ring's scope.
-    scope: Arc<Scope>,
-    /// The CALL that is being run.
-    frame: Option<Frame>,
-    /// The packet that was fetched last.
-    packet: Packet,
-    /// It has not been taken.
-    pending: bool,
-    prefix: Prefix,
-    /// Commands that the adversarial device has not let start yet.
-    held: Vec<Arc<Work>>,
-    /// The packet before which it has made the queue leave its engine.
-    yielded: Option<u64>,
-}
-
-/// What STAMP and PREDICATE say of the next command.
-#[derive(Clone, Copy, Debug, Default)]
-struct Prefix {
-    /// VA of the timestamp slot, or 0.
-    stamp: u64,
-    /// Index and VA of the count.
-    predicate: Option<(u32, u64)>,
-}
 
 /// What became of a packet.
 #[expect(clippy::large_enum_variant, reason = "a box for it is what is to be saved")]
@@ -82,19 +51,6 @@ enum Step {
 }
 
 impl Stream {
-    pub(crate) fn new(config: &QueueConfig, scope: Arc<Scope>) -> Self {
-        Self {
-            ring: Ring::new(config.ring, config.packets, config.control),
-            scope,
-            frame: None,
-            packet: Packet::default(),
-            pending: false,
-            prefix: Prefix::default(),
-            held: Vec::new(),
-            yielded: None,
-        }
-    }
-
     /// Sets `asleep` if there is nothing to do: no packet in the ring, no CALL in
     /// progress. True once it is set.
     fn rests(&self, guard: &mut Guard) -> Result<bool, Trap> {
@@ -135,11 +91,6 @@ impl Stream {
         let step = self.take(worker, queue, &command);
         self.pending = matches!(step, Ok(Step::Wait(_) | Step::Drain | Step::Refused));
         step
-    }
-
-    /// Whether there is a packet in the ring.
-    pub(crate) fn has_more(&self, guard: &mut Guard) -> bool {
-        self.ring.lookout().has_news(guard)
     }
 
     /// Copies the next packet. False: there is none.
@@ -239,9 +190,13 @@ impl Stream {
     /// Starts what was held back, in an order of chance. A queue never rests with
     /// commands that need nothing but to be let go.
     fn let_go(&mut self, worker: &mut Worker, queue: &Arc<Queue>) {
+        if std::mem::take(&mut self.held) == 0 {
+            return;
+        }
         let Some(chaos) = &worker.shared.chaos else { return };
-        chaos.shuffle(&mut self.held, queue.id, self.ring.next());
-        for work in std::mem::take(&mut self.held) {
+        let mut held = worker.shared.sched.take_held(queue);
+        chaos.shuffle(&mut held, queue.id, self.ring.next());
+        for work in held {
             if !worker.shared.sched.share(&worker.shared, &work, false) {
                 let trap = Trap::new(FaultKind::OutOfResources, 0);
                 worker.fault(queue, work.completion.packet, trap);
@@ -251,13 +206,8 @@ impl Stream {
     }
 }
 
-/// Streams a queue that has its engine, until it has to leave.
-pub(crate) fn stream(worker: &mut Worker, queue: &Arc<Queue>) {
-    stream_from(worker, queue, None);
-}
-
-/// As [`stream`]; the caller may have the stream already.
-pub(crate) fn stream_from(worker: &mut Worker, queue: &Arc<Queue>, taken: Option<Box<Stream>>) {
+/// Streams a queue that has its engine, until it has to leave. The caller may have the stream already.
+pub(crate) fn stream(worker: &mut Worker, queue: &Arc<Queue>, taken: Option<Box<Stream>>) {
     let Some(mut stream) = taken.or_else(|| queue.take_stream()) else {
         // It was destroyed after it was put into a run queue.
         worker.shared.sched.leave(&worker.shared, queue, Leave::Stop);
@@ -312,10 +262,10 @@ fn advance(
         }
         match stream.step(worker, queue) {
             Ok(Step::Taken) => {}
-            Ok(Step::Wait(_) | Step::Drain) if !stream.held.is_empty() => {
+            Ok(Step::Wait(_) | Step::Drain) if stream.held != 0 => {
                 stream.let_go(worker, queue);
             }
-            Ok(Step::Empty) if !stream.held.is_empty() => {
+            Ok(Step::Empty) if stream.held != 0 => {
                 // Something may yet come that could overtake what is held.
                 let until = Instant::now() + HELD_SPIN;
                 match stream.ring.lookout().linger(&mut worker.guard, || Instant::now() >= until) {
@@ -422,7 +372,6 @@ fn leave(
     why: Leave,
 ) -> Option<Box<Stream>> {
     let scope = Arc::clone(stream.inner_scope());
-    let shared = Arc::clone(&worker.shared);
     if !matches!(why, Leave::Idle | Leave::Stop) {
         stream.ring.tell(&mut worker.guard);
     }
@@ -430,14 +379,15 @@ fn leave(
         queue.set_parked(wait);
     }
     queue.put_stream(stream);
-    if !shared.sched.leave(&shared, queue, why) {
+    let Worker { shared, guard, .. } = &mut *worker;
+    if !shared.sched.leave(shared, queue, why) {
         let stream = queue.take_stream()?;
         wakes(worker, queue, &stream);
         return Some(stream);
     }
     match why {
         Leave::Park(wait) => {
-            let parked = shared.sem.park(&mut worker.guard, queue, wait);
+            let parked = shared.sem.park(guard, queue, wait);
             if wait.kind == CellKind::Foreign {
                 shared.sched.tell_watchdog();
             }
@@ -450,9 +400,4 @@ fn leave(
         _ => {}
     }
     None
-}
-
-/// VA of packet `index` of an array, which must not leave the address space.
-fn packet_address(base: u64, index: u64) -> Option<u64> {
-    base.checked_add(index.checked_mul(PACKET_SIZE)?)
 }

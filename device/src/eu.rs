@@ -10,10 +10,9 @@ use tally_uapi::eu::{
 };
 use tally_uapi::packet::{Dispatch, flag};
 
+use crate::fields::{MAX_UNITS, bad_field};
 use crate::grid::{self, Grid};
 use crate::guard::{Guard, Trap, set_float_control};
-use crate::sched::Worker;
-use crate::work::{MAX_UNITS, bad_field};
 
 /// What all work-groups of a DISPATCH share.
 #[derive(Debug)]
@@ -88,8 +87,13 @@ impl Launch {
     }
 
     /// Runs `count` work-groups from number `first` on; x counts fastest.
-    pub(crate) fn run(&self, worker: &mut Worker, first: u64, count: u64) -> Result<(), Trap> {
-        let Worker { guard, arena, .. } = worker;
+    pub(crate) fn run(
+        &self,
+        guard: &mut Guard,
+        arena: &mut Arena,
+        first: u64,
+        count: u64,
+    ) -> Result<(), Trap> {
         arena.reserve(self.scratch_bytes)?;
         let mut context = GroupContext {
             launch: &self.info,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tally_uapi::eu::GroupContext;
 
-use crate::sched::Spin;
+use crate::spin::Spin;
 
 /// Who has come to the barrier.
 #[derive(Debug)]

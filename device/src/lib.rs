@@ -13,7 +13,7 @@
 #![cfg(not(loom))]
 
 use crate::sync::Instant;
-use crate::sync::{AtomicU32, Counter, Ordering};
+use crate::sync::{AtomicU32, Ordering};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,17 +24,21 @@ use tally_uapi::fault::{Fault, FaultKind};
 mod cell;
 mod chaos;
 mod clock;
+mod config;
 mod confined;
 mod copy;
 mod engine;
 mod eu;
+mod fields;
 mod grid;
 mod guard;
+mod host;
 pub mod machine;
 mod queue;
 mod ring;
 mod sched;
 mod scope;
+mod spin;
 mod sync;
 mod trace;
 mod tuning;
@@ -44,168 +48,15 @@ mod work;
 use cell::SemaphoreUnit;
 use chaos::Chaos;
 pub use clock::{CLOCK_HZ, Clock, monotonic_ns};
+pub use config::{
+    Config, EngineClass, Error, MAX_ENGINES, Priority, QueueConfig, QueueState, QueueStatus,
+};
 use confined::Outside;
 pub use confined::{Confined, Waiters};
+pub use host::{Host, QueueId, VmId};
 use queue::{Queue, VmState};
-use sched::Sched;
+use sched::{Sched, Shared};
 pub use wakeup::Wakeup;
-
-/// Most engines of a device.
-pub const MAX_ENGINES: usize = 128;
-
-/// The owner's number for a VM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct VmId(pub u32);
-
-/// The owner's number for a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct QueueId(pub u32);
-
-/// What a device tells its owner. Called on worker threads, with no lock held;
-/// must not block and must not call the device's destroy functions.
-pub trait Host: Send + Sync {
-    /// A cell of this bucket was written, and the bucket's waiters word was not
-    /// zero: whoever of the host sleeps there looks again.
-    fn semaphore_interrupt(&self, bucket: usize);
-    /// A queue has faulted; its VM is lost. Once a VM.
-    fn vm_lost(&self, vm: VmId, queue: QueueId, fault: Fault);
-    /// Of a [`Confined`] device: the number of queues that wait in the bucket may
-    /// have changed from or to zero. The device's locks may be held: only note it.
-    fn waiters_changed(&self, bucket: usize) {
-        let _ = bucket;
-    }
-}
-
-/// The settings of a device.
-#[derive(Clone)]
-pub struct Config {
-    /// Engines that take all packets; at least 1.
-    pub compute_engines: u32,
-    /// Engines that take all but DISPATCH; may be 0.
-    pub copy_engines: u32,
-    /// Worker threads: the execution units. None: one a CPU.
-    pub workers: Option<usize>,
-    /// Threads that take the place of stuck workers. None: workers + 8.
-    pub substitutes: Option<usize>,
-    /// How long a kernel may go on after its queue's destruction began.
-    pub reset_time: Duration,
-    /// Set for a device in an engine process.
-    pub confined: Option<Confined>,
-    /// The seed of the adversarial device: whatever SPEC.md leaves open, such as
-    /// the order of unordered commands, is decided by chance, with pauses.
-    pub chaos: Option<u64>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            compute_engines: 4,
-            copy_engines: 2,
-            workers: None,
-            substitutes: None,
-            reset_time: Duration::from_millis(100),
-            confined: None,
-            chaos: None,
-        }
-    }
-}
-
-/// A kind of engine. The encoding is the index in QUERY ENGINES.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EngineClass {
-    /// All packets.
-    Compute = 0,
-    /// All but DISPATCH.
-    Copy = 1,
-}
-
-/// Which queue an engine serves first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Priority {
-    /// Before the others.
-    High = 0,
-    /// The default.
-    Normal = 1,
-    /// When nothing else is runnable.
-    Low = 2,
-}
-
-/// A queue to be made. The owner has checked that ring and control page are
-/// mapped as SPEC.md, chapter 10, asks.
-#[derive(Clone, Copy, Debug)]
-pub struct QueueConfig {
-    /// The owner's number.
-    pub id: QueueId,
-    /// The engine's class.
-    pub class: EngineClass,
-    /// Which engine of the class.
-    pub index: u32,
-    /// Its priority.
-    pub priority: Priority,
-    /// VA of the ring, 64-byte aligned.
-    pub ring: u64,
-    /// Packets in the ring: a power of two, 16 to 1,048,576.
-    pub packets: u32,
-    /// VA of the control page, page-aligned.
-    pub control: u64,
-}
-
-/// What a queue does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueueState {
-    /// Nothing to do.
-    Idle,
-    /// Runnable, running, or waiting for its own commands.
-    Running,
-    /// Waits for a cell.
-    Parked,
-    /// Faulted, stopped, or its VM is lost.
-    Stopped,
-}
-
-/// A snapshot of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueStatus {
-    /// What it does.
-    pub state: QueueState,
-    /// Its fault, if it has one.
-    pub fault: Option<Fault>,
-    /// VA and value that it is parked on.
-    pub parked: Option<(u64, u64)>,
-    /// Ring packets taken.
-    pub head: u64,
-    /// Time on an engine, in ns.
-    pub busy_ns: u64,
-}
-
-/// Why a device or a queue could not be made.
-#[derive(Debug)]
-pub enum Error {
-    /// No thread, or no signal stack for one.
-    Threads(std::io::Error),
-    /// There is no such engine.
-    NoEngine,
-    /// The ring's size or an address is not as [`QueueConfig`] asks.
-    BadQueue,
-    /// The VM is lost.
-    VmLost,
-    /// More than [`MAX_ENGINES`].
-    TooManyEngines,
-}
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Threads(error) => write!(f, "cannot start a worker thread: {error}"),
-            Self::NoEngine => f.write_str("the device has no such engine"),
-            Self::BadQueue => f.write_str("the ring's size or an address is not valid"),
-            Self::VmLost => f.write_str("the address space is lost"),
-            Self::TooManyEngines => write!(f, "a device has at most {MAX_ENGINES} engines"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// An address space on a device.
 #[derive(Clone, Debug)]
@@ -221,38 +72,6 @@ impl Vm {
 /// A queue on a device. Dropping the handle does not destroy the queue.
 #[derive(Clone, Debug)]
 pub struct QueueHandle(Arc<Queue>);
-
-/// What all parts of a device share.
-pub(crate) struct Shared {
-    /// Tells devices of the process apart.
-    pub(crate) serial: u64,
-    pub(crate) clock: Clock,
-    pub(crate) sem: SemaphoreUnit,
-    pub(crate) sched: Sched,
-    pub(crate) times: eu::KernelTimes,
-    pub(crate) host: Arc<dyn Host>,
-    pub(crate) chaos: Option<Chaos>,
-}
-
-impl Shared {
-    /// A number that no other device of the process has.
-    pub(crate) fn next_serial() -> u64 {
-        static SERIALS: Counter = Counter::new(1);
-        SERIALS.next()
-    }
-
-    /// Records the fault and stops all queues of the VM.
-    pub(crate) fn lose_vm(&self, queue: &Arc<Queue>, fault: Fault) {
-        queue.set_fault(fault);
-        if !queue.vm.lose() {
-            return;
-        }
-        for other in queue.vm.queues() {
-            self.sched.retire(self, &other);
-        }
-        self.host.vm_lost(queue.vm.id, queue.id, fault);
-    }
-}
 
 /// A device. Dropping it stops everything: what is not complete never is.
 pub struct Device {
@@ -282,7 +101,7 @@ impl Device {
             serial: Shared::next_serial(),
             clock: config.confined.map_or_else(Clock::new, |confined| confined.clock),
             sem: SemaphoreUnit::new(outside),
-            sched: Sched::new(workers, substitutes),
+            sched: Sched::new(workers, substitutes, engine::stream),
             times: eu::KernelTimes::new(),
             host,
             chaos: config.chaos.map(Chaos::new),
@@ -380,7 +199,12 @@ impl Device {
     /// thread cannot work for the device, for want of stack. The caller holds no
     /// lock that [`Host`] takes.
     pub fn help(&self, cell: u64, value: u64, limit: Duration) -> Option<bool> {
-        self.shared.sched.help(&self.shared, cell::CellWait::counter(cell, value), limit)
+        self.shared.sched.help(
+            &self.shared,
+            cell::CellWait::counter(cell, value),
+            limit,
+            engine::stream,
+        )
     }
 
     /// The caller waits without a time limit, as for [`Self::help`], for what it finds there already: the

@@ -9,15 +9,23 @@ use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use tally_uapi::fault::Fault;
 
 use crate::cell::CellWait;
-use crate::engine::Stream;
+use crate::config::{QueueConfig, QueueState, QueueStatus};
 use crate::guard::Guard;
-use crate::scope::Scope;
+use crate::host::{QueueId, VmId};
 use crate::trace::Trace;
-use crate::{QueueConfig, QueueId, QueueState, QueueStatus, VmId};
 
+mod completion;
 mod run;
+mod stream;
+#[cfg(test)]
+pub(crate) mod testing;
 
+pub(crate) use completion::{CallEnd, Completion, PostSync};
 pub(crate) use run::{Bell, Enqueue, Run, RunWord};
+pub(crate) use stream::{Frame, Prefix, Stream};
+
+/// A scope of a queue's commands.
+pub(crate) type Scope = crate::scope::Scope<Completion>;
 
 /// An address space: queues that live and are lost together.
 #[derive(Debug)]
@@ -124,7 +132,7 @@ static SERIALS: Counter = Counter::new(1);
 
 impl Queue {
     pub(crate) fn new(config: &QueueConfig, vm: Arc<VmState>, compute: bool) -> Self {
-        let stream = Box::new(Stream::new(config, Arc::new(Scope::ring())));
+        let stream = Box::new(Stream::new(config));
         Self {
             id: config.id,
             serial: SERIALS.next(),
@@ -371,8 +379,8 @@ impl Queue {
 mod tests {
     use std::sync::Arc;
 
+    use super::testing::queue;
     use super::*;
-    use crate::sched::testing::queue;
 
     #[test]
     fn a_vm_forgets_queues_that_are_gone() {

@@ -7,7 +7,7 @@ use tally_uapi::packet::{Header, Packet};
 use tally_uapi::queue::QueueControl;
 
 use crate::guard::{Guard, Trap};
-use crate::sched::Spin;
+use crate::spin::Spin;
 use crate::tuning::{PAUSES, TOLD_EVERY};
 
 mod ahead;

@@ -25,9 +25,8 @@ use std::time::Duration;
 use tally_uapi::cell::WAITERS;
 use tally_uapi::eu::MAX_COOPERATIVE_GROUPS;
 
-use crate::Shared;
 use crate::cell::CellWait;
-use crate::queue::{Bell, Enqueue, Queue, Run};
+use crate::queue::{Bell, Enqueue, Queue, Run, Stream};
 use crate::tuning::{SEARCHERS, WAKES_EACH, WORTH_A_WAKE};
 use crate::wakeup::Dozer;
 use crate::work::Work;
@@ -39,6 +38,7 @@ mod idle;
 mod looks;
 mod pool;
 mod shards;
+mod shared;
 mod stop;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -49,30 +49,15 @@ use idle::IdleSet;
 use looks::Looks;
 use pool::Pool;
 use shards::Shards;
+pub(crate) use shared::Shared;
 pub(crate) use worker::{Slot, Worker};
 
 /// Priorities of queues.
 pub(crate) const PRIORITIES: usize = 3;
 
-/// A spin that first looks closely, then offers its processor between looks:
-/// the thread that will end the spin may need this very one.
-#[derive(Debug, Default)]
-pub(crate) struct Spin(u32);
-
-impl Spin {
-    /// Looks before the first offer: about 2 µs.
-    const CLOSE: u32 = 50;
-
-    /// Between two looks.
-    pub(crate) fn turn(&mut self) {
-        self.0 += 1;
-        if self.0 <= Self::CLOSE {
-            std::hint::spin_loop();
-        } else {
-            crate::sync::thread::yield_now();
-        }
-    }
-}
+/// What the engine provides: streams a queue that is the thread's, until it has to leave. The caller may
+/// have the stream already.
+pub(crate) type StreamQueue = fn(&mut Worker, &Arc<Queue>, Option<Box<Stream>>);
 
 /// What a thread may have to do.
 #[derive(Debug)]
@@ -120,6 +105,7 @@ struct Apart<T>(T);
 
 /// The scheduler of a device.
 pub(crate) struct Sched {
+    stream: StreamQueue,
     shards: Shards,
     idle: IdleSet,
     looks: Looks,
@@ -156,9 +142,10 @@ pub(crate) struct Sched {
 }
 
 impl Sched {
-    pub(crate) fn new(workers: usize, substitutes: usize) -> Self {
+    pub(crate) fn new(workers: usize, substitutes: usize, stream: StreamQueue) -> Self {
         let max_threads = workers + substitutes;
         Self {
+            stream,
             shards: Shards::new(workers),
             idle: IdleSet::new(max_threads),
             looks: Looks::new(WAITERS),
@@ -313,13 +300,23 @@ impl Sched {
             return self.cooperate(shared, work);
         }
         let most = self.workers.saturating_sub(usize::from(attended));
-        let ticks = work.estimate(shared).unwrap_or(u64::MAX);
+        let ticks = work.estimate(&shared.times).unwrap_or(u64::MAX);
         let worth = (ticks / WORTH_A_WAKE).min(work.units() - u64::from(attended));
         let wanted = usize::try_from(worth).unwrap_or(usize::MAX).min(most);
         work.call(wanted.max(usize::from(!attended)));
         self.shards.push_work(work);
         self.call_others(shared, work);
         true
+    }
+
+    /// Keeps a work of the adversarial device until its stream lets it start.
+    pub(crate) fn hold(&self, work: Arc<Work>) {
+        self.shards.hold(work);
+    }
+
+    /// The works of a queue that were kept, the first first.
+    pub(crate) fn take_held(&self, queue: &Queue) -> Vec<Arc<Work>> {
+        self.shards.take_held(queue)
     }
 
     /// Wakes some of the threads that a work is worth. Each that comes wakes more.

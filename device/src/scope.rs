@@ -1,42 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Scopes: the commands that an ORDERED command waits for. A ring is a scope,
-//! and so is each execution of a recording.
+//! and so is each execution of a recording. They are only counted here; a
+//! command (`C`) is kept for the end of a CALL.
 
 use crate::sync::Mutex;
 use crate::sync::{AtomicU64, Ordering};
-use std::sync::PoisonError;
-
-use crate::work::{Completion, PostSync};
-
 /// Set while the queue's stream waits for the scope.
 const WAITING: u64 = 1 << 63;
 
 /// The commands of a ring or of one CALL that have started and not completed.
 #[derive(Debug)]
-pub(crate) struct Scope {
+pub(crate) struct Scope<C> {
     /// Commands in flight, and [`WAITING`]. A CALL's own stream counts as one
     /// until the end of the recording, so that it cannot complete before.
     state: AtomicU64,
-    call: Option<CallEnd>,
+    call: Option<CallEnd<C>>,
 }
 
 /// What happens at the end of a CALL, once.
 #[derive(Debug)]
-pub(crate) struct CallEnd {
+pub(crate) struct CallEnd<C> {
     /// VA of the recording's counter.
     pub(crate) counter: u64,
     /// What the counter is raised to.
     pub(crate) target: u64,
     /// The CALL as a command of the ring.
-    pub(crate) command: Mutex<Option<Completion>>,
-}
-
-impl CallEnd {
-    /// What the CALL itself signals.
-    pub(crate) fn post(&self) -> Option<PostSync> {
-        let command = self.command.lock().unwrap_or_else(PoisonError::into_inner);
-        command.as_ref().and_then(|command| command.post)
-    }
+    pub(crate) command: Mutex<Option<C>>,
 }
 
 /// What the end of a command means for its scope.
@@ -50,16 +39,16 @@ pub(crate) enum Finished {
     Call,
 }
 
-impl Scope {
+impl<C> Scope<C> {
     pub(crate) fn ring() -> Self {
         Self { state: AtomicU64::new(0), call: None }
     }
 
-    pub(crate) fn call(end: CallEnd) -> Self {
+    pub(crate) fn call(end: CallEnd<C>) -> Self {
         Self { state: AtomicU64::new(1), call: Some(end) }
     }
 
-    pub(crate) fn call_end(&self) -> Option<&CallEnd> {
+    pub(crate) fn call_end(&self) -> Option<&CallEnd<C>> {
         self.call.as_ref()
     }
 
@@ -107,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_last_finisher_resumes_a_waiting_stream() {
-        let scope = Scope::ring();
+        let scope = Scope::<()>::ring();
         scope.start();
         scope.start();
         assert!(!scope.drained());
@@ -119,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_stream_does_not_wait_for_nothing() {
-        let scope = Scope::ring();
+        let scope = Scope::<()>::ring();
         assert!(!scope.wait());
         scope.start();
         assert_eq!(scope.finish(), Finished::More);
@@ -127,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_call_ends_after_its_stream_and_its_last_command() {
-        let end = CallEnd { counter: 8, target: 1, command: Mutex::new(None) };
+        let end = CallEnd::<()> { counter: 8, target: 1, command: Mutex::new(None) };
         let scope = Scope::call(end);
         assert!(scope.drained());
         scope.start();

@@ -5,104 +5,111 @@
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use tally_uapi::cell::{signaller_must_wake, waiters_index};
-use tally_uapi::fault::{Fault, FaultKind};
 use tally_uapi::packet::{PostOp, TimestampSlot};
 use tally_uapi::trace::TraceRecord;
 
-use crate::Shared;
 use crate::cell::CellWait;
-use crate::chaos::About;
+use crate::chaos::{About, Chaos};
+use crate::clock::Clock;
 use crate::copy::{Copy, CopyRegion, Fill};
-use crate::eu::Launch;
-use crate::guard::{Trap, word};
-use crate::queue::Queue;
-use crate::sched::Worker;
-use crate::scope::{CallEnd, Finished, Scope};
+use crate::eu::{Arena, KernelTimes, Launch};
+use crate::guard::{Guard, Trap, word};
+use crate::queue::{CallEnd, Completion, PostSync, Queue};
+use crate::scope::Finished;
 use crate::tuning::CLAIM_TICKS;
 
-/// A post-sync operation with the base already added.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PostSync {
-    pub(crate) op: PostOp,
-    pub(crate) address: u64,
-    pub(crate) value: u64,
-}
+/// A thread that does works, and its device, as works see them.
+pub(crate) trait Runner {
+    fn clock(&self) -> &Clock;
+    fn times(&self) -> &KernelTimes;
+    fn chaos(&self) -> Option<&Chaos>;
 
-/// What a command still owes when its work is done.
-#[derive(Debug)]
-pub(crate) struct Completion {
-    pub(crate) queue: Arc<Queue>,
-    pub(crate) scope: Arc<Scope>,
-    pub(crate) post: Option<PostSync>,
-    /// VA of the timestamp slot, or 0.
-    pub(crate) stamp: u64,
-    /// Index of the ring packet.
-    pub(crate) packet: u64,
-    pub(crate) opcode: u8,
-    /// VA of the kernel's entry; 0 for all but a DISPATCH.
-    pub(crate) entry: u64,
-    /// Device ticks and the queue's own time at the start, if somebody asks.
-    /// Written by whoever starts the work, read by whoever completes it.
-    pub(crate) start: [AtomicU64; 2],
+    /// Threads that may run units of one work at the same time.
+    fn sharers(&self) -> usize;
+
+    fn guard(&mut self) -> &mut Guard;
+
+    /// What it takes to run a kernel.
+    fn eu(&mut self) -> (&mut Guard, &mut Arena);
+
+    /// A piece of work begins, for the queue of `serial`. `bounded`: it ends soon by itself.
+    fn begin_piece(&mut self, serial: u64, bounded: bool);
+
+    /// It is over.
+    fn end_piece(&mut self);
+
+    /// A cell was written: wakes what waits there.
+    fn signalled(&mut self, address: u64);
+
+    /// A command has ended.
+    fn command_ended(&mut self);
+
+    /// A queue goes on: the commands that it waited for have ended.
+    fn resume(&self, queue: &Arc<Queue>);
+
+    /// A queue has faulted at a ring packet: its VM is lost.
+    fn fault(&self, queue: &Arc<Queue>, packet: u64, trap: Trap);
+
+    /// Nothing of a work touches client memory any more, and its queue is being stopped.
+    fn tell_stoppers(&self);
 }
 
 impl Completion {
     /// The work starts now: reads the clocks if somebody will want to know.
-    pub(crate) fn starts(&self, worker: &Worker) {
+    pub(crate) fn starts(&self, runner: &impl Runner) {
         if self.stamp != 0 || self.queue.trace.is_wanted() {
-            let now = worker.shared.clock.ticks();
+            let now = runner.clock().ticks();
             self.start[0].store(now, Ordering::Relaxed);
             self.start[1].store(self.queue.own_time(now), Ordering::Relaxed);
         }
     }
 
     /// The work is done: times, post-sync operation, and the scope.
-    pub(crate) fn complete(&self, worker: &mut Worker) {
+    pub(crate) fn complete(&self, runner: &mut impl Runner) {
         if !self.queue.vm.lost()
-            && let Err(trap) = self.stamp_and_post(worker)
+            && let Err(trap) = self.stamp_and_post(runner)
         {
-            worker.fault(&self.queue, self.packet, trap);
+            runner.fault(&self.queue, self.packet, trap);
         }
         match self.scope.finish() {
             Finished::More => {}
-            Finished::Resume => worker.resume(&self.queue),
+            Finished::Resume => runner.resume(&self.queue),
             Finished::Call => {
                 if let Some(end) = self.scope.call_end() {
-                    complete_call(worker, end);
+                    complete_call(runner, end);
                 }
             }
         }
-        worker.command_ended();
+        runner.command_ended();
     }
 
-    fn stamp_and_post(&self, worker: &mut Worker) -> Result<(), Trap> {
-        if let Some(chaos) = &worker.shared.chaos {
+    fn stamp_and_post(&self, runner: &mut impl Runner) -> Result<(), Trap> {
+        if let Some(chaos) = runner.chaos() {
             chaos.pause(About::Signal, self.queue.id, self.packet);
         }
         if self.stamp != 0 || self.queue.trace.is_wanted() {
-            self.write_times(worker)?;
+            self.write_times(runner)?;
         }
         let Some(post) = self.post else { return Ok(()) };
         let value = match post.op {
-            PostOp::Clock => worker.shared.clock.ticks(),
+            PostOp::Clock => runner.clock().ticks(),
             PostOp::Store | PostOp::Add => post.value,
         };
-        worker.guard.run(|| {
+        runner.guard().run(|| {
             // SAFETY: in a guarded call; the packet was checked for alignment.
             unsafe { signal(post.address, post.op, value) };
         })?;
-        worker.signalled(post.address);
+        runner.signalled(post.address);
         Ok(())
     }
 
-    fn write_times(&self, worker: &mut Worker) -> Result<(), Trap> {
-        let end = worker.shared.clock.ticks();
+    fn write_times(&self, runner: &mut impl Runner) -> Result<(), Trap> {
+        let end = runner.clock().ticks();
         let [start, own_start] = [0, 1].map(|i: usize| self.start[i].load(Ordering::Relaxed));
         if self.queue.trace.is_wanted() {
             let (packet, entry, opcode) = (self.packet, self.entry, self.opcode.into());
             let record = TraceRecord { packet, entry, start, end, opcode, ..Default::default() };
-            self.queue.trace.write(&mut worker.guard, record)?;
+            self.queue.trace.write(runner.guard(), record)?;
         }
         if self.stamp == 0 {
             return Ok(());
@@ -114,7 +121,7 @@ impl Completion {
             context_end: self.queue.own_time(end),
         };
         let words: [u64; 4] = zerocopy::transmute!(slot);
-        worker.guard.write_words(self.stamp, &words)
+        runner.guard().write_words(self.stamp, &words)
     }
 }
 
@@ -133,20 +140,20 @@ pub(crate) unsafe fn signal(address: u64, op: PostOp, value: u64) {
 
 /// The last command of a recording is done: raises the counter, then completes
 /// the CALL itself.
-pub(crate) fn complete_call(worker: &mut Worker, end: &CallEnd) {
+pub(crate) fn complete_call(runner: &mut impl Runner, end: &CallEnd) {
     let command = end.command.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
     let Some(command) = command else { return };
     if !command.queue.vm.lost() {
-        let raised = worker.guard.run(|| {
+        let raised = runner.guard().run(|| {
             // SAFETY: in a guarded call; the packet was checked for alignment.
             unsafe { word(end.counter) }.fetch_max(end.target, Ordering::AcqRel);
         });
         match raised {
-            Ok(()) => worker.signalled(end.counter),
-            Err(trap) => worker.fault(&command.queue, command.packet, trap),
+            Ok(()) => runner.signalled(end.counter),
+            Err(trap) => runner.fault(&command.queue, command.packet, trap),
         }
     }
-    command.complete(worker);
+    command.complete(runner);
 }
 
 /// What the units of a work are.
@@ -160,12 +167,15 @@ pub(crate) enum Task {
 
 impl Task {
     /// Runs `count` units from `first` on.
-    fn run(&self, worker: &mut Worker, first: u64, count: u64) -> Result<(), Trap> {
+    fn run(&self, runner: &mut impl Runner, first: u64, count: u64) -> Result<(), Trap> {
         match self {
-            Self::Dispatch(launch) => launch.run(worker, first, count),
-            Self::Copy(copy) => copy.run(&mut worker.guard, first, count),
-            Self::CopyRegion(copy) => copy.run(&mut worker.guard, first, count),
-            Self::Fill(fill) => fill.run(&mut worker.guard, first, count),
+            Self::Dispatch(launch) => {
+                let (guard, arena) = runner.eu();
+                launch.run(guard, arena, first, count)
+            }
+            Self::Copy(copy) => copy.run(runner.guard(), first, count),
+            Self::CopyRegion(copy) => copy.run(runner.guard(), first, count),
+            Self::Fill(fill) => fill.run(runner.guard(), first, count),
         }
     }
 }
@@ -207,14 +217,11 @@ pub(crate) enum Share {
     Later,
 }
 
-/// Most units of a work: claims may pass it without overflow.
-pub(crate) const MAX_UNITS: u64 = 1 << 62;
-
 impl Work {
-    /// A work that starts now. `units` is 1 to [`MAX_UNITS`].
+    /// A work that starts now. `units` is 1 to [`MAX_UNITS`](crate::fields::MAX_UNITS).
     #[inline(always)] // It is made where it is to be.
     pub(crate) fn new(
-        worker: &Worker,
+        runner: &impl Runner,
         task: Task,
         completion: Completion,
         units: u64,
@@ -223,10 +230,10 @@ impl Work {
         let shared = !matches!(share, Share::Nobody);
         completion.queue.work_starts();
         if shared {
-            completion.queue.time_starts(worker.shared.clock.ticks());
+            completion.queue.time_starts(runner.clock().ticks());
         }
         completion.scope.start();
-        let backwards = worker.shared.chaos.as_ref().is_some_and(|chaos| {
+        let backwards = runner.chaos().is_some_and(|chaos| {
             chaos.one_in(2, About::Units, completion.queue.id, completion.packet)
         });
         Self {
@@ -263,10 +270,9 @@ impl Work {
 
     /// Whether a helping thread may join: one can leave it soon, or waits for its end. A kernel must have ended
     /// before.
-    pub(crate) fn suits_helper(&self, shared: &Shared, awaited: CellWait) -> bool {
-        let known = |launch: &Launch| {
-            !launch.is_cooperative() && shared.times.get(launch.entry()).is_some()
-        };
+    pub(crate) fn suits_helper(&self, times: &KernelTimes, awaited: CellWait) -> bool {
+        let known =
+            |launch: &Launch| !launch.is_cooperative() && times.get(launch.entry()).is_some();
         match &self.task {
             Task::Dispatch(launch) => known(launch) && self.is_awaited(awaited),
             _ => self.can_be_left(),
@@ -313,11 +319,9 @@ impl Work {
     }
 
     /// Ticks that all of its units take together, if its kernel has been measured.
-    pub(crate) fn estimate(&self, shared: &Shared) -> Option<u64> {
+    pub(crate) fn estimate(&self, times: &KernelTimes) -> Option<u64> {
         match &self.task {
-            Task::Dispatch(launch) => {
-                Some(shared.times.get(launch.entry())?.saturating_mul(self.units))
-            }
+            Task::Dispatch(launch) => Some(times.get(launch.entry())?.saturating_mul(self.units)),
             _ => None,
         }
     }
@@ -377,29 +381,29 @@ impl Work {
 
     /// Runs units until none is left or `leave` says that other things are more
     /// urgent (asked after each claim). Completes the command after the last.
-    pub(crate) fn join(&self, worker: &mut Worker, leave: impl Fn(&mut Worker) -> bool) {
-        let sharers = worker.shared.sched.workers() as u64;
-        let mut wanted = self.first_claim(worker);
+    pub(crate) fn join<R: Runner>(&self, runner: &mut R, leave: impl Fn(&mut R) -> bool) {
+        let sharers = runner.sharers() as u64;
+        let mut wanted = self.first_claim(runner);
         self.attendants.fetch_add(1, Ordering::Relaxed);
         while let Some((first, count)) = self.claim(wanted, sharers) {
             if first == 0 && !self.held {
-                self.completion.starts(worker);
+                self.completion.starts(runner);
             }
             let mut gone = count;
             if self.completion.queue.vm.lost() {
                 gone += self.give_up();
             } else {
                 // Nobody asks how long a copy took that is one claim, and clocks cost.
-                let clock = &worker.shared.clock;
+                let clock = runner.clock();
                 let timed = count != self.units || matches!(self.task, Task::Dispatch(_));
                 let started = if timed { clock.ticks() } else { 0 };
-                if let Err(trap) = self.run(worker, first, count) {
-                    worker.fault(&self.completion.queue, self.completion.packet, trap);
+                if let Err(trap) = self.run(runner, first, count) {
+                    runner.fault(&self.completion.queue, self.completion.packet, trap);
                     gone += self.give_up();
                 }
-                let ended = if timed { worker.shared.clock.ticks() } else { 0 };
+                let ended = if timed { runner.clock().ticks() } else { 0 };
                 let took = ended.saturating_sub(started);
-                self.measured(worker, took, count);
+                self.measured(runner, took, count);
                 if took < CLAIM_TICKS / 2 {
                     wanted = count.saturating_mul(2);
                 } else if took > CLAIM_TICKS {
@@ -409,9 +413,9 @@ impl Work {
             // The release half gives what this worker wrote to whoever
             // completes, the acquire half takes what all others wrote.
             if self.done.fetch_add(gone, Ordering::AcqRel) + gone == self.units {
-                self.end(worker);
+                self.end(runner);
             }
-            if leave(worker) {
+            if leave(runner) {
                 break;
             }
         }
@@ -419,25 +423,25 @@ impl Work {
     }
 
     /// After the last unit.
-    fn end(&self, worker: &mut Worker) {
+    fn end(&self, runner: &mut impl Runner) {
         let queue = &self.completion.queue;
         if self.shared {
             // The clock of the queue's own time stands still from here on, if
             // nothing else keeps it going; the command's end is read from it.
-            queue.time_stops(worker.shared.clock.ticks());
+            queue.time_stops(runner.clock().ticks());
         }
-        self.completion.complete(worker);
+        self.completion.complete(runner);
         if queue.work_ends() {
-            worker.shared.sched.tell_stoppers();
+            runner.tell_stoppers();
         }
     }
 
-    fn run(&self, worker: &mut Worker, first: u64, count: u64) -> Result<(), Trap> {
+    fn run(&self, runner: &mut impl Runner, first: u64, count: u64) -> Result<(), Trap> {
         let serial = self.completion.queue.serial;
-        worker.begin_piece(serial, self.can_be_left());
+        runner.begin_piece(serial, self.can_be_left());
         let first = if self.backwards { self.units - first - count } else { first };
-        let result = self.task.run(worker, first, count);
-        worker.end_piece();
+        let result = self.task.run(runner, first, count);
+        runner.end_piece();
         result
     }
 
@@ -446,10 +450,10 @@ impl Work {
         matches!(&self.task, Task::Dispatch(launch) if launch.is_cooperative())
     }
 
-    fn first_claim(&self, worker: &Worker) -> u64 {
+    fn first_claim(&self, runner: &impl Runner) -> u64 {
         match &self.task {
             Task::Dispatch(launch) if launch.is_cooperative() => 1,
-            Task::Dispatch(launch) => match worker.shared.times.get(launch.entry()) {
+            Task::Dispatch(launch) => match runner.times().get(launch.entry()) {
                 Some(ticks) => (CLAIM_TICKS / ticks.max(1)).max(1),
                 None => 1,
             },
@@ -459,44 +463,12 @@ impl Work {
         }
     }
 
-    fn measured(&self, worker: &Worker, took: u64, count: u64) {
+    fn measured(&self, runner: &impl Runner, took: u64, count: u64) {
         if let Task::Dispatch(launch) = &self.task
             // How long groups wait for each other says nothing of the kernel.
             && !launch.is_cooperative()
         {
-            worker.shared.times.put(launch.entry(), took / count);
+            runner.times().put(launch.entry(), took / count);
         }
     }
-}
-
-impl Worker {
-    /// A cell was written: wakes who waits there.
-    pub(crate) fn signalled(&mut self, address: u64) {
-        let bucket = waiters_index(address);
-        let sem = &self.shared.sem;
-        let own = signaller_must_wake(sem.waiters(bucket));
-        let others = match &sem.outside {
-            // Hosts count in the same words.
-            None => own,
-            Some(outside) => outside.waits(bucket),
-        };
-        if own && sem.has_queues(bucket) {
-            self.look(bucket);
-        }
-        if others {
-            self.shared.host.semaphore_interrupt(bucket);
-        }
-    }
-
-    /// A queue has faulted: its VM is lost.
-    #[cold]
-    pub(crate) fn fault(&self, queue: &Arc<Queue>, packet: u64, trap: Trap) {
-        let fault = Fault { kind: trap.kind, address: trap.address, packet };
-        self.shared.lose_vm(queue, fault);
-    }
-}
-
-/// A field that cannot be.
-pub(crate) fn bad_field(value: u64) -> Trap {
-    Trap::new(FaultKind::BadField, value)
 }

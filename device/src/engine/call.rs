@@ -5,22 +5,11 @@ use std::sync::Arc;
 
 use tally_uapi::packet::{Call, Operand, Packet};
 
-use super::packet_address;
 use crate::cell::CellWait;
+use crate::fields::{bad_field, packet_address};
 use crate::guard::{Guard, Trap};
+use crate::queue::{Frame, Scope};
 use crate::ring::Ahead;
-use crate::scope::Scope;
-use crate::work::bad_field;
-
-/// A CALL that is being run.
-#[derive(Debug)]
-pub(crate) struct Frame {
-    /// The packets from the next one on.
-    packets: Ahead,
-    base: u64,
-    operands: Vec<Operand>,
-    scope: Arc<Scope>,
-}
 
 impl Frame {
     /// Reads the operands. `packets` is 0 for a CALL whose predicate is not met.

@@ -9,9 +9,10 @@
 
 use tally_uapi::packet::{Command, Header, Packet, Place, PostOp, PostSync, flag};
 
+use super::may_overlap;
 use super::start::may_suit_helpers;
-use super::{Stream, may_overlap};
 use crate::cell::CellWait;
+use crate::queue::Stream;
 use crate::sched::Worker;
 
 impl Stream {

@@ -13,16 +13,15 @@ use std::sync::Arc;
 use tally_uapi::cell::waiters_index;
 use tally_uapi::packet::{InPlace, Packet, Place, PostOp, flag};
 
-use super::{Frame, Stream, may_overlap, must_leave};
-use crate::Shared;
+use super::{may_overlap, must_leave};
 use crate::cell::CellWait;
 use crate::copy::{Inline, UNIT_BYTES};
 use crate::guard::{Trap, move_bytes};
-use crate::queue::Queue;
+use crate::queue::{Frame, PostSync, Queue, Stream};
 use crate::ring::Ahead;
-use crate::sched::{Slot, Worker};
+use crate::sched::{Shared, Slot, Worker};
 use crate::tuning::INLINE_SERIES;
-use crate::work::{PostSync, signal};
+use crate::work::{Runner, signal};
 
 /// What is executed inline.
 #[derive(Clone, Copy)]
@@ -275,6 +274,7 @@ mod tests {
 
     use super::*;
     use crate::guard::{Guard, Seat};
+    use crate::queue::testing::queue as new_queue;
     use crate::sched::testing;
 
     /// What a series signals, and what its copies move.
@@ -378,7 +378,7 @@ mod tests {
         assert!(leaves(&shared, &queue, &slot, None, None));
         slot.preempt.store(false, Ordering::Relaxed);
         // A queue that waits for the cell.
-        let other = testing::queue(&queue.vm);
+        let other = new_queue(&queue.vm);
         assert!(shared.sem.park(&mut guard, &other, awaited(9).unwrap()));
         assert!(leaves(&shared, &queue, &slot, None, post));
         assert!(!leaves(&shared, &queue, &slot, None, None), "it signals nothing");

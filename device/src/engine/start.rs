@@ -8,17 +8,17 @@ use tally_uapi::cell::{CellKind, Compare};
 use tally_uapi::fault::FaultKind;
 use tally_uapi::packet::{Call, Command, Header, PostOp, PostSync as PacketPost, Wait, flag};
 
-use super::{Frame, Prefix, Step, Stream, packet_address};
+use super::Step;
 use crate::cell::CellWait;
 use crate::chaos::{About, MOST_HELD};
 use crate::copy::{Copy, CopyRegion, Fill, UNIT_BYTES};
 use crate::eu::Launch;
+use crate::fields::{bad_field, packet_address};
 use crate::guard::{Guard, Trap};
-use crate::queue::Queue;
+use crate::queue::{CallEnd, Completion, Frame, PostSync, Prefix, Queue, Scope, Stream};
 use crate::sched::Worker;
-use crate::scope::{CallEnd, Scope};
 use crate::tuning::{FEW_BLOCKS, FEW_FILL_BLOCKS, FEW_GROUPS, QUICK_TICKS};
-use crate::work::{Completion, PostSync, Share, Task, Work, bad_field};
+use crate::work::{Runner, Share, Task, Work};
 
 impl Stream {
     /// Takes a packet as far as it goes.
@@ -194,7 +194,9 @@ impl Stream {
         let overlaps = follows == Some(true);
         if follows != Some(false) && !ordered && self.holds(worker, queue) {
             completion.starts(worker);
-            self.held.push(Arc::new(Work::new(worker, task, completion, units, Share::Later)));
+            let work = Work::new(worker, task, completion, units, Share::Later);
+            worker.shared.sched.hold(Arc::new(work));
+            self.held += 1;
             self.advance(queue);
             return Step::Taken;
         }
@@ -231,8 +233,8 @@ impl Stream {
     /// overtake. It counts as started: commands start in their order.
     fn holds(&self, worker: &Worker, queue: &Queue) -> bool {
         let Some(chaos) = &worker.shared.chaos else { return false };
-        let place = self.ring.next() ^ (self.held.len() as u64) << 32;
-        self.held.len() < MOST_HELD && !chaos.one_in(4, About::Hold, queue.id, place)
+        let place = self.ring.next() ^ (self.held as u64) << 32;
+        self.held < MOST_HELD && !chaos.one_in(4, About::Hold, queue.id, place)
     }
 }
 

@@ -13,8 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::worker::{self, FIRST_COOPERATIVE};
-use super::{Sched, Worker};
-use crate::Shared;
+use super::{Sched, Shared, Worker};
 use crate::queue::Queue;
 use crate::work::Work;
 

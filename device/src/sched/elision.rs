@@ -21,9 +21,8 @@ use crate::sync::Ordering;
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
-use super::Sched;
 use super::helper::Recent;
-use crate::Shared;
+use super::{Sched, Shared};
 use crate::queue::Queue;
 use crate::tuning::{
     ELISION_BURST, ELISION_FORGIVEN, ELISION_MOST_TURNS, ELISION_SOON, ELISION_TURNS,

@@ -27,27 +27,30 @@ use std::time::Duration;
 
 use super::elision::{self, RECENT};
 use super::worker::FIRST_HELPER;
-use super::{Sched, Slot, Spin, Worker};
-use crate::Shared;
+use super::{Sched, Shared, Slot, Worker};
 use crate::cell::CellWait;
-use crate::engine::{self, Stream};
 use crate::eu::Arena;
 use crate::guard::{Guard, Loan};
-use crate::queue::Queue;
+use crate::queue::{Queue, Stream};
+use crate::spin::Spin;
 use crate::work::Work;
 
 /// What a host thread needs to help. It keeps it for its next wait.
 struct Kit {
-    /// The device that the slot belongs to.
-    device: u64,
+    /// The device that the slot belongs to. Kept, since to count a user of it up and down with each wait is
+    /// what all threads of a program would meet at.
+    shared: Arc<Shared>,
     loan: Loan,
     arena: Arena,
-    slot: Arc<Slot>,
+    slot: OwnSlot,
 }
 
-impl Drop for Kit {
+/// The slot of a helping thread, which is gone when this is.
+struct OwnSlot(Arc<Slot>);
+
+impl Drop for OwnSlot {
     fn drop(&mut self) {
-        self.slot.gone.store(true, Ordering::Relaxed);
+        self.0.gone.store(true, Ordering::Relaxed);
     }
 }
 
@@ -60,10 +63,10 @@ impl Kit {
     /// The calling thread's, for this device. None: too many threads of the process help.
     fn take(shared: &Arc<Shared>) -> Option<Self> {
         let kept = KIT.try_with(RefCell::take).ok()?;
-        kept.filter(|kit| kit.device == shared.serial).or_else(|| Self::new(shared))
+        kept.filter(|kit| Arc::ptr_eq(&kit.shared, shared)).or_else(|| Self::new(shared))
     }
 
-    fn new(shared: &Shared) -> Option<Self> {
+    fn new(shared: &Arc<Shared>) -> Option<Self> {
         static NUMBERS: Counter = Counter::new(FIRST_HELPER as u64);
         let loan = Loan::take()?;
         let number = NUMBERS.next() as usize;
@@ -71,7 +74,9 @@ impl Kit {
         let mut pool = shared.sched.pool();
         pool.helpers.retain(|slot| !slot.gone.load(Ordering::Relaxed));
         pool.helpers.push(Arc::clone(&slot));
-        Some(Self { device: shared.serial, loan, arena: Arena::default(), slot })
+        drop(pool);
+        let slot = OwnSlot(slot);
+        Some(Self { shared: Arc::clone(shared), loan, arena: Arena::default(), slot })
     }
 
     /// Keeps it until the thread waits again, or ends.
@@ -83,29 +88,28 @@ impl Kit {
 
 impl Sched {
     /// Has the calling thread help until `awaited` is met (true), or until there was nothing for it to
-    /// do for `limit` (false). None: it cannot help.
+    /// do for `limit` (false). None: it cannot help. `stream` is a [`StreamQueue`](super::StreamQueue); its
+    /// own type makes the call a direct one, on the shortest path that a command has.
     pub(crate) fn help(
         &self,
         shared: &Arc<Shared>,
         awaited: CellWait,
         limit: Duration,
+        stream: impl Fn(&mut Worker, &Arc<Queue>, Option<Box<Stream>>),
     ) -> Option<bool> {
         // What the adversarial device does depends on what is submitted alone.
         if shared.chaos.is_some() || !Guard::has_room() {
             return None;
         }
-        let mut kit = Kit::take(shared)?;
+        let Kit { shared: own, loan, arena, slot } = Kit::take(shared)?;
         elision::comes(shared);
         let recent = elision::recent(shared);
-        let guard = kit.loan.begin();
-        let arena = std::mem::take(&mut kit.arena);
-        let slot = Arc::clone(&kit.slot);
-        let mut worker = Worker::new(Arc::clone(shared), guard, arena, slot, Some(awaited));
-        let met = worker.help(&recent, limit);
-        let Worker { guard, arena, .. } = worker;
+        let guard = loan.begin();
+        let mut worker = Worker::new(own, guard, arena, Arc::clone(&slot.0), Some(awaited));
+        let met = worker.help(shared, &recent, limit, stream);
+        let Worker { shared: own, guard, arena, .. } = worker;
         drop(guard);
-        kit.arena = arena;
-        kit.keep();
+        Kit { shared: own, loan, arena, slot }.keep();
         self.promote_deferred(shared, &recent);
         Some(met)
     }
@@ -144,7 +148,7 @@ impl Sched {
         let awaited = worker.awaited.filter(|_| self.shards.any_works())?;
         self.shards.find_work(worker.slot.index, |work| {
             (work.attendants() < self.workers || work.can_be_left())
-                && work.suits_helper(&worker.shared, awaited)
+                && work.suits_helper(&worker.shared.times, awaited)
         })
     }
 }
@@ -164,20 +168,26 @@ impl Worker {
         awaited.is_some_and(|awaited| awaited.met(guard, &shared.sem).unwrap_or(true))
     }
 
-    fn help(&mut self, recent: &Recent, limit: Duration) -> bool {
+    /// `shared` is the worker's own.
+    fn help(
+        &mut self,
+        shared: &Arc<Shared>,
+        recent: &Recent,
+        limit: Duration,
+        stream: impl Fn(&mut Self, &Arc<Queue>, Option<Box<Stream>>),
+    ) -> bool {
         /// Between two looks at works that may not suit this thread, each of which takes a lock.
         const WORKS_EVERY: u32 = 16;
-        let shared = Arc::clone(&self.shared);
         // From the first time on that there is nothing to do: mostly there is, and clocks cost.
         let mut until = None;
         let mut spin = Spin::default();
         let mut turns = 0_u32;
         while !self.awaited_is_met() {
-            if let Some((queue, stream)) = shared.sched.offer(self, recent) {
+            if let Some((queue, taken)) = shared.sched.offer(self, recent) {
                 // What else was deferred does not wait for this thread's return.
-                shared.sched.promote_deferred(&shared, recent);
+                shared.sched.promote_deferred(shared, recent);
                 self.begins_task();
-                engine::stream_from(self, &queue, stream);
+                stream(self, &queue, taken);
                 (until, turns) = (None, 0);
                 continue;
             }
@@ -185,10 +195,10 @@ impl Worker {
                 && let Some(work) = shared.sched.offer_work(self)
             {
                 self.begins_task();
-                shared.sched.call_others(&shared, &work);
+                shared.sched.call_others(shared, &work);
                 work.join(self, Self::awaited_is_met);
                 if !work.exhausted() && !work.attended() {
-                    shared.sched.wake(&shared, usize::MAX);
+                    shared.sched.wake(shared, usize::MAX);
                 }
                 (until, turns) = (None, 0);
                 continue;

@@ -12,9 +12,8 @@ use crate::sync::thread::JoinHandle;
 use std::io;
 use std::sync::{Arc, PoisonError};
 
-use super::Sched;
 use super::worker::{self, Slot, Worker};
-use crate::Shared;
+use super::{Sched, Shared};
 
 /// The threads of a device.
 #[derive(Default)]

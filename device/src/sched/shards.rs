@@ -37,6 +37,8 @@ struct Lists {
     runnable: [VecDeque<Arc<Queue>>; PRIORITIES],
     works: [VecDeque<Arc<Work>>; PRIORITIES],
     deferred: Vec<Arc<Queue>>,
+    /// Works that the adversarial device has not let start yet. Their streams come back for them.
+    held: Vec<Arc<Work>>,
 }
 
 impl Lists {
@@ -214,7 +216,9 @@ impl Shards {
     /// Drops the works of a queue that `goes` says so of.
     pub(super) fn dismiss_works(&self, queue: &Queue, goes: impl Fn(&Work) -> bool) {
         let mut locked = self.of(queue).lock();
-        locked.lists.works[queue.priority].retain(|work| !(work.is_of(queue) && goes(work)));
+        let stays = |work: &Arc<Work>| !(work.is_of(queue) && goes(work));
+        locked.lists.works[queue.priority].retain(stays);
+        locked.lists.held.retain(stays);
     }
 
     /// Whether a queue has a work that no thread is at and that is not all claimed.
@@ -222,6 +226,16 @@ impl Shards {
         let locked = self.of(queue).lock();
         let mut works = locked.lists.works[queue.priority].iter();
         works.any(|work| work.is_of(queue) && !work.exhausted() && !work.attended())
+    }
+
+    /// Keeps a work that has not been let start yet.
+    pub(super) fn hold(&self, work: Arc<Work>) {
+        self.of(&work.completion.queue).lock().lists.held.push(work);
+    }
+
+    /// Takes the works of a queue that have not been let start yet, the first first.
+    pub(super) fn take_held(&self, queue: &Queue) -> Vec<Arc<Work>> {
+        self.of(queue).lock().lists.held.extract_if(.., |work| work.is_of(queue)).collect()
     }
 
     /// Adds a queue whose wake was left out.

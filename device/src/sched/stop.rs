@@ -6,8 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use crate::sync::{Instant, Ordering, fence, lock};
 
-use super::{Run, Sched};
-use crate::Shared;
+use super::{Run, Sched, Shared};
 use crate::queue::Queue;
 
 impl Sched {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A device without threads of its own, for tests of the scheduler's decisions, and a queue of it.
+//! A device without threads of its own, for tests of the scheduler's decisions.
 
 use std::sync::Arc;
 
 use tally_uapi::fault::Fault;
 
-use super::Sched;
+use super::{Sched, Shared};
+use crate::cell::SemaphoreUnit;
+use crate::clock::Clock;
 use crate::eu::KernelTimes;
-use crate::queue::{Queue, VmState};
-use crate::{
-    Clock, EngineClass, Host, Priority, QueueConfig, QueueId, SemaphoreUnit, Shared, VmId,
-};
+use crate::host::{Host, QueueId, VmId};
+use crate::queue::{Queue, VmState, testing::queue};
 
 struct Silent;
 
@@ -20,27 +20,13 @@ impl Host for Silent {
     fn vm_lost(&self, _: VmId, _: QueueId, _: Fault) {}
 }
 
-/// A queue on a device's only engine. Nothing is mapped where its ring is said to be.
-pub(crate) fn queue(vm: &Arc<VmState>) -> Arc<Queue> {
-    let config = QueueConfig {
-        id: QueueId(1),
-        class: EngineClass::Compute,
-        index: 0,
-        priority: Priority::Normal,
-        ring: 64,
-        packets: 16,
-        control: 4096,
-    };
-    Arc::new(Queue::new(&config, Arc::clone(vm), true))
-}
-
 /// A device whose one worker is the test, and a queue on its one engine.
 pub(crate) fn device() -> (Arc<Shared>, Arc<Queue>) {
     let shared = Arc::new(Shared {
-        serial: crate::Shared::next_serial(),
+        serial: Shared::next_serial(),
         clock: Clock::new(),
         sem: SemaphoreUnit::new(None),
-        sched: Sched::new(1, 0),
+        sched: Sched::new(1, 0, |_, _, _| {}),
         times: KernelTimes::new(),
         host: Arc::new(Silent),
         chaos: None,

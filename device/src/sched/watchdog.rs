@@ -14,9 +14,8 @@ use crate::sync::thread::JoinHandle;
 use std::io;
 use std::sync::Arc;
 
-use super::Sched;
 use super::worker::Slot;
-use crate::Shared;
+use super::{Sched, Shared};
 use crate::guard::{Guard, Seat};
 use crate::tuning::{FOREIGN_FIRST, FOREIGN_LAST, QUIET_TICKS, TICK};
 

@@ -9,13 +9,19 @@ use std::io;
 use std::sync::Arc;
 use std::sync::PoisonError;
 
-use super::{Job, Spin, most_searchers};
-use crate::Shared;
+use tally_uapi::cell::{signaller_must_wake, waiters_index};
+use tally_uapi::fault::Fault;
+
+use super::{Job, Shared, most_searchers};
 use crate::cell::CellWait;
-use crate::eu::Arena;
-use crate::guard::{Guard, Record, STACK_BYTES, Seat};
+use crate::chaos::Chaos;
+use crate::clock::Clock;
+use crate::eu::{Arena, KernelTimes};
+use crate::guard::{Guard, Record, STACK_BYTES, Seat, Trap};
 use crate::queue::Queue;
+use crate::spin::Spin;
 use crate::tuning::{FOREIGN_APART, IDLE_SPIN};
+use crate::work::Runner;
 
 /// Slots from this number on are those of helping host threads.
 pub(super) const FIRST_HELPER: usize = 1 << 32;
@@ -169,7 +175,7 @@ impl Worker {
             match job {
                 Job::Look(bucket) => self.look(bucket),
                 Job::LookForeign => self.look_foreign(),
-                Job::Stream(queue) => crate::engine::stream(self, &queue),
+                Job::Stream(queue) => (shared.sched.stream)(self, &queue, None),
                 Job::Join(work) => {
                     shared.sched.call_others(&shared, &work);
                     work.join(self, Worker::should_leave);
@@ -236,23 +242,6 @@ impl Worker {
         sched.find(self.turn)
     }
 
-    /// A piece of work begins, for the queue of `serial`. `bounded`: it ends soon by itself; else the
-    /// watchdog is awake from now on.
-    pub(crate) fn begin_piece(&mut self, serial: u64, bounded: bool) {
-        self.slot.serial.store(serial, Ordering::Relaxed);
-        self.slot.record.set_work(serial);
-        self.slot.bump();
-        if !bounded {
-            self.shared.sched.keep_watch();
-        }
-    }
-
-    /// It is over.
-    pub(crate) fn end_piece(&mut self) {
-        self.slot.bump();
-        self.slot.record.set_work(0);
-    }
-
     /// Whether to leave a shared work: others are waiting, or nobody wants more.
     pub(crate) fn should_leave(&mut self) -> bool {
         if self.awaited_is_met() {
@@ -277,15 +266,67 @@ impl Worker {
         let resume = |queue: Arc<Queue>| shared.sched.resume(shared, &queue);
         shared.sem.look_foreign(&mut self.guard, resume);
     }
+}
 
-    /// Lets a queue go on.
-    pub(crate) fn resume(&self, queue: &Arc<Queue>) {
-        self.shared.sched.resume(&self.shared, queue);
+impl Runner for Worker {
+    fn clock(&self) -> &Clock {
+        &self.shared.clock
     }
 
-    /// A command has ended: foreign cells are read again, if there are any and
-    /// they were not read just now.
-    pub(crate) fn command_ended(&mut self) {
+    fn times(&self) -> &KernelTimes {
+        &self.shared.times
+    }
+
+    fn chaos(&self) -> Option<&Chaos> {
+        self.shared.chaos.as_ref()
+    }
+
+    fn sharers(&self) -> usize {
+        self.shared.sched.workers()
+    }
+
+    fn guard(&mut self) -> &mut Guard {
+        &mut self.guard
+    }
+
+    fn eu(&mut self) -> (&mut Guard, &mut Arena) {
+        (&mut self.guard, &mut self.arena)
+    }
+
+    /// Unless it is `bounded`, the watchdog is awake from now on.
+    fn begin_piece(&mut self, serial: u64, bounded: bool) {
+        self.slot.serial.store(serial, Ordering::Relaxed);
+        self.slot.record.set_work(serial);
+        self.slot.bump();
+        if !bounded {
+            self.shared.sched.keep_watch();
+        }
+    }
+
+    fn end_piece(&mut self) {
+        self.slot.bump();
+        self.slot.record.set_work(0);
+    }
+
+    fn signalled(&mut self, address: u64) {
+        let bucket = waiters_index(address);
+        let sem = &self.shared.sem;
+        let own = signaller_must_wake(sem.waiters(bucket));
+        let others = match &sem.outside {
+            // Hosts count in the same words.
+            None => own,
+            Some(outside) => outside.waits(bucket),
+        };
+        if own && sem.has_queues(bucket) {
+            self.look(bucket);
+        }
+        if others {
+            self.shared.host.semaphore_interrupt(bucket);
+        }
+    }
+
+    /// Foreign cells are read again, if there are any and they were not read just now.
+    fn command_ended(&mut self) {
         if self.shared.sem.foreign() == 0 {
             return;
         }
@@ -294,5 +335,19 @@ impl Worker {
             self.last_foreign_look = now;
             self.look_foreign();
         }
+    }
+
+    fn resume(&self, queue: &Arc<Queue>) {
+        self.shared.sched.resume(&self.shared, queue);
+    }
+
+    #[cold]
+    fn fault(&self, queue: &Arc<Queue>, packet: u64, trap: Trap) {
+        let fault = Fault { kind: trap.kind, address: trap.address, packet };
+        self.shared.lose_vm(queue, fault);
+    }
+
+    fn tell_stoppers(&self) {
+        self.shared.sched.tell_stoppers();
     }
 }

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the fetching side of a queue keeps from packet to packet. What it does, the engine says.
+
+use std::sync::Arc;
+
+use tally_uapi::packet::{Operand, Packet};
+
+use super::Scope;
+use crate::config::QueueConfig;
+use crate::guard::Guard;
+use crate::ring::{Ahead, Ring};
+
+/// The fetching side of a queue: everything that only its streaming worker
+/// touches.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) ring: Ring,
+    /// The ring's scope.
+    pub(crate) scope: Arc<Scope>,
+    /// The CALL that is being run.
+    pub(crate) frame: Option<Frame>,
+    /// The packet that was fetched last.
+    pub(crate) packet: Packet,
+    /// It has not been taken.
+    pub(crate) pending: bool,
+    pub(crate) prefix: Prefix,
+    /// Commands that the adversarial device has not let start yet.
+    pub(crate) held: usize,
+    /// The packet before which it has made the queue leave its engine.
+    pub(crate) yielded: Option<u64>,
+}
+
+/// What STAMP and PREDICATE say of the next command.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Prefix {
+    /// VA of the timestamp slot, or 0.
+    pub(crate) stamp: u64,
+    /// Index and VA of the count.
+    pub(crate) predicate: Option<(u32, u64)>,
+}
+
+/// A CALL that is being run.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    /// The packets from the next one on.
+    pub(crate) packets: Ahead,
+    pub(crate) base: u64,
+    pub(crate) operands: Vec<Operand>,
+    pub(crate) scope: Arc<Scope>,
+}
+
+impl Stream {
+    pub(crate) fn new(config: &QueueConfig) -> Self {
+        Self {
+            ring: Ring::new(config.ring, config.packets, config.control),
+            scope: Arc::new(Scope::ring()),
+            frame: None,
+            packet: Packet::default(),
+            pending: false,
+            prefix: Prefix::default(),
+            held: 0,
+            yielded: None,
+        }
+    }
+
+    /// Whether there is a packet in the ring.
+    pub(crate) fn has_more(&self, guard: &mut Guard) -> bool {
+        self.ring.lookout().has_news(guard)
+    }
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How threads of the device spin.
+
+use crate::sync::thread;
+
+/// A spin that first looks closely, then offers its processor between looks:
+/// the thread that will end the spin may need this very one.
+#[derive(Debug, Default)]
+pub(crate) struct Spin(u32);
+
+impl Spin {
+    /// Looks before the first offer: about 2 µs.
+    const CLOSE: u32 = 50;
+
+    /// Between two looks.
+    pub(crate) fn turn(&mut self) {
+        self.0 += 1;
+        if self.0 <= Self::CLOSE {
+            std::hint::spin_loop();
+        } else {
+            thread::yield_now();
+        }
+    }
+}
