@@ -58,7 +58,7 @@ pub(crate) struct Instant(std::time::Duration);
 #[cfg(shuttle)]
 impl Instant {
     /// Between two looks at the clock.
-    const STEP: std::time::Duration = std::time::Duration::from_micros(2);
+    const STEP: std::time::Duration = std::time::Duration::from_nanos(400);
 
     pub(crate) fn now() -> Self {
         Self(Self::STEP * u32::try_from(model_ticks()).unwrap_or(u32::MAX))
@@ -87,9 +87,12 @@ impl std::ops::Sub for Instant {
     }
 }
 
-/// Looks at the model's clock so far. Each moves it on.
+/// Looks at the model's clock so far. Each moves it on. A model runs in one thread of the system, and others
+/// run beside it.
 #[cfg(shuttle)]
 pub(crate) fn model_ticks() -> u64 {
-    static LOOKS: Counter = Counter::new(1);
-    LOOKS.next()
+    std::thread_local! {
+        static LOOKS: std::cell::Cell<u64> = const { std::cell::Cell::new(1) };
+    }
+    LOOKS.replace(LOOKS.get() + 1)
 }

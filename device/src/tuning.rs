@@ -5,9 +5,15 @@
 
 use std::time::Duration;
 
+/// A time, or that of shuttle's models in nanoseconds: their clock moves on by 400 ns with each look at it, and
+/// what a thread does between two looks takes none. So their threads fall asleep as often as real ones.
+const fn or_model(time: Duration, model: u64) -> Duration {
+    if cfg!(shuttle) { Duration::from_nanos(model) } else { time }
+}
+
 /// How long a worker that just had work searches for more before it sleeps. A wake costs a virtual
 /// machine 5 to 25 µs, so a burst with shorter gaps than this is served without one.
-pub(crate) const IDLE_SPIN: Duration = Duration::from_micros(20);
+pub(crate) const IDLE_SPIN: Duration = or_model(Duration::from_micros(20), 800);
 /// Workers that search at the same time, at most. One is enough for the next doorbell; a second takes over
 /// when the first finds something. More only burn processor time.
 pub(crate) const SEARCHERS: usize = 2;
@@ -19,7 +25,7 @@ pub(crate) const CLOSE_LOOKS: u32 = 4;
 /// who has written more than one packet by the next.
 pub(crate) const PAUSES: u32 = 16;
 /// How long a worker looks at an empty ring before its queue sleeps and the next packet needs a doorbell.
-pub(crate) const EMPTY_SPIN: Duration = Duration::from_micros(10);
+pub(crate) const EMPTY_SPIN: Duration = or_model(Duration::from_micros(10), 0);
 /// How long a worker waits for a queue's own commands before it leaves the queue.
 pub(crate) const DRAIN_SPIN: Duration = Duration::from_micros(10);
 /// After so many packets the producer is told `head`, if the ring is not smaller than four times that. It
@@ -53,7 +59,7 @@ pub(crate) const WAKES_EACH: usize = 2;
 pub(crate) const CLAIM_TICKS: u64 = 200_000;
 
 /// The watchdog's tick: how long a piece of work may keep a thread before others are helped.
-pub(crate) const TICK: Duration = Duration::from_millis(5);
+pub(crate) const TICK: Duration = or_model(Duration::from_millis(5), 8_000);
 /// Ticks without work or doorbells before the watchdog sleeps: waking it costs more than these.
 pub(crate) const QUIET_TICKS: u32 = 4;
 /// Foreign cells are read again after this time, then after twice as long, ...

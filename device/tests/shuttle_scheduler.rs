@@ -5,13 +5,17 @@
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p tally-device --test shuttle_scheduler --release`
 //!
-//! `TALLY_SCHEDULES` is the number of schedules of each model; the default suits every day.
+//! `TALLY_SCHEDULES` is the number of schedules of each model; the default suits every day. `TALLY_SEED`
+//! chooses which. Half of them are chosen at random at each step; in the other half one thread goes on until
+//! it sleeps or another is more urgent, which changes a few times (PCT): so races are found that need several
+//! steps of one thread in a row.
 #![cfg(shuttle)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread;
 use tally_device::{
     Config, Device, EngineClass, Host, Priority, QueueConfig, QueueHandle, QueueId, Vm, VmId,
@@ -22,16 +26,26 @@ use tally_uapi::fault::Fault;
 use tally_uapi::packet::{self, Header, Packet, PostSync, flag, opcode};
 use tally_uapi::queue::QueueControl;
 
-/// How often a model is run, each time under another schedule.
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(default)
+}
+
+/// Runs a model, each time under another schedule.
 fn check(model: impl Fn() + Send + Sync + 'static) {
-    let schedules = std::env::var("TALLY_SCHEDULES").ok().and_then(|it| it.parse().ok());
-    let schedules = schedules.unwrap_or(300);
+    /// Changes of urgency in a schedule: the races that are known need two or three.
+    const CHANGES: usize = 4;
+    let (schedules, seed) = (number("TALLY_SCHEDULES", 300) as usize, number("TALLY_SEED", 1));
     let mut config = shuttle::Config::new();
     config.stack_size = 1 << 18;
     // A model that makes no progress is one that hangs.
     config.max_steps = shuttle::MaxSteps::FailAfter(2_000_000);
-    let scheduler = shuttle::scheduler::RandomScheduler::new(schedules);
-    shuttle::Runner::new(scheduler, config).run(model);
+    let model = Arc::new(model);
+    let each = schedules.div_ceil(2);
+    let scheduler = RandomScheduler::new_from_seed(seed, each);
+    let once = Arc::clone(&model);
+    shuttle::Runner::new(scheduler, config.clone()).run(move || once());
+    let scheduler = PctScheduler::new_from_seed(seed, CHANGES, each);
+    shuttle::Runner::new(scheduler, config).run(move || model());
 }
 
 /// The host: threads that sleep on cells, by buckets.
@@ -150,6 +164,13 @@ impl Gpu {
             return;
         }
         self.device.hurry();
+        self.wait_asleep(memory, index, value);
+    }
+
+    /// As [`Self::wait`], without a word to the device before.
+    fn wait_asleep(&self, memory: &Memory, index: usize, value: u64) {
+        let (cell, va) = (memory.at(index), memory.va(index));
+        let reached = || cell.load(Ordering::Acquire) >= value;
         let (bucket, wakeup) = (waiters_index(va), Arc::new(Wakeup::default()));
         self.host.0.lock().unwrap().push((bucket, wakeup.clone()));
         let waiters = self.device.waiters(bucket);
@@ -161,6 +182,11 @@ impl Gpu {
         waiter_leaves(waiters);
         self.host.0.lock().unwrap().retain(|it| !Arc::ptr_eq(&it.1, &wakeup));
     }
+}
+
+/// A host thread does something else, and the device falls asleep.
+fn pause() {
+    (0..40).for_each(|_| thread::yield_now());
 }
 
 fn nop(address: u64, value: u64) -> packet::Nop {
@@ -197,7 +223,10 @@ fn round_trips(workers: usize, threads: u32, rounds: u64, helps: bool) {
                     let cells = Memory::new(64);
                     let mut queue = Producer::new(&gpu, id, Priority::Normal);
                     for round in 1..=rounds {
-                        // Two at once now and then.
+                        if round % 2 == 0 {
+                            pause();
+                        }
+                        // Two at once.
                         queue.push(&gpu, nop(cells.va(0), 2 * round - 1));
                         queue.push(&gpu, nop(cells.va(0), 2 * round));
                         gpu.wait(&cells, 0, 2 * round, helps);
@@ -219,6 +248,33 @@ fn every_command_of_helping_threads_completes() {
 #[test]
 fn every_command_of_sleeping_threads_completes() {
     round_trips(2, 3, 3, false);
+}
+
+/// A thread that came after each of its doorbells rings once more and goes. Another thread waits for that
+/// command and only sleeps. So the watchdog has to see to the queue if its wake was left out.
+#[test]
+fn a_deferred_command_completes_without_its_thread() {
+    check(|| {
+        const ROUNDS: u64 = 6;
+        let gpu = Gpu::new(1);
+        let cells = Arc::new(Memory::new(64));
+        let rings = {
+            let (gpu, cells) = (gpu.clone(), cells.clone());
+            thread::spawn(move || {
+                let mut queue = Producer::new(&gpu, 1, Priority::Normal);
+                for value in 1..=ROUNDS {
+                    pause();
+                    queue.push(&gpu, nop(cells.va(0), value));
+                    gpu.wait(&cells, 0, value, true);
+                }
+                pause();
+                queue.push(&gpu, nop(cells.va(0), ROUNDS + 1));
+                queue
+            })
+        };
+        gpu.wait_asleep(&cells, 0, ROUNDS + 1);
+        gpu.device.destroy_queue(&rings.join().unwrap().handle);
+    });
 }
 
 /// Queues of several priorities that wait for each other in a ring: parks against signals.
