@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use shuttle::rand::Rng;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread;
 use tally_device::{
@@ -184,9 +185,10 @@ impl Gpu {
     }
 }
 
-/// A host thread does something else, and the device falls asleep.
+/// A host thread does something else, and the device falls asleep, or nearly.
 fn pause() {
-    (0..40).for_each(|_| thread::yield_now());
+    let turns = shuttle::rand::thread_rng().gen_range(0..120);
+    (0..turns).for_each(|_| thread::yield_now());
 }
 
 fn nop(address: u64, value: u64) -> packet::Nop {
