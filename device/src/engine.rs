@@ -187,13 +187,18 @@ impl Stream {
         leaves
     }
 
-    /// Starts what was held back, in an order of chance. A queue never rests with
-    /// commands that need nothing but to be let go.
+    /// Starts what was held back. A queue never rests with commands that need nothing but to be let go.
     fn let_go(&mut self, worker: &mut Worker, queue: &Arc<Queue>) {
-        if std::mem::take(&mut self.held) == 0 {
-            return;
+        if self.held != 0 {
+            self.let_all_go(worker, queue);
         }
+    }
+
+    /// Starts what was held back, in an order of chance.
+    #[cold]
+    fn let_all_go(&mut self, worker: &mut Worker, queue: &Arc<Queue>) {
         let Some(chaos) = &worker.shared.chaos else { return };
+        self.held = 0;
         let mut held = worker.shared.sched.take_held(queue);
         chaos.shuffle(&mut held, queue.id, self.ring.next());
         for work in held {
