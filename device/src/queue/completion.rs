@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What remains of a command while its work is done. What happens then, `work.rs` says.
+//! What a queue keeps of a command until its work is done. `work.rs` completes it.
 
 use crate::sync::{AtomicU64, lock};
 use std::sync::Arc;
