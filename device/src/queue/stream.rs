@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the fetching side of a queue keeps from packet to packet. The engine works with it.
+//! The data that the fetching side of a queue keeps from packet to packet. The engine works with it.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) struct Stream {
     pub(crate) yielded: Option<u64>,
 }
 
-/// What STAMP and PREDICATE say of the next command.
+/// The prefixes of the next command: STAMP and PREDICATE.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Prefix {
     /// VA of the timestamp slot, or 0.
