@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The semaphore unit: which queues wait for which cells. It knows nothing of a
-//! queue (`Q`) but which one it is.
+//! The semaphore unit: which queues wait for which cells. Of a queue (`Q`) it
+//! knows only which one it is.
 //!
 //! Cells fall into 512 buckets by their place in the page. Each bucket has a
 //! waiters word, which every signaller reads, and a list of the queues that
@@ -45,8 +45,8 @@ impl CellWait {
         address == self.address && value <= self.value
     }
 
-    /// Whether the cell meets the wait now. A trap if it does not and nobody is
-    /// left who could signal it.
+    /// Whether the cell meets the wait now. A trap if it does not and can no
+    /// longer be signalled.
     pub(crate) fn met<Q>(&self, guard: &mut Guard, unit: &SemaphoreUnit<Q>) -> Result<bool, Trap> {
         // Before the cell: what its signallers did while they lived is seen.
         let orphaned = unit.is_orphan(self.address);
@@ -116,8 +116,8 @@ impl<Q> SemaphoreUnit<Q> {
         self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody is left who could signal the cells of a range. Waits that are
-    /// parked there are looked at by the caller. False, with nothing changed, if
+    /// The cells of a range can no longer be signalled. The caller looks at the
+    /// waits that are parked there. False, with nothing changed, if
     /// there are too many ranges.
     pub(crate) fn orphan(&self, cells: Range<u64>) -> bool {
         let mut orphans = self.orphans();
@@ -228,7 +228,7 @@ impl<Q> SemaphoreUnit<Q> {
     }
 
     /// Whether queues wait in a bucket. The caller has been told by
-    /// [`signaller_must_wake`](tally_uapi::cell::signaller_must_wake) that somebody does.
+    /// [`signaller_must_wake`](tally_uapi::cell::signaller_must_wake) that there is a waiter.
     pub(crate) fn has_queues(&self, bucket: usize) -> bool {
         self.buckets[bucket % WAITERS].queues.load(Ordering::Relaxed) != 0
     }

@@ -23,7 +23,7 @@ pub(crate) const MOST_HELD: usize = 16;
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_micros(200);
 
-/// What a decision is about, so that decisions of one packet differ.
+/// The subject of a decision, so that decisions of one packet differ.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum About {
     /// A pause before a packet is taken.

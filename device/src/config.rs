@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the owner says of a device and its queues, and what it is told of them.
+//! The settings of a device and its queues, and its answers about them.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub struct Config {
     pub reset_time: Duration,
     /// Set for a device in an engine process.
     pub confined: Option<Confined>,
-    /// The seed of the adversarial device: whatever SPEC.md leaves open, such as
+    /// The seed of the adversarial device: all that SPEC.md leaves open, such as
     /// the order of unordered commands, is decided by chance, with pauses.
     pub chaos: Option<u64>,
 }
@@ -85,7 +85,7 @@ pub struct QueueConfig {
     pub control: u64,
 }
 
-/// What a queue does.
+/// The state of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueState {
     /// Nothing to do.
@@ -101,7 +101,7 @@ pub enum QueueState {
 /// A snapshot of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueStatus {
-    /// What it does.
+    /// Its state.
     pub state: QueueState,
     /// Its fault, if it has one.
     pub fault: Option<Fault>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is different for a device in an engine process: one that will be
+//! The differences of a device in an engine process: one that will be
 //! confined, so that it can make no thread and map no memory later, and whose
 //! cells are waited for by others outside.
 
@@ -22,7 +22,7 @@ pub struct Confined {
     pub clock: Clock,
     /// The device's own waiters words, where others can read them.
     pub waiters: &'static Waiters,
-    /// Who outside of this device waits. Only read.
+    /// The waiters outside of this device. Only read.
     pub outside: &'static Waiters,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Outside {
 }
 
 impl Outside {
-    /// Whether anybody outside waits in the bucket: the signaller's half of the
+    /// Whether a thread outside waits in the bucket: the signaller's half of the
     /// handshake in `tally_uapi::cell`.
     pub(crate) fn waits(&self, bucket: usize) -> bool {
         signaller_must_wake(&self.confined.outside[bucket % WAITERS])

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! COPY, COPY_REGION and FILL. A unit of work is a block of up to 256 KiB.
 //!
-//! What is larger than most caches is written past them: else each line would be read before it is
+//! A copy or fill larger than most caches is written past them: else each line would be read before it is
 //! written, and what others have in the cache would go. The C library does the same in one large
 //! memmove, but cannot see that a block is a part of one.
 
@@ -89,7 +89,7 @@ unsafe fn stream(
     unsafe { _mm_sfence() };
 }
 
-/// The 64 bytes at `src`, whatever its alignment.
+/// The 64 bytes at `src`, which need not be aligned.
 ///
 /// # Safety
 /// In a guarded call; `src` is an address of a client.

@@ -30,7 +30,7 @@ mod start;
 /// How long the adversarial device waits for a command that overtakes others.
 const HELD_SPIN: Duration = Duration::from_micros(100);
 
-/// What became of a packet.
+/// The outcome of a packet.
 #[expect(clippy::large_enum_variant, reason = "a box for it is what is to be saved")]
 enum Step {
     /// It has been taken.
@@ -41,7 +41,7 @@ enum Step {
     Wait(CellWait),
     /// It has to wait for the commands of its scope.
     Drain,
-    /// It has started; this worker runs its units. Not on the heap: most kernels that somebody waits for
+    /// It has started; this worker runs its units. Not on the heap: most kernels that a host waits for
     /// end here, and allocating took longer than some of them.
     Run(Work),
     /// It has started; this worker helps with its units, or runs what it finds of them.
@@ -78,8 +78,8 @@ impl Stream {
         self.step_at_length(worker, queue)
     }
 
-    /// As [`Self::step`] for a packet that is not executed inline. Apart from it, since what it keeps on the
-    /// stack is most of what a short command would touch.
+    /// Does [`Self::step`] for a packet that is not executed inline. It is a function of its own, since its
+    /// stack frame is most of what a short command would touch.
     #[inline(never)]
     fn step_at_length(&mut self, worker: &mut Worker, queue: &Arc<Queue>) -> Result<Step, Trap> {
         let packet = &self.packet;
@@ -87,7 +87,7 @@ impl Stream {
         if matches!(command, Command::Dispatch(_)) && !queue.compute {
             return Err(Trap::new(FaultKind::BadOpcode, 0));
         }
-        // As it is, and below by reference: a work is large, and each `?` would be a copy of it.
+        // Returned as it is, and looked at by reference: a work is large, and each `?` would copy it.
         let step = self.take(worker, queue, &command);
         self.pending = matches!(step, Ok(Step::Wait(_) | Step::Drain | Step::Refused));
         step
@@ -107,7 +107,7 @@ impl Stream {
         self.advance_by(queue, 1);
     }
 
-    /// So many packets have been taken, the one that was fetched first.
+    /// `packets` packets have been taken, beginning with the one that was fetched.
     fn advance_by(&mut self, queue: &Queue, packets: u64) {
         match &mut self.frame {
             Some(frame) => frame.advance(packets),
@@ -172,7 +172,7 @@ fn decode_fault(kind: FaultKind, packet: &Packet) -> Trap {
     Trap::new(kind, address)
 }
 
-/// What the adversarial device does to a stream.
+/// The adversarial device's part of a stream.
 impl Stream {
     /// Whether the queue leaves its engine here, once a packet.
     fn must_yield(&mut self, worker: &Worker, queue: &Queue) -> bool {
@@ -187,13 +187,18 @@ impl Stream {
         leaves
     }
 
-    /// Starts what was held back, in an order of chance. A queue never rests with
-    /// commands that need nothing but to be let go.
+    /// Starts what was held back. A queue never rests with commands that need nothing but to be let go.
     fn let_go(&mut self, worker: &mut Worker, queue: &Arc<Queue>) {
-        if std::mem::take(&mut self.held) == 0 {
-            return;
+        if self.held != 0 {
+            self.let_all_go(worker, queue);
         }
+    }
+
+    /// Starts what was held back, in an order of chance.
+    #[cold]
+    fn let_all_go(&mut self, worker: &mut Worker, queue: &Arc<Queue>) {
         let Some(chaos) = &worker.shared.chaos else { return };
+        self.held = 0;
         let mut held = worker.shared.sched.take_held(queue);
         chaos.shuffle(&mut held, queue.id, self.ring.next());
         for work in held {
@@ -354,7 +359,7 @@ fn lingers(worker: &mut Worker, queue: &Queue, stream: Box<Stream>) -> Option<(B
     queue.work_starts();
     queue.linger_stream(stream, slot.index);
     sched.lingering().fetch_add(1, Ordering::Relaxed);
-    // A trap is met again by whoever looks next.
+    // The next thread that looks meets a trap again.
     let found = lookout.linger(guard, give_up).unwrap_or(false);
     sched.lingering().fetch_sub(1, Ordering::Relaxed);
     if queue.work_ends() {
@@ -391,7 +396,7 @@ fn leave(
             if wait.kind == CellKind::Foreign {
                 shared.sched.tell_watchdog();
             }
-            // Who stops the queue may have looked for it just before.
+            // A thread that stops the queue may have looked for it just before.
             if !parked || queue.must_stop() && shared.sem.remove(queue, wait.address) {
                 worker.resume(queue);
             }

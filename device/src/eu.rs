@@ -14,7 +14,7 @@ use crate::fields::{MAX_UNITS, bad_field};
 use crate::grid::{self, Grid};
 use crate::guard::{Guard, Trap, set_float_control};
 
-/// What all work-groups of a DISPATCH share.
+/// The state that all work-groups of a DISPATCH share.
 #[derive(Debug)]
 pub(crate) struct Launch {
     info: LaunchInfo,
@@ -23,7 +23,7 @@ pub(crate) struct Launch {
     entry: u64,
     args: u64,
     scratch_bytes: usize,
-    /// Of a cooperative launch: what its groups wait with.
+    /// The barrier of a cooperative launch's groups.
     grid: Option<Box<Grid>>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the fields of packets may hold.
+//! Limits of the fields of packets.
 
 use tally_uapi::fault::FaultKind;
 use tally_uapi::packet::PACKET_SIZE;

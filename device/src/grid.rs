@@ -7,7 +7,7 @@ use tally_uapi::eu::GroupContext;
 
 use crate::spin::Spin;
 
-/// Who has come to the barrier.
+/// The groups that have come to the barrier.
 #[derive(Debug)]
 pub(crate) struct Grid {
     groups: u32,
@@ -28,7 +28,7 @@ impl Grid {
         }
     }
 
-    /// Some groups will never come, since one has faulted: nobody waits any more. Else the others
+    /// Some groups will never come, since one has faulted: no group waits any more. Else the others
     /// would keep their threads until the queue is destroyed.
     pub(crate) fn release(&self) {
         self.released.store(true, Ordering::Release);

@@ -7,11 +7,11 @@
 //! SIGSEGV, SIGBUS, SIGILL or SIGFPE in the thread that ran the code. The
 //! handler then makes that thread return from its guarded call with a [`Trap`].
 //!
-//! The device lives in somebody else's process, so the handler claims a signal
+//! The device lives in an application's process, so the handler claims a signal
 //! only in threads of ours, and only inside a guarded call. It tells them by
 //! the signal stack that it runs on: all of ours lie in one reservation. That
 //! needs no thread-local storage, which a handler in a library opened at run
-//! time must not touch. Whatever is not ours goes to the handler that was
+//! time must not touch. All else goes to the handler that was
 //! there before (see `chain`).
 //!
 //! No frame of the guarded code is unwound: it must not own anything that
@@ -43,7 +43,7 @@ pub(crate) const STACK_BYTES: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trap {
     pub(crate) kind: FaultKind,
-    /// What was touched or executed; 0 where the CPU does not tell.
+    /// The address that was touched or executed; 0 where the CPU does not tell.
     pub(crate) address: u64,
 }
 

@@ -11,16 +11,16 @@ pub struct VmId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QueueId(pub u32);
 
-/// What a device tells its owner. Called on worker threads, with no lock held;
-/// must not block and must not call the device's destroy functions.
+/// The calls by which a device tells its owner what happens. They are made on worker threads, with
+/// no lock held; they must not block and must not call the device's destroy functions.
 pub trait Host: Send + Sync {
     /// A cell of this bucket was written, and the bucket's waiters word was not
-    /// zero: whoever of the host sleeps there looks again.
+    /// zero: the host's threads that sleep there look again.
     fn semaphore_interrupt(&self, bucket: usize);
     /// A queue has faulted; its VM is lost. Once a VM.
     fn vm_lost(&self, vm: VmId, queue: QueueId, fault: Fault);
-    /// Of a [confined](crate::Confined) device: the number of queues that wait in the bucket may
-    /// have changed from or to zero. The device's locks may be held: only note it.
+    /// The number of queues that wait in the bucket may have changed from or to zero. Only a
+    /// [confined](crate::Confined) device says so. The device's locks may be held: only note it.
     fn waiters_changed(&self, bucket: usize) {
         let _ = bucket;
     }

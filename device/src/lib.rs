@@ -279,8 +279,8 @@ impl Device {
         }
     }
 
-    /// Whoever could signal the cells at these VAs is gone. What they hold stays;
-    /// a wait that is not met by it is a fault ([`FaultKind::Orphaned`]). False, with
+    /// All that could signal the cells at these VAs is gone. Their values stay; a wait
+    /// that a value does not meet is a fault ([`FaultKind::Orphaned`]). False, with
     /// nothing changed, if there are too many such ranges.
     pub fn orphan(&self, cells: Range<u64>) -> bool {
         use tally_uapi::cell::{CELL_SIZE, WAITERS, waiters_index};

@@ -40,8 +40,8 @@ macro_rules! detect {
     };
 }
 
-// What std calls a feature (the operating system saves its registers, too), and
-// what LLVM calls it.
+// The names of a feature in std, which also asks whether the operating system saves its registers, and in
+// LLVM.
 detect! {
     "sse3" "sse3",
     "ssse3" "ssse3",

@@ -66,7 +66,7 @@ impl VmState {
     }
 }
 
-/// Where a queue's stream is. Whoever takes it out owns the fetching.
+/// The place of a queue's stream. The thread that takes it out owns the fetching.
 #[derive(Debug)]
 enum Place {
     /// At rest: the next worker that streams the queue takes it.
@@ -115,9 +115,9 @@ pub(crate) struct Queue {
     fault: OnceLock<Fault>,
     pub(crate) head: AtomicU64,
     pub(crate) trace: Trace,
-    /// What it is doing.
+    /// Its state, and where it is listed.
     pub(crate) run: RunWord,
-    /// What it waits for while it is parked.
+    /// The cell that it waits for while it is parked.
     parked: Mutex<Option<CellWait>>,
     /// The worker that streamed it last.
     last_worker: AtomicUsize,
@@ -156,7 +156,7 @@ impl Queue {
         }
     }
 
-    /// What it waits for, if it is parked or about to be.
+    /// The cell that it waits for, if it is parked or about to be.
     pub(crate) fn parked(&self) -> Option<CellWait> {
         *self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -221,7 +221,7 @@ impl Queue {
         self.work.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Last touch of client memory by a command. True if somebody waits for it.
+    /// Last touch of client memory by a command. True if a thread waits for it.
     pub(crate) fn work_ends(&self) -> bool {
         self.work.fetch_sub(1, Ordering::SeqCst);
         self.stopping()

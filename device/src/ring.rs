@@ -50,7 +50,7 @@ impl Ring {
         Ahead { base: self.base, mask: self.mask, next: self.next, end: self.tail }
     }
 
-    /// The same behind the one that was fetched last.
+    /// The packets behind the one that was fetched last that are known to be published.
     pub(crate) fn ahead(&self) -> Ahead {
         Ahead { next: self.next + 1, ..self.known() }
     }
@@ -117,7 +117,7 @@ impl Ring {
         let (control, next) = (self.control(), self.next);
         // SAFETY: as in `fetch`.
         let told = guard.run(|| unsafe { page(control) }.head.store(next, Ordering::Release));
-        // A trap is met again by whoever looks next.
+        // The next thread that looks meets a trap again.
         let _ = told;
     }
 
@@ -158,7 +158,7 @@ impl Ring {
 
     /// The device's half of the sleep handshake. False if more was published.
     pub(crate) fn may_sleep(&self, guard: &mut Guard) -> Result<bool, Trap> {
-        // What the client writes into its page is its own business; what is told here only grows.
+        // A client may write anything into its page; the value that is told here only grows.
         debug_assert!(self.told <= self.next, "head goes back");
         let (control, next) = (self.control(), self.next);
         let mut sleeps = false;
@@ -176,7 +176,7 @@ impl Ring {
     }
 }
 
-/// What it takes to see a new packet, without the ring itself.
+/// Enough of a ring to see a new packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lookout {
     control: u64,

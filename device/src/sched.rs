@@ -11,7 +11,7 @@
 //!
 //! 1. Who makes something wait (a queue, a work, a look) enlists it first and looks for a thread then. A
 //!    worker that goes to sleep announces that first and looks for tasks then.
-//! 2. While a worker *searches*, nobody else is woken. A worker that stops searching says so first and looks
+//! 2. While a worker *searches*, no other is woken. A worker that stops searching says so first and looks
 //!    for tasks then; one that has found a task and was the last to search wakes another if more waits.
 //! 3. If no worker can be woken, all are busy: each looks for tasks when it is done, and the watchdog, which
 //!    is awake from then on, sees to those that are not done soon.
@@ -55,11 +55,11 @@ pub(crate) use worker::{Slot, Worker};
 /// Priorities of queues.
 pub(crate) const PRIORITIES: usize = 3;
 
-/// What the engine provides: streams a queue that is the thread's, until it has to leave. The caller may
+/// The function that the engine provides: it streams a queue that is the thread's, until it has to leave. The caller may
 /// have the stream already.
 pub(crate) type StreamQueue = fn(&mut Worker, &Arc<Queue>, Option<Box<Stream>>);
 
-/// What a thread may have to do.
+/// A task of a thread.
 #[derive(Debug)]
 pub(crate) enum Job {
     /// Look at a bucket of the semaphore unit.
@@ -87,7 +87,7 @@ pub(crate) enum Leave {
     Stop,
 }
 
-/// What became of an attempt to wake a worker.
+/// The outcome of an attempt to wake a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Woken {
     /// One comes.
@@ -213,7 +213,7 @@ impl Sched {
         if self.idle.wake(preferred) || self.start_worker(shared) {
             return Woken::One;
         }
-        // Who is busy may be stuck, and something waits.
+        // A busy worker may be stuck, and something waits.
         self.watchdog.wake();
         Woken::None
     }

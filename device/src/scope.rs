@@ -17,18 +17,18 @@ pub(crate) struct Scope<C> {
     call: Option<CallEnd<C>>,
 }
 
-/// What happens at the end of a CALL, once.
+/// The end of a CALL, which comes once.
 #[derive(Debug)]
 pub(crate) struct CallEnd<C> {
     /// VA of the recording's counter.
     pub(crate) counter: u64,
-    /// What the counter is raised to.
+    /// The value that the counter is raised to.
     pub(crate) target: u64,
     /// The CALL as a command of the ring.
     pub(crate) command: Mutex<Option<C>>,
 }
 
-/// What the end of a command means for its scope.
+/// The meaning of a command's end for its scope.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Finished {
     /// Others are in flight.
@@ -72,7 +72,7 @@ impl<C> Scope<C> {
     /// if true, exactly one [`Self::finish`] returns [`Finished::Resume`].
     pub(crate) fn wait(&self) -> bool {
         if self.state.fetch_or(WAITING, Ordering::AcqRel) == self.own() {
-            // Nobody else changes the word: nothing is in flight.
+            // No other thread changes the word: nothing is in flight.
             self.state.fetch_and(!WAITING, Ordering::Relaxed);
             return false;
         }

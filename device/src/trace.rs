@@ -11,7 +11,7 @@ use crate::guard::{Guard, Trap, word};
 
 /// How often a claim of a place may be disturbed by others before the record is dropped. Workers that
 /// claim at the same time disturb each other a few times; only a client that writes the word as well
-/// does for ever.
+/// never stops.
 const TRIES: u32 = 1000;
 
 const CLAIMED: u64 = offset_of!(TraceBuffer, claimed) as u64;
@@ -19,10 +19,10 @@ const DROPPED: u64 = offset_of!(TraceBuffer, dropped) as u64;
 const TAKEN: u64 = offset_of!(TraceBuffer, taken) as u64;
 const RECORDS: u64 = offset_of!(TraceBuffer, records) as u64;
 
-/// Where the records of a queue go.
+/// The place that the records of a queue go to.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
-    /// VA of the buffer, aligned to records; 0: nobody wants them.
+    /// VA of the buffer, aligned to records; 0: no records are wanted.
     buffer: AtomicU64,
     tag: AtomicU64,
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::sync::{AtomicBool, Condvar, Mutex, Ordering, fence, lock};
 
-/// Where one thread sleeps until it is notified.
+/// The place where one thread sleeps until it is notified.
 #[derive(Debug)]
 pub struct Wakeup {
     notified: Mutex<bool>,
@@ -37,7 +37,7 @@ impl Wakeup {
         *notified = false;
     }
 
-    /// As [`Self::wait`], no longer than `time`. A model's time is whatever other threads do meanwhile.
+    /// As [`Self::wait`], no longer than `time`. In a model the time is over once other threads have run.
     #[cfg(shuttle)]
     pub fn wait_for(&self, _time: Duration) {
         crate::sync::thread::yield_now();

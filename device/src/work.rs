@@ -18,7 +18,7 @@ use crate::queue::{CallEnd, Completion, PostSync, Queue};
 use crate::scope::Finished;
 use crate::tuning::CLAIM_TICKS;
 
-/// A thread that does works, and its device, as works see them.
+/// A thread that runs units, and its device, as works see them.
 pub(crate) trait Runner {
     fn clock(&self) -> &Clock;
     fn times(&self) -> &KernelTimes;
@@ -29,7 +29,7 @@ pub(crate) trait Runner {
 
     fn guard(&mut self) -> &mut Guard;
 
-    /// What it takes to run a kernel.
+    /// The guard and the memory that a kernel needs.
     fn eu(&mut self) -> (&mut Guard, &mut Arena);
 
     /// A piece of work begins, for the queue of `serial`. `bounded`: it ends soon by itself.
@@ -55,7 +55,7 @@ pub(crate) trait Runner {
 }
 
 impl Completion {
-    /// The work starts now: reads the clocks if somebody will want to know.
+    /// The work starts now: reads the clocks if a timestamp or a trace record needs them.
     pub(crate) fn starts(&self, runner: &impl Runner) {
         if self.stamp != 0 || self.queue.trace.is_wanted() {
             let now = runner.clock().ticks();
@@ -156,7 +156,7 @@ pub(crate) fn complete_call(runner: &mut impl Runner, end: &CallEnd) {
     command.complete(runner);
 }
 
-/// What the units of a work are.
+/// The kinds of work, by what their units are.
 #[derive(Debug)]
 pub(crate) enum Task {
     Dispatch(Launch),
@@ -201,19 +201,20 @@ pub(crate) struct Work {
     held: bool,
     /// Units run from the last to the first.
     backwards: bool,
-    /// What the command after it stores at its end, and where.
+    /// The address and value that the command after it stores at its end.
     told_next: Option<(u64, u64)>,
 }
 
-/// Who else runs units of a work.
+/// Whether other threads may run units of a work.
 pub(crate) enum Share {
-    Nobody,
+    /// None may: the thread that starts it does all.
+    Alone,
     /// Other workers will be told.
     Others {
-        /// What the command behind it, which comes to its end no sooner, stores: VA and value.
+        /// VA and value that the command behind it stores, which ends no sooner.
         told_next: Option<(u64, u64)>,
     },
-    /// As with others, but they are told later than it starts.
+    /// Others may, once its stream lets it start.
     Later,
 }
 
@@ -227,7 +228,7 @@ impl Work {
         units: u64,
         share: Share,
     ) -> Self {
-        let shared = !matches!(share, Share::Nobody);
+        let shared = !matches!(share, Share::Alone);
         completion.queue.work_starts();
         if shared {
             completion.queue.time_starts(runner.clock().ticks());
@@ -306,7 +307,7 @@ impl Work {
         self.attendants() != 0
     }
 
-    /// So many threads are to be woken for it.
+    /// Sets how many threads are to be woken for it.
     pub(crate) fn call(&self, threads: usize) {
         self.calls.store(threads, Ordering::Relaxed);
     }
@@ -351,7 +352,7 @@ impl Work {
         std::ptr::eq(Arc::as_ptr(&self.completion.queue), queue)
     }
 
-    /// Takes back a work of a queue that is being stopped, if nobody has claimed any of it: it is then
+    /// Takes back a work of a queue that is being stopped, if no thread has claimed any of it: it is then
     /// never run, completed or signalled. True if so. `now` is the device's clock.
     pub(crate) fn withdraw(&self, now: u64) -> bool {
         let (relaxed, all) = (Ordering::Relaxed, self.units);
@@ -365,9 +366,9 @@ impl Work {
         withdrawn
     }
 
-    /// Gives up what nobody has claimed of a work of a lost VM, which no thread may come to any more.
-    /// Its command is completed by nobody: nothing of a lost VM signals. Whoever is still at a unit ends
-    /// the work, or this does. `now` is the device's clock.
+    /// Gives up the units of a lost VM's work that no thread has claimed, since none may come to them any
+    /// more. Its command is never completed: nothing of a lost VM signals. A thread that is still at a unit
+    /// ends the work, or else this does. `now` is the device's clock.
     pub(crate) fn abandon(&self, now: u64) -> bool {
         let gone = self.give_up();
         if gone != 0 && self.done.fetch_add(gone, Ordering::AcqRel) + gone == self.units {
@@ -393,7 +394,7 @@ impl Work {
             if self.completion.queue.vm.lost() {
                 gone += self.give_up();
             } else {
-                // Nobody asks how long a copy took that is one claim, and clocks cost.
+                // The time of a copy that is one claim decides nothing, and clocks cost.
                 let clock = runner.clock();
                 let timed = count != self.units || matches!(self.task, Task::Dispatch(_));
                 let started = if timed { clock.ticks() } else { 0 };
@@ -410,8 +411,8 @@ impl Work {
                     wanted = (count / 2).max(1);
                 }
             }
-            // The release half gives what this worker wrote to whoever
-            // completes, the acquire half takes what all others wrote.
+            // The release half publishes what this worker wrote to the
+            // one that completes, the acquire half takes in what all others wrote.
             if self.done.fetch_add(gone, Ordering::AcqRel) + gone == self.units {
                 self.end(runner);
             }
@@ -457,7 +458,7 @@ impl Work {
                 Some(ticks) => (CLAIM_TICKS / ticks.max(1)).max(1),
                 None => 1,
             },
-            // Nobody comes for the rest, and the C library does best with as much as it can get.
+            // No other thread takes the rest, and the C library does best with as much as it can get.
             _ if !self.shared => self.units,
             _ => 1,
         }

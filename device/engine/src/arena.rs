@@ -78,7 +78,7 @@ impl Arena {
 }
 
 // SAFETY: dlmalloc keeps the contract, under a lock; its only state is the
-// pool, which nobody else uses.
+// pool, which nothing else uses.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's contract.

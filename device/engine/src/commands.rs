@@ -62,7 +62,7 @@ impl Engine {
         self.queues.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }
 
-    /// The main thread: carries out orders, for ever.
+    /// The main thread: carries out orders without end.
     pub(crate) fn obey(&self) -> ! {
         let mut done = 0;
         loop {
@@ -82,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// The bell's thread: kicks and looks, for ever.
+    /// The bell's thread: kicks and looks without end.
     pub(crate) fn listen(&self) -> ! {
         let to_engine = &self.mailbox.to_engine;
         loop {

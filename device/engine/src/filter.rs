@@ -101,8 +101,8 @@ impl Program {
 /// have a call approved, interrupt it, and never make it.
 ///
 /// # Errors
-/// The kernel has no such filters (it has since Linux 5.19), or lets nobody have
-/// them here.
+/// The kernel has no such filters (it has since Linux 5.19), or does not
+/// allow them here.
 pub fn report_mappings() -> io::Result<OwnedFd> {
     let mut program = Program::new();
     program.verdict_for(libc::SYS_mmap, libc::SECCOMP_RET_USER_NOTIF);
@@ -118,7 +118,7 @@ pub fn report_mappings() -> io::Result<OwnedFd> {
 /// must be set. The calls of other ABIs end the process.
 ///
 /// # Errors
-/// The kernel lets nobody have filters here.
+/// The kernel does not allow filters here.
 pub fn refuse(numbers: &[libc::c_long]) -> io::Result<()> {
     let mut program = Program::new();
     for &number in numbers {

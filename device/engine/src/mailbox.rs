@@ -2,7 +2,7 @@
 //! The mailbox: memory that the hub and one engine process share.
 //!
 //! Almost all of it is levels, not messages: a bit that is set twice is set, so
-//! nothing can overflow and nobody has to be believed about an order. Only the
+//! nothing can overflow and neither side has to be believed about an order. Only the
 //! hub's commands are one after the other, each acknowledged by a system call
 //! that the kernel reports to the hub (see [`fence_arguments`]); what the engine
 //! writes beside it are numbers about its own VM.
@@ -280,7 +280,7 @@ impl ToEngine {
 pub struct ToHub {
     /// Rung for all but answers to orders.
     pub bell: Doorbell,
-    /// Buckets in which a cell was written while somebody outside waited there.
+    /// Buckets in which a cell was written while a thread outside waited there.
     pub signalled: Bits<{ WAITERS / 64 }>,
     /// Buckets whose word in `waiters` may have become or ceased to be zero.
     pub changed: Bits<{ WAITERS / 64 }>,
@@ -318,14 +318,14 @@ unsafe impl Send for MailboxMap {}
 unsafe impl Sync for MailboxMap {}
 
 impl MailboxMap {
-    /// Makes a mailbox, of a size that nobody can change.
+    /// Makes a mailbox, of a size that cannot be changed.
     ///
     /// # Errors
     /// No memory, or no descriptor.
     pub fn create() -> io::Result<(Self, OwnedFd)> {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: plain calls with valid arguments; the results are checked, and
-        // a descriptor that is returned is nobody else's.
+        // a descriptor that is returned has no other owner.
         let fd = unsafe {
             let fd = libc::memfd_create(c"tally-mailbox".as_ptr(), flags);
             if fd < 0 {

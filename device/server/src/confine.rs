@@ -117,7 +117,7 @@ fn restrict_files(version: u32) -> io::Result<()> {
     };
     // An older kernel does not know the later fields, and says so unless they are zero.
     let bytes = size_of::<RulesetAttributes>();
-    // SAFETY: the struct is valid for the call; the descriptor is nobody else's.
+    // SAFETY: the struct is valid for the call; the descriptor has no other owner.
     let rules = unsafe {
         let fd = libc::syscall(
             libc::SYS_landlock_create_ruleset,

@@ -80,7 +80,7 @@ pub struct Link {
     changed: Condvar,
     /// Buckets in which the VM's queues are counted in the waiters page.
     counted: [AtomicU64; WAITERS / 64],
-    /// For the ear: there is nobody left to be heard.
+    /// For the ear: there is no engine process left to be heard.
     deaf: AtomicBool,
     process: OnceLock<OwnedFd>,
 }
@@ -300,7 +300,7 @@ fn set_up(mailbox: &Mailbox, recipe: &Recipe) {
 /// A descriptor of a process that can be waited for and killed without a race.
 fn open_process(pid: u32) -> io::Result<OwnedFd> {
     use std::os::fd::FromRawFd;
-    // SAFETY: takes numbers; a descriptor that is returned is nobody else's.
+    // SAFETY: takes numbers; a descriptor that is returned has no other owner.
     unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0);
         if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd as i32)) }

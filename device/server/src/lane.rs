@@ -133,7 +133,7 @@ impl Lane {
             answer_status::NO_SPACE
         })?;
         if !self.links.add(&engine.link) {
-            // The session ends; nobody waits for the answer.
+            // The session ends; nothing waits for the answer.
             return Err(answer_status::NO_SPACE);
         }
         self.vm = Some(Vm { window, engine, map: Map::default(), files });

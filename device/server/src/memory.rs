@@ -256,7 +256,7 @@ impl Table {
         Ok(file)
     }
 
-    /// Lets go of files that nobody uses.
+    /// Lets go of files that are not used any more.
     fn forget_files(&mut self) {
         self.files.retain(|file| Arc::strong_count(file) > 1);
     }
@@ -311,7 +311,7 @@ mod tests {
     const PAGE: u64 = PAGE_SIZE;
 
     fn file(pages: u64) -> File {
-        // SAFETY: a valid name; the descriptor is checked, and nobody else's.
+        // SAFETY: a valid name; the descriptor is checked, and has no other owner.
         let fd = unsafe {
             let fd = libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC);
             assert!(fd >= 0);

@@ -25,7 +25,7 @@ impl Status {
         Self { page, interrupt }
     }
 
-    /// A cell of the bucket was written while somebody in the guest slept there.
+    /// A cell of the bucket was written while a thread of the guest slept there.
     pub fn signalled(&self, bucket: usize) {
         let bit = 1 << (bucket % 64);
         if self.page.signalled[bucket / 64].fetch_or(bit, Ordering::SeqCst) & bit == 0 {

@@ -47,7 +47,7 @@ impl Waiters {
         self.page.waiters[bucket].fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether anybody in the guest sleeps in the bucket.
+    /// Whether a thread of the guest sleeps in the bucket.
     pub fn guest_sleeps(&self, bucket: usize) -> bool {
         let ours = self.ours();
         self.page.waiters[bucket].load(Ordering::SeqCst) > ours[bucket]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which cells nobody is left to signal: ranges of VAs that do not touch.
+//! The cells that can no longer be signalled: ranges of VAs that do not touch.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -55,7 +55,7 @@ impl Stream {
         stores.then(|| (post.address, post.value.wrapping_add(base)))
     }
 
-    /// What the packet after the one that is being taken stores at its end, which comes no sooner.
+    /// The store at the end of the packet after the one that is being taken, which comes no sooner.
     pub(super) fn told_next(&self, worker: &mut Worker) -> Option<(u64, u64)> {
         let next = self.peek(&mut worker.guard)?;
         self.packet_told(&next, self.place())
@@ -66,7 +66,7 @@ impl Stream {
         told.is_some_and(|(address, value)| awaited.waits_for(address, value))
     }
 
-    /// As [`Self::told`] for a packet that follows. It ends after the one that is being taken if it is
+    /// Does [`Self::told`] for a packet that follows. It ends after the one that is being taken if it is
     /// ordered.
     fn packet_told(&self, packet: &Packet, place: Place) -> Option<(u64, u64)> {
         let command = packet.decode(place).ok()?;

@@ -5,7 +5,7 @@
 //! lend the stream meanwhile and take it back. So an ordered copy or fill of at most one unit, and an
 //! ordered NOP, are run where they are met, in one guarded call with their post-sync operation, and in the
 //! same call those that follow, as far as they are published and short. Nothing can be seen of it but the
-//! time. It is not for commands whose times somebody wants, nor for the adversarial device, which delays
+//! time. It is not for commands whose times are wanted, nor for the adversarial device, which delays
 //! each signal.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::sched::{Shared, Slot, Worker};
 use crate::tuning::INLINE_SERIES;
 use crate::work::{Runner, signal};
 
-/// What is executed inline.
+/// A command's task that is executed inline.
 #[derive(Clone, Copy)]
 enum Inlined {
     Nothing,
@@ -113,7 +113,7 @@ impl Short {
 struct Series {
     /// The one to be run.
     short: Short,
-    /// Where they signal.
+    /// The cell that they signal.
     address: Option<u64>,
     /// Bytes of all so far.
     bytes: u64,
@@ -157,7 +157,7 @@ impl Series {
         }
         // SAFETY: in a guarded call; rings and recordings were checked for alignment.
         let (taken, after) = unsafe { (self.ahead.take(packet), self.ahead.header()) };
-        // What a worker could run beside the next one is not for a helping thread.
+        // A worker could run a command beside the next one, so that one is not for a helping thread.
         if !taken || self.by_helper && after.as_ref().is_some_and(may_overlap) {
             return false;
         }
@@ -206,7 +206,7 @@ impl Stream {
             return None;
         }
         let series = self.series(worker)?;
-        // What a helping thread runs is `suits_helper`'s to say, unless it is this plain.
+        // Unless it is this plain, `suits_helper` decides what a helping thread runs.
         if series.by_helper && self.overlap_follows(&mut worker.guard) == Some(true) {
             return None;
         }
@@ -277,7 +277,7 @@ mod tests {
     use crate::queue::testing::queue as new_queue;
     use crate::sched::testing;
 
-    /// What a series signals, and what its copies move.
+    /// The cell that a series signals, and the bytes that its copies move.
     struct Memory {
         cell: u64,
         bytes: Vec<u8>,
@@ -367,7 +367,7 @@ mod tests {
             let (kind, compare) = (CellKind::Counter, Compare::GreaterEqual);
             Some(CellWait { address, value, kind, compare })
         };
-        assert!(!leaves(&shared, &queue, &slot, None, post), "nobody is there");
+        assert!(!leaves(&shared, &queue, &slot, None, post), "there is no one to leave for");
         assert!(
             !leaves(&shared, &queue, &slot, awaited(6), post),
             "the thread waits for the next one"
@@ -384,7 +384,7 @@ mod tests {
         assert!(!leaves(&shared, &queue, &slot, None, None), "it signals nothing");
         assert!(shared.sem.remove(&other, address));
         assert!(!leaves(&shared, &queue, &slot, None, post));
-        // Who destroys the queue.
+        // A thread that destroys the queue.
         queue.stop();
         assert!(leaves(&shared, &queue, &slot, None, None));
     }

@@ -209,7 +209,7 @@ impl Stream {
         let shared = !small || left;
         queue.set_wide(shared);
         if !shared {
-            let work = Work::new(worker, task, completion, units, Share::Nobody);
+            let work = Work::new(worker, task, completion, units, Share::Alone);
             self.advance(queue);
             return Step::Run(work);
         }

@@ -74,7 +74,7 @@ pub(crate) unsafe fn set_bytes(dst: u64, byte: u8, bytes: usize) {
 /// Writes a line over and over where that is faster than to copy it; else it answers false.
 ///
 /// # Safety
-/// As of [`set_bytes`].
+/// The same as for [`set_bytes`].
 #[inline]
 pub(crate) unsafe fn set_lines(dst: u64, line: [u8; wide::LINE], bytes: usize) -> bool {
     let wide = wide::is_for(bytes);

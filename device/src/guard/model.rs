@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Trap;
 use crate::sync::thread;
 
-/// What others know of a thread.
+/// The part of a thread that others see.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     work: AtomicU64,

@@ -25,13 +25,13 @@ const ABORT_SIGNAL: i32 = libc::SIGSTKFLT;
 /// The signals of what the processor or the MMU refuses.
 const FAULTS: [i32; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
 
-/// What the handler knows of a thread. Lies below the thread's signal stack.
+/// The handler's record of a thread. Lies below the thread's signal stack.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Record {
     /// Stack pointer of the guarded call that runs, or 0.
     frame: AtomicUsize,
-    /// What the thread works on, or 0: the unit that an abort names.
+    /// The queue that the thread works for, or 0: an abort names it.
     work: AtomicU64,
     /// The `work` that is to be aborted, or 0.
     abort: AtomicU64,
@@ -52,15 +52,15 @@ impl Record {
         }
     }
 
-    /// Says what the guarded calls from now on work for; 0 for nobody.
+    /// Names the queue that the guarded calls from now on work for; 0: none.
     ///
-    /// The handler runs in this thread, so it reads what was written; who aborts from another thread
-    /// may read what was there a moment ago, and looks again.
+    /// The handler runs in this thread, so it reads what was written; a thread that aborts it
+    /// may read the name of a moment ago, and looks again.
     pub(crate) fn set_work(&self, work: u64) {
         self.work.store(work, Ordering::Release);
     }
 
-    /// What the thread works for.
+    /// The queue that the thread works for.
     pub(crate) fn work(&self) -> u64 {
         self.work.load(Ordering::SeqCst)
     }
@@ -168,13 +168,13 @@ impl Seat {
         Ok(Self(seat))
     }
 
-    /// What the handler knows of the thread that will sit here.
+    /// The handler's record of the thread that will sit here.
     pub(crate) fn record(&self) -> &'static Record {
         self.0.record()
     }
 }
 
-/// Where a guard comes from, and what ends with it.
+/// The source of a guard, which ends with it.
 #[derive(Debug)]
 enum Right {
     /// A thread of ours.

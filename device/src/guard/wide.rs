@@ -255,11 +255,11 @@ mod tests {
             let trap = trapped.expect_err("there is no memory");
             assert_eq!((trap.kind, trap.address), (FaultKind::PageFault, gap));
         }
-        // SAFETY: mapped above, and nobody refers to it.
+        // SAFETY: mapped above, and nothing refers to it any more.
         assert_eq!(unsafe { libc::munmap(page, 2 * PAGE) }, 0);
     }
 
-    /// What the kernel says of the processor decides, not what this file asked it.
+    /// The expectation comes from the kernel, not from what this file asked the processor.
     #[test]
     fn only_large_ones_on_amds_processors_are_for_these_loops() {
         let said = std::fs::read_to_string("/proc/cpuinfo").expect("there is /proc");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What remains of a command while its work is done. What happens then, `work.rs` says.
+//! The data by which `work.rs` completes a command.
 
 use crate::sync::{AtomicU64, lock};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) struct PostSync {
     pub(crate) value: u64,
 }
 
-/// What a command still owes when its work is done.
+/// The data that completes a command once its work is done.
 #[derive(Debug)]
 pub(crate) struct Completion {
     pub(crate) queue: Arc<Queue>,
@@ -29,8 +29,8 @@ pub(crate) struct Completion {
     pub(crate) opcode: u8,
     /// VA of the kernel's entry; 0 for all but a DISPATCH.
     pub(crate) entry: u64,
-    /// Device ticks and the queue's own time at the start, if somebody asks.
-    /// Written by whoever starts the work, read by whoever completes it.
+    /// Device ticks and the queue's own time at the start, if they are wanted.
+    /// The thread that starts the work writes them, the one that completes it reads them.
     pub(crate) start: [AtomicU64; 2],
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Completion {
 pub(crate) type CallEnd = crate::scope::CallEnd<Completion>;
 
 impl CallEnd {
-    /// What the CALL itself signals.
+    /// The signal of the CALL itself.
     pub(crate) fn post(&self) -> Option<PostSync> {
         lock(&self.command).as_ref().and_then(|command| command.post)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a queue is doing, as one atomic word, and every transition of it.
+//! The state of a queue, as one atomic word, and every transition of it.
 //!
 //! | from | to | made by | when |
 //! |---|---|---|---|
@@ -22,7 +22,7 @@
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// What a queue is doing.
+/// The state of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Run {
@@ -46,7 +46,7 @@ const DOORBELL: u32 = 1 << 3;
 const QUEUED: u32 = 1 << 4;
 const DEFERRED: u32 = 1 << 5;
 
-/// What a doorbell finds.
+/// The state that a doorbell finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bell {
     /// The queue was idle and is runnable. `enlist`: the caller puts an entry into the list that it named.
@@ -57,7 +57,7 @@ pub(crate) enum Bell {
     Noted,
 }
 
-/// What [`RunWord::enqueue`] finds.
+/// The state that [`RunWord::enqueue`] finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Enqueue {
     /// It is runnable. The caller puts an entry into a run queue.
@@ -88,12 +88,12 @@ const fn with(word: u32, run: Run) -> u32 {
 }
 
 impl RunWord {
-    /// Of a queue that is idle.
+    /// The word of a queue that is idle.
     pub(crate) fn new() -> Self {
         Self(AtomicU32::new(Run::Idle as u32))
     }
 
-    /// What the queue is doing now.
+    /// The state now.
     pub(crate) fn get(&self) -> Run {
         state(self.0.load(Ordering::Acquire))
     }
@@ -153,7 +153,7 @@ impl RunWord {
         self.enqueue_without(0)
     }
 
-    /// As [`Self::enqueue`]; the queue was taken out of the list of those whose wake was left out.
+    /// Does [`Self::enqueue`] for a queue that was taken out of the list of those whose wake was left out.
     pub(crate) fn undefer(&self) -> Enqueue {
         self.enqueue_without(DEFERRED)
     }
@@ -194,7 +194,7 @@ impl RunWord {
         self.leave(Run::Runnable) == Ok(true)
     }
 
-    /// What the queue waited for has come. True: it is to be enlisted.
+    /// The cell or the commands that the queue waited for are there. True: it is to be enlisted.
     ///
     /// Errors: it does not wait.
     pub(crate) fn resume(&self) -> Result<bool, ()> {
@@ -219,7 +219,7 @@ impl RunWord {
     pub(crate) fn stop_parked(&self) {
         let stopped =
             self.change(|word| (state(word) == Run::Parked).then(|| with(word, Run::Stopped)));
-        // Somebody has resumed it: whoever streams it next sees that it must stop.
+        // If it was resumed meanwhile, the thread that streams it next sees that it must stop.
         let _ = stopped;
     }
 }

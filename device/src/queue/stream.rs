@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the fetching side of a queue keeps from packet to packet. What it does, the engine says.
+//! The data that the fetching side of a queue keeps from packet to packet. The engine works with it.
 
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ pub(crate) struct Stream {
     /// It has not been taken.
     pub(crate) pending: bool,
     pub(crate) prefix: Prefix,
-    /// Commands that the adversarial device has not let start yet.
+    /// How many commands the adversarial device has not let start yet. The scheduler keeps them.
     pub(crate) held: usize,
     /// The packet before which it has made the queue leave its engine.
     pub(crate) yielded: Option<u64>,
 }
 
-/// What STAMP and PREDICATE say of the next command.
+/// The prefixes of the next command: STAMP and PREDICATE.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Prefix {
     /// VA of the timestamp slot, or 0.

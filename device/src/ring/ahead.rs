@@ -17,7 +17,7 @@ const PREFIXES: u64 = 2;
 pub(crate) struct Ahead {
     /// VA of the array.
     pub(crate) base: u64,
-    /// What of an index is the place in the array.
+    /// The bits of an index that are the place in the array.
     pub(crate) mask: u64,
     pub(crate) next: u64,
     pub(crate) end: u64,
@@ -68,7 +68,7 @@ impl Ahead {
     /// Reads the header of the next command or wait: prefixes belong to it. None: it is not there.
     ///
     /// # Safety
-    /// As of [`Self::take`].
+    /// The same as for [`Self::take`].
     #[inline]
     pub(crate) unsafe fn header(&self) -> Option<Header> {
         self.command_slots().find_map(|slot| {

@@ -35,7 +35,7 @@ const ENABLED: bool = true;
 /// Queues that a thread remembers as those whose doorbells it rang last.
 pub(super) const RECENT: usize = 4;
 
-/// What is known of a host thread and one device.
+/// The record of a host thread with one device.
 #[derive(Debug, Default)]
 struct Thread {
     device: u64,
@@ -95,7 +95,7 @@ pub(super) fn doorbell(shared: &Shared, queue: &Arc<Queue>) -> bool {
         (thread.predictor.doorbell(now), apart)
     });
     let Some((true, apart)) = comes else { return false };
-    // Where others are to help, the sooner one wakes the better.
+    // If others are to help, the sooner one wakes the better.
     if !ENABLED || shared.chaos.is_some() || !queue.is_brisk() || queue.is_wide() {
         return false;
     }
@@ -110,8 +110,7 @@ pub(super) fn doorbell(shared: &Shared, queue: &Arc<Queue>) -> bool {
     watched
 }
 
-/// A doorbell that somebody may have been woken for is over: to wake was the device's time, not the
-/// thread's.
+/// A doorbell that may have woken a worker is over. The wake took the device's time, not the thread's.
 pub(super) fn doorbell_ends(shared: &Shared) {
     let now = shared.clock.ticks();
     thread(shared, |thread| thread.predictor.doorbell_ends(now));
@@ -180,7 +179,7 @@ impl Sched {
 struct Predictor {
     /// Times in a row that it came soon after a doorbell.
     turns: u32,
-    /// As many show that it will.
+    /// Turns after which it is trusted to come.
     wanted: u32,
     /// Time of the first doorbell since it came last.
     rung: Option<u64>,

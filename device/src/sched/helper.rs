@@ -35,7 +35,7 @@ use crate::queue::{Queue, Stream};
 use crate::spin::Spin;
 use crate::work::Work;
 
-/// What a host thread needs to help. It keeps it for its next wait.
+/// A host thread needs this to help. It keeps it for its next wait.
 struct Kit {
     /// The device that the slot belongs to. Kept, since to count a user of it up and down with each wait is
     /// what all threads of a program would meet at.
@@ -81,7 +81,7 @@ impl Kit {
 
     /// Keeps it until the thread waits again, or ends.
     fn keep(self) {
-        // Of a thread that is about to end it is dropped.
+        // A thread that is about to end drops it instead.
         let _ = KIT.try_with(|kept| kept.replace(Some(self)));
     }
 }
@@ -97,7 +97,7 @@ impl Sched {
         limit: Duration,
         stream: impl Fn(&mut Worker, &Arc<Queue>, Option<Box<Stream>>),
     ) -> Option<bool> {
-        // What the adversarial device does depends on what is submitted alone.
+        // The adversarial device's decisions depend only on what is submitted.
         if shared.chaos.is_some() || !Guard::has_room() {
             return None;
         }
@@ -184,7 +184,7 @@ impl Worker {
         let mut turns = 0_u32;
         while !self.awaited_is_met() {
             if let Some((queue, taken)) = shared.sched.offer(self, recent) {
-                // What else was deferred does not wait for this thread's return.
+                // Other deferred queues do not wait for this thread's return.
                 shared.sched.promote_deferred(shared, recent);
                 self.begins_task();
                 stream(self, &queue, taken);

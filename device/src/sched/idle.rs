@@ -13,7 +13,7 @@ use crate::wakeup::Wakeup;
 #[repr(align(128))]
 struct Word(AtomicU64);
 
-/// Where one worker sleeps, alone in its lines.
+/// The place where one worker sleeps, alone in its lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Bed(Wakeup);

@@ -18,11 +18,11 @@ use super::{Sched, Shared};
 /// The threads of a device.
 #[derive(Default)]
 pub(super) struct Pool {
-    /// Of workers and substitutes, by their indices.
+    /// Slots of workers and substitutes, by their indices.
     pub(super) slots: Vec<Arc<Slot>>,
-    /// Of host threads that help, now or before.
+    /// Slots of host threads that help, now or before.
     pub(super) helpers: Vec<Arc<Slot>>,
-    /// Of the threads for cooperative launches.
+    /// Slots of the threads for cooperative launches.
     pub(super) cooperative: Vec<Arc<Slot>>,
     /// Threads that are not active, by their indices.
     reserve: Vec<usize>,
@@ -37,7 +37,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// Of all threads that run commands.
+    /// The slots of all threads that run commands.
     pub(super) fn all_slots(&self) -> Vec<Arc<Slot>> {
         let others = self.helpers.iter().chain(&self.cooperative);
         self.slots.iter().chain(others).cloned().collect()

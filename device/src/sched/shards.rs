@@ -105,18 +105,18 @@ impl Shards {
         &self.all[queue.serial as usize % self.all.len()]
     }
 
-    /// What all shards hold together.
+    /// The bits of all shards together.
     fn bits(&self) -> u32 {
         self.all.iter().fold(0, |bits, shard| bits | shard.bits())
     }
 
     /// Whether a queue is runnable and no thread has taken it. Entries of queues that were taken by
-    /// helping threads count until somebody looks at them.
+    /// helping threads count until a thread looks at them.
     pub(super) fn any_runnable(&self) -> bool {
         self.bits() & RUNNABLE != 0
     }
 
-    /// The same of a priority better than `priority`.
+    /// Whether a queue of a priority better than `priority` is runnable.
     pub(super) fn any_better(&self, priority: usize) -> bool {
         self.bits() & (runnable(priority) - 1) != 0
     }
@@ -142,8 +142,7 @@ impl Shards {
     }
 
     /// Takes the next runnable queue of the best priority; it is the caller's to stream. Shards are looked
-    /// at from number `start` on.
-    /// Of those that are next in their shards it is one that `suits`.
+    /// at from number `start` on, and only the next queue of each, which has to be one that `suits`.
     pub(super) fn pop(
         &self,
         start: usize,

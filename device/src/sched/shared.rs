@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What all threads of a device share.
+//! The state that all threads of a device share.
 
 use crate::sync::Counter;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::eu::KernelTimes;
 use crate::host::Host;
 use crate::queue::Queue;
 
-/// What all threads of a device share.
+/// The state that all threads of a device share.
 pub(crate) struct Shared {
     /// Tells devices of the process apart.
     pub(crate) serial: u64,

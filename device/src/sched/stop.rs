@@ -76,3 +76,48 @@ impl Sched {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tally_uapi::packet::{self, Header, opcode};
+
+    use super::super::{Slot, Worker, testing};
+    use super::*;
+    use crate::copy::Fill;
+    use crate::eu::Arena;
+    use crate::guard::{Guard, Seat};
+    use crate::queue::{Completion, Scope};
+    use crate::work::{Share, Task, Work};
+
+    /// The stream may be out of reach: taken from a thread that is stuck.
+    #[test]
+    fn a_queue_that_is_stopped_gives_its_held_commands_up() {
+        let (shared, queue) = testing::device();
+        let seat = Seat::new().unwrap();
+        let slot = Arc::new(Slot::new(0, seat.record()));
+        let guard = Guard::attach(seat).unwrap();
+        let mut worker = Worker::new(Arc::clone(&shared), guard, Arena::default(), slot, None);
+        let header = Header { opcode: opcode::FILL, param: 1, ..Header::default() };
+        let post = packet::PostSync { address: 0, value: 0 };
+        let (dst, size, pattern, zero) = (4096, 64, [0; 16], 0);
+        let packet = packet::Fill { header, dst, size, pattern, zero, post };
+        let (fill, units) = Fill::new(&mut worker.guard, &packet).unwrap();
+        let completion = Completion {
+            queue: Arc::clone(&queue),
+            scope: Arc::new(Scope::ring()),
+            post: None,
+            stamp: 0,
+            packet: 0,
+            opcode: opcode::FILL,
+            entry: 0,
+            start: Default::default(),
+        };
+        let work = Work::new(&worker, Task::Fill(fill), completion, units, Share::Later);
+        shared.sched.hold(Arc::new(work));
+        queue.stop();
+        assert!(!shared.sched.wait_stopped(&queue, Instant::now()));
+        shared.sched.dismiss(&shared, &queue);
+        assert!(shared.sched.wait_stopped(&queue, Instant::now()));
+        assert!(shared.sched.take_held(&queue).is_empty());
+    }
+}

@@ -93,7 +93,7 @@ impl Watchdog {
         sched.watchdog.sleep();
         self.quiet = 0;
         self.next_tick = Instant::now() + TICK;
-        // Who is in the same piece of work at the next tick is stuck.
+        // A thread that is in the same piece of work at the next tick is stuck.
         sched.pool().all_slots().iter().for_each(|slot| _ = slot.passes_tick());
         true
     }
@@ -138,7 +138,7 @@ fn tick(shared: &Arc<Shared>) {
         take_stream(shared, slot);
     }
     sched.promote_all(shared);
-    // A helping thread that leaves a work leaves it to nobody, if no worker can be woken.
+    // If no worker can be woken, a work that a helping thread leaves has no thread any more.
     let unattended = sched.shards.find_work(0, |work| !work.attended()).is_some();
     if unattended {
         sched.works_first.store(true, Ordering::Relaxed);

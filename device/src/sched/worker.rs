@@ -28,13 +28,13 @@ pub(super) const FIRST_HELPER: usize = 1 << 32;
 /// Slots from this number on are those of cooperative launches.
 pub(super) const FIRST_COOPERATIVE: usize = 1 << 48;
 
-/// What others see of a worker. Alone in its lines, as [`Queue`] is.
+/// The part of a worker that others see. Alone in its lines, as [`Queue`] is.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Slot {
     pub(crate) index: usize,
     pub(crate) record: &'static Record,
-    /// Of the queue that its last piece of work was for. The record may be another device's by now.
+    /// Serial of the queue that its last piece of work was for. The record may be another device's by now.
     serial: AtomicU64,
     /// Counts beginnings and ends of pieces of work: odd inside one.
     piece: AtomicU64,
@@ -44,9 +44,9 @@ pub(crate) struct Slot {
     pub(super) stuck: AtomicBool,
     /// Others wait: leave what you stream or join, but stay runnable.
     pub(crate) preempt: AtomicBool,
-    /// Of a worker: whether it takes tasks. Changes under the pool's lock.
+    /// Whether a worker takes tasks. Changes under the pool's lock.
     pub(super) active: AtomicBool,
-    /// Of a helping thread: it will not come again.
+    /// A helping thread will not come again.
     pub(super) gone: AtomicBool,
     /// The queue that it streams, for the watchdog.
     streams: Mutex<Option<Arc<Queue>>>,
@@ -120,11 +120,11 @@ pub(crate) struct Worker {
     pub(crate) guard: Guard,
     pub(crate) arena: Arena,
     pub(crate) slot: Arc<Slot>,
-    /// Of a helping host thread: what it waits for.
+    /// The cell that a helping host thread waits for.
     pub(crate) awaited: Option<CellWait>,
     /// When foreign cells were last read at the end of a command, in ticks.
     last_foreign_look: u64,
-    /// Where it looks for its next task first.
+    /// The shard in which it looks for its next task first.
     turn: usize,
 }
 
@@ -242,7 +242,7 @@ impl Worker {
         sched.find(self.turn)
     }
 
-    /// Whether to leave a shared work: others are waiting, or nobody wants more.
+    /// Whether to leave a shared work: others are waiting, or this thread has its own result.
     pub(crate) fn should_leave(&mut self) -> bool {
         if self.awaited_is_met() {
             return true;

@@ -39,7 +39,7 @@ fn fault_of(packet: impl Into<Packet>) -> Fault {
     // The parked queue of the VM is stopped, without a fault of its own.
     let status = gpu.device.query(&parked.handle);
     assert_eq!((status.state, status.fault), (QueueState::Stopped, None));
-    // Another VM goes on, and its signal wakes nobody of the lost one.
+    // Another VM goes on, and its signal wakes no queue of the lost one.
     let mut good = gpu.queue_on(&other_vm, EngineClass::Compute, 0, Priority::Normal);
     good.push(nop(ORDERED, Some((cells.cell_va(3), 1))));
     eventually("the other VM", || cells.load(3) == 1);

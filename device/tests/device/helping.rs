@@ -522,7 +522,7 @@ fn a_host_that_usually_comes_and_then_does_not_is_served_all_the_same() {
         for _ in 0..20 {
             let value = push();
             if gpu.device.help(cells.cell_va(0), value, LIMIT) != Some(true) {
-                panic!("nobody else holds the device");
+                panic!("the device has no other owner");
             }
         }
         // At once, or after a while of rest, in which watch and workers fall asleep.

@@ -192,7 +192,7 @@ fn parked_idle_and_runnable_queues_are_destroyed_at_once() {
     }
     assert!(!gpu.vm.is_lost());
     let word = gpu.device.waiters(tally_uapi::cell::waiters_index(cells.cell_va(1)));
-    eventually("nobody is counted as waiting", || word.load(Ordering::SeqCst) == 0);
+    eventually("no waiter is counted", || word.load(Ordering::SeqCst) == 0);
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn a_busy_queue_leaves_its_engine_to_an_equal() {
 
 #[test]
 fn an_engine_survives_the_destruction_of_stuck_queues() {
-    // No substitutes: nobody takes the stolen queue before it is destroyed.
+    // No substitutes: no thread takes the stolen queue before it is destroyed.
     let gpu = Gpu::with(Config {
         workers: Some(1),
         substitutes: Some(0),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The device in somebody else's process: its signal handlers claim its own
+//! The device in an application's process: its signal handlers claim its own
 //! threads only. Each case runs in a child, because it changes or ends it.
 
 use std::os::unix::process::ExitStatusExt;

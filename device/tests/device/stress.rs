@@ -156,5 +156,5 @@ fn queues_come_and_go_while_others_work() {
     });
     assert!(!gpu.vm.is_lost());
     let word = gpu.device.waiters(tally_uapi::cell::waiters_index(cells.cell_va(100)));
-    eventually("nobody is counted as waiting", || word.load(Ordering::SeqCst) == 0);
+    eventually("no waiter is counted", || word.load(Ordering::SeqCst) == 0);
 }

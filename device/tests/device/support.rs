@@ -57,7 +57,7 @@ impl Memory {
         Self { start: start.cast(), bytes }
     }
 
-    /// As [`Self::new`], with pages around it that cannot be accessed: whoever leaves it comes to no
+    /// As [`Self::new`], with pages around it that cannot be accessed: an access beyond it meets no
     /// other test's memory.
     pub fn apart(bytes: usize) -> Self {
         let around = Self::new(bytes.next_multiple_of(4096) + 2 * 4096);

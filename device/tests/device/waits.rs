@@ -231,7 +231,7 @@ fn an_adopted_range_is_waited_for_again() {
     eventually("resuming", || cells.load(0) == 1);
 }
 
-/// SPEC.md, chapter 6, for short commands that are published at once: whoever waits for one of their signals
+/// SPEC.md, chapter 6, for short commands that are published at once: a thread that waits for one of their signals
 /// goes on, wherever it is.
 #[test]
 fn each_of_several_short_signals_wakes_who_waits_for_it() {

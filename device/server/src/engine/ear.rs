@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ear: what an engine process says of its cells and faults. All of it may
-//! be a lie; then it wakes somebody needlessly, or loses its own VM.
+//! be a lie; then it wakes a thread needlessly, or loses its own VM.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@
 //!
 //! The kernel stops a thread of the engine process at mmap and munmap and
 //! reports number, thread and arguments, all of them numbers in registers that
-//! nobody can change meanwhile. Only the main thread has any business there.
+//! no other thread can change meanwhile. Only the main thread has any business there.
 //! Since a thread's calls are reported in their order, its fence at the end of
 //! an order proves that the calls before it are over, whatever the memory of the
 //! process says.

@@ -16,14 +16,14 @@ use vmm_sys_util::sock_ctrl_msg::ScmSocket;
 /// The program of the engine process.
 static PROGRAM: &[u8] = include_bytes!(env!("TALLY_ENGINE"));
 
-/// The program as a file that nobody can change.
+/// The program as a file that cannot be changed.
 fn program() -> io::Result<RawFd> {
     static FILE: OnceLock<OwnedFd> = OnceLock::new();
     if let Some(file) = FILE.get() {
         return Ok(file.as_raw_fd());
     }
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: a valid name; the result is checked and is nobody else's.
+    // SAFETY: a valid name; the result is checked and has no other owner.
     let mut file = unsafe {
         // A kernel that wants to be told that this may be executed; an older one
         // does not know the flag.

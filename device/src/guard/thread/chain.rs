@@ -13,7 +13,7 @@ use super::{ABORT_SIGNAL, claim};
 
 const SIGNALS: usize = 32;
 
-/// What each signal's action was before ours; null where we have none. Leaked
+/// The action that each signal had before ours; null where we have none. Leaked
 /// once a signal: a handler may run in another thread while we look.
 static PREVIOUS: [AtomicPtr<libc::sigaction>; SIGNALS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNALS];
@@ -71,7 +71,7 @@ unsafe fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c
             // SAFETY: restores what was there.
             unsafe { default_action(signal, sent) };
         }
-        // SAFETY: the action was installed by somebody as a handler for this signal.
+        // SAFETY: the action was installed as a handler for this signal before ours.
         _ => unsafe { call(previous, signal, info, context) },
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Threads of the host that make guarded calls for a while.
 //!
-//! They keep their own stack, signal stack and signal mask, so that whatever the process does with its
+//! They keep their own stack, signal stack and signal mask, so that all that the process does with its
 //! threads (profilers, garbage collectors that scan stacks) goes on. The handler knows them by their
 //! thread id. A thread without room on its stack for a kernel, or on a stack that is not its own,
 //! such as a coroutine's, cannot be lent.
@@ -79,7 +79,7 @@ pub(super) fn record_of_this_thread() -> Option<&'static Record> {
     found.map(|entry| &entry.record)
 }
 
-/// What a thread gets back at the end.
+/// The state that a thread gets back at the end.
 pub(super) struct Visit {
     record: &'static Record,
     /// The signal mask that it had, if it had to be changed.
@@ -168,7 +168,7 @@ impl FloatControl {
     }
 }
 
-/// What is known of a thread of the host's. All zero: nothing, so it is never lent.
+/// A thread of the host's, as far as it is known. All zero: it is not, so it is never lent.
 #[derive(Clone, Copy)]
 struct Thread {
     tid: i32,

@@ -57,8 +57,8 @@ impl SignalStack {
             ss_flags: 0,
             ss_size: SEAT_BYTES - RECORD_BYTES,
         };
-        // SAFETY: the memory is mapped for the process's life and this seat is
-        // nobody else's.
+        // SAFETY: the memory is mapped for the process's life, and no other
+        // thread has this seat.
         if unsafe { libc::sigaltstack(&stack, std::ptr::null_mut()) } != 0 {
             return Err(io::Error::last_os_error());
         }
