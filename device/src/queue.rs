@@ -232,6 +232,7 @@ impl Queue {
     }
 
     fn place(&self) -> MutexGuard<'_, Place> {
+        crate::sync::race();
         self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

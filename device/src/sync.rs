@@ -33,6 +33,42 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|error| error.into_inner())
 }
 
+/// A place where it matters who comes first. With the feature `delays` and `TALLY_DELAYS=SEED` a thread now and
+/// then waits here, so that others come in between; without the feature it is nothing.
+#[cfg(not(feature = "delays"))]
+#[inline(always)]
+pub(crate) fn race() {}
+
+#[cfg(feature = "delays")]
+pub(crate) fn race() {
+    use std::sync::OnceLock;
+    static SEED: OnceLock<Option<u64>> = OnceLock::new();
+    static THREADS: Counter = Counter::new(1);
+    std::thread_local! {
+        static STATE: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    }
+    let variable = || std::env::var("TALLY_DELAYS").ok()?.parse().ok();
+    let Some(seed) = *SEED.get_or_init(variable) else { return };
+    // A thread that is ending goes on without delays.
+    let _ = STATE.try_with(|state| {
+        let mut random = state.get();
+        if random == 0 {
+            random = (seed << 32 | THREADS.next()).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        }
+        // xorshift64: never 0.
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        state.set(random);
+        match random >> 8 & 0xff {
+            0 => std::thread::sleep(std::time::Duration::from_micros(random >> 16 & 0xff)),
+            1..8 => (0..random >> 16 & 0x3ff).for_each(|_| std::hint::spin_loop()),
+            8..12 => std::thread::yield_now(),
+            _ => {}
+        }
+    });
+}
+
 /// Numbers that are unique in the process. They order nothing, so no model looks at them; a model's atomic
 /// may not outlive its schedule.
 #[cfg(not(loom))]

@@ -12,7 +12,7 @@
 use crate::sync::Instant;
 use std::time::Duration;
 
-use crate::sync::{AtomicBool, Condvar, Mutex, Ordering, fence, lock};
+use crate::sync::{AtomicBool, Condvar, Mutex, Ordering, fence, lock, race};
 
 /// The place where one thread sleeps until it is notified.
 #[derive(Debug)]
@@ -67,6 +67,7 @@ impl Wakeup {
 
     /// Wakes the thread, or keeps it from its next sleep.
     pub fn notify(&self) {
+        race();
         *lock(&self.notified) = true;
         // Without the lock: the thread would come for it before it is free.
         self.changed.notify_one();
@@ -83,6 +84,7 @@ pub(crate) struct Dozer {
 impl Dozer {
     /// The thread is about to sleep. It looks for news after this.
     pub(crate) fn announce(&self) {
+        race();
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }

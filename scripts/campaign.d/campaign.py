@@ -177,6 +177,9 @@ class Random:
             "TALLY_PROGRESS": str(progress)}
         if self.arguments.chaos:
             env["TALLY_CHAOS"] = str(seed)
+        if self.arguments.delays:
+            driver = str(HERE / "bin/libze_tally-delays.so")
+            env |= {"TALLY_DELAYS": str(seed), "TALLY_LIBRARY": driver, "ZE_ENABLE_ALT_DRIVERS": driver}
         command = [HERE / "tests/ze_random_programs", "--exact", RANDOM, "--nocapture"]
         self.running[seed] = Child(f"random-{seed}", command, env, self.folder)
 
@@ -194,6 +197,7 @@ class Random:
         child, number = self.running[seed], self.programs_of(seed)
         file = child.keep(self.kept, what)
         chaos = f" TALLY_CHAOS={seed}" if self.arguments.chaos else ""
+        chaos += f" TALLY_DELAYS={seed}" if self.arguments.delays else ""
         line = (f"after program {number} of TALLY_SEED={seed} TALLY_PROGRAMS={self.arguments.programs}"
                 f"{chaos}: {file}")
         print(f"{what}: {line}", flush=True)
@@ -235,6 +239,7 @@ class Random:
         for seed in list(self.running):
             self.forget(seed)
         chaos = ", on the adversarial device" if self.arguments.chaos else ""
+        chaos += ", with delays" if self.arguments.delays else ""
         print(f"{self.done:,} random programs in {time.monotonic() - start:.0f} s, "
               f"{self.arguments.processes} processes on {CORES} cores{chaos}, "
               f"seeds {self.arguments.seed} to {self.seed - 1}")
@@ -335,6 +340,8 @@ def parse():
     random.add_argument("--seconds", type=float, default=60)
     random.add_argument("--chaos", action="store_true",
                         help="on the adversarial device: TALLY_CHAOS is the seed")
+    random.add_argument("--delays", action="store_true",
+                        help="the device's threads wait now and then where they race: TALLY_DELAYS is the seed")
     random.add_argument("--processes", type=int, default=CORES, metavar="N",
                         help="at the same time (default: as many as cores)")
     random.add_argument("--seed", type=int, default=1, metavar="N", help="the first process's (default: 1)")

@@ -20,7 +20,7 @@
 //! Runnable anew, which is as good. `DEFERRED`: it lies in a list of queues whose wake was left out. Each
 //! mark is set and cleared together with the state, so there is at most one entry of each kind.
 
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, race};
 
 /// The state of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +109,7 @@ impl RunWord {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             let Some(new) = next(word) else { return Err(word) };
+            race();
             match self.0.compare_exchange_weak(word, new, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(before) => return Ok(before),
                 Err(now) => word = now,

@@ -5,7 +5,7 @@
 //! a task publishes it, executes a full fence and looks at the bits. So either the worker sees the task or
 //! the other sees the bit. Who clears a bit has claimed the worker and notifies it, one for each task.
 
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence, race};
 use crate::wakeup::Wakeup;
 
 /// One word of bits, alone in its lines.
@@ -39,6 +39,7 @@ impl IdleSet {
     /// Worker `index` is about to sleep. It looks for tasks after this.
     pub(super) fn announce(&self, index: usize) {
         let (word, bit) = self.place(index);
+        race();
         word.fetch_or(bit, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
@@ -52,6 +53,7 @@ impl IdleSet {
 
     /// Worker `index` sleeps until it is notified.
     pub(super) fn sleep(&self, index: usize) {
+        race();
         self.beds[index].0.wait();
         self.cancel(index);
     }
@@ -74,6 +76,7 @@ impl IdleSet {
     /// Wakes a worker, worker `preferred` if it sleeps. False: none sleeps. The caller has published a task
     /// and executed a full fence.
     pub(super) fn wake(&self, preferred: usize) -> bool {
+        race();
         let claimed = self.claim(preferred);
         if let Some(index) = claimed {
             self.notify(index);

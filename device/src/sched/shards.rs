@@ -81,6 +81,7 @@ impl Drop for Locked<'_> {
 
 impl Shard {
     fn lock(&self) -> Locked<'_> {
+        crate::sync::race();
         Locked { bits: &self.bits, lists: lock(&self.lists) }
     }
 
