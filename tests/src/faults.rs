@@ -77,7 +77,7 @@ faults! {
     /// A copy reads its source when it is appended.
     CopyReadsAtAppend = "copy-reads-at-append",
     /// A slot whose promised value was never reached is given to the next list.
-    PromiseNotRetired = "promise-not-retired",
+    ReservedNotRetired = "reserved-not-retired",
     /// An append that signals an aggregated event replaces its state, as that of another CB event.
     AggregateReplaced = "aggregate-replaced",
     /// What a signal of an aggregated event should add to the user's word is stored to it.

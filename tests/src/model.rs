@@ -174,7 +174,7 @@ struct HostStep {
 
 /// A command that waits for the first execution of a recording, not yet submitted.
 #[derive(Clone, Copy)]
-struct Promise {
+struct FutureWait {
     recording: RecordingId,
     index: usize,
     waiter: Node,
@@ -211,7 +211,7 @@ pub struct Model {
     accesses: Vec<(Cell, Access, Node)>,
     /// Pairs of accesses that need an order and have none yet.
     races: Vec<(Cell, Node, Node)>,
-    promises: Vec<Promise>,
+    future_waits: Vec<FutureWait>,
     /// Commands with a wait whose signal was not submitted yet, once for each such wait.
     pending: Vec<Node>,
     /// Commands that read the times of others.
@@ -317,8 +317,8 @@ impl Model {
             })
         });
         let mut owed: Vec<Owed> = awaited.map(|(event, _)| Owed::Signal(EventId(event))).collect();
-        for promise in &self.promises {
-            let Recording { list, closed, .. } = self.recordings[promise.recording.0];
+        for wait in &self.future_waits {
+            let Recording { list, closed, .. } = self.recordings[wait.recording.0];
             let engine = self.lists[list.0].desc.engine;
             let execute = Owed::Execute { list, engine, closed };
             if !owed.contains(&execute) {

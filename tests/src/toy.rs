@@ -130,8 +130,8 @@ struct State {
     fences: Vec<usize>,
     /// For each queue its ring.
     queues: Vec<usize>,
-    /// The highest value promised of each slot.
-    promised: Vec<u64>,
+    /// The largest reserved value of each slot.
+    reserved: Vec<u64>,
     free_slots: Vec<Slot>,
     late: Vec<LateReplacement>,
 }
@@ -158,7 +158,7 @@ impl Toy {
             stamps: Vec::new(),
             fences: Vec::new(),
             queues: Vec::new(),
-            promised: Vec::new(),
+            reserved: Vec::new(),
             free_slots: Vec::new(),
             late: Vec::new(),
         };
@@ -259,14 +259,14 @@ impl State {
             Some(slot) => {
                 if self.faulty(Fault::SlotZeroed) {
                     self.device.counters[slot] = 0;
-                    self.promised[slot] = 0;
+                    self.reserved[slot] = 0;
                 }
                 slot
             }
             None => {
                 self.device.counters.push(0);
-                self.promised.push(0);
-                self.promised.len() - 1
+                self.reserved.push(0);
+                self.reserved.len() - 1
             }
         }
     }
@@ -274,8 +274,8 @@ impl State {
     /// A counter that no list owns.
     fn new_word(&mut self, event: EventId, value: u64, signal: Option<Change>) -> Pair {
         self.device.counters.push(0);
-        self.promised.push(0);
-        let slot = self.promised.len() - 1;
+        self.reserved.push(0);
+        let slot = self.reserved.len() - 1;
         put(&mut self.words, event.0, Some(Word { slot, value, signal }), || None);
         Pair::Counter(slot, value)
     }
@@ -285,7 +285,7 @@ impl State {
     }
 
     fn new_recording(&mut self, slot: Slot) -> usize {
-        let base = self.promised[slot];
+        let base = self.reserved[slot];
         self.recordings.push(Recording {
             slot,
             signals: slot,
@@ -299,10 +299,10 @@ impl State {
         self.recordings.len() - 1
     }
 
-    /// "A slot with an unreached promised value is retired."
+    /// A slot with a reserved value that was not reached is retired.
     fn must_retire(&self, recording: usize) -> bool {
         let Recording { executions, ref commands, .. } = self.recordings[recording];
-        executions == 0 && !commands.is_empty() && !self.faulty(Fault::PromiseNotRetired)
+        executions == 0 && !commands.is_empty() && !self.faulty(Fault::ReservedNotRetired)
     }
 
     /// The condition that a CB event's state stands for at this moment.
@@ -425,10 +425,10 @@ impl State {
         let mut packet = self.packet(&recorded);
         // Only in-order lists have a counter.
         if desc.order == ListOrder::InOrder {
-            self.promised[slot] += 1;
-            packet.counter = Some((slot, self.promised[slot]));
+            self.reserved[slot] += 1;
+            packet.counter = Some((slot, self.reserved[slot]));
         }
-        let value = self.promised[slot];
+        let value = self.reserved[slot];
         let packets = &mut self.device.streams[stream].packets;
         packets.push(packet);
         let packet = packets.len() - 1;
@@ -464,7 +464,7 @@ impl State {
             for (index, packet) in packets.iter_mut().enumerate() {
                 packet.counter = Some((signalled, base + index as u64 + 1));
             }
-            self.promised[slot] = base + signals;
+            self.reserved[slot] = base + signals;
         }
         let serial = counts && !self.faulty(Fault::ExecutionsOverlap);
         entry.extend(serial.then_some(Condition::Counter(slot, base)));

@@ -42,7 +42,7 @@ const FAULTS: [Fault; 27] = [
     Fault::ExecutionKeepsState,
     Fault::InOrderIgnored,
     Fault::FenceEarly,
-    Fault::PromiseNotRetired,
+    Fault::ReservedNotRetired,
     Fault::AggregateReplaced,
     Fault::IncrementStored,
     Fault::WordWaitElided,

@@ -34,7 +34,7 @@ pub const IN_ORDER_IGNORED: Name = "in-order-ignored";
 /// A fence is signalled when its lists are submitted.
 pub const FENCE_EARLY: Name = "fence-early";
 /// A counter whose promised value was never reached is given to the next owner.
-pub const PROMISE_NOT_RETIRED: Name = "promise-not-retired";
+pub const RESERVED_NOT_RETIRED: Name = "reserved-not-retired";
 /// An append that signals an aggregated event replaces its state.
 pub const AGGREGATE_REPLACED: Name = "aggregate-replaced";
 /// What a signal of an aggregated event should add to the user's word is stored to it.

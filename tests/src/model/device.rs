@@ -3,7 +3,7 @@
 
 use super::event::{Bound, CbState, Dependency, RecordingId};
 use super::order::{Bond, Node, Work};
-use super::{Body, EventState, Model, Promise, Queue, Recorded, Recording, Refusal, Stream};
+use super::{Body, EventState, FutureWait, Model, Queue, Recorded, Recording, Refusal, Stream};
 use crate::program::{
     Command, Engine, EventId, EventKind, FenceId, ListDesc, ListId, ListKind, ListOrder, Op,
     PLACES, QueueId,
@@ -370,7 +370,7 @@ impl Model {
                 Bound::Met => {}
                 Bound::Command(signal) => self.graph.order(signal, node, Bond::Ordered),
                 Bound::FirstExecution { recording, index } => {
-                    self.promises.push(Promise { recording, index, waiter: node });
+                    self.future_waits.push(FutureWait { recording, index, waiter: node });
                     self.pending.push(node);
                 }
                 Bound::Never => return Err(Refusal::WouldHang),
@@ -492,10 +492,10 @@ impl Model {
         }
         self.recordings[id.0].commands = commands;
         let (kept, met): (Vec<_>, Vec<_>) =
-            self.promises.iter().partition(|promise| promise.recording != id);
-        self.promises = kept;
-        for promise in met {
-            self.fulfil(&[nodes[promise.index]], promise.waiter)?;
+            self.future_waits.iter().partition(|wait| wait.recording != id);
+        self.future_waits = kept;
+        for wait in met {
+            self.fulfil(&[nodes[wait.index]], wait.waiter)?;
         }
         self.recordings[id.0].executions.push(nodes.to_vec());
         Ok(())

@@ -63,7 +63,7 @@ impl Model {
         for commands in &self.recordings[recording.0].executions {
             self.must_be_complete(commands, now)?;
         }
-        if self.promises.iter().any(|promise| promise.recording == recording) {
+        if self.future_waits.iter().any(|wait| wait.recording == recording) {
             return Err(Refusal::WouldHang);
         }
         let promised = |event: &Event| {

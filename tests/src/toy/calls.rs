@@ -114,7 +114,7 @@ impl State {
         }
         let barrier = |waits, signal| Command { op: Op::Barrier, waits, signal };
         let &mut List { desc, slot, ring, .. } = self.list(list)?;
-        let begun = Condition::Counter(slot, self.promised[slot] + 1);
+        let begun = Condition::Counter(slot, self.reserved[slot] + 1);
         let (mut executions, mut entry) = (vec![begun], Vec::new());
         if !self.faulty(Fault::AppendedListsUnordered) {
             self.append(list, &barrier(waits.clone(), None))?;

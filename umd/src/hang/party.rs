@@ -62,7 +62,7 @@ pub struct Facts {
     /// Its counter's value.
     pub present: u64,
     /// The value at which all that was submitted is complete, as far as the counter covers it.
-    pub promised: u64,
+    pub reserved: u64,
     /// Packets that the device has not done with.
     pub packets: u64,
     /// Time on an engine, in ns.
@@ -132,7 +132,7 @@ pub fn of(list: &Immediate) -> Option<Party> {
         party.facts = Facts {
             state: query.state,
             present: list.cell().load(),
-            promised: list.promised(),
+            reserved: list.reserved(),
             packets: ring.next().saturating_sub(query.head),
             busy_ns: query.busy_ns,
         };

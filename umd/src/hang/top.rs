@@ -167,7 +167,7 @@ impl std::fmt::Display for Table<'_> {
                 queue_state::PARKED => "parked",
                 _ => "stopped",
             };
-            let counter = format!("{} of {}", facts.present, facts.promised);
+            let counter = format!("{} of {}", facts.present, facts.reserved);
             let busy = format!("{:.1} ms", facts.busy_ns as f64 / 1e6);
             let name = &party.name;
             writeln!(f, "{name:<58} {state:>8} {counter:>20} {:>8} {busy:>10}", facts.packets)?;

@@ -205,7 +205,7 @@ pub trait Target {
     fn condition(&mut self, event: &Event) -> Result<Condition>;
     /// The next value of the list's counter, as the write that completes the command. `None` in a
     /// list that is complete only as a whole.
-    fn promise(&mut self) -> Option<Post>;
+    fn reserve(&mut self) -> Option<Post>;
     /// Refuses a counter-based event that this kind of list may not signal.
     ///
     /// # Errors
@@ -393,7 +393,7 @@ fn encode<T: Target>(
         && !target.may_change();
     // In an out-of-order list a barrier is where arguments of earlier commands become free.
     if in_order && !idle || !in_order && ordered && posts.count == 0 {
-        posts.add(target.promise());
+        posts.add(target.reserve());
     }
     let mut posts = posts.as_slice();
     if command.signals_early(in_order) {

@@ -476,7 +476,7 @@ fn a_full_ring_links_to_a_larger_one() {
         }
     };
     assert_eq!(error.code(), tally_ze::ze_result_t::ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY);
-    let promised = list.cell();
-    assert_eq!(promised.load(), 0, "nothing ran");
+    let reserved = list.cell();
+    assert_eq!(reserved.load(), 0, "nothing ran");
     assert!(append().is_err(), "and nothing is lost by asking again");
 }

@@ -145,7 +145,7 @@ impl Held<'_> {
             packet.header.flags |= flag::ORDERED;
             // The value of the last one covers all.
             if calls.peek().is_none()
-                && let Some(post) = target.promise()
+                && let Some(post) = target.reserve()
             {
                 post.attach(&mut packet);
             }

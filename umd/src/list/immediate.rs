@@ -57,8 +57,8 @@ struct State {
     windows: Vec<(UserWindow, u64)>,
     /// When to look through `kept`.
     prune_at: usize,
-    /// The command that is being appended has promised the counter's next value.
-    promised: bool,
+    /// The command that is being appended has reserved the counter's next value.
+    reserved: bool,
     /// Commands were submitted that no value of the counter covers (out-of-order lists).
     uncovered: bool,
     /// Bytes of arguments since the last value that covers all (out-of-order lists).
@@ -87,7 +87,7 @@ impl Immediate {
             kept: Vec::new(),
             windows: Vec::new(),
             prune_at: KEPT,
-            promised: false,
+            reserved: false,
             uncovered: false,
             uncovered_bytes: 0,
             calls: CallLog::begin(),
@@ -157,7 +157,7 @@ impl Immediate {
         self.note_publication(command, None);
         let appender = &mut Appender { list: self, state: &mut state };
         command::append(appender, command, None, &mut std::iter::empty())?;
-        Ok(self.counter.promised())
+        Ok(self.counter.reserved())
     }
 
     /// In synchronous mode waits for a value that was submitted.
@@ -179,9 +179,9 @@ impl Immediate {
         self.counter.cell()
     }
 
-    /// The largest value of the counter that was promised.
-    pub fn promised(&self) -> u64 {
-        self.counter.promised()
+    /// The largest reserved value of the counter.
+    pub fn reserved(&self) -> u64 {
+        self.counter.reserved()
     }
 
     /// Waits until all that was appended is complete; false when the time passes first.
@@ -189,7 +189,7 @@ impl Immediate {
     /// # Errors
     /// DEVICE_LOST.
     pub fn synchronize(&self, timeout_ns: u64) -> Result<bool> {
-        let (cell, value) = self.promise()?;
+        let (cell, value) = self.reserve()?;
         let complete = wait::host_wait(self.shared.vm(), cell, value, timeout_ns)?;
         if complete && !self.shared.vm().kernel().sees_process() {
             self.unpin(&mut self.lock());
@@ -203,7 +203,7 @@ impl Immediate {
         // Without an in-order end the counter does not say when the device is done.
         let covered = self.in_order || self.cover(&mut self.lock()).is_ok();
         if covered {
-            let (cell, value) = (self.counter.cell(), self.counter.promised());
+            let (cell, value) = (self.counter.cell(), self.counter.reserved());
             let shared = self.shared.clone();
             shared.retire(cell, value, Box::new(self));
         }
@@ -224,7 +224,7 @@ impl Immediate {
     #[inline]
     fn note_publication(&self, command: &Command<'_>, signal: Option<&Signal<'_>>) {
         if self.shared.publishes_late() && command.publishes(signal) {
-            self.shared.will_publish(self.counter.cell(), self.counter.promised() + 1);
+            self.shared.will_publish(self.counter.cell(), self.counter.reserved() + 1);
         }
     }
 
@@ -274,11 +274,11 @@ impl Submitter for Immediate {
         self.synchronize(timeout_ns)
     }
 
-    fn promise(&self) -> Result<(Cell, u64)> {
+    fn reserve(&self) -> Result<(Cell, u64)> {
         if !self.in_order {
             self.cover(&mut self.lock())?;
         }
-        Ok((self.counter.cell(), self.counter.promised()))
+        Ok((self.counter.cell(), self.counter.reserved()))
     }
 
     fn device(&self) -> u32 {
@@ -296,7 +296,7 @@ impl Appender<'_> {
     /// The value at which the command in the making is complete.
     #[inline]
     fn value(&self) -> u64 {
-        self.list.counter.promised() + 1
+        self.list.counter.reserved() + 1
     }
 
     fn prune(&mut self) {
@@ -326,7 +326,7 @@ impl Target for Appender<'_> {
             self.state.uncovered_bytes = 0;
             self.list.cover(self.state)?;
         }
-        self.state.promised = false;
+        self.state.reserved = false;
         self.state.ring.reserve(packets)?;
         if let Some(calls) = &mut self.state.calls {
             calls.note(self.state.ring.next());
@@ -419,8 +419,8 @@ impl Target for Appender<'_> {
     }
 
     #[inline]
-    fn promise(&mut self) -> Option<Post> {
-        self.state.promised = true;
+    fn reserve(&mut self) -> Option<Post> {
+        self.state.reserved = true;
         Some(Post::store(self.list.counter.cell().va(), self.value()))
     }
 
@@ -455,17 +455,17 @@ impl Target for Appender<'_> {
         if let Some(calls) = &mut self.state.calls {
             calls.undo();
         }
-        self.state.promised = false;
+        self.state.reserved = false;
     }
 
     #[inline]
     fn commit(&mut self) -> Result {
-        if self.state.promised {
-            self.list.counter.promise(self.value());
+        if self.state.reserved {
+            self.list.counter.reserve(self.value());
         }
         if !self.list.in_order {
-            self.state.uncovered = !self.state.promised;
-            if self.state.promised {
+            self.state.uncovered = !self.state.reserved;
+            if self.state.reserved {
                 self.state.uncovered_bytes = 0;
             }
         }

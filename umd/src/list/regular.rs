@@ -268,7 +268,7 @@ impl Regular {
             return;
         }
         let memory = std::mem::replace(&mut state.memory, Memory::new());
-        let (cell, value) = (counter.cell(), counter.promised());
+        let (cell, value) = (counter.cell(), counter.reserved());
         self.shared.retire(cell, value, Box::new((memory, counter.clone())));
     }
 
@@ -714,7 +714,7 @@ impl Target for Recorder<'_> {
     }
 
     #[inline]
-    fn promise(&mut self) -> Option<Post> {
+    fn reserve(&mut self) -> Option<Post> {
         if !self.list.in_order {
             return None;
         }

@@ -132,7 +132,7 @@ fn encode<'e, T: Target>(
 ) -> Result<bool> {
     waits::encode(target, waits)?;
     let Some(packet) = command.packet(target)? else { return Ok(false) };
-    let post = target.promise();
+    let post = target.reserve();
     target.push(Post::end_ordered(packet, post));
     Ok(true)
 }

@@ -117,7 +117,7 @@ impl Arena {
     fn next_chunk(&mut self, heap: &Arc<Heap>, size: u64, value: u64, reached: u64) -> Result {
         if let Some(chunk) = self.current.take() {
             // What was taken from it before is complete at the latest when this command is: the
-            // command before it may have been promised less.
+            // command before it may have reserved a smaller value.
             self.busy.push_back((chunk, value));
         }
         while let Some((chunk, until)) = self.busy.front() {

@@ -5,7 +5,7 @@
 //! A counter only grows, also from one owner to the next: a pair {address, value} that was reached
 //! stays reached, and may be given to anybody. So the memory of counters is not given back as long
 //! as a list, a queue or an event of the VM exists, a new owner goes on from the last value, and a
-//! counter with a promised value that will not be reached is *retired*: nobody owns it again.
+//! counter with a reserved value that will not be reached is *retired*: nobody owns it again.
 //! (`uapi/UAPI.md`, "Counters and recordings".)
 
 use std::ptr::NonNull;
@@ -125,7 +125,7 @@ impl PartialEq for Cell {
 #[derive(Debug)]
 pub struct Counter {
     cell: Cell,
-    promised: AtomicU64,
+    reserved: AtomicU64,
     pool: Arc<Shared>,
 }
 
@@ -138,31 +138,31 @@ impl Counter {
 
     /// The largest value that was given out or submitted.
     #[inline]
-    pub fn promised(&self) -> u64 {
-        self.promised.load(Ordering::Relaxed)
+    pub fn reserved(&self) -> u64 {
+        self.reserved.load(Ordering::Relaxed)
     }
 
-    /// Promises `value`, which is not below what was promised before. Owners do it one at a time.
+    /// Reserves all values up to `value`, which is not below the reserved one. Owners do it one at a time.
     #[inline]
-    pub fn promise(&self, value: u64) {
-        debug_assert!(value >= self.promised());
-        self.promised.store(value, Ordering::Relaxed);
+    pub fn reserve(&self, value: u64) {
+        debug_assert!(value >= self.reserved());
+        self.reserved.store(value, Ordering::Relaxed);
     }
 
-    /// Says that what was promised above `last` will not be reached.
+    /// Says that the values reserved above `last` will not be reached.
     pub fn abandon(&self, last: u64) {
         self.pool.exports().abandon(self.cell, last);
     }
 
-    /// Whether every promised value is reached.
+    /// Whether every reserved value is reached.
     pub fn is_settled(&self) -> bool {
-        self.cell.reached(self.promised())
+        self.cell.reached(self.reserved())
     }
 }
 
 impl Drop for Counter {
     fn drop(&mut self) {
-        let retire = !self.is_settled() && !crate::faults::on(crate::faults::PROMISE_NOT_RETIRED);
+        let retire = !self.is_settled() && !crate::faults::on(crate::faults::RESERVED_NOT_RETIRED);
         if !retire {
             self.pool.counters().state().free.push(self.cell);
         }
@@ -205,7 +205,7 @@ impl Counters {
         if crate::faults::on(crate::faults::SLOT_ZEROED) {
             cell.store(0);
         }
-        Ok(Counter { cell, promised: AtomicU64::new(cell.load()), pool: shared.clone() })
+        Ok(Counter { cell, reserved: AtomicU64::new(cell.load()), pool: shared.clone() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

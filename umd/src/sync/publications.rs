@@ -17,7 +17,7 @@ pub struct Publications(Mutex<BTreeMap<u64, (Cell, u64)>>);
 
 impl Publications {
     /// One is complete when `cell`, which lives as long as this, holds `value`.
-    pub fn promise(&self, cell: Cell, value: u64) {
+    pub fn add(&self, cell: Cell, value: u64) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(cell.va(), (cell, value));
     }
@@ -46,11 +46,11 @@ mod tests {
         assert!(!all.take());
         first.store(0);
         second.store(7);
-        all.promise(first, 3);
-        all.promise(second, 7);
+        all.add(first, 3);
+        all.add(second, 7);
         assert!(all.take(), "both");
         assert!(all.take(), "the first is still under way");
-        all.promise(first, 4);
+        all.add(first, 4);
         first.store(3);
         assert!(all.take() && all.take(), "a later one of the same list");
         first.store(4);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Recordings: what the commands of a regular list promise, over all executions of the list.
+//! Recordings: the values that the commands of a regular list reserve, over all executions of the list.
 //!
 //! Execution *n* raises the counter from b(n) to b(n) + signals; b(n) = b(n-1) + signals, and b(1)
 //! is fixed when the recording is made. So a signal {recording, k} has a value before anything is
@@ -13,7 +13,7 @@ use super::counter::{Cell, Counter};
 /// No execution was submitted yet.
 const NONE: u64 = u64::MAX;
 
-/// The promises of one recording. The list owns the packets; events and waits share this.
+/// The reserved values of one recording. The list owns the packets; events and waits share this.
 #[derive(Debug)]
 pub struct Recording {
     counter: Arc<Counter>,
@@ -21,7 +21,7 @@ pub struct Recording {
     /// Base of the latest submitted execution, or [`NONE`].
     latest: AtomicU64,
     signals: AtomicU32,
-    /// Whether somebody may hold a promise: an event was given {recording, k}.
+    /// Whether an event was given {recording, k}, so that something may wait for a reserved value.
     exposed: AtomicBool,
     /// The list was reset or destroyed: there will be no further execution.
     over: AtomicBool,
@@ -30,10 +30,10 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// An empty recording on `counter`, whose promises so far it follows.
+    /// An empty recording on `counter`, after the values that are reserved already.
     pub fn new(counter: Arc<Counter>) -> Arc<Self> {
         Arc::new(Self {
-            first: counter.promised(),
+            first: counter.reserved(),
             counter,
             latest: AtomicU64::new(NONE),
             signals: AtomicU32::new(0),
@@ -129,7 +129,7 @@ impl Recording {
             latest if crate::faults::on(crate::faults::BASE_OFF_BY_ONE) => latest + signals - 1,
             latest => latest + signals,
         };
-        self.counter.promise((base + signals).max(self.counter.promised()));
+        self.counter.reserve((base + signals).max(self.counter.reserved()));
         self.latest.store(base, Ordering::Release);
         base
     }
@@ -141,7 +141,7 @@ impl Recording {
         if self.is_submitted() || !self.exposed.load(Ordering::Relaxed) {
             return true;
         }
-        self.counter.promise(self.first + u64::from(self.signals()));
+        self.counter.reserve(self.first + u64::from(self.signals()));
         self.counter.abandon(self.first);
         false
     }
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn the_bases_of_executions_follow_each_other() {
         let (_, counter) = counter();
-        let first = counter.promised();
+        let first = counter.reserved();
         let recording = Recording::new(counter.clone());
         assert_eq!(
             (recording.add_signal(), recording.add_signal(), recording.add_signal()),
@@ -178,19 +178,19 @@ mod tests {
         for n in 0..5 {
             assert_eq!(recording.submit(), first + 3 * n);
             assert_eq!(recording.resolve(2).1, first + 3 * n + 2);
-            assert_eq!(counter.promised(), first + 3 * n + 3);
+            assert_eq!(counter.reserved(), first + 3 * n + 3);
         }
         assert!(recording.end(), "what was executed will be reached");
         assert_eq!(Recording::new(counter).submit(), first + 15, "the next recording goes on");
     }
 
     #[test]
-    fn a_promise_that_will_not_be_kept_retires_the_counter() {
+    fn a_reserved_value_that_will_not_be_reached_retires_the_counter() {
         let (shared, counter) = counter();
         let cell = counter.cell();
         let recording = Recording::new(counter.clone());
         recording.add_signal();
-        assert!(Recording::new(counter.clone()).end(), "nobody holds a promise of this one");
+        assert!(Recording::new(counter.clone()).end(), "no event has a value of this one");
         recording.expose();
         assert!(!recording.end());
         assert!(recording.is_dead());
@@ -204,10 +204,10 @@ mod tests {
     fn a_counter_goes_on_from_its_last_value() {
         let (shared, counter) = counter();
         let cell = counter.cell();
-        counter.promise(7);
+        counter.reserve(7);
         cell.store(7);
         drop(counter);
         let next = shared.counter().expect("room");
-        assert_eq!((next.cell(), next.promised()), (cell, 7));
+        assert_eq!((next.cell(), next.reserved()), (cell, 7));
     }
 }

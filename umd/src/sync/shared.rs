@@ -28,7 +28,7 @@ pub trait Submitter: Send + Sync {
     ///
     /// # Errors
     /// DEVICE_LOST, out of memory.
-    fn promise(&self) -> Result<(Cell, u64)>;
+    fn reserve(&self) -> Result<(Cell, u64)>;
 
     /// The number of the device that it submits to.
     fn device(&self) -> u32;
@@ -102,7 +102,7 @@ impl Shared {
         Counters::take(self)
     }
 
-    /// What is promised to other processes.
+    /// The values that other processes wait for.
     pub fn exports(&self) -> &Exports {
         &self.exports
     }
@@ -189,7 +189,7 @@ impl Shared {
     /// Everything before the command that brings `cell` to `value` will then be visible to the host.
     #[cold]
     pub fn will_publish(&self, cell: Cell, value: u64) {
-        self.publications.promise(cell, value);
+        self.publications.add(cell, value);
     }
 
     /// The host has seen an event complete, with or without a right to see what the device wrote.
@@ -230,7 +230,7 @@ impl Shared {
     pub fn unfinished(&self) -> Result<Vec<(Cell, u64)>> {
         let mut pairs = self.dying();
         for submitter in self.submitters() {
-            pairs.push(submitter.promise()?);
+            pairs.push(submitter.reserve()?);
         }
         pairs.retain(|(cell, value)| !cell.reached(*value));
         // The largest value of each counter comes first.

@@ -199,7 +199,7 @@ impl Regular {
         if !state.recording.is_submitted() || counter.is_settled() {
             return Ok(());
         }
-        let (cell, value) = (counter.cell(), counter.promised());
+        let (cell, value) = (counter.cell(), counter.reserved());
         drop(state);
         if wait::host_wait(self.shared.vm(), cell, value, ENDING)? {
             return Ok(());

@@ -43,30 +43,30 @@ impl Offer for CounterOffer {
         let shared = self.shared.upgrade().ok_or_else(super::gone)?;
         let cell = self.cell;
         let (bo, hold) = shared.vm().export_bo(cell.bo())?;
-        let start = move |line| Promise::watch(shared, cell, value, line, hold);
+        let start = move |line| Pair::watch(shared, cell, value, line, hold);
         let facts = [cell.offset(), u64::from(cell.bo()), 0, 0];
         Ok(Opened { bo, facts, start: Box::new(start) })
     }
 }
 
 /// A value that an importer waits for.
-struct Promise {
+struct Pair {
     cell: Cell,
     value: u64,
     line: Line,
     told: AtomicBool,
 }
 
-/// What is promised to other processes.
+/// The values that other processes wait for.
 #[derive(Debug, Default)]
-pub struct Exports(Mutex<Promises>);
+pub struct Exports(Mutex<Pairs>);
 
 #[derive(Debug, Default)]
-struct Promises {
+struct Pairs {
     /// VAs of counters for which there are handles.
     shared: HashSet<u64>,
-    promises: Vec<Weak<Promise>>,
-    /// Counters that stay at this value for ever, although more was promised.
+    pairs: Vec<Weak<Pair>>,
+    /// Counters that stay at this value for ever, although larger ones were reserved.
     abandoned: Vec<(Cell, u64)>,
 }
 
@@ -74,31 +74,31 @@ impl Exports {
     /// Nobody will raise a counter above `last`, although events were given such values: tells those
     /// who wait for them, also later.
     pub fn abandon(&self, cell: Cell, last: u64) {
-        let mut promises = lock(&self.0);
-        if !promises.shared.contains(&cell.va()) {
+        let mut pairs = lock(&self.0);
+        if !pairs.shared.contains(&cell.va()) {
             return;
         }
-        promises.abandoned.push((cell, last));
-        for promise in promises.promises.iter().filter_map(Weak::upgrade) {
-            promise.abandon(cell, last);
+        pairs.abandoned.push((cell, last));
+        for pair in pairs.pairs.iter().filter_map(Weak::upgrade) {
+            pair.abandon(cell, last);
         }
     }
 
-    fn add(&self, promise: &Arc<Promise>) {
-        let mut promises = lock(&self.0);
-        promises.promises.retain(|it| it.strong_count() != 0);
-        promises.promises.push(Arc::downgrade(promise));
-        promises.abandoned.iter().for_each(|(cell, last)| promise.abandon(*cell, *last));
+    fn add(&self, pair: &Arc<Pair>) {
+        let mut pairs = lock(&self.0);
+        pairs.pairs.retain(|it| it.strong_count() != 0);
+        pairs.pairs.push(Arc::downgrade(pair));
+        pairs.abandoned.iter().for_each(|(cell, last)| pair.abandon(*cell, *last));
     }
 }
 
-impl std::fmt::Debug for Promise {
+impl std::fmt::Debug for Pair {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Promise({:#x} >= {})", self.cell.va(), self.value)
+        write!(f, "Pair({:#x} >= {})", self.cell.va(), self.value)
     }
 }
 
-impl Promise {
+impl Pair {
     fn abandon(&self, cell: Cell, last: u64) {
         if self.cell == cell && self.value > last && !self.told.swap(true, Ordering::Relaxed) {
             self.line.tell(Note::Abandoned, 0);
@@ -112,18 +112,18 @@ impl Promise {
         line: Line,
         hold: Hold,
     ) -> Result<Arc<dyn Party>> {
-        let promise = Arc::new(Self { cell, value, line, told: AtomicBool::new(false) });
+        let pair = Arc::new(Self { cell, value, line, told: AtomicBool::new(false) });
         let vm = shared.vm();
         let watch = vm
             .kernel()
-            .watch(vm.id(), &[(cell.bo(), cell.offset())], promise.clone())
+            .watch(vm.id(), &[(cell.bo(), cell.offset())], pair.clone())
             .map_err(|errno| vm.failed("watching a counter", errno))?;
-        shared.exports().add(&promise);
+        shared.exports().add(&pair);
         Ok(Arc::new(Watching { shared, watch, _hold: hold }))
     }
 }
 
-impl Watcher for Promise {
+impl Watcher for Pair {
     fn look(&self, _: usize) {
         if self.cell.reached(self.value) && !self.told.swap(true, Ordering::Relaxed) {
             self.cell.wake_processes();
