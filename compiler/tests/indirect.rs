@@ -124,15 +124,15 @@ fn pointers_of_exported_functions_can_be_given() {
     assert_eq!(given(&module, cube ^ 1 << 40), [0; 4]);
 }
 
-/// What a pointer is made from has to be a function; a circle through pointers is recursion.
+/// What a pointer is made from has to be a function; a cycle through pointers is recursion.
 #[test]
 fn wrong_pointers_are_refused() {
     let wrong = assembly("%bad = OpConstantFunctionPointerINTEL %punary %one");
     let error = parse(&clang::assemble(&wrong), &[]).expect_err("%one is no function").to_string();
     assert!(error.contains("which is not a function"), "{error}");
-    let circle = assembly("")
+    let cycle = assembly("")
         .replace("%r1 = OpIMul %u32 %x1 %two", "%r1 = OpFunctionPointerCallINTEL %u32 %pplus %x1");
-    let mut module = parse(&clang::assemble(&circle), &[]).expect("it is SPIR-V");
+    let mut module = parse(&clang::assemble(&cycle), &[]).expect("it is SPIR-V");
     let failure = check(&mut module).expect_err("twice may call itself").to_string();
     assert!(failure.contains("recursion"), "{failure}");
 }

@@ -268,13 +268,13 @@ fn an_import_with_a_greater_alignment_is_refused() {
 
 /// Recursion through several modules is recursion.
 #[test]
-fn a_circle_of_calls_through_modules_is_refused() {
+fn a_cycle_of_calls_through_modules_is_refused() {
     let first = "uint b(uint); uint a(uint x) { return x ? b(x - 1) : 1; }
         kernel void k(global uint *p) { p[0] = a(3); }";
     let second = "uint a(uint); uint b(uint x) { return x ? a(x - 1) : 2; }";
     let mut linked =
         link(vec![object(&[first], &[("b", 1)]), object(&[second], &[("a", 0)])]).expect("found");
-    let failure = check(&mut linked).expect_err("a circle").to_string();
+    let failure = check(&mut linked).expect_err("a cycle").to_string();
     assert!(failure.contains("recursion"), "{failure}");
 }
 

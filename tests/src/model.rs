@@ -51,7 +51,7 @@ use times::{Reading, TimesOf};
 pub enum Refusal {
     /// Two accesses to the cell have no order.
     Race(Cell),
-    /// Waits would form a circle, also one that runs through the order within a queue. "There are
+    /// Waits would form a cycle, also one that runs through the order within a queue. "There are
     /// no protections against events causing deadlocks".
     Deadlock,
     /// A wait for what no earlier step brings about.
@@ -68,7 +68,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Race(cell) => write!(f, "accesses to {cell} have no order"),
-            Refusal::Deadlock => f.write_str("waits form a circle"),
+            Refusal::Deadlock => f.write_str("waits form a cycle"),
             Refusal::WouldHang => f.write_str("a wait for what nothing signals"),
             Refusal::Unordered => f.write_str("uses of a regular event have no order"),
             Refusal::InUse => f.write_str("still in use on the device"),

@@ -410,7 +410,7 @@ fn blocked_queue_blocks_no_other() {
     assert_eq!(answers(script), [NotReady]);
 }
 
-/// "There are no protections against events causing deadlocks": the model refuses a circle.
+/// "There are no protections against events causing deadlocks": the model refuses a cycle.
 #[test]
 fn circle_of_waits_is_refused() {
     let mut script = Script::new();

@@ -2,7 +2,7 @@
 //! The samples of the deadlock avoidance guide, through the stock loader.
 //!
 //! The guide tells what an engine that waits does to its other users. Here a wait takes no engine,
-//! so what the guide calls a deadlock ends; what is a circle on any device stays one, and is left.
+//! so what the guide calls a deadlock ends; what is a cycle on any device stays one, and is left.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};

@@ -92,8 +92,8 @@ fn the_architecture_is_one_that_libraries_know() {
 #[test]
 fn a_chain_that_is_a_circle_ends() {
     let mut eus = ze_eu_count_ext_t::default();
-    let circle: *const ze_eu_count_ext_t = &raw const eus;
-    eus.pNext = circle.cast();
+    let cycle: *const ze_eu_count_ext_t = &raw const eus;
+    eus.pNext = cycle.cast();
     let mut device = ze_device_properties_t { pNext: (&raw mut eus).cast(), ..Default::default() };
     check!(zeDeviceGetProperties(ze::device(), &raw mut device));
 }

@@ -91,7 +91,7 @@ fn a_circle_is_told_with_its_calls_and_where_it_closes() {
     has(
         &lines,
         &[
-            "the waits close a circle: command queue FIRST",
+            "the waits form a cycle: command queue FIRST",
             "waits for command queue SECOND",
             "waits for command queue FIRST",
         ],
@@ -119,7 +119,7 @@ fn the_timeline_shows_a_circle() {
     let wait = trace.lines().find(|line| line.contains("has waited for"));
     let wait = wait.unwrap_or_else(|| panic!("no wait in {trace}"));
     assert!(wait.contains("zeCommandQueueSynchronize has waited for"), "{wait}");
-    assert!(wait.contains("\"dur\":") && wait.contains("the waits close a circle"), "{wait}");
+    assert!(wait.contains("\"dur\":") && wait.contains("the waits form a cycle"), "{wait}");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_list_that_was_never_executed_is_told() {
     );
     // After the list is gone.
     has(&lines, &["  its list was reset or destroyed before it was executed"]);
-    assert!(!lines.iter().any(|line| line.contains("circle")), "{}", lines.join("\n"));
+    assert!(!lines.iter().any(|line| line.contains("cycle")), "{}", lines.join("\n"));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use tally_tests::lists::PATIENCE;
 use tally_tests::top::{self, text, top};
 use tally_tests::ze::{Gpu, in_child};
 
-/// What is shown of the circle below.
+/// What is shown of the cycle below.
 const PARTS: [&str; 9] = [
     "queue ",
     "parked",
@@ -21,11 +21,11 @@ const PARTS: [&str; 9] = [
     "waits for the counter at",
     "appended by zeCommandListAppendBarrier, command 1 of regular list",
     "executed by zeCommandQueueExecuteCommandLists",
-    "the waits close a circle: command queue",
+    "the waits form a cycle: command queue",
 ];
 
 /// "`tally-top` shows the same for a live process": queues with state and counter, host threads that
-/// wait, who waits for which value of which counter, recorded by which API call, and the circle.
+/// wait, who waits for which value of which counter, recorded by which API call, and the cycle.
 #[test]
 fn a_live_process_tells_who_waits_for_whom() {
     let said = in_child("child_with_a_circle", &[top::VARIABLE]);

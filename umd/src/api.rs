@@ -438,7 +438,7 @@ impl<T> Out<'_, T> {
     }
 }
 
-/// Structures that are followed before a chain counts as a circle.
+/// Structures that are followed before a chain counts as a cycle.
 const CHAIN_MAX: u32 = 64;
 
 /// The head that all chained structures share.

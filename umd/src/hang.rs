@@ -4,11 +4,11 @@
 //!
 //! Once for each such wait a report goes to standard error: what the host waits for; for every
 //! parked queue of the process the cell and value that it waits for, the call that appended the
-//! wait, and who is going to signal it; and where these waits close a circle.
+//! wait, and who is going to signal it; and where these waits form a cycle.
 //!
 //! ```text
 //!  names ── whose counter, whose event a cell is ──┐
-//!  calls ── which call wrote which packets ────────┼─► party ── what a queue is still to do ─► circle
+//!  calls ── which call wrote which packets ────────┼─► waiter ── what a queue is still to do ─► cycle
 //!  QUEUE_QUERY, rings, recordings ─────────────────┘                                             │
 //!                                                                          report ◄──────────────┘
 //! ```
@@ -23,12 +23,12 @@ use std::time::Duration;
 use crate::settings;
 
 pub mod calls;
-pub mod circle;
+pub mod cycle;
 pub mod names;
-pub mod party;
 pub mod top;
+pub mod waiter;
 
-use party::Party;
+use waiter::Waiter;
 
 /// How long a host wait lasts before it is reported, in ns; `None`: for ever.
 pub fn limit_ns() -> Option<u64> {
@@ -60,8 +60,8 @@ pub fn report(waiting: Waiting, lasted: Duration) {
     if crate::process::is_gone() {
         return;
     }
-    let parties: Vec<Party> = names::lists().iter().filter_map(|list| party::of(list)).collect();
-    let lines = describe(waiting, lasted, &parties);
+    let waiters: Vec<Waiter> = names::lists().iter().filter_map(|list| waiter::of(list)).collect();
+    let lines = describe(waiting, lasted, &waiters);
     crate::trace::hang(u64::try_from(lasted.as_nanos()).unwrap_or(u64::MAX), &lines);
     let mut text = String::new();
     for line in lines {
@@ -71,7 +71,7 @@ pub fn report(waiting: Waiting, lasted: Duration) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-fn describe(waiting: Waiting, lasted: Duration, parties: &[Party]) -> Vec<String> {
+fn describe(waiting: Waiting, lasted: Duration, waiters: &[Waiter]) -> Vec<String> {
     let call = calls::current();
     let lasted = lasted.as_millis();
     let mut lines = Vec::new();
@@ -79,43 +79,43 @@ fn describe(waiting: Waiting, lasted: Duration, parties: &[Party]) -> Vec<String
         Waiting::Cell { address, value } => {
             let cell = names::cell(address);
             lines.push(format!("{call} has waited for {lasted} ms for {}", cell.wish(value)));
-            lines.extend(signallers(parties, address, value, None));
+            lines.extend(signallers(waiters, address, value, None));
         }
         Waiting::Fence => {
             lines.push(format!("{call} has waited for {lasted} ms for a fence"));
             lines.push("  no lists have been executed with it since it was made or reset".into());
         }
     }
-    lines.extend(parked(parties));
+    lines.extend(parked(waiters));
     lines
 }
 
-/// What the parked queues wait for, and where the waits close a circle.
-fn parked(parties: &[Party]) -> Vec<String> {
+/// What the parked queues wait for, and where the waits form a cycle.
+fn parked(waiters: &[Waiter]) -> Vec<String> {
     let mut lines = Vec::new();
-    for (i, party) in parties.iter().enumerate() {
-        let Some((address, value)) = party.parked() else { continue };
-        lines.push(format!("{} waits for {}", party.name, names::cell(address).wish(value)));
+    for (i, waiter) in waiters.iter().enumerate() {
+        let Some((address, value)) = waiter.parked() else { continue };
+        lines.push(format!("{} waits for {}", waiter.name, names::cell(address).wish(value)));
         let unknown = "a call that is not known: its list is too long, or was reset";
-        lines.push(format!("  appended by {}", party.by.as_deref().unwrap_or(unknown)));
-        lines.extend(signallers(parties, address, value, Some(i)));
+        lines.push(format!("  appended by {}", waiter.by.as_deref().unwrap_or(unknown)));
+        lines.extend(signallers(waiters, address, value, Some(i)));
     }
-    if let Some(circle) = circle::find(parties) {
-        let mut names: Vec<&str> = circle.iter().map(|&i| parties[i].name.as_str()).collect();
+    if let Some(cycle) = cycle::find(waiters) {
+        let mut names: Vec<&str> = cycle.iter().map(|&i| waiters[i].name.as_str()).collect();
         names.push(names[0]);
-        lines.push(format!("the waits close a circle: {}", names.join(" waits for ")));
+        lines.push(format!("the waits form a cycle: {}", names.join(" waits for ")));
     }
     lines
 }
 
 /// Who is going to signal a cell, or why nobody is. `own`: the one that waits.
-fn signallers(parties: &[Party], address: u64, value: u64, own: Option<usize>) -> Vec<String> {
-    let found = circle::signallers(parties, address, value);
+fn signallers(waiters: &[Waiter], address: u64, value: u64, own: Option<usize>) -> Vec<String> {
+    let found = cycle::signallers(waiters, address, value);
     if !found.is_empty() {
-        let line = |i: usize| match parties[i].parked() {
+        let line = |i: usize| match waiters[i].parked() {
             _ if own == Some(i) => "  to be signalled by itself, behind this wait".to_owned(),
-            Some(_) => format!("  to be signalled by {}, which waits itself", parties[i].name),
-            None => format!("  to be signalled by {}, which does not wait", parties[i].name),
+            Some(_) => format!("  to be signalled by {}, which waits itself", waiters[i].name),
+            None => format!("  to be signalled by {}, which does not wait", waiters[i].name),
         };
         return found.into_iter().map(line).collect();
     }

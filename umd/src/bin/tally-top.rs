@@ -16,7 +16,7 @@ usage: tally-top [OPTION]... [PID]
 
 Shows the queues of a process that uses Tally: what each does, how far its counter is, and for those
 that wait: for which value of which counter, which call recorded the wait, who would signal it, and
-where waits close a circle. Without PID: the processes that can be asked.
+where waits form a cycle. Without PID: the processes that can be asked.
 
 A process can be asked by its own user, if it was started with TALLY_TOP=1.
 

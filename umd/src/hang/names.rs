@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 use tally_uapi::packet::flag;
 
-use super::party;
+use super::waiter;
 use crate::list::immediate::Immediate;
 use crate::list::regular::Regular;
 use crate::sync::counter::Cell;
@@ -131,7 +131,7 @@ pub fn would_signal(address: u64) -> Vec<(String, bool)> {
             let own = recording.counter().cell().va() == address;
             let found = packets.iter().any(|packet| {
                 packet.header.flags & flag::FROM_BASE == 0
-                    && party::posts(packet)
+                    && waiter::posts(packet)
                     && packet.post.address == address
                     && packet.post.value != 0
             });

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use tally_uapi::ioctl::queue_state;
 
-use super::party::{self, Party};
+use super::waiter::{self, Waiter};
 use super::{Waiting, calls, names};
 use crate::settings;
 
@@ -129,10 +129,10 @@ impl Drop for Noted {
 
 /// What the process does now, for people.
 fn report() -> String {
-    let parties: Vec<Party> = names::lists().iter().filter_map(|list| party::of(list)).collect();
+    let waiters: Vec<Waiter> = names::lists().iter().filter_map(|list| waiter::of(list)).collect();
     let mut text = String::new();
     // Writing to a String does not fail.
-    let _ = write!(text, "{}", Table(&parties));
+    let _ = write!(text, "{}", Table(&waiters));
     let waits = host_waits();
     for wait in waits.values() {
         let wish = match wait.waiting {
@@ -143,14 +143,14 @@ fn report() -> String {
         let _ = writeln!(text, "thread {thread}: {call} has waited for {seconds:.1} s for {wish}");
     }
     drop(waits);
-    for line in super::parked(&parties) {
+    for line in super::parked(&waiters) {
         let _ = writeln!(text, "{line}");
     }
     text
 }
 
 /// A line for each queue.
-struct Table<'a>(&'a [Party]);
+struct Table<'a>(&'a [Waiter]);
 
 impl std::fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -159,8 +159,8 @@ impl std::fmt::Display for Table<'_> {
             "{:<58} {:>8} {:>20} {:>8} {:>10}",
             "queue", "state", "counter", "packets", "busy"
         )?;
-        for party in self.0 {
-            let facts = &party.facts;
+        for waiter in self.0 {
+            let facts = &waiter.facts;
             let state = match facts.state {
                 queue_state::IDLE => "idle",
                 queue_state::RUNNING => "running",
@@ -169,7 +169,7 @@ impl std::fmt::Display for Table<'_> {
             };
             let counter = format!("{} of {}", facts.present, facts.reserved);
             let busy = format!("{:.1} ms", facts.busy_ns as f64 / 1e6);
-            let name = &party.name;
+            let name = &waiter.name;
             writeln!(f, "{name:<58} {state:>8} {counter:>20} {:>8} {busy:>10}", facts.packets)?;
         }
         Ok(())

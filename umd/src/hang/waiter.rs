@@ -42,7 +42,7 @@ pub struct Origin {
 
 /// A queue.
 #[derive(Debug)]
-pub struct Party {
+pub struct Waiter {
     /// For people.
     pub name: String,
     /// The call that appended what it is parked on, if it is known.
@@ -69,7 +69,7 @@ pub struct Facts {
     pub busy_ns: u64,
 }
 
-impl Party {
+impl Waiter {
     /// A queue with its steps. If it is parked on a cell and value, what comes before that wait is
     /// done.
     pub fn new(name: String, parked: Option<(u64, u64)>, mut steps: Vec<Step>) -> Self {
@@ -109,7 +109,7 @@ impl Party {
 }
 
 /// What the queue of a list does; `None` if that cannot be asked.
-pub fn of(list: &Immediate) -> Option<Party> {
+pub fn of(list: &Immediate) -> Option<Waiter> {
     let name = names::owner(list.cell().va());
     list.look(|ring, calls| {
         let query = ring.query().ok()?;
@@ -128,16 +128,16 @@ pub fn of(list: &Immediate) -> Option<Party> {
                 }
             }
         }
-        let mut party = Party::new(name, parked, steps);
-        party.facts = Facts {
+        let mut waiter = Waiter::new(name, parked, steps);
+        waiter.facts = Facts {
             state: query.state,
             present: list.cell().load(),
             reserved: list.reserved(),
             packets: ring.next().saturating_sub(query.head),
             busy_ns: query.busy_ns,
         };
-        party.by = party.origin().and_then(|origin| source(origin, calls, &party.name));
-        Some(party)
+        waiter.by = waiter.origin().and_then(|origin| source(origin, calls, &waiter.name));
+        Some(waiter)
     })
 }
 
