@@ -55,11 +55,11 @@ pub struct Opened {
     /// What else there is to know; by kind.
     pub facts: Facts,
     /// Called when the importer has got it; what it answers is kept as long as the import.
-    pub start: Box<dyn FnOnce(Line) -> Result<Arc<dyn Party>>>,
+    pub start: Box<dyn FnOnce(Line) -> Result<Arc<dyn Endpoint>>>,
 }
 
 /// One end of an import, as the thread that serves its socket sees it. Must not block for long.
-pub trait Party: Send + Sync {
+pub trait Endpoint: Send + Sync {
     /// The other end says something, of the cell of this number where there are several.
     fn told(&self, note: Note, cell: u32);
     /// So much has come that notes may have been lost on the way.

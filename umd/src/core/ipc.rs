@@ -9,7 +9,7 @@ use tally_ze::{ze_memory_type_t, ze_result_t};
 use crate::core::context::Context;
 use crate::core::device::Device;
 use crate::error::{Error, Result};
-use crate::ipc::{self, Facts, Handle, Kind, Line, Note, Offer, Opened, Party};
+use crate::ipc::{self, Endpoint, Facts, Handle, Kind, Line, Note, Offer, Opened};
 use crate::kernel::Hold;
 use crate::sync::cb_event::{CbEvent, Resolved};
 use crate::sync::counter::Cell;
@@ -123,14 +123,14 @@ pub fn share_file(context: &Context, file: &File) -> Option<Result<Handle>> {
 /// Memory that an importer has open: it is not used for anything else meanwhile.
 struct Held(#[allow(dead_code, reason = "owned for its drop")] Hold);
 
-impl Party for Held {
+impl Endpoint for Held {
     fn told(&self, _: Note, _: u32) {}
 }
 
 /// The importer's end: nothing is said about memory, and nothing changes when its exporter is gone.
 struct Nothing;
 
-impl Party for Nothing {
+impl Endpoint for Nothing {
     fn told(&self, _: Note, _: u32) {}
 }
 
@@ -144,8 +144,8 @@ pub fn open_memory(context: &Context, device: &Device, handle: &Handle, name: &s
     let (size, kind, on_device) = memory_facts(facts, bo.size)?;
     let mapping = context.vm().import_memory(bo)?;
     // What is said to nobody is not heard; the link itself is what counts.
-    let party: Weak<dyn Party> = Weak::<Nothing>::new();
-    let link = pending.link(party)?;
+    let endpoint: Weak<dyn Endpoint> = Weak::<Nothing>::new();
+    let link = pending.link(endpoint)?;
     // It is the exporter's share of memory that it is taken of.
     let charge = on_device.then(|| device.budget().charge(0)).transpose()?;
     Ok(context.vm().enter_import(mapping, size, kind, context.id(), charge, link))

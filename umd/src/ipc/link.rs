@@ -9,7 +9,7 @@ use tally_ze::ze_result_t;
 use super::handle::{Handle, Kind};
 use super::peer::Peer;
 use super::wire::{self, Ask, Facts, Grant, Line, PATIENCE, verdict};
-use super::{Party, reactor};
+use super::{Endpoint, reactor};
 use crate::error::{Error, Result};
 use crate::kernel::SharedBo;
 
@@ -109,12 +109,12 @@ impl Pending {
         self.peer.name()
     }
 
-    /// Tells `party` from now on what the exporter says, and of its death.
+    /// Tells `endpoint` from now on what the exporter says, and of its death.
     ///
     /// # Errors
     /// OUT_OF_HOST_MEMORY.
-    pub fn link(self, party: Weak<dyn Party>) -> Result<Link> {
-        Ok(Link { key: reactor::import(self.line, &self.peer, party)? })
+    pub fn link(self, endpoint: Weak<dyn Endpoint>) -> Result<Link> {
+        Ok(Link { key: reactor::import(self.line, &self.peer, endpoint)? })
     }
 }
 

@@ -13,7 +13,7 @@ use tally_ze::ze_result_t;
 
 use super::peer::Peer;
 use super::wire::{self, Ask, Facts, Grant, Line, verdict};
-use super::{Party, exports};
+use super::{Endpoint, exports};
 use crate::error::{Error, Result};
 use crate::process;
 
@@ -22,9 +22,9 @@ enum Source {
     /// Importers come here.
     Listener(OwnedFd),
     /// An importer, and what it has opened, once it has asked.
-    Importer(Line, OnceLock<Arc<dyn Party>>),
+    Importer(Line, OnceLock<Arc<dyn Endpoint>>),
     /// Our end of an import.
-    Import(Line, Arc<Peer>, Weak<dyn Party>),
+    Import(Line, Arc<Peer>, Weak<dyn Endpoint>),
     /// A process that we have imported from.
     Process(Weak<Peer>, OwnedFd),
 }
@@ -111,9 +111,9 @@ pub(super) fn listen(listener: OwnedFd) -> Result {
 ///
 /// # Errors
 /// OUT_OF_HOST_MEMORY.
-pub(super) fn import(line: Line, peer: &Arc<Peer>, party: Weak<dyn Party>) -> Result<u64> {
+pub(super) fn import(line: Line, peer: &Arc<Peer>, endpoint: Weak<dyn Endpoint>) -> Result<u64> {
     let reactor = reactor()?;
-    let key = reactor.add(Source::Import(line, peer.clone(), party))?;
+    let key = reactor.add(Source::Import(line, peer.clone(), endpoint))?;
     // Last: if the process has ended in between, this import is among those that are told.
     watch(reactor, peer).inspect_err(|_| reactor.remove(key))?;
     Ok(key)
@@ -190,19 +190,19 @@ fn serve(reactor: &Reactor, key: u64, source: &Source) -> bool {
             }
             true
         }
-        Source::Importer(line, party) => match party.get() {
+        Source::Importer(line, endpoint) => match endpoint.get() {
             Some(known) => hear(line, &**known),
             None => match answer(line) {
                 Answer::Later => true,
                 Answer::Refused => false,
-                Answer::Granted(granted) => party.set(granted).is_ok(),
+                Answer::Granted(granted) => endpoint.set(granted).is_ok(),
             },
         },
-        Source::Import(line, _, party) => {
-            let Some(party) = party.upgrade() else { return false };
-            let goes_on = hear(line, &*party);
+        Source::Import(line, _, endpoint) => {
+            let Some(endpoint) = endpoint.upgrade() else { return false };
+            let goes_on = hear(line, &*endpoint);
             if !goes_on {
-                party.hung_up();
+                endpoint.hung_up();
             }
             goes_on
         }
@@ -212,14 +212,14 @@ fn serve(reactor: &Reactor, key: u64, source: &Source) -> bool {
             let imports: Vec<_> =
                 reactor.sources().1.iter().map(|(&k, s)| (k, s.clone())).collect();
             for (key, source) in imports {
-                if let Source::Import(line, its, party) = &*source
+                if let Source::Import(line, its, endpoint) = &*source
                     && std::ptr::eq(Arc::as_ptr(its), peer.as_ptr())
                 {
                     reactor.remove(key);
-                    if let Some(party) = party.upgrade() {
+                    if let Some(endpoint) = endpoint.upgrade() {
                         // What the process said before it died counts.
-                        hear(line, &*party);
-                        party.hung_up();
+                        hear(line, &*endpoint);
+                        endpoint.hung_up();
                     }
                 }
             }
@@ -231,13 +231,13 @@ fn serve(reactor: &Reactor, key: u64, source: &Source) -> bool {
 /// Notes at once from which on the socket may have been full, and others lost. Far fewer than fit.
 const MUCH: usize = 16;
 
-/// Hands all notes that have come to `party`; false if the other end is gone.
-fn hear(line: &Line, party: &dyn Party) -> bool {
+/// Hands all notes that have come to `endpoint`; false if the other end is gone.
+fn hear(line: &Line, endpoint: &dyn Endpoint) -> bool {
     let mut count = 0;
     let errno = loop {
         match line.hear() {
             Ok((note, cell)) => {
-                party.told(note, cell);
+                endpoint.told(note, cell);
                 count += 1;
             }
             Err(Errno::INTR) => {}
@@ -246,7 +246,7 @@ fn hear(line: &Line, party: &dyn Party) -> bool {
     };
     // A note is lost only when the socket is full; all that fill it have been read by now.
     if count >= MUCH {
-        party.told_much();
+        endpoint.told_much();
     }
     errno == Errno::AGAIN
 }
@@ -254,7 +254,7 @@ fn hear(line: &Line, party: &dyn Party) -> bool {
 enum Answer {
     Later,
     Refused,
-    Granted(Arc<dyn Party>),
+    Granted(Arc<dyn Endpoint>),
 }
 
 /// Answers an importer's request.
@@ -293,7 +293,7 @@ fn answer(line: &Line) -> Answer {
         return Answer::Refused;
     }
     match (opened.start)(line.clone()) {
-        Ok(party) => Answer::Granted(party),
+        Ok(endpoint) => Answer::Granted(endpoint),
         Err(error) => {
             log::warn!("an import ends: {error}");
             Answer::Refused

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::{Imported, bad_facts, wake};
 use crate::error::Result;
-use crate::ipc::{Handle, Kind, Line, Link, Note, Offer, Opened, Party, export, open};
+use crate::ipc::{Endpoint, Handle, Kind, Line, Link, Note, Offer, Opened, export, open};
 use crate::kernel::{Hold, SharedBo, Watcher};
 use crate::sync::counter::Cell;
 use crate::sync::shared::Shared;
@@ -111,7 +111,7 @@ impl Pair {
         value: u64,
         line: Line,
         hold: Hold,
-    ) -> Result<Arc<dyn Party>> {
+    ) -> Result<Arc<dyn Endpoint>> {
         let pair = Arc::new(Self { cell, value, line, told: AtomicBool::new(false) });
         let vm = shared.vm();
         let watch = vm
@@ -147,7 +147,7 @@ struct Watching {
     _hold: Hold,
 }
 
-impl Party for Watching {
+impl Endpoint for Watching {
     fn told(&self, _: Note, _: u32) {}
 }
 
@@ -225,8 +225,8 @@ impl Imports {
             });
             // Listed first: what the link hears ends it.
             lock(&counters.outstanding).push(outstanding.clone());
-            let party: Weak<dyn Party> = Arc::<Outstanding>::downgrade(&outstanding);
-            match pending.link(party) {
+            let endpoint: Weak<dyn Endpoint> = Arc::<Outstanding>::downgrade(&outstanding);
+            match pending.link(endpoint) {
                 // Set at the end only: a note that came before has taken it out of the list.
                 Ok(link) => drop(outstanding.link.set(link)),
                 Err(error) => {
@@ -322,7 +322,7 @@ impl Outstanding {
     }
 }
 
-impl Party for Outstanding {
+impl Endpoint for Outstanding {
     fn told(&self, note: Note, _: u32) {
         self.settle(match note {
             Note::Changed | Note::Reached => None,

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 
 use super::{Imported, bad_facts, wake};
 use crate::error::Result;
-use crate::ipc::{Handle, Kind, Line, Link, Note, Offer, Opened, Party, export, open};
+use crate::ipc::{Endpoint, Handle, Kind, Line, Link, Note, Offer, Opened, export, open};
 use crate::kernel::Watcher;
 use crate::sync::counter::Cell;
 use crate::sync::event::SIGNALLED;
@@ -54,7 +54,7 @@ impl Offer for PoolOffer {
         };
         let (bo, hold) = vm.export_bo(self.bo)?;
         let facts = [u64::from(pool.count()), u64::from(self.flags), 0, 0];
-        let start = move |line| -> Result<Arc<dyn Party>> {
+        let start = move |line| -> Result<Arc<dyn Endpoint>> {
             let cells = pool.cells();
             let both = (pool, hold);
             Ok(Arc::new(Session::start(vm, cells, line, None, Box::new(both))?))
@@ -96,8 +96,8 @@ pub fn import(vm: &Arc<Vm>, handle: &Handle, name: &str) -> Result<(Arc<EventPoo
     let (line, keep) = (pending.line().clone(), Box::new(imported.clone()));
     let session = Session::start(vm.clone(), cells, line, Some(imported.clone()), keep)?;
     let session = Arc::new(session);
-    let party: Weak<dyn Party> = Arc::<Session>::downgrade(&session);
-    let link = pending.link(party)?;
+    let endpoint: Weak<dyn Endpoint> = Arc::<Session>::downgrade(&session);
+    let link = pending.link(endpoint)?;
     let import = ImportedPool { imported, session: Some(session), link: Some(link) };
     Ok((EventPool::imported(count, import), flags))
 }
@@ -184,7 +184,7 @@ impl Session {
     }
 }
 
-impl Party for Session {
+impl Endpoint for Session {
     fn told(&self, note: Note, number: u32) {
         match note {
             Note::Changed => {
