@@ -63,7 +63,7 @@ pub const OPENED_IS_MET: Name = "opened-is-met";
 /// A signal of an event that processes share wakes nobody in the other process.
 pub const SHARED_SIGNAL_UNHEARD: Name = "shared-signal-unheard";
 
-/// Whether the driver can make mistakes. Then all appends go the general way, which makes them.
+/// Whether the driver can make mistakes. Then all appends take the general path, which makes them.
 pub const BUILT: bool = cfg!(feature = "faults");
 
 /// Whether the driver is to make this mistake.

@@ -11,12 +11,12 @@
 //! wait is bound to, which value completes a command.
 
 pub mod command;
+pub mod fast_path;
 pub mod graph;
 pub mod immediate;
 pub mod launch;
-pub mod ready;
+pub mod prebuilt;
 pub mod regular;
-pub mod straight;
 pub mod waits;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::core::list::List;
 use crate::error::{Error, Result};
 use crate::handle;
 use crate::list::command::{Command, Signal};
-use crate::list::straight::Single;
+use crate::list::fast_path::Single;
 use crate::sync::event::Event;
 
 pub mod copy;
@@ -292,16 +292,16 @@ pub(super) fn append(call: Call<'_>, list: &List, command: &Command<'_>, events:
     list.settle()
 }
 
-/// Looks up the events and appends a command that may go the straight way; false: it may not. Without
+/// Looks up the events and appends a command by the fast path; false: it has to take the general one. Without
 /// the wait in synchronous mode.
 #[inline(always)]
-pub(super) fn append_straight(
+pub(super) fn append_fast(
     call: Call<'_>,
     list: &List,
     command: &impl Single,
     events: Events,
 ) -> Result<bool> {
-    list.append_straight(command, events.signal(call)?, events.waits(call)?)
+    list.append_fast(command, events.signal(call)?, events.waits(call)?)
 }
 
 /// As [`append`], without the wait.

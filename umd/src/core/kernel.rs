@@ -13,7 +13,7 @@ use crate::core::module::{Code, Module};
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
 use crate::list::launch::Groups;
-use crate::list::ready::Ready;
+use crate::list::prebuilt::Prebuilt;
 
 mod launch;
 mod resource;
@@ -29,7 +29,7 @@ pub struct Kernel {
     code: Arc<Code>,
     launch: Mutex<Launch>,
     /// What appends copy of `launch` without its lock.
-    ready: Ready,
+    prebuilt: Prebuilt,
     indirect: Mutex<ze_kernel_indirect_access_flags_t>,
 }
 
@@ -67,7 +67,7 @@ impl Kernel {
             index,
             attributes,
             code: launch.code.clone(),
-            ready: Ready::new(launch.args.len()),
+            prebuilt: Prebuilt::new(launch.args.len()),
             launch: Mutex::new(launch),
             indirect: Mutex::default(),
         }))
@@ -114,8 +114,8 @@ impl Kernel {
 
     /// What an append copies of the next launch.
     #[inline]
-    pub fn ready(&self) -> &Ready {
-        &self.ready
+    pub fn prebuilt(&self) -> &Prebuilt {
+        &self.prebuilt
     }
 
     /// The next launch, for an append to copy from.
@@ -126,7 +126,7 @@ impl Kernel {
     /// The next launch, to be changed.
     pub fn change(&self) -> Change<'_> {
         let launch = self.launch.lock().unwrap_or_else(PoisonError::into_inner);
-        Change { launch, ready: &self.ready }
+        Change { launch, prebuilt: &self.prebuilt }
     }
 
     /// Which memory the kernel may reach through pointers in memory. All of it, always: this only
@@ -225,7 +225,7 @@ impl Kernel {
 /// The next launch while it is changed. Appends find the change when this is dropped.
 pub struct Change<'a> {
     launch: MutexGuard<'a, Launch>,
-    ready: &'a Ready,
+    prebuilt: &'a Prebuilt,
 }
 
 impl Deref for Change<'_> {
@@ -245,8 +245,8 @@ impl DerefMut for Change<'_> {
 impl Drop for Change<'_> {
     fn drop(&mut self) {
         let launch = &*self.launch;
-        // An append that finds nothing goes the general way, which says what is missing.
-        let ready = launch.check().is_ok().then(|| launch.with(Groups::Direct([1; 3])));
-        self.ready.publish(ready.as_ref());
+        // An append that finds nothing takes the general path, which says what is missing.
+        let prebuilt = launch.check().is_ok().then(|| launch.with(Groups::Direct([1; 3])));
+        self.prebuilt.publish(prebuilt.as_ref());
     }
 }

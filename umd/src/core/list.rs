@@ -19,9 +19,9 @@ use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
 use crate::hang::names;
 use crate::list::command::{Command, Signal};
+use crate::list::fast_path::Single;
 use crate::list::immediate::Immediate;
 use crate::list::regular::Regular;
-use crate::list::straight::Single;
 use crate::list::waits::WaitList;
 use crate::sync::event::Event;
 
@@ -270,7 +270,7 @@ impl List {
         }
     }
 
-    /// Appends a launch of a kernel that goes the general way. [`List::settle`] ends the call.
+    /// Appends a launch of a kernel that takes the general path. [`List::settle`] ends the call.
     ///
     /// # Errors
     /// See [`crate::list`].
@@ -284,13 +284,13 @@ impl List {
         self.append_as(&Command::Launch(&launch.with(groups)), Some(launched), signal, waits)
     }
 
-    /// Appends a command the straight way; false: it has to go the general way. [`List::settle`] ends the
+    /// Appends a command by the fast path; false: it has to take the general one. [`List::settle`] ends the
     /// call.
     ///
     /// # Errors
     /// As [`List::append`].
     #[inline]
-    pub fn append_straight<'e>(
+    pub fn append_fast<'e>(
         &self,
         command: &impl Single,
         signal: Option<Signal<'_>>,
@@ -300,8 +300,8 @@ impl List {
             return Ok(false);
         }
         match &self.kind {
-            ListKind::Immediate(_, list, _) => list.append_straight(command, signal, waits),
-            ListKind::Regular(_, list, _) => list.append_straight(command, signal, waits),
+            ListKind::Immediate(_, list, _) => list.append_fast(command, signal, waits),
+            ListKind::Regular(_, list, _) => list.append_fast(command, signal, waits),
         }
     }
 

@@ -18,11 +18,11 @@ use tally_uapi::queue::QueueControl;
 use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_event_handle_t};
 
 use super::command::{Command, Signal, Times};
+use super::fast_path::{self, Kernel};
 use super::immediate::Immediate;
 use super::launch::{Groups, Launch};
-use super::ready::Ready;
+use super::prebuilt::Prebuilt;
 use super::regular::Regular;
-use super::straight::{self, Kernel};
 use crate::kernel::fake::Fake;
 use crate::submit::ring::Place;
 use crate::sync::cb_event::CbEvent;
@@ -288,9 +288,9 @@ fn work() {
     golden.check("work.txt");
 }
 
-/// What an append writes the straight way is what it writes the general way.
+/// The fast path writes what the general path writes.
 #[test]
-fn straight_is_general() {
+fn the_fast_path_writes_what_the_general_path_writes() {
     let code = Arc::new(());
     let launch = |groups: [u32; 3], work_dim| Launch {
         entry: 0xc0de,
@@ -303,24 +303,24 @@ fn straight_is_general() {
         scratch_bytes: 4096,
         keep: &code,
     };
-    let ready = Ready::new(5);
+    let prebuilt = Prebuilt::new(5);
     let sizes = [([10, 1, 1], 2), ([1, 3, 1], 2), ([1, 1, 2], 3)];
-    let text = |is_straight: bool| {
+    let text = |is_fast: bool| {
         let mut golden = Golden::new();
         let (queue, list) = (golden.immediate("queue", true), golden.regular(true));
         let other = golden.immediate("other", true);
         let [mine, theirs, never] = [0; 3].map(|_| golden.cb_event(false));
         other.append(&COPY, signal(&theirs), &mut waits(&[])).expect("it is valid");
-        ready.publish(Some(&launch([1; 3], 2)));
+        prebuilt.publish(Some(&launch([1; 3], 2)));
         for (groups, work_dim) in sizes {
-            let straight = Kernel { ready: &ready, keep: &code, groups };
+            let fast = Kernel { prebuilt: &prebuilt, keep: &code, groups };
             let general = Command::Launch(&launch(groups, work_dim));
             for sig in [None, Some(&mine)] {
                 for of in [&[][..], &[&mine], &[&never, &theirs], &[&theirs, &mine, &theirs]] {
                     let sig = sig.and_then(signal);
-                    if is_straight {
-                        assert_eq!(queue.append_straight(&straight, sig, waits(of)), Ok(true));
-                        assert_eq!(list.append_straight(&straight, sig, waits(of)), Ok(true));
+                    if is_fast {
+                        assert_eq!(queue.append_fast(&fast, sig, waits(of)), Ok(true));
+                        assert_eq!(list.append_fast(&fast, sig, waits(of)), Ok(true));
                     } else {
                         queue.append(&general, sig, &mut waits(of)).expect("it is valid");
                         list.append(&general, sig, &mut waits(of)).expect("it is valid");
@@ -328,13 +328,13 @@ fn straight_is_general() {
                 }
             }
         }
-        let copy = straight::Copy { dst: 0xd000, src: 0x5000, size: 16 };
+        let copy = fast_path::Copy { dst: 0xd000, src: 0x5000, size: 16 };
         let fills = [&[1, 2, 3, 4][..], &[7; 32]].map(|pattern| (0xd000, 256, pattern));
-        if is_straight {
-            assert_eq!(list.append_straight(&copy, signal(&mine), waits(&[&theirs])), Ok(true));
+        if is_fast {
+            assert_eq!(list.append_fast(&copy, signal(&mine), waits(&[&theirs])), Ok(true));
             for (dst, size, pattern) in fills {
-                let fill = straight::Fill { dst, size, pattern };
-                assert_eq!(list.append_straight(&fill, None, waits(&[&mine])), Ok(true));
+                let fill = fast_path::Fill { dst, size, pattern };
+                assert_eq!(list.append_fast(&fill, None, waits(&[&mine])), Ok(true));
             }
         } else {
             list.append(&COPY, signal(&mine), &mut waits(&[&theirs])).expect("it is valid");
@@ -352,18 +352,18 @@ fn straight_is_general() {
     assert_eq!(text(true), text(false));
 }
 
-/// What is not for the straight way is left to the general one, with nothing written.
+/// Commands that the fast path does not serve are left to the general one, with nothing written.
 #[test]
-fn some_launches_go_the_general_way() {
+fn some_launches_take_the_general_path() {
     let mut golden = Golden::new();
     let code = Arc::new(());
     let (list, unordered) = (golden.immediate("list", true), golden.immediate("unordered", false));
     let (timed, plain, regular) =
         (golden.cb_event(true), golden.cb_event(false), golden.event("event", false));
-    let ready = Ready::new(5);
-    let straight = Kernel { ready: &ready, keep: &code, groups: [1; 3] };
+    let prebuilt = Prebuilt::new(5);
+    let fast = Kernel { prebuilt: &prebuilt, keep: &code, groups: [1; 3] };
     let none = || waits(&[]);
-    assert_eq!(list.append_straight(&straight, None, none()), Ok(false), "the kernel is not ready");
+    assert_eq!(list.append_fast(&fast, None, none()), Ok(false), "the kernel is not ready");
     let launch = Launch {
         entry: 0xc0de,
         args: &[0; 5],
@@ -375,20 +375,16 @@ fn some_launches_go_the_general_way() {
         scratch_bytes: 0,
         keep: &code,
     };
-    ready.publish(Some(&launch));
-    assert_eq!(unordered.append_straight(&straight, None, none()), Ok(false));
+    prebuilt.publish(Some(&launch));
+    assert_eq!(unordered.append_fast(&fast, None, none()), Ok(false));
     for event in [&timed, &regular] {
-        assert_eq!(list.append_straight(&straight, signal(event), none()), Ok(false));
+        assert_eq!(list.append_fast(&fast, signal(event), none()), Ok(false));
     }
     assert_eq!(golden.print("nothing"), 0);
-    assert_eq!(list.append_straight(&straight, signal(&plain), none()), Ok(true));
+    assert_eq!(list.append_fast(&fast, signal(&plain), none()), Ok(true));
     assert_eq!(golden.print("one"), 1);
-    ready.publish(None);
-    assert_eq!(
-        list.append_straight(&straight, None, none()),
-        Ok(false),
-        "an argument is unset again"
-    );
+    prebuilt.publish(None);
+    assert_eq!(list.append_fast(&fast, None, none()), Ok(false), "an argument is unset again");
 }
 
 /// Executions: bases follow each other, operands are bound when the list is executed.

@@ -10,8 +10,8 @@ use tally_uapi::packet::{Packet, TimestampSlot};
 use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_event_handle_t, ze_result_t};
 
 use super::command::{self, Command, Post, Signal, Target};
+use super::fast_path::{self, Single};
 use super::launch::Keep;
-use super::straight::{self, Single};
 use super::waits::{Condition, WaitList};
 use crate::error::{Error, Result};
 use crate::hang::calls::CallLog;
@@ -116,20 +116,20 @@ impl Immediate {
         command::append(&mut Appender { list: self, state: &mut state }, command, signal, waits)
     }
 
-    /// Appends a command the straight way; false: it has to go the general way. [`Immediate::settle`] ends the
+    /// Appends a command by the fast path; false: it has to take the general one. [`Immediate::settle`] ends the
     /// call.
     ///
     /// # Errors
     /// As [`Immediate::append`].
     #[inline]
-    pub fn append_straight<'e>(
+    pub fn append_fast<'e>(
         &self,
         command: &impl Single,
         signal: Option<Signal<'_>>,
         waits: impl ExactSizeIterator<Item = Result<&'e Event>>,
     ) -> Result<bool> {
         let mut state = self.lock();
-        straight::append(&mut Appender { list: self, state: &mut state }, command, signal, waits)
+        fast_path::append(&mut Appender { list: self, state: &mut state }, command, signal, waits)
     }
 
     /// In synchronous mode waits for what was appended. The caller holds no lock: the command may

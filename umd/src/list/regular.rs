@@ -12,9 +12,9 @@ use tally_uapi::packet::{
 use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_event_handle_t, ze_result_t};
 
 use super::command::{self, Command, Post, Signal, Target};
+use super::fast_path::{self, Single};
 use super::immediate::dead;
 use super::launch::Keep;
-use super::straight::{self, Single};
 use super::waits::{Condition, WaitList};
 use crate::error::{Error, Result};
 use crate::handle::{self, Counted};
@@ -178,12 +178,12 @@ impl Regular {
         Ok(None)
     }
 
-    /// Appends a command the straight way; false: it has to go the general way.
+    /// Appends a command by the fast path; false: it has to take the general one.
     ///
     /// # Errors
     /// As [`Regular::append`].
     #[inline]
-    pub fn append_straight<'e>(
+    pub fn append_fast<'e>(
         &self,
         command: &impl Single,
         signal: Option<Signal<'_>>,
@@ -193,7 +193,7 @@ impl Regular {
         if state.special && state.mutable.is_some() {
             return Ok(false);
         }
-        straight::append(&mut Recorder { list: self, state: &mut state }, command, signal, waits)
+        fast_path::append(&mut Recorder { list: self, state: &mut state }, command, signal, waits)
     }
 
     /// Makes the list ready for execution. Closing it twice is no error.

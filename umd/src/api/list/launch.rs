@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use tally_ze::*;
 
-use super::{Events, append, append_straight, no_extensions};
+use super::{Events, append, append_fast, no_extensions};
 use crate::api::{Call, api};
 use crate::core::kernel as core_kernel;
 use crate::core::list::List;
 use crate::error::{Error, Result};
 use crate::list::command::Command;
+use crate::list::fast_path;
 use crate::list::launch::Groups;
-use crate::list::straight;
 
 api! {
     /// Spec: `zeCommandListAppendLaunchKernel`.
@@ -30,7 +30,7 @@ api! {
         let kernel = call.handle(hKernel, "hKernel")?;
         let groups = counts(call.read(pLaunchFuncArgs, "pLaunchFuncArgs")?);
         let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
-        if launch_straight(call, list, kernel, groups, events)? {
+        if launch_fast(call, list, kernel, groups, events)? {
             return list.settle();
         }
         launch(call, list, kernel, Groups::Direct(groups), events)
@@ -150,9 +150,9 @@ api! {
     }
 }
 
-/// Launches a kernel the straight way; false: it has to go the general way.
+/// Launches a kernel by the fast path; false: it has to take the general path.
 #[inline(always)]
-fn launch_straight(
+fn launch_fast(
     call: Call<'_>,
     list: &List,
     kernel: &Arc<core_kernel::Kernel>,
@@ -160,8 +160,8 @@ fn launch_straight(
     events: Events,
 ) -> Result<bool> {
     list.must_compute()?;
-    let launch = straight::Kernel { ready: kernel.ready(), keep: kernel.code(), groups };
-    append_straight(call, list, &launch, events)
+    let launch = fast_path::Kernel { prebuilt: kernel.prebuilt(), keep: kernel.code(), groups };
+    append_fast(call, list, &launch, events)
 }
 
 #[inline(never)]
@@ -191,7 +191,7 @@ fn launch_given(
     events: Events,
 ) -> Result {
     if let Some(groups) = groups.direct()
-        && launch_straight(call, list, kernel, groups, events)?
+        && launch_fast(call, list, kernel, groups, events)?
     {
         return list.settle();
     }

@@ -19,7 +19,7 @@ use crate::log::warn_once;
 /// Everything that an append takes from the kernel. A later change of the kernel's arguments does not
 /// change what was appended, so appends copy what they need.
 ///
-/// Most appends copy it from [`super::Kernel::ready`] instead. What takes more than to copy the arguments and to
+/// Most appends copy it from [`super::Kernel::prebuilt`] instead. What takes more than to copy the arguments and to
 /// keep the code must not be found there: see [`super::Change`].
 #[derive(Clone)]
 pub struct Launch {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The straight way of the commonest appends: a command of one packet, in an in-order list, with no signal
+//! The fast path of the commonest appends: a command of one packet, in an in-order list, with no signal
 //! but that of a counter-based event that takes no write of its own.
 //!
 //! It writes the packets that [`command::append`] writes (a golden test holds it to that), without what
@@ -10,7 +10,7 @@ use tally_uapi::packet::Packet;
 
 use super::command::{self, Post, Signal, Target};
 use super::launch::Keep;
-use super::ready::Ready;
+use super::prebuilt::Prebuilt;
 use super::waits;
 use crate::error::Result;
 use crate::sync::event::Event;
@@ -18,7 +18,7 @@ use crate::vm::Access;
 
 /// A command of one packet.
 pub trait Single {
-    /// The packet, without its order and its signal. `None`: it has to go the general way.
+    /// The packet, without its order and its signal. `None`: it has to take the general path.
     ///
     /// # Errors
     /// Those of [`Target`].
@@ -29,7 +29,7 @@ pub trait Single {
 #[derive(Clone, Copy)]
 pub struct Kernel<'a, K> {
     /// What to copy of the kernel.
-    pub ready: &'a Ready,
+    pub prebuilt: &'a Prebuilt,
     /// What must exist until the kernel has run.
     pub keep: &'a K,
     /// How many groups.
@@ -40,9 +40,9 @@ impl<K: Keep> Single for Kernel<'_, K> {
     #[inline(always)]
     fn packet<T: Target>(&self, target: &mut T) -> Result<Option<Packet>> {
         target.keep(self.keep);
-        let block = target.memory(self.ready.bytes(), BLOCK_ALIGN)?;
+        let block = target.memory(self.prebuilt.bytes(), BLOCK_ALIGN)?;
         // SAFETY: the block has that size and alignment, and is not yet in use.
-        let packet = unsafe { self.ready.copy(block.ptr.as_ptr().cast(), self.groups) };
+        let packet = unsafe { self.prebuilt.copy(block.ptr.as_ptr().cast(), self.groups) };
         let Some(mut packet) = packet else { return Ok(None) };
         packet.body[KERNARG] = block.va();
         Ok(Some(packet))
@@ -88,7 +88,7 @@ impl Single for Fill<'_> {
     }
 }
 
-/// Appends a command. False: it has to go the general way, and nothing has changed.
+/// Appends a command. False: it has to take the general path, and nothing has changed.
 ///
 /// # Errors
 /// As [`super::command::append`].

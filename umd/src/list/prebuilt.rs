@@ -18,7 +18,7 @@ const STEP: usize = 4;
 
 /// The next launch of a kernel, for appends to copy without a lock.
 #[derive(Debug)]
-pub struct Ready {
+pub struct Prebuilt {
     /// Odd while the rest changes.
     version: AtomicU64,
     /// The packet without what an append adds. All zero: not to be launched from here.
@@ -30,7 +30,7 @@ pub struct Ready {
     block: Box<[[AtomicU64; STEP]]>,
 }
 
-impl Ready {
+impl Prebuilt {
     /// For a kernel with `args` bytes of arguments that cannot be launched yet.
     pub fn new(args: usize) -> Self {
         let words = (ARGS_OFFSET as usize + args).div_ceil(size_of::<u64>());
@@ -93,7 +93,7 @@ impl Ready {
     /// is no launch here, or another thread changes it now.
     ///
     /// # Safety
-    /// `to` is good for writing [`Ready::bytes`] and aligned to 8.
+    /// `to` is good for writing [`Prebuilt::bytes`] and aligned to 8.
     #[inline]
     pub unsafe fn copy(&self, to: *mut u64, groups: [u32; 3]) -> Option<Packet> {
         let version = self.version.load(Ordering::Acquire);
@@ -181,19 +181,19 @@ mod tests {
         }
     }
 
-    fn copy(ready: &Ready) -> Option<(Packet, Vec<u64>)> {
-        let mut block = vec![u64::MAX; ready.bytes() as usize / 8];
+    fn copy(prebuilt: &Prebuilt) -> Option<(Packet, Vec<u64>)> {
+        let mut block = vec![u64::MAX; prebuilt.bytes() as usize / 8];
         // SAFETY: the block has that many bytes.
-        unsafe { ready.copy(block.as_mut_ptr(), [1; 3]) }.map(|packet| (packet, block))
+        unsafe { prebuilt.copy(block.as_mut_ptr(), [1; 3]) }.map(|packet| (packet, block))
     }
 
     #[test]
     fn the_block_is_the_header_and_the_arguments() {
         let (args, code) = ([1, 2, 3, 4, 5, 6, 7, 8, 9], Arc::new(()));
-        let ready = Ready::new(args.len());
-        assert_eq!(copy(&ready), None);
-        ready.publish(Some(&launch(&args, &code)));
-        let (_, block) = copy(&ready).expect("it is ready");
+        let prebuilt = Prebuilt::new(args.len());
+        assert_eq!(copy(&prebuilt), None);
+        prebuilt.publish(Some(&launch(&args, &code)));
+        let (_, block) = copy(&prebuilt).expect("it is ready");
         let header = KernargHeader { global_offset: [7, 8, 9], ..Default::default() };
         let bytes = block.as_bytes();
         assert_eq!(bytes[..ARGS_OFFSET as usize], *header.as_bytes());
@@ -203,17 +203,17 @@ mod tests {
     #[test]
     fn who_copies_while_another_thread_changes_gets_all_of_one_launch_or_nothing() {
         let code = Arc::new(());
-        let ready = Ready::new(64);
+        let prebuilt = Prebuilt::new(64);
         let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for round in 0..20_000u32 {
-                    ready.publish(Some(&launch(&[round as u8; 64], &code)));
+                    prebuilt.publish(Some(&launch(&[round as u8; 64], &code)));
                 }
                 done.store(true, Ordering::Relaxed);
             });
             while !done.load(Ordering::Relaxed) {
-                if let Some((_, block)) = copy(&ready) {
+                if let Some((_, block)) = copy(&prebuilt) {
                     let args = &block.as_bytes()[ARGS_OFFSET as usize..][..64];
                     assert!(args.iter().all(|byte| *byte == args[0]), "{args:?}");
                 }
