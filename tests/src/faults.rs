@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mistakes that a driver can be told to make, to show that the tests would find them.
+//! Faults that a driver can be told to inject, to show that the tests would find them.
 //!
 //! The toy driver takes a [`Fault`] when it is made. The real driver, built with its feature
 //! `faults`, reads the name from the environment variable [`VARIABLE`]. "Every" below means each
@@ -12,7 +12,7 @@ pub const VARIABLE: &str = "TALLY_FAULT";
 
 macro_rules! faults {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
-        /// One mistake.
+        /// One injected fault.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Fault {
             $($(#[doc = $doc])+ $variant,)+
@@ -76,7 +76,7 @@ faults! {
     FenceEarly = "fence-early",
     /// A copy reads its source when it is appended.
     CopyReadsAtAppend = "copy-reads-at-append",
-    /// A slot whose promised value was never reached is given to the next list.
+    /// A slot whose reserved value was never reached is given to the next list.
     ReservedNotRetired = "reserved-not-retired",
     /// An append that signals an aggregated event replaces its state, as that of another CB event.
     AggregateReplaced = "aggregate-replaced",

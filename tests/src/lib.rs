@@ -3,7 +3,7 @@
 //!
 //! [`model`] says what the specification requires of lists, queues, events and executions.
 //! [`program`] generates random valid programs, runs them on a backend and compares with the
-//! model. [`faults`] names mistakes that a driver can be told to make; the programs must find
+//! model. [`faults`] names faults that a driver can be told to inject; the programs must find
 //! them. [`toy`] is the smallest driver that can make them all, and shows that the model, the
 //! generator and the runner work before any real driver is there. [`ze`] calls the real one
 //! through the stock loader ([`images`]: also its images, [`graph`]: graphs), and [`routine`] is what nearly every

@@ -60,7 +60,7 @@ impl Heap {
     /// OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_LOST.
     ///
     /// # Panics
-    /// If `align` is no power of two or larger than 2 MiB: a mistake of the driver.
+    /// If `align` is no power of two or larger than 2 MiB, which is a bug of the driver.
     pub fn alloc(self: &Arc<Self>, size: u64, align: u64) -> Result<Block> {
         assert!(align.is_power_of_two() && align <= HUGE_PAGE, "heap alignment {align}");
         let size = size.max(align).max(MIN).checked_next_power_of_two().ok_or_else(too_large)?;

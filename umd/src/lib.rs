@@ -22,7 +22,7 @@ pub mod api;
 pub mod core;
 pub mod ddi;
 pub mod error;
-pub mod faults;
+pub mod fault_injection;
 pub mod handle;
 pub mod hang;
 pub mod heap;

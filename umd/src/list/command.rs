@@ -307,30 +307,32 @@ impl Command<'_> {
     /// Whether it waits for all commands before it, also in an out-of-order list.
     fn is_ordered(&self, has_waits: bool) -> bool {
         match self {
-            Command::Barrier => !has_waits && !crate::faults::on(crate::faults::BARRIER_IGNORED),
+            Command::Barrier => {
+                !has_waits && !crate::fault_injection::on(crate::fault_injection::BARRIER_IGNORED)
+            }
             Command::Signal | Command::Reset(_) => true,
             _ => false,
         }
     }
 
-    /// Whether, by a mistake, it does not wait for what an in-order list holds before it.
+    /// Injected fault: it does not wait for what an in-order list holds before it.
     fn ignores_order(&self) -> bool {
-        crate::faults::on(crate::faults::IN_ORDER_IGNORED)
+        crate::fault_injection::on(crate::fault_injection::IN_ORDER_IGNORED)
             || matches!(self, Command::Lists(_))
-                && crate::faults::on(crate::faults::APPENDED_LISTS_UNORDERED)
+                && crate::fault_injection::on(crate::fault_injection::APPENDED_LISTS_UNORDERED)
     }
 
-    /// Whether, by a mistake, its event is signalled before it begins.
+    /// Injected fault: its event is signalled before it begins.
     fn signals_early(&self, in_order: bool) -> bool {
         matches!(self, Command::Lists(_))
             && !in_order
-            && crate::faults::on(crate::faults::UNORDERED_LISTS_SIGNAL_EARLY)
+            && crate::fault_injection::on(crate::fault_injection::UNORDERED_LISTS_SIGNAL_EARLY)
     }
 
-    /// Whether, by a mistake, its wait list is left out.
+    /// Injected fault: its wait list is left out.
     fn ignores_waits(&self) -> bool {
         matches!(self, Command::Lists(_))
-            && crate::faults::on(crate::faults::APPENDED_LISTS_IGNORE_WAITS)
+            && crate::fault_injection::on(crate::fault_injection::APPENDED_LISTS_IGNORE_WAITS)
     }
 }
 
@@ -519,7 +521,7 @@ impl Body {
                 ] {
                     self.push_post(target, post);
                 }
-                if !crate::faults::on(crate::faults::HOST_FUNCTION_NOT_AWAITED) {
+                if !crate::fault_injection::on(crate::fault_injection::HOST_FUNCTION_NOT_AWAITED) {
                     target.push(waits::at_least(cell, host_function::DONE));
                 }
                 self.push_post(target, Post::store(cell, host_function::IDLE));
@@ -569,7 +571,7 @@ impl Body {
     fn last<T: Target>(&self, target: &mut T, mut packet: Packet, posts: &[Option<Post>]) {
         packet.header.flags |= self.order;
         let mut posts = posts.iter().flatten();
-        if crate::faults::on(crate::faults::SIGNAL_BEFORE_WORK) {
+        if crate::fault_injection::on(crate::fault_injection::SIGNAL_BEFORE_WORK) {
             for post in posts.by_ref() {
                 let mut early = nop(self.order);
                 post.attach(&mut early);
@@ -691,7 +693,7 @@ pub(super) fn event_post(
     };
     let Some((word, increment)) = event.aggregated() else { return Ok(None) };
     let at = reach(word.device)?;
-    Ok(Some(match crate::faults::on(crate::faults::INCREMENT_STORED) {
+    Ok(Some(match crate::fault_injection::on(crate::fault_injection::INCREMENT_STORED) {
         true => Post::store(at, increment),
         false => Post::add(at, increment),
     }))
@@ -700,7 +702,11 @@ pub(super) fn event_post(
 fn reset(event: &Event) -> Result<Option<Post>> {
     event.check()?;
     match &event.kind {
-        EventKind::Regular(_) if crate::faults::on(crate::faults::DEVICE_RESET_IGNORED) => Ok(None),
+        EventKind::Regular(_)
+            if crate::fault_injection::on(crate::fault_injection::DEVICE_RESET_IGNORED) =>
+        {
+            Ok(None)
+        }
         EventKind::Regular(place) => Ok(Some(Post::store(place.cell().va(), 0))),
         EventKind::CounterBased(_) => {
             Err(Error::invalid("hEvent: a counter-based event is never reset"))
@@ -714,7 +720,9 @@ pub(super) fn stamp_of<T: Target>(
     event: &Event,
 ) -> Result<(Option<u64>, Option<Stamp>)> {
     match &event.kind {
-        EventKind::Regular(_) if crate::faults::on(crate::faults::REGULAR_TIMES_LOST) => {
+        EventKind::Regular(_)
+            if crate::fault_injection::on(crate::fault_injection::REGULAR_TIMES_LOST) =>
+        {
             Ok((None, None))
         }
         EventKind::Regular(place) => Ok((Some(place.slot()), None)),
@@ -725,10 +733,10 @@ pub(super) fn stamp_of<T: Target>(
     }
 }
 
-/// The slot itself; by a mistake, the first one that was ever taken.
+/// The slot itself; as an injected fault, the first one that was ever taken.
 fn one_for_all(stamp: Stamp) -> Stamp {
     static FIRST: std::sync::OnceLock<Stamp> = std::sync::OnceLock::new();
-    match crate::faults::on(crate::faults::STAMPS_SHARED) {
+    match crate::fault_injection::on(crate::fault_injection::STAMPS_SHARED) {
         true => FIRST.get_or_init(|| stamp).clone(),
         false => stamp,
     }

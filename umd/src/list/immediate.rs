@@ -437,7 +437,9 @@ impl Target for Appender<'_> {
     #[inline]
     fn name(&mut self, signal: &Signal<'_>, stamp: Option<Stamp>) {
         if let EventKind::CounterBased(event) = &signal.event.kind {
-            if event.is_aggregated() && !crate::faults::on(crate::faults::AGGREGATE_REPLACED) {
+            if event.is_aggregated()
+                && !crate::fault_injection::on(crate::fault_injection::AGGREGATE_REPLACED)
+            {
                 event.set_stamp(stamp);
             } else {
                 event.signal(self.list.counter.cell(), self.value(), stamp);

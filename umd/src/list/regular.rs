@@ -567,7 +567,8 @@ impl Signalled {
         // SAFETY: applications do not destroy an event while they execute a list that signals it.
         let Some(event) = (unsafe { self.handle.get() }) else { return };
         let EventKind::CounterBased(event) = &event.kind else { return };
-        if event.names(recording, self.k) || crate::faults::on(crate::faults::EXECUTION_KEEPS_STATE)
+        if event.names(recording, self.k)
+            || crate::fault_injection::on(crate::fault_injection::EXECUTION_KEEPS_STATE)
         {
             return;
         }
@@ -738,13 +739,15 @@ impl Target for Recorder<'_> {
     #[inline]
     fn name(&mut self, signal: &Signal<'_>, stamp: Option<Stamp>) {
         let EventKind::CounterBased(event) = &signal.event.kind else { return };
-        if event.is_aggregated() && !crate::faults::on(crate::faults::AGGREGATE_REPLACED) {
+        if event.is_aggregated()
+            && !crate::fault_injection::on(crate::fault_injection::AGGREGATE_REPLACED)
+        {
             event.set_stamp(stamp);
             return;
         }
         let k = self.state.recording.signals();
         let mut place = self.state.signalled.len();
-        if !crate::faults::on(crate::faults::RECORDED_KEEPS_STATE) {
+        if !crate::fault_injection::on(crate::fault_injection::RECORDED_KEEPS_STATE) {
             place = event.record(&self.state.recording, k, place, stamp.clone());
         }
         match self.state.signalled.get_mut(place) {

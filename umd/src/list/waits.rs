@@ -42,7 +42,9 @@ pub(super) fn encode<'e, T: Target>(
     for event in waits {
         let event = event?;
         event.check()?;
-        if std::mem::take(&mut first) && crate::faults::on(crate::faults::WAIT_DROPPED) {
+        if std::mem::take(&mut first)
+            && crate::fault_injection::on(crate::fault_injection::WAIT_DROPPED)
+        {
             continue;
         }
         if target.orders(event) {

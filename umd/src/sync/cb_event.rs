@@ -53,10 +53,10 @@ pub struct External {
 }
 
 impl External {
-    /// Whether a wait that is recorded now is left out, which is a mistake: the word is the user's,
+    /// Injected fault: a wait that is recorded now is left out although the word is the user's,
     /// and may hold less when the list is executed.
     fn is_elided(&self) -> bool {
-        crate::faults::on(crate::faults::WORD_WAIT_ELIDED)
+        crate::fault_injection::on(crate::fault_injection::WORD_WAIT_ELIDED)
             && self.host.get().load(Ordering::Acquire) >= self.value
     }
 }
@@ -220,7 +220,7 @@ impl CbEvent {
     /// An event of another process, as it was when its handle was made: it is waited for and never
     /// signalled here.
     pub fn imported(cell: Cell, value: u64, counters: Arc<ImportedCounters>) -> Self {
-        if crate::faults::on(crate::faults::OPENED_IS_MET) {
+        if crate::fault_injection::on(crate::fault_injection::OPENED_IS_MET) {
             return Self::completed();
         }
         Self::with_state(State::Imported(cell, value, counters), None)

@@ -162,7 +162,8 @@ impl Counter {
 
 impl Drop for Counter {
     fn drop(&mut self) {
-        let retire = !self.is_settled() && !crate::faults::on(crate::faults::RESERVED_NOT_RETIRED);
+        let retire = !self.is_settled()
+            && !crate::fault_injection::on(crate::fault_injection::RESERVED_NOT_RETIRED);
         if !retire {
             self.pool.counters().state().free.push(self.cell);
         }
@@ -202,7 +203,7 @@ impl Counters {
             Some(cell) => cell,
             None => state.cut(shared.vm())?,
         };
-        if crate::faults::on(crate::faults::SLOT_ZEROED) {
+        if crate::fault_injection::on(crate::fault_injection::SLOT_ZEROED) {
             cell.store(0);
         }
         Ok(Counter { cell, reserved: AtomicU64::new(cell.load()), pool: shared.clone() })

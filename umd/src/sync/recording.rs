@@ -101,11 +101,11 @@ impl Recording {
         let mut base = self.latest.load(Ordering::Acquire);
         if base == NONE {
             base = self.first;
-            if crate::faults::on(crate::faults::UNSUBMITTED_IS_MET) {
+            if crate::fault_injection::on(crate::fault_injection::UNSUBMITTED_IS_MET) {
                 return (self.counter.cell(), 0);
             }
         }
-        if crate::faults::on(crate::faults::WAIT_BOUND_TO_EARLIER_EXECUTION) {
+        if crate::fault_injection::on(crate::fault_injection::WAIT_BOUND_TO_EARLIER_EXECUTION) {
             base = base.saturating_sub(u64::from(self.signals())).max(self.first);
         }
         (self.counter.cell(), base + u64::from(k))
@@ -126,7 +126,9 @@ impl Recording {
         let signals = u64::from(self.signals());
         let base = match self.latest.load(Ordering::Relaxed) {
             NONE => self.first,
-            latest if crate::faults::on(crate::faults::BASE_OFF_BY_ONE) => latest + signals - 1,
+            latest if crate::fault_injection::on(crate::fault_injection::BASE_OFF_BY_ONE) => {
+                latest + signals - 1
+            }
             latest => latest + signals,
         };
         self.counter.reserve((base + signals).max(self.counter.reserved()));

@@ -98,7 +98,7 @@ impl Copier<'_> {
             packets.push(self.with_slots(packet, shared, &mut memory)?);
         }
         let mut signalled = source.signalled.clone();
-        if crate::faults::on(crate::faults::CLONE_KEEPS_STATE) {
+        if crate::fault_injection::on(crate::fault_injection::CLONE_KEEPS_STATE) {
             signalled.clear();
         }
         let mut mutable = source.mutable.clone();
@@ -200,7 +200,7 @@ impl Copier<'_> {
 /// The packet with the copy's counter where it signals the source's.
 fn with_counter(mut packet: Packet, from: u64, to: u64) -> Packet {
     let own = flag::POST_SYNC | flag::FROM_BASE;
-    let kept = crate::faults::on(crate::faults::CLONE_KEEPS_COUNTER);
+    let kept = crate::fault_injection::on(crate::fault_injection::CLONE_KEEPS_COUNTER);
     if packet.header.flags & own == own && packet.post.address == from && !kept {
         packet.post.address = to;
     }

@@ -142,7 +142,7 @@ thread_local! {
 
 impl Watcher for Cells {
     fn look(&self, number: usize) {
-        if crate::faults::on(crate::faults::SHARED_SIGNAL_UNHEARD) {
+        if crate::fault_injection::on(crate::fault_injection::SHARED_SIGNAL_UNHEARD) {
             return;
         }
         let cell = self.cells[number];

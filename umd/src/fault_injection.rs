@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mistakes that the driver makes on request, to show that the tests would find them.
+//! Faults that the driver injects into itself on request, to show that the tests would find them.
 //!
-//! Only with the feature `faults`: the environment variable TALLY_FAULT names one. Without the
-//! feature [`on`] is constant and nothing of this remains.
+//! This needs the feature `faults`; the environment variable TALLY_FAULT then names one. Without the
+//! feature [`on`] is constant, and the compiler removes every check.
 
-/// The name of a mistake.
+/// The name of an injected fault.
 pub type Name = &'static str;
 
 /// The first wait of every wait list is left out.
@@ -33,7 +33,7 @@ pub const EXECUTION_KEEPS_STATE: Name = "execution-keeps-state";
 pub const IN_ORDER_IGNORED: Name = "in-order-ignored";
 /// A fence is signalled when its lists are submitted.
 pub const FENCE_EARLY: Name = "fence-early";
-/// A counter whose promised value was never reached is given to the next owner.
+/// A counter whose reserved value was never reached is given to the next owner.
 pub const RESERVED_NOT_RETIRED: Name = "reserved-not-retired";
 /// An append that signals an aggregated event replaces its state.
 pub const AGGREGATE_REPLACED: Name = "aggregate-replaced";
@@ -63,17 +63,17 @@ pub const OPENED_IS_MET: Name = "opened-is-met";
 /// A signal of an event that processes share wakes nobody in the other process.
 pub const SHARED_SIGNAL_UNHEARD: Name = "shared-signal-unheard";
 
-/// Whether the driver can make mistakes. Then all appends take the general path, which makes them.
+/// Whether the driver can inject faults. All appends then take the general path, which has the checks.
 pub const BUILT: bool = cfg!(feature = "faults");
 
-/// Whether the driver is to make this mistake.
+/// Whether the driver injects this fault.
 #[cfg(not(feature = "faults"))]
 #[inline(always)]
 pub const fn on(_: Name) -> bool {
     false
 }
 
-/// Whether the driver is to make this mistake.
+/// Whether the driver injects this fault.
 #[cfg(feature = "faults")]
 pub fn on(name: Name) -> bool {
     static CHOSEN: std::sync::LazyLock<Option<String>> =
