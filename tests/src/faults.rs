@@ -97,7 +97,7 @@ faults! {
     /// A list goes on when a function of the host was called, not when it has returned.
     HostFunctionNotAwaited = "host-function-not-awaited",
     /// The times of all commands of counter-based events go to one slot.
-    StampsShared = "stamps-shared",
+    TimestampsShared = "timestamps-shared",
     /// A command that signals a regular event leaves out its times.
     RegularTimesLost = "regular-times-lost",
     /// An event that is made of a handle is complete, whatever the handle stands for.

@@ -64,7 +64,7 @@ struct RecordedCommand {
     signal: Option<EventId>,
     early: Option<u32>,
     /// The slot that its times go to.
-    stamp: Option<usize>,
+    timestamp: Option<usize>,
     /// The slot whose times it reads, and the place that it writes them to.
     reads: Option<(usize, usize)>,
 }
@@ -125,7 +125,7 @@ struct State {
     /// For each event that has one, the user's word; it stays when the event is gone.
     words: Vec<Option<Word>>,
     /// For each event, whether it has times, and the slot that they are in.
-    stamps: Vec<(bool, Option<usize>)>,
+    timestamps: Vec<(bool, Option<usize>)>,
     /// Event cells of the fences.
     fences: Vec<usize>,
     /// For each queue its ring.
@@ -155,7 +155,7 @@ impl Toy {
             recordings: Vec::new(),
             events: Vec::new(),
             words: Vec::new(),
-            stamps: Vec::new(),
+            timestamps: Vec::new(),
             fences: Vec::new(),
             queues: Vec::new(),
             reserved: Vec::new(),
@@ -364,7 +364,7 @@ impl State {
         let waits = self.conditions(&command.waits);
         let mut packet = Packet::new(command.op, waits, !command.waits.is_empty());
         packet.early = command.early;
-        packet.stamp = command.stamp;
+        packet.timestamp = command.timestamp;
         packet.reads = command.reads;
         if let Some(Event::Regular(cell)) = command.signal.map(|event| self.events[event.0]) {
             packet.cells.push((cell, true));
@@ -410,15 +410,15 @@ impl State {
             _ => None,
         };
         let &mut List { desc, slot, stream, recording, .. } = self.list(list)?;
-        let (stamp, reads) = (self.new_stamp(command.signal), self.reads(command.op));
+        let (timestamp, reads) = (self.new_timestamp(command.signal), self.reads(command.op));
         let signal = command.signal;
-        let recorded = RecordedCommand { op: command.op, waits, signal, early, stamp, reads };
+        let recorded = RecordedCommand { op: command.op, waits, signal, early, timestamp, reads };
         if desc.kind == ListKind::Regular {
             let index = self.recordings[recording].commands.len();
             self.recordings[recording].commands.push(recorded);
             if !self.faulty(Fault::RecordedKeepsState) {
                 self.replace(command.signal, Pair::Recorded(recording, index));
-                self.set_stamp(signal, stamp);
+                self.set_timestamp(signal, timestamp);
             }
             return Ok(false);
         }
@@ -439,7 +439,7 @@ impl State {
             }
             event => self.replace(event, Pair::Counter(slot, value)),
         }
-        self.set_stamp(signal, stamp);
+        self.set_timestamp(signal, timestamp);
         Ok(desc.kind == ListKind::ImmediateSynchronous)
     }
 
@@ -482,7 +482,7 @@ impl State {
             let kept = self.faulty(Fault::ExecutionKeepsState) && elsewhere && !recorded_late;
             if !kept && !quiet {
                 self.replace(Some(event), Pair::Recorded(id, index));
-                self.set_stamp(Some(event), command.stamp);
+                self.set_timestamp(Some(event), command.timestamp);
             }
         }
         Ok(stream)

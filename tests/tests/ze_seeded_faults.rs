@@ -52,7 +52,7 @@ const FAULTS: [Fault; 27] = [
     Fault::AppendedListsIgnoreWaits,
     Fault::UnorderedListsSignalEarly,
     Fault::HostFunctionNotAwaited,
-    Fault::StampsShared,
+    Fault::TimestampsShared,
     Fault::RegularTimesLost,
     Fault::OpenedIsMet,
     Fault::SharedSignalUnheard,

@@ -55,7 +55,7 @@ pub const APPENDED_LISTS_IGNORE_WAITS: Name = "appended-lists-ignore-waits";
 /// A list goes on when a function of the host was called, not when it has returned.
 pub const HOST_FUNCTION_NOT_AWAITED: Name = "host-function-not-awaited";
 /// The times of all commands of counter-based events go to one slot.
-pub const STAMPS_SHARED: Name = "stamps-shared";
+pub const TIMESTAMPS_SHARED: Name = "timestamps-shared";
 /// A command that signals a regular event leaves out its times.
 pub const REGULAR_TIMES_LOST: Name = "regular-times-lost";
 /// An event that is made of a handle is complete, whatever the handle stands for.

@@ -88,7 +88,7 @@ impl Model {
         (own, commands): (Option<RecordingId>, &[Node]),
     ) -> Result<(), Refusal> {
         let command = match times {
-            TimesOf::State(state) => self.stamped(state, (own, commands))?,
+            TimesOf::State(state) => self.timestamps(state, (own, commands))?,
             TimesOf::Event(event) => {
                 let command = self.signalling_command(event)?;
                 // Whoever resets the event, so that it can be signalled again, comes after the reader.
@@ -102,7 +102,7 @@ impl Model {
         Ok(())
     }
 
-    fn stamped(
+    fn timestamps(
         &self,
         state: CbState,
         (own, commands): (Option<RecordingId>, &[Node]),

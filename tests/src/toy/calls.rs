@@ -23,12 +23,12 @@ impl State {
             EventKind::Regular | EventKind::RegularTimed => Event::Regular(self.new_cell()),
         };
         put(&mut self.events, event.0, created, || Event::Destroyed);
-        let stamp = match kind {
+        let timestamp = match kind {
             EventKind::Timed => (true, None),
             EventKind::RegularTimed => (true, Some(self.new_times())),
             _ => (false, None),
         };
-        put(&mut self.stamps, event.0, stamp, || (false, None));
+        put(&mut self.timestamps, event.0, timestamp, || (false, None));
         Ok(())
     }
 
@@ -38,9 +38,9 @@ impl State {
         let slot = self.take_slot();
         let recording = self.new_recording(slot);
         let mut commands = self.recordings[source].commands.clone();
-        let mut stamps: Vec<(usize, usize)> = Vec::new();
+        let mut timestamps: Vec<(usize, usize)> = Vec::new();
         for command in &mut commands {
-            self.adopt(command, source, &mut stamps);
+            self.adopt(command, source, &mut timestamps);
         }
         let signals: Slot = match self.faulty(Fault::CloneKeepsCounter) {
             true => self.recordings[source].slot,
@@ -59,7 +59,7 @@ impl State {
         &mut self,
         command: &mut RecordedCommand,
         source: usize,
-        stamps: &mut Vec<(usize, usize)>,
+        timestamps: &mut Vec<(usize, usize)>,
     ) {
         for wait in &mut command.waits {
             if matches!(wait, RecordedWait::Pair(Pair::Recorded(other, _)) if *other == source) {
@@ -68,15 +68,15 @@ impl State {
         }
         let is_regular =
             command.signal.is_some_and(|it| matches!(self.events[it.0], Event::Regular(_)));
-        if let Some(stamp) = &mut command.stamp
+        if let Some(timestamp) = &mut command.timestamp
             && !is_regular
         {
             let own = self.new_times();
-            stamps.push((*stamp, own));
-            *stamp = own;
+            timestamps.push((*timestamp, own));
+            *timestamp = own;
         }
         if let Some((slot, _)) = &mut command.reads
-            && let Some(&(_, own)) = stamps.iter().find(|(other, _)| other == slot)
+            && let Some(&(_, own)) = timestamps.iter().find(|(other, _)| other == slot)
         {
             *slot = own;
         }
@@ -93,7 +93,7 @@ impl State {
             _ => Pair::Complete,
         };
         put(&mut self.events, opened.0, Event::Opened(pair), || Event::Destroyed);
-        put(&mut self.stamps, opened.0, (false, None), || (false, None));
+        put(&mut self.timestamps, opened.0, (false, None), || (false, None));
         Ok(())
     }
 
@@ -169,30 +169,30 @@ impl State {
     }
 
     /// A slot for the times of a command that signals an event with times.
-    pub(super) fn new_stamp(&mut self, signal: Option<EventId>) -> Option<usize> {
+    pub(super) fn new_timestamp(&mut self, signal: Option<EventId>) -> Option<usize> {
         let event = signal?;
-        let (timed, own) = self.stamps.get(event.0).copied()?;
+        let (timed, own) = self.timestamps.get(event.0).copied()?;
         if matches!(self.events[event.0], Event::Regular(_)) {
             return own.filter(|_| !self.faulty(Fault::RegularTimesLost));
         }
-        let shared = self.faulty(Fault::StampsShared) && !self.device.times.is_empty();
+        let shared = self.faulty(Fault::TimestampsShared) && !self.device.times.is_empty();
         timed.then(|| if shared { 0 } else { self.new_times() })
     }
 
-    pub(super) fn set_stamp(&mut self, signal: Option<EventId>, stamp: Option<usize>) {
-        if let (Some(event), Some(stamp)) = (signal, stamp) {
-            self.stamps[event.0].1 = Some(stamp);
+    pub(super) fn set_timestamp(&mut self, signal: Option<EventId>, timestamp: Option<usize>) {
+        if let (Some(event), Some(timestamp)) = (signal, timestamp) {
+            self.timestamps[event.0].1 = Some(timestamp);
         }
     }
 
     /// Which slot a command reads, and where to.
     pub(super) fn reads(&self, op: Op) -> Option<(usize, usize)> {
         let Op::QueryTimes { event, place } = op else { return None };
-        self.stamps[event.0].1.map(|slot| (slot, place))
+        self.timestamps[event.0].1.map(|slot| (slot, place))
     }
 
     pub(super) fn times(&self, event: EventId) -> Times {
-        let slot = self.stamps[event.0].1;
+        let slot = self.timestamps[event.0].1;
         slot.map_or(Times { start: 1, end: 0 }, |slot| self.device.times[slot])
     }
 }

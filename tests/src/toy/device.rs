@@ -60,7 +60,7 @@ pub struct Packet {
     /// Set by the fault that reads too early.
     pub early: Option<u32>,
     /// The slot that its times go to.
-    pub stamp: Option<usize>,
+    pub timestamp: Option<usize>,
     /// The slot whose times it copies, and the place.
     pub reads: Option<(usize, usize)>,
     progress: Progress,
@@ -78,7 +78,7 @@ impl Packet {
             cells: Vec::new(),
             word: None,
             early: None,
-            stamp: None,
+            timestamp: None,
             reads: None,
             progress: Progress::Queued,
         }
@@ -294,8 +294,8 @@ impl Device {
             (_, result) => result,
         };
         self.streams[stream].packets[number].progress = Progress::Running { result };
-        if let Some(stamp) = self.streams[stream].packets[number].stamp {
-            self.times[stamp].start = self.clock;
+        if let Some(timestamp) = self.streams[stream].packets[number].timestamp {
+            self.times[timestamp].start = self.clock;
         }
         let is_call = matches!(self.streams[stream].packets[number].op, Op::HostCall { .. });
         let unawaited = is_call && self.fault == Some(Fault::HostFunctionNotAwaited);
@@ -312,9 +312,9 @@ impl Device {
         } else if let Progress::Running { result: Some((cell, value)) } = progress {
             self.memory[cell.0] = value;
         }
-        let Packet { stamp, reads, .. } = self.streams[stream].packets[number];
-        if let Some(stamp) = stamp {
-            self.times[stamp].end = self.clock;
+        let Packet { timestamp, reads, .. } = self.streams[stream].packets[number];
+        if let Some(timestamp) = timestamp {
+            self.times[timestamp].end = self.clock;
         }
         if let Some((slot, place)) = reads {
             self.places[place] = self.times[slot];

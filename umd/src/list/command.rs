@@ -28,7 +28,7 @@ use crate::submit::arena::Span;
 use crate::sync::cb_event::CbEvent;
 use crate::sync::event::{Event, EventKind, Lists, SIGNALLED};
 use crate::sync::host_function::{self, HostFunction};
-use crate::sync::timestamp::Stamp;
+use crate::sync::timestamp::Timestamp;
 use crate::vm::Access;
 
 /// What a call asks for, apart from its wait list and signal event. Addresses are VAs.
@@ -94,7 +94,7 @@ pub struct Times {
     /// VA of the slot.
     pub slot: u64,
     /// Keeps the slot.
-    pub stamp: Option<Stamp>,
+    pub timestamp: Option<Timestamp>,
     /// VA of the copy.
     pub dst: u64,
 }
@@ -193,7 +193,7 @@ pub trait Target {
     ///
     /// # Errors
     /// As `memory`.
-    fn stamp(&mut self) -> Result<Stamp>;
+    fn timestamp(&mut self) -> Result<Timestamp>;
     /// Keeps what is referred to until the command is complete.
     fn keep(&mut self, what: &(impl Keep + ?Sized));
     /// Whether the list's own order is all that a wait for `event` asks for.
@@ -212,7 +212,7 @@ pub trait Target {
     /// INVALID_ARGUMENT.
     fn may_signal(&self, event: &Event) -> Result;
     /// `event` names the command from now on.
-    fn name(&mut self, event: &Signal<'_>, stamp: Option<Stamp>);
+    fn name(&mut self, event: &Signal<'_>, timestamp: Option<Timestamp>);
     /// As `name`, of an event that is [`Event::as_plain`].
     fn name_plain(&mut self, event: &CbEvent, raw: ze_event_handle_t);
     /// Whether the command in the making may be changed later, so that what it need not do now has its
@@ -280,7 +280,7 @@ pub fn check_signal<T: Target>(target: &T, signal: &Signal<'_>) -> Result {
 }
 
 impl Command<'_> {
-    /// Packets of the command at most, without waits, stamp and signals.
+    /// Packets of the command at most, without waits, STAMP and signals.
     fn bound(&self) -> usize {
         match self {
             Command::Times(times) => times.len(),
@@ -370,8 +370,8 @@ fn encode<T: Target>(
     };
     let in_order = target.in_order();
     let ordered = in_order && !command.ignores_order() || command.is_ordered(has_waits);
-    let (slot, stamp) = match &signal {
-        Some(signal) if signal.event.traits.timestamps => stamp_of(target, signal.event)?,
+    let (slot, timestamp) = match &signal {
+        Some(signal) if signal.event.traits.timestamps => timestamp_of(target, signal.event)?,
         _ => (None, None),
     };
     let body = Body { slot, order: if ordered { flag::ORDERED } else { 0 } };
@@ -410,7 +410,7 @@ fn encode<T: Target>(
         body.write(target, command, posts)?;
     }
     if let Some(signal) = &signal {
-        target.name(signal, stamp);
+        target.name(signal, timestamp);
     }
     Ok(())
 }
@@ -461,8 +461,8 @@ impl Body {
                 let size = size_of::<TimestampSlot>() as u64;
                 let mut last = None;
                 for it in *times {
-                    if let Some(stamp) = &it.stamp {
-                        target.keep(&stamp.chunk());
+                    if let Some(timestamp) = &it.timestamp {
+                        target.keep(&timestamp.chunk());
                     }
                     let dst = target.reach(it.dst, size, Access::Write)?;
                     if let Some(packet) = last.replace(copy(dst, it.slot, size)) {
@@ -715,10 +715,10 @@ fn reset(event: &Event) -> Result<Option<Post>> {
 }
 
 /// Where the times of a command that signals `event` go.
-pub(super) fn stamp_of<T: Target>(
+pub(super) fn timestamp_of<T: Target>(
     target: &mut T,
     event: &Event,
-) -> Result<(Option<u64>, Option<Stamp>)> {
+) -> Result<(Option<u64>, Option<Timestamp>)> {
     match &event.kind {
         EventKind::Regular(_)
             if crate::fault_injection::on(crate::fault_injection::REGULAR_TIMES_LOST) =>
@@ -727,17 +727,17 @@ pub(super) fn stamp_of<T: Target>(
         }
         EventKind::Regular(place) => Ok((Some(place.slot()), None)),
         EventKind::CounterBased(_) => {
-            let stamp = one_for_all(target.stamp()?);
-            Ok((Some(stamp.va()), Some(stamp)))
+            let timestamp = one_for_all(target.timestamp()?);
+            Ok((Some(timestamp.va()), Some(timestamp)))
         }
     }
 }
 
 /// The slot itself; as an injected fault, the first one that was ever taken.
-fn one_for_all(stamp: Stamp) -> Stamp {
-    static FIRST: std::sync::OnceLock<Stamp> = std::sync::OnceLock::new();
-    match crate::fault_injection::on(crate::fault_injection::STAMPS_SHARED) {
-        true => FIRST.get_or_init(|| stamp).clone(),
-        false => stamp,
+fn one_for_all(timestamp: Timestamp) -> Timestamp {
+    static FIRST: std::sync::OnceLock<Timestamp> = std::sync::OnceLock::new();
+    match crate::fault_injection::on(crate::fault_injection::TIMESTAMPS_SHARED) {
+        true => FIRST.get_or_init(|| timestamp).clone(),
+        false => timestamp,
     }
 }

@@ -280,8 +280,8 @@ fn work() {
     let region = Command::CopyRegion { dst: 0xd000, src: 0x5000, shape };
     append(&mut golden, "copy of a region", &region, None);
     let times = |event: &Event, dst| {
-        let (slot, stamp) = event.slot().expect("it has times");
-        Times { slot, stamp, dst }
+        let (slot, timestamp) = event.slot().expect("it has times");
+        Times { slot, timestamp, dst }
     };
     let times = [times(&event, 0xd000), times(&timed, 0xd020)];
     append(&mut golden, "times of both events", &Command::Times(&times), None);

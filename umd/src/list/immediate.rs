@@ -24,14 +24,14 @@ use crate::sync::counter::{Cell, Counter};
 use crate::sync::event::{self, Event, EventKind, Lists, SIGNALLED};
 use crate::sync::shared::{Shared, Submitter};
 use crate::sync::spin::{SpinGuard, SpinLock};
-use crate::sync::timestamp::Stamp;
+use crate::sync::timestamp::Timestamp;
 use crate::sync::wait;
 use crate::vm::{Access, UserWindow};
 
 /// Bytes by which memory for arguments grows, and the most that a list may have of it.
 const ARGUMENTS: (u64, u64) = (64 << 10, 64 << 20);
 /// The same for timestamp slots.
-const STAMPS: (u64, u64) = (4 << 10, 16 << 20);
+const TIMESTAMPS: (u64, u64) = (4 << 10, 16 << 20);
 /// Bytes of arguments in an out-of-order list after which it is made to find out what is complete.
 const FLUSH: u64 = ARGUMENTS.1 / 4;
 /// Kept things after which those that are no longer used are looked for.
@@ -50,7 +50,7 @@ pub struct Immediate {
 struct State {
     ring: Ring,
     arguments: Arena,
-    stamps: Arena,
+    timestamps: Arena,
     /// What the device uses until the counter has reached a value.
     kept: Vec<(Arc<dyn Any + Send + Sync>, u64)>,
     /// Ordinary memory that the device uses until the counter has reached a value.
@@ -83,7 +83,7 @@ impl Immediate {
         let state = SpinLock::new(State {
             ring: Ring::create(shared.vm(), place)?,
             arguments: Arena::new(ARGUMENTS.0, ARGUMENTS.1),
-            stamps: Arena::new(STAMPS.0, STAMPS.1),
+            timestamps: Arena::new(TIMESTAMPS.0, TIMESTAMPS.1),
             kept: Vec::new(),
             windows: Vec::new(),
             prune_at: KEPT,
@@ -364,12 +364,12 @@ impl Target for Appender<'_> {
         Ok(va)
     }
 
-    fn stamp(&mut self) -> Result<Stamp> {
+    fn timestamp(&mut self) -> Result<Timestamp> {
         let (cell, value) = (self.list.counter.cell(), self.value());
         let heap = self.list.shared.vm().heap();
         let size = size_of::<TimestampSlot>() as u64;
-        let span = self.state.stamps.take(heap, size, 8, value, || cell.load())?;
-        Ok(Stamp::new(self.state.stamps.chunk()?.clone(), span.va()))
+        let span = self.state.timestamps.take(heap, size, 8, value, || cell.load())?;
+        Ok(Timestamp::new(self.state.timestamps.chunk()?.clone(), span.va()))
     }
 
     #[inline]
@@ -435,14 +435,14 @@ impl Target for Appender<'_> {
     }
 
     #[inline]
-    fn name(&mut self, signal: &Signal<'_>, stamp: Option<Stamp>) {
+    fn name(&mut self, signal: &Signal<'_>, timestamp: Option<Timestamp>) {
         if let EventKind::CounterBased(event) = &signal.event.kind {
             if event.is_aggregated()
                 && !crate::fault_injection::on(crate::fault_injection::AGGREGATE_REPLACED)
             {
-                event.set_stamp(stamp);
+                event.set_timestamp(timestamp);
             } else {
-                event.signal(self.list.counter.cell(), self.value(), stamp);
+                event.signal(self.list.counter.cell(), self.value(), timestamp);
             }
         }
     }

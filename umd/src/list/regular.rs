@@ -28,7 +28,7 @@ use crate::sync::event::{self, Event, EventKind, Lists, SIGNALLED};
 use crate::sync::recording::Recording;
 use crate::sync::shared::Shared;
 use crate::sync::spin::{SpinGuard, SpinLock};
-use crate::sync::timestamp::Stamp;
+use crate::sync::timestamp::Timestamp;
 use crate::vm::Access;
 
 mod branch;
@@ -42,7 +42,7 @@ use windows::{Claim, Window};
 /// Bytes by which memory for arguments grows, and the most that a list may have of it.
 const ARGUMENTS: (u64, u64) = (16 << 10, 1 << 30);
 /// The same for timestamp slots.
-const STAMPS: (u64, u64) = (4 << 10, 256 << 20);
+const TIMESTAMPS: (u64, u64) = (4 << 10, 256 << 20);
 /// Kept things that are looked through for one that is kept already.
 const RECENT: usize = 8;
 
@@ -82,7 +82,7 @@ struct Memory {
     /// The packets, once the list is closed.
     image: Option<Block>,
     arguments: Arena,
-    stamps: Arena,
+    timestamps: Arena,
     kept: Vec<Arc<dyn Any + Send + Sync>>,
     /// Address of what was kept last: mostly the next command's too.
     latest: usize,
@@ -112,7 +112,7 @@ enum Binding {
 struct Signalled {
     handle: Counted<ze_event_handle_t>,
     k: u32,
-    stamp: Option<Stamp>,
+    timestamp: Option<Timestamp>,
 }
 
 /// Operand blocks of the executions that a call asks for, and the ordinary memory that they use. To be
@@ -428,7 +428,7 @@ impl Memory {
         Self {
             image: None,
             arguments: Arena::new(ARGUMENTS.0, ARGUMENTS.1),
-            stamps: Arena::new(STAMPS.0, STAMPS.1),
+            timestamps: Arena::new(TIMESTAMPS.0, TIMESTAMPS.1),
             kept: Vec::new(),
             latest: 0,
             windows: Vec::new(),
@@ -453,15 +453,15 @@ impl Memory {
     }
 
     /// A slot for the times of a command.
-    fn stamp(&mut self, shared: &Shared) -> Result<Stamp> {
+    fn timestamp(&mut self, shared: &Shared) -> Result<Timestamp> {
         let size = size_of::<TimestampSlot>() as u64;
-        let span = self.stamps.take(shared.vm().heap(), size, 8, u64::MAX, || 0)?;
-        Ok(Stamp::new(self.stamps.chunk()?.clone(), span.va()))
+        let span = self.timestamps.take(shared.vm().heap(), size, 8, u64::MAX, || 0)?;
+        Ok(Timestamp::new(self.timestamps.chunk()?.clone(), span.va()))
     }
 
     fn clear(&mut self) {
         self.arguments.clear();
-        self.stamps.clear();
+        self.timestamps.clear();
         self.kept.clear();
         self.latest = 0;
         self.windows.clear();
@@ -572,13 +572,13 @@ impl Signalled {
         {
             return;
         }
-        event.record(recording, self.k, place, self.stamp.clone());
+        event.record(recording, self.k, place, self.timestamp.clone());
     }
 }
 
 #[inline(never)]
 fn add_signalled(signalled: &mut Vec<Signalled>, raw: ze_event_handle_t, k: u32) {
-    signalled.push(Signalled { handle: handle::counted(raw), k, stamp: None });
+    signalled.push(Signalled { handle: handle::counted(raw), k, timestamp: None });
 }
 
 fn operand(resolved: Resolved) -> Operand {
@@ -660,8 +660,8 @@ impl Target for Recorder<'_> {
         Ok(va)
     }
 
-    fn stamp(&mut self) -> Result<Stamp> {
-        self.state.memory.stamp(&self.list.shared)
+    fn timestamp(&mut self) -> Result<Timestamp> {
+        self.state.memory.timestamp(&self.list.shared)
     }
 
     #[inline]
@@ -737,25 +737,25 @@ impl Target for Recorder<'_> {
     }
 
     #[inline]
-    fn name(&mut self, signal: &Signal<'_>, stamp: Option<Stamp>) {
+    fn name(&mut self, signal: &Signal<'_>, timestamp: Option<Timestamp>) {
         let EventKind::CounterBased(event) = &signal.event.kind else { return };
         if event.is_aggregated()
             && !crate::fault_injection::on(crate::fault_injection::AGGREGATE_REPLACED)
         {
-            event.set_stamp(stamp);
+            event.set_timestamp(timestamp);
             return;
         }
         let k = self.state.recording.signals();
         let mut place = self.state.signalled.len();
         if !crate::fault_injection::on(crate::fault_injection::RECORDED_KEEPS_STATE) {
-            place = event.record(&self.state.recording, k, place, stamp.clone());
+            place = event.record(&self.state.recording, k, place, timestamp.clone());
         }
         match self.state.signalled.get_mut(place) {
-            Some(known) => (known.k, known.stamp) = (k, stamp),
+            Some(known) => (known.k, known.timestamp) = (k, timestamp),
             None => self.state.signalled.push(Signalled {
                 handle: handle::counted(signal.raw),
                 k,
-                stamp,
+                timestamp,
             }),
         }
     }

@@ -13,7 +13,7 @@ use super::counter::Cell;
 use super::ipc::counter::ImportedCounters;
 use super::recording::Recording;
 use super::spin::{SpinGuard, SpinLock};
-use super::timestamp::Stamp;
+use super::timestamp::Timestamp;
 
 /// What an event names.
 #[derive(Clone, Debug)]
@@ -160,7 +160,7 @@ impl State {
 #[derive(Debug)]
 struct Inner {
     state: State,
-    stamp: Option<Stamp>,
+    timestamp: Option<Timestamp>,
 }
 
 /// What an event names, as one word that may be read without the lock.
@@ -243,7 +243,7 @@ impl CbEvent {
     fn with_state(state: State, aggregate: Option<(External, u64)>) -> Self {
         Self {
             source: AtomicU64::new(state.source().0),
-            inner: SpinLock::new(Inner { state, stamp: None }),
+            inner: SpinLock::new(Inner { state, timestamp: None }),
             aggregate: aggregate.map(Box::new),
         }
     }
@@ -263,9 +263,9 @@ impl CbEvent {
     /// Whether there is nothing to drop.
     #[inline(always)]
     pub fn owns_nothing(&mut self) -> bool {
-        let Inner { state, stamp } = self.inner.get_mut();
+        let Inner { state, timestamp } = self.inner.get_mut();
         let is_plain = matches!(state, State::Never | State::Fixed(..) | State::External(_));
-        is_plain && stamp.is_none() && self.aggregate.is_none()
+        is_plain && timestamp.is_none() && self.aggregate.is_none()
     }
 
     /// The word and the increment of an aggregated event.
@@ -300,16 +300,16 @@ impl CbEvent {
 
     /// The event names a value of an immediate list from now on.
     #[inline]
-    pub fn signal(&self, cell: Cell, value: u64, stamp: Option<Stamp>) {
+    pub fn signal(&self, cell: Cell, value: u64, timestamp: Option<Timestamp>) {
         let mut inner = self.inner.lock();
-        if let Inner { state: State::Fixed(at, until), stamp: None } = &mut *inner
-            && stamp.is_none()
+        if let Inner { state: State::Fixed(at, until), timestamp: None } = &mut *inner
+            && timestamp.is_none()
         {
             (*at, *until) = (cell, value);
             self.source.store(Source::counter(cell).0, Ordering::Relaxed);
             return;
         }
-        self.replace(inner, State::Fixed(cell, value), stamp);
+        self.replace(inner, State::Fixed(cell, value), timestamp);
     }
 
     /// The event names a signal of a recording from now on, whose list keeps it at `place` among the
@@ -320,23 +320,23 @@ impl CbEvent {
         recording: &Arc<Recording>,
         k: u32,
         place: usize,
-        stamp: Option<Stamp>,
+        timestamp: Option<Timestamp>,
     ) -> usize {
         let mut inner = self.inner.lock();
-        let Inner { state, stamp: kept } = &mut *inner;
+        let Inner { state, timestamp: kept } = &mut *inner;
         if let State::Recorded(it) = state
             && Arc::ptr_eq(&it.recording, recording)
         {
             it.k = k;
             let place = it.place;
-            if kept.is_some() || stamp.is_some() {
-                let old = std::mem::replace(kept, stamp);
+            if kept.is_some() || timestamp.is_some() {
+                let old = std::mem::replace(kept, timestamp);
                 drop(inner);
                 drop(old);
             }
             return place;
         }
-        self.name_recording(inner, recording, k, place, stamp);
+        self.name_recording(inner, recording, k, place, timestamp);
         place
     }
 
@@ -346,7 +346,7 @@ impl CbEvent {
         // Read before the lock, behind which the compiler reads all anew.
         let own = Arc::as_ptr(recording);
         let mut inner = self.inner.lock();
-        debug_assert!(inner.stamp.is_none());
+        debug_assert!(inner.timestamp.is_none());
         if let State::Recorded(it) = &mut inner.state
             && Arc::as_ptr(&it.recording) == own
         {
@@ -364,11 +364,11 @@ impl CbEvent {
         recording: &Arc<Recording>,
         k: u32,
         place: usize,
-        stamp: Option<Stamp>,
+        timestamp: Option<Timestamp>,
     ) {
         recording.expose();
         let recording = recording.clone();
-        self.replace(inner, State::Recorded(Recorded { recording, k, place }), stamp);
+        self.replace(inner, State::Recorded(Recorded { recording, k, place }), timestamp);
     }
 
     /// Whether it names a signal of this recording.
@@ -380,14 +380,14 @@ impl CbEvent {
     /// the recording was never executed, nobody has signalled it.
     pub fn leave(&self, own: &Arc<Recording>) {
         let inner = self.inner.lock();
-        let Inner { state: State::Recorded(it), stamp } = &*inner else { return };
+        let Inner { state: State::Recorded(it), timestamp } = &*inner else { return };
         if !Arc::ptr_eq(&it.recording, own) {
             return;
         }
         let (cell, value) = own.resolve(it.k);
         let state = if own.is_submitted() { State::Fixed(cell, value) } else { State::Never };
-        let stamp = stamp.clone();
-        self.replace(inner, state, stamp);
+        let timestamp = timestamp.clone();
+        self.replace(inner, state, timestamp);
     }
 
     /// Whether it names a signal of this recording.
@@ -398,21 +398,21 @@ impl CbEvent {
         })
     }
 
-    fn replace(&self, mut inner: SpinGuard<'_, Inner>, state: State, stamp: Option<Stamp>) {
+    fn replace(&self, mut inner: SpinGuard<'_, Inner>, state: State, timestamp: Option<Timestamp>) {
         self.source.store(state.source().0, Ordering::Relaxed);
-        let old = std::mem::replace(&mut *inner, Inner { state, stamp });
+        let old = std::mem::replace(&mut *inner, Inner { state, timestamp });
         // What is replaced may be the end of a recording: that is not for under the lock.
         drop(inner);
         drop(old);
     }
 
     /// The slot that the append which the event names writes its times to.
-    pub fn stamp(&self) -> Option<Stamp> {
-        self.inner.with(|inner| inner.stamp.clone())
+    pub fn timestamp(&self) -> Option<Timestamp> {
+        self.inner.with(|inner| inner.timestamp.clone())
     }
 
     /// The append's slot of an aggregated event, whose state is not replaced.
-    pub fn set_stamp(&self, stamp: Option<Stamp>) {
-        let _old = self.inner.with(|inner| std::mem::replace(&mut inner.stamp, stamp));
+    pub fn set_timestamp(&self, timestamp: Option<Timestamp>) {
+        let _old = self.inner.with(|inner| std::mem::replace(&mut inner.timestamp, timestamp));
     }
 }

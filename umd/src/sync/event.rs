@@ -15,7 +15,7 @@ use super::anchor::Anchor;
 use super::cb_event::{CbEvent, Resolved};
 use super::event_pool::{EventPool, PoolPlace};
 use super::shared::Shared;
-use super::timestamp::Stamp;
+use super::timestamp::Timestamp;
 use super::wait;
 use crate::error::{Error, Result};
 use crate::handle::{self, Claimed, Kind, local, object};
@@ -321,7 +321,7 @@ impl Event {
     ///
     /// # Errors
     /// INVALID_SYNCHRONIZATION_OBJECT: an event without timestamps.
-    pub fn slot(&self) -> Result<(u64, Option<Stamp>)> {
+    pub fn slot(&self) -> Result<(u64, Option<Timestamp>)> {
         self.check()?;
         if !self.traits.timestamps {
             return Err(no_timestamps());
@@ -329,13 +329,13 @@ impl Event {
         match &self.kind {
             EventKind::Regular(place) => Ok((place.slot(), None)),
             EventKind::CounterBased(event) => {
-                let stamp = event.stamp().ok_or_else(|| {
+                let timestamp = event.timestamp().ok_or_else(|| {
                     Error::new(
                         ze_result_t::ZE_RESULT_ERROR_INVALID_SYNCHRONIZATION_OBJECT,
                         "hEvent: no append has signalled it, so it has no times",
                     )
                 })?;
-                Ok((stamp.va(), Some(stamp)))
+                Ok((timestamp.va(), Some(timestamp)))
             }
         }
     }
@@ -349,16 +349,16 @@ impl Event {
             return Err(no_timestamps());
         }
         // The slot first: an append that comes between would make the other order lie.
-        let stamp = match &self.kind {
+        let timestamp = match &self.kind {
             EventKind::Regular(_) => None,
-            EventKind::CounterBased(event) => event.stamp(),
+            EventKind::CounterBased(event) => event.timestamp(),
         };
         if !self.is_ready()? {
             return Ok(None);
         }
-        Ok(Some(match (&self.kind, stamp) {
+        Ok(Some(match (&self.kind, timestamp) {
             (EventKind::Regular(place), _) => place.times(),
-            (EventKind::CounterBased(_), Some(stamp)) => stamp.read(),
+            (EventKind::CounterBased(_), Some(timestamp)) => timestamp.read(),
             (EventKind::CounterBased(_), None) => TimestampSlot::default(),
         }))
     }

@@ -13,12 +13,12 @@ use crate::submit::arena::Chunk;
 /// Events share the slot of the append that they name; it is used again only when none does and the
 /// command is complete.
 #[derive(Clone, Debug)]
-pub struct Stamp {
+pub struct Timestamp {
     chunk: Arc<Chunk>,
     va: u64,
 }
 
-impl Stamp {
+impl Timestamp {
     /// The slot at `va`, which lies in `chunk`.
     pub fn new(chunk: Arc<Chunk>, va: u64) -> Self {
         debug_assert!(va.is_multiple_of(8) && chunk.holds(va, size_of::<TimestampSlot>() as u64));

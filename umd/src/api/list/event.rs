@@ -125,8 +125,8 @@ api! {
         };
         let place = |i: usize| offsets.map_or(i * size_of::<ze_kernel_timestamp_result_t>(), |it| it[i]);
         let times = raws.iter().enumerate().map(|(i, &raw)| {
-            let (slot, stamp) = call.handle(raw, "phEvents")?.slot()?;
-            Ok(Times { slot, stamp, dst: (dstptr as u64).wrapping_add(place(i) as u64) })
+            let (slot, timestamp) = call.handle(raw, "phEvents")?.slot()?;
+            Ok(Times { slot, timestamp, dst: (dstptr as u64).wrapping_add(place(i) as u64) })
         });
         let times: Vec<Times> = times.collect::<Result<_>>()?;
         let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };

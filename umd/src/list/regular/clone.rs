@@ -16,7 +16,7 @@ use crate::sync::host_function::HostFunction;
 use crate::sync::recording::Recording;
 use crate::sync::shared::Shared;
 use crate::sync::spin::{SpinGuard, SpinLock};
-use crate::sync::timestamp::Stamp;
+use crate::sync::timestamp::Timestamp;
 
 impl Regular {
     /// A closed list that does what this one does. Events that this list signals go on naming it
@@ -73,7 +73,7 @@ struct Copier<'a> {
 /// Memory of a copy.
 #[derive(Clone)]
 enum Place {
-    Slot(Stamp),
+    Slot(Timestamp),
     Function(Arc<HostFunction>),
 }
 
@@ -102,9 +102,9 @@ impl Copier<'_> {
             signalled.clear();
         }
         let mut mutable = source.mutable.clone();
-        let stamps = signalled.iter_mut().filter_map(|it| it.stamp.as_mut());
-        for stamp in stamps.chain(mutable.iter_mut().flat_map(|it| it.stamps())) {
-            *stamp = self.slot(stamp.va(), shared, &mut memory)?;
+        let timestamps = signalled.iter_mut().filter_map(|it| it.timestamp.as_mut());
+        for timestamp in timestamps.chain(mutable.iter_mut().flat_map(|it| it.timestamps())) {
+            *timestamp = self.slot(timestamp.va(), shared, &mut memory)?;
         }
         let operands = source.operands.iter().map(|it| it.as_ref().map(|it| self.bound(it)));
         Ok(State {
@@ -182,18 +182,18 @@ impl Copier<'_> {
     /// another list.
     fn is_slot(&self, va: u64) -> bool {
         let size = size_of::<TimestampSlot>() as u64;
-        let mut chunks = self.sources.iter().flat_map(|it| it.memory.stamps.chunks());
+        let mut chunks = self.sources.iter().flat_map(|it| it.memory.timestamps.chunks());
         chunks.any(|chunk| chunk.holds(va, size))
     }
 
     /// The copies' slot in place of a source's; taken when it is first asked for.
-    fn slot(&mut self, va: u64, shared: &Shared, memory: &mut Memory) -> Result<Stamp> {
-        if let Some(Place::Slot(stamp)) = self.places.get(&va) {
-            return Ok(stamp.clone());
+    fn slot(&mut self, va: u64, shared: &Shared, memory: &mut Memory) -> Result<Timestamp> {
+        if let Some(Place::Slot(timestamp)) = self.places.get(&va) {
+            return Ok(timestamp.clone());
         }
-        let stamp = memory.stamp(shared)?;
-        self.places.insert(va, Place::Slot(stamp.clone()));
-        Ok(stamp)
+        let timestamp = memory.timestamp(shared)?;
+        self.places.insert(va, Place::Slot(timestamp.clone()));
+        Ok(timestamp)
     }
 }
 

@@ -26,7 +26,7 @@ use crate::list::command::{self, Command, Post, Signal, Target};
 use crate::list::launch::{self, Keep, Launch};
 use crate::list::waits::{self, Condition, WaitList};
 use crate::sync::event::{Event, EventKind};
-use crate::sync::timestamp::Stamp;
+use crate::sync::timestamp::Timestamp;
 use crate::sync::wait;
 
 /// Longest wait for the end of an execution whose events were waited for already, in ns.
@@ -84,7 +84,7 @@ struct SignalPlace {
 struct Named {
     k: u32,
     handle: Counted<ze_event_handle_t>,
-    stamp: Option<Stamp>,
+    timestamp: Option<Timestamp>,
 }
 
 /// "The type, scope and flags" of an event, which those of another in its place have to match.
@@ -143,8 +143,8 @@ impl Mutable {
     }
 
     /// The timestamp slots that it keeps.
-    pub(super) fn stamps(&mut self) -> impl Iterator<Item = &mut Stamp> {
-        self.signals.iter_mut().filter_map(|it| it.stamp.as_mut())
+    pub(super) fn timestamps(&mut self) -> impl Iterator<Item = &mut Timestamp> {
+        self.signals.iter_mut().filter_map(|it| it.timestamp.as_mut())
     }
 
     fn slot(&mut self, number: u64) -> Result<&mut Option<Place>> {
@@ -372,9 +372,9 @@ impl Regular {
             signal.event.check_signal()?;
             place.shape.must_match(signal.event, "hSignalEvent")?;
         }
-        let (slot, stamp) = match (&signal, place.stamp) {
+        let (slot, timestamp) = match (&signal, place.stamp) {
             (Some(signal), Some(_)) => {
-                command::stamp_of(&mut Recorder { list: self, state }, signal.event)?
+                command::timestamp_of(&mut Recorder { list: self, state }, signal.event)?
             }
             _ => (None, None),
         };
@@ -398,8 +398,8 @@ impl Regular {
         }
         if place.shape.is_counter_based {
             match signal.as_ref().filter(|_| place.shape.is_aggregated) {
-                None => state.rename(place.k, signal.as_ref(), stamp),
-                Some(signal) => set_stamp(signal.event, stamp),
+                None => state.rename(place.k, signal.as_ref(), timestamp),
+                Some(signal) => set_timestamp(signal.event, timestamp),
             }
         }
         state.is_stale = true;
@@ -420,9 +420,9 @@ impl State {
         let operands = (self.mark.operands..self.operands.len()).collect();
         let mutable = self.mutable.as_deref_mut()?;
         if let Some(signal) = signal.filter(|it| is_view(it.event)) {
-            let stamp = self.signalled.iter().rev().find(|it| it.k == k);
-            let stamp = stamp.and_then(|it| it.stamp.clone());
-            mutable.signals.push(Named { k, handle: handle::counted(signal.raw), stamp });
+            let timestamp = self.signalled.iter().rev().find(|it| it.k == k);
+            let timestamp = timestamp.and_then(|it| it.timestamp.clone());
+            mutable.signals.push(Named { k, handle: handle::counted(signal.raw), timestamp });
         }
         if !std::mem::take(&mut mutable.is_asked) {
             return None;
@@ -466,11 +466,11 @@ impl State {
     }
 
     /// Signal `k` is another event's, or no event's, from now on.
-    fn rename(&mut self, k: u32, signal: Option<&Signal<'_>>, stamp: Option<Stamp>) {
+    fn rename(&mut self, k: u32, signal: Option<&Signal<'_>>, timestamp: Option<Timestamp>) {
         let Some(mutable) = self.mutable.as_deref_mut() else { return };
         let handle = signal.map_or_else(Counted::none, |it| handle::counted(it.raw));
         let old = mutable.signals.iter_mut().find(|it| it.k == k);
-        let Some(old) = old.map(|it| std::mem::replace(it, Named { k, handle, stamp })) else {
+        let Some(old) = old.map(|it| std::mem::replace(it, Named { k, handle, timestamp })) else {
             return;
         };
         if old.handle != handle {
@@ -489,14 +489,14 @@ impl State {
         let last = mutable.signals.iter().rev().find(|it| it.handle == handle).cloned();
         let known = self.signalled.iter().position(|it| it.handle == handle);
         match (last, known) {
-            (Some(Named { k, stamp, .. }), known) => {
+            (Some(Named { k, timestamp, .. }), known) => {
                 let place = known.unwrap_or(self.signalled.len());
-                let entry = Signalled { handle, k, stamp: stamp.clone() };
+                let entry = Signalled { handle, k, timestamp: timestamp.clone() };
                 match self.signalled.get_mut(place) {
                     Some(it) => *it = entry,
                     None => self.signalled.push(entry),
                 }
-                event.record(&self.recording, k, place, stamp);
+                event.record(&self.recording, k, place, timestamp);
             }
             (None, Some(known)) => {
                 self.signalled[known].handle = Counted::none();
@@ -512,9 +512,9 @@ fn is_view(event: &Event) -> bool {
     matches!(&event.kind, EventKind::CounterBased(event) if !event.is_aggregated())
 }
 
-fn set_stamp(event: &Event, stamp: Option<Stamp>) {
+fn set_timestamp(event: &Event, timestamp: Option<Timestamp>) {
     if let EventKind::CounterBased(event) = &event.kind {
-        event.set_stamp(stamp);
+        event.set_timestamp(timestamp);
     }
 }
 
