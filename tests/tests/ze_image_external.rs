@@ -60,13 +60,13 @@ fn kinds() -> impl Iterator<Item = ze_external_memory_type_flags_t> {
 }
 
 fn exported(gpu: &Gpu, flags: ze_external_memory_type_flags_t) -> Image {
-    let wish = ze_external_memory_export_desc_t { flags, ..Default::default() };
-    image(gpu, (&raw const wish).cast())
+    let request = ze_external_memory_export_desc_t { flags, ..Default::default() };
+    image(gpu, (&raw const request).cast())
 }
 
 fn imported(gpu: &Gpu, flags: ze_external_memory_type_flags_t, fd: c_int) -> Image {
-    let wish = ze_external_memory_import_fd_t { flags, fd, ..Default::default() };
-    image(gpu, (&raw const wish).cast())
+    let request = ze_external_memory_import_fd_t { flags, fd, ..Default::default() };
+    image(gpu, (&raw const request).cast())
 }
 
 fn file_of(gpu: &Gpu, flags: ze_external_memory_type_flags_t, image: &Image) -> OwnedFd {
@@ -152,9 +152,10 @@ fn goes_out_and_comes_in(kind: ze_external_memory_type_flags_t) {
     assert_eq!(to.to_vec(), from.to_vec(), "the file keeps the memory");
     let mut memory = ze_image_memory_properties_exp_t::default();
     check!(zeImageGetMemoryPropertiesExp(third.0, &raw mut memory));
-    let wish =
+    let request =
         ze_external_memory_import_fd_t { flags: kind, fd: file.as_raw_fd(), ..Default::default() };
-    let desc = ze_device_mem_alloc_desc_t { pNext: (&raw const wish).cast(), ..Default::default() };
+    let desc =
+        ze_device_mem_alloc_desc_t { pNext: (&raw const request).cast(), ..Default::default() };
     let mut bytes = ptr::null_mut();
     check!(zeMemAllocDevice(
         gpu.context,
@@ -178,9 +179,9 @@ fn goes_out_and_comes_in(kind: ze_external_memory_type_flags_t) {
 }
 
 /// An image that was not made for it has no file; views, other kinds of files, numbers that are no file,
-/// files of something else and wishes that contradict each other are refused.
+/// files of something else and requests that contradict each other are refused.
 #[test]
-fn wrong_wishes_are_refused() {
+fn wrong_requests_are_refused() {
     let gpu = Gpu::new();
     let plain = image(&gpu, ptr::null());
     let mut out = ze_external_memory_export_fd_t { flags: FILE, fd: -1, ..Default::default() };
@@ -204,13 +205,13 @@ fn wrong_wishes_are_refused() {
         export(ze_external_memory_type_flags_t::ZE_EXTERNAL_MEMORY_TYPE_FLAG_D3D11_TEXTURE);
     let no_kind = export(ze_external_memory_type_flags_t::empty());
     let (closed, negative, foreign) = (import(1 << 20), import(-1), import(text.as_raw_fd()));
-    for wish in [&other_kind, &no_kind] {
-        let next = ptr::from_ref(wish).cast();
-        assert_eq!(create(next), code::ZE_RESULT_ERROR_UNSUPPORTED_FEATURE, "{:?}", wish.flags);
+    for request in [&other_kind, &no_kind] {
+        let next = ptr::from_ref(request).cast();
+        assert_eq!(create(next), code::ZE_RESULT_ERROR_UNSUPPORTED_FEATURE, "{:?}", request.flags);
     }
-    for wish in [&closed, &negative, &foreign] {
-        let next = ptr::from_ref(wish).cast();
-        assert_eq!(create(next), code::ZE_RESULT_ERROR_INVALID_ARGUMENT, "{}", wish.fd);
+    for request in [&closed, &negative, &foreign] {
+        let next = ptr::from_ref(request).cast();
+        assert_eq!(create(next), code::ZE_RESULT_ERROR_INVALID_ARGUMENT, "{}", request.fd);
     }
     let source = exported(&gpu, FILE);
     let file = file_of(&gpu, FILE, &source);

@@ -22,9 +22,9 @@ fn page_size(gpu: &Gpu, size: usize) -> usize {
     page
 }
 
-fn reserve(gpu: &Gpu, wish: *const c_void, size: usize) -> *mut c_void {
+fn reserve(gpu: &Gpu, hint: *const c_void, size: usize) -> *mut c_void {
     let mut at = ptr::null_mut();
-    check!(zeVirtualMemReserve(gpu.context, wish, size, &raw mut at));
+    check!(zeVirtualMemReserve(gpu.context, hint, size, &raw mut at));
     at
 }
 
@@ -99,11 +99,11 @@ fn a_reservation_grows_in_place_or_by_remapping() {
     check!(zeVirtualMemMap(gpu.context, first, size, memory, 0, RW));
     let list = gpu.immediate(0, true);
     fill(&list, first, 7, size);
-    let wish = first.wrapping_byte_add(size);
-    let second = reserve(&gpu, wish, size);
+    let hint = first.wrapping_byte_add(size);
+    let second = reserve(&gpu, hint, size);
     // What is behind it now is taken, so this one has to be elsewhere.
-    let third = reserve(&gpu, wish, size);
-    assert!(third != wish && third != first);
+    let third = reserve(&gpu, hint, size);
+    assert!(third != hint && third != first);
     let larger = reserve(&gpu, ptr::null(), 2 * size);
     check!(zeVirtualMemMap(gpu.context, larger, size, memory, 0, RW));
     assert!(all(&read(&gpu, &list, larger, size), 7), "the same pages at two addresses");

@@ -78,7 +78,7 @@ fn describe(waiting: Waiting, lasted: Duration, waiters: &[Waiter]) -> Vec<Strin
     match waiting {
         Waiting::Cell { address, value } => {
             let cell = names::cell(address);
-            lines.push(format!("{call} has waited for {lasted} ms for {}", cell.wish(value)));
+            lines.push(format!("{call} has waited for {lasted} ms for {}", cell.awaited(value)));
             lines.extend(signallers(waiters, address, value, None));
         }
         Waiting::Fence => {
@@ -95,7 +95,7 @@ fn parked(waiters: &[Waiter]) -> Vec<String> {
     let mut lines = Vec::new();
     for (i, waiter) in waiters.iter().enumerate() {
         let Some((address, value)) = waiter.parked() else { continue };
-        lines.push(format!("{} waits for {}", waiter.name, names::cell(address).wish(value)));
+        lines.push(format!("{} waits for {}", waiter.name, names::cell(address).awaited(value)));
         let unknown = "a call that is not known: its list is too long, or was reset";
         lines.push(format!("  appended by {}", waiter.by.as_deref().unwrap_or(unknown)));
         lines.extend(signallers(waiters, address, value, Some(i)));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Turns wishes into a valid program, with the [model](crate::model) as judge.
+//! Turns intents into a valid program, with the [model](crate::model) as judge.
 //!
-//! Each wish becomes a step that the model accepts, or nothing. Objects are created when they are
-//! first wished for. A step that is refused because something is still running is tried again
+//! Each intent becomes a step that the model accepts, or nothing. Objects are created when they are
+//! first named. A step that is refused because something is still running is tried again
 //! after host waits. Whatever the program then owes (signals and executions that something waits
 //! for) is checked after each step to be possible, and done at the end.
 
@@ -12,9 +12,9 @@ use super::{
 };
 use crate::model::{Model, Owed};
 
-mod wishes;
+mod compound;
 
-/// What a wish is about.
+/// What an intent is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each is the action or command of the same name")]
 pub enum Verb {
@@ -65,7 +65,7 @@ pub enum Verb {
     Join,
 }
 
-/// A wish. Numbers select among what exists, or mean "a new one".
+/// What a program should do next. Numbers select among what exists, or mean "a new one".
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Intent {
     /// What.
@@ -120,10 +120,10 @@ impl Builder {
         Builder { threads: threads.max(1), model: Model::default(), steps: Vec::new(), places: 0 }
     }
 
-    /// Adds the steps of a wish, or none if no valid program grants it.
-    pub fn wish(&mut self, intent: &Intent) {
+    /// Adds the steps of an intent, or none if no valid program can have them.
+    pub fn add(&mut self, intent: &Intent) {
         let mut next = self.clone();
-        if next.grant(intent).is_some() && next.can_be_finished() {
+        if next.apply(intent).is_some() && next.can_be_finished() {
             *self = next;
         }
     }
@@ -132,7 +132,7 @@ impl Builder {
     #[must_use]
     pub fn finish(mut self) -> Program {
         let done = self.discharge();
-        debug_assert!(done.is_some(), "each wish left a program that can be finished");
+        debug_assert!(done.is_some(), "each intent left a program that can be finished");
         self.wait_for_everything(0);
         Program { steps: self.steps }
     }
@@ -194,7 +194,7 @@ impl Builder {
         None
     }
 
-    fn grant(&mut self, intent: &Intent) -> Option<()> {
+    fn apply(&mut self, intent: &Intent) -> Option<()> {
         let thread = usize::from(intent.thread) % self.threads;
         match intent.verb {
             Verb::Work

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random programs, as proptest strategies that shrink well.
 //!
-//! What is random is a list of [`Intent`]s: wishes with small numbers as selectors. The
+//! What is random is a list of [`Intent`]s, with small numbers as selectors. The
 //! [builder](super::build) turns them into a valid program, whatever they are. So a shrunk case,
-//! with fewer wishes and smaller numbers, is valid too, and objects that nobody uses disappear.
+//! with fewer intents and smaller numbers, is valid too, and objects that nobody uses disappear.
 
 use super::Program;
 use super::build::{Builder, Intent, Verb};
@@ -47,7 +47,7 @@ pub fn programs(shape: Shape) -> impl Strategy<Value = Program> {
 pub fn build(threads: usize, intents: &[Intent]) -> Program {
     let mut builder = Builder::new(threads);
     for intent in intents {
-        builder.wish(intent);
+        builder.add(intent);
     }
     builder.finish()
 }

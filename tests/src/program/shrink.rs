@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Takes away whatever a failing program does not need: objects, steps, waits, threads.
 //!
-//! Shrinking by wishes, which proptest does, leaves steps behind: without a wish, all later ones
+//! Shrinking by intents, which proptest does, leaves steps behind: without an intent, all later ones
 //! mean something else. This works on the steps themselves and keeps to what the model accepts.
 
 use super::{Action, Command, EventId, FenceId, ListId, Object, Op, Program, QueueId, Step};

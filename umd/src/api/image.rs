@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 use tally_ze::*;
 
-use super::memory::{Wishes, external};
+use super::memory::{Extensions, external};
 use super::{Call, api};
 use crate::core::image::{self, Image, Shape, Traits};
 use crate::core::sampler::Sampler;
@@ -54,9 +54,9 @@ api! {
         let context = call.handle(hContext, "hContext")?;
         let device = call.handle(hDevice, "hDevice")?;
         context.must_hold(device, "hDevice")?;
-        let (shape, traits, wishes) = described(call, desc)?;
+        let (shape, traits, extensions) = described(call, desc)?;
         let out = call.out(phImage, "phImage")?;
-        let source = external::source(&wishes, context)?;
+        let source = external::source(&extensions, context)?;
         out.set(handle::create(Image::create(context, device, shape, &traits, source)?)?);
         Ok(())
     }
@@ -177,8 +177,8 @@ fn view(
 ) -> Result {
     let context = call.handle(context, "hContext")?;
     context.must_hold(call.handle(device, "hDevice")?, "hDevice")?;
-    let (shape, traits, wishes) = described(call, desc)?;
-    if external::source(&wishes, context)?.is_file() {
+    let (shape, traits, extensions) = described(call, desc)?;
+    if external::source(&extensions, context)?.is_file() {
         return Err(Error::invalid("desc->pNext: a view has the memory of its image"));
     }
     let image = call.handle(image, "hImage")?;
@@ -188,12 +188,12 @@ fn view(
 }
 
 /// What an image's description and the structures behind it say.
-fn described(call: Call<'_>, desc: *const ze_image_desc_t) -> Result<(Shape, Traits, Wishes)> {
+fn described(call: Call<'_>, desc: *const ze_image_desc_t) -> Result<(Shape, Traits, Extensions)> {
     let desc = call.desc(desc, "desc")?;
     call.flags(desc.flags.has_unknown(), "desc->flags")?;
     let shape = shape_of(call, desc)?;
-    let (traits, wishes) = extended(call, desc.pNext)?;
-    Ok((shape, Traits { writable: image::is_writable(desc.flags), ..traits }, wishes))
+    let (traits, extensions) = extended(call, desc.pNext)?;
+    Ok((shape, Traits { writable: image::is_writable(desc.flags), ..traits }, extensions))
 }
 
 /// The shape that a description asks for, perhaps in sRGB.
@@ -206,10 +206,10 @@ fn shape_of(call: Call<'_>, desc: &ze_image_desc_t) -> Result<Shape> {
     Ok(shape)
 }
 
-fn extended(call: Call<'_>, next: *const c_void) -> Result<(Traits, Wishes)> {
+fn extended(call: Call<'_>, next: *const c_void) -> Result<(Traits, Extensions)> {
     use ze_image_bindless_exp_flags_t as bindless;
     use ze_structure_type_t as stype;
-    let (mut traits, mut wishes) = (Traits::default(), Wishes::default());
+    let (mut traits, mut extensions) = (Traits::default(), Extensions::default());
     let (mut sampled, mut sampler) = (false, None);
     for link in call.chain(next) {
         if link.stype() == stype::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_WIN32 {
@@ -218,7 +218,7 @@ fn extended(call: Call<'_>, next: *const c_void) -> Result<(Traits, Wishes)> {
                 link.stype()
             )));
         }
-        external::wish(call, &link, &mut wishes)?;
+        external::read(call, &link, &mut extensions)?;
         if let Some(it) = link.get::<ze_image_bindless_exp_desc_t>() {
             call.flags(it.flags.has_unknown(), "ze_image_bindless_exp_desc_t::flags")?;
             traits.bindless |= it.flags.contains(bindless::ZE_IMAGE_BINDLESS_EXP_FLAG_BINDLESS);
@@ -253,5 +253,5 @@ fn extended(call: Call<'_>, next: *const c_void) -> Result<(Traits, Wishes)> {
             "ze_custom_pitch_exp_desc_t: pitches are chosen together with ze_image_pitched_exp_desc_t",
         ));
     }
-    Ok((traits, wishes))
+    Ok((traits, extensions))
 }

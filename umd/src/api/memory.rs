@@ -36,10 +36,10 @@ api! {
         if let Some(device) = device {
             context.must_hold(device, "hDevice")?;
         }
-        let (wishes, host) = (check_device(call, device_desc)?, check_host(call, host_desc)?);
-        let wishes = wishes.and(host)?;
+        let (extensions, host) = (check_device(call, device_desc)?, check_host(call, host_desc)?);
+        let extensions = extensions.and(host)?;
         let kind = ze_memory_type_t::ZE_MEMORY_TYPE_SHARED;
-        allocate(call, context, Request { size, alignment, wishes, kind, device }, pptr)
+        allocate(call, context, Request { size, alignment, extensions, kind, device }, pptr)
     }
 
     /// Spec: `zeMemAllocDevice`.
@@ -55,9 +55,9 @@ api! {
         let context = call.handle(hContext, "hContext")?;
         let device = *call.handle(hDevice, "hDevice")?;
         context.must_hold(device, "hDevice")?;
-        let wishes = check_device(call, device_desc)?;
+        let extensions = check_device(call, device_desc)?;
         let kind = ze_memory_type_t::ZE_MEMORY_TYPE_DEVICE;
-        allocate(call, context, Request { size, alignment, wishes, kind, device: Some(device) }, pptr)
+        allocate(call, context, Request { size, alignment, extensions, kind, device: Some(device) }, pptr)
     }
 
     /// Spec: `zeMemAllocHost`.
@@ -70,9 +70,9 @@ api! {
         pptr: *mut *mut c_void,
     ) {
         let context = call.handle(hContext, "hContext")?;
-        let wishes = check_host(call, host_desc)?;
+        let extensions = check_host(call, host_desc)?;
         let kind = ze_memory_type_t::ZE_MEMORY_TYPE_HOST;
-        allocate(call, context, Request { size, alignment, wishes, kind, device: None }, pptr)
+        allocate(call, context, Request { size, alignment, extensions, kind, device: None }, pptr)
     }
 
     /// Spec: `zeMemFree`. The device must have no use for the memory any more.
@@ -233,7 +233,7 @@ fn atomics_of<'c>(
 
 /// What the chains of descriptions ask for.
 #[derive(Default)]
-pub(super) struct Wishes {
+pub(super) struct Extensions {
     /// The limit on the size of one allocation does not hold.
     relaxed: bool,
     /// The memory is to be had as a file of these kinds.
@@ -242,7 +242,7 @@ pub(super) struct Wishes {
     import: Option<(c_int, ze_external_memory_type_flags_t)>,
 }
 
-impl Wishes {
+impl Extensions {
     /// Both together.
     fn and(self, other: Self) -> Result<Self> {
         let all = Self {
@@ -258,14 +258,14 @@ impl Wishes {
 struct Request {
     size: usize,
     alignment: usize,
-    wishes: Wishes,
+    extensions: Extensions,
     kind: ze_memory_type_t,
     device: Option<&'static Device>,
 }
 
 fn allocate(call: Call<'_>, context: &Context, request: Request, out: *mut *mut c_void) -> Result {
     let out = call.out(out, "pptr")?;
-    let Request { size, alignment, wishes, kind, device } = request;
+    let Request { size, alignment, extensions, kind, device } = request;
     if size == 0 {
         return Err(Error::new(ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_SIZE, "size: it is 0"));
     }
@@ -286,20 +286,20 @@ fn allocate(call: Call<'_>, context: &Context, request: Request, out: *mut *mut 
         Some(device) => device.budget().limit(),
         None => context.device().info().memory_bytes,
     };
-    if size as u64 > limit && !wishes.relaxed {
+    if size as u64 > limit && !extensions.relaxed {
         return Err(Error::new(
             ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_SIZE,
             format!("size: {size} is more than maxMemAllocSize, {limit}"),
         ));
     }
-    let source = external::source(&wishes, context)?;
+    let source = external::source(&extensions, context)?;
     let address = context.allocate(source, size as u64, alignment.max(1) as u64, kind, device)?;
     out.set(crate::space::pointer(address).cast());
     Ok(())
 }
 
 /// Checks the device's part.
-fn check_device(call: Call<'_>, desc: *const ze_device_mem_alloc_desc_t) -> Result<Wishes> {
+fn check_device(call: Call<'_>, desc: *const ze_device_mem_alloc_desc_t) -> Result<Extensions> {
     let desc = call.desc(desc, "device_desc")?;
     call.flags(desc.flags.has_unknown(), "device_desc->flags")?;
     if desc.ordinal != 0 {
@@ -312,15 +312,15 @@ fn check_device(call: Call<'_>, desc: *const ze_device_mem_alloc_desc_t) -> Resu
 }
 
 /// Checks the host's part.
-fn check_host(call: Call<'_>, desc: *const ze_host_mem_alloc_desc_t) -> Result<Wishes> {
+fn check_host(call: Call<'_>, desc: *const ze_host_mem_alloc_desc_t) -> Result<Extensions> {
     let desc = call.desc(desc, "host_desc")?;
     call.flags(desc.flags.has_unknown(), "host_desc->flags")?;
     check_chain(call, desc.pNext, "host_desc->pNext")
 }
 
-fn check_chain(call: Call<'_>, next: *const c_void, name: &'static str) -> Result<Wishes> {
+fn check_chain(call: Call<'_>, next: *const c_void, name: &'static str) -> Result<Extensions> {
     use ze_structure_type_t as stype;
-    let mut wishes = Wishes::default();
+    let mut extensions = Extensions::default();
     for link in call.chain(next) {
         match link.stype() {
             stype::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_WIN32
@@ -336,13 +336,13 @@ fn check_chain(call: Call<'_>, next: *const c_void, name: &'static str) -> Resul
                         desc.flags.has_unknown(),
                         "ze_relaxed_allocation_limits_exp_desc_t::flags",
                     )?;
-                    wishes.relaxed |= !desc.flags.is_empty();
+                    extensions.relaxed |= !desc.flags.is_empty();
                 }
             }
-            _ => external::wish(call, &link, &mut wishes)?,
+            _ => external::read(call, &link, &mut extensions)?,
         }
     }
-    Ok(wishes)
+    Ok(extensions)
 }
 
 /// Checks a range that a hint is about: whole in one allocation, or outside of the driver's memory where

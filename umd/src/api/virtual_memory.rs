@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use tally_uapi::PAGE_SIZE;
 use tally_ze::*;
 
-use super::memory::{Wishes, external};
+use super::memory::{Extensions, external};
 use super::{Call, api};
 use crate::core::virtual_memory::PhysicalMemory;
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ use crate::handle;
 use crate::vm::reserved::{self, Access};
 
 api! {
-    /// Spec: `zeVirtualMemReserve`. `pStart` is a wish: the addresses are elsewhere if they are taken.
+    /// Spec: `zeVirtualMemReserve`. `pStart` is a hint: the addresses are elsewhere if they are taken.
     fn zeVirtualMemReserve(
         call,
         hContext: ze_context_handle_t,
@@ -28,9 +28,9 @@ api! {
         let context = call.handle(hContext, "hContext")?;
         let out = call.out(pptr, "pptr")?;
         let size = pages(size, "size")?;
-        let wish = aligned(pStart as u64, "pStart")?;
+        let hint = aligned(pStart as u64, "pStart")?;
         let align = reserved::page_size(size);
-        let start = context.vm().reserved().reserve(wish, size, align, context.id())?;
+        let start = context.vm().reserved().reserve(hint, size, align, context.id())?;
         out.set(crate::space::pointer(start).cast());
         Ok(())
     }
@@ -83,7 +83,7 @@ api! {
         if let Some(device) = device {
             context.must_hold(device, "hDevice")?;
         }
-        let source = external::source(&wishes(call, desc.pNext)?, context)?;
+        let source = external::source(&extensions(call, desc.pNext)?, context)?;
         let size = pages(desc.size, "desc->size")?;
         let device = device.copied().filter(|_| !on_host);
         out.set(handle::create(PhysicalMemory::create(context, source, size, device)?)?);
@@ -199,8 +199,8 @@ fn understood(access: ze_memory_access_attribute_t) -> Result<Access> {
 }
 
 /// What the chain of a description asks for.
-fn wishes(call: Call<'_>, next: *const c_void) -> Result<Wishes> {
-    let mut wishes = Wishes::default();
+fn extensions(call: Call<'_>, next: *const c_void) -> Result<Extensions> {
+    let mut extensions = Extensions::default();
     for link in call.chain(next) {
         if link.stype() == ze_structure_type_t::ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_WIN32 {
             return Err(Error::unsupported(format!(
@@ -208,9 +208,9 @@ fn wishes(call: Call<'_>, next: *const c_void) -> Result<Wishes> {
                 link.stype()
             )));
         }
-        external::wish(call, &link, &mut wishes)?;
+        external::read(call, &link, &mut extensions)?;
     }
-    Ok(wishes)
+    Ok(extensions)
 }
 
 /// A size in whole pages, not 0.

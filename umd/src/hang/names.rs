@@ -184,15 +184,15 @@ pub fn cell(address: u64) -> CellName {
 
 impl CellName {
     /// "the counter of X to be at least 3; it is 2"
-    pub fn wish(&self, value: u64) -> String {
-        let wish = match self.event && value == SIGNALLED {
+    pub fn awaited(&self, value: u64) -> String {
+        let awaited = match self.event && value == SIGNALLED {
             true => format!("{} to be signalled", self.name),
             false => format!("{} to be at least {value}", self.name),
         };
         match self.present {
-            Some(_) if self.event && value == SIGNALLED => wish,
-            Some(present) => format!("{wish}; it is {present}"),
-            None => wish,
+            Some(_) if self.event && value == SIGNALLED => awaited,
+            Some(present) => format!("{awaited}; it is {present}"),
+            None => awaited,
         }
     }
 

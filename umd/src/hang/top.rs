@@ -135,12 +135,13 @@ fn report() -> String {
     let _ = write!(text, "{}", Table(&waiters));
     let waits = host_waits();
     for wait in waits.values() {
-        let wish = match wait.waiting {
-            Waiting::Cell { address, value } => names::cell(address).wish(value),
+        let awaited = match wait.waiting {
+            Waiting::Cell { address, value } => names::cell(address).awaited(value),
             Waiting::Fence => "a fence that is given to no execution".to_owned(),
         };
         let (thread, call, seconds) = (wait.thread, wait.call, wait.since.elapsed().as_secs_f32());
-        let _ = writeln!(text, "thread {thread}: {call} has waited for {seconds:.1} s for {wish}");
+        let _ =
+            writeln!(text, "thread {thread}: {call} has waited for {seconds:.1} s for {awaited}");
     }
     drop(waits);
     for line in super::parked(&waiters) {

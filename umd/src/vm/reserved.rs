@@ -215,14 +215,14 @@ impl Reserved {
         self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves `size` bytes, whole pages, at `wish` if they are free there, else anywhere.
+    /// Reserves `size` bytes, whole pages, at `hint` if they are free there, else anywhere.
     ///
     /// # Errors
     /// OUT_OF_DEVICE_MEMORY: no such range is free.
-    pub fn reserve(&self, wish: u64, size: u64, align: u64, context: u64) -> Result<u64> {
+    pub fn reserve(&self, hint: u64, size: u64, align: u64, context: u64) -> Result<u64> {
         let space = &self.bindings.space;
         let at = space
-            .alloc_at(wish, size)
+            .alloc_at(hint, size)
             .or_else(|| space.alloc(size, align))
             .ok_or_else(|| out_of_addresses(size))?;
         let range = Range { size, context, pieces: BTreeMap::new(), attributes: BTreeMap::new() };

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tally_ze::*;
 
-use super::Wishes;
+use super::Extensions;
 use crate::api::{Call, Link, api};
 use crate::core::context::Context;
 use crate::core::device::Device;
@@ -110,21 +110,21 @@ fn reaches_process(driver: &Driver) -> Result {
 }
 
 /// Reads what a structure of the chain of an allocation or an image asks for.
-pub(in crate::api) fn wish(call: Call<'_>, link: &Link<'_>, wishes: &mut Wishes) -> Result {
+pub(in crate::api) fn read(call: Call<'_>, link: &Link<'_>, extensions: &mut Extensions) -> Result {
     if let Some(desc) = link.get::<ze_external_memory_export_desc_t>() {
         call.flags(desc.flags.has_unknown(), "pNext->flags")?;
-        wishes.export = Some(desc.flags);
+        extensions.export = Some(desc.flags);
     }
     if let Some(desc) = link.get::<ze_external_memory_import_fd_t>() {
         call.flags(desc.flags.has_unknown(), "pNext->flags")?;
-        wishes.import = Some((desc.fd, desc.flags));
+        extensions.import = Some((desc.fd, desc.flags));
     }
-    check(wishes)
+    check(extensions)
 }
 
 /// Refuses what contradicts itself.
-pub(super) fn check(wishes: &Wishes) -> Result {
-    if wishes.export.is_some() && wishes.import.is_some() {
+pub(super) fn check(extensions: &Extensions) -> Result {
+    if extensions.export.is_some() && extensions.import.is_some() {
         return Err(Error::invalid("pNext: memory is either imported or made to be exported"));
     }
     Ok(())
@@ -142,12 +142,12 @@ fn check_type(context: &Context, flags: ze_external_memory_type_flags_t) -> Resu
 }
 
 /// Where the memory comes from.
-pub(in crate::api) fn source(wishes: &Wishes, context: &Context) -> Result<Source> {
-    if let Some((file, flags)) = wishes.import {
+pub(in crate::api) fn source(extensions: &Extensions, context: &Context) -> Result<Source> {
+    if let Some((file, flags)) = extensions.import {
         check_type(context, flags)?;
         return Ok(Source::File(duplicate(file)?));
     }
-    let Some(flags) = wishes.export else { return Ok(Source::New) };
+    let Some(flags) = extensions.export else { return Ok(Source::New) };
     check_type(context, flags)?;
     Ok(Source::ForExport)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Wishes that are more than one call, or that need objects of several kinds.
+//! Intents that are more than one call, or that need objects of several kinds.
 
 use super::{
     Builder, Intent, MAX_EVENTS, MAX_INCREMENTS, MAX_LISTS, MAX_QUEUES, cell_of, pick, pick_or_new,
@@ -26,7 +26,7 @@ impl Builder {
         self.take_or_wait(thread, Action::Execute { queue, lists, fence })
     }
 
-    /// Two wishes in one, since they seldom meet by chance.
+    /// Two intents in one, since they seldom meet by chance.
     pub(super) fn follow(&mut self, thread: usize, intent: &Intent) -> Option<()> {
         let events: Vec<_> = self.model.recorded_signals().collect();
         let &(event, list) = pick(&events, intent.object)?;
@@ -59,7 +59,7 @@ impl Builder {
         self.try_append(thread, reader, Command { op, waits: vec![event], signal: None })
     }
 
-    /// Several wishes in one, since they seldom meet by chance.
+    /// Several intents in one, since they seldom meet by chance.
     pub(super) fn rearm(&mut self, thread: usize, intent: &Intent) -> Option<()> {
         if self.model.live_lists().count() >= MAX_LISTS {
             return None;
