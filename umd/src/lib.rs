@@ -14,8 +14,8 @@
 //! [`vm`], [`heap`] for everything that owns memory; [`printf`], what
 //! kernels print; [`ipc`] for what is shared with other processes.
 //!
-//! Words: USM, unified shared memory, what zeMemAlloc* gives. Window, the addresses that the driver
-//! reserves for buffers. BO, buffer object. VM, the GPU's address space. VA, an address in it.
+//! Words: USM, unified shared memory, what zeMemAlloc* gives. VA reservation, the addresses
+//! that the driver reserves for buffers. BO, buffer object. VM, the GPU's address space. VA, an address in it.
 //! CB, counter-based.
 
 pub mod api;

@@ -86,7 +86,7 @@ pub struct Settings {
     /// `TALLY_RESET_MS`.
     pub reset_ms: Option<u64>,
     /// `TALLY_WINDOW`, in bytes.
-    pub window: Option<u64>,
+    pub reservation: Option<u64>,
     /// `TALLY_CACHE_DIR`.
     pub cache_dir: Option<PathBuf>,
     /// `TALLY_CACHE_MAX`, in bytes.
@@ -149,7 +149,7 @@ impl Settings {
             chaos: number("TALLY_CHAOS", 0, u64::MAX),
             reset_ms: number("TALLY_RESET_MS", 1, 3_600_000),
             cache_max: number("TALLY_CACHE_MAX", 1, 1 << 20).map(|mib| mib * MIB),
-            window: number("TALLY_WINDOW", 256, 1 << 26).map(|mib| mib * MIB),
+            reservation: number("TALLY_WINDOW", 256, 1 << 26).map(|mib| mib * MIB),
             lane: present("TALLY_LANE").and_then(|value| {
                 let lane = Lane::from_name(&value.to_string_lossy());
                 if lane.is_none() {

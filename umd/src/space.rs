@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Addresses: the window that is reserved once per process, and who has which part of it.
+//! Addresses: the VA reservation, made once per process, and the owner of each part of it.
 //!
 //! A buffer has the same address for the host and for the GPU, so the driver places all buffers
 //! inside a range that it has reserved for itself: one inaccessible mapping without memory behind it.
@@ -18,15 +18,15 @@ use crate::error::{Error, Result};
 const DEFAULT_SIZE: u64 = 256 << 30;
 /// Least that is of any use.
 const MIN_SIZE: u64 = 64 << 20;
-/// Page size of large allocations; the window starts at a multiple of it.
+/// Page size of large allocations; the VA reservation starts at a multiple of it.
 pub const HUGE_PAGE: u64 = 2 << 20;
 
-/// Where the window goes, best first. All are far from where Linux puts programs, libraries, heaps
+/// Where the VA reservation goes, best first. All are far from where Linux puts programs, libraries, heaps
 /// and stacks. Sanitizers occupy some of them; then the next is tried, at last whatever mmap says.
 const CANDIDATES: [u64; 5] =
     [0x2000_0000_0000, 0x3000_0000_0000, 0x1800_0000_0000, 0x4000_0000_0000, 0x6000_0000_0000];
 
-/// The window.
+/// The VA reservation.
 #[derive(Debug)]
 pub struct Space {
     start: u64,
@@ -36,7 +36,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// Reserves a window of `size` bytes, or the default, or what limits leave, within the addresses
+    /// Makes a VA reservation of `size` bytes, or the default, or what limits leave, within the addresses
     /// that the device can use. Where RLIMIT_AS is set, at most half of it is taken.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Space {
                     continue;
                 }
                 if let Some(start) = reserve_at(place, size, lowest, end) {
-                    log::debug!("window: {size:#x} bytes at {start:#x}");
+                    log::debug!("VA reservation: {size:#x} bytes at {start:#x}");
                     return Ok(Self { start, size, free: Mutex::new([(start, size)].into()) });
                 }
             }
@@ -63,17 +63,17 @@ impl Space {
         ))
     }
 
-    /// First address of the window.
+    /// First address of the VA reservation.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// Bytes of the window.
+    /// Bytes of the VA reservation.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Whether an address lies in the window.
+    /// Whether an address lies in the VA reservation.
     pub fn contains(&self, address: u64) -> bool {
         address.wrapping_sub(self.start) < self.size
     }
@@ -121,10 +121,10 @@ impl Space {
         free.insert(start, size);
     }
 
-    /// Takes host access to a range away: the pages are as they were when the window was reserved.
+    /// Takes host access to a range away: the pages are as they were when the reservation was made.
     ///
     /// # Safety
-    /// The range lies in the window, is the caller's, and nothing refers to memory in it.
+    /// The range lies in the VA reservation, is the caller's, and nothing refers to memory in it.
     pub unsafe fn close(&self, start: u64, size: u64) {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
         // SAFETY: replaces pages of our own reservation only, says the caller. A failure leaves the
@@ -195,7 +195,7 @@ pub fn address_limit() -> u64 {
     limit.rlim_cur
 }
 
-/// A pointer to an address of the window.
+/// A pointer to an address of the VA reservation.
 pub fn pointer(address: u64) -> *mut u8 {
     ptr::with_exposed_provenance_mut(address as usize)
 }
@@ -224,7 +224,7 @@ mod tests {
         let space = small();
         let parts: Vec<u64> =
             (0..8).map(|_| space.alloc(MIN_SIZE / 8, PAGE_SIZE).expect("room")).collect();
-        assert_eq!(space.alloc(PAGE_SIZE, PAGE_SIZE), None, "the window is full");
+        assert_eq!(space.alloc(PAGE_SIZE, PAGE_SIZE), None, "the reservation is full");
         for i in [3, 0, 7, 1, 5, 6, 2, 4] {
             space.free(parts[i], MIN_SIZE / 8);
         }
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_found_where_the_candidates_are_taken() {
+    fn a_reservation_is_found_where_the_candidates_are_taken() {
         let spaces: Vec<Space> = (0..CANDIDATES.len() + 2).map(|_| small()).collect();
         let mut starts: Vec<u64> = spaces.iter().map(Space::start).collect();
         starts.sort_unstable();

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  Vm ─┬─ Heap ────── blocks ──┐
-//!      ├─ user memory (USM) ───┼─► Mapping: addresses + buffer + binding ─► Bindings: kernel, id, window
+//!      ├─ user memory (USM) ───┼─► Mapping: addresses + buffer + binding ─► Bindings: kernel, id, VA reservation
 //!      └───────────────────────┘
 //! ```
 //!
@@ -45,7 +45,7 @@ use atomics::SystemAtomics;
 use reserved::Reserved;
 pub use shared::Exported;
 use timeline::Timeline;
-pub use user::{Access, UserWindow};
+pub use user::{Access, UserRange};
 pub use usm::{Allocation, Found, Retired};
 use usm::{Cache, Registry};
 use views::Views;
@@ -62,7 +62,7 @@ pub struct Bindings {
 }
 
 impl Bindings {
-    /// Makes a buffer of at least `size` bytes, places it in the window, binds it with `flags`
+    /// Makes a buffer of at least `size` bytes, places it in the VA reservation, binds it with `flags`
     /// ([`bind_flag`]) and maps it for the host at the same address.
     ///
     /// # Errors
@@ -240,7 +240,7 @@ impl Mapping {
             address: self.va + offset,
             size,
         };
-        // SAFETY: the range is this mapping's part of the reserved window; while it is not bound,
+        // SAFETY: the range is this mapping's part of the VA reservation; while it is not bound,
         // nothing refers to it.
         let bound = unsafe { bindings.kernel.vm_bind(&bind) };
         bound.map_err(|errno| bindings.failed("VM_BIND", errno))?;
@@ -263,7 +263,7 @@ impl Mapping {
             size: padding,
             ..Default::default()
         };
-        // SAFETY: the range is this mapping's part of the reserved window, and not mapped.
+        // SAFETY: the range is this mapping's part of the VA reservation, and not mapped.
         let bound = unsafe { bindings.kernel.vm_bind(&bind) };
         bound.map_err(|errno| bindings.failed("VM_BIND", errno))?;
         self.padding = padding;

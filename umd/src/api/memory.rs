@@ -225,7 +225,7 @@ fn atomics_of<'c>(
     context.must_hold(device, "hDevice")?;
     check_range(context, ptr, size)?;
     let found = context.find(ptr as u64);
-    if found.is_none() && context.vm().is_window(ptr as u64) {
+    if found.is_none() && context.vm().in_reservation(ptr as u64) {
         return Err(Error::invalid("ptr: it is in no memory of hContext"));
     }
     Ok((context, device, found))

@@ -282,7 +282,7 @@ mod tests {
             subdevices: Some(2),
             workers: Some(1),
             memory: Some(64 << 20),
-            window: Some(1 << 30),
+            reservation: Some(1 << 30),
             ..Settings::default()
         };
         let devices = Devices::open(&settings).expect("a device in this process");

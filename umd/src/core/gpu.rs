@@ -39,13 +39,13 @@ struct Current {
 }
 
 impl Gpu {
-    /// Asks the kernel for its facts and reserves the window.
+    /// Asks the kernel for its facts and makes the VA reservation.
     ///
     /// # Errors
     /// What the kernel answers, or OUT_OF_HOST_MEMORY.
     pub fn new(kernel: Arc<dyn Kernel>, settings: &Settings) -> Result<Self> {
         let info: DeviceInfo = ask(&*kernel, query::DEVICE)?;
-        let space = Space::reserve(settings.window, info.va_start, info.va_end)?;
+        let space = Space::reserve(settings.reservation, info.va_start, info.va_end)?;
         let engines = ask_bytes(&*kernel, query::ENGINES)?;
         let engines = engines
             .chunks_exact(size_of::<EngineInfo>())

@@ -26,7 +26,7 @@ use crate::sync::shared::{Shared, Submitter};
 use crate::sync::spin::{SpinGuard, SpinLock};
 use crate::sync::timestamp::Timestamp;
 use crate::sync::wait;
-use crate::vm::{Access, UserWindow};
+use crate::vm::{Access, UserRange};
 
 /// Bytes by which memory for arguments grows, and the most that a list may have of it.
 const ARGUMENTS: (u64, u64) = (64 << 10, 64 << 20);
@@ -54,7 +54,7 @@ struct State {
     /// What the device uses until the counter has reached a value.
     kept: Vec<(Arc<dyn Any + Send + Sync>, u64)>,
     /// Ordinary memory that the device uses until the counter has reached a value.
-    windows: Vec<(UserWindow, u64)>,
+    user_ranges: Vec<(UserRange, u64)>,
     /// When to look through `kept`.
     prune_at: usize,
     /// The command that is being appended has reserved the counter's next value.
@@ -85,7 +85,7 @@ impl Immediate {
             arguments: Arena::new(ARGUMENTS.0, ARGUMENTS.1),
             timestamps: Arena::new(TIMESTAMPS.0, TIMESTAMPS.1),
             kept: Vec::new(),
-            windows: Vec::new(),
+            user_ranges: Vec::new(),
             prune_at: KEPT,
             reserved: false,
             uncovered: false,
@@ -240,7 +240,7 @@ impl Immediate {
     /// Lets ordinary memory go that the device no longer uses.
     fn unpin(&self, state: &mut State) {
         let cell = self.counter.cell();
-        state.windows.retain(|(_, value)| !cell.reached(*value));
+        state.user_ranges.retain(|(_, value)| !cell.reached(*value));
     }
 
     #[inline]
@@ -356,11 +356,11 @@ impl Target for Appender<'_> {
             return Ok(address);
         }
         self.list.unpin(self.state);
-        let window = vm.user_window(address, size, access)?;
-        window.pin()?;
-        let va = window.translate(address);
+        let range = vm.user_range(address, size, access)?;
+        range.pin()?;
+        let va = range.translate(address);
         let value = self.value();
-        self.state.windows.push((window, value));
+        self.state.user_ranges.push((range, value));
         Ok(va)
     }
 

@@ -34,10 +34,10 @@ use crate::vm::Access;
 mod branch;
 mod clone;
 mod mutable;
-mod windows;
+mod user_memory;
 
 use mutable::Mutable;
-use windows::{Claim, Window};
+use user_memory::{Claim, UserMemory};
 
 /// Bytes by which memory for arguments grows, and the most that a list may have of it.
 const ARGUMENTS: (u64, u64) = (16 << 10, 1 << 30);
@@ -87,7 +87,7 @@ struct Memory {
     /// Address of what was kept last: mostly the next command's too.
     latest: usize,
     /// Ordinary memory that commands name.
-    windows: Vec<Arc<Window>>,
+    user_memory: Vec<Arc<UserMemory>>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -95,7 +95,7 @@ struct Mark {
     packets: usize,
     operands: usize,
     signals: u32,
-    windows: usize,
+    user_memory: usize,
 }
 
 /// A wait that is bound when the list is executed.
@@ -291,8 +291,8 @@ impl Regular {
                     _ => {}
                 }
             }
-            if !state.memory.windows.is_empty() {
-                claims.push(Claim::new(&state.memory.windows, state.recording.counter())?);
+            if !state.memory.user_memory.is_empty() {
+                claims.push(Claim::new(&state.memory.user_memory, state.recording.counter())?);
             }
             let count = state.operands.len();
             drop(state);
@@ -431,7 +431,7 @@ impl Memory {
             timestamps: Arena::new(TIMESTAMPS.0, TIMESTAMPS.1),
             kept: Vec::new(),
             latest: 0,
-            windows: Vec::new(),
+            user_memory: Vec::new(),
         }
     }
 
@@ -464,12 +464,12 @@ impl Memory {
         self.timestamps.clear();
         self.kept.clear();
         self.latest = 0;
-        self.windows.clear();
+        self.user_memory.clear();
     }
 
     /// Lets go what was only named by packets that are gone: those that held these addresses.
     fn forget(&mut self, gone: &[u64]) {
-        self.windows.retain(|window| !gone.iter().any(|&va| window.memory().holds(va)));
+        self.user_memory.retain(|memory| !gone.iter().any(|&va| memory.range().holds(va)));
     }
 }
 
@@ -631,7 +631,7 @@ impl Target for Recorder<'_> {
             packets: state.packets.len(),
             operands: state.operands.len(),
             signals: state.recording.signals(),
-            windows: state.memory.windows.len(),
+            user_memory: state.memory.user_memory.len(),
         };
         state.packets.reserve(packets);
         Ok(())
@@ -654,9 +654,9 @@ impl Target for Recorder<'_> {
         if vm.reaches(address, size) {
             return Ok(address);
         }
-        let window = vm.user_window(address, size, access)?;
-        let va = window.translate(address);
-        self.state.memory.windows.push(Window::new(window));
+        let range = vm.user_range(address, size, access)?;
+        let va = range.translate(address);
+        self.state.memory.user_memory.push(UserMemory::new(range));
         Ok(va)
     }
 
@@ -773,8 +773,8 @@ impl Target for Recorder<'_> {
     }
 
     fn rollback(&mut self) {
-        let Mark { packets, operands, signals, windows } = self.state.mark;
-        self.state.memory.windows.truncate(windows);
+        let Mark { packets, operands, signals, user_memory } = self.state.mark;
+        self.state.memory.user_memory.truncate(user_memory);
         self.state.packets.truncate(packets);
         self.state.operands.truncate(operands);
         self.state.recording.truncate(signals);

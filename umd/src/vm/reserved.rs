@@ -463,7 +463,7 @@ impl Reserved {
             address: at,
             size: piece.size,
         };
-        // SAFETY: the range is a reserved one of the window, and nothing is mapped there.
+        // SAFETY: a reserved range in the VA reservation, where nothing is mapped.
         let bound = unsafe { bindings.kernel.vm_bind(&bind) };
         bound.map_err(|errno| bindings.failed("VM_BIND", errno))?;
         if piece.access != Access::ReadWrite {
@@ -481,7 +481,7 @@ impl Reserved {
         let bindings = &self.bindings;
         let ptr = std::ptr::NonNull::new(crate::space::pointer(at));
         let (handle, size) = (piece.memory.bo.handle, piece.size as usize);
-        // SAFETY: a reserved range of the window, where this piece is or nothing.
+        // SAFETY: a reserved range in the VA reservation, where this piece is or nothing.
         let mapped = unsafe { bindings.kernel.bo_map(handle, piece.offset, size, ptr) };
         mapped.map(drop).map_err(|errno| bindings.failed("mmap of a buffer", errno))
     }
@@ -513,7 +513,7 @@ impl Reserved {
             size,
             ..Default::default()
         };
-        // SAFETY: a reserved range of the window, which its owner asks to unmap.
+        // SAFETY: a reserved range in the VA reservation, which its owner asks to unmap.
         let unbound = unsafe { bindings.kernel.vm_bind(&bind) };
         unbound.map_err(|errno| bindings.failed("VM_BIND", errno))?;
         // SAFETY: as above.

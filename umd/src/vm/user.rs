@@ -2,10 +2,10 @@
 //! Ordinary memory of the application's, where the device does not see the process.
 //!
 //! A command may name any memory: an array on the stack, a file's pages, what malloc returned. On such
-//! a lane the pages are bound at addresses of the window, beside the process's own mapping of them:
+//! a lane the pages are bound at addresses of the VA reservation, beside the process's own mapping of them:
 //!
 //! ```text
-//!  process  ...[ pages ]...............[ window: buffers   ....... ]...
+//!  process  ...[ pages ]...............[ VA reservation: buffers ]...
 //!                   └────── MAP_USERPTR ─────────────────────^
 //! ```
 //!
@@ -34,7 +34,7 @@ pub enum Access {
 }
 
 /// Addresses for ordinary memory. Taken back on drop, when the device no longer uses them.
-pub struct UserWindow {
+pub struct UserRange {
     bindings: Arc<Bindings>,
     /// First page, as the process sees it.
     page: u64,
@@ -56,7 +56,7 @@ impl Vm {
     }
 
     /// Whether an address is one of those that memory of the driver's is placed at.
-    pub fn is_window(&self, address: u64) -> bool {
+    pub fn in_reservation(&self, address: u64) -> bool {
         self.bindings.space.contains(address)
     }
 
@@ -65,7 +65,7 @@ impl Vm {
     ///
     /// # Errors
     /// OUT_OF_DEVICE_MEMORY: too few addresses are left.
-    pub fn user_window(&self, address: u64, size: u64, access: Access) -> Result<UserWindow> {
+    pub fn user_range(&self, address: u64, size: u64, access: Access) -> Result<UserRange> {
         let page = address & !(PAGE_SIZE - 1);
         let end = address.checked_add(size).and_then(|end| end.checked_next_multiple_of(PAGE_SIZE));
         let bindings = &self.bindings;
@@ -73,11 +73,11 @@ impl Vm {
         let placed = pages.and_then(|pages| Some((pages, bindings.space.alloc(pages, PAGE_SIZE)?)));
         let (size, va) = placed.ok_or_else(|| out_of_addresses(size))?;
         let bound = AtomicBool::new(false);
-        Ok(UserWindow { bindings: bindings.clone(), page, va, size, access, bound })
+        Ok(UserRange { bindings: bindings.clone(), page, va, size, access, bound })
     }
 }
 
-impl UserWindow {
+impl UserRange {
     /// Where the device finds what the process has at `address`.
     pub fn translate(&self, address: u64) -> u64 {
         self.va + (address - self.page)
@@ -112,7 +112,7 @@ impl UserWindow {
             address: self.va,
             size: self.size,
         };
-        // SAFETY: the addresses are this window's part of the reservation, and nothing refers to them.
+        // SAFETY: the addresses are this range's part of the reservation, and nothing refers to them.
         unsafe { self.bindings.kernel.vm_bind(&bind) }.map_err(|errno| self.refused(errno))?;
         self.bound.store(true, Ordering::Relaxed);
         Ok(())
@@ -151,7 +151,7 @@ impl UserWindow {
     }
 }
 
-impl Drop for UserWindow {
+impl Drop for UserRange {
     fn drop(&mut self) {
         if process::is_gone() {
             return;
@@ -176,11 +176,11 @@ mod tests {
         let bytes = vec![0_u8; 3 * PAGE_SIZE as usize];
         let address = bytes.as_ptr() as u64 + 100;
         assert!(!vm.reaches(address, 1));
-        let window = vm.user_window(address, 2 * PAGE_SIZE, Access::Read).expect("addresses");
+        let range = vm.user_range(address, 2 * PAGE_SIZE, Access::Read).expect("addresses");
         assert!(kernel.state().bindings.is_empty(), "nothing is bound before it is used");
-        window.pin().expect("memory");
-        window.pin().expect("a second time is no error");
-        let va = window.translate(address);
+        range.pin().expect("memory");
+        range.pin().expect("a second time is no error");
+        let va = range.translate(address);
         assert!(vm.reaches(va, 2 * PAGE_SIZE));
         assert_eq!(va % PAGE_SIZE, address % PAGE_SIZE);
         let bound = kernel.state().bindings.clone();
@@ -188,20 +188,20 @@ mod tests {
         let (&at, &(size, flags)) = bound.iter().next().expect("one");
         assert!(at <= va && va + 2 * PAGE_SIZE <= at + size);
         assert_eq!(flags, bind_flag::READ, "what is only read may be read-only memory");
-        window.unpin();
+        range.unpin();
         assert!(kernel.state().bindings.is_empty());
     }
 
     #[test]
-    fn addresses_and_bindings_end_with_the_window() {
+    fn addresses_and_bindings_end_with_the_range() {
         let (kernel, vm) = fake();
         kernel.state().blind = true;
-        let first = vm.user_window(4096, 1, Access::Write).expect("addresses");
+        let first = vm.user_range(4096, 1, Access::Write).expect("addresses");
         first.pin().expect("the fake binds anything");
         let at = first.translate(4096);
         drop(first);
         assert!(kernel.state().bindings.is_empty());
-        let again = vm.user_window(4096, 1, Access::Write).expect("addresses");
+        let again = vm.user_range(4096, 1, Access::Write).expect("addresses");
         assert_eq!(again.translate(4096), at);
     }
 
@@ -209,8 +209,8 @@ mod tests {
     fn a_range_that_cannot_be_is_refused() {
         let (kernel, vm) = fake();
         kernel.state().blind = true;
-        assert!(vm.user_window(4096, 1 << 40, Access::Read).is_err());
-        assert!(vm.user_window(u64::MAX - 10, 100, Access::Read).is_err());
+        assert!(vm.user_range(4096, 1 << 40, Access::Read).is_err());
+        assert!(vm.user_range(u64::MAX - 10, 100, Access::Read).is_err());
         assert!(vm.reaches(u64::MAX, 0), "no bytes are everywhere");
     }
 }

@@ -125,7 +125,7 @@ impl View {
         // Shared, so that a forked child sees what its parent does, as it does of a buffer.
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
         let at = mapping.ptr().as_ptr().cast::<c_void>();
-        // SAFETY: the buffer's own part of the window; nothing refers to memory there.
+        // SAFETY: the buffer's own part of the VA reservation; nothing refers to memory there.
         let mapped = unsafe { libc::mmap(at, size as usize, protection, flags, -1, 0) };
         // SAFETY: mapped just now, for as long as the allocation lives, which keeps the view.
         let host = unsafe { Words::new(mapping.ptr(), size) };
@@ -191,7 +191,7 @@ impl Views {
     pub(super) fn enter(&self, allocation: &Allocation) {
         let mapping = &allocation.mapping;
         if allocation.kind == ze_memory_type_t::ZE_MEMORY_TYPE_DEVICE {
-            // SAFETY: the mapping's own part of the window, which nobody refers to yet.
+            // SAFETY: the mapping's own part of the VA reservation, which nobody refers to yet.
             unsafe { mapping.bo.bindings.space.close(mapping.va(), mapping.size()) };
             return;
         }

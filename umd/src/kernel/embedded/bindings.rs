@@ -164,7 +164,7 @@ impl Bindings {
 /// Puts the reservation back: nothing, and nobody else's either.
 fn reserve(address: u64, size: u64) -> Result {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-    // SAFETY: replaces what this kernel mapped in the caller's reserved window,
+    // SAFETY: replaces what this kernel mapped in the caller's VA reservation,
     // to which nobody refers any more, says VM_BIND's contract.
     let start =
         unsafe { libc::mmap(address as *mut _, size as usize, libc::PROT_NONE, flags, -1, 0) };

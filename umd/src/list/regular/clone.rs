@@ -81,7 +81,7 @@ impl Copier<'_> {
     fn copy(&mut self, shared: &Arc<Shared>, index: usize) -> Result<State> {
         let (source, recording) = (&self.sources[index], self.recordings[index].clone());
         let mut memory = Memory::new();
-        memory.windows.clone_from(&source.memory.windows);
+        memory.user_memory.clone_from(&source.memory.user_memory);
         for chunk in source.memory.arguments.chunks() {
             memory.kept.push(chunk.clone());
         }

@@ -306,7 +306,7 @@ impl Regular {
                 shape.must_match(event, "phWaitEvents")?;
             }
         }
-        let (first, windows) = (state.operands.len(), state.memory.windows.len());
+        let (first, user_memory) = (state.operands.len(), state.memory.user_memory.len());
         let conditions = self.conditions(state, events);
         let bindings = state.operands.split_off(first);
         let more = bindings.len().saturating_sub(place.operands.len());
@@ -317,7 +317,8 @@ impl Regular {
                 "hCommandList: the list has as many waits as it may have",
             )),
         });
-        let conditions = conditions.inspect_err(|_| state.memory.windows.truncate(windows))?;
+        let conditions =
+            conditions.inspect_err(|_| state.memory.user_memory.truncate(user_memory))?;
         place.operands.extend(first..first + more);
         state.operands.resize(first + more, None);
         let mut bindings = bindings.into_iter();
@@ -438,10 +439,10 @@ impl State {
         let several = find(opcode::PREDICATE).is_some();
         let launch = find(opcode::DISPATCH).filter(|_| !several);
         // A word in ordinary memory is written where the command has found it.
-        let windows = self.memory.windows.get(self.mark.windows..).unwrap_or_default();
+        let user_memory = self.memory.user_memory.get(self.mark.user_memory..).unwrap_or_default();
         let posts = |event| {
-            let found = windows.iter().map(move |window| {
-                command::event_post(event, |word| Ok(window.memory().finds(word).unwrap_or(word)))
+            let found = user_memory.iter().map(move |memory| {
+                command::event_post(event, |word| Ok(memory.range().finds(word).unwrap_or(word)))
             });
             iter::once(command::event_post(event, Ok)).chain(found).filter_map(Result::ok).flatten()
         };

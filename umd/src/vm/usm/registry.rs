@@ -29,7 +29,7 @@ const CHUNK: usize = 1024;
 
 /// See the module's description.
 pub(in super::super) struct Registry {
-    /// First address of the window.
+    /// First address of the VA reservation.
     start: u64,
     /// By granule: one more than the first granule of its block. Pages of it that are never used are
     /// never touched.

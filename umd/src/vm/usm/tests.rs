@@ -10,7 +10,7 @@ use crate::vm::tests::fake;
 
 const HOST: ze_memory_type_t = ze_memory_type_t::ZE_MEMORY_TYPE_HOST;
 
-/// A VM of a device of this process, over a window of `size` bytes.
+/// A VM of a device of this process, over a VA reservation of `size` bytes.
 fn made(size: u64) -> Arc<Vm> {
     let settings = crate::settings::Settings {
         workers: Some(1),

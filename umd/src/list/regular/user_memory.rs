@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
 use crate::sync::counter::Counter;
-use crate::vm::UserWindow;
+use crate::vm::UserRange;
 
 /// A piece of ordinary memory.
-pub(super) struct Window {
-    memory: UserWindow,
+pub(super) struct UserMemory {
+    range: UserRange,
     users: Mutex<Users>,
 }
 
@@ -28,15 +28,15 @@ struct Users {
 /// Memory of an execution that is being submitted: it stays bound until this is dropped, and then until
 /// the execution's counter is settled.
 #[derive(Default)]
-pub(super) struct Claim(Vec<Arc<Window>>);
+pub(super) struct Claim(Vec<Arc<UserMemory>>);
 
-impl Window {
-    pub(super) fn new(memory: UserWindow) -> Arc<Self> {
-        Arc::new(Self { memory, users: Mutex::default() })
+impl UserMemory {
+    pub(super) fn new(range: UserRange) -> Arc<Self> {
+        Arc::new(Self { range, users: Mutex::default() })
     }
 
-    pub(super) fn memory(&self) -> &UserWindow {
-        &self.memory
+    pub(super) fn range(&self) -> &UserRange {
+        &self.range
     }
 
     fn users(&self) -> MutexGuard<'_, Users> {
@@ -48,9 +48,9 @@ impl Window {
         let mut users = self.users();
         users.counters.retain(|it| !it.is_settled());
         if users.claims == 0 && users.counters.is_empty() {
-            self.memory.unpin();
+            self.range.unpin();
         }
-        self.memory.pin()?;
+        self.range.pin()?;
         users.claims += 1;
         if !users.counters.iter().any(|it| Arc::ptr_eq(it, counter)) {
             users.counters.push(counter.clone());
@@ -64,11 +64,11 @@ impl Claim {
     ///
     /// # Errors
     /// INVALID_ARGUMENT: the process has no such memory; OUT_OF_HOST_MEMORY; DEVICE_LOST.
-    pub(super) fn new(windows: &[Arc<Window>], counter: &Arc<Counter>) -> Result<Self> {
+    pub(super) fn new(user_memory: &[Arc<UserMemory>], counter: &Arc<Counter>) -> Result<Self> {
         let mut claim = Self::default();
-        for window in windows {
-            window.claim(counter)?;
-            claim.0.push(window.clone());
+        for memory in user_memory {
+            memory.claim(counter)?;
+            claim.0.push(memory.clone());
         }
         Ok(claim)
     }
@@ -76,8 +76,8 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        for window in &self.0 {
-            window.users().claims -= 1;
+        for memory in &self.0 {
+            memory.users().claims -= 1;
         }
     }
 }
