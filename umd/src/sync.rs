@@ -8,8 +8,8 @@
 //!                                  └─ the user's memory
 //! ```
 
-pub mod anchor;
 pub mod cb_event;
+pub mod counted_ref;
 pub mod counter;
 pub mod deadline;
 pub mod event;

@@ -49,7 +49,7 @@ impl Context {
             vm,
             raw: OnceLock::new(),
         });
-        context.shared.anchors().context_opens();
+        context.shared.ref_counts().context_opens();
         match handle::create::<ze_context_handle_t>(context.clone()) {
             Ok(raw) => Ok(*context.raw.get_or_init(|| raw)),
             Err(error) => {
@@ -64,7 +64,7 @@ impl Context {
         // What was destroyed before a loss waits for nothing any more, and would keep the lost VM.
         self.shared.reap();
         self.device.gpu().leave(&self.vm);
-        self.shared.anchors().context_closes(&self.shared);
+        self.shared.ref_counts().context_closes(&self.shared);
     }
 
     /// The handle, also for objects that are asked for their context.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a thread has at hand for events, so that to create and destroy one takes no lock: free slots, and
-//! an account of the events that it has made. Both are in one block, since to find a thread's memory is a
-//! call in a library that is opened at run time.
+//! A thread's own data for events: free slots, and a count of the events that it has created. With them
+//! it creates and destroys events without a lock. Both are in one block, because finding a thread's
+//! memory costs a call in a library that is opened at run time.
 //!
-//! Slots are used in the order in which they came, as in the slab: what this thread freed rests until
-//! it has freed [`REST`] others, what came from the slab has rested there.
+//! Slots are used first in, first out, as in the slab: a slot that this thread freed rests until the
+//! thread has freed [`REST`] others. A slot from the slab has rested there.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
@@ -23,21 +23,21 @@ const BATCH: usize = REST / 2;
 const START: usize = 1 << 32;
 
 thread_local! {
-    static LOCAL: Local = const { Local { slots: Slots::new(), account: Cell::new(ptr::null()) } };
+    static LOCAL: Local = const { Local { slots: Slots::new(), count: Cell::new(ptr::null()) } };
 }
 
-/// What a thread has at hand.
+/// A thread's own data.
 pub struct Local {
     slots: Slots,
-    /// Of the owner whose events it used last; owned, or null.
-    account: Cell<*const Account>,
+    /// The count for the owner whose events the thread used last: an `Arc`'s pointer, or null.
+    count: Cell<*const ThreadCount>,
 }
 
-/// What the thread has at hand; `None` while it ends. For those to whom a closure that is not inlined is
-/// too much.
+/// The thread's own data; `None` while the thread ends. For callers that cannot afford a closure that is
+/// not inlined.
 ///
 /// # Safety
-/// The answer is used in this call of the driver only: on this thread, before it ends.
+/// The caller uses the result only within this call of the driver: on this thread, before it ends.
 #[inline(always)]
 pub unsafe fn at_hand<'a>() -> Option<&'a Local> {
     let local: *const Local = LOCAL.try_with(ptr::from_ref).ok()?;
@@ -45,7 +45,7 @@ pub unsafe fn at_hand<'a>() -> Option<&'a Local> {
     Some(unsafe { &*local })
 }
 
-/// Runs `f` with what the thread has at hand, or answers `None` while it ends.
+/// Runs `f` with the thread's own data, or returns `None` while the thread ends.
 pub fn with<R>(f: impl FnOnce(&Local) -> Option<R>) -> Option<R> {
     LOCAL.try_with(f).ok().flatten()
 }
@@ -88,37 +88,37 @@ impl Local {
     }
 
     /// Writes down that the thread has made one more of `owner`, or one less. False: the thread has no
-    /// account of this owner.
+    /// count of this owner.
     #[inline(always)]
     pub fn enter(&self, owner: usize, change: i64) -> bool {
         // SAFETY: null or owned, and nothing below ends it before it was used for the last time.
-        let Some(account) = (unsafe { self.account.get().as_ref() }) else { return false };
-        if account.owner != owner {
+        let Some(count) = (unsafe { self.count.get().as_ref() }) else { return false };
+        if count.owner != owner {
             return false;
         }
-        let balance = account.balance.load(Ordering::Relaxed);
+        let balance = count.balance.load(Ordering::Relaxed);
         // Releases what this thread did with the owner, to who finds that it is the last.
-        account.balance.store(balance + change, Ordering::Release);
-        // The other half of the fence is the owner's (`sync::anchor`).
+        count.balance.store(balance + change, Ordering::Release);
+        // The other half of the fence is the owner's (`sync::counted_ref`).
         compiler_fence(Ordering::SeqCst);
-        if account.watched.load(Ordering::Relaxed) {
-            account.look();
+        if count.watched.load(Ordering::Relaxed) {
+            count.look();
         }
         true
     }
 
-    /// From here on the thread has this account; its last one is closed.
-    pub fn open(&self, account: Arc<Account>) {
-        self.replace(Arc::into_raw(account));
+    /// From here on the thread has this count; its last one is closed.
+    pub fn open(&self, count: Arc<ThreadCount>) {
+        self.replace(Arc::into_raw(count));
     }
 
-    fn replace(&self, account: *const Account) {
-        let old = self.account.replace(account);
+    fn replace(&self, count: *const ThreadCount) {
+        let old = self.count.replace(count);
         if !old.is_null() {
             // SAFETY: it came from `into_raw`, and is no longer here.
             let old = unsafe { Arc::from_raw(old) };
-            if let Some(books) = old.books.upgrade() {
-                books.close(&old);
+            if let Some(counted) = old.counted.upgrade() {
+                counted.close(&old);
             }
         }
     }
@@ -131,46 +131,46 @@ impl Drop for Local {
     }
 }
 
-/// Who adds accounts up.
-pub trait Books: Send + Sync {
-    /// An account that is watched has changed.
+/// What threads count references to. It adds the counts up.
+pub trait Counted: Send + Sync {
+    /// Called when a watched count has changed.
     fn look(self: Arc<Self>);
 
-    /// Ends an account; its balance stays in the sum.
-    fn close(&self, account: &Arc<Account>);
+    /// Removes a count whose thread ends or turns to another owner; its balance stays in the sum.
+    fn close(&self, count: &Arc<ThreadCount>);
 }
 
-/// What a thread has made less what it has destroyed, of one owner.
-pub struct Account {
+/// How many references of one owner a thread has made, less those that it has dropped.
+pub struct ThreadCount {
     /// The owner's address.
     owner: usize,
     balance: AtomicI64,
-    /// Whether the thread has to tell the books after each change.
+    /// Whether the thread has to tell the owner after each change.
     watched: AtomicBool,
-    /// Keeps the address from being another's.
-    books: Weak<dyn Books>,
+    /// Keeps the address from being reused.
+    counted: Weak<dyn Counted>,
 }
 
-impl Account {
-    /// An account of `owner`, whose books these are.
-    pub fn new(owner: usize, books: Weak<dyn Books>, watched: bool) -> Self {
-        Self { owner, balance: AtomicI64::new(0), watched: AtomicBool::new(watched), books }
+impl ThreadCount {
+    /// A count of zero for `counted`, which lies at `owner`.
+    pub fn new(owner: usize, counted: Weak<dyn Counted>, watched: bool) -> Self {
+        Self { owner, balance: AtomicI64::new(0), watched: AtomicBool::new(watched), counted }
     }
 
-    /// What it comes to; what its thread did before is visible.
+    /// Its value. What the thread did before it wrote that value is visible.
     pub fn balance(&self) -> i64 {
         self.balance.load(Ordering::Acquire)
     }
 
-    /// Whether the thread has to tell the books after each change.
+    /// Whether the thread has to tell the owner after each change.
     pub fn watch(&self, watched: bool) {
         self.watched.store(watched, Ordering::Relaxed);
     }
 
     #[cold]
     fn look(&self) {
-        if let Some(books) = self.books.upgrade() {
-            books.look();
+        if let Some(counted) = self.counted.upgrade() {
+            counted.look();
         }
     }
 }

@@ -11,8 +11,8 @@ use tally_ze::{
     ze_result_t,
 };
 
-use super::anchor::Anchor;
 use super::cb_event::{CbEvent, Resolved};
+use super::counted_ref::CountedRef;
 use super::event_pool::{EventPool, PoolPlace};
 use super::shared::Shared;
 use super::timestamp::Timestamp;
@@ -34,7 +34,7 @@ pub struct Event {
     pub pool: Option<Arc<EventPool>>,
     /// The lists in which the write that completes a command is all of its signal.
     plain: Lists,
-    shared: Anchor,
+    shared: CountedRef,
 }
 
 /// The two kinds of events.
@@ -112,7 +112,7 @@ impl Event {
         };
         let plain = if own { Lists(0) } else { Lists::of(shared, &traits) };
         let plain = if pool.is_some() { Lists(plain.0 << Lists::OF_POOL) } else { plain };
-        Self { kind, traits, pool, plain, shared: Anchor::of(shared) }
+        Self { kind, traits, pool, plain, shared: CountedRef::of(shared) }
     }
 
     /// A handle of a counter-based event that follows nothing but counters. Programs make and destroy
@@ -125,22 +125,22 @@ impl Event {
         // SAFETY: used in this function only.
         if let Some(local) = unsafe { local::at_hand() }
             && let Some(vacant) = local.vacant()
-            && let Some(anchor) = Anchor::at_hand(local, shared)
+            && let Some(counted) = CountedRef::at_hand(local, shared)
         {
             // All that can fail is done: so the event is made where it stays.
-            return Ok(vacant.fill(Self::of_counters(Lists::of(shared, &traits), traits, anchor)));
+            return Ok(vacant.fill(Self::of_counters(Lists::of(shared, &traits), traits, counted)));
         }
         Self::create_elsewhere(shared, traits)
     }
 
     #[cold]
     fn create_elsewhere(shared: &Arc<Shared>, traits: Traits) -> Result<ze_event_handle_t> {
-        let (plain, anchor) = (Lists::of(shared, &traits), Anchor::of(shared));
-        handle::create(Self::of_counters(plain, traits, anchor))
+        let (plain, counted) = (Lists::of(shared, &traits), CountedRef::of(shared));
+        handle::create(Self::of_counters(plain, traits, counted))
     }
 
     #[inline(always)]
-    fn of_counters(plain: Lists, traits: Traits, shared: Anchor) -> Self {
+    fn of_counters(plain: Lists, traits: Traits, shared: CountedRef) -> Self {
         let kind = EventKind::CounterBased(CbEvent::completed());
         Self { kind, traits, pool: None, plain, shared }
     }
@@ -168,7 +168,7 @@ impl Event {
         Ok(())
     }
 
-    /// Whether to drop the event is to drop its anchor.
+    /// Whether to drop the event is to drop its reference.
     #[inline(always)]
     fn owns_nothing(&mut self) -> bool {
         match &mut self.kind {

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::anchor::Anchors;
+use super::counted_ref::RefCounts;
 use super::counter::{Cell, Counter, Counters};
 use super::host_function::{Callback, HostFunction, Service};
 use super::ipc::counter::{Exports, Imports};
@@ -44,7 +44,7 @@ pub struct Shared {
     waiting: AtomicUsize,
     imports: Imports,
     exports: Exports,
-    anchors: Anchors,
+    ref_counts: RefCounts,
     /// The thread that calls host functions, once there is one.
     service: Mutex<Option<Arc<Service>>>,
     publications: Publications,
@@ -79,7 +79,7 @@ impl Shared {
                 imports: Imports::default(),
                 exports: Exports::default(),
                 publications: Publications::default(),
-                anchors: Anchors::default(),
+                ref_counts: RefCounts::default(),
             });
             all.push(Arc::downgrade(&new));
             new
@@ -113,8 +113,8 @@ impl Shared {
     }
 
     /// What contexts and events keep of this.
-    pub fn anchors(&self) -> &Anchors {
-        &self.anchors
+    pub fn ref_counts(&self) -> &RefCounts {
+        &self.ref_counts
     }
 
     pub(super) fn counters(&self) -> &Counters {

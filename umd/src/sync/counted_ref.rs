@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The reference to [`Shared`] that an event keeps.
 //!
-//! Events are made and destroyed by the million and all name the same `Shared`: to count each of them
-//! would be two atomic operations on a word that all threads write. While a context is open nobody asks
-//! for the sum either, since the context keeps the `Shared`. So each thread has an account, how many
-//! events it has made less how many it has destroyed, that it alone writes. Only when the last context
-//! closes are the accounts added up: if events are left, the `Shared` keeps itself until the last of them
-//! is destroyed. From then on each thread that makes or destroys one looks at the sum.
+//! Programs create and destroy events by the million, and all of them refer to the same `Shared`. An
+//! `Arc` for each would cost two atomic operations on a word that all threads write. The sum is not
+//! needed while a context is open, because the context keeps the `Shared`. So each thread counts, in a
+//! word that it alone writes, the events that it has created less those that it has destroyed. The
+//! counts are added up when the last context closes: if events are left, the `Shared` keeps itself
+//! until the last of them is destroyed. From then on each thread that creates or destroys one looks at
+//! the sum.
 //!
-//! A thread writes its account and then reads whether that is watched; who closes the last context
-//! has all watched and then reads the accounts. One of the two must see the other, for which both would
-//! need a full fence. `membarrier` has the kernel make it for the many, at the cost of the few.
+//! A thread writes its count and then reads whether the count is watched. The thread that closes the
+//! last context marks all counts as watched and then reads them. One of the two must see the other's
+//! write, for which both would need a full fence. With `membarrier` the kernel makes that fence for all
+//! threads, and only the thread that closes the context pays for it.
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -18,20 +20,20 @@ use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::shared::Shared;
-use crate::handle::local::{self, Account, Books, Local};
+use crate::handle::local::{self, Counted, Local, ThreadCount};
 
-/// A reference to [`Shared`] that is counted in the accounts.
+/// A reference to [`Shared`] that its thread counts.
 #[derive(Debug)]
-pub struct Anchor(ManuallyDrop<Arc<Shared>>);
+pub struct CountedRef(ManuallyDrop<Arc<Shared>>);
 
-impl Anchor {
+impl CountedRef {
     /// A reference to `shared`.
     pub fn of(shared: &Arc<Shared>) -> Self {
         enter(shared, 1);
         Self::entered(shared)
     }
 
-    /// The same, if the thread has an account of `shared`; `local` is what it has at hand.
+    /// The same, if the thread has a count for `shared`; `local` is the thread's own data.
     #[inline(always)]
     pub fn at_hand(local: &Local, shared: &Arc<Shared>) -> Option<Self> {
         local.enter(owner(shared), 1).then(|| Self::entered(shared))
@@ -39,20 +41,20 @@ impl Anchor {
 
     #[inline(always)]
     fn entered(shared: &Arc<Shared>) -> Self {
-        // SAFETY: a copy that is never dropped as an `Arc`, of one that exists now. What it refers to
-        // exists as long as the accounts say that this does.
+        // SAFETY: a copy of an `Arc` that exists now; the copy is never dropped as one. The `Shared`
+        // exists as long as the counts include this reference.
         Self(ManuallyDrop::new(unsafe { ptr::read(shared) }))
     }
 
-    /// Does what a drop does, if the thread has an account of the `Shared`; else nothing. After it the
-    /// anchor is to be forgotten.
+    /// Does what a drop does, if the thread has a count for the `Shared`; else nothing. If it returns
+    /// true, the caller forgets the reference.
     #[inline(always)]
     pub fn leave_at_hand(&self, local: &Local) -> bool {
         local.enter(owner(&self.0), -1)
     }
 }
 
-impl Deref for Anchor {
+impl Deref for CountedRef {
     type Target = Arc<Shared>;
 
     #[inline]
@@ -61,19 +63,19 @@ impl Deref for Anchor {
     }
 }
 
-impl Drop for Anchor {
+impl Drop for CountedRef {
     fn drop(&mut self) {
         enter(&self.0, -1);
     }
 }
 
-/// By what an account names its [`Shared`].
+/// The number by which a count names its [`Shared`].
 #[inline(always)]
 fn owner(shared: &Arc<Shared>) -> usize {
     Arc::as_ptr(shared).addr()
 }
 
-/// Writes the making or the end of an anchor down. After an end `shared` may be gone when this returns.
+/// Counts a reference that was made or dropped. After a drop `shared` may be gone when this returns.
 fn enter(shared: &Arc<Shared>, change: i64) {
     let entered = |local: &Local| local.enter(owner(shared), change).then_some(());
     if local::with(entered).is_none() {
@@ -81,111 +83,111 @@ fn enter(shared: &Arc<Shared>, change: i64) {
     }
 }
 
-/// The thread has no account of `shared` yet, or ends.
+/// [`enter`] for a thread that has no count for `shared` yet, or is ending.
 #[cold]
 fn enter_elsewhere(shared: &Arc<Shared>, change: i64) {
     let entered = local::with(|local| {
-        local.open(shared.anchors().open(shared));
+        local.open(shared.ref_counts().open(shared));
         local.enter(owner(shared), change).then_some(())
     });
     if entered.is_none() {
-        // Kept until the books are closed again.
+        // The clone keeps it until this returns.
         let kept = shared.clone();
-        kept.anchors().lock().settled += change;
-        kept.anchors().look(&kept);
+        kept.ref_counts().lock().settled += change;
+        kept.ref_counts().look(&kept);
     }
 }
 
-impl Books for Shared {
+impl Counted for Shared {
     fn look(self: Arc<Self>) {
-        self.anchors().look(&self);
+        self.ref_counts().look(&self);
     }
 
-    fn close(&self, account: &Arc<Account>) {
-        let mut ledger = self.anchors().lock();
-        ledger.accounts.retain(|it| !Arc::ptr_eq(it, account));
-        ledger.settled += account.balance();
+    fn close(&self, count: &Arc<ThreadCount>) {
+        let mut totals = self.ref_counts().lock();
+        totals.counts.retain(|it| !Arc::ptr_eq(it, count));
+        totals.settled += count.balance();
     }
 }
 
-/// The accounts of a [`Shared`].
+/// The counts of a [`Shared`].
 #[derive(Default)]
-pub struct Anchors(Mutex<Ledger>);
+pub struct RefCounts(Mutex<Totals>);
 
 #[derive(Default)]
-struct Ledger {
+struct Totals {
     /// Contexts that are open, each of which keeps the `Shared`.
     contexts: usize,
-    accounts: Vec<Arc<Account>>,
-    /// What accounts that were closed have left.
+    counts: Vec<Arc<ThreadCount>>,
+    /// The sum of the counts that were closed.
     settled: i64,
-    /// The `Shared` itself, while no context is open and anchors are left.
+    /// The `Shared` itself, while no context is open and references are left.
     kept: Option<Arc<Shared>>,
 }
 
-impl Ledger {
+impl Totals {
     fn is_watched(&self) -> bool {
         self.contexts == 0 || !fences()
     }
 
     fn watch(&self) {
         let watched = self.is_watched();
-        self.accounts.iter().for_each(|it| it.watch(watched));
+        self.counts.iter().for_each(|it| it.watch(watched));
     }
 
     fn sum(&self) -> i64 {
-        self.settled + self.accounts.iter().map(|it| it.balance()).sum::<i64>()
+        self.settled + self.counts.iter().map(|it| it.balance()).sum::<i64>()
     }
 }
 
-impl Anchors {
-    fn lock(&self) -> MutexGuard<'_, Ledger> {
+impl RefCounts {
+    fn lock(&self) -> MutexGuard<'_, Totals> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A context opens, which keeps the `Shared` until [`Anchors::context_closes`].
+    /// Notes that a context opens; it keeps the `Shared` until [`RefCounts::context_closes`].
     pub fn context_opens(&self) {
-        let mut ledger = self.lock();
-        ledger.contexts += 1;
-        ledger.watch();
-        let kept = ledger.kept.take();
-        drop(ledger);
+        let mut totals = self.lock();
+        totals.contexts += 1;
+        totals.watch();
+        let kept = totals.kept.take();
+        drop(totals);
         drop(kept);
     }
 
-    /// A context is about to close. `shared` is whose this is.
+    /// Notes that a context is about to close. `shared` owns these counts.
     pub fn context_closes(&self, shared: &Arc<Shared>) {
-        let mut ledger = self.lock();
-        ledger.contexts -= 1;
-        if ledger.contexts != 0 {
+        let mut totals = self.lock();
+        totals.contexts -= 1;
+        if totals.contexts != 0 {
             return;
         }
-        ledger.watch();
-        drop(ledger);
+        totals.watch();
+        drop(totals);
         fence_all();
         self.look(shared);
     }
 
-    /// Has `shared`, whose this is, keep itself if no context does and anchors are left.
+    /// Makes `shared`, which owns these counts, keep itself if no context does and references are left.
     fn look(&self, shared: &Arc<Shared>) {
-        let mut ledger = self.lock();
-        if ledger.contexts != 0 {
+        let mut totals = self.lock();
+        if totals.contexts != 0 {
             return;
         }
-        let old = match ledger.sum() {
-            0 => ledger.kept.take(),
-            _ => ledger.kept.replace(shared.clone()),
+        let old = match totals.sum() {
+            0 => totals.kept.take(),
+            _ => totals.kept.replace(shared.clone()),
         };
-        drop(ledger);
+        drop(totals);
         drop(old);
     }
 
-    fn open(&self, shared: &Arc<Shared>) -> Arc<Account> {
-        let mut ledger = self.lock();
-        let books = Arc::downgrade(shared);
-        let account = Arc::new(Account::new(owner(shared), books, ledger.is_watched()));
-        ledger.accounts.push(account.clone());
-        account
+    fn open(&self, shared: &Arc<Shared>) -> Arc<ThreadCount> {
+        let mut totals = self.lock();
+        let counted = Arc::downgrade(shared);
+        let count = Arc::new(ThreadCount::new(owner(shared), counted, totals.is_watched()));
+        totals.counts.push(count.clone());
+        count
     }
 }
 
@@ -197,7 +199,7 @@ fn membarrier(command: libc::c_int) -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// Whether the kernel makes fences for other threads. If not, all accounts are always watched.
+/// Whether the system has `membarrier`. If not, all counts are always watched.
 fn fences() -> bool {
     static FENCES: OnceLock<bool> = OnceLock::new();
     *FENCES.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED))
@@ -228,15 +230,15 @@ mod tests {
     #[test]
     fn what_a_context_keeps_is_not_counted_and_then_kept_by_the_last_event() {
         let (shared, weak) = shared();
-        shared.anchors().context_opens();
+        shared.ref_counts().context_opens();
         let before = weak.strong_count();
-        let (first, second) = (Anchor::of(&shared), Anchor::of(&shared));
+        let (first, second) = (CountedRef::of(&shared), CountedRef::of(&shared));
         assert_eq!(weak.strong_count(), before);
         drop(first);
-        shared.anchors().context_closes(&shared);
+        shared.ref_counts().context_closes(&shared);
         drop(shared);
         assert_eq!(weak.strong_count(), 1, "the second keeps it");
-        let third = Anchor::of(&second);
+        let third = CountedRef::of(&second);
         drop(second);
         assert_eq!(weak.strong_count(), 1, "the third keeps it");
         drop(third);
@@ -247,20 +249,20 @@ mod tests {
     #[test]
     fn idle_threads_keep_nothing() {
         let (shared, weak) = shared();
-        shared.anchors().context_opens();
+        shared.ref_counts().context_opens();
         let (used, is_used) = std::sync::mpsc::channel();
         let (end, may_end) = std::sync::mpsc::channel::<()>();
         let idle = {
-            let event = Anchor::of(&shared);
+            let event = CountedRef::of(&shared);
             let shared = shared.clone();
             std::thread::spawn(move || {
-                drop((event, Anchor::of(&shared), shared));
+                drop((event, CountedRef::of(&shared), shared));
                 used.send(()).expect("the test waits");
                 may_end.recv().expect_err("nothing is sent");
             })
         };
         is_used.recv().expect("the thread lives");
-        shared.anchors().context_closes(&shared);
+        shared.ref_counts().context_closes(&shared);
         drop(shared);
         assert_eq!(weak.strong_count(), 0);
         drop(end);
@@ -271,12 +273,12 @@ mod tests {
     fn threads_that_end_and_change_leave_their_balance() {
         let (first, weak) = shared();
         let (other, other_weak) = shared();
-        first.anchors().context_opens();
-        other.anchors().context_opens();
-        let make = || [Anchor::of(&first), Anchor::of(&other), Anchor::of(&first)];
+        first.ref_counts().context_opens();
+        other.ref_counts().context_opens();
+        let make = || [CountedRef::of(&first), CountedRef::of(&other), CountedRef::of(&first)];
         let made = std::thread::scope(|scope| scope.spawn(make).join().expect("no panic"));
         for shared in [&first, &other] {
-            shared.anchors().context_closes(shared);
+            shared.ref_counts().context_closes(shared);
         }
         drop((first, other));
         assert_eq!((weak.strong_count(), other_weak.strong_count()), (1, 1));
@@ -290,14 +292,14 @@ mod tests {
         const THREADS: usize = 3;
         for _ in 0..20 {
             let (shared, weak) = shared();
-            shared.anchors().context_opens();
-            let places: [Mutex<Vec<Anchor>>; THREADS] = Default::default();
+            shared.ref_counts().context_opens();
+            let places: [Mutex<Vec<CountedRef>>; THREADS] = Default::default();
             std::thread::scope(|scope| {
                 for own in 0..THREADS {
                     let (shared, places) = (shared.clone(), &places);
                     scope.spawn(move || {
                         for i in 0..1000 {
-                            let made = [Anchor::of(&shared), Anchor::of(&shared)];
+                            let made = [CountedRef::of(&shared), CountedRef::of(&shared)];
                             let next = &places[(own + i) % THREADS];
                             let got = {
                                 let mut place = next.lock().expect("no panic");
@@ -309,11 +311,11 @@ mod tests {
                     });
                 }
                 for _ in 0..50 {
-                    shared.anchors().context_closes(&shared);
-                    shared.anchors().context_opens();
+                    shared.ref_counts().context_closes(&shared);
+                    shared.ref_counts().context_opens();
                 }
             });
-            shared.anchors().context_closes(&shared);
+            shared.ref_counts().context_closes(&shared);
             drop(shared);
             let left: Vec<_> =
                 places.into_iter().flat_map(|it| it.into_inner().expect("no panic")).collect();
