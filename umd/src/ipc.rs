@@ -24,7 +24,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::kernel::SharedBo;
 
-mod companion;
+mod placeholder;
 mod exports;
 mod handle;
 mod link;

@@ -6,7 +6,7 @@ use std::ffi::c_char;
 use tally_ze::ZE_MAX_IPC_HANDLE_SIZE;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::companion;
+use super::placeholder;
 use crate::error::{Error, Result};
 
 /// Random bytes that nobody guesses.
@@ -90,7 +90,7 @@ impl Handle {
     pub fn to_bytes(self) -> [c_char; ZE_MAX_IPC_HANDLE_SIZE] {
         let mut bytes = Bytes {
             descriptor: match self.kind {
-                Kind::Memory | Kind::EventPool => companion::descriptor(),
+                Kind::Memory | Kind::EventPool => placeholder::descriptor(),
                 Kind::Counter => 0,
             },
             magic: MAGIC,

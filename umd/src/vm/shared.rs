@@ -55,7 +55,7 @@ impl Vm {
     /// # Errors
     /// As [`Vm::export_bo`].
     pub fn export(&self, base: u64, id: u64) -> Result<Option<(SharedBo, Hold)>> {
-        let export = |it: &mut Allocation| self.export_bo(it.lend());
+        let export = |it: &mut Allocation| self.export_bo(it.export());
         self.usm.with(base, id, export).transpose()
     }
 }

@@ -92,7 +92,7 @@ impl Allocation {
     }
 
     /// Its buffer, for another process, which keeps the pages: they are no other allocation's later.
-    pub fn lend(&mut self) -> u32 {
+    pub fn export(&mut self) -> u32 {
         self.reusable = false;
         self.mapping.bo()
     }
