@@ -81,13 +81,13 @@ impl QueueControl {
     }
 
     /// Producer, when [`Self::publish`] says that the device sleeps: whether a KICK that it issued when
-    /// `tail` was `kicked` has yet to be answered, so that it needs no other.
+    /// `tail` was `rung` has yet to be answered, so that it needs no other.
     ///
-    /// The device tells `head` before it sleeps, and sleeps only with all that it was kicked for consumed. So
+    /// The device tells `head` before it sleeps, and sleeps only when it has consumed all packets of the doorbells before. So
     /// one that is below that has not slept since.
     #[inline]
-    pub fn owes_wake(&self, kicked: u64) -> bool {
-        self.head.load(Ordering::Acquire) < kicked
+    pub fn owes_wake(&self, rung: u64) -> bool {
+        self.head.load(Ordering::Acquire) < rung
     }
 
     /// Device: announces sleep after it has consumed `seen` packets.

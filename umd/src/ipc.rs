@@ -24,11 +24,11 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::kernel::SharedBo;
 
-mod placeholder;
 mod exports;
 mod handle;
 mod link;
 mod peer;
+mod placeholder;
 mod reactor;
 mod wire;
 

@@ -206,8 +206,9 @@ pub trait Kernel: Send + Sync {
     fn queue_destroy(&self, arg: &QueueDestroy) -> Result;
     /// QUEUE_QUERY.
     fn queue_query(&self, arg: &mut QueueQuery) -> Result;
-    /// QUEUE_KICK. True: the device counts on the calling thread to come and wait, and wakes none of its own.
-    /// It wants to be kicked by some of what follows, too, by which it sees that the thread does not come.
+    /// QUEUE_KICK. True: the device has deferred the wake of a worker, because it expects the calling thread
+    /// to wait soon and to help. It needs the doorbells of some later packets too: they show it that the
+    /// thread goes on without waiting.
     fn queue_kick(&self, arg: &QueueKick) -> Result<bool>;
     /// SEM_WAIT. `arg.entries` is the address of the entries in this process.
     ///
@@ -226,12 +227,12 @@ pub trait Kernel: Send + Sync {
         None
     }
 
-    /// A thread that would help finds that it is not needed.
-    fn came(&self) {}
+    /// Tells the device that a thread came to wait and found the wait met: it was there to help.
+    fn arrived(&self) {}
 
-    /// The calling thread looks for a result and does not help. A wake that the device has left out, since
-    /// it counted on a thread that usually helps, is made up for.
-    fn hurry(&self) {}
+    /// Makes the wake that the device may have deferred: the calling thread asks for a result without
+    /// helping, so the device needs a worker.
+    fn wake_deferred(&self) {}
 
     /// Tells `watcher` from now on of signals to cells, each a buffer and an offset, and of the end
     /// of the VM.

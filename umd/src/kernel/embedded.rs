@@ -627,11 +627,11 @@ impl Kernel for Embedded {
         self.device.help(address, value, limit)
     }
 
-    fn came(&self) {
+    fn arrived(&self) {
         self.device.came();
     }
 
-    fn hurry(&self) {
+    fn wake_deferred(&self) {
         self.device.hurry();
     }
 

@@ -35,8 +35,8 @@ pub struct State {
     pub bindings: BTreeMap<u64, (u64, u32)>,
     /// Queues that were made, by id.
     pub queues: BTreeMap<u32, QueueCreate>,
-    /// Kicks so far.
-    pub kicks: u32,
+    /// Calls of QUEUE_KICK so far.
+    pub doorbells: u32,
     /// The device counts on the host to come.
     pub defers: bool,
     /// Bytes that buffers may still take; 0 for no limit.
@@ -220,7 +220,7 @@ impl Kernel for Fake {
 
     fn queue_kick(&self, _: &QueueKick) -> Result<bool> {
         let mut state = self.state();
-        state.kicks += 1;
+        state.doorbells += 1;
         Ok(state.defers)
     }
 

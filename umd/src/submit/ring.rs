@@ -56,7 +56,7 @@ pub struct Ring {
     /// Packets that are published.
     published: u64,
     /// Packets that were published at the last KICK that a wake follows.
-    kicked: u64,
+    rung: u64,
     /// The last KICK whose wake the device has deferred.
     deferred: Deferred,
     /// `head` as it was read last.
@@ -138,7 +138,7 @@ impl Ring {
             left: Vec::new(),
             next: 0,
             published: 0,
-            kicked: 0,
+            rung: 0,
             deferred: Deferred::default(),
             head: 0,
             attended: crate::log::wants_packets() || vm.has_views(),
@@ -184,7 +184,7 @@ impl Ring {
             self.before_publication();
         }
         self.published = self.next;
-        if self.control().publish(self.next) { self.kick() } else { Ok(()) }
+        if self.control().publish(self.next) { self.ring_doorbell() } else { Ok(()) }
     }
 
     #[cold]
@@ -278,8 +278,8 @@ impl Ring {
     }
 
     #[cold]
-    fn kick(&mut self) -> Result {
-        if self.control().owes_wake(self.kicked) {
+    fn ring_doorbell(&mut self) -> Result {
+        if self.control().owes_wake(self.rung) {
             return Ok(());
         }
         let goes_on = self.control().owes_wake(self.deferred.at);
@@ -292,7 +292,7 @@ impl Ring {
             let apart = if goes_on { (2 * self.deferred.apart).min(FARTHEST) } else { 1 };
             self.deferred = Deferred { at: self.published, apart };
         } else {
-            self.kicked = self.published;
+            self.rung = self.published;
         }
         Ok(())
     }
@@ -322,8 +322,8 @@ mod tests {
         (fake, ring.expect("a queue"))
     }
 
-    fn kicks(fake: &Fake) -> u32 {
-        fake.state().kicks
+    fn doorbells(fake: &Fake) -> u32 {
+        fake.state().doorbells
     }
 
     fn append(ring: &mut Ring) {
@@ -335,58 +335,58 @@ mod tests {
     /// SPEC.md, Publishing: "if it is 1, it issues a KICK, unless `head` is still below the `tail` of its
     /// last KICK".
     #[test]
-    fn a_device_that_sleeps_is_kicked_once_until_it_has_slept_again() {
+    fn a_sleeping_device_gets_one_doorbell_until_it_has_slept_again() {
         let (fake, mut ring) = ring();
         (0..3).for_each(|_| append(&mut ring));
-        assert_eq!(kicks(&fake), 1, "it has yet to answer");
+        assert_eq!(doorbells(&fake), 1, "it has yet to answer");
         ring.control().device_wakes();
         append(&mut ring);
-        assert_eq!(kicks(&fake), 1, "it is awake");
+        assert_eq!(doorbells(&fake), 1, "it is awake");
         ring.control().head.store(4, Ordering::Release);
         assert!(ring.control().device_may_sleep(4));
         append(&mut ring);
-        assert_eq!(kicks(&fake), 2, "it sleeps again");
+        assert_eq!(doorbells(&fake), 2, "it sleeps again");
     }
 
     #[test]
-    fn a_device_that_defers_the_wake_sees_by_further_kicks_that_the_host_goes_on() {
+    fn a_device_that_defers_the_wake_sees_by_further_doorbells_that_the_host_goes_on() {
         let (fake, mut ring) = ring();
         fake.state().defers = true;
-        let mut kicked = Vec::new();
+        let mut rung = Vec::new();
         for packet in 1..=24 {
-            let before = kicks(&fake);
+            let before = doorbells(&fake);
             append(&mut ring);
-            if kicks(&fake) > before {
-                kicked.push(packet);
+            if doorbells(&fake) > before {
+                rung.push(packet);
             }
         }
-        assert_eq!(kicked, [1, 2, 4, 8, 16, 24]);
+        assert_eq!(rung, [1, 2, 4, 8, 16, 24]);
     }
 
     #[test]
-    fn a_device_that_wakes_a_worker_at_last_is_kicked_no_more() {
+    fn a_device_that_wakes_a_worker_at_last_gets_no_more_doorbells() {
         let (fake, mut ring) = ring();
         fake.state().defers = true;
         append(&mut ring);
         fake.state().defers = false;
         (0..24).for_each(|_| append(&mut ring));
-        assert_eq!(kicks(&fake), 2);
+        assert_eq!(doorbells(&fake), 2);
     }
 
     /// The distance between KICKs belongs to the packets whose wake was deferred: without them a device that
-    /// sleeps is kicked at once.
+    /// sleeps gets a doorbell at once.
     #[test]
-    fn a_device_that_has_slept_since_it_deferred_the_wake_is_kicked_by_the_next_packet() {
+    fn a_device_that_has_slept_since_it_deferred_the_wake_gets_a_doorbell_with_the_next_packet() {
         let (fake, mut ring) = ring();
         fake.state().defers = true;
         (0..8).for_each(|_| append(&mut ring));
-        let before = kicks(&fake);
+        let before = doorbells(&fake);
         ring.control().device_wakes();
         ring.control().head.store(8, Ordering::Release);
         assert!(ring.control().device_may_sleep(8));
-        for kicks_since in 1..=2 {
+        for doorbells_since in 1..=2 {
             append(&mut ring);
-            assert_eq!(kicks(&fake) - before, kicks_since, "closely again");
+            assert_eq!(doorbells(&fake) - before, doorbells_since, "closely again");
         }
     }
 }
