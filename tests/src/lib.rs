@@ -8,10 +8,10 @@
 //! generator and the runner work before any real driver is there. [`ze`] calls the real one
 //! through the stock loader ([`images`]: also its images, [`graph`]: graphs), and [`routine`] is what nearly every
 //! program does with it. [`peer`] is a second process to talk to, [`refusals`] a system that is out of memory
-//! once, [`page`] memory that comes and goes, [`system`] kernels that use such memory, [`top`] a look at a process's queues from outside, [`crew`] the
+//! once, [`page`] memory that comes and goes, [`system`] kernels that use such memory, [`top`] a look at a process's queues from outside, [`device_threads`] the
 //! device's threads.
 
-pub mod crew;
+pub mod device_threads;
 pub mod faults;
 pub mod gate;
 pub mod graph;

@@ -7,7 +7,7 @@ use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tally_tests::crew;
+use tally_tests::device_threads;
 use tally_tests::lists::{Event, List, NONE, Pool};
 use tally_tests::peer::{self, HandleBytes, Peer};
 use tally_tests::ze::{self, Gpu, Usm};
@@ -121,7 +121,7 @@ fn settles(process: u32, before: Holdings) {
 /// behind, in neither process; and the last one works as the first.
 #[test]
 fn a_thousand_opens_leave_nothing_behind() {
-    ze::in_child("child_that_opens_a_thousand_times", &[crew::VARIABLE]);
+    ze::in_child("child_that_opens_a_thousand_times", &[device_threads::VARIABLE]);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn child_that_opens_a_thousand_times() {
     let mut exporter = Peer::start("child_that_exports_all");
     let handles = [0; 3].map(|_| exporter.hear_handle());
     let gpu = Gpu::new();
-    crew::assemble(&gpu, &crew::spirv());
+    device_threads::start_all(&gpu, &device_threads::spirv());
     for _ in 0..10 {
         open_and_close(&gpu, &handles);
     }
@@ -151,7 +151,7 @@ fn child_that_opens_a_thousand_times() {
 #[ignore = "runs in a child process"]
 fn child_that_exports_all() {
     let gpu = Gpu::new();
-    crew::assemble(&gpu, &crew::spirv());
+    device_threads::start_all(&gpu, &device_threads::spirv());
     let export = Export::new(&gpu);
     export.handles(&gpu).iter().for_each(peer::say_handle);
     peer::expect("end");
@@ -161,14 +161,14 @@ fn child_that_exports_all() {
 /// The same for the handles themselves: made and given back, event and all.
 #[test]
 fn a_thousand_handles_leave_nothing_behind() {
-    ze::in_child("child_that_makes_a_thousand_handles", &[crew::VARIABLE]);
+    ze::in_child("child_that_makes_a_thousand_handles", &[device_threads::VARIABLE]);
 }
 
 #[test]
 #[ignore = "runs in a child process"]
 fn child_that_makes_a_thousand_handles() {
     let gpu = Gpu::new();
-    crew::assemble(&gpu, &crew::spirv());
+    device_threads::start_all(&gpu, &device_threads::spirv());
     let round = || {
         let export = Export::new(&gpu);
         let [_, pool, memory] = export.handles(&gpu);
@@ -278,7 +278,7 @@ fn child_that_shares_and_signals() {
 /// The exporter's work goes on, and nothing of the importer stays.
 #[test]
 fn an_importer_may_die_at_any_moment() {
-    ze::in_child("child_whose_importers_die", &[crew::VARIABLE]);
+    ze::in_child("child_whose_importers_die", &[device_threads::VARIABLE]);
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn an_importer_may_die_at_any_moment() {
 fn child_whose_importers_die() {
     let mut random = Random(number("TALLY_SEED", 2));
     let gpu = Gpu::new();
-    crew::assemble(&gpu, &crew::spirv());
+    device_threads::start_all(&gpu, &device_threads::spirv());
     let mut before = None;
     for round in 0..number("TALLY_ROUNDS", 12) {
         let export = Export::new(&gpu);

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 use std::{env, fs, ptr, thread};
 
-use tally_tests::crew;
+use tally_tests::device_threads;
 use tally_tests::lists::{List, NONE};
 use tally_tests::routine::Routine;
 use tally_tests::ze::{self, Gpu, Usm};
@@ -200,14 +200,14 @@ fn child_with_fast_mathematics() {
 
 #[test]
 fn threads_that_exit_leave_nothing_behind() {
-    ze::in_child("child_with_many_threads", &[crew::VARIABLE]);
+    ze::in_child("child_with_many_threads", &[device_threads::VARIABLE]);
 }
 
 #[test]
 #[ignore = "runs in a child process"]
 fn child_with_many_threads() {
     let routine = Routine::new(&Routine::spirv());
-    crew::assemble(routine.gpu(), &crew::spirv());
+    device_threads::start_all(routine.gpu(), &device_threads::spirv());
     let counts = || {
         ["/proc/self/fd", "/proc/self/task"]
             .map(|folder| fs::read_dir(folder).expect("Linux has it").count())

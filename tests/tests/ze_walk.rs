@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use std::time::{Duration, Instant};
 use std::{env, fs, ptr, thread};
 
-use tally_tests::crew;
+use tally_tests::device_threads;
 use tally_tests::images::{Image, Sampler, format, image_desc};
 use tally_tests::lists::{Event, List, NONE, Pool, Queue};
 use tally_tests::ze::{self, Gpu, Usm};
@@ -35,7 +35,7 @@ const STEPS: u32 = 150;
 #[test]
 fn whatever_a_program_does_it_gets_no_larger() {
     let seconds = env::var("TALLY_WALK_SECONDS").unwrap_or_else(|_| "6".to_owned());
-    let variables = [("TALLY_WALK_SECONDS", seconds.as_str()), crew::VARIABLE];
+    let variables = [("TALLY_WALK_SECONDS", seconds.as_str()), device_threads::VARIABLE];
     let said = ze::in_child("child_that_walks", &variables);
     let line = said.lines().find(|line| line.starts_with("steps ")).expect("what it measured");
     eprintln!("{line}");
@@ -76,7 +76,7 @@ fn child_that_walks() {
     let spirv = ze::spirv_from(SOURCE);
     // It keeps the driver's threads and buffers, as a program that works with one context does.
     let kept = Gpu::new();
-    crew::assemble(&kept, &crew::spirv());
+    device_threads::start_all(&kept, &device_threads::spirv());
     let (mut sizes, mut steps) = (Vec::new(), 0_u64);
     while sizes.len() < 9 || Instant::now() < end {
         let mut worlds = vec![World::new(&spirv)];

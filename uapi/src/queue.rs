@@ -80,11 +80,11 @@ impl QueueControl {
         self.asleep.load(Ordering::Relaxed) != 0
     }
 
-    /// Producer, when [`Self::publish`] says that the device sleeps: whether a KICK that it issued when
-    /// `tail` was `rung` has yet to be answered, so that it needs no other.
+    /// Producer, when [`Self::publish`] says that the device sleeps: whether the device has yet to answer
+    /// the KICK that was issued when `tail` was `rung`. It needs no other until then.
     ///
-    /// The device tells `head` before it sleeps, and sleeps only when it has consumed all packets of the doorbells before. So
-    /// one that is below that has not slept since.
+    /// The device publishes `head` before it sleeps, and sleeps only when it has consumed all packets
+    /// that it got a KICK for. So it has not slept since that KICK while `head` is below `rung`.
     #[inline]
     pub fn owes_wake(&self, rung: u64) -> bool {
         self.head.load(Ordering::Acquire) < rung

@@ -28,7 +28,7 @@ const KERNEL: &str = "
             ;
     }";
 
-/// The kernel that [`assemble`] takes, built by clang.
+/// The kernel that [`start_all`] takes, built by clang.
 ///
 /// # Panics
 /// As [`ze::spirv`].
@@ -41,7 +41,7 @@ pub fn spirv() -> Vec<u8> {
 ///
 /// # Panics
 /// If they do not come.
-pub fn assemble(gpu: &Gpu, spirv: &[u8]) {
+pub fn start_all(gpu: &Gpu, spirv: &[u8]) {
     if ze::on_kernel_lane() {
         return;
     }
