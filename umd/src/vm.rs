@@ -559,7 +559,7 @@ impl Vm {
     /// Memory of the driver's whose content is the application's: at first it is any, or that of a file.
     ///
     /// # Errors
-    /// As [`Vm::allocate_from`].
+    /// As [`Vm::allocate`].
     pub fn map_content(&self, source: Source, size: u64) -> Result<Mapping> {
         let align = if size >= HUGE_PAGE { HUGE_PAGE } else { PAGE_SIZE };
         self.map_from(source, BoUse::Driver, size, align)
@@ -621,8 +621,8 @@ pub(crate) mod tests {
     #[test]
     fn an_address_finds_the_allocation_that_holds_it() {
         let (_, vm) = fake();
-        let a = vm.allocate(100, 1, HOST, 1, None).expect("room");
-        let b = vm.allocate(4096, 1, HOST, 2, None).expect("room");
+        let a = vm.allocate(Source::New, 100, 1, HOST, 1, None).expect("room");
+        let b = vm.allocate(Source::New, 4096, 1, HOST, 2, None).expect("room");
         assert_eq!(vm.find(a + 99).map(|it| (it.base, it.size)), Some((a, 100)));
         assert_eq!(vm.find(a + 100), None, "beyond what was asked for");
         assert_eq!(vm.find(b).map(|it| it.context), Some(2));
@@ -635,7 +635,7 @@ pub(crate) mod tests {
     #[test]
     fn only_the_owner_frees_and_only_by_the_first_address() {
         let (kernel, vm) = fake();
-        let a = vm.allocate(8192, 1, HOST, 1, None).expect("room");
+        let a = vm.allocate(Source::New, 8192, 1, HOST, 1, None).expect("room");
         assert!(vm.release(a, 2).is_none());
         assert!(vm.release(a + 4096, 1).is_none());
         assert_eq!([vm.rest(a + 1), vm.rest(a + 8192)], [Some(8191), None]);
@@ -647,9 +647,9 @@ pub(crate) mod tests {
     #[test]
     fn large_memory_lies_on_huge_pages_and_mappings_do_not_touch() {
         let (_, vm) = fake();
-        let a = vm.allocate(HUGE_PAGE, 1, HOST, 1, None).expect("room");
-        let small = vm.allocate(1, 1, HOST, 1, None).expect("room");
-        let next = vm.allocate(1, 1, HOST, 1, None).expect("room");
+        let a = vm.allocate(Source::New, HUGE_PAGE, 1, HOST, 1, None).expect("room");
+        let small = vm.allocate(Source::New, 1, 1, HOST, 1, None).expect("room");
+        let next = vm.allocate(Source::New, 1, 1, HOST, 1, None).expect("room");
         assert_eq!(a % HUGE_PAGE, 0);
         assert!(next.abs_diff(small) >= 2 * PAGE_SIZE, "a page between them is not mapped");
     }
@@ -673,6 +673,6 @@ pub(crate) mod tests {
         let lost = Some(ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST);
         assert_eq!(vm.check().err().map(|error| error.code()), lost);
         assert!(vm.is_lost());
-        assert_eq!(code(vm.allocate(1, 1, HOST, 1, None)), lost);
+        assert_eq!(code(vm.allocate(Source::New, 1, 1, HOST, 1, None)), lost);
     }
 }

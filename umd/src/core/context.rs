@@ -139,7 +139,7 @@ impl Context {
         let counts = own && (forced || kind == ty::ZE_MEMORY_TYPE_DEVICE);
         let device = device.or(forced.then_some(self.device));
         let charge = device.map(|it| it.budget().charge(if counts { size } else { 0 }));
-        self.vm.allocate_from(source, size, align, kind, self.id, charge.transpose()?)
+        self.vm.allocate(source, size, align, kind, self.id, charge.transpose()?)
     }
 
     /// The device that memory was made for.

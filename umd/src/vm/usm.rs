@@ -197,23 +197,8 @@ impl Vm {
     /// Makes unified shared memory of `size` bytes, not 0.
     ///
     /// # Errors
-    /// As [`Bindings::map`].
-    pub fn allocate(
-        &self,
-        size: u64,
-        align: u64,
-        kind: ze_memory_type_t,
-        context: u64,
-        charge: Option<Charge>,
-    ) -> Result<u64> {
-        self.allocate_from(Source::New, size, align, kind, context, charge)
-    }
-
-    /// The same from anywhere.
-    ///
-    /// # Errors
     /// As [`Bindings::map`] and [`Bindings::import`].
-    pub fn allocate_from(
+    pub fn allocate(
         &self,
         source: Source,
         size: u64,

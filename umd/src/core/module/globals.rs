@@ -10,7 +10,7 @@ use super::inconsistent;
 use crate::core::context::Context;
 use crate::error::{Error, Result};
 use crate::space::{self, HUGE_PAGE};
-use crate::vm::Vm;
+use crate::vm::{Source, Vm};
 
 /// What others may link to. It outlives the module if they do.
 pub struct Unit {
@@ -57,7 +57,7 @@ impl Globals {
         }
         let kind = ze_memory_type_t::ZE_MEMORY_TYPE_DEVICE;
         let charge = context.device().budget().charge(0)?;
-        globals.base = vm.allocate(size, align, kind, DRIVER_OWNED, Some(charge))?;
+        globals.base = vm.allocate(Source::New, size, align, kind, DRIVER_OWNED, Some(charge))?;
         globals.addresses = offsets.iter().map(|offset| globals.base + offset).collect();
         for (info, &address) in infos.iter().zip(&globals.addresses) {
             let mut bytes = info.init.clone();

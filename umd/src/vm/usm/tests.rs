@@ -35,12 +35,12 @@ fn bytes<'a>(base: u64, size: u64) -> &'a mut [u8] {
 fn a_freed_block_serves_the_next_allocation_of_its_size_and_is_zero() {
     let vm = made(1 << 30);
     for size in [1, 4096, 5000, 60_000, 65_536, 65_537, 1 << 20, (1 << 20) + 1, 5 << 20] {
-        let first = vm.allocate(size, 1, HOST, 1, None).expect("room");
+        let first = vm.allocate(Source::New, size, 1, HOST, 1, None).expect("room");
         let id = vm.find(first).expect("known").id;
         bytes(first, size).fill(7);
         free(&vm, first);
         assert_eq!((vm.find(first), vm.rest(first)), (None, None), "{size}");
-        let again = vm.allocate(size, 1, HOST, 1, None).expect("room");
+        let again = vm.allocate(Source::New, size, 1, HOST, 1, None).expect("room");
         assert_eq!(again, first, "{size}");
         assert_ne!(vm.find(again).expect("known").id, id, "numbers are never used again");
         assert!(bytes(again, size).iter().all(|&it| it == 0), "{size}");
@@ -54,13 +54,13 @@ fn what_is_counted_is_what_was_asked_for_in_pages_and_nothing_while_it_rests() {
     let before = vm.kernel().memory_used();
     let used = || vm.kernel().memory_used() - before;
     let all: Vec<u64> = [1, 4097, 65_536, 3 << 20]
-        .map(|size| vm.allocate(size, 1, HOST, 1, None).expect("room"))
+        .map(|size| vm.allocate(Source::New, size, 1, HOST, 1, None).expect("room"))
         .into();
     assert_eq!(used(), 4096 + 8192 + 65_536 + (3 << 20));
     all.iter().for_each(|&base| free(&vm, base));
     assert_eq!(used(), 0);
     let all: Vec<u64> =
-        (0..300).map(|_| vm.allocate(4096, 1, HOST, 1, None).expect("room")).collect();
+        (0..300).map(|_| vm.allocate(Source::New, 4096, 1, HOST, 1, None).expect("room")).collect();
     assert_eq!(used(), 300 * 4096);
     assert_eq!(vm.release_all(1).len(), all.len());
     assert_eq!(used(), 0);
@@ -70,13 +70,13 @@ fn what_is_counted_is_what_was_asked_for_in_pages_and_nothing_while_it_rests() {
 fn memory_can_be_read_to_the_end_of_its_granule_and_ends_where_it_was_asked_to() {
     let vm = made(1 << 30);
     for size in [1, 4096, 70_000, 98_304, (1 << 20) + 1, 5_000_000] {
-        let base = vm.allocate(size, 1, HOST, 1, None).expect("room");
+        let base = vm.allocate(Source::New, size, 1, HOST, 1, None).expect("room");
         let end = (base + size).next_multiple_of(GRANULE);
         assert!(bytes(base, end - base).iter().all(|&it| it == 0), "{size}");
         assert_eq!(vm.find(base + size), None, "{size}: it is not the allocation's");
         assert_eq!(vm.rest(base + size - 1), Some(1));
         // What is made to be exported has no file beyond its pages, and still can be read there.
-        let file = vm.allocate_from(Source::ForExport, size, 1, HOST, 1, None).expect("room");
+        let file = vm.allocate(Source::ForExport, size, 1, HOST, 1, None).expect("room");
         let end = (file + size).next_multiple_of(GRANULE);
         assert!(bytes(file, end - file).iter().all(|&it| it == 0), "{size}");
         free(&vm, base);
@@ -88,14 +88,14 @@ fn memory_can_be_read_to_the_end_of_its_granule_and_ends_where_it_was_asked_to()
 fn a_block_that_another_process_has_got_serves_no_other_allocation() {
     let vm = made(1 << 30);
     for size in [4096, 3 << 20] {
-        let first = vm.allocate(size, 1, HOST, 1, None).expect("room");
+        let first = vm.allocate(Source::New, size, 1, HOST, 1, None).expect("room");
         let found = vm.find(first).expect("known");
         let (shared, hold) = vm.export(first, found.id).expect("a file").expect("it exists");
         bytes(first, size).fill(7);
         free(&vm, first);
         assert!(vm.export(first, found.id).expect("no error").is_none(), "it is freed");
         let importer = vm.import_memory(shared).expect("mapped");
-        let again = vm.allocate(size, 1, HOST, 1, None).expect("room");
+        let again = vm.allocate(Source::New, size, 1, HOST, 1, None).expect("room");
         bytes(again, size).fill(9);
         assert!(bytes(importer.va(), size).iter().all(|&it| it == 7), "{size}");
         free(&vm, again);
@@ -109,7 +109,7 @@ fn allocations_share_no_file() {
     use std::os::unix::fs::MetadataExt;
     let vm = made(1 << 30);
     let all: Vec<u64> =
-        (0..40).map(|_| vm.allocate(100, 1, HOST, 1, None).expect("room")).collect();
+        (0..40).map(|_| vm.allocate(Source::New, 100, 1, HOST, 1, None).expect("room")).collect();
     let mut inodes: Vec<u64> = all
         .iter()
         .map(|&base| {
@@ -132,7 +132,7 @@ fn alignments_are_kept_also_where_blocks_rest() {
     for round in 0..3 {
         for align in [1, 4096, 65_536, 1 << 20, 32 << 20] {
             for size in [10, 300_000, 3 << 20] {
-                let base = vm.allocate(size, align, HOST, 1, None).expect("room");
+                let base = vm.allocate(Source::New, size, align, HOST, 1, None).expect("room");
                 assert_eq!(base % align, 0, "round {round}, {align}, {size}");
                 free(&vm, base);
             }
@@ -144,13 +144,15 @@ fn alignments_are_kept_also_where_blocks_rest() {
 #[test]
 fn what_rests_makes_room_for_what_is_asked_for() {
     let vm = made(256 << 20);
-    let all: Vec<u64> =
-        (0..100).map(|_| vm.allocate(1 << 20, 1, HOST, 1, None).expect("room")).collect();
+    let all: Vec<u64> = (0..100)
+        .map(|_| vm.allocate(Source::New, 1 << 20, 1, HOST, 1, None).expect("room"))
+        .collect();
     all.iter().for_each(|&base| free(&vm, base));
     for _ in 0..3 {
-        let most = vm.allocate(240 << 20, 1, HOST, 1, None).expect("what rests is unmapped");
+        let most =
+            vm.allocate(Source::New, 240 << 20, 1, HOST, 1, None).expect("what rests is unmapped");
         free(&vm, most);
-        let few = vm.allocate(200 << 20, 1, HOST, 1, None).expect("and this too");
+        let few = vm.allocate(Source::New, 200 << 20, 1, HOST, 1, None).expect("and this too");
         free(&vm, few);
     }
 }
@@ -158,7 +160,7 @@ fn what_rests_makes_room_for_what_is_asked_for() {
 #[test]
 fn without_sparse_buffers_each_allocation_is_a_buffer_of_its_pages() {
     let (kernel, vm) = fake();
-    let base = vm.allocate(5000, 1, HOST, 1, None).expect("room");
+    let base = vm.allocate(Source::New, 5000, 1, HOST, 1, None).expect("room");
     assert_eq!(kernel.state().bindings.get(&base).map(|it| it.0), Some(8192));
     free(&vm, base);
     assert!(kernel.state().buffers.is_empty() && kernel.state().bindings.is_empty());
@@ -255,7 +257,7 @@ fn step(
     match random(seed) % 8 {
         0..=3 if model.len() < 60 => {
             let (size, align) = (size_of(random(seed)), 1 << (random(seed) % 18));
-            let base = vm.allocate(size, align, HOST, 1, None).expect("room");
+            let base = vm.allocate(Source::New, size, align, HOST, 1, None).expect("room");
             let memory = bytes(base, size);
             assert!(base.is_multiple_of(align) && memory.iter().all(|&it| it == 0));
             let fill = (random(seed) % 250 + 1) as u8;

@@ -7,6 +7,7 @@ use super::*;
 use crate::kernel::Kernel;
 use crate::kernel::fake::Fake;
 use crate::space::{self, Space};
+use crate::vm::Source;
 
 const HOST: ze_memory_type_t = ze_memory_type_t::ZE_MEMORY_TYPE_HOST;
 const DEVICE: ze_memory_type_t = ze_memory_type_t::ZE_MEMORY_TYPE_DEVICE;
@@ -26,7 +27,7 @@ struct Both<'a> {
 
 impl<'a> Both<'a> {
     fn new(vm: &'a Vm, size: u64) -> Self {
-        let base = vm.allocate(size, 1, HOST, 1, None).expect("room");
+        let base = vm.allocate(Source::New, size, 1, HOST, 1, None).expect("room");
         let device = {
             let id = vm.find(base).expect("allocated just now").id;
             let alias = vm.usm.with(base, id, |it| it.mapping.alias());
@@ -107,7 +108,7 @@ fn changed_bytes_are_whole_bytes() {
 #[test]
 fn device_memory_is_not_the_programs() {
     let vm = made();
-    let base = vm.allocate(4096, 1, DEVICE, 1, None).expect("room");
+    let base = vm.allocate(Source::New, 4096, 1, DEVICE, 1, None).expect("room");
     let mut byte = 0_u8;
     let to = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
     let from = libc::iovec { iov_base: space::pointer(base).cast(), iov_len: 1 };
