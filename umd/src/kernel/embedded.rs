@@ -50,7 +50,7 @@ mod watches;
 
 use bindings::{Bindings, Kind};
 use buffer::Buffer;
-use memory::Memory;
+use memory::{Memory, Part};
 use sleepers::{Cell, Sleepers};
 
 /// Most VMs.
@@ -388,7 +388,7 @@ impl Kernel for Embedded {
             false => bind_flag::READ | bind_flag::WRITE,
         };
         let Some(at) = at else {
-            return buffer.extent().map(offset, size as u64, access, None);
+            return buffer.extent().map(Part { offset, size: size as u64, access, at: None });
         };
         let address = at.as_ptr().addr() as u64;
         if address.checked_add(size as u64).is_none() {
@@ -402,7 +402,7 @@ impl Kernel for Embedded {
             return Err(Errno::Exists);
         }
         // The bindings stay locked: nobody maps there meanwhile.
-        buffer.extent().map(offset, size as u64, access, Some(address))
+        buffer.extent().map(Part { offset, size: size as u64, access, at: Some(address) })
     }
 
     fn vm_create(&self, arg: &mut VmCreate) -> Result {

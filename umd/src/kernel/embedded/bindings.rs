@@ -9,7 +9,7 @@ use tally_uapi::ioctl::Errno;
 
 use super::Result;
 use super::buffer::Buffer;
-use super::memory::protection;
+use super::memory::{Part, protection};
 
 /// Most pieces in all: about half of what Linux lets a process have by default.
 const MAX_PIECES: usize = 32 << 10;
@@ -116,7 +116,8 @@ impl Bindings {
         }
         match &kind {
             Kind::Buffer { buffer, offset } => {
-                if let Err(errno) = buffer.extent().map(*offset, size, access, Some(address)) {
+                let part = Part { offset: *offset, size, access, at: Some(address) };
+                if let Err(errno) = buffer.extent().map(part) {
                     // A failure may have left a hole that others could fall into.
                     reserve(address, size)?;
                     return Err(errno);

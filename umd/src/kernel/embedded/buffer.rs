@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use tally_uapi::ioctl::bind_flag;
 
 use super::Result;
-use super::memory::Extent;
+use super::memory::{Extent, Part};
 
 /// Bytes of a view: what a driver cuts its cells from lies in few of them.
 const VIEW: u64 = 2 << 20;
@@ -61,7 +61,12 @@ impl Buffer {
             Some(view) => view.start,
             None => {
                 let bytes = VIEW.min(self.size() - number * VIEW);
-                let map = self.extent.map(number * VIEW, bytes, bind_flag::READ, None)?;
+                let map = self.extent.map(Part {
+                    offset: number * VIEW,
+                    size: bytes,
+                    access: bind_flag::READ,
+                    at: None,
+                })?;
                 views.insert(number, View { start: map.as_ptr(), bytes });
                 map.as_ptr()
             }

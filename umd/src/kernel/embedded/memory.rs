@@ -29,8 +29,8 @@ mod backing;
 mod files;
 mod pool;
 
-pub(super) use backing::protection;
 use backing::{Backing, memfd};
+pub(super) use backing::{Part, protection};
 use files::Files;
 use pool::Pool;
 
@@ -238,24 +238,17 @@ impl Extent {
         }
     }
 
-    /// Maps a part for the access of [`bind_flag`](tally_uapi::ioctl::bind_flag), at an address
-    /// (replacing what is there) or anywhere.
+    /// Maps a part.
     ///
     /// # Errors
     /// ENOMEM.
-    pub(super) fn map(
-        &self,
-        offset: u64,
-        size: u64,
-        access: u32,
-        at: Option<u64>,
-    ) -> Result<NonNull<u8>> {
+    pub(super) fn map(&self, part: Part) -> Result<NonNull<u8>> {
         let (backing, from) = match &self.pages {
             Pages::Pool { pool, offset, .. } => (&pool.backing, *offset),
             Pages::Own { backing, .. } => (backing, 0),
             Pages::Elsewhere { backing, offset, .. } => (backing, *offset),
         };
-        backing.map(from + offset, size, access, at)
+        backing.map(Part { offset: from + part.offset, ..part })
     }
 }
 

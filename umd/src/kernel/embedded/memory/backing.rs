@@ -14,6 +14,19 @@ use super::super::Result;
 use super::HUGE_PAGE;
 use super::files::Kept;
 
+/// A part of some pages, and how to map it.
+#[derive(Clone, Copy)]
+pub(in crate::kernel::embedded) struct Part {
+    /// First byte, from the beginning of the pages.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Access, of [`bind_flag`].
+    pub access: u32,
+    /// The address to map it at, replacing the mapping there; `None`: the system chooses one.
+    pub at: Option<u64>,
+}
+
 /// See the module's description.
 pub(super) enum Backing {
     /// A file whose descriptor is the process's.
@@ -48,30 +61,23 @@ impl Backing {
         }
     }
 
-    /// Maps a part for the access of [`bind_flag`], at an address (replacing what is there) or
-    /// anywhere.
+    /// Maps a part.
     ///
     /// # Errors
     /// ENOMEM.
-    pub(super) fn map(
-        &self,
-        offset: u64,
-        size: u64,
-        access: u32,
-        at: Option<u64>,
-    ) -> Result<NonNull<u8>> {
+    pub(super) fn map(&self, part: Part) -> Result<NonNull<u8>> {
         let start = match self {
-            Self::File(file) => map_file(file, offset, size, access, at)?,
-            Self::Kept(kept) => match kept.place(offset, size, access, at) {
+            Self::File(file) => map_file(file, part)?,
+            Self::Kept(kept) => match kept.place(part) {
                 Some(start) => start,
-                None => map_file(&kept.open()?, offset, size, access, at)?,
+                None => map_file(&kept.open()?, part)?,
             },
-            Self::Anonymous(pages) => pages.map(offset, size, access, at)?,
+            Self::Anonymous(pages) => pages.map(part)?,
         };
-        if size >= HUGE_PAGE {
+        if part.size >= HUGE_PAGE {
             let start = start.as_ptr().cast();
             // SAFETY: advice on a mapping that was just made; a refusal costs speed only.
-            unsafe { libc::madvise(start, size as usize, libc::MADV_HUGEPAGE) };
+            unsafe { libc::madvise(start, part.size as usize, libc::MADV_HUGEPAGE) };
         }
         Ok(start)
     }
@@ -91,13 +97,8 @@ impl Backing {
     }
 }
 
-fn map_file(
-    file: &OwnedFd,
-    offset: u64,
-    size: u64,
-    access: u32,
-    at: Option<u64>,
-) -> Result<NonNull<u8>> {
+fn map_file(file: &OwnedFd, part: Part) -> Result<NonNull<u8>> {
+    let Part { offset, size, access, at } = part;
     let fixed = if at.is_some() { libc::MAP_FIXED } else { 0 };
     // SAFETY: with `at` the caller owns the range that is replaced (the trait's contract); else
     // nothing is replaced.
@@ -138,7 +139,8 @@ impl Anonymous {
         Ok(Self { start: mapped(start)?.as_ptr().addr(), size })
     }
 
-    fn map(&self, offset: u64, size: u64, access: u32, at: Option<u64>) -> Result<NonNull<u8>> {
+    fn map(&self, part: Part) -> Result<NonNull<u8>> {
+        let Part { offset, size, access, at } = part;
         let from = (self.start as u64 + offset) as *mut libc::c_void;
         let (bytes, may_move) = (size as usize, libc::MREMAP_MAYMOVE);
         // SAFETY: `from` lies in our mapping, of which zero bytes are moved: a second mapping

@@ -25,7 +25,7 @@ use tally_uapi::PAGE_SIZE;
 use tally_uapi::ioctl::{Errno, bind_flag};
 
 use super::super::Result;
-use super::backing::{Anonymous, Backing, identity, memfd, protection};
+use super::backing::{Anonymous, Backing, Part, identity, memfd, protection};
 use crate::process;
 
 /// Bytes of the files that are made before they are asked for: the usual small buffer's.
@@ -145,13 +145,8 @@ impl Kept {
 
     /// Maps all of it at `at` by moving the mapping with which it was made. None: it is to be mapped
     /// as any file.
-    pub(super) fn place(
-        &self,
-        offset: u64,
-        size: u64,
-        access: u32,
-        at: Option<u64>,
-    ) -> Option<NonNull<u8>> {
+    pub(super) fn place(&self, part: Part) -> Option<NonNull<u8>> {
+        let Part { offset, size, access, at } = part;
         let at = at.filter(|_| offset == 0 && size == self.size)?;
         let staged = self.staged.swap(0, Ordering::AcqRel);
         if staged == 0 {
@@ -359,8 +354,12 @@ mod tests {
         let mut inodes = Vec::new();
         for backing in &all {
             let file = backing.file().expect("it can be sent");
-            let first = backing.map(0, USUAL, BOTH, None).expect("mapped");
-            let second = backing.map(4096, 4096, BOTH, None).expect("mapped again");
+            let first = backing
+                .map(Part { offset: 0, size: USUAL, access: BOTH, at: None })
+                .expect("mapped");
+            let second = backing
+                .map(Part { offset: 4096, size: 4096, access: BOTH, at: None })
+                .expect("mapped again");
             // SAFETY: inside the first mapping.
             write(unsafe { first.add(4096) }, 7);
             assert_eq!((read(first), read(second)), (0, 7));

@@ -17,8 +17,10 @@ fn check_pool(pool: Pool) {
     for round in 0..3 {
         let extent = memory.alloc(size, BoUse::Driver, false).unwrap();
         let access = bind_flag::READ | bind_flag::WRITE;
-        let one = extent.map(0, size, access, None).unwrap().as_ptr().cast::<u64>();
-        let two = extent.map(PAGE_SIZE, PAGE_SIZE, access, None).unwrap();
+        let one =
+            extent.map(Part { offset: 0, size, access, at: None }).unwrap().as_ptr().cast::<u64>();
+        let two =
+            extent.map(Part { offset: PAGE_SIZE, size: PAGE_SIZE, access, at: None }).unwrap();
         let two = two.as_ptr().cast::<u64>();
         // SAFETY: the mappings are whole, and unmapped at the end.
         unsafe {
@@ -85,11 +87,18 @@ fn what_is_shared_read_only_cannot_be_mapped_for_writing_by_anybody() {
     let memory = memory(1 << 30);
     let extent = memory.alloc(PAGE_SIZE, BoUse::SharedReadOnly, true).unwrap();
     let both = bind_flag::READ | bind_flag::WRITE;
-    let before = extent.map(0, PAGE_SIZE, both, None).unwrap().as_ptr();
+    let before =
+        extent.map(Part { offset: 0, size: PAGE_SIZE, access: both, at: None }).unwrap().as_ptr();
     let copy = import(extent.share().unwrap()).unwrap();
     assert!(copy.is_read_only());
-    assert_eq!(copy.map(0, PAGE_SIZE, both, None).map(|_| ()), Err(Errno::NoMemory));
-    let view = copy.map(0, PAGE_SIZE, bind_flag::READ, None).unwrap().as_ptr();
+    assert_eq!(
+        copy.map(Part { offset: 0, size: PAGE_SIZE, access: both, at: None }).map(|_| ()),
+        Err(Errno::NoMemory)
+    );
+    let view = copy
+        .map(Part { offset: 0, size: PAGE_SIZE, access: bind_flag::READ, at: None })
+        .unwrap()
+        .as_ptr();
     // SAFETY: both mappings are a page long, and unmapped here.
     unsafe {
         before.write_volatile(7);
