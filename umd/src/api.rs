@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The C interface: thin functions over `core`, one file a group of the specification.
 //!
-//! What they share is here. The macro [`api!`] makes an entry point: it refuses calls that cannot
+//! This module holds what they share. The macro [`api!`] makes an entry point: it refuses calls that cannot
 //! work (in a forked child, after exit, before zeInit), turns panics into errors, keeps the
 //! description of the last error, and hands the body a [`Call`], through which every pointer and
 //! handle of the caller is checked and read. Its lifetime is that of the call, so nothing of the
@@ -276,7 +276,7 @@ impl<'c> Call<'c> {
         if ptr.is_null() {
             return Err(null(name));
         }
-        // SAFETY: the caller promises `len` initialised elements that nobody else uses now.
+        // SAFETY: the caller promises `len` initialised elements that nothing else uses now.
         Ok(unsafe { std::slice::from_raw_parts_mut(ptr, len) })
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The door that the Level Zero loader knocks at: the exported `z*Get*ProcAddrTable` functions.
+//! The entry for the Level Zero loader: the exported `z*Get*ProcAddrTable` functions.
 //!
 //! The loader looks up nothing else in this library. It hands over a table that it allocated for
 //! the API version of its own headers, and the driver fills in function pointers. An older loader's
@@ -7,7 +7,7 @@
 //! each version's table looks like.
 //!
 //! Every table is exported and every entry is filled: loader 1.20 refuses a driver that lacks one of
-//! 46 tables, and an application may call through an entry without a look. What is not implemented
+//! 46 tables, and an application may call through an entry without a check. What is not implemented
 //! leads to a function that says so.
 
 use core::ffi::c_void;

@@ -108,7 +108,7 @@ pub fn set_last(function: &str, error: &Error) {
     }
     let mut text = format!("{function}: {}", error.text);
     text.retain(|c| c != '\0');
-    // After thread-local destructors have run there is nobody left to ask for it.
+    // After thread-local destructors have run the thread cannot ask for it any more.
     let _ = LAST.try_with(|last| *last.borrow_mut() = CString::new(text).unwrap_or_default());
 }
 

@@ -60,7 +60,7 @@ pub const TIMESTAMPS_SHARED: Name = "timestamps-shared";
 pub const REGULAR_TIMES_LOST: Name = "regular-times-lost";
 /// An event that is made of a handle is complete, whatever the handle stands for.
 pub const OPENED_IS_MET: Name = "opened-is-met";
-/// A signal of an event that processes share wakes nobody in the other process.
+/// A signal of an event that processes share wakes no thread of the other process.
 pub const SHARED_SIGNAL_UNHEARD: Name = "shared-signal-unheard";
 
 /// Whether the driver can inject faults. All appends then take the general path, which has the checks.

@@ -240,7 +240,7 @@ impl Slab {
         address.wrapping_sub(self.base.load(Ordering::Relaxed)) < growth.used
     }
 
-    /// Address of a slot of `size` bytes that nobody uses; `span` bytes are reserved for the first.
+    /// Address of a free slot of `size` bytes; `span` bytes are reserved for the first.
     fn reserve(&self, size: usize, span: usize) -> Result<usize> {
         self.reserve_in(&mut self.growth(), size, span)
     }
@@ -347,7 +347,7 @@ pub fn create<R: RawHandle>(object: R::Object) -> Result<R> {
 pub struct Vacant<R: RawHandle>(*mut Slot<R::Object>);
 
 impl<R: RawHandle> Vacant<R> {
-    /// A slot that nobody uses.
+    /// A free slot.
     ///
     /// # Errors
     /// OUT_OF_HOST_MEMORY.
@@ -388,7 +388,7 @@ impl<R: RawHandle> Drop for Vacant<R> {
 /// The object behind `raw`. `name` is the argument's name, for the description.
 ///
 /// # Safety
-/// Nobody destroys the handle while the reference is in use. Level Zero asks this of applications.
+/// The handle is not destroyed while the reference is in use. Level Zero asks this of applications.
 ///
 /// # Errors
 /// INVALID_NULL_HANDLE: null, not a handle, another kind's, or destroyed.
@@ -499,7 +499,7 @@ impl<R: RawHandle> Claimed<R> {
 
     /// Drops the object where it is and frees the slot.
     pub fn end(mut self) {
-        // SAFETY: as in `object`; nobody finds the value any more.
+        // SAFETY: as in `object`; the value cannot be found any more.
         unsafe { ptr::drop_in_place(self.object()) };
     }
 }
@@ -589,7 +589,7 @@ mod tests {
     fn a_handle_finds_its_object_until_it_is_taken() {
         let object = Arc::new("log".to_owned());
         let raw: Log = create(object.clone()).expect("there is memory");
-        // SAFETY: nobody else knows the handle.
+        // SAFETY: no other thread has the handle.
         assert_eq!(unsafe { get(raw, "hLog") }.expect("live").as_str(), "log");
         // SAFETY: as above.
         drop(unsafe { take(raw, "hLog") }.expect("live"));
@@ -609,7 +609,7 @@ mod tests {
         assert!(text(Log(usize::MAX as *mut c_void)).contains("is no handle of this driver"));
         assert!(text(Log(other.0)).contains("names a fence"));
         assert!(text(inside).contains("points into an object"));
-        // SAFETY: nobody else knows the handles.
+        // SAFETY: no other thread has the handles.
         unsafe {
             drop(take(raw, "hLog"));
             drop(take(other, "hOther"));
@@ -619,12 +619,12 @@ mod tests {
     #[test]
     fn a_freed_slot_rests_before_it_is_used_again() {
         let first: Resting = create([1; 7]).expect("there is memory");
-        // SAFETY: nobody else knows the handle.
+        // SAFETY: no other thread has the handle.
         unsafe { take(first, "h") }.expect("live");
         for _ in 0..REST - 1 {
             let next: Resting = create([2; 7]).expect("there is memory");
             assert_ne!(next.0, first.0);
-            // SAFETY: nobody else knows the handle.
+            // SAFETY: no other thread has the handle.
             unsafe { take(next, "h") }.expect("live");
         }
     }
@@ -636,7 +636,7 @@ mod tests {
     fn an_event_of_one_thread_rests_too_and_is_dead_for_all() {
         let _alone = EVENTS.lock().unwrap_or_else(PoisonError::into_inner);
         let first: Cached = create(Arc::default()).expect("there is memory");
-        // SAFETY: nobody else knows the handle.
+        // SAFETY: no other thread has the handle.
         unsafe { destroy(first, "h") }.expect("live");
         for _ in 0..REST - 1 {
             let next: Cached = create(Arc::default()).expect("there is memory");
@@ -654,7 +654,7 @@ mod tests {
 
     fn destroy_all(events: &mut Vec<Cached>) {
         for event in events.drain(..) {
-            // SAFETY: the tests hand over events that nobody else knows.
+            // SAFETY: the tests hand over events that no other thread has.
             unsafe { destroy(event, "h") }.expect("live");
         }
     }
@@ -670,7 +670,7 @@ mod tests {
                     for i in 0..2000 {
                         let raw: Shared = create(counter.clone()).expect("there is memory");
                         let event: Cached = create(counter.clone()).expect("there is memory");
-                        // SAFETY: nobody else knows the handles.
+                        // SAFETY: no other thread has the handles.
                         unsafe {
                             assert!(Arc::ptr_eq(get(raw, "h").expect("live"), &counter));
                             drop(take(raw, "h").expect("live"));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `TALLY_HANG_MS`: who waits for whom, when a wait of the host lasts suspiciously long; and
-//! `TALLY_TOP`: the same at any time, for `tally-top`.
+//! `TALLY_HANG_MS`: reports which queue waits for which, when a wait of the host lasts suspiciously
+//! long; and `TALLY_TOP`: the same at any time, for `tally-top`.
 //!
-//! Once for each such wait a report goes to standard error: what the host waits for; for every
+//! Once for each such wait a report goes to standard error: the value that the host waits for; for every
 //! parked queue of the process the cell and value that it waits for, the call that appended the
-//! wait, and who is going to signal it; and where these waits form a cycle.
+//! wait, and the queues that are going to signal it; and any cycle that these waits form.
 //!
 //! ```text
 //!  names ── whose counter, whose event a cell is ──┐
@@ -13,8 +13,8 @@
 //!                                                                          report ◄──────────────┘
 //! ```
 //!
-//! What is to come is read from the packets themselves. Beside them only names are kept, and a word
-//! for each command; nothing at all while the setting is off.
+//! The steps that are still to come are read from the packets themselves. Besides the packets, the
+//! driver keeps only names and a word for each command; and nothing while the setting is off.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -35,7 +35,7 @@ pub fn limit_ns() -> Option<u64> {
     settings::get().hang_ms.map(|ms| ms * 1_000_000)
 }
 
-/// Whether names and calls are kept, since somebody may ask for them.
+/// Whether names and calls are kept for reports.
 pub fn is_on() -> bool {
     settings::get().hang_ms.is_some() || settings::get().top
 }
@@ -67,7 +67,7 @@ pub fn report(waiting: Waiting, lasted: Duration) {
     for line in lines {
         let _ = writeln!(text, "tally ERROR hang: {line}");
     }
-    // Nobody is left to tell of a standard error that is closed.
+    // There is no way to report a standard error that is closed.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
@@ -108,7 +108,7 @@ fn parked(waiters: &[Waiter]) -> Vec<String> {
     lines
 }
 
-/// Who is going to signal a cell, or why nobody is. `own`: the one that waits.
+/// The waiters that are going to signal a cell, or why none is. `own`: the one that waits for it.
 fn signallers(waiters: &[Waiter], address: u64, value: u64, own: Option<usize>) -> Vec<String> {
     let found = cycle::signallers(waiters, address, value);
     if !found.is_empty() {

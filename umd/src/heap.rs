@@ -138,7 +138,7 @@ fn too_large() -> Error {
 
 /// Memory that host and device see at the same address. Given back on drop.
 ///
-/// It may be used until then, whatever happens to the VM; nobody else refers to it, but the device
+/// It may be used until then, whatever happens to the VM; nothing else refers to it, but the device
 /// may: its owner frees it only when no packet that names it can still run.
 pub struct Block {
     /// Where it goes back to; `None`: its mapping is all its own.

@@ -56,7 +56,7 @@ pub enum BoUse {
     /// The same, and counted by who asks for it ([`Kernel::take_memory`]): it may be larger than what
     /// is used of it, and serve one allocation after the other.
     Block,
-    /// To be shared: whoever imports it sees nothing else.
+    /// To be shared: an importer sees no other buffer's bytes.
     Shared,
     /// The same, and importers can only read it (IMPORT_READ_ONLY).
     SharedReadOnly,
@@ -82,7 +82,7 @@ pub type Hold = Box<dyn Any + Send + Sync>;
 /// Tells whether a VM is lost.
 pub type Loss = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// Somebody who has to know when cells are signalled, and does not sleep in SEM_WAIT.
+/// An object that is told when cells are signalled, instead of sleeping in SEM_WAIT.
 ///
 /// Called on threads of the kernel's: must not block and must not call the kernel.
 pub trait Watcher: Send + Sync {
@@ -178,7 +178,7 @@ pub trait Kernel: Send + Sync {
     /// With `at`, exactly there, replacing what was mapped; else anywhere.
     ///
     /// # Safety
-    /// `at` is memory that the caller has reserved and nobody refers to.
+    /// `at` is memory that the caller has reserved and nothing refers to.
     unsafe fn bo_map(
         &self,
         handle: u32,

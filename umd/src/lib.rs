@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Imports point to the right. Beside the flow: [`hang`], which looks at lists and events;
-//! [`handle`], [`error`], [`process`], [`settings`], [`log`], [`trace`] for everybody; [`space`],
+//! [`handle`], [`error`], [`process`], [`settings`], [`log`], [`trace`] for all modules; [`space`],
 //! [`vm`], [`heap`] for everything that owns memory; [`printf`], what
 //! kernels print; [`ipc`] for what is shared with other processes.
 //!

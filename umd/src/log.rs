@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages for people, on standard error, where `TALLY_LOG` asks for them.
+//! Log messages on standard error, as `TALLY_LOG` selects them.
 //!
 //! The library has its own copy of the `log` facade, so an application that logs through the same
 //! crate keeps its logger.

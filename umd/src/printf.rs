@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What kernels print.
+//! The output of `printf` in kernels.
 //!
 //! Kernels write records to a ring in memory ([`tally_compiler_protocol::printf`]); there is one for
 //! each VM, made when the first kernel that prints is created. The host formats the records and
@@ -100,7 +100,7 @@ impl Ring {
     fn word(&self, offset: usize) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(8) && offset < DATA + BUFFER_BYTES as usize);
         // SAFETY: the buffer is mapped for the host as long as `self.mapping` lives, the offset is
-        // within it and aligned, and everybody accesses these words atomically or, what a record
+        // within it and aligned, and these words are accessed atomically or, what a record
         // holds, before its first word is stored and after that is zeroed.
         unsafe { self.mapping.ptr().byte_add(offset).cast::<AtomicU64>().as_ref() }
     }
@@ -203,7 +203,7 @@ fn write(text: &[u8]) {
         return;
     }
     // SAFETY: C's standard output exists as long as the process; the functions lock it themselves.
-    // What can't be written is lost, as for C's printf, which nobody asks either.
+    // Output that cannot be written is lost, as with C's printf, whose result few programs check.
     unsafe {
         libc::fwrite(text.as_ptr().cast(), 1, text.len(), stdout);
         libc::fflush(stdout);

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A thread takes from the credit of its shard and gives back to it. Only when that is empty, or
-//! large, the sum of all changes. So the number in use is exact, whoever asks, and the limit is
+//! large, the sum of all changes. So the number in use is exact for every reader, and the limit is
 //! kept exactly: before a request is refused, all credit is called in.
 
 use std::sync::atomic::{AtomicU64, Ordering};

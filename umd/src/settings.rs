@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Everything that the environment decides, read once.
+//! The settings in the environment, read once.
 //!
 //! | variable | value | effect |
 //! |---|---|---|

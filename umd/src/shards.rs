@@ -41,7 +41,7 @@ impl<T> Shards<T> {
     }
 }
 
-/// The calling thread's number. While a thread ends it is 0, which is as good as any.
+/// The calling thread's number. While a thread ends it is 0; any number would do.
 #[inline]
 fn number() -> usize {
     thread_local! {

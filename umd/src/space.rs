@@ -137,7 +137,7 @@ impl Space {
 
 impl Drop for Space {
     fn drop(&mut self) {
-        // SAFETY: the reservation is ours, and whoever owned parts of it held the space alive.
+        // SAFETY: the reservation is ours, and every owner of a part held the space alive.
         unsafe { libc::munmap(self.start as *mut c_void, self.size as usize) };
     }
 }
@@ -170,7 +170,7 @@ fn reserve_at(place: Option<u64>, size: u64, lowest: u64, end: u64) -> Option<u6
     let start = (base as u64).next_multiple_of(HUGE_PAGE);
     let elsewhere = place.is_some_and(|place| place != base as u64);
     if elsewhere || start < lowest || start + size > end {
-        // SAFETY: the mapping was made above and nobody knows it.
+        // SAFETY: the mapping was made above and nothing else refers to it.
         unsafe { libc::munmap(base, len) };
         return None;
     }

@@ -24,7 +24,7 @@ static ENABLED: AtomicBool = AtomicBool::new(false);
 static TRACE: Mutex<Option<Trace>> = Mutex::new(None);
 static SOURCES: Mutex<Vec<Weak<dyn Source>>> = Mutex::new(Vec::new());
 
-/// Somebody who keeps what the device has run for a while before it comes here.
+/// A collector that holds records of commands for a while before it hands them to the trace.
 pub trait Source: Send + Sync {
     /// Hands over what has ended.
     fn drain(&self);
@@ -94,7 +94,7 @@ pub fn finish() {
     ENABLED.store(false, Ordering::Relaxed);
     if let Some(mut trace) = lock().take() {
         trace.write(format_args!("\n]\n"));
-        // Nobody is left to tell at exit.
+        // At exit there is no caller to report an error to.
         let _ = trace.out.flush();
     }
 }

@@ -55,7 +55,7 @@ pub struct Bindings {
     kernel: Arc<dyn Kernel>,
     space: Arc<Space>,
     id: u32,
-    /// Set when somebody has seen the VM's loss; it is never unset.
+    /// Set when the VM's loss was first seen; it is never unset.
     lost: AtomicBool,
     /// Sees it without a call, if the kernel has such a thing.
     loss: Option<Loss>,
@@ -589,7 +589,7 @@ fn poison(va: u64, bytes: u64) {
     /// More takes its time and memory, and who takes memory for zeroed looks at its start.
     const MOST: u64 = 64 << 20;
     let start = std::ptr::with_exposed_provenance_mut::<u8>(va as usize);
-    // SAFETY: the memory was mapped for reading and writing just now, and nobody has its address yet.
+    // SAFETY: the memory was mapped for reading and writing just now, and nothing else has its address yet.
     unsafe { start.write_bytes(POISON, bytes.min(MOST) as usize) };
 }
 

@@ -243,7 +243,7 @@ fn pool_flags(
 }
 
 /// Whether the host sleeps at once when it waits for an event with these extensions. An interrupt
-/// at the signal needs no asking for: the device tells whoever sleeps.
+/// at the signal needs no asking for: the device wakes every sleeper.
 fn low_power(call: Call<'_>, next: *const c_void, counter_based: bool) -> Result<bool> {
     use ze_event_sync_mode_flags_t as mode;
     let mode = call.chain(next).find_map(|link| link.get::<ze_event_sync_mode_desc_t>());

@@ -39,7 +39,7 @@ api! {
         let graph = Graph::create(list.context());
         let raw: ze_graph_handle_t = handle::create(graph.clone())?;
         graph.begin(list, (hCommandList, raw)).inspect_err(|_| {
-            // Nobody else knows the handle yet.
+            // The handle is not yet known outside this call.
             let _ = call.destroy(raw, "hGraph");
         })
     }

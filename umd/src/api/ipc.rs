@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Handles of memory, event pools and counter-based events for other processes.
 //!
-//! Handles are 64 bytes that may travel by any way. Opening one needs the process that made it to be
+//! A handle is 64 bytes that may be sent by any means. Opening one needs the process that made it to be
 //! alive and of the same user.
 
 use std::ffi::{c_char, c_void};
@@ -282,7 +282,7 @@ fn file_of(data: Bytes) -> Result<File> {
     if fd < 0 {
         return Err(failed());
     }
-    // SAFETY: a new descriptor that nobody else has.
+    // SAFETY: a new descriptor that nothing else owns.
     let mut file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
     file.write_all(&data.map(|it| it as u8)).map_err(|_| failed())?;
     Ok(file)

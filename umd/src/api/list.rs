@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Command lists: their life, and what can be asked about them. What is appended is in the folder.
+//! Command lists: their creation, use and properties. The appends are in the folder.
 
 use std::ffi::c_void;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Unified shared memory.
 //!
-//! All kinds are the same memory here, reachable by host and device at one address; they differ in
-//! what properties they answer.
+//! All kinds are the same memory here, which host and device reach at one address. They differ only in
+//! the properties that they report.
 
 use std::ffi::{c_int, c_void};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an application gets without making or choosing it: the default context, and numbers that stand
-//! for devices. The `zer` functions mean the default driver, of which there is one here.
+//! The objects that an application gets without creating or choosing them: the default context, and
+//! numbers that stand for devices. The `zer` functions use the default driver; Tally has only one.
 
 use std::ffi::c_char;
 

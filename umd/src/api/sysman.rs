@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! System management: what a device is and does, beside what contexts do with it.
+//! System management: the properties and activity of a device, independent of contexts.
 //!
-//! Its handles of drivers and devices are those of the core interface. What the device does not have
-//! is answered with a list of none: fans, power supplies, lights, sensors, firmware, links, and
+//! Its handles of drivers and devices are those of the core interface. For parts that the
+//! device does not have, the answer is an empty list: fans, power supplies, lights, sensors, firmware, links, and
 //! frequencies, power and schedulers that could be set.
 
 use std::ffi::{c_char, c_void};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `tally-info`: what a Level Zero application would be told about Tally on this machine.
+//! `tally-info`: shows what Tally reports to a Level Zero application on this machine.
 //!
 //! It asks the driver's own entry points, in this process and without a loader, so it also works
 //! where no loader is installed.
@@ -85,7 +85,7 @@ fn run() -> Result<String> {
 macro_rules! ask {
     ($function:path, $($argument:expr),* $(,)?) => {{
         // SAFETY: pointers lead to variables and arrays of the caller's that live during the call,
-        // arrays have the length that goes with them, and nobody destroys a handle.
+        // arrays have the length that goes with them, and no handle is destroyed.
         let result = unsafe { $function($($argument),*) };
         answer(result)
     }};

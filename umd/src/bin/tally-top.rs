@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `tally-top`: what the queues of a live process do, and who waits for whom.
+//! `tally-top`: shows what the queues of a live process do, and which waits for which.
 //!
 //! It asks processes of the same user that were started with `TALLY_TOP=1`. It only reads.
 

@@ -244,7 +244,7 @@ impl Image {
         };
         let bytes = size_of::<ImageDescriptor>() as u64;
         let block = context.vm().heap().alloc(bytes, bytes)?;
-        // SAFETY: the block has this size and alignment, and nobody else knows it yet.
+        // SAFETY: the block has this size and alignment, and nothing else refers to it yet.
         unsafe { block.ptr().cast::<ImageDescriptor>().write(descriptor) };
         let (writable, bindless) = (traits.writable, traits.bindless);
         Ok(Self { context: context.clone(), texels, block, shape, writable, bindless })

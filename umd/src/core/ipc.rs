@@ -143,7 +143,7 @@ pub fn open_memory(context: &Context, device: &Device, handle: &Handle, name: &s
     let (bo, facts, pending) = ipc::open(handle, name)?.into_parts();
     let (size, kind, on_device) = memory_facts(facts, bo.size)?;
     let mapping = context.vm().import_memory(bo)?;
-    // What is said to nobody is not heard; the link itself is what counts.
+    // This end reads no notes; it only keeps the link.
     let endpoint: Weak<dyn Endpoint> = Weak::<Nothing>::new();
     let link = pending.link(endpoint)?;
     // It is the exporter's share of memory that it is taken of.

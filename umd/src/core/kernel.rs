@@ -106,7 +106,7 @@ impl Kernel {
         &self.attributes
     }
 
-    /// The code, which whoever may still run it keeps.
+    /// The code; every launch that may still run it keeps it.
     #[inline]
     pub fn code(&self) -> &Arc<Code> {
         &self.code

@@ -312,7 +312,7 @@ fn inconsistent() -> Error {
     )
 }
 
-/// A kernel's code in executable memory. Whoever may still run it keeps it alive.
+/// A kernel's code in executable memory. Every launch that may still run it keeps it alive.
 pub struct Code {
     /// Address of the entry point.
     pub entry: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Command queues, and what they and immediate lists are created with.
+//! Command queues, and the descriptions that they and immediate lists are created from.
 
 use std::sync::Arc;
 

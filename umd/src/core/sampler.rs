@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Samplers: a number that kernels are given, which says how coordinates become texels.
+//! Samplers. A kernel gets one as a number that says how coordinates become texels.
 
 use tally_uapi::image::sampler;
 use tally_ze::{

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! System management: what can be seen of a device from outside of its contexts.
+//! System management: the state of a device as seen from outside its contexts.
 //!
 //! A device has an engine group for each of its engine classes and one for all, and one memory. Those
 //! of its parts are listed with it. What it does not have (fans, power, temperature, frequencies that
@@ -44,7 +44,7 @@ pub struct Sysman {
     pub engines: Vec<zes_engine_handle_t>,
     /// Memories: of its parts, or its own if it has none.
     pub memories: Vec<zes_mem_handle_t>,
-    /// Events that somebody wants to hear of.
+    /// Events that the application has registered for.
     registered: AtomicU32,
     /// The VM whose loss was told. No later one has its address as long as this is kept.
     told: Mutex<Weak<Vm>>,
@@ -115,8 +115,8 @@ impl Memory {
     }
 }
 
-/// Events of devices that have happened since they were told last, as [`Sysman::register`] asked for
-/// them: one word a device. Waits until there is one, for `timeout`, or until nobody asks for any.
+/// The registered events ([`Sysman::register`]) of each device that have happened since they were last
+/// reported: one word a device. Waits until there is one, for `timeout`, or until none is registered.
 pub fn listen(devices: &[&'static Device], timeout: Duration) -> Vec<zes_event_type_flags_t> {
     let start = Instant::now();
     loop {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a GPU is divided into devices and sub-devices, and which of them an application is shown.
+//! The division of a GPU into devices and sub-devices, and the selection that an application sees.
 //!
 //! ```text
 //!  GPU      engines 0 1 2 3 4 5 6 7        memory

@@ -50,7 +50,7 @@ pub fn with<R>(f: impl FnOnce(&Local) -> Option<R>) -> Option<R> {
     LOCAL.try_with(f).ok().flatten()
 }
 
-/// A slot of `size` bytes that nobody uses.
+/// A free slot of `size` bytes.
 ///
 /// # Errors
 /// As [`Slab::reserve`].

@@ -12,7 +12,7 @@ thread_local! {
 
 /// This thread is in an entry point of this name from now on.
 pub fn enter(function: &'static str) {
-    // After thread-local destructors have run nobody appends any more.
+    // After thread-local destructors have run the thread appends no more.
     let _ = CURRENT.try_with(|current| current.set(function));
 }
 

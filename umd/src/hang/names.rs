@@ -196,7 +196,7 @@ impl CellName {
         }
     }
 
-    /// Why nobody signals it, if that is more than that nobody does.
+    /// Why no submitted command signals it, if the reason is known.
     pub fn fate(&self, value: u64) -> Option<&'static str> {
         if self.present.is_some_and(|present| present >= value) {
             return Some("it has got there by now");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `TALLY_TOP`: a live process answers `tally-top` with what its queues do and who waits for whom.
 //!
-//! A thread listens at an abstract Unix socket, [`NAME`] with the process' number. Whoever connects as
+//! A thread listens at an abstract Unix socket, [`NAME`] with the process' number. A client that connects as
 //! the same user gets one report as text, and the connection is closed. Nothing is read from it, so a
 //! client can change nothing; nothing is left behind in a file system.
 
@@ -108,7 +108,7 @@ fn host_waits() -> MutexGuard<'static, BTreeMap<u64, HostWait>> {
 /// While it lives, this thread's wait is in the report.
 pub struct Noted(u64);
 
-/// Notes a wait of this thread that may last, if somebody may ask.
+/// Notes a wait of this thread that may last, if reports are on.
 pub fn note(waiting: Waiting) -> Option<Noted> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     settings::get().top.then(|| {

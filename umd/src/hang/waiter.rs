@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a queue of the device is still to do, as far as others wait for it: its waits and writes.
+//! A queue of the device as a waiter: the waits and writes that it still has to do.
 
 use tally_uapi::ioctl::queue_state;
 use tally_uapi::packet::{Call, Command, Operand, Packet, Place, PostOp, flag};
@@ -50,7 +50,7 @@ pub struct Waiter {
     /// Its state in numbers.
     pub facts: Facts,
     parked: Option<(u64, u64)>,
-    /// Those that are not done.
+    /// The steps that are not done.
     steps: Vec<Step>,
 }
 
@@ -108,7 +108,7 @@ impl Waiter {
     }
 }
 
-/// What the queue of a list does; `None` if that cannot be asked.
+/// The waiter for the queue of a list; `None` if the queue cannot be queried.
 pub fn of(list: &Immediate) -> Option<Waiter> {
     let name = names::owner(list.cell().va());
     list.look(|ring, calls| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What this process lets others open: the table of secrets.
+//! The objects that this process lets others open: the table of secrets.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -40,7 +40,7 @@ impl Table {
     }
 }
 
-/// Bytes that nobody guesses.
+/// Bytes that cannot be guessed.
 fn random() -> Result<Secret> {
     let mut secret = Secret::default();
     match rustix::rand::getrandom(&mut secret, GetRandomFlags::empty()) {

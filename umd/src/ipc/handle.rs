@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::placeholder;
 use crate::error::{Error, Result};
 
-/// Random bytes that nobody guesses.
+/// Random bytes that cannot be guessed.
 pub type Secret = [u8; 16];
 
 /// What a handle stands for.

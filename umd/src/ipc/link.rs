@@ -54,7 +54,7 @@ pub fn open(handle: &Handle, name: &str) -> Result<Granted> {
         (verdict::GRANTED, None) => Err(reactor::failed("a descriptor", Errno::MFILE)),
         (verdict::GONE, _) => {
             let code = match handle.kind {
-                // Nobody will signal it.
+                // It will not be signalled.
                 Kind::Counter => ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST,
                 Kind::Memory | Kind::EventPool => ze_result_t::ZE_RESULT_ERROR_INVALID_ARGUMENT,
             };
@@ -92,7 +92,7 @@ impl Granted {
     }
 }
 
-/// A connection whose notes nobody hears yet; they wait.
+/// A connection whose notes are not read yet; they are kept.
 pub struct Pending {
     line: Line,
     peer: Arc<Peer>,

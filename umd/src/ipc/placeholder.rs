@@ -38,11 +38,11 @@ pub fn descriptor() -> RawFd {
     if fd < 0 {
         return -1;
     }
-    // SAFETY: a new descriptor that nobody else has.
+    // SAFETY: a new descriptor that nothing else owns.
     let owned = unsafe { OwnedFd::from_raw_fd(fd) };
     match identity(fd) {
         Some(it) => {
-            // Whether the application closes it cannot be known, so nobody here does.
+            // The application may close it at any time, so the driver never does.
             *file = Some((owned.into_raw_fd(), it));
             fd
         }

@@ -84,7 +84,7 @@ impl Reactor {
         Ok(key)
     }
 
-    /// Ends a source; its descriptor is closed when nobody uses it any more.
+    /// Ends a source; its descriptor is closed when its last user has dropped it.
     fn remove(&self, key: u64) {
         let source = self.sources().1.remove(&key);
         if let Some(source) = source {

@@ -98,7 +98,8 @@ impl Line {
     }
 
     /// Sends a note, with the number of the cell that it is about. If the socket is full, the other
-    /// end has many notes to read, and then looks at all cells. If it is gone, nobody needs it.
+    /// end has many notes to read, and then looks at all cells. If the other end is gone, the note is
+    /// not needed.
     pub fn tell(&self, note: Note, cell: u32) {
         let words = [note as u32, cell];
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -150,7 +151,7 @@ pub fn listen(exporter: &Secret) -> Result<OwnedFd> {
 /// An importer that has come, if it is of the same user.
 ///
 /// # Errors
-/// EAGAIN: nobody has come. EACCES: it is somebody else's process.
+/// EAGAIN: no connection is pending. EACCES: the peer is another user's process.
 pub fn accept(listener: &OwnedFd) -> Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::accept_with(listener, flags)?;

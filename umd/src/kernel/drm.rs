@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel lane: the ioctls as they are, to `tally.ko` through its render node.
+//! The kernel lane: makes the ioctls on the render node of `tally.ko`.
 //!
 //! The device has an address space of its own on this lane. It reaches what is bound in a VM and nothing
 //! else of this process, so ordinary memory of the application's is bound where a command names it

@@ -401,7 +401,7 @@ impl Kernel for Embedded {
         if bindings.overlaps(address, size as u64) {
             return Err(Errno::Exists);
         }
-        // The bindings stay locked: nobody maps there meanwhile.
+        // The bindings stay locked, so no other thread maps there meanwhile.
         buffer.extent().map(Part { offset, size: size as u64, access, at: Some(address) })
     }
 
@@ -640,7 +640,7 @@ impl Kernel for Embedded {
         let buckets = cells.iter().map(|&(handle, offset)| Ok(self.cell_of(handle, offset)?.1));
         let buckets = buckets.collect::<Result<Vec<_>>>()?;
         let watch = self.sleepers.watches.add(&self.device, vm, buckets, Arc::clone(&watcher));
-        // A loss that came before has told nobody.
+        // A loss before this was not reported to the watcher.
         if window.vm.is_lost() || self.windows.get(vm).is_err() {
             watcher.lost();
         }

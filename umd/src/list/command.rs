@@ -198,7 +198,7 @@ pub trait Target {
     fn keep(&mut self, what: &(impl Keep + ?Sized));
     /// Whether the list's own order is all that a wait for `event` asks for.
     fn orders(&self, event: &Event) -> bool;
-    /// What a wait for `event` comes to.
+    /// The wait that a wait for `event` becomes.
     ///
     /// # Errors
     /// INVALID_SYNCHRONIZATION_OBJECT.

@@ -2,8 +2,8 @@
 //! The fast path of the commonest appends: a command of one packet, in an in-order list, with no signal
 //! but that of a counter-based event that takes no write of its own.
 //!
-//! It writes the packets that [`command::append`] writes (a golden test holds it to that), without what
-//! only other commands need.
+//! It writes the same packets as [`command::append`], as a golden test checks, but leaves out the work
+//! that only other commands need.
 
 use tally_uapi::eu::BLOCK_ALIGN;
 use tally_uapi::packet::Packet;

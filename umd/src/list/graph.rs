@@ -54,7 +54,7 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// What executes these lists, which nobody else executes.
+    /// An execution of these lists, which nothing else executes.
     pub fn new(
         source: Arc<dyn Any + Send + Sync>,
         first: Arc<Regular>,

@@ -116,8 +116,8 @@ impl Immediate {
         command::append(&mut Appender { list: self, state: &mut state }, command, signal, waits)
     }
 
-    /// Appends a command by the fast path; false: it has to take the general one. [`Immediate::settle`] ends the
-    /// call.
+    /// Appends a command by the fast path; false: it has to take the general one. [`Immediate::settle`] ends
+    /// the call.
     ///
     /// # Errors
     /// As [`Immediate::append`].
@@ -214,7 +214,7 @@ impl Immediate {
         &self.shared
     }
 
-    /// Looks at the ring, and at which calls wrote it, while nobody appends.
+    /// Looks at the ring, and at which calls wrote it, while no thread appends.
     pub fn look<R>(&self, look: impl FnOnce(&Ring, Option<&CallLog>) -> R) -> R {
         let state = self.lock();
         look(&state.ring, state.calls.as_deref())

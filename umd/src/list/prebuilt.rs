@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an append copies of a kernel: the DISPATCH and the argument block of its next launch.
+//! The prebuilt DISPATCH and argument block of a kernel's next launch, for an append to copy.
 //!
 //! Threads may append the same kernel at once, and none of them should pay for a lock. So the words are
-//! atomic, and a version tells a reader whether they changed while it copied them: then it goes another
-//! way. Arguments are copied once, from here to where the device reads them.
+//! atomic, and a version tells a reader whether they changed while it copied them. If they did, the append
+//! takes the general path. Arguments are copied once, from here to where the device reads them.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 

@@ -241,7 +241,7 @@ impl Regular {
         &self.shared
     }
 
-    /// Looks at the recording, its packets, and which calls wrote them, while nobody appends.
+    /// Looks at the recording, its packets, and which calls wrote them, while no thread appends.
     pub fn look<R>(&self, look: impl FnOnce(&Recording, &[Packet], Option<&CallLog>) -> R) -> R {
         let state = self.lock();
         look(&state.recording, &state.packets, state.calls.as_deref())
@@ -365,7 +365,7 @@ impl State {
             for (i, binding) in self.operands.iter().enumerate() {
                 let resolved = binding.as_ref().map_or(Resolved::Met, Binding::resolve);
                 let operand = operand(resolved);
-                // SAFETY: `prepare` took room for as many operands, and nobody reads it yet.
+                // SAFETY: `prepare` took room for as many operands, and nothing reads it yet.
                 unsafe { span.ptr.cast::<Operand>().add(i).write(operand) };
             }
         }
@@ -377,7 +377,7 @@ impl State {
         for (i, binding) in self.operands.iter().enumerate() {
             if let Some(binding @ Binding::Signal(..)) = binding {
                 let operand = operand(binding.resolve());
-                // SAFETY: as in `bind`, which has written as many: nobody changes a list of a graph.
+                // SAFETY: as in `bind`, which has written as many: a list of a graph is never changed.
                 unsafe { span.ptr.cast::<Operand>().add(i).write(operand) };
             }
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Wait lists: what is left of them to wait for, in WAIT packets of three.
+//! Wait lists: the waits that are not met already, in WAIT packets of three.
 
 use tally_uapi::cell::{CellKind, Compare};
 use tally_uapi::packet::{Header, Packet, WAITS_PER_PACKET, Wait, WaitEntry, opcode};

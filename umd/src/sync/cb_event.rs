@@ -2,7 +2,7 @@
 //! Counter-based events: views of a counter, {counter, value}, that own no memory.
 //!
 //! An event is born completed. An append to an in-order list that signals it replaces what it
-//! names; nothing is waited for, and whoever resolved it before keeps what they got. An append to a
+//! names; nothing is waited for, and a command that resolved it before keeps what it got. An append to a
 //! regular list gives it {recording, k}, which means the latest execution of that list, and every
 //! execution of the list gives it that again. (`counter-based-events.md`, ERRATA.)
 
@@ -95,7 +95,7 @@ impl HostWord {
 
     /// The word.
     pub fn get(&self) -> &AtomicU64 {
-        // SAFETY: `new` was promised that it is there.
+        // SAFETY: `new`'s caller guarantees that it exists.
         unsafe { &*self.0 }
     }
 }
@@ -103,13 +103,13 @@ impl HostWord {
 /// What a wait for an event means at one moment.
 #[derive(Clone, Debug)]
 pub enum Resolved {
-    /// Complete, for ever.
+    /// Complete, and stays so.
     Met,
     /// Complete when the counter is at least the value.
     Counter(Cell, u64),
     /// Complete when the user's word is at least its value.
     Foreign(External),
-    /// The list was reset or destroyed before its first execution: nobody will signal it.
+    /// The list was reset or destroyed before its first execution: it will not be signalled.
     Dead(Cell, u64),
     /// Of a graph that is being captured: it means something within the graph only.
     Captured,
@@ -377,7 +377,7 @@ impl CbEvent {
     }
 
     /// No command of the recording signals the event any more: it keeps the value that it names now. If
-    /// the recording was never executed, nobody has signalled it.
+    /// the recording was never executed, it was not signalled.
     pub fn leave(&self, own: &Arc<Recording>) {
         let inner = self.inner.lock();
         let Inner { state: State::Recorded(it), timestamp } = &*inner else { return };

@@ -5,7 +5,7 @@
 //! A counter only grows, also from one owner to the next: a pair {address, value} that was reached
 //! stays reached, and may be given to anybody. So the memory of counters is not given back as long
 //! as a list, a queue or an event of the VM exists, a new owner goes on from the last value, and a
-//! counter with a reserved value that will not be reached is *retired*: nobody owns it again.
+//! counter with a reserved value that will not be reached is *retired*: it gets no new owner.
 //! (`uapi/UAPI.md`, "Counters and recordings".)
 
 use std::ptr::NonNull;
@@ -25,7 +25,7 @@ use crate::vm::Vm;
 
 /// An aligned 64-bit word that host and device wait for, and where the kernel finds it.
 ///
-/// A plain value. Whoever makes one says why the word stays mapped: counters belong to [`Shared`],
+/// A plain value. Its maker says why the word stays mapped: counters belong to [`Shared`],
 /// which every list, queue and event keeps, and regular events to a pool that each of them keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
@@ -93,7 +93,7 @@ impl Cell {
         self.word().load(Ordering::Acquire)
     }
 
-    /// Writes the value, with everything before it visible. Wakes nobody.
+    /// Writes the value, with everything before it visible. It wakes no waiter.
     pub fn store(self, value: u64) {
         self.word().store(value, Ordering::Release);
     }
@@ -193,7 +193,7 @@ struct State {
 }
 
 impl Counters {
-    /// A counter that nobody owns.
+    /// A counter without an owner.
     ///
     /// # Errors
     /// As the heap's.

@@ -215,7 +215,7 @@ impl Event {
         }
     }
 
-    /// Refuses an event that nobody here may signal.
+    /// Refuses an event that this process may not signal.
     ///
     /// # Errors
     /// As [`Event::check`]; INVALID_ARGUMENT.
@@ -363,7 +363,7 @@ impl Event {
         }))
     }
 
-    /// The pair that completes it now, for somebody outside of the driver.
+    /// The pair that completes it now, for use outside the driver.
     ///
     /// # Errors
     /// INVALID_ARGUMENT: not counter-based, or never signalled, so that there is no address.

@@ -188,7 +188,7 @@ impl EventPool {
     /// The cell of an event, which lives as long as the pool. `index` lies in the pool.
     #[inline]
     fn cell(&self, index: u32) -> Cell {
-        // SAFETY: whoever uses the cell keeps the event, and with it its place and the pool, or the
+        // SAFETY: a user of the cell keeps the event, and with it its place and the pool, or the
         // pool itself; the place is this event's alone.
         unsafe { Cell::new(self.block(), Self::offset(index)) }
     }
@@ -227,7 +227,7 @@ impl PoolPlace {
         self.pool.cell(self.index)
     }
 
-    /// Address of the slot for the times of whoever signals the event.
+    /// Address of the slot for the times of the command that signals the event.
     pub fn slot(&self) -> u64 {
         self.pool.block().va() + u64::from(self.index) * STRIDE + SLOT
     }

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::heap::Block;
 use crate::vm::Vm;
 
-/// Nobody asks for the function.
+/// No function is requested.
 pub const IDLE: u64 = 0;
 /// The list has reached the function.
 pub const REQUESTED: u64 = 1;

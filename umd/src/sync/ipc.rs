@@ -37,7 +37,7 @@ pub struct Imported {
     read_only: bool,
 }
 
-/// Which cells nobody will signal any more.
+/// The cells that will not be signalled any more.
 #[derive(Default)]
 struct Fate {
     /// All of them: the other process is gone.
@@ -82,7 +82,7 @@ impl Imported {
         self.fate().orphaned
     }
 
-    /// Whether nobody will signal a cell any more. What it holds stays.
+    /// Whether a cell will not be signalled any more. It keeps its value.
     fn is_dead(&self, cell: Cell) -> bool {
         let fate = self.fate();
         fate.orphaned || fate.abandoned.contains(&cell)
@@ -136,7 +136,7 @@ impl Imported {
         self.changed(fate, self.block.va(), self.block.size());
     }
 
-    /// Nobody will signal this cell any more: ends all waits that are not met.
+    /// Ends all unmet waits for a cell that will not be signalled any more.
     fn abandon(&self, cell: Cell) {
         let mut fate = self.fate();
         fate.abandoned.push(cell);
@@ -176,7 +176,7 @@ impl std::fmt::Debug for Imported {
     }
 }
 
-/// Whoever sleeps on a cell looks again.
+/// Wakes the sleepers on a cell, which read it again.
 fn wake(vm: &Vm, cell: Cell) {
     let wake = SemWake { handle: cell.bo(), offset: cell.offset(), ..Default::default() };
     if let Err(errno) = vm.kernel().sem_wake(&wake) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is under way that makes writes of the device visible to the host, where they do not become so by
-//! themselves (`vm::views`): barriers, and signals of events with the host's scope.
+//! Commands in flight that make writes of the device visible to the host, where that does not happen by
+//! itself (`vm::views`): barriers, and signals of events with the host's scope.
 //!
-//! Who has waited for one of them sees what came before, also by way of events without a scope. A list's
+//! A thread that has waited for one of them sees the writes before it, also through events without a scope. A list's
 //! commands are not told apart: as long as one publishes and is not complete, every wait for an event
 //! counts as one for it.
 

@@ -91,7 +91,7 @@ impl Recording {
         self.signals.store(signals, Ordering::Relaxed);
     }
 
-    /// Somebody may wait for a signal from now on.
+    /// Notes that something may wait for a signal from now on.
     pub fn expose(&self) {
         self.exposed.store(true, Ordering::Relaxed);
     }
@@ -137,7 +137,7 @@ impl Recording {
     }
 
     /// Ends the recording: the list was reset or destroyed. Answers whether the counter may go on
-    /// in a new recording: not if somebody may wait for signals that will never come.
+    /// in a new recording: not if something may wait for signals that will never happen.
     pub fn end(&self) -> bool {
         self.over.store(true, Ordering::Release);
         if self.is_submitted() || !self.exposed.load(Ordering::Relaxed) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What all lists, queues and events of a VM share: its counters, those of its submitters that are
+//! The state that all lists, queues and events of a VM share: its counters, those of its submitters that are
 //! alive, and what was destroyed but may still be in use by the device.
 
 use std::any::Any;
@@ -40,7 +40,7 @@ pub struct Shared {
     counters: Counters,
     submitters: Mutex<Vec<Weak<dyn Submitter>>>,
     dying: Mutex<Vec<Dying>>,
-    /// How many these are. Nobody takes the lock to find that there are none.
+    /// How many these are, so that no thread takes the lock only to find none.
     waiting: AtomicUsize,
     imports: Imports,
     exports: Exports,
@@ -94,7 +94,7 @@ impl Shared {
         &self.vm
     }
 
-    /// A counter that nobody owns.
+    /// A counter without an owner.
     ///
     /// # Errors
     /// As the heap's.

@@ -3,8 +3,8 @@
 //!
 //! Level Zero has its callers use a list from one thread at a time, and two threads meet at an event
 //! only if one uses it while another appends with it. So all that counts is what a free lock costs: a
-//! mutex takes two atomic exchanges, this takes one. Who finds it taken tries, then offers its
-//! processor, then sleeps in short naps: nobody tells it.
+//! mutex takes two atomic exchanges, this takes one. A thread that finds it taken spins, then
+//! yields, then sleeps for short times: an unlock wakes no thread.
 //!
 //! Mostly what is done under it is short: an event's is a few words. A list's is as long as the append
 //! of a command, which may wait for room in its ring, or a clone of the list, which copies it all;
@@ -53,7 +53,7 @@ impl<T> SpinLock<T> {
         SpinGuard(self, PhantomData)
     }
 
-    /// The value, which nobody else can have.
+    /// The value; the exclusive reference needs no lock.
     #[inline]
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
@@ -88,7 +88,7 @@ impl<T> Deref for SpinGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard is the only one, and whoever made it has taken the lock.
+        // SAFETY: the guard is the only one, and its maker has taken the lock.
         unsafe { &*self.0.value.get() }
     }
 }

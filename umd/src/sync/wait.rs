@@ -20,7 +20,7 @@ const SPIN: Duration = Duration::from_micros(20);
 const CLOSE: Duration = Duration::from_micros(2);
 /// Longest sleep at the word of another process.
 const NAP: Duration = Duration::from_millis(100);
-/// First and last pause between two looks at memory that nobody signals.
+/// First and last pause between two reads of memory that has no signal.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(10));
 
 /// Tells [`hang`] of a wait that lasts too long, once.
@@ -33,7 +33,7 @@ impl Suspicion {
         Self(limit.map(Deadline::after))
     }
 
-    /// Nanoseconds until it is to be told; `None`: nobody asks, or it was told.
+    /// Nanoseconds until it is to be reported; `None`: reports are off, or it was reported.
     pub fn left(&self) -> Option<u64> {
         self.0.map(|it| it.left())
     }
@@ -189,7 +189,7 @@ fn sleep_on(vm: &Vm, cells: &[(Cell, u64)], timeout_ns: u64, precise: bool) -> R
     }
 }
 
-/// Waits for memory of the user's: nobody has to signal it, so it is looked at again and again.
+/// Waits for memory of the user's. It may change without a signal, so this reads it again and again.
 /// It spins first if `spins`.
 ///
 /// # Errors
@@ -223,7 +223,7 @@ pub fn poll(vm: &Vm, word: &AtomicU64, value: u64, timeout_ns: u64, spins: bool)
     }
 }
 
-/// Looks for a while whether the cell is there; a wait without a limit helps the device meanwhile.
+/// Spins for a while until the cell has its value; a wait without a limit helps the device meanwhile.
 fn look(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> bool {
     let met = || cell.reached(value);
     // A command that turns out long would keep the thread beyond a limit.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What programs ask for of atomics on their memory (`zeMemSetAtomicAccessAttributeExp`).
+//! The access attributes for atomics that programs set on their memory (`zeMemSetAtomicAccessAttributeExp`).
 //!
 //! It has no effect, since host and device have the same atomics on all memory that both reach; it is
 //! kept to be answered. An allocation keeps its own. Memory of the system is in no allocation that the

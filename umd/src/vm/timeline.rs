@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the device runs for a VM, for the timeline of `TALLY_TRACE`.
+//! Records of the commands that the device runs for a VM, for the timeline of `TALLY_TRACE`.
 //!
 //! The device writes a record of each command into a buffer of the VM (`device/SPEC.md`, chapter 11),
 //! and a thread here moves the records to the file, so neither waits for the other. There is a buffer
@@ -20,7 +20,7 @@ use super::{Bindings, Mapping};
 use crate::space::HUGE_PAGE;
 use crate::{process, trace};
 
-/// Commands that the device may run while nobody looks: a buffer of 2 MiB.
+/// Commands that the device may run between two reads of the buffer: it has 2 MiB.
 const RECORDS: u64 = (HUGE_PAGE - size_of::<TraceBuffer>() as u64) / TRACE_RECORD_SIZE;
 /// How often the records are looked at. At a million commands a second the buffer is full after 32 ms.
 const PERIOD: Duration = Duration::from_millis(5);
@@ -84,7 +84,7 @@ impl Timeline {
         let place = size_of::<TraceBuffer>() as u64 + number % RECORDS * TRACE_RECORD_SIZE;
         let word = |offset: usize| {
             // SAFETY: the place lies within the buffer, which is mapped as long as `self.mapping` lives;
-            // offsets are below the record's size and multiples of eight; everybody accesses these
+            // offsets are below the record's size and multiples of eight; all accesses to these
             // words atomically.
             unsafe {
                 let at = self.mapping.ptr().byte_add(place as usize + offset);

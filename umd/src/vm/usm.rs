@@ -109,8 +109,8 @@ impl Allocation {
     /// Makes the pages zero that may not be.
     fn clear(&mut self) {
         let dirty = std::mem::take(&mut self.dirty) as usize;
-        // SAFETY: the block is mapped for reading and writing and has as many bytes; nobody has its
-        // address, or only by mistake.
+        // SAFETY: the block is mapped for reading and writing and has as many bytes. It
+        // is freed, so no correct program uses its address.
         unsafe { self.mapping.ptr().write_bytes(0, dirty) };
     }
 
@@ -129,7 +129,7 @@ impl Allocation {
     /// Undoes [`Allocation::close`]; the pages are zero. Whether it could.
     fn open(&mut self) -> bool {
         let (start, bytes) = (self.mapping.ptr().as_ptr().cast(), self.mapping.size() as usize);
-        // SAFETY: the block's own mapping, which nobody uses.
+        // SAFETY: the block's own mapping, which nothing uses.
         unsafe { libc::mprotect(start, bytes, libc::PROT_READ | libc::PROT_WRITE) == 0 }
     }
 }

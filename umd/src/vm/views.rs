@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the program sees of its memory on the adversarial device (`TALLY_CHAOS`, `docs/chaos.md`), where
+//! The program's view of its memory on the adversarial device (`TALLY_CHAOS`, `docs/chaos.md`), where
 //! that has an address space of its own.
 //!
 //! Host and device use the same pages, so a forgotten scope of an event, or a look at device memory, does
@@ -19,7 +19,7 @@
 //! may write to different bytes of a page, or of a word, at the same time.
 //!
 //! Not everything can be so, and what cannot is *coherent*, which is legal too: large memory, memory of
-//! other processes or given to them, and all of it once somebody talks to the device past the driver.
+//! other processes or given to them, and all of it once a program talks to the device past the driver.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -47,7 +47,7 @@ struct State {
     /// By their first address.
     views: BTreeMap<u64, View>,
     bytes: u64,
-    /// Somebody talks to the device past the driver: there are no views any more.
+    /// A program talks to the device past the driver: there are no views any more.
     ended: bool,
 }
 
@@ -80,7 +80,7 @@ impl Words {
     }
 
     fn get(&self) -> &[AtomicU64] {
-        // SAFETY: `new` was promised that they are there; any bits are an atomic.
+        // SAFETY: `new`'s caller guarantees that they exist; any bits are an atomic.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.count) }
     }
 
@@ -117,7 +117,7 @@ fn changed_bytes(difference: u64) -> u64 {
 }
 
 impl View {
-    /// Puts a view in the place of a buffer that nobody uses yet. `None`: it stays coherent.
+    /// Puts a view in the place of a buffer that is not used yet. `None`: it stays coherent.
     fn create(mapping: &Mapping) -> Option<Self> {
         let device = mapping.alias().ok()?;
         let size = mapping.size();
@@ -191,7 +191,7 @@ impl Views {
     pub(super) fn enter(&self, allocation: &Allocation) {
         let mapping = &allocation.mapping;
         if allocation.kind == ze_memory_type_t::ZE_MEMORY_TYPE_DEVICE {
-            // SAFETY: the mapping's own part of the VA reservation, which nobody refers to yet.
+            // SAFETY: the mapping's own part of the VA reservation, which nothing refers to yet.
             unsafe { mapping.bo.bindings.space.close(mapping.va(), mapping.size()) };
             return;
         }
@@ -282,7 +282,7 @@ impl Vm {
         if !std::mem::replace(&mut state.ended, true) {
             log::debug!("TALLY_CHAOS: memory is coherent from now on");
         }
-        // Nobody goes on before all are: whoever comes second waits for the lock.
+        // No thread goes on before all are: a second one waits for the lock.
         let bases: Vec<u64> = state.views.keys().copied().collect();
         bases.into_iter().try_for_each(|base| self.end_view(&mut state, base))
     }

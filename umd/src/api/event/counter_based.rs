@@ -181,7 +181,7 @@ api! {
     }
 }
 
-/// What all forms of creation come to.
+/// The common part of all forms of creation.
 struct Request {
     flags: ze_event_counter_based_flags_t,
     signal: ze_event_scope_flags_t,
@@ -288,7 +288,7 @@ fn address(
     let (value, address) = (call.out(value.0, value.1)?, call.out(address.0, address.1)?);
     let (at, until) = event.address()?;
     if event.traits.is_seen_by_host() {
-        // Whoever waits there has a right to see what came before.
+        // A thread that waits there must see the writes before the signal.
         event.shared().vm().make_all_coherent()?;
     }
     value.set(until);

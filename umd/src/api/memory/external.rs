@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that other interfaces and processes have as a file (opaque descriptors), and memory of the
-//! application's that it makes known to the driver.
+//! Memory that is shared with other interfaces and processes as a file (opaque descriptors), and
+//! memory that the application imports into the driver.
 //!
 //! A file of the embedded lane is a memfd whose size is sealed; one of the kernel lane is a DMA-BUF.
 //! An import keeps a copy of the descriptor: the application's own stays the application's.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a module is made from: SPIR-V, several SPIR-V modules, or a native binary.
+//! The input that a module is built from: SPIR-V, several SPIR-V modules, or a native binary.
 
 use std::ffi::c_char;
 

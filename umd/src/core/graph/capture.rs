@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Captures: which lists take part in one, and what becomes of a command that is appended to them.
+//! Captures: the lists that take part in one, and how it records a command that is appended to them.
 //!
 //! Commands of a branch count from 0. What the primary list has at its end is all that an execution
 //! is waited for, so a fork is joined if the primary list waits, through however many branches, for
@@ -116,7 +116,7 @@ impl Graph {
     pub fn abandon(self: &Arc<Self>) {
         let mut state = self.state();
         for list in state.lists() {
-            // Its packets are needed by nobody.
+            // Its packets are not needed.
             let _ = list.end_capture();
         }
         state.phase = Phase::Invalid("hGraph: the list that was captured into it was destroyed");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Image formats: which there are, and how the device is told about them.
+//! Image formats: those that are supported, and how they are described to the device.
 
 use tally_uapi::image::{channel, layout, swizzle};
 use tally_ze::{
@@ -52,7 +52,7 @@ impl Format {
             Swizzle::ZE_IMAGE_FORMAT_SWIZZLE_A if !has_alpha => swizzle::ONE,
             Swizzle::ZE_IMAGE_FORMAT_SWIZZLE_1 => swizzle::ONE,
             Swizzle::ZE_IMAGE_FORMAT_SWIZZLE_0 => swizzle::ZERO,
-            // What nobody cares for reads as OpenCL's Rx, RGx and RGBx do.
+            // Channels marked X ("don't care") read as those of OpenCL's Rx, RGx and RGBx do.
             Swizzle::ZE_IMAGE_FORMAT_SWIZZLE_X if i == 3 => swizzle::ONE_INSIDE,
             Swizzle::ZE_IMAGE_FORMAT_SWIZZLE_X => swizzle::ZERO,
             // The depth is the only component of its images.

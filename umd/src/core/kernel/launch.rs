@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a kernel is launched with: its arguments and sizes. A kernel has one, its next launch; so has
-//! every command of a mutable list.
+//! The arguments and sizes of a launch. A kernel has one set, for its next launch; so has every
+//! command of a mutable list.
 
 use std::ffi::c_void;
 use std::slice;
@@ -23,7 +23,7 @@ use crate::log::warn_once;
 /// keep the code must not be found there: see [`super::Change`].
 #[derive(Clone)]
 pub struct Launch {
-    /// Keeps the code mapped; whoever may still run it holds this.
+    /// Keeps the code mapped; every launch that may still run it holds this.
     pub code: Arc<Code>,
     /// The kernel's name.
     pub name: Arc<str>,

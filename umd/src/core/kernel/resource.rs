@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Images and samplers as arguments: from the handle to what the kernel is given.
+//! Images and samplers as arguments: from the handle to the value that the kernel gets.
 
 use tally_compiler_protocol::{Access, ArgInfo, ArgKind, ImageKind};
 use tally_uapi::image::kind;
@@ -14,7 +14,7 @@ use crate::handle;
 /// INVALID_NULL_HANDLE; INVALID_ARGUMENT: the kernel takes images of another type, or writes them.
 ///
 /// # Safety
-/// Nobody destroys the handle during the call.
+/// The handle is not destroyed during the call.
 pub(super) unsafe fn word(arg: &ArgInfo, index: u32, bytes: &[u8]) -> Result<u64> {
     let number = bytes.first_chunk().map_or(0, |&bytes| usize::from_ne_bytes(bytes));
     let raw = std::ptr::with_exposed_provenance_mut(number);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mutable command lists: which commands may be changed, and what their kernels are launched with.
+//! Mutable command lists: the commands that may be changed, and the launches of their kernels.
 //!
 //! Changes of a launch gather here, where the kernel is known, and reach the packets when the list is
 //! closed. Changes of events go to the packets at once.

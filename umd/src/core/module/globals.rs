@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A module's variables, and who else may use them: modules that were linked with it.
+//! A module's variables. Modules that were linked with it may use them too.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ impl Globals {
             }
             relocate(&mut bytes, &info.relocs, |global| globals.address(global))?;
             // SAFETY: the variable's bytes are part of the allocation, which is new, mapped for the
-            // host, and known to nobody else; `bytes` has at most as many.
+            // host, and known to nothing else; `bytes` has at most as many.
             unsafe {
                 let to = space::pointer(address);
                 to.copy_from(bytes.as_ptr(), bytes.len());

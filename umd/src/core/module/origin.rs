@@ -2,8 +2,8 @@
 //! Where the code of a module's kernels comes from: a native binary, the cache on disk, or the
 //! compiler process.
 //!
-//! The process may die: of a build that takes too much time or memory, or of a fault. Whoever it was
-//! at work on then is built once more with less optimisation; all others once more as they were.
+//! The process may die: of a build that takes too much time or memory, or of a fault. What it was
+//! building then is built once more with less optimisation; all other builds are repeated unchanged.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -187,7 +187,7 @@ impl Recipe {
                 return Err(failed(&error));
             }
             let mut attempt = self.attempt();
-            // Somebody else may have begun anew already.
+            // Another thread may have started a new one already.
             if !attempt.pending.as_ref().is_some_and(|it| Arc::ptr_eq(it, &pending)) {
                 continue;
             }

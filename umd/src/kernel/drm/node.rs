@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The render node: which of the machine's it is, and calls on it.
+//! The render node: finds the module's among those of the machine, and makes calls on it.
 
 use std::ffi::{c_char, c_int, c_ulong};
 use std::fs::{self, File, OpenOptions};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Watchers: those who are told of a VM's end without sleeping in SEM_WAIT.
+//! Watchers: objects that are told of a VM's end without sleeping in SEM_WAIT.
 //!
-//! Signals they need not be told of: the module wakes whoever sleeps on a cell, in whatever process.
+//! They need not be told of signals, because the module wakes all sleepers on a cell, in every process.
 //! But it tells only sleepers that a VM is lost. So for each VM that is watched a thread sleeps with
-//! it, on a word that nobody writes, until the VM is lost or destroyed.
+//! it, on a word that is never written, until the VM is lost or destroyed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -67,7 +67,7 @@ impl Watches {
         Ok(watch)
     }
 
-    /// Ends a watch. Nobody calls its watcher when this returns.
+    /// Ends a watch. Its watcher is not called any more when this returns.
     pub(super) fn remove(&self, watch: u64) {
         let gone = self.lock().watches.remove(&watch);
         drop(gone);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is mapped where, in all VMs: they share the process's addresses.
+//! The mappings of all VMs, which share the process's addresses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -162,11 +162,11 @@ impl Bindings {
     }
 }
 
-/// Puts the reservation back: nothing, and nobody else's either.
+/// Puts the reservation back: nothing is mapped there, and the system places nothing there.
 fn reserve(address: u64, size: u64) -> Result {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
     // SAFETY: replaces what this kernel mapped in the caller's VA reservation,
-    // to which nobody refers any more, says VM_BIND's contract.
+    // to which nothing refers any more, by VM_BIND's contract.
     let start =
         unsafe { libc::mmap(address as *mut _, size as usize, libc::PROT_NONE, flags, -1, 0) };
     if start == libc::MAP_FAILED { Err(Errno::NoMemory) } else { Ok(()) }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What QUERY DEVICE and QUERY TARGET answer: facts of the machine.
+//! The answers of QUERY DEVICE and QUERY TARGET: facts about the machine.
 
 use tally_device::{CLOCK_HZ, Device, machine};
 use tally_uapi::ioctl::DeviceInfo;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Host threads in SEM_WAIT, and who wakes them.
+//! Host threads in SEM_WAIT, and how they are woken.
 //!
 //! A thread that sleeps is counted in the waiters words of its cells, which
 //! makes every signaller raise an interrupt for the bucket. Nothing is polled.
@@ -85,8 +85,8 @@ impl Listed {
     /// Whether the cell is met now.
     ///
     /// # Safety
-    /// The entry is in its bucket, which is locked: the wait that has the cell on loan takes the entry
-    /// out before it ends.
+    /// The entry is in its bucket, which is locked. The wait that lends it the cell takes the entry out
+    /// before it ends.
     unsafe fn met(&self) -> bool {
         // SAFETY: as the caller promises.
         let cell = unsafe { self.cell.as_ref() };
@@ -201,7 +201,7 @@ impl Sleepers {
             if let Some(index) = seen.look(cells) {
                 break Ok(index);
             }
-            // Asked after it is listed: a VM that was destroyed before that has woken nobody.
+            // Checked after the wait is listed: destroying the VM before that has not woken it.
             if vm.is_some_and(|(_, vm)| vm.is_over()) {
                 break Err(Errno::Io);
             }

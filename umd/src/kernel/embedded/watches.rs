@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Watchers: those who are told of signals without sleeping in SEM_WAIT.
+//! Watchers: objects that are told of signals without sleeping in SEM_WAIT.
 //!
 //! To the device a watcher is a host that sleeps: it is counted in the waiters
 //! words of its cells, which makes every signaller raise an interrupt.
@@ -74,7 +74,7 @@ impl Watches {
         watch
     }
 
-    /// Ends a watch. Nobody calls its watcher when this returns.
+    /// Ends a watch. Its watcher is not called any more when this returns.
     pub(super) fn remove(&self, device: &Device, watch: u64) {
         let Some(gone) = lock(&self.all).1.remove(&watch) else { return };
         for bucket in gone.buckets {

@@ -8,8 +8,8 @@
 //!  WAIT or NOP, a third as many as waits    STAMP or NOP    the command    NOPs for further signals
 //! ```
 //!
-//! Whoever changes a command has waited for the list's executions, so arguments are written where
-//! the device reads them. The packets get there when the list is closed again.
+//! The application waits for the list's executions before it changes a command, so arguments are written
+//! where the device reads them. The packets get there when the list is closed again.
 
 use std::iter;
 use std::ptr::{self, NonNull};

@@ -71,8 +71,8 @@ struct Pairs {
 }
 
 impl Exports {
-    /// Nobody will raise a counter above `last`, although events were given such values: tells those
-    /// who wait for them, also later.
+    /// Tells the importers that wait, or will wait, for values above `last` that the counter will not
+    /// reach them, although events were given such values.
     pub fn abandon(&self, cell: Cell, last: u64) {
         let mut pairs = lock(&self.0);
         if !pairs.shared.contains(&cell.va()) {
@@ -289,7 +289,7 @@ impl ImportedCounters {
     fn reap(&self) {
         let reached = |it: &mut Arc<Outstanding>| it.cell.reached(it.value);
         let gone: Vec<_> = lock(&self.outstanding).extract_if(.., reached).collect();
-        // A note that is still to come has nobody to wake any more.
+        // A note that arrives later has no waiter to wake.
         gone.iter().for_each(|it| wake(&self.imported.vm, it.cell));
     }
 }
@@ -305,7 +305,7 @@ impl Outstanding {
         drop(gone);
     }
 
-    /// `end`: what has become of the counter, if nobody will signal it any more.
+    /// `end`: what has become of the counter, if it will not be signalled any more.
     fn settle(&self, end: Option<fn(&Imported, Cell)>) {
         let Some(counters) = self.counters.upgrade() else { return };
         let imported = &counters.imported;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Event pools that several processes use. Each signals, resets and waits with its own device, so
-//! each tells the others of every signal; the exporter passes it on to its other importers. Nobody
-//! waits for a reset, so nobody is told of one.
+//! each tells the others of every signal; the exporter passes it on to its other importers. A
+//! reset is not passed on, because nothing waits for one.
 //!
 //! No end keeps in mind what the other one knows: either may change a cell at any moment, and only
 //! the cell itself is the truth.
@@ -104,7 +104,7 @@ pub fn import(vm: &Arc<Vm>, handle: &Handle, name: &str) -> Result<(Arc<EventPoo
 
 impl Drop for ImportedPool {
     fn drop(&mut self) {
-        // First nobody is told any more, then the cells go.
+        // The messages end first, then the cells go.
         self.link = None;
         self.session = None;
     }

@@ -118,7 +118,7 @@ impl Files {
 pub(super) struct Kept {
     place: Place,
     size: u64,
-    /// Where it is mapped to be read and written until somebody needs it mapped; 0: nowhere.
+    /// Address of a mapping, for reading and writing, that the first user takes over; 0: none.
     staged: AtomicUsize,
 }
 
