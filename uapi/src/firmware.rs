@@ -183,7 +183,7 @@ pub struct WaitersPage {
 #[repr(C, align(4096))]
 #[derive(Debug)]
 pub struct StatusPage {
-    /// Bit set of buckets in which a cell was written while somebody slept there.
+    /// Bit set of buckets in which a cell was written while a waiter slept there.
     pub signalled: [AtomicU64; WAITERS / 64],
     /// Bit set of VMs that became lost.
     pub lost: [AtomicU64; 4],

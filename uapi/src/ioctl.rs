@@ -450,7 +450,7 @@ pub struct SemWake {
     pub offset: u64,
 }
 
-/// VM_ORPHAN: nobody is left who could signal these cells.
+/// VM_ORPHAN: these cells can no longer be signalled.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct VmOrphan {

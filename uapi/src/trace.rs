@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! What the device tells a queue's owner of the commands that it has run.
+//! The device's records of the commands that it has run, for the queue's owner.
 //!
-//! `device/SPEC.md`, chapter "Traces". The buffer is memory of the queue's own VM: nobody reads there
-//! what another VM's queues do.
+//! `device/SPEC.md`, chapter "Traces". The buffer is memory of the queue's own VM: no other
+//! process reads there what another VM's queues do.
 
 use crate::sync::AtomicU64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
