@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the driver gets of a checked module: its description, and the code of one kernel.
+//! The compiler's output for a checked module: its description, and the code of one kernel.
 
 use std::collections::HashMap;
 
@@ -49,7 +49,7 @@ pub fn module_info(module: &Module, unlinked: &Unlinked) -> ModuleInfo {
     }
 }
 
-/// What other modules may import. Of a linked module nobody asks.
+/// What other modules may import. It is not used for a linked module.
 fn exports(module: &Module) -> Vec<Export> {
     let functions = module.functions.iter().filter(|(_, it)| it.exported).map(|(_, it)| &it.name);
     let globals = module.globals.iter().filter(|(_, it)| it.exported).map(|(_, it)| &it.name);

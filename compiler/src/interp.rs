@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The reference interpreter: runs a kernel straight from the IR.
+//! The reference interpreter: runs a kernel directly from the IR.
 //!
 //! It is slow and plain on purpose; compiled code is compared with it. Work-groups run one after
 //! the other, and the work-items of a group one after the other from barrier to barrier, so a run

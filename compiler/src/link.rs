@@ -12,7 +12,7 @@
 //! ```
 //!
 //! An import means a definition of its own object, if there is one, else the one of the object that
-//! `links` names. What nobody names stays an import, which the checks then refuse or list.
+//! `links` names. What no module names stays an import, which the checks then refuse or list.
 
 mod merge;
 

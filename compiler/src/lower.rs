@@ -353,7 +353,7 @@ impl<'m> Unit<'m> {
         Some(format!("@{symbol}"))
     }
 
-    /// Copies a constant into the code if nobody can tell the copy from the variable.
+    /// Copies a constant into the code if the copy cannot be told from the variable.
     fn embed(&mut self, id: GlobalId, symbol: &str) -> bool {
         let global = &self.module.globals[id];
         let plain = |id| self.module.globals_in([id]).is_empty();

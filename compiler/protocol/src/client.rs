@@ -210,7 +210,7 @@ struct Built {
 /// One process and the socket to it.
 struct Link {
     socket: UnixStream,
-    /// Holds a whole frame together; separate from `shared`, so that a long send blocks nobody
+    /// Holds a whole frame together; separate from `shared`, so that a long send blocks no thread
     /// who only waits.
     sending: Mutex<()>,
     shared: Mutex<Shared>,
@@ -360,7 +360,7 @@ fn listen(link: &Weak<Link>, socket: UnixStream, mut log: Log) {
     }
 }
 
-/// What a forked child gets: nobody listens there.
+/// What a forked child gets: a connection without a reader.
 fn inherited() -> CompilerError {
     CompilerError::Died("it belongs to the parent process".into())
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A hash that tells contents apart and notices damage. It resists nobody who means harm.
+//! A hash that tells contents apart and notices damage. It does not resist an attacker.
 
 /// FNV-1a of 128 bits, of several pieces one after the other.
 pub fn fingerprint<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> [u8; 16] {

@@ -73,7 +73,7 @@ pub enum Request {
         /// What to build.
         source: Source,
     },
-    /// Somebody waits for this kernel: generate its code before others'. No answer of its own.
+    /// A launch waits for this kernel: generate its code before that of others. It has no answer of its own.
     Need {
         /// The module's number.
         module: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Starts the compiler process inside somebody else's program.
+//! Starts the compiler process from within the application's process.
 //!
 //! The host may call `waitpid(-1)` or handle SIGCHLD, and must not meet a child that it did not
 //! make. A child cloned without an exit signal is invisible to both, but `execve` gives the exit
@@ -25,7 +25,7 @@ pub(crate) struct Process {
     pub(crate) log: Log,
 }
 
-/// The process's standard error: a file in memory, so that nobody has to drain it.
+/// The process's standard error: a file in memory, so that no thread has to drain it.
 pub(crate) struct Log(File);
 
 impl Log {
@@ -134,7 +134,7 @@ fn memfd() -> io::Result<File> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: `fd` is new and owned by nobody else.
+    // SAFETY: `fd` is new and has no other owner.
     let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
     // SAFETY: plain fcntl on a descriptor that we own.
     if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, libc::O_APPEND) } < 0 {
@@ -236,7 +236,7 @@ unsafe fn report(plan: &Plan) {
 fn reap(pid: libc::pid_t) {
     let mut status = 0;
     // SAFETY: `status` is a valid place; `pid` is our child and invisible to waits without
-    // __WCLONE, so nobody else has reaped it and its number is not reused.
+    // __WCLONE, so no other code has reaped it and its number is not reused.
     while unsafe { libc::waitpid(pid, &mut status, libc::__WCLONE) } < 0
         && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
     {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a module offers to others, and needs for that.
+//! The functions and variables that a module exports, and what they need.
 
 use super::{Checker, Root, RootKind};
 use crate::ir::AddressSpace;

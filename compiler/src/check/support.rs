@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the compiler can do, beside what the types rule out.
+//! The limits of the compiler, beyond those that the types express.
 
 use super::MAX_GLOBAL_BYTES;
 use crate::ir::{AddressSpace, Function, GlobalId, Inst, Module, Op, Scope, Type, TypeId};

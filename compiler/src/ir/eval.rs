@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the operations on scalars mean, on their bits.
+//! The meaning of the operations on scalars, on their bits.
 //!
 //! The interpreter and the folding of specialization constants share these functions, so there is
 //! one definition beside the one that code generation makes. A value is the low bits of a `u64`;

@@ -61,7 +61,7 @@ impl Frame {
             end += size;
         }
         let ends = regions.ends();
-        // Nobody asks where regions are run as one.
+        // It is not used where regions are run as one.
         let stops_alike = !ends.is_empty() && uniform::stops_alike(unit.module, function);
         let size = align_up(end, MAX_ALIGN);
         Self { size, private_offset, exchange, ends, stops_alike, offsets }

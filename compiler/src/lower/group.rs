@@ -19,7 +19,7 @@
 //!
 //! The first item that collects a reduction or scan walks over all offers and gives each
 //! participant its result; the others find theirs *ready*. A result is taken before the item's next
-//! stop, and nobody writes one before all have come to that, so one place for it is enough.
+//! stop, and no item writes one before all have come to that, so one place for it is enough.
 
 use std::fmt::Write;
 

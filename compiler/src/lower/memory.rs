@@ -127,7 +127,7 @@ impl Body<'_, '_> {
         format!("atomicrmw {op} ptr {at}, {ty} {value} {ordering}, align {align}")
     }
 
-    /// An update of local memory: one thread runs all of a group, so nobody comes between.
+    /// An update of local memory: one thread runs all of a group, so no other access comes between.
     fn local_rmw(&mut self, op: AtomicOp, at: &str, value: &str, ty: TypeId) -> String {
         let access = self.plain_access(ty);
         let load = self.load(ty, at, access);

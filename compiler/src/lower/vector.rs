@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What only widened code has: masks, masked accesses, vectors of addresses.
+//! Operations that only widened code has: masks, masked accesses, vectors of addresses.
 
 use super::LowerError;
 use super::MAX_ALIGN;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a work-item can ask about its place, out of the group's context.
+//! A work-item's queries about its place, answered from the group's context.
 //!
 //! The context is `GroupContext` of the device's manual, the launch `LaunchInfo`; the offsets here
 //! are theirs. Neither changes while a group runs, so every load of them is invariant.

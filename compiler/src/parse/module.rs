@@ -694,7 +694,7 @@ impl<'a> Builder<'a> {
         self.exports.push((inst.word, name.to_owned()));
     }
 
-    /// Refuses two exports of one name: nobody could tell which of them an import means.
+    /// Refuses two exports of one name: it would be unclear which of them an import means.
     fn unique_exports(&mut self) -> Result<()> {
         let mut seen = HashSet::new();
         let twice = self.exports.iter().find(|(_, name)| !seen.insert(name));

@@ -30,7 +30,7 @@ pub fn value(body: &mut Body<'_, '_>, name: &str, args: &[Operand], ty: TypeId) 
     }
     let (name, params) = demangle(name)?;
     if name == "get_fence" {
-        // CLK_LOCAL_MEM_FENCE and CLK_GLOBAL_MEM_FENCE: which it was nobody knows.
+        // CLK_LOCAL_MEM_FENCE and CLK_GLOBAL_MEM_FENCE: the original one is unknown.
         return Some(body.int(ty, 3));
     }
     let conversion = Conversion::read(name.strip_prefix("convert_")?)?;

@@ -32,7 +32,7 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool
     };
     let result = match inst.op() {
         Spv::ControlBarrierArriveINTEL => {
-            // Whoever has arrived waits later; to make it wait for all there is enough.
+            // An item that has arrived waits later; it is enough that it waits for all there.
             scope(body, inst, 0)?;
             let (memory, _) = (scope(body, inst, 1)?, memory_ordering(body, inst, 2)?);
             body.emit_void(Op::Fence(memory, Ordering::SeqCst));
@@ -103,7 +103,7 @@ fn other(body: &mut Body<'_, '_>, inst: &Instruction<'_>, ty: TypeId) -> Result<
             body.int(ty, size)
         }
         Spv::GenericPtrMemSemantics => {
-            // All address spaces are ranges of one: which it was nobody knows.
+            // All address spaces are ranges of one: the original one is unknown.
             body.arg(inst, 0)?;
             body.int(ty, 0x300)
         }

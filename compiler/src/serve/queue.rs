@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is to be done next.
+//! The order in which requests are served.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,7 @@ pub(super) struct Queue<B> {
 
 struct State<B> {
     front_ends: VecDeque<(u64, Source)>,
-    /// Kernels that somebody waits for.
+    /// Kernels that a client waits for.
     needed: VecDeque<(u64, u32)>,
     /// All other kernels.
     later: VecDeque<(u64, u32)>,
@@ -43,7 +43,7 @@ struct State<B> {
 
 struct Module<B> {
     built: Arc<B>,
-    /// Kernels whose code nobody has begun.
+    /// Kernels whose code no thread has begun.
     open: HashSet<u32>,
 }
 

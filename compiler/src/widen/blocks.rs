@@ -352,7 +352,7 @@ impl Widener<'_> {
         if !mixes(self.flow, from, to) {
             return false;
         }
-        // The first that comes finds nobody.
+        // The first edge to arrive finds no item there.
         let here = self.flow.back_edge(from, to).is_some();
         let place = |block: BlockId| self.flow.place[block.index()];
         let others = self.flow.predecessors[to.index()].iter();

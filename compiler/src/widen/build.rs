@@ -350,7 +350,7 @@ impl Builder {
 }
 
 impl Builder {
-    /// Unions of masks: where nobody waited they are not needed.
+    /// Unions of masks: they are not needed where no item waited.
     fn unions(&self) -> Vec<(ValueId, Node)> {
         let insts = self.function.blocks.iter().flat_map(|(_, block)| &block.insts);
         let union = |inst: &Inst| match (inst.result, &inst.op) {
@@ -393,7 +393,7 @@ fn renumber(function: &mut Function) {
     function.blocks = blocks;
 }
 
-/// Takes out instructions whose results nobody needs.
+/// Removes instructions whose results are not used.
 fn remove_unused(function: &mut Function) {
     let mut needed: HashSet<ValueId> = HashSet::new();
     let mut work: Vec<ValueId> = Vec::new();

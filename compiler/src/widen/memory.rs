@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loads, stores and atomics of a vector of items.
 //!
-//! What lies one behind the other is read and written as a vector, with the mask where items are
+//! Adjacent values are read and written as a vector, with the mask where items are
 //! missing. Other addresses are gathered and scattered. What has no vector form (atomics, copies of
 //! bytes, volatile accesses, images, printing) is done for one item after the other, in their order.
-//! Items that are not in the mask touch no memory, but for private variables, which nobody else sees.
+//! Items that are not in the mask touch no memory, except private variables, which no other item sees.
 
 use super::Refusal;
 use super::emit::Widener;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What values stand for: phis at which one value arrives give way to it.
+//! Replaces phis at which only one value arrives by that value.
 //!
 //! Each phi that goes may make others go at which two values met that are one now. Only those are
 //! looked at again: of two values that become one, the users of that which has fewer. So a value's

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What widening has made of a kernel, for people: the kernel with what differs between the items
+//! The result of widening as readable text: the kernel with what differs between the items
 //! marked, the remarks, and the widened code.
 
 use std::fmt::{self, Display, Formatter};

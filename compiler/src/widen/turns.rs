@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What has no vector form is done for one item after the other.
+//! Instructions without a vector form are done for one item after the other.
 
 use super::build::Var;
 use super::emit::{Mask, Widener};
