@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The threads of the embedded device, for tests that count what their process has.
 //!
-//! The device makes threads as it has use for them, and keeps them: how busy the machine is decides
-//! when they come. Who counts has them come first.
+//! The device makes threads when it needs them, and keeps them; when that is depends on how busy the
+//! machine is. A test that counts threads or descriptors starts all of them first.
 
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::ze::{self, Gpu};
 pub const VARIABLE: (&str, &str) = ("TALLY_WORKERS", "2");
 /// Threads that such a device has at most: a substitute for each worker, and eight more.
 const THREADS: usize = 12;
-/// How long it may take until all have come.
+/// How long it may take until all have started.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const KERNEL: &str = "
@@ -36,11 +36,11 @@ pub fn spirv() -> Vec<u8> {
     ze::spirv_from(KERNEL)
 }
 
-/// Gives each thread that the device may have a kernel of its own, so that all are there. The process
+/// Gives each thread that the device may have a kernel of its own, so that all of them exist. The process
 /// has [`VARIABLE`] in its environment. The kernel module's device has its threads elsewhere.
 ///
 /// # Panics
-/// If they do not come.
+/// If they do not start in time.
 pub fn start_all(gpu: &Gpu, spirv: &[u8]) {
     if ze::on_kernel_lane() {
         return;
@@ -60,7 +60,7 @@ pub fn start_all(gpu: &Gpu, spirv: &[u8]) {
     }
     let start = Instant::now();
     while here.get(0) < THREADS as u32 {
-        assert!(start.elapsed() < PATIENCE, "{} of {THREADS} threads have come", here.get(0));
+        assert!(start.elapsed() < PATIENCE, "{} of {THREADS} threads have started", here.get(0));
         std::thread::sleep(Duration::from_millis(1));
     }
     end.set(0, 1);

@@ -102,7 +102,7 @@ faults! {
     RegularTimesLost = "regular-times-lost",
     /// An event that is made of a handle is complete, whatever the handle stands for.
     OpenedIsMet = "opened-is-met",
-    /// A signal of an event that processes share wakes nobody in the other process.
+    /// A signal of an event that processes share wakes no thread of the other process.
     SharedSignalUnheard = "shared-signal-unheard",
 }
 

@@ -17,7 +17,7 @@
 //! - races: [`memory`]; answers: [`expect`];
 //! - times of commands: [`times`]; clones and executions by immediate lists: `device`, `object`;
 //! - events that another process opens: `object`. Event pools that processes share need no rule: their
-//!   events are regular ones, whoever signals them.
+//!   events are regular ones, whatever signals them.
 //!
 //! Not in the model: memory scopes (every event and barrier is taken to make memory visible).
 

@@ -16,7 +16,7 @@ impl Default for Page {
 impl Page {
     const BYTES: usize = 4096;
 
-    /// Puts a new page in the place of the last one; its bytes are 0, and nobody has touched it.
+    /// Puts a new page in the place of the last one; its bytes are 0, and it was not touched yet.
     /// Answers its address.
     pub fn fresh(&self) -> *mut u64 {
         Self::map(self.0, libc::MAP_FIXED).cast()

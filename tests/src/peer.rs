@@ -59,7 +59,7 @@ impl Peer {
             for line in output.lines().map_while(Result::ok) {
                 // A line may follow what the harness printed without an end.
                 if let Some((_, said)) = line.split_once(MARK) {
-                    // Nobody listens any more: the test has ended.
+                    // The receiver is gone: the test has ended.
                     let _ = sender.send(said.to_owned());
                 }
             }

@@ -146,7 +146,7 @@ pub struct Pages(pub *mut u8, pub usize);
 pub const PAGE: usize = 4096;
 
 impl Pages {
-    /// Pages that nobody has touched.
+    /// Pages that were not touched yet.
     pub fn new(bytes: usize) -> Self {
         Self::map(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
     }

@@ -85,7 +85,7 @@ unsafe impl Sync for Loader {}
 fn loader() -> &'static Loader {
     static LOADER: OnceLock<Loader> = OnceLock::new();
     LOADER.get_or_init(|| {
-        // SAFETY: the tests of a program come here first of all, so nobody reads the environment.
+        // SAFETY: the tests of a program come here first of all, so no other thread reads the environment.
         unsafe {
             match library() {
                 library if library.as_os_str().is_empty() => {
@@ -247,7 +247,7 @@ impl Gpu {
         let desc = ze_host_mem_alloc_desc_t::default();
         let (mut ptr, size) = (ptr::null_mut(), len * size_of::<T>());
         check!(zeMemAllocHost(self.context, &raw const desc, size, 0, &raw mut ptr));
-        // SAFETY: the allocation has this size, and nobody else knows of it yet.
+        // SAFETY: the allocation has this size, and nothing else refers to it yet.
         unsafe { ptr.cast::<u8>().write_bytes(0, size) };
         Usm { context: self.context, ptr: ptr.cast(), len }
     }

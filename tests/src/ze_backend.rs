@@ -303,14 +303,14 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // SAFETY: it comes from a box, and whoever drops it knows that no function is called with it.
+        // SAFETY: it comes from a box, and it is dropped only when no function is called with it any more.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
 unsafe extern "C" fn host_call(data: *mut c_void) {
     // SAFETY: the driver's program keeps what it has passed until its lists are done, and the cell
-    // as long; nobody else uses the cell meanwhile.
+    // as long; no other thread uses the cell meanwhile.
     unsafe {
         let call = &*data.cast::<HostCall>();
         if call.add % 2 == 1 {

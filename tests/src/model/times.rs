@@ -91,7 +91,7 @@ impl Model {
             TimesOf::State(state) => self.timestamps(state, (own, commands))?,
             TimesOf::Event(event) => {
                 let command = self.signalling_command(event)?;
-                // Whoever resets the event, so that it can be signalled again, comes after the reader.
+                // The reset of the event, without which it cannot be signalled again, comes after the reader.
                 let cell = self.cell_of(event)?;
                 self.cells[cell].current_mut().waits.push(reader);
                 command

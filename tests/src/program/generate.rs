@@ -3,7 +3,7 @@
 //!
 //! What is random is a list of [`Intent`]s, with small numbers as selectors. The
 //! [builder](super::build) turns them into a valid program, whatever they are. So a shrunk case,
-//! with fewer intents and smaller numbers, is valid too, and objects that nobody uses disappear.
+//! with fewer intents and smaller numbers, is valid too, and unused objects disappear.
 
 use super::Program;
 use super::build::{Builder, Intent, Verb};

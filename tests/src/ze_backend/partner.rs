@@ -2,7 +2,7 @@
 //! Processes that open what a program shares, and do some of its host calls on it.
 //!
 //! A partner is an ignored test of the same test program, [`TEST`], which calls [`serve`]. Each call
-//! of a host thread has a partner to itself, so that a wait in one holds nobody up.
+//! of a host thread has a partner to itself, so that a wait in one blocks no other.
 //!
 //! ```text
 //! open counter|pool KEY HANDLE    query KEY    wait KEY NANOSECONDS    signal KEY    reset KEY    forget
@@ -137,7 +137,7 @@ pub fn serve() -> ! {
             Err(error) => peer::say(&error.to_string()),
         }
     }
-    // There is nobody to tell that a test has passed.
+    // It exits here: the parent reports the test's result.
     std::process::exit(0);
 }
 
