@@ -227,7 +227,7 @@ fn named_by(state: &CbEvent) -> Result<Pair> {
 /// A handle for the pair that is `named`.
 ///
 /// A list that ends unexecuted tells the importers of its counter only if the counter was shared before.
-/// So once it is, the event is asked again: what it names then, nobody can end unheard.
+/// So once it is, the event is read again: the end of a counter that it then names is always heard.
 fn share_pair(
     shared: &Arc<Shared>,
     details: u32,

@@ -54,7 +54,7 @@ mod tests {
         first.store(3);
         assert!(all.take() && all.take(), "a later one of the same list");
         first.store(4);
-        assert!(all.take(), "it is complete, which nobody has seen yet");
+        assert!(all.take(), "it is complete, which no wait has seen yet");
         assert!(!all.take());
     }
 }
