@@ -220,7 +220,7 @@ fn run_group(
     group::run(&mut items, kernel.subgroup_size() as usize, memory, steps)
 }
 
-/// Where the local variables of a kernel lie.
+/// The places of a kernel's local variables.
 pub(crate) struct LocalLayout {
     offsets: Vec<(GlobalId, u64)>,
     size: u64,

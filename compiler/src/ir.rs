@@ -176,12 +176,12 @@ pub struct Inst {
     pub op: Op,
     /// What may be assumed.
     pub flags: Flags,
-    /// Where it comes from.
+    /// Its place in the source.
     pub loc: Loc,
 }
 
-/// A value of a function. Where it is defined is said by the parameter list, the private variables
-/// or the instruction that names it as its result; each value has exactly one.
+/// A value of a function. The parameter list, the private variables or the instruction that names it
+/// as its result defines it; each value has exactly one definition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
     /// The type.
@@ -190,14 +190,14 @@ pub struct Value {
     pub name: Option<String>,
 }
 
-/// A straight piece of code.
+/// A basic block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
     /// Instructions in order, phis first.
     pub insts: Vec<Inst>,
     /// How it ends.
     pub terminator: Terminator,
-    /// Where the end comes from.
+    /// The place of its end in the source.
     pub loc: Loc,
 }
 
@@ -235,7 +235,7 @@ pub struct Function {
     pub blocks: Arena<BlockId, Block>,
     /// Whether other modules may link to it by name.
     pub exported: bool,
-    /// Where it comes from.
+    /// Its place in the source.
     pub loc: Loc,
 }
 
@@ -262,7 +262,7 @@ pub struct Global {
     pub exported: bool,
     /// Whether it is defined elsewhere.
     pub imported: bool,
-    /// Where it comes from.
+    /// Its place in the source.
     pub loc: Loc,
 }
 
@@ -375,7 +375,7 @@ pub struct Kernel {
     pub source_attributes: String,
     /// What `check` found out; empty before.
     pub facts: KernelFacts,
-    /// Where the body comes from.
+    /// The body's place in the source.
     pub loc: Loc,
 }
 

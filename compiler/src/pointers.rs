@@ -95,7 +95,7 @@ pub fn add_case(module: &mut Module, dispatcher: FunctionId, number: u64, callee
     }
 }
 
-/// Who calls each function, dispatchers included.
+/// The callers of each function, dispatchers included.
 pub struct Callers(HashMap<FunctionId, Vec<FunctionId>>);
 
 impl Callers {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The compiler process: builds what arrives on its standard input.
 //!
-//! One thread reads requests, as many as there are processors work. Somebody waits for the front
-//! end of a module, and for a kernel that is needed; the other kernels are generated when nothing
-//! else is to be done. A panic in a build is a failed build. What a panic can't catch, a crash in
+//! One thread reads requests, and one for each processor works on them. A caller waits for the front
+//! end of a module, and for a kernel that is needed; the other kernels are generated when there is
+//! nothing else to do. A panic in a build is a failed build. What a panic can't catch, a crash in
 //! LLVM or a limit of time or memory, ends the process; the driver then says so and starts another.
 
 mod limits;

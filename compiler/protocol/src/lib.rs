@@ -13,7 +13,7 @@
 //!    │ ───────────────────────────────────────▶ │  parse, validate, check: the whole front end
 //!    │            Built { module, result }      │
 //!    │ ◀─────────────────────────────────────── │
-//!    │  Need { module, kernel }                 │  somebody waits for this one: do it first
+//!    │  Need { module, kernel }                 │  a launch waits for this one: do it first
 //!    │ ───────────────────────────────────────▶ │
 //!    │            Code { module, kernel, … }    │  each kernel once, as it becomes ready
 //!    │ ◀─────────────────────────────────────── │

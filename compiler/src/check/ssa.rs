@@ -3,7 +3,7 @@
 
 use crate::ir::{Block, BlockId, ENTRY, Function, Id, Loc, Op, Operand, ValueId};
 
-/// Where a value is defined.
+/// The place where a value is defined.
 #[derive(Clone, Copy)]
 enum Definition {
     /// Parameters and private variables: before the entry block.

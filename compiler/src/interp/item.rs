@@ -186,7 +186,7 @@ impl<'m> Item<'m> {
         self.instruction(inst, memory)
     }
 
-    /// Where it stands: the function, block and instruction of each open call.
+    /// Its position: the function, block and instruction of each open call.
     pub fn position(&self) -> impl Iterator<Item = (&'m Function, BlockId, usize)> {
         self.frames.iter().map(|frame| (frame.function, frame.block, frame.next))
     }

@@ -6,13 +6,13 @@ use std::fmt;
 
 use crate::ir::{AddressSpace, GlobalId, Module};
 
-/// Where the local memory of the running group begins. These addresses are not canonical on x86-64,
+/// Start of the running group's local memory. These addresses are not canonical on x86-64,
 /// so no buffer of a test can meet them.
 pub const LOCAL_BASE: u64 = 0xe000_0000_0000_0000;
-/// Where private memory begins; each work-item has [`PRIVATE_STRIDE`] bytes of address space.
+/// Start of private memory; each work-item has [`PRIVATE_STRIDE`] bytes of address space.
 const PRIVATE_BASE: u64 = 0xf000_0000_0000_0000;
 const PRIVATE_STRIDE: u64 = 1 << 32;
-/// Where variables of module scope begin.
+/// Start of the variables of module scope.
 const GLOBALS_BASE: u64 = 0xd000_0000_0000_0000;
 /// The most local memory of a group, in bytes.
 pub const MAX_LOCAL: u64 = 1 << 28;
@@ -26,14 +26,14 @@ const MAX_GLOBAL: u64 = 1 << 30;
 pub enum MemoryError {
     /// No allocation holds all bytes of an access.
     OutOfBounds {
-        /// Where it begins.
+        /// Its start.
         address: u64,
         /// Its bytes.
         size: u64,
     },
     /// An allocation would overlap another, or is too large.
     NoRoom {
-        /// Where it would begin.
+        /// The start that it would have.
         address: u64,
         /// Its bytes.
         size: u64,

@@ -561,7 +561,7 @@ pub enum Op {
         success: Ordering,
         /// Ordering if it did not.
         failure: Ordering,
-        /// Who else may access the location.
+        /// The scope of other accesses to the location.
         scope: Scope,
     },
 
@@ -575,9 +575,9 @@ pub enum Op {
     /// All work-items of the execution scope wait for each other; memory is ordered for the memory
     /// scope. Has no result.
     ControlBarrier {
-        /// Who waits.
+        /// The scope of items that wait.
         execution: Scope,
-        /// Who sees the memory.
+        /// The scope in which the memory becomes visible.
         memory: Scope,
         /// How memory is ordered.
         ordering: Ordering,
@@ -644,7 +644,7 @@ pub enum Terminator {
     Switch {
         /// An integer.
         value: Operand,
-        /// Where to go if no case matches.
+        /// The target if no case matches.
         default: BlockId,
         /// Values, zero-extended to 64 bits, and where to go. No value appears twice.
         cases: Vec<(u64, BlockId)>,
@@ -793,7 +793,7 @@ impl Op {
 pub struct GlobalReloc {
     /// Byte offset of the 64-bit address within the initial bytes.
     pub offset: u64,
-    /// Whose address.
+    /// The variable whose address it is.
     pub global: GlobalId,
     /// Added to the address.
     pub addend: i64,

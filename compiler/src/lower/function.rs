@@ -134,7 +134,7 @@ pub(super) fn lower_resumable(
     let attributes = body.unit.attributes();
     let place = body.scope.map(places::Scope::text).unwrap_or_default();
     let Body { prelude, out, .. } = body;
-    // Who exchanges values reads the frames of others.
+    // Items that exchange values read each other's frames.
     let (noalias, exchange) = match &frame.exchange {
         Some(_) => ("", EXCHANGE_PARAMS),
         None => ("noalias ", ""),

@@ -304,8 +304,8 @@ impl Widener<'_> {
         }
     }
 
-    /// Components of a vector by a vector of indices that are in range, by way of memory. What the
-    /// indices of items are that do not run nobody knows.
+    /// Components of a vector by a vector of indices that are in range, by way of memory. The
+    /// indices of items that do not run are unknown.
     fn looked_up(&mut self, vector: Operand, index: Operand) -> Operand {
         let ty = self.out.type_of(vector);
         let element = self.out.module.types.element(ty);
