@@ -24,7 +24,7 @@ pub enum CbState {
         value: usize,
     },
     /// Signalled by a command of a regular list. This is a place in a recording; which execution
-    /// is meant is decided when somebody waits or asks (architecture, decision 7): the latest
+    /// is meant is decided at the wait or the query (architecture, decision 7): the latest
     /// that was submitted, or the first if none was.
     Recorded {
         /// Which recording.
