@@ -51,7 +51,8 @@ const TESTS: &[Test] = tests! {
         numbers_beyond_the_last_are_refused structs_may_be_shorter foreign_and_dumb_buffers_are_refused;
     buffers: memory_is_zero_and_shared a_mapping_outlives_its_handle memory_has_a_limit clients_have_limits
         bindings_are_cut_and_joined parts_are_mapped_and_mappings_are_cut
-        userptr_is_the_callers_memory huge_and_many a_bind_without_memory_changes_nothing;
+        userptr_is_the_callers_memory huge_and_many
+        a_bind_without_memory_changes_nothing;
     queues: a_signal_arrives a_copy_copies a_fault_loses_the_vm_and_no_other
         a_queue_says_what_it_waits_for destroyed_queues_do_not_signal an_endless_kernel_is_ended limits_are_reached
         a_busy_queue_needs_no_kicks tools_see_engine_time;
@@ -63,9 +64,11 @@ const TESTS: &[Test] = tests! {
         a_killed_process_leaves_nothing
         a_killed_process_takes_its_endless_kernel_along a_forked_child_may_use_the_file;
     users: one_user_cannot_have_all_vms one_user_cannot_have_all_memory one_user_cannot_have_all_buffers
-        null_memory_counts locked_memory_is_counted_by_user a_wait_takes_no_memory_but_its_cells;
+        one_user_cannot_have_all_kernel_memory null_memory_counts locked_memory_is_counted_by_user
+        a_wait_takes_no_memory_but_its_cells;
     resets: a_reset_from_outside_is_noticed resets_among_other_calls;
-    life: unbind_wakes_a_thousand_sleepers the_module_comes_back_a_hundred_times;
+    life: parameters_are_visible unbind_wakes_a_thousand_sleepers
+        the_module_comes_back_a_hundred_times;
 };
 
 fn main() {
