@@ -51,7 +51,7 @@ const TESTS: &[Test] = tests! {
         numbers_beyond_the_last_are_refused structs_may_be_shorter foreign_and_dumb_buffers_are_refused;
     buffers: memory_is_zero_and_shared a_mapping_outlives_its_handle memory_has_a_limit clients_have_limits
         bindings_are_cut_and_joined parts_are_mapped_and_mappings_are_cut
-        userptr_is_the_callers_memory huge_and_many
+        userptr_is_the_callers_memory a_bind_ends_with_its_caller huge_and_many
         a_bind_without_memory_changes_nothing;
     queues: a_signal_arrives a_copy_copies a_fault_loses_the_vm_and_no_other
         a_queue_says_what_it_waits_for destroyed_queues_do_not_signal an_endless_kernel_is_ended limits_are_reached
