@@ -2,7 +2,8 @@
 //! Tests of `tally.ko` by its ioctls, as root on a machine that has the module loaded.
 //!
 //! Usage: `tally-selftests [NAME-PART]...` prints TAP and ends with 0 if all is well.
-//! `tally-selftests --fuzz SEED PROCESSES THREADS SECONDS` calls at random instead.
+//! `tally-selftests --fuzz SEED PROCESSES THREADS SECONDS` calls at random instead; with `--trouble` behind
+//! it while the device is reset and unbound, and processes are stopped and killed.
 //! `tally-selftests --outlive` sleeps until somebody outside ends the device's process,
 //! `tally-selftests --lose` until somebody ends that of the VM's engine.
 //! `tally-selftests --slow` tests what a slow VM does to others, on a device that lets one be slow.
@@ -15,11 +16,13 @@ mod buffers;
 mod coverage;
 mod device;
 mod fuzz;
+mod hostile;
 mod life;
 mod processes;
 mod queues;
 mod rejections;
 mod resets;
+mod trouble;
 mod users;
 mod waits;
 
@@ -66,6 +69,7 @@ const TESTS: &[Test] = tests! {
     users: one_user_cannot_have_all_vms one_user_cannot_have_all_memory one_user_cannot_have_all_buffers
         one_user_cannot_have_all_kernel_memory null_memory_counts locked_memory_is_counted_by_user
         a_wait_takes_no_memory_but_its_cells;
+    hostile: a_witness_notices_nothing;
     resets: a_reset_from_outside_is_noticed resets_among_other_calls;
     life: parameters_are_visible unbind_wakes_a_thousand_sleepers
         the_module_comes_back_a_hundred_times;
@@ -73,12 +77,13 @@ const TESTS: &[Test] = tests! {
 
 fn main() {
     let parts: Vec<String> = std::env::args().skip(1).collect();
-    if let [option, seed, processes, threads, seconds] = &parts[..]
+    if let [option, seed, processes, threads, seconds, rest @ ..] = &parts[..]
         && option == "--fuzz"
     {
         let number = |text: &String| text.parse().expect("a number");
         let time = std::time::Duration::from_secs(number(seconds));
-        return fuzz::run(number(seed), number(processes), number(threads), time);
+        let trouble = rest == ["--trouble"];
+        return fuzz::run(number(seed), number(processes), number(threads), time, trouble);
     }
     if parts == ["--outlive"] {
         return life::outlive();
