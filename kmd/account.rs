@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who uses how much: bytes and buffers of all, of a user, and of an open file.
+//! Who uses how much: bytes, buffers and kernel memory of all, of a user, and of an open file.
 //!
 //! A user's share is smaller than the whole, so that one user, with as many processes and files as he
 //! likes, cannot take all that there is from the others.
@@ -54,23 +54,54 @@ impl Quota {
     }
 }
 
-/// Bytes and buffers.
-pub(crate) struct Account {
+/// An amount of each thing that is counted.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Amount {
     /// Bytes in buffers and in NULL mappings.
-    pub(crate) bytes: Quota,
+    pub(crate) bytes: u64,
     /// Buffers. Each costs the kernel memory of its own, and a file.
+    pub(crate) buffers: u64,
+    /// Bytes of kernel memory for what nothing else limits.
+    pub(crate) kernel: u64,
+}
+
+/// What a mapping takes: the mapping itself, and what keeps its memory.
+pub(crate) const MAPPING: Amount = Amount { bytes: 0, buffers: 0, kernel: 256 };
+/// What a command takes that names a page of extents, until it is answered.
+pub(crate) const EXTENTS: Amount = Amount { bytes: 0, buffers: 0, kernel: PAGE_SIZE + 512 };
+
+/// What is used, of each thing that is counted.
+pub(crate) struct Account {
+    /// See [`Amount`].
+    pub(crate) bytes: Quota,
+    /// See [`Amount`].
     pub(crate) buffers: Quota,
+    /// See [`Amount`].
+    pub(crate) kernel: Quota,
 }
 
 impl Account {
-    fn take(&self, bytes: u64, buffers: u64) -> Result {
-        self.bytes.take(bytes)?;
-        self.buffers.take(buffers).inspect_err(|_| self.bytes.give(bytes))
+    fn new(limit: Amount) -> Self {
+        Self {
+            bytes: Quota::new(limit.bytes),
+            buffers: Quota::new(limit.buffers),
+            kernel: Quota::new(limit.kernel),
+        }
     }
 
-    fn give(&self, bytes: u64, buffers: u64) {
-        self.bytes.give(bytes);
-        self.buffers.give(buffers);
+    fn take(&self, amount: Amount) -> Result {
+        self.bytes.take(amount.bytes)?;
+        self.buffers.take(amount.buffers).inspect_err(|_| self.bytes.give(amount.bytes))?;
+        self.kernel.take(amount.kernel).inspect_err(|_| {
+            self.bytes.give(amount.bytes);
+            self.buffers.give(amount.buffers);
+        })
+    }
+
+    fn give(&self, amount: Amount) {
+        self.bytes.give(amount.bytes);
+        self.buffers.give(amount.buffers);
+        self.kernel.give(amount.kernel);
     }
 }
 
@@ -129,7 +160,8 @@ impl Accounts {
         };
         // The kernel's own limit of open files is one for each 10 KiB of memory.
         let buffers = raw::memory_bytes() / (20 << 10);
-        let all = Account { bytes: Quota::new(bytes), buffers: Quota::new(buffers) };
+        let kernel = raw::memory_bytes() / 16;
+        let all = Account::new(Amount { bytes, buffers, kernel });
         Arc::pin_init(pin_init!(Self { all, users <- new_mutex!(KVVec::new()) }), GFP_KERNEL)
     }
 
@@ -148,8 +180,11 @@ impl Accounts {
             0 => user.account.bytes.limit,
             mib => mib.saturating_mul(1 << 20).min(user.account.bytes.limit),
         };
-        let own =
-            Account { bytes: Quota::new(bytes), buffers: Quota::new(user.account.buffers.limit) };
+        let own = Account::new(Amount {
+            bytes,
+            buffers: user.account.buffers.limit,
+            kernel: user.account.kernel.limit,
+        });
         Ok(Arc::new(Client { own, user, all: self.clone() }, GFP_KERNEL_ACCOUNT)?)
     }
 
@@ -171,6 +206,25 @@ impl Accounts {
         }
     }
 
+    /// Bytes of kernel memory that a user may cause, beyond what other limits allow.
+    pub(crate) fn user_kernel(&self) -> u64 {
+        let whole = self.all.kernel.limit;
+        match *module_parameters::user_kernel_mib.value_ref() {
+            0 => whole / 2,
+            mib => mib.saturating_mul(1 << 20).min(whole),
+        }
+    }
+
+    /// Calls `f` for every user, with the number of its files and of those that something has outlived.
+    pub(crate) fn for_each_user(&self, mut f: impl FnMut(u32, u32, &Account)) {
+        for user in self.users.lock().iter() {
+            let clients = user.clients.load(Relaxed);
+            if clients != 0 {
+                f(user.id, clients, &user.account);
+            }
+        }
+    }
+
     fn user(&self, id: u32) -> Result<Arc<User>> {
         let mut users = self.users.lock();
         users.retain(|user| user.clients.load(Relaxed) != 0);
@@ -178,10 +232,11 @@ impl Accounts {
             user.clients.fetch_add(1u32, Relaxed);
             return Ok(user.clone());
         }
-        let account = Account {
-            bytes: Quota::new(self.user_bytes()),
-            buffers: Quota::new(self.user_buffers()),
-        };
+        let account = Account::new(Amount {
+            bytes: self.user_bytes(),
+            buffers: self.user_buffers(),
+            kernel: self.user_kernel(),
+        });
         let user = Arc::new(User { id, clients: Atomic::new(1), account }, GFP_KERNEL)?;
         users.push(user.clone(), GFP_KERNEL)?;
         Ok(user)
@@ -193,13 +248,17 @@ impl Client {
     pub(crate) fn limit(&self) -> u64 {
         self.own.bytes.limit
     }
+
+    /// Bytes that the file uses.
+    pub(crate) fn used(&self) -> u64 {
+        self.own.bytes.used()
+    }
 }
 
 /// Something that was taken from an account, and is given back when this is dropped.
 pub(crate) struct Charge {
     client: Arc<Client>,
-    bytes: u64,
-    buffers: u64,
+    amount: Amount,
 }
 
 impl Charge {
@@ -207,20 +266,20 @@ impl Charge {
     ///
     /// # Errors
     /// ENOSPC: one of them has not as much left.
-    pub(crate) fn take(client: &Arc<Client>, bytes: u64, buffers: u64) -> Result<Self> {
+    pub(crate) fn take(client: &Arc<Client>, amount: Amount) -> Result<Self> {
         let Client { own, user, all } = &**client;
-        own.take(bytes, buffers)?;
-        user.account.take(bytes, buffers).inspect_err(|_| own.give(bytes, buffers))?;
-        all.all.take(bytes, buffers).inspect_err(|_| {
-            user.account.give(bytes, buffers);
-            own.give(bytes, buffers);
+        own.take(amount)?;
+        user.account.take(amount).inspect_err(|_| own.give(amount))?;
+        all.all.take(amount).inspect_err(|_| {
+            user.account.give(amount);
+            own.give(amount);
         })?;
-        Ok(Self { client: client.clone(), bytes, buffers })
+        Ok(Self { client: client.clone(), amount })
     }
 
-    /// The bytes.
+    /// Its bytes in buffers or NULL mappings.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+        self.amount.bytes
     }
 }
 
@@ -228,7 +287,7 @@ impl Drop for Charge {
     fn drop(&mut self) {
         let Client { own, user, all } = &*self.client;
         for account in [own, &user.account, &all.all] {
-            account.give(self.bytes, self.buffers);
+            account.give(self.amount);
         }
     }
 }
@@ -237,13 +296,14 @@ impl Drop for Charge {
 mod tests {
     use super::*;
 
-    fn account(bytes: u64, buffers: u64) -> Account {
-        Account { bytes: Quota::new(bytes), buffers: Quota::new(buffers) }
+    /// Some bytes and buffers.
+    fn of(bytes: u64, buffers: u64) -> Amount {
+        Amount { bytes, buffers, kernel: 0 }
     }
 
-    /// Accounts with room for 12 pages and 6 buffers in all.
+    /// Accounts with room for 12 pages, 6 buffers and 8 mappings in all.
     fn accounts() -> Result<Arc<Accounts>> {
-        let all = account(12 * PAGE_SIZE, 6);
+        let all = Account::new(Amount { kernel: 8 * MAPPING.kernel, ..of(12 * PAGE_SIZE, 6) });
         Arc::pin_init(pin_init!(Accounts { all, users <- new_mutex!(KVVec::new()) }), GFP_KERNEL)
     }
 
@@ -266,14 +326,14 @@ mod tests {
         let (first, second, other) = (accounts.open(1)?, accounts.open(1)?, accounts.open(2)?);
         let limit = first.limit();
         assert!(limit < accounts.all.bytes.limit && limit != 0);
-        let held = Charge::take(&first, limit, 1)?;
-        assert_eq!(Charge::take(&second, PAGE_SIZE, 1).err(), Some(ENOSPC));
+        let held = Charge::take(&first, of(limit, 1))?;
+        assert_eq!(Charge::take(&second, of(PAGE_SIZE, 1)).err(), Some(ENOSPC));
         // A refusal has taken nothing.
         let rest = accounts.all.bytes.limit - limit;
-        let others = Charge::take(&other, rest, 1)?;
-        assert_eq!(Charge::take(&other, PAGE_SIZE, 1).err(), Some(ENOSPC));
+        let others = Charge::take(&other, of(rest, 1))?;
+        assert_eq!(Charge::take(&other, of(PAGE_SIZE, 1)).err(), Some(ENOSPC));
         drop((held, others));
-        assert!(Charge::take(&second, limit, 1).is_ok());
+        assert!(Charge::take(&second, of(limit, 1)).is_ok());
         assert_eq!(accounts.all.bytes.used() + accounts.all.buffers.used(), 0);
         Ok(())
     }
@@ -285,10 +345,27 @@ mod tests {
         let client = accounts.open(1)?;
         let mut held = KVec::new();
         for _ in 0..3 {
-            held.push(Charge::take(&client, 1, 1)?, GFP_KERNEL)?;
+            held.push(Charge::take(&client, of(1, 1))?, GFP_KERNEL)?;
         }
-        assert_eq!(Charge::take(&client, 1, 1).err(), Some(ENOSPC));
-        assert!(Charge::take(&client, 1, 0).is_ok());
+        assert_eq!(Charge::take(&client, of(1, 1)).err(), Some(ENOSPC));
+        assert!(Charge::take(&client, of(1, 0)).is_ok());
+        Ok(())
+    }
+
+    /// "kernel memory for what nothing else limits", and a refusal for lack of it takes nothing.
+    #[test]
+    fn kernel_memory_is_counted() -> Result {
+        let accounts = accounts()?;
+        let (client, other) = (accounts.open(1)?, accounts.open(2)?);
+        let mut held = KVec::new();
+        while let Ok(charge) = Charge::take(&client, MAPPING) {
+            held.push(charge, GFP_KERNEL)?;
+        }
+        assert_eq!(held.len(), 4);
+        let both = Amount { kernel: 1, ..of(PAGE_SIZE, 1) };
+        assert_eq!(Charge::take(&client, both).err(), Some(ENOSPC));
+        assert_eq!((client.used(), accounts.all.buffers.used()), (0, 0));
+        assert!(Charge::take(&other, MAPPING).is_ok());
         Ok(())
     }
 
@@ -298,12 +375,12 @@ mod tests {
         let accounts = accounts()?;
         let client = accounts.open(1)?;
         let limit = client.limit();
-        let held = Charge::take(&client, limit, 1)?;
+        let held = Charge::take(&client, of(limit, 1))?;
         drop(client);
         drop(accounts.open(2)?);
-        assert_eq!(Charge::take(&accounts.open(1)?, PAGE_SIZE, 1).err(), Some(ENOSPC));
+        assert_eq!(Charge::take(&accounts.open(1)?, of(PAGE_SIZE, 1)).err(), Some(ENOSPC));
         drop(held);
-        assert!(Charge::take(&accounts.open(1)?, PAGE_SIZE, 1).is_ok());
+        assert!(Charge::take(&accounts.open(1)?, of(PAGE_SIZE, 1)).is_ok());
         Ok(())
     }
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
-//! /sys/kernel/debug/tally-BUSDEVFN: VMs, queues, sleepers, counters, and the first fault.
+//! /sys/kernel/debug/tally-BUSDEVFN: users, VMs, queues, sleepers, counters, the first fault, and the
+//! module's parameters, which the abstraction does not show under /sys/module.
 
 use kernel::debugfs::{Dir, File};
 use kernel::fmt;
 use kernel::prelude::*;
 use kernel::sync::Arc;
 
+use crate::account::Account;
+use crate::module_parameters;
 use crate::sem::About;
 use crate::state::State;
 
@@ -16,6 +19,8 @@ pub(crate) struct Debug {
     state: File<Arc<State>>,
     #[pin]
     fault: File<Arc<State>>,
+    #[pin]
+    parameters: File<()>,
     _dir: Dir,
 }
 
@@ -28,10 +33,16 @@ impl Debug {
             let dir = Dir::new(&name);
             let of_state = dir.clone();
             let of_fault = dir.clone();
+            let of_parameters = dir.clone();
             let faults = state.clone();
             Ok(try_pin_init!(Self {
                 state <- of_state.read_callback_file(c"state", Ok::<_, Error>(state), &show),
                 fault <- of_fault.read_callback_file(c"fault", Ok::<_, Error>(faults), &show_fault),
+                parameters <- of_parameters.read_callback_file(
+                    c"parameters",
+                    Ok::<_, Error>(()),
+                    &show_parameters,
+                ),
                 _dir: dir,
             }? Error))
         })
@@ -46,6 +57,7 @@ fn show(state: &Arc<State>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "gone\t{}", state.gone())?;
     writeln!(f, "memory\t{} of {} bytes", account.bytes.used(), account.bytes.limit())?;
     writeln!(f, "buffers\t{} of {}", account.buffers.used(), account.buffers.limit())?;
+    writeln!(f, "kernel\t{} of {} bytes", account.kernel.used(), account.kernel.limit())?;
     writeln!(f, "quarantined\t{} bytes", state.quarantined())?;
     writeln!(f, "asleep\t{} cells", state.sleepers.asleep())?;
     for (name, limit) in state.limits() {
@@ -54,6 +66,15 @@ fn show(state: &Arc<State>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for (name, count) in state.counts() {
         writeln!(f, "{name}\t{count}")?;
     }
+    let mut result = Ok(());
+    state.accounts.for_each_user(|id, files, Account { bytes, buffers, kernel }| {
+        result = result.and_then(|()| {
+            write!(f, "user {id}\t{files} files, {} of {} bytes, ", bytes.used(), bytes.limit())?;
+            write!(f, "{} of {} buffers, ", buffers.used(), buffers.limit())?;
+            writeln!(f, "{} of {} bytes of the kernel", kernel.used(), kernel.limit())
+        });
+    });
+    result?;
     let mut sleepers = KVec::with_capacity(SLEEPERS, GFP_KERNEL).map_err(|_| fmt::Error)?;
     let more = state.sleepers.about(&mut sleepers);
     for about in sleepers.iter() {
@@ -100,4 +121,15 @@ fn show_fault(state: &Arc<State>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "kind\t{} ({})", fault.kind, kind.map_or("unknown", |kind| kind.name()))?;
     writeln!(f, "address\t{:#x}", fault.address)?;
     writeln!(f, "packet\t{}", fault.packet)
+}
+
+fn show_parameters((): &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    macro_rules! lines {
+        ($($name:ident)*) => {
+            $(writeln!(f, "{}\t{}", stringify!($name), *module_parameters::$name.value_ref())?;)*
+        };
+    }
+    lines!(memory_mib client_memory_mib user_memory_mib user_buffers user_kernel_mib);
+    lines!(max_vms max_queues user_vms user_queues admin_timeout_ms reset_timeout_ms);
+    Ok(())
 }

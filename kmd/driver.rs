@@ -203,12 +203,17 @@ impl pci::Driver for TallyPci {
     }
 }
 
-/// The device is about to be reset, or its slot has failed.
+/// The device's slot has failed.
+pub(crate) fn halt(data: Pin<&TallyPciData<'_>>) {
+    data.gpu.halt();
+}
+
+/// The device is about to be reset, or to lose its power.
 pub(crate) fn pause(data: Pin<&TallyPciData<'_>>) {
     data.gpu.pause();
 }
 
-/// The reset is over.
+/// That is over.
 pub(crate) fn go_on(data: Pin<&TallyPciData<'_>>) {
     data.gpu.go_on();
 }

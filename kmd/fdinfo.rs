@@ -64,6 +64,7 @@ pub(crate) fn show(file: &TallyFile, out: &mut impl Write) {
     for (class, sum) in CLASSES.iter().zip(&file.engine_time().0) {
         let _ = writeln!(out, "drm-engine-{class}:\t{} ns", sum.load(Relaxed));
     }
+    let _ = writeln!(out, "drm-total-memory:\t{} KiB", file.account().used() / 1024);
     let _ = writeln!(out, "drm-resident-memory:\t{} KiB", mapped.1 / 1024);
     let _ = writeln!(out, "tally-mappings:\t{}", mapped.0);
 }

@@ -12,7 +12,7 @@ use kernel::sync::{new_mutex, Arc, Mutex};
 use tally_uapi::ioctl::{bo_flag, BoCreate, BoInfo};
 use tally_uapi::PAGE_SIZE;
 
-use crate::account::{Charge, Client};
+use crate::account::{Amount, Charge, Client};
 use crate::driver::{Tally, TallyDevice};
 use crate::file::TallyFile;
 use crate::raw;
@@ -60,7 +60,8 @@ impl gem::DriverObject for BoData {
     fn new(_dev: &TallyDevice, size: usize, args: BoArgs) -> impl PinInit<Self, Error> {
         pin_init::pin_init_scope(move || {
             let BoArgs { account, flags, creator } = args;
-            let charge = Charge::take(&account, size as u64, 1)?;
+            let charge =
+                Charge::take(&account, Amount { bytes: size as u64, buffers: 1, kernel: 0 })?;
             Ok(try_pin_init!(Self { charge, flags, creator, table_lock <- new_mutex!(()) }? Error))
         })
     }

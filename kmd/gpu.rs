@@ -61,6 +61,8 @@ pub(crate) struct Gpu<'bound> {
 enum Power {
     /// It takes commands.
     On,
+    /// Its bus has failed: it takes no commands, and may still touch memory, until it was reset.
+    Halted,
     /// It was reset and touches nothing, until [`Gpu::go_on`].
     Paused,
     /// It is not used any more.
@@ -370,16 +372,38 @@ impl<'bound> Gpu<'bound> {
         self.state.go();
     }
 
+    /// The device's bus has failed, and its registers cannot be reached: all its VMs are lost. What they
+    /// use stays until the device was reset.
+    pub(crate) fn halt(&self) {
+        let mut power = self.power.lock();
+        if *power == Power::On {
+            self.end_all();
+            *power = Power::Halted;
+        }
+    }
+
     /// Before the device is reset or loses power: ends what it does. All its VMs are lost.
     pub(crate) fn pause(&self) {
         let mut power = self.power.lock();
-        if *power != Power::On {
-            return;
+        if *power == Power::On {
+            self.end_all();
+            *power = Power::Halted;
         }
+        self.settle_halted(&mut power);
+    }
+
+    fn end_all(&self) {
         self.state.count(Count::Resets);
-        dev_info!(self.pdev, "the device is about to be reset; all its vms are lost\n");
+        dev_info!(self.pdev, "the device stops; all its vms are lost\n");
         self.lose_all();
         self.admin.stop(EIO);
+    }
+
+    /// Resets a device that was halted, and frees what it has used.
+    fn settle_halted(&self, power: &mut Power) {
+        if *power != Power::Halted {
+            return;
+        }
         let reset = self.reset();
         self.settle_all(reset);
         *power = if reset { Power::Paused } else { Power::Off };
@@ -388,9 +412,10 @@ impl<'bound> Gpu<'bound> {
         }
     }
 
-    /// After [`Self::pause`]: new VMs can be made.
+    /// After [`Self::pause`] or [`Self::halt`]: new VMs can be made.
     pub(crate) fn go_on(&self) {
         let mut power = self.power.lock();
+        self.settle_halted(&mut power);
         if *power != Power::Paused {
             return;
         }
@@ -410,7 +435,8 @@ impl<'bound> Gpu<'bound> {
         self.admin.stop(ENODEV);
         raw::cancel_work(&self.drm);
         let mut power = self.power.lock();
-        if core::mem::replace(&mut *power, Power::Off) == Power::On {
+        let before = core::mem::replace(&mut *power, Power::Off);
+        if matches!(before, Power::On | Power::Halted) {
             // A reset that went on until now may have let commands in again.
             self.admin.stop(ENODEV);
             let quiet = self.reset() || self.reset_function();

@@ -10,6 +10,7 @@ use kernel::rbtree::RBTree;
 use kernel::sync::Arc;
 use tally_uapi::firmware::{answer_status, query_value, Answer, Extent, Identity};
 
+use crate::account::Charge;
 use crate::queue::Queue;
 use crate::raw::monotonic_ns;
 use crate::shared::Shared;
@@ -20,8 +21,11 @@ use crate::vm::{Mapping, Vm};
 pub(crate) enum Keep {
     /// Nothing.
     Nothing,
-    /// Memory that the command names.
-    Extents(#[expect(dead_code, reason = "kept, not read")] Shared<Extent>),
+    /// Memory that the command names, and what it counts as.
+    Extents(
+        #[expect(dead_code, reason = "kept, not read")] Shared<Extent>,
+        #[expect(dead_code, reason = "kept, not read")] Charge,
+    ),
     /// As [`Self::Extents`].
     Identity(#[expect(dead_code, reason = "kept, not read")] Arc<Shared<Identity>>),
     /// Mappings that are being undone.
@@ -53,7 +57,7 @@ impl Keep {
             }
             Self::Time(queue) => queue.note(answer),
             Self::Suspect(queue) => fault(state, queue, answer),
-            Self::Nothing | Self::Extents(_) | Self::Identity(_) | Self::Queue(_) => {}
+            Self::Nothing | Self::Extents(..) | Self::Identity(_) | Self::Queue(_) => {}
         }
         true
     }
@@ -77,7 +81,7 @@ impl Keep {
                 }
             }
             Self::Queue(queue) if quiet => state.queues.free(&queue),
-            Self::Extents(_) | Self::Identity(_) if !quiet => core::mem::forget(self),
+            Self::Extents(..) | Self::Identity(_) if !quiet => core::mem::forget(self),
             _ => {}
         }
     }

@@ -42,6 +42,7 @@ extern "C" {
     fn tally_reset_function(pdev: *mut bindings::pci_dev) -> c_int;
     fn tally_handle_resets(pdev: *mut bindings::pci_dev);
     fn tally_huge_pages(drm: *mut bindings::drm_device) -> c_int;
+    fn tally_fill_buffer(obj: *mut bindings::drm_gem_object) -> c_int;
     fn tally_page_address(page: *mut bindings::page) -> *mut c_void;
     fn tally_buffer_page(obj: *mut bindings::drm_gem_object, index: usize) -> *mut bindings::page;
     fn tally_put_page(page: *mut bindings::page);
@@ -348,6 +349,11 @@ unsafe extern "C" fn mmap(
         }
     }
     // SAFETY: as we were called.
+    let filled = unsafe { tally_fill_buffer(obj) };
+    if filled != 0 {
+        return filled;
+    }
+    // SAFETY: as we were called.
     let mapped = unsafe { bindings::drm_gem_shmem_object_mmap(obj, vma) };
     if mapped == 0 {
         let resv = reservation(bo);
@@ -393,6 +399,8 @@ impl PinnedBo {
     /// ENOMEM; EINTR: killed.
     pub(crate) fn new(bo: ARef<Bo>) -> Result<Self> {
         let (base, resv) = (shmem(&bo), reservation(&bo));
+        // SAFETY: a live shmem object of this driver.
+        to_result(unsafe { tally_fill_buffer(bo.as_raw()) })?;
         // `drm_gem_shmem_pin` would answer EINTR to any signal while another thread has
         // the lock, and the uapi promises otherwise.
         // SAFETY: a live shmem object that was not imported, and its own lock.
@@ -545,8 +553,8 @@ impl Drop for UserPages {
     }
 }
 
-/// Has [`tally_pause`] and [`tally_go_on`] called when the device is reset through sysfs, or PCI
-/// recovers from an error. The abstraction of PCI drivers has no such callbacks.
+/// Has [`tally_halt`], [`tally_pause`] and [`tally_go_on`] called when the device is reset through sysfs, PCI recovers
+/// from an error, or the machine sleeps. The abstraction of PCI drivers has no such callbacks.
 pub(crate) fn handle_resets(pdev: &pci::Device<Bound>) {
     // SAFETY: a device that is being bound, and so has a driver: ours.
     unsafe { tally_handle_resets(pci_raw(pdev)) };
@@ -563,7 +571,7 @@ unsafe fn bound_data<'a>(pdev: *mut bindings::pci_dev) -> Pin<&'a TallyPciData<'
     unsafe { AsRef::<Device<BoundInternal>>::as_ref(pdev).drvdata_borrow() }
 }
 
-/// PCI is about to reset the device.
+/// PCI is about to reset the device, or to take its power.
 ///
 /// # Safety
 /// For the shim alone: `pdev` is bound to this driver, and locked so that it stays so.
@@ -573,7 +581,17 @@ unsafe extern "C" fn tally_pause(pdev: *mut bindings::pci_dev) {
     crate::driver::pause(unsafe { bound_data(pdev) });
 }
 
-/// PCI has reset the device.
+/// PCI has found an error of the device's bus.
+///
+/// # Safety
+/// As [`tally_pause`].
+#[no_mangle]
+unsafe extern "C" fn tally_halt(pdev: *mut bindings::pci_dev) {
+    // SAFETY: as we were called.
+    crate::driver::halt(unsafe { bound_data(pdev) });
+}
+
+/// PCI has reset the device, or given it power again.
 ///
 /// # Safety
 /// As [`tally_pause`].

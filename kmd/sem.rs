@@ -218,7 +218,7 @@ impl<'a> Places<'a> {
             };
             let link = ListArc::pin_init(
                 try_pin_init!(Link { waiter, about, links <- ListLinks::new() }),
-                GFP_KERNEL,
+                GFP_KERNEL_ACCOUNT,
             )?;
             places
                 .links

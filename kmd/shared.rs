@@ -5,6 +5,7 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
+use kernel::alloc::Flags;
 use kernel::device::{Bound, Device};
 use kernel::dma::Coherent;
 use kernel::prelude::*;
@@ -60,9 +61,21 @@ impl<T: Wire> Shared<T> {
     /// # Errors
     /// ENOMEM.
     pub(crate) fn new(dev: &Device<Bound>, count: usize) -> Result<Self> {
+        Self::with_flags(dev, count, GFP_KERNEL)
+    }
+
+    /// As [`Self::new`], charged to the caller's cgroup.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub(crate) fn charged(dev: &Device<Bound>, count: usize) -> Result<Self> {
+        Self::with_flags(dev, count, GFP_KERNEL_ACCOUNT)
+    }
+
+    fn with_flags(dev: &Device<Bound>, count: usize, flags: Flags) -> Result<Self> {
         // Whole pages: that is also what makes the address page-aligned.
         let bytes = (count * size_of::<T>()).next_multiple_of(tally_uapi::PAGE_SIZE as usize);
-        let memory = Coherent::<u64>::zeroed_slice(dev, bytes / size_of::<u64>(), GFP_KERNEL)?;
+        let memory = Coherent::<u64>::zeroed_slice(dev, bytes / size_of::<u64>(), flags)?;
         Ok(Self { memory, _type: PhantomData })
     }
 

@@ -11,6 +11,7 @@
 #include <linux/huge_mm.h>
 #include <linux/mm.h>
 #include <linux/pci.h>
+#include <linux/pm.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/user.h>
@@ -36,10 +37,12 @@ u32 tally_current_user(void);
 int tally_reset_function(struct pci_dev *pdev);
 void tally_handle_resets(struct pci_dev *pdev);
 /* Of raw.rs. */
+void tally_halt(struct pci_dev *pdev);
 void tally_pause(struct pci_dev *pdev);
 void tally_go_on(struct pci_dev *pdev);
 int tally_huge_pages(struct drm_device *drm);
 void *tally_page_address(struct page *page);
+int tally_fill_buffer(struct drm_gem_object *obj);
 struct page *tally_buffer_page(struct drm_gem_object *obj, unsigned long index);
 void tally_put_page(struct page *page);
 int tally_mmap(struct file *file, struct vm_area_struct *vma);
@@ -132,7 +135,7 @@ int tally_reset_function(struct pci_dev *pdev)
 
 static pci_ers_result_t tally_error_detected(struct pci_dev *pdev, pci_channel_state_t state)
 {
-	tally_pause(pdev);
+	tally_halt(pdev);
 	return state == pci_channel_io_perm_failure ? PCI_ERS_RESULT_DISCONNECT :
 						      PCI_ERS_RESULT_NEED_RESET;
 }
@@ -151,10 +154,28 @@ static const struct pci_error_handlers tally_error_handlers = {
 	.reset_done = tally_go_on,
 };
 
+/* A device without power has forgotten everything: to its clients that is a reset. */
+static int tally_suspend(struct device *dev)
+{
+	tally_pause(to_pci_dev(dev));
+	return 0;
+}
+
+static int tally_resume(struct device *dev)
+{
+	tally_go_on(to_pci_dev(dev));
+	return 0;
+}
+
+static DEFINE_SIMPLE_DEV_PM_OPS(tally_pm_ops, tally_suspend, tally_resume);
+
 /* The driver is the same for all its devices: the first to be bound sets what all others would. */
 void tally_handle_resets(struct pci_dev *pdev)
 {
-	to_pci_driver(pdev->dev.driver)->err_handler = &tally_error_handlers;
+	struct pci_driver *driver = to_pci_driver(pdev->dev.driver);
+
+	driver->err_handler = &tally_error_handlers;
+	driver->driver.pm = pm_sleep_ptr(&tally_pm_ops);
 }
 
 int tally_huge_pages(struct drm_device *drm)
@@ -169,6 +190,32 @@ int tally_huge_pages(struct drm_device *drm)
 void *tally_page_address(struct page *page)
 {
 	return page_address(page);
+}
+
+/*
+ * Has memory for all pages of a buffer, or -EINTR when a fatal signal comes. For a large buffer this
+ * takes long. The helper, which then finds all pages, would see no signal, and have the buffer's lock.
+ */
+int tally_fill_buffer(struct drm_gem_object *obj)
+{
+	struct address_space *mapping = obj->filp->f_mapping;
+	unsigned long index = 0;
+	struct folio *folio;
+
+	/* Its pages are in use, and so there. */
+	if (refcount_read(&to_drm_gem_shmem_obj(obj)->pages_use_count))
+		return 0;
+	while (index < obj->size >> PAGE_SHIFT) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		folio = shmem_read_folio_gfp(mapping, index, mapping_gfp_mask(mapping));
+		if (IS_ERR(folio))
+			return PTR_ERR(folio);
+		index = folio_next_index(folio);
+		folio_put(folio);
+		cond_resched();
+	}
+	return 0;
 }
 
 /*
@@ -191,8 +238,6 @@ void tally_put_page(struct page *page)
  * mmap of the render node. The core's finds a buffer by the offset of its first
  * page only; this one by that of any page, so that a part of it can be mapped.
  */
-struct page *tally_buffer_page(struct drm_gem_object *obj, unsigned long index);
-void tally_put_page(struct page *page);
 int tally_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	struct drm_file *client = file->private_data;
@@ -341,7 +386,7 @@ int tally_user_pin(struct device *dev, u64 address, unsigned long count, bool wr
 		done += ret;
 	}
 	ret = sg_alloc_table_from_pages(&user->sgt, user->pages, count, 0,
-					(u64)count << PAGE_SHIFT, GFP_KERNEL);
+					(u64)count << PAGE_SHIFT, GFP_KERNEL_ACCOUNT);
 	if (ret)
 		goto unpin;
 	user->write = write;

@@ -191,7 +191,7 @@ impl State {
     }
 
     /// The limits that follow from the module's parameters, by their names.
-    pub(crate) fn limits(&self) -> [(&'static str, u64); 8] {
+    pub(crate) fn limits(&self) -> [(&'static str, u64); 9] {
         let (vms, queues) = (Self::vm_limits(), Self::queue_limits());
         [
             ("max_vms", vms.file.into()),
@@ -200,6 +200,7 @@ impl State {
             ("user_queues", queues.user.into()),
             ("user_memory", self.accounts.user_bytes()),
             ("user_buffers", self.accounts.user_buffers()),
+            ("user_kernel", self.accounts.user_kernel()),
             ("admin_timeout_ms", (*module_parameters::admin_timeout_ms.value_ref()).into()),
             ("reset_timeout_ms", (*module_parameters::reset_timeout_ms.value_ref()).into()),
         ]

@@ -68,6 +68,10 @@ kernel::module_pci_driver! {
             default: 0,
             description: "Most buffers of a user; 0 means half of all, of which there are as many as the kernel allows open files, halved",
         },
+        user_kernel_mib: u64 {
+            default: 0,
+            description: "Kernel memory that the mappings of a user may take, in MiB; 0 means half of all, which is a sixteenth of the machine's",
+        },
         max_vms: u32 {
             default: 16,
             description: "Most address spaces of an open file",

@@ -22,7 +22,7 @@ use tally_uapi::firmware::{map_flag, op, Extent, MAX_EXTENTS};
 use tally_uapi::ioctl::{bind_flag, bind_op, VmBind, VmCreate, VmDestroy, VmOrphan};
 use tally_uapi::PAGE_SIZE;
 
-use crate::account::Charge;
+use crate::account::{Amount, Charge, Client, EXTENTS, MAPPING};
 use crate::admin::vm_command;
 use crate::call::{Call, Order};
 use crate::extent::Cut;
@@ -42,6 +42,8 @@ pub(crate) struct Vm {
     owner: Owner,
     pid: i32,
     window: Range<u64>,
+    /// Of its file: what its mappings take.
+    account: Arc<Client>,
     closed: Closed,
     lost: Atomic<bool>,
     #[pin]
@@ -58,16 +60,23 @@ struct Maps {
 }
 
 /// What is mapped at a range of VAs.
-#[derive(Clone)]
 pub(crate) struct Mapping {
     end: u64,
     flags: u32,
     serial: u64,
     /// Keeps the pages where they are.
     _backing: Backing,
+    /// What it takes. None only in tests.
+    _cost: Option<Charge>,
 }
 
 impl Mapping {
+    /// What is left of it up to `end`, as a mapping of its own.
+    fn rest(&self, end: u64, cost: Option<Charge>) -> Self {
+        let Self { flags, serial, ref _backing, .. } = *self;
+        Self { end, flags, serial, _backing: _backing.clone(), _cost: cost }
+    }
+
     /// The first VA behind it.
     pub(crate) fn end(&self) -> u64 {
         self.end
@@ -201,31 +210,46 @@ fn covers(tree: &RBTree<u64, Mapping>, range: &Range<u64>, flags: u32) -> bool {
     true
 }
 
-/// Takes `range` out of `tree`; what was in it, whole mappings, goes to the result.
+/// Whether a mapping begins before `range` and goes on in it, and whether one begins in it, or before,
+/// and goes on behind it.
+fn cuts(tree: &RBTree<u64, Mapping>, range: &Range<u64>) -> (bool, bool) {
+    let at =
+        |va: u64| overlap(tree, &(va..va + 1)).and_then(|start| Some((start, tree.get(&start)?)));
+    let left = at(range.start).is_some_and(|(start, _)| start < range.start);
+    let right = at(range.end - 1).is_some_and(|(_, mapping)| mapping.end > range.end);
+    (left, right)
+}
+
+/// Takes `range`, which is not empty, out of `tree`; what was in it, whole mappings, goes to the
+/// result. `cost` is asked for what each mapping that comes into being takes.
 ///
 /// # Errors
-/// ENOMEM, with the tree as it was.
-fn take(tree: &mut RBTree<u64, Mapping>, range: &Range<u64>) -> Result<RBTree<u64, Mapping>> {
-    // At most the first and the last are cut; the cut may leave one piece each.
-    let mut spare = [
-        Some(RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?),
-        Some(RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?),
-    ];
+/// ENOMEM, and those of `cost`, with the tree as it was.
+fn take(
+    tree: &mut RBTree<u64, Mapping>,
+    range: &Range<u64>,
+    cost: impl Fn() -> Result<Option<Charge>>,
+) -> Result<RBTree<u64, Mapping>> {
+    let (left, right) = cuts(tree, range);
+    let spare = |needed: bool| match needed {
+        true => Ok::<_, Error>(Some((RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?, cost()?))),
+        false => Ok(None),
+    };
+    let (mut left, mut right) = (spare(left)?, spare(right)?);
     let mut taken = RBTree::new();
     while let Some(start) = overlap(tree, range) {
-        let (Some(mapping), [left, right]) = (tree.get(&start).cloned(), &mut spare) else { break };
+        let Some(mapping) = tree.get(&start) else { break };
+        let end = mapping.end;
+        let before = left.take_if(|_| start < range.start);
+        let before =
+            before.map(|(place, cost)| place.into_node(start, mapping.rest(range.start, cost)));
+        let behind = right.take_if(|_| end > range.end);
+        let behind =
+            behind.map(|(place, cost)| place.into_node(range.end, mapping.rest(end, cost)));
         let Some(node) = tree.remove_node(&start) else { break };
         taken.insert(node);
-        if start < range.start {
-            if let Some(left) = left.take() {
-                let rest = Mapping { end: range.start, ..mapping.clone() };
-                tree.insert(left.into_node(start, rest));
-            }
-        }
-        if mapping.end > range.end {
-            if let Some(right) = right.take() {
-                tree.insert(right.into_node(range.end, mapping));
-            }
+        for rest in [before, behind].into_iter().flatten() {
+            tree.insert(rest);
         }
     }
     Ok(taken)
@@ -256,6 +280,7 @@ pub(crate) fn create(gpu: &Gpu<'_>, file: &TallyFile, arg: &mut VmCreate) -> Res
             owner: file.owner(),
             pid: file.pid(),
             window: start..end,
+            account: file.account().clone(),
             closed: Closed::new(),
             lost: Atomic::new(false),
             maps <- new_mutex!(maps),
@@ -375,7 +400,8 @@ pub(crate) fn bind(
         }
         None if arg.op == bind_op::MAP_NULL => {
             // Memory of the device, which has it from the same machine in the end.
-            let charge = Charge::take(file.account(), arg.size, 0)?;
+            let charge =
+                Charge::take(&vm.account, Amount { bytes: arg.size, ..Amount::default() })?;
             let backing = Backing::Null(Some(Arc::new(charge, GFP_KERNEL_ACCOUNT)?));
             map(gpu, &vm, &range, arg.flags | map_flag::NULL, backing, core::iter::empty())
         }
@@ -412,6 +438,7 @@ fn map(
 ) -> Result {
     let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
     let undoing = Order::new()?;
+    let cost = Charge::take(&vm.account, MAPPING)?;
     let mut maps = vm.maps.lock();
     if maps.end.is_none() {
         return Err(ENOENT);
@@ -421,10 +448,10 @@ fn map(
     }
     let serial = maps.serial;
     maps.serial += 1;
-    let mapping = Mapping { end: range.end, flags, serial, _backing: backing };
+    let mapping = Mapping { end: range.end, flags, serial, _backing: backing, _cost: Some(cost) };
     maps.tree.insert(node.into_node(range.start, mapping));
     let mut calls = KVVec::new();
-    let mut result = send_maps(gpu, vm.id, range, flags, extents, &mut calls);
+    let mut result = send_maps(gpu, vm, range, flags, extents, &mut calls);
     drop(maps);
     for call in calls {
         result = result.and(call.wait(gpu.state()).map(|_| ()));
@@ -442,7 +469,7 @@ fn map(
 /// Sends the VM_MAPs of a range, a page of extents each.
 fn send_maps(
     gpu: &Gpu<'_>,
-    vm: u32,
+    vm: &Vm,
     range: &Range<u64>,
     flags: u32,
     mut extents: impl Iterator<Item = Extent>,
@@ -450,26 +477,29 @@ fn send_maps(
 ) -> Result {
     let mut from = range.start;
     while from < range.end {
-        let page = Shared::<Extent>::new(gpu.pdev().as_ref(), MAX_EXTENTS as usize)?;
         let (mut count, mut bytes) = (0, 0);
-        if flags & map_flag::NULL != 0 {
+        let (address, keep) = if flags & map_flag::NULL != 0 {
             bytes = range.end - from;
+            (0, Keep::Nothing)
         } else {
+            let cost = Charge::take(&vm.account, EXTENTS)?;
+            let page = Shared::<Extent>::charged(gpu.pdev().as_ref(), MAX_EXTENTS as usize)?;
             for extent in extents.by_ref().take(MAX_EXTENTS as usize) {
                 page.write(count, extent);
                 count += 1;
                 bytes += extent.bytes;
             }
-        }
+            (page.address(), Keep::Extents(page, cost))
+        };
         if bytes == 0 {
             // Fewer pages than the range has: cannot be, and must not loop.
             return Err(EFAULT);
         }
-        let address = if count == 0 { 0 } else { page.address() };
         let args = [from, bytes, address, count as u64, 0, 0];
-        let command = tally_uapi::firmware::Command { flags, ..vm_command(op::VM_MAP, vm, args) };
+        let command =
+            tally_uapi::firmware::Command { flags, ..vm_command(op::VM_MAP, vm.id, args) };
         calls.reserve(1, GFP_KERNEL_ACCOUNT)?;
-        let call = gpu.send(Order::new()?, command, Keep::Extents(page))?;
+        let call = gpu.send(Order::new()?, command, keep)?;
         calls.push(call, GFP_KERNEL_ACCOUNT)?;
         from += bytes;
     }
@@ -501,7 +531,8 @@ fn unmap(gpu: &Gpu<'_>, vm: &Arc<Vm>, range: &Range<u64>) -> Result {
     if maps.end.is_none() {
         return Err(ENOENT);
     }
-    let taken = take(&mut maps.tree, range)?;
+    let cost = || Charge::take(&vm.account, MAPPING).map(Some);
+    let taken = take(&mut maps.tree, range, cost)?;
     if taken.is_empty() {
         return Ok(());
     }
@@ -542,7 +573,7 @@ mod tests {
     use super::*;
 
     fn insert(tree: &mut RBTree<u64, Mapping>, start: u64, end: u64, flags: u32) -> Result {
-        let mapping = Mapping { end, flags, serial: 0, _backing: Backing::Null(None) };
+        let mapping = Mapping { end, flags, serial: 0, _backing: Backing::Null(None), _cost: None };
         tree.try_create_and_insert(start, mapping, GFP_KERNEL)?;
         Ok(())
     }
@@ -553,6 +584,10 @@ mod tests {
             *slot = (*start, mapping.end);
         }
         out
+    }
+
+    fn free() -> Result<Option<Charge>> {
+        Ok(None)
     }
 
     const READ: u32 = bind_flag::READ;
@@ -585,14 +620,33 @@ mod tests {
         let mut tree = RBTree::new();
         insert(&mut tree, 10, 40, READ)?;
         insert(&mut tree, 40, 50, READ)?;
-        assert!(take(&mut tree, &(60..70))?.is_empty());
+        assert!(take(&mut tree, &(60..70), free)?.is_empty());
         // In the middle of one.
-        assert_eq!(ranges(&take(&mut tree, &(20..30))?)[0], (10, 40));
+        assert_eq!(ranges(&take(&mut tree, &(20..30), free)?)[0], (10, 40));
         assert_eq!(ranges(&tree), [(10, 20), (30, 40), (40, 50), (0, 0)]);
         // Over the ends of three.
-        take(&mut tree, &(15..45))?;
+        take(&mut tree, &(15..45), free)?;
         assert_eq!(ranges(&tree), [(10, 15), (45, 50), (0, 0), (0, 0)]);
-        take(&mut tree, &(0..100))?;
+        take(&mut tree, &(0..100), free)?;
+        assert!(tree.is_empty());
+        Ok(())
+    }
+
+    /// "ENOSPC: too many pieces": what does not cut needs nothing, and what may not cut changes nothing.
+    #[test]
+    fn only_cuts_cost() -> Result {
+        let mut tree = RBTree::new();
+        insert(&mut tree, 10, 20, READ)?;
+        insert(&mut tree, 20, 30, READ)?;
+        insert(&mut tree, 30, 40, READ)?;
+        let dear = || Err(ENOSPC);
+        for range in [12..13, 5..15, 15..20, 25..60] {
+            assert_eq!(take(&mut tree, &range, dear).err(), Some(ENOSPC));
+        }
+        assert_eq!(ranges(&tree), [(10, 20), (20, 30), (30, 40), (0, 0)]);
+        take(&mut tree, &(20..30), dear)?;
+        assert_eq!(ranges(&tree), [(10, 20), (30, 40), (0, 0), (0, 0)]);
+        take(&mut tree, &(0..100), dear)?;
         assert!(tree.is_empty());
         Ok(())
     }

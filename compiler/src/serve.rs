@@ -6,6 +6,7 @@
 //! nothing else to do. A panic in a build is a failed build. What a panic can't catch, a crash in
 //! LLVM or a limit of time or memory, ends the process; the driver then says so and starts another.
 
+mod confine;
 mod limits;
 mod options;
 mod queue;
@@ -50,8 +51,13 @@ pub fn serve() -> Result<(), FrameError> {
     limits::set();
     let socket = io::stdin().as_fd().try_clone_to_owned().map_err(FrameError::Io)?;
     let server = Arc::new(Server::new(&socket)?);
+    // Asks files how many there are, which is not possible later.
+    let processors = limits::processors();
+    // Where nobody may have filters there is none, as in some containers.
+    if let Err(error) = confine::confine() {
+        let _ = writeln!(io::stderr(), "the compiler is not confined: {error}");
+    }
     server.send(&Reply::Hello { version: PROTOCOL_VERSION })?;
-    let processors = thread::available_parallelism().map_or(1, usize::from);
     for index in 0..processors.min(MAX_WORKERS) {
         let server = server.clone();
         thread::Builder::new()

@@ -159,10 +159,27 @@ kernel_prune() {
         lib mm net samples security sound tools/testing tools/perf virt
 }
 
+# alone FUNCTION [ARGUMENT]...: calls it while no other of these scripts makes something that is kept.
+alone() {
+    local lock
+    exec {lock}>"$cache/lock"
+    flock --nonblock "$lock" || {
+        say "waiting for another scripts/vm"
+        flock "$lock"
+    }
+    "$@"
+    exec {lock}>&-
+}
+
 # kernel_ensure VARIANT: the kernel is there when this returns.
 kernel_ensure() {
-    local lists builder
+    mkdir -p "$cache"
     kernel_prepare "$1"
+    [ -e "$kernel_dir/complete" ] || alone kernel_make
+}
+
+kernel_make() {
+    local lists builder
     [ ! -e "$kernel_dir/complete" ] || return 0
     need_kernel_tools
     lists=$(newer_packages)
@@ -177,6 +194,7 @@ kernel_ensure() {
         grep -E 'error|Error' "$kernel_dir/build.log" | tail -n 20 >&2
         die "the kernel does not build; all of it: $kernel_dir/build.log"
     }
+    say "installing its modules, and removing what is not needed any more"
     (kernel_prune) >>"$kernel_dir/build.log" 2>&1
     touch "$kernel_dir/complete"
     say "kernel ready: $kernel_dir"

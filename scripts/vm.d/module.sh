@@ -33,6 +33,24 @@ gpu_start() {
     done
 }
 
+# gpu_disturb RUN_FOLDER: while the command runs, makes the device's process stand still for up to two
+# seconds at a time, and ends one of its engine processes now and then.
+gpu_disturb() {
+    local run=$1 engines
+    until [ -e "$run/loaded" ]; do sleep 0.3; done
+    while [ -d "$run" ] && kill -0 "$gpu"; do
+        sleep "0.$((RANDOM % 9 + 1))"
+        if [ $((RANDOM % 2)) = 0 ]; then
+            kill -STOP "$gpu"
+            sleep "$((RANDOM % 2)).$((RANDOM % 9 + 1))"
+            kill -CONT "$gpu"
+        else
+            mapfile -t engines < <(ps --no-headers -o pid --ppid "$gpu")
+            [ ${#engines[@]} = 0 ] || kill -KILL $((engines[RANDOM % ${#engines[@]}]))
+        fi
+    done
+}
+
 # gpu_watch RUN_FOLDER: notes which processes the device has, while it lives.
 gpu_watch() {
     local run=$1

@@ -6,21 +6,26 @@
 # vfio-user-pci, which attaches the virtual GPU, is there from this version on.
 readonly qemu_oldest=10.1
 
+# qemu_fetch FOLDER: unpacks it there.
+qemu_fetch() {
+    local tree=$1 lists
+    [ ! -d "$tree" ] || return 0
+    say "fetching QEMU"
+    lists=$(newer_packages)
+    rm -rf "$tree.partial"
+    unpack_closure "$lists" "$tree.partial" -t trixie-backports qemu-system-x86
+    mv "$tree.partial" "$tree"
+}
+
 # qemu_prepare: the command that starts QEMU (qemu), of this machine if it is new enough.
 qemu_prepare() {
-    local found tree=$cache/qemu lists lib
+    local found tree=$cache/qemu lib
     found=$(qemu-system-x86_64 --version 2>/dev/null | sed -n 's/^QEMU emulator version \([0-9.]*\).*/\1/p') || true
     if [ -n "$found" ] && [ "$(printf '%s\n' "$qemu_oldest" "$found" | sort -V | head -n 1)" = "$qemu_oldest" ]; then
         qemu=(qemu-system-x86_64)
         return
     fi
-    if [ ! -d "$tree" ]; then
-        say "fetching QEMU"
-        lists=$(newer_packages)
-        rm -rf "$tree.partial"
-        unpack_closure "$lists" "$tree.partial" -t trixie-backports qemu-system-x86
-        mv "$tree.partial" "$tree"
-    fi
+    [ -d "$tree" ] || alone qemu_fetch "$tree"
     lib=$tree/usr/lib/x86_64-linux-gnu
     qemu=("$lib/ld-linux-x86-64.so.2" --library-path "$lib:$lib/pulseaudio" --argv0 qemu-system-x86_64
         "$tree/usr/bin/qemu-system-x86_64" -L "$tree/usr/share/qemu" -L "$tree/usr/share/seabios")
@@ -89,12 +94,22 @@ guest_guard() {
     done
 }
 
+# guest_stop: ends the machine, if one runs.
+machine=
+guest_stop() {
+    [ -z "$machine" ] || {
+        kill "$machine" "$guard" 2>/dev/null || true
+        wait "$machine" 2>/dev/null || true
+    }
+    machine=
+}
+
 # guest_run RUN_FOLDER: boots kernel_dir's kernel and waits for the end of the machine.
 #
 # The folder holds what the guest is to do (see guest-init) and receives its answers. The two streams
 # of the command come through ports of their own, so that nothing of the kernel's is between them.
 guest_run() {
-    local run=$1 devices out err guard readers=() status=0
+    local run=$1 devices out err readers=() status=0
     mkfifo "$run/out" "$run/err"
     # Open for both directions, so that neither side waits for the other to open it.
     exec {out}<>"$run/out" {err}<>"$run/err"
@@ -105,12 +120,16 @@ guest_run() {
     mapfile -t devices < <(machine "$run")
     guest_guard "$run" {out}<&- {err}<&- >/dev/null 2>&1 &
     guard=$!
+    # In the background, so that this shell hears signals; with the standard input all the same.
     timeout --foreground "$limit" "${qemu[@]}" -nodefaults -no-user-config -display none -no-reboot \
         -pidfile "$run/pid" -M q35,memory-backend=memory -accel "$accelerator" -cpu max -smp "$cpus" -m "$memory" \
         -object "memory-backend-memfd,id=memory,size=$memory,share=on" \
         -kernel "$kernel_dir/bzImage" -initrd "$run/initramfs" \
         -append "$kernel_parameters tally.target=$target tally.modules=$kernel_dir/modules $append" \
-        -serial chardev:console "${devices[@]}" {out}<&- {err}<&- 2>"$run/qemu.log" || status=$?
+        -serial chardev:console "${devices[@]}" {out}<&- {err}<&- <&0 2>"$run/qemu.log" &
+    machine=$!
+    wait "$machine" || status=$?
+    machine=
     exec {out}<&- {err}<&-
     kill "$guard" 2>/dev/null || true
     wait "${readers[@]}"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Limits that the process sets for itself, so that no build can take the machine down.
 
+use std::sync::OnceLock;
 use std::{env, thread};
 
 /// Address space in bytes; `TALLY_COMPILER_MEMORY` (in MiB) sets another.
@@ -23,9 +24,15 @@ fn number(name: &str) -> Option<u64> {
     env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
+/// How many processors there are for the process, as they were when it was first asked.
+pub(super) fn processors() -> usize {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, usize::from))
+}
+
 /// Allows a build its time from now on. When it is used up SIGXCPU ends the process.
 pub(super) fn allow_time() {
-    let threads = thread::available_parallelism().map_or(1, usize::from) as u64;
+    let threads = processors() as u64;
     let seconds = number("TALLY_COMPILER_TIME").unwrap_or(BUILD_SECONDS).saturating_mul(threads);
     lower_soft_limit(libc::RLIMIT_CPU, used_seconds().saturating_add(seconds));
 }

@@ -2,6 +2,9 @@
 //! The compiler process, from the driver's side of the socket.
 
 use std::fs;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::OnceLock;
@@ -218,4 +221,23 @@ fn the_host_sees_no_child_process() {
         unsafe { libc::gettid() }
     ));
     assert_eq!(children.unwrap_or_default().trim(), "");
+}
+
+/// What it may ask of the kernel it has given up before it says its first word.
+#[test]
+fn the_process_is_confined_before_it_reads_a_module() {
+    let (mut ours, theirs) = UnixStream::pair().expect("a pair");
+    let child = Command::new(PROGRAM).stdin(OwnedFd::from(theirs)).spawn();
+    let mut child = child.expect("the program is there");
+    ours.read_exact(&mut [0]).expect("its greeting");
+    let own = fs::read_to_string("/proc/self/status").expect("our own state");
+    let its = fs::read_to_string(format!("/proc/{}/status", child.id())).expect("its state");
+    drop(ours);
+    child.wait().expect("its end");
+    let number = |status: &str, key| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("a line");
+        line.trim().parse::<u32>().expect("a number")
+    };
+    assert_eq!(number(&its, "NoNewPrivs:"), 1);
+    assert_eq!(number(&its, "Seccomp_filters:"), number(&own, "Seccomp_filters:") + 1);
 }

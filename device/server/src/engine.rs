@@ -16,6 +16,7 @@ use tally_engine::MAX_FILES;
 use tally_engine::mailbox::{Mailbox, MailboxMap, Order, fence_arguments};
 use tally_uapi::cell::WAITERS;
 use tally_uapi::fault::{Fault, FaultKind};
+use tally_uapi::firmware::op;
 
 use crate::links::Links;
 use crate::memory::MemoryFile;
@@ -207,6 +208,11 @@ impl Engine {
         let (own, home) = (Arc::clone(&engine.link), Arc::clone(links));
         let ear = std::thread::Builder::new().name("ear".into());
         engine.threads.push(ear.spawn(move || ear::listen(&own, &home))?);
+        // It looks for orders when it is confined, and not before. So one that does nothing is answered
+        // then.
+        let nothing = Order { opcode: op::NOP, ..Order::default() };
+        let unconfined = |Ended| io::Error::other("the engine process has not confined itself");
+        engine.order(&nothing).map_err(unconfined)?;
         Ok(engine)
     }
 

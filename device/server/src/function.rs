@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tally_device::Clock;
@@ -106,6 +107,7 @@ impl Function {
             interrupt: Arc::new(Interrupt::default()),
             max_mappings: lane::max_mappings(),
             va_end: engine::fix_addresses(),
+            null_bytes: AtomicU64::new(0),
         };
         Ok(Self {
             config: ConfigSpace::new(),

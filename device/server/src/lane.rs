@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 
 use tally_engine::VA_START;
@@ -47,8 +48,37 @@ struct Vm {
     window: Range<u64>,
     engine: Engine,
     map: Map,
+    null: NullShare,
     /// The files that the engine process has, by index.
     files: Vec<Arc<MemoryFile>>,
+}
+
+/// What a VM has of the NULL memory that there is for all.
+struct NullShare {
+    host: Arc<Host>,
+    bytes: u64,
+}
+
+impl NullShare {
+    /// The VM has so much now. False, with nothing changed, if there is not as much.
+    fn set(&mut self, bytes: u64) -> bool {
+        let limit = self.host.settings.null_bytes;
+        let others = |all: u64| all - self.bytes;
+        let changed =
+            self.host.null_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |all| {
+                others(all).checked_add(bytes).filter(|&sum| sum <= limit || bytes <= self.bytes)
+            });
+        if changed.is_ok() {
+            self.bytes = bytes;
+        }
+        changed.is_ok()
+    }
+}
+
+impl Drop for NullShare {
+    fn drop(&mut self) {
+        self.set(0);
+    }
 }
 
 /// A lane.
@@ -136,7 +166,8 @@ impl Lane {
             // The session ends; nothing waits for the answer.
             return Err(answer_status::NO_SPACE);
         }
-        self.vm = Some(Vm { window, engine, map: Map::default(), files });
+        let null = NullShare { host: Arc::clone(&self.host), bytes: 0 };
+        self.vm = Some(Vm { window, engine, map: Map::default(), null, files });
         Ok(DONE)
     }
 

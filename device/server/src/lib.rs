@@ -48,6 +48,8 @@ pub struct Settings {
     pub substitutes: u32,
     /// How long a kernel may go on after its queue's destruction began, in ms.
     pub reset_ms: u32,
+    /// Bytes of NULL memory that all VMs may have together: kernels can fill it.
+    pub null_bytes: u64,
     /// The seed of the adversarial device, if it is to be one.
     pub chaos: Option<u64>,
 }
@@ -62,9 +64,18 @@ impl Default for Settings {
             workers: u32::try_from(cores).unwrap_or(1).min(MAX_WORKERS),
             substitutes: 8,
             reset_ms: device.reset_time.as_millis() as u32,
+            null_bytes: host_memory() / 4,
             chaos: None,
         }
     }
+}
+
+/// Bytes of memory that this machine has.
+fn host_memory() -> u64 {
+    // SAFETY: take numbers.
+    let [pages, bytes] =
+        [libc::_SC_PHYS_PAGES, libc::_SC_PAGESIZE].map(|it| unsafe { libc::sysconf(it) });
+    u64::try_from(pages.saturating_mul(bytes)).unwrap_or(0)
 }
 
 /// Most execution units, and most substitutes.

@@ -20,6 +20,8 @@ Serves the Tally GPU to one virtual machine and ends with it. QEMU (10.1 or newe
   --workers N            execution units of each address space (one a CPU)
   --substitutes N        threads that take the place of stuck ones (8)
   --reset-ms N           how long a kernel may go on when its queue is destroyed (100)
+  --null-mib N           memory of NULL mappings, of all address spaces together (a quarter of
+                         this machine's)
   --chaos N              decides by chance whatever is open, alike for the same number
   -h, --help             this text
   -V, --version          the version
@@ -74,6 +76,7 @@ fn parse(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<Requ
             "--workers" => settings.workers = number(1, MAX_WORKERS)?,
             "--substitutes" => settings.substitutes = number(0, MAX_WORKERS)?,
             "--reset-ms" => settings.reset_ms = number(1, 60_000)?,
+            "--null-mib" => settings.null_bytes = u64::from(number(0, u32::MAX)?) << 20,
             "--chaos" => settings.chaos = Some(long(0, u64::MAX)?),
             "-h" | "--help" => return Ok(Request::Help),
             "-V" | "--version" => return Ok(Request::Version),

@@ -34,6 +34,8 @@ pub struct Host {
     pub max_mappings: usize,
     /// Where windows of VMs end.
     pub va_end: u64,
+    /// Bytes of NULL memory that the VMs have.
+    pub null_bytes: AtomicU64,
 }
 
 /// Words of a command, and of an answer.

@@ -12,8 +12,10 @@ use zerocopy::FromZeros;
 
 use crate::Outcome;
 use crate::device::{
-    FOREVER, Fixture, Mapped, Node, PAGE, RW, counter, memory_limit, nobody_is_left,
+    FOREVER, Fixture, Mapped, Node, PAGE, RW, counter, eventually, memory_limit, nobody_is_left,
+    shared_kib,
 };
+use crate::processes::{kill_if_alive, process};
 
 const BOTH: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
@@ -44,7 +46,7 @@ pub fn a_mapping_outlives_its_handle() {
     fixture.bind(fixture.unmap(0, 1)).unwrap();
     assert_eq!(mapped.word(0).load(Relaxed), 5);
     drop(mapped);
-    crate::device::eventually(|| counter("memory") == before);
+    eventually(|| counter("memory") == before);
 }
 
 /// Pages that QUERY says a client may have.
@@ -94,6 +96,30 @@ pub fn memory_has_a_limit() {
             node.close(handle).unwrap();
         }
     }
+}
+
+/// "Only a fatal signal ends such a wait early": who is killed while a large buffer is bound does not
+/// first get all its memory.
+pub fn a_bind_ends_with_its_caller() -> Outcome {
+    nobody_is_left();
+    for by_mmap in [false, true] {
+        let fixture = Fixture::new();
+        let pages = limit(&fixture.node).min(crate::device::WINDOW_PAGES);
+        let handle = fixture.node.bo(pages, 0).unwrap();
+        let whole = pages * (PAGE >> 10);
+        let before = shared_kib();
+        let child = process(|| match by_mmap {
+            true => fixture.node.map(handle, BOTH).is_ok(),
+            false => fixture.bind(fixture.map(handle, 0, 0, pages, RW)).is_ok(),
+        });
+        eventually(|| shared_kib() > before + (1 << 10));
+        if !kill_if_alive(child) {
+            return Outcome::Skipped("all the memory was there before the caller could be killed");
+        }
+        let taken = shared_kib().saturating_sub(before);
+        assert!(taken + (8 << 10) < whole, "{taken} of {whole} KiB");
+    }
+    Outcome::Passed
 }
 
 /// Copies a word from page to page on the device.

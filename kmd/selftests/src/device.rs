@@ -65,6 +65,16 @@ impl Node {
         Self::try_open().expect("a Tally render node")
     }
 
+    /// Opens the first Tally, as soon as there is one.
+    pub fn await_one() -> Self {
+        let mut found = None;
+        eventually(|| {
+            found = Self::try_open();
+            found.is_some()
+        });
+        found.expect("a Tally render node")
+    }
+
     /// Opens the first Tally, if there is one.
     pub fn try_open() -> Option<Self> {
         let mut paths: Vec<PathBuf> =
@@ -463,6 +473,14 @@ pub fn counter(name: &str) -> u64 {
     debug_number(name, 1)
 }
 
+/// KiB of memory in buffers and other shared memory, by the kernel's own count, which may lag behind by
+/// some pages for each processor.
+pub fn shared_kib() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").expect("meminfo");
+    let line = text.lines().find(|line| line.starts_with("Shmem:")).expect("Shmem");
+    line.split_whitespace().nth(1).and_then(|word| word.parse().ok()).expect("a number")
+}
+
 /// Bytes that the buffers of all clients may have.
 pub fn memory_limit() -> u64 {
     // "memory", used, "of", limit.
@@ -513,9 +531,14 @@ pub fn debug_lines(start: &str) -> usize {
 }
 
 fn debug_text() -> String {
+    debug_file("state")
+}
+
+/// A file of the module's in debugfs.
+pub fn debug_file(name: &str) -> String {
     let entries = read_dir("/sys/kernel/debug").expect("debugfs").flatten();
     let of_tally = entries.map(|e| e.path()).find(|path| {
         path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("tally-"))
     });
-    std::fs::read_to_string(of_tally.expect("tally in debugfs").join("state")).expect("its state")
+    std::fs::read_to_string(of_tally.expect("tally in debugfs").join(name)).expect("its file")
 }

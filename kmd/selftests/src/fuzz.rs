@@ -24,7 +24,7 @@ use crate::coverage::{Map, Trace};
 use crate::device::{Mapped, Node, PAGE, in_ms};
 
 /// Numbers that look random and can be had again.
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
     fn next(&mut self) -> u64 {
@@ -35,7 +35,7 @@ impl Dice {
     }
 
     /// Less than `n`.
-    fn below(&mut self, n: u64) -> u64 {
+    pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
@@ -96,7 +96,7 @@ impl Shared {
         };
         assert_ne!(memory, libc::MAP_FAILED);
         let memory = memory.addr() as u64;
-        Self { node: Node::open(), other: Node::open(), made: Mutex::default(), memory }
+        Self { node: Node::await_one(), other: Node::await_one(), made: Mutex::default(), memory }
     }
 
     fn made(&self) -> MutexGuard<'_, Made> {
@@ -401,16 +401,21 @@ pub fn some_calls(seed: u64) {
     (0..300).for_each(|_| client.step());
 }
 
-/// Runs `processes` clients of `threads` threads for `time`, and prints what they reached.
-pub fn run(seed: u64, processes: u64, threads: u64, time: Duration) {
+/// Runs `processes` clients of `threads` threads for `time`, and prints what they reached. With
+/// `trouble` what happens around clients happens meanwhile.
+pub fn run(seed: u64, processes: u64, threads: u64, time: Duration, trouble: bool) {
     println!(
         "# fuzz: seed {seed}, {processes} processes of {threads} threads, {} s",
         time.as_secs()
     );
     may_fail();
     let map = Map::new();
-    let pids: Vec<libc::pid_t> =
-        (0..processes).map(|index| start(seed, index, threads, time, map)).collect();
+    let end = Instant::now() + time;
+    let start = |index| start(seed, index, threads, end, map);
+    let mut pids: Vec<libc::pid_t> = (0..processes).map(start).collect();
+    if trouble {
+        crate::trouble::make(Dice(seed | 1), &mut pids, end, start);
+    }
     for pid in pids {
         let mut status = 0;
         // SAFETY: an own child.
@@ -423,13 +428,12 @@ pub fn run(seed: u64, processes: u64, threads: u64, time: Duration) {
     }
 }
 
-fn start(seed: u64, index: u64, threads: u64, time: Duration, map: Option<Map>) -> libc::pid_t {
+fn start(seed: u64, index: u64, threads: u64, end: Instant, map: Option<Map>) -> libc::pid_t {
     // SAFETY: the program has one thread here.
     let pid = unsafe { libc::fork() };
     if pid != 0 {
         return pid;
     }
-    let end = Instant::now() + time;
     let mut counts = Counts::new();
     let mut round = 0;
     while Instant::now() < end {

@@ -13,14 +13,16 @@ use tally_uapi::fault::FaultKind;
 use tally_uapi::ioctl::{BoInfo, VmCreate, sem_wait_flag};
 
 use crate::Outcome;
-use crate::device::{FOREVER, Fixture, Node, counter, entry, eventually, wait, wait_for};
+use crate::device::{
+    FOREVER, Fixture, Node, counter, debug_file, entry, eventually, wait, wait_for,
+};
 
-fn driver() -> PathBuf {
+pub fn driver() -> PathBuf {
     PathBuf::from("/sys/bus/pci/drivers/tally")
 }
 
 /// The PCI address of the bound device.
-fn address() -> String {
+pub fn address() -> String {
     let entries = fs::read_dir(driver()).expect("the driver").flatten();
     let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.find(|name| name.contains(':')).expect("a bound device")
@@ -69,6 +71,25 @@ pub fn unbind_wakes_a_thousand_sleepers() {
     fs::write(driver().join("bind"), &address).expect("bind");
     eventually(|| Node::try_open().is_some());
     crate::queues::a_signal_arrives();
+}
+
+/// Each parameter is in debugfs, with its value, by the name that the module file gives it.
+pub fn parameters_are_visible() -> Outcome {
+    let Some(path) = std::env::var_os("TALLY_KO") else {
+        return Outcome::Skipped("TALLY_KO does not name the module");
+    };
+    let module = fs::read(path).expect("the module's file");
+    let strings = module.split(|&byte| byte == 0).filter_map(|it| it.strip_prefix(b"parm="));
+    let mut names: Vec<_> = strings
+        .map(|it| String::from_utf8_lossy(it.split(|&byte| byte == b':').next().unwrap()))
+        .collect();
+    names.sort();
+    let shown = debug_file("parameters");
+    let mut shown: Vec<_> = shown.lines().filter_map(|line| line.split_once('\t')).collect();
+    shown.sort();
+    assert!(!names.is_empty() && shown.iter().map(|line| line.0).eq(names), "{shown:?}");
+    assert!(shown.iter().all(|line| line.1.parse::<u64>().is_ok()), "{shown:?}");
+    Outcome::Passed
 }
 
 /// "the hub killed": whoever sleeps is told, and the driver can go.

@@ -2,7 +2,8 @@
 //! Tests of `tally.ko` by its ioctls, as root on a machine that has the module loaded.
 //!
 //! Usage: `tally-selftests [NAME-PART]...` prints TAP and ends with 0 if all is well.
-//! `tally-selftests --fuzz SEED PROCESSES THREADS SECONDS` calls at random instead.
+//! `tally-selftests --fuzz SEED PROCESSES THREADS SECONDS` calls at random instead; with `--trouble` behind
+//! it while the device is reset and unbound, and processes are stopped and killed.
 //! `tally-selftests --outlive` sleeps until somebody outside ends the device's process,
 //! `tally-selftests --lose` until somebody ends that of the VM's engine.
 //! `tally-selftests --slow` tests what a slow VM does to others, on a device that lets one be slow.
@@ -15,11 +16,13 @@ mod buffers;
 mod coverage;
 mod device;
 mod fuzz;
+mod hostile;
 mod life;
 mod processes;
 mod queues;
 mod rejections;
 mod resets;
+mod trouble;
 mod users;
 mod waits;
 
@@ -51,7 +54,8 @@ const TESTS: &[Test] = tests! {
         numbers_beyond_the_last_are_refused structs_may_be_shorter foreign_and_dumb_buffers_are_refused;
     buffers: memory_is_zero_and_shared a_mapping_outlives_its_handle memory_has_a_limit clients_have_limits
         bindings_are_cut_and_joined parts_are_mapped_and_mappings_are_cut
-        userptr_is_the_callers_memory huge_and_many a_bind_without_memory_changes_nothing;
+        userptr_is_the_callers_memory a_bind_ends_with_its_caller huge_and_many
+        a_bind_without_memory_changes_nothing;
     queues: a_signal_arrives a_copy_copies a_fault_loses_the_vm_and_no_other
         a_queue_says_what_it_waits_for destroyed_queues_do_not_signal an_endless_kernel_is_ended limits_are_reached
         a_busy_queue_needs_no_kicks tools_see_engine_time;
@@ -63,19 +67,23 @@ const TESTS: &[Test] = tests! {
         a_killed_process_leaves_nothing
         a_killed_process_takes_its_endless_kernel_along a_forked_child_may_use_the_file;
     users: one_user_cannot_have_all_vms one_user_cannot_have_all_memory one_user_cannot_have_all_buffers
-        null_memory_counts locked_memory_is_counted_by_user a_wait_takes_no_memory_but_its_cells;
+        one_user_cannot_have_all_kernel_memory null_memory_counts locked_memory_is_counted_by_user
+        a_wait_takes_no_memory_but_its_cells;
+    hostile: a_witness_notices_nothing;
     resets: a_reset_from_outside_is_noticed resets_among_other_calls;
-    life: unbind_wakes_a_thousand_sleepers the_module_comes_back_a_hundred_times;
+    life: parameters_are_visible unbind_wakes_a_thousand_sleepers
+        the_module_comes_back_a_hundred_times;
 };
 
 fn main() {
     let parts: Vec<String> = std::env::args().skip(1).collect();
-    if let [option, seed, processes, threads, seconds] = &parts[..]
+    if let [option, seed, processes, threads, seconds, rest @ ..] = &parts[..]
         && option == "--fuzz"
     {
         let number = |text: &String| text.parse().expect("a number");
         let time = std::time::Duration::from_secs(number(seconds));
-        return fuzz::run(number(seed), number(processes), number(threads), time);
+        let trouble = rest == ["--trouble"];
+        return fuzz::run(number(seed), number(processes), number(threads), time, trouble);
     }
     if parts == ["--outlive"] {
         return life::outlive();

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What a user may have: with as many processes and files as he likes, never all that there is.
 
-use tally_uapi::ioctl::{VmCreate, VmDestroy, bind_op};
+use tally_uapi::ioctl::{VmBind, VmCreate, VmDestroy, bind_op};
 
-use crate::device::{Fixture, Node, PAGE, RW, counter, in_ms, memory_limit, nobody_is_left, wait};
+use crate::Outcome;
+use crate::device::{
+    Fixture, Node, PAGE, RW, counter, in_ms, memory_limit, nobody_is_left, shared_kib, wait,
+};
+
+/// Lets all users open render nodes.
+pub fn open_to_all() {
+    for entry in std::fs::read_dir("/dev/dri").into_iter().flatten().flatten() {
+        let path = std::ffi::CString::new(entry.path().to_string_lossy().as_bytes()).unwrap();
+        // SAFETY: a valid string.
+        unsafe { libc::chmod(path.as_ptr(), 0o666) };
+    }
+}
 
 /// Runs `f` in a process of another user, who may open render nodes; whether it says true.
 fn as_another_user(f: impl FnOnce(Node) -> bool) -> bool {
-    let node_is_open_to_all = || {
-        for entry in std::fs::read_dir("/dev/dri").into_iter().flatten().flatten() {
-            let path = std::ffi::CString::new(entry.path().to_string_lossy().as_bytes()).unwrap();
-            // SAFETY: a valid string.
-            unsafe { libc::chmod(path.as_ptr(), 0o666) };
-        }
-    };
-    node_is_open_to_all();
+    open_to_all();
     // SAFETY: the program has one thread here; the child only makes system calls, and ends.
     unsafe {
         let child = libc::fork();
@@ -103,11 +108,53 @@ pub fn one_user_cannot_have_all_buffers() {
 pub fn null_memory_counts() {
     let fixture = Fixture::new();
     let before = counter("memory");
-    let null = tally_uapi::ioctl::VmBind { op: bind_op::MAP_NULL, ..fixture.map(0, 0, 0, 512, RW) };
+    let null = VmBind { op: bind_op::MAP_NULL, ..fixture.map(0, 0, 0, 512, RW) };
     fixture.bind(null).unwrap();
     assert_eq!(counter("memory"), before + 512 * PAGE);
     fixture.bind(fixture.unmap(0, 512)).unwrap();
     assert_eq!(counter("memory"), before);
+}
+
+/// "Kernel memory that the mappings of a user may take": those in all his VMs, and what UNMAP makes of them.
+pub fn one_user_cannot_have_all_kernel_memory() -> Outcome {
+    nobody_is_left();
+    let most = counter("user_kernel");
+    if most > 16 << 20 {
+        return Outcome::Skipped("the module was loaded without user_kernel_mib");
+    }
+    let fixtures = [Fixture::new(), Fixture::new()];
+    let handles = fixtures.each_ref().map(|fixture| fixture.node.bo(3, 0).unwrap());
+    fixtures[0].bind(fixtures[0].map(handles[0], 0, 0, 3, RW)).unwrap();
+    for page in 3.. {
+        let made: Vec<_> = fixtures
+            .iter()
+            .zip(handles)
+            .map(|(fixture, handle)| fixture.bind(fixture.map(handle, 0, page, 1, RW)))
+            .collect();
+        if made.contains(&Err(libc::ENOSPC)) {
+            break;
+        }
+        assert_eq!(made, [Ok(()); 2]);
+    }
+    // What is left is not enough for a command with a page, but for some without.
+    let null = |page| VmBind { op: bind_op::MAP_NULL, ..fixtures[0].map(0, 0, page, 1, RW) };
+    let full = (50_000..60_000).find_map(|page| fixtures[0].bind(null(page)).err());
+    assert_eq!(full, Some(libc::ENOSPC));
+    assert_eq!(counter("kernel"), most);
+    // To take the middle out makes two of one.
+    assert_eq!(fixtures[0].bind(fixtures[0].unmap(1, 1)), Err(libc::ENOSPC));
+    assert!(as_another_user(|node| {
+        let fixture = Fixture::on(node);
+        let handle = fixture.node.bo(1, 0).unwrap();
+        fixture.bind(fixture.map(handle, 0, 0, 1, RW)).is_ok()
+    }));
+    // Whole mappings can always be undone.
+    fixtures[0].bind(fixtures[0].unmap(3, 1000)).unwrap();
+    fixtures[0].bind(fixtures[0].unmap(1, 1)).unwrap();
+    drop(fixtures);
+    nobody_is_left();
+    assert_eq!(counter("kernel"), 0);
+    Outcome::Passed
 }
 
 /// RLIMIT_MEMLOCK is of the user: a second process has what the first one left of it.
@@ -128,11 +175,7 @@ pub fn locked_memory_is_counted_by_user() {
     assert_ne!(memory, libc::MAP_FAILED);
     let bind = |fixture: &Fixture| {
         let user = fixture.map(0, 0, 0, 2, RW);
-        fixture.bind(tally_uapi::ioctl::VmBind {
-            op: bind_op::MAP_USERPTR,
-            offset: memory.addr() as u64,
-            ..user
-        })
+        fixture.bind(VmBind { op: bind_op::MAP_USERPTR, offset: memory.addr() as u64, ..user })
     };
     let limit_and_user = || {
         let limit = libc::rlimit { rlim_cur: 3 * PAGE, rlim_max: 3 * PAGE };
@@ -159,19 +202,14 @@ pub fn locked_memory_is_counted_by_user() {
 /// SEM_WAIT needs the page of a cell, not the buffer.
 pub fn a_wait_takes_no_memory_but_its_cells() {
     let node = Node::open();
-    let shared = || {
-        let text = std::fs::read_to_string("/proc/meminfo").unwrap();
-        let line = text.lines().find(|line| line.starts_with("Shmem:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
-    };
     let handle = node.bo(64 << 10, 0).unwrap();
-    let before = shared();
+    let before = shared_kib();
     for cell in 0..4 {
         let entry = crate::device::entry(handle, cell * 0x100_0000, 1);
         assert_eq!(wait(&node, 0, &[entry], 0, 0), Err(libc::ETIME));
         assert_eq!(wait(&node, 0, &[entry], 0, in_ms(1)), Err(libc::ETIME));
     }
     // A page may be a huge one.
-    let taken = shared().saturating_sub(before);
+    let taken = shared_kib().saturating_sub(before);
     assert!(taken <= 4 * 2048 + 4096, "{taken} KiB of 256 MiB");
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! VM_MAP and VM_UNMAP.
 
-use std::sync::atomic::Ordering;
-
 use super::*;
 use crate::map::continues;
 use crate::memory::GuestMemory;
@@ -29,7 +27,9 @@ impl Vm {
         for &piece in &pieces {
             self.map.apply(piece);
         }
-        let fits = self.map.len() <= host.max_mappings && self.map.null_bytes() <= MAX_NULL_BYTES;
+        let null_bytes = self.map.null_bytes();
+        let fits = self.map.len() <= host.max_mappings && null_bytes <= MAX_NULL_BYTES;
+        let fits = fits && self.null.set(null_bytes);
         let done = fits.then(|| self.carry_out(&pieces));
         match done {
             Some(Ok(answer_status::OK)) => Ok(DONE),
@@ -64,6 +64,8 @@ impl Vm {
             Ok(answer_status::OK) | Err(Ended) => {}
             Ok(_) => self.engine.end(),
         }
+        // The engine process has it no more.
+        self.null.set(self.map.null_bytes());
     }
 
     /// Has the engine process map and unmap; its word on whether it did.

@@ -266,6 +266,11 @@ impl Gpu {
         std::fs::read_dir(format!("/proc/{}/{what}", self.process.id())).unwrap().count()
     }
 
+    /// What /proc says of the device's process.
+    pub fn proc_status(&self) -> String {
+        std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap()
+    }
+
     /// The engine processes.
     pub fn engines(&self) -> Vec<u32> {
         let mut engines = Vec::new();

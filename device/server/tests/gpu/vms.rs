@@ -108,6 +108,29 @@ fn null_memory_begins_as_zero() {
     assert_eq!(gpu.memory.word(out.bus).load(Ordering::Relaxed), 0, "forgotten");
 }
 
+/// "or that of all VMs more than the device has for it": a VM that has all takes it from others, and they
+/// have it when it was unmapped, or has ended.
+#[test]
+fn vms_share_the_null_memory() {
+    let gpu = Gpu::off(&["--null-mib", "1"]);
+    gpu.enable();
+    let (first, second) = (Vm::new(&gpu, 1), Vm::new(&gpu, 2));
+    let map = |vm: &Vm<'_>, at: u64, pages: u64| {
+        let args = [WINDOW + (1 << 30) + at * 4096, pages * 4096, 0, 0, 0, 0];
+        vm.command(op::VM_MAP, RW | map_flag::NULL, 0, args).status
+    };
+    assert_eq!(map(&first, 0, 256), answer_status::OK);
+    assert_eq!(map(&first, 300, 1), answer_status::NO_SPACE);
+    assert_eq!(map(&second, 0, 1), answer_status::NO_SPACE);
+    assert_eq!(first.unmap(WINDOW + (1 << 30), 100), answer_status::OK);
+    assert_eq!(map(&second, 0, 101), answer_status::NO_SPACE);
+    assert_eq!(map(&second, 0, 100), answer_status::OK);
+    // What replaces some of it is no more than before.
+    assert_eq!(map(&second, 50, 50), answer_status::OK);
+    assert_eq!(first.destroy(), answer_status::OK);
+    assert_eq!(map(&second, 100, 156), answer_status::OK);
+}
+
 /// "A lost VM: its bit in `lost`, and QUEUE_QUERY of its queues says which one
 /// faulted, and where." and "Other VMs are not touched."
 #[test]

@@ -14,16 +14,18 @@
 //! what can't be written is not kept.
 //!
 //! What lies in the folder is run as code: it must be the user's own, with no rights for others to
-//! write.
+//! write. It is looked at once, and used by the descriptor from then on: what its name leads to later
+//! does not matter.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use tally_compiler_protocol::{self as protocol, KernelCode, ModuleInfo, Source};
 
 use crate::{process, settings};
@@ -35,13 +37,18 @@ pub struct Entry {
     name: String,
 }
 
-/// The folder.
+/// The folder, and what it is for.
 struct Cache {
-    dir: PathBuf,
-    /// Most bytes that it is to hold.
-    limit: u64,
+    folder: Folder,
     /// Tells compilers apart.
     compiler: Vec<u8>,
+}
+
+/// The folder.
+struct Folder {
+    dir: File,
+    /// Most bytes that it is to hold.
+    limit: u64,
     writes: AtomicU32,
 }
 
@@ -71,13 +78,7 @@ fn cache() -> Option<&'static Cache> {
 
 impl Cache {
     fn open(dir: &Path, limit: u64) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-        let about = fs::metadata(dir)?;
-        let own = about.uid() == rustix::process::geteuid().as_raw();
-        if !own || about.mode() & 0o022 != 0 {
-            let why = "the folder is not this user's, or others may write to it";
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-        }
+        let folder = Folder::open(dir, limit)?;
         let program = protocol::program(process::own_folder().as_deref());
         let program = program.ok_or(io::ErrorKind::NotFound)?;
         let about = fs::metadata(&program)?;
@@ -85,14 +86,33 @@ impl Cache {
         let (size, inode, seconds, ns) =
             (about.len(), about.ino(), about.mtime(), about.mtime_nsec());
         let compiler = format!("{} {size} {inode} {seconds} {ns} {lanes}", program.display());
-        let writes = AtomicU32::new(0);
-        Ok(Self { dir: dir.to_owned(), limit, compiler: compiler.into_bytes(), writes })
+        Ok(Self { folder, compiler: compiler.into_bytes() })
+    }
+}
+
+impl Folder {
+    fn open(path: &Path, limit: u64) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        let dir = File::open(path)?;
+        let about = dir.metadata()?;
+        let own = about.uid() == rustix::process::geteuid().as_raw();
+        if !about.is_dir() || !own || about.mode() & 0o022 != 0 {
+            let why = "the folder is not this user's, or others may write to it";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+        Ok(Self { dir, limit, writes: AtomicU32::new(0) })
+    }
+
+    /// A file in the folder; a link to another place is none.
+    fn file(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
     fn read(&self, name: &str) -> Option<Vec<u8>> {
-        let mut file = File::open(self.dir.join(name)).ok()?;
+        let mut file = self.file(name, OFlags::RDONLY).ok()?;
         let mut bytes = Vec::new();
-        io::Read::read_to_end(&mut file, &mut bytes).ok()?;
+        file.read_to_end(&mut bytes).ok()?;
         // So that what is used stays; a file system that can't is no reason not to use it.
         let _ = file.set_modified(SystemTime::now());
         Some(bytes)
@@ -100,55 +120,62 @@ impl Cache {
 
     fn write(&self, name: &str, bytes: &[u8]) {
         let number = self.writes.fetch_add(1, Ordering::Relaxed);
-        let temporary = self.dir.join(format!("{name}.{}-{number}.tmp", std::process::id()));
-        let written = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&temporary)
+        let temporary = format!("{name}.{}-{number}.tmp", std::process::id());
+        let written = self
+            .file(&temporary, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)
             .and_then(|mut file| file.write_all(bytes))
-            .and_then(|()| fs::rename(&temporary, self.dir.join(name)));
+            .and_then(|()| Ok(rustix::fs::renameat(&self.dir, &temporary, &self.dir, name)?));
         if let Err(error) = written {
-            log::debug!("{}: {error}", temporary.display());
+            log::debug!("{temporary}: {error}");
             // What was not renamed is of no use; if it is not there, so much the better.
-            let _ = fs::remove_file(&temporary);
+            self.remove(&temporary);
         }
         if number.is_multiple_of(WRITES_BETWEEN_SWEEPS) {
             self.sweep();
         }
     }
 
+    /// Removes a file. Another process may have done so just now.
+    fn remove(&self, name: &str) {
+        let _ = rustix::fs::unlinkat(&self.dir, name, AtFlags::empty());
+    }
+
     /// Removes the files that were not used for the longest time until the rest is four fifths of
     /// the limit, if it exceeds that, and what dead writers have left.
     fn sweep(&self) {
-        let Ok(folder) = fs::read_dir(&self.dir) else { return };
+        let Ok(entries) = Dir::read_from(&self.dir) else { return };
         let now = SystemTime::now();
         let mut files = Vec::new();
-        for entry in folder.flatten() {
-            let (path, Ok(about)) = (entry.path(), entry.metadata()) else { continue };
-            if !about.is_file() || !is_ours(&entry.file_name().to_string_lossy()) {
+        for entry in entries.flatten() {
+            let Ok(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
+            if !is_ours(&name) {
                 continue;
             }
-            let used = about.modified().unwrap_or(now);
+            let Ok(about) = rustix::fs::statat(&self.dir, &name, AtFlags::SYMLINK_NOFOLLOW) else {
+                continue;
+            };
+            if !FileType::from_raw_mode(about.st_mode).is_file() {
+                continue;
+            }
+            let seconds = u64::try_from(about.st_mtime).unwrap_or(0);
+            let used = SystemTime::UNIX_EPOCH + Duration::new(seconds, about.st_mtime_nsec as u32);
             let age = now.duration_since(used).unwrap_or_default();
-            if path.extension().is_some_and(|it| it == "tmp") && age > ABANDONED {
-                // Another process may have removed it just now.
-                let _ = fs::remove_file(path);
+            if name.ends_with(".tmp") && age > ABANDONED {
+                self.remove(&name);
                 continue;
             }
-            files.push((used, about.len(), path));
+            files.push((used, u64::try_from(about.st_size).unwrap_or(0), name));
         }
         let mut bytes: u64 = files.iter().map(|(_, size, _)| size).sum();
         if bytes <= self.limit {
             return;
         }
         files.sort();
-        for (_, size, path) in files {
+        for (_, size, name) in files {
             if bytes <= self.limit / 5 * 4 {
                 break;
             }
-            // As above.
-            let _ = fs::remove_file(path);
+            self.remove(&name);
             bytes -= size;
         }
     }
@@ -171,25 +198,25 @@ impl Entry {
 
     /// What the module offers, and its log.
     pub fn info(&self) -> Option<(ModuleInfo, String)> {
-        self.key.load_info(&self.cache.read(&self.info_file())?)
+        self.key.load_info(&self.cache.folder.read(&self.info_file())?)
     }
 
     /// Keeps what the module offers.
     pub fn put_info(&self, info: &ModuleInfo, log: &str) {
         if let Some(bytes) = self.key.store_info(info, log) {
-            self.cache.write(&self.info_file(), &bytes);
+            self.cache.folder.write(&self.info_file(), &bytes);
         }
     }
 
     /// A kernel's code.
     pub fn code(&self, kernel: u32, info: &ModuleInfo) -> Option<KernelCode> {
-        self.key.load_code(&self.cache.read(&self.code_file(kernel))?, info)
+        self.key.load_code(&self.cache.folder.read(&self.code_file(kernel))?, info)
     }
 
     /// Keeps a kernel's code.
     pub fn put_code(&self, kernel: u32, code: &KernelCode) {
         if let Some(bytes) = self.key.store_code(code) {
-            self.cache.write(&self.code_file(kernel), &bytes);
+            self.cache.folder.write(&self.code_file(kernel), &bytes);
         }
     }
 
@@ -205,6 +232,45 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// "what its name leads to later does not matter", and neither do links in it.
+    #[test]
+    fn the_folder_is_the_one_that_was_looked_at() {
+        let base = std::env::temp_dir().join(format!("tally-cache-{}", std::process::id()));
+        let (path, moved) = (base.join("folder"), base.join("moved"));
+        let folder = Folder::open(&path, 1 << 20).unwrap();
+        folder.write("a", b"before");
+        fs::rename(&path, &moved).unwrap();
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("a"), "of somebody else").unwrap();
+        assert_eq!(folder.read("a").as_deref(), Some(&b"before"[..]));
+        folder.write("b", b"after");
+        assert!(!path.join("b").exists() && fs::read(moved.join("b")).unwrap() == b"after");
+        std::os::unix::fs::symlink(path.join("a"), moved.join("c")).unwrap();
+        assert_eq!(folder.read("c"), None);
+        fs::remove_dir_all(&base).unwrap();
+    }
+
+    /// What was used last stays, and only so much of it.
+    #[test]
+    fn a_full_folder_loses_what_was_not_used() {
+        let base = std::env::temp_dir().join(format!("tally-sweep-{}", std::process::id()));
+        let folder = Folder::open(&base, 1000).unwrap();
+        let name = |number: u32| format!("{number:032x}.info");
+        for number in 0..4 {
+            fs::write(base.join(name(number)), [0; 400]).unwrap();
+            let file = File::open(base.join(name(number))).unwrap();
+            let used = SystemTime::now() - Duration::from_secs(100 - u64::from(number));
+            file.set_modified(used).unwrap();
+        }
+        fs::write(base.join("notes.txt"), [0; 5000]).unwrap();
+        assert!(folder.read(&name(0)).is_some());
+        folder.sweep();
+        let left = |number| base.join(name(number)).exists();
+        assert_eq!([0, 1, 2, 3].map(left), [true, false, false, true]);
+        assert!(base.join("notes.txt").exists());
+        fs::remove_dir_all(&base).unwrap();
+    }
 
     #[test]
     fn only_names_of_the_cache_are_ever_removed() {

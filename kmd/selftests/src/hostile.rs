@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A client that harms others as much as it can, and a witness beside it.
+//!
+//! The hostile one is another user with some processes, each of which does one thing as fast as it can.
+//! They are stopped, go on and are killed at any moment, and begin anew. The witness must notice
+//! nothing: its results are right, its VM is not lost, and it gets all it asks for. How long it waits
+//! is printed: alone, beside as many processes that compute, one of them on the device, and beside him. It
+//! shares the processors with all of them, so no time is asserted.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use tally_uapi::ioctl::{BoCreate, VmBind, bind_op};
+use tally_uapi::ioctl::{QueueDestroy, QueueKick, SemWake, VmCreate, VmDestroy};
+use tally_uapi::packet::{Copy, Header, PostSync, flag, opcode};
+
+use crate::device::{
+    Fixture, Node, PAGE, RW, counter, entry, in_ms, nobody_is_left, now_ns, shared_kib, wait,
+};
+use crate::processes::{kill_if_alive, process};
+use crate::users::open_to_all;
+
+/// What the hostile one does, each in a process of its own, until it is killed.
+const MEANS: [(&str, fn()); 7] = [
+    ("endless kernels", endless_kernels),
+    ("memory", memory),
+    ("queues", queues),
+    ("VMs", vms),
+    ("mappings", mappings),
+    ("waits", waits),
+    ("questions", questions),
+];
+
+/// A kernel that never ends, destroyed while it runs: each time its engine is lost.
+fn endless_kernels() {
+    loop {
+        let fixture = Fixture::new();
+        let mut queue = fixture.queue(0);
+        crate::queues::start_endless(&fixture, &mut queue, 8);
+        let other = fixture.queue(16);
+        let _ = fixture.node.call(&mut QueueDestroy { queue_id: queue.id, pad: 0 });
+        let _ = fixture.node.call(&mut QueueDestroy { queue_id: other.id, pad: 0 });
+    }
+}
+
+/// All the memory that one may have, written to: large buffers, small ones, and NULL memory.
+fn memory() {
+    loop {
+        let fixture = Fixture::new();
+        let mut held = Vec::new();
+        for pages in (0..16).rev().map(|bits| 1 << bits) {
+            // Thousands of the smallest, which cost the kernel more than they hold.
+            for _ in 0..if pages == 1 { 5000 } else { 64 } {
+                let Ok(handle) = fixture.node.bo(pages, 0) else { break };
+                let Ok(mapped) = fixture.node.map(handle, libc::PROT_READ | libc::PROT_WRITE)
+                else {
+                    break;
+                };
+                for page in 0..pages {
+                    mapped
+                        .word((page * PAGE) as usize / 8)
+                        .store(1, std::sync::atomic::Ordering::Relaxed);
+                }
+                held.push(mapped);
+            }
+        }
+        let map = |page: u64| fixture.map(0, 0, page * 512, 512, RW);
+        let null = |page| fixture.bind(VmBind { op: bind_op::MAP_NULL, ..map(page) });
+        let _ = (0..128).find_map(|page| null(page).err());
+    }
+}
+
+/// All the queues that one may have, each with packets.
+fn queues() {
+    loop {
+        let fixture = Fixture::new();
+        let mut queue = fixture.queue(0);
+        while fixture.node.call(&mut fixture.queue_create(0)).is_ok() {
+            queue.push(queue.signal(0, 1));
+        }
+    }
+}
+
+/// All the VMs that one may have.
+fn vms() {
+    loop {
+        let nodes: Vec<Node> = (0..16).map(|_| Node::open()).collect();
+        let mut create = VmCreate { start: 0x20_0000_0000, size: PAGE, ..Default::default() };
+        for node in &nodes {
+            while node.call(&mut create).is_ok() {}
+        }
+        let _ = nodes[0].call(&mut VmDestroy { vm_id: create.vm_id, pad: 0 });
+    }
+}
+
+/// One page everywhere, in pieces.
+fn mappings() {
+    loop {
+        let fixture = Fixture::new();
+        let Ok(handle) = fixture.node.bo(8, 0) else { continue };
+        let places = 0..crate::device::WINDOW_PAGES / 8;
+        for place in places {
+            let page = place * 8;
+            if fixture.bind(fixture.map(handle, 0, page, 8, RW)).is_err() {
+                break;
+            }
+            let _ = fixture.bind(fixture.unmap(page + 3, 2));
+        }
+    }
+}
+
+/// Sleepers and wakes, of cells that others have in the same buckets.
+fn waits() {
+    let node = Node::open();
+    let Ok(handle) = node.bo(1, 0) else { return };
+    let entries: Vec<_> = (0..64).map(|cell| entry(handle, cell * 8, 1)).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                loop {
+                    let _ = wait(&node, 0, &entries, 0, in_ms(1));
+                }
+            });
+        }
+        loop {
+            let _ = node.call(&mut SemWake { handle, pad: 0, offset: 0 });
+            let _ = node.call(&mut SemWake::default());
+        }
+    });
+}
+
+/// What the device or the interrupt's thread has to answer.
+fn questions() {
+    let fixture = Fixture::new();
+    let queue = fixture.queue(0);
+    let path = format!("/proc/self/fdinfo/{}", fixture.node.fd());
+    loop {
+        let _ = std::fs::read(&path);
+        let _ = fixture.node.call(&mut QueueKick { queue_id: queue.id, pad: 0 });
+        let mut query = tally_uapi::ioctl::QueueQuery { queue_id: queue.id, ..Default::default() };
+        let _ = fixture.node.call(&mut query);
+    }
+}
+
+/// Honest company: as many processes as the hostile one has. Each uses a processor, one of them by the
+/// device, and nothing else.
+fn compute() -> bool {
+    // SAFETY: takes numbers. This process has one thread.
+    if unsafe { libc::setuid(65534) } != 0 {
+        return false;
+    }
+    for index in 0..MEANS.len() {
+        process(move || {
+            // SAFETY: takes numbers.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            let fixture = Fixture::new();
+            let mut queue = fixture.queue(0);
+            if index == 0 {
+                crate::queues::start_endless(&fixture, &mut queue, 8);
+            }
+            loop {
+                std::hint::spin_loop();
+            }
+        });
+    }
+    loop {
+        std::thread::sleep(Duration::from_secs(100));
+    }
+}
+
+/// The hostile one: starts its processes as another user, and stops, wakes, kills and restarts them.
+fn harm() -> bool {
+    // SAFETY: takes numbers. This process has one thread.
+    if unsafe { libc::setuid(65534) } != 0 {
+        return false;
+    }
+    let start = |means: usize| {
+        process(move || {
+            // SAFETY: takes numbers.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            // What ends with an error, since a limit is reached, begins anew.
+            std::panic::set_hook(Box::new(|_| ()));
+            loop {
+                let _ = std::panic::catch_unwind(MEANS[means].1);
+            }
+        })
+    };
+    let mut children: Vec<_> = (0..MEANS.len()).map(start).collect();
+    for round in 0.. {
+        let means = round % MEANS.len();
+        let pid = children[means];
+        let signal = |signal| {
+            // SAFETY: an own child that was not waited for.
+            unsafe { libc::kill(pid, signal) };
+        };
+        std::thread::sleep(Duration::from_millis(70));
+        // Often in the middle of a call.
+        signal(libc::SIGSTOP);
+        std::thread::sleep(Duration::from_millis(30));
+        signal(libc::SIGCONT);
+        if round % 5 == 4 {
+            kill_if_alive(pid);
+            children[means] = start(means);
+        }
+    }
+    true
+}
+
+/// How long things took, in ns, by name.
+type Times = BTreeMap<&'static str, Vec<i64>>;
+
+/// What the witness does again and again.
+struct Witness {
+    times: Times,
+}
+
+impl Witness {
+    fn time<T>(&mut self, what: &'static str, f: impl FnOnce() -> T) -> T {
+        let begun = now_ns();
+        let result = f();
+        self.times.entry(what).or_default().push(now_ns() - begun);
+        result
+    }
+
+    /// Works for `time`; every result is as it must be.
+    fn work(time: Duration) -> Times {
+        let mut witness = Self { times: Times::new() };
+        let (fixture, end) = (Fixture::new(), Instant::now() + time);
+        let mut queue = fixture.queue(0);
+        let (_, memory) = fixture.memory(16, 64);
+        let words = 32 * PAGE as usize / 8;
+        let mut value = 0;
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        while Instant::now() < end {
+            value += 1;
+            witness.time("a signal and its wait", || {
+                queue.push(queue.signal(0, value));
+                assert_eq!(fixture.wait(&[queue.entry(0, value)], 0, in_ms(60_000)), Ok(0));
+            });
+            (0..words)
+                .step_by(64)
+                .for_each(|word| memory.word(word).store(value ^ word as u64, relaxed));
+            let flags = flag::ORDERED | flag::POST_SYNC;
+            let copy = Copy {
+                header: Header { opcode: opcode::COPY, flags, ..Header::default() },
+                dst: fixture.va(48),
+                src: fixture.va(16),
+                size: 32 * PAGE,
+                zero: [0; 2],
+                post: PostSync { address: queue.cell(1), value },
+            };
+            witness.time("a copy of 128 KiB", || {
+                queue.push(copy);
+                assert_eq!(fixture.wait(&[queue.entry(1, value)], 0, in_ms(60_000)), Ok(0));
+            });
+            let copied =
+                |word: usize| memory.word(words + word).load(relaxed) == value ^ word as u64;
+            assert!((0..words).step_by(64).all(copied), "round {value}");
+            witness.time("a binding and its end", || {
+                fixture.bind(fixture.map(queue.handle, 0, 100, 1, RW)).expect("a binding");
+                fixture.bind(fixture.unmap(100, 1)).expect("its end");
+            });
+            if value % 16 == 1 {
+                witness.time("a VM, a queue and a buffer", || {
+                    let other = Fixture::new();
+                    other.queue(0);
+                    let buffer =
+                        other.node.call(&mut BoCreate { size: 1 << 20, ..Default::default() });
+                    assert_eq!(buffer, Ok(()));
+                });
+            }
+        }
+        let query = queue.query();
+        assert_eq!((query.fault_kind, query.head), (0, 2 * value), "the queue of the witness");
+        witness.times
+    }
+}
+
+/// How often the kernel says that it has ended a process for want of memory, as far as its log goes back.
+fn oom_kills() -> usize {
+    const READ_ALL: i32 = 3;
+    let mut log = vec![0_u8; 1 << 20];
+    // SAFETY: the kernel writes at most as many bytes as there are.
+    let bytes = unsafe { libc::klogctl(READ_ALL, log.as_mut_ptr().cast(), log.len() as i32) };
+    log.truncate(usize::try_from(bytes).expect("the kernel's log"));
+    String::from_utf8_lossy(&log).matches("Out of memory: Killed").count()
+}
+
+fn show(times: &mut [i64]) -> String {
+    times.sort_unstable();
+    let at = |hundredths: usize| times[(times.len() - 1) * hundredths / 100] / 1000;
+    format!("{:>8} {:>8} {:>8} {:>8}", times.len(), at(50), at(99), at(100))
+}
+
+/// A witness beside a hostile client has all its results, and all it asks for.
+pub fn a_witness_notices_nothing() {
+    nobody_is_left();
+    open_to_all();
+    let time = std::env::var("TALLY_HOSTILE_SECONDS").ok().and_then(|text| text.parse().ok());
+    let time = Duration::from_secs(time.unwrap_or(10));
+    let mut alone = Witness::work(time);
+    let others = process(compute);
+    let mut honest = Witness::work(time);
+    assert!(kill_if_alive(others));
+    let (resets, lost) = (counter("resets"), counter("vms_lost"));
+    let (kills, shared) = (oom_kills(), shared_kib());
+    let other = process(harm);
+    let beside = Witness::work(time);
+    let most = shared_kib().saturating_sub(shared);
+    assert!(kill_if_alive(other), "the hostile one has ended");
+    println!("# {:40} {:>8} {:>8} {:>8} {:>8}", "in us", "times", "median", "99 %", "longest");
+    for (what, mut times) in beside {
+        let before = alone.get_mut(what).map(|it| show(it)).unwrap_or_default();
+        let busy = honest.get_mut(what).map(|it| show(it)).unwrap_or_default();
+        println!("# {:40} {before}", format!("{what}, alone"));
+        println!("# {:40} {busy}", "  beside honest company");
+        println!("# {:40} {}", "  beside the hostile one", show(&mut times));
+    }
+    println!(
+        "# the hostile one had {} MiB at its end, and has lost VMs: {}",
+        most >> 10,
+        counter("vms_lost") - lost
+    );
+    assert_eq!(counter("resets"), resets, "the device was reset");
+    assert!(oom_kills() <= kills, "a process was ended for want of memory");
+    nobody_is_left();
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What happens around clients: resets, unbinding, processes that stop for a while or are killed.
+//!
+//! `scripts/vm --disturb` adds what happens to the device, outside of the machine.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::device::{Node, eventually};
+use crate::fuzz::Dice;
+use crate::life::{address, device_file, driver};
+use crate::processes::kill_if_alive;
+
+/// Makes trouble for the processes `pids` until `end`, and prints how often what. One that it has
+/// killed is started anew.
+pub fn make(
+    mut dice: Dice,
+    pids: &mut [libc::pid_t],
+    end: Instant,
+    start: impl Fn(u64) -> libc::pid_t,
+) {
+    // How often, and the longest.
+    let mut done = BTreeMap::<&str, (u64, Duration)>::new();
+    while Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(50 + dice.below(500)));
+        let index = dice.below(pids.len() as u64);
+        let pid = pids[index as usize];
+        let pause = Duration::from_millis(dice.below(300));
+        let signal = |signal| {
+            // SAFETY: an own child that was not waited for.
+            unsafe { libc::kill(pid, signal) };
+        };
+        let begun = Instant::now();
+        let what = match dice.below(5) {
+            0 => {
+                fs::write(device_file("reset"), "1").expect("a reset");
+                "resets"
+            }
+            1 => {
+                let address = address();
+                fs::write(driver().join("unbind"), &address).expect("unbind");
+                std::thread::sleep(pause);
+                // Memory may be made to fail.
+                eventually(|| fs::write(driver().join("bind"), &address).is_ok());
+                "unbinds"
+            }
+            2 => {
+                signal(libc::SIGSTOP);
+                std::thread::sleep(pause);
+                signal(libc::SIGCONT);
+                "pauses"
+            }
+            3 => {
+                if !kill_if_alive(pid) {
+                    // Its time was over.
+                    pids[index as usize] = start(index);
+                    break;
+                }
+                pids[index as usize] = start(index);
+                "kills"
+            }
+            _ => {
+                for fd in
+                    fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten()
+                {
+                    let _ = fs::read(fd.path());
+                }
+                "looks"
+            }
+        };
+        let (times, longest) = done.entry(what).or_default();
+        *times += 1;
+        *longest = begun.elapsed().max(*longest);
+    }
+    for (what, (times, longest)) in done {
+        println!("# fuzz: {times} {what}, the longest {} ms", longest.as_millis());
+    }
+    drop(Node::await_one());
+}
