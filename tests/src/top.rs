@@ -13,13 +13,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Runs `tally-top`, which lies beside the driver.
+/// Runs `tally-top`, which lies beside the driver, or in the folder above if Cargo has put only the driver
+/// beside the tests.
 ///
 /// # Panics
-/// If it is not there.
+/// If it does not exist.
 pub fn top(arguments: &[&str]) -> Output {
-    let program = ze::library().with_file_name("tally-top");
-    Command::new(&program).args(arguments).output().expect("tally-top is built with the driver")
+    let library = ze::library();
+    let folders = library.ancestors().skip(1).take(2);
+    let program = folders.map(|it| it.join("tally-top")).find(|it| it.exists());
+    Command::new(program.expect("tally-top is built with the driver"))
+        .args(arguments)
+        .output()
+        .expect("tally-top runs")
 }
 
 /// All that it said.
