@@ -76,12 +76,13 @@ impl Call {
         )
     }
 
-    /// Nobody will wait for it. Called before it is sent, or where it sets nothing free.
+    /// Says that no thread will wait for the command. Called before it is sent, or if it releases no
+    /// resources.
     pub(crate) fn leave(&self) {
         *self.outcome.lock() = Outcome::Left;
     }
 
-    /// Ends it. What it has set free comes back if nobody waits for it.
+    /// Ends the command. Returns the resources that it released if no thread waits for it.
     #[must_use]
     pub(crate) fn end(&self, answer: Result<Answer>, keep: Keep, quiet: bool) -> Option<Keep> {
         let mut outcome = self.outcome.lock();

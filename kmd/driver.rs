@@ -39,7 +39,7 @@ pub(crate) struct Data {
     reaper: Work<TallyDevice, REAPER>,
 }
 
-/// The work that frees what nobody waits for.
+/// The work that frees the resources of commands without a waiting thread.
 pub(crate) const REAPER: u64 = 1;
 
 impl_has_work! {

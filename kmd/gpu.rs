@@ -3,8 +3,8 @@
 //!
 //! What happens to memory that the device uses is decided here. It is freed when
 //! the device has answered that it is done with it, or when a reset is complete.
-//! A device that does neither keeps the memory for ever: it is counted, reported,
-//! and never given to anybody else.
+//! A device that does neither keeps the memory until the machine is restarted: it is counted,
+//! reported, and never given to another user.
 
 use core::sync::atomic::Ordering;
 
@@ -458,7 +458,7 @@ impl<'bound> Gpu<'bound> {
         self.admin.stopped(&self.state, quiet);
         if !quiet {
             let bytes = self.state.quarantined();
-            dev_err!(self.pdev, "no reset: {bytes} bytes stay allocated for ever\n");
+            dev_err!(self.pdev, "no reset: {bytes} bytes stay allocated until the machine is restarted\n");
             // The device may write its rings, and the buffers belong to the DRM device.
             core::mem::forget(self.admin.clone());
             core::mem::forget(self.status.clone());

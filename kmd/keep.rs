@@ -67,8 +67,8 @@ impl Keep {
         matches!(self, Self::Mappings(_) | Self::Vm(_))
     }
 
-    /// Frees it. `quiet`: the device is known to touch nothing of it any more; else what it may touch
-    /// stays allocated for ever.
+    /// Frees it. `quiet`: the device is known to touch nothing of it any more; otherwise what it may touch
+    /// is never freed.
     pub(crate) fn settle(self, state: &State, quiet: bool) {
         match self {
             Self::Mappings(mappings) => free(state, mappings, quiet),
@@ -87,7 +87,7 @@ impl Keep {
     }
 }
 
-/// Frees mappings; unless `quiet`, leaves their pages pinned for ever.
+/// Frees mappings. Unless `quiet`, their pages stay pinned and are counted as quarantined.
 pub(crate) fn free(state: &State, mappings: RBTree<u64, Mapping>, quiet: bool) {
     if !quiet {
         let bytes = mappings.iter().map(|(start, mapping)| mapping.end() - start).sum();

@@ -88,7 +88,7 @@ pub(crate) struct State {
     /// See [`FirstFault`].
     #[pin]
     pub(crate) fault: Mutex<Option<FirstFault>>,
-    /// What answered commands have set free that nobody waits for.
+    /// Answered commands whose resources no waiting thread will free.
     #[pin]
     left: Mutex<Commands>,
     gone: Atomic<bool>,
@@ -216,7 +216,7 @@ impl State {
         COUNTS.iter().copied().zip(self.counts.iter().map(|count| count.load(Relaxed)))
     }
 
-    /// `bytes` that the device might still write stay allocated for ever.
+    /// Counts `bytes` that are never freed, since the device might still write them.
     pub(crate) fn quarantine(&self, bytes: u64) {
         self.quarantined.add(bytes, Relaxed);
     }

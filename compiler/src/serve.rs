@@ -53,7 +53,7 @@ pub fn serve() -> Result<(), FrameError> {
     let server = Arc::new(Server::new(&socket)?);
     // Asks files how many there are, which is not possible later.
     let processors = limits::processors();
-    // Where nobody may have filters there is none, as in some containers.
+    // Some containers refuse seccomp filters. The compiler then runs without one, and says so.
     if let Err(error) = confine::confine() {
         let _ = writeln!(io::stderr(), "the compiler is not confined: {error}");
     }

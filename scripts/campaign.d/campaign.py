@@ -196,10 +196,10 @@ class Random:
     def found(self, seed, what):
         child, number = self.running[seed], self.programs_of(seed)
         file = child.keep(self.kept, what)
-        chaos = f" TALLY_CHAOS={seed}" if self.arguments.chaos else ""
-        chaos += f" TALLY_DELAYS={seed}" if self.arguments.delays else ""
+        variables = f" TALLY_CHAOS={seed}" if self.arguments.chaos else ""
+        variables += f" TALLY_DELAYS={seed}" if self.arguments.delays else ""
         line = (f"after program {number} of TALLY_SEED={seed} TALLY_PROGRAMS={self.arguments.programs}"
-                f"{chaos}: {file}")
+                f"{variables}: {file}")
         print(f"{what}: {line}", flush=True)
         self.forget(seed)
         return line
@@ -238,10 +238,10 @@ class Random:
             time.sleep(0.1)
         for seed in list(self.running):
             self.forget(seed)
-        chaos = ", on the adversarial device" if self.arguments.chaos else ""
-        chaos += ", with delays" if self.arguments.delays else ""
+        how = ", on the adversarial device" if self.arguments.chaos else ""
+        how += ", with delays" if self.arguments.delays else ""
         print(f"{self.done:,} random programs in {time.monotonic() - start:.0f} s, "
-              f"{self.arguments.processes} processes on {CORES} cores{chaos}, "
+              f"{self.arguments.processes} processes on {CORES} cores{how}, "
               f"seeds {self.arguments.seed} to {self.seed - 1}")
         return self.counts.report()
 

@@ -70,7 +70,7 @@ const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 /// Gives the rights up, for this thread and those that it starts.
 ///
 /// # Errors
-/// The kernel lets nobody have filters here.
+/// The kernel refuses seccomp filters.
 pub(super) fn confine() -> io::Result<()> {
     let program = program();
     let filter =

@@ -97,8 +97,8 @@ fn the_grid_barrier_keeps_everybody_until_all_have_come() {
 
 #[test]
 fn launches_take_turns_and_others_go_on() {
-    // "They … take none from other queues, even if they wait for ever. A launch starts when there are
-    // units for all its groups."
+    // "They … take none from other queues, even if they never stop waiting. A launch starts when there
+    // are units for all its groups."
     let gpu = narrow();
     let cells = Memory::new(4096);
     let mut stuck = gpu.queue();
