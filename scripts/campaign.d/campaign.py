@@ -174,7 +174,7 @@ class Random:
         progress.write_bytes(b"")
         env = self.env | {
             "TALLY_SEED": str(seed), "TALLY_PROGRAMS": str(self.arguments.programs),
-            "TALLY_PROGRESS": str(progress)}
+            "TALLY_RUNS": str(self.arguments.runs), "TALLY_PROGRESS": str(progress)}
         if self.arguments.chaos:
             env["TALLY_CHAOS"] = str(seed)
         if self.arguments.delays:
@@ -347,6 +347,8 @@ def parse():
     random.add_argument("--seed", type=int, default=1, metavar="N", help="the first process's (default: 1)")
     random.add_argument("--programs", type=int, default=PROGRAMS, metavar="N",
                         help=f"of each process (default: {PROGRAMS})")
+    random.add_argument("--runs", type=int, default=1, metavar="N",
+                        help="times that each program runs (default: 1)")
     tests = commands.add_parser("tests", help="the tests of the API and the device, side by side")
     tests.add_argument("names", nargs="*", help="of test programs (default: all)")
     tests.add_argument("--processes", type=int, default=max(2, CORES // 4), metavar="N",
