@@ -2,6 +2,7 @@
 //! The host's side of the order: which steps must have returned before another one is called.
 
 use super::event::{CbState, Dependency};
+use super::shared::Shared;
 use super::times::TimesOf;
 use super::{Event, EventState, Model, Recorded, Refusal};
 use crate::program::{Action, Command, EventId, EventKind, ListId, Object, Op};
@@ -31,7 +32,7 @@ pub struct HostOrder {
     /// The last step of each thread.
     threads: Vec<Option<usize>>,
     join: Option<usize>,
-    objects: Vec<Users>,
+    objects: Vec<Shared<Users>>,
 }
 
 impl HostOrder {
@@ -64,7 +65,7 @@ impl HostOrder {
     fn touch(&mut self, step: usize, object: Object, kind: Use) -> Vec<usize> {
         let at = self.objects.iter().position(|users| users.object == object);
         let at = at.unwrap_or_else(|| {
-            self.objects.push(Users { object, exclusive: None, shared: Vec::new() });
+            self.objects.push(Shared::new(Users { object, exclusive: None, shared: Vec::new() }));
             self.objects.len() - 1
         });
         let users = &mut self.objects[at];
