@@ -319,6 +319,8 @@ class Bench:
         self.arguments, self.env = arguments, env
 
     def run(self):
+        if self.arguments.command == "tuning":
+            return self.tuning()
         name, module = self.COMMANDS[self.arguments.command]
         programs = ["Tally=" + shlex.join([str(BENCH / name), str(module)])]
         peer = HERE / "peer"
@@ -327,6 +329,15 @@ class Bench:
             words = [libraries, f"OCL_ICD_FILENAMES={peer}/libintelocl.so", str(peer / name), str(module)]
             programs.append("Intel=" + shlex.join(words))
         command = [sys.executable, BENCH / f"{name}.py", *self.arguments.options, *programs]
+        return subprocess.run(command, env=self.env, check=False).returncode
+
+    def tuning(self):
+        """What each mechanism of the device gains."""
+        drivers = BENCH / "mechanisms"
+        if not drivers.is_dir():
+            sys.exit("campaign: the pack was made without --with-tuning")
+        programs = [shlex.join([str(BENCH / name), str(module)]) for name, module in self.COMMANDS.values()]
+        command = [sys.executable, BENCH / "tuning.py", *self.arguments.options, drivers, *programs]
         return subprocess.run(command, env=self.env, check=False).returncode
 
 
@@ -358,9 +369,11 @@ def parse():
     commands.add_parser("scaling", add_help=False,
                         help="how operations scale with threads; takes the options of bench/threads.py")
     commands.add_parser("kernels", help="wall and processor time of kernels")
+    commands.add_parser("tuning", add_help=False,
+                        help="what each mechanism gains; takes the options of bench/tuning.py")
     arguments, options = parser.parse_known_args()
     arguments.options = options
-    if arguments.options and arguments.command != "scaling":
+    if arguments.options and arguments.command not in ("scaling", "tuning"):
         parser.error(f"unknown: {' '.join(arguments.options)}")
     return arguments
 
