@@ -253,9 +253,24 @@ class Tests:
         self.arguments, self.env, self.folder = arguments, env, folder
         self.kept, self.counts = Kept(arguments.keep), Counts()
         self.running, self.passed, self.ended = [], 0, 0
+        self.tests = HERE / "tests"
+        if arguments.tsan:
+            self.watch()
+
+    def watch(self):
+        """Takes the programs and the driver that ThreadSanitizer watches."""
+        folder = HERE / "tsan"
+        if not folder.is_dir():
+            sys.exit("campaign: the pack was made without --with-tsan")
+        options = (folder / "options").read_text().strip()
+        driver = str(folder / "bin/libze_tally.so")
+        self.tests = folder / "tests"
+        self.env = self.env | {
+            "TALLY_LIBRARY": driver, "ZE_ENABLE_ALT_DRIVERS": driver,
+            "TSAN_OPTIONS": f"{options} suppressions={folder / 'tsan.supp'}"}
 
     def programs(self):
-        every = sorted(it for it in (HERE / "tests").iterdir() if it.is_file())
+        every = sorted(it for it in self.tests.iterdir() if it.is_file())
         wanted = self.arguments.names
         return [it for it in every if not wanted or it.name in wanted]
 
@@ -365,6 +380,7 @@ def parse():
     tests.add_argument("--processes", type=int, default=max(2, CORES // 4), metavar="N",
                        help="programs at the same time (default: a quarter of the cores)")
     tests.add_argument("--rounds", type=int, default=1, metavar="N", help="times that each runs (default: 1)")
+    tests.add_argument("--tsan", action="store_true", help="with a driver that ThreadSanitizer watches")
     tests.add_argument("--verbose", action="store_true", help="how long each program took")
     commands.add_parser("scaling", add_help=False,
                         help="how operations scale with threads; takes the options of bench/threads.py")
