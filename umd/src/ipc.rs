@@ -21,8 +21,8 @@
 
 use std::sync::Arc;
 
+use crate::backend::SharedBo;
 use crate::error::Result;
-use crate::kernel::SharedBo;
 
 mod exports;
 mod handle;

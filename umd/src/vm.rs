@@ -24,9 +24,9 @@ use tally_uapi::ioctl::{
 use tally_uapi::queue::QueueControl;
 use tally_ze::ze_result_t;
 
+use crate::backend::{BoUse, Kernel, Loss, SharedBo};
 use crate::error::{Error, Result};
 use crate::heap::{Block, Heap};
-use crate::kernel::{BoUse, Kernel, Loss, SharedBo};
 use crate::printf;
 use crate::process;
 use crate::settings;
@@ -605,7 +605,7 @@ pub(crate) mod tests {
     use super::*;
     use tally_ze::ze_memory_type_t;
 
-    use crate::kernel::fake::Fake;
+    use crate::backend::fake::Fake;
 
     /// A VM over a small window, and the fake behind it.
     pub(crate) fn fake() -> (Arc<Fake>, Arc<Vm>) {

@@ -9,9 +9,9 @@ use tally_uapi::ioctl::{ClockPair, DeviceInfo, EngineInfo, Query, query};
 use tally_ze::ze_result_t;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use crate::backend::Kernel;
 use crate::core::device::Device;
 use crate::error::{Error, Result};
-use crate::kernel::Kernel;
 use crate::settings::Settings;
 use crate::space::Space;
 use crate::trace;

@@ -6,11 +6,11 @@ use std::sync::{Arc, Weak};
 
 use tally_ze::{ze_memory_type_t, ze_result_t};
 
+use crate::backend::Hold;
 use crate::core::context::Context;
 use crate::core::device::Device;
 use crate::error::{Error, Result};
 use crate::ipc::{self, Endpoint, Facts, Handle, Kind, Line, Note, Offer, Opened};
-use crate::kernel::Hold;
 use crate::sync::cb_event::{CbEvent, Resolved};
 use crate::sync::counter::Cell;
 use crate::sync::event::{self, Event, EventKind, Traits};
@@ -271,7 +271,7 @@ pub fn open_event(context: &Context, handle: &Handle, name: &str) -> Result<Even
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::embedded;
+    use crate::backend::embedded;
     use crate::space::Space;
     use crate::sync::recording::Recording;
 

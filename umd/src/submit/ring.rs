@@ -314,7 +314,7 @@ impl Drop for Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::fake::Fake;
+    use crate::backend::fake::Fake;
 
     fn ring() -> (Arc<Fake>, Ring) {
         let (fake, vm) = crate::vm::tests::fake();

@@ -18,9 +18,9 @@ use rustix::thread::futex;
 use tally_uapi::cell::CELL_SIZE;
 
 use super::shared::Shared;
+use crate::backend::BoUse;
 use crate::error::Result;
 use crate::heap::Block;
-use crate::kernel::BoUse;
 use crate::vm::Vm;
 
 /// An aligned 64-bit word that host and device wait for, and where the kernel finds it.

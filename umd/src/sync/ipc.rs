@@ -15,10 +15,10 @@ use tally_ze::ze_result_t;
 use super::counter::Cell;
 use super::deadline::{Approach, Deadline};
 use super::wait;
+use crate::backend::SharedBo;
 use crate::error::{Error, Result};
 use crate::hang;
 use crate::heap::Block;
-use crate::kernel::SharedBo;
 use crate::vm::Vm;
 
 pub mod counter;

@@ -17,8 +17,8 @@ use tally_ze::ze_memory_type_t;
 
 use super::budget::Charge;
 use super::{Bindings, Buffer, Source, Vm, out_of_addresses};
+use crate::backend::{BoUse, SharedBo};
 use crate::error::{Error, Result};
-use crate::kernel::{BoUse, SharedBo};
 use crate::process;
 
 /// What the device may do with a piece.
@@ -547,7 +547,7 @@ pub fn page_size(size: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::fake::Fake;
+    use crate::backend::fake::Fake;
     use crate::vm::Vm;
     use tally_ze::ze_result_t;
 

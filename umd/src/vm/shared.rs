@@ -9,8 +9,8 @@ use tally_uapi::ioctl::Errno;
 
 use super::reserved::Physical;
 use super::{Allocation, Vm};
+use crate::backend::{Hold, SharedBo};
 use crate::error::{Error, Result};
-use crate::kernel::{Hold, SharedBo};
 
 /// Memory that can be had as a file.
 pub enum Exported {

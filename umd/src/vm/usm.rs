@@ -27,9 +27,9 @@ use tally_ze::ze_memory_type_t;
 
 use super::budget::Charge;
 use super::{Bindings, Mapping, Source, Vm, lost, out_of_addresses, poison};
+use crate::backend::{BoUse, SharedBo};
 use crate::error::{Error, Result};
 use crate::ipc::Link;
-use crate::kernel::{BoUse, SharedBo};
 use crate::process;
 use crate::space::HUGE_PAGE;
 

@@ -13,7 +13,7 @@ use tally_uapi::ioctl::{
 };
 use tally_uapi::packet::{Header, Nop, Packet, PostSync, Wait, WaitEntry, flag, opcode};
 use tally_uapi::queue::QueueControl;
-use ze_tally::kernel::{self, Kernel};
+use ze_tally::backend::{self, Kernel};
 use ze_tally::settings::{self, Lane, Settings};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -24,7 +24,7 @@ pub const MEMORY: u64 = 64 << 20;
 pub fn open() -> Arc<dyn Kernel> {
     let lane = settings::get().lane.unwrap_or(Lane::Embedded);
     let embedded = Settings { memory: Some(MEMORY), workers: Some(2), ..Settings::default() };
-    kernel::open(&Settings { lane: Some(lane), ..embedded }).expect("a device")
+    backend::open(&Settings { lane: Some(lane), ..embedded }).expect("a device")
 }
 
 /// A kernel, a reserved window and a VM over it.

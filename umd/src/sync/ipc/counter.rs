@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::{Imported, bad_facts, wake};
+use crate::backend::{Hold, SharedBo, Watcher};
 use crate::error::Result;
 use crate::ipc::{Endpoint, Handle, Kind, Line, Link, Note, Offer, Opened, export, open};
-use crate::kernel::{Hold, SharedBo, Watcher};
 use crate::sync::counter::Cell;
 use crate::sync::shared::Shared;
 

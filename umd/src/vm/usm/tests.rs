@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::kernel::{Kernel, embedded};
+use crate::backend::{Kernel, embedded};
 use crate::space::{self, Space};
 use crate::vm::tests::fake;
 

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::kernel::Kernel;
-use crate::kernel::fake::Fake;
+use crate::backend::Kernel;
+use crate::backend::fake::Fake;
 use crate::space::{self, Space};
 use crate::vm::Source;
 
