@@ -28,7 +28,7 @@ pub mod fake;
 ///
 /// # Errors
 /// ENODEV: the lane that is asked for has no device. ENOMEM.
-pub fn open(settings: &Settings) -> Result<Arc<dyn Kernel>> {
+pub fn open(settings: &Settings) -> Result<Arc<dyn Backend>> {
     let node = match settings.lane {
         Some(Lane::Embedded) => None,
         Some(Lane::Drm) | None => drm::open(),
@@ -53,7 +53,7 @@ pub enum BoUse {
     Driver,
     /// The application's, who may share it.
     User,
-    /// The same, and counted by who asks for it ([`Kernel::take_memory`]): it may be larger than what
+    /// The same, and counted by who asks for it ([`Backend::take_memory`]): it may be larger than what
     /// is used of it, and serve one allocation after the other.
     Block,
     /// To be shared: an importer sees no other buffer's bytes.
@@ -97,7 +97,7 @@ pub trait Watcher: Send + Sync {
 ///
 /// Methods take the ioctl's struct, fill its out fields and answer its errors.
 /// All may be called from any thread.
-pub trait Kernel: Send + Sync {
+pub trait Backend: Send + Sync {
     /// The lane's name, for reports: "embedded" or "drm".
     fn lane(&self) -> &'static str;
     /// Whether the device reaches all memory of this process. If not, it reaches what is bound, and
@@ -150,7 +150,7 @@ pub trait Kernel: Send + Sync {
     fn bo_create_for(&self, arg: &mut BoCreate, _: BoUse) -> Result {
         self.bo_create(arg)
     }
-    /// Whether [`Kernel::bo_export`] works here.
+    /// Whether [`Backend::bo_export`] works here.
     fn can_export(&self) -> bool {
         false
     }
@@ -240,7 +240,7 @@ pub trait Kernel: Send + Sync {
     /// # Errors
     /// ENOENT, EINVAL, ENOMEM.
     fn watch(&self, vm: u32, cells: &[(u32, u64)], watcher: Arc<dyn Watcher>) -> Result<u64>;
-    /// Ends a [`Kernel::watch`]: the watcher is not called any more when this returns. Not to be
+    /// Ends a [`Backend::watch`]: the watcher is not called any more when this returns. Not to be
     /// called by the watcher.
     fn unwatch(&self, watch: u64);
     /// VM_ORPHAN.

@@ -20,7 +20,7 @@ use tally_uapi::ioctl::{
     SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, bo_flag,
 };
 
-use super::{Hold, Kernel, Result, SharedBo, Watcher};
+use super::{Backend, Hold, Result, SharedBo, Watcher};
 
 mod node;
 mod watches;
@@ -29,7 +29,7 @@ use node::{GemClose, Node};
 use watches::Watches;
 
 /// Opens the first render node of a Tally device; `None` if there is none that can be opened.
-pub fn open() -> Option<Arc<dyn Kernel>> {
+pub fn open() -> Option<Arc<dyn Backend>> {
     let node = node::find()?;
     Some(Arc::new(Drm {
         node: Arc::new(node),
@@ -71,7 +71,7 @@ impl Drm {
     /// Maps `size` bytes of a buffer from its offset for mmap: at `at`, replacing what is there, or anywhere.
     ///
     /// # Safety
-    /// As for [`Kernel::bo_map`].
+    /// As for [`Backend::bo_map`].
     unsafe fn map(&self, info: &BoInfo, size: usize, at: *mut c_void) -> Result<NonNull<u8>> {
         let flags = libc::MAP_SHARED | if at.is_null() { 0 } else { libc::MAP_FIXED };
         let handle = self.handles().get(&info.handle).copied();
@@ -87,7 +87,7 @@ impl Drm {
     }
 }
 
-impl Kernel for Drm {
+impl Backend for Drm {
     fn lane(&self) -> &'static str {
         "drm"
     }

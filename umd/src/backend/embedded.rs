@@ -38,7 +38,7 @@ use tally_uapi::packet::PACKET_SIZE;
 use tally_uapi::queue::{RING_MAX_PACKETS, RING_MIN_PACKETS};
 use zerocopy::IntoBytes;
 
-use super::{BoUse, Hold, Kernel, Loss, Result, SharedBo, Watcher};
+use super::{Backend, BoUse, Hold, Loss, Result, SharedBo, Watcher};
 use crate::settings::Settings;
 
 mod bindings;
@@ -62,7 +62,7 @@ const MAX_QUEUES: u32 = 1 << 16;
 ///
 /// # Errors
 /// ENODEV: no threads for it.
-pub fn open(settings: &Settings) -> Result<Arc<dyn Kernel>> {
+pub fn open(settings: &Settings) -> Result<Arc<dyn Backend>> {
     Ok(Arc::new(Embedded::new(settings)?))
 }
 
@@ -277,7 +277,7 @@ fn range_is_valid(address: u64, size: u64) -> bool {
         && address.checked_add(size).is_some()
 }
 
-impl Kernel for Embedded {
+impl Backend for Embedded {
     fn lane(&self) -> &'static str {
         "embedded"
     }

@@ -16,7 +16,7 @@ use tally_uapi::ioctl::{
 };
 use zerocopy::IntoBytes;
 
-use super::{Kernel, Result, Watcher};
+use super::{Backend, Result, Watcher};
 use crate::space;
 
 /// See the module's description.
@@ -65,7 +65,7 @@ impl State {
     }
 }
 
-impl Kernel for Fake {
+impl Backend for Fake {
     fn lane(&self) -> &'static str {
         "fake"
     }

@@ -314,7 +314,7 @@ impl Event {
         vm.flush_host();
         cell.store(value);
         let wake = SemWake { handle: cell.bo(), offset: cell.offset(), ..Default::default() };
-        vm.kernel().sem_wake(&wake).map_err(|errno| vm.failed("SEM_WAKE", errno))
+        vm.backend().sem_wake(&wake).map_err(|errno| vm.failed("SEM_WAKE", errno))
     }
 
     /// The slot of the append that signals it, for a command that reads it later.

@@ -98,7 +98,7 @@ impl Imported {
         let changes = self.changes();
         // A wait that is to be reported is one of the kernel's, and so is one where the kernel wakes the
         // sleepers of all processes: its memory takes no futex.
-        let own_device = self.vm.kernel().sees_process();
+        let own_device = self.vm.backend().sees_process();
         let naps = self.read_only && own_device && hang::limit_ns().is_none();
         let mut spins = spins;
         loop {
@@ -148,7 +148,7 @@ impl Imported {
         changes.store(changes.load() + 1);
         drop(fate);
         let orphan = VmOrphan { vm_id: self.vm.id(), pad: 0, address, size };
-        match self.vm.kernel().vm_orphan(&orphan) {
+        match self.vm.backend().vm_orphan(&orphan) {
             // A lost VM waits for nothing.
             Ok(()) | Err(Errno::Io | Errno::NoDevice) => {}
             Err(errno) => log::warn!("VM_ORPHAN: {}: queues may wait for ever", errno.name()),
@@ -179,7 +179,7 @@ impl std::fmt::Debug for Imported {
 /// Wakes the sleepers on a cell, which read it again.
 fn wake(vm: &Vm, cell: Cell) {
     let wake = SemWake { handle: cell.bo(), offset: cell.offset(), ..Default::default() };
-    if let Err(errno) = vm.kernel().sem_wake(&wake) {
+    if let Err(errno) = vm.backend().sem_wake(&wake) {
         log::warn!("SEM_WAKE: {}", errno.name());
     }
 }

@@ -101,7 +101,7 @@ impl Allocation {
     fn uncount(&mut self) {
         self.charge = None;
         if self.counted != 0 {
-            self.mapping.bo.bindings.kernel.give_memory(self.counted);
+            self.mapping.bo.bindings.backend.give_memory(self.counted);
             self.counted = 0;
         }
     }
@@ -257,13 +257,13 @@ impl Vm {
         bytes: u64,
         make: impl Fn(&Self) -> Result<Box<Allocation>>,
     ) -> Result<Box<Allocation>> {
-        let kernel = self.kernel();
-        kernel.take_memory(bytes).map_err(|errno| self.failed("BO_CREATE", errno))?;
+        let backend = self.backend();
+        backend.take_memory(bytes).map_err(|errno| self.failed("BO_CREATE", errno))?;
         let made = make(self).or_else(|error| {
             // What rests may be what is missing: addresses, mappings, files, memory.
             if self.cache.as_ref().is_some_and(Cache::drain) { make(self) } else { Err(error) }
         });
-        let mut block = made.inspect_err(|_| kernel.give_memory(bytes))?;
+        let mut block = made.inspect_err(|_| backend.give_memory(bytes))?;
         block.counted = bytes;
         Ok(block)
     }
@@ -271,7 +271,7 @@ impl Vm {
     /// A block of `bytes`, whole pages, that are zero, or anything under `TALLY_CHAOS`.
     fn block(&self, bytes: u64, align: u64) -> Result<Box<Allocation>> {
         let size = match bytes {
-            _ if !self.kernel().is_sparse() => bytes,
+            _ if !self.backend().is_sparse() => bytes,
             0..=MOST_KEPT => bytes.next_power_of_two().max(GRANULE),
             _ => bytes.checked_next_multiple_of(GRANULE).ok_or_else(|| out_of_addresses(bytes))?,
         };
@@ -410,7 +410,7 @@ impl Bindings {
         let mut mapping = self.give_addresses(bo, size, align, GRANULE)?;
         mapping.offset = offset;
         let mut mapping = mapping.opened(access)?;
-        if self.kernel.is_sparse() {
+        if self.backend.is_sparse() {
             mapping.pad(GRANULE)?;
         }
         Ok(mapping)

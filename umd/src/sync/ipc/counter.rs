@@ -115,7 +115,7 @@ impl Pair {
         let pair = Arc::new(Self { cell, value, line, told: AtomicBool::new(false) });
         let vm = shared.vm();
         let watch = vm
-            .kernel()
+            .backend()
             .watch(vm.id(), &[(cell.bo(), cell.offset())], pair.clone())
             .map_err(|errno| vm.failed("watching a counter", errno))?;
         shared.exports().add(&pair);
@@ -153,7 +153,7 @@ impl Endpoint for Watching {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        self.shared.vm().kernel().unwatch(self.watch);
+        self.shared.vm().backend().unwatch(self.watch);
     }
 }
 

@@ -171,7 +171,7 @@ impl Session {
         let places: Vec<_> = cells.iter().map(|cell| (cell.bo(), cell.offset())).collect();
         let cells = Arc::new(Cells { cells, line });
         let watch = vm
-            .kernel()
+            .backend()
             .watch(vm.id(), &places, cells.clone())
             .map_err(|errno| vm.failed("watching a pool", errno))?;
         Ok(Self { vm, watch, cells, imported, _keep: keep })
@@ -211,6 +211,6 @@ impl Endpoint for Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.vm.kernel().unwatch(self.watch);
+        self.vm.backend().unwatch(self.watch);
     }
 }
