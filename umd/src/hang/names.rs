@@ -7,12 +7,12 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use tally_uapi::packet::flag;
 
 use super::waiter;
+use crate::ipc::event::counter as shared_counter;
 use crate::list::immediate::Immediate;
 use crate::list::regular::Regular;
 use crate::sync::counter::Cell;
 use crate::sync::event::SIGNALLED;
 use crate::sync::event_pool::EventPool;
-use crate::sync::ipc;
 use crate::sync::shared::Shared;
 
 #[derive(Default)]
@@ -173,7 +173,7 @@ pub fn cell(address: u64) -> CellName {
     // Outside of the lock: the end of one would come for it.
     let shareds: Vec<_> = names().owners.values().map(|owner| owner.shared.clone()).collect();
     for shared in shareds.iter().filter_map(Weak::upgrade) {
-        if let Some((exporter, cell)) = ipc::counter::find(&shared, address) {
+        if let Some((exporter, cell)) = shared_counter::find(&shared, address) {
             let name = format!("the counter at {address:#x} of {exporter}");
             return CellName { name, present: Some(cell.load()), dead: false, event: false };
         }

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::counter::Cell;
-use super::ipc::counter::ImportedCounters;
 use super::recording::Recording;
 use super::spin::{SpinGuard, SpinLock};
 use super::timestamp::Timestamp;
+use crate::ipc::event::counter::ImportedCounters;
 
 /// What an event names.
 #[derive(Clone, Debug)]

@@ -27,9 +27,8 @@ use tally_ze::ze_memory_type_t;
 
 use super::budget::Charge;
 use super::{Bindings, Mapping, Source, Vm, lost, out_of_addresses, poison};
-use crate::backend::{BoUse, SharedBo};
+use crate::backend::{BoUse, Hold, SharedBo};
 use crate::error::{Error, Result};
-use crate::ipc::Link;
 use crate::process;
 use crate::space::HUGE_PAGE;
 
@@ -60,7 +59,7 @@ pub struct Allocation {
     /// The device that it was made for, unless it was made for the host alone.
     pub charge: Option<Charge>,
     /// Of memory that another process has shared: keeps it there.
-    pub import: Option<Link>,
+    pub import: Option<Hold>,
     /// Whether it can be had as a file.
     pub exportable: bool,
     /// What was asked for of atomics, by the device; see [`Vm::set_atomics`].
@@ -244,10 +243,10 @@ impl Vm {
         kind: ze_memory_type_t,
         context: u64,
         charge: Option<Charge>,
-        link: Link,
+        import: Hold,
     ) -> u64 {
         let mut block = Box::new(Allocation::new(mapping));
-        block.import = Some(link);
+        block.import = Some(import);
         self.enter(block, size, Owner { kind, context, charge })
     }
 

@@ -9,10 +9,10 @@
 use std::cell::Cell as PerThread;
 use std::sync::{Arc, Weak};
 
+use super::transport::{Endpoint, Handle, Kind, Line, Link, Note, Offer, Opened, export, open};
 use super::{Imported, bad_facts, wake};
 use crate::backend::Watcher;
 use crate::error::Result;
-use crate::ipc::{Endpoint, Handle, Kind, Line, Link, Note, Offer, Opened, export, open};
 use crate::sync::counter::Cell;
 use crate::sync::event::SIGNALLED;
 use crate::sync::event_pool::EventPool;
