@@ -224,7 +224,7 @@ impl Immediate {
     #[inline]
     fn note_publication(&self, command: &Command<'_>, signal: Option<&Signal<'_>>) {
         if self.shared.publishes_late() && command.publishes(signal) {
-            self.shared.will_publish(self.counter.cell(), self.counter.reserved() + 1);
+            self.shared.will_publish(self.counter.cell(), self.counter.next());
         }
     }
 
@@ -296,7 +296,7 @@ impl Appender<'_> {
     /// The value at which the command in the making is complete.
     #[inline]
     fn value(&self) -> u64 {
-        self.list.counter.reserved() + 1
+        self.list.counter.next()
     }
 
     fn prune(&mut self) {
@@ -463,7 +463,7 @@ impl Target for Appender<'_> {
     #[inline]
     fn commit(&mut self) -> Result {
         if self.state.reserved {
-            self.list.counter.reserve(self.value());
+            self.list.counter.reserve_next();
         }
         if !self.list.in_order {
             self.state.uncovered = !self.state.reserved;

@@ -142,6 +142,20 @@ impl Counter {
         self.reserved.load(Ordering::Relaxed)
     }
 
+    /// The value that [`Counter::reserve_next`] would reserve.
+    #[inline]
+    pub fn next(&self) -> u64 {
+        self.reserved() + 1
+    }
+
+    /// Reserves the next value and answers it. Owners do it one at a time.
+    #[inline]
+    pub fn reserve_next(&self) -> u64 {
+        let next = self.next();
+        self.reserved.store(next, Ordering::Relaxed);
+        next
+    }
+
     /// Reserves all values up to `value`, which is not below the reserved one. Owners do it one at a time.
     #[inline]
     pub fn reserve(&self, value: u64) {
