@@ -23,7 +23,6 @@ pub mod backend;
 pub mod core;
 pub mod ddi;
 pub mod error;
-pub mod fault_injection;
 pub mod handle;
 pub mod hang;
 pub mod heap;

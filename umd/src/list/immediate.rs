@@ -437,9 +437,7 @@ impl Target for Appender<'_> {
     #[inline]
     fn name(&mut self, signal: &Signal<'_>, timestamp: Option<Timestamp>) {
         if let EventKind::CounterBased(event) = &signal.event.kind {
-            if event.is_aggregated()
-                && !crate::fault_injection::on(crate::fault_injection::AGGREGATE_REPLACED)
-            {
+            if event.is_aggregated() {
                 event.set_timestamp(timestamp);
             } else {
                 event.signal(self.list.counter.cell(), self.value(), timestamp);

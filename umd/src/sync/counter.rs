@@ -176,9 +176,7 @@ impl Counter {
 
 impl Drop for Counter {
     fn drop(&mut self) {
-        let retire = !self.is_settled()
-            && !crate::fault_injection::on(crate::fault_injection::RESERVED_NOT_RETIRED);
-        if !retire {
+        if self.is_settled() {
             self.pool.counters().state().free.push(self.cell);
         }
     }
@@ -217,9 +215,6 @@ impl Counters {
             Some(cell) => cell,
             None => state.cut(shared.vm())?,
         };
-        if crate::fault_injection::on(crate::fault_injection::SLOT_ZEROED) {
-            cell.store(0);
-        }
         Ok(Counter { cell, reserved: AtomicU64::new(cell.load()), pool: shared.clone() })
     }
 

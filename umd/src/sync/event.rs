@@ -297,9 +297,6 @@ impl Event {
     /// # Errors
     /// INVALID_ARGUMENT for a counter-based one.
     pub fn host_reset(&self) -> Result {
-        if crate::fault_injection::on(crate::fault_injection::HOST_RESET_IGNORED) {
-            return Ok(());
-        }
         self.host_write(0)
     }
 
