@@ -11,7 +11,7 @@ use std::rc::Rc;
 use super::item::{Item, Status};
 use super::value::Value;
 use super::{InterpError, Memory, ops};
-use crate::ir::eval::Scalar;
+use crate::ir::Scalar;
 use crate::ir::group::identity;
 use crate::ir::{
     BinaryOp, BlockId, Function, GroupOp, Module, Op, Operand, Scope, TypeId, ValueId,

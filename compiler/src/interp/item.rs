@@ -7,7 +7,7 @@ use super::value::{self, AccessError, Value};
 use super::{Arguments, Group, InterpError, Launch, LocalLayout, Memory, ops, printf};
 use crate::ir::{
     AtomicOp, BinaryOp, BlockId, ENTRY, Function, FunctionId, Id, Inst, Kernel, Loc, Module, Op,
-    Operand, Scope, Terminator, Type, TypeId, ValueId, WorkItemQuery, eval,
+    Operand, Scalar, Scope, Terminator, Type, TypeId, ValueId, WorkItemQuery, eval,
 };
 use crate::regions;
 
@@ -491,7 +491,7 @@ fn rmw(module: &Module, op: AtomicOp, ty: TypeId, old: u64, value: u64) -> Resul
         AtomicOp::FMax => BinaryOp::FMax,
     };
     let unfit = || format!("atomic {} of {}", op.name(), module.types.text(ty));
-    let scalar = eval::Scalar::of(&module.types[ty] as &Type).ok_or_else(unfit)?;
+    let scalar = Scalar::of(&module.types[ty] as &Type).ok_or_else(unfit)?;
     Ok(eval::binary(binary, scalar, old, value).ok_or_else(unfit)?)
 }
 

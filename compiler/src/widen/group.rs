@@ -9,8 +9,8 @@ use super::emit::Widener;
 use super::flow::Flow;
 use super::shape::Shape;
 use super::{Refusal, Rows};
+use crate::ir::Scalar;
 use crate::ir::arena::Id;
-use crate::ir::eval::Scalar;
 use crate::ir::group::identity;
 use crate::ir::{
     Access, AddressSpace, BinaryOp, BlockId, CompareOp, ConstKind, ConvertOp, ENTRY, GroupOp, Inst,
