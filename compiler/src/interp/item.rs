@@ -3,8 +3,10 @@
 
 use super::group::{self, Offers};
 use super::image;
+use super::launch::{Arguments, Group, InterpError, Launch, LocalLayout};
+use super::memory::{Memory, MemoryError};
 use super::value::{self, AccessError, Value};
-use super::{Arguments, Group, InterpError, Launch, LocalLayout, Memory, ops, printf};
+use super::{ops, printf};
 use crate::ir::{
     AtomicOp, BinaryOp, BlockId, ENTRY, Function, FunctionId, Id, Inst, Kernel, Loc, Module, Op,
     Operand, Scalar, Scope, Terminator, Type, TypeId, ValueId, WorkItemQuery, eval,
@@ -91,8 +93,8 @@ impl From<AccessError> for Fault {
     }
 }
 
-impl From<super::MemoryError> for Fault {
-    fn from(error: super::MemoryError) -> Self {
+impl From<MemoryError> for Fault {
+    fn from(error: MemoryError) -> Self {
         Fault::Access(AccessError::Memory(error))
     }
 }
