@@ -11,9 +11,11 @@ compile_kernels() {
     mkdir -p "$out"
     for source in "$@"; do
         module=$out/$(basename "$source" .cl).spv
-        [ "$module" -nt "$source" ] ||
+        [ "$module" -nt "$source" ] || {
             "$TALLY_CLANG" --target=spirv64 -cl-std=CL3.0 -O2 -Wall -Wextra -Werror \
-                -Xclang -finclude-default-header -c "$source" -o "$module"
+                -Xclang -finclude-default-header -c "$source" -o "$module.$$"
+            mv "$module.$$" "$module"
+        }
     done
 }
 
@@ -22,7 +24,9 @@ compile_program() {
     local out=$1
     shift
     mkdir -p "$(dirname "$out")"
-    gcc -std=gnu11 -O2 -Wall -Wextra -Werror "$@" -o "$out" -lze_loader -lm
+    # In one step, since another script may be running what was there.
+    gcc -std=gnu11 -O2 -Wall -Wextra -Werror "$@" -o "$out.$$" -lze_loader -lm
+    mv "$out.$$" "$out"
 }
 
 # compile_opencl OUT FILE.c...: a program that opens OpenCL's library by itself.

@@ -8,7 +8,8 @@ module_build() {
     local out=$target/kmd/${kernel_dir##*/}$module_flavour
     mkdir -p "$out"
     [ -f "$root/Kbuild" ] || die "this checkout has no module"
-    make -s -C "$kernel_dir/build" M="$root" MO="$out" "${make_flags[@]}" "${module_arguments[@]}" \
+    # Two machines may want it at a time.
+    alone make -s -C "$kernel_dir/build" M="$root" MO="$out" "${make_flags[@]}" "${module_arguments[@]}" \
         KRUSTFLAGS=-Dwarnings KCFLAGS=-Werror modules >"$out/build.log" 2>&1 || {
         tail -n 60 "$out/build.log" >&2
         die "the module does not build"

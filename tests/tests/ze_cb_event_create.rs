@@ -60,9 +60,18 @@ fn made(call: impl FnOnce(*mut ze_event_handle_t) -> ze_result_t) -> Result<Even
 }
 
 fn pool(gpu: &Gpu, flags: ze_event_pool_counter_based_exp_flags_t) -> Pool {
-    let extension = ze_event_pool_counter_based_exp_desc_t { flags, ..Default::default() };
+    pool_with(gpu, flags, ze_event_pool_flags_t::empty())
+}
+
+fn pool_with(
+    gpu: &Gpu,
+    kinds: ze_event_pool_counter_based_exp_flags_t,
+    flags: ze_event_pool_flags_t,
+) -> Pool {
+    let extension = ze_event_pool_counter_based_exp_desc_t { flags: kinds, ..Default::default() };
     gpu.pool_of(&ze_event_pool_desc_t {
         pNext: (&raw const extension).cast(),
+        flags,
         count: 2,
         ..Default::default()
     })
@@ -108,8 +117,7 @@ fn the_extensions_are_there() {
 /// combines both previous attempts." Events of all ways do the same: "zex_counter_based_event_desc_t
 /// structure defines all needed parameters." "This type of event, referred to as a Counter Based (CB)
 /// Event, does not require an event pool, as the related allocations are managed internally by the
-/// driver. This reduces the overhead on the host for managing pool allocations." And: "Counter-based events
-/// can be created by passing ze_event_pool_counter_based_exp_desc_t to zeEventPoolCreate as pNext member of
+/// driver." And: "Counter-based events can be created by passing ze_event_pool_counter_based_exp_desc_t to zeEventPoolCreate as pNext member of
 /// ze_event_pool_desc_t."
 #[test]
 fn events_of_all_ways_do_the_same() {
@@ -189,6 +197,69 @@ fn flags_mean_the_same_in_all_ways() {
     immediate.synchronize();
     let regular_event = gpu.pool(1, ze_event_pool_flags_t::empty());
     assert!(flags_of(&regular_event.event(0)).is_empty(), "returns 0 for regular events");
+
+    // "Timestamp"
+    let kinds = ze_event_pool_counter_based_exp_flags_t::all();
+    let both = zex::ZEX_COUNTER_BASED_EVENT_FLAG_IMMEDIATE
+        | zex::ZEX_COUNTER_BASED_EVENT_FLAG_NON_IMMEDIATE;
+    let timed = pool_with(&gpu, kinds, ze_event_pool_flags_t::ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP);
+    let flags2 = both | zex::ZEX_COUNTER_BASED_EVENT_FLAG_KERNEL_TIMESTAMP;
+    for event in [
+        timed.event(0),
+        create2(&gpu, flags2, ptr::null()).expect("created"),
+        gpu.cb_event_with(cb::ZE_EVENT_COUNTER_BASED_FLAG_DEVICE_TIMESTAMP),
+    ] {
+        immediate.signal(&event);
+        event.synchronize();
+        let mut times = ze_kernel_timestamp_result_t::default();
+        check!(zeEventQueryKernelTimestamp(event.0, &raw mut times));
+        assert_ne!(times.global.kernelEnd, 0);
+    }
+    let mut times = ze_kernel_timestamp_result_t::default();
+    let untimed = call!(zeEventQueryKernelTimestamp(for_immediate[0].0, &raw mut times));
+    assert_eq!(untimed, ze_result_t::ZE_RESULT_ERROR_INVALID_SYNCHRONIZATION_OBJECT);
+
+    // "IPC"
+    let shared = pool_with(&gpu, kinds, ze_event_pool_flags_t::ZE_EVENT_POOL_FLAG_IPC);
+    let flags2 = both | zex::ZEX_COUNTER_BASED_EVENT_FLAG_IPC;
+    let mut handle = zex_ipc_counter_based_event_handle_t { data: [0; 64] };
+    for event in [
+        shared.event(0),
+        create2(&gpu, flags2, ptr::null()).expect("created"),
+        gpu.cb_event_with(cb::ZE_EVENT_COUNTER_BASED_FLAG_IPC),
+    ] {
+        immediate.signal(&event);
+        assert!(flags_of(&event).contains(cb::ZE_EVENT_COUNTER_BASED_FLAG_IPC));
+        check!(zexCounterBasedEventGetIpcHandle(event.0, &raw mut handle));
+    }
+    let unshared = call!(zexCounterBasedEventGetIpcHandle(for_immediate[0].0, &raw mut handle));
+    assert_eq!(unshared, ze_result_t::ZE_RESULT_ERROR_INVALID_ARGUMENT);
+
+    // "and external storage"
+    let words = gpu.host::<u64>(1);
+    words.set(0, 0);
+    let word: *mut u64 = words.ptr();
+    let core = ze_event_counter_based_external_sync_allocation_desc_t {
+        deviceAddress: word,
+        hostAddress: word,
+        completionValue: 3,
+        ..Default::default()
+    };
+    let zex = zex_counter_based_event_external_sync_alloc_properties_t {
+        deviceAddress: word,
+        hostAddress: word,
+        completionValue: 3,
+        ..Default::default()
+    };
+    for event in [
+        create1(&gpu, word, word, 3).expect("created"),
+        create2(&gpu, both, (&raw const zex).cast()).expect("created"),
+        create(&gpu, cb::empty(), (&raw const core).cast()).expect("created"),
+    ] {
+        assert_eq!(event.address(), (word as u64, 3));
+        assert!(!event.is_ready());
+    }
+    immediate.synchronize();
 }
 
 /// "At least one of the ZEX_COUNTER_BASED_EVENT_FLAG_IMMEDIATE /

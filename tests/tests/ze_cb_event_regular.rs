@@ -193,6 +193,7 @@ fn overlapping_executions_serialise_on_any_queues() {
 
 struct Pair {
     memory: Usm<u32>,
+    gate: Gate,
     list1: List,
     list2: List,
     queue1: Queue,
@@ -202,19 +203,20 @@ struct Pair {
 }
 
 /// Lists 1 (A, wait for B, C) and 2 (wait for A, B, D) of the document's picture. A copies word 0 to 1,
-/// B word 1 to 2, C word 2 to 3, D word 2 to 4.
+/// B word 1 to 2, C word 2 to 3, D word 2 to 4. A gate holds list 1 before A, so that what an execution does
+/// to the events can be seen.
 fn picture(gpu: &Gpu) -> Pair {
     let memory = gpu.host::<u32>(5);
     memory.fill_with(|_| 0);
     let (list1, list2) = (gpu.regular(0, true), gpu.regular(0, true));
-    let (a, b) = (gpu.cb_event(), gpu.cb_event());
-    list1.copy((&memory, 1), (&memory, 0), 1, Some(&a), &[]);
+    let (a, b, gate) = (gpu.cb_event(), gpu.cb_event(), Gate::new(gpu));
+    list1.copy((&memory, 1), (&memory, 0), 1, Some(&a), &[&gate.event]);
     list2.copy((&memory, 2), (&memory, 1), 1, Some(&b), &[&a]);
     list2.copy((&memory, 4), (&memory, 2), 1, None, &[]);
     list2.close();
     list1.copy((&memory, 3), (&memory, 2), 1, None, &[&b]);
     list1.close();
-    Pair { memory, list1, list2, queue1: gpu.queue(0), queue2: gpu.queue(0), a, b }
+    Pair { memory, gate, list1, list2, queue1: gpu.queue(0), queue2: gpu.queue(0), a, b }
 }
 
 /// "Regular command list with overlapping dependencies may be executed multiple times. For example, two
@@ -235,13 +237,18 @@ fn bi_directional_lists_do_what_the_document_says() {
     it.memory.set(0, 7);
     it.queue1.execute(&[&it.list1], None);
     it.queue2.execute(&[&it.list2], None);
+    it.gate.open();
     it.queue1.synchronize();
     it.queue2.synchronize();
     assert!(it.a.is_ready() && it.b.is_ready(), "all Events are \"ready\" now");
     assert_eq!(it.memory.to_vec(), [7; 5]);
     for round in 8..20 {
         it.memory.set(0, round);
+        it.gate.event.reset();
         it.queue1.execute(&[&it.list1], None);
+        assert!(!it.a.is_ready(), "list 1 has changed its event's state");
+        assert!(it.b.is_ready(), "list 2 was not executed again");
+        it.gate.open();
         it.queue1.synchronize();
         let last = round - 1;
         assert_eq!(

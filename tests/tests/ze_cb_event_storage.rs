@@ -148,7 +148,7 @@ fn waits_for_words_keep_their_time() {
 /// "User may optionally specify externally managed counter allocation and value. This can be done by passing
 /// zex_counter_based_event_external_sync_alloc_properties_t as extension of zex_counter_based_event_desc_t."
 /// "Counter allocation is
-/// managed by the User. May be allocated outside L0 Driver. Some limitations may be expected": host,
+/// managed by the User. May be allocated outside L0 Driver.": host,
 /// device and ordinary memory of the process all do. "User must ensure device allocation (deviceAddress)
 /// residency. It must be accessible by GPU". "Host allocation (hostAddress) must be accessible by CPU (eg.
 /// waiting for completion)". "User is responsible for updating both memory locations to >=
@@ -300,8 +300,9 @@ fn waits_for_the_users_word_are_never_elided() {
 /// state (as described previously). It can be passed to multiple append calls and each append will
 /// increment the storage by incrementValue (atomically) on GPU": from lists of both engines, immediate
 /// and regular, all at once, and not one increment is lost. "Using aggregated event as dependency, requires
-/// only one memory compare operation against final value". "Driver will use deviceAddress for host
-/// synchronization as USM allocation. It must be accessible by CPU".
+/// only one memory compare operation against final value": a host thread and a command wait for all of them.
+/// "User must ensure device allocation (deviceAddress) residency. It must be accessible by GPU". "Driver will
+/// use deviceAddress for host synchronization as USM allocation. It must be accessible by CPU".
 #[test]
 fn increments_of_many_producers_add_up() {
     const LISTS: usize = 16;

@@ -190,6 +190,21 @@ fn an_event_is_reused_a_thousand_times_on_many_lists() {
     }
     event.synchronize();
     assert_eq!(memory.to_vec(), [77; 8]);
+    // Destroyed while what it was passed to waits; what waits for it goes on to do so.
+    let gate = Gate::new(&gpu);
+    for list in &lists {
+        let event = gpu.cb_event();
+        list.set((&memory, 0), 5, Some(&event), &[&gate.event]);
+        lists[0].wait(&[&event]);
+        assert!(!event.is_ready());
+        drop(event);
+    }
+    lists[0].set((&memory, 1), 6, None, &[]);
+    assert_eq!(memory.to_vec(), [77; 8]);
+    gate.open();
+    lists[0].synchronize();
+    assert_eq!((memory.get(0), memory.get(1)), (5, 6));
+    lists.iter().for_each(|list| list.synchronize());
 }
 
 /// "Querying a counter-based event queries only the last saved counter value from the last command list

@@ -271,8 +271,7 @@ fn the_half_split_workloads_finish() {
 
 /// Sample 2 after all its rules: "Do not submit circular dependencies in command list, break command lists
 /// into smaller ones to break the circle." "Submit command lists in proper order, avoid submitting command
-/// list that doesn't have all dependencies submitted." "Commands submitted to the GPU can only use (input)
-/// events that will be signaled by other already-submitted commands." "In order to fix that, we need to split
+/// list that doesn't have all dependencies submitted." "In order to fix that, we need to split
 /// BCS command list into 2 command lists, one that is dependent on CCS and one that is not". "Now no matter
 /// how those command lists submissions are interleaved, there is no circular dependencies between them, so
 /// there is no deadlock."

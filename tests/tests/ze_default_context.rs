@@ -99,7 +99,7 @@ fn a_destroyed_context_is_made_anew() {
 }
 
 #[test]
-#[ignore = "a child of a_destroyed_context_is_made_anew"]
+#[ignore = "runs in a child process"]
 fn child_that_destroys_it() {
     for _ in 0..3 {
         let gpu = gpu();
@@ -124,7 +124,7 @@ fn a_lost_context_is_destroyed_and_made_anew() {
 }
 
 #[test]
-#[ignore = "a child of a_lost_context_is_destroyed_and_made_anew"]
+#[ignore = "runs in a child process"]
 fn child_that_loses_it() {
     let gpu = gpu();
     let memory = gpu.host::<u32>(1);
@@ -158,7 +158,7 @@ fn it_holds_all_devices() {
 }
 
 #[test]
-#[ignore = "a child of it_holds_all_devices"]
+#[ignore = "runs in a child process"]
 fn child_with_four_parts() {
     let context = default_context();
     let mut devices = [ze_device_handle_t::NULL; 2];

@@ -93,9 +93,20 @@ fn the_documents_sample_between_two_processes() {
         exporter.expect("replaced");
         assert_eq!(status(event), NOT_READY);
 
-        // The device waits for it too, and a list that is recorded.
+        // "Opened event can be used only for waiting/querying": nothing here signals or resets it.
         let memory = gpu.host::<u32>(2);
         let (list, regular, queue) = (gpu.immediate(0, true), gpu.regular(0, true), gpu.queue(0));
+        for list in [&list, &regular] {
+            let signal = call!(zeCommandListAppendSignalEvent(list.0, event));
+            assert_eq!(signal, ze_result_t::ZE_RESULT_ERROR_INVALID_ARGUMENT);
+            let reset = call!(zeCommandListAppendEventReset(list.0, event));
+            assert_eq!(reset, ze_result_t::ZE_RESULT_ERROR_INVALID_ARGUMENT);
+        }
+        refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeEventHostSignal(event));
+        refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeEventHostReset(event));
+        assert_eq!(status(event), NOT_READY);
+
+        // The device waits for it too, and a list that is recorded.
         let borrowed = std::mem::ManuallyDrop::new(Event(event));
         list.set((&memory, 0), 1, None, &[&borrowed]);
         regular.set((&memory, 1), 1, None, &[&borrowed]);

@@ -121,6 +121,7 @@ fn a_process_opens_its_own_memory() {
     let (gpu, other) = (Gpu::new(), Gpu::new());
     let memory = gpu.device_memory::<u32>(1 << 20);
     let at = open(&other, handle_of(&gpu, &memory));
+    assert_ne!(at, memory.ptr().cast(), "the address is taken, so it is another one here");
     fill(&other, at, 7, memory.bytes());
     assert_eq!((memory.get(0), memory.get((1 << 20) - 1)), (7, 7));
     memory.set(5, 9);

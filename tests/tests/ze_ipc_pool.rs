@@ -49,9 +49,8 @@ impl Drop for Opened {
 /// "First, the event pool is created, packaged, and sent on the sending process"; "Next, the event pool
 /// is received and un-packaged on the receiving process"; "To cleanup, first close the pool handle in
 /// the receiving process"; "Finally, return the IPC handle to the driver with zeEventPoolPutIpcHandle
-/// and free the event pool in the sending process." "Note, there is no guaranteed address equivalence
-/// for the values of hEvent in each process.": each makes its own. "An event can be shared across
-/// devices and processes." "An event pool can be shared via Inter-Process Communication; allowing
+/// and free the event pool in the sending process." "An event can be shared across devices and
+/// processes." "An event pool can be shared via Inter-Process Communication; allowing
 /// sharing blocks of events rather than sharing each individual event".
 #[test]
 fn the_guides_sample() {

@@ -103,7 +103,7 @@ fn the_log_names_each_mistake_once() {
 }
 
 #[test]
-#[ignore = "a child of the_log_names_each_mistake_once"]
+#[ignore = "runs in a child process"]
 fn child_with_mistakes() {
     let gpu = Gpu::new();
     let source = "kernel void take(int i, local int *l, global int *p) { p[0] = i; l[0] = i; }";

@@ -62,7 +62,7 @@ impl Drop for Place {
 }
 
 #[test]
-#[ignore = "the other tests start it"]
+#[ignore = "runs in a child process"]
 fn child_that_builds() {
     let gpu = Gpu::new();
     let source = "constant uint table[4] = {1, 2, 3, 5}; global uint sum;

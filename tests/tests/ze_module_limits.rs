@@ -74,7 +74,7 @@ fn a_build_beyond_the_time_limit_is_done_again_with_less_optimisation() {
 }
 
 #[test]
-#[ignore = "the other test starts it"]
+#[ignore = "runs in a child process"]
 fn child_that_builds_what_is_heavy() {
     use_one_processor();
     let gpu = Gpu::new();

@@ -74,7 +74,7 @@ fn a_native_binary_loads_and_runs_without_a_compiler() {
 }
 
 #[test]
-#[ignore = "a_native_binary_loads_and_runs_without_a_compiler starts it"]
+#[ignore = "runs in a child process"]
 fn child_that_loads_a_binary() {
     let gpu = Gpu::new();
     let path = std::env::var(FILE).expect("the parent names the file");

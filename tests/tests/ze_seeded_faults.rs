@@ -204,7 +204,7 @@ fn every_mistake_is_found() {
 
 /// What the processes run.
 #[test]
-#[ignore = "run by every_mistake_is_found"]
+#[ignore = "runs in a child process"]
 fn child() {
     for seed in 0..PROGRAMS {
         // That it gets on.

@@ -88,7 +88,7 @@ fn shown_with(variables: &[&[(&str, &str)]]) -> String {
 }
 
 #[test]
-#[ignore = "started by other tests"]
+#[ignore = "runs in a child process"]
 fn says_what_is_shown() {
     say(&shown());
 }
@@ -99,7 +99,7 @@ fn a_device_has_its_parts_and_a_part_its_device() {
 }
 
 #[test]
-#[ignore = "started by the test above"]
+#[ignore = "runs in a child process"]
 fn divided_devices() {
     let devices = devices();
     assert_eq!(devices.len(), 2);
@@ -180,7 +180,7 @@ fn flat_and_combined_show_parts_as_devices() {
 }
 
 #[test]
-#[ignore = "started by the test above"]
+#[ignore = "runs in a child process"]
 fn parts_are_devices() {
     let combined = std::env::var("ZE_FLAT_DEVICE_HIERARCHY").is_ok_and(|it| it == "COMBINED");
     let gpu = Gpu::new();
@@ -205,7 +205,7 @@ fn a_part_has_its_own_memory_and_its_device_may_have_more() {
 }
 
 #[test]
-#[ignore = "started by the test above"]
+#[ignore = "runs in a child process"]
 fn memory_runs_out() {
     let gpu = Gpu::new();
     let device = devices()[0];
@@ -261,7 +261,7 @@ fn shared_memory_can_be_made_to_count_as_the_devices() {
 }
 
 #[test]
-#[ignore = "started by the test above"]
+#[ignore = "runs in a child process"]
 fn shared_memory() {
     let gpu = Gpu::new();
     let part = parts(devices()[0])[0];
@@ -290,7 +290,7 @@ fn every_part_runs_kernels_on_memory_of_all() {
 }
 
 #[test]
-#[ignore = "started by the test above"]
+#[ignore = "runs in a child process"]
 fn kernels_everywhere() {
     let gpu = Gpu::new();
     let all: Vec<_> = devices().into_iter().flat_map(|it| [vec![it], parts(it)].concat()).collect();
@@ -354,7 +354,7 @@ fn devices_and_parts_reach_each_other() {
 }
 
 #[test]
-#[ignore = "started by the test above"]
+#[ignore = "runs in a child process"]
 fn peers() {
     use ze_device_p2p_property_flags_t as p2p;
     let all: Vec<_> = devices().into_iter().flat_map(|it| [vec![it], parts(it)].concat()).collect();
@@ -381,7 +381,7 @@ fn a_context_is_for_its_devices_and_their_parts() {
 }
 
 #[test]
-#[ignore = "started by the test above"]
+#[ignore = "runs in a child process"]
 fn contexts_of_some() {
     let devices = devices();
     let context_of = |devices: &[ze_device_handle_t]| {
@@ -426,7 +426,7 @@ fn lists_are_executed_on_queues_of_their_device_and_its_parts() {
 }
 
 #[test]
-#[ignore = "started by the test above"]
+#[ignore = "runs in a child process"]
 fn lists_of_others() {
     let gpu = Gpu::new();
     let [first, second] = [devices()[0], devices()[1]];
@@ -478,7 +478,7 @@ fn a_copy_of_a_list_is_executed_on_another_device() {
 }
 
 #[test]
-#[ignore = "started by the test above"]
+#[ignore = "runs in a child process"]
 fn copy_for_another() {
     let gpu = Gpu::new();
     let [first, second] = [devices()[0], devices()[1]];
@@ -504,7 +504,7 @@ fn lists_of_one_device_wait_for_events_of_another() {
 }
 
 #[test]
-#[ignore = "started by the test above"]
+#[ignore = "runs in a child process"]
 fn events_between() {
     let gpu = Gpu::new();
     let [first, second] = [devices()[0], devices()[1]];

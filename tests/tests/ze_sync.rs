@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tally_tests::gate::Gate;
-use tally_tests::lists::{Event, Fence, NONE, PATIENCE, queue_flags};
+use tally_tests::lists::{Event, Fence, List, NONE, PATIENCE, queue_flags};
 use tally_tests::ze::Gpu;
 use tally_tests::{call, check, refused};
 use tally_ze::*;
@@ -322,6 +322,58 @@ fn events_and_barriers_order_an_out_of_order_list() {
         }
     }
     list.synchronize();
+}
+
+/// "Execution Barriers - used to communicate execution dependencies between commands within a command list or
+/// across command queues, devices and/or Host." "Memory Barriers - used to communicate memory coherency
+/// dependencies between commands within a command list or across command queues, devices and/or Host.": a
+/// barrier of each kind after work of one engine, its twin before work of the other, and the host behind both.
+#[test]
+fn barriers_order_queues_and_the_host() {
+    const SIZE: usize = 1 << 14;
+    let gpu = Gpu::new();
+    let (memory, seen) = (gpu.device_memory::<u32>(SIZE), gpu.host::<u32>(SIZE));
+    let source = gpu.host::<u32>(SIZE);
+    let (size, range): (usize, *const c_void) = (memory.bytes(), memory.ptr().cast_const().cast());
+    let barrier = |ranges: bool, list: &List, signal: &Event, wait: &Event| {
+        let (sizes, mut starts, mut waits) = ([size], [range], [wait.0]);
+        if ranges {
+            check!(zeCommandListAppendMemoryRangesBarrier(
+                list.0,
+                1,
+                sizes.as_ptr(),
+                starts.as_mut_ptr(),
+                signal.0,
+                1,
+                waits.as_mut_ptr()
+            ));
+        } else {
+            check!(zeCommandListAppendBarrier(list.0, signal.0, 1, waits.as_mut_ptr()));
+        }
+    };
+    for (value, ranges) in [(7, false), (8, true)] {
+        let gate = Gate::new(&gpu);
+        let pool = gpu.pool(3, ze_event_pool_flags_t::empty());
+        let [filled, passed, copied] = [0, 1, 2].map(|index| pool.event(index));
+        let (queue, one, other) = (gpu.queue(0), gpu.regular(0, false), gpu.immediate(1, false));
+        seen.fill_with(|_| 0);
+        source.fill_with(|_| value);
+        one.copy((&memory, 0), (&source, 0), SIZE, Some(&filled), &[&gate.event]);
+        barrier(ranges, &one, &passed, &filled);
+        one.close();
+        // Behind the other engine's barrier, which was submitted first.
+        barrier(ranges, &other, &copied, &passed);
+        other.copy((&seen, 0), (&memory, 0), SIZE, None, &[]);
+        queue.execute(&[&one], None);
+        assert!([&filled, &passed, &copied].iter().all(|event| !event.is_ready()));
+        assert_eq!(seen.get(SIZE - 1), 0);
+        gate.open();
+        copied.synchronize();
+        assert!(filled.is_ready() && passed.is_ready());
+        other.synchronize();
+        assert!(seen.to_vec().iter().all(|it| *it == value));
+        queue.synchronize();
+    }
 }
 
 /// "An event can be appended into multiple command lists simultaneously": many lists of both engines

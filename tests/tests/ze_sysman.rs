@@ -100,7 +100,7 @@ fn it_can_be_used_without_the_core_interface() {
 }
 
 #[test]
-#[ignore = "started by the test above"]
+#[ignore = "runs in a child process"]
 fn without_zeinit() {
     let device = devices()[0];
     assert!(text(&properties(device).core.name).contains("Tally"));
@@ -114,7 +114,7 @@ fn the_old_way_uses_handles_of_the_core_interface() {
 }
 
 #[test]
-#[ignore = "started by the test above"]
+#[ignore = "runs in a child process"]
 fn with_zes_enable_sysman() {
     let device = ze::device();
     assert!(text(&properties(device).modelName).contains("Tally"));
@@ -158,7 +158,7 @@ fn memory_that_is_allocated_is_not_free() {
 
 // In a process of its own: other tests allocate too.
 #[test]
-#[ignore = "started by the test above"]
+#[ignore = "runs in a child process"]
 fn memory_state() {
     let memories = memories(devices()[0]);
     assert_eq!(memories.len(), 1);
@@ -183,7 +183,7 @@ fn parts_are_listed_with_their_device() {
 }
 
 #[test]
-#[ignore = "started by the test above"]
+#[ignore = "runs in a child process"]
 fn divided() {
     let devices = devices();
     assert_eq!(devices.len(), 2);
@@ -259,7 +259,7 @@ fn who_listens_for_nothing_does_not_wait() {
 }
 
 #[test]
-#[ignore = "started by the test above"]
+#[ignore = "runs in a child process"]
 fn nothing_to_hear() {
     let device = devices()[0];
     let attach = zes_event_type_flags_t::ZES_EVENT_TYPE_FLAG_DEVICE_ATTACH;
@@ -284,7 +284,7 @@ fn a_lost_device_is_an_event_and_a_state() {
 }
 
 #[test]
-#[ignore = "started by the test above"]
+#[ignore = "runs in a child process"]
 fn lost() {
     let mut device = devices()[0];
     let reset = zes_event_type_flags_t::ZES_EVENT_TYPE_FLAG_DEVICE_RESET_REQUIRED;

@@ -203,7 +203,7 @@ fn a_write_to_a_read_only_page_is_a_fault() {
 }
 
 #[test]
-#[ignore = "run by a_write_to_a_read_only_page_is_a_fault, in a process of its own"]
+#[ignore = "runs in a child process"]
 fn child_writes_to_a_read_only_page() {
     let gpu = Gpu::new();
     let at = reserve(&gpu, ptr::null(), 4096);

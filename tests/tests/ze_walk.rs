@@ -67,7 +67,7 @@ impl Size {
 }
 
 #[test]
-#[ignore = "started by the test above"]
+#[ignore = "runs in a child process"]
 fn child_that_walks() {
     let number = |name: &str| env::var(name).ok().and_then(|it| it.parse::<u64>().ok());
     let mut random = Random(number("TALLY_WALK_SEED").unwrap_or(1));

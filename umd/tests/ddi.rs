@@ -183,11 +183,7 @@ fn every_entry_leads_into_the_driver() {
 }
 
 /// Runs a C program against the installed loader with this driver; its standard output.
-fn with_loader(name: &str, source: &str) -> Option<String> {
-    if !std::path::Path::new("/usr/include/level_zero/ze_api.h").exists() {
-        eprintln!("skipped: Level Zero's headers and loader are not there (package libze-dev)");
-        return None;
-    }
+fn with_loader(name: &str, source: &str) -> String {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let (text, program) = (folder.join(format!("{name}.c")), folder.join(name));
     std::fs::write(&text, source).unwrap();
@@ -203,7 +199,7 @@ fn with_loader(name: &str, source: &str) -> Option<String> {
     let run =
         Command::new(&program).env("ZE_ENABLE_ALT_DRIVERS", library()).output().expect("it runs");
     assert!(run.status.success(), "{:?} {}", run.status, String::from_utf8_lossy(&run.stderr));
-    Some(String::from_utf8(run.stdout).unwrap())
+    String::from_utf8(run.stdout).unwrap()
 }
 
 #[test]
@@ -227,7 +223,7 @@ int main(void) {
     return 0;
 }
 "#;
-    let Some(output) = with_loader("init", source) else { return };
+    let output = with_loader("init", source);
     let (own, through) = output.trim().split_once(' ').unwrap();
     assert_eq!(own, through);
     let uninitialized = format!("{:x}", ze_result_t::ZE_RESULT_ERROR_UNINITIALIZED.0);
@@ -277,7 +273,7 @@ fn tables_of_the_installed_headers_have_the_length_that_is_written() {
         }
     }
     source += "return 0; }\n";
-    let Some(output) = with_loader("tables", &source) else { return };
+    let output = with_loader("tables", &source);
     let mut lines = output.lines().map(|line| line.split_once(' ').unwrap());
     let version: u32 = lines.next().unwrap().1.parse().unwrap();
     let mut compared = 0;

@@ -329,11 +329,10 @@ fn user_memory_and_null_memory_are_bound() {
 
 // "Pages stay pinned while mapped."
 #[test]
+#[ignore = "needs the kernel lane"]
 fn user_memory_is_copied_as_it_is_when_the_copy_runs() {
     let fixture = Fixture::new();
-    if fixture.backend.sees_process() {
-        return;
-    }
+    assert!(!fixture.backend.sees_process(), "the embedded lane pins nothing");
     let (queue, handle) = fixture.queue();
     let memory = reserve();
     let protection = libc::PROT_READ | libc::PROT_WRITE;
