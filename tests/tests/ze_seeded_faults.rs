@@ -101,7 +101,11 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
             continue;
         }
         let (from, to) = (entry.path(), to.join(&name));
-        if entry.file_type()?.is_dir() { copy(&from, &to)? } else { drop(fs::copy(&from, &to)?) }
+        if entry.file_type()?.is_dir() {
+            copy(&from, &to)?;
+        } else {
+            fs::copy(&from, &to)?;
+        }
     }
     Ok(())
 }
