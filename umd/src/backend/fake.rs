@@ -194,7 +194,7 @@ impl Ioctls for Fake {
         state.alive()?;
         let before = state.bindings.range(..arg.address + arg.size).next_back();
         assert!(before.is_none_or(|(&at, &(size, _))| at + size <= arg.address), "mapped twice");
-        let known = arg.op == bind_op::MAP_USERPTR || state.buffers.contains_key(&arg.handle);
+        let known = arg.op != bind_op::MAP || state.buffers.contains_key(&arg.handle);
         assert!(known, "{arg:x?}");
         state.bindings.insert(arg.address, (arg.size, arg.flags));
         assert!(

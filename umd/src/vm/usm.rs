@@ -13,8 +13,8 @@
 //! allocation of its size, unless another process has got it. It is zero again when it is used
 //! again. Neither way takes a lock that all threads share.
 //!
-//! Where pages that are never touched cost nothing, memory to the end of the granule can be read: the
-//! block is as large, or, if its file ends earlier, pages of zeros follow. What is counted is what
+//! Memory to the end of the granule can be read. Where pages that are never touched cost nothing, the
+//! block is as large; elsewhere, or if its file ends earlier, pages of zeros follow. What is counted is what
 //! was asked for, in pages.
 
 use std::collections::BTreeMap;
@@ -409,9 +409,7 @@ impl Bindings {
         let mut mapping = self.give_addresses(bo, size, align, GRANULE)?;
         mapping.offset = offset;
         let mut mapping = mapping.opened(access)?;
-        if self.backend.is_sparse() {
-            mapping.pad(GRANULE)?;
-        }
+        mapping.pad(GRANULE)?;
         Ok(mapping)
     }
 

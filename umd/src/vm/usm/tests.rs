@@ -158,10 +158,12 @@ fn what_rests_makes_room_for_what_is_asked_for() {
 }
 
 #[test]
-fn without_sparse_buffers_each_allocation_is_a_buffer_of_its_pages() {
+fn without_sparse_buffers_each_allocation_is_a_buffer_of_its_pages_and_zeros() {
     let (backend, vm) = fake();
     let base = vm.allocate(Source::New, 5000, 1, HOST, 1, None).expect("room");
-    assert_eq!(backend.state().bindings.get(&base).map(|it| it.0), Some(8192));
+    let zeros = (GRANULE - 8192, bind_flag::READ);
+    let bound = [base, base + 8192].map(|at| backend.state().bindings.get(&at).copied());
+    assert_eq!(bound, [Some((8192, bind_flag::READ | bind_flag::WRITE)), Some(zeros)]);
     free(&vm, base);
     assert!(backend.state().buffers.is_empty() && backend.state().bindings.is_empty());
 }
