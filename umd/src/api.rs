@@ -54,24 +54,53 @@ pub mod virtual_memory;
 /// }
 /// ```
 ///
-/// The body has the type `Result<()>`. With `always` before `fn` it also runs before zeInit.
+/// The body has the type `Result<()>`. With `always` before `fn` it also runs before zeInit. Two kinds of
+/// arguments are more than a name and a type:
+///
+/// ```text
+/// list @ hCommandList: ze_command_list_handle_t    opens the handle: `list` is its object
+/// events: Events                                   hSignalEvent, numWaitEvents and phWaitEvents
+/// ```
 macro_rules! api {
-    ($($(#[$meta:meta])* fn $name:ident($call:ident $(, $arg:ident: $ty:ty)* $(,)?) $body:block)*) => {
-        $($crate::api::api!(@ $(#[$meta])* entered $name($call $(, $arg: $ty)*) $body);)*
+    ($($(#[$meta:meta])* fn $name:ident($call:ident $(, $($args:tt)*)?) $body:block)*) => {
+        $($crate::api::api!(@ ($(#[$meta])*) entered $name $call [] [] ($($($args)*)?) $body);)*
     };
-    (always $($(#[$meta:meta])* fn $name:ident($call:ident $(, $arg:ident: $ty:ty)* $(,)?) $body:block)*) => {
-        $($crate::api::api!(@ $(#[$meta])* always $name($call $(, $arg: $ty)*) $body);)*
+    (always $($(#[$meta:meta])* fn $name:ident($call:ident $(, $($args:tt)*)?) $body:block)*) => {
+        $($crate::api::api!(@ ($(#[$meta])*) always $name $call [] [] ($($($args)*)?) $body);)*
     };
-    (@ $(#[$meta:meta])* $gate:ident $name:ident($call:ident $(, $arg:ident: $ty:ty)*) $body:block) => {
-        $(#[$meta])*
+    (@ $meta:tt $gate:ident $name:ident $call:ident [$($params:tt)*] [$($opened:tt)*]
+        ($object:ident @ $arg:ident: $ty:ty $(, $($rest:tt)*)?) $body:block) => {
+        $crate::api::api!(@ $meta $gate $name $call [$($params)* $arg: $ty,]
+            [$($opened)* let $object = $call.handle($arg, stringify!($arg))?;] ($($($rest)*)?) $body);
+    };
+    (@ $meta:tt $gate:ident $name:ident $call:ident [$($params:tt)*] [$($opened:tt)*]
+        ($events:ident: Events $(, $($rest:tt)*)?) $body:block) => {
+        $crate::api::api!(@ $meta $gate $name $call
+            [$($params)* hSignalEvent: tally_ze::ze_event_handle_t, numWaitEvents: u32,
+                phWaitEvents: *mut tally_ze::ze_event_handle_t,]
+            [$($opened)* let $events = $crate::api::list::Events {
+                signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents
+            };] ($($($rest)*)?) $body);
+    };
+    (@ $meta:tt $gate:ident $name:ident $call:ident [$($params:tt)*] $opened:tt
+        ($arg:ident: $ty:ty $(, $($rest:tt)*)?) $body:block) => {
+        $crate::api::api!(@ $meta $gate $name $call [$($params)* $arg: $ty,] $opened
+            ($($($rest)*)?) $body);
+    };
+    (@ ($($meta:tt)*) $gate:ident $name:ident $call:ident [$($params:tt)*] [$($opened:tt)*]
+        () $body:block) => {
+        $($meta)*
         ///
         /// # Safety
         /// Level Zero's rules: pointers are null or good for what the specification says, handles
         /// are not destroyed during the call, and external synchronisation is kept where asked for.
-        pub unsafe extern "C" fn $name($($arg: $ty),*) -> tally_ze::ze_result_t {
+        pub unsafe extern "C" fn $name($($params)*) -> tally_ze::ze_result_t {
             // SAFETY: exactly the promise that the caller makes to this function.
             let $call = unsafe { $crate::api::Call::new() };
-            $crate::api::$gate(stringify!($name), move || $body)
+            $crate::api::$gate(stringify!($name), move || {
+                $($opened)*
+                $body
+            })
         }
     };
 }

@@ -63,10 +63,9 @@ api! {
     /// Spec: `zeCommandListCreateCloneExp`.
     fn zeCommandListCreateCloneExp(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         phClonedCommandList: *mut ze_command_list_handle_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         let out = call.out(phClonedCommandList, "phClonedCommandList")?;
         out.set(named(call, list.duplicate()?)?);
         Ok(())
@@ -79,22 +78,21 @@ api! {
     }
 
     /// Spec: `zeCommandListClose`.
-    fn zeCommandListClose(call, hCommandList: ze_command_list_handle_t) {
-        call.handle(hCommandList, "hCommandList")?.close()
+    fn zeCommandListClose(call, list @ hCommandList: ze_command_list_handle_t) {
+        list.close()
     }
 
     /// Spec: `zeCommandListReset`.
-    fn zeCommandListReset(call, hCommandList: ze_command_list_handle_t) {
-        call.handle(hCommandList, "hCommandList")?.reset()
+    fn zeCommandListReset(call, list @ hCommandList: ze_command_list_handle_t) {
+        list.reset()
     }
 
     /// Spec: `zeCommandListHostSynchronize`.
     fn zeCommandListHostSynchronize(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         timeout: u64,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         list.must_not_be_captured()?;
         let (_, list) = list.as_immediate()?;
         ended(list.synchronize(timeout))
@@ -103,46 +101,37 @@ api! {
     /// Spec: `zeCommandListImmediateAppendCommandListsExp`.
     fn zeCommandListImmediateAppendCommandListsExp(
         call,
-        hCommandListImmediate: ze_command_list_handle_t,
+        list @ hCommandListImmediate: ze_command_list_handle_t,
         numCommandLists: u32,
         phCommandLists: *mut ze_command_list_handle_t,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandListImmediate, "hCommandListImmediate")?;
         let (queue, _) = list.as_immediate()?;
         let lists = lists(call, numCommandLists, phCommandLists, queue)?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         append(call, list, &Command::Lists(&lists), events)
     }
 
     /// Spec: `zeCommandListImmediateAppendCommandListsWithParameters`.
     fn zeCommandListImmediateAppendCommandListsWithParameters(
         call,
-        hCommandListImmediate: ze_command_list_handle_t,
+        list @ hCommandListImmediate: ze_command_list_handle_t,
         numCommandLists: u32,
         phCommandLists: *mut ze_command_list_handle_t,
         pNext: *const c_void,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandListImmediate, "hCommandListImmediate")?;
         no_extensions(call, pNext)?;
         let (queue, _) = list.as_immediate()?;
         let lists = lists(call, numCommandLists, phCommandLists, queue)?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         append(call, list, &Command::Lists(&lists), events)
     }
 
     /// Spec: `zeCommandListGetDeviceHandle`.
     fn zeCommandListGetDeviceHandle(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         phDevice: *mut ze_device_handle_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         call.out(phDevice, "phDevice")?.set(list.device().raw());
         Ok(())
     }
@@ -150,10 +139,9 @@ api! {
     /// Spec: `zeCommandListGetContextHandle`.
     fn zeCommandListGetContextHandle(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         phContext: *mut ze_context_handle_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         call.out(phContext, "phContext")?.set(list.context().raw());
         Ok(())
     }
@@ -161,10 +149,9 @@ api! {
     /// Spec: `zeCommandListGetOrdinal`.
     fn zeCommandListGetOrdinal(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         pOrdinal: *mut u32,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         call.out(pOrdinal, "pOrdinal")?.set(list.ordinal());
         Ok(())
     }
@@ -172,10 +159,9 @@ api! {
     /// Spec: `zeCommandListIsImmediate`.
     fn zeCommandListIsImmediate(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         pIsImmediate: *mut ze_bool_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         call.out(pIsImmediate, "pIsImmediate")?.set(list.is_immediate().into());
         Ok(())
     }
@@ -183,10 +169,9 @@ api! {
     /// Spec: `zeCommandListGetFlags`.
     fn zeCommandListGetFlags(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         pFlags: *mut ze_command_list_flags_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         call.out(pFlags, "pFlags")?.set(list.flags());
         Ok(())
     }
@@ -194,10 +179,9 @@ api! {
     /// Spec: `zeCommandListImmediateGetIndex`.
     fn zeCommandListImmediateGetIndex(
         call,
-        hCommandListImmediate: ze_command_list_handle_t,
+        list @ hCommandListImmediate: ze_command_list_handle_t,
         pIndex: *mut u32,
     ) {
-        let list = call.handle(hCommandListImmediate, "hCommandListImmediate")?;
         let (traits, _) = list.as_immediate()?;
         call.out(pIndex, "pIndex")?.set(traits.index);
         Ok(())
@@ -206,10 +190,10 @@ api! {
     /// Spec: `zeCommandListImmediateGetFlags`.
     fn zeCommandListImmediateGetFlags(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         pFlags: *mut ze_command_queue_flags_t,
     ) {
-        let (traits, _) = call.handle(hCommandList, "hCommandList")?.as_immediate()?;
+        let (traits, _) = list.as_immediate()?;
         call.out(pFlags, "pFlags")?.set(traits.flags);
         Ok(())
     }
@@ -217,10 +201,9 @@ api! {
     /// Spec: `zeCommandListImmediateGetMode`.
     fn zeCommandListImmediateGetMode(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         pMode: *mut ze_command_queue_mode_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         call.out(pMode, "pMode")?.set(list.mode()?);
         Ok(())
     }
@@ -228,10 +211,9 @@ api! {
     /// Spec: `zeCommandListImmediateGetPriority`.
     fn zeCommandListImmediateGetPriority(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         pPriority: *mut ze_command_queue_priority_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         call.out(pPriority, "pPriority")?.set(list.priority()?);
         Ok(())
     }

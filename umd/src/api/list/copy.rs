@@ -17,95 +17,75 @@ api! {
     /// Spec: `zeCommandListAppendMemoryCopy`.
     fn zeCommandListAppendMemoryCopy(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         dstptr: *mut c_void,
         srcptr: *const c_void,
         size: usize,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         copy(call, list, dstptr, srcptr, size, events)
     }
 
     /// Spec: `zeCommandListAppendMemoryCopyWithParameters`.
     fn zeCommandListAppendMemoryCopyWithParameters(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         dstptr: *mut c_void,
         srcptr: *const c_void,
         size: usize,
         pNext: *const c_void,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         no_extensions(call, pNext)?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         copy(call, list, dstptr, srcptr, size, events)
     }
 
     /// Spec: `zeCommandListAppendMemoryCopyFromContext`. All contexts share one address space.
     fn zeCommandListAppendMemoryCopyFromContext(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         dstptr: *mut c_void,
         hContextSrc: ze_context_handle_t,
         srcptr: *const c_void,
         size: usize,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         call.handle(hContextSrc, "hContextSrc")?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         copy(call, list, dstptr, srcptr, size, events)
     }
 
     /// Spec: `zeCommandListAppendMemoryFill`.
     fn zeCommandListAppendMemoryFill(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         ptr: *mut c_void,
         pattern: *const c_void,
         pattern_size: usize,
         size: usize,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         fill(call, list, ptr, (pattern, pattern_size), size, events)
     }
 
     /// Spec: `zeCommandListAppendMemoryFillWithParameters`.
     fn zeCommandListAppendMemoryFillWithParameters(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         ptr: *mut c_void,
         pattern: *const c_void,
         pattern_size: usize,
         size: usize,
         pNext: *const c_void,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         no_extensions(call, pNext)?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         fill(call, list, ptr, (pattern, pattern_size), size, events)
     }
 
     /// Spec: `zeCommandListAppendMemoryCopyRegion`. Widths and pitches are bytes.
     fn zeCommandListAppendMemoryCopyRegion(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         dstptr: *mut c_void,
         dstRegion: *const ze_copy_region_t,
         dstPitch: u32,
@@ -114,11 +94,8 @@ api! {
         srcRegion: *const ze_copy_region_t,
         srcPitch: u32,
         srcSlicePitch: u32,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         call.out(dstptr, "dstptr")?;
         let to = call.read(dstRegion, "dstRegion")?;
         call.out(srcptr.cast_mut(), "srcptr")?;
@@ -126,18 +103,16 @@ api! {
         let dst = Side::new(dstptr as u64, to, dstPitch, dstSlicePitch);
         let src = Side::new(srcptr as u64, from, srcPitch, srcSlicePitch);
         let (dst, src, shape) = region(list, from, to, dst, src)?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         append(call, list, &Command::CopyRegion { dst, src, shape }, events)
     }
 
     /// Spec: `zeCommandListAppendMemoryPrefetch`. A hint without use: all memory is resident.
     fn zeCommandListAppendMemoryPrefetch(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         ptr: *const c_void,
         size: usize,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         call.out(ptr.cast_mut(), "ptr")?;
         range(list, ptr as u64, size as u64, "size")
     }
@@ -145,13 +120,12 @@ api! {
     /// Spec: `zeCommandListAppendMemAdvise`. A hint without use: all memory is the same.
     fn zeCommandListAppendMemAdvise(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         hDevice: ze_device_handle_t,
         ptr: *const c_void,
         size: usize,
         advice: ze_memory_advice_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         list.context().must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
         call.out(ptr.cast_mut(), "ptr")?;
         if !advice.is_known() {

@@ -14,42 +14,33 @@ api! {
     /// Spec: `zeCommandListAppendBarrier`.
     fn zeCommandListAppendBarrier(
         call,
-        hCommandList: ze_command_list_handle_t,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         append(call, list, &Command::Barrier, events)
     }
 
     /// Spec: `zeCommandListAppendMemoryRangesBarrier`. All memory is coherent, so it is a barrier.
     fn zeCommandListAppendMemoryRangesBarrier(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         numRanges: u32,
         pRangeSizes: *const usize,
         pRanges: *mut *const c_void,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         call.read(pRangeSizes, "pRangeSizes")?;
         call.read(pRanges.cast_const(), "pRanges")?;
         call.slice(pRanges.cast_const(), numRanges as usize, "pRanges")?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         append(call, list, &Command::Barrier, events)
     }
 
     /// Spec: `zeCommandListAppendSignalEvent`.
     fn zeCommandListAppendSignalEvent(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         hEvent: ze_event_handle_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         call.handle(hEvent, "hEvent")?;
         append(call, list, &Command::Signal, Events::of_signal(hEvent))
     }
@@ -57,11 +48,10 @@ api! {
     /// Spec: `zeCommandListAppendWaitOnEvents`.
     fn zeCommandListAppendWaitOnEvents(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         numEvents: u32,
         phEvents: *mut ze_event_handle_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         call.read(phEvents.cast_const(), "phEvents")?;
         let signal = ze_event_handle_t::NULL;
         append(call, list, &Command::Wait, Events { signal, count: numEvents, waits: phEvents })
@@ -70,10 +60,9 @@ api! {
     /// Spec: `zeCommandListAppendEventReset`.
     fn zeCommandListAppendEventReset(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         hEvent: ze_event_handle_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         let event = call.handle(hEvent, "hEvent")?;
         append(call, list, &Command::Reset(event), Events::none())
     }
@@ -81,13 +70,10 @@ api! {
     /// Spec: `zeCommandListAppendWriteGlobalTimestamp`.
     fn zeCommandListAppendWriteGlobalTimestamp(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         dstptr: *mut u64,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         call.out(dstptr, "dstptr")?;
         let dst = dstptr as u64;
         if !dst.is_multiple_of(8) {
@@ -96,7 +82,6 @@ api! {
                 format!("dstptr: {dst:#x} is not aligned to 8 bytes"),
             ));
         }
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         append(call, list, &Command::Clock(dst), events)
     }
 
@@ -104,16 +89,13 @@ api! {
     /// settled here; they are copied when the command runs.
     fn zeCommandListAppendQueryKernelTimestamps(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         numEvents: u32,
         phEvents: *mut ze_event_handle_t,
         dstptr: *mut c_void,
         pOffsets: *const usize,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         call.read(phEvents.cast_const(), "phEvents")?;
         call.out(dstptr, "dstptr")?;
         let count = numEvents as usize;
@@ -129,7 +111,6 @@ api! {
             Ok(Times { slot, timestamp, dst: (dstptr as u64).wrapping_add(place(i) as u64) })
         });
         let times: Vec<Times> = times.collect::<Result<_>>()?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         append(call, list, &Command::Times(&times), events)
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 use tally_ze::*;
 
-use super::{Events, append, no_extensions};
+use super::{append, no_extensions};
 use crate::api::api;
 use crate::error::Error;
 use crate::list::command::Command;
@@ -17,15 +17,12 @@ api! {
     /// before it.
     fn zeCommandListAppendHostFunction(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         pfnHostFunction: ze_host_function_callback_t,
         pUserData: *mut c_void,
         pNext: *const c_void,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         let function = pfnHostFunction.ok_or_else(|| {
             let code = ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_POINTER;
             Error::new(code, "pfnHostFunction: the pointer is null")
@@ -33,7 +30,6 @@ api! {
         no_extensions(call, pNext)?;
         let callback = Callback { function, data: pUserData };
         let function = list.context().shared().host_function(callback)?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         append(call, list, &Command::HostFunction(&function), events)
     }
 }

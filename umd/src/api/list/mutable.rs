@@ -40,10 +40,9 @@ api! {
     /// Spec: `zeCommandListUpdateMutableCommandsExp`.
     fn zeCommandListUpdateMutableCommandsExp(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         desc: *const ze_mutable_commands_exp_desc_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         let desc = call.desc(desc, "desc")?;
         if desc.flags != 0 {
             return Err(Error::invalid("desc->flags: it is reserved and must be 0"));
@@ -57,11 +56,10 @@ api! {
     /// Spec: `zeCommandListUpdateMutableCommandSignalEventExp`.
     fn zeCommandListUpdateMutableCommandSignalEventExp(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         commandId: u64,
         hSignalEvent: ze_event_handle_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         let event = call.optional(hSignalEvent, "hSignalEvent")?;
         list.update_signal(commandId, event.map(|event| Signal { event, raw: hSignalEvent }))
     }
@@ -69,12 +67,11 @@ api! {
     /// Spec: `zeCommandListUpdateMutableCommandWaitEventsExp`.
     fn zeCommandListUpdateMutableCommandWaitEventsExp(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         commandId: u64,
         numWaitEvents: u32,
         phWaitEvents: *mut ze_event_handle_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         if phWaitEvents.is_null() {
             return list.update_waits(commandId, None);
         }
@@ -87,12 +84,11 @@ api! {
     /// Spec: `zeCommandListUpdateMutableCommandKernelsExp`.
     fn zeCommandListUpdateMutableCommandKernelsExp(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         numKernels: u32,
         pCommandId: *mut u64,
         phKernels: *mut ze_kernel_handle_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         call.read(pCommandId.cast_const(), "pCommandId")?;
         call.read(phKernels.cast_const(), "phKernels")?;
         let count = numKernels as usize;
@@ -109,10 +105,9 @@ api! {
     /// Spec: `zeCommandListIsMutableExp`.
     fn zeCommandListIsMutableExp(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         pIsMutable: *mut ze_bool_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         call.out(pIsMutable, "pIsMutable")?.set(list.is_mutable().into());
         Ok(())
     }
