@@ -160,7 +160,8 @@ fn panicked(function: &'static str, payload: &(dyn std::any::Any + Send)) -> ze_
 /// The way through a gate that is not simply open.
 #[cold]
 fn admitted(function: &'static str, early: bool) -> std::result::Result<Span, ze_result_t> {
-    if let Err(error) = process::gate().admits(early) {
+    if let Some(refusal) = process::gate().refuses(early) {
+        let error = Error::from(refusal);
         error::set_last(function, &error);
         return Err(error.code());
     }

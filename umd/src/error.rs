@@ -12,7 +12,7 @@ use std::ffi::{CStr, CString};
 use tally_uapi::ioctl::Errno;
 use tally_ze::ze_result_t;
 
-use crate::process;
+use crate::process::{self, Refusal};
 
 /// Why a call does not answer ZE_RESULT_SUCCESS.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +80,25 @@ impl Error {
     /// The sentence, without the function's name; empty for a status.
     pub fn text(&self) -> &str {
         &self.text
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        let (code, text) = match refusal {
+            Refusal::Forked => (
+                ze_result_t::ZE_RESULT_ERROR_UNINITIALIZED,
+                "this process was forked from one that used the driver; call exec first",
+            ),
+            Refusal::Exiting => {
+                (ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST, "the process is exiting")
+            }
+            Refusal::NotReady => (
+                ze_result_t::ZE_RESULT_ERROR_UNINITIALIZED,
+                "neither zeInit nor zeInitDrivers has succeeded in this process",
+            ),
+        };
+        Self::new(code, text)
     }
 }
 
