@@ -20,11 +20,11 @@ use tally_ze::ze_result_t;
 use crate::backend::SharedBo;
 use crate::error::{Error, Result};
 use crate::hang;
-use crate::heap::Block;
 use crate::sync::counter::Cell;
 use crate::sync::deadline::{Approach, Deadline};
 use crate::sync::wait;
 use crate::vm::Vm;
+use crate::vm::heap::Block;
 
 pub mod event;
 pub mod memory;

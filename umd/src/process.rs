@@ -12,8 +12,8 @@ use std::ffi::{CStr, OsStr, c_void};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::{Once, OnceLock};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Once, OnceLock};
 
 /// What calls are let through: bits.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -26,14 +26,15 @@ use tally_ze::ze_result_t;
 
 use crate::backend::{Backend, BoUse, Loss, SharedBo};
 use crate::error::{Error, Result};
-use crate::heap::{Block, Heap};
-use crate::printf;
 use crate::process;
 use crate::settings;
 use crate::space::{HUGE_PAGE, Space};
+use heap::{Block, Heap};
 
 mod atomics;
 pub mod budget;
+pub mod heap;
+pub mod printf;
 pub mod reserved;
 mod shared;
 mod timeline;

@@ -180,7 +180,7 @@ api! {
         out.fp32flags = ieee | fp::ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT;
         out.fp64flags = ieee | fp::ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT;
         out.maxArgumentsSize = MAX_ARGUMENT_BYTES;
-        out.printfBufferSize = crate::printf::BUFFER_BYTES;
+        out.printfBufferSize = crate::vm::printf::BUFFER_BYTES;
         for link in call.chain(out.pNext) {
             if link.stype() == ze_scheduling_hint_exp_properties_t::STYPE {
                 if let Some(hints) = link.get_mut::<ze_scheduling_hint_exp_properties_t>() {

@@ -8,7 +8,7 @@ use crate::core::device::Device;
 use crate::core::queue::{self, Queue, QueueTraits};
 use crate::error::{Error, Result};
 use crate::handle;
-use crate::printf;
+use crate::vm::printf;
 
 api! {
     /// Spec: `zeCommandQueueCreate`.

@@ -19,9 +19,9 @@ use crate::core::device::Device;
 use crate::core::image::format::Format;
 use crate::error::{Error, Result};
 use crate::handle::{self, object};
-use crate::heap::Block;
 use crate::sync::counter::Cell;
 use crate::vm::budget::Charge;
+use crate::vm::heap::Block;
 use crate::vm::{Mapping, Source, Vm};
 
 pub mod format;

@@ -16,7 +16,6 @@ use super::waits::{Condition, WaitList};
 use crate::error::{Error, Result};
 use crate::hang::calls::CallLog;
 use crate::hang::names;
-use crate::printf;
 use crate::submit::arena::{Arena, Span};
 use crate::submit::ring::{Place, Ring};
 use crate::sync::cb_event::{CbEvent, Resolved, Source};
@@ -26,6 +25,7 @@ use crate::sync::shared::{Shared, Submitter};
 use crate::sync::spin::{SpinGuard, SpinLock};
 use crate::sync::timestamp::Timestamp;
 use crate::sync::wait;
+use crate::vm::printf;
 use crate::vm::{Access, UserRange};
 
 /// Bytes by which memory for arguments grows, and the most that a list may have of it.

@@ -20,7 +20,6 @@ use crate::error::{Error, Result};
 use crate::handle::{self, Counted};
 use crate::hang::calls::CallLog;
 use crate::hang::names;
-use crate::heap::Block;
 use crate::submit::arena::{Arena, Span};
 use crate::sync::cb_event::{Bound, CbEvent, Resolved, Source};
 use crate::sync::counter::Cell;
@@ -30,6 +29,7 @@ use crate::sync::shared::Shared;
 use crate::sync::spin::{SpinGuard, SpinLock};
 use crate::sync::timestamp::Timestamp;
 use crate::vm::Access;
+use crate::vm::heap::Block;
 
 mod branch;
 mod clone;

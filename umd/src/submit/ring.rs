@@ -15,9 +15,9 @@ use tally_uapi::queue::{QueueControl, RING_MAX_PACKETS};
 use tally_ze::ze_result_t;
 
 use crate::error::{Error, Result};
-use crate::heap::Block;
 use crate::submit::activity;
 use crate::vm::Vm;
+use crate::vm::heap::Block;
 
 /// Packets of a queue's first ring.
 const FIRST_PACKETS: u32 = 256;

@@ -20,8 +20,8 @@ use tally_uapi::cell::CELL_SIZE;
 use super::shared::Shared;
 use crate::backend::BoUse;
 use crate::error::Result;
-use crate::heap::Block;
 use crate::vm::Vm;
+use crate::vm::heap::Block;
 
 /// An aligned 64-bit word that host and device wait for, and where the kernel finds it.
 ///

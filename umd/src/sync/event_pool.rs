@@ -12,9 +12,9 @@ use super::counter::Cell;
 use super::shared::Shared;
 use crate::backend::BoUse;
 use crate::error::{Error, Result};
-use crate::heap::Block;
 use crate::ipc::Imported;
 use crate::ipc::pool::ImportedPool;
+use crate::vm::heap::Block;
 
 /// Bytes of an event in its pool: the cell, and the slot in the second half.
 const STRIDE: u64 = 64;

@@ -19,8 +19,8 @@ use tally_ze::ze_result_t;
 
 use super::counter::Cell;
 use crate::error::{Error, Result};
-use crate::heap::Block;
 use crate::vm::Vm;
+use crate::vm::heap::Block;
 
 /// No function is requested.
 pub const IDLE: u64 = 0;
