@@ -165,7 +165,7 @@ fn admitted(function: &'static str, early: bool) -> std::result::Result<Span, ze
         error::set_last(function, &error);
         return Err(error.code());
     }
-    crate::hang::calls::enter(function);
+    crate::host_waits::enter(function);
     Ok(crate::trace::span(function))
 }
 

@@ -19,7 +19,7 @@ use tally_ze::ze_result_t;
 
 use crate::backend::SharedBo;
 use crate::error::{Error, Result};
-use crate::hang;
+use crate::host_waits;
 use crate::sync::counter::Cell;
 use crate::sync::deadline::{Approach, Deadline};
 use crate::sync::wait;
@@ -106,7 +106,7 @@ impl Imported {
         // A wait that is to be reported is one of the kernel's, and so is one where the kernel wakes the
         // sleepers of all processes: its memory takes no futex.
         let own_device = self.vm.backend().sees_process();
-        let naps = self.read_only && own_device && hang::limit_ns().is_none();
+        let naps = self.read_only && own_device && host_waits::limit_ns().is_none();
         let mut spins = spins;
         loop {
             // Both before the cell is looked at: what was signalled before the end counts.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Imports point to the right. Beside the flow: [`hang`], which looks at lists and events;
-//! [`handle`], [`error`], [`process`], [`settings`], [`log`], [`trace`] for all modules; [`space`],
+//! [`host_waits`], [`handle`], [`error`], [`process`], [`settings`], [`log`], [`trace`] for all modules; [`space`],
 //! [`vm`] for everything that owns memory; [`ipc`] for what is shared with other processes.
 //!
 //! Words: USM, unified shared memory, what zeMemAlloc* gives. VA reservation, the addresses
@@ -24,6 +24,7 @@ pub mod ddi;
 pub mod error;
 pub mod handle;
 pub mod hang;
+pub mod host_waits;
 pub mod ipc;
 pub mod list;
 pub mod log;

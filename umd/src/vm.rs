@@ -29,7 +29,6 @@ use crate::error::{Error, Result};
 use crate::process;
 use crate::settings;
 use crate::space::{HUGE_PAGE, Space};
-use heap::{Block, Heap};
 
 mod atomics;
 pub mod budget;
@@ -43,6 +42,7 @@ mod usm;
 mod views;
 
 use atomics::SystemAtomics;
+use heap::{Block, Heap};
 use reserved::Reserved;
 pub use shared::Exported;
 use timeline::Timeline;
