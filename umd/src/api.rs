@@ -6,6 +6,9 @@
 //! description of the last error, and hands the body a [`Call`], through which every pointer and
 //! handle of the caller is checked and read. Its lifetime is that of the call, so nothing of the
 //! caller's can be kept by accident. Bodies need no unsafe code of their own.
+//!
+//! A comment over a check that begins with a result is the specification's: the condition that the header of
+//! version 1.17 gives for this result, in its words.
 
 // C names are the names.
 #![allow(non_snake_case)]

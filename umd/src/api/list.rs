@@ -30,11 +30,16 @@ api! {
         desc: *const ze_command_list_desc_t,
         phCommandList: *mut ze_command_list_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDevice`
         let device = call.handle(hDevice, "hDevice")?;
         context.must_hold(device, "hDevice")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == desc`
         let desc = call.desc(desc, "desc")?;
+        // ZE_RESULT_ERROR_INVALID_ENUMERATION: `0x3f < desc->flags`
         call.flags(desc.flags.has_unknown(), "desc->flags")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phCommandList`
         let out = call.out(phCommandList, "phCommandList")?;
         let is_mutable = mutable::is_asked(call, desc.pNext)?;
         let ordinal = desc.commandQueueGroupOrdinal;
@@ -51,10 +56,13 @@ api! {
         altdesc: *const ze_command_queue_desc_t,
         phCommandList: *mut ze_command_list_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDevice`
         let device = call.handle(hDevice, "hDevice")?;
         context.must_hold(device, "hDevice")?;
         let traits = traits(call, device, altdesc, "altdesc")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phCommandList`
         let out = call.out(phCommandList, "phCommandList")?;
         out.set(named(call, List::immediate(context, traits)?)?);
         Ok(())
@@ -63,9 +71,11 @@ api! {
     /// Spec: `zeCommandListCreateCloneExp`.
     fn zeCommandListCreateCloneExp(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         phClonedCommandList: *mut ze_command_list_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phClonedCommandList`
         let out = call.out(phClonedCommandList, "phClonedCommandList")?;
         out.set(named(call, list.duplicate()?)?);
         Ok(())
@@ -73,6 +83,7 @@ api! {
 
     /// Spec: `zeCommandListDestroy`. What was submitted is completed all the same.
     fn zeCommandListDestroy(call, hCommandList: ze_command_list_handle_t) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         call.take(hCommandList, "hCommandList")?.destroy();
         Ok(())
     }
@@ -90,17 +101,21 @@ api! {
     /// Spec: `zeCommandListHostSynchronize`.
     fn zeCommandListHostSynchronize(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         timeout: u64,
     ) {
         list.must_not_be_captured()?;
+        // ZE_RESULT_ERROR_INVALID_ARGUMENT: handle does not correspond to an immediate command list
         let (_, list) = list.as_immediate()?;
+        // ZE_RESULT_NOT_READY: timeout expired
         ended(list.synchronize(timeout))
     }
 
     /// Spec: `zeCommandListImmediateAppendCommandListsExp`.
     fn zeCommandListImmediateAppendCommandListsExp(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandListImmediate`
         list @ hCommandListImmediate: ze_command_list_handle_t,
         numCommandLists: u32,
         phCommandLists: *mut ze_command_list_handle_t,
@@ -114,12 +129,14 @@ api! {
     /// Spec: `zeCommandListImmediateAppendCommandListsWithParameters`.
     fn zeCommandListImmediateAppendCommandListsWithParameters(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandListImmediate`
         list @ hCommandListImmediate: ze_command_list_handle_t,
         numCommandLists: u32,
         phCommandLists: *mut ze_command_list_handle_t,
         pNext: *const c_void,
         events: Events,
     ) {
+        // ZE_RESULT_ERROR_UNSUPPORTED_FEATURE: an extension passed via pNext is not supported
         no_extensions(call, pNext)?;
         let (queue, _) = list.as_immediate()?;
         let lists = lists(call, numCommandLists, phCommandLists, queue)?;
@@ -129,9 +146,11 @@ api! {
     /// Spec: `zeCommandListGetDeviceHandle`.
     fn zeCommandListGetDeviceHandle(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         phDevice: *mut ze_device_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phDevice`
         call.out(phDevice, "phDevice")?.set(list.device().raw());
         Ok(())
     }
@@ -139,9 +158,11 @@ api! {
     /// Spec: `zeCommandListGetContextHandle`.
     fn zeCommandListGetContextHandle(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         phContext: *mut ze_context_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phContext`
         call.out(phContext, "phContext")?.set(list.context().raw());
         Ok(())
     }
@@ -149,9 +170,11 @@ api! {
     /// Spec: `zeCommandListGetOrdinal`.
     fn zeCommandListGetOrdinal(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         pOrdinal: *mut u32,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pOrdinal`
         call.out(pOrdinal, "pOrdinal")?.set(list.ordinal());
         Ok(())
     }
@@ -159,9 +182,11 @@ api! {
     /// Spec: `zeCommandListIsImmediate`.
     fn zeCommandListIsImmediate(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         pIsImmediate: *mut ze_bool_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pIsImmediate`
         call.out(pIsImmediate, "pIsImmediate")?.set(list.is_immediate().into());
         Ok(())
     }
@@ -169,9 +194,11 @@ api! {
     /// Spec: `zeCommandListGetFlags`.
     fn zeCommandListGetFlags(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         pFlags: *mut ze_command_list_flags_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pFlags`
         call.out(pFlags, "pFlags")?.set(list.flags());
         Ok(())
     }
@@ -179,10 +206,13 @@ api! {
     /// Spec: `zeCommandListImmediateGetIndex`.
     fn zeCommandListImmediateGetIndex(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandListImmediate`
         list @ hCommandListImmediate: ze_command_list_handle_t,
         pIndex: *mut u32,
     ) {
+        // ZE_RESULT_ERROR_INVALID_ARGUMENT: handle does not correspond to an immediate command list
         let (traits, _) = list.as_immediate()?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pIndex`
         call.out(pIndex, "pIndex")?.set(traits.index);
         Ok(())
     }
@@ -190,10 +220,13 @@ api! {
     /// Spec: `zeCommandListImmediateGetFlags`.
     fn zeCommandListImmediateGetFlags(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         pFlags: *mut ze_command_queue_flags_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_ARGUMENT: handle does not correspond to an immediate command list
         let (traits, _) = list.as_immediate()?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pFlags`
         call.out(pFlags, "pFlags")?.set(traits.flags);
         Ok(())
     }
@@ -201,9 +234,11 @@ api! {
     /// Spec: `zeCommandListImmediateGetMode`.
     fn zeCommandListImmediateGetMode(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         pMode: *mut ze_command_queue_mode_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pMode`
         call.out(pMode, "pMode")?.set(list.mode()?);
         Ok(())
     }
@@ -211,9 +246,11 @@ api! {
     /// Spec: `zeCommandListImmediateGetPriority`.
     fn zeCommandListImmediateGetPriority(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         pPriority: *mut ze_command_queue_priority_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pPriority`
         call.out(pPriority, "pPriority")?.set(list.priority()?);
         Ok(())
     }
@@ -256,6 +293,7 @@ impl Events {
         &self,
         call: Call<'c>,
     ) -> Result<impl ExactSizeIterator<Item = Result<&'c Event>> + use<'c>> {
+        // ZE_RESULT_ERROR_INVALID_SIZE: `(nullptr == phWaitEvents) && (0 < numWaitEvents)`
         if self.waits.is_null() && self.count != 0 {
             return Err(Error::new(
                 ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE,

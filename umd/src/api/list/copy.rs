@@ -17,6 +17,7 @@ api! {
     /// Spec: `zeCommandListAppendMemoryCopy`.
     fn zeCommandListAppendMemoryCopy(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         dstptr: *mut c_void,
         srcptr: *const c_void,
@@ -29,6 +30,7 @@ api! {
     /// Spec: `zeCommandListAppendMemoryCopyWithParameters`.
     fn zeCommandListAppendMemoryCopyWithParameters(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         dstptr: *mut c_void,
         srcptr: *const c_void,
@@ -36,6 +38,7 @@ api! {
         pNext: *const c_void,
         events: Events,
     ) {
+        // ZE_RESULT_ERROR_UNSUPPORTED_FEATURE: an extension passed via pNext is not supported
         no_extensions(call, pNext)?;
         copy(call, list, dstptr, srcptr, size, events)
     }
@@ -43,6 +46,7 @@ api! {
     /// Spec: `zeCommandListAppendMemoryCopyFromContext`. All contexts share one address space.
     fn zeCommandListAppendMemoryCopyFromContext(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         dstptr: *mut c_void,
         hContextSrc: ze_context_handle_t,
@@ -50,6 +54,7 @@ api! {
         size: usize,
         events: Events,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContextSrc`
         call.handle(hContextSrc, "hContextSrc")?;
         copy(call, list, dstptr, srcptr, size, events)
     }
@@ -57,6 +62,7 @@ api! {
     /// Spec: `zeCommandListAppendMemoryFill`.
     fn zeCommandListAppendMemoryFill(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         ptr: *mut c_void,
         pattern: *const c_void,
@@ -70,6 +76,7 @@ api! {
     /// Spec: `zeCommandListAppendMemoryFillWithParameters`.
     fn zeCommandListAppendMemoryFillWithParameters(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         ptr: *mut c_void,
         pattern: *const c_void,
@@ -78,6 +85,7 @@ api! {
         pNext: *const c_void,
         events: Events,
     ) {
+        // ZE_RESULT_ERROR_UNSUPPORTED_FEATURE: an extension passed via pNext is not supported
         no_extensions(call, pNext)?;
         fill(call, list, ptr, (pattern, pattern_size), size, events)
     }
@@ -85,6 +93,7 @@ api! {
     /// Spec: `zeCommandListAppendMemoryCopyRegion`. Widths and pitches are bytes.
     fn zeCommandListAppendMemoryCopyRegion(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         dstptr: *mut c_void,
         dstRegion: *const ze_copy_region_t,
@@ -96,9 +105,13 @@ api! {
         srcSlicePitch: u32,
         events: Events,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == dstptr`
         call.out(dstptr, "dstptr")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == dstRegion`
         let to = call.read(dstRegion, "dstRegion")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == srcptr`
         call.out(srcptr.cast_mut(), "srcptr")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == srcRegion`
         let from = call.read(srcRegion, "srcRegion")?;
         let dst = Side::new(dstptr as u64, to, dstPitch, dstSlicePitch);
         let src = Side::new(srcptr as u64, from, srcPitch, srcSlicePitch);
@@ -109,10 +122,12 @@ api! {
     /// Spec: `zeCommandListAppendMemoryPrefetch`. A hint without use: all memory is resident.
     fn zeCommandListAppendMemoryPrefetch(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         ptr: *const c_void,
         size: usize,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
         call.out(ptr.cast_mut(), "ptr")?;
         range(list, ptr as u64, size as u64, "size")
     }
@@ -120,14 +135,18 @@ api! {
     /// Spec: `zeCommandListAppendMemAdvise`. A hint without use: all memory is the same.
     fn zeCommandListAppendMemAdvise(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         hDevice: ze_device_handle_t,
         ptr: *const c_void,
         size: usize,
         advice: ze_memory_advice_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDevice`
         list.context().must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
         call.out(ptr.cast_mut(), "ptr")?;
+        // ZE_RESULT_ERROR_INVALID_ENUMERATION: `::ZE_MEMORY_ADVICE_CLEAR_SYSTEM_MEMORY_PREFERRED_LOCATION < advice`
         if !advice.is_known() {
             return Err(Error::new(
                 ze_result_t::ZE_RESULT_ERROR_INVALID_ENUMERATION,
@@ -169,7 +188,9 @@ fn fill(
     size: usize,
     events: Events,
 ) -> Result {
+    // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
     call.out(dst, "ptr")?;
+    // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pattern`
     call.out(pattern.cast_mut(), "pattern")?;
     let wrong = |text: String| Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE, text);
     if !pattern_size.is_power_of_two() || pattern_size > MAX_PATTERN {
@@ -177,6 +198,7 @@ fn fill(
             "pattern_size: {pattern_size} is no power of two up to {MAX_PATTERN}"
         )));
     }
+    // ZE_RESULT_ERROR_INVALID_SIZE: `size % pattern_size != 0`
     if !size.is_multiple_of(pattern_size) {
         return Err(wrong(format!("size: {size} is no multiple of pattern_size {pattern_size}")));
     }

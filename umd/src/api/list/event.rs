@@ -14,6 +14,7 @@ api! {
     /// Spec: `zeCommandListAppendBarrier`.
     fn zeCommandListAppendBarrier(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         events: Events,
     ) {
@@ -23,13 +24,16 @@ api! {
     /// Spec: `zeCommandListAppendMemoryRangesBarrier`. All memory is coherent, so it is a barrier.
     fn zeCommandListAppendMemoryRangesBarrier(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         numRanges: u32,
         pRangeSizes: *const usize,
         pRanges: *mut *const c_void,
         events: Events,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pRangeSizes`
         call.read(pRangeSizes, "pRangeSizes")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pRanges`
         call.read(pRanges.cast_const(), "pRanges")?;
         call.slice(pRanges.cast_const(), numRanges as usize, "pRanges")?;
         append(call, list, &Command::Barrier, events)
@@ -38,9 +42,11 @@ api! {
     /// Spec: `zeCommandListAppendSignalEvent`.
     fn zeCommandListAppendSignalEvent(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         hEvent: ze_event_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEvent`
         call.handle(hEvent, "hEvent")?;
         append(call, list, &Command::Signal, Events::of_signal(hEvent))
     }
@@ -48,10 +54,12 @@ api! {
     /// Spec: `zeCommandListAppendWaitOnEvents`.
     fn zeCommandListAppendWaitOnEvents(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         numEvents: u32,
         phEvents: *mut ze_event_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phEvents`
         call.read(phEvents.cast_const(), "phEvents")?;
         let signal = ze_event_handle_t::NULL;
         append(call, list, &Command::Wait, Events { signal, count: numEvents, waits: phEvents })
@@ -60,9 +68,11 @@ api! {
     /// Spec: `zeCommandListAppendEventReset`.
     fn zeCommandListAppendEventReset(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         hEvent: ze_event_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEvent`
         let event = call.handle(hEvent, "hEvent")?;
         append(call, list, &Command::Reset(event), Events::none())
     }
@@ -70,10 +80,12 @@ api! {
     /// Spec: `zeCommandListAppendWriteGlobalTimestamp`.
     fn zeCommandListAppendWriteGlobalTimestamp(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         dstptr: *mut u64,
         events: Events,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == dstptr`
         call.out(dstptr, "dstptr")?;
         let dst = dstptr as u64;
         if !dst.is_multiple_of(8) {
@@ -89,6 +101,7 @@ api! {
     /// settled here; they are copied when the command runs.
     fn zeCommandListAppendQueryKernelTimestamps(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         numEvents: u32,
         phEvents: *mut ze_event_handle_t,
@@ -96,7 +109,9 @@ api! {
         pOffsets: *const usize,
         events: Events,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phEvents`
         call.read(phEvents.cast_const(), "phEvents")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == dstptr`
         call.out(dstptr, "dstptr")?;
         let count = numEvents as usize;
         let raws = call.slice(phEvents.cast_const(), count, "phEvents")?;

@@ -17,6 +17,7 @@ api! {
     /// before it.
     fn zeCommandListAppendHostFunction(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         pfnHostFunction: ze_host_function_callback_t,
         pUserData: *mut c_void,
@@ -27,6 +28,7 @@ api! {
             let code = ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_POINTER;
             Error::new(code, "pfnHostFunction: the pointer is null")
         })?;
+        // ZE_RESULT_ERROR_UNSUPPORTED_FEATURE: an extension passed via pNext is not supported
         no_extensions(call, pNext)?;
         let callback = Callback { function, data: pUserData };
         let function = list.context().shared().host_function(callback)?;

@@ -17,12 +17,15 @@ api! {
     /// Spec: `zeCommandListAppendImageCopy`.
     fn zeCommandListAppendImageCopy(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         hDstImage: ze_image_handle_t,
         hSrcImage: ze_image_handle_t,
         events: Events,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDstImage`
         let dst = Place { image: call.handle(hDstImage, "hDstImage")?, region: None };
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hSrcImage`
         let src = Place { image: call.handle(hSrcImage, "hSrcImage")?, region: None };
         copy(call, list, dst, src, events)
     }
@@ -30,6 +33,7 @@ api! {
     /// Spec: `zeCommandListAppendImageCopyRegion`. Without a region it is all of the image.
     fn zeCommandListAppendImageCopyRegion(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         hDstImage: ze_image_handle_t,
         hSrcImage: ze_image_handle_t,
@@ -37,7 +41,9 @@ api! {
         pSrcRegion: *const ze_image_region_t,
         events: Events,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDstImage`
         let dst = call.handle(hDstImage, "hDstImage")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hSrcImage`
         let src = call.handle(hSrcImage, "hSrcImage")?;
         let dst = Place { image: dst, region: region(call, pDstRegion) };
         let src = Place { image: src, region: region(call, pSrcRegion) };
@@ -47,12 +53,14 @@ api! {
     /// Spec: `zeCommandListAppendImageCopyToMemory`.
     fn zeCommandListAppendImageCopyToMemory(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         dstptr: *mut c_void,
         hSrcImage: ze_image_handle_t,
         pSrcRegion: *const ze_image_region_t,
         events: Events,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hSrcImage`
         let src = call.handle(hSrcImage, "hSrcImage")?;
         let src = Place { image: src, region: region(call, pSrcRegion) };
         to_memory(call, list, (dstptr, [0; 2]), src, events)
@@ -61,6 +69,7 @@ api! {
     /// Spec: `zeCommandListAppendImageCopyToMemoryExt`.
     fn zeCommandListAppendImageCopyToMemoryExt(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         dstptr: *mut c_void,
         hSrcImage: ze_image_handle_t,
@@ -69,6 +78,7 @@ api! {
         destSlicePitch: u32,
         events: Events,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hSrcImage`
         let src = call.handle(hSrcImage, "hSrcImage")?;
         let src = Place { image: src, region: region(call, pSrcRegion) };
         to_memory(call, list, (dstptr, [destRowPitch, destSlicePitch]), src, events)
@@ -77,12 +87,14 @@ api! {
     /// Spec: `zeCommandListAppendImageCopyFromMemory`.
     fn zeCommandListAppendImageCopyFromMemory(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         hDstImage: ze_image_handle_t,
         srcptr: *const c_void,
         pDstRegion: *const ze_image_region_t,
         events: Events,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDstImage`
         let dst = call.handle(hDstImage, "hDstImage")?;
         let dst = Place { image: dst, region: region(call, pDstRegion) };
         from_memory(call, list, dst, (srcptr, [0; 2]), events)
@@ -91,6 +103,7 @@ api! {
     /// Spec: `zeCommandListAppendImageCopyFromMemoryExt`.
     fn zeCommandListAppendImageCopyFromMemoryExt(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         hDstImage: ze_image_handle_t,
         srcptr: *const c_void,
@@ -99,6 +112,7 @@ api! {
         srcSlicePitch: u32,
         events: Events,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDstImage`
         let dst = call.handle(hDstImage, "hDstImage")?;
         let dst = Place { image: dst, region: region(call, pDstRegion) };
         from_memory(call, list, dst, (srcptr, [srcRowPitch, srcSlicePitch]), events)

@@ -19,12 +19,15 @@ api! {
     /// Spec: `zeCommandListAppendLaunchKernel`.
     fn zeCommandListAppendLaunchKernel(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         hKernel: ze_kernel_handle_t,
         pLaunchFuncArgs: *const ze_group_count_t,
         events: Events,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         let kernel = call.handle(hKernel, "hKernel")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pLaunchFuncArgs`
         let groups = counts(call.read(pLaunchFuncArgs, "pLaunchFuncArgs")?);
         if launch_fast(call, list, kernel, groups, events)? {
             return list.settle();
@@ -35,13 +38,16 @@ api! {
     /// Spec: `zeCommandListAppendLaunchKernelWithParameters`.
     fn zeCommandListAppendLaunchKernelWithParameters(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         hKernel: ze_kernel_handle_t,
         pGroupCounts: *const ze_group_count_t,
         pNext: *const c_void,
         events: Events,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         let kernel = call.handle(hKernel, "hKernel")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pGroupCounts`
         let groups = counts(call.read(pGroupCounts, "pGroupCounts")?);
         let groups = parameters(call, pNext, groups)?;
         launch_given(call, list, kernel, groups, events)
@@ -51,6 +57,7 @@ api! {
     /// arguments, as the single calls would, and launches it.
     fn zeCommandListAppendLaunchKernelWithArguments(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         hKernel: ze_kernel_handle_t,
         groupCounts: ze_group_count_t,
@@ -59,6 +66,7 @@ api! {
         pNext: *const c_void,
         events: Events,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         let kernel = call.handle(hKernel, "hKernel")?;
         let groups = counts(&groupCounts);
         let groups = parameters(call, pNext, groups)?;
@@ -72,12 +80,15 @@ api! {
     /// Spec: `zeCommandListAppendLaunchCooperativeKernel`.
     fn zeCommandListAppendLaunchCooperativeKernel(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         hKernel: ze_kernel_handle_t,
         pLaunchFuncArgs: *const ze_group_count_t,
         events: Events,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         let kernel = call.handle(hKernel, "hKernel")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pLaunchFuncArgs`
         let groups = counts(call.read(pLaunchFuncArgs, "pLaunchFuncArgs")?);
         let groups = Groups::cooperative(groups)?;
         launch(call, list, kernel, groups, events)
@@ -86,11 +97,13 @@ api! {
     /// Spec: `zeCommandListAppendLaunchKernelIndirect`.
     fn zeCommandListAppendLaunchKernelIndirect(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         hKernel: ze_kernel_handle_t,
         pLaunchArgumentsBuffer: *const ze_group_count_t,
         events: Events,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         let kernel = call.handle(hKernel, "hKernel")?;
         let groups = buffer(call, pLaunchArgumentsBuffer.cast(), "pLaunchArgumentsBuffer")?;
         launch(call, list, kernel, Groups::Indirect(groups), events)
@@ -99,6 +112,7 @@ api! {
     /// Spec: `zeCommandListAppendLaunchMultipleKernelsIndirect`.
     fn zeCommandListAppendLaunchMultipleKernelsIndirect(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         numKernels: u32,
         phKernels: *mut ze_kernel_handle_t,
@@ -107,6 +121,7 @@ api! {
         events: Events,
     ) {
         list.must_compute()?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phKernels`
         call.read(phKernels.cast_const(), "phKernels")?;
         let kernels = call.slice(phKernels.cast_const(), numKernels as usize, "phKernels")?;
         let count = buffer(call, pCountBuffer, "pCountBuffer")?;

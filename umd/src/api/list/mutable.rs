@@ -40,9 +40,11 @@ api! {
     /// Spec: `zeCommandListUpdateMutableCommandsExp`.
     fn zeCommandListUpdateMutableCommandsExp(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         desc: *const ze_mutable_commands_exp_desc_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == desc`
         let desc = call.desc(desc, "desc")?;
         if desc.flags != 0 {
             return Err(Error::invalid("desc->flags: it is reserved and must be 0"));
@@ -56,6 +58,7 @@ api! {
     /// Spec: `zeCommandListUpdateMutableCommandSignalEventExp`.
     fn zeCommandListUpdateMutableCommandSignalEventExp(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         commandId: u64,
         hSignalEvent: ze_event_handle_t,
@@ -67,6 +70,7 @@ api! {
     /// Spec: `zeCommandListUpdateMutableCommandWaitEventsExp`.
     fn zeCommandListUpdateMutableCommandWaitEventsExp(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         commandId: u64,
         numWaitEvents: u32,
@@ -84,12 +88,15 @@ api! {
     /// Spec: `zeCommandListUpdateMutableCommandKernelsExp`.
     fn zeCommandListUpdateMutableCommandKernelsExp(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         numKernels: u32,
         pCommandId: *mut u64,
         phKernels: *mut ze_kernel_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pCommandId`
         call.read(pCommandId.cast_const(), "pCommandId")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phKernels`
         call.read(phKernels.cast_const(), "phKernels")?;
         let count = numKernels as usize;
         let numbers = call.slice(pCommandId.cast_const(), count, "pCommandId")?;
@@ -105,9 +112,11 @@ api! {
     /// Spec: `zeCommandListIsMutableExp`.
     fn zeCommandListIsMutableExp(
         call,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         list @ hCommandList: ze_command_list_handle_t,
         pIsMutable: *mut ze_bool_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pIsMutable`
         call.out(pIsMutable, "pIsMutable")?.set(list.is_mutable().into());
         Ok(())
     }
