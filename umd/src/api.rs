@@ -244,7 +244,7 @@ impl<'c> Call<'c> {
         unsafe { Event::destroy(raw, name) }
     }
 
-    /// What a pointer points to.
+    /// The value behind a pointer.
     ///
     /// # Errors
     /// INVALID_NULL_POINTER.
@@ -515,7 +515,7 @@ pub struct Link<'c> {
 }
 
 impl<'c> Link<'c> {
-    /// What it says it is.
+    /// The type that it names itself.
     pub fn stype(&self) -> ze_structure_type_t {
         self.stype
     }

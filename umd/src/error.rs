@@ -21,7 +21,7 @@ pub struct Error {
     text: Cow<'static, str>,
 }
 
-/// What everything below the C interface returns.
+/// The result of everything below the C interface.
 pub type Result<T = ()> = std::result::Result<T, Error>;
 
 impl Error {
@@ -52,7 +52,7 @@ impl Error {
         Self::new(ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_FEATURE, text)
     }
 
-    /// What the kernel answered to `ioctl`.
+    /// The error that the kernel answered to `ioctl`.
     #[cold]
     pub fn kernel(ioctl: &str, errno: Errno) -> Self {
         let (code, why) = match errno {
@@ -122,7 +122,7 @@ pub fn set_last(function: &str, error: &Error) {
         return;
     }
     if !process::is_gone() {
-        // In a forked child the logger's lock may be held for ever.
+        // In a forked child the logger's lock may never be released.
         log::debug!("{function}: {error}");
     }
     let mut text = format!("{function}: {}", error.text);

@@ -32,7 +32,7 @@ pub fn limit_ns() -> Option<u64> {
     settings::get().hang_ms.map(|ms| ms * 1_000_000)
 }
 
-/// What a host thread waits for.
+/// The object of a host thread's wait.
 #[derive(Clone, Copy, Debug)]
 pub enum Waiting {
     /// A cell to be at least a value.
@@ -48,7 +48,7 @@ pub enum Waiting {
 
 static REPORT: OnceLock<fn(Waiting, Duration)> = OnceLock::new();
 
-/// What reports a wait that lasts longer than [`limit_ns`].
+/// Sets the function that reports a wait which lasts longer than [`limit_ns`].
 pub fn report_with(report: fn(Waiting, Duration)) {
     // Once a process; later calls bring the same function.
     let _ = REPORT.set(report);
@@ -69,7 +69,7 @@ pub struct HostWait {
     pub thread: i32,
     /// The entry point that it is in.
     pub call: &'static str,
-    /// What it waits for.
+    /// The object of the wait.
     pub waiting: Waiting,
     /// When it began.
     pub since: Instant,

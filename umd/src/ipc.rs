@@ -6,7 +6,7 @@
 //!     └───────────────┴────────────────┴─► transport   handles, sockets, notes
 //! ```
 //!
-//! What another process has shared is mapped here at addresses of its own; counters can only be
+//! Shared memory is mapped here at addresses of this process's own; counters can only be
 //! read. Waits for such cells are waits like others. What differs: signals are made by another
 //! device, of which notes tell, and the other process may die. Then what its cells hold stays, and
 //! waits that are not met by it end in DEVICE_LOST.
@@ -35,7 +35,7 @@ pub mod transport;
 pub struct Imported {
     vm: Arc<Vm>,
     block: Block,
-    /// What to call the other process in reports.
+    /// The other process's name for reports.
     exporter: String,
     fate: Mutex<Fate>,
     /// Holds a cell that counts the changes of `fate`, for hosts that wait.
@@ -70,7 +70,7 @@ impl Imported {
         &self.block
     }
 
-    /// What to call the other process in reports.
+    /// The other process's name for reports.
     pub fn exporter(&self) -> &str {
         &self.exporter
     }

@@ -2,7 +2,7 @@
 //! The process that the driver lives in: is it still the one that called zeInit, and is it still
 //! alive?
 //!
-//! - In a forked child the device's threads do not exist and their locks may be held for ever: every
+//! - In a forked child the device's threads do not exist and their locks may never be released: every
 //!   call answers ZE_RESULT_ERROR_UNINITIALIZED. A child that wants a GPU has to call exec.
 //! - Once exit handlers run, the process's other libraries may be gone: every call answers
 //!   ZE_RESULT_ERROR_DEVICE_LOST, so that destructors of late objects neither crash nor hang.
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Once, OnceLock};
 
-/// What calls are let through: bits.
+/// Bits that say which calls are let through.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Gate(u32);
 

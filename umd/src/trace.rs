@@ -158,7 +158,7 @@ pub fn hang(lasted_ns: u64, lines: &[String]) {
     }
 }
 
-/// What an engine did.
+/// A command that an engine ran.
 #[derive(Clone, Copy, Debug)]
 pub struct Command<'a> {
     /// Engine class and index.

@@ -465,7 +465,7 @@ fn reaches(device: &Device, peer: &Device) -> bool {
     std::ptr::eq(device.gpu(), peer.gpu())
 }
 
-/// What counter-based events can be made of beside the lists' own counters, and whether they can be
+/// The storage of counter-based events beside the lists' own counters, and whether they can be
 /// shared.
 fn event_flags(device: &Device) -> ze_device_event_properties_flags_t {
     use ze_device_event_properties_flags_t as event;

@@ -250,7 +250,7 @@ fn atomics_of<'c>(
     Ok((context, device, found))
 }
 
-/// What the chains of descriptions ask for.
+/// Requests in the chains of the descriptions.
 #[derive(Default)]
 pub(super) struct Extensions {
     /// The limit on the size of one allocation does not hold.
@@ -273,7 +273,7 @@ impl Extensions {
     }
 }
 
-/// What is asked for.
+/// An allocation's parameters.
 struct Request {
     size: usize,
     alignment: usize,

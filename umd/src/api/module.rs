@@ -241,7 +241,7 @@ api! {
     }
 }
 
-/// What a description asks for, and where the module's handle goes.
+/// The source that a description names, and the place for the module's handle.
 fn request<'c>(
     call: Call<'c>,
     desc: *const ze_module_desc_t,

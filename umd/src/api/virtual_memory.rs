@@ -228,7 +228,7 @@ fn understood(access: ze_memory_access_attribute_t) -> Result<Access> {
     }
 }
 
-/// What the chain of a description asks for.
+/// Requests in the chain of a description.
 fn extensions(call: Call<'_>, next: *const c_void) -> Result<Extensions> {
     let mut extensions = Extensions::default();
     for link in call.chain(next) {

@@ -61,7 +61,7 @@ impl Context {
 
     /// The handle is gone; objects of the context may still hold it.
     pub fn destroy(&self) {
-        // What was destroyed before a loss waits for nothing any more, and would keep the lost VM.
+        // Objects destroyed before a loss wait for nothing any more, and would keep the lost VM.
         self.shared.reap();
         self.device.gpu().leave(&self.vm);
         self.shared.ref_counts().context_closes(&self.shared);
@@ -84,7 +84,7 @@ impl Context {
         &self.vm
     }
 
-    /// What the lists and events of the VM share.
+    /// The state that the lists and events of the VM share.
     #[inline]
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
@@ -132,7 +132,7 @@ impl Context {
         device: Option<&Device>,
     ) -> Result<u64> {
         use ze_memory_type_t as ty;
-        // What was to be freed later may be free now.
+        // Memory that was to be freed later may be free now.
         self.shared.reap();
         let forced = kind == ty::ZE_MEMORY_TYPE_SHARED && settings::get().shared_on_device;
         let own = !matches!(source, Source::File(_));

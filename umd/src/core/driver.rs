@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::handle::{self, Kind, object};
 use crate::{hang, process, settings, trace};
 
-/// What the driver's UUID begins with; the rest is its version.
+/// The start of the driver's UUID; the rest is its version.
 const UUID: [u8; 12] = *b"Tally driver";
 
 /// The driver.

@@ -33,7 +33,7 @@ pub struct Queue {
 
 object!(ze_command_queue_handle_t => Queue, Kind::Queue);
 
-/// What a queue or an immediate list was created with.
+/// The properties that a queue or an immediate list was created with.
 #[derive(Clone, Copy)]
 pub struct QueueTraits {
     /// The device that it was created for.
@@ -51,7 +51,7 @@ pub struct QueueTraits {
 }
 
 impl QueueTraits {
-    /// What a checked description says.
+    /// The traits of a checked description.
     pub fn of(device: &'static Device, desc: &ze_command_queue_desc_t) -> Self {
         Self {
             device,
@@ -148,7 +148,7 @@ impl Queue {
         &self.context
     }
 
-    /// What it was created with.
+    /// The properties that it was created with.
     pub fn traits(&self) -> &QueueTraits {
         &self.traits
     }
@@ -158,7 +158,7 @@ impl Queue {
         self.stream.cell()
     }
 
-    /// What objects of the VM share.
+    /// The state that objects of the VM share.
     pub fn shared(&self) -> &Arc<Shared> {
         self.stream.shared()
     }

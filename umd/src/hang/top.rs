@@ -88,7 +88,7 @@ pub fn is_same_user(stream: &UnixStream) -> bool {
     result == 0 && peer.uid == unsafe { libc::geteuid() }
 }
 
-/// What the process does now.
+/// A report of this process.
 fn report() -> Report {
     gather(&host_waits::all())
 }

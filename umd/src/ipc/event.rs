@@ -45,7 +45,7 @@ pub fn share(event: &Event) -> Result<Handle> {
     share_pair(event.shared(), details, || named_by(state))
 }
 
-/// What the importers of an event wait for: a value of a counter, or nothing, for ever.
+/// The object that the importers of an event wait for: a value of a counter, or nothing if it is complete.
 type Pair = Option<(Cell, u64)>;
 
 /// The pair that an event names now.

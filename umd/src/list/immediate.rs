@@ -51,7 +51,7 @@ struct State {
     ring: Ring,
     arguments: Arena,
     timestamps: Arena,
-    /// What the device uses until the counter has reached a value.
+    /// Objects that the device uses until the counter has reached a value.
     kept: Vec<(Arc<dyn Any + Send + Sync>, u64)>,
     /// Ordinary memory that the device uses until the counter has reached a value.
     user_ranges: Vec<(UserRange, u64)>,
@@ -209,7 +209,7 @@ impl Immediate {
         }
     }
 
-    /// What lists, queues and events of the VM share.
+    /// The state that lists, queues and events of the VM share.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }

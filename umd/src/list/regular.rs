@@ -77,7 +77,7 @@ struct State {
     mutable: Option<Box<Mutable>>,
 }
 
-/// What the device uses while an execution runs.
+/// Memory that the device uses while an execution runs.
 struct Memory {
     /// The packets, once the list is closed.
     image: Option<Block>,
@@ -236,7 +236,7 @@ impl Regular {
         Ok(())
     }
 
-    /// What lists, queues and events of the VM share.
+    /// The state that lists, queues and events of the VM share.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }

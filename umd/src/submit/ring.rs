@@ -27,7 +27,7 @@ const MAX_PACKETS: u64 = 1 << 20;
 /// Packets between two KICKs of a queue whose wake is deferred, at most.
 const FARTHEST: u64 = 8;
 
-/// Where a queue runs.
+/// The engine that a queue runs on.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Engine class.
@@ -206,7 +206,7 @@ impl Ring {
         crate::log::packets(owner, packet::Place::Ring, written);
     }
 
-    /// What the queue does.
+    /// The queue's state.
     ///
     /// # Errors
     /// As the kernel's.

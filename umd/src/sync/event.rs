@@ -26,9 +26,9 @@ pub const SIGNALLED: u64 = 1;
 /// An event.
 #[derive(Debug)]
 pub struct Event {
-    /// What it is.
+    /// Its kind.
     pub kind: EventKind,
-    /// What it was created with.
+    /// The properties that it was created with.
     pub traits: Traits,
     /// The pool that it came from.
     pub pool: Option<Arc<EventPool>>,
@@ -46,7 +46,7 @@ pub enum EventKind {
     CounterBased(CbEvent),
 }
 
-/// What an event was created with, as far as anybody asks.
+/// The properties that an event was created with, as far as they are used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Traits {
     /// `ze_event_desc_t::signal`
@@ -85,7 +85,7 @@ impl Lists {
     /// Regular lists.
     pub const REGULAR: Self = Self(CbFlags::ZE_EVENT_COUNTER_BASED_FLAG_NON_IMMEDIATE.bits());
     const ALL: Self = Self(Self::IMMEDIATE.0 | Self::REGULAR.0);
-    /// What is left of a kind for events of a pool, which may be gone.
+    /// The kind of an event whose pool may be gone.
     const OF_POOL: u32 = 8;
 
     /// Those where a signal takes no more than the write of a counter, by the event's traits.
@@ -195,7 +195,7 @@ impl Event {
         Ok(None)
     }
 
-    /// What it shares with the lists of its VM.
+    /// The state that it shares with the lists of its VM.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }

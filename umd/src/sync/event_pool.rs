@@ -33,7 +33,7 @@ pub struct EventPool {
     destroyed: AtomicBool,
 }
 
-/// Where the cells are.
+/// The memory of the cells.
 #[derive(Debug)]
 enum Memory {
     /// Nowhere: counter-based events have none in a pool.
@@ -193,7 +193,7 @@ impl EventPool {
         unsafe { Cell::new(self.block(), Self::offset(index)) }
     }
 
-    /// Where the cell of an event is.
+    /// The cell of an event.
     fn offset(index: u32) -> u64 {
         // The waiters word is chosen by the address within a page: use all words of the first half.
         let word = u64::from(index) / (tally_uapi::PAGE_SIZE / STRIDE) % (SLOT / 8) * 8;

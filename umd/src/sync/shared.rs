@@ -112,7 +112,7 @@ impl Shared {
         &self.imports
     }
 
-    /// What contexts and events keep of this.
+    /// The references that contexts and events keep.
     pub fn ref_counts(&self) -> &RefCounts {
         &self.ref_counts
     }
@@ -130,7 +130,7 @@ impl Shared {
     /// As [`Shared::retire`], once every cell has reached its value.
     pub fn retire_after(&self, mut until: Vec<(Cell, u64)>, what: Box<dyn Any + Send>) {
         until.retain(|(cell, value)| !cell.reached(*value));
-        // What a lost VM has left is not touched by the device any more.
+        // The device no longer touches memory of a lost VM.
         if until.is_empty() || self.vm.is_lost() {
             return;
         }

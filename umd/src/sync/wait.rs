@@ -266,7 +266,7 @@ fn spin(met: impl Fn() -> bool, timeout_ns: u64) -> bool {
     }
 }
 
-/// What is left of a time limit after [`spin`] has looked in vain.
+/// The rest of a time limit after [`spin`] has looked in vain.
 fn after_spin(timeout_ns: u64) -> u64 {
     match timeout_ns {
         u64::MAX => timeout_ns,

@@ -65,7 +65,7 @@ pub struct Ring {
     reader: Mutex<Reader>,
 }
 
-/// What only the host knows of a ring, whatever kernels do to the memory.
+/// The host's own state of a ring, whatever kernels do to the memory.
 #[derive(Default)]
 struct Reader {
     tail: u64,

@@ -10,7 +10,7 @@ use crate::api::Call;
 use crate::core::module::Constants;
 use crate::error::{Error, Result};
 
-/// What zeModuleCreate is given.
+/// The input of zeModuleCreate.
 pub(super) enum Source<'c> {
     /// A native binary.
     Native(&'c [u8]),

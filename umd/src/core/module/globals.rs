@@ -12,9 +12,9 @@ use crate::error::{Error, Result};
 use crate::space::{self, HUGE_PAGE};
 use crate::vm::{Source, Vm};
 
-/// What others may link to. It outlives the module if they do.
+/// The part of a module that others may link to. It outlives the module if they do.
 pub struct Unit {
-    /// What it was built from.
+    /// The source that it was built from.
     pub inputs: Arc<Vec<Input>>,
     /// Its variables.
     pub globals: Globals,

@@ -68,7 +68,7 @@ struct Pairs {
     /// VAs of counters for which there are handles.
     shared: HashSet<u64>,
     pairs: Vec<Weak<Pair>>,
-    /// Counters that stay at this value for ever, although larger ones were reserved.
+    /// Counters that never get beyond this value, although larger ones were reserved.
     abandoned: Vec<(Cell, u64)>,
 }
 
