@@ -81,7 +81,7 @@ macro_rules! api {
         $crate::api::api!(@ $meta $gate $name $call
             [$($params)* hSignalEvent: tally_ze::ze_event_handle_t, numWaitEvents: u32,
                 phWaitEvents: *mut tally_ze::ze_event_handle_t,]
-            [$($opened)* let $events = $crate::api::list::Events {
+            [$($opened)* let $events = Events {
                 signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents
             };] ($($($rest)*)?) $body);
     };

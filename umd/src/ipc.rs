@@ -20,7 +20,7 @@ use tally_ze::ze_result_t;
 use crate::backend::SharedBo;
 use crate::error::{Error, Result};
 use crate::host_waits;
-use crate::sync::counter::Cell;
+use crate::sync::cell::Cell;
 use crate::sync::deadline::{Approach, Deadline};
 use crate::sync::wait;
 use crate::vm::Vm;

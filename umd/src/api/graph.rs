@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use tally_ze::*;
 
-use super::list::{append, no_extensions};
+use super::list::{Events, append, no_extensions};
 use super::{Call, api};
 use crate::core::graph::{Callback, Detail, Graph};
 use crate::error::{Error, Result};

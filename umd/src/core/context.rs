@@ -7,11 +7,10 @@ use std::sync::{Arc, OnceLock};
 use tally_ze::{ze_context_handle_t, ze_memory_type_t, ze_result_t};
 
 use crate::core::device::Device;
-use crate::core::queue;
 use crate::error::{Error, Result};
 use crate::handle::{self, Kind, object};
 use crate::settings;
-use crate::sync::counter::Cell;
+use crate::sync::cell::Cell;
 use crate::sync::shared::Shared;
 use crate::vm::{Allocation, Found, Retired, Source, Vm};
 
@@ -164,7 +163,7 @@ impl Context {
     /// As [`Context::free`].
     pub fn free_when_idle(&self, address: u64) -> Result {
         self.must_own(address)?;
-        match queue::synchronize_all(&self.shared, u64::MAX) {
+        match self.shared.wait_idle(u64::MAX, |_| true) {
             // A device that is lost does not touch the memory any more.
             Err(error) if error.code() == ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST => {}
             result => drop(result?),

@@ -10,7 +10,7 @@ use crate::core::queue::Queue;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
 use crate::host_waits::{self, Waiting};
-use crate::sync::counter::Cell;
+use crate::sync::cell::Cell;
 use crate::sync::deadline::{Approach, Deadline};
 use crate::sync::shared::Shared;
 use crate::sync::wait::{self, Suspicion};

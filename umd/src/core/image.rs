@@ -19,7 +19,7 @@ use crate::core::device::Device;
 use crate::core::image::format::Format;
 use crate::error::{Error, Result};
 use crate::handle::{self, object};
-use crate::sync::counter::Cell;
+use crate::sync::cell::Cell;
 use crate::vm::budget::Charge;
 use crate::vm::heap::Block;
 use crate::vm::{Mapping, Source, Vm};

@@ -27,7 +27,7 @@ mod link;
 mod origin;
 
 pub use constants::Constants;
-use globals::{Globals, Patch, Unit, relocate};
+use globals::{Globals, Patch, Unit, inconsistent, relocate};
 pub use link::{Found, definition, link};
 use origin::{Origin, Part};
 
@@ -302,14 +302,6 @@ impl Build {
         let (unit, _) = self.graph.get(foreign.object as usize)?;
         unit.globals.address(foreign.global)
     }
-}
-
-/// The compiler is another process, and what it says is checked before it is used.
-fn inconsistent() -> Error {
-    Error::new(
-        ze_result_t::ZE_RESULT_ERROR_MODULE_BUILD_FAILURE,
-        "the compiler's answer contradicts itself; please report it",
-    )
 }
 
 /// A kernel's code in executable memory. Every launch that may still run it keeps it alive.

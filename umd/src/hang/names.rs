@@ -11,7 +11,7 @@ use super::waiter;
 use crate::ipc::event::counter as shared_counter;
 use crate::list::immediate::Immediate;
 use crate::list::regular::Regular;
-use crate::sync::counter::Cell;
+use crate::sync::cell::Cell;
 use crate::sync::event_pool::EventPool;
 use crate::sync::shared::Shared;
 

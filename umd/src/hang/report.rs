@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::sync::event::SIGNALLED;
+use crate::sync::cell::SIGNALLED;
 
 /// The queues of a process and the waits in it, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

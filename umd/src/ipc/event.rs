@@ -8,7 +8,7 @@ use tally_ze::ze_result_t;
 use super::transport::{Handle, withdraw};
 use crate::error::{Error, Result};
 use crate::sync::cb_event::{CbEvent, Resolved};
-use crate::sync::counter::Cell;
+use crate::sync::cell::Cell;
 use crate::sync::event::{self, Event, EventKind, Traits};
 use crate::sync::shared::Shared;
 

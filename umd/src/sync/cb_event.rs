@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::counter::Cell;
+use super::cell::Cell;
 use super::recording::Recording;
 use super::spin::{SpinGuard, SpinLock};
 use super::timestamp::Timestamp;

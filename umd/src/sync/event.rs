@@ -12,6 +12,7 @@ use tally_ze::{
 };
 
 use super::cb_event::{CbEvent, Resolved};
+use super::cell::SIGNALLED;
 use super::counted_ref::CountedRef;
 use super::event_pool::{EventPool, PoolPlace};
 use super::shared::Shared;
@@ -19,9 +20,6 @@ use super::timestamp::Timestamp;
 use super::wait;
 use crate::error::{Error, Result};
 use crate::handle::{self, Claimed, Kind, local, object};
-
-/// Value of a regular event's cell when it is signalled; 0 when it is not.
-pub const SIGNALLED: u64 = 1;
 
 /// An event.
 #[derive(Debug)]

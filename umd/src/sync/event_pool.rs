@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tally_uapi::packet::TimestampSlot;
 
-use super::counter::Cell;
+use super::cell::Cell;
 use super::shared::Shared;
 use crate::backend::BoUse;
 use crate::error::{Error, Result};

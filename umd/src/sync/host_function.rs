@@ -17,7 +17,7 @@ use tally_uapi::cell::Compare;
 use tally_uapi::ioctl::{Errno, SemWait, SemWaitEntry, SemWake, sem_wait_flag};
 use tally_ze::ze_result_t;
 
-use super::counter::Cell;
+use super::cell::Cell;
 use crate::error::{Error, Result};
 use crate::vm::Vm;
 use crate::vm::heap::Block;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tally_uapi::cell::Compare;
 use tally_uapi::ioctl::{Errno, SemWait, SemWaitEntry, sem_wait_flag};
 
-use super::counter::Cell;
+use super::cell::Cell;
 use super::deadline::{Approach, Deadline};
 use crate::error::Result;
 use crate::host_waits::{self, Waiting};

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 use tally_ze::*;
 
-use super::{append, no_extensions};
+use super::{Events, append, no_extensions};
 use crate::api::api;
 use crate::error::Error;
 use crate::list::command::Command;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use tally_compiler_protocol::{GlobalInfo, Input, Reloc};
 use tally_ze::{ze_memory_type_t, ze_result_t};
 
-use super::inconsistent;
 use crate::core::context::Context;
 use crate::error::{Error, Result};
 use crate::space::{self, HUGE_PAGE};
@@ -157,5 +156,13 @@ fn too_large(info: &GlobalInfo) -> Error {
     Error::new(
         ze_result_t::ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
         format!("the variable {:?} of {} bytes does not fit", info.name, info.size),
+    )
+}
+
+/// The compiler is another process, and its answer is checked before it is used.
+pub(super) fn inconsistent() -> Error {
+    Error::new(
+        ze_result_t::ZE_RESULT_ERROR_MODULE_BUILD_FAILURE,
+        "the compiler's answer contradicts itself; please report it",
     )
 }

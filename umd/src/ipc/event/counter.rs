@@ -14,7 +14,7 @@ use crate::ipc::transport::{
     Endpoint, Handle, Kind, Line, Link, Note, Offer, Opened, export, open,
 };
 use crate::ipc::{Imported, bad_facts, gone, wake};
-use crate::sync::counter::Cell;
+use crate::sync::cell::Cell;
 use crate::sync::shared::Shared;
 
 /// A handle for {counter, value}.
