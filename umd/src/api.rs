@@ -6,6 +6,9 @@
 //! description of the last error, and hands the body a [`Call`], through which every pointer and
 //! handle of the caller is checked and read. Its lifetime is that of the call, so nothing of the
 //! caller's can be kept by accident. Bodies need no unsafe code of their own.
+//!
+//! A comment over a check that begins with a result is the specification's: the condition that the header of
+//! version 1.17 gives for this result, in its words.
 
 // C names are the names.
 #![allow(non_snake_case)]
@@ -54,24 +57,53 @@ pub mod virtual_memory;
 /// }
 /// ```
 ///
-/// The body has the type `Result<()>`. With `always` before `fn` it also runs before zeInit.
+/// The body has the type `Result<()>`. With `always` before `fn` it also runs before zeInit. Two kinds of
+/// arguments are more than a name and a type:
+///
+/// ```text
+/// list @ hCommandList: ze_command_list_handle_t    opens the handle: `list` is its object
+/// events: Events                                   hSignalEvent, numWaitEvents and phWaitEvents
+/// ```
 macro_rules! api {
-    ($($(#[$meta:meta])* fn $name:ident($call:ident $(, $arg:ident: $ty:ty)* $(,)?) $body:block)*) => {
-        $($crate::api::api!(@ $(#[$meta])* entered $name($call $(, $arg: $ty)*) $body);)*
+    ($($(#[$meta:meta])* fn $name:ident($call:ident $(, $($args:tt)*)?) $body:block)*) => {
+        $($crate::api::api!(@ ($(#[$meta])*) entered $name $call [] [] ($($($args)*)?) $body);)*
     };
-    (always $($(#[$meta:meta])* fn $name:ident($call:ident $(, $arg:ident: $ty:ty)* $(,)?) $body:block)*) => {
-        $($crate::api::api!(@ $(#[$meta])* always $name($call $(, $arg: $ty)*) $body);)*
+    (always $($(#[$meta:meta])* fn $name:ident($call:ident $(, $($args:tt)*)?) $body:block)*) => {
+        $($crate::api::api!(@ ($(#[$meta])*) always $name $call [] [] ($($($args)*)?) $body);)*
     };
-    (@ $(#[$meta:meta])* $gate:ident $name:ident($call:ident $(, $arg:ident: $ty:ty)*) $body:block) => {
-        $(#[$meta])*
+    (@ $meta:tt $gate:ident $name:ident $call:ident [$($params:tt)*] [$($opened:tt)*]
+        ($object:ident @ $arg:ident: $ty:ty $(, $($rest:tt)*)?) $body:block) => {
+        $crate::api::api!(@ $meta $gate $name $call [$($params)* $arg: $ty,]
+            [$($opened)* let $object = $call.handle($arg, stringify!($arg))?;] ($($($rest)*)?) $body);
+    };
+    (@ $meta:tt $gate:ident $name:ident $call:ident [$($params:tt)*] [$($opened:tt)*]
+        ($events:ident: Events $(, $($rest:tt)*)?) $body:block) => {
+        $crate::api::api!(@ $meta $gate $name $call
+            [$($params)* hSignalEvent: tally_ze::ze_event_handle_t, numWaitEvents: u32,
+                phWaitEvents: *mut tally_ze::ze_event_handle_t,]
+            [$($opened)* let $events = Events {
+                signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents
+            };] ($($($rest)*)?) $body);
+    };
+    (@ $meta:tt $gate:ident $name:ident $call:ident [$($params:tt)*] $opened:tt
+        ($arg:ident: $ty:ty $(, $($rest:tt)*)?) $body:block) => {
+        $crate::api::api!(@ $meta $gate $name $call [$($params)* $arg: $ty,] $opened
+            ($($($rest)*)?) $body);
+    };
+    (@ ($($meta:tt)*) $gate:ident $name:ident $call:ident [$($params:tt)*] [$($opened:tt)*]
+        () $body:block) => {
+        $($meta)*
         ///
         /// # Safety
         /// Level Zero's rules: pointers are null or good for what the specification says, handles
         /// are not destroyed during the call, and external synchronisation is kept where asked for.
-        pub unsafe extern "C" fn $name($($arg: $ty),*) -> tally_ze::ze_result_t {
+        pub unsafe extern "C" fn $name($($params)*) -> tally_ze::ze_result_t {
             // SAFETY: exactly the promise that the caller makes to this function.
             let $call = unsafe { $crate::api::Call::new() };
-            $crate::api::$gate(stringify!($name), move || $body)
+            $crate::api::$gate(stringify!($name), move || {
+                $($opened)*
+                $body
+            })
         }
     };
 }
@@ -131,11 +163,12 @@ fn panicked(function: &'static str, payload: &(dyn std::any::Any + Send)) -> ze_
 /// The way through a gate that is not simply open.
 #[cold]
 fn admitted(function: &'static str, early: bool) -> std::result::Result<Span, ze_result_t> {
-    if let Err(error) = process::gate().admits(early) {
+    if let Some(refusal) = process::gate().refuses(early) {
+        let error = Error::from(refusal);
         error::set_last(function, &error);
         return Err(error.code());
     }
-    crate::hang::calls::enter(function);
+    crate::host_waits::enter(function);
     Ok(crate::trace::span(function))
 }
 
@@ -211,7 +244,7 @@ impl<'c> Call<'c> {
         unsafe { Event::destroy(raw, name) }
     }
 
-    /// What a pointer points to.
+    /// The value behind a pointer.
     ///
     /// # Errors
     /// INVALID_NULL_POINTER.
@@ -482,7 +515,7 @@ pub struct Link<'c> {
 }
 
 impl<'c> Link<'c> {
-    /// What it says it is.
+    /// The type that it names itself.
     pub fn stype(&self) -> ze_structure_type_t {
         self.stype
     }

@@ -49,7 +49,7 @@ pub fn open(settings: &Settings) -> Result<Arc<dyn Backend>> {
     }
 }
 
-/// What an ioctl answers.
+/// The answer of an ioctl.
 pub type Result<T = ()> = std::result::Result<T, Errno>;
 
 /// Tells whether a VM is lost.
@@ -82,7 +82,7 @@ pub trait Backend: Ioctls + Sharing + HostWait + Send + Sync {
     /// Counts them no longer.
     fn give_memory(&self, _bytes: u64) {}
 
-    /// What tells without a call whether a VM is lost, where there is such a thing.
+    /// A function that tells without a call whether a VM is lost, where there is one.
     fn loss(&self, _vm: u32) -> Option<Loss> {
         None
     }
@@ -92,7 +92,7 @@ pub trait Backend: Ioctls + Sharing + HostWait + Send + Sync {
         0
     }
 
-    /// Where the device is on its bus: domain, bus, device and function. None if it is on none.
+    /// The device's place on its bus: domain, bus, device and function. None if it is on none.
     fn pci_address(&self) -> Option<[u32; 4]> {
         None
     }

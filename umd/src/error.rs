@@ -12,7 +12,7 @@ use std::ffi::{CStr, CString};
 use tally_uapi::ioctl::Errno;
 use tally_ze::ze_result_t;
 
-use crate::process;
+use crate::process::{self, Refusal};
 
 /// Why a call does not answer ZE_RESULT_SUCCESS.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Error {
     text: Cow<'static, str>,
 }
 
-/// What everything below the C interface returns.
+/// The result of everything below the C interface.
 pub type Result<T = ()> = std::result::Result<T, Error>;
 
 impl Error {
@@ -52,7 +52,7 @@ impl Error {
         Self::new(ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_FEATURE, text)
     }
 
-    /// What the kernel answered to `ioctl`.
+    /// The error that the kernel answered to `ioctl`.
     #[cold]
     pub fn kernel(ioctl: &str, errno: Errno) -> Self {
         let (code, why) = match errno {
@@ -83,6 +83,25 @@ impl Error {
     }
 }
 
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        let (code, text) = match refusal {
+            Refusal::Forked => (
+                ze_result_t::ZE_RESULT_ERROR_UNINITIALIZED,
+                "this process was forked from one that used the driver; call exec first",
+            ),
+            Refusal::Exiting => {
+                (ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST, "the process is exiting")
+            }
+            Refusal::NotReady => (
+                ze_result_t::ZE_RESULT_ERROR_UNINITIALIZED,
+                "neither zeInit nor zeInitDrivers has succeeded in this process",
+            ),
+        };
+        Self::new(code, text)
+    }
+}
+
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}: {}", self.code, self.text)
@@ -103,7 +122,7 @@ pub fn set_last(function: &str, error: &Error) {
         return;
     }
     if !process::is_gone() {
-        // In a forked child the logger's lock may be held for ever.
+        // In a forked child the logger's lock may never be released.
         log::debug!("{function}: {error}");
     }
     let mut text = format!("{function}: {}", error.text);

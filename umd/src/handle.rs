@@ -141,7 +141,7 @@ pub const REST: usize = 64;
 
 /// A C handle type, and the object behind it.
 pub trait RawHandle: Copy {
-    /// What lives in the slot.
+    /// The object in the slot.
     type Object: Send + Sync + 'static;
     /// The slab.
     const KIND: Kind;
@@ -174,7 +174,7 @@ const TABLES: usize = 4;
 static HANDLE_TABLES: [AtomicPtr<c_void>; TABLES] =
     [const { AtomicPtr::new(ptr::null_mut()) }; TABLES];
 
-/// What handles begin with; said before the first is made.
+/// The tables that handles begin with; set before the first handle is made.
 pub fn set_tables(tables: [*const c_void; TABLES]) {
     for (word, table) in HANDLE_TABLES.iter().zip(tables) {
         word.store(table.cast_mut(), Ordering::Relaxed);
@@ -230,7 +230,7 @@ impl Slab {
         // `slots` is published after `base`: a caller that sees the one sees the other.
         let slots = self.slots.load(Ordering::Acquire);
         let offset = address.wrapping_sub(self.base.load(Ordering::Relaxed));
-        // What is left of the division ends up in the high bits: one compare for both.
+        // The remainder of the division ends up in the high bits: one compare for both.
         offset.rotate_right(stride.trailing_zeros()) < slots
     }
 
@@ -521,7 +521,7 @@ fn find<R: RawHandle>(raw: R) -> Option<&'static Slot<R::Object>> {
     if !R::KIND.slab().has_slot(address, Slot::<R::Object>::STRIDE) {
         return None;
     }
-    // SAFETY: the address is the start of a slot in the used part of the slab: accessible for ever,
+    // SAFETY: the address is the start of a slot in the used part of the slab: it stays accessible,
     // and never anything but a slot of this type.
     let slot = unsafe { &*ptr::with_exposed_provenance::<Slot<R::Object>>(address) };
     (slot.tag.load(Ordering::Acquire) == R::KIND.live()).then_some(slot)

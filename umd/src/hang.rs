@@ -10,7 +10,7 @@
 //!  names ── whose counter, whose event a cell is ──┐
 //!  calls ── which call wrote which packets ────────┼─► waiter ── what a queue is still to do ─► cycle
 //!  QUEUE_QUERY, rings, recordings ─────────────────┘                                             │
-//!                                                      text and JSON ◄── report ◄┘
+//!                                                               text and JSON ◄── report ◄──────┘
 //! ```
 //!
 //! The steps that are still to come are read from the packets themselves. Besides the packets, the
@@ -20,8 +20,9 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::host_waits::{self, HostWait, Waiting};
 use crate::settings;
 
 pub mod calls;
@@ -34,46 +35,24 @@ pub mod waiter;
 use report::{Awaited, Parked, Report, Signal, Signaller, SignallerState};
 use waiter::Waiter;
 
-/// How long a host wait lasts before it is reported, in ns; `None`: for ever.
-pub fn limit_ns() -> Option<u64> {
-    settings::get().hang_ms.map(|ms| ms * 1_000_000)
-}
-
 /// Whether names and calls are kept for reports.
 pub fn is_on() -> bool {
     settings::get().hang_ms.is_some() || settings::get().top
 }
 
-/// What a host thread waits for.
-#[derive(Clone, Copy, Debug)]
-pub enum Waiting {
-    /// A cell to be at least a value.
-    Cell {
-        /// VA of the cell.
-        address: u64,
-        /// The value.
-        value: u64,
-    },
-    /// A fence that was given to no execution since it was made or reset.
-    Fence,
-}
-
-/// A wait of a host thread.
-#[derive(Clone, Copy)]
-struct HostWait {
-    thread: i32,
-    call: &'static str,
-    waiting: Waiting,
-    lasted: Duration,
+/// From here on waits that last too long are reported.
+pub fn install() {
+    host_waits::report_with(report);
 }
 
 /// Reports a host wait that has lasted for `lasted`.
 #[cold]
-pub fn report(waiting: Waiting, lasted: Duration) {
+fn report(waiting: Waiting, lasted: Duration) {
     if crate::process::is_gone() {
         return;
     }
-    let report = gather(&[HostWait { thread: thread(), call: calls::current(), waiting, lasted }]);
+    let since = Instant::now().checked_sub(lasted).unwrap_or_else(Instant::now);
+    let report = gather(&[HostWait::here(waiting, since)]);
     let lines = report.lines();
     crate::trace::hang(nanoseconds(lasted), &lines);
     let mut text = String::new();
@@ -95,12 +74,6 @@ fn append(path: &Path, report: &Report) -> io::Result<()> {
     file.write_all(format!("{}\n", report.to_json()).as_bytes())
 }
 
-/// The number of the calling thread.
-fn thread() -> i32 {
-    // SAFETY: takes no arguments and cannot fail.
-    unsafe { libc::gettid() }
-}
-
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -116,7 +89,7 @@ fn gather(waits: &[HostWait]) -> Report {
             }
             Waiting::Fence => (None, None),
         };
-        let waited_ns = nanoseconds(wait.lasted);
+        let waited_ns = nanoseconds(wait.since.elapsed());
         let (thread, call) = (wait.thread, wait.call.into());
         report::HostWait { thread, call, waited_ns, awaited, signal }
     };

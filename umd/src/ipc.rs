@@ -6,7 +6,7 @@
 //!     └───────────────┴────────────────┴─► transport   handles, sockets, notes
 //! ```
 //!
-//! What another process has shared is mapped here at addresses of its own; counters can only be
+//! Shared memory is mapped here at addresses of this process's own; counters can only be
 //! read. Waits for such cells are waits like others. What differs: signals are made by another
 //! device, of which notes tell, and the other process may die. Then what its cells hold stays, and
 //! waits that are not met by it end in DEVICE_LOST.
@@ -19,12 +19,12 @@ use tally_ze::ze_result_t;
 
 use crate::backend::SharedBo;
 use crate::error::{Error, Result};
-use crate::hang;
-use crate::heap::Block;
-use crate::sync::counter::Cell;
+use crate::host_waits;
+use crate::sync::cell::Cell;
 use crate::sync::deadline::{Approach, Deadline};
 use crate::sync::wait;
 use crate::vm::Vm;
+use crate::vm::heap::Block;
 
 pub mod event;
 pub mod memory;
@@ -35,7 +35,7 @@ pub mod transport;
 pub struct Imported {
     vm: Arc<Vm>,
     block: Block,
-    /// What to call the other process in reports.
+    /// The other process's name for reports.
     exporter: String,
     fate: Mutex<Fate>,
     /// Holds a cell that counts the changes of `fate`, for hosts that wait.
@@ -70,7 +70,7 @@ impl Imported {
         &self.block
     }
 
-    /// What to call the other process in reports.
+    /// The other process's name for reports.
     pub fn exporter(&self) -> &str {
         &self.exporter
     }
@@ -106,7 +106,7 @@ impl Imported {
         // A wait that is to be reported is one of the kernel's, and so is one where the kernel wakes the
         // sleepers of all processes: its memory takes no futex.
         let own_device = self.vm.backend().sees_process();
-        let naps = self.read_only && own_device && hang::limit_ns().is_none();
+        let naps = self.read_only && own_device && host_waits::limit_ns().is_none();
         let mut spins = spins;
         loop {
             // Both before the cell is looked at: what was signalled before the end counts.

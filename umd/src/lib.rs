@@ -10,9 +10,8 @@
 //! ```
 //!
 //! Imports point to the right. Beside the flow: [`hang`], which looks at lists and events;
-//! [`handle`], [`error`], [`process`], [`settings`], [`log`], [`trace`] for all modules; [`space`],
-//! [`vm`], [`heap`] for everything that owns memory; [`printf`], what
-//! kernels print; [`ipc`] for what is shared with other processes.
+//! [`host_waits`], [`handle`], [`error`], [`process`], [`settings`], [`log`], [`trace`] for all modules; [`space`],
+//! [`vm`] for everything that owns memory; [`ipc`] for what is shared with other processes.
 //!
 //! Words: USM, unified shared memory, what zeMemAlloc* gives. VA reservation, the addresses
 //! that the driver reserves for buffers. BO, buffer object. VM, the GPU's address space. VA, an address in it.
@@ -25,11 +24,10 @@ pub mod ddi;
 pub mod error;
 pub mod handle;
 pub mod hang;
-pub mod heap;
+pub mod host_waits;
 pub mod ipc;
 pub mod list;
 pub mod log;
-pub mod printf;
 pub mod process;
 pub mod quota;
 pub mod settings;

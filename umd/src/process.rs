@@ -2,7 +2,7 @@
 //! The process that the driver lives in: is it still the one that called zeInit, and is it still
 //! alive?
 //!
-//! - In a forked child the device's threads do not exist and their locks may be held for ever: every
+//! - In a forked child the device's threads do not exist and their locks may never be released: every
 //!   call answers ZE_RESULT_ERROR_UNINITIALIZED. A child that wants a GPU has to call exec.
 //! - Once exit handlers run, the process's other libraries may be gone: every call answers
 //!   ZE_RESULT_ERROR_DEVICE_LOST, so that destructors of late objects neither crash nor hang.
@@ -12,14 +12,10 @@ use std::ffi::{CStr, OsStr, c_void};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Once, OnceLock};
 
-use tally_ze::ze_result_t;
-
-use crate::error::{Error, Result};
-
-/// What calls are let through: bits.
+/// Bits that say which calls are let through.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Gate(u32);
 
@@ -35,29 +31,31 @@ impl Gate {
     /// Initialised, neither traced nor watched: the state that entry points have one compare for.
     pub const OPEN: Self = Self(READY);
 
-    /// Whether a call may run; `early`: also before zeInit.
-    ///
-    /// # Errors
-    /// UNINITIALIZED or DEVICE_LOST, see the module's description.
-    pub fn admits(self, early: bool) -> Result {
-        let (code, text) = if self.0 & FORKED != 0 {
-            (
-                ze_result_t::ZE_RESULT_ERROR_UNINITIALIZED,
-                "this process was forked from one that used the driver; call exec first",
-            )
+    /// Why a call may not run, if it may not; `early`: it may run before zeInit.
+    pub fn refuses(self, early: bool) -> Option<Refusal> {
+        if self.0 & FORKED != 0 {
+            Some(Refusal::Forked)
         } else if self.0 & EXITED != 0 {
-            (ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST, "the process is exiting")
-        } else if self.0 & READY == 0 && !early {
-            (
-                ze_result_t::ZE_RESULT_ERROR_UNINITIALIZED,
-                "neither zeInit nor zeInitDrivers has succeeded in this process",
-            )
+            Some(Refusal::Exiting)
         } else {
-            return Ok(());
-        };
-        Err(Error::new(code, text))
+            (self.0 & READY == 0 && !early).then_some(Refusal::NotReady)
+        }
     }
 }
+
+/// Why a call may not run; see the module's description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The process is a forked child.
+    Forked,
+    /// Its exit handlers run.
+    Exiting,
+    /// The driver was not initialised.
+    NotReady,
+}
+
+/// Ends the trace at exit; set while there is one.
+static FINISH_TRACE: OnceLock<fn()> = OnceLock::new();
 
 /// The gate as it stands.
 #[inline]
@@ -70,12 +68,14 @@ pub fn set_ready() {
     GATE.fetch_or(READY, Ordering::Release);
 }
 
-/// From here on calls are recorded by [`crate::trace`].
-pub fn set_traced() {
+/// From here on calls are recorded; `finish` ends the record at exit.
+pub fn set_traced(finish: fn()) {
+    // There is one trace in a process.
+    let _ = FINISH_TRACE.set(finish);
     GATE.fetch_or(TRACED, Ordering::Release);
 }
 
-/// From here on calls tell [`crate::hang`] their names.
+/// From here on calls tell their names to `host_waits`.
 pub fn set_watched() {
     GATE.fetch_or(WATCHED, Ordering::Release);
 }
@@ -121,8 +121,10 @@ extern "C" fn forked() {
 }
 
 extern "C" fn exiting() {
-    if GATE.fetch_or(EXITED, Ordering::Relaxed) & FORKED == 0 {
-        crate::trace::finish();
+    if GATE.fetch_or(EXITED, Ordering::Relaxed) & FORKED == 0
+        && let Some(finish) = FINISH_TRACE.get()
+    {
+        finish();
     }
 }
 
@@ -166,15 +168,14 @@ mod tests {
 
     #[test]
     fn only_an_initialised_process_that_lives_is_admitted() {
-        let code = |gate: u32, early| Gate(gate).admits(early).err().map(|error| error.code());
-        let uninitialized = Some(ze_result_t::ZE_RESULT_ERROR_UNINITIALIZED);
-        let lost = Some(ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST);
-        assert_eq!(code(READY, false), None);
-        assert_eq!(code(READY | TRACED, false), None);
-        assert_eq!(code(0, false), uninitialized);
-        assert_eq!(code(0, true), None, "zeInit itself");
-        assert_eq!(code(READY | FORKED, true), uninitialized);
-        assert_eq!(code(READY | EXITED, true), lost);
+        let refused = |gate: u32, early| Gate(gate).refuses(early);
+        assert_eq!(refused(READY, false), None);
+        assert_eq!(refused(READY | TRACED, false), None);
+        assert_eq!(refused(0, false), Some(Refusal::NotReady));
+        assert_eq!(refused(0, true), None, "zeInit itself");
+        assert_eq!(refused(READY | FORKED, true), Some(Refusal::Forked));
+        assert_eq!(refused(READY | EXITED, true), Some(Refusal::Exiting));
+        assert_eq!(refused(READY | FORKED | EXITED, true), Some(Refusal::Forked));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::shards::Shards;
 
-/// What a shard takes beyond a request, in bytes.
+/// Bytes that a shard takes beyond a request.
 const STEP: u64 = 1 << 20;
 /// Most that a shard keeps.
 const MOST: u64 = 4 * STEP;

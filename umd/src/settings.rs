@@ -36,7 +36,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// Where the device is.
+/// The lane by which a device is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// Behind the kernel module.
@@ -45,7 +45,7 @@ pub enum Lane {
     Embedded,
 }
 
-/// What zeDeviceGet answers where devices are divided.
+/// The answer of zeDeviceGet where devices are divided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hierarchy {
     /// Devices; zeDeviceGetSubDevices answers their parts.
@@ -100,7 +100,7 @@ pub struct Settings {
     pub hierarchy: Hierarchy,
     /// `ZE_SHARED_FORCE_DEVICE_ALLOC`.
     pub shared_on_device: bool,
-    /// What could not be understood, as sentences for the log.
+    /// Settings that could not be understood, as sentences for the log.
     pub complaints: Vec<String>,
 }
 
@@ -194,7 +194,7 @@ impl Settings {
         self.subdevices.unwrap_or(1)
     }
 
-    /// What a mask such as `0,1.0` names; else the entry that is not understood.
+    /// The devices that a mask such as `0,1.0` names; else the entry that is not understood.
     pub(crate) fn affinity_of(mask: &str) -> Result<Vec<(u32, Option<u32>)>, String> {
         let entries = mask.split(',').map(str::trim).filter(|entry| !entry.is_empty());
         let entry = |entry: &str| {

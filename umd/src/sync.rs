@@ -9,6 +9,7 @@
 //! ```
 
 pub mod cb_event;
+pub mod cell;
 pub mod counted_ref;
 pub mod counter;
 pub mod deadline;

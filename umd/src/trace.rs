@@ -85,7 +85,7 @@ fn begin(out: Box<dyn Write + Send>) {
     trace.name_process(GPU, "GPU");
     *lock() = Some(trace);
     ENABLED.store(true, Ordering::Relaxed);
-    crate::process::set_traced();
+    crate::process::set_traced(finish);
 }
 
 /// Ends the file. Called at exit; later events are dropped.
@@ -158,7 +158,7 @@ pub fn hang(lasted_ns: u64, lines: &[String]) {
     }
 }
 
-/// What an engine did.
+/// A command that an engine ran.
 #[derive(Clone, Copy, Debug)]
 pub struct Command<'a> {
     /// Engine class and index.

@@ -26,14 +26,14 @@ use tally_ze::ze_result_t;
 
 use crate::backend::{Backend, BoUse, Loss, SharedBo};
 use crate::error::{Error, Result};
-use crate::heap::{Block, Heap};
-use crate::printf;
 use crate::process;
 use crate::settings;
 use crate::space::{HUGE_PAGE, Space};
 
 mod atomics;
 pub mod budget;
+pub mod heap;
+pub mod printf;
 pub mod reserved;
 mod shared;
 mod timeline;
@@ -42,6 +42,7 @@ mod usm;
 mod views;
 
 use atomics::SystemAtomics;
+use heap::{Block, Heap};
 use reserved::Reserved;
 pub use shared::Exported;
 use timeline::Timeline;
@@ -189,7 +190,7 @@ impl Drop for Buffer {
 /// A buffer at its addresses. Unmapped and given back on drop.
 pub struct Mapping {
     bo: Buffer,
-    /// Where in the buffer it begins.
+    /// Its offset in the buffer.
     offset: u64,
     va: u64,
     size: u64,
@@ -347,20 +348,20 @@ pub struct Vm {
     cache: Option<Cache>,
     /// Whether new memory is filled with what no program means.
     poisons: bool,
-    /// What was asked for of atomics on memory that is none of the driver's.
+    /// Attributes of atomics on memory that is none of the driver's.
     system_atomics: SystemAtomics,
     reserved: Reserved,
-    /// What the program sees of user memory, where that is not the memory itself.
+    /// The program's view of user memory, where that is not the memory itself.
     views: Option<Views>,
     /// A cell that is never met, to ask for the VM's state.
     probe: OnceLock<Block>,
-    /// What kernels print to, if any does.
+    /// The ring that kernels print to, if any does.
     printf: Mutex<Option<Arc<printf::Ring>>>,
-    /// What its queues run, if anybody wants to know.
+    /// A record of the commands of its queues, if a trace is asked for.
     timeline: Option<Arc<Timeline>>,
 }
 
-/// Where the memory of an allocation comes from.
+/// The source of an allocation's memory.
 pub enum Source {
     /// It is new.
     New,

@@ -11,7 +11,7 @@ use tally_ze::{make_version, ze_api_version_t, ze_result_t};
 
 type Getter = unsafe extern "C" fn(ze_api_version_t, *mut usize) -> ze_result_t;
 
-/// The value of a word that nobody wrote.
+/// The value of a word that was never written.
 const CANARY: usize = 0x7a11_ca9a_7a11_ca9a;
 
 /// libze_tally.so of this build; cargo puts it beside the test binaries. (The one in the folder
@@ -119,7 +119,7 @@ fn entry(getter: &str, name: &str) -> usize {
 #[test]
 fn what_is_not_implemented_says_so() {
     let result = entry("zetGetTracerExpProcAddrTable", "zetTracerExpCreate");
-    // SAFETY: the type is the function's, less the arguments that nobody reads.
+    // SAFETY: the type is the function's, less the arguments that are not read.
     let result: extern "C" fn() -> ze_result_t = unsafe { std::mem::transmute(result) };
     assert_eq!(result(), ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
 }

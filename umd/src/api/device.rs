@@ -180,7 +180,7 @@ api! {
         out.fp32flags = ieee | fp::ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT;
         out.fp64flags = ieee | fp::ZE_DEVICE_FP_FLAG_ROUNDED_DIVIDE_SQRT;
         out.maxArgumentsSize = MAX_ARGUMENT_BYTES;
-        out.printfBufferSize = crate::printf::BUFFER_BYTES;
+        out.printfBufferSize = crate::vm::printf::BUFFER_BYTES;
         for link in call.chain(out.pNext) {
             if link.stype() == ze_scheduling_hint_exp_properties_t::STYPE {
                 if let Some(hints) = link.get_mut::<ze_scheduling_hint_exp_properties_t>() {
@@ -465,7 +465,7 @@ fn reaches(device: &Device, peer: &Device) -> bool {
     std::ptr::eq(device.gpu(), peer.gpu())
 }
 
-/// What counter-based events can be made of beside the lists' own counters, and whether they can be
+/// The storage of counter-based events beside the lists' own counters, and whether they can be
 /// shared.
 fn event_flags(device: &Device) -> ze_device_event_properties_flags_t {
     use ze_device_event_properties_flags_t as event;

@@ -31,7 +31,7 @@ const fn extension(name: &'static str, needs: &'static [&'static str]) -> Extens
     Extension { name, version: make_version(1, 0), needs }
 }
 
-/// What the driver knows beyond the core; offered as far as the functions exist.
+/// Extensions that the driver knows; each is offered if its functions exist.
 const EXTENSIONS: &[Extension] = &[
     extension(tally_ze::ZE_EVENT_POOL_COUNTER_BASED_EXP_NAME, &["zeEventPoolCreate"]),
     extension(tally_ze::zex::ZEX_COUNTER_BASED_EVENT_EXT_NAME, &["zexCounterBasedEventCreate2"]),

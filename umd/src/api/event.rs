@@ -25,9 +25,13 @@ api! {
         phDevices: *mut ze_device_handle_t,
         phEventPool: *mut ze_event_pool_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == desc`
         let desc = call.desc(desc, "desc")?;
+        // ZE_RESULT_ERROR_INVALID_ENUMERATION: `0xf < desc->flags`
         call.flags(desc.flags.has_unknown(), "desc->flags")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phEventPool`
         let out = call.out(phEventPool, "phEventPool")?;
         use ze_event_pool_flags_t as pool;
         let times = pool::ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP
@@ -37,6 +41,7 @@ api! {
                 "desc->flags: KERNEL_TIMESTAMP cannot be combined with KERNEL_MAPPED_TIMESTAMP",
             ));
         }
+        // ZE_RESULT_ERROR_INVALID_SIZE: `0 == desc->count`
         if desc.count == 0 {
             return Err(Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE, "desc->count: it is 0"));
         }
@@ -55,6 +60,7 @@ api! {
 
     /// Spec: `zeEventPoolDestroy`.
     fn zeEventPoolDestroy(call, hEventPool: ze_event_pool_handle_t) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEventPool`
         call.take(hEventPool, "hEventPool")?.destroy();
         Ok(())
     }
@@ -65,7 +71,9 @@ api! {
         hEventPool: ze_event_pool_handle_t,
         phContext: *mut ze_context_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEventPool`
         let pool = call.handle(hEventPool, "hEventPool")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phContext`
         call.out(phContext, "phContext")?.set(pool.context().raw());
         Ok(())
     }
@@ -76,7 +84,9 @@ api! {
         hEventPool: ze_event_pool_handle_t,
         pFlags: *mut ze_event_pool_flags_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEventPool`
         let pool = call.handle(hEventPool, "hEventPool")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pFlags`
         call.out(pFlags, "pFlags")?.set(pool.flags());
         Ok(())
     }
@@ -88,10 +98,15 @@ api! {
         desc: *const ze_event_desc_t,
         phEvent: *mut ze_event_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEventPool`
         let pool = call.handle(hEventPool, "hEventPool")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == desc`
         let desc = call.desc(desc, "desc")?;
+        // ZE_RESULT_ERROR_INVALID_ENUMERATION: `0x7 < desc->signal`
         call.flags(desc.signal.has_unknown(), "desc->signal")?;
+        // ZE_RESULT_ERROR_INVALID_ENUMERATION: `0x7 < desc->wait`
         call.flags(desc.wait.has_unknown(), "desc->wait")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phEvent`
         let out = call.out(phEvent, "phEvent")?;
         let low_power = low_power(call, desc.pNext, pool.is_counter_based())?;
         out.set(handle::create(pool.event(desc, hEventPool, low_power)?)?);
@@ -100,28 +115,35 @@ api! {
 
     /// Spec: `zeEventDestroy`.
     fn zeEventDestroy(call, hEvent: ze_event_handle_t) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEvent`
         call.destroy_event(hEvent, "hEvent")
     }
 
     /// Spec: `zeEventHostSignal`.
     fn zeEventHostSignal(call, hEvent: ze_event_handle_t) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEvent`
         call.handle(hEvent, "hEvent")?.host_signal()
     }
 
     /// Spec: `zeEventHostReset`.
     fn zeEventHostReset(call, hEvent: ze_event_handle_t) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEvent`
         call.handle(hEvent, "hEvent")?.host_reset()
     }
 
     /// Spec: `zeEventHostSynchronize`.
     fn zeEventHostSynchronize(call, hEvent: ze_event_handle_t, timeout: u64) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEvent`
         let event = call.handle(hEvent, "hEvent")?;
         capture::must_not_be_captured(event)?;
+        // ZE_RESULT_NOT_READY: timeout expired
         ended(event.wait(timeout))
     }
 
     /// Spec: `zeEventQueryStatus`.
     fn zeEventQueryStatus(call, hEvent: ze_event_handle_t) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEvent`
+        // ZE_RESULT_NOT_READY: not signaled
         ended(call.handle(hEvent, "hEvent")?.is_ready())
     }
 
@@ -131,10 +153,13 @@ api! {
         hEvent: ze_event_handle_t,
         dstptr: *mut ze_kernel_timestamp_result_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEvent`
         let event = call.handle(hEvent, "hEvent")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == dstptr`
         let out = call.out(dstptr, "dstptr")?;
         match event.times()? {
             Some(times) => out.set(result(&times)),
+            // ZE_RESULT_NOT_READY: not signaled
             None => ready(false)?,
         }
         Ok(())
@@ -148,9 +173,12 @@ api! {
         pCount: *mut u32,
         pTimestamps: *mut ze_kernel_timestamp_result_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEvent`
         let event = call.handle(hEvent, "hEvent")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDevice`
         call.handle(hDevice, "hDevice")?;
         match event.times()? {
+            // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pCount`
             Some(times) => call.list(pCount, pTimestamps, "pCount", [result(&times)]),
             None => ready(false),
         }
@@ -164,9 +192,12 @@ api! {
         pCount: *mut u32,
         pResults: *mut ze_event_query_kernel_timestamps_results_ext_properties_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEvent`
         let event = call.handle(hEvent, "hEvent")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDevice`
         let device = call.handle(hDevice, "hDevice")?;
         let Some(times) = event.times()? else { return ready(false) };
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pCount`
         let count = call.in_out(pCount, "pCount")?;
         if *count == 0 || pResults.is_null() {
             *count = 1;
@@ -190,7 +221,9 @@ api! {
         hEvent: ze_event_handle_t,
         phEventPool: *mut ze_event_pool_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEvent`
         let event = call.handle(hEvent, "hEvent")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phEventPool`
         let out = call.out(phEventPool, "phEventPool")?;
         event.check()?;
         match event.traits.pool {
@@ -208,8 +241,10 @@ api! {
         hEvent: ze_event_handle_t,
         pSignalScope: *mut ze_event_scope_flags_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEvent`
         let event = call.handle(hEvent, "hEvent")?;
         let scope = ze_event_scope_flags_t::from_bits_retain(event.traits.signal_scope);
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pSignalScope`
         call.out(pSignalScope, "pSignalScope")?.set(scope);
         Ok(())
     }
@@ -220,8 +255,10 @@ api! {
         hEvent: ze_event_handle_t,
         pWaitScope: *mut ze_event_scope_flags_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEvent`
         let event = call.handle(hEvent, "hEvent")?;
         let scope = ze_event_scope_flags_t::from_bits_retain(event.traits.wait_scope);
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pWaitScope`
         call.out(pWaitScope, "pWaitScope")?.set(scope);
         Ok(())
     }

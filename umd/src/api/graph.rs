@@ -31,10 +31,9 @@ api! {
     /// Spec: `zeCommandListBeginGraphCaptureExt`.
     fn zeCommandListBeginGraphCaptureExt(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         pNext: *const c_void,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         no_extensions(call, pNext)?;
         let graph = Graph::create(list.context());
         let raw: ze_graph_handle_t = handle::create(graph.clone())?;
@@ -47,29 +46,27 @@ api! {
     /// Spec: `zeCommandListBeginCaptureIntoGraphExt`.
     fn zeCommandListBeginCaptureIntoGraphExt(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         hGraph: ze_graph_handle_t,
         pNext: *const c_void,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         let graph = call.handle(hGraph, "hGraph")?;
         no_extensions(call, pNext)?;
         graph.begin(list, (hCommandList, hGraph))
     }
 
     /// Spec: `zeCommandListIsGraphCaptureEnabledExt`.
-    fn zeCommandListIsGraphCaptureEnabledExt(call, hCommandList: ze_command_list_handle_t) {
-        answer(call.handle(hCommandList, "hCommandList")?.capture().is_some())
+    fn zeCommandListIsGraphCaptureEnabledExt(call, list @ hCommandList: ze_command_list_handle_t) {
+        answer(list.capture().is_some())
     }
 
     /// Spec: `zeCommandListEndGraphCaptureExt`. The graph is handed out also when it is invalid.
     fn zeCommandListEndGraphCaptureExt(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         pNext: *const c_void,
         phGraph: *mut ze_graph_handle_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         no_extensions(call, pNext)?;
         let out = call.out(phGraph, "phGraph")?;
         let (graph, branch) = list.capture().ok_or_else(not_capturing)?;
@@ -86,10 +83,9 @@ api! {
     /// Spec: `zeCommandListGetGraphExt`.
     fn zeCommandListGetGraphExt(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         phGraph: *mut ze_graph_handle_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         let out = call.out(phGraph, "phGraph")?;
         let capture = list.capture();
         out.set(capture.as_ref().map_or(ze_graph_handle_t::NULL, |(graph, _)| graph.raw()));
@@ -142,18 +138,14 @@ api! {
     /// Spec: `zeCommandListAppendGraphExt`.
     fn zeCommandListAppendGraphExt(
         call,
-        hCommandList: ze_command_list_handle_t,
+        list @ hCommandList: ze_command_list_handle_t,
         hGraph: ze_executable_graph_handle_t,
         pNext: *const c_void,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         let graph = call.handle(hGraph, "hGraph")?;
         no_extensions(call, pNext)?;
         let execution = graph.for_list(list.as_immediate()?.0)?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         append(call, list, &Command::Graph(execution), events)
     }
 

@@ -187,7 +187,7 @@ fn view(
     Ok(())
 }
 
-/// What an image's description and the structures behind it say.
+/// An image's description and the structures chained to it.
 fn described(call: Call<'_>, desc: *const ze_image_desc_t) -> Result<(Shape, Traits, Extensions)> {
     let desc = call.desc(desc, "desc")?;
     call.flags(desc.flags.has_unknown(), "desc->flags")?;

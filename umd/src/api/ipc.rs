@@ -57,6 +57,7 @@ api! {
 
     /// Spec: `zeMemPutIpcHandle`.
     fn zeMemPutIpcHandle(call, hContext: ze_context_handle_t, handle: ze_ipc_mem_handle_t) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         call.handle(hContext, "hContext")?;
         withdraw(&Handle::from_bytes(handle.data, Kind::Memory, "handle")?, "handle")
     }
@@ -70,10 +71,14 @@ api! {
         flags: ze_ipc_memory_flags_t,
         pptr: *mut *mut c_void,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDevice`
         let device = call.handle(hDevice, "hDevice")?;
         context.must_hold(device, "hDevice")?;
+        // ZE_RESULT_ERROR_INVALID_ENUMERATION: `0x3 < flags`
         call.flags(flags.has_unknown(), "flags")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pptr`
         let out = call.out(pptr, "pptr")?;
         let handle = Handle::from_bytes(handle.data, Kind::Memory, "handle")?;
         let address = memory::open(
@@ -89,7 +94,9 @@ api! {
 
     /// Spec: `zeMemCloseIpcHandle`. The device must have no use for the memory any more.
     fn zeMemCloseIpcHandle(call, hContext: ze_context_handle_t, ptr: *const c_void) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
         call.out(ptr.cast_mut(), "ptr")?;
         memory::close(context.vm(), context.id(), ptr as u64)
     }
@@ -102,7 +109,9 @@ api! {
         ipcHandle: ze_ipc_mem_handle_t,
         pHandle: *mut u64,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pHandle`
         let out = call.out(pHandle, "pHandle")?;
         Handle::from_bytes(ipcHandle.data, Kind::Memory, "ipcHandle")?;
         let file = file_of(ipcHandle.data)?;
@@ -118,7 +127,9 @@ api! {
         handle: u64,
         pIpcHandle: *mut ze_ipc_mem_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pIpcHandle`
         let out = call.out(pIpcHandle, "pIpcHandle")?;
         let file = borrowed(handle)?;
         let data = match memory::share_file(context.vm(), context.id(), &file) {
@@ -136,7 +147,9 @@ api! {
         hEventPool: ze_event_pool_handle_t,
         phIpc: *mut ze_ipc_event_pool_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEventPool`
         let pool = call.handle(hEventPool, "hEventPool")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phIpc`
         let out = call.out(phIpc, "phIpc")?;
         out.set(ze_ipc_event_pool_handle_t { data: pool.share()?.to_bytes() });
         Ok(())
@@ -148,6 +161,7 @@ api! {
         hContext: ze_context_handle_t,
         hIpc: ze_ipc_event_pool_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         call.handle(hContext, "hContext")?;
         withdraw(&Handle::from_bytes(hIpc.data, Kind::EventPool, "hIpc")?, "hIpc")
     }
@@ -159,7 +173,9 @@ api! {
         hIpc: ze_ipc_event_pool_handle_t,
         phEventPool: *mut ze_event_pool_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phEventPool`
         let out = call.out(phEventPool, "phEventPool")?;
         let ipc = Handle::from_bytes(hIpc.data, Kind::EventPool, "hIpc")?;
         let raw: ze_event_pool_handle_t = handle::create(Pool::open(context, &ipc, "hIpc")?)?;
@@ -170,6 +186,7 @@ api! {
 
     /// Spec: `zeEventPoolCloseIpcHandle`.
     fn zeEventPoolCloseIpcHandle(call, hEventPool: ze_event_pool_handle_t) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEventPool`
         if !call.handle(hEventPool, "hEventPool")?.is_opened() {
             return Err(Error::invalid(
                 "hEventPool: it was created here, not opened: zeEventPoolDestroy destroys it",
@@ -185,7 +202,9 @@ api! {
         hEvent: ze_event_handle_t,
         phIpc: *mut ze_ipc_event_counter_based_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEvent`
         let event = call.handle(hEvent, "hEvent")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phIpc`
         let out = call.out(phIpc, "phIpc")?;
         out.set(ze_ipc_event_counter_based_handle_t { data: event::share(event)?.to_bytes() });
         Ok(())
@@ -241,7 +260,9 @@ fn get_memory(
     out: *mut ze_ipc_mem_handle_t,
 ) -> Result {
     let context = call.handle(context, "hContext")?;
+    // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
     call.out(ptr.cast_mut(), "ptr")?;
+    // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pIpcHandle`
     let out = call.out(out, "pIpcHandle")?;
     // "The pointer may also be a physical memory handle cast to void*".
     let handle = match call.handle(ze_physical_mem_handle_t(ptr.cast_mut()), "ptr") {
@@ -262,6 +283,7 @@ fn open_event(
     out: *mut ze_event_handle_t,
 ) -> Result {
     let context = call.handle(context, "hContext")?;
+    // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phEvent`
     let out = call.out(out, "phEvent")?;
     let ipc = Handle::from_bytes(data, Kind::Counter, "hIpc")?;
     out.set(handle::create(event::open(context.shared(), &ipc, "hIpc")?)?);

@@ -19,10 +19,15 @@ api! {
         desc: *const ze_kernel_desc_t,
         phKernel: *mut ze_kernel_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hModule`
         let module = call.handle(hModule, "hModule")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == desc`
         let desc = call.desc(desc, "desc")?;
+        // ZE_RESULT_ERROR_INVALID_ENUMERATION: `0x3 < desc->flags`
         call.flags(desc.flags.has_unknown(), "desc->flags")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == desc->pKernelName`
         let name = call.c_str(desc.pKernelName, "desc->pKernelName")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phKernel`
         let out = call.out(phKernel, "phKernel")?;
         out.set(handle::create(Kernel::create(module, name)?)?);
         Ok(())
@@ -30,6 +35,7 @@ api! {
 
     /// Spec: `zeKernelDestroy`. What was appended does not need the kernel any more.
     fn zeKernelDestroy(call, hKernel: ze_kernel_handle_t) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         call.destroy(hKernel, "hKernel")
     }
 
@@ -41,6 +47,7 @@ api! {
         groupSizeY: u32,
         groupSizeZ: u32,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         call.handle(hKernel, "hKernel")?.set_group_size([groupSizeX, groupSizeY, groupSizeZ])
     }
 
@@ -55,10 +62,14 @@ api! {
         groupSizeY: *mut u32,
         groupSizeZ: *mut u32,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         let kernel = call.handle(hKernel, "hKernel")?;
         let outs = [
+            // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == groupSizeX`
             call.out(groupSizeX, "groupSizeX")?,
+            // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == groupSizeY`
             call.out(groupSizeY, "groupSizeY")?,
+            // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == groupSizeZ`
             call.out(groupSizeZ, "groupSizeZ")?,
         ];
         let global = [globalSizeX, globalSizeY, globalSizeZ];
@@ -81,8 +92,10 @@ api! {
         hKernel: ze_kernel_handle_t,
         totalGroupCount: *mut u32,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         call.handle(hKernel, "hKernel")?;
         let most = tally_uapi::eu::MAX_COOPERATIVE_GROUPS;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == totalGroupCount`
         call.out(totalGroupCount, "totalGroupCount")?.set(most);
         Ok(())
     }
@@ -95,6 +108,7 @@ api! {
         argSize: usize,
         pArgValue: *const c_void,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         let kernel = call.handle(hKernel, "hKernel")?;
         // SAFETY: the caller promises a value of the size that it names, or null.
         unsafe { kernel.set_argument(argIndex, argSize, pArgValue) }
@@ -106,7 +120,9 @@ api! {
         hKernel: ze_kernel_handle_t,
         flags: ze_kernel_indirect_access_flags_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         let kernel = call.handle(hKernel, "hKernel")?;
+        // ZE_RESULT_ERROR_INVALID_ENUMERATION: `0x7 < flags`
         call.flags(flags.has_unknown(), "flags")?;
         *kernel.indirect() = flags;
         Ok(())
@@ -118,7 +134,9 @@ api! {
         hKernel: ze_kernel_handle_t,
         pFlags: *mut ze_kernel_indirect_access_flags_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         let kernel = call.handle(hKernel, "hKernel")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pFlags`
         call.out(pFlags, "pFlags")?.set(*kernel.indirect());
         Ok(())
     }
@@ -130,8 +148,10 @@ api! {
         pSize: *mut u32,
         pString: *mut *mut c_char,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         let kernel = call.handle(hKernel, "hKernel")?;
         let bytes = kernel.attributes().to_bytes_with_nul();
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pSize`
         let size = call.in_out(pSize, "pSize")?;
         let Some(&string) = call.read(pString.cast_const(), "pString").ok() else {
             *size = bytes.len() as u32;
@@ -145,7 +165,9 @@ api! {
 
     /// Spec: `zeKernelSetCacheConfig`. A hint that is not taken.
     fn zeKernelSetCacheConfig(call, hKernel: ze_kernel_handle_t, flags: ze_cache_config_flags_t) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         call.handle(hKernel, "hKernel")?;
+        // ZE_RESULT_ERROR_INVALID_ENUMERATION: `0x3 < flags`
         call.flags(flags.has_unknown(), "flags")
     }
 
@@ -155,7 +177,9 @@ api! {
         hKernel: ze_kernel_handle_t,
         pKernelProperties: *mut ze_kernel_properties_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         let kernel = call.handle(hKernel, "hKernel")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pKernelProperties`
         let out = call.properties(pKernelProperties, "pKernelProperties")?;
         describe(kernel, out);
         let lanes = kernel.module().context().device().info().simd_lanes;
@@ -184,7 +208,9 @@ api! {
         pSize: *mut usize,
         pName: *mut c_char,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         let kernel = call.handle(hKernel, "hKernel")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pSize`
         call.bytes(pSize, pName.cast(), "pSize", kernel.name().to_bytes_with_nul())
     }
 
@@ -196,6 +222,7 @@ api! {
         offsetY: u32,
         offsetZ: u32,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         let kernel = call.handle(hKernel, "hKernel")?;
         kernel.change().global_offset = [offsetX, offsetY, offsetZ].map(u64::from);
         Ok(())
@@ -208,8 +235,11 @@ api! {
         hKernel: ze_kernel_handle_t,
         pHint: *mut ze_scheduling_hint_exp_desc_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         call.handle(hKernel, "hKernel")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pHint`
         let desc = call.desc(pHint.cast_const(), "pHint")?;
+        // ZE_RESULT_ERROR_INVALID_ENUMERATION: `0x7 < pHint->flags`
         call.flags(desc.flags.has_unknown(), "pHint->flags")
     }
 }

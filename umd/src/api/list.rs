@@ -30,11 +30,16 @@ api! {
         desc: *const ze_command_list_desc_t,
         phCommandList: *mut ze_command_list_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDevice`
         let device = call.handle(hDevice, "hDevice")?;
         context.must_hold(device, "hDevice")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == desc`
         let desc = call.desc(desc, "desc")?;
+        // ZE_RESULT_ERROR_INVALID_ENUMERATION: `0x3f < desc->flags`
         call.flags(desc.flags.has_unknown(), "desc->flags")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phCommandList`
         let out = call.out(phCommandList, "phCommandList")?;
         let is_mutable = mutable::is_asked(call, desc.pNext)?;
         let ordinal = desc.commandQueueGroupOrdinal;
@@ -51,10 +56,13 @@ api! {
         altdesc: *const ze_command_queue_desc_t,
         phCommandList: *mut ze_command_list_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDevice`
         let device = call.handle(hDevice, "hDevice")?;
         context.must_hold(device, "hDevice")?;
         let traits = traits(call, device, altdesc, "altdesc")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phCommandList`
         let out = call.out(phCommandList, "phCommandList")?;
         out.set(named(call, List::immediate(context, traits)?)?);
         Ok(())
@@ -63,10 +71,11 @@ api! {
     /// Spec: `zeCommandListCreateCloneExp`.
     fn zeCommandListCreateCloneExp(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         phClonedCommandList: *mut ze_command_list_handle_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phClonedCommandList`
         let out = call.out(phClonedCommandList, "phClonedCommandList")?;
         out.set(named(call, list.duplicate()?)?);
         Ok(())
@@ -74,75 +83,74 @@ api! {
 
     /// Spec: `zeCommandListDestroy`. What was submitted is completed all the same.
     fn zeCommandListDestroy(call, hCommandList: ze_command_list_handle_t) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
         call.take(hCommandList, "hCommandList")?.destroy();
         Ok(())
     }
 
     /// Spec: `zeCommandListClose`.
-    fn zeCommandListClose(call, hCommandList: ze_command_list_handle_t) {
-        call.handle(hCommandList, "hCommandList")?.close()
+    fn zeCommandListClose(call, list @ hCommandList: ze_command_list_handle_t) {
+        list.close()
     }
 
     /// Spec: `zeCommandListReset`.
-    fn zeCommandListReset(call, hCommandList: ze_command_list_handle_t) {
-        call.handle(hCommandList, "hCommandList")?.reset()
+    fn zeCommandListReset(call, list @ hCommandList: ze_command_list_handle_t) {
+        list.reset()
     }
 
     /// Spec: `zeCommandListHostSynchronize`.
     fn zeCommandListHostSynchronize(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         timeout: u64,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         list.must_not_be_captured()?;
+        // ZE_RESULT_ERROR_INVALID_ARGUMENT: handle does not correspond to an immediate command list
         let (_, list) = list.as_immediate()?;
+        // ZE_RESULT_NOT_READY: timeout expired
         ended(list.synchronize(timeout))
     }
 
     /// Spec: `zeCommandListImmediateAppendCommandListsExp`.
     fn zeCommandListImmediateAppendCommandListsExp(
         call,
-        hCommandListImmediate: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandListImmediate`
+        list @ hCommandListImmediate: ze_command_list_handle_t,
         numCommandLists: u32,
         phCommandLists: *mut ze_command_list_handle_t,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandListImmediate, "hCommandListImmediate")?;
         let (queue, _) = list.as_immediate()?;
         let lists = lists(call, numCommandLists, phCommandLists, queue)?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         append(call, list, &Command::Lists(&lists), events)
     }
 
     /// Spec: `zeCommandListImmediateAppendCommandListsWithParameters`.
     fn zeCommandListImmediateAppendCommandListsWithParameters(
         call,
-        hCommandListImmediate: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandListImmediate`
+        list @ hCommandListImmediate: ze_command_list_handle_t,
         numCommandLists: u32,
         phCommandLists: *mut ze_command_list_handle_t,
         pNext: *const c_void,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandListImmediate, "hCommandListImmediate")?;
+        // ZE_RESULT_ERROR_UNSUPPORTED_FEATURE: an extension passed via pNext is not supported
         no_extensions(call, pNext)?;
         let (queue, _) = list.as_immediate()?;
         let lists = lists(call, numCommandLists, phCommandLists, queue)?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         append(call, list, &Command::Lists(&lists), events)
     }
 
     /// Spec: `zeCommandListGetDeviceHandle`.
     fn zeCommandListGetDeviceHandle(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         phDevice: *mut ze_device_handle_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phDevice`
         call.out(phDevice, "phDevice")?.set(list.device().raw());
         Ok(())
     }
@@ -150,10 +158,11 @@ api! {
     /// Spec: `zeCommandListGetContextHandle`.
     fn zeCommandListGetContextHandle(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         phContext: *mut ze_context_handle_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phContext`
         call.out(phContext, "phContext")?.set(list.context().raw());
         Ok(())
     }
@@ -161,10 +170,11 @@ api! {
     /// Spec: `zeCommandListGetOrdinal`.
     fn zeCommandListGetOrdinal(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         pOrdinal: *mut u32,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pOrdinal`
         call.out(pOrdinal, "pOrdinal")?.set(list.ordinal());
         Ok(())
     }
@@ -172,10 +182,11 @@ api! {
     /// Spec: `zeCommandListIsImmediate`.
     fn zeCommandListIsImmediate(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         pIsImmediate: *mut ze_bool_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pIsImmediate`
         call.out(pIsImmediate, "pIsImmediate")?.set(list.is_immediate().into());
         Ok(())
     }
@@ -183,10 +194,11 @@ api! {
     /// Spec: `zeCommandListGetFlags`.
     fn zeCommandListGetFlags(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         pFlags: *mut ze_command_list_flags_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pFlags`
         call.out(pFlags, "pFlags")?.set(list.flags());
         Ok(())
     }
@@ -194,11 +206,13 @@ api! {
     /// Spec: `zeCommandListImmediateGetIndex`.
     fn zeCommandListImmediateGetIndex(
         call,
-        hCommandListImmediate: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandListImmediate`
+        list @ hCommandListImmediate: ze_command_list_handle_t,
         pIndex: *mut u32,
     ) {
-        let list = call.handle(hCommandListImmediate, "hCommandListImmediate")?;
+        // ZE_RESULT_ERROR_INVALID_ARGUMENT: handle does not correspond to an immediate command list
         let (traits, _) = list.as_immediate()?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pIndex`
         call.out(pIndex, "pIndex")?.set(traits.index);
         Ok(())
     }
@@ -206,10 +220,13 @@ api! {
     /// Spec: `zeCommandListImmediateGetFlags`.
     fn zeCommandListImmediateGetFlags(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         pFlags: *mut ze_command_queue_flags_t,
     ) {
-        let (traits, _) = call.handle(hCommandList, "hCommandList")?.as_immediate()?;
+        // ZE_RESULT_ERROR_INVALID_ARGUMENT: handle does not correspond to an immediate command list
+        let (traits, _) = list.as_immediate()?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pFlags`
         call.out(pFlags, "pFlags")?.set(traits.flags);
         Ok(())
     }
@@ -217,10 +234,11 @@ api! {
     /// Spec: `zeCommandListImmediateGetMode`.
     fn zeCommandListImmediateGetMode(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         pMode: *mut ze_command_queue_mode_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pMode`
         call.out(pMode, "pMode")?.set(list.mode()?);
         Ok(())
     }
@@ -228,10 +246,11 @@ api! {
     /// Spec: `zeCommandListImmediateGetPriority`.
     fn zeCommandListImmediateGetPriority(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         pPriority: *mut ze_command_queue_priority_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pPriority`
         call.out(pPriority, "pPriority")?.set(list.priority()?);
         Ok(())
     }
@@ -274,6 +293,7 @@ impl Events {
         &self,
         call: Call<'c>,
     ) -> Result<impl ExactSizeIterator<Item = Result<&'c Event>> + use<'c>> {
+        // ZE_RESULT_ERROR_INVALID_SIZE: `(nullptr == phWaitEvents) && (0 < numWaitEvents)`
         if self.waits.is_null() && self.count != 0 {
             return Err(Error::new(
                 ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE,

@@ -31,6 +31,7 @@ api! {
         hDevice: ze_device_handle_t,
         pptr: *mut *mut c_void,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
         let device = call.optional(hDevice, "hDevice")?.copied();
         if let Some(device) = device {
@@ -52,7 +53,9 @@ api! {
         hDevice: ze_device_handle_t,
         pptr: *mut *mut c_void,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDevice`
         let device = *call.handle(hDevice, "hDevice")?;
         context.must_hold(device, "hDevice")?;
         let extensions = check_device(call, device_desc)?;
@@ -69,6 +72,7 @@ api! {
         alignment: usize,
         pptr: *mut *mut c_void,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
         let extensions = check_host(call, host_desc)?;
         let kind = ze_memory_type_t::ZE_MEMORY_TYPE_HOST;
@@ -77,7 +81,9 @@ api! {
 
     /// Spec: `zeMemFree`. The device must have no use for the memory any more.
     fn zeMemFree(call, hContext: ze_context_handle_t, ptr: *mut c_void) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
         call.out(ptr, "ptr")?;
         context.free(ptr as u64)
     }
@@ -91,9 +97,13 @@ api! {
         ptr: *mut c_void,
     ) {
         use ze_driver_memory_free_policy_ext_flags_t as policy;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pMemFreeDesc`
         let desc = call.desc(pMemFreeDesc, "pMemFreeDesc")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
         call.out(ptr, "ptr")?;
+        // ZE_RESULT_ERROR_INVALID_ENUMERATION: `0x3 < pMemFreeDesc->freePolicy`
         call.flags(desc.freePolicy.has_unknown(), "pMemFreeDesc->freePolicy")?;
         if desc.freePolicy.contains(policy::ZE_DRIVER_MEMORY_FREE_POLICY_EXT_FLAG_BLOCKING_FREE) {
             context.free_when_idle(ptr as u64)
@@ -112,8 +122,11 @@ api! {
         pMemAllocProperties: *mut ze_memory_allocation_properties_t,
         phDevice: *mut ze_device_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
         call.out(ptr.cast_mut(), "ptr")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pMemAllocProperties`
         let out = call.properties(pMemAllocProperties, "pMemAllocProperties")?;
         let found = context.vm().find(ptr as u64);
         out.r#type = found.map_or(ze_memory_type_t::ZE_MEMORY_TYPE_UNKNOWN, |it| it.kind);
@@ -137,7 +150,9 @@ api! {
         pBase: *mut *mut c_void,
         pSize: *mut usize,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
         call.out(ptr.cast_mut(), "ptr")?;
         let found = context.vm().find(ptr as u64).ok_or_else(|| {
             Error::new(
@@ -166,6 +181,7 @@ api! {
     ) {
         let (context, device, found) = atomics_of(call, hContext, hDevice, ptr, size)?;
         let (vm, number) = (context.vm(), device.number());
+        // ZE_RESULT_ERROR_INVALID_ENUMERATION: `0x7f < attr`
         call.flags(attr.has_unknown(), "attr")?;
         use ze_memory_atomic_attr_exp_flags_t as it;
         for both in [
@@ -198,6 +214,7 @@ api! {
     ) {
         use ze_memory_atomic_attr_exp_flags_t as it;
         let (context, device, found) = atomics_of(call, hContext, hDevice, ptr, size)?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pAttr`
         let out = call.out(pAttr, "pAttr")?;
         let (vm, number) = (context.vm(), device.number());
         let asked = match &found {
@@ -220,7 +237,9 @@ fn atomics_of<'c>(
     ptr: *const c_void,
     size: usize,
 ) -> Result<(&'c Context, &'c Device, Option<Found>)> {
+    // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
     let context = call.handle(context, "hContext")?;
+    // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDevice`
     let device = call.handle(device, "hDevice")?;
     context.must_hold(device, "hDevice")?;
     check_range(context, ptr, size)?;
@@ -231,7 +250,7 @@ fn atomics_of<'c>(
     Ok((context, device, found))
 }
 
-/// What the chains of descriptions ask for.
+/// Requests in the chains of the descriptions.
 #[derive(Default)]
 pub(super) struct Extensions {
     /// The limit on the size of one allocation does not hold.
@@ -254,7 +273,7 @@ impl Extensions {
     }
 }
 
-/// What is asked for.
+/// An allocation's parameters.
 struct Request {
     size: usize,
     alignment: usize,
@@ -264,11 +283,14 @@ struct Request {
 }
 
 fn allocate(call: Call<'_>, context: &Context, request: Request, out: *mut *mut c_void) -> Result {
+    // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pptr`
     let out = call.out(out, "pptr")?;
     let Request { size, alignment, extensions, kind, device } = request;
+    // ZE_RESULT_ERROR_UNSUPPORTED_SIZE: `0 == size`
     if size == 0 {
         return Err(Error::new(ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_SIZE, "size: it is 0"));
     }
+    // ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT: Must be zero or a power-of-two
     let alignment_rule = if alignment != 0 && !alignment.is_power_of_two() {
         Some("is not a power of two")
     } else if alignment > MAX_ALIGNMENT {
@@ -300,7 +322,9 @@ fn allocate(call: Call<'_>, context: &Context, request: Request, out: *mut *mut 
 
 /// Checks the device's part.
 fn check_device(call: Call<'_>, desc: *const ze_device_mem_alloc_desc_t) -> Result<Extensions> {
+    // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == device_desc`
     let desc = call.desc(desc, "device_desc")?;
+    // ZE_RESULT_ERROR_INVALID_ENUMERATION: `0x7 < device_desc->flags`
     call.flags(desc.flags.has_unknown(), "device_desc->flags")?;
     if desc.ordinal != 0 {
         return Err(Error::invalid(format!(
@@ -313,7 +337,9 @@ fn check_device(call: Call<'_>, desc: *const ze_device_mem_alloc_desc_t) -> Resu
 
 /// Checks the host's part.
 fn check_host(call: Call<'_>, desc: *const ze_host_mem_alloc_desc_t) -> Result<Extensions> {
+    // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == host_desc`
     let desc = call.desc(desc, "host_desc")?;
+    // ZE_RESULT_ERROR_INVALID_ENUMERATION: `0x1f < host_desc->flags`
     call.flags(desc.flags.has_unknown(), "host_desc->flags")?;
     check_chain(call, desc.pNext, "host_desc->pNext")
 }
@@ -349,6 +375,7 @@ fn check_chain(call: Call<'_>, next: *const c_void, name: &'static str) -> Resul
 /// the device reaches that.
 pub(super) fn check_range(context: &Context, ptr: *const c_void, size: usize) -> Result {
     use ze_result_t as code;
+    // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
     if ptr.is_null() {
         let text = "ptr: the pointer is null";
         return Err(Error::new(code::ZE_RESULT_ERROR_INVALID_NULL_POINTER, text));

@@ -26,7 +26,9 @@ api! {
         phModule: *mut ze_module_handle_t,
         phBuildLog: *mut ze_module_build_log_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDevice`
         context.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
         let (built, log) = match request(call, desc, phModule) {
             Ok((out, source)) => {
@@ -46,6 +48,7 @@ api! {
 
     /// Spec: `zeModuleDestroy`. Code that is still running keeps its memory.
     fn zeModuleDestroy(call, hModule: ze_module_handle_t) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hModule`
         call.destroy(hModule, "hModule")
     }
 
@@ -71,9 +74,12 @@ api! {
         phLog: *mut ze_module_build_log_handle_t,
     ) {
         use ze_linkage_inspection_ext_flags_t as flag;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pInspectDesc`
         let desc = call.desc(pInspectDesc.cast_const(), "pInspectDesc")?;
+        // ZE_RESULT_ERROR_INVALID_ENUMERATION: `0x7 < pInspectDesc->flags`
         call.flags(desc.flags.has_unknown(), "pInspectDesc->flags")?;
         let modules = modules(call, numModules, phModules)?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phLog`
         let out = call.out(phLog, "phLog")?;
         let imports = || modules.iter().flat_map(|it| &it.own_info().imports).map(|it| &it.name);
         let open = || imports().filter(|it| definition(&modules, it) == Found::None);
@@ -105,7 +111,9 @@ api! {
         pSize: *mut usize,
         pModuleNativeBinary: *mut u8,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hModule`
         let module = call.handle(hModule, "hModule")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pSize`
         call.in_out(pSize, "pSize")?;
         call.bytes(pSize, pModuleNativeBinary, "pSize", &module.native_binary()?)
     }
@@ -132,6 +140,7 @@ api! {
 
     /// Spec: `zeModuleBuildLogDestroy`.
     fn zeModuleBuildLogDestroy(call, hModuleBuildLog: ze_module_build_log_handle_t) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hModuleBuildLog`
         call.destroy(hModuleBuildLog, "hModuleBuildLog")
     }
 
@@ -142,7 +151,9 @@ api! {
         pSize: *mut usize,
         pBuildLog: *mut c_char,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hModuleBuildLog`
         let log = call.handle(hModuleBuildLog, "hModuleBuildLog")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pSize`
         call.bytes(pSize, pBuildLog.cast(), "pSize", log.0.as_bytes_with_nul())
     }
 
@@ -154,7 +165,9 @@ api! {
         pSize: *mut usize,
         pptr: *mut *mut c_void,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hModule`
         let module = call.handle(hModule, "hModule")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pGlobalName`
         let name = call.c_str(pGlobalName, "pGlobalName")?;
         let found = name.to_str().ok().and_then(|name| module.global(name));
         let (address, size) = found.ok_or_else(|| {
@@ -179,8 +192,11 @@ api! {
         pFunctionName: *const c_char,
         pfnFunction: *mut *mut c_void,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hModule`
         let module = call.handle(hModule, "hModule")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pFunctionName`
         let name = call.c_str(pFunctionName, "pFunctionName")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pfnFunction`
         let out = call.out(pfnFunction, "pfnFunction")?;
         let exports = &module.own_info().exports;
         let found = exports.iter().find(|it| it.name.as_bytes() == name.to_bytes());
@@ -201,7 +217,9 @@ api! {
         pCount: *mut u32,
         pNames: *mut *const c_char,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hModule`
         let module = call.handle(hModule, "hModule")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pCount`
         call.list(pCount, pNames, "pCount", module.kernel_names().iter().map(|name| name.as_ptr()))
     }
 
@@ -211,7 +229,9 @@ api! {
         hModule: ze_module_handle_t,
         pModuleProperties: *mut ze_module_properties_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hModule`
         let module = call.handle(hModule, "hModule")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pModuleProperties`
         let out = call.properties(pModuleProperties, "pModuleProperties")?;
         out.flags = ze_module_property_flags_t::empty();
         if !module.own_info().imports.is_empty() {
@@ -221,13 +241,15 @@ api! {
     }
 }
 
-/// What a description asks for, and where the module's handle goes.
+/// The source that a description names, and the place for the module's handle.
 fn request<'c>(
     call: Call<'c>,
     desc: *const ze_module_desc_t,
     module: *mut ze_module_handle_t,
 ) -> Result<(Out<'c, ze_module_handle_t>, Source<'c>)> {
+    // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == desc`
     let source = source::read(call, call.desc(desc, "desc")?)?;
+    // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phModule`
     Ok((call.out(module, "phModule")?, source))
 }
 
@@ -255,6 +277,7 @@ fn modules<'c>(
     if count == 0 {
         return Err(Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE, "numModules: it is 0"));
     }
+    // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phModules`
     let handles = call.slice(handles, count as usize, "phModules")?;
     let modules = handles.iter().map(|&module| call.handle(module, "phModules"));
     let modules = modules.collect::<Result<Vec<&Arc<Module>>>>()?;

@@ -8,7 +8,7 @@ use crate::core::device::Device;
 use crate::core::queue::{self, Queue, QueueTraits};
 use crate::error::{Error, Result};
 use crate::handle;
-use crate::printf;
+use crate::vm::printf;
 
 api! {
     /// Spec: `zeCommandQueueCreate`.
@@ -19,10 +19,13 @@ api! {
         desc: *const ze_command_queue_desc_t,
         phCommandQueue: *mut ze_command_queue_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDevice`
         let device = call.handle(hDevice, "hDevice")?;
         context.must_hold(device, "hDevice")?;
         let traits = traits(call, device, desc, "desc")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phCommandQueue`
         let out = call.out(phCommandQueue, "phCommandQueue")?;
         let raw: ze_command_queue_handle_t = handle::create(Queue::create(context, traits)?)?;
         call.handle(raw, "phCommandQueue")?.name(raw);
@@ -32,6 +35,7 @@ api! {
 
     /// Spec: `zeCommandQueueDestroy`. What was executed is completed all the same.
     fn zeCommandQueueDestroy(call, hCommandQueue: ze_command_queue_handle_t) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandQueue`
         call.take(hCommandQueue, "hCommandQueue")?.destroy();
         Ok(())
     }
@@ -44,6 +48,7 @@ api! {
         phCommandLists: *mut ze_command_list_handle_t,
         hFence: ze_fence_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandQueue`
         let queue = call.handle(hCommandQueue, "hCommandQueue")?;
         let lists = lists(call, numCommandLists, phCommandLists, queue.traits())?;
         let fence = call.optional(hFence, "hFence")?;
@@ -56,6 +61,8 @@ api! {
         hCommandQueue: ze_command_queue_handle_t,
         timeout: u64,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandQueue`
+        // ZE_RESULT_NOT_READY: timeout expired
         ended(call.handle(hCommandQueue, "hCommandQueue")?.synchronize(timeout))
     }
 
@@ -65,7 +72,9 @@ api! {
         hCommandQueue: ze_command_queue_handle_t,
         pOrdinal: *mut u32,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandQueue`
         let queue = call.handle(hCommandQueue, "hCommandQueue")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pOrdinal`
         call.out(pOrdinal, "pOrdinal")?.set(queue.traits().ordinal);
         Ok(())
     }
@@ -76,7 +85,9 @@ api! {
         hCommandQueue: ze_command_queue_handle_t,
         pIndex: *mut u32,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandQueue`
         let queue = call.handle(hCommandQueue, "hCommandQueue")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pIndex`
         call.out(pIndex, "pIndex")?.set(queue.traits().index);
         Ok(())
     }
@@ -87,7 +98,9 @@ api! {
         hCmdQueue: ze_command_queue_handle_t,
         pFlags: *mut ze_command_queue_flags_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCmdQueue`
         let queue = call.handle(hCmdQueue, "hCmdQueue")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pFlags`
         call.out(pFlags, "pFlags")?.set(queue.traits().flags);
         Ok(())
     }
@@ -98,7 +111,9 @@ api! {
         hCmdQueue: ze_command_queue_handle_t,
         pMode: *mut ze_command_queue_mode_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCmdQueue`
         let queue = call.handle(hCmdQueue, "hCmdQueue")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pMode`
         call.out(pMode, "pMode")?.set(queue.traits().mode);
         Ok(())
     }
@@ -109,13 +124,16 @@ api! {
         hCmdQueue: ze_command_queue_handle_t,
         pPriority: *mut ze_command_queue_priority_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCmdQueue`
         let queue = call.handle(hCmdQueue, "hCmdQueue")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pPriority`
         call.out(pPriority, "pPriority")?.set(queue.traits().priority);
         Ok(())
     }
 
     /// Spec: `zeDeviceSynchronize`.
     fn zeDeviceSynchronize(call, hDevice: ze_device_handle_t) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDevice`
         let device = call.handle(hDevice, "hDevice")?;
         ended(queue::synchronize_device(device, u64::MAX))
     }
@@ -142,13 +160,17 @@ pub(super) fn traits(
     desc: *const ze_command_queue_desc_t,
     name: &'static str,
 ) -> Result<QueueTraits> {
+    // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == desc`
     let desc = call.desc(desc, name)?;
+    // ZE_RESULT_ERROR_INVALID_ENUMERATION: `0x7 < desc->flags`
     call.flags(desc.flags.has_unknown(), "desc->flags")?;
     let unknown =
         |what: String| Err(Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_ENUMERATION, what));
+    // ZE_RESULT_ERROR_INVALID_ENUMERATION: `::ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS < desc->mode`
     if !desc.mode.is_known() {
         return unknown(format!("{name}->mode: {:?} is no mode", desc.mode));
     }
+    // ZE_RESULT_ERROR_INVALID_ENUMERATION: `::ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH < desc->priority`
     if !desc.priority.is_known() {
         return unknown(format!("{name}->priority: {:?} is no priority", desc.priority));
     }
@@ -162,12 +184,14 @@ pub(super) fn lists<'c>(
     raws: *const ze_command_list_handle_t,
     queue: &QueueTraits,
 ) -> Result<Vec<&'c crate::list::regular::Regular>> {
+    // ZE_RESULT_ERROR_INVALID_SIZE: `0 == numCommandLists`
     if count == 0 {
         return Err(Error::new(
             ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE,
             "numCommandLists: it is 0",
         ));
     }
+    // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phCommandLists`
     let raws = call.slice(raws, count as usize, "phCommandLists")?;
     let lists = raws.iter().map(|&raw| call.handle(raw, "phCommandLists")?.as_executable(queue));
     lists.collect()

@@ -10,7 +10,7 @@ use super::{Call, api, entered};
 use crate::core::driver::Driver;
 use crate::error::{self, Error, Result};
 
-/// What zerTranslateDeviceHandleToIdentifier answers instead of a number.
+/// The answer of zerTranslateDeviceHandleToIdentifier in place of a number.
 const NO_IDENTIFIER: u32 = u32::MAX;
 
 /// Runs the body of an entry point that answers a value instead of a code. It answers `failure` if the

@@ -25,7 +25,9 @@ api! {
         size: usize,
         pptr: *mut *mut c_void,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pptr`
         let out = call.out(pptr, "pptr")?;
         let size = pages(size, "size")?;
         let hint = aligned(pStart as u64, "pStart")?;
@@ -37,7 +39,9 @@ api! {
 
     /// Spec: `zeVirtualMemFree`. What is still mapped there is unmapped.
     fn zeVirtualMemFree(call, hContext: ze_context_handle_t, ptr: *const c_void, size: usize) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
         call.out(ptr.cast_mut(), "ptr")?;
         let (start, size) = (aligned(ptr as u64, "ptr")?, pages(size, "size")?);
         context.vm().reserved().free(start, size, context.id())
@@ -51,9 +55,13 @@ api! {
         size: usize,
         pagesize: *mut usize,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDevice`
         context.must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pagesize`
         let out = call.out(pagesize, "pagesize")?;
+        // ZE_RESULT_ERROR_UNSUPPORTED_SIZE: `0 == size`
         if size == 0 {
             return Err(unsupported_size("size: it is 0".to_owned()));
         }
@@ -70,12 +78,17 @@ api! {
         desc: *mut ze_physical_mem_desc_t,
         phPhysicalMemory: *mut ze_physical_mem_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == desc`
         let desc = call.desc(desc, "desc")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phPhysicalMemory`
         let out = call.out(phPhysicalMemory, "phPhysicalMemory")?;
+        // ZE_RESULT_ERROR_INVALID_ENUMERATION: `0x3 < desc->flags`
         call.flags(desc.flags.has_unknown(), "desc->flags")?;
         let on_host = desc.flags.contains(ze_physical_mem_flags_t::ZE_PHYSICAL_MEM_FLAG_ALLOCATE_ON_HOST);
         let device = if on_host {
+            // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDevice`
             call.optional(hDevice, "hDevice")?
         } else {
             Some(call.handle(hDevice, "hDevice")?)
@@ -98,8 +111,11 @@ api! {
         hPhysicalMem: ze_physical_mem_handle_t,
         pMemProperties: *mut ze_physical_mem_properties_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hPhysicalMem`
         let memory = &call.handle(hPhysicalMem, "hPhysicalMem")?.memory;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pMemProperties`
         let out = call.properties(pMemProperties, "pMemProperties")?;
         out.id = memory.id();
         out.size = memory.size();
@@ -113,7 +129,9 @@ api! {
         hContext: ze_context_handle_t,
         hPhysicalMemory: ze_physical_mem_handle_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hPhysicalMemory`
         call.destroy(hPhysicalMemory, "hPhysicalMemory")
     }
 
@@ -127,8 +145,11 @@ api! {
         offset: usize,
         access: ze_memory_access_attribute_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
         call.out(ptr.cast_mut(), "ptr")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hPhysicalMemory`
         let memory = call.handle(hPhysicalMemory, "hPhysicalMemory")?;
         let access = understood(access)?;
         let (start, size) = (aligned(ptr as u64, "ptr")?, pages(size, "size")?);
@@ -138,7 +159,9 @@ api! {
 
     /// Spec: `zeVirtualMemUnmap`.
     fn zeVirtualMemUnmap(call, hContext: ze_context_handle_t, ptr: *const c_void, size: usize) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
         call.out(ptr.cast_mut(), "ptr")?;
         let (start, size) = (aligned(ptr as u64, "ptr")?, pages(size, "size")?);
         context.vm().reserved().unmap(start, size)
@@ -152,7 +175,9 @@ api! {
         size: usize,
         access: ze_memory_access_attribute_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
         call.out(ptr.cast_mut(), "ptr")?;
         let access = understood(access)?;
         let (start, size) = (aligned(ptr as u64, "ptr")?, pages(size, "size")?);
@@ -170,8 +195,12 @@ api! {
         outSize: *mut usize,
     ) {
         use ze_memory_access_attribute_t as attribute;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
         let context = call.handle(hContext, "hContext")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
         call.out(ptr.cast_mut(), "ptr")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == access`
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == outSize`
         let (out, out_size) = (call.out(access, "access")?, call.out(outSize, "outSize")?);
         let (start, size) = (aligned(ptr as u64, "ptr")?, pages(size, "size")?);
         let (access, same) = context.vm().reserved().access(start, size)?;
@@ -191,6 +220,7 @@ fn understood(access: ze_memory_access_attribute_t) -> Result<Access> {
         attribute::ZE_MEMORY_ACCESS_ATTRIBUTE_NONE => Ok(Access::None),
         attribute::ZE_MEMORY_ACCESS_ATTRIBUTE_READWRITE => Ok(Access::ReadWrite),
         attribute::ZE_MEMORY_ACCESS_ATTRIBUTE_READONLY => Ok(Access::ReadOnly),
+        // ZE_RESULT_ERROR_INVALID_ENUMERATION: `::ZE_MEMORY_ACCESS_ATTRIBUTE_READONLY < access`
         other => Err(Error::new(
             ze_result_t::ZE_RESULT_ERROR_INVALID_ENUMERATION,
             format!("access: {other:?} is no access attribute"),
@@ -198,7 +228,7 @@ fn understood(access: ze_memory_access_attribute_t) -> Result<Access> {
     }
 }
 
-/// What the chain of a description asks for.
+/// Requests in the chain of a description.
 fn extensions(call: Call<'_>, next: *const c_void) -> Result<Extensions> {
     let mut extensions = Extensions::default();
     for link in call.chain(next) {
@@ -216,6 +246,8 @@ fn extensions(call: Call<'_>, next: *const c_void) -> Result<Extensions> {
 /// A size in whole pages, not 0.
 fn pages(size: usize, name: &'static str) -> Result<u64> {
     let size = size as u64;
+    // ZE_RESULT_ERROR_UNSUPPORTED_SIZE: `0 == size`
+    // ZE_RESULT_ERROR_UNSUPPORTED_SIZE: Size must be page aligned
     if size == 0 || !size.is_multiple_of(PAGE_SIZE) {
         return Err(unsupported_size(format!(
             "{name}: {size} is not a multiple of the page size, {PAGE_SIZE}, or is 0"
@@ -230,6 +262,7 @@ fn unsupported_size(text: String) -> Error {
 
 /// An address or offset on a page.
 fn aligned(address: u64, name: &'static str) -> Result<u64> {
+    // ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT: Address must be page aligned
     if address.is_multiple_of(PAGE_SIZE) {
         return Ok(address);
     }

@@ -23,7 +23,7 @@ use crate::space;
 #[derive(Default)]
 pub struct Fake(Mutex<State>);
 
-/// What a test may look at and change.
+/// State that a test may look at and change.
 #[derive(Default)]
 pub struct State {
     next: u32,

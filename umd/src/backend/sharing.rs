@@ -9,15 +9,15 @@ use tally_uapi::ioctl::{BoCreate, Errno};
 
 use super::{Ioctls, Result};
 
-/// What a buffer is made for, as far as others may see it.
+/// The purpose of a buffer, as far as others may see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoUse {
     /// The driver's own; never shared.
     Driver,
     /// The application's, who may share it.
     User,
-    /// The same, and counted by who asks for it ([`Backend::take_memory`](super::Backend::take_memory)): it may be larger than what
-    /// is used of it, and serve one allocation after the other.
+    /// The same, and counted by its user ([`Backend::take_memory`](super::Backend::take_memory)): it may be
+    /// larger than the part in use, and serve one allocation after the other.
     Block,
     /// To be shared: an importer sees no other buffer's bytes.
     Shared,
@@ -30,11 +30,11 @@ pub enum BoUse {
 pub struct SharedBo {
     /// A DMA-BUF of it, or the file in which its pages lie.
     pub file: OwnedFd,
-    /// Where in the file it begins.
+    /// Its offset in the file.
     pub offset: u64,
     /// Its bytes.
     pub size: u64,
-    /// Whether who imports it may only read it.
+    /// Whether importers may only read it.
     pub read_only: bool,
 }
 

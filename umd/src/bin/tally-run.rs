@@ -57,10 +57,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the command line asks for.
+/// The command line, parsed.
 enum Asked {
     Run(Request),
-    /// What there is, and what this program needs.
+    /// To tell which loaders exist, and which one this program needs.
     Check(Option<OsString>),
 }
 
@@ -92,7 +92,7 @@ impl Request {
                     return Ok(None);
                 }
                 Value(program) if check => return Ok(Some(Asked::Check(Some(program)))),
-                // What follows the program is the program's.
+                // Arguments after the program are the program's.
                 Value(program) => {
                     let arguments = parser.raw_args()?.collect();
                     return Ok(Some(Asked::Run(Self { loader, print, program, arguments })));
@@ -220,7 +220,7 @@ fn find_program(name: &OsStr) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(name)).find(executable)
 }
 
-/// What the kernel would load to run a program.
+/// The files that the kernel would load to run a program.
 struct Image {
     /// The interpreter and its arguments, for a script.
     interpreter: Option<(PathBuf, Vec<OsString>)>,
@@ -268,10 +268,10 @@ fn interpreter(script: &Path) -> Option<(PathBuf, Vec<OsString>)> {
     Some((path, argument.into_iter().collect()))
 }
 
-/// Where the Level Zero loader comes from.
+/// The origin of the Level Zero loader.
 #[derive(Debug, PartialEq, Eq)]
 enum Loader {
-    /// Where the dynamic linker finds it.
+    /// The path at which the dynamic linker finds it.
     System,
     /// In this folder.
     Folder(PathBuf),
@@ -379,7 +379,7 @@ fn newest_unpacked() -> Option<Loader> {
     ["sid", "trixie"].into_iter().find_map(unpacked)
 }
 
-/// What the dynamic linker finds, and where.
+/// The loader that the dynamic linker finds, if it finds one.
 enum SystemLoader {
     Missing,
     /// Without zeInitDrivers, which SYCL begins with.

@@ -44,7 +44,7 @@ struct Options {
 fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
-        // Who reads the output has seen enough.
+        // The reader of the output has seen enough.
         Err(error) if is_closed_pipe(&*error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("tally-top: {error}");

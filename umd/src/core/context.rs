@@ -7,11 +7,10 @@ use std::sync::{Arc, OnceLock};
 use tally_ze::{ze_context_handle_t, ze_memory_type_t, ze_result_t};
 
 use crate::core::device::Device;
-use crate::core::queue;
 use crate::error::{Error, Result};
 use crate::handle::{self, Kind, object};
 use crate::settings;
-use crate::sync::counter::Cell;
+use crate::sync::cell::Cell;
 use crate::sync::shared::Shared;
 use crate::vm::{Allocation, Found, Retired, Source, Vm};
 
@@ -61,7 +60,7 @@ impl Context {
 
     /// The handle is gone; objects of the context may still hold it.
     pub fn destroy(&self) {
-        // What was destroyed before a loss waits for nothing any more, and would keep the lost VM.
+        // Objects destroyed before a loss wait for nothing any more, and would keep the lost VM.
         self.shared.reap();
         self.device.gpu().leave(&self.vm);
         self.shared.ref_counts().context_closes(&self.shared);
@@ -84,7 +83,7 @@ impl Context {
         &self.vm
     }
 
-    /// What the lists and events of the VM share.
+    /// The state that the lists and events of the VM share.
     #[inline]
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
@@ -132,7 +131,7 @@ impl Context {
         device: Option<&Device>,
     ) -> Result<u64> {
         use ze_memory_type_t as ty;
-        // What was to be freed later may be free now.
+        // Memory that was to be freed later may be free now.
         self.shared.reap();
         let forced = kind == ty::ZE_MEMORY_TYPE_SHARED && settings::get().shared_on_device;
         let own = !matches!(source, Source::File(_));
@@ -164,7 +163,7 @@ impl Context {
     /// As [`Context::free`].
     pub fn free_when_idle(&self, address: u64) -> Result {
         self.must_own(address)?;
-        match queue::synchronize_all(&self.shared, u64::MAX) {
+        match self.shared.wait_idle(u64::MAX, |_| true) {
             // A device that is lost does not touch the memory any more.
             Err(error) if error.code() == ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST => {}
             result => drop(result?),

@@ -35,16 +35,16 @@ pub struct Device {
     budget: &'static Budget,
     uuid: [u8; 16],
     raw: OnceLock<ze_device_handle_t>,
-    /// What system management knows of it, once it was asked.
+    /// System management's view of it; made by the first question.
     sysman: OnceLock<Sysman>,
 }
 
 object!(ze_device_handle_t => &'static Device, Kind::Device);
 
-/// What the driver shows of the GPU.
+/// The devices that the driver shows of the GPU.
 #[derive(Default)]
 pub struct Devices {
-    /// What zeDeviceGet answers.
+    /// The answer of zeDeviceGet.
     pub listed: Vec<&'static Device>,
     /// Devices that are no part of another one.
     pub roots: Vec<&'static Device>,
@@ -139,7 +139,7 @@ impl Maker<'_> {
 }
 
 impl Device {
-    /// What system management knows of it.
+    /// System management's view of it.
     pub fn sysman(&'static self) -> &'static Sysman {
         self.sysman.get_or_init(|| Sysman::of(self))
     }
@@ -206,7 +206,7 @@ impl Device {
         self.gpu.backend().can_export()
     }
 
-    /// What the kernel says of the GPU.
+    /// The facts that the back end gives of the GPU.
     pub fn info(&self) -> &DeviceInfo {
         self.gpu.info()
     }
@@ -242,7 +242,7 @@ impl Device {
         self.budget
     }
 
-    /// What kernels are compiled for.
+    /// The target that kernels are compiled for.
     pub fn target(&self) -> &TargetCpu {
         self.gpu.target()
     }

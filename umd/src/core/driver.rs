@@ -11,9 +11,9 @@ use crate::core::context::Context;
 use crate::core::device::{Device, Devices};
 use crate::error::Result;
 use crate::handle::{self, Kind, object};
-use crate::{process, settings, trace};
+use crate::{hang, process, settings, trace};
 
-/// What the driver's UUID begins with; the rest is its version.
+/// The start of the driver's UUID; the rest is its version.
 const UUID: [u8; 12] = *b"Tally driver";
 
 /// The driver.
@@ -46,6 +46,7 @@ impl Driver {
             log::warn!("{complaint}");
         }
         process::watch();
+        hang::install();
         if let Some(path) = &settings.trace {
             trace::start(path);
         }

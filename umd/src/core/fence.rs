@@ -9,8 +9,8 @@ use tally_ze::ze_result_t;
 use crate::core::queue::Queue;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
-use crate::hang::{Waiting, top};
-use crate::sync::counter::Cell;
+use crate::host_waits::{self, Waiting};
+use crate::sync::cell::Cell;
 use crate::sync::deadline::{Approach, Deadline};
 use crate::sync::shared::Shared;
 use crate::sync::wait::{self, Suspicion};
@@ -77,7 +77,7 @@ impl Fence {
         let mut suspicion = Suspicion::of(timeout_ns);
         let mut approach = Approach::new(deadline, true);
         let mut current = self.value();
-        let noted = current.is_none().then(|| top::note(Waiting::Fence));
+        let noted = current.is_none().then(|| host_waits::note(Waiting::Fence));
         let value = loop {
             if let Some(value) = *current {
                 break value;

@@ -68,7 +68,7 @@ impl Gpu {
         &self.backend
     }
 
-    /// What the kernel says of it.
+    /// The facts that the back end gives of it.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -78,7 +78,7 @@ impl Gpu {
         &self.engines
     }
 
-    /// What kernels are compiled for.
+    /// The target that kernels are compiled for.
     pub fn target(&self) -> &TargetCpu {
         &self.target
     }

@@ -49,7 +49,7 @@ struct State {
     /// The list that the capture began with.
     primary: Option<ze_command_list_handle_t>,
     branches: Vec<Branch>,
-    /// Where an event was last signalled, by the address of the event.
+    /// The place at which an event was last signalled, by the address of the event.
     signals: HashMap<usize, Point>,
     /// Waits for signals of the graph: where they were appended, what they wait for.
     waits: Vec<(Point, Point)>,
@@ -57,7 +57,7 @@ struct State {
     callbacks: Vec<Callback>,
 }
 
-/// What has become of a graph.
+/// The state of a graph.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Phase {
     /// Nothing was captured yet.
@@ -77,7 +77,7 @@ struct Point {
     command: usize,
 }
 
-/// What stands for an immediate list, or for one of a graph that was appended.
+/// The counterpart of an immediate list, or of a list of a graph that was appended.
 struct Branch {
     list: Arc<Regular>,
     /// Only of a graph that was appended: lists before it in its queue, which wait for the place
@@ -264,7 +264,7 @@ impl Executable {
         self.raw
     }
 
-    /// What executes it on an immediate list.
+    /// The execution of it on an immediate list.
     ///
     /// # Errors
     /// INVALID_ARGUMENT: the list is not like the one that was captured.

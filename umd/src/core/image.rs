@@ -19,9 +19,9 @@ use crate::core::device::Device;
 use crate::core::image::format::Format;
 use crate::error::{Error, Result};
 use crate::handle::{self, object};
-use crate::heap::Block;
-use crate::sync::counter::Cell;
+use crate::sync::cell::Cell;
 use crate::vm::budget::Charge;
+use crate::vm::heap::Block;
 use crate::vm::{Mapping, Source, Vm};
 
 pub mod format;
@@ -40,7 +40,7 @@ pub struct Image {
 
 object!(ze_image_handle_t => Image, handle::Kind::Image);
 
-/// Where the texels of an image and its views are.
+/// The memory of the texels of an image and its views.
 struct Texels {
     base: u64,
     bytes: u64,
@@ -55,7 +55,7 @@ struct Texels {
     memory: Option<(Mapping, Charge)>,
 }
 
-/// What an image is, apart from where.
+/// The form of an image, apart from its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The format.
@@ -66,7 +66,7 @@ pub struct Shape {
     pub size: [u32; 3],
 }
 
-/// What an image is made with beside its shape.
+/// The options of an image beside its shape.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Traits {
     /// Kernels may write it.
@@ -250,12 +250,12 @@ impl Image {
         Ok(Self { context: context.clone(), texels, block, shape, writable, bindless })
     }
 
-    /// What kernels get for it: the VA of its descriptor.
+    /// The value that kernels get for it: the VA of its descriptor.
     pub fn descriptor(&self) -> u64 {
         self.block.va()
     }
 
-    /// What it is.
+    /// Its form.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -286,7 +286,7 @@ impl Image {
         [self.texels.bytes, self.texels.row_pitch, self.texels.slice_pitch]
     }
 
-    /// What the device may still do with it.
+    /// Work of the device that may still use it.
     ///
     /// # Errors
     /// Out of memory.
@@ -436,7 +436,7 @@ impl Texels {
         let pitches = shape.pitches();
         // Extents are limited: this does not come near an overflow.
         let bytes = shape.span(pitches).unwrap_or(u64::MAX);
-        // What was to be freed later may be free now.
+        // Memory that was to be freed later may be free now.
         context.shared().reap();
         let charge = device.budget().charge(bytes)?;
         let exportable = source.is_file();

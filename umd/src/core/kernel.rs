@@ -28,7 +28,7 @@ pub struct Kernel {
     attributes: CString,
     code: Arc<Code>,
     launch: Mutex<Launch>,
-    /// What appends copy of `launch` without its lock.
+    /// A copy of `launch` that appends read without its lock.
     prebuilt: Prebuilt,
     indirect: Mutex<ze_kernel_indirect_access_flags_t>,
 }
@@ -86,7 +86,7 @@ impl Kernel {
         &self.module
     }
 
-    /// What the compiler says of the kernel.
+    /// The compiler's facts about the kernel.
     pub fn info(&self) -> &KernelInfo {
         &self.module.info().kernels[self.index]
     }
@@ -112,7 +112,7 @@ impl Kernel {
         &self.code
     }
 
-    /// What an append copies of the next launch.
+    /// The next launch, in the form that an append copies.
     #[inline]
     pub fn prebuilt(&self) -> &Prebuilt {
         &self.prebuilt

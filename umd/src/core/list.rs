@@ -262,7 +262,7 @@ impl List {
         }
     }
 
-    /// What an immediate list knows of captures.
+    /// An immediate list's part in captures.
     pub fn membership(&self) -> Option<&Membership> {
         match &self.kind {
             ListKind::Immediate(.., membership) => Some(membership),
@@ -372,7 +372,7 @@ impl List {
 
     /// Ends the list; what was submitted is completed all the same.
     pub fn destroy(self) {
-        // What was forked from a graph's first list stays in the graph.
+        // A list that was forked from a graph's first list stays in the graph.
         if let Some((graph, 0)) = self.capture() {
             graph.abandon();
         }

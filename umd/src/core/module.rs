@@ -27,7 +27,7 @@ mod link;
 mod origin;
 
 pub use constants::Constants;
-use globals::{Globals, Patch, Unit, relocate};
+use globals::{Globals, Patch, Unit, inconsistent, relocate};
 pub use link::{Found, definition, link};
 use origin::{Origin, Part};
 
@@ -47,7 +47,7 @@ pub struct Module {
 
 object!(ze_module_handle_t => Arc<Module>, Kind::Module);
 
-/// What the compiler made of a module, alone or linked.
+/// The compiler's output for a module, alone or linked.
 struct Build {
     info: Arc<ModuleInfo>,
     origin: Origin,
@@ -61,7 +61,7 @@ struct Prepared {
     patches: Vec<Patch>,
 }
 
-/// What the compiler said, good or bad.
+/// The compiler's messages, good or bad.
 pub struct BuildLog(pub CString);
 
 object!(ze_module_build_log_handle_t => BuildLog, Kind::BuildLog);
@@ -199,17 +199,17 @@ impl Module {
         self.linked.get().unwrap_or(&self.built)
     }
 
-    /// What the compiler says of it and, once it is linked, of what it is linked with.
+    /// The compiler's facts about it and, once it is linked, about the modules that it is linked with.
     pub fn info(&self) -> &ModuleInfo {
         &self.latest().info
     }
 
-    /// What the compiler says of the module alone: its imports and exports.
+    /// The compiler's facts about the module alone: its imports and exports.
     pub fn own_info(&self) -> &ModuleInfo {
         &self.built.info
     }
 
-    /// What it is to others.
+    /// The part of it that others may link to.
     fn unit(&self) -> &Arc<Unit> {
         &self.built.graph[0].0
     }
@@ -219,7 +219,7 @@ impl Module {
         self.linked.get().is_none() && !self.own_info().imports.is_empty()
     }
 
-    /// What it was linked with.
+    /// The modules that it was linked with.
     fn linked_graph(&self) -> Option<&link::Graph> {
         self.linked.get().map(|build| &build.graph)
     }
@@ -302,14 +302,6 @@ impl Build {
         let (unit, _) = self.graph.get(foreign.object as usize)?;
         unit.globals.address(foreign.global)
     }
-}
-
-/// The compiler is another process, and what it says is checked before it is used.
-fn inconsistent() -> Error {
-    Error::new(
-        ze_result_t::ZE_RESULT_ERROR_MODULE_BUILD_FAILURE,
-        "the compiler's answer contradicts itself; please report it",
-    )
 }
 
 /// A kernel's code in executable memory. Every launch that may still run it keeps it alive.

@@ -19,10 +19,8 @@ use crate::list::command::Command;
 use crate::list::immediate::Immediate;
 use crate::list::regular::Regular;
 use crate::submit::ring::Place;
-use crate::sync::counter::Cell;
-use crate::sync::deadline::Deadline;
+use crate::sync::cell::Cell;
 use crate::sync::shared::Shared;
-use crate::sync::wait;
 
 /// A command queue: an in-order immediate list that only executes regular lists.
 pub struct Queue {
@@ -33,7 +31,7 @@ pub struct Queue {
 
 object!(ze_command_queue_handle_t => Queue, Kind::Queue);
 
-/// What a queue or an immediate list was created with.
+/// The properties that a queue or an immediate list was created with.
 #[derive(Clone, Copy)]
 pub struct QueueTraits {
     /// The device that it was created for.
@@ -51,7 +49,7 @@ pub struct QueueTraits {
 }
 
 impl QueueTraits {
-    /// What a checked description says.
+    /// The traits of a checked description.
     pub fn of(device: &'static Device, desc: &ze_command_queue_desc_t) -> Self {
         Self {
             device,
@@ -148,7 +146,7 @@ impl Queue {
         &self.context
     }
 
-    /// What it was created with.
+    /// The properties that it was created with.
     pub fn traits(&self) -> &QueueTraits {
         &self.traits
     }
@@ -158,7 +156,7 @@ impl Queue {
         self.stream.cell()
     }
 
-    /// What objects of the VM share.
+    /// The state that objects of the VM share.
     pub fn shared(&self) -> &Arc<Shared> {
         self.stream.shared()
     }
@@ -192,14 +190,6 @@ impl Queue {
     }
 }
 
-/// Waits until everything that was submitted in a context's VM is complete.
-///
-/// # Errors
-/// DEVICE_LOST.
-pub fn synchronize_all(shared: &Shared, timeout_ns: u64) -> Result<bool> {
-    synchronize(shared, timeout_ns, |_| true)
-}
-
 /// Waits until everything that was submitted to a device or a part of it is complete.
 ///
 /// # Errors
@@ -208,24 +198,7 @@ pub fn synchronize_device(device: &Device, timeout_ns: u64) -> Result<bool> {
     // Without contexts nothing was ever submitted.
     let Some(vm) = device.vm() else { return Ok(true) };
     let devices = device.gpu().devices();
-    synchronize(&Shared::of(&vm), timeout_ns, |number| {
+    Shared::of(&vm).wait_idle(timeout_ns, |number| {
         devices.get(number as usize).is_none_or(|it| it.is_within(device))
     })
-}
-
-fn synchronize(shared: &Shared, timeout_ns: u64, concerns: impl Fn(u32) -> bool) -> Result<bool> {
-    let deadline = Deadline::after(timeout_ns);
-    for submitter in shared.submitters().iter().filter(|it| concerns(it.device())) {
-        if !submitter.wait_idle(deadline.left())? {
-            return Ok(false);
-        }
-    }
-    for (cell, value) in shared.dying() {
-        if !wait::host_wait(shared.vm(), cell, value, deadline.left())? {
-            return Ok(false);
-        }
-    }
-    shared.all_is_complete();
-    shared.reap();
-    Ok(true)
 }

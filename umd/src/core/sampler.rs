@@ -40,7 +40,7 @@ impl Sampler {
         Ok(Self { word: address | filter | normalized })
     }
 
-    /// What kernels get for it.
+    /// The value that kernels get for it.
     pub fn word(&self) -> u32 {
         self.word
     }

@@ -22,7 +22,7 @@ const EVERY: Duration = Duration::from_millis(5);
 
 /// Engines that are watched together.
 pub struct Engines {
-    /// Whose they are.
+    /// The device that they belong to.
     pub device: &'static Device,
     /// Of which class; none: all.
     pub class: Option<u32>,
@@ -32,13 +32,13 @@ object!(zes_engine_handle_t => Engines, Kind::Engines);
 
 /// The memory of a device.
 pub struct Memory {
-    /// Whose it is.
+    /// The device that it belongs to.
     pub device: &'static Device,
 }
 
 object!(zes_mem_handle_t => Memory, Kind::Memory);
 
-/// What system management keeps of a device.
+/// System management's state of a device.
 pub struct Sysman {
     /// Engine groups, those of its parts behind its own.
     pub engines: Vec<zes_engine_handle_t>,

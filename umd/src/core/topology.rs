@@ -33,7 +33,7 @@ impl Shown {
     }
 }
 
-/// What belongs to a device or a part of one.
+/// The share of a device or of a part of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// Numbers of its engines, by class.

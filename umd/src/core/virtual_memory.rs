@@ -30,7 +30,7 @@ impl PhysicalMemory {
         size: u64,
         device: Option<&Device>,
     ) -> Result<Self> {
-        // What comes as a file has been counted where it was made.
+        // Memory that comes as a file has been counted where it was made.
         let counted = if matches!(source, Source::File(_)) { 0 } else { size };
         let charge = device.map(|it| it.budget().charge(counted)).transpose()?;
         let memory = context.vm().reserved().physical(source, size, context.id(), charge)?;

@@ -110,7 +110,7 @@ const SYSMAN: [&Table; 24] = [
 /// Tables of `zer_dditable_driver_t`.
 const RUNTIME: [&Table; 1] = [get("zerGetGlobalProcAddrTable")];
 
-/// What each of a handle's four pointers leads to.
+/// The tables behind a handle's four pointers.
 #[repr(C)]
 struct Dispatch<const N: usize> {
     version: ze_api_version_t,

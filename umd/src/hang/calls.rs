@@ -1,25 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which call of the application wrote which packets of a list.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-thread_local! {
-    /// The entry point that this thread is in.
-    static CURRENT: Cell<&'static str> = const { Cell::new("a call") };
-}
-
-/// This thread is in an entry point of this name from now on.
-pub fn enter(function: &'static str) {
-    // After thread-local destructors have run the thread appends no more.
-    let _ = CURRENT.try_with(|current| current.set(function));
-}
-
-/// The entry point that this thread is in.
-pub fn current() -> &'static str {
-    CURRENT.try_with(Cell::get).unwrap_or("a call")
-}
+use crate::host_waits::current;
 
 /// Names of functions; their places are what is kept.
 static FUNCTIONS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());

@@ -10,7 +10,7 @@ pub fn signallers(waiters: &[Waiter], address: u64, value: u64) -> Vec<usize> {
 
 /// The first cycle, in the order of its waits.
 pub fn find(waiters: &[Waiter]) -> Option<Vec<usize>> {
-    // Whom each waits for, if only parked ones could help it.
+    // The waiter that each waits for, if only parked ones could help it.
     let next: Vec<Option<usize>> = waiters
         .iter()
         .map(|waiter| {

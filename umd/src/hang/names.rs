@@ -11,7 +11,7 @@ use super::waiter;
 use crate::ipc::event::counter as shared_counter;
 use crate::list::immediate::Immediate;
 use crate::list::regular::Regular;
-use crate::sync::counter::Cell;
+use crate::sync::cell::Cell;
 use crate::sync::event_pool::EventPool;
 use crate::sync::shared::Shared;
 
@@ -143,7 +143,7 @@ pub fn would_signal(address: u64) -> Vec<List> {
     found
 }
 
-/// What is known of a cell.
+/// The known facts about a cell.
 pub struct KnownCell {
     /// For the report.
     pub cell: report::Cell,
@@ -151,7 +151,7 @@ pub struct KnownCell {
     dead: bool,
 }
 
-/// What is known of the cell at an address.
+/// The known facts about the cell at an address.
 pub fn cell(address: u64) -> KnownCell {
     let known =
         |kind, present, dead| KnownCell { cell: report::Cell { address, kind, present }, dead };

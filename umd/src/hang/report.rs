@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::sync::event::SIGNALLED;
+use crate::sync::cell::SIGNALLED;
 
 /// The queues of a process and the waits in it, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub struct Report {
     pub queues: Vec<Queue>,
     /// Waits of host threads: the one that has lasted too long, or all of them for `tally-top`.
     pub host_waits: Vec<HostWait>,
-    /// What the parked queues wait for.
+    /// The waits of the parked queues.
     pub parked: Vec<Parked>,
     /// Names of queues of which each waits for the next one, and the last one for the first; empty if no
     /// waits form a cycle.
@@ -31,7 +31,7 @@ pub struct Report {
 pub struct Queue {
     /// The list or command queue that it belongs to.
     pub name: String,
-    /// What it does.
+    /// Its state.
     pub state: State,
     /// Its counter's value.
     pub counter: u64,
@@ -43,7 +43,7 @@ pub struct Queue {
     pub busy_ns: u64,
 }
 
-/// What a queue does.
+/// The state of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -68,7 +68,7 @@ pub struct HostWait {
     pub waited_ns: u64,
     /// The cell that it waits for; none if it waits for a fence that no execution was given.
     pub awaited: Option<Awaited>,
-    /// What would end the wait, for a cell.
+    /// The signal that would end the wait, for a cell.
     pub signal: Option<Signal>,
 }
 
@@ -77,11 +77,11 @@ pub struct HostWait {
 pub struct Parked {
     /// The queue.
     pub queue: String,
-    /// What it waits for.
+    /// The value that it waits for.
     pub awaited: Awaited,
-    /// What appended the wait; none if the list is too long, or was reset.
+    /// The calls that appended the wait; none if the list is too long, or was reset.
     pub appended_by: Option<Source>,
-    /// What would end the wait.
+    /// The signal that would end the wait.
     pub signal: Signal,
 }
 
@@ -100,14 +100,14 @@ pub struct Cell {
     /// Its address.
     #[serde(with = "hexadecimal")]
     pub address: u64,
-    /// Whose it is.
+    /// Its owner.
     #[serde(flatten)]
     pub kind: CellKind,
     /// Its value, where it may be read.
     pub present: Option<u64>,
 }
 
-/// Whose word a cell is.
+/// The owner of a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum CellKind {
@@ -149,7 +149,7 @@ pub struct Call {
     pub list: String,
 }
 
-/// What is going to signal a cell, or why nothing is.
+/// The queues that are going to signal a cell, or why none is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Signal {
@@ -169,11 +169,11 @@ pub enum Signal {
 pub struct Signaller {
     /// The queue.
     pub queue: String,
-    /// What keeps it from that.
+    /// The obstacle, if there is one.
     pub state: SignallerState,
 }
 
-/// What keeps a queue from signalling.
+/// The obstacle that keeps a queue from signalling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SignallerState {
@@ -242,7 +242,7 @@ impl Report {
         lines
     }
 
-    /// What the parked queues wait for, and where the waits form a cycle.
+    /// Lines about the parked queues, and about a cycle of their waits.
     fn parked_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for it in &self.parked {
@@ -264,7 +264,7 @@ impl Report {
         lines
     }
 
-    /// What `tally-top` shows: a table of the queues, then the waits.
+    /// The text of `tally-top`: a table of the queues, then the waits.
     pub fn table(&self) -> String {
         let mut text = String::new();
         let heads = ["queue", "state", "counter", "packets", "busy"];

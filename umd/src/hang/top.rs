@@ -5,17 +5,16 @@
 //! the same user gets one report as JSON, and the connection is closed. Nothing is read from it, so a
 //! client can change nothing; nothing is left behind in a file system.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Once;
+use std::time::Duration;
 
+use super::gather;
 use super::report::Report;
-use super::{HostWait, Waiting, calls, gather, thread};
+use crate::host_waits;
 use crate::settings;
 
 /// The socket's name in the abstract namespace, before the process' number.
@@ -89,50 +88,7 @@ pub fn is_same_user(stream: &UnixStream) -> bool {
     result == 0 && peer.uid == unsafe { libc::geteuid() }
 }
 
-/// A wait of a host thread, from its beginning.
-struct Wait {
-    thread: i32,
-    call: &'static str,
-    waiting: Waiting,
-    since: Instant,
-}
-
-fn host_waits() -> MutexGuard<'static, BTreeMap<u64, Wait>> {
-    static WAITS: Mutex<BTreeMap<u64, Wait>> = Mutex::new(BTreeMap::new());
-    WAITS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// While it lives, this thread's wait is in the report.
-pub struct Noted(u64);
-
-/// Notes a wait of this thread that may last, if reports are on.
-pub fn note(waiting: Waiting) -> Option<Noted> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    settings::get().top.then(|| {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let (thread, call, since) = (thread(), calls::current(), Instant::now());
-        host_waits().insert(number, Wait { thread, call, waiting, since });
-        Noted(number)
-    })
-}
-
-impl Drop for Noted {
-    fn drop(&mut self) {
-        host_waits().remove(&self.0);
-    }
-}
-
-/// What the process does now.
+/// A report of this process.
 fn report() -> Report {
-    // Looked at without the lock, which threads take before they wait.
-    let waits: Vec<_> = host_waits()
-        .values()
-        .map(|&Wait { thread, call, waiting, since }| HostWait {
-            thread,
-            call,
-            waiting,
-            lasted: since.elapsed(),
-        })
-        .collect();
-    gather(&waits)
+    gather(&host_waits::all())
 }

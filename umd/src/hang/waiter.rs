@@ -30,7 +30,7 @@ pub enum Step {
     },
 }
 
-/// Where the packet of a step stands.
+/// The place of a step's packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Origin {
     /// Number of the ring's packet.
@@ -55,7 +55,7 @@ pub struct Waiter {
     steps: Vec<Step>,
 }
 
-/// What is known of a queue.
+/// The known facts about a queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts {
     /// One of [`queue_state`].
@@ -89,7 +89,7 @@ impl Waiter {
         self.parked
     }
 
-    /// What it is and does.
+    /// Its row in a report.
     pub fn queue(&self) -> report::Queue {
         let Facts { state, present, reserved, packets, busy_ns } = self.facts;
         let state = match state {

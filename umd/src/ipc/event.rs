@@ -8,7 +8,7 @@ use tally_ze::ze_result_t;
 use super::transport::{Handle, withdraw};
 use crate::error::{Error, Result};
 use crate::sync::cb_event::{CbEvent, Resolved};
-use crate::sync::counter::Cell;
+use crate::sync::cell::Cell;
 use crate::sync::event::{self, Event, EventKind, Traits};
 use crate::sync::shared::Shared;
 
@@ -45,7 +45,7 @@ pub fn share(event: &Event) -> Result<Handle> {
     share_pair(event.shared(), details, || named_by(state))
 }
 
-/// What the importers of an event wait for: a value of a counter, or nothing, for ever.
+/// The object that the importers of an event wait for: a value of a counter, or nothing if it is complete.
 type Pair = Option<(Cell, u64)>;
 
 /// The pair that an event names now.

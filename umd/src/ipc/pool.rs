@@ -13,8 +13,8 @@ use super::transport::{Endpoint, Handle, Kind, Line, Link, Note, Offer, Opened, 
 use super::{Imported, bad_facts, wake};
 use crate::backend::Watcher;
 use crate::error::Result;
-use crate::sync::counter::Cell;
-use crate::sync::event::SIGNALLED;
+use crate::sync::cell::Cell;
+use crate::sync::cell::SIGNALLED;
 use crate::sync::event_pool::EventPool;
 use crate::vm::Vm;
 

@@ -37,7 +37,7 @@ pub use handle::{Handle, Kind};
 pub use link::{Link, Pending, open};
 pub use wire::{Facts, Line, Note};
 
-/// What an exporter lets others open.
+/// An object that an exporter lets others open.
 pub trait Offer: Send + Sync {
     /// Whether it still exists.
     fn is_alive(&self) -> bool;
@@ -48,11 +48,11 @@ pub trait Offer: Send + Sync {
     fn open(&self, value: u64) -> Result<Opened>;
 }
 
-/// What an importer is about to get.
+/// The memory and facts that an importer is about to get.
 pub struct Opened {
     /// The memory.
     pub bo: SharedBo,
-    /// What else there is to know; by kind.
+    /// Further facts, by kind.
     pub facts: Facts,
     /// Called when the importer has got it; what it answers is kept as long as the import.
     pub start: Box<dyn FnOnce(Line) -> Result<Arc<dyn Endpoint>>>,

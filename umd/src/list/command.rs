@@ -26,12 +26,13 @@ use super::waits::{self, Condition, WaitList};
 use crate::error::{Error, Result};
 use crate::submit::arena::Span;
 use crate::sync::cb_event::CbEvent;
-use crate::sync::event::{Event, EventKind, Lists, SIGNALLED};
+use crate::sync::cell::SIGNALLED;
+use crate::sync::event::{Event, EventKind, Lists};
 use crate::sync::host_function::{self, HostFunction};
 use crate::sync::timestamp::Timestamp;
 use crate::vm::Access;
 
-/// What a call asks for, apart from its wait list and signal event. Addresses are VAs.
+/// A command that a call asks for, without its wait list and signal event. Addresses are VAs.
 pub enum Command<'a> {
     /// The wait list alone.
     Wait,
@@ -385,7 +386,7 @@ fn encode<T: Target>(
     Ok(())
 }
 
-/// What all packets of a command share.
+/// The fields that all packets of a command share.
 struct Body {
     slot: Option<u64>,
     order: u8,
@@ -637,7 +638,7 @@ fn repeat<T: Target>(
     Ok(CopyRegion { header, dst, src, region, zero, post }.into())
 }
 
-/// Where the device finds a word that an event's signals add to.
+/// The device's address of a word that an event's signals add to.
 pub(super) fn reach_word<T: Target>(target: &mut T, word: u64) -> Result<u64> {
     target.reach(word, CELL_SIZE, Access::Write)
 }
@@ -667,7 +668,7 @@ fn reset(event: &Event) -> Result<Option<Post>> {
     }
 }
 
-/// Where the times of a command that signals `event` go.
+/// The slot for the times of a command that signals `event`.
 pub(super) fn timestamp_of<T: Target>(
     target: &mut T,
     event: &Event,

@@ -28,9 +28,9 @@ pub trait Single {
 /// A kernel.
 #[derive(Clone, Copy)]
 pub struct Kernel<'a, K> {
-    /// What to copy of the kernel.
+    /// The part of the kernel that is copied.
     pub prebuilt: &'a Prebuilt,
-    /// What must exist until the kernel has run.
+    /// The object that must exist until the kernel has run.
     pub keep: &'a K,
     /// How many groups.
     pub groups: [u32; 3],

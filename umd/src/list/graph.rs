@@ -22,7 +22,7 @@ use crate::error::Result;
 /// The first signal of a graph's first list: its execution has begun.
 pub(super) const BEGIN: u64 = 1;
 
-/// What the list that a graph is appended to has to do for an execution.
+/// The packets of the list that a graph is appended to, for one execution.
 pub(super) struct Submission {
     /// Waits for the end of the execution before it.
     pub(super) before: Vec<Packet>,
@@ -34,7 +34,7 @@ pub(super) struct Submission {
 
 /// Lists that are executed one after the other, and their queue.
 pub struct Queued {
-    /// What the last list waits for before it begins, if anything.
+    /// Lists before the last one, which it waits for; often none.
     pub gates: Vec<Arc<Regular>>,
     /// The last list.
     pub list: Arc<Regular>,
@@ -44,7 +44,7 @@ pub struct Queued {
 
 /// The lists of an executable graph.
 pub struct Execution {
-    /// What it was made of, for who appends it to another graph.
+    /// The graph that it was made of, for an append to another graph.
     source: Arc<dyn Any + Send + Sync>,
     first: Arc<Regular>,
     /// Those that forked from it, and those of graphs that were appended to it.
@@ -63,7 +63,7 @@ impl Execution {
         Self { source, first, others, one: Mutex::new(()) }
     }
 
-    /// What it was made of.
+    /// The graph that it was made of.
     pub fn source(&self) -> Arc<dyn Any + Send + Sync> {
         self.source.clone()
     }

@@ -16,16 +16,18 @@ use super::waits::{Condition, WaitList};
 use crate::error::{Error, Result};
 use crate::hang::calls::CallLog;
 use crate::hang::names;
-use crate::printf;
 use crate::submit::arena::{Arena, Span};
 use crate::submit::ring::{Place, Ring};
 use crate::sync::cb_event::{CbEvent, Resolved, Source};
-use crate::sync::counter::{Cell, Counter};
-use crate::sync::event::{self, Event, EventKind, Lists, SIGNALLED};
+use crate::sync::cell::Cell;
+use crate::sync::cell::SIGNALLED;
+use crate::sync::counter::Counter;
+use crate::sync::event::{self, Event, EventKind, Lists};
 use crate::sync::shared::{Shared, Submitter};
 use crate::sync::spin::{SpinGuard, SpinLock};
 use crate::sync::timestamp::Timestamp;
 use crate::sync::wait;
+use crate::vm::printf;
 use crate::vm::{Access, UserRange};
 
 /// Bytes by which memory for arguments grows, and the most that a list may have of it.
@@ -51,7 +53,7 @@ struct State {
     ring: Ring,
     arguments: Arena,
     timestamps: Arena,
-    /// What the device uses until the counter has reached a value.
+    /// Objects that the device uses until the counter has reached a value.
     kept: Vec<(Arc<dyn Any + Send + Sync>, u64)>,
     /// Ordinary memory that the device uses until the counter has reached a value.
     user_ranges: Vec<(UserRange, u64)>,
@@ -209,7 +211,7 @@ impl Immediate {
         }
     }
 
-    /// What lists, queues and events of the VM share.
+    /// The state that lists, queues and events of the VM share.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }

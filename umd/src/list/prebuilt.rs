@@ -26,7 +26,7 @@ pub struct Prebuilt {
     entry: AtomicU64,
     scratch: AtomicU64,
     sizes: AtomicU64,
-    /// What the packet's `kernarg` points to: the header and the arguments.
+    /// The argument block behind the packet's `kernarg`: the header and the arguments.
     block: Box<[[AtomicU64; STEP]]>,
 }
 
@@ -49,7 +49,7 @@ impl Prebuilt {
     pub fn publish(&self, launch: Option<&Launch<'_>>) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version + 1, Ordering::Relaxed);
-        // Who reads one of the words below also finds the odd version.
+        // A reader of one of the words below also finds the odd version.
         fence(Ordering::Release);
         match launch {
             None => self.header.store(0, Ordering::Relaxed),
@@ -113,7 +113,7 @@ impl Prebuilt {
                 to = to.add(STEP);
             }
         }
-        // What was read above is read before the version is read again.
+        // The reads above come before the version is read again.
         fence(Ordering::Acquire);
         if !version.is_multiple_of(2) || self.version.load(Ordering::Relaxed) != version {
             return None;

@@ -20,16 +20,17 @@ use crate::error::{Error, Result};
 use crate::handle::{self, Counted};
 use crate::hang::calls::CallLog;
 use crate::hang::names;
-use crate::heap::Block;
 use crate::submit::arena::{Arena, Span};
 use crate::sync::cb_event::{Bound, CbEvent, Resolved, Source};
-use crate::sync::counter::Cell;
-use crate::sync::event::{self, Event, EventKind, Lists, SIGNALLED};
+use crate::sync::cell::Cell;
+use crate::sync::cell::SIGNALLED;
+use crate::sync::event::{self, Event, EventKind, Lists};
 use crate::sync::recording::Recording;
 use crate::sync::shared::Shared;
 use crate::sync::spin::{SpinGuard, SpinLock};
 use crate::sync::timestamp::Timestamp;
 use crate::vm::Access;
+use crate::vm::heap::Block;
 
 mod branch;
 mod clone;
@@ -77,7 +78,7 @@ struct State {
     mutable: Option<Box<Mutable>>,
 }
 
-/// What the device uses while an execution runs.
+/// Memory that the device uses while an execution runs.
 struct Memory {
     /// The packets, once the list is closed.
     image: Option<Block>,
@@ -236,7 +237,7 @@ impl Regular {
         Ok(())
     }
 
-    /// What lists, queues and events of the VM share.
+    /// The state that lists, queues and events of the VM share.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }

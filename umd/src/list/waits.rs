@@ -8,10 +8,10 @@ use super::command::Target;
 use crate::error::Result;
 use crate::sync::event::Event;
 
-/// What a list makes of a wait for an event.
+/// A wait for an event, as a list encodes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Complete for ever, or ordered by the list itself: nothing to wait for.
+    /// Complete and staying so, or ordered by the list itself: nothing to wait for.
     Met,
     /// The word at an address is at least a value.
     AtLeast(u64, CellKind, u64),
@@ -31,7 +31,7 @@ pub(super) fn encode<'e, T: Target>(
     target: &mut T,
     waits: impl Iterator<Item = Result<&'e Event>>,
 ) -> Result<usize> {
-    // What most commands wait for.
+    // The commonest case: no waits.
     if waits.size_hint().1 == Some(0) {
         return Ok(0);
     }

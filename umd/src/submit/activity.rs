@@ -21,11 +21,11 @@ struct State {
     queues: HashMap<(usize, u32), Queue>,
     /// Of queues that are gone, in ns.
     gone: HashMap<Engine, u64>,
-    /// What was answered last.
+    /// The last answer.
     told: HashMap<Engine, Told>,
 }
 
-/// What was answered last of an engine.
+/// The last answer about an engine.
 ///
 /// An engine reads several queues at the same time, so the sum of their times may grow faster than the
 /// clock. An engine is busy for no longer than the time that passes.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tally_ze::ze_result_t;
 
 use crate::error::{Error, Result};
-use crate::heap::{Block, Heap};
+use crate::vm::heap::{Block, Heap};
 
 /// A chunk. Others than the arena may keep it (a timestamp slot in it): then it is not used again.
 #[derive(Debug)]

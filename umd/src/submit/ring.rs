@@ -15,9 +15,9 @@ use tally_uapi::queue::{QueueControl, RING_MAX_PACKETS};
 use tally_ze::ze_result_t;
 
 use crate::error::{Error, Result};
-use crate::heap::Block;
 use crate::submit::activity;
 use crate::vm::Vm;
+use crate::vm::heap::Block;
 
 /// Packets of a queue's first ring.
 const FIRST_PACKETS: u32 = 256;
@@ -27,7 +27,7 @@ const MAX_PACKETS: u64 = 1 << 20;
 /// Packets between two KICKs of a queue whose wake is deferred, at most.
 const FARTHEST: u64 = 8;
 
-/// Where a queue runs.
+/// The engine that a queue runs on.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Engine class.
@@ -206,7 +206,7 @@ impl Ring {
         crate::log::packets(owner, packet::Place::Ring, written);
     }
 
-    /// What the queue does.
+    /// The queue's state.
     ///
     /// # Errors
     /// As the kernel's.

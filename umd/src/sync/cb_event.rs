@@ -9,13 +9,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::counter::Cell;
+use super::cell::Cell;
 use super::recording::Recording;
 use super::spin::{SpinGuard, SpinLock};
 use super::timestamp::Timestamp;
 use crate::ipc::event::counter::ImportedCounters;
 
-/// What an event names.
+/// The signal that an event names.
 #[derive(Clone, Debug)]
 enum State {
     /// Never signalled: completed.
@@ -24,9 +24,9 @@ enum State {
     Fixed(Cell, u64),
     /// A signal of a regular list.
     Recorded(Recorded),
-    /// The user's memory, until an append replaces it; for ever if appends add to it.
+    /// The user's memory, until an append replaces it; always, if appends add to it.
     External(External),
-    /// A value of another process's counter, for ever.
+    /// A value of another process's counter; it never changes.
     Imported(Cell, u64, Arc<ImportedCounters>),
 }
 
@@ -36,7 +36,7 @@ struct Recorded {
     recording: Arc<Recording>,
     /// Number of the signal, from 1.
     k: u32,
-    /// Where the list keeps the event among those that it signals.
+    /// The event's place among those that the list signals.
     place: usize,
 }
 
@@ -46,7 +46,7 @@ pub struct External {
     /// Where the device looks. Ordinary memory of the process's is made to be found by each command
     /// that names it (`Target::reach`).
     pub device: u64,
-    /// Where the host finds it.
+    /// The host's pointer to it.
     pub host: HostWord,
     /// The event is complete when the word is at least this.
     pub value: u64,
@@ -91,7 +91,7 @@ impl HostWord {
     }
 }
 
-/// What a wait for an event means at one moment.
+/// The meaning of a wait for an event at one moment.
 #[derive(Clone, Debug)]
 pub enum Resolved {
     /// Complete, and stays so.
@@ -154,7 +154,7 @@ struct Inner {
     timestamp: Option<Timestamp>,
 }
 
-/// What an event names, as one word that may be read without the lock.
+/// The signal that an event names, as one word that may be read without the lock.
 ///
 /// An in-order list asks by it whether a wait is its own order already. That is true of the moment at
 /// which the word was read, which is all that can be said of an event that another thread signals.
@@ -192,7 +192,7 @@ pub struct CbEvent {
     /// Follows `inner`; written while it is locked.
     source: AtomicU64,
     inner: SpinLock<Inner>,
-    /// What each append adds to the user's word, instead of replacing the state.
+    /// The amount that each append adds to the user's word, instead of replacing the state.
     aggregate: Option<Box<(External, u64)>>,
 }
 
@@ -236,7 +236,7 @@ impl CbEvent {
         }
     }
 
-    /// What it names.
+    /// The signal that it names.
     #[inline]
     pub fn source(&self) -> Source {
         Source(self.source.load(Ordering::Relaxed))
@@ -262,7 +262,7 @@ impl CbEvent {
         self.aggregate.as_deref().copied()
     }
 
-    /// What a wait that is made now means.
+    /// The meaning of a wait that is made now.
     #[inline]
     pub fn resolve(&self) -> Resolved {
         self.inner.with(|inner| inner.state.resolve())
@@ -388,7 +388,7 @@ impl CbEvent {
     fn replace(&self, mut inner: SpinGuard<'_, Inner>, state: State, timestamp: Option<Timestamp>) {
         self.source.store(state.source().0, Ordering::Relaxed);
         let old = std::mem::replace(&mut *inner, Inner { state, timestamp });
-        // What is replaced may be the end of a recording: that is not for under the lock.
+        // The replaced state may end a recording, which must not happen under the lock.
         drop(inner);
         drop(old);
     }

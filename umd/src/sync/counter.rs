@@ -8,118 +8,17 @@
 //! counter with a reserved value that will not be reached is *retired*: it gets no new owner.
 //! (`uapi/UAPI.md`, "Counters and recordings".)
 
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use rustix::event::Timespec;
-use rustix::thread::futex;
 use tally_uapi::cell::CELL_SIZE;
 
+use super::cell::Cell;
 use super::shared::Shared;
 use crate::backend::BoUse;
 use crate::error::Result;
-use crate::heap::Block;
 use crate::vm::Vm;
-
-/// An aligned 64-bit word that host and device wait for, and where the kernel finds it.
-///
-/// A plain value. Its maker says why the word stays mapped: counters belong to [`Shared`],
-/// which every list, queue and event keeps, and regular events to a pool that each of them keeps.
-#[derive(Clone, Copy, Debug)]
-pub struct Cell {
-    word: NonNull<AtomicU64>,
-    bo: u32,
-    offset: u64,
-}
-
-// SAFETY: the word is atomic, and stays mapped by the promise of `Cell::new`.
-unsafe impl Send for Cell {}
-// SAFETY: as above.
-unsafe impl Sync for Cell {}
-
-impl Cell {
-    /// The word at `offset` bytes of `block`.
-    ///
-    /// # Safety
-    /// The block outlives every use of the cell and its copies, and nothing but cells is in this
-    /// place. `offset` is a multiple of 8 within the block.
-    pub unsafe fn new(block: &Block, offset: u64) -> Self {
-        debug_assert!(offset.is_multiple_of(CELL_SIZE) && offset + CELL_SIZE <= block.size());
-        // SAFETY: the offset lies within the block.
-        let word = unsafe { block.ptr().add(offset as usize) }.cast();
-        Self { word, bo: block.bo(), offset: block.offset() + offset }
-    }
-
-    /// The half of the word that changes with every signal, as futexes have it.
-    fn low_half(&self) -> &AtomicU32 {
-        // SAFETY: as for `word`, of which it is the first half on this machine; only the kernel looks
-        // at it by this type.
-        unsafe { self.word.cast().as_ref() }
-    }
-
-    /// Sleeps until another process calls [`Cell::wake_processes`], the low half of the word is no
-    /// longer that of `value`, or the time has passed; or for no reason.
-    pub fn sleep_while(self, value: u64, time: Duration) {
-        let time = Timespec {
-            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: time.subsec_nanos().into(),
-        };
-        // Whatever it answers, the caller looks at the word.
-        let _ = futex::wait(self.low_half(), futex::Flags::empty(), value as u32, Some(&time));
-    }
-
-    /// Wakes those who sleep in [`Cell::sleep_while`], in all processes.
-    pub fn wake_processes(self) {
-        // It fails for no word that is mapped.
-        let _ = futex::wake(self.low_half(), futex::Flags::empty(), i32::MAX as u32);
-    }
-
-    fn word(&self) -> &AtomicU64 {
-        // SAFETY: `new` was promised that the word stays mapped and is only used as a cell.
-        unsafe { self.word.as_ref() }
-    }
-
-    /// The address, for the device and the host.
-    #[inline]
-    pub fn va(self) -> u64 {
-        self.word.as_ptr() as u64
-    }
-
-    /// The value, with everything before the signal visible.
-    #[inline]
-    pub fn load(self) -> u64 {
-        self.word().load(Ordering::Acquire)
-    }
-
-    /// Writes the value, with everything before it visible. It wakes no waiter.
-    pub fn store(self, value: u64) {
-        self.word().store(value, Ordering::Release);
-    }
-
-    /// Whether it holds at least `value`.
-    #[inline]
-    pub fn reached(self, value: u64) -> bool {
-        self.load() >= value
-    }
-
-    /// The handle of the buffer that it lies in.
-    pub fn bo(self) -> u32 {
-        self.bo
-    }
-
-    /// Its offset in that buffer, in bytes.
-    pub fn offset(self) -> u64 {
-        self.offset
-    }
-}
-
-impl PartialEq for Cell {
-    fn eq(&self, other: &Self) -> bool {
-        self.word == other.word
-    }
-}
+use crate::vm::heap::Block;
 
 /// A counter and the right to signal it. Dropping it gives it back, or retires it.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ const SHARE: u64 = 32;
 /// How late a sleep ends if it is lucky, in nanoseconds.
 const SLACK: u64 = 50_000;
 
-/// A time limit as Level Zero gives it: 0 asks only, the largest value waits for ever.
+/// A time limit as Level Zero gives it: 0 only asks, the largest value waits without a limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     start: Instant,
@@ -32,7 +32,7 @@ impl Deadline {
         Self { start: Instant::now(), timeout_ns }
     }
 
-    /// What is left, in the same form.
+    /// The time that is left, in the same form.
     pub fn left(&self) -> u64 {
         if self.timeout_ns == u64::MAX {
             return u64::MAX;
@@ -77,7 +77,7 @@ impl Approach {
         if left > self.aim || left == u64::MAX {
             return Some(left - self.aim.min(left));
         }
-        // What the sleep took longer, the next one will take again.
+        // The next sleep will be late by as much as this one.
         let late = self.aim - left;
         self.aim = 2 * late + SLACK;
         left.checked_sub(self.aim).filter(|&sleep| sleep >= SLACK)

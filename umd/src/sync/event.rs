@@ -12,6 +12,7 @@ use tally_ze::{
 };
 
 use super::cb_event::{CbEvent, Resolved};
+use super::cell::SIGNALLED;
 use super::counted_ref::CountedRef;
 use super::event_pool::{EventPool, PoolPlace};
 use super::shared::Shared;
@@ -20,15 +21,12 @@ use super::wait;
 use crate::error::{Error, Result};
 use crate::handle::{self, Claimed, Kind, local, object};
 
-/// Value of a regular event's cell when it is signalled; 0 when it is not.
-pub const SIGNALLED: u64 = 1;
-
 /// An event.
 #[derive(Debug)]
 pub struct Event {
-    /// What it is.
+    /// Its kind.
     pub kind: EventKind,
-    /// What it was created with.
+    /// The properties that it was created with.
     pub traits: Traits,
     /// The pool that it came from.
     pub pool: Option<Arc<EventPool>>,
@@ -46,7 +44,7 @@ pub enum EventKind {
     CounterBased(CbEvent),
 }
 
-/// What an event was created with, as far as anybody asks.
+/// The properties that an event was created with, as far as they are used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Traits {
     /// `ze_event_desc_t::signal`
@@ -85,7 +83,7 @@ impl Lists {
     /// Regular lists.
     pub const REGULAR: Self = Self(CbFlags::ZE_EVENT_COUNTER_BASED_FLAG_NON_IMMEDIATE.bits());
     const ALL: Self = Self(Self::IMMEDIATE.0 | Self::REGULAR.0);
-    /// What is left of a kind for events of a pool, which may be gone.
+    /// The kind of an event whose pool may be gone.
     const OF_POOL: u32 = 8;
 
     /// Those where a signal takes no more than the write of a counter, by the event's traits.
@@ -195,7 +193,7 @@ impl Event {
         Ok(None)
     }
 
-    /// What it shares with the lists of its VM.
+    /// The state that it shares with the lists of its VM.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }

@@ -8,13 +8,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tally_uapi::packet::TimestampSlot;
 
-use super::counter::Cell;
+use super::cell::Cell;
 use super::shared::Shared;
 use crate::backend::BoUse;
 use crate::error::{Error, Result};
-use crate::heap::Block;
 use crate::ipc::Imported;
 use crate::ipc::pool::ImportedPool;
+use crate::vm::heap::Block;
 
 /// Bytes of an event in its pool: the cell, and the slot in the second half.
 const STRIDE: u64 = 64;
@@ -33,7 +33,7 @@ pub struct EventPool {
     destroyed: AtomicBool,
 }
 
-/// Where the cells are.
+/// The memory of the cells.
 #[derive(Debug)]
 enum Memory {
     /// Nowhere: counter-based events have none in a pool.
@@ -193,7 +193,7 @@ impl EventPool {
         unsafe { Cell::new(self.block(), Self::offset(index)) }
     }
 
-    /// Where the cell of an event is.
+    /// The cell of an event.
     fn offset(index: u32) -> u64 {
         // The waiters word is chosen by the address within a page: use all words of the first half.
         let word = u64::from(index) / (tally_uapi::PAGE_SIZE / STRIDE) % (SLOT / 8) * 8;

@@ -17,10 +17,10 @@ use tally_uapi::cell::Compare;
 use tally_uapi::ioctl::{Errno, SemWait, SemWaitEntry, SemWake, sem_wait_flag};
 use tally_ze::ze_result_t;
 
-use super::counter::Cell;
+use super::cell::Cell;
 use crate::error::{Error, Result};
-use crate::heap::Block;
 use crate::vm::Vm;
+use crate::vm::heap::Block;
 
 /// No function is requested.
 pub const IDLE: u64 = 0;
@@ -32,7 +32,7 @@ pub const DONE: u64 = 2;
 /// Pause before a thread that could not sleep looks again.
 const AGAIN: Duration = Duration::from_millis(1);
 
-/// What the application passes: the function and what it is called with.
+/// The application's function and its argument.
 #[derive(Clone, Copy, Debug)]
 pub struct Callback {
     /// The function.
@@ -52,24 +52,24 @@ pub struct HostFunction {
     callback: Callback,
     cell: Cell,
     doorbell: Cell,
-    /// What the cell lies in.
+    /// The memory of the cell.
     _block: Block,
-    /// What the doorbell lies in.
+    /// The memory of the doorbell.
     _service: Arc<Service>,
 }
 
 impl HostFunction {
-    /// Where the device asks, and finds the answer.
+    /// The cell in which the device asks, and finds the answer.
     pub fn cell(&self) -> Cell {
         self.cell
     }
 
-    /// What the application has passed.
+    /// The application's function and its argument.
     pub fn callback(&self) -> Callback {
         self.callback
     }
 
-    /// What the device adds 1 to, to wake the thread.
+    /// The cell that the device adds 1 to, to wake the thread.
     pub fn doorbell(&self) -> Cell {
         self.doorbell
     }
@@ -82,7 +82,7 @@ pub struct Service {
     /// 1: the thread is to end.
     end: Cell,
     calls: Arc<Calls>,
-    /// What both cells lie in; the thread's too.
+    /// The memory of both cells, and of the thread's.
     _block: Arc<Block>,
 }
 

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use super::counter::Cell;
+use super::cell::Cell;
 
 /// By the address of each list's counter: its value when the last of them is complete.
 #[derive(Default)]

@@ -8,7 +8,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use super::counter::{Cell, Counter};
+use super::cell::Cell;
+use super::counter::Counter;
 
 /// No execution was submitted yet.
 const NONE: u64 = u64::MAX;

@@ -7,11 +7,14 @@ use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use super::cell::Cell;
 use super::counted_ref::RefCounts;
-use super::counter::{Cell, Counter, Counters};
+use super::counter::{Counter, Counters};
+use super::deadline::Deadline;
 use super::host_function::{Callback, HostFunction, Service};
 use super::publications::Publications;
 use super::spin::SpinLock;
+use super::wait;
 use crate::error::Result;
 use crate::ipc::event::counter::{Exports, Imports};
 use crate::vm::Vm;
@@ -112,7 +115,7 @@ impl Shared {
         &self.imports
     }
 
-    /// What contexts and events keep of this.
+    /// The references that contexts and events keep.
     pub fn ref_counts(&self) -> &RefCounts {
         &self.ref_counts
     }
@@ -130,7 +133,7 @@ impl Shared {
     /// As [`Shared::retire`], once every cell has reached its value.
     pub fn retire_after(&self, mut until: Vec<(Cell, u64)>, what: Box<dyn Any + Send>) {
         until.retain(|(cell, value)| !cell.reached(*value));
-        // What a lost VM has left is not touched by the device any more.
+        // The device no longer touches memory of a lost VM.
         if until.is_empty() || self.vm.is_lost() {
             return;
         }
@@ -219,6 +222,28 @@ impl Shared {
     /// All that are alive.
     pub fn submitters(&self) -> Vec<Arc<dyn Submitter>> {
         lock(&self.submitters).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Waits until everything is complete that was submitted to the devices whose numbers `concerns` accepts;
+    /// false when the time passes first.
+    ///
+    /// # Errors
+    /// DEVICE_LOST.
+    pub fn wait_idle(&self, timeout_ns: u64, concerns: impl Fn(u32) -> bool) -> Result<bool> {
+        let deadline = Deadline::after(timeout_ns);
+        for submitter in self.submitters().iter().filter(|it| concerns(it.device())) {
+            if !submitter.wait_idle(deadline.left())? {
+                return Ok(false);
+            }
+        }
+        for (cell, value) in self.dying() {
+            if !wait::host_wait(&self.vm, cell, value, deadline.left())? {
+                return Ok(false);
+            }
+        }
+        self.all_is_complete();
+        self.reap();
+        Ok(true)
     }
 
     /// The pairs that say when all is complete that was submitted so far, without those that were

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use tally_uapi::cell::Compare;
 use tally_uapi::ioctl::{Errno, SemWait, SemWaitEntry, sem_wait_flag};
 
-use super::counter::Cell;
+use super::cell::Cell;
 use super::deadline::{Approach, Deadline};
 use crate::error::Result;
-use crate::hang::{self, Waiting, top};
+use crate::host_waits::{self, Waiting};
 use crate::vm::Vm;
 
 /// How long a host thread spins before it sleeps.
@@ -23,13 +23,13 @@ const NAP: Duration = Duration::from_millis(100);
 /// First and last pause between two reads of memory that has no signal.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(10));
 
-/// Tells [`hang`] of a wait that lasts too long, once.
+/// Has a wait reported that lasts too long, once.
 pub struct Suspicion(Option<Deadline>);
 
 impl Suspicion {
     /// Of a wait that starts now and ends after `timeout_ns` at the latest.
     pub fn of(timeout_ns: u64) -> Self {
-        let limit = hang::limit_ns().filter(|limit| *limit < timeout_ns);
+        let limit = host_waits::limit_ns().filter(|limit| *limit < timeout_ns);
         Self(limit.map(Deadline::after))
     }
 
@@ -42,7 +42,7 @@ impl Suspicion {
     #[cold]
     pub fn tell(&mut self, waiting: Waiting) {
         if let Some(deadline) = self.0.take() {
-            hang::report(waiting, deadline.passed());
+            host_waits::report(waiting, deadline.passed());
         }
     }
 }
@@ -124,7 +124,7 @@ pub fn nap(vm: &Vm, cell: Cell, value: u64, approach: &mut Approach, spins: bool
     }
     let now = cell.load();
     if now < value {
-        let _noted = top::note(Waiting::Cell { address: cell.va(), value });
+        let _noted = host_waits::note(Waiting::Cell { address: cell.va(), value });
         match approach.sleep() {
             Some(sleep) => cell.sleep_while(now, NAP.min(Duration::from_nanos(sleep))),
             None => return Ok(approach.stay(met)),
@@ -160,7 +160,7 @@ fn sleep_on(vm: &Vm, cells: &[(Cell, u64)], timeout_ns: u64, precise: bool) -> R
     };
     vm.backend().begin_wait();
     let waiting = || Waiting::Cell { address: cells[0].0.va(), value: cells[0].1 };
-    let _noted = top::note(waiting());
+    let _noted = host_waits::note(waiting());
     let mut suspicion = Suspicion::of(timeout_ns);
     // The kernel is asked once in any case: it knows of a loss.
     let mut sleep = approach.sleep().unwrap_or(0);
@@ -203,7 +203,7 @@ pub fn poll(vm: &Vm, word: &AtomicU64, value: u64, timeout_ns: u64, spins: bool)
     let left = if spins { after_spin(timeout_ns) } else { timeout_ns };
     let mut approach = Approach::new(Deadline::after(left), spins);
     let address = std::ptr::from_ref(word) as u64;
-    let _noted = top::note(Waiting::Cell { address, value });
+    let _noted = host_waits::note(Waiting::Cell { address, value });
     let mut suspicion = Suspicion::of(timeout_ns);
     let mut pause = PAUSE.0;
     loop {
@@ -227,7 +227,7 @@ pub fn poll(vm: &Vm, word: &AtomicU64, value: u64, timeout_ns: u64, spins: bool)
 fn look(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> bool {
     let met = || cell.reached(value);
     // A command that turns out long would keep the thread beyond a limit.
-    if timeout_ns == u64::MAX && hang::limit_ns().is_none() {
+    if timeout_ns == u64::MAX && host_waits::limit_ns().is_none() {
         // The time that a worker which is awake takes to see a packet.
         for _ in 0..16 {
             if met() {
@@ -236,7 +236,7 @@ fn look(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> bool {
             }
             std::hint::spin_loop();
         }
-        let _noted = top::note(Waiting::Cell { address: cell.va(), value });
+        let _noted = host_waits::note(Waiting::Cell { address: cell.va(), value });
         if let Some(met) = vm.backend().poll(cell.va(), value, SPIN) {
             return met;
         }
@@ -266,7 +266,7 @@ fn spin(met: impl Fn() -> bool, timeout_ns: u64) -> bool {
     }
 }
 
-/// What is left of a time limit after [`spin`] has looked in vain.
+/// The rest of a time limit after [`spin`] has looked in vain.
 fn after_spin(timeout_ns: u64) -> u64 {
     match timeout_ns {
         u64::MAX => timeout_ns,

@@ -20,7 +20,7 @@ impl Vm {
         });
     }
 
-    /// What was asked for.
+    /// The attributes that were asked for.
     pub fn atomics(&self, of: &Found, device: u32) -> Option<u32> {
         let asked = |it: &mut Allocation| it.atomics.get(&device).copied();
         self.usm.with(of.base, of.id, asked).flatten()
@@ -32,7 +32,7 @@ impl Vm {
     }
 }
 
-/// What was asked for of atomics on memory of the system: for each device, ranges that do not overlap.
+/// Attributes of atomics on memory of the system: for each device, ranges that do not overlap.
 #[derive(Default)]
 pub struct SystemAtomics(Mutex<BTreeMap<(u32, u64), Range>>);
 
@@ -68,7 +68,7 @@ impl SystemAtomics {
         }
     }
 
-    /// What was asked for at an address.
+    /// The attributes at an address.
     pub fn get(&self, device: u32, address: u64) -> Option<u32> {
         let ranges = self.ranges();
         let (_, it) = ranges.range((device, 0)..=(device, address)).next_back()?;

@@ -21,7 +21,7 @@ use crate::backend::{BoUse, SharedBo};
 use crate::error::{Error, Result};
 use crate::process;
 
-/// What the device may do with a piece.
+/// The device's access to a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Nothing. What was written stays.

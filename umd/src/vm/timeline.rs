@@ -34,7 +34,7 @@ pub(super) struct Timeline {
     reader: Mutex<Reader>,
 }
 
-/// What only the host knows of the buffer, whatever kernels do to the memory.
+/// The host's own state of the buffer, whatever kernels do to the memory.
 #[derive(Default)]
 struct Reader {
     taken: u64,
@@ -151,7 +151,7 @@ fn keep_taking(timeline: &Weak<Timeline>) {
     }
 }
 
-/// What a queue's records are marked with: its id and its engine.
+/// The mark of a queue's records: its id and its engine.
 fn tag(queue: u32, (class, index): (u32, u32)) -> u64 {
     u64::from(queue) | u64::from(class as u16) << 32 | u64::from(index as u16) << 48
 }

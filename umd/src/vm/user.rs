@@ -24,7 +24,7 @@ use super::{Bindings, Vm, out_of_addresses};
 use crate::error::{Error, Result};
 use crate::process;
 
-/// What the device does with memory.
+/// The device's access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reads it.
@@ -78,7 +78,7 @@ impl Vm {
 }
 
 impl UserRange {
-    /// Where the device finds what the process has at `address`.
+    /// The device's address of the process's `address`.
     pub fn translate(&self, address: u64) -> u64 {
         self.va + (address - self.page)
     }

@@ -62,7 +62,7 @@ pub struct Allocation {
     pub import: Option<Hold>,
     /// Whether it can be had as a file.
     pub exportable: bool,
-    /// What was asked for of atomics, by the device; see [`Vm::set_atomics`].
+    /// Attributes of atomics, by the device; see [`Vm::set_atomics`].
     pub atomics: BTreeMap<u32, u32>,
     /// Bytes that the kernel counts for it.
     counted: u64,
@@ -162,7 +162,7 @@ impl Drop for Retired {
     }
 }
 
-/// What [`Vm::find`] knows about an address.
+/// The answer of [`Vm::find`] about an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// First address of the allocation.
@@ -185,7 +185,7 @@ pub struct Found {
     pub exportable: bool,
 }
 
-/// Whose an allocation is, and what for.
+/// The owner and the purpose of an allocation.
 struct Owner {
     kind: ze_memory_type_t,
     context: u64,
@@ -259,7 +259,7 @@ impl Vm {
         let backend = self.backend();
         backend.take_memory(bytes).map_err(|errno| self.failed("BO_CREATE", errno))?;
         let made = make(self).or_else(|error| {
-            // What rests may be what is missing: addresses, mappings, files, memory.
+            // Cached blocks may hold what is missing: addresses, mappings, files, memory.
             if self.cache.as_ref().is_some_and(Cache::drain) { make(self) } else { Err(error) }
         });
         let mut block = made.inspect_err(|_| backend.give_memory(bytes))?;

@@ -57,7 +57,7 @@ struct View {
     host: Words,
     /// The buffer, as the device sees it.
     device: Words,
-    /// What both were when they were last alike.
+    /// The bytes of both when they were last alike.
     alike: Vec<u64>,
 }
 

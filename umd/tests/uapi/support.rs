@@ -129,7 +129,7 @@ impl Fixture {
     /// Control page at page 0, ring at page 1, cells at page 2 of a buffer.
     pub fn queue(&self) -> (u32, u32) {
         let handle = self.memory(0, 3);
-        // SAFETY: the page is mapped and nobody uses it yet.
+        // SAFETY: the page is mapped and not in use yet.
         unsafe { (self.va(0) as *mut QueueControl).write(QueueControl::new()) };
         let mut create = self.queue_create();
         self.backend.queue_create(&mut create).unwrap();

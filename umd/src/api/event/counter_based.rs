@@ -36,9 +36,11 @@ api! {
         phEvent: *mut ze_event_handle_t,
     ) {
         let context = context(call, hContext, hDevice)?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phEvent`
         let out = call.out(phEvent, "phEvent")?;
         let default = ze_event_counter_based_desc_t::default();
         let desc = call.optional_desc(desc, "desc")?.unwrap_or(&default);
+        // ZE_RESULT_ERROR_INVALID_ENUMERATION: `0x7f < desc->flags`
         call.flags(desc.flags.has_unknown(), "desc->flags")?;
         let (words, low_power) = extensions(call, desc.pNext)?;
         let request = Request {
@@ -67,8 +69,10 @@ api! {
         hEvent: ze_event_handle_t,
         pFlags: *mut ze_event_counter_based_flags_t,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEvent`
         let event = call.handle(hEvent, "hEvent")?;
         let flags = ze_event_counter_based_flags_t::from_bits_retain(event.traits.cb_flags);
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pFlags`
         call.out(pFlags, "pFlags")?.set(flags);
         Ok(())
     }
@@ -79,7 +83,9 @@ api! {
         hDevice: ze_device_handle_t,
         maxValue: *mut u64,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDevice`
         call.handle(hDevice, "hDevice")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == maxValue`
         call.out(maxValue, "maxValue")?.set(MAX_VALUE);
         Ok(())
     }
@@ -90,7 +96,9 @@ api! {
         hDevice: ze_device_handle_t,
         incrementValue: *mut u32,
     ) {
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDevice`
         call.handle(hDevice, "hDevice")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == incrementValue`
         call.out(incrementValue, "incrementValue")?.set(APPEND_INCREMENT);
         Ok(())
     }
@@ -212,7 +220,9 @@ fn context<'c>(
     context: ze_context_handle_t,
     device: ze_device_handle_t,
 ) -> Result<&'c Context> {
+    // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContext`
     let context = call.handle(context, "hContext")?;
+    // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDevice`
     context.must_hold(call.handle(device, "hDevice")?, "hDevice")?;
     Ok(context)
 }
@@ -225,7 +235,9 @@ fn create(
     out: Out<'_, ze_event_handle_t>,
 ) -> Result {
     use ze_event_counter_based_flags_t as ze;
+    // ZE_RESULT_ERROR_INVALID_ENUMERATION: `0x7 < desc->signal`
     call.flags(request.signal.has_unknown(), "desc->signal")?;
+    // ZE_RESULT_ERROR_INVALID_ENUMERATION: `0x7 < desc->wait`
     call.flags(request.wait.has_unknown(), "desc->wait")?;
     let times = ze::ZE_EVENT_COUNTER_BASED_FLAG_DEVICE_TIMESTAMP
         | ze::ZE_EVENT_COUNTER_BASED_FLAG_HOST_TIMESTAMP;
@@ -284,7 +296,10 @@ fn address(
     value: (*mut u64, &'static str),
     address: (*mut u64, &'static str),
 ) -> Result {
+    // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEvent`
     let event = call.handle(event, "hEvent")?;
+    // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == completionValue`
+    // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == deviceAddress`
     let (value, address) = (call.out(value.0, value.1)?, call.out(address.0, address.1)?);
     let (at, until) = event.address()?;
     if event.traits.is_seen_by_host() {

@@ -17,95 +17,84 @@ api! {
     /// Spec: `zeCommandListAppendMemoryCopy`.
     fn zeCommandListAppendMemoryCopy(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         dstptr: *mut c_void,
         srcptr: *const c_void,
         size: usize,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         copy(call, list, dstptr, srcptr, size, events)
     }
 
     /// Spec: `zeCommandListAppendMemoryCopyWithParameters`.
     fn zeCommandListAppendMemoryCopyWithParameters(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         dstptr: *mut c_void,
         srcptr: *const c_void,
         size: usize,
         pNext: *const c_void,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_UNSUPPORTED_FEATURE: an extension passed via pNext is not supported
         no_extensions(call, pNext)?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         copy(call, list, dstptr, srcptr, size, events)
     }
 
     /// Spec: `zeCommandListAppendMemoryCopyFromContext`. All contexts share one address space.
     fn zeCommandListAppendMemoryCopyFromContext(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         dstptr: *mut c_void,
         hContextSrc: ze_context_handle_t,
         srcptr: *const c_void,
         size: usize,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hContextSrc`
         call.handle(hContextSrc, "hContextSrc")?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         copy(call, list, dstptr, srcptr, size, events)
     }
 
     /// Spec: `zeCommandListAppendMemoryFill`.
     fn zeCommandListAppendMemoryFill(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         ptr: *mut c_void,
         pattern: *const c_void,
         pattern_size: usize,
         size: usize,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         fill(call, list, ptr, (pattern, pattern_size), size, events)
     }
 
     /// Spec: `zeCommandListAppendMemoryFillWithParameters`.
     fn zeCommandListAppendMemoryFillWithParameters(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         ptr: *mut c_void,
         pattern: *const c_void,
         pattern_size: usize,
         size: usize,
         pNext: *const c_void,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_UNSUPPORTED_FEATURE: an extension passed via pNext is not supported
         no_extensions(call, pNext)?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         fill(call, list, ptr, (pattern, pattern_size), size, events)
     }
 
     /// Spec: `zeCommandListAppendMemoryCopyRegion`. Widths and pitches are bytes.
     fn zeCommandListAppendMemoryCopyRegion(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         dstptr: *mut c_void,
         dstRegion: *const ze_copy_region_t,
         dstPitch: u32,
@@ -114,30 +103,31 @@ api! {
         srcRegion: *const ze_copy_region_t,
         srcPitch: u32,
         srcSlicePitch: u32,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == dstptr`
         call.out(dstptr, "dstptr")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == dstRegion`
         let to = call.read(dstRegion, "dstRegion")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == srcptr`
         call.out(srcptr.cast_mut(), "srcptr")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == srcRegion`
         let from = call.read(srcRegion, "srcRegion")?;
         let dst = Side::new(dstptr as u64, to, dstPitch, dstSlicePitch);
         let src = Side::new(srcptr as u64, from, srcPitch, srcSlicePitch);
         let (dst, src, shape) = region(list, from, to, dst, src)?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         append(call, list, &Command::CopyRegion { dst, src, shape }, events)
     }
 
     /// Spec: `zeCommandListAppendMemoryPrefetch`. A hint without use: all memory is resident.
     fn zeCommandListAppendMemoryPrefetch(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         ptr: *const c_void,
         size: usize,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
         call.out(ptr.cast_mut(), "ptr")?;
         range(list, ptr as u64, size as u64, "size")
     }
@@ -145,15 +135,18 @@ api! {
     /// Spec: `zeCommandListAppendMemAdvise`. A hint without use: all memory is the same.
     fn zeCommandListAppendMemAdvise(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         hDevice: ze_device_handle_t,
         ptr: *const c_void,
         size: usize,
         advice: ze_memory_advice_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDevice`
         list.context().must_hold(call.handle(hDevice, "hDevice")?, "hDevice")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
         call.out(ptr.cast_mut(), "ptr")?;
+        // ZE_RESULT_ERROR_INVALID_ENUMERATION: `::ZE_MEMORY_ADVICE_CLEAR_SYSTEM_MEMORY_PREFERRED_LOCATION < advice`
         if !advice.is_known() {
             return Err(Error::new(
                 ze_result_t::ZE_RESULT_ERROR_INVALID_ENUMERATION,
@@ -195,7 +188,9 @@ fn fill(
     size: usize,
     events: Events,
 ) -> Result {
+    // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == ptr`
     call.out(dst, "ptr")?;
+    // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pattern`
     call.out(pattern.cast_mut(), "pattern")?;
     let wrong = |text: String| Error::new(ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE, text);
     if !pattern_size.is_power_of_two() || pattern_size > MAX_PATTERN {
@@ -203,6 +198,7 @@ fn fill(
             "pattern_size: {pattern_size} is no power of two up to {MAX_PATTERN}"
         )));
     }
+    // ZE_RESULT_ERROR_INVALID_SIZE: `size % pattern_size != 0`
     if !size.is_multiple_of(pattern_size) {
         return Err(wrong(format!("size: {size} is no multiple of pattern_size {pattern_size}")));
     }

@@ -14,42 +14,39 @@ api! {
     /// Spec: `zeCommandListAppendBarrier`.
     fn zeCommandListAppendBarrier(
         call,
-        hCommandList: ze_command_list_handle_t,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         append(call, list, &Command::Barrier, events)
     }
 
     /// Spec: `zeCommandListAppendMemoryRangesBarrier`. All memory is coherent, so it is a barrier.
     fn zeCommandListAppendMemoryRangesBarrier(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         numRanges: u32,
         pRangeSizes: *const usize,
         pRanges: *mut *const c_void,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pRangeSizes`
         call.read(pRangeSizes, "pRangeSizes")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pRanges`
         call.read(pRanges.cast_const(), "pRanges")?;
         call.slice(pRanges.cast_const(), numRanges as usize, "pRanges")?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         append(call, list, &Command::Barrier, events)
     }
 
     /// Spec: `zeCommandListAppendSignalEvent`.
     fn zeCommandListAppendSignalEvent(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         hEvent: ze_event_handle_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEvent`
         call.handle(hEvent, "hEvent")?;
         append(call, list, &Command::Signal, Events::of_signal(hEvent))
     }
@@ -57,11 +54,12 @@ api! {
     /// Spec: `zeCommandListAppendWaitOnEvents`.
     fn zeCommandListAppendWaitOnEvents(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         numEvents: u32,
         phEvents: *mut ze_event_handle_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phEvents`
         call.read(phEvents.cast_const(), "phEvents")?;
         let signal = ze_event_handle_t::NULL;
         append(call, list, &Command::Wait, Events { signal, count: numEvents, waits: phEvents })
@@ -70,10 +68,11 @@ api! {
     /// Spec: `zeCommandListAppendEventReset`.
     fn zeCommandListAppendEventReset(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         hEvent: ze_event_handle_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hEvent`
         let event = call.handle(hEvent, "hEvent")?;
         append(call, list, &Command::Reset(event), Events::none())
     }
@@ -81,13 +80,12 @@ api! {
     /// Spec: `zeCommandListAppendWriteGlobalTimestamp`.
     fn zeCommandListAppendWriteGlobalTimestamp(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         dstptr: *mut u64,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == dstptr`
         call.out(dstptr, "dstptr")?;
         let dst = dstptr as u64;
         if !dst.is_multiple_of(8) {
@@ -96,7 +94,6 @@ api! {
                 format!("dstptr: {dst:#x} is not aligned to 8 bytes"),
             ));
         }
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         append(call, list, &Command::Clock(dst), events)
     }
 
@@ -104,17 +101,17 @@ api! {
     /// settled here; they are copied when the command runs.
     fn zeCommandListAppendQueryKernelTimestamps(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         numEvents: u32,
         phEvents: *mut ze_event_handle_t,
         dstptr: *mut c_void,
         pOffsets: *const usize,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phEvents`
         call.read(phEvents.cast_const(), "phEvents")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == dstptr`
         call.out(dstptr, "dstptr")?;
         let count = numEvents as usize;
         let raws = call.slice(phEvents.cast_const(), count, "phEvents")?;
@@ -129,7 +126,6 @@ api! {
             Ok(Times { slot, timestamp, dst: (dstptr as u64).wrapping_add(place(i) as u64) })
         });
         let times: Vec<Times> = times.collect::<Result<_>>()?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         append(call, list, &Command::Times(&times), events)
     }
 }

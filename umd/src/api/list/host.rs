@@ -17,23 +17,21 @@ api! {
     /// before it.
     fn zeCommandListAppendHostFunction(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         pfnHostFunction: ze_host_function_callback_t,
         pUserData: *mut c_void,
         pNext: *const c_void,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         let function = pfnHostFunction.ok_or_else(|| {
             let code = ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_POINTER;
             Error::new(code, "pfnHostFunction: the pointer is null")
         })?;
+        // ZE_RESULT_ERROR_UNSUPPORTED_FEATURE: an extension passed via pNext is not supported
         no_extensions(call, pNext)?;
         let callback = Callback { function, data: pUserData };
         let function = list.context().shared().host_function(callback)?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         append(call, list, &Command::HostFunction(&function), events)
     }
 }

@@ -17,114 +17,104 @@ api! {
     /// Spec: `zeCommandListAppendImageCopy`.
     fn zeCommandListAppendImageCopy(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         hDstImage: ze_image_handle_t,
         hSrcImage: ze_image_handle_t,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDstImage`
         let dst = Place { image: call.handle(hDstImage, "hDstImage")?, region: None };
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hSrcImage`
         let src = Place { image: call.handle(hSrcImage, "hSrcImage")?, region: None };
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         copy(call, list, dst, src, events)
     }
 
     /// Spec: `zeCommandListAppendImageCopyRegion`. Without a region it is all of the image.
     fn zeCommandListAppendImageCopyRegion(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         hDstImage: ze_image_handle_t,
         hSrcImage: ze_image_handle_t,
         pDstRegion: *const ze_image_region_t,
         pSrcRegion: *const ze_image_region_t,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDstImage`
         let dst = call.handle(hDstImage, "hDstImage")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hSrcImage`
         let src = call.handle(hSrcImage, "hSrcImage")?;
         let dst = Place { image: dst, region: region(call, pDstRegion) };
         let src = Place { image: src, region: region(call, pSrcRegion) };
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         copy(call, list, dst, src, events)
     }
 
     /// Spec: `zeCommandListAppendImageCopyToMemory`.
     fn zeCommandListAppendImageCopyToMemory(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         dstptr: *mut c_void,
         hSrcImage: ze_image_handle_t,
         pSrcRegion: *const ze_image_region_t,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hSrcImage`
         let src = call.handle(hSrcImage, "hSrcImage")?;
         let src = Place { image: src, region: region(call, pSrcRegion) };
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         to_memory(call, list, (dstptr, [0; 2]), src, events)
     }
 
     /// Spec: `zeCommandListAppendImageCopyToMemoryExt`.
     fn zeCommandListAppendImageCopyToMemoryExt(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         dstptr: *mut c_void,
         hSrcImage: ze_image_handle_t,
         pSrcRegion: *const ze_image_region_t,
         destRowPitch: u32,
         destSlicePitch: u32,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hSrcImage`
         let src = call.handle(hSrcImage, "hSrcImage")?;
         let src = Place { image: src, region: region(call, pSrcRegion) };
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         to_memory(call, list, (dstptr, [destRowPitch, destSlicePitch]), src, events)
     }
 
     /// Spec: `zeCommandListAppendImageCopyFromMemory`.
     fn zeCommandListAppendImageCopyFromMemory(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         hDstImage: ze_image_handle_t,
         srcptr: *const c_void,
         pDstRegion: *const ze_image_region_t,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDstImage`
         let dst = call.handle(hDstImage, "hDstImage")?;
         let dst = Place { image: dst, region: region(call, pDstRegion) };
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         from_memory(call, list, dst, (srcptr, [0; 2]), events)
     }
 
     /// Spec: `zeCommandListAppendImageCopyFromMemoryExt`.
     fn zeCommandListAppendImageCopyFromMemoryExt(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         hDstImage: ze_image_handle_t,
         srcptr: *const c_void,
         pDstRegion: *const ze_image_region_t,
         srcRowPitch: u32,
         srcSlicePitch: u32,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hDstImage`
         let dst = call.handle(hDstImage, "hDstImage")?;
         let dst = Place { image: dst, region: region(call, pDstRegion) };
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         from_memory(call, list, dst, (srcptr, [srcRowPitch, srcSlicePitch]), events)
     }
 }

@@ -19,17 +19,16 @@ api! {
     /// Spec: `zeCommandListAppendLaunchKernel`.
     fn zeCommandListAppendLaunchKernel(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         hKernel: ze_kernel_handle_t,
         pLaunchFuncArgs: *const ze_group_count_t,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         let kernel = call.handle(hKernel, "hKernel")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pLaunchFuncArgs`
         let groups = counts(call.read(pLaunchFuncArgs, "pLaunchFuncArgs")?);
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         if launch_fast(call, list, kernel, groups, events)? {
             return list.settle();
         }
@@ -39,19 +38,18 @@ api! {
     /// Spec: `zeCommandListAppendLaunchKernelWithParameters`.
     fn zeCommandListAppendLaunchKernelWithParameters(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         hKernel: ze_kernel_handle_t,
         pGroupCounts: *const ze_group_count_t,
         pNext: *const c_void,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         let kernel = call.handle(hKernel, "hKernel")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pGroupCounts`
         let groups = counts(call.read(pGroupCounts, "pGroupCounts")?);
         let groups = parameters(call, pNext, groups)?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         launch_given(call, list, kernel, groups, events)
     }
 
@@ -59,17 +57,16 @@ api! {
     /// arguments, as the single calls would, and launches it.
     fn zeCommandListAppendLaunchKernelWithArguments(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         hKernel: ze_kernel_handle_t,
         groupCounts: ze_group_count_t,
         groupSizes: ze_group_size_t,
         pArguments: *mut *mut c_void,
         pNext: *const c_void,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         let kernel = call.handle(hKernel, "hKernel")?;
         let groups = counts(&groupCounts);
         let groups = parameters(call, pNext, groups)?;
@@ -77,59 +74,54 @@ api! {
         kernel.set_group_size(size)?;
         // SAFETY: the caller promises a pointer to a value for each argument.
         unsafe { kernel.set_all_arguments(pArguments.cast_const().cast()) }?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         launch_given(call, list, kernel, groups, events)
     }
 
     /// Spec: `zeCommandListAppendLaunchCooperativeKernel`.
     fn zeCommandListAppendLaunchCooperativeKernel(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         hKernel: ze_kernel_handle_t,
         pLaunchFuncArgs: *const ze_group_count_t,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         let kernel = call.handle(hKernel, "hKernel")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pLaunchFuncArgs`
         let groups = counts(call.read(pLaunchFuncArgs, "pLaunchFuncArgs")?);
         let groups = Groups::cooperative(groups)?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         launch(call, list, kernel, groups, events)
     }
 
     /// Spec: `zeCommandListAppendLaunchKernelIndirect`.
     fn zeCommandListAppendLaunchKernelIndirect(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         hKernel: ze_kernel_handle_t,
         pLaunchArgumentsBuffer: *const ze_group_count_t,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hKernel`
         let kernel = call.handle(hKernel, "hKernel")?;
         let groups = buffer(call, pLaunchArgumentsBuffer.cast(), "pLaunchArgumentsBuffer")?;
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         launch(call, list, kernel, Groups::Indirect(groups), events)
     }
 
     /// Spec: `zeCommandListAppendLaunchMultipleKernelsIndirect`.
     fn zeCommandListAppendLaunchMultipleKernelsIndirect(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         numKernels: u32,
         phKernels: *mut ze_kernel_handle_t,
         pCountBuffer: *const u32,
         pLaunchArgumentsBuffer: *const ze_group_count_t,
-        hSignalEvent: ze_event_handle_t,
-        numWaitEvents: u32,
-        phWaitEvents: *mut ze_event_handle_t,
+        events: Events,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         list.must_compute()?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phKernels`
         call.read(phKernels.cast_const(), "phKernels")?;
         let kernels = call.slice(phKernels.cast_const(), numKernels as usize, "phKernels")?;
         let count = buffer(call, pCountBuffer, "pCountBuffer")?;
@@ -144,7 +136,6 @@ api! {
         let at = |i: usize| groups + (i * size_of::<ze_group_count_t>()) as u64;
         let launches: Vec<_> =
             launches.iter().enumerate().map(|(i, it)| it.with(Groups::Indirect(at(i)))).collect();
-        let events = Events { signal: hSignalEvent, count: numWaitEvents, waits: phWaitEvents };
         let command = Command::Launches { launches: &launches, count };
         append(call, list, &command, events)
     }

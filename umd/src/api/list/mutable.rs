@@ -40,10 +40,11 @@ api! {
     /// Spec: `zeCommandListUpdateMutableCommandsExp`.
     fn zeCommandListUpdateMutableCommandsExp(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         desc: *const ze_mutable_commands_exp_desc_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == desc`
         let desc = call.desc(desc, "desc")?;
         if desc.flags != 0 {
             return Err(Error::invalid("desc->flags: it is reserved and must be 0"));
@@ -57,11 +58,11 @@ api! {
     /// Spec: `zeCommandListUpdateMutableCommandSignalEventExp`.
     fn zeCommandListUpdateMutableCommandSignalEventExp(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         commandId: u64,
         hSignalEvent: ze_event_handle_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         let event = call.optional(hSignalEvent, "hSignalEvent")?;
         list.update_signal(commandId, event.map(|event| Signal { event, raw: hSignalEvent }))
     }
@@ -69,12 +70,12 @@ api! {
     /// Spec: `zeCommandListUpdateMutableCommandWaitEventsExp`.
     fn zeCommandListUpdateMutableCommandWaitEventsExp(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         commandId: u64,
         numWaitEvents: u32,
         phWaitEvents: *mut ze_event_handle_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
         if phWaitEvents.is_null() {
             return list.update_waits(commandId, None);
         }
@@ -87,13 +88,15 @@ api! {
     /// Spec: `zeCommandListUpdateMutableCommandKernelsExp`.
     fn zeCommandListUpdateMutableCommandKernelsExp(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         numKernels: u32,
         pCommandId: *mut u64,
         phKernels: *mut ze_kernel_handle_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pCommandId`
         call.read(pCommandId.cast_const(), "pCommandId")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == phKernels`
         call.read(phKernels.cast_const(), "phKernels")?;
         let count = numKernels as usize;
         let numbers = call.slice(pCommandId.cast_const(), count, "pCommandId")?;
@@ -109,10 +112,11 @@ api! {
     /// Spec: `zeCommandListIsMutableExp`.
     fn zeCommandListIsMutableExp(
         call,
-        hCommandList: ze_command_list_handle_t,
+        // ZE_RESULT_ERROR_INVALID_NULL_HANDLE: `nullptr == hCommandList`
+        list @ hCommandList: ze_command_list_handle_t,
         pIsMutable: *mut ze_bool_t,
     ) {
-        let list = call.handle(hCommandList, "hCommandList")?;
+        // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pIsMutable`
         call.out(pIsMutable, "pIsMutable")?.set(list.is_mutable().into());
         Ok(())
     }

@@ -90,7 +90,7 @@ api! {
     }
 }
 
-/// What was imported: first address and bytes.
+/// Imported ranges: first address and bytes.
 fn imported() -> MutexGuard<'static, BTreeMap<u64, u64>> {
     static IMPORTED: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
     IMPORTED.lock().unwrap_or_else(PoisonError::into_inner)
@@ -141,7 +141,7 @@ fn check_type(context: &Context, flags: ze_external_memory_type_flags_t) -> Resu
     Ok(())
 }
 
-/// Where the memory comes from.
+/// The source of the memory.
 pub(in crate::api) fn source(extensions: &Extensions, context: &Context) -> Result<Source> {
     if let Some((file, flags)) = extensions.import {
         check_type(context, flags)?;

@@ -10,7 +10,7 @@ use crate::api::Call;
 use crate::core::module::Constants;
 use crate::error::{Error, Result};
 
-/// What zeModuleCreate is given.
+/// The input of zeModuleCreate.
 pub(super) enum Source<'c> {
     /// A native binary.
     Native(&'c [u8]),
@@ -26,6 +26,7 @@ pub(super) fn read<'c>(call: Call<'c>, desc: &'c ze_module_desc_t) -> Result<Sou
     let native = match desc.format {
         ze_module_format_t::ZE_MODULE_FORMAT_IL_SPIRV => false,
         ze_module_format_t::ZE_MODULE_FORMAT_NATIVE => true,
+        // ZE_RESULT_ERROR_INVALID_ENUMERATION: `::ZE_MODULE_FORMAT_NATIVE < desc->format`
         format => {
             return Err(Error::new(
                 ze_result_t::ZE_RESULT_ERROR_INVALID_ENUMERATION,
@@ -79,7 +80,9 @@ fn inputs(call: Call<'_>, desc: &ze_module_program_exp_desc_t) -> Result<Vec<Inp
 }
 
 fn bytes<'c>(call: Call<'c>, module: *const u8, size: usize) -> Result<&'c [u8]> {
+    // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == desc->pInputModule`
     call.read(module, "desc->pInputModule")?;
+    // ZE_RESULT_ERROR_INVALID_SIZE: `0 == desc->inputSize`
     if size == 0 {
         return Err(Error::new(
             ze_result_t::ZE_RESULT_ERROR_INVALID_SIZE,

@@ -13,9 +13,9 @@ use tally_uapi::ioctl::{DRIVER_NAME, Errno, Ioctl, VERSION_MAJOR, VERSION_MINOR}
 
 use super::Result;
 
-/// Where the kernel puts the nodes.
+/// The folder of the nodes.
 const FOLDER: &str = "/dev/dri";
-/// What the names of render nodes begin with; a number follows.
+/// The start of a render node's name; a number follows.
 const PREFIX: &str = "renderD";
 
 /// `struct drm_version` of the kernel's `drm.h`.
@@ -231,7 +231,7 @@ fn uninterrupted(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// What the last system call of this thread answered.
+/// The error of this thread's last system call.
 pub(super) fn last_errno(what: &str) -> Errno {
     errno(what, &io::Error::last_os_error())
 }

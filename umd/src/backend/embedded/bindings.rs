@@ -14,7 +14,7 @@ use super::memory::{Part, protection};
 /// Most pieces in all: about half of what Linux lets a process have by default.
 const MAX_PIECES: usize = 32 << 10;
 
-/// What is mapped.
+/// The object that is mapped.
 #[derive(Clone)]
 pub(super) enum Kind {
     /// A buffer from an offset on.

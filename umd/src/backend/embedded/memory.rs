@@ -50,7 +50,7 @@ pub(super) struct Memory {
 pub(super) struct Extent {
     pages: Pages,
     size: u64,
-    /// What counts it, if it is counted here.
+    /// The account that it is counted in, if it is counted here.
     counted: Option<Arc<Memory>>,
 }
 
@@ -155,7 +155,7 @@ impl Memory {
         if is_zero {
             pool.give(offset, size);
         } else {
-            // What cannot be made zero again is not used again.
+            // Memory that cannot be made zero again is not used again.
             log::error!("{size} bytes of device memory cannot be given back");
         }
         // The last pool stays for the next buffer.

@@ -248,7 +248,7 @@ impl Seen {
 
 const _: () = assert!(SEM_WAIT_MAX_ENTRIES <= u64::BITS);
 
-/// Time until an absolute CLOCK_MONOTONIC time; None for ever.
+/// Time until an absolute CLOCK_MONOTONIC time; None: without a limit.
 fn time_left(timeout_ns: i64) -> Option<Duration> {
     if timeout_ns == i64::MAX {
         return None;

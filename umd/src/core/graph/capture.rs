@@ -130,7 +130,7 @@ impl Graph {
         ACTIVE.store(captures.len(), Ordering::Relaxed);
     }
 
-    /// Where the capture has last signalled an event.
+    /// The place at which the capture last signalled an event.
     fn signal_of(&self, event: &Event) -> Option<Point> {
         let state = self.state();
         if state.phase != Phase::Capturing {
@@ -241,7 +241,7 @@ impl State {
                 break;
             }
         }
-        // What was appended as a graph is waited for where that was done.
+        // A graph that was appended is waited for by the list that it was appended to.
         let mut others = self.branches.iter().zip(&covered).skip(1);
         others.all(|(it, covered)| !it.gates.is_empty() || *covered >= it.work.max(1))
     }

@@ -12,7 +12,7 @@ use crate::list::launch::Groups;
 /// How much is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// What each command is.
+    /// A name for each command.
     Simple,
     /// Also what it is given.
     Full,

@@ -71,7 +71,7 @@ impl Launch {
             local_args: locals.map(|(i, _)| (i as u32, 0)).collect(),
             code,
         };
-        // Who launches without a size gets this one ("Kernel Group Size").
+        // A launch without a size gets this one ("Kernel Group Size").
         match info.required_group_size {
             Some(required) => launch.set_group_size(info, required)?,
             None if max_group_items(&launch.code) != 0 => launch.set_group_size(info, [1; 3])?,
@@ -300,7 +300,7 @@ pub(super) fn max_group_items(code: &Code) -> u32 {
     u32::try_from(fit).unwrap_or(u32::MAX).min(MAX_GROUP_ITEMS)
 }
 
-/// What an append launches: a kernel, what is set for it, how many groups.
+/// A launch as it is appended: a kernel, its settings, the number of groups.
 pub type Launched<'a> = (&'a Arc<Kernel>, &'a Launch, Groups);
 
 /// How many bytes of an argument a value of `size` bytes sets. As with Intel's driver a value may be

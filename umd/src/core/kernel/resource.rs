@@ -8,7 +8,7 @@ use tally_ze::{ze_image_handle_t, ze_sampler_handle_t};
 use crate::error::{Error, Result};
 use crate::handle;
 
-/// What a kernel is given for an image or a sampler, by the bytes of its handle.
+/// The argument that a kernel gets for an image or a sampler, by the bytes of its handle.
 ///
 /// # Errors
 /// INVALID_NULL_HANDLE; INVALID_ARGUMENT: the kernel takes images of another type, or writes them.

@@ -7,7 +7,7 @@
 //! not full, but rows that would not fill a quarter of one go one item at a time. Each group costs its
 //! start, and units that have no group are idle.
 
-/// What the choice depends on.
+/// The facts that the choice depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Work-items of a vector.
@@ -49,7 +49,7 @@ fn divisors(extent: u32, max: u32) -> Vec<u32> {
     (1..=extent.min(max)).filter(|&it| extent.is_multiple_of(it)).collect()
 }
 
-/// What the whole launch costs.
+/// The cost of the whole launch.
 fn cost(global: [u32; 3], size: [u32; 3], facts: Facts) -> f64 {
     let lanes = facts.lanes.max(1);
     let rows = f64::from(size[1] * size[2]);

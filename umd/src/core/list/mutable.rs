@@ -18,7 +18,7 @@ use crate::list::launch::Groups;
 use crate::list::regular::Regular;
 use crate::sync::event::Event;
 
-/// What may be changed; anything but graphs' arguments.
+/// The parts that may be changed; anything but graphs' arguments.
 pub const MUTABLE: Flags = Flags::from_bits_retain(
     Flags::ZE_MUTABLE_COMMAND_EXP_FLAG_KERNEL_ARGUMENTS.bits()
         | Flags::ZE_MUTABLE_COMMAND_EXP_FLAG_GROUP_COUNT.bits()
@@ -45,7 +45,7 @@ struct Command {
     is_changed: bool,
 }
 
-/// What a command launches.
+/// The launch of a command.
 #[derive(Clone)]
 struct Launched {
     kernel: Arc<Kernel>,
@@ -62,7 +62,7 @@ pub enum Change {
     GroupCount([u32; 3]),
     /// Work-items of a group.
     GroupSize([u32; 3]),
-    /// What is added to global ids.
+    /// The offset that is added to global ids.
     GlobalOffset([u32; 3]),
 }
 
@@ -82,7 +82,7 @@ impl Mutable {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a copy of the list begins with.
+    /// The state that a copy of the list begins with.
     pub(super) fn duplicate(&self) -> Self {
         Self { commands: Mutex::new(self.commands().clone()) }
     }
@@ -234,7 +234,7 @@ impl List {
                 ));
             }
             let mut launch = kernel.blank()?;
-            // What may not be changed stays, if the kernel can have it; else the list is not closed.
+            // Parts that may not be changed stay, if the kernel can have them; else the list is not closed.
             let _ = launch.set_group_size(kernel.info(), old.launch.group_size);
             changed.push((number, Launched { kernel: kernel.clone(), launch, groups: old.groups }));
         }

@@ -127,7 +127,7 @@ impl Folder {
             .and_then(|()| Ok(rustix::fs::renameat(&self.dir, &temporary, &self.dir, name)?));
         if let Err(error) = written {
             log::debug!("{temporary}: {error}");
-            // What was not renamed is of no use; if it is not there, so much the better.
+            // A file that was not renamed is of no use; it may be gone already.
             self.remove(&temporary);
         }
         if number.is_multiple_of(WRITES_BETWEEN_SWEEPS) {
@@ -196,7 +196,7 @@ impl Entry {
         Some(Self { cache, key, name })
     }
 
-    /// What the module offers, and its log.
+    /// The module's exports and log.
     pub fn info(&self) -> Option<(ModuleInfo, String)> {
         self.key.load_info(&self.cache.folder.read(&self.info_file())?)
     }
@@ -251,7 +251,7 @@ mod tests {
         fs::remove_dir_all(&base).unwrap();
     }
 
-    /// What was used last stays, and only so much of it.
+    /// The files that were used last stay, up to this size.
     #[test]
     fn a_full_folder_loses_what_was_not_used() {
         let base = std::env::temp_dir().join(format!("tally-sweep-{}", std::process::id()));

@@ -44,7 +44,7 @@ impl Constants {
         let mut rest = words.get(HEADER..).unwrap_or_default();
         while let Some(&first) = rest.first() {
             let (len, op) = ((first >> 16) as usize, first & 0xffff);
-            // What stands after the first function are not constants.
+            // No constants follow the first function.
             if len == 0 || len > rest.len() || op == OP_FUNCTION {
                 break;
             }

@@ -6,15 +6,14 @@ use std::sync::Arc;
 use tally_compiler_protocol::{GlobalInfo, Input, Reloc};
 use tally_ze::{ze_memory_type_t, ze_result_t};
 
-use super::inconsistent;
 use crate::core::context::Context;
 use crate::error::{Error, Result};
 use crate::space::{self, HUGE_PAGE};
 use crate::vm::{Source, Vm};
 
-/// What others may link to. It outlives the module if they do.
+/// The part of a module that others may link to. It outlives the module if they do.
 pub struct Unit {
-    /// What it was built from.
+    /// The source that it was built from.
     pub inputs: Arc<Vec<Input>>,
     /// Its variables.
     pub globals: Globals,
@@ -157,5 +156,13 @@ fn too_large(info: &GlobalInfo) -> Error {
     Error::new(
         ze_result_t::ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
         format!("the variable {:?} of {} bytes does not fit", info.name, info.size),
+    )
+}
+
+/// The compiler is another process, and its answer is checked before it is used.
+pub(super) fn inconsistent() -> Error {
+    Error::new(
+        ze_result_t::ZE_RESULT_ERROR_MODULE_BUILD_FAILURE,
+        "the compiler's answer contradicts itself; please report it",
     )
 }

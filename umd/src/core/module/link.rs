@@ -85,7 +85,7 @@ fn table(set: &[&Arc<Module>], module: &Arc<Module>, log: &mut String) -> Vec<(S
     table
 }
 
-/// Where a name is defined.
+/// The definition of a name.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
     /// Nowhere.
@@ -169,7 +169,7 @@ impl<'a> Node<'a> {
 #[derive(Default)]
 struct Reached<'a> {
     graph: Graph,
-    /// Where each one's links come from, in the graph's order.
+    /// The sources of each one's links, in the graph's order.
     nodes: Vec<Node<'a>>,
     /// The number of each unit, by its address.
     numbers: HashMap<*const Unit, u32>,

@@ -22,11 +22,11 @@ use crate::process;
 pub struct Part {
     /// Its SPIR-V modules.
     pub inputs: Arc<Vec<Input>>,
-    /// Where its imports are.
+    /// The definitions of its imports.
     pub links: Vec<Link>,
 }
 
-/// Where code comes from.
+/// The origin of code.
 pub enum Origin {
     /// A native binary had it.
     Native(Vec<Arc<KernelCode>>),
@@ -34,7 +34,7 @@ pub enum Origin {
     Compiler(Recipe),
 }
 
-/// What the compiler is given.
+/// The compiler's input.
 pub struct Recipe {
     parts: Vec<Part>,
     target: TargetCpu,
@@ -72,7 +72,7 @@ fn failed(error: &CompilerError) -> Error {
     Error::new(ze_result_t::ZE_RESULT_ERROR_MODULE_BUILD_FAILURE, error.to_string())
 }
 
-/// What comes after a death of the process.
+/// The step after a death of the process.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Again,
@@ -80,7 +80,7 @@ enum Next {
     GiveUp,
 }
 
-/// What comes after death number `deaths`, if the process was `at_work` on this or not.
+/// The step after death number `deaths`, if the process was `at_work` on this or not.
 fn after_death(deaths: u32, at_work: bool, careful: bool, front_end: bool) -> Next {
     match (at_work, careful || front_end) {
         _ if deaths > MAX_DEATHS => Next::GiveUp,

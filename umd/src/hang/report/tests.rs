@@ -101,7 +101,7 @@ fn report() -> Report {
     }
 }
 
-/// What both texts say of the queues.
+/// The part about the queues, which both texts have.
 const PARKED: &str = "\
 command queue 0x50 (engine 0 of group 0) waits for event 3 of event pool 0x70, at 0x200000021000, to be signalled
   appended by zeCommandListAppendBarrier, command 1 of regular list 0x60, executed by zeCommandQueueExecuteCommandLists, command 4 of command queue 0x50 (engine 0 of group 0)

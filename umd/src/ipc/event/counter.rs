@@ -14,7 +14,7 @@ use crate::ipc::transport::{
     Endpoint, Handle, Kind, Line, Link, Note, Offer, Opened, export, open,
 };
 use crate::ipc::{Imported, bad_facts, gone, wake};
-use crate::sync::counter::Cell;
+use crate::sync::cell::Cell;
 use crate::sync::shared::Shared;
 
 /// A handle for {counter, value}.
@@ -68,7 +68,7 @@ struct Pairs {
     /// VAs of counters for which there are handles.
     shared: HashSet<u64>,
     pairs: Vec<Weak<Pair>>,
-    /// Counters that stay at this value for ever, although larger ones were reserved.
+    /// Counters that never get beyond this value, although larger ones were reserved.
     abandoned: Vec<(Cell, u64)>,
 }
 

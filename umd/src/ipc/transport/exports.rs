@@ -11,7 +11,7 @@ use super::handle::{Handle, Kind, Secret};
 use super::{Offer, reactor, wire};
 use crate::error::{Error, Result};
 
-/// What identifies the object of an export within its kind.
+/// The identity of an exported object within its kind.
 type Object = (Kind, u64);
 
 struct Entry {
@@ -115,7 +115,7 @@ pub fn withdraw(handle: &Handle, name: &str) -> Result {
     Ok(())
 }
 
-/// What a secret of this kind opens.
+/// The offer that a secret of this kind opens.
 pub(super) fn find(secret: &Secret, kind: u32) -> Option<Arc<dyn Offer>> {
     let table = table();
     let entry = table.entries.get(secret).filter(|it| it.object.0 as u32 == kind)?;

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// Random bytes that cannot be guessed.
 pub type Secret = [u8; 16];
 
-/// What a handle stands for.
+/// The kind of object that a handle stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Kind {
@@ -44,13 +44,13 @@ const MAGIC: [u8; 4] = *b"TIP\x02";
 /// A handle, understood. All bytes are accounted for, but the descriptor of memory and of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle {
-    /// What it stands for.
+    /// The kind of object that it stands for.
     pub kind: Kind,
     /// By kind; says nothing about what may be accessed.
     pub details: u32,
     /// Which process made it: the name of its socket.
     pub exporter: Secret,
-    /// What it names there.
+    /// The secret that names the object there.
     pub secret: Secret,
     /// The value of a counter, else 0.
     pub value: u64,

@@ -13,11 +13,11 @@ use super::{Endpoint, reactor};
 use crate::backend::SharedBo;
 use crate::error::{Error, Result};
 
-/// What an exporter has granted.
+/// The grant of an exporter.
 pub struct Granted {
     /// The memory.
     pub bo: SharedBo,
-    /// What else it said of it.
+    /// The facts that came with it.
     pub facts: Facts,
     pending: Pending,
 }
@@ -104,7 +104,7 @@ impl Pending {
         &self.line
     }
 
-    /// What to call the exporter in reports.
+    /// The exporter's name for reports.
     pub fn exporter(&self) -> String {
         self.peer.name()
     }

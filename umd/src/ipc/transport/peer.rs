@@ -48,12 +48,12 @@ impl Peer {
         Ok(peer)
     }
 
-    /// What becomes readable when the process ends.
+    /// The descriptor that becomes readable when the process ends.
     pub fn process(&self) -> Option<&OwnedFd> {
         self.process.as_ref()
     }
 
-    /// What to call it in reports.
+    /// Its name for reports.
     pub fn name(&self) -> String {
         match self.pid {
             Some(pid) => format!("process {}", pid.as_raw_nonzero()),
@@ -75,7 +75,7 @@ impl Peer {
                 Err(Errno::INTR) if std::time::Instant::now() < end => {}
                 Err(errno) => return Err(errno),
                 Ok(0) => return Err(Errno::TIMEDOUT),
-                // What it said before it ended counts.
+                // Messages sent before it ended count.
                 Ok(_) if !both[0].revents().is_empty() => return Ok(()),
                 Ok(_) => return Err(Errno::SRCH),
             }

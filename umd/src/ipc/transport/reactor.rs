@@ -17,7 +17,7 @@ use super::{Endpoint, exports};
 use crate::error::{Error, Result};
 use crate::process;
 
-/// What may become readable.
+/// A descriptor that may become readable.
 enum Source {
     /// Importers come here.
     Listener(OwnedFd),
@@ -217,7 +217,7 @@ fn serve(reactor: &Reactor, key: u64, source: &Source) -> bool {
                 {
                     reactor.remove(key);
                     if let Some(endpoint) = endpoint.upgrade() {
-                        // What the process said before it died counts.
+                        // Messages sent before the process died count.
                         hear(line, &*endpoint);
                         endpoint.hung_up();
                     }

@@ -44,7 +44,7 @@ pub struct Ask {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct Grant {
-    /// Where the buffer begins in the file.
+    /// The buffer's offset in the file.
     pub offset: u64,
     /// Its bytes.
     pub size: u64,
@@ -66,7 +66,7 @@ pub mod verdict {
     pub const GONE: u32 = 2;
 }
 
-/// What the two ends of an import tell each other.
+/// The notes that the two ends of an import send each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Note {

@@ -66,7 +66,7 @@ struct Copier<'a> {
     sources: &'a [SpinGuard<'a, State>],
     /// Those of the copies.
     recordings: &'a [Arc<Recording>],
-    /// What the copies have in place of a source's: by its VA.
+    /// The copies' counterparts of a source's objects, by VA.
     places: HashMap<u64, Place>,
 }
 

@@ -34,7 +34,7 @@ const ENDING: u64 = 100_000_000;
 
 const MOST_OPERANDS: usize = MAX_OPERANDS as usize;
 
-/// What a mutable list knows beyond a regular one.
+/// A mutable list's state beyond a regular one's.
 #[derive(Clone, Default)]
 pub(super) struct Mutable {
     /// Number of the first of `commands`: those before it were of recordings that are gone.
@@ -47,12 +47,12 @@ pub(super) struct Mutable {
     signals: Vec<Named>,
 }
 
-/// Where a command is.
+/// The place of a command.
 #[derive(Clone)]
 struct Place {
     /// Its first packet.
     start: usize,
-    /// What is to be waited for, one for each event of the append.
+    /// The conditions to wait for, one for each event of the append.
     waits: Vec<Shape>,
     /// Operands of the recording that its waits may use.
     operands: Vec<usize>,

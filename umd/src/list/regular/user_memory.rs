@@ -21,7 +21,7 @@ pub(super) struct UserMemory {
 struct Users {
     /// Executions that are being submitted.
     claims: usize,
-    /// What the executions count that were submitted.
+    /// The counters of the executions that were submitted.
     counters: Vec<Arc<Counter>>,
 }
 

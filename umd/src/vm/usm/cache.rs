@@ -93,7 +93,7 @@ impl Cache {
 
     /// A block of which `bytes` were used is free.
     pub(super) fn put(&self, bytes: u64, block: Block) {
-        // What is left over is unmapped without a lock.
+        // The surplus is unmapped without a lock.
         let Some(class) = class(bytes) else {
             let surplus = lock(&self.depot).put_large(block);
             return drop(surplus);

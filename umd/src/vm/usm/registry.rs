@@ -37,7 +37,7 @@ pub(in super::super) struct Registry {
     records: Box<[OnceLock<Box<[Record]>>]>,
 }
 
-/// What is known of the allocation that begins at a granule.
+/// The record of the allocation that begins at a granule.
 #[derive(Default)]
 #[repr(align(64))]
 struct Record {
@@ -93,7 +93,7 @@ impl Registry {
         size.checked_sub(address - self.base(head)).filter(|&rest| rest != 0)
     }
 
-    /// What is known of the allocation that holds an address.
+    /// The record of the allocation that holds an address.
     #[inline]
     pub(in super::super) fn find(&self, address: u64) -> Option<Found> {
         self.look(address).map(|(base, words)| found(base, words))
@@ -179,13 +179,13 @@ impl Record {
             let version = self.version.load(Ordering::Acquire);
             if version.is_multiple_of(2) {
                 let words = self.words.each_ref().map(|it| it.load(Ordering::Relaxed));
-                // What was read above is read before the version is read again.
+                // The reads above come before the version is read again.
                 fence(Ordering::Acquire);
                 if self.version.load(Ordering::Relaxed) == version {
                     return words;
                 }
             } else {
-                // Who changes them holds the lock.
+                // Writers hold the lock.
                 drop(self.lock());
             }
         }
@@ -195,7 +195,7 @@ impl Record {
     fn write(&self, words: Words) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version + 1, Ordering::Relaxed);
-        // Who reads one of the words below also finds the odd version.
+        // A reader of one of the words below also finds the odd version.
         fence(Ordering::Release);
         for (place, word) in self.words.iter().zip(words) {
             place.store(word, Ordering::Relaxed);

@@ -75,7 +75,7 @@ fn memory_can_be_read_to_the_end_of_its_granule_and_ends_where_it_was_asked_to()
         assert!(bytes(base, end - base).iter().all(|&it| it == 0), "{size}");
         assert_eq!(vm.find(base + size), None, "{size}: it is not the allocation's");
         assert_eq!(vm.rest(base + size - 1), Some(1));
-        // What is made to be exported has no file beyond its pages, and still can be read there.
+        // Memory made to be exported has no file beyond its pages, and still can be read there.
         let file = vm.allocate(Source::ForExport, size, 1, HOST, 1, None).expect("room");
         let end = (file + size).next_multiple_of(GRANULE);
         assert!(bytes(file, end - file).iter().all(|&it| it == 0), "{size}");
@@ -168,7 +168,7 @@ fn without_sparse_buffers_each_allocation_is_a_buffer_of_its_pages_and_zeros() {
     assert!(backend.state().buffers.is_empty() && backend.state().bindings.is_empty());
 }
 
-/// What a thread's model knows of an allocation: its size, and what it has filled it with.
+/// A thread's model of an allocation: its size, and the byte that fills it.
 struct Known {
     size: u64,
     id: u64,
@@ -274,7 +274,7 @@ fn step(
             free(vm, base);
         }
         6 => {
-            // What one thread allocates another may free.
+            // One thread may free memory that another has allocated.
             let mine = any(model, random(seed)).and_then(|it| model.remove_entry(&it));
             let mut handed = handed.lock().expect("no panic");
             handed.extend(mine);

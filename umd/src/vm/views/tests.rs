@@ -49,7 +49,7 @@ impl<'a> Both<'a> {
         self.device.get()[i].store(value, Ordering::Relaxed);
     }
 
-    /// What the host and the device see.
+    /// The bytes that the host and the device see.
     fn get(&self, i: usize) -> (u64, u64) {
         (self.host(i).load(Ordering::Relaxed), self.device.get()[i].load(Ordering::Relaxed))
     }

@@ -207,7 +207,7 @@ impl Drop for Counted {
     }
 }
 
-/// What a table's thread does.
+/// The work of a table's thread.
 enum Order {
     /// Makes up to `count` files of `size` bytes and maps them.
     Make { size: u64, count: usize, answer: Sender<Answer> },
@@ -300,7 +300,7 @@ fn serve(inbox: &Receiver<Order>) {
                 let made: Vec<_> = (0..count).map_while(|_| make(size)).collect();
                 // A file that is too large for the process's limits may fail where others do not.
                 let is_full = made.is_empty() && memfd(PAGE_SIZE, false).is_none();
-                // Who asked waits for it.
+                // The caller waits for it.
                 let _ = answer.send((made, is_full));
             }
             // SAFETY: a descriptor of this table that `make` has answered, closed once.

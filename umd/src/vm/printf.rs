@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use tally_compiler_protocol::printf::{CAPACITY, DATA, HEAD, REFUSED, SKIP, TAIL, text};
 use tally_uapi::ioctl::bind_flag;
 
+use super::{Bindings, Mapping};
 use crate::error::Result;
 use crate::process;
-use crate::vm::{Bindings, Mapping};
 
 /// Bytes of a ring: what ze_device_module_properties_t.printfBufferSize says.
 pub const BUFFER_BYTES: u32 = 4 << 20;
@@ -65,7 +65,7 @@ pub struct Ring {
     reader: Mutex<Reader>,
 }
 
-/// What only the host knows of a ring, whatever kernels do to the memory.
+/// The host's own state of a ring, whatever kernels do to the memory.
 #[derive(Default)]
 struct Reader {
     tail: u64,

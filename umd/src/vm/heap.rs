@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tally_uapi::ioctl::bind_flag;
 use tally_ze::ze_result_t;
 
+use super::{Bindings, Mapping};
 use crate::error::{Error, Result};
 use crate::shards::Shards;
 use crate::space::HUGE_PAGE;
-use crate::vm::{Bindings, Mapping};
 
 /// Bytes of a chunk.
 const CHUNK: u64 = HUGE_PAGE;
@@ -180,7 +180,7 @@ fn too_large() -> Error {
 /// It may be used until then, whatever happens to the VM; nothing else refers to it, but the device
 /// may: its owner frees it only when no packet that names it can still run.
 pub struct Block {
-    /// Where it goes back to; `None`: its mapping is all its own.
+    /// The heap that it goes back to; `None`: its mapping is all its own.
     heap: Option<Arc<Heap>>,
     /// Moved out when it goes back: each change of its mapping's count would be one of a line that
     /// all threads have.
@@ -315,7 +315,7 @@ mod tests {
         let (kernel, vm) = fake();
         let mut blocks = vec![vm.heap().alloc(64, 8).expect("room")];
         blocks.extend((0..3).map(|_| vm.heap().alloc(MAX, 8).expect("room")));
-        // What is left of the first quarter is MAX - 64 bytes, in aligned pieces of each size.
+        // The rest of the first quarter is MAX - 64 bytes, in aligned pieces of each size.
         let mut size = MAX / 2;
         while size >= MIN {
             blocks.push(vm.heap().alloc(size, 8).expect("room"));

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The waits of host threads: which thread waits for what, in which call, and since when.
+//!
+//! Below everything that waits. `hang`, which is above it, makes reports of what is noted here.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::settings;
+
+thread_local! {
+    /// The entry point that this thread is in.
+    static CURRENT: Cell<&'static str> = const { Cell::new("a call") };
+}
+
+/// This thread is in an entry point of this name from now on.
+pub fn enter(function: &'static str) {
+    // After thread-local destructors have run the thread appends no more.
+    let _ = CURRENT.try_with(|current| current.set(function));
+}
+
+/// The entry point that this thread is in.
+pub fn current() -> &'static str {
+    CURRENT.try_with(Cell::get).unwrap_or("a call")
+}
+
+/// How long a host wait lasts before it is reported, in ns; `None`: it never is.
+pub fn limit_ns() -> Option<u64> {
+    settings::get().hang_ms.map(|ms| ms * 1_000_000)
+}
+
+/// The object of a host thread's wait.
+#[derive(Clone, Copy, Debug)]
+pub enum Waiting {
+    /// A cell to be at least a value.
+    Cell {
+        /// VA of the cell.
+        address: u64,
+        /// The value.
+        value: u64,
+    },
+    /// A fence that was given to no execution since it was made or reset.
+    Fence,
+}
+
+static REPORT: OnceLock<fn(Waiting, Duration)> = OnceLock::new();
+
+/// Sets the function that reports a wait which lasts longer than [`limit_ns`].
+pub fn report_with(report: fn(Waiting, Duration)) {
+    // Once a process; later calls bring the same function.
+    let _ = REPORT.set(report);
+}
+
+/// Reports a wait that has lasted for `lasted`.
+#[cold]
+pub fn report(waiting: Waiting, lasted: Duration) {
+    if let Some(report) = REPORT.get() {
+        report(waiting, lasted);
+    }
+}
+
+/// A wait of a host thread.
+#[derive(Clone, Copy, Debug)]
+pub struct HostWait {
+    /// The system's number of the thread.
+    pub thread: i32,
+    /// The entry point that it is in.
+    pub call: &'static str,
+    /// The object of the wait.
+    pub waiting: Waiting,
+    /// When it began.
+    pub since: Instant,
+}
+
+impl HostWait {
+    /// A wait of the calling thread.
+    pub fn here(waiting: Waiting, since: Instant) -> Self {
+        // SAFETY: takes no arguments and cannot fail.
+        let thread = unsafe { libc::gettid() };
+        Self { thread, call: current(), waiting, since }
+    }
+}
+
+fn waits() -> MutexGuard<'static, BTreeMap<u64, HostWait>> {
+    static WAITS: Mutex<BTreeMap<u64, HostWait>> = Mutex::new(BTreeMap::new());
+    WAITS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// All waits that are noted now, in the order in which they began.
+pub fn all() -> Vec<HostWait> {
+    waits().values().copied().collect()
+}
+
+/// While it lives, this thread's wait is among [`all`].
+pub struct Noted(u64);
+
+/// Notes a wait of this thread that may last, if `tally-top` may ask for it.
+pub fn note(waiting: Waiting) -> Option<Noted> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    settings::get().top.then(|| {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        waits().insert(number, HostWait::here(waiting, Instant::now()));
+        Noted(number)
+    })
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        waits().remove(&self.0);
+    }
+}
