@@ -20,9 +20,9 @@
 
 use std::fmt::Write;
 
-use super::Unit;
-use super::entry::{loops, private_init};
-use super::function::Frame;
+use super::frame::Frame;
+use super::loops::{loops, private_init};
+use super::unit::Unit;
 use crate::regions::Ends;
 use crate::widen::Rows;
 
