@@ -82,7 +82,7 @@ pub fn lower_widened(widened: &Widened, kernel: &Kernel) -> Result<Lowered, Lowe
     lower_both(&widened.module, kernel, Some(widened), None)
 }
 
-/// As [`lower`] or [`lower_widened`], with debug information that says where each instruction comes
+/// Like [`lower`] or [`lower_widened`], with debug information that says where each instruction comes
 /// from ([`places`]).
 ///
 /// # Errors

@@ -85,7 +85,7 @@ impl Body<'_, '_> {
         format!("call {llvm} @{name}({args})")
     }
 
-    /// As [`Self::intrinsic`], with an `i1 false` behind the argument: no result is poison.
+    /// Like [`Self::intrinsic`], with an `i1 false` behind the argument: no result is poison.
     fn total_intrinsic(&mut self, name: &str, ty: TypeId, arg: &str) -> String {
         let llvm = self.value_type(ty);
         let name = format!("llvm.{name}.{}", suffix(self.unit.module, ty));

@@ -76,7 +76,7 @@ impl<'u, 'm> Body<'u, 'm> {
         };
     }
 
-    /// What is written next comes from here.
+    /// Sets the source of the instructions that are written next.
     pub(super) fn come_from(&mut self, loc: Loc) {
         if let (Some(scope), Some(places)) = (self.scope, &mut self.unit.places) {
             self.place = Some(places.at(scope, loc));

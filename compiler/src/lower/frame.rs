@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The frame of an item that can be resumed: where what lies in it.
+//! The layout of the frame of an item that can be resumed.
 
 use std::collections::HashMap;
 
@@ -14,9 +14,9 @@ pub(super) struct Frame {
     pub(super) size: u64,
     /// Offset of the private variables of module scope.
     pub(super) private_offset: u64,
-    /// What it takes to exchange values, if the kernel does or has sub-groups that wait.
+    /// The places through which items exchange values, if they do or sub-groups wait.
     pub(super) exchange: Option<Exchange>,
-    /// Where each region may end, if there are few enough.
+    /// The ends of each region, if there are few enough.
     pub(super) ends: Vec<Ends>,
     /// Whether all items, or vectors of them, are known to stop at the same barriers.
     pub(super) stops_alike: bool,
@@ -71,7 +71,7 @@ pub(super) struct Exchange {
     pub(super) subgroup: Slots,
     /// Whether the items of a sub-group wait for each other.
     pub(super) turns: bool,
-    /// Where it ends.
+    /// The offset of its end.
     pub(super) end: u64,
 }
 

@@ -296,7 +296,7 @@ gave:
         Ok(text)
     }
 
-    /// What combining begins with.
+    /// The value with which combining begins.
     fn start(&self, module: &Module, op: BinaryOp) -> Result<String, LowerError> {
         let element = module.types.element(self.ty);
         let bits = Scalar::of(&module.types[element]).and_then(|ty| identity(op, ty));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the functions of one kernel share while it is lowered.
+//! The state that the functions of one kernel share while it is lowered.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -50,7 +50,7 @@ impl fmt::Display for LowerError {
 
 impl std::error::Error for LowerError {}
 
-/// What becomes of the calls of a function.
+/// The treatment of a function's calls.
 #[derive(Clone, Copy)]
 pub(super) enum Inlining {
     /// LLVM decides.
@@ -63,7 +63,7 @@ pub(super) enum Inlining {
     First,
 }
 
-/// What the functions of one kernel share.
+/// The state that the functions of one kernel share.
 pub(super) struct Unit<'m> {
     pub(super) module: &'m Module,
     /// Declarations of intrinsics and library functions.
@@ -82,7 +82,7 @@ pub(super) struct Unit<'m> {
     pub(super) scratch: u64,
     /// Whether private variables of functions go to scratch memory.
     pub(super) spill_variables: bool,
-    /// What becomes of the calls of the function that is lowered.
+    /// The treatment of the calls of the function that is lowered.
     pub(super) inlining: Inlining,
     /// The size of every group that runs what is lowered, where it is known.
     pub(super) exact: Option<[u32; 3]>,

@@ -36,7 +36,7 @@ pub fn with_barrier(module: &Module, functions: &[FunctionId]) -> HashSet<Functi
 /// inlined; beyond it code generation would take unreasonably long.
 pub const MAX_WEIGHT: usize = 1 << 20;
 
-/// What an instruction may name and still weigh one.
+/// The most values, blocks and cases that an instruction of weight one may name.
 const USUAL_PARTS: usize = 8;
 
 /// A copy of `kernel` in which no call of a function in `stopping` is left. `None` if it would

@@ -74,7 +74,7 @@ impl Shared {
     fn has(&self, module: &Module, operand: Operand) -> bool {
         match operand {
             Operand::Value(value) => self.0[value.index()],
-            // What is undefined may be anything, each time.
+            // An undefined value may differ each time.
             Operand::Const(id) => !matches!(module.constants[id].kind, ConstKind::Undef),
         }
     }
