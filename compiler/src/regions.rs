@@ -26,12 +26,12 @@
 //! ([`order`]) go on, the others wait for them: items that have parted meet again.
 
 pub mod inline;
+mod live;
 pub mod order;
 pub mod uniform;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, Block, BlockId, ConvertOp, ENTRY, Function, Module, Op, Operand, Scope, Terminator,
     Type, TypeId, ValueId,
@@ -44,7 +44,7 @@ pub struct Barrier {
     pub block: BlockId,
     /// The block to go on at. It has no phis and no other predecessor.
     pub resume: BlockId,
-    /// Whose items wait: a sub-group's or a work-group's.
+    /// The scope of the items that wait: a sub-group or a work-group.
     pub scope: Scope,
     /// The values to keep, in ascending order.
     pub live: Vec<ValueId>,
@@ -66,7 +66,7 @@ pub struct Regions {
     pub remade: HashSet<ValueId>,
 }
 
-/// Where items may be when they have run a region: at barriers, by index, or at the kernel's end.
+/// The places that items may have reached when they have run a region: barriers, by index, or the kernel's end.
 pub type Ends = BTreeSet<Option<usize>>;
 
 /// The most regions that are generated one by one.
@@ -76,7 +76,7 @@ const MAX_TOGETHER: usize = 16;
 const MAX_TOGETHER_INSTRUCTIONS: usize = 4096;
 
 impl Regions {
-    /// Where each region may end: the first, and those behind each barrier. Empty where they are
+    /// The ends of each region: the first, and those behind each barrier. Empty where they are
     /// too many, or too large, to be generated one by one.
     pub fn ends(&self) -> Vec<Ends> {
         let starts = std::iter::once(ENTRY).chain(self.barriers.iter().map(|it| it.resume));
@@ -93,7 +93,7 @@ impl Regions {
         if few { ends } else { Vec::new() }
     }
 
-    /// Where a region may end, and its instructions.
+    /// The ends of a region, and the number of its instructions.
     fn ends_from(&self, start: BlockId) -> (Ends, usize) {
         let mut ends = Ends::new();
         let mut size = 0;
@@ -116,7 +116,7 @@ impl Regions {
     }
 }
 
-/// Whose items an operation makes wait for each other, if it does: a sub-group's or a work-group's.
+/// The scope in which an operation makes items wait for each other, if it does: a sub-group or a work-group.
 pub fn stop_scope(op: &Op) -> Option<Scope> {
     match op {
         Op::ControlBarrier { execution: scope, .. } | Op::Offer(scope, _) => match scope {
@@ -134,17 +134,14 @@ pub fn split(module: &Module, function: &Function) -> Regions {
     let mut barriers = cut(&mut function);
     let ranks = order::ranks(&function);
     barriers.sort_by_key(|barrier| order::rank(&ranks, barrier.block));
-    let live_in = live_in(&function);
-    let changed = changed(&function, &barriers);
+    live::find(&function, &mut barriers);
     let cheap = remakable(module, &function);
     let mut crossing = BTreeSet::new();
     let mut remade = HashSet::new();
     for barrier in &mut barriers {
-        remade.extend(live_in[barrier.resume.index()].intersection(&cheap).copied());
-        barrier.live = live_in[barrier.resume.index()].difference(&cheap).copied().collect();
-        barrier.live.sort();
-        let changed = &changed[barrier.block.index()];
-        barrier.changed = barrier.live.iter().filter(|v| changed.contains(v)).copied().collect();
+        remade.extend(barrier.live.iter().filter(|value| cheap.contains(value)).copied());
+        barrier.live.retain(|value| !cheap.contains(value));
+        barrier.changed.retain(|value| !cheap.contains(value));
         crossing.extend(barrier.live.iter().copied());
     }
     close(&function, &mut remade);
@@ -276,83 +273,4 @@ fn is_simple(op: &Op) -> bool {
 
 fn is_scalar(module: &Module, ty: TypeId) -> bool {
     matches!(module.types[ty], Type::Int(_) | Type::Pointer(_))
-}
-
-/// The values that are live at the start of each block, indexed by block number. A phi's operands
-/// are live at the end of the predecessor that they come from, its result is not live at the start.
-pub fn live_in(function: &Function) -> Vec<HashSet<ValueId>> {
-    let predecessors = function.predecessors();
-    let mut live: Vec<HashSet<ValueId>> = vec![HashSet::new(); function.blocks.len()];
-    // Values that leave a block towards the phis of its successors.
-    let mut to_phis: HashMap<BlockId, HashSet<ValueId>> = HashMap::new();
-    for (_, block) in function.blocks.iter() {
-        for inst in block.phis() {
-            let Op::Phi(incoming) = &inst.op else { continue };
-            for (from, operand) in incoming {
-                to_phis.entry(*from).or_default().extend(value(*operand));
-            }
-        }
-    }
-    let mut work: Vec<BlockId> = function.blocks.ids().collect();
-    let mut queued = vec![true; function.blocks.len()];
-    while let Some(id) = work.pop() {
-        queued[id.index()] = false;
-        let block = &function.blocks[id];
-        let mut now = to_phis.get(&id).cloned().unwrap_or_default();
-        for next in block.terminator.successors() {
-            now.extend(&live[next.index()]);
-        }
-        block.terminator.for_each_operand(|operand| now.extend(value(operand)));
-        for inst in block.insts.iter().rev() {
-            if let Some(result) = inst.result {
-                now.remove(&result);
-            }
-            if !matches!(inst.op, Op::Phi(_)) {
-                inst.op.for_each_operand(|operand| now.extend(value(operand)));
-            }
-        }
-        if now.len() == live[id.index()].len() {
-            continue;
-        }
-        live[id.index()] = now;
-        for &before in &predecessors[id.index()] {
-            if !std::mem::replace(&mut queued[before.index()], true) {
-                work.push(before);
-            }
-        }
-    }
-    live
-}
-
-/// The values that may have been defined since the item began or was last resumed, at the end of
-/// each block.
-fn changed(function: &Function, barriers: &[Barrier]) -> Vec<HashSet<ValueId>> {
-    let stops: HashSet<BlockId> = barriers.iter().map(|barrier| barrier.block).collect();
-    let defined = |block: &Block| block.insts.iter().filter_map(|inst| inst.result).collect();
-    let mut at_end: Vec<HashSet<ValueId>> =
-        function.blocks.iter().map(|(_, block)| defined(block)).collect();
-    let mut work: Vec<BlockId> = function.blocks.ids().rev().collect();
-    while let Some(id) = work.pop() {
-        // Behind a barrier everything that is live has just come from the frame.
-        if stops.contains(&id) {
-            continue;
-        }
-        let here = at_end[id.index()].clone();
-        for next in function.blocks[id].terminator.successors() {
-            let before = at_end[next.index()].len();
-            at_end[next.index()].extend(&here);
-            if at_end[next.index()].len() != before {
-                work.push(next);
-            }
-        }
-    }
-    at_end
-}
-
-/// The value that an operand is, if it is one.
-fn value(operand: Operand) -> Option<ValueId> {
-    match operand {
-        Operand::Value(value) => Some(value),
-        Operand::Const(_) => None,
-    }
 }
