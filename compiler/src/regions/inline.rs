@@ -4,7 +4,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::stop_scope;
+use super::barrier::stop_scope;
+use super::cut::rename_predecessor;
 use crate::ir::arena::Id;
 use crate::ir::{
     Block, BlockId, Function, FunctionId, Inst, Module, Op, Operand, PrivateVariable, Terminator,
@@ -158,7 +159,7 @@ fn inline_call(module: &Module, function: &mut Function, head: BlockId, at: usiz
     }
     let end =
         std::mem::replace(&mut function.blocks[head].terminator, Terminator::Branch(blocks[0]));
-    super::rename_predecessor(function, &end, head, join);
+    rename_predecessor(function, &end, head, join);
     function.blocks[join].insts = tail;
     function.blocks[join].terminator = end;
 }

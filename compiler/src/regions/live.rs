@@ -6,7 +6,7 @@
 //! each barrier, up to the barriers before it, finds what has been defined since. Both take time in
 //! proportion to the blocks that they pass.
 
-use super::Barrier;
+use super::barrier::Barrier;
 use crate::ir::arena::Id;
 use crate::ir::{BlockId, Function, Op, Operand, ValueId};
 

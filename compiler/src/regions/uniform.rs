@@ -9,7 +9,7 @@
 
 use std::collections::HashSet;
 
-use super::stop_scope;
+use super::barrier::stop_scope;
 use crate::ir::arena::Id;
 use crate::ir::{
     Block, BlockId, ConstKind, Function, Module, Op, Operand, Terminator, ValueId, WorkItemQuery,
