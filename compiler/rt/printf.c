@@ -38,8 +38,8 @@ static void put_bytes(unsigned char *to, const unsigned char *from, uint64_t cou
     to[i] = from[i];
 }
 
-// The characters of a string; no more than `limit`, so that a text without an end is found too
-// long and not read for ever.
+// The characters of a string; no more than `limit`, so that a text without an end is found to be
+// too long instead of being read without end.
 static uint64_t length(const unsigned char *text, uint64_t limit) {
   uint64_t count = 0;
   while (count < limit && text[count] != 0)

@@ -34,7 +34,7 @@ type ByWord = HashMap<u32, Vec<String>>;
 /// The view of a kernel.
 ///
 /// # Errors
-/// What the lowering or LLVM says.
+/// The message of the lowering or of LLVM.
 pub fn view(module: &Module, kernel: &Kernel, target: &TargetCpu) -> Result<String, String> {
     let widened = widen::widen(module, kernel, widen::lanes(kernel));
     let mut out = String::new();
@@ -156,7 +156,7 @@ fn widened_by_word(wide: &Widened) -> ByWord {
     found
 }
 
-/// What slows the code down.
+/// Remarks on what slows the code down.
 fn remarks_by_word(wide: &Widened) -> ByWord {
     let mut found = ByWord::new();
     for (loc, what) in &wide.remarks {

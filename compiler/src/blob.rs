@@ -53,7 +53,7 @@ pub enum BlobError {
     Section {
         /// Its name.
         name: String,
-        /// What it is that can't be.
+        /// The thing that can't be.
         why: &'static str,
     },
     /// A relative distance does not fit its field; the symbol.
@@ -138,7 +138,7 @@ struct Linker<'a> {
     relocs: Vec<Reloc>,
 }
 
-/// What a relocation refers to.
+/// The target of a relocation.
 enum Target {
     /// An offset in the blob.
     Inside(u64),
@@ -228,7 +228,7 @@ impl Linker<'_> {
         }
     }
 
-    /// What a relocation refers to, with its name.
+    /// The target of a relocation, with its name.
     fn target(
         &mut self,
         input: usize,
@@ -286,7 +286,7 @@ impl Linker<'_> {
     }
 }
 
-/// Where a global symbol is defined; the first input that has it wins.
+/// The place that defines a global symbol; the first input that has it wins.
 fn definition(inputs: &[Elf<'_>], name: &str) -> Result<Option<Place>, BlobError> {
     for (input, file) in inputs.iter().enumerate() {
         for symbol in file.symbols().filter(|symbol| symbol.is_global()) {

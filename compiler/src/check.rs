@@ -41,7 +41,7 @@ const MAX_ERRORS: usize = 32;
 /// Why a module cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What is wrong, in the order it was found.
+    /// The errors in the order in which they were found.
     pub errors: Vec<Error>,
 }
 
@@ -66,7 +66,7 @@ pub fn check(module: &mut Module) -> Result<(), Failure> {
     run(module, false).map(drop)
 }
 
-/// What a module needs of others.
+/// The imports that a module needs of others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unlinked {
     /// Names of functions and variables that it imports and uses, in order, and whether a kernel
@@ -76,10 +76,10 @@ pub struct Unlinked {
     pub warnings: String,
 }
 
-/// As [`check`], but what the module imports is listed.
+/// Like [`check`], but lists what the module imports.
 ///
 /// # Errors
-/// As [`check`], except for imports.
+/// The same as those of [`check`], except for imports.
 pub fn check_unlinked(module: &mut Module) -> Result<Unlinked, Failure> {
     run(module, true)
 }
@@ -105,7 +105,7 @@ fn run(module: &mut Module, unlinked: bool) -> Result<Unlinked, Failure> {
     Ok(found)
 }
 
-/// What the checks begin at.
+/// A function or variable at which the checks begin.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RootKind {
     Kernel,
@@ -113,7 +113,7 @@ enum RootKind {
 }
 
 impl fmt::Display for RootKind {
-    /// What it is called in messages.
+    /// Its name in messages.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Kernel => "kernel",
@@ -122,7 +122,7 @@ impl fmt::Display for RootKind {
     }
 }
 
-/// What is checked with all that it calls.
+/// The kind of a root, which is checked with all that it calls.
 #[derive(Clone, Copy)]
 struct Root<'m> {
     kind: RootKind,
@@ -141,7 +141,7 @@ struct Checker<'m> {
     /// Functions that have been looked at, for whichever kernel.
     checked: HashSet<FunctionId>,
     errors: Vec<Error>,
-    /// What the module imports and uses, by name, and whether a kernel does; `None` if all that is
+    /// The imports that the module uses, by name, and whether a kernel does; `None` if all that is
     /// an error.
     imports: Option<BTreeMap<String, bool>>,
 }

@@ -49,7 +49,7 @@ pub fn module_info(module: &Module, unlinked: &Unlinked) -> ModuleInfo {
     }
 }
 
-/// What other modules may import. It is not used for a linked module.
+/// The definitions that other modules may import. Not used for a linked module.
 fn exports(module: &Module) -> Vec<Export> {
     let functions = module.functions.iter().filter(|(_, it)| it.exported).map(|(_, it)| &it.name);
     let globals = module.globals.iter().filter(|(_, it)| it.exported).map(|(_, it)| &it.name);
@@ -68,7 +68,7 @@ fn object_of(module: &Module, id: GlobalId) -> usize {
     module.foreign.partition_point(|&first| first <= id)
 }
 
-/// What a variable of another object is called there.
+/// The number of a variable of another object in that object.
 fn foreign_global(module: &Module, id: GlobalId) -> ForeignGlobal {
     let object = object_of(module, id);
     let first = object.checked_sub(1).and_then(|before| module.foreign.get(before));
@@ -101,7 +101,7 @@ pub fn kernel_code(
 /// can't be widened so.
 ///
 /// # Errors
-/// As [`kernel_code`].
+/// The same as those of [`kernel_code`].
 pub fn kernel_code_of(
     module: &Module,
     kernel: &Kernel,

@@ -16,7 +16,7 @@
 //! [`interp`] runs the IR as it is: the reference that compiled code is compared with.
 //!
 //! `codegen` puts the last three together; `serve` is the compiler process around them all; `beside`
-//! shows people what has become of a kernel.
+//! shows people what has become of a kernel, and `times` what each step of its build costs.
 
 #[cfg(feature = "llvm")]
 pub mod beside;
@@ -36,4 +36,6 @@ pub mod pointers;
 pub mod regions;
 #[cfg(feature = "llvm")]
 pub mod serve;
+#[cfg(feature = "llvm")]
+pub mod times;
 pub mod widen;

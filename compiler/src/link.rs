@@ -81,7 +81,7 @@ fn imports(module: &Module) -> bool {
         || module.globals.iter().any(|(_, global)| global.imported)
 }
 
-/// What an object offers, by name.
+/// The definitions that an object offers, by name.
 #[derive(Default)]
 struct Exports(HashMap<String, Export>);
 

@@ -5,6 +5,7 @@
 //! of the run-time library that it calls are linked in as bitcode, made private, and optimised with
 //! the kernel.
 
+use std::ffi::CStr;
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -70,7 +71,7 @@ impl std::error::Error for LlvmError {}
 pub enum Level {
     /// Not at all, and one work-item at a time.
     None,
-    /// What costs little time and memory; vectors of work-items.
+    /// Passes that cost little time and memory; vectors of work-items.
     Little,
     /// All of it.
     #[default]
@@ -96,7 +97,7 @@ impl Level {
     }
 }
 
-/// What to make of a module.
+/// The form in which a module is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// An ELF object file.
@@ -157,6 +158,22 @@ pub fn compile(
 pub fn initialise() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| Target::initialize_x86(&InitializationConfig::default()));
+}
+
+/// Has LLVM measure its passes from here on, in the whole process: a tool's business, not a driver's.
+pub fn time_passes() {
+    let words = [c"tally-compiler", c"-time-passes"].map(CStr::as_ptr);
+    // SAFETY: `words` is as long as is said, its strings end with zeros, and LLVM copies what it keeps. A
+    // null overview is allowed. LLVM's options are process-wide; `main` has started no other thread.
+    unsafe {
+        llvm_sys::support::LLVMParseCommandLineOptions(2, words.as_ptr(), std::ptr::null());
+    }
+}
+
+/// Prints to standard error what [`time_passes`] has had measured. LLVM cannot be used afterwards.
+pub fn print_times() {
+    // SAFETY: no object of LLVM's is left: `compile` drops all of its own, and there is no other thread.
+    unsafe { inkwell::support::shutdown_llvm() };
 }
 
 fn machine(target: &TargetCpu, level: Level) -> Result<TargetMachine, LlvmError> {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::{env, fs};
 
 use tally_compiler::llvm::{Level, Output};
-use tally_compiler::{beside, check, ir, llvm, lower, parse, serve, widen};
+use tally_compiler::{beside, check, ir, llvm, lower, parse, serve, times, widen};
 use tally_compiler_protocol::TargetCpu;
 
 const USAGE: &str = "usage: tally-compiler                        serve a driver on standard input
@@ -17,6 +17,7 @@ VIEW: --ir       the typed representation
       --llvm     what is given to LLVM
       --opt      what LLVM makes of it
       --disasm   the processor's code
+      --time-passes  what each step of a build costs
       --beside   all of these beside one another, with what slows the code down
 CPU:  LLVM's name of a processor, for example x86-64-v3 (default: x86-64)
 ";
@@ -47,9 +48,16 @@ fn main() -> ExitCode {
 fn show(view: &str, file: &str, cpu: &str) -> Result<(), String> {
     let bytes = fs::read(file).map_err(|error| format!("{file}: {error}"))?;
     let log = |why: String| format!("{file}: {why}");
+    let target = TargetCpu { name: cpu.into(), features: String::new() };
+    if view == "--time-passes" {
+        llvm::time_passes();
+        let report = times::report(&bytes, &target).map_err(log)?;
+        print(report.as_bytes())?;
+        llvm::print_times();
+        return Ok(());
+    }
     let mut module = parse::parse(&bytes, &[]).map_err(|error| log(error.to_string()))?;
     let checked = check::check(&mut module).map_err(|failure| log(failure.to_string()));
-    let target = TargetCpu { name: cpu.into(), features: String::new() };
     let output = match view {
         "--ir" => {
             print(module.to_string().as_bytes())?;

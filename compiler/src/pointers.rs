@@ -19,7 +19,7 @@ use crate::ir::{
     Operand, Terminator, Type, TypeId, ValueId,
 };
 
-/// What a function takes and returns.
+/// A function's parameters and result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// The types of the parameters.
@@ -29,7 +29,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// What `function` takes and returns.
+    /// The parameters and the result of `function`.
     pub fn of(function: &Function) -> Self {
         let params = function.params.iter().map(|&param| function.values[param].ty).collect();
         Self { params, returns: function.return_type }

@@ -2,8 +2,8 @@
 //! Cuts a kernel where work-items wait for each other, so that one thread can run a whole group.
 //!
 //! Items wait at barriers, and at operations of groups and sub-groups. Such an operation is a
-//! barrier at which each item leaves a value ([`Op::Offer`]); behind it each computes what it wants
-//! of all of them ([`Op::Collect`]). What follows says "barrier" for all of these.
+//! barrier at which each item leaves a value ([`Op::Offer`](crate::ir::Op::Offer)); behind it each computes what it wants
+//! of all of them ([`Op::Collect`](crate::ir::Op::Collect)). What follows says "barrier" for all of these.
 //!
 //! A kernel with barriers becomes a *resumable item*: a function that runs one work-item from
 //! where it stopped to the next barrier or to the end. The group runs in phases: each phase
@@ -25,33 +25,19 @@
 //! the next sub-group's part of the phase. Those at the first of these barriers in program order
 //! ([`order`]) go on, the others wait for them: items that have parted meet again.
 
+mod barrier;
+mod cut;
 pub mod inline;
+mod live;
 pub mod order;
+mod remade;
 pub mod uniform;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
-use crate::ir::arena::Id;
-use crate::ir::{
-    BinaryOp, Block, BlockId, ConvertOp, ENTRY, Function, Module, Op, Operand, Scope, Terminator,
-    Type, TypeId, ValueId,
-};
+pub use barrier::{Barrier, stop_scope};
 
-/// A place where items stop and are resumed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Barrier {
-    /// The block that ends with the barrier, its last instruction.
-    pub block: BlockId,
-    /// The block to go on at. It has no phis and no other predecessor.
-    pub resume: BlockId,
-    /// Whose items wait: a sub-group's or a work-group's.
-    pub scope: Scope,
-    /// The values to keep, in ascending order.
-    pub live: Vec<ValueId>,
-    /// Those of them that may differ from what the frame holds already: they were defined since
-    /// the item was last resumed. In ascending order.
-    pub changed: Vec<ValueId>,
-}
+use crate::ir::{BlockId, ENTRY, Function, Module, Terminator, ValueId};
 
 /// A kernel that is cut at its barriers.
 #[derive(Clone, Debug)]
@@ -66,7 +52,7 @@ pub struct Regions {
     pub remade: HashSet<ValueId>,
 }
 
-/// Where items may be when they have run a region: at barriers, by index, or at the kernel's end.
+/// The places that items may have reached when they have run a region: barriers, by index, or the kernel's end.
 pub type Ends = BTreeSet<Option<usize>>;
 
 /// The most regions that are generated one by one.
@@ -76,7 +62,7 @@ const MAX_TOGETHER: usize = 16;
 const MAX_TOGETHER_INSTRUCTIONS: usize = 4096;
 
 impl Regions {
-    /// Where each region may end: the first, and those behind each barrier. Empty where they are
+    /// The ends of each region: the first, and those behind each barrier. Empty where they are
     /// too many, or too large, to be generated one by one.
     pub fn ends(&self) -> Vec<Ends> {
         let starts = std::iter::once(ENTRY).chain(self.barriers.iter().map(|it| it.resume));
@@ -93,7 +79,7 @@ impl Regions {
         if few { ends } else { Vec::new() }
     }
 
-    /// Where a region may end, and its instructions.
+    /// The ends of a region, and the number of its instructions.
     fn ends_from(&self, start: BlockId) -> (Ends, usize) {
         let mut ends = Ends::new();
         let mut size = 0;
@@ -116,243 +102,14 @@ impl Regions {
     }
 }
 
-/// Whose items an operation makes wait for each other, if it does: a sub-group's or a work-group's.
-pub fn stop_scope(op: &Op) -> Option<Scope> {
-    match op {
-        Op::ControlBarrier { execution: scope, .. } | Op::Offer(scope, _) => match scope {
-            Scope::WorkItem => None,
-            Scope::Subgroup => Some(Scope::Subgroup),
-            Scope::Workgroup | Scope::Device | Scope::System => Some(Scope::Workgroup),
-        },
-        _ => None,
-    }
-}
-
 /// Cuts `function`, whose callees must have no barriers (see [`inline`]).
 pub fn split(module: &Module, function: &Function) -> Regions {
     let mut function = function.clone();
-    let mut barriers = cut(&mut function);
+    let mut barriers = cut::cut(&mut function);
     let ranks = order::ranks(&function);
     barriers.sort_by_key(|barrier| order::rank(&ranks, barrier.block));
-    let live_in = live_in(&function);
-    let changed = changed(&function, &barriers);
-    let cheap = remakable(module, &function);
-    let mut crossing = BTreeSet::new();
-    let mut remade = HashSet::new();
-    for barrier in &mut barriers {
-        remade.extend(live_in[barrier.resume.index()].intersection(&cheap).copied());
-        barrier.live = live_in[barrier.resume.index()].difference(&cheap).copied().collect();
-        barrier.live.sort();
-        let changed = &changed[barrier.block.index()];
-        barrier.changed = barrier.live.iter().filter(|v| changed.contains(v)).copied().collect();
-        crossing.extend(barrier.live.iter().copied());
-    }
-    close(&function, &mut remade);
+    live::find(&function, &mut barriers);
+    let remade = remade::take_out(module, &function, &mut barriers);
+    let crossing: BTreeSet<_> = barriers.iter().flat_map(|it| &it.live).copied().collect();
     Regions { function, barriers, crossing: crossing.into_iter().collect(), remade }
-}
-
-/// Cuts blocks behind each barrier. New blocks come after the old ones.
-fn cut(function: &mut Function) -> Vec<Barrier> {
-    let mut barriers = Vec::new();
-    let mut work: Vec<BlockId> = function.blocks.ids().rev().collect();
-    while let Some(head) = work.pop() {
-        let block = &mut function.blocks[head];
-        let stop = block.insts.iter().enumerate();
-        let stop = stop.filter_map(|(at, inst)| Some((at, stop_scope(&inst.op)?))).next();
-        let Some((at, scope)) = stop else { continue };
-        let tail = Block {
-            insts: block.insts.split_off(at + 1),
-            terminator: Terminator::Unreachable,
-            loc: block.loc,
-        };
-        let resume = function.blocks.push(tail);
-        let end = Terminator::Branch(resume);
-        let end = std::mem::replace(&mut function.blocks[head].terminator, end);
-        rename_predecessor(function, &end, head, resume);
-        function.blocks[resume].terminator = end;
-        barriers.push(Barrier {
-            block: head,
-            resume,
-            scope,
-            live: Vec::new(),
-            changed: Vec::new(),
-        });
-        work.push(resume);
-    }
-    barriers
-}
-
-/// In the phis behind `end`, what came from block `from` now comes from `to`.
-fn rename_predecessor(function: &mut Function, end: &Terminator, from: BlockId, to: BlockId) {
-    let next: HashSet<_> = end.successors().into_iter().collect();
-    for next in next {
-        for inst in &mut function.blocks[next].insts {
-            let Op::Phi(incoming) = &mut inst.op else { break };
-            for (block, _) in incoming.iter_mut().filter(|(block, _)| *block == from) {
-                *block = to;
-            }
-        }
-    }
-}
-
-/// Adds what the values of a set are made of.
-fn close(function: &Function, set: &mut HashSet<ValueId>) {
-    loop {
-        let before = set.len();
-        for inst in function.blocks.iter().flat_map(|(_, block)| &block.insts) {
-            if inst.result.is_some_and(|result| set.contains(&result)) {
-                inst.op.for_each_operand(|operand| {
-                    if let Operand::Value(value) = operand {
-                        set.insert(value);
-                    }
-                });
-            }
-        }
-        if set.len() == before {
-            return;
-        }
-    }
-}
-
-/// The most instructions that it may take to make a value again.
-const REMADE_STEPS: u32 = 6;
-
-/// The values that the resumed code makes again instead of keeping them: parameters, addresses of
-/// private variables, what the item asks about its place, and integers and addresses that take few
-/// instructions from there.
-///
-/// Code generation computes them at the start of the function, before any region.
-fn remakable(module: &Module, function: &Function) -> HashSet<ValueId> {
-    let given = function.variables.iter().map(|variable| variable.address);
-    // By value, how many instructions it takes.
-    let mut steps: HashMap<ValueId, u32> =
-        function.params.iter().copied().chain(given).map(|value| (value, 0)).collect();
-    // Definitions may come after uses in block order, so go on until nothing is added.
-    loop {
-        let before = steps.len();
-        for (_, block) in function.blocks.iter() {
-            for inst in &block.insts {
-                let Some(result) = inst.result else { continue };
-                if steps.contains_key(&result) {
-                    continue;
-                }
-                let mut sum = match &inst.op {
-                    Op::WorkItem(..) | Op::Present => 0,
-                    op if is_simple(op) && is_scalar(module, function.values[result].ty) => 1,
-                    _ => continue,
-                };
-                inst.op.for_each_operand(|operand| {
-                    if let Operand::Value(value) = operand {
-                        sum += steps.get(&value).copied().unwrap_or(REMADE_STEPS + 1);
-                    }
-                });
-                if sum <= REMADE_STEPS {
-                    steps.insert(result, sum);
-                }
-            }
-        }
-        if steps.len() == before {
-            return steps.into_keys().collect();
-        }
-    }
-}
-
-/// Whether an operation takes an instruction or two and may be done where it is not needed.
-fn is_simple(op: &Op) -> bool {
-    use BinaryOp as B;
-    match op {
-        Op::Convert(kind, _) => {
-            use ConvertOp as C;
-            matches!(kind, C::Trunc | C::SExt | C::ZExt | C::PtrCast | C::PtrToInt | C::IntToPtr)
-        }
-        Op::Binary(kind, ..) => matches!(
-            kind,
-            B::Add | B::Sub | B::Mul | B::And | B::Or | B::Xor | B::Shl | B::LShr | B::AShr
-        ),
-        Op::Address { .. } => true,
-        _ => false,
-    }
-}
-
-fn is_scalar(module: &Module, ty: TypeId) -> bool {
-    matches!(module.types[ty], Type::Int(_) | Type::Pointer(_))
-}
-
-/// The values that are live at the start of each block, indexed by block number. A phi's operands
-/// are live at the end of the predecessor that they come from, its result is not live at the start.
-pub fn live_in(function: &Function) -> Vec<HashSet<ValueId>> {
-    let predecessors = function.predecessors();
-    let mut live: Vec<HashSet<ValueId>> = vec![HashSet::new(); function.blocks.len()];
-    // Values that leave a block towards the phis of its successors.
-    let mut to_phis: HashMap<BlockId, HashSet<ValueId>> = HashMap::new();
-    for (_, block) in function.blocks.iter() {
-        for inst in block.phis() {
-            let Op::Phi(incoming) = &inst.op else { continue };
-            for (from, operand) in incoming {
-                to_phis.entry(*from).or_default().extend(value(*operand));
-            }
-        }
-    }
-    let mut work: Vec<BlockId> = function.blocks.ids().collect();
-    let mut queued = vec![true; function.blocks.len()];
-    while let Some(id) = work.pop() {
-        queued[id.index()] = false;
-        let block = &function.blocks[id];
-        let mut now = to_phis.get(&id).cloned().unwrap_or_default();
-        for next in block.terminator.successors() {
-            now.extend(&live[next.index()]);
-        }
-        block.terminator.for_each_operand(|operand| now.extend(value(operand)));
-        for inst in block.insts.iter().rev() {
-            if let Some(result) = inst.result {
-                now.remove(&result);
-            }
-            if !matches!(inst.op, Op::Phi(_)) {
-                inst.op.for_each_operand(|operand| now.extend(value(operand)));
-            }
-        }
-        if now.len() == live[id.index()].len() {
-            continue;
-        }
-        live[id.index()] = now;
-        for &before in &predecessors[id.index()] {
-            if !std::mem::replace(&mut queued[before.index()], true) {
-                work.push(before);
-            }
-        }
-    }
-    live
-}
-
-/// The values that may have been defined since the item began or was last resumed, at the end of
-/// each block.
-fn changed(function: &Function, barriers: &[Barrier]) -> Vec<HashSet<ValueId>> {
-    let stops: HashSet<BlockId> = barriers.iter().map(|barrier| barrier.block).collect();
-    let defined = |block: &Block| block.insts.iter().filter_map(|inst| inst.result).collect();
-    let mut at_end: Vec<HashSet<ValueId>> =
-        function.blocks.iter().map(|(_, block)| defined(block)).collect();
-    let mut work: Vec<BlockId> = function.blocks.ids().rev().collect();
-    while let Some(id) = work.pop() {
-        // Behind a barrier everything that is live has just come from the frame.
-        if stops.contains(&id) {
-            continue;
-        }
-        let here = at_end[id.index()].clone();
-        for next in function.blocks[id].terminator.successors() {
-            let before = at_end[next.index()].len();
-            at_end[next.index()].extend(&here);
-            if at_end[next.index()].len() != before {
-                work.push(next);
-            }
-        }
-    }
-    at_end
-}
-
-/// The value that an operand is, if it is one.
-fn value(operand: Operand) -> Option<ValueId> {
-    match operand {
-        Operand::Value(value) => Some(value),
-        Operand::Const(_) => None,
-    }
 }

@@ -39,7 +39,7 @@ struct Built {
     ir: Module,
     target: TargetCpu,
     options: Options,
-    /// What the kernels need of other modules.
+    /// The imports that the kernels need of other modules.
     imports: Vec<String>,
 }
 

@@ -81,7 +81,7 @@ pub struct Widened {
     pub double: Option<FunctionId>,
     /// Whether vectors are sub-groups: those of uneven rows are only while the group is one row.
     pub subgroups: bool,
-    /// What slows the code down, for people, and where.
+    /// Remarks for people on what slows the code down, with their places.
     pub remarks: Vec<(Loc, String)>,
     /// The kernel with all calls inlined, as it was widened.
     pub source: Function,
@@ -89,7 +89,7 @@ pub struct Widened {
     pub facts: Facts,
 }
 
-/// What the analysis found out about the kernel that was widened.
+/// The facts that the analysis found about the kernel that was widened.
 #[derive(Debug)]
 pub struct Facts {
     shapes: Vec<Shape>,
@@ -113,7 +113,7 @@ pub fn lanes(kernel: &Kernel) -> u32 {
     asked_lanes().or(fits).unwrap_or(usual)
 }
 
-/// What `TALLY_LANES` asks for.
+/// The number that `TALLY_LANES` asks for.
 fn asked_lanes() -> Option<u32> {
     let asked = std::env::var("TALLY_LANES").ok().and_then(|lanes| lanes.parse().ok());
     asked.filter(|lanes| [1, 8, 16, 32].contains(lanes))
@@ -131,7 +131,7 @@ pub fn widen(module: &Module, kernel: &Kernel, lanes: u32) -> Result<Widened, Re
 /// as many items. Where such a vector is two of the processor's, one works while the other waits.
 ///
 /// # Errors
-/// As [`widen`].
+/// The same as those of [`widen`].
 pub fn widen_twice(module: &Module, kernel: &Kernel, lanes: u32) -> Result<Widened, Refusal> {
     widen_for(module, kernel, lanes, asked_lanes().is_none())
 }
@@ -154,7 +154,7 @@ fn widen_for(
     drop(insts);
     let private: u64 = source.variables.iter().map(|variable| variable.size).sum();
     let may_be_uneven = together && private <= MAX_UNEVEN_PRIVATE_BYTES;
-    // Where items have nothing to do with each other, those left over are run one at a time.
+    // If items do not communicate, those that are left over run one at a time.
     let rows = match kernel.required_group_size {
         Some([row, rows, planes]) if together && !row.is_multiple_of(lanes) => {
             let one_row = (rows, planes) == (1, 1);

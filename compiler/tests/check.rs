@@ -183,8 +183,8 @@ fn kernels_are_described() {
     assert_eq!(plain.source_attributes, "work_group_size_hint(4,1,1)");
 }
 
-/// Who may take part in a kernel's atomic operations is known, but for loads and stores, whose scope the
-/// compiler of OpenCL C loses.
+/// The check knows whether the host takes part in a kernel's atomic operations, but for loads and
+/// stores, whose scope the compiler of OpenCL C loses.
 #[test]
 fn system_scope_is_seen() {
     let cases = [

@@ -31,12 +31,14 @@ pub mod printf;
 
 mod client;
 mod fingerprint;
+mod half;
 mod message;
 mod spawn;
 mod stored;
 
 pub use client::{Compiler, CompilerError, PendingModule};
 pub use fingerprint::fingerprint;
+pub use half::half_value;
 pub use message::*;
 pub use spawn::find as program;
 pub use stored::Key;

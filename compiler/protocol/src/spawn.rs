@@ -167,7 +167,7 @@ fn exit(status: libc::c_int) -> ! {
 /// The middle child: clones the compiler and exits.
 ///
 /// What it and the compiler's child ask of the kernel they ask by number: in the C library's functions a
-/// sanitizer of the host's may have its own hooks, and their locks may be held for ever here.
+/// sanitizer of the host's may have its own hooks, and their locks may never be released here.
 ///
 /// # Safety
 /// To be called in a freshly cloned child only; async-signal-safe calls only.

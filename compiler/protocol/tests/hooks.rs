@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A host that replaces functions of the C library, as a sanitizer does: the children between clone and
-//! execve call none of them, since the locks behind them may be held for ever there. Hooked is what nobody
-//! else in this program calls; fcntl and write are not.
+//! execve call none of them, since the locks behind them may never be released there. Only functions
+//! that nothing else in this program calls are hooked; fcntl and write are not.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::fs;

@@ -11,7 +11,7 @@ use tally_compiler_protocol::{DebugPlace, DebugSection};
 
 use super::{BlobError, Elf, name_of};
 
-/// What an address is in code that is not in the blob: DWARF's number for it.
+/// DWARF's number for an address in code that is not in the blob.
 const NOWHERE: u64 = u64::MAX;
 
 /// All sections of debug information. `placed` gives the offset in the blob of a section of code.
@@ -42,7 +42,7 @@ pub(super) fn sections(
     Ok(sections)
 }
 
-/// What a relocation means, and the value of its field.
+/// The meaning of a relocation, and the value of its field.
 fn place(
     file: &Elf<'_>,
     offset: u64,

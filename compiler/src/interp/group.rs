@@ -20,7 +20,7 @@ use crate::ir::{
 };
 use crate::regions;
 
-/// What the items that stopped at one place offer, with their places in the scope, ascending.
+/// The offers of the items that stopped at one place, with their places in the scope, ascending.
 pub type Offers = Rc<[(usize, Value)]>;
 
 /// Runs items, in the order of their linear ids, until all have ended.
@@ -117,7 +117,7 @@ pub fn collect(
     Ok(sum)
 }
 
-/// What combining begins with.
+/// The value with which combining begins.
 fn start(module: &Module, op: BinaryOp, ty: TypeId) -> Result<Value, String> {
     let types = &module.types;
     let bits = Scalar::of(&types[types.element(ty)]).and_then(|ty| identity(op, ty));

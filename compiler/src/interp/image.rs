@@ -24,7 +24,7 @@ const LINEAR: u64 = 16;
 const ARRAYS: [u8; 2] = [1, 3];
 const DIMENSIONS: [usize; 6] = [1, 1, 2, 2, 3, 1];
 
-/// Where a swizzle says that a channel is a number.
+/// A swizzle's codes for a channel that is the number one.
 const ONE: u8 = 5;
 const ONE_INSIDE: u8 = 6;
 

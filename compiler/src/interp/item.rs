@@ -65,13 +65,13 @@ pub struct Item<'m> {
     /// Its number within the group, which names its private memory.
     number: usize,
     frames: Vec<Frame<'m>>,
-    /// What it offers to the items that it waits for.
+    /// Its offer to the items that it waits for.
     pub offer: Option<Value>,
     /// Its place in the scope for which it has just waited, and what was offered there.
     pub offers: Option<(usize, Offers)>,
 }
 
-/// What an instruction led to.
+/// The outcome of an instruction.
 enum Step {
     /// The next instruction.
     Next,

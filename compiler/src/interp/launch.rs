@@ -15,7 +15,7 @@ pub struct Launch {
     pub group_size: [u32; 3],
     /// Added to every global id.
     pub global_offset: [u64; 3],
-    /// What `get_work_dim` answers.
+    /// The answer to `get_work_dim`.
     pub work_dim: u32,
     /// Instructions that the launch may take in all.
     pub step_limit: u64,
@@ -62,7 +62,7 @@ pub enum InterpError {
     Launch(String),
     /// A wrong access to memory.
     Memory {
-        /// What was wrong.
+        /// The error.
         error: MemoryError,
         /// The function.
         function: String,
@@ -71,7 +71,7 @@ pub enum InterpError {
     },
     /// An instruction that the interpreter cannot run; `crate::check` refuses it.
     Unsupported {
-        /// What it is.
+        /// The instruction's name.
         what: String,
         /// The function.
         function: String,

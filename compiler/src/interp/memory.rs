@@ -70,7 +70,7 @@ pub struct Memory {
     local: Vec<u8>,
     /// By number of the work-item.
     private: Vec<Vec<u8>>,
-    /// What kernels have printed.
+    /// The text that kernels have printed.
     pub(super) printed: Vec<Vec<u8>>,
 }
 
@@ -103,7 +103,7 @@ impl Memory {
         self.buffers.get(&address).map(Vec::as_slice)
     }
 
-    /// What kernels have printed, a text for each call of `printf`, in order.
+    /// The output of kernels, a text for each call of `printf`, in order.
     pub fn printed(&self) -> &[Vec<u8>] {
         &self.printed
     }

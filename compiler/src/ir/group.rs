@@ -10,7 +10,7 @@ use super::types::{Float, Scalar};
 pub const DEFAULT_SUBGROUP_SIZE: u32 = 16;
 
 named_enum! {
-    /// What a work-item can ask about its place. Of type `i64` unless noted.
+    /// A work-item's question about its place. The answer is of type `i64` unless noted.
     WorkItemQuery {
         /// Global id, with the global offset. Has a dimension.
         GlobalId = "global_id",

@@ -28,7 +28,7 @@ id! {
     ValueId, "%"
 }
 
-/// What an instruction works on.
+/// An instruction's operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
     /// A value of the function.

@@ -3,7 +3,7 @@
 
 use super::{ConstId, ConstKind, Constant, GlobalId, GlobalReloc, Module, Type};
 
-/// What a global variable holds before the first kernel runs.
+/// The contents of a global variable before the first kernel runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GlobalImage {
     /// The bytes, as many as the variable is long; empty if all are zero.

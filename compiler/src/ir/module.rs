@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a module is made of: constants, variables, functions with their blocks, kernels.
+//! The parts of a module: constants, variables, functions with their blocks, kernels.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -52,7 +52,7 @@ pub struct Loc {
     pub column: u32,
 }
 
-/// What the optimiser may assume about one instruction.
+/// Assumptions that the optimiser may make about one instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(u16);
 
@@ -117,9 +117,9 @@ impl Flags {
 pub struct Inst {
     /// The value it defines. `None` for operations without result.
     pub result: Option<ValueId>,
-    /// What it does.
+    /// The operation.
     pub op: Op,
-    /// What may be assumed.
+    /// The assumptions that hold for it.
     pub flags: Flags,
     /// Its place in the source.
     pub loc: Loc,
@@ -158,7 +158,7 @@ pub struct PrivateVariable {
     pub size: u64,
     /// Alignment in bytes.
     pub align: u64,
-    /// What it holds at entry.
+    /// Its contents at entry.
     pub init: Option<ConstId>,
 }
 
@@ -169,7 +169,7 @@ pub struct Function {
     pub name: String,
     /// Parameters in order.
     pub params: Vec<ValueId>,
-    /// What it returns.
+    /// The type of its result.
     pub return_type: TypeId,
     /// All values.
     pub values: Arena<ValueId, Value>,
@@ -201,7 +201,7 @@ pub struct Global {
     pub size: u64,
     /// Alignment in bytes.
     pub align: u64,
-    /// What it holds at first; zeros if there is none and it is not local.
+    /// Its initial contents; zeros if there is none and it is not local.
     pub init: Option<ConstId>,
     /// Whether other modules may link to it by name.
     pub exported: bool,
@@ -318,13 +318,13 @@ pub struct Kernel {
     pub required_subgroup_size: Option<u32>,
     /// The attributes as a programmer would write them.
     pub source_attributes: String,
-    /// What `check` found out; empty before.
+    /// The facts that `check` found; empty before.
     pub facts: KernelFacts,
     /// The body's place in the source.
     pub loc: Loc,
 }
 
-/// What a kernel uses, over all functions that it reaches.
+/// The things that a kernel uses, over all functions that it reaches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KernelFacts {
     /// All functions that run, the kernel's own first, callers before callees.
@@ -363,7 +363,7 @@ pub struct Module {
     pub kernels: Vec<Kernel>,
     /// Names of source files.
     pub files: Arena<FileId, String>,
-    /// What a pointer to an exported function holds, by the function's name.
+    /// The value of a pointer to an exported function, by the function's name.
     pub pointers: BTreeMap<String, u64>,
     /// Functions that stand for calls through pointers ([`crate::pointers`]).
     pub dispatchers: Vec<FunctionId>,

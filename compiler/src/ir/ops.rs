@@ -27,7 +27,7 @@ pub struct Access {
     pub nontemporal: bool,
 }
 
-/// What an instruction computes. The instruction's result value has the type.
+/// An instruction's operation. The result value has the type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// One operand, same type.
@@ -103,9 +103,9 @@ pub enum Op {
     AtomicCompareExchange {
         /// The location.
         ptr: Operand,
-        /// What it must hold.
+        /// The value that the memory must hold.
         expected: Operand,
-        /// What is stored then.
+        /// The value that is stored then.
         value: Operand,
         /// Ordering if it did.
         success: Ordering,

@@ -163,7 +163,7 @@ impl Merger {
                 }
             }
         }
-        // What gave way is no longer what its name means to others.
+        // Other modules no longer find a definition that gave way by its name.
         for &id in self.functions.keys() {
             self.module.functions[id].exported = false;
         }
@@ -235,7 +235,7 @@ impl Merger {
     }
 }
 
-/// What a function takes and returns.
+/// A function's parameters and result.
 fn signature(function: &Function) -> (Vec<TypeId>, TypeId) {
     let params = function.params.iter().map(|&param| function.values[param].ty).collect();
     (params, function.return_type)

@@ -4,10 +4,10 @@
 //! The IR gives every operation a value where LLVM would trap or be undefined: divisors are
 //! guarded, shift amounts masked, and a conversion that does not fit is frozen.
 
-use super::LowerError;
-use super::function::Body;
+use super::body::Body;
 use super::library;
 use super::types::{is_bool, suffix, value_type};
+use super::unit::LowerError;
 use crate::ir::{
     BinaryOp, CompareOp, ConvertOp, Flags, Float, FloatTest, Inst, MathOp, Op, Operand,
     SecondResult, TernaryOp, Type, TypeId, UnaryOp,
@@ -47,7 +47,7 @@ impl Body<'_, '_> {
                     args.iter().map(|&arg| format!(", {}", self.typed(arg))).collect();
                 let return_type = self.unit.module.functions[*callee].return_type;
                 let return_type = self.value_type(return_type);
-                let symbol = super::function_symbol(*callee);
+                let symbol = super::unit::function_symbol(*callee);
                 let item = "ptr %ctx, i64 %lx, i64 %ly, i64 %lz, ptr %priv";
                 format!("call {return_type} {symbol}({item}{args})")
             }
@@ -85,7 +85,7 @@ impl Body<'_, '_> {
         format!("call {llvm} @{name}({args})")
     }
 
-    /// As [`Self::intrinsic`], with an `i1 false` behind the argument: no result is poison.
+    /// Like [`Self::intrinsic`], with an `i1 false` behind the argument: no result is poison.
     fn total_intrinsic(&mut self, name: &str, ty: TypeId, arg: &str) -> String {
         let llvm = self.value_type(ty);
         let name = format!("llvm.{name}.{}", suffix(self.unit.module, ty));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Vectors, arrays and structures: built, taken apart, rearranged.
 
-use super::LowerError;
-use super::function::Body;
+use super::body::Body;
 use super::types::{component, is_bool, memory_type, value_type, zero};
+use super::unit::LowerError;
 use crate::ir::{Op, Operand, Type, TypeId};
 
 impl Body<'_, '_> {

@@ -1,72 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One function: its blocks, phis and ends, its private variables, and the frame of an item that
-//! can be resumed.
+//! One function: its blocks, phis and ends, its private variables, and how an item is resumed.
 //!
 //! Each IR block is one LLVM block of the same name, behind a block `entry` that computes what the
 //! whole function shares. In a resumable function `entry` ends with a switch to the place where the
 //! item stopped. Values that are live across a barrier have a stack slot there, which LLVM's
 //! `mem2reg` turns back into SSA form: the definition and the resumed code both write it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt::Write;
 
-use super::entry::ITEM_PARAMS;
-use super::group::{EXCHANGE_PARAMS, Exchange, SUBGROUP_STATES};
-use super::types::{constant, is_bool, memory_type, value_type, zero};
-use super::work_item::{LOCAL, SCRATCH, load_context};
-use super::{LowerError, MAX_ALIGN, Unit, align_up, function_symbol, places};
+use super::body::{Body, name};
+use super::context::SCRATCH;
+use super::frame::{EXCHANGE_PARAMS, Frame, SUBGROUP_STATES};
+use super::places;
+use super::types::{constant, memory_type, value_type};
+use super::unit::{ITEM_PARAMS, LowerError, MAX_ALIGN, Unit, function_symbol};
 use crate::ir::{
-    Access, Block, BlockId, ConstId, ConstKind, Function, FunctionId, GlobalId, Inst, Loc, Op,
-    Operand, Scope, Terminator, Type, TypeId, ValueId, WorkItemQuery,
+    Block, BlockId, Function, FunctionId, Inst, Op, Operand, Scope, Terminator, ValueId,
 };
-use crate::regions::{Barrier, Ends, Regions, uniform};
-
-/// The frame of an item that can be resumed: its state (32 bits) or, if items exchange values, what
-/// that takes; its private variables, and the values that are live across barriers.
-pub(super) struct Frame {
-    /// Bytes from one item's frame to the next's.
-    pub(super) size: u64,
-    /// Offset of the private variables of module scope.
-    pub(super) private_offset: u64,
-    /// What it takes to exchange values, if the kernel does or has sub-groups that wait.
-    pub(super) exchange: Option<Exchange>,
-    /// Where each region may end, if there are few enough.
-    pub(super) ends: Vec<Ends>,
-    /// Whether all items, or vectors of them, are known to stop at the same barriers.
-    pub(super) stops_alike: bool,
-    /// Offsets of private variables, by their addresses, and of values.
-    offsets: HashMap<ValueId, u64>,
-}
-
-impl Frame {
-    pub(super) fn new(unit: &Unit<'_>, regions: &Regions) -> Self {
-        let types = &unit.module.types;
-        let function = &regions.function;
-        let exchange = Exchange::new(unit.module, regions);
-        let head = exchange.as_ref().map_or(4, |exchange| exchange.end);
-        let private_offset = match unit.private_size {
-            0 => head,
-            _ => align_up(head, MAX_ALIGN),
-        };
-        let mut end = private_offset + unit.private_size;
-        let mut offsets = HashMap::new();
-        let variables = function.variables.iter().map(|v| (v.address, v.size, v.align));
-        let values = regions.crossing.iter().map(|&value| {
-            let ty = function.values[value].ty;
-            (value, types.size(ty), types.align(ty))
-        });
-        for (value, size, align) in variables.chain(values) {
-            end = align_up(end, align);
-            offsets.insert(value, end);
-            end += size;
-        }
-        let ends = regions.ends();
-        // It is not used where regions are run as one.
-        let stops_alike = !ends.is_empty() && uniform::stops_alike(unit.module, function);
-        let size = align_up(end, MAX_ALIGN);
-        Self { size, private_offset, exchange, ends, stops_alike, offsets }
-    }
-}
+use crate::regions::{Barrier, Regions};
 
 /// Lowers a function that runs from start to end in one go.
 pub(super) fn lower(
@@ -159,176 +111,7 @@ fn state(number: u32, barrier: &Barrier) -> u32 {
     }
 }
 
-/// A function in the making.
-pub(super) struct Body<'u, 'm> {
-    pub(super) unit: &'u mut Unit<'m>,
-    pub(super) function: &'u Function,
-    /// The block `entry`, without its end.
-    pub(super) prelude: String,
-    /// The blocks so far.
-    out: String,
-    /// The number of the next temporary.
-    next: u32,
-    /// Values that live in stack slots because they are live across a barrier.
-    slots: HashSet<ValueId>,
-    /// Values that are computed in the prelude, wherever the IR defines them.
-    hoisted: HashMap<ValueId, String>,
-    /// Barriers by the block that they end, with the item's state behind them.
-    barriers: HashMap<BlockId, (u32, &'u Barrier)>,
-    pub(super) frame: Option<&'u Frame>,
-    /// Answers computed in the prelude.
-    pub(super) queries: HashMap<(WorkItemQuery, u8), String>,
-    /// Pointers loaded from the context in the prelude, by offset.
-    bases: HashMap<u32, String>,
-    /// The function, and the place of the instruction that is written, as debug information.
-    scope: Option<places::Scope>,
-    place: Option<u32>,
-}
-
-impl<'u, 'm> Body<'u, 'm> {
-    fn new(unit: &'u mut Unit<'m>, function: &'u Function) -> Self {
-        let form = unit.form;
-        let scope = unit.places.as_mut().map(|places| places.function(form, function));
-        Self {
-            scope,
-            place: None,
-            unit,
-            function,
-            prelude: String::new(),
-            out: String::new(),
-            next: 0,
-            slots: HashSet::new(),
-            hoisted: HashMap::new(),
-            barriers: HashMap::new(),
-            frame: None,
-            queries: HashMap::new(),
-            bases: HashMap::new(),
-        }
-    }
-
-    /// A new name.
-    pub(super) fn temp(&mut self) -> String {
-        self.next += 1;
-        format!("%t{}", self.next)
-    }
-
-    /// Adds an instruction without result.
-    pub(super) fn line(&mut self, text: &str) {
-        let _ = match self.place {
-            Some(place) => writeln!(self.out, "  {text}, !dbg !{place}"),
-            None => writeln!(self.out, "  {text}"),
-        };
-    }
-
-    /// What is written next comes from here.
-    fn come_from(&mut self, loc: Loc) {
-        if let (Some(scope), Some(places)) = (self.scope, &mut self.unit.places) {
-            self.place = Some(places.at(scope, loc));
-        }
-    }
-
-    /// Adds an instruction and names its result.
-    pub(super) fn def(&mut self, text: &str) -> String {
-        let name = self.temp();
-        self.line(&format!("{name} = {text}"));
-        name
-    }
-
-    /// Adds an instruction to the prelude and names its result.
-    pub(super) fn prelude_def(&mut self, text: &str) -> String {
-        let name = self.temp();
-        let _ = writeln!(self.prelude, "  {name} = {text}");
-        name
-    }
-
-    /// The IR type of an operand.
-    pub(super) fn type_of(&self, operand: Operand) -> TypeId {
-        self.unit.module.operand_type(self.function, operand)
-    }
-
-    /// LLVM's type of a value of the IR type.
-    pub(super) fn value_type(&self, ty: TypeId) -> String {
-        value_type(self.unit.module, ty)
-    }
-
-    /// An operand's name or constant. May add instructions.
-    pub(super) fn operand(&mut self, operand: Operand) -> String {
-        match operand {
-            Operand::Const(id) => self.constant(id, false),
-            Operand::Value(value) => {
-                if let Some(name) = self.hoisted.get(&value) {
-                    return name.clone();
-                }
-                if !self.slots.contains(&value) {
-                    return name(value);
-                }
-                let ty = self.value_type(self.function.values[value].ty);
-                self.def(&format!("load {ty}, ptr {}.slot", name(value)))
-            }
-        }
-    }
-
-    /// An operand with its type.
-    pub(super) fn typed(&mut self, operand: Operand) -> String {
-        let ty = self.value_type(self.type_of(operand));
-        format!("{ty} {}", self.operand(operand))
-    }
-
-    /// A constant. Adds instructions if it holds addresses that only running code knows.
-    pub(super) fn constant(&mut self, id: ConstId, in_memory: bool) -> String {
-        let module = self.unit.module;
-        let text = constant(module, id, in_memory, &mut |global| self.unit.symbol(global));
-        if let Some(text) = text {
-            return text;
-        }
-        let ty = module.constants[id].ty;
-        match &module.constants[id].kind {
-            &ConstKind::Address(global, addend) => self.address(global, addend),
-            ConstKind::Composite(parts) => {
-                let insert = match module.types[ty] {
-                    Type::Vector(..) => "insertelement",
-                    _ => "insertvalue",
-                };
-                let index_type = if insert == "insertelement" { "i32 " } else { "" };
-                let whole = memory_type(module, ty);
-                let mut value = String::from("poison");
-                for (index, &part) in parts.iter().enumerate() {
-                    let part_type = memory_type(module, module.constants[part].ty);
-                    let part = self.constant(part, true);
-                    value = self.def(&format!(
-                        "{insert} {whole} {value}, {part_type} {part}, {index_type}{index}"
-                    ));
-                }
-                value
-            }
-            _ => zero(module, ty).into(),
-        }
-    }
-
-    /// The address of a local or private variable of module scope.
-    fn address(&mut self, global: GlobalId, addend: i64) -> String {
-        if let Some(&offset) = self.unit.locals.get(&global) {
-            let base = self.base(LOCAL);
-            let offset = (offset as i64).wrapping_add(addend);
-            self.def(&format!("getelementptr i8, ptr {base}, i64 {offset}"))
-        } else {
-            let offset = self.unit.privates.get(&global).copied().unwrap_or(0);
-            let offset = (offset as i64).wrapping_add(addend);
-            self.def(&format!("getelementptr i8, ptr %priv, i64 {offset}"))
-        }
-    }
-
-    /// A pointer of the context, loaded once.
-    pub(super) fn base(&mut self, offset: u32) -> String {
-        if let Some(base) = self.bases.get(&offset) {
-            return base.clone();
-        }
-        let name = self.temp();
-        self.prelude += &load_context(&name, offset);
-        self.bases.insert(offset, name.clone());
-        name
-    }
-
+impl Body<'_, '_> {
     /// The parameter list behind [`ITEM_PARAMS`].
     fn params(&self) -> String {
         let param = |&id: &ValueId| {
@@ -368,13 +151,6 @@ impl<'u, 'm> Body<'u, 'm> {
             }
         };
         self.captured(write).1
-    }
-
-    /// Runs `write` and gives the instructions that it added, to be put elsewhere.
-    fn captured<T>(&mut self, write: impl FnOnce(&mut Self) -> T) -> (T, String) {
-        let before = std::mem::take(&mut self.out);
-        let result = write(self);
-        (result, std::mem::replace(&mut self.out, before))
     }
 
     /// Computes in the prelude what items ask about their place, and the values in `cheap`.
@@ -580,60 +356,11 @@ impl<'u, 'm> Body<'u, 'm> {
             }
         }
     }
-
-    /// Text that loads a value of the IR type, in its value form. May add instructions.
-    pub(super) fn load(&mut self, ty: TypeId, at: &str, access: Access) -> String {
-        let module = self.unit.module;
-        let memory = memory_type(module, ty);
-        let (volatile, rest) = modifiers(access);
-        let load = format!("load {volatile}{memory}, ptr {at}, {rest}");
-        if !is_bool(module, ty) {
-            return load;
-        }
-        let byte = self.def(&load);
-        format!("icmp ne {memory} {byte}, {}", zero(module, ty))
-    }
-
-    /// Stores a value of the IR type.
-    pub(super) fn store(&mut self, ty: TypeId, value: &str, at: &str, access: Access) {
-        let value = self.in_memory_form(ty, value);
-        let memory = memory_type(self.unit.module, ty);
-        let (volatile, rest) = modifiers(access);
-        self.line(&format!("store {volatile}{memory} {value}, ptr {at}, {rest}"));
-    }
-
-    /// How a value of the IR type is accessed where this compiler has put it.
-    pub(super) fn plain_access(&self, ty: TypeId) -> Access {
-        let align = self.unit.module.types.align(ty).min(MAX_ALIGN) as u32;
-        Access { align, volatile: false, nontemporal: false }
-    }
-
-    /// A value in the form that lies in memory.
-    pub(super) fn in_memory_form(&mut self, ty: TypeId, value: &str) -> String {
-        let module = self.unit.module;
-        if !is_bool(module, ty) {
-            return value.into();
-        }
-        let (value_ty, memory) = (value_type(module, ty), memory_type(module, ty));
-        self.def(&format!("zext {value_ty} {value} to {memory}"))
-    }
 }
 
 /// Whether `block` has the phi that defines `result`.
 fn function_block_has(function: &Function, block: BlockId, result: ValueId) -> bool {
     function.blocks[block].phis().any(|inst| inst.result == Some(result))
-}
-
-/// How LLVM writes an access: before the type, and behind the address.
-pub(super) fn modifiers(access: Access) -> (&'static str, String) {
-    let volatile = if access.volatile { "volatile " } else { "" };
-    let metadata = if access.nontemporal { ", !nontemporal !1" } else { "" };
-    (volatile, format!("align {}{metadata}", u64::from(access.align).clamp(1, MAX_ALIGN)))
-}
-
-/// The LLVM name of a value.
-pub(super) fn name(value: ValueId) -> String {
-    format!("%v{}", value.0)
 }
 
 /// The name of a phi's operand that is made at the end of a predecessor.

@@ -23,91 +23,14 @@
 
 use std::fmt::Write;
 
-use super::entry::private_init;
-use super::function::{Body, Frame};
+use super::body::Body;
+use super::frame::{EXCHANGE_PARAMS, Exchange, Frame, LOCAL_IDS, SUBGROUP_STATES, Slots};
+use super::loops::private_init;
 use super::types::{is_bool, memory_type, scalar, suffix, zero};
-use super::{LowerError, MAX_ALIGN, Unit, align_up};
+use super::unit::{LowerError, Unit};
 use crate::ir::Scalar;
 use crate::ir::group::identity;
-use crate::ir::{BinaryOp, GroupOp, Module, Op, Operand, Scope, TypeId};
-use crate::regions::Regions;
-
-/// States from here on are barriers of a sub-group. They are positive as signed numbers.
-pub(super) const SUBGROUP_STATES: u32 = 1 << 30;
-
-/// The parameters that a resumable item takes if items exchange values: the frames of its sub-group
-/// and of its group, how many there are, and which of each pair is written now.
-pub(super) const EXCHANGE_PARAMS: &str =
-    ", ptr %peers, i64 %peer.count, i64 %turn, ptr %frames, i64 %items, i64 %phase";
-
-/// Offset of the item's local ids: three 32-bit numbers.
-const LOCAL_IDS: u64 = 24;
-
-/// The part of a frame that items exchange through, which comes first.
-pub(super) struct Exchange {
-    group: Slots,
-    subgroup: Slots,
-    /// Whether the items of a sub-group wait for each other.
-    turns: bool,
-    /// Where it ends.
-    pub(super) end: u64,
-}
-
-/// The places for one scope. Offsets within the frame.
-#[derive(Clone, Copy)]
-struct Slots {
-    /// Two states, 32 bits each.
-    states: u64,
-    /// Whether the result has been made, 32 bits.
-    ready: u64,
-    /// Two offers.
-    offers: u64,
-    /// Bytes from one offer to the other.
-    offer_size: u64,
-    /// The result.
-    result: u64,
-}
-
-impl Exchange {
-    /// The places that a kernel needs; `None` if it has nothing but barriers of the work-group.
-    pub(super) fn new(module: &Module, regions: &Regions) -> Option<Self> {
-        let function = &regions.function;
-        let turns = regions.barriers.iter().any(|barrier| barrier.scope == Scope::Subgroup);
-        let mut sizes = [(0, 1); 2];
-        let mut offers = false;
-        for (_, block) in function.blocks.iter() {
-            for inst in &block.insts {
-                let Op::Offer(scope, value) = inst.op else { continue };
-                let ty = module.operand_type(function, value);
-                let (size, align) = &mut sizes[usize::from(scope == Scope::Subgroup)];
-                *size = module.types.size(ty).max(*size);
-                *align = module.types.align(ty).min(MAX_ALIGN).max(*align);
-                offers = true;
-            }
-        }
-        if !turns && !offers {
-            return None;
-        }
-        let mut end = LOCAL_IDS + 12;
-        let mut place = |states, ready, (size, align): (u64, u64)| {
-            let offer_size = align_up(size, align);
-            let offers = align_up(end, align);
-            let result = offers + 2 * offer_size;
-            end = result + offer_size;
-            Slots { states, ready, offers, offer_size, result }
-        };
-        let group = place(0, 16, sizes[0]);
-        let subgroup = place(8, 20, sizes[1]);
-        Some(Self { group, subgroup, turns, end })
-    }
-
-    fn slots(&self, scope: Scope) -> Slots {
-        match scope {
-            Scope::Subgroup => self.subgroup,
-            _ => self.group,
-        }
-    }
-}
+use crate::ir::{BinaryOp, GroupOp, Module, Operand, Scope, TypeId};
 
 /// The frames of a scope, their number, and which of each pair is written now.
 fn scope_values(scope: Scope) -> [&'static str; 3] {
@@ -373,7 +296,7 @@ gave:
         Ok(text)
     }
 
-    /// What combining begins with.
+    /// The value with which combining begins.
     fn start(&self, module: &Module, op: BinaryOp) -> Result<String, LowerError> {
         let element = module.types.element(self.ty);
         let bits = Scalar::of(&module.types[element]).and_then(|ty| identity(op, ty));

@@ -8,9 +8,9 @@
 
 use std::fmt::Write;
 
-use super::LowerError;
-use super::function::Body;
+use super::body::Body;
 use super::types::value_type;
+use super::unit::LowerError;
 use crate::ir::{ImageOp, MathOp, Operand, SecondResult, Type, TypeId};
 
 /// Vectors from this length on go through a loop.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Addresses, accesses, atomics and fences.
 
-use super::function::{Body, modifiers};
+use super::body::{Body, modifiers};
+use super::context::{GRID_WAIT, LAUNCH};
 use super::types::splat_int;
-use super::work_item::{GRID_WAIT, LAUNCH};
-use super::{LowerError, MAX_ALIGN};
+use super::unit::{LowerError, MAX_ALIGN};
 use crate::ir::{AddressSpace, AtomicOp, Op, Operand, Ordering, Scope, Type, TypeId};
 
 impl Body<'_, '_> {

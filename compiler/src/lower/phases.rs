@@ -20,9 +20,9 @@
 
 use std::fmt::Write;
 
-use super::Unit;
-use super::entry::{loops, private_init};
-use super::function::Frame;
+use super::frame::Frame;
+use super::loops::{loops, private_init};
+use super::unit::Unit;
 use crate::regions::Ends;
 use crate::widen::Rows;
 
@@ -33,7 +33,7 @@ const ENDED: i32 = -1;
 /// of their frames.
 const PART: &str = "tally.part";
 
-/// What runs items between their barriers.
+/// The code that runs items between their barriers.
 struct Phases<'a> {
     symbol: &'a str,
     /// The kernel's arguments, as the end of a call's list.
@@ -232,7 +232,7 @@ fn state(end: Option<usize>) -> i32 {
     end.map_or(ENDED, |barrier| barrier as i32 + 1)
 }
 
-/// The block that goes on in a state that is everybody's.
+/// The block that continues in a state that all items share.
 fn block(state: i32) -> String {
     match state {
         ENDED => "done".into(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where code comes from, as debug information of LLVM, in one of two kinds.
+//! The source of code, as debug information of LLVM, in one of two kinds.
 //!
 //! *Lines* are for debuggers and profilers: files and lines as the SPIR-V module names them
 //! (`OpLine`), functions by their names. LLVM makes DWARF of them. *Words* are for views of the
@@ -19,7 +19,7 @@ const NEXT: u32 = FIRST + 5;
 /// The columns that LLVM can write down.
 const COLUMNS: u32 = 1 << 16;
 
-/// What places name.
+/// The kind of thing that places name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Words of the SPIR-V module.
@@ -46,7 +46,7 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// What goes before a function's opening brace.
+    /// The text before a function's opening brace.
     pub(super) fn text(self) -> String {
         format!(" !dbg !{}", self.number)
     }
@@ -210,7 +210,7 @@ impl<'m> Places<'m> {
     }
 }
 
-/// Where a function begins: where its head is, or else the first instruction with a line.
+/// The first line of a function: its head's, or else that of the first instruction with a line.
 fn start(function: &Function) -> Loc {
     let insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
     let mut locs = [function.loc].into_iter().chain(insts.map(|inst| inst.loc));

@@ -2,9 +2,9 @@
 //! `printf`: a call of the library, with the ring whose address the driver has put behind the
 //! kernel's arguments.
 
-use super::LowerError;
-use super::function::Body;
-use super::work_item::ARGS;
+use super::body::Body;
+use super::context::ARGS;
+use super::unit::LowerError;
 use crate::ir::Operand;
 
 impl Body<'_, '_> {

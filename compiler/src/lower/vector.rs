@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Operations that only widened code has: masks, masked accesses, vectors of addresses.
 
-use super::LowerError;
-use super::MAX_ALIGN;
-use super::function::{Body, modifiers};
+use super::body::{Body, modifiers};
 use super::types::{is_bool, memory_type, suffix, value_type, zero};
+use super::unit::{LowerError, MAX_ALIGN};
 use crate::ir::{Access, Op, Operand, Type, TypeId, WorkItemQuery};
 
 impl Body<'_, '_> {

@@ -90,7 +90,7 @@ pub struct EntryPoint {
     pub function: u32,
     /// The kernel's name.
     pub name: String,
-    /// Where it stands, in words.
+    /// Its place, in words.
     pub word: usize,
 }
 

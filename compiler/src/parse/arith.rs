@@ -343,7 +343,7 @@ fn bit_field(body: &mut Body<'_, '_>, inst: &Instruction<'_>, ty: TypeId) -> Res
     Ok(body.emit(ty, Op::Select(empty, zero, value)))
 }
 
-/// What several instructions share. Each appends what it needs and returns the result.
+/// Helpers that several instructions share. Each appends what it needs and returns the result.
 impl Body<'_, '_> {
     /// One operation for one instruction.
     fn simple(&mut self, inst: &Instruction<'_>, op: Op) -> Result<()> {

@@ -51,7 +51,7 @@ struct Copy {
     count: Operand,
     /// Elements from one to the next on the side of global memory, as a 64-bit integer.
     stride: Operand,
-    /// What an element is copied as.
+    /// The type as which an element is copied.
     element: TypeId,
     /// Whether the stride is the destination's.
     spreads: bool,

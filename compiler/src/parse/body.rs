@@ -14,7 +14,7 @@ use crate::ir::{
     UnaryOp, ValueId,
 };
 
-/// What an id of a function stands for.
+/// The meaning of an id within a function.
 #[derive(Clone, Copy, Debug)]
 pub enum Val {
     /// A value or a constant.
@@ -43,7 +43,7 @@ pub struct PrintfArguments {
 pub struct Body<'b, 'a> {
     /// The module around it.
     pub b: &'b mut Builder<'a>,
-    /// What exists so far.
+    /// The function so far.
     pub f: Function,
     /// The parts of composites that were just constructed, to see through extractions.
     pub constructs: HashMap<ValueId, Vec<Operand>>,
@@ -60,7 +60,7 @@ pub struct Body<'b, 'a> {
     pub loc: Loc,
     pub float_flags: Flags,
     pub int_flags: Flags,
-    /// Where the arguments of `printf` are put together.
+    /// The variable that holds the arguments of `printf`.
     pub printf_arguments: Option<PrintfArguments>,
 }
 
@@ -138,7 +138,7 @@ impl<'b, 'a> Body<'b, 'a> {
         self.set_result_val(inst, Val::Operand(operand))
     }
 
-    /// As [`Body::set_result`], also for addresses of built-ins.
+    /// Like [`Body::set_result`], also for addresses of built-ins.
     pub fn set_result_val(&mut self, inst: &Instruction<'_>, val: Val) -> Result<()> {
         let (id, ty) = (inst.result().unwrap_or_default(), inst.result_type().unwrap_or_default());
         self.set(inst, id, val, ty)
@@ -297,7 +297,7 @@ impl<'b, 'a> Body<'b, 'a> {
         self.block.unwrap_or(ENTRY)
     }
 
-    /// What follows stands here in the source.
+    /// Sets the place in the source of what follows.
     pub fn set_line(&mut self, line: Line) {
         self.line = line;
     }

@@ -17,7 +17,7 @@ use crate::ir::{
 /// Values for specialization constants: `SpecId` and the value's bits.
 pub type SpecConstants = [(u32, u64)];
 
-/// What an id of module scope stands for.
+/// The meaning of an id of module scope.
 #[derive(Clone, Debug)]
 pub enum Def {
     /// A type.
@@ -63,7 +63,7 @@ pub struct SpvType {
 const MAX_COMPONENTS: u64 = 1 << 12;
 const MAX_REPEATED: u64 = 1 << 20;
 
-/// What SPIR-V types say beyond the IR's.
+/// Properties of a SPIR-V type that the IR's type lacks.
 #[derive(Clone, Debug)]
 pub enum SpvKind {
     /// Nothing.
@@ -84,7 +84,7 @@ pub enum SpvKind {
 pub struct Signature<'a> {
     /// Its `OpFunction`.
     pub head: Instruction<'a>,
-    /// Where the source has it, and its first block if that says nothing else.
+    /// Its line in the source; its first block's too, if that says nothing else.
     pub line: Line,
     /// Its number.
     pub id: FunctionId,
@@ -100,7 +100,7 @@ pub struct Signature<'a> {
 
 /// A module being built.
 pub struct Builder<'a> {
-    /// What exists so far.
+    /// The module so far.
     pub module: Module,
     /// Names, decorations and the like.
     pub annotations: Annotations,
@@ -217,7 +217,7 @@ impl<'a> Builder<'a> {
         self.annotations.decorations(inst.result().unwrap_or_default())
     }
 
-    /// Where an instruction stands; `line` is the `OpLine` in force.
+    /// The place of an instruction; `line` is the `OpLine` in force.
     pub fn loc(&mut self, inst: &Instruction<'_>, line: Line) -> Loc {
         let mut loc = Loc {
             word: u32::try_from(inst.word).unwrap_or(u32::MAX),

@@ -14,7 +14,7 @@ pub struct Error {
     pub place: Option<String>,
     /// File, line and column if the module says.
     pub source: Option<String>,
-    /// What is wrong.
+    /// The reason for the refusal.
     pub message: String,
 }
 

@@ -48,7 +48,7 @@ fn what(inst: &Instruction<'_>) -> String {
     format!("{} with this group operation", inst.grammar.name)
 }
 
-/// What an instruction combines values with.
+/// The operation with which an instruction combines values.
 fn arithmetic(op: Spv) -> Option<BinaryOp> {
     Some(match op {
         Spv::GroupIAdd | Spv::GroupNonUniformIAdd => BinaryOp::Add,
@@ -233,7 +233,7 @@ fn without_scope(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<Opti
 fn shuffle(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<Option<Operand>> {
     use BinaryOp::{Add, And, Sub, Xor};
     let i32 = body.b.module.types.int(32);
-    // Where value and index stand; the older instructions name no scope.
+    // The indices of value and index; the older instructions name no scope.
     let (value, index) = match inst.op() {
         Spv::SubgroupShuffleINTEL | Spv::SubgroupShuffleXorINTEL => (0, 1),
         Spv::SubgroupShuffleUpINTEL | Spv::SubgroupShuffleDownINTEL => {

@@ -124,7 +124,7 @@ pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<bool
     Ok(true)
 }
 
-/// What a kernel's argument is, by its SPIR-V type.
+/// The kind of a kernel's argument, by its SPIR-V type.
 pub fn image_of(
     builder: &Builder<'_>,
     inst: &Instruction<'_>,
@@ -137,7 +137,7 @@ pub fn image_of(
     }
 }
 
-/// What an instruction's image is, if it is one of a kind that does not exist here.
+/// The name of the kind of an instruction's image, if that kind is not supported.
 fn unknown_image(body: &Body<'_, '_>, inst: &Instruction<'_>) -> Option<String> {
     let takes_image = matches!(
         inst.op(),

@@ -102,7 +102,7 @@ pub(super) fn finish(builder: &mut Builder<'_>) -> Result<()> {
         builder.module.dispatchers.push(id);
     }
     let mut callers = Callers::of(&builder.module);
-    // Who is surely called comes first, so that what may be offered besides is known.
+    // The functions that are surely called come first: exported ones are added only if no recursion results.
     let mut callees = Vec::new();
     for (&number, dispatcher) in builder.module.dispatchers.iter().zip(&indirect.dispatchers) {
         let fits = |id: &&FunctionId| {

@@ -11,7 +11,7 @@ use super::words::Instruction;
 /// The id of a file's name, a line and a column; `None` where nothing is said.
 pub type Line = Option<[u32; 3]>;
 
-/// What is in force after an instruction, if `before` was before it.
+/// The line in force after an instruction, if `before` was before it.
 pub fn after(inst: &Instruction<'_>, before: Line) -> Result<Line> {
     match inst.op() {
         Spv::Line => Ok(Some([inst.arg(0)?, inst.arg(1)?, inst.arg(2)?])),

@@ -63,7 +63,7 @@ pub fn value(body: &mut Body<'_, '_>, name: &str, args: &[Operand], ty: TypeId) 
     })
 }
 
-/// What the name of a conversion says.
+/// The parts of the name of a conversion.
 struct Conversion {
     /// The result is a signed integer, or a float.
     signed: bool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is known of function pointers while a module is parsed.
+//! The function pointers of a module that is being parsed.
 
 use std::collections::BTreeMap;
 

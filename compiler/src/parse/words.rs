@@ -17,15 +17,15 @@ pub const HEADER_WORDS: usize = 5;
 /// One instruction of the binary, borrowed.
 #[derive(Clone, Copy)]
 pub struct Instruction<'a> {
-    /// What it is.
+    /// Its grammar.
     pub grammar: &'static Grammar,
     /// The words behind the first.
     pub operands: &'a [u32],
-    /// Where it begins in the module, in words.
+    /// The offset at which it begins in the module, in words.
     pub word: usize,
 }
 
-/// What the reader knows about an opcode.
+/// The grammar of an opcode.
 pub struct Grammar {
     /// The opcode.
     pub op: Op,
@@ -137,7 +137,7 @@ fn grammar_table() -> &'static Vec<Option<Grammar>> {
     })
 }
 
-/// What is known about an opcode; `None` if there is no such.
+/// The grammar of an opcode; `None` if there is no such.
 pub fn grammar(opcode: u32) -> Option<&'static Grammar> {
     grammar_table().get(opcode as usize)?.as_ref()
 }

@@ -4,7 +4,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::stop_scope;
+use super::barrier::stop_scope;
+use super::cut::rename_predecessor;
 use crate::ir::arena::Id;
 use crate::ir::{
     Block, BlockId, Function, FunctionId, Inst, Module, Op, Operand, PrivateVariable, Terminator,
@@ -36,7 +37,7 @@ pub fn with_barrier(module: &Module, functions: &[FunctionId]) -> HashSet<Functi
 /// inlined; beyond it code generation would take unreasonably long.
 pub const MAX_WEIGHT: usize = 1 << 20;
 
-/// What an instruction may name and still weigh one.
+/// The most values, blocks and cases that an instruction of weight one may name.
 const USUAL_PARTS: usize = 8;
 
 /// A copy of `kernel` in which no call of a function in `stopping` is left. `None` if it would
@@ -158,7 +159,7 @@ fn inline_call(module: &Module, function: &mut Function, head: BlockId, at: usiz
     }
     let end =
         std::mem::replace(&mut function.blocks[head].terminator, Terminator::Branch(blocks[0]));
-    super::rename_predecessor(function, &end, head, join);
+    rename_predecessor(function, &end, head, join);
     function.blocks[join].insts = tail;
     function.blocks[join].terminator = end;
 }

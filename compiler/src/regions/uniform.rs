@@ -9,7 +9,7 @@
 
 use std::collections::HashSet;
 
-use super::stop_scope;
+use super::barrier::stop_scope;
 use crate::ir::arena::Id;
 use crate::ir::{
     Block, BlockId, ConstKind, Function, Module, Op, Operand, Terminator, ValueId, WorkItemQuery,
@@ -74,7 +74,7 @@ impl Shared {
     fn has(&self, module: &Module, operand: Operand) -> bool {
         match operand {
             Operand::Value(value) => self.0[value.index()],
-            // What is undefined may be anything, each time.
+            // An undefined value may differ each time.
             Operand::Const(id) => !matches!(module.constants[id].kind, ConstKind::Undef),
         }
     }

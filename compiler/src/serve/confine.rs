@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the process gives up before it looks at anybody's module.
+//! The rights that the process gives up before it reads a client's module.
 //!
 //! LLVM is large, and modules come from anywhere. All that a build needs is memory, threads and the two
 //! descriptors that are open. So every other system call is refused (EPERM): no file can be opened, made or
@@ -11,7 +11,7 @@ use std::io;
 
 use libc::sock_filter;
 
-/// What threads of the process may ask for.
+/// The system calls that threads of the process may make.
 const ALLOWED: &[libc::c_long] = &[
     // The stream, and standard error.
     libc::SYS_read,
@@ -60,7 +60,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_getrandom,
 ];
 
-/// Where the fields of `seccomp_data` are, as far as they are looked at.
+/// The offsets of the fields of `seccomp_data` that the filter reads.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const FIRST_ARGUMENT: u32 = 16;
@@ -100,7 +100,7 @@ fn program() -> Vec<sock_filter> {
     for &number in ALLOWED {
         program.extend([if_equal(number as u32), verdict(libc::SECCOMP_RET_ALLOW)]);
     }
-    // What the first argument of clone3 points to a filter cannot see: the C library takes clone instead.
+    // A filter cannot see what clone3's first argument points to. The C library falls back to clone.
     program.extend([if_equal(libc::SYS_clone3 as u32), errno(libc::ENOSYS)]);
     // Limits and signals, but none of others'.
     for (number, whose) in [(libc::SYS_prlimit64, 0), (libc::SYS_tgkill, std::process::id())] {

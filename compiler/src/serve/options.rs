@@ -16,11 +16,11 @@ use tally_compiler_protocol::{Object, Source};
 use crate::codegen::Options;
 use crate::llvm::Level;
 
-/// What flags begin with that are taken without a word.
+/// Prefixes of flags that are accepted silently.
 const KNOWN: [&str; 6] = ["-ze-", "-cl-", "-g", "-O", "-w", "-W"];
 
 impl Options {
-    /// What the flags of the object that is built ask for.
+    /// The options that the flags of the object ask for.
     pub(super) fn of(source: &Source) -> Self {
         let options = || source.objects.first().into_iter().flat_map(flags);
         let asked = options().filter_map(level).last().unwrap_or_default();

@@ -47,7 +47,7 @@ impl Widener<'_> {
         }
     }
 
-    /// What may be pending when a block has been run, without where it goes.
+    /// The blocks that may be pending when a block has run, without its own successors.
     fn pending(&self, place: usize, block: BlockId) -> BTreeSet<usize> {
         let mut pending = self.flow.pending[place].clone();
         let equals = self.flow.equals_of(block).iter();

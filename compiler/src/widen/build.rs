@@ -31,26 +31,26 @@ pub(super) struct Var(u32);
 
 /// A function in the making.
 pub(super) struct Builder {
-    /// Where types and constants are interned.
+    /// The module in which types and constants are interned.
     pub(super) module: Module,
     /// The function so far.
     pub(super) function: Function,
     /// The block that is being written.
     pub(super) block: BlockId,
-    /// Where the instructions come from.
+    /// The source of the instructions.
     pub(super) loc: Loc,
     var_types: Vec<TypeId>,
-    /// What each variable holds at the end of each block that writes it.
+    /// The value of each variable at the end of each block that writes it.
     written: HashMap<(BlockId, Var), Operand>,
-    /// What variables hold at the start of blocks that read them before writing them.
+    /// The values of variables at the start of blocks that read them before writing them.
     entering: HashMap<(BlockId, Var), ValueId>,
     /// Vectors that repeat a value, by block.
     splats: HashMap<(BlockId, Operand), Operand>,
-    /// What scalars say of masks.
+    /// The scalars that are known to answer for masks.
     pub(super) known: HashMap<ValueId, Known>,
-    /// What made vectors, where a component may be made by itself.
+    /// The operations that made vectors, where a component may be made by itself.
     pub(super) made: HashMap<ValueId, Op>,
-    /// Where and when loads were done: their blocks, and the number of writes before them.
+    /// The block of each load, and the number of writes before it.
     pub(super) loaded: HashMap<ValueId, (BlockId, u32)>,
     /// Operations so far that may have written to memory.
     pub(super) writes: u32,
@@ -172,7 +172,7 @@ impl Builder {
         self.written.insert((self.block, var), value);
     }
 
-    /// What a variable holds now; undefined if nothing was ever assigned.
+    /// The current value of a variable; undefined if nothing was ever assigned.
     pub(super) fn read(&mut self, var: Var) -> Operand {
         if let Some(&value) = self.written.get(&(self.block, var)) {
             return value;

@@ -11,7 +11,7 @@ use crate::ir::{
     Op, Operand, PrivateVariable, Type, TypeId, ValueId,
 };
 
-/// Where a value of the function lies in the widened one.
+/// The place in the widened function of a value of the original.
 #[derive(Clone)]
 pub(super) enum Place {
     /// Not seen yet.
@@ -22,7 +22,7 @@ pub(super) enum Place {
     Vectors(Vec<Var>),
 }
 
-/// What it takes to use a guarded step.
+/// The parts of a guarded step.
 #[derive(Clone, Copy)]
 pub(super) struct Guard {
     /// Whether the step holds.
@@ -51,7 +51,7 @@ pub(super) struct Widener<'f> {
     pub(super) places: Vec<Place>,
     /// Places of values behind the loops that items leave at different times.
     pub(super) escaped: Vec<Option<Vec<Var>>>,
-    /// What phis will be, by result.
+    /// The values that phis will have, by result.
     pub(super) arriving: Vec<Place>,
     pub(super) guards: Vec<Option<Guard>>,
     /// The masks of what is pending, by block.
@@ -61,13 +61,13 @@ pub(super) struct Widener<'f> {
     /// The block of the function that is being written.
     pub(super) block: BlockId,
     pub(super) mask: Mask,
-    /// Where the code of each place of the order begins.
+    /// The first block of the code for each place of the order.
     pub(super) labels: Vec<BlockId>,
-    /// Where it goes on when it is known to have items.
+    /// The block in which it continues once it is known to have items.
     pub(super) bodies: Vec<BlockId>,
-    /// What was offered last to the items of a group.
+    /// The value that was last offered to the items of a group.
     pub(super) offered: Option<Operand>,
-    /// What slows the code down, for people.
+    /// Remarks for people on what slows the code down.
     pub(super) remarks: Vec<(Loc, String)>,
 }
 
@@ -358,7 +358,7 @@ impl<'f> Widener<'f> {
         }
         let Some(result) = inst.result else {
             match &inst.op {
-                // What is assumed helps the scalar code only.
+                // Assumptions help the scalar code only.
                 Op::Assume(condition) if self.shape(*condition) != Shape::Uniform => {}
                 op => {
                     let op = self.renamed(op);

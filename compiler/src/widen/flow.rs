@@ -55,9 +55,9 @@ pub(super) struct Flow {
     pub(super) predecessors: Vec<Vec<BlockId>>,
     /// The block whose mask a block has; a block that leads itself has one of its own.
     pub(super) leader: Vec<BlockId>,
-    /// Whose mask a masked loop is entered with, if that is known.
+    /// The block whose mask enters a masked loop, if that is known.
     pub(super) entry_leader: Vec<Option<BlockId>>,
-    /// What may be pending at each place, without the place itself.
+    /// The blocks that may be pending at each place, without the place itself.
     pub(super) pending: Vec<BTreeSet<usize>>,
     /// Whether a place may become pending while another is run.
     pub(super) deferred: Vec<bool>,
@@ -458,7 +458,7 @@ struct Way<'f> {
     function: &'f Function,
     divergent: &'f [bool],
     pending: Vec<BTreeSet<usize>>,
-    /// What is pending whichever way control has come.
+    /// The blocks that are pending on every way that control may have come.
     surely: Vec<Option<BTreeSet<usize>>>,
     deferred: Vec<bool>,
     reached: Vec<bool>,

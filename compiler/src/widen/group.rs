@@ -26,7 +26,7 @@ impl Widener<'_> {
             Op::WorkItem(WorkItemQuery::SubgroupSize, _) if self.rows == Rows::Whole => {
                 self.number(inst, i64::from(self.out.lanes))?;
             }
-            // What is offered is looked up where it is collected, which is next.
+            // The next instruction collects the offer, and looks it up.
             Op::Offer(_, value) => self.offered = Some(value),
             Op::Collect(op, scope, index) => {
                 let Some(value) = self.offered.take() else {
@@ -191,7 +191,7 @@ impl Widener<'_> {
         Ok(self.out.value(Op::Binary(op, before, own), ty))
     }
 
-    /// What vectors make of one value each.
+    /// The result of combining one value of each vector.
     fn among_vectors(&mut self, op: GroupOp, value: Operand, index: Option<Operand>) -> Operand {
         let ty = self.out.type_of(value);
         self.out.effect(Op::Offer(Scope::Workgroup, value), Default::default());

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What scalars say of masks.
+//! Scalars that answer for masks.
 
 use std::collections::HashMap;
 
 use super::names::Names;
 use crate::ir::{Function, Op, Operand, UnaryOp, ValueId};
 
-/// What is known of a mask, as scalars of type `bool`.
+/// Two scalars of type `bool` that describe a mask.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     /// Whether it has any lane.

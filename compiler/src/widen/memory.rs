@@ -285,7 +285,7 @@ impl Widener<'_> {
         let leaves = self.leaves(ty)?;
         let size = self.out.module.types.size(ty);
         let values = self.vectors(value)?;
-        // What has three parts is not shuffled together in pairs.
+        // Three parts cannot be shuffled together in pairs.
         let line = leaves.len().is_power_of_two() && self.is_vector(&leaves, size);
         match self.lie(at, size, line)? {
             Lie::Line(first, holds) if line => {

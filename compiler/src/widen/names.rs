@@ -9,10 +9,10 @@
 use crate::ir::arena::Id;
 use crate::ir::{BlockId, Operand, ValueId};
 
-/// What arrives at a phi, and from where.
+/// The operands of a phi, with the blocks that they come from.
 pub(super) type Arms = Vec<(BlockId, Operand)>;
 
-/// What values stand for, by number.
+/// The operand that each value stands for, by number.
 #[derive(Default)]
 pub(super) struct Names(Vec<Option<Operand>>);
 
@@ -31,7 +31,7 @@ impl Names {
         self.0.get(value.index()).copied().flatten()
     }
 
-    /// What an operand stands for at last. What lies on the way there stands for it directly then.
+    /// The operand at the end of the chain of names. Names on the way there point to it directly afterwards.
     pub(super) fn find(&mut self, operand: Operand) -> Operand {
         let mut last = operand;
         while let Some(next) = self.next(last) {
@@ -57,7 +57,7 @@ pub(super) enum Node {
     Union(Operand, Operand),
 }
 
-/// What has been seen of a phi's arms. What was the same stays the same.
+/// The state of a phi's arms so far. Arms that were equal stay equal.
 #[derive(Clone, Default)]
 pub(super) struct Seen {
     /// How many.
@@ -68,7 +68,7 @@ pub(super) struct Seen {
     undefined: Option<Operand>,
 }
 
-/// What a constant says to the nodes that use it.
+/// The effect of a constant on the nodes that use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Any value will do.
@@ -181,7 +181,7 @@ impl Node {
         Self::Phi(arms, Seen::default())
     }
 
-    /// What a node stands for, if that is not itself, and how many steps it took to see that.
+    /// The operand that a node stands for, if it is not itself, and how many steps it took to find it.
     fn stands_for(
         &mut self,
         value: ValueId,

@@ -16,7 +16,7 @@ const MAX_LEAVES: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaf {
     pub(super) ty: TypeId,
-    /// Where it lies in memory.
+    /// Its place in memory.
     pub(super) offset: u64,
 }
 
@@ -236,7 +236,7 @@ impl Widener<'_> {
     ) -> Result<Operand, Refusal> {
         let vector = self.out.vector_of(ty);
         let i64_type = self.out.module.types.int(64);
-        // What is the same for all comes first, what is not last.
+        // Uniform indices come first, varying ones last.
         let (mut same, mut different) = (Vec::new(), Vec::new());
         let base_shape = self.shape(base);
         let mut base = match base_shape {

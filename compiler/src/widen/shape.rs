@@ -62,7 +62,7 @@ impl Shape {
 pub(super) struct Shapes {
     /// By value; `None` for those that no reached code defines.
     shapes: Vec<Option<Shape>>,
-    /// Where each value is defined; `None` for parameters and the like.
+    /// The block that defines each value; `None` for parameters and the like.
     home: Vec<Option<BlockId>>,
     /// Values between 0 and 2^31 - 1 for every item.
     small: Vec<bool>,
@@ -330,7 +330,7 @@ impl Shapes {
                     if module.types.scalar_bits(ty) == 64
                         && module.types.scalar_bits(module.operand_type(function, *a)) == 32 =>
                 {
-                    // As a signed number of 32 bits, which is what it is modulo 2^32.
+                    // A signed number of 32 bits: it is the same modulo 2^32.
                     Some((i64::from(by as i32), Some(result)))
                 }
                 _ => None,

@@ -18,7 +18,7 @@ impl Guarded {
             libc::mmap(ptr::null_mut(), 2 * page, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
         };
         assert_ne!(at, libc::MAP_FAILED);
-        // SAFETY: the second page of the mapping, which nobody uses yet.
+        // SAFETY: the second page of the mapping, which nothing uses yet.
         assert_eq!(unsafe { libc::mprotect(at.byte_add(page), page, libc::PROT_NONE) }, 0);
         Self { at: at.cast(), page }
     }

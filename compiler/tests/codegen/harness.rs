@@ -380,9 +380,9 @@ impl Mapping {
         // SAFETY: a new private mapping of its own pages.
         let at = unsafe { libc::mmap(ptr::null_mut(), len, write, private, -1, 0) };
         assert_ne!(at, libc::MAP_FAILED);
-        // SAFETY: the mapping is `len` writable bytes that nobody else knows.
+        // SAFETY: the mapping is `len` writable bytes that nothing else knows.
         unsafe { ptr::copy_nonoverlapping(blob.as_ptr(), at.cast(), blob.len()) };
-        // SAFETY: the mapping is ours; from now on nobody writes it.
+        // SAFETY: the mapping is ours; from now on nothing writes it.
         assert_eq!(unsafe { libc::mprotect(at, len, libc::PROT_READ | libc::PROT_EXEC) }, 0);
         Self { at, len }
     }

@@ -91,7 +91,7 @@ pub struct Image {
     swizzle: [u8; 4],
     size: [usize; 3],
     pitches: [usize; 3],
-    /// The texels; what lies between rows belongs to nobody.
+    /// The texels; the bytes between rows belong to no texel.
     pub bytes: Vec<u8>,
 }
 

@@ -3,6 +3,7 @@
 
 use super::number::{self, Pad};
 use super::{Argument, Kind};
+use crate::half::half_value;
 
 /// The widest field and the most digits that are printed; a format may ask for more.
 const MAX_FIELD: u32 = 1 << 15;
@@ -281,7 +282,7 @@ fn float(argument: &Argument<'_>, index: usize) -> f64 {
     match (argument.kind, argument.width) {
         (Kind::Float, 8) => f64::from_bits(bits),
         (Kind::Float, 4) => f64::from(f32::from_bits(bits as u32)),
-        (Kind::Float, _) => number::half(bits as u16),
+        (Kind::Float, _) => half_value(bits as u16),
         _ => integer(argument, index, true) as f64,
     }
 }

@@ -192,15 +192,3 @@ fn hexadecimal(value: f64, precision: Option<usize>, point: bool) -> String {
     let dot = if point || !digits.is_empty() { "." } else { "" };
     with_exponent(format!("{:x}{dot}{digits}", whole >> FRACTION), 'p', exponent, 1)
 }
-
-/// A half as a double, which has all its values.
-pub(super) fn half(bits: u16) -> f64 {
-    let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
-    let (exponent, fraction) = ((bits >> 10) & 31, f64::from(bits & 0x3ff));
-    sign * match exponent {
-        0 => fraction * 2_f64.powi(-24),
-        31 if fraction == 0.0 => f64::INFINITY,
-        31 => f64::NAN,
-        exponent => (1024.0 + fraction) * 2_f64.powi(i32::from(exponent) - 25),
-    }
-}

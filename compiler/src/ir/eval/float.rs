@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Floats as bits: conversions between formats and the fused multiply-add.
 
+use tally_compiler_protocol::half_value;
+
 use crate::ir::Float;
 
 /// The number that bits stand for. Every `f16` and `f32` is an `f64` too.
@@ -19,17 +21,6 @@ pub fn float_bits(float: Float, value: f64) -> u64 {
         Float::F32 => u64::from((value as f32).to_bits()),
         Float::F64 => value.to_bits(),
     }
-}
-
-fn half_value(bits: u16) -> f64 {
-    let fraction = f64::from(bits & 0x3ff);
-    let magnitude = match (bits >> 10) & 0x1f {
-        0 => fraction * 2f64.powi(-24),
-        31 if fraction == 0.0 => f64::INFINITY,
-        31 => f64::NAN,
-        exponent => (1024.0 + fraction) * 2f64.powi(i32::from(exponent) - 25),
-    };
-    if bits & 0x8000 != 0 { -magnitude } else { magnitude }
 }
 
 fn half_bits(value: f64) -> u16 {

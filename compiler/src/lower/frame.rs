@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The layout of the frame of an item that can be resumed.
+
+use std::collections::HashMap;
+
+use super::unit::{MAX_ALIGN, Unit, align_up};
+use crate::ir::{Module, Op, Scope, ValueId};
+use crate::regions::{Ends, Regions, uniform};
+
+/// The frame of an item that can be resumed: its state (32 bits) or, if items exchange values, what
+/// that takes; its private variables, and the values that are live across barriers.
+pub(super) struct Frame {
+    /// Bytes from one item's frame to the next's.
+    pub(super) size: u64,
+    /// Offset of the private variables of module scope.
+    pub(super) private_offset: u64,
+    /// The places through which items exchange values, if they do or sub-groups wait.
+    pub(super) exchange: Option<Exchange>,
+    /// The ends of each region, if there are few enough.
+    pub(super) ends: Vec<Ends>,
+    /// Whether all items, or vectors of them, are known to stop at the same barriers.
+    pub(super) stops_alike: bool,
+    /// Offsets of private variables, by their addresses, and of values.
+    pub(super) offsets: HashMap<ValueId, u64>,
+}
+
+impl Frame {
+    pub(super) fn new(unit: &Unit<'_>, regions: &Regions) -> Self {
+        let types = &unit.module.types;
+        let function = &regions.function;
+        let exchange = Exchange::new(unit.module, regions);
+        let head = exchange.as_ref().map_or(4, |exchange| exchange.end);
+        let private_offset = match unit.private_size {
+            0 => head,
+            _ => align_up(head, MAX_ALIGN),
+        };
+        let mut end = private_offset + unit.private_size;
+        let mut offsets = HashMap::new();
+        let variables = function.variables.iter().map(|v| (v.address, v.size, v.align));
+        let values = regions.crossing.iter().map(|&value| {
+            let ty = function.values[value].ty;
+            (value, types.size(ty), types.align(ty))
+        });
+        for (value, size, align) in variables.chain(values) {
+            end = align_up(end, align);
+            offsets.insert(value, end);
+            end += size;
+        }
+        let ends = regions.ends();
+        // It is not used where regions are run as one.
+        let stops_alike = !ends.is_empty() && uniform::stops_alike(unit.module, function);
+        let size = align_up(end, MAX_ALIGN);
+        Self { size, private_offset, exchange, ends, stops_alike, offsets }
+    }
+}
+
+/// States from here on are barriers of a sub-group. They are positive as signed numbers.
+pub(super) const SUBGROUP_STATES: u32 = 1 << 30;
+
+/// The parameters that a resumable item takes if items exchange values: the frames of its sub-group
+/// and of its group, how many there are, and which of each pair is written now.
+pub(super) const EXCHANGE_PARAMS: &str =
+    ", ptr %peers, i64 %peer.count, i64 %turn, ptr %frames, i64 %items, i64 %phase";
+
+/// Offset of the item's local ids: three 32-bit numbers.
+pub(super) const LOCAL_IDS: u64 = 24;
+
+/// The part of a frame that items exchange through, which comes first.
+pub(super) struct Exchange {
+    pub(super) group: Slots,
+    pub(super) subgroup: Slots,
+    /// Whether the items of a sub-group wait for each other.
+    pub(super) turns: bool,
+    /// The offset of its end.
+    pub(super) end: u64,
+}
+
+/// The places for one scope. Offsets within the frame.
+#[derive(Clone, Copy)]
+pub(super) struct Slots {
+    /// Two states, 32 bits each.
+    pub(super) states: u64,
+    /// Whether the result has been made, 32 bits.
+    pub(super) ready: u64,
+    /// Two offers.
+    pub(super) offers: u64,
+    /// Bytes from one offer to the other.
+    pub(super) offer_size: u64,
+    /// The result.
+    pub(super) result: u64,
+}
+
+impl Exchange {
+    /// The places that a kernel needs; `None` if it has nothing but barriers of the work-group.
+    pub(super) fn new(module: &Module, regions: &Regions) -> Option<Self> {
+        let function = &regions.function;
+        let turns = regions.barriers.iter().any(|barrier| barrier.scope == Scope::Subgroup);
+        let mut sizes = [(0, 1); 2];
+        let mut offers = false;
+        for (_, block) in function.blocks.iter() {
+            for inst in &block.insts {
+                let Op::Offer(scope, value) = inst.op else { continue };
+                let ty = module.operand_type(function, value);
+                let (size, align) = &mut sizes[usize::from(scope == Scope::Subgroup)];
+                *size = module.types.size(ty).max(*size);
+                *align = module.types.align(ty).min(MAX_ALIGN).max(*align);
+                offers = true;
+            }
+        }
+        if !turns && !offers {
+            return None;
+        }
+        let mut end = LOCAL_IDS + 12;
+        let mut place = |states, ready, (size, align): (u64, u64)| {
+            let offer_size = align_up(size, align);
+            let offers = align_up(end, align);
+            let result = offers + 2 * offer_size;
+            end = result + offer_size;
+            Slots { states, ready, offers, offer_size, result }
+        };
+        let group = place(0, 16, sizes[0]);
+        let subgroup = place(8, 20, sizes[1]);
+        Some(Self { group, subgroup, turns, end })
+    }
+
+    /// The places for a scope.
+    pub(super) fn slots(&self, scope: Scope) -> Slots {
+        match scope {
+            Scope::Subgroup => self.subgroup,
+            _ => self.group,
+        }
+    }
+}
