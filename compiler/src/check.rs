@@ -26,9 +26,8 @@ use crate::ir::{
 };
 pub use crate::parse::Error;
 use crate::parse::opcode_name;
+pub use support::MAX_GLOBAL_BYTES;
 
-/// The largest program-scope variable in bytes, since its initial bytes go to the driver.
-pub const MAX_GLOBAL_BYTES: u64 = 1 << 30;
 /// The most local memory that a kernel's own variables may take, in bytes. Devices allow less; the
 /// driver compares with what the device says.
 pub const MAX_LOCAL_BYTES: u64 = 1 << 24;

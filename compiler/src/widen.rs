@@ -28,33 +28,30 @@ mod build;
 mod emit;
 mod flow;
 mod group;
+mod known;
 mod memory;
 mod names;
 mod ops;
+mod refusal;
 mod runs;
 mod shape;
 mod text;
 mod turns;
 
-use std::fmt;
-
 use crate::ir::arena::Id;
-use crate::ir::{
-    ConstKind, Function, FunctionId, Kernel, Loc, Module, PrivateVariable, Type, TypeId, ValueId,
-};
+use crate::ir::{Function, FunctionId, Kernel, Loc, Module, Type};
 use crate::regions::{inline, stop_scope};
 use build::Builder;
 use emit::Widener;
 use flow::Flow;
-pub use shape::Shape;
+pub use refusal::Refusal;
 use shape::Shapes;
+pub use shape::{Rows, Shape};
 
 /// The most instructions of a kernel, with all that it calls, that are widened.
 const MAX_INSTRUCTIONS: usize = 1 << 14;
 /// The most that they weigh in all, so that what calls grow beyond any measure is not copied first.
 const MAX_WEIGHT: usize = 4 * MAX_INSTRUCTIONS;
-/// The most values of what they become.
-const MAX_WIDENED: usize = 1 << 19;
 /// The most blocks.
 const MAX_BLOCKS: usize = 1 << 11;
 /// The most instructions of a kernel that is widened twice: each form takes its time to build, and
@@ -65,33 +62,6 @@ const MAX_PRIVATE_BYTES: u64 = 16 << 10;
 /// The most where vectors may have few items and frames for all ([`least_row`]): such frames still
 /// leave room for the largest groups.
 const MAX_UNEVEN_PRIVATE_BYTES: u64 = MAX_PRIVATE_BYTES / 2;
-
-/// Why a kernel is built with one item at a time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal(String);
-
-impl Refusal {
-    fn new(what: &str) -> Self {
-        Self(what.to_owned())
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Refusal {}
-
-/// How long the rows are of the groups that a function runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rows {
-    /// They are made of whole vectors, or only those are run that are whole.
-    Whole,
-    /// Anything: the last vector of a row may have fewer items ([`Op::Present`](crate::ir::Op::Present)).
-    Any,
-}
 
 /// A kernel that runs a vector of items.
 #[derive(Debug)]
@@ -322,39 +292,4 @@ fn check(module: &Module, kernel: &Kernel, source: &Function, lanes: u32) -> Res
         return Err(Refusal::new("sub-groups of another size than the vectors"));
     }
     Ok(subgroups)
-}
-
-/// Bytes from one item's private variable to the next item's.
-fn private_step(size: u64, align: u64) -> i64 {
-    size.next_multiple_of(align.max(1)) as i64
-}
-
-/// A private variable for all items of a vector.
-fn widen_variable(
-    builder: &mut Builder,
-    variable: &PrivateVariable,
-) -> Result<PrivateVariable, Refusal> {
-    let size = builder.module.types.size(variable.ty);
-    if private_step(variable.size, variable.align) != size as i64 {
-        return Err(Refusal::of_type(&builder.module, variable.ty));
-    }
-    let lanes = builder.lanes;
-    let ty = Type::Array(variable.ty, u64::from(lanes));
-    let too_large = || Refusal::new("too much private memory");
-    let ty = builder.module.types.intern(ty).ok_or_else(too_large)?;
-    let init = variable
-        .init
-        .map(|init| builder.module.constant(ty, ConstKind::Composite(vec![init; lanes as usize])));
-    Ok(PrivateVariable {
-        address: ValueId(0),
-        ty,
-        size: size * u64::from(lanes),
-        align: variable.align,
-        init,
-    })
-}
-
-/// Whether a type is a pointer.
-fn is_pointer(module: &Module, ty: TypeId) -> bool {
-    matches!(module.types[ty], Type::Pointer(_))
 }

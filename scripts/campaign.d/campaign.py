@@ -174,7 +174,7 @@ class Random:
         progress.write_bytes(b"")
         env = self.env | {
             "TALLY_SEED": str(seed), "TALLY_PROGRAMS": str(self.arguments.programs),
-            "TALLY_PROGRESS": str(progress)}
+            "TALLY_RUNS": str(self.arguments.runs), "TALLY_PROGRESS": str(progress)}
         if self.arguments.chaos:
             env["TALLY_CHAOS"] = str(seed)
         if self.arguments.delays:
@@ -253,9 +253,24 @@ class Tests:
         self.arguments, self.env, self.folder = arguments, env, folder
         self.kept, self.counts = Kept(arguments.keep), Counts()
         self.running, self.passed, self.ended = [], 0, 0
+        self.tests = HERE / "tests"
+        if arguments.tsan:
+            self.watch()
+
+    def watch(self):
+        """Takes the programs and the driver that ThreadSanitizer watches."""
+        folder = HERE / "tsan"
+        if not folder.is_dir():
+            sys.exit("campaign: the pack was made without --with-tsan")
+        options = (folder / "options").read_text().strip()
+        driver = str(folder / "bin/libze_tally.so")
+        self.tests = folder / "tests"
+        self.env = self.env | {
+            "TALLY_LIBRARY": driver, "ZE_ENABLE_ALT_DRIVERS": driver,
+            "TSAN_OPTIONS": f"{options} suppressions={folder / 'tsan.supp'}"}
 
     def programs(self):
-        every = sorted(it for it in (HERE / "tests").iterdir() if it.is_file())
+        every = sorted(it for it in self.tests.iterdir() if it.is_file())
         wanted = self.arguments.names
         return [it for it in every if not wanted or it.name in wanted]
 
@@ -319,6 +334,8 @@ class Bench:
         self.arguments, self.env = arguments, env
 
     def run(self):
+        if self.arguments.command == "tuning":
+            return self.tuning()
         name, module = self.COMMANDS[self.arguments.command]
         programs = ["Tally=" + shlex.join([str(BENCH / name), str(module)])]
         peer = HERE / "peer"
@@ -327,6 +344,15 @@ class Bench:
             words = [libraries, f"OCL_ICD_FILENAMES={peer}/libintelocl.so", str(peer / name), str(module)]
             programs.append("Intel=" + shlex.join(words))
         command = [sys.executable, BENCH / f"{name}.py", *self.arguments.options, *programs]
+        return subprocess.run(command, env=self.env, check=False).returncode
+
+    def tuning(self):
+        """What each mechanism of the device gains."""
+        drivers = BENCH / "mechanisms"
+        if not drivers.is_dir():
+            sys.exit("campaign: the pack was made without --with-tuning")
+        programs = [shlex.join([str(BENCH / name), str(module)]) for name, module in self.COMMANDS.values()]
+        command = [sys.executable, BENCH / "tuning.py", *self.arguments.options, drivers, *programs]
         return subprocess.run(command, env=self.env, check=False).returncode
 
 
@@ -347,18 +373,23 @@ def parse():
     random.add_argument("--seed", type=int, default=1, metavar="N", help="the first process's (default: 1)")
     random.add_argument("--programs", type=int, default=PROGRAMS, metavar="N",
                         help=f"of each process (default: {PROGRAMS})")
+    random.add_argument("--runs", type=int, default=1, metavar="N",
+                        help="times that each program runs (default: 1)")
     tests = commands.add_parser("tests", help="the tests of the API and the device, side by side")
     tests.add_argument("names", nargs="*", help="of test programs (default: all)")
     tests.add_argument("--processes", type=int, default=max(2, CORES // 4), metavar="N",
                        help="programs at the same time (default: a quarter of the cores)")
     tests.add_argument("--rounds", type=int, default=1, metavar="N", help="times that each runs (default: 1)")
+    tests.add_argument("--tsan", action="store_true", help="with a driver that ThreadSanitizer watches")
     tests.add_argument("--verbose", action="store_true", help="how long each program took")
     commands.add_parser("scaling", add_help=False,
                         help="how operations scale with threads; takes the options of bench/threads.py")
     commands.add_parser("kernels", help="wall and processor time of kernels")
+    commands.add_parser("tuning", add_help=False,
+                        help="what each mechanism gains; takes the options of bench/tuning.py")
     arguments, options = parser.parse_known_args()
     arguments.options = options
-    if arguments.options and arguments.command != "scaling":
+    if arguments.options and arguments.command not in ("scaling", "tuning"):
         parser.error(f"unknown: {' '.join(arguments.options)}")
     return arguments
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Faults that a driver can be told to inject, to show that the tests would find them.
 //!
-//! The toy driver takes a [`Fault`] when it is made. The real driver, built with its feature
-//! `faults`, reads the name from the environment variable [`VARIABLE`]. "Every" below means each
+//! The toy driver takes a [`Fault`] when it is made. The real driver, built with
+//! tests/mutants/driver/faults.patch, reads the name from the environment variable [`VARIABLE`]. "Every" below means each
 //! time; a fault that shows once in a thousand calls would need a thousand times the programs.
 
 use std::fmt;
 
-/// The environment variable that names the fault of a driver built with the feature `faults`.
+/// The environment variable that names the fault of a driver that can make them.
 pub const VARIABLE: &str = "TALLY_FAULT";
 
 macro_rules! faults {

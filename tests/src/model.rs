@@ -29,6 +29,7 @@ pub mod host;
 pub mod memory;
 mod object;
 pub mod order;
+mod shared;
 pub mod times;
 mod wait;
 
@@ -43,7 +44,9 @@ use expect::Question;
 use host::HostOrder;
 use memory::Access;
 use order::{Bond, Graph, Node, Work};
+use shared::Shared;
 use std::fmt;
+use std::rc::Rc;
 use times::{Reading, TimesOf};
 
 /// Why a step would make a program invalid.
@@ -166,7 +169,7 @@ struct Fence {
 struct HostStep {
     begin: Node,
     end: Node,
-    after: Vec<usize>,
+    after: Rc<[usize]>,
     question: Option<Question>,
     /// Whose times it asks for, too.
     times: Option<Bound>,
@@ -196,18 +199,19 @@ pub enum Owed {
     },
 }
 
-/// The state after some steps of a program.
+/// The state after some steps of a program. The generator copies it for each step that it tries, so
+/// copies share what seldom changes.
 #[derive(Clone, Default)]
 pub struct Model {
     graph: Graph,
     host: HostOrder,
     steps: Vec<HostStep>,
-    lists: Vec<List>,
-    recordings: Vec<Recording>,
-    queues: Vec<Queue>,
+    lists: Vec<Shared<List>>,
+    recordings: Vec<Shared<Recording>>,
+    queues: Vec<Shared<Queue>>,
     events: Vec<Event>,
     fences: Vec<Fence>,
-    cells: Vec<EventCell>,
+    cells: Vec<Shared<EventCell>>,
     accesses: Vec<(Cell, Access, Node)>,
     /// Pairs of accesses that need an order and have none yet.
     races: Vec<(Cell, Node, Node)>,
@@ -251,7 +255,13 @@ impl Model {
         for &earlier in &after {
             self.graph.order(self.steps[earlier].end, begin, Bond::Ordered);
         }
-        self.steps.push(HostStep { begin, end: begin, after, question: None, times: None });
+        self.steps.push(HostStep {
+            begin,
+            end: begin,
+            after: after.into(),
+            question: None,
+            times: None,
+        });
         self.act(&step.action, begin)?;
         self.check_races()
     }
@@ -260,11 +270,11 @@ impl Model {
         match action {
             Action::CreateList(list, desc) => self.create_list(*list, *desc),
             Action::CreateQueue(queue, engine) => {
-                self.queues.push(Queue {
+                self.queues.push(Shared::new(Queue {
                     engine: *engine,
                     commands: Vec::new(),
                     retired: Vec::new(),
-                });
+                }));
                 expect_next(queue.0, self.queues.len())
             }
             Action::CreateEvent(event, kind) => {
@@ -318,7 +328,7 @@ impl Model {
         });
         let mut owed: Vec<Owed> = awaited.map(|(event, _)| Owed::Signal(EventId(event))).collect();
         for wait in &self.future_waits {
-            let Recording { list, closed, .. } = self.recordings[wait.recording.0];
+            let Recording { list, closed, .. } = *self.recordings[wait.recording.0];
             let engine = self.lists[list.0].desc.engine;
             let execute = Owed::Execute { list, engine, closed };
             if !owed.contains(&execute) {
@@ -342,7 +352,7 @@ impl Model {
     }
 
     fn list(&self, list: ListId) -> Result<&List, Refusal> {
-        let found = self.lists.get(list.0).filter(|list| list.alive);
+        let found = self.lists.get(list.0).map(|list| &**list).filter(|list| list.alive);
         found.ok_or(Refusal::Misuse("the list does not exist"))
     }
 
@@ -360,7 +370,10 @@ impl Model {
     }
 
     fn queue(&self, queue: QueueId) -> Result<&Queue, Refusal> {
-        self.queues.get(queue.0).ok_or(Refusal::Misuse("the queue does not exist"))
+        self.queues
+            .get(queue.0)
+            .map(|queue| &**queue)
+            .ok_or(Refusal::Misuse("the queue does not exist"))
     }
 
     fn fence(&self, fence: FenceId) -> Result<&Fence, Refusal> {

@@ -363,6 +363,28 @@ fn executions_that_bind_each_other_take_turns() {
     assert!(expected.after[bound + 2].contains(&bound));
 }
 
+/// A recording that goes before its first execution leaves an opened event without a meaning, so it goes
+/// after all that other threads ask that event.
+#[test]
+fn a_recording_goes_after_what_is_asked_of_its_opened_events() {
+    let mut script = Script::new();
+    let (list, event) = (script.regular(), script.counter_based());
+    script.append(list, mix(0, 1, 1), &[], Some(event));
+    let opened = EventId(event.0 + 1);
+    script.step(Action::Share(event, opened));
+    let mut program = script.program();
+    let asked = program.steps.len();
+    for action in [Action::Query(Object::Event(opened)), Action::DestroyEvent(opened)] {
+        program.steps.push(Step { thread: 1, action });
+    }
+    let dropped = program.steps.len();
+    program.steps.push(Step { thread: 0, action: Action::DestroyList(list) });
+    let model = Model::of(&program).expect("the program is valid");
+    let expected = model.expected().expect("the program ends");
+    // The destruction of the event comes after the query, as its thread's next call.
+    assert!(expected.after[dropped].iter().any(|&step| step >= asked && step < dropped));
+}
+
 /// Nothing orders the completion of two lists on one queue; a host wait between them does.
 #[test]
 fn lists_on_one_queue_may_overlap() {

@@ -107,6 +107,28 @@ fn a_circle_is_told_with_its_calls_and_where_it_closes() {
     assert_eq!(waits, 2, "once for each wait: {}", lines.join("\n"));
 }
 
+/// `TALLY_HANG_JSON`: "adds each report to the file, as one line of JSON".
+#[test]
+fn a_circle_is_told_to_programs() {
+    let file = std::env::temp_dir().join(format!("tally-hang-{}.json", std::process::id()));
+    let name = file.to_str().expect("plain letters");
+    std::fs::write(&file, "what was there\n").expect("a folder for files of a while");
+    let variables = [("TALLY_HANG_MS", LIMIT), ("TALLY_HANG_JSON", name), top::VARIABLE];
+    let said = ze::in_child("child_with_a_circle", &variables);
+    let json = std::fs::read_to_string(&file).expect("it was there before");
+    std::fs::remove_file(&file).expect("it is ours");
+    let lines: Vec<&str> = json.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (3, "what was there"), "one for each wait: {json}");
+    for line in &lines[1..] {
+        let whole =
+            line.starts_with(r#"{"queues":[{"name":"command queue 0x"#) && line.ends_with('}');
+        assert!(whole, "{line}");
+        assert!(line.contains(r#""call":"zeCommandQueueSynchronize","waited_ns":"#), "{line}");
+        assert!(line.contains(r#""cycle":["command queue 0x"#), "{line}");
+    }
+    assert!(said.contains("tally ERROR hang: "), "the text goes to standard error as well: {said}");
+}
+
 /// "the timeline shows it": the wait is on the track of its thread, with the whole report.
 #[test]
 fn the_timeline_shows_a_circle() {

@@ -24,6 +24,16 @@ const PARTS: [&str; 9] = [
     "the waits form a cycle: command queue",
 ];
 
+/// The same for programs.
+const JSON: [&str; 6] = [
+    r#""state":"parked","counter":0,"reserved":1,"packets":1"#,
+    r#""call":"zeEventHostSynchronize","waited_ns":"#,
+    r#""kind":"event","index":"#,
+    r#""call":{"function":"zeCommandListAppendBarrier","command":1,"list":"regular list"#,
+    r#""executed_by":{"function":"zeCommandQueueExecuteCommandLists","command":1"#,
+    r#""cycle":["command queue"#,
+];
+
 /// "`tally-top` shows the same for a live process": queues with state and counter, host threads that
 /// wait, who waits for which value of which counter, recorded by which API call, and the cycle.
 #[test]
@@ -31,6 +41,11 @@ fn a_live_process_tells_who_waits_for_whom() {
     let said = in_child("child_with_a_circle", &[top::VARIABLE]);
     for part in PARTS.into_iter().chain(["listed: yes"]) {
         assert!(said.contains(part), "no {part:?} in:\n{said}");
+    }
+    let json: Vec<_> = said.lines().filter_map(|line| line.strip_prefix("json: ")).collect();
+    assert_eq!(json.len(), 2, "a line each time:\n{said}");
+    for part in JSON {
+        assert!(json.iter().all(|line| line.contains(part)), "no {part:?} in:\n{said}");
     }
 }
 
@@ -58,6 +73,9 @@ fn child_with_a_circle() {
         // Until the thread waits and both queues have parked.
         println!("{}", top::until(|shown| PARTS.iter().all(|part| shown.contains(part))));
         let listed = text(&top(&[])).lines().any(|line| line.starts_with(&format!("{pid} ")));
+        let json = top(&["--json", "-n", "2", &pid]);
+        assert!(json.status.success(), "{}", text(&json));
+        text(&json).lines().for_each(|line| println!("json: {line}"));
         println!("listed: {}", if listed { "yes" } else { "no" });
         gate.open();
     });
@@ -71,7 +89,7 @@ fn a_process_that_was_not_asked_to_does_not_answer() {
     in_child("child_without_the_setting", &[]);
     let none = top(&["4194304"]);
     assert!(!none.status.success() && text(&none).contains("does not answer"), "{}", text(&none));
-    for wrong in [&["--everything"][..], &["one"], &["1", "2"], &["1", "-d", "-3"]] {
+    for wrong in [&["--everything"][..], &["one"], &["1", "2"], &["1", "-d", "-3"], &["--json"]] {
         let output = top(wrong);
         assert!(!output.status.success() && output.stdout.is_empty(), "{wrong:?}");
     }

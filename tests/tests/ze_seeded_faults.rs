@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Mistakes that the driver is told to make: the random programs find each of them.
 //!
-//! The driver is built with its feature `faults` into a folder of its own. Each mistake gets a
-//! process, since it is chosen once, and may hang it.
+//! The mistakes are a patch, tests/mutants/driver/faults.patch, that is applied to a copy of the tree. What
+//! it changes is built again, in a folder that stays, when the tree has changed. Each mistake gets a process,
+//! since it is chosen once, and may hang it.
 
 use std::env;
-use std::io::{BufRead, BufReader};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -64,14 +66,74 @@ fn library() -> PathBuf {
         return file.into();
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults");
+    let (tree, fresh, build) = (folder.join("tree"), folder.join("fresh"), folder.join("build"));
+    patched_tree(&fresh);
+    replace(&fresh, &tree).expect("the folder is ours");
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--package", "tally-umd", "--features", "faults"])
         .arg("--target-dir")
-        .arg(&folder)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .arg(&build)
+        .current_dir(&tree)
         .status();
     assert!(built.expect("cargo runs").success(), "the driver with faults does not build");
-    folder.join("debug/libze_tally.so")
+    build.join("debug/libze_tally.so")
+}
+
+/// Makes a copy of the project's files with the mistakes.
+fn patched_tree(folder: &Path) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+    if folder.exists() {
+        fs::remove_dir_all(folder).expect("the folder is ours");
+    }
+    copy(root, folder).expect("the project can be read, and the folder is ours");
+    let patch = File::open(root.join("tests/mutants/driver/faults.patch")).expect("it is there");
+    let patched = Command::new("patch").args(["-p1", "-s", "-d"]).arg(folder).stdin(patch).status();
+    assert!(patched.expect("patch runs").success(), "the patch with the faults does not apply");
+}
+
+/// Copies a folder, but for what is built and what is hidden.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == "target" || name.as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        let (from, to) = (entry.path(), to.join(&name));
+        if entry.file_type()?.is_dir() {
+            copy(&from, &to)?;
+        } else {
+            fs::copy(&from, &to)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a folder equal to another one. Files that are equal already keep their times, so that what did
+/// not change is not built again.
+fn replace(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(to)? {
+        let old = entry?;
+        if from.join(old.file_name()).exists() {
+            continue;
+        }
+        match old.file_type()?.is_dir() {
+            true => fs::remove_dir_all(old.path())?,
+            false => fs::remove_file(old.path())?,
+        }
+    }
+    for entry in fs::read_dir(from)? {
+        let new = entry?;
+        let (from, to) = (new.path(), to.join(new.file_name()));
+        if new.file_type()?.is_dir() {
+            replace(&from, &to)?;
+        } else if fs::read(&to).ok().as_deref() != Some(&fs::read(&from)?) {
+            fs::copy(&from, &to)?;
+        }
+    }
+    Ok(())
 }
 
 /// The device that the programs run on.

@@ -10,7 +10,6 @@ pub mod fence;
 pub mod gpu;
 pub mod graph;
 pub mod image;
-pub mod ipc;
 pub mod kernel;
 pub mod list;
 pub mod module;

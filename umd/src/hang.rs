@@ -10,14 +10,16 @@
 //!  names ── whose counter, whose event a cell is ──┐
 //!  calls ── which call wrote which packets ────────┼─► waiter ── what a queue is still to do ─► cycle
 //!  QUEUE_QUERY, rings, recordings ─────────────────┘                                             │
-//!                                                                          report ◄──────────────┘
+//!                                                      text and JSON ◄── report ◄┘
 //! ```
 //!
 //! The steps that are still to come are read from the packets themselves. Besides the packets, the
 //! driver keeps only names and a word for each command; and nothing while the setting is off.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::settings;
@@ -25,9 +27,11 @@ use crate::settings;
 pub mod calls;
 pub mod cycle;
 pub mod names;
+pub mod report;
 pub mod top;
 pub mod waiter;
 
+use report::{Awaited, Parked, Report, Signal, Signaller, SignallerState};
 use waiter::Waiter;
 
 /// How long a host wait lasts before it is reported, in ns; `None`: for ever.
@@ -54,78 +58,100 @@ pub enum Waiting {
     Fence,
 }
 
+/// A wait of a host thread.
+#[derive(Clone, Copy)]
+struct HostWait {
+    thread: i32,
+    call: &'static str,
+    waiting: Waiting,
+    lasted: Duration,
+}
+
 /// Reports a host wait that has lasted for `lasted`.
 #[cold]
 pub fn report(waiting: Waiting, lasted: Duration) {
     if crate::process::is_gone() {
         return;
     }
-    let waiters: Vec<Waiter> = names::lists().iter().filter_map(|list| waiter::of(list)).collect();
-    let lines = describe(waiting, lasted, &waiters);
-    crate::trace::hang(u64::try_from(lasted.as_nanos()).unwrap_or(u64::MAX), &lines);
+    let report = gather(&[HostWait { thread: thread(), call: calls::current(), waiting, lasted }]);
+    let lines = report.lines();
+    crate::trace::hang(nanoseconds(lasted), &lines);
     let mut text = String::new();
     for line in lines {
         let _ = writeln!(text, "tally ERROR hang: {line}");
     }
     // There is no way to report a standard error that is closed.
     let _ = std::io::stderr().write_all(text.as_bytes());
+    if let Some(path) = &settings::get().hang_json
+        && let Err(error) = append(path, &report)
+    {
+        log::error!("TALLY_HANG_JSON: {}: {error}", path.display());
+    }
 }
 
-fn describe(waiting: Waiting, lasted: Duration, waiters: &[Waiter]) -> Vec<String> {
-    let call = calls::current();
-    let lasted = lasted.as_millis();
-    let mut lines = Vec::new();
-    match waiting {
-        Waiting::Cell { address, value } => {
-            let cell = names::cell(address);
-            lines.push(format!("{call} has waited for {lasted} ms for {}", cell.awaited(value)));
-            lines.extend(signallers(waiters, address, value, None));
-        }
-        Waiting::Fence => {
-            lines.push(format!("{call} has waited for {lasted} ms for a fence"));
-            lines.push("  no lists have been executed with it since it was made or reset".into());
-        }
-    }
-    lines.extend(parked(waiters));
-    lines
+/// Adds the report to a file as one line, in one piece: other threads and processes may write there too.
+fn append(path: &Path, report: &Report) -> io::Result<()> {
+    let mut file = File::options().append(true).create(true).open(path)?;
+    file.write_all(format!("{}\n", report.to_json()).as_bytes())
 }
 
-/// What the parked queues wait for, and where the waits form a cycle.
-fn parked(waiters: &[Waiter]) -> Vec<String> {
-    let mut lines = Vec::new();
-    for (i, waiter) in waiters.iter().enumerate() {
-        let Some((address, value)) = waiter.parked() else { continue };
-        lines.push(format!("{} waits for {}", waiter.name, names::cell(address).awaited(value)));
-        let unknown = "a call that is not known: its list is too long, or was reset";
-        lines.push(format!("  appended by {}", waiter.by.as_deref().unwrap_or(unknown)));
-        lines.extend(signallers(waiters, address, value, Some(i)));
+/// The number of the calling thread.
+fn thread() -> i32 {
+    // SAFETY: takes no arguments and cannot fail.
+    unsafe { libc::gettid() }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The queues of this process and these waits.
+fn gather(waits: &[HostWait]) -> Report {
+    let waiters: Vec<Waiter> = names::lists().iter().filter_map(|list| waiter::of(list)).collect();
+    let awaited = |address, value| Awaited { cell: names::cell(address).cell, value };
+    let host_wait = |wait: &HostWait| {
+        let (awaited, signal) = match wait.waiting {
+            Waiting::Cell { address, value } => {
+                (Some(awaited(address, value)), Some(signal(&waiters, address, value, None)))
+            }
+            Waiting::Fence => (None, None),
+        };
+        let waited_ns = nanoseconds(wait.lasted);
+        let (thread, call) = (wait.thread, wait.call.into());
+        report::HostWait { thread, call, waited_ns, awaited, signal }
+    };
+    let parked = |(i, waiter): (usize, &Waiter)| {
+        let (address, value) = waiter.parked()?;
+        Some(Parked {
+            queue: waiter.name.clone(),
+            awaited: awaited(address, value),
+            appended_by: waiter.by.clone(),
+            signal: signal(&waiters, address, value, Some(i)),
+        })
+    };
+    let name = |i: usize| waiters[i].name.clone();
+    Report {
+        queues: waiters.iter().map(Waiter::queue).collect(),
+        host_waits: waits.iter().map(host_wait).collect(),
+        parked: waiters.iter().enumerate().filter_map(parked).collect(),
+        cycle: cycle::find(&waiters).unwrap_or_default().into_iter().map(name).collect(),
     }
-    if let Some(cycle) = cycle::find(waiters) {
-        let mut names: Vec<&str> = cycle.iter().map(|&i| waiters[i].name.as_str()).collect();
-        names.push(names[0]);
-        lines.push(format!("the waits form a cycle: {}", names.join(" waits for ")));
-    }
-    lines
 }
 
 /// The waiters that are going to signal a cell, or why none is. `own`: the one that waits for it.
-fn signallers(waiters: &[Waiter], address: u64, value: u64, own: Option<usize>) -> Vec<String> {
+fn signal(waiters: &[Waiter], address: u64, value: u64, own: Option<usize>) -> Signal {
     let found = cycle::signallers(waiters, address, value);
-    if !found.is_empty() {
-        let line = |i: usize| match waiters[i].parked() {
-            _ if own == Some(i) => "  to be signalled by itself, behind this wait".to_owned(),
-            Some(_) => format!("  to be signalled by {}, which waits itself", waiters[i].name),
-            None => format!("  to be signalled by {}, which does not wait", waiters[i].name),
-        };
-        return found.into_iter().map(line).collect();
+    if found.is_empty() {
+        let (reason, lists) = (names::cell(address).reason(value), names::would_signal(address));
+        return Signal::Missing { reason, lists };
     }
-    let mut lines = match names::cell(address).fate(value) {
-        Some(fate) => vec![format!("  {fate}")],
-        None => vec!["  nothing that is submitted and still to start signals it".to_owned()],
+    let signaller = |i: usize| Signaller {
+        queue: waiters[i].name.clone(),
+        state: match waiters[i].parked() {
+            _ if own == Some(i) => SignallerState::Itself,
+            Some(_) => SignallerState::Waits,
+            None => SignallerState::Runs,
+        },
     };
-    for (name, executed) in names::would_signal(address) {
-        let when = if executed { "executed again" } else { "executed, which it never was" };
-        lines.push(format!("  {name} would signal it when {when}"));
-    }
-    lines
+    Signal::By(found.into_iter().map(signaller).collect())
 }

@@ -2,10 +2,12 @@
 //! Memory of the driver's own that the device uses too: rings, arguments, recordings, counters.
 //!
 //! Blocks have sizes of powers of two and are aligned to their size. They are cut from chunks of
-//! [`CHUNK`] bytes, one buffer each; what is freed is kept for the next block of the same size.
+//! [`CHUNK`] bytes, one buffer each; what is freed is kept for the next block of the same size: a few
+//! with the thread that freed them, whose cache has them, the others where all threads find them.
 //! Larger ones get a buffer of their own, which goes back when they are freed.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,6 +15,7 @@ use tally_uapi::ioctl::bind_flag;
 use tally_ze::ze_result_t;
 
 use crate::error::{Error, Result};
+use crate::shards::Shards;
 use crate::space::HUGE_PAGE;
 use crate::vm::{Bindings, Mapping};
 
@@ -25,18 +28,26 @@ const MAX: u64 = CHUNK / 4;
 /// Sizes from [`MIN`] to [`MAX`].
 const CLASSES: usize = (MAX.ilog2() - MIN.ilog2() + 1) as usize;
 
+/// Most bytes and pieces of a class that a thread keeps.
+const OWN_BYTES: u64 = 256 << 10;
+const OWN_PIECES: u64 = 32;
+
 /// The sub-allocator. Thread-safe; a lock is held for a few instructions, or for a new chunk.
 pub struct Heap {
     bindings: Arc<Bindings>,
-    state: Mutex<State>,
+    /// Free pieces that threads keep. Locked before `shared`, where both are.
+    own: Shards<Mutex<Free>>,
+    shared: Mutex<State>,
 }
+
+/// Free pieces by class.
+type Free = [Vec<Piece>; CLASSES];
 
 #[derive(Default)]
 struct State {
     /// The part of the last chunk that is not cut yet.
     rest: Option<Piece>,
-    /// Free pieces by class.
-    free: [Vec<Piece>; CLASSES],
+    free: Free,
 }
 
 /// A place in a mapping, not yet or no longer a block.
@@ -49,7 +60,7 @@ struct Piece {
 impl Heap {
     /// An empty heap that takes its memory from `bindings`.
     pub fn new(bindings: Arc<Bindings>) -> Arc<Self> {
-        Arc::new(Self { bindings, state: Mutex::default() })
+        Arc::new(Self { bindings, own: Shards::default(), shared: Mutex::default() })
     }
 
     /// A block of at least `size` bytes, aligned to `align` and to a cache line.
@@ -65,10 +76,9 @@ impl Heap {
         assert!(align.is_power_of_two() && align <= HUGE_PAGE, "heap alignment {align}");
         let size = size.max(align).max(MIN).checked_next_power_of_two().ok_or_else(too_large)?;
         if size > MAX {
-            let mapping = Arc::new(self.map(size)?);
-            return Ok(Block { heap: None, piece: Piece { mapping, offset: 0 }, size });
+            return Ok(Block::whole(self.map(size)?));
         }
-        let piece = self.cut(size)?;
+        let piece = ManuallyDrop::new(self.take(size)?);
         Ok(Block { heap: Some(self.clone()), piece, size })
     }
 
@@ -76,24 +86,48 @@ impl Heap {
         self.bindings.map(size, HUGE_PAGE, bind_flag::READ | bind_flag::WRITE)
     }
 
-    fn cut(&self, size: u64) -> Result<Piece> {
-        let mut state = self.state();
-        if let Some(piece) = state.free[class(size)].pop() {
+    fn take(&self, size: u64) -> Result<Piece> {
+        let class = class(size);
+        let mut own = lock(self.own.mine());
+        if let Some(piece) = own[class].pop() {
             return Ok(piece);
         }
+        let mut state = lock(&self.shared);
+        let free = &mut state.free[class];
+        let kept = free.len().saturating_sub((most(class) / 2).max(1));
+        own[class].extend(free.drain(kept..));
+        match own[class].pop() {
+            Some(piece) => Ok(piece),
+            None => self.cut(&mut state, size),
+        }
+    }
+
+    fn give(&self, piece: Piece, size: u64) {
+        let class = class(size);
+        let mut own = lock(self.own.mine());
+        let own = &mut own[class];
+        own.push(piece);
+        if own.len() > most(class) {
+            // Those that have rested longest.
+            let many = own.len().div_ceil(2);
+            lock(&self.shared).free[class].extend(own.drain(..many));
+        }
+    }
+
+    fn cut(&self, state: &mut State, size: u64) -> Result<Piece> {
         if let Some(piece) = state.carve(size) {
             return Ok(piece);
         }
-        // A chunk is made under the lock: who comes meanwhile would only make another one.
+        // A chunk is made under the lock: without it, another thread would only make one too.
         let mapping = Arc::new(self.map(CHUNK)?);
         state.retire_rest(CHUNK);
         state.rest = Some(Piece { mapping, offset: 0 });
         state.carve(size).ok_or_else(too_large)
     }
+}
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
@@ -129,6 +163,11 @@ fn class(size: u64) -> usize {
     (size.ilog2() - MIN.ilog2()) as usize
 }
 
+/// Most pieces of a class that a thread keeps.
+fn most(class: usize) -> usize {
+    OWN_PIECES.min(OWN_BYTES / (MIN << class)) as usize
+}
+
 fn too_large() -> Error {
     Error::new(
         ze_result_t::ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
@@ -143,7 +182,9 @@ fn too_large() -> Error {
 pub struct Block {
     /// Where it goes back to; `None`: its mapping is all its own.
     heap: Option<Arc<Heap>>,
-    piece: Piece,
+    /// Moved out when it goes back: each change of its mapping's count would be one of a line that
+    /// all threads have.
+    piece: ManuallyDrop<Piece>,
     size: u64,
 }
 
@@ -151,7 +192,8 @@ impl Block {
     /// All of a mapping.
     pub fn whole(mapping: Mapping) -> Self {
         let size = mapping.size();
-        Self { heap: None, piece: Piece { mapping: Arc::new(mapping), offset: 0 }, size }
+        let piece = ManuallyDrop::new(Piece { mapping: Arc::new(mapping), offset: 0 });
+        Self { heap: None, piece, size }
     }
 
     /// The address in the GPU's address space, which is also the host's.
@@ -194,9 +236,10 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
+        // SAFETY: taken once, here, and not used afterwards: the block is gone.
+        let piece = unsafe { ManuallyDrop::take(&mut self.piece) };
         if let Some(heap) = &self.heap {
-            let piece = self.piece.clone();
-            heap.state().free[class(self.size)].push(piece);
+            heap.give(piece, self.size);
         }
     }
 }
@@ -248,6 +291,23 @@ mod tests {
         assert_eq!(vm.heap().alloc(100, 8).expect("room").va(), va);
         drop(vm.heap().alloc(8 << 20, 8).expect("room"));
         assert_eq!(kernel.state().buffers.len(), buffers, "the large block's buffer is closed");
+    }
+
+    #[test]
+    fn what_a_thread_frees_is_another_ones_when_there_is_enough_of_it() {
+        let (kernel, vm) = fake();
+        let size = 4096;
+        let blocks: Vec<Block> =
+            (0..2 * OWN_PIECES).map(|_| vm.heap().alloc(size, 8).expect("room")).collect();
+        let freed: Vec<u64> = blocks.iter().map(Block::va).collect();
+        drop(blocks);
+        let buffers = kernel.state().buffers.len();
+        let other = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| vm.heap().alloc(size, 8).expect("room"));
+            thread.join().expect("the thread ends")
+        });
+        assert!(freed.contains(&other.va()));
+        assert_eq!(kernel.state().buffers.len(), buffers);
     }
 
     #[test]

@@ -1,69 +1,202 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sharing with other processes: memory, event pools, and the counters of counter-based events.
+//! Sharing with other processes.
 //!
 //! ```text
-//!  exporter                                              importer
-//!  export() ─► table of secrets                          64 bytes, by any way at all
-//!                  │                                          │
-//!  thread ◄────────┴────── one socket for each import ────────┴─ open() ─► file, facts, Link
-//!    │  grant: the buffer's file; notes: changed, reached, lost              │
-//!    └─ end of the socket: the importer has closed it or died                └─ the exporter died
+//!  memory   event ─► event::counter   pool        what is shared, and what each end does about it
+//!     └───────────────┴────────────────┴─► transport   handles, sockets, notes
 //! ```
 //!
-//! A handle names the exporter's socket and holds a random secret of 128 bits, so that it can be
-//! neither guessed nor changed into another one that is good. Nothing of the memory is in it: the
-//! exporter looks the secret up and sends the file, to processes of the same user only. That needs
-//! no rights over the other process, no file system and no /dev/shm. The socket is an abstract one,
-//! so both processes have to be in the same network namespace.
-//!
-//! The thread starts with the first export or import. Sockets and files are closed on exec. A forked
-//! child holds copies of them, so an importer watches the exporter's process, not only its socket.
+//! What another process has shared is mapped here at addresses of its own; counters can only be
+//! read. Waits for such cells are waits like others. What differs: signals are made by another
+//! device, of which notes tell, and the other process may die. Then what its cells hold stays, and
+//! waits that are not met by it end in DEVICE_LOST.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::error::Result;
-use crate::kernel::SharedBo;
+use tally_uapi::cell::CELL_SIZE;
+use tally_uapi::ioctl::{Errno, SemWake, VmOrphan};
+use tally_ze::ze_result_t;
 
-mod exports;
-mod handle;
-mod link;
-mod peer;
-mod placeholder;
-mod reactor;
-mod wire;
+use crate::backend::SharedBo;
+use crate::error::{Error, Result};
+use crate::hang;
+use crate::heap::Block;
+use crate::sync::counter::Cell;
+use crate::sync::deadline::{Approach, Deadline};
+use crate::sync::wait;
+use crate::vm::Vm;
 
-pub use exports::{export, withdraw};
-pub use handle::{Handle, Kind};
-pub use link::{Link, Pending, open};
-pub use wire::{Facts, Line, Note};
+pub mod event;
+pub mod memory;
+pub mod pool;
+pub mod transport;
 
-/// What an exporter lets others open.
-pub trait Offer: Send + Sync {
-    /// Whether it still exists.
-    fn is_alive(&self) -> bool;
-    /// Opens it for an importer. `value` is the handle's.
+/// Cells of another process, mapped here.
+pub struct Imported {
+    vm: Arc<Vm>,
+    block: Block,
+    /// What to call the other process in reports.
+    exporter: String,
+    fate: Mutex<Fate>,
+    /// Holds a cell that counts the changes of `fate`, for hosts that wait.
+    changes: Block,
+    /// Only the other process signals.
+    read_only: bool,
+}
+
+/// The cells that will not be signalled any more.
+#[derive(Default)]
+struct Fate {
+    /// All of them: the other process is gone.
+    orphaned: bool,
+    abandoned: Vec<Cell>,
+}
+
+impl Imported {
+    /// Maps the cells.
     ///
     /// # Errors
-    /// Any: the importer is told that it is gone.
-    fn open(&self, value: u64) -> Result<Opened>;
+    /// As [`Vm::import`].
+    fn new(vm: &Arc<Vm>, bo: SharedBo, exporter: String) -> Result<Self> {
+        let read_only = bo.read_only;
+        let block = Block::whole(vm.import(bo)?);
+        let mut changes = vm.heap().alloc(8, 8)?;
+        changes.clear();
+        Ok(Self { vm: vm.clone(), block, exporter, fate: Mutex::default(), changes, read_only })
+    }
+
+    /// The cells' memory.
+    pub fn block(&self) -> &Block {
+        &self.block
+    }
+
+    /// What to call the other process in reports.
+    pub fn exporter(&self) -> &str {
+        &self.exporter
+    }
+
+    fn changes(&self) -> Cell {
+        // SAFETY: it is used here only, while this exists; nothing else is in the block.
+        unsafe { Cell::new(&self.changes, 0) }
+    }
+
+    fn fate(&self) -> MutexGuard<'_, Fate> {
+        self.fate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the other process is gone.
+    pub fn is_orphaned(&self) -> bool {
+        self.fate().orphaned
+    }
+
+    /// Whether a cell will not be signalled any more. It keeps its value.
+    fn is_dead(&self, cell: Cell) -> bool {
+        let fate = self.fate();
+        fate.orphaned || fate.abandoned.contains(&cell)
+    }
+
+    /// Waits until a cell of it holds at least `value`; false when the time passes first. It spins
+    /// first if `spins`.
+    ///
+    /// # Errors
+    /// DEVICE_LOST: here, or in the other process.
+    pub fn wait(&self, cell: Cell, value: u64, timeout_ns: u64, spins: bool) -> Result<bool> {
+        let mut approach = Approach::new(Deadline::after(timeout_ns), spins);
+        let changes = self.changes();
+        // A wait that is to be reported is one of the kernel's, and so is one where the kernel wakes the
+        // sleepers of all processes: its memory takes no futex.
+        let own_device = self.vm.backend().sees_process();
+        let naps = self.read_only && own_device && hang::limit_ns().is_none();
+        let mut spins = spins;
+        loop {
+            // Both before the cell is looked at: what was signalled before the end counts.
+            let next = changes.load() + 1;
+            let dead = self.is_dead(cell);
+            if cell.reached(value) {
+                return Ok(true);
+            }
+            if dead {
+                return Err(self.dead());
+            }
+            let left = approach.deadline().left();
+            let met = match naps {
+                true => {
+                    wait::nap(&self.vm, cell, value, &mut approach, std::mem::take(&mut spins))?
+                }
+                false => wait::wait_or_end(&self.vm, (cell, value), (changes, next), left, spins)?,
+            };
+            if met {
+                return Ok(true);
+            }
+            if left == 0 {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// The other process is gone: ends all waits that are not met.
+    fn set_orphaned(&self) {
+        let mut fate = self.fate();
+        if std::mem::replace(&mut fate.orphaned, true) {
+            return;
+        }
+        self.changed(fate, self.block.va(), self.block.size());
+    }
+
+    /// Ends all unmet waits for a cell that will not be signalled any more.
+    fn abandon(&self, cell: Cell) {
+        let mut fate = self.fate();
+        fate.abandoned.push(cell);
+        self.changed(fate, cell.va(), CELL_SIZE);
+    }
+
+    fn changed(&self, fate: MutexGuard<'_, Fate>, address: u64, size: u64) {
+        let changes = self.changes();
+        changes.store(changes.load() + 1);
+        drop(fate);
+        let orphan = VmOrphan { vm_id: self.vm.id(), pad: 0, address, size };
+        match self.vm.backend().vm_orphan(&orphan) {
+            // A lost VM waits for nothing.
+            Ok(()) | Err(Errno::Io | Errno::NoDevice) => {}
+            Err(errno) => log::warn!("VM_ORPHAN: {}: queues may wait for ever", errno.name()),
+        }
+        wake(&self.vm, changes);
+    }
+
+    /// The error of a wait that will not be met.
+    fn dead(&self) -> Error {
+        let by = if self.is_orphaned() {
+            "has ended, or lost its device, before it was signalled"
+        } else {
+            "has reset or destroyed the list that would signal it before it was executed"
+        };
+        Error::new(
+            ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST,
+            format!("hEvent: {}, which shares it, {by}", self.exporter),
+        )
+    }
 }
 
-/// What an importer is about to get.
-pub struct Opened {
-    /// The memory.
-    pub bo: SharedBo,
-    /// What else there is to know; by kind.
-    pub facts: Facts,
-    /// Called when the importer has got it; what it answers is kept as long as the import.
-    pub start: Box<dyn FnOnce(Line) -> Result<Arc<dyn Endpoint>>>,
+impl std::fmt::Debug for Imported {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Imported({:?})", self.block)
+    }
 }
 
-/// One end of an import, as the thread that serves its socket sees it. Must not block for long.
-pub trait Endpoint: Send + Sync {
-    /// The other end says something, of the cell of this number where there are several.
-    fn told(&self, note: Note, cell: u32);
-    /// So much has come that notes may have been lost on the way.
-    fn told_much(&self) {}
-    /// The other end has closed the import or died.
-    fn hung_up(&self) {}
+/// Wakes the sleepers on a cell, which read it again.
+fn wake(vm: &Vm, cell: Cell) {
+    let wake = SemWake { handle: cell.bo(), offset: cell.offset(), ..Default::default() };
+    if let Err(errno) = vm.backend().sem_wake(&wake) {
+        log::warn!("SEM_WAKE: {}", errno.name());
+    }
+}
+
+/// The error of an exporter that has lost what a handle stands for.
+fn gone() -> Error {
+    Error::new(ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST, "what it stands for is gone")
+}
+
+/// The error for facts that cannot be.
+fn bad_facts() -> Error {
+    Error::invalid("the exporter has sent facts that do not fit the memory")
 }

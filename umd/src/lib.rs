@@ -2,8 +2,8 @@
 //! Tally's Level Zero driver: `libze_tally.so`.
 //!
 //! ```text
-//!  loader ─► ddi ─► api ─► core ─► lists, events ─► submission ─► kernel (trait) ─► uapi
-//!            │      │      │                                      └ embedded
+//!  loader ─► ddi ─► api ─► core ─► lists, events ─► submission ─► backend (trait) ─► uapi
+//!            │      │      │                                      └ drm, embedded
 //!            │      │      └ objects: what Level Zero's handles stand for
 //!            │      └ the C interface: checks of arguments, one function each
 //!            └ the tables that the loader asks for
@@ -19,15 +19,14 @@
 //! CB, counter-based.
 
 pub mod api;
+pub mod backend;
 pub mod core;
 pub mod ddi;
 pub mod error;
-pub mod fault_injection;
 pub mod handle;
 pub mod hang;
 pub mod heap;
 pub mod ipc;
-pub mod kernel;
 pub mod list;
 pub mod log;
 pub mod printf;

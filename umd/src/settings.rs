@@ -13,6 +13,7 @@
 //! | `TALLY_COPY_ENGINES` | 1–64 | engines of the copy class of each device; default 2 |
 //! | `TALLY_MEMORY` | MiB | memory of all devices; default: the machine's, or what limits leave |
 //! | `TALLY_HANG_MS` | ms | who waits for whom, on standard error, when a host wait lasts that long; default: never |
+//! | `TALLY_HANG_JSON` | file | the same reports are added to it, a line of JSON each |
 //! | `TALLY_TOP` | `1` | the process answers `tally-top`; default: it does not |
 //! | `TALLY_CHAOS` | any number | a device that decides all that is not promised by chance, alike for the same number, and memory that shows no more than it must; `docs/chaos.md` |
 //! | `TALLY_RESET_MS` | ms | time until a kernel that does not end is aborted; default 100 |
@@ -79,6 +80,8 @@ pub struct Settings {
     pub memory: Option<u64>,
     /// `TALLY_HANG_MS`.
     pub hang_ms: Option<u64>,
+    /// `TALLY_HANG_JSON`.
+    pub hang_json: Option<PathBuf>,
     /// `TALLY_TOP`.
     pub top: bool,
     /// `TALLY_CHAOS`.
@@ -159,6 +162,7 @@ impl Settings {
             }),
             log: present("TALLY_LOG").map(|value| value.to_string_lossy().into_owned()),
             trace: present("TALLY_TRACE").map(PathBuf::from),
+            hang_json: present("TALLY_HANG_JSON").map(PathBuf::from),
             cache_dir: present("TALLY_CACHE_DIR").map(PathBuf::from),
             affinity: present("ZE_AFFINITY_MASK").map(|mask| {
                 Self::affinity_of(&mask.to_string_lossy()).unwrap_or_else(|entry| {

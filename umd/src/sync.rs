@@ -15,7 +15,6 @@ pub mod deadline;
 pub mod event;
 pub mod event_pool;
 pub mod host_function;
-pub mod ipc;
 pub mod publications;
 pub mod recording;
 pub mod shared;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  Vm ─┬─ Heap ────── blocks ──┐
-//!      ├─ user memory (USM) ───┼─► Mapping: addresses + buffer + binding ─► Bindings: kernel, id, VA reservation
+//!      ├─ user memory (USM) ───┼─► Mapping: addresses + buffer + binding ─► Bindings: backend, id, VA reservation
 //!      └───────────────────────┘
 //! ```
 //!
@@ -24,9 +24,9 @@ use tally_uapi::ioctl::{
 use tally_uapi::queue::QueueControl;
 use tally_ze::ze_result_t;
 
+use crate::backend::{Backend, BoUse, Loss, SharedBo};
 use crate::error::{Error, Result};
 use crate::heap::{Block, Heap};
-use crate::kernel::{BoUse, Kernel, Loss, SharedBo};
 use crate::printf;
 use crate::process;
 use crate::settings;
@@ -52,12 +52,12 @@ use views::Views;
 
 /// A VM of the kernel, as far as mappings need it. Destroyed when nothing is mapped any more.
 pub struct Bindings {
-    kernel: Arc<dyn Kernel>,
+    backend: Arc<dyn Backend>,
     space: Arc<Space>,
     id: u32,
     /// Set when the VM's loss was first seen; it is never unset.
     lost: AtomicBool,
-    /// Sees it without a call, if the kernel has such a thing.
+    /// Sees it without a call, if the back end has such a thing.
     loss: Option<Loss>,
 }
 
@@ -96,7 +96,7 @@ impl Bindings {
 
     /// A buffer of another process, without addresses.
     fn import_buffer(self: &Arc<Self>, bo: SharedBo) -> Result<Buffer> {
-        let handle = match self.kernel.bo_import(bo) {
+        let handle = match self.backend.bo_import(bo) {
             Err(Errno::Invalid) => {
                 return Err(Error::invalid("the exporter has sent a file that is no buffer's"));
             }
@@ -127,7 +127,7 @@ impl Bindings {
         let read_only = bo_use == BoUse::SharedReadOnly;
         let flags = if read_only { bo_flag::IMPORT_READ_ONLY } else { 0 };
         let mut create = BoCreate { size, flags, ..Default::default() };
-        let created = self.kernel.bo_create_for(&mut create, bo_use);
+        let created = self.backend.bo_create_for(&mut create, bo_use);
         created.map_err(|errno| self.failed("BO_CREATE", errno))?;
         Ok((Buffer { bindings: self.clone(), handle: create.handle }, size))
     }
@@ -156,7 +156,7 @@ impl Drop for Bindings {
         if process::is_gone() {
             return;
         }
-        if let Err(errno) = self.kernel.vm_destroy(&VmDestroy { vm_id: self.id, pad: 0 }) {
+        if let Err(errno) = self.backend.vm_destroy(&VmDestroy { vm_id: self.id, pad: 0 }) {
             log::warn!("VM_DESTROY of VM {}: {}", self.id, errno.name());
         }
     }
@@ -180,7 +180,7 @@ impl Drop for Buffer {
         if process::is_gone() {
             return;
         }
-        if let Err(errno) = self.bindings.kernel.bo_close(self.handle) {
+        if let Err(errno) = self.bindings.backend.bo_close(self.handle) {
             log::warn!("GEM_CLOSE of buffer {}: {}", self.handle, errno.name());
         }
     }
@@ -242,7 +242,7 @@ impl Mapping {
         };
         // SAFETY: the range is this mapping's part of the VA reservation; while it is not bound,
         // nothing refers to it.
-        let bound = unsafe { bindings.kernel.vm_bind(&bind) };
+        let bound = unsafe { bindings.backend.vm_bind(&bind) };
         bound.map_err(|errno| bindings.failed("VM_BIND", errno))?;
         self.bound = true;
         Ok(())
@@ -264,7 +264,7 @@ impl Mapping {
             ..Default::default()
         };
         // SAFETY: the range is this mapping's part of the VA reservation, and not mapped.
-        let bound = unsafe { bindings.kernel.vm_bind(&bind) };
+        let bound = unsafe { bindings.backend.vm_bind(&bind) };
         bound.map_err(|errno| bindings.failed("VM_BIND", errno))?;
         self.padding = padding;
         Ok(())
@@ -283,7 +283,7 @@ impl Mapping {
         let size = self.size as usize;
         // SAFETY: as for `bind`: the range is ours and unused.
         let mapped =
-            unsafe { bindings.kernel.bo_map(self.bo.handle, self.offset, size, Some(self.ptr())) };
+            unsafe { bindings.backend.bo_map(self.bo.handle, self.offset, size, Some(self.ptr())) };
         mapped.map_err(|errno| bindings.failed("mmap of a buffer", errno))?;
         Ok(())
     }
@@ -300,7 +300,7 @@ impl Mapping {
         let bindings = &self.bo.bindings;
         let size = self.size as usize;
         // SAFETY: without an address the mapping goes where nothing is.
-        let mapped = unsafe { bindings.kernel.bo_map(self.bo.handle, 0, size, None) };
+        let mapped = unsafe { bindings.backend.bo_map(self.bo.handle, 0, size, None) };
         let ptr = mapped.map_err(|errno| bindings.failed("mmap of a buffer", errno))?;
         // SAFETY: the mapping is new, writable, as long as the buffer, and ends here.
         unsafe {
@@ -326,7 +326,7 @@ impl Drop for Mapping {
                 ..Default::default()
             };
             // SAFETY: the range is ours, and its owner, who drops it, has no use for it any more.
-            if let Err(errno) = unsafe { bindings.kernel.vm_bind(&bind) } {
+            if let Err(errno) = unsafe { bindings.backend.vm_bind(&bind) } {
                 // The addresses are not given out again: the device may still use them.
                 log::error!("VM_BIND: {:#x} cannot be unmapped: {}", self.va, errno.name());
                 return;
@@ -382,31 +382,31 @@ impl Vm {
     ///
     /// # Errors
     /// OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY, DEVICE_LOST.
-    pub fn create(kernel: &Arc<dyn Kernel>, space: &Arc<Space>) -> Result<Arc<Self>> {
-        let adversarial = settings::get().chaos.is_some() && !kernel.sees_process();
-        Self::create_with(kernel, space, adversarial.then(Views::default))
+    pub fn create(backend: &Arc<dyn Backend>, space: &Arc<Space>) -> Result<Arc<Self>> {
+        let adversarial = settings::get().chaos.is_some() && !backend.sees_process();
+        Self::create_with(backend, space, adversarial.then(Views::default))
     }
 
     fn create_with(
-        kernel: &Arc<dyn Kernel>,
+        backend: &Arc<dyn Backend>,
         space: &Arc<Space>,
         views: Option<Views>,
     ) -> Result<Arc<Self>> {
         let mut create =
             VmCreate { start: space.start(), size: space.size(), ..Default::default() };
-        kernel.vm_create(&mut create).map_err(|errno| Error::kernel("VM_CREATE", errno))?;
+        backend.vm_create(&mut create).map_err(|errno| Error::kernel("VM_CREATE", errno))?;
         let bindings = Arc::new(Bindings {
-            kernel: kernel.clone(),
+            backend: backend.clone(),
             space: space.clone(),
             id: create.vm_id,
             lost: AtomicBool::new(false),
-            loss: kernel.loss(create.vm_id),
+            loss: backend.loss(create.vm_id),
         });
         let heap = Heap::new(bindings.clone());
         let reserved = Reserved::new(bindings.clone());
         let poisons = settings::get().chaos.is_some();
         // A block that rests stays mapped, which would hide an access to freed memory.
-        let cache = (kernel.is_sparse() && views.is_none() && !poisons).then(Cache::default);
+        let cache = (backend.is_sparse() && views.is_none() && !poisons).then(Cache::default);
         let (probe, printf) = (OnceLock::new(), Mutex::default());
         let timeline = Timeline::start(&bindings);
         Ok(Arc::new(Self {
@@ -424,10 +424,10 @@ impl Vm {
         }))
     }
 
-    /// The kernel.
+    /// The back end that reaches the device.
     #[inline]
-    pub fn kernel(&self) -> &dyn Kernel {
-        &*self.bindings.kernel
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.bindings.backend
     }
 
     /// The VM's id, for ioctls.
@@ -528,7 +528,7 @@ impl Vm {
             ..Default::default()
         };
         // SAFETY: one entry lies there.
-        match unsafe { self.kernel().sem_wait(&mut wait) } {
+        match unsafe { self.backend().sem_wait(&mut wait) } {
             Ok(()) | Err(Errno::TimedOut | Errno::Interrupted) => Ok(()),
             Err(Errno::Io) => {
                 self.set_lost();
@@ -605,14 +605,14 @@ pub(crate) mod tests {
     use super::*;
     use tally_ze::ze_memory_type_t;
 
-    use crate::kernel::fake::Fake;
+    use crate::backend::fake::Fake;
 
     /// A VM over a small window, and the fake behind it.
     pub(crate) fn fake() -> (Arc<Fake>, Arc<Vm>) {
         let fake = Arc::new(Fake::default());
         let space = Space::reserve(Some(1 << 30), 4096, 1 << 47).expect("1 GiB of addresses");
-        let kernel: Arc<dyn Kernel> = fake.clone();
-        let vm = Vm::create(&kernel, &Arc::new(space)).expect("a fake VM");
+        let backend: Arc<dyn Backend> = fake.clone();
+        let vm = Vm::create(&backend, &Arc::new(space)).expect("a fake VM");
         (fake, vm)
     }
 
@@ -634,14 +634,14 @@ pub(crate) mod tests {
 
     #[test]
     fn only_the_owner_frees_and_only_by_the_first_address() {
-        let (kernel, vm) = fake();
+        let (backend, vm) = fake();
         let a = vm.allocate(Source::New, 8192, 1, HOST, 1, None).expect("room");
         assert!(vm.release(a, 2).is_none());
         assert!(vm.release(a + 4096, 1).is_none());
         assert_eq!([vm.rest(a + 1), vm.rest(a + 8192)], [Some(8191), None]);
         drop(vm.release(a, 1).expect("its owner's"));
         assert_eq!(vm.rest(a + 1), None);
-        assert!(vm.find(a).is_none() && kernel.state().buffers.is_empty());
+        assert!(vm.find(a).is_none() && backend.state().buffers.is_empty());
     }
 
     #[test]
@@ -656,19 +656,19 @@ pub(crate) mod tests {
 
     #[test]
     fn code_is_written_before_it_is_mapped_and_never_writable_then() {
-        let (kernel, vm) = fake();
+        let (backend, vm) = fake();
         let mut code = vm.place(100, 64).expect("room");
         code.write(&[0xc3; 100]).expect("a passing mapping");
         code.bind(0, code.size(), bind_flag::READ | bind_flag::EXECUTE).expect("free");
-        let flags = kernel.state().bindings.get(&code.va()).map(|it| it.1);
+        let flags = backend.state().bindings.get(&code.va()).map(|it| it.1);
         assert_eq!(flags, Some(bind_flag::READ | bind_flag::EXECUTE));
     }
 
     #[test]
     fn a_loss_is_seen_once_and_kept() {
-        let (kernel, vm) = fake();
+        let (backend, vm) = fake();
         assert!(vm.check().is_ok() && !vm.is_lost());
-        kernel.state().lost = true;
+        backend.state().lost = true;
         let code = |result: Result<u64>| result.err().map(|error| error.code());
         let lost = Some(ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST);
         assert_eq!(vm.check().err().map(|error| error.code()), lost);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The limits of the compiler, beyond those that the types express.
 
-use super::MAX_GLOBAL_BYTES;
 use crate::ir::{AddressSpace, Function, GlobalId, Inst, Module, Op, Scope, Type, TypeId};
+
+/// The largest program-scope variable in bytes, since its initial bytes go to the driver.
+pub const MAX_GLOBAL_BYTES: u64 = 1 << 30;
 
 /// Why an instruction is not supported; `None` if it is.
 pub fn inst(module: &Module, function: &Function, inst: &Inst) -> Option<String> {

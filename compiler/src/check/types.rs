@@ -2,7 +2,7 @@
 //! The types of instructions.
 
 use super::support;
-use crate::ir::eval::Scalar;
+use crate::ir::Scalar;
 use crate::ir::group::identity;
 use crate::ir::{
     AddressSpace, AtomicOp, BinaryOp, CompareOp, ConvertOp, Float, Function, ImageOp, Inst, Loc,

@@ -9,9 +9,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use super::item::{Item, Status};
+use super::launch::InterpError;
+use super::memory::Memory;
+use super::ops;
 use super::value::Value;
-use super::{InterpError, Memory, ops};
-use crate::ir::eval::Scalar;
+use crate::ir::Scalar;
 use crate::ir::group::identity;
 use crate::ir::{
     BinaryOp, BlockId, Function, GroupOp, Module, Op, Operand, Scope, TypeId, ValueId,

@@ -3,11 +3,13 @@
 
 use super::group::{self, Offers};
 use super::image;
+use super::launch::{Arguments, Group, InterpError, Launch, LocalLayout};
+use super::memory::{Memory, MemoryError};
 use super::value::{self, AccessError, Value};
-use super::{Arguments, Group, InterpError, Launch, LocalLayout, Memory, ops, printf};
+use super::{ops, printf};
 use crate::ir::{
     AtomicOp, BinaryOp, BlockId, ENTRY, Function, FunctionId, Id, Inst, Kernel, Loc, Module, Op,
-    Operand, Scope, Terminator, Type, TypeId, ValueId, WorkItemQuery, eval,
+    Operand, Scalar, Scope, Terminator, Type, TypeId, ValueId, WorkItemQuery, eval,
 };
 use crate::regions;
 
@@ -91,8 +93,8 @@ impl From<AccessError> for Fault {
     }
 }
 
-impl From<super::MemoryError> for Fault {
-    fn from(error: super::MemoryError) -> Self {
+impl From<MemoryError> for Fault {
+    fn from(error: MemoryError) -> Self {
         Fault::Access(AccessError::Memory(error))
     }
 }
@@ -491,7 +493,7 @@ fn rmw(module: &Module, op: AtomicOp, ty: TypeId, old: u64, value: u64) -> Resul
         AtomicOp::FMax => BinaryOp::FMax,
     };
     let unfit = || format!("atomic {} of {}", op.name(), module.types.text(ty));
-    let scalar = eval::Scalar::of(&module.types[ty] as &Type).ok_or_else(unfit)?;
+    let scalar = Scalar::of(&module.types[ty] as &Type).ok_or_else(unfit)?;
     Ok(eval::binary(binary, scalar, old, value).ok_or_else(unfit)?)
 }
 

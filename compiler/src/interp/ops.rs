@@ -3,8 +3,8 @@
 
 use super::math;
 use super::value::Value;
-use crate::ir::eval::{self, Scalar};
 use crate::ir::{BinaryOp, ConvertOp, Float, MathOp, Module, Op, SecondResult, Type, TypeId};
+use crate::ir::{Scalar, eval};
 
 /// The result of an operation on typed values. `Err` names what cannot be done.
 pub fn apply(

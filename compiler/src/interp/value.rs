@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Values of the interpreter, and how they go to memory and back.
 
-use super::LocalLayout;
+use super::launch::LocalLayout;
 use super::memory::{Memory, MemoryError};
 use crate::ir::{ConstId, ConstKind, Module, Type, TypeId};
 

@@ -5,7 +5,8 @@
 //! one definition beside the one that code generation makes. A value is the low bits of a `u64`;
 //! the rest is zero.
 
-use super::{BinaryOp, CompareOp, ConvertOp, Float, FloatTest, TernaryOp, Type, UnaryOp};
+use super::operators::{BinaryOp, CompareOp, ConvertOp, FloatTest, TernaryOp, UnaryOp};
+use super::types::{Float, Scalar};
 
 mod float;
 mod fold;
@@ -13,44 +14,6 @@ mod fold;
 pub use float::{float_bits, float_value};
 use float::{fused, to_int};
 pub use fold::{apply, fold};
-
-/// The type of a scalar, as far as operations look at it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scalar {
-    /// A truth value, 0 or 1.
-    Bool,
-    /// An integer of so many bits; also a pointer.
-    Int(u32),
-    /// A float.
-    Float(Float),
-}
-
-impl Scalar {
-    /// The scalar that a type is; `None` for others.
-    pub fn of(ty: &Type) -> Option<Self> {
-        Some(match ty {
-            Type::Bool => Scalar::Bool,
-            Type::Int(bits) => Scalar::Int(*bits),
-            Type::Float(float) => Scalar::Float(*float),
-            Type::Pointer(_) => Scalar::Int(64),
-            _ => return None,
-        })
-    }
-
-    /// The width in bits.
-    pub fn bits(self) -> u32 {
-        match self {
-            Scalar::Bool => 1,
-            Scalar::Int(bits) => bits,
-            Scalar::Float(float) => float.bits(),
-        }
-    }
-
-    /// The low bits that a value may have.
-    pub fn mask(self) -> u64 {
-        u64::MAX >> (64 - self.bits().clamp(1, 64))
-    }
-}
 
 /// The value of `bits` bits as a signed number.
 fn signed(value: u64, bits: u32) -> i64 {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Work-items together: their places in groups, and what they compute with one another.
 
-use super::eval::Scalar;
-use super::ops::named_enum;
-use super::{BinaryOp, Float, Op, Scope};
+use super::eval::float_bits;
+use super::named::named_enum;
+use super::operators::BinaryOp;
+use super::types::{Float, Scalar};
 
 /// The size of a full sub-group where the kernel does not ask for one.
 pub const DEFAULT_SUBGROUP_SIZE: u32 = 16;
@@ -131,7 +132,7 @@ pub fn identity(op: BinaryOp, ty: Scalar) -> Option<u64> {
         Float::F32 => 0x7f80_0000,
         Float::F64 => 0x7ff0_0000_0000_0000,
     };
-    let one = |float| super::eval::float_bits(float, 1.0);
+    let one = |float| float_bits(float, 1.0);
     let sign = 1u64 << (ty.bits() - 1);
     Some(match (op, ty) {
         (BinaryOp::And, Scalar::Bool | Scalar::Int(_)) => ty.mask(),
@@ -147,16 +148,4 @@ pub fn identity(op: BinaryOp, ty: Scalar) -> Option<u64> {
         (BinaryOp::FMax, Scalar::Float(float)) => infinity(float) | sign,
         _ => return None,
     })
-}
-
-impl Op {
-    /// Whether it has to do with sub-groups: with an item's place in one, or with the others there.
-    pub fn is_of_subgroup(&self) -> bool {
-        match self {
-            Op::WorkItem(query, _) => query.is_subgroup(),
-            Op::ControlBarrier { execution, .. } => *execution == Scope::Subgroup,
-            Op::Offer(scope, _) => *scope == Scope::Subgroup,
-            _ => false,
-        }
-    }
 }

@@ -282,3 +282,41 @@ impl std::ops::Index<TypeId> for Types {
         &self.types[id]
     }
 }
+
+/// The type of a scalar, as far as operations look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scalar {
+    /// A truth value, 0 or 1.
+    Bool,
+    /// An integer of so many bits; also a pointer.
+    Int(u32),
+    /// A float.
+    Float(Float),
+}
+
+impl Scalar {
+    /// The scalar that a type is; `None` for others.
+    pub fn of(ty: &Type) -> Option<Self> {
+        Some(match ty {
+            Type::Bool => Scalar::Bool,
+            Type::Int(bits) => Scalar::Int(*bits),
+            Type::Float(float) => Scalar::Float(*float),
+            Type::Pointer(_) => Scalar::Int(64),
+            _ => return None,
+        })
+    }
+
+    /// The width in bits.
+    pub fn bits(self) -> u32 {
+        match self {
+            Scalar::Bool => 1,
+            Scalar::Int(bits) => bits,
+            Scalar::Float(float) => float.bits(),
+        }
+    }
+
+    /// The low bits that a value may have.
+    pub fn mask(self) -> u64 {
+        u64::MAX >> (64 - self.bits().clamp(1, 64))
+    }
+}

@@ -27,7 +27,7 @@ use super::entry::private_init;
 use super::function::{Body, Frame};
 use super::types::{is_bool, memory_type, scalar, suffix, zero};
 use super::{LowerError, MAX_ALIGN, Unit, align_up};
-use crate::ir::eval::Scalar;
+use crate::ir::Scalar;
 use crate::ir::group::identity;
 use crate::ir::{BinaryOp, GroupOp, Module, Op, Operand, Scope, TypeId};
 use crate::regions::Regions;

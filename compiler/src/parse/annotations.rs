@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use rspirv::spirv::{Decoration, ExecutionMode, ExecutionModel, FPFastMathMode, Op};
 
+use super::error::{Error, Result};
 use super::words::Instruction;
-use super::{Error, Result};
 use crate::ir::Flags;
 
 /// The most kernels of a module; each costs a walk over all that it calls.

@@ -3,9 +3,9 @@
 
 use rspirv::spirv::Op as Spv;
 
-use super::Result;
 use super::annotations::Rounding;
 use super::body::Body;
+use super::error::Result;
 use super::words::Instruction;
 use crate::ir::{
     BinaryOp, CompareOp, ConstKind, ConvertOp, Float, FloatTest, MathOp, Op, Operand, TernaryOp,

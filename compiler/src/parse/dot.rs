@@ -3,8 +3,8 @@
 
 use rspirv::spirv::Op as Spv;
 
-use super::Result;
 use super::body::Body;
+use super::error::Result;
 use super::words::Instruction;
 use crate::ir::{BinaryOp, ConvertOp, Op, Operand, Type};
 

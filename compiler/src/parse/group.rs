@@ -7,8 +7,8 @@
 
 use rspirv::spirv::{GroupOperation, Op as Spv};
 
-use super::Result;
 use super::body::Body;
+use super::error::Result;
 use super::memory::{plain_access, scope};
 use super::words::Instruction;
 use crate::ir::{

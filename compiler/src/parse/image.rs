@@ -9,11 +9,11 @@ use rspirv::spirv::{
     AccessQualifier, Dim, ImageOperands, Op as Spv, SamplerAddressingMode, SamplerFilterMode,
 };
 
-use super::Result;
 use super::annotations::Rounding;
 use super::body::Body;
+use super::builder::{Builder, SpvKind};
+use super::error::Result;
 use super::memory::plain_access;
-use super::module::{Builder, SpvKind};
 use super::words::Instruction;
 use crate::ir::{
     AddressSpace, ConstKind, ConvertOp, Float, ImageArg, ImageKind, ImageOp, Op, Operand, Type,

@@ -4,8 +4,10 @@
 //! mangled names.
 
 use super::body::Body;
+use super::error::Result;
+use super::mangled::{demangle, pointee_code};
 use super::words::Instruction;
-use super::{Result, image, opencl_c};
+use super::{image, opencl_c};
 use crate::ir::{AtomicOp, BinaryOp, Op, Operand, Ordering, Scope, UnaryOp};
 
 /// Translates a call of an imported function; whether the compiler knows it.
@@ -75,24 +77,6 @@ fn intrinsic(name: &str, args: &[Operand]) -> Option<Op> {
     }
 }
 
-/// The name and the mangled parameters of a function of OpenCL C.
-pub fn demangle(name: &str) -> Option<(&str, &str)> {
-    let rest = name.strip_prefix("_Z")?;
-    let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-    let length: usize = rest[..digits].parse().ok()?;
-    Some((rest.get(digits..digits + length)?, &rest[digits + length..]))
-}
-
-/// The code of the type that the first parameter points to, as in `PU3AS1Vi`.
-fn pointee_code(params: &str) -> Option<char> {
-    let after = |mark: &str| params.find(mark).map(|at| &params[at + mark.len()..]);
-    let rest = after("_Atomic").or_else(|| after("V")).or_else(|| {
-        let rest = after("AS")?;
-        rest.get(1..)
-    })?;
-    rest.chars().next()
-}
-
 fn atomic(body: &mut Body<'_, '_>, name: &str, args: &[Operand]) -> Option<Op> {
     let (name, params) = demangle(name)?;
     let code = pointee_code(params)?;
@@ -149,24 +133,5 @@ fn c11_order(order: i64) -> Ordering {
         3 => Ordering::Release,
         4 => Ordering::AcqRel,
         _ => Ordering::SeqCst,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{demangle, pointee_code};
-
-    /// The pointee's type is found with and without qualifiers.
-    #[test]
-    fn mangled_names_come_apart() {
-        let parts = |name| demangle(name).map(|(name, params)| (name, pointee_code(params)));
-        assert_eq!(parts("_Z10atomic_incPU3AS3Vj"), Some(("atomic_inc", Some('j'))));
-        assert_eq!(
-            parts("_Z25atomic_fetch_max_explicitPU3AS4VU7_Atomicll12memory_order12memory_scope"),
-            Some(("atomic_fetch_max_explicit", Some('l')))
-        );
-        assert_eq!(parts("_Z10atomic_decPU3AS1i"), Some(("atomic_dec", Some('i'))));
-        assert_eq!(parts("_Z99short"), None);
-        assert_eq!(parts("atomic_inc"), None);
     }
 }

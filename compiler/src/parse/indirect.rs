@@ -4,49 +4,17 @@
 //! A call through a pointer knows the functions whose address the module takes and those that it
 //! exports, whose pointers the driver hands out. Linking adds those of other modules.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use rspirv::spirv::Op as Spv;
 
-use super::Result;
 use super::body::Body;
-use super::module::{Builder, Def};
+use super::builder::{Builder, Def};
+use super::error::Result;
+use super::pointers::{Dispatcher, ID_BITS};
 use super::words::Instruction;
-use crate::ir::{ConstKind, FunctionId, Id, Type, TypeId};
+use crate::ir::{ConstKind, FunctionId, Id, Type};
 use crate::pointers::{Callers, Signature, add_case, new_dispatcher};
-
-/// A dispatcher that is called.
-struct Dispatcher {
-    pointer: TypeId,
-    signature: Signature,
-}
-
-/// Functions that are called through pointers, and by whom.
-#[derive(Default)]
-pub(super) struct Indirect {
-    /// Tells modules apart; the low bits are zero.
-    module: u64,
-    /// Functions whose address is taken, by SPIR-V id, and where that is.
-    taken: BTreeMap<u32, usize>,
-    dispatchers: Vec<Dispatcher>,
-}
-
-/// Bits of a pointer that are the function's id; ids are at most 2^22.
-const ID_BITS: u32 = 24;
-
-impl Indirect {
-    /// For the module in `bytes`.
-    pub(super) fn new(bytes: &[u8]) -> Self {
-        // FNV-1a of 64 bits.
-        let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-        let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325, step);
-        Self { module: hash << ID_BITS, ..Self::default() }
-    }
-
-    fn pointer(&self, id: u32) -> u64 {
-        self.module | u64::from(id)
-    }
-}
 
 /// `OpConstantFunctionPointerINTEL`.
 pub(super) fn constant(builder: &mut Builder<'_>, inst: &Instruction<'_>) -> Result<()> {
@@ -106,7 +74,7 @@ pub(super) fn finish(builder: &mut Builder<'_>) -> Result<()> {
                 taken.insert(function);
             }
             _ => {
-                return Err(super::Error {
+                return Err(super::error::Error {
                     word,
                     opcode: Some("OpConstantFunctionPointerINTEL".into()),
                     place: None,

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::annotations::{EntryPoint, Modes};
-use super::module::{Builder, Def, SpvKind};
-use super::{Error, Result};
+use super::builder::{Builder, Def, SpvKind};
+use super::error::{Error, Result};
 use crate::ir::{
     AddressSpace, ArgKind, FunctionId, Kernel, KernelArg, KernelFacts, Loc, Op, Operand, Type,
 };

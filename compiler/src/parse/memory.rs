@@ -3,9 +3,9 @@
 
 use rspirv::spirv::{BuiltIn, MemoryAccess, MemorySemantics, Op as Spv, StorageClass};
 
-use super::Result;
 use super::annotations::alignment;
 use super::body::{Body, Val};
+use super::error::Result;
 use super::words::Instruction;
 use crate::ir::{
     Access, AtomicOp, BinaryOp, CompareOp, ConstKind, ConvertOp, Op, Operand, Ordering, Scope,

@@ -1,152 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Module scope: types, constants, variables and the signatures of functions.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use rspirv::spirv::{AddressingModel, MemoryModel, Op, StorageClass};
 
-use super::annotations::{Annotations, Decorations};
-use super::indirect::{self, Indirect};
+use super::builder::{Builder, Def, InstructionSet, Signature, SpvKind, SpvType};
+use super::error::{Error, Result};
 use super::lines::Line;
 use super::words::Instruction;
-use super::{Error, Result, SpecConstants, body, image, lines};
-use crate::ir::{
-    AddressSpace, ConstId, ConstKind, FileId, Float, FunctionId, Global, ImageArg, Loc, Module,
-    Operand, Type, TypeId,
-};
+use super::{debug, function, image, indirect, lines};
+use crate::ir::{AddressSpace, ConstId, ConstKind, Float, FunctionId, Global, Type, TypeId};
 
 /// SPIR-V's universal limits on types; they also bound this compiler's recursion.
 const MAX_TYPE_DEPTH: u32 = 255;
 const MAX_MEMBERS: usize = 16_383;
 const MAX_PARAMETERS: usize = 255;
 
-/// What an id of module scope stands for.
-#[derive(Clone, Debug)]
-pub enum Def {
-    /// A type.
-    Type(SpvType),
-    /// A constant or the address of a variable, and the id of its type.
-    Const(ConstId, u32),
-    /// A variable of the `Input` storage class: the built-in and the id of the pointer type.
-    BuiltIn(u32, u32),
-    /// A function with a body.
-    Function(FunctionId),
-    /// A function without one: its name, and what stands for it in the module.
-    Import(String, FunctionId),
-    /// An imported set of extended instructions.
-    InstructionSet(InstructionSet),
-    /// Something that only debug information refers to.
-    Debug,
-}
-
-/// The sets of extended instructions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InstructionSet {
-    /// `OpenCL.std`
-    OpenCl,
-    /// NonSemantic.Shader.DebugInfo, which may say lines in its own way.
-    DebugLines,
-    /// Any other set of debug information or without semantics.
-    Debug,
-}
-
-/// A SPIR-V type: the IR's type and what that does not say.
-#[derive(Clone, Debug)]
-pub struct SpvType {
-    /// The IR's type.
-    pub ir: TypeId,
-    /// How deep composites are nested in it.
-    depth: u32,
-    /// The rest.
-    pub kind: SpvKind,
-}
-
-/// The most components of a composite that an instruction of a few words makes, and the most that all
-/// of a module make.
-const MAX_COMPONENTS: u64 = 1 << 12;
-const MAX_REPEATED: u64 = 1 << 20;
-
-/// What SPIR-V types say beyond the IR's.
-#[derive(Clone, Debug)]
-pub enum SpvKind {
-    /// Nothing.
-    Plain,
-    /// A pointer: the id of the type it points to.
-    Pointer(u32),
-    /// An image.
-    Image(ImageArg),
-    /// A sampler.
-    Sampler,
-    /// An image with its sampler: the id of the image's type.
-    SampledImage(u32),
-    /// A function: the ids of its return type and its parameters' types.
-    Function(u32, Vec<u32>),
-}
-
-/// A function as it is declared.
-pub struct Signature<'a> {
-    /// Its `OpFunction`.
-    pub head: Instruction<'a>,
-    /// Where the source has it, and its first block if that says nothing else.
-    pub line: Line,
-    /// Its number.
-    pub id: FunctionId,
-    /// Its name.
-    pub name: String,
-    /// `OpFunctionParameter`s.
-    pub params: Vec<Instruction<'a>>,
-    /// The id of the return type.
-    pub return_type: u32,
-    /// Everything from the first label to before `OpFunctionEnd`; empty if it is defined elsewhere.
-    pub body: Vec<Instruction<'a>>,
-}
-
-/// A module being built.
-pub struct Builder<'a> {
-    /// What exists so far.
-    pub module: Module,
-    /// Names, decorations and the like.
-    pub annotations: Annotations,
-    /// Ids of module scope.
-    pub defs: HashMap<u32, Def>,
-    /// SPIR-V ids of functions, by number.
-    pub function_ids: Vec<u32>,
-    /// SPIR-V ids of the types of their parameters, by number.
-    pub parameter_types: Vec<Vec<u32>>,
-    bound: u32,
-    spec_constants: &'a SpecConstants,
-    files: HashMap<u32, FileId>,
-    /// The ids of the names of sources, by the ids of those.
-    pub sources: HashMap<u32, u32>,
-    forward_pointers: HashMap<u32, StorageClass>,
-    /// Calls through pointers.
-    pub(super) indirect: Indirect,
-    /// Places, in words, and names of what other modules may link to.
-    exports: Vec<(usize, String)>,
-    /// Components so far that repeat one.
-    repeated: u64,
-}
-
-impl<'a> Builder<'a> {
-    /// A module with nothing but its annotations.
-    pub fn new(annotations: Annotations, bound: u32, spec_constants: &'a SpecConstants) -> Self {
-        Self {
-            module: Module::default(),
-            annotations,
-            defs: HashMap::new(),
-            function_ids: Vec::new(),
-            parameter_types: Vec::new(),
-            bound,
-            spec_constants,
-            files: HashMap::new(),
-            sources: HashMap::new(),
-            forward_pointers: HashMap::new(),
-            indirect: Indirect::default(),
-            exports: Vec::new(),
-            repeated: 0,
-        }
-    }
-
+impl Builder<'_> {
     /// Builds everything of module scope and returns the functions.
     pub fn module_scope<'w>(
         &mut self,
@@ -173,102 +44,6 @@ impl<'a> Builder<'a> {
         self.signatures(&instructions[first_function..], line)
     }
 
-    /// Gives the result id of an instruction its meaning.
-    pub fn define(&mut self, inst: &Instruction<'_>, def: Def) -> Result<()> {
-        let id = inst.result().unwrap_or_default();
-        self.check_new(inst, id)?;
-        self.defs.insert(id, def);
-        Ok(())
-    }
-
-    /// Checks that an id may be defined here.
-    pub fn check_new(&self, inst: &Instruction<'_>, id: u32) -> Result<()> {
-        if id == 0 || id >= self.bound {
-            return Err(
-                inst.error(format!("defines id %{id}, outside of the bound {}", self.bound))
-            );
-        }
-        if self.defs.contains_key(&id) {
-            return Err(inst.error(format!("defines id %{id} a second time")));
-        }
-        Ok(())
-    }
-
-    /// The SPIR-V type with this id.
-    pub fn spv_type(&self, inst: &Instruction<'_>, id: u32) -> Result<&SpvType> {
-        match self.defs.get(&id) {
-            Some(Def::Type(ty)) => Ok(ty),
-            _ => Err(inst.error(format!("uses %{id} as a type, which it is not"))),
-        }
-    }
-
-    /// The IR's type with this id.
-    pub fn ty(&self, inst: &Instruction<'_>, id: u32) -> Result<TypeId> {
-        self.spv_type(inst, id).map(|ty| ty.ir)
-    }
-
-    /// The IR's type that a pointer type points to.
-    pub fn pointee(&self, inst: &Instruction<'_>, pointer: u32) -> Result<TypeId> {
-        match self.spv_type(inst, pointer)?.kind {
-            SpvKind::Pointer(pointee) => self.ty(inst, pointee),
-            _ => Err(inst.error(format!("needs a pointer, %{pointer} is another type"))),
-        }
-    }
-
-    /// The constant with this id.
-    pub fn constant(&self, inst: &Instruction<'_>, id: u32) -> Result<ConstId> {
-        match self.defs.get(&id) {
-            Some(Def::Const(constant, _)) => Ok(*constant),
-            _ => Err(inst.error(format!("needs a constant, %{id} is none"))),
-        }
-    }
-
-    /// The value of the integer constant with this id.
-    pub fn int(&self, inst: &Instruction<'_>, id: u32) -> Result<u64> {
-        let constant = self.constant(inst, id)?;
-        self.module
-            .const_bits(constant)
-            .ok_or_else(|| inst.error(format!("needs an integer constant, %{id} is none")))
-    }
-
-    /// The name in the source of an id, or one made from it.
-    pub fn name(&self, id: u32) -> String {
-        if let Some(linkage) = &self.annotations.decorations(id).linkage {
-            return linkage.name.to_string();
-        }
-        let kernel = || self.annotations.kernels.get(&id).map(String::as_str);
-        let name = self.annotations.name(id).or_else(kernel);
-        name.map_or_else(|| format!("id{id}"), str::to_owned)
-    }
-
-    /// The decorations of an instruction's result.
-    pub fn decorations(&self, inst: &Instruction<'_>) -> &Decorations {
-        self.annotations.decorations(inst.result().unwrap_or_default())
-    }
-
-    /// Where an instruction stands; `line` is the `OpLine` in force.
-    pub fn loc(&mut self, inst: &Instruction<'_>, line: Line) -> Loc {
-        let mut loc = Loc {
-            word: u32::try_from(inst.word).unwrap_or(u32::MAX),
-            opcode: inst.op() as u16,
-            ..Loc::default()
-        };
-        if let Some([file, line, column]) = line {
-            loc.file = match (self.files.get(&file), self.annotations.strings.get(&file)) {
-                (Some(&known), _) => Some(known),
-                (None, Some(name)) => {
-                    let new = self.module.files.push(name.clone());
-                    self.files.insert(file, new);
-                    Some(new)
-                }
-                (None, None) => None,
-            };
-            loc.line = line;
-            loc.column = column;
-        }
-        loc
-    }
-
     fn global_instruction(&mut self, inst: &Instruction<'_>) -> Result<()> {
         match inst.op() {
             Op::MemoryModel => memory_model(inst),
@@ -290,7 +65,7 @@ impl<'a> Builder<'a> {
             Op::ExtInst => match self.defs.get(&inst.arg(0)?) {
                 Some(Def::InstructionSet(InstructionSet::Debug)) => self.define(inst, Def::Debug),
                 Some(Def::InstructionSet(InstructionSet::DebugLines)) => {
-                    lines::source(self, inst)?;
+                    debug::source(self, inst)?;
                     self.define(inst, Def::Debug)
                 }
                 _ => Err(inst.error("stands outside of a function".into())),
@@ -323,7 +98,7 @@ impl<'a> Builder<'a> {
             | Op::SpecConstantCompositeReplicateEXT => self.constant_instruction(inst),
             Op::SpecConstantOp => {
                 let ty = inst.result_type().unwrap_or_default();
-                let constant = body::fold_constant(self, inst)?;
+                let constant = function::fold_constant(self, inst)?;
                 self.define(inst, Def::Const(constant, ty))
             }
             _ if inst.grammar.name.starts_with("OpType") => self.type_instruction(inst),
@@ -529,35 +304,6 @@ impl<'a> Builder<'a> {
         Ok(self.module.constant(ty, ConstKind::Composite(vec![part; count])))
     }
 
-    fn component_count(&self, ty: TypeId) -> u64 {
-        match &self.module.types[ty] {
-            Type::Vector(_, n) => u64::from(*n),
-            Type::Array(_, n) => *n,
-            Type::Struct { members, .. } => members.len() as u64,
-            _ => 0,
-        }
-    }
-
-    /// How many components a composite has that is made of one of them.
-    ///
-    /// # Errors
-    /// If there are more than [`MAX_COMPONENTS`], or more than [`MAX_REPEATED`] with all before.
-    pub fn repeated_components(&mut self, inst: &Instruction<'_>, ty: TypeId) -> Result<usize> {
-        let count = self.component_count(ty);
-        if count > MAX_COMPONENTS {
-            return Err(
-                inst.error(format!("has {count} components, the limit is {MAX_COMPONENTS}"))
-            );
-        }
-        self.repeated += count;
-        match self.repeated {
-            ..=MAX_REPEATED => Ok(count as usize),
-            all => Err(inst.error(format!(
-                "makes it {all} components that repeat one, the limit of a module is {MAX_REPEATED}"
-            ))),
-        }
-    }
-
     fn variable(&mut self, inst: &Instruction<'_>) -> Result<()> {
         let id = inst.result().unwrap_or_default();
         let pointer = inst.result_type().unwrap_or_default();
@@ -707,11 +453,6 @@ impl<'a> Builder<'a> {
                 message: format!("the module exports {name:?} twice"),
             })
         })
-    }
-
-    /// A constant as an operand.
-    pub fn const_operand(&mut self, ty: TypeId, kind: ConstKind) -> Operand {
-        Operand::Const(self.module.constant(ty, kind))
     }
 }
 

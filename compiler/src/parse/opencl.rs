@@ -4,49 +4,15 @@
 
 use rspirv::spirv::OpenclStd100Op as Cl;
 
-use super::Result;
 use super::annotations::Rounding;
 use super::body::Body;
+use super::error::Result;
+use super::extended::{Args, FIRST};
 use super::memory::plain_access;
 use super::opencl_float;
 use super::printf;
 use super::words::Instruction;
 use crate::ir::{BinaryOp, CompareOp, Float, Op, Operand, TernaryOp, TypeId, UnaryOp};
-
-/// Index of the first operand behind the set and the number of the instruction.
-const FIRST: usize = 2;
-
-/// The operands of an extended instruction.
-pub struct Args<'i, 'w> {
-    /// The `OpExtInst`.
-    pub inst: &'i Instruction<'w>,
-}
-
-impl Args<'_, '_> {
-    /// Operand `index` as a value.
-    pub fn value(&self, body: &Body<'_, '_>, index: usize) -> Result<Operand> {
-        body.arg(self.inst, FIRST + index)
-    }
-
-    /// Operand `index` as a value with as many components as `ty`.
-    pub fn like(&self, body: &mut Body<'_, '_>, index: usize, ty: TypeId) -> Result<Operand> {
-        let value = self.value(body, index)?;
-        let from = body.type_of(value);
-        let types = &body.b.module.types;
-        let (have, want) = (types.lanes(from), types.lanes(ty));
-        if have == 1 && want > 1 {
-            let element = types.element(from);
-            let ty = body.b.module.types.with_element(ty, element);
-            return Ok(body.broadcast(value, ty));
-        }
-        Ok(value)
-    }
-
-    /// Operand `index` as a literal.
-    pub fn literal(&self, index: usize) -> Result<u32> {
-        self.inst.arg(FIRST + index)
-    }
-}
 
 /// Translates an instruction of OpenCL.std.
 pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>) -> Result<()> {

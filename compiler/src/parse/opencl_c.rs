@@ -4,7 +4,7 @@
 
 use super::annotations::Rounding;
 use super::body::Body;
-use super::imports::demangle;
+use super::mangled::demangle;
 use crate::ir::{ConvertOp, Op, Operand, Ordering, Scope, Type, TypeId};
 
 /// Translates a call that has no result; `false` if the function is not known.

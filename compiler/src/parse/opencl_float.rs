@@ -6,11 +6,11 @@
 
 use rspirv::spirv::OpenclStd100Op as Cl;
 
-use super::Result;
 use super::annotations::Rounding;
 use super::body::Body;
+use super::error::Result;
+use super::extended::Args;
 use super::memory::plain_access;
-use super::opencl::Args;
 use crate::ir::{
     BinaryOp, CompareOp, ConvertOp, Float, FloatTest, MathOp, Op, Operand, SecondResult, Type,
     TypeId, UnaryOp,

@@ -7,21 +7,14 @@
 
 use tally_compiler_protocol::printf::{self, Kind, Piece, argument_header};
 
-use super::Result;
-use super::body::Body;
+use super::body::{Body, PrintfArguments};
+use super::error::Result;
 use super::memory::plain_access;
 use super::words::Instruction;
 use crate::ir::{AddressSpace, ConstKind, Module, Op, Operand, Type};
 
 /// Bytes of the word before an argument's value.
 const HEADER: u64 = 8;
-
-/// The private variable for the arguments of a function's calls: its place among the variables.
-#[derive(Clone, Copy)]
-pub struct Arguments {
-    index: usize,
-    address: Operand,
-}
 
 /// Translates a call whose operands begin with the format, at `first`.
 pub fn translate(body: &mut Body<'_, '_>, inst: &Instruction<'_>, first: usize) -> Result<()> {
@@ -86,10 +79,10 @@ fn arguments(body: &mut Body<'_, '_>, inst: &Instruction<'_>, bytes: u64) -> Res
     let words = (bytes / 8).max(1);
     let ty = body.b.module.types.intern(Type::Array(i64, words));
     let ty = ty.ok_or_else(|| inst.error("has too many arguments".into()))?;
-    let Some(Arguments { index, address }) = body.printf_arguments else {
+    let Some(PrintfArguments { index, address }) = body.printf_arguments else {
         let address = body.new_variable(ty, 8, None)?;
         let index = body.f.variables.len() - 1;
-        body.printf_arguments = Some(Arguments { index, address });
+        body.printf_arguments = Some(PrintfArguments { index, address });
         return Ok(address);
     };
     let variable = &mut body.f.variables[index];

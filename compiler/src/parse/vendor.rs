@@ -4,8 +4,8 @@
 
 use rspirv::spirv::Op as Spv;
 
-use super::Result;
 use super::body::Body;
+use super::error::Result;
 use super::memory::{memory_ordering, scope};
 use super::words::Instruction;
 use crate::ir::{BinaryOp, Float, FloatTest, Op, Operand, Ordering, TypeId, UnaryOp};

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use rspirv::grammar::{INSTRUCTION_TABLE, OperandKind, OperandQuantifier};
 use rspirv::spirv::{self, Op};
 
-use super::{Error, Result};
+use super::error::{Error, Result};
 
 /// Words in the header.
 pub const HEADER_WORDS: usize = 5;

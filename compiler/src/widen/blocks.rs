@@ -6,13 +6,16 @@ use std::collections::{BTreeSet, HashMap};
 use super::build::Var;
 use super::emit::{Mask, Place, Widener};
 use super::ops::divides;
+use super::refusal::Refusal;
 use super::shape::{Shape, mixes, outer_masked};
-use super::{MAX_WIDENED, Refusal};
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, Block, BlockId, CompareOp, ENTRY, Op, Operand, Scope, Terminator, UnaryOp,
 };
 use crate::regions;
+
+/// The most values of a widened function.
+const MAX_WIDENED: usize = 1 << 19;
 
 impl Widener<'_> {
     /// Those items of a mask for which a vector of `bool` is true. Others' may be undefined.

@@ -8,9 +8,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Refusal;
+use super::known::{Known, ask_scalars};
 use super::names::{Kind, Names, Node, Nodes};
-use super::runs::Known;
+use super::refusal::Refusal;
 use crate::ir::arena::Id;
 use crate::ir::eval::apply;
 use crate::ir::{
@@ -324,7 +324,7 @@ impl Builder {
         };
         let mut nodes = Nodes::new(self.function.values.len(), nodes);
         nodes.settle(&mut names, kind, MAX_STEPS).ok_or_else(too_much)?;
-        self.ask_scalars(&mut names);
+        ask_scalars(&mut self.function, &self.known, &mut names);
         let mut placed: HashMap<BlockId, Vec<Inst>> = HashMap::new();
         for (value, incoming) in nodes.into_phis() {
             let (block, _) = arms[&value];

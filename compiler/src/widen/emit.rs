@@ -3,12 +3,12 @@
 
 use super::build::{Builder, Var};
 use super::flow::{Flow, Node};
-use super::shape::{Shape, Shapes};
-use super::{Refusal, Rows};
+use super::refusal::Refusal;
+use super::shape::{Rows, Shape, Shapes, private_step};
 use crate::ir::arena::Id;
 use crate::ir::{
-    BinaryOp, BlockId, CompareOp, ConvertOp, ENTRY, Flags, Function, Inst, Loc, Op, Operand,
-    TypeId, ValueId,
+    BinaryOp, BlockId, CompareOp, ConstKind, ConvertOp, ENTRY, Flags, Function, Inst, Loc, Module,
+    Op, Operand, PrivateVariable, Type, TypeId, ValueId,
 };
 
 /// Where a value of the function lies in the widened one.
@@ -156,7 +156,7 @@ impl<'f> Widener<'f> {
     /// The private variables: one of each for every item, one behind the other.
     fn variables(&mut self) -> Result<(), Refusal> {
         for variable in &self.from.variables {
-            let mut new = super::widen_variable(&mut self.out, variable)?;
+            let mut new = widen_variable(&mut self.out, variable)?;
             let ty = self.from.values[variable.address].ty;
             new.address = self.out.function.new_value(ty);
             let var = self.out.var(ty);
@@ -276,7 +276,7 @@ impl<'f> Widener<'f> {
     pub(super) fn stepped(&mut self, first: Operand, step: i64, guard: Option<ValueId>) -> Operand {
         let ty = self.out.type_of(first);
         let vector = self.out.vector_of(ty);
-        let pointer = super::is_pointer(&self.out.module, ty);
+        let pointer = is_pointer(&self.out.module, ty);
         let i64_type = self.out.module.types.int(64);
         let guard = guard.and_then(|value| self.guards[value.index()]);
         if let Some(guard) = guard {
@@ -446,4 +446,34 @@ impl<'f> Widener<'f> {
         let firsts = self.out.splat(first);
         self.out.value(Op::Binary(BinaryOp::Sub, wide, firsts), wide_type)
     }
+}
+
+/// A private variable for all items of a vector.
+fn widen_variable(
+    builder: &mut Builder,
+    variable: &PrivateVariable,
+) -> Result<PrivateVariable, Refusal> {
+    let size = builder.module.types.size(variable.ty);
+    if private_step(variable.size, variable.align) != size as i64 {
+        return Err(Refusal::of_type(&builder.module, variable.ty));
+    }
+    let lanes = builder.lanes;
+    let ty = Type::Array(variable.ty, u64::from(lanes));
+    let too_large = || Refusal::new("too much private memory");
+    let ty = builder.module.types.intern(ty).ok_or_else(too_large)?;
+    let init = variable
+        .init
+        .map(|init| builder.module.constant(ty, ConstKind::Composite(vec![init; lanes as usize])));
+    Ok(PrivateVariable {
+        address: ValueId(0),
+        ty,
+        size: size * u64::from(lanes),
+        align: variable.align,
+        init,
+    })
+}
+
+/// Whether a type is a pointer.
+pub(super) fn is_pointer(module: &Module, ty: TypeId) -> bool {
+    matches!(module.types[ty], Type::Pointer(_))
 }

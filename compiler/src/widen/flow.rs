@@ -16,7 +16,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Refusal;
+use super::refusal::Refusal;
 use crate::ir::arena::Id;
 use crate::ir::{BlockId, ENTRY, Function, Terminator};
 use crate::regions::order;

@@ -6,40 +6,14 @@
 //! part; then the vectors exchange one value each, as items do in code that is not widened.
 
 use super::emit::Widener;
-use super::flow::Flow;
-use super::shape::Shape;
-use super::{Refusal, Rows};
-use crate::ir::arena::Id;
-use crate::ir::eval::Scalar;
+use super::refusal::Refusal;
+use super::shape::{Rows, Shape};
+use crate::ir::Scalar;
 use crate::ir::group::identity;
 use crate::ir::{
-    Access, AddressSpace, BinaryOp, BlockId, CompareOp, ConstKind, ConvertOp, ENTRY, GroupOp, Inst,
-    Module, Op, Operand, PrivateVariable, Scope, TypeId, WorkItemQuery,
+    Access, AddressSpace, BinaryOp, CompareOp, ConstKind, ConvertOp, GroupOp, Inst, Op, Operand,
+    PrivateVariable, Scope, TypeId, WorkItemQuery,
 };
-
-/// How the results of a group operation differ between the items. `uniform` says whether the index
-/// of a shuffle does not, `least` how many items a vector has at least.
-pub(super) fn shape(
-    module: &Module,
-    flow: &Flow,
-    block: BlockId,
-    op: &Op,
-    uniform: bool,
-    least: u64,
-) -> Shape {
-    let Op::Collect(op, scope, index) = op else { return Shape::Varying };
-    match (op, scope, index) {
-        (GroupOp::Reduce(_, None), ..) => Shape::Uniform,
-        (GroupOp::Shuffle, Scope::Subgroup, Some(Operand::Const(index))) => {
-            // Items that have parted may not find the one that they ask.
-            let together = flow.leader[block.index()] == ENTRY;
-            let there = module.const_bits(*index).is_some_and(|index| index < least);
-            if together && there { Shape::Uniform } else { Shape::Varying }
-        }
-        (GroupOp::Shuffle, Scope::Workgroup, _) if uniform => Shape::Uniform,
-        _ => Shape::Varying,
-    }
-}
 
 impl Widener<'_> {
     /// Does what items do together. `false` if the instruction is none of that.

@@ -6,9 +6,9 @@
 //! bytes, volatile accesses, images, printing) is done for one item after the other, in their order.
 //! Items that are not in the mask touch no memory, except private variables, which no other item sees.
 
-use super::Refusal;
 use super::emit::Widener;
 use super::ops::Leaf;
+use super::refusal::Refusal;
 use super::shape::Shape;
 use crate::ir::arena::Id;
 use crate::ir::{Access, AddressSpace, Inst, Op, Operand, Terminator, Type, TypeId, ValueId};

@@ -4,8 +4,9 @@
 //! A value is one vector for each scalar that it is made of, so that a component of all items'
 //! `float4` lies in one vector. Structures and arrays are taken apart in the same way.
 
-use super::Refusal;
 use super::emit::Widener;
+use super::refusal::Refusal;
+use super::shape::Shape;
 use crate::ir::{BinaryOp, CompareOp, ConvertOp, Inst, MathOp, Op, Operand, Type, TypeId};
 
 /// The most scalars that a value may be made of.
@@ -211,8 +212,8 @@ impl Widener<'_> {
     }
 
     fn select(&mut self, on: Operand, a: Operand, b: Operand) -> Result<Vec<Operand>, Refusal> {
-        let uniform = self.shape(on) == super::Shape::Uniform
-            && self.out.module.types.lanes(self.type_in(on)) == 1;
+        let uniform =
+            self.shape(on) == Shape::Uniform && self.out.module.types.lanes(self.type_in(on)) == 1;
         let conditions = if uniform { vec![self.one(on)] } else { self.vectors(on)? };
         let pairs: Vec<_> = self.vectors(a)?.into_iter().zip(self.vectors(b)?).collect();
         let mut all = Vec::new();
@@ -239,17 +240,17 @@ impl Widener<'_> {
         let (mut same, mut different) = (Vec::new(), Vec::new());
         let base_shape = self.shape(base);
         let mut base = match base_shape {
-            super::Shape::Varying => self.vector(base)?,
-            super::Shape::Strided { guard: Some(_), .. } => self.vector(base)?,
-            super::Shape::Strided { step, guard: None } => {
+            Shape::Varying => self.vector(base)?,
+            Shape::Strided { guard: Some(_), .. } => self.vector(base)?,
+            Shape::Strided { step, guard: None } => {
                 different.push((self.out.steps(i64_type, 1), step));
                 self.one(base)
             }
-            super::Shape::Uniform => self.one(base),
+            Shape::Uniform => self.one(base),
         };
         for &(index, stride) in terms {
             match self.shape(index) {
-                super::Shape::Uniform => same.push((self.one(index), stride)),
+                Shape::Uniform => same.push((self.one(index), stride)),
                 _ => different.push((self.vector(index)?, stride)),
             }
         }

@@ -5,22 +5,10 @@
 //! for the first, and for all if it does for the last. A scalar comparison then says whether a
 //! block has items, in place of one of vectors and a test of its mask.
 
-use std::collections::HashMap;
-
-use super::build::Builder;
 use super::emit::Widener;
-use super::names::Names;
+use super::known::Known;
 use super::shape::Shape;
-use crate::ir::{BinaryOp, CompareOp, Op, Operand, Type, UnaryOp, ValueId};
-
-/// What is known of a mask, as scalars of type `bool`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
-    /// Whether it has any lane.
-    any: Operand,
-    /// Whether it has all lanes.
-    all: Operand,
-}
+use crate::ir::{BinaryOp, CompareOp, Op, Operand, Type};
 
 impl Widener<'_> {
     /// Notes what scalars say of the mask that a comparison has made.
@@ -83,36 +71,5 @@ fn mirrored(kind: CompareOp) -> CompareOp {
         C::SGt => C::SLt,
         C::SGe => C::SLe,
         other => other,
-    }
-}
-
-impl Builder {
-    /// Asks scalars, where they know, whether masks have lanes. `names` says what values stand for.
-    pub(super) fn ask_scalars(&mut self, names: &mut Names) {
-        let mut negated: HashMap<ValueId, Operand> = HashMap::new();
-        for inst in self.function.blocks.iter().flat_map(|(_, block)| &block.insts) {
-            if let (Some(result), &Op::Unary(UnaryOp::Not, a)) = (inst.result, &inst.op) {
-                negated.insert(result, names.find(a));
-            }
-        }
-        let known = |operand: Operand| match operand {
-            Operand::Value(value) => self.known.get(&value),
-            Operand::Const(_) => None,
-        };
-        for (_, block) in self.function.blocks.iter_mut() {
-            for inst in &mut block.insts {
-                let (Some(result), &Op::Any(mask)) = (inst.result, &inst.op) else { continue };
-                let mask = names.find(mask);
-                let opposite = match mask {
-                    Operand::Value(value) => negated.get(&value).copied(),
-                    Operand::Const(_) => None,
-                };
-                if let Some(known) = known(mask) {
-                    names.set(result, known.any);
-                } else if let Some(known) = opposite.and_then(known) {
-                    inst.op = Op::Unary(UnaryOp::Not, known.all);
-                }
-            }
-        }
     }
 }

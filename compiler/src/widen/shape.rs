@@ -10,13 +10,21 @@
 
 use std::collections::HashMap;
 
-use super::flow::Flow;
-use super::{Refusal, Rows};
+use super::flow::{Flow, Node};
 use crate::ir::arena::Id;
 use crate::ir::{
-    BinaryOp, BlockId, ConvertOp, Function, Inst, Module, Op, Operand, Terminator, Type, TypeId,
-    UnaryOp, ValueId, WorkItemQuery,
+    BinaryOp, BlockId, ConvertOp, ENTRY, Function, GroupOp, Inst, Module, Op, Operand, Scope,
+    Terminator, Type, UnaryOp, ValueId, WorkItemQuery,
 };
+
+/// How long the rows are of the groups that a function runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// They are made of whole vectors, or only those are run that are whole.
+    Whole,
+    /// Anything: the last vector of a row may have fewer items ([`Op::Present`](crate::ir::Op::Present)).
+    Any,
+}
 
 /// How a value differs between the items of a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +90,7 @@ impl Shapes {
             shapes.shapes[param.index()] = Some(Shape::Uniform);
         }
         for variable in &function.variables {
-            let step = super::private_step(variable.size, variable.align);
+            let step = private_step(variable.size, variable.align);
             shapes.shapes[variable.address.index()] = Some(Shape::with_step(step, None));
         }
         for (id, block) in function.blocks.iter() {
@@ -95,7 +103,7 @@ impl Shapes {
         while changed {
             changed = false;
             for node in &flow.order {
-                let super::flow::Node::Block(block) = *node else { continue };
+                let Node::Block(block) = *node else { continue };
                 for inst in &function.blocks[block].insts {
                     let Some(result) = inst.result else { continue };
                     let new = shapes.of_inst(module, function, flow, block, inst);
@@ -117,7 +125,7 @@ impl Shapes {
 
     fn find_computed(&mut self, function: &Function, flow: &Flow) {
         for node in &flow.order {
-            let super::flow::Node::Block(block) = *node else { continue };
+            let Node::Block(block) = *node else { continue };
             for inst in &function.blocks[block].insts {
                 let Some(result) = inst.result else { continue };
                 let arithmetic = matches!(
@@ -265,7 +273,7 @@ impl Shapes {
             Op::Collect(_, _, index) => {
                 let uniform = index.is_none_or(|index| at(index) == Some(Shape::Uniform));
                 let (op, least) = (&inst.op, self.least);
-                return Some(super::group::shape(module, flow, block, op, uniform, least));
+                return Some(of_group(module, flow, block, op, uniform, least));
             }
             _ => {}
         }
@@ -376,6 +384,11 @@ impl Shapes {
     }
 }
 
+/// Bytes from one item's private variable to the next item's.
+pub(super) fn private_step(size: u64, align: u64) -> i64 {
+    size.next_multiple_of(align.max(1)) as i64
+}
+
 /// The innermost masked loop around a block, where a loop's header does not count as in it.
 pub(super) fn outer_masked(flow: &Flow, block: BlockId) -> Option<usize> {
     flow.around(block)
@@ -438,9 +451,26 @@ fn of_query(query: WorkItemQuery, dimension: u8) -> Shape {
     Shape::with_step(i64::from(by_item), None)
 }
 
-impl Refusal {
-    /// A refusal for a type that widened code has no place for.
-    pub(super) fn of_type(module: &Module, ty: TypeId) -> Self {
-        Self::new(&format!("a value of type {}", module.types.text(ty)))
+/// How the results of a group operation differ between the items. `uniform` says whether the index
+/// of a shuffle does not, `least` how many items a vector has at least.
+fn of_group(
+    module: &Module,
+    flow: &Flow,
+    block: BlockId,
+    op: &Op,
+    uniform: bool,
+    least: u64,
+) -> Shape {
+    let Op::Collect(op, scope, index) = op else { return Shape::Varying };
+    match (op, scope, index) {
+        (GroupOp::Reduce(_, None), ..) => Shape::Uniform,
+        (GroupOp::Shuffle, Scope::Subgroup, Some(Operand::Const(index))) => {
+            // Items that have parted may not find the one that they ask.
+            let together = flow.leader[block.index()] == ENTRY;
+            let there = module.const_bits(*index).is_some_and(|index| index < least);
+            if together && there { Shape::Uniform } else { Shape::Varying }
+        }
+        (GroupOp::Shuffle, Scope::Workgroup, _) if uniform => Shape::Uniform,
+        _ => Shape::Varying,
     }
 }

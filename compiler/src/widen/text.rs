@@ -4,7 +4,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Shape, Widened};
+use super::Widened;
+use super::shape::Shape;
 use crate::ir::arena::Id;
 use crate::ir::{BlockId, ENTRY, Loc, ValueId};
 

@@ -2,9 +2,9 @@
 //! Instructions without a vector form are done for one item after the other.
 
 use super::build::Var;
-use super::emit::{Mask, Widener};
-use super::shape::Shape;
-use super::{Refusal, Rows};
+use super::emit::{Mask, Widener, is_pointer};
+use super::refusal::Refusal;
+use super::shape::{Rows, Shape};
 use crate::ir::{
     Access, BinaryOp, BlockId, ConvertOp, Inst, Op, Operand, Terminator, TypeId, UnaryOp,
 };
@@ -140,7 +140,7 @@ impl Widener<'_> {
             &Part::Steps(first, step) => {
                 let ty = self.out.type_of(first);
                 let distance = step.wrapping_mul(i64::from(lane));
-                if super::is_pointer(&self.out.module, ty) {
+                if is_pointer(&self.out.module, ty) {
                     let (base, offset) = (first, distance);
                     let op = Op::Address { base, offset, terms: Vec::new(), inbounds: false };
                     return Ok(self.out.value(op, ty));

@@ -27,7 +27,7 @@ mod queues;
 const OWN_MAPPINGS: usize = 2_000;
 /// What Linux allows by default.
 const DEFAULT_MAPPINGS: usize = 65_530;
-/// Most bytes of NULL mappings of a VM: kernels can fill them.
+/// Most bytes of NULL mappings of a VM that can be written: kernels can fill them.
 const MAX_NULL_BYTES: u64 = 1 << 30;
 
 /// What a command answers: values, or one of `answer_status`.

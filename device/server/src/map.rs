@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use tally_engine::mailbox::Piece;
+use tally_uapi::firmware::map_flag;
 
 /// The mappings of a VM; neighbours that continue each other are one, as they
 /// are for the kernel.
@@ -11,7 +12,7 @@ use tally_engine::mailbox::Piece;
 pub struct Map {
     /// By first VA; they do not overlap.
     pieces: BTreeMap<u64, Piece>,
-    /// Bytes without a file.
+    /// Bytes without a file that can be written.
     null_bytes: u64,
 }
 
@@ -21,7 +22,7 @@ impl Map {
         self.pieces.len()
     }
 
-    /// Bytes of mappings without a file.
+    /// Bytes of mappings without a file that can be written: zeros that are only read cost nothing.
     pub fn null_bytes(&self) -> u64 {
         self.null_bytes
     }
@@ -68,7 +69,7 @@ impl Map {
     }
 
     fn insert(&mut self, piece: Piece) {
-        if piece.file.is_none() {
+        if is_filled(&piece) {
             self.null_bytes += piece.bytes;
         }
         self.pieces.insert(piece.address, piece);
@@ -76,7 +77,7 @@ impl Map {
 
     fn remove(&mut self, address: u64) {
         if let Some(piece) = self.pieces.remove(&address)
-            && piece.file.is_none()
+            && is_filled(&piece)
         {
             self.null_bytes -= piece.bytes;
         }
@@ -99,6 +100,11 @@ impl Map {
             }
         }
     }
+}
+
+/// Whether kernels can fill it with memory that nobody else has counted.
+fn is_filled(piece: &Piece) -> bool {
+    piece.file.is_none() && piece.access & map_flag::WRITE != 0
 }
 
 fn part(piece: &Piece, start: u64, end: u64) -> Piece {
@@ -150,11 +156,14 @@ mod tests {
     }
 
     #[test]
-    fn bytes_without_a_file_are_counted() {
+    fn bytes_without_a_file_are_counted_if_kernels_can_fill_them() {
         let mut map = Map::default();
         map.apply(Piece { file: None, offset: 0, ..piece(0, 10, 0, 3) });
         map.apply(piece(2, 2, 0, 3));
         assert_eq!(map.null_bytes(), 8 * PAGE);
+        map.apply(Piece { file: None, offset: 0, ..piece(20, 5, 0, map_flag::READ) });
+        assert_eq!(map.null_bytes(), 8 * PAGE, "kernels cannot fill what they only read");
+        map.apply(Piece::unmap(20 * PAGE, 5 * PAGE));
         map.apply(Piece::unmap(0, 10 * PAGE));
         assert_eq!((map.null_bytes(), map.len()), (0, 0));
     }

@@ -3,11 +3,12 @@
 
 use super::event::{Epoch, EventCell};
 use super::order::{Bond, Node};
+use super::shared::Shared;
 use super::{Model, Refusal};
 
 impl Model {
     pub(super) fn new_cell(&mut self, cell: EventCell) -> usize {
-        self.cells.push(cell);
+        self.cells.push(Shared::new(cell));
         self.cells.len() - 1
     }
 

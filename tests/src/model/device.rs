@@ -228,7 +228,7 @@ impl Model {
                 {
                     return Bound::Command(commands[index]);
                 }
-                let Recording { alive, ref executions, .. } = self.recordings[recording.0];
+                let Recording { alive, ref executions, .. } = *self.recordings[recording.0];
                 match executions.last() {
                     Some(commands) => Bound::Command(commands[index]),
                     None if alive => Bound::FirstExecution { recording, index },
@@ -242,7 +242,7 @@ impl Model {
     pub(super) fn settle(&self, bound: Bound) -> Bound {
         match bound {
             Bound::FirstExecution { recording, index } => {
-                let Recording { alive, ref executions, .. } = self.recordings[recording.0];
+                let Recording { alive, ref executions, .. } = *self.recordings[recording.0];
                 match executions.first() {
                     Some(commands) => Bound::Command(commands[index]),
                     None if alive => bound,
@@ -467,15 +467,15 @@ impl Model {
             own: Some(id),
         };
         let mut stream = Stream::default();
-        let commands = std::mem::take(&mut self.recordings[id.0].commands);
-        for command in &commands {
+        let recording = self.recordings[id.0].clone();
+        for command in &recording.commands {
             self.submit(&mut stream, place, command)?;
         }
-        if commands.is_empty() {
+        if recording.commands.is_empty() {
             // An execution of nothing has its turn too, behind the one before.
             stream.commands.push(self.start(&Stream::default(), place));
         }
-        self.finish_execution(id, commands, &stream.commands)?;
+        self.finish_execution(id, &recording, &stream.commands)?;
         Ok(stream.commands)
     }
 
@@ -484,13 +484,12 @@ impl Model {
     fn finish_execution(
         &mut self,
         id: RecordingId,
-        commands: Vec<Recorded>,
+        recording: &Recording,
         nodes: &[Node],
     ) -> Result<(), Refusal> {
-        for (index, command) in commands.iter().enumerate() {
+        for (index, command) in recording.commands.iter().enumerate() {
             self.replace(command.signal, CbState::Recorded { recording: id, index });
         }
-        self.recordings[id.0].commands = commands;
         let (kept, met): (Vec<_>, Vec<_>) =
             self.future_waits.iter().partition(|wait| wait.recording != id);
         self.future_waits = kept;

@@ -6,6 +6,7 @@ use super::order::{Bond, Node, Work};
 use super::times::ExpectedTimes;
 use super::{Model, Refusal, memory};
 use std::fmt;
+use std::rc::Rc;
 
 /// The answers that a query may give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,7 +45,7 @@ impl fmt::Display for Answer {
 #[derive(Clone, Debug)]
 pub(super) enum Question {
     /// Whether all of these are complete.
-    Commands(Vec<Node>),
+    Commands(Rc<[Node]>),
     /// The state of a CB event.
     CounterBased(Bound),
     /// The state of a regular event or fence, by its number in the model.
@@ -103,7 +104,7 @@ impl Model {
             .iter()
             .map(|step| step.question.as_ref().map(|question| self.answer(question, step.begin)))
             .collect();
-        let after = self.steps.iter().map(|step| step.after.clone()).collect();
+        let after = self.steps.iter().map(|step| step.after.to_vec()).collect();
         let completes = self.steps.iter().map(|step| match step.question {
             Some(Question::CounterBased(Bound::Never)) => Some(false),
             Some(Question::CounterBased(Bound::FirstExecution { recording, .. })) => {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The host's side of the order: which steps must have returned before another one is called.
 
-use super::event::{CbState, Dependency};
+use super::event::{Bound, CbState, Dependency, RecordingId};
+use super::shared::Shared;
 use super::times::TimesOf;
 use super::{Event, EventState, Model, Recorded, Refusal};
 use crate::program::{Action, Command, EventId, EventKind, ListId, Object, Op};
@@ -31,7 +32,7 @@ pub struct HostOrder {
     /// The last step of each thread.
     threads: Vec<Option<usize>>,
     join: Option<usize>,
-    objects: Vec<Users>,
+    objects: Vec<Shared<Users>>,
 }
 
 impl HostOrder {
@@ -64,7 +65,7 @@ impl HostOrder {
     fn touch(&mut self, step: usize, object: Object, kind: Use) -> Vec<usize> {
         let at = self.objects.iter().position(|users| users.object == object);
         let at = at.unwrap_or_else(|| {
-            self.objects.push(Users { object, exclusive: None, shared: Vec::new() });
+            self.objects.push(Shared::new(Users { object, exclusive: None, shared: Vec::new() }));
             self.objects.len() - 1
         });
         let users = &mut self.objects[at];
@@ -92,6 +93,7 @@ impl Model {
             }
             Action::ResetList(list) | Action::DestroyList(list) => {
                 uses.push((Object::List(*list), Exclusive));
+                uses.extend(self.opened_of(*list).map(|event| (Object::Event(event), Exclusive)));
             }
             Action::CreateQueue(queue, _) => uses.push((Object::Queue(*queue), Exclusive)),
             Action::CreateFence(fence, queue) => {
@@ -142,6 +144,19 @@ impl Model {
             Action::Read(_) | Action::Write(..) | Action::Join => {}
         }
         Ok(uses)
+    }
+
+    /// The events, also those that are gone by now, by which other processes wait for the first execution
+    /// of a list's recording. Without that recording there is nothing that they could stand for.
+    fn opened_of(&self, list: ListId) -> impl Iterator<Item = EventId> + '_ {
+        let unexecuted = |id: &RecordingId| self.recordings[id.0].executions.is_empty();
+        let recording = self.recording(list).ok().filter(unexecuted);
+        let waits_for = move |event: &Event| {
+            matches!(event.state, EventState::Opened(Bound::FirstExecution { recording: own, .. })
+                if Some(own) == recording)
+        };
+        let events = self.events.iter().enumerate();
+        events.filter(move |(_, event)| waits_for(event)).map(|(number, _)| EventId(number))
     }
 
     fn uses_of_command(

@@ -3,6 +3,7 @@
 
 use super::event::{Bound, CbState, Dependency, EventCell, RecordingId};
 use super::order::Node;
+use super::shared::Shared;
 use super::times::TimesOf;
 use super::{
     Body, Event, EventState, List, Model, Recorded, Recording, Refusal, Stream, expect_next,
@@ -19,13 +20,14 @@ impl Model {
                 Body::Immediate(Stream::default())
             }
         };
-        self.lists.push(List { desc, alive: true, body });
+        self.lists.push(Shared::new(List { desc, alive: true, body }));
         expect_next(list.0, self.lists.len())
     }
 
     pub(super) fn new_recording(&mut self, list: ListId) -> RecordingId {
         let (commands, executions) = (Vec::new(), Vec::new());
-        self.recordings.push(Recording { list, commands, closed: false, alive: true, executions });
+        let recording = Recording { list, commands, closed: false, alive: true, executions };
+        self.recordings.push(Shared::new(recording));
         RecordingId(self.recordings.len() - 1)
     }
 
@@ -81,7 +83,7 @@ impl Model {
     /// of their own. Events that it signals go on standing for the source until it is executed.
     pub(super) fn clone_list(&mut self, list: ListId, copy: ListId) -> Result<(), Refusal> {
         let source = self.recording(list)?;
-        let Recording { closed, ref commands, .. } = self.recordings[source.0];
+        let Recording { closed, ref commands, .. } = *self.recordings[source.0];
         if !closed {
             return Err(Refusal::Misuse("the list is not closed"));
         }
@@ -105,7 +107,7 @@ impl Model {
                 renamed(state);
             }
         }
-        let recording = &mut self.recordings[own.0];
+        let recording = &mut *self.recordings[own.0];
         (recording.commands, recording.closed) = (commands, true);
         Ok(())
     }
@@ -179,7 +181,7 @@ impl Model {
                     || command.times == Some(TimesOf::Event(event))
                     || command.waits.contains(&Dependency::Regular(event))
             };
-            let alive = |recording: &&Recording| recording.alive;
+            let alive = |recording: &&Shared<Recording>| recording.alive;
             if self.recordings.iter().filter(alive).flat_map(|r| &r.commands).any(recorded) {
                 return Err(Refusal::InUse);
             }

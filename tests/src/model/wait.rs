@@ -13,10 +13,12 @@ impl Model {
     pub(super) fn target(&self, object: Object) -> Result<Question, Refusal> {
         Ok(match object {
             Object::List(list) => match &self.list(list)?.body {
-                Body::Immediate(stream) => Question::Commands(stream.retired.clone()),
+                Body::Immediate(stream) => Question::Commands(stream.retired.as_slice().into()),
                 Body::Regular(_) => return Err(Refusal::Misuse("the list is not immediate")),
             },
-            Object::Queue(queue) => Question::Commands(self.queue(queue)?.retired.clone()),
+            Object::Queue(queue) => {
+                Question::Commands(self.queue(queue)?.retired.as_slice().into())
+            }
             Object::Fence(fence) => Question::Cell(self.fence(fence)?.cell),
             Object::Event(event) => match self.event(event)?.state {
                 EventState::CounterBased(state) => Question::CounterBased(self.bind(state, None)),

@@ -11,6 +11,7 @@ use super::{
     ListOrder, Object, Op, Program, QueueId, Step,
 };
 use crate::model::{Model, Owed};
+use std::rc::Rc;
 
 mod compound;
 
@@ -108,7 +109,7 @@ const MAX_RECORDED: usize = 6;
 pub struct Builder {
     threads: usize,
     model: Model,
-    steps: Vec<Step>,
+    steps: Vec<Rc<Step>>,
     /// Places for times that are given away.
     places: usize,
 }
@@ -134,7 +135,7 @@ impl Builder {
         let done = self.discharge();
         debug_assert!(done.is_some(), "each intent left a program that can be finished");
         self.wait_for_everything(0);
-        Program { steps: self.steps }
+        Program { steps: self.steps.into_iter().map(Rc::unwrap_or_clone).collect() }
     }
 
     fn can_be_finished(&self) -> bool {
@@ -144,7 +145,7 @@ impl Builder {
     fn take(&mut self, thread: usize, action: Action) -> Option<()> {
         let step = Step { thread, action };
         self.model = self.model.apply(&step).ok()?;
-        self.steps.push(step);
+        self.steps.push(Rc::new(step));
         Some(())
     }
 

@@ -264,7 +264,7 @@ api! {
         out.sharedCrossDeviceAllocCapabilities =
             if others { access::all() } else { access::empty() };
         out.sharedSystemAllocCapabilities =
-            if device.kernel().sees_process() { access::all() } else { access::empty() };
+            if device.backend().sees_process() { access::all() } else { access::empty() };
         Ok(())
     }
 
@@ -405,7 +405,7 @@ api! {
         let device = call.handle(hDevice, "hDevice")?;
         // The conformance suite's helper asks without an stype.
         let (out, _) = call.raw_properties(pPciProperties, "pPciProperties", &[])?;
-        let [domain, bus, slot, function] = device.kernel().pci_address().unwrap_or_default();
+        let [domain, bus, slot, function] = device.backend().pci_address().unwrap_or_default();
         out.address = ze_pci_address_ext_t { domain, bus, device: slot, function };
         out.maxSpeed = ze_pci_speed_ext_t { genVersion: -1, width: -1, maxBandwidth: -1 };
         Ok(())

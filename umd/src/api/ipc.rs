@@ -16,10 +16,10 @@ use tally_ze::*;
 
 use super::{Call, api};
 use crate::core::event::Pool;
-use crate::core::ipc;
 use crate::error::{Error, Result};
 use crate::handle;
-use crate::ipc::{Handle, Kind, withdraw};
+use crate::ipc::transport::{Handle, Kind, withdraw};
+use crate::ipc::{event, memory};
 
 type Bytes = [c_char; ZE_MAX_IPC_HANDLE_SIZE];
 
@@ -76,7 +76,13 @@ api! {
         call.flags(flags.has_unknown(), "flags")?;
         let out = call.out(pptr, "pptr")?;
         let handle = Handle::from_bytes(handle.data, Kind::Memory, "handle")?;
-        let address = ipc::open_memory(context, device, &handle, "handle")?;
+        let address = memory::open(
+            context.vm(),
+            context.id(),
+            device.budget(),
+            &handle,
+            "handle",
+        )?;
         out.set(crate::space::pointer(address).cast());
         Ok(())
     }
@@ -85,7 +91,7 @@ api! {
     fn zeMemCloseIpcHandle(call, hContext: ze_context_handle_t, ptr: *const c_void) {
         let context = call.handle(hContext, "hContext")?;
         call.out(ptr.cast_mut(), "ptr")?;
-        ipc::close_memory(context, ptr as u64)
+        memory::close(context.vm(), context.id(), ptr as u64)
     }
 
     /// Spec: `zeMemGetFileDescriptorFromIpcHandleExp`. The file holds the handle; the application
@@ -115,7 +121,7 @@ api! {
         let context = call.handle(hContext, "hContext")?;
         let out = call.out(pIpcHandle, "pIpcHandle")?;
         let file = borrowed(handle)?;
-        let data = match ipc::share_file(context, &file) {
+        let data = match memory::share_file(context.vm(), context.id(), &file) {
             Some(handle) => handle?.to_bytes(),
             None => handle_in(&file)?,
         };
@@ -181,7 +187,7 @@ api! {
     ) {
         let event = call.handle(hEvent, "hEvent")?;
         let out = call.out(phIpc, "phIpc")?;
-        out.set(ze_ipc_event_counter_based_handle_t { data: ipc::share_event(event)?.to_bytes() });
+        out.set(ze_ipc_event_counter_based_handle_t { data: event::share(event)?.to_bytes() });
         Ok(())
     }
 
@@ -208,7 +214,7 @@ api! {
     ) {
         let event = call.handle(hEvent, "hEvent")?;
         let out = call.out(phIpc, "phIpc")?;
-        out.set(zex_ipc_counter_based_event_handle_t { data: ipc::share_event(event)?.to_bytes() });
+        out.set(zex_ipc_counter_based_event_handle_t { data: event::share(event)?.to_bytes() });
         Ok(())
     }
 
@@ -241,9 +247,9 @@ fn get_memory(
     let handle = match call.handle(ze_physical_mem_handle_t(ptr.cast_mut()), "ptr") {
         Ok(object) => {
             object.must_be_of(context, "ptr")?;
-            ipc::share_physical(context, &object.memory, 0)?
+            memory::share_physical(context.vm(), &object.memory, 0)?
         }
-        Err(_) => ipc::share_memory(context, ptr as u64)?,
+        Err(_) => memory::share(context.vm(), context.id(), ptr as u64)?,
     };
     out.set(ze_ipc_mem_handle_t { data: handle.to_bytes() });
     Ok(())
@@ -258,7 +264,7 @@ fn open_event(
     let context = call.handle(context, "hContext")?;
     let out = call.out(out, "phEvent")?;
     let ipc = Handle::from_bytes(data, Kind::Counter, "hIpc")?;
-    out.set(handle::create(ipc::open_event(context, &ipc, "hIpc")?)?);
+    out.set(handle::create(event::open(context.shared(), &ipc, "hIpc")?)?);
     Ok(())
 }
 

@@ -179,7 +179,7 @@ api! {
         let out = super::device::one(call, pCount, pProcesses, "pProcesses")?;
         let Some(out) = out else { return Ok(()) };
         out.processId = std::process::id();
-        out.memSize = device.kernel().memory_used();
+        out.memSize = device.backend().memory_used();
         out.sharedSize = 0;
         let [compute, copy] = sysman::used(device);
         out.engines = zes_engine_type_flags_t::empty();
@@ -218,7 +218,7 @@ api! {
     ) {
         let device = call.handle(hDevice, "hDevice")?;
         let (out, _) = call.raw_properties(pProperties, "pProperties", &[])?;
-        let [domain, bus, slot, function] = device.kernel().pci_address().unwrap_or_default();
+        let [domain, bus, slot, function] = device.backend().pci_address().unwrap_or_default();
         out.address = zes_pci_address_t { domain, bus, device: slot, function };
         out.maxSpeed = NO_SPEED;
         [out.haveBandwidthCounters, out.havePacketCounters, out.haveReplayCounters] = [0; 3];

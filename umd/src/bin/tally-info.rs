@@ -223,7 +223,7 @@ fn show_device(table: &mut Table<'_>, index: &str, device: ze_device_handle_t) -
 fn lane(device: ze_device_handle_t) -> Result<String> {
     // SAFETY: only a handle follows, which the driver gave and which lives as long as the process.
     let call = unsafe { Call::new() };
-    let lane = call.handle(device, "hDevice").map_err(|error| error.to_string())?.kernel().lane();
+    let lane = call.handle(device, "hDevice").map_err(|error| error.to_string())?.backend().lane();
     Ok(match lane {
         "embedded" => "embedded (the device runs in the program's process)".to_owned(),
         other => other.to_owned(),

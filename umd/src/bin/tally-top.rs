@@ -9,6 +9,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use ze_tally::hang::report::Report;
 use ze_tally::hang::top::{NAME, is_same_user};
 
 const USAGE: &str = "\
@@ -22,6 +23,7 @@ A process can be asked by its own user, if it was started with TALLY_TOP=1.
 
   -n, --count N      shows N times, then ends; default: once into a pipe, else until interrupted
   -d, --delay SEC    pause between two; default 1
+      --json         a line of JSON each time, for programs; docs/tally-top.md has its fields
   -h, --help         this text
   -V, --version      the version
 ";
@@ -36,6 +38,7 @@ struct Options {
     pid: Option<u32>,
     count: Option<u64>,
     delay: Option<f32>,
+    json: bool,
 }
 
 fn main() -> ExitCode {
@@ -63,6 +66,7 @@ fn run() -> Result<()> {
         match argument {
             Short('n') | Long("count") => options.count = Some(parser.value()?.parse()?),
             Short('d') | Long("delay") => options.delay = Some(parser.value()?.parse()?),
+            Long("json") => options.json = true,
             Value(pid) if options.pid.is_none() => options.pid = Some(pid.parse()?),
             Short('h') | Long("help") => return Ok(out.write_all(USAGE.as_bytes())?),
             Short('V') | Long("version") => {
@@ -71,9 +75,11 @@ fn run() -> Result<()> {
             _ => return Err(argument.unexpected().into()),
         }
     }
-    let Some(pid) = options.pid else { return list(&mut out) };
+    let Some(pid) = options.pid else {
+        return if options.json { Err("--json needs a PID".into()) } else { list(&mut out) };
+    };
     let delay = Duration::try_from_secs_f32(options.delay.unwrap_or(1.0))?;
-    let screen = out.is_terminal();
+    let screen = out.is_terminal() && !options.json;
     let count = options.count.unwrap_or(if screen { u64::MAX } else { 1 });
     for number in 0..count {
         if number != 0 {
@@ -84,15 +90,18 @@ fn run() -> Result<()> {
             // Home, and clear to the end of the screen.
             out.write_all(b"\x1b[H\x1b[J")?;
         }
-        writeln!(out, "process {pid} {}", command(pid))?;
-        out.write_all(report.as_bytes())?;
+        if options.json {
+            writeln!(out, "{}", report.to_json())?;
+        } else {
+            write!(out, "process {pid} {}\n{}", command(pid), report.table())?;
+        }
         out.flush()?;
     }
     Ok(())
 }
 
 /// The report of a process.
-fn ask(pid: u32) -> Result<String> {
+fn ask(pid: u32) -> Result<Report> {
     let address = SocketAddr::from_abstract_name(format!("{NAME}{pid}"))?;
     let mut stream = UnixStream::connect_addr(&address).map_err(|_| {
         format!("process {pid} does not answer: it has ended, or was started without TALLY_TOP=1, or has made no list yet")
@@ -106,7 +115,9 @@ fn ask(pid: u32) -> Result<String> {
     if report.is_empty() {
         return Err(format!("process {pid} refuses to answer this user").into());
     }
-    Ok(report)
+    Report::from_json(&report).map_err(|error| {
+        format!("process {pid} answers in another version's words: {error}").into()
+    })
 }
 
 /// Shows the processes that listen.

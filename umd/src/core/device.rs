@@ -10,12 +10,12 @@ use tally_compiler_protocol::TargetCpu;
 use tally_uapi::ioctl::{ClockPair, DeviceInfo, EngineInfo};
 use tally_ze::ze_device_handle_t;
 
+use crate::backend::{self, Backend};
 use crate::core::gpu::Gpu;
 use crate::core::sysman::Sysman;
 use crate::core::topology::{self, Share, Shown};
 use crate::error::{Error, Result};
 use crate::handle::{self, Kind, object};
-use crate::kernel::{self, Kernel};
 use crate::settings::{Hierarchy, Settings};
 use crate::vm::Vm;
 use crate::vm::budget::Budget;
@@ -60,8 +60,8 @@ impl Devices {
         if shown.is_empty() {
             return Ok(Self::default());
         }
-        let kernel = kernel::open(settings).map_err(|errno| Error::kernel("open", errno))?;
-        let gpu: &'static Gpu = Box::leak(Box::new(Gpu::new(kernel, settings)?));
+        let backend = backend::open(settings).map_err(|errno| Error::kernel("open", errno))?;
+        let gpu: &'static Gpu = Box::leak(Box::new(Gpu::new(backend, settings)?));
         let mut maker = Maker { gpu, settings, made: Vec::new() };
         let mut devices = Self::default();
         for shown in &shown {
@@ -196,14 +196,14 @@ impl Device {
         }
     }
 
-    /// The kernel that drives it.
-    pub fn kernel(&self) -> &Arc<dyn Kernel> {
-        self.gpu.kernel()
+    /// The back end that reaches it.
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        self.gpu.backend()
     }
 
     /// Whether memory can be shared with other processes.
     pub fn can_share(&self) -> bool {
-        self.gpu.kernel().can_export()
+        self.gpu.backend().can_export()
     }
 
     /// What the kernel says of the GPU.

@@ -12,8 +12,8 @@ use crate::core::context::Context;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
 use crate::hang::names;
-use crate::ipc::Handle;
-use crate::sync;
+use crate::ipc::pool;
+use crate::ipc::transport::Handle;
 use crate::sync::cb_event::CbEvent;
 use crate::sync::event::{Event, EventKind, Traits};
 use crate::sync::event_pool::EventPool;
@@ -136,16 +136,16 @@ impl Pool {
                 "hEventPool: another process has shared it; only that one can do so again",
             ));
         }
-        sync::ipc::pool::share(self.shared.vm(), &self.places, self.flags.bits())
+        pool::share(self.shared.vm(), &self.places, self.flags.bits())
     }
 
     /// Opens the pool that another process has shared.
     ///
     /// # Errors
-    /// As [`sync::ipc::pool::import`].
+    /// As [`pool::import`].
     pub fn open(context: &Arc<Context>, handle: &Handle, name: &str) -> Result<Self> {
         let shared = context.shared().clone();
-        let (places, flags) = sync::ipc::pool::import(shared.vm(), handle, name)?;
+        let (places, flags) = pool::import(shared.vm(), handle, name)?;
         let flags = ze_event_pool_flags_t::from_bits_truncate(flags);
         Ok(Self { context: context.clone(), shared, flags, counter_based: None, places })
     }

@@ -9,9 +9,9 @@ use tally_uapi::ioctl::{ClockPair, DeviceInfo, EngineInfo, Query, query};
 use tally_ze::ze_result_t;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use crate::backend::Backend;
 use crate::core::device::Device;
 use crate::error::{Error, Result};
-use crate::kernel::Kernel;
 use crate::settings::Settings;
 use crate::space::Space;
 use crate::trace;
@@ -19,7 +19,7 @@ use crate::vm::Vm;
 
 /// A GPU. It lives as long as the process.
 pub struct Gpu {
-    kernel: Arc<dyn Kernel>,
+    backend: Arc<dyn Backend>,
     info: DeviceInfo,
     engines: Vec<EngineInfo>,
     target: TargetCpu,
@@ -43,29 +43,29 @@ impl Gpu {
     ///
     /// # Errors
     /// What the kernel answers, or OUT_OF_HOST_MEMORY.
-    pub fn new(kernel: Arc<dyn Kernel>, settings: &Settings) -> Result<Self> {
-        let info: DeviceInfo = ask(&*kernel, query::DEVICE)?;
+    pub fn new(backend: Arc<dyn Backend>, settings: &Settings) -> Result<Self> {
+        let info: DeviceInfo = ask(&*backend, query::DEVICE)?;
         let space = Space::reserve(settings.reservation, info.va_start, info.va_end)?;
-        let engines = ask_bytes(&*kernel, query::ENGINES)?;
+        let engines = ask_bytes(&*backend, query::ENGINES)?;
         let engines = engines
             .chunks_exact(size_of::<EngineInfo>())
             .filter_map(|bytes| EngineInfo::read_from_bytes(bytes).ok())
             .collect();
-        let target = ask_bytes(&*kernel, query::TARGET)?;
+        let target = ask_bytes(&*backend, query::TARGET)?;
         let mut words = target.split(|&byte| byte == 0).map(String::from_utf8_lossy);
         let mut word = || words.next().unwrap_or_default().into_owned();
         let target = TargetCpu { name: word(), features: word() };
         let (vm, devices) = (Mutex::default(), OnceLock::new());
-        let gpu = Self { kernel, info, engines, target, space: space.into(), vm, devices };
+        let gpu = Self { backend, info, engines, target, space: space.into(), vm, devices };
         let clock = gpu.clock()?;
         trace::set_clock(clock.host_ns, clock.device_ticks);
-        log::info!("{} device: {:?}, {:?}", gpu.kernel.lane(), gpu.info, gpu.target);
+        log::info!("{} device: {:?}, {:?}", gpu.backend.lane(), gpu.info, gpu.target);
         Ok(gpu)
     }
 
-    /// The kernel that drives it.
-    pub fn kernel(&self) -> &Arc<dyn Kernel> {
-        &self.kernel
+    /// The back end that reaches it.
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        &self.backend
     }
 
     /// What the kernel says of it.
@@ -98,7 +98,7 @@ impl Gpu {
     /// # Errors
     /// DEVICE_LOST if the device is gone.
     pub fn clock(&self) -> Result<ClockPair> {
-        ask(&*self.kernel, query::CLOCK)
+        ask(&*self.backend, query::CLOCK)
     }
 
     /// The VM that contexts share, for one more context; made if there is none.
@@ -117,7 +117,7 @@ impl Gpu {
             None if current.unnoticed_loss => {
                 return Err(lost("zeDeviceGetStatus has not been called since"));
             }
-            None => Vm::create(&self.kernel, &self.space)?,
+            None => Vm::create(&self.backend, &self.space)?,
         };
         current.vm = Arc::downgrade(&vm);
         current.contexts += 1;
@@ -170,7 +170,7 @@ fn lost(why: &str) -> Error {
 }
 
 /// QUERY for one struct.
-fn ask<T: FromZeros + FromBytes + IntoBytes>(kernel: &dyn Kernel, what: u32) -> Result<T> {
+fn ask<T: FromZeros + FromBytes + IntoBytes>(backend: &dyn Backend, what: u32) -> Result<T> {
     let mut answer = T::new_zeroed();
     let mut arg = Query {
         what,
@@ -179,20 +179,20 @@ fn ask<T: FromZeros + FromBytes + IntoBytes>(kernel: &dyn Kernel, what: u32) -> 
         ..Default::default()
     };
     // SAFETY: `size` bytes may be written to the answer, any of which is a valid `T`.
-    unsafe { kernel.query(&mut arg) }.map_err(|errno| Error::kernel("QUERY", errno))?;
+    unsafe { backend.query(&mut arg) }.map_err(|errno| Error::kernel("QUERY", errno))?;
     Ok(answer)
 }
 
 /// QUERY for an answer of unknown size.
-fn ask_bytes(kernel: &dyn Kernel, what: u32) -> Result<Vec<u8>> {
+fn ask_bytes(backend: &dyn Backend, what: u32) -> Result<Vec<u8>> {
     let failed = |errno| Error::kernel("QUERY", errno);
     let mut arg = Query { what, ..Default::default() };
     // SAFETY: without an address only the size is answered.
-    unsafe { kernel.query(&mut arg) }.map_err(failed)?;
+    unsafe { backend.query(&mut arg) }.map_err(failed)?;
     let mut bytes = vec![0; arg.size as usize];
     arg = Query { what, size: arg.size, data: bytes.as_mut_ptr() as u64, ..Default::default() };
     // SAFETY: `size` bytes may be written there.
-    unsafe { kernel.query(&mut arg) }.map_err(failed)?;
+    unsafe { backend.query(&mut arg) }.map_err(failed)?;
     bytes.truncate(arg.size as usize);
     Ok(bytes)
 }

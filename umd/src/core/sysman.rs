@@ -109,7 +109,7 @@ impl Memory {
     /// Bytes that could still be allocated.
     pub fn free(&self) -> u64 {
         let budget = self.device.budget();
-        let used = self.device.kernel().memory_used();
+        let used = self.device.backend().memory_used();
         let whole = self.device.info().memory_bytes.saturating_sub(used);
         budget.limit().saturating_sub(budget.used()).min(whole)
     }

@@ -6,13 +6,13 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 use tally_uapi::packet::flag;
 
+use super::report::{self, CellKind, List, Reason};
 use super::waiter;
+use crate::ipc::event::counter as shared_counter;
 use crate::list::immediate::Immediate;
 use crate::list::regular::Regular;
 use crate::sync::counter::Cell;
-use crate::sync::event::SIGNALLED;
 use crate::sync::event_pool::EventPool;
-use crate::sync::ipc;
 use crate::sync::shared::Shared;
 
 #[derive(Default)]
@@ -119,7 +119,7 @@ pub fn regular(address: u64) -> Option<Arc<Regular>> {
 }
 
 /// Regular lists that signal a cell when they are executed, and whether they ever were.
-pub fn would_signal(address: u64) -> Vec<(String, bool)> {
+pub fn would_signal(address: u64) -> Vec<List> {
     let regulars: Vec<_> = names()
         .owners
         .values()
@@ -135,7 +135,7 @@ pub fn would_signal(address: u64) -> Vec<(String, bool)> {
                     && packet.post.address == address
                     && packet.post.value != 0
             });
-            (own || found).then(|| (name, recording.is_submitted()))
+            (own || found).then(|| List { name, executed: recording.is_submitted() })
         })
     };
     let mut found: Vec<_> = regulars.into_iter().filter_map(signals).collect();
@@ -144,63 +144,47 @@ pub fn would_signal(address: u64) -> Vec<(String, bool)> {
 }
 
 /// What is known of a cell.
-pub struct CellName {
-    name: String,
-    /// Its present value, where it may be read.
-    present: Option<u64>,
+pub struct KnownCell {
+    /// For the report.
+    pub cell: report::Cell,
+    /// The list that would signal it was reset or destroyed before it was executed.
     dead: bool,
-    event: bool,
 }
 
 /// What is known of the cell at an address.
-pub fn cell(address: u64) -> CellName {
+pub fn cell(address: u64) -> KnownCell {
+    let known =
+        |kind, present, dead| KnownCell { cell: report::Cell { address, kind, present }, dead };
     let (owner, pools) = {
         let names = names();
         (names.owners.get(&address).cloned(), names.pools.clone())
     };
     if let Some(owner) = owner {
         let present = owner.shared.upgrade().map(|_shared| owner.cell.load());
-        let name = format!("the counter at {address:#x} of {}", owner.name);
-        return CellName { name, present, dead: owner.dead, event: false };
+        return known(CellKind::Counter { owner: owner.name }, present, owner.dead);
     }
     for (pool, name) in pools {
         let Some(pool) = pool.upgrade() else { continue };
         if let Some((index, cell)) = pool.find(address) {
-            let name = format!("event {index} of event pool {name}, at {address:#x},");
-            return CellName { name, present: Some(cell.load()), dead: false, event: true };
+            return known(CellKind::Event { index, pool: name }, Some(cell.load()), false);
         }
     }
     // Outside of the lock: the end of one would come for it.
     let shareds: Vec<_> = names().owners.values().map(|owner| owner.shared.clone()).collect();
     for shared in shareds.iter().filter_map(Weak::upgrade) {
-        if let Some((exporter, cell)) = ipc::counter::find(&shared, address) {
-            let name = format!("the counter at {address:#x} of {exporter}");
-            return CellName { name, present: Some(cell.load()), dead: false, event: false };
+        if let Some((exporter, cell)) = shared_counter::find(&shared, address) {
+            return known(CellKind::Counter { owner: exporter }, Some(cell.load()), false);
         }
     }
-    let name = format!("the memory at {address:#x}, which is not the driver's,");
-    CellName { name, present: None, dead: false, event: false }
+    known(CellKind::Memory, None, false)
 }
 
-impl CellName {
-    /// "the counter of X to be at least 3; it is 2"
-    pub fn awaited(&self, value: u64) -> String {
-        let awaited = match self.event && value == SIGNALLED {
-            true => format!("{} to be signalled", self.name),
-            false => format!("{} to be at least {value}", self.name),
-        };
-        match self.present {
-            Some(_) if self.event && value == SIGNALLED => awaited,
-            Some(present) => format!("{awaited}; it is {present}"),
-            None => awaited,
+impl KnownCell {
+    /// Why no submitted command brings it to `value`.
+    pub fn reason(&self, value: u64) -> Reason {
+        if self.cell.present.is_some_and(|present| present >= value) {
+            return Reason::Reached;
         }
-    }
-
-    /// Why no submitted command signals it, if the reason is known.
-    pub fn fate(&self, value: u64) -> Option<&'static str> {
-        if self.present.is_some_and(|present| present >= value) {
-            return Some("it has got there by now");
-        }
-        self.dead.then_some("its list was reset or destroyed before it was executed")
+        if self.dead { Reason::ListGone } else { Reason::NotSubmitted }
     }
 }

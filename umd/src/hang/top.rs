@@ -2,11 +2,10 @@
 //! `TALLY_TOP`: a live process answers `tally-top` with what its queues do and who waits for whom.
 //!
 //! A thread listens at an abstract Unix socket, [`NAME`] with the process' number. A client that connects as
-//! the same user gets one report as text, and the connection is closed. Nothing is read from it, so a
+//! the same user gets one report as JSON, and the connection is closed. Nothing is read from it, so a
 //! client can change nothing; nothing is left behind in a file system.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
@@ -15,10 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-use tally_uapi::ioctl::queue_state;
-
-use super::waiter::{self, Waiter};
-use super::{Waiting, calls, names};
+use super::report::Report;
+use super::{HostWait, Waiting, calls, gather, thread};
 use crate::settings;
 
 /// The socket's name in the abstract namespace, before the process' number.
@@ -68,7 +65,7 @@ fn answer(listener: &UnixListener) {
         if is_same_user(&client) {
             // A client that goes away early has seen enough.
             let _ = client.set_write_timeout(Some(PATIENCE));
-            let _ = client.write_all(report().as_bytes());
+            let _ = client.write_all(report().to_json().as_bytes());
         }
     }
 }
@@ -92,16 +89,16 @@ pub fn is_same_user(stream: &UnixStream) -> bool {
     result == 0 && peer.uid == unsafe { libc::geteuid() }
 }
 
-/// A wait of a host thread.
-struct HostWait {
+/// A wait of a host thread, from its beginning.
+struct Wait {
     thread: i32,
     call: &'static str,
     waiting: Waiting,
     since: Instant,
 }
 
-fn host_waits() -> MutexGuard<'static, BTreeMap<u64, HostWait>> {
-    static WAITS: Mutex<BTreeMap<u64, HostWait>> = Mutex::new(BTreeMap::new());
+fn host_waits() -> MutexGuard<'static, BTreeMap<u64, Wait>> {
+    static WAITS: Mutex<BTreeMap<u64, Wait>> = Mutex::new(BTreeMap::new());
     WAITS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -113,10 +110,8 @@ pub fn note(waiting: Waiting) -> Option<Noted> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     settings::get().top.then(|| {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: takes no arguments and cannot fail.
-        let thread = unsafe { libc::gettid() };
-        let (call, since) = (calls::current(), Instant::now());
-        host_waits().insert(number, HostWait { thread, call, waiting, since });
+        let (thread, call, since) = (thread(), calls::current(), Instant::now());
+        host_waits().insert(number, Wait { thread, call, waiting, since });
         Noted(number)
     })
 }
@@ -127,52 +122,17 @@ impl Drop for Noted {
     }
 }
 
-/// What the process does now, for people.
-fn report() -> String {
-    let waiters: Vec<Waiter> = names::lists().iter().filter_map(|list| waiter::of(list)).collect();
-    let mut text = String::new();
-    // Writing to a String does not fail.
-    let _ = write!(text, "{}", Table(&waiters));
-    let waits = host_waits();
-    for wait in waits.values() {
-        let awaited = match wait.waiting {
-            Waiting::Cell { address, value } => names::cell(address).awaited(value),
-            Waiting::Fence => "a fence that is given to no execution".to_owned(),
-        };
-        let (thread, call, seconds) = (wait.thread, wait.call, wait.since.elapsed().as_secs_f32());
-        let _ =
-            writeln!(text, "thread {thread}: {call} has waited for {seconds:.1} s for {awaited}");
-    }
-    drop(waits);
-    for line in super::parked(&waiters) {
-        let _ = writeln!(text, "{line}");
-    }
-    text
-}
-
-/// A line for each queue.
-struct Table<'a>(&'a [Waiter]);
-
-impl std::fmt::Display for Table<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(
-            f,
-            "{:<58} {:>8} {:>20} {:>8} {:>10}",
-            "queue", "state", "counter", "packets", "busy"
-        )?;
-        for waiter in self.0 {
-            let facts = &waiter.facts;
-            let state = match facts.state {
-                queue_state::IDLE => "idle",
-                queue_state::RUNNING => "running",
-                queue_state::PARKED => "parked",
-                _ => "stopped",
-            };
-            let counter = format!("{} of {}", facts.present, facts.reserved);
-            let busy = format!("{:.1} ms", facts.busy_ns as f64 / 1e6);
-            let name = &waiter.name;
-            writeln!(f, "{name:<58} {state:>8} {counter:>20} {:>8} {busy:>10}", facts.packets)?;
-        }
-        Ok(())
-    }
+/// What the process does now.
+fn report() -> Report {
+    // Looked at without the lock, which threads take before they wait.
+    let waits: Vec<_> = host_waits()
+        .values()
+        .map(|&Wait { thread, call, waiting, since }| HostWait {
+            thread,
+            call,
+            waiting,
+            lasted: since.elapsed(),
+        })
+        .collect();
+    gather(&waits)
 }

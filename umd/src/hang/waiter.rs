@@ -6,6 +6,7 @@ use tally_uapi::packet::{Call, Command, Operand, Packet, Place, PostOp, flag};
 
 use super::calls::CallLog;
 use super::names;
+use super::report::{self, Source, State};
 use crate::list::immediate::Immediate;
 
 /// A step of a queue.
@@ -46,7 +47,7 @@ pub struct Waiter {
     /// For people.
     pub name: String,
     /// The call that appended what it is parked on, if it is known.
-    pub by: Option<String>,
+    pub by: Option<Source>,
     /// Its state in numbers.
     pub facts: Facts,
     parked: Option<(u64, u64)>,
@@ -86,6 +87,19 @@ impl Waiter {
     /// The cell and the value on which it is parked, if it is.
     pub fn parked(&self) -> Option<(u64, u64)> {
         self.parked
+    }
+
+    /// What it is and does.
+    pub fn queue(&self) -> report::Queue {
+        let Facts { state, present, reserved, packets, busy_ns } = self.facts;
+        let state = match state {
+            queue_state::IDLE => State::Idle,
+            queue_state::RUNNING => State::Running,
+            queue_state::PARKED => State::Parked,
+            _ => State::Stopped,
+        };
+        let name = self.name.clone();
+        report::Queue { name, state, counter: present, reserved, packets, busy_ns }
     }
 
     /// The packet that parks it, if it is known.
@@ -141,23 +155,23 @@ pub fn of(list: &Immediate) -> Option<Waiter> {
     })
 }
 
-/// The call that wrote a packet: "zeX, command 3 of the list".
-fn source(origin: Origin, calls: Option<&CallLog>, list: &str) -> Option<String> {
+/// The calls that wrote a packet.
+fn source(origin: Origin, calls: Option<&CallLog>, list: &str) -> Option<Source> {
     let call = |calls: Option<&CallLog>, packet, list: &str| {
-        let (function, number) = calls?.find(packet)?;
-        Some(format!("{function}, command {number} of {list}"))
+        let (function, command) = calls?.find(packet)?;
+        Some(report::Call { function: function.into(), command, list: list.to_owned() })
     };
     let outer = call(calls, origin.packet, list)?;
     if origin.recording == 0 {
-        return Some(outer);
+        return Some(Source { call: outer, executed_by: None, after_execution_of: None });
     }
     let name = names::owner(origin.recording);
     let Some(inside) = origin.inside else {
-        return Some(format!("{outer}, to let the execution of {name} before this one complete"));
+        return Some(Source { call: outer, executed_by: None, after_execution_of: Some(name) });
     };
     let regular = names::regular(origin.recording)?;
     let inner = regular.look(|_, _, calls| call(calls, inside, &name))?;
-    Some(format!("{inner}, executed by {outer}"))
+    Some(Source { call: inner, executed_by: Some(outer), after_execution_of: None })
 }
 
 /// The steps of an execution of a regular list by packet `number`.

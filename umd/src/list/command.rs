@@ -307,32 +307,10 @@ impl Command<'_> {
     /// Whether it waits for all commands before it, also in an out-of-order list.
     fn is_ordered(&self, has_waits: bool) -> bool {
         match self {
-            Command::Barrier => {
-                !has_waits && !crate::fault_injection::on(crate::fault_injection::BARRIER_IGNORED)
-            }
+            Command::Barrier => !has_waits,
             Command::Signal | Command::Reset(_) => true,
             _ => false,
         }
-    }
-
-    /// Injected fault: it does not wait for what an in-order list holds before it.
-    fn ignores_order(&self) -> bool {
-        crate::fault_injection::on(crate::fault_injection::IN_ORDER_IGNORED)
-            || matches!(self, Command::Lists(_))
-                && crate::fault_injection::on(crate::fault_injection::APPENDED_LISTS_UNORDERED)
-    }
-
-    /// Injected fault: its event is signalled before it begins.
-    fn signals_early(&self, in_order: bool) -> bool {
-        matches!(self, Command::Lists(_))
-            && !in_order
-            && crate::fault_injection::on(crate::fault_injection::UNORDERED_LISTS_SIGNAL_EARLY)
-    }
-
-    /// Injected fault: its wait list is left out.
-    fn ignores_waits(&self) -> bool {
-        matches!(self, Command::Lists(_))
-            && crate::fault_injection::on(crate::fault_injection::APPENDED_LISTS_IGNORE_WAITS)
     }
 }
 
@@ -364,12 +342,9 @@ fn encode<T: Target>(
     waits: WaitList<'_, '_>,
 ) -> Result {
     let has_waits = waits.len() != 0;
-    let wait_packets = match command.ignores_waits() {
-        true => 0,
-        false => waits::encode(target, waits)?,
-    };
+    let wait_packets = waits::encode(target, waits)?;
     let in_order = target.in_order();
-    let ordered = in_order && !command.ignores_order() || command.is_ordered(has_waits);
+    let ordered = in_order || command.is_ordered(has_waits);
     let (slot, timestamp) = match &signal {
         Some(signal) if signal.event.traits.timestamps => timestamp_of(target, signal.event)?,
         _ => (None, None),
@@ -397,12 +372,7 @@ fn encode<T: Target>(
     if in_order && !idle || !in_order && ordered && posts.count == 0 {
         posts.add(target.reserve());
     }
-    let mut posts = posts.as_slice();
-    if command.signals_early(in_order) {
-        // None is left to write when the command is complete.
-        body.last(target, nop(0), std::mem::take(&mut posts));
-    }
-
+    let posts = posts.as_slice();
     let waits_only = matches!(command, Command::Wait | Command::Barrier);
     if idle || waits_only && posts.is_empty() && !ordered {
         // The WAIT packets hold up all that follows.
@@ -521,9 +491,7 @@ impl Body {
                 ] {
                     self.push_post(target, post);
                 }
-                if !crate::fault_injection::on(crate::fault_injection::HOST_FUNCTION_NOT_AWAITED) {
-                    target.push(waits::at_least(cell, host_function::DONE));
-                }
+                target.push(waits::at_least(cell, host_function::DONE));
                 self.push_post(target, Post::store(cell, host_function::IDLE));
                 self.last(target, nop(0), posts);
             }
@@ -571,13 +539,6 @@ impl Body {
     fn last<T: Target>(&self, target: &mut T, mut packet: Packet, posts: &[Option<Post>]) {
         packet.header.flags |= self.order;
         let mut posts = posts.iter().flatten();
-        if crate::fault_injection::on(crate::fault_injection::SIGNAL_BEFORE_WORK) {
-            for post in posts.by_ref() {
-                let mut early = nop(self.order);
-                post.attach(&mut early);
-                target.push(early);
-            }
-        }
         if let Some(post) = posts.next() {
             post.attach(&mut packet);
         }
@@ -693,20 +654,12 @@ pub(super) fn event_post(
     };
     let Some((word, increment)) = event.aggregated() else { return Ok(None) };
     let at = reach(word.device)?;
-    Ok(Some(match crate::fault_injection::on(crate::fault_injection::INCREMENT_STORED) {
-        true => Post::store(at, increment),
-        false => Post::add(at, increment),
-    }))
+    Ok(Some(Post::add(at, increment)))
 }
 
 fn reset(event: &Event) -> Result<Option<Post>> {
     event.check()?;
     match &event.kind {
-        EventKind::Regular(_)
-            if crate::fault_injection::on(crate::fault_injection::DEVICE_RESET_IGNORED) =>
-        {
-            Ok(None)
-        }
         EventKind::Regular(place) => Ok(Some(Post::store(place.cell().va(), 0))),
         EventKind::CounterBased(_) => {
             Err(Error::invalid("hEvent: a counter-based event is never reset"))
@@ -720,24 +673,10 @@ pub(super) fn timestamp_of<T: Target>(
     event: &Event,
 ) -> Result<(Option<u64>, Option<Timestamp>)> {
     match &event.kind {
-        EventKind::Regular(_)
-            if crate::fault_injection::on(crate::fault_injection::REGULAR_TIMES_LOST) =>
-        {
-            Ok((None, None))
-        }
         EventKind::Regular(place) => Ok((Some(place.slot()), None)),
         EventKind::CounterBased(_) => {
-            let timestamp = one_for_all(target.timestamp()?);
+            let timestamp = target.timestamp()?;
             Ok((Some(timestamp.va()), Some(timestamp)))
         }
-    }
-}
-
-/// The slot itself; as an injected fault, the first one that was ever taken.
-fn one_for_all(timestamp: Timestamp) -> Timestamp {
-    static FIRST: std::sync::OnceLock<Timestamp> = std::sync::OnceLock::new();
-    match crate::fault_injection::on(crate::fault_injection::TIMESTAMPS_SHARED) {
-        true => FIRST.get_or_init(|| timestamp).clone(),
-        false => timestamp,
     }
 }

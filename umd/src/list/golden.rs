@@ -23,7 +23,7 @@ use super::immediate::Immediate;
 use super::launch::{Groups, Launch};
 use super::prebuilt::Prebuilt;
 use super::regular::Regular;
-use crate::kernel::fake::Fake;
+use crate::backend::fake::Fake;
 use crate::submit::ring::Place;
 use crate::sync::cb_event::{CbEvent, External, HostWord};
 use crate::sync::event::{Event, EventKind, Traits};

@@ -191,7 +191,7 @@ impl Immediate {
     pub fn synchronize(&self, timeout_ns: u64) -> Result<bool> {
         let (cell, value) = self.reserve()?;
         let complete = wait::host_wait(self.shared.vm(), cell, value, timeout_ns)?;
-        if complete && !self.shared.vm().kernel().sees_process() {
+        if complete && !self.shared.vm().backend().sees_process() {
             self.unpin(&mut self.lock());
             self.shared.all_is_complete();
         }
@@ -224,7 +224,7 @@ impl Immediate {
     #[inline]
     fn note_publication(&self, command: &Command<'_>, signal: Option<&Signal<'_>>) {
         if self.shared.publishes_late() && command.publishes(signal) {
-            self.shared.will_publish(self.counter.cell(), self.counter.reserved() + 1);
+            self.shared.will_publish(self.counter.cell(), self.counter.next());
         }
     }
 
@@ -296,7 +296,7 @@ impl Appender<'_> {
     /// The value at which the command in the making is complete.
     #[inline]
     fn value(&self) -> u64 {
-        self.list.counter.reserved() + 1
+        self.list.counter.next()
     }
 
     fn prune(&mut self) {
@@ -437,9 +437,7 @@ impl Target for Appender<'_> {
     #[inline]
     fn name(&mut self, signal: &Signal<'_>, timestamp: Option<Timestamp>) {
         if let EventKind::CounterBased(event) = &signal.event.kind {
-            if event.is_aggregated()
-                && !crate::fault_injection::on(crate::fault_injection::AGGREGATE_REPLACED)
-            {
+            if event.is_aggregated() {
                 event.set_timestamp(timestamp);
             } else {
                 event.signal(self.list.counter.cell(), self.value(), timestamp);
@@ -463,7 +461,7 @@ impl Target for Appender<'_> {
     #[inline]
     fn commit(&mut self) -> Result {
         if self.state.reserved {
-            self.list.counter.reserve(self.value());
+            self.list.counter.reserve_next();
         }
         if !self.list.in_order {
             self.state.uncovered = !self.state.reserved;

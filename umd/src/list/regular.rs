@@ -567,9 +567,7 @@ impl Signalled {
         // SAFETY: applications do not destroy an event while they execute a list that signals it.
         let Some(event) = (unsafe { self.handle.get() }) else { return };
         let EventKind::CounterBased(event) = &event.kind else { return };
-        if event.names(recording, self.k)
-            || crate::fault_injection::on(crate::fault_injection::EXECUTION_KEEPS_STATE)
-        {
+        if event.names(recording, self.k) {
             return;
         }
         event.record(recording, self.k, place, self.timestamp.clone());
@@ -739,17 +737,13 @@ impl Target for Recorder<'_> {
     #[inline]
     fn name(&mut self, signal: &Signal<'_>, timestamp: Option<Timestamp>) {
         let EventKind::CounterBased(event) = &signal.event.kind else { return };
-        if event.is_aggregated()
-            && !crate::fault_injection::on(crate::fault_injection::AGGREGATE_REPLACED)
-        {
+        if event.is_aggregated() {
             event.set_timestamp(timestamp);
             return;
         }
         let k = self.state.recording.signals();
-        let mut place = self.state.signalled.len();
-        if !crate::fault_injection::on(crate::fault_injection::RECORDED_KEEPS_STATE) {
-            place = event.record(&self.state.recording, k, place, timestamp.clone());
-        }
+        let next = self.state.signalled.len();
+        let place = event.record(&self.state.recording, k, next, timestamp.clone());
         match self.state.signalled.get_mut(place) {
             Some(known) => (known.k, known.timestamp) = (k, timestamp),
             None => self.state.signalled.push(Signalled {

@@ -38,15 +38,9 @@ pub(super) fn encode<'e, T: Target>(
     // The list's own order is all that many wait for: no packet is begun for those.
     let mut begun: Option<Group> = None;
     let mut packets = 0;
-    let mut first = true;
     for event in waits {
         let event = event?;
         event.check()?;
-        if std::mem::take(&mut first)
-            && crate::fault_injection::on(crate::fault_injection::WAIT_DROPPED)
-        {
-            continue;
-        }
         if target.orders(event) {
             continue;
         }

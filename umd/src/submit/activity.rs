@@ -62,7 +62,7 @@ impl Queue {
     /// Asks it anew.
     fn ask(&mut self, vm: &Vm, id: u32) -> u64 {
         let mut query = QueueQuery { queue_id: id, ..Default::default() };
-        if vm.kernel().queue_query(&mut query).is_ok() {
+        if vm.backend().queue_query(&mut query).is_ok() {
             self.busy = query.busy_ns;
         }
         self.busy

@@ -126,7 +126,7 @@ impl Ring {
             packets: FIRST_PACKETS,
             ..Default::default()
         };
-        let made = vm.kernel().queue_create(&mut create);
+        let made = vm.backend().queue_create(&mut create);
         made.map_err(|errno| vm.failed("QUEUE_CREATE", errno))?;
         let engine = (place.class, place.index);
         activity::begin(Arc::downgrade(vm), create.queue_id, engine);
@@ -212,7 +212,7 @@ impl Ring {
     /// As the kernel's.
     pub fn query(&self) -> Result<QueueQuery> {
         let mut query = QueueQuery { queue_id: self.queue, ..Default::default() };
-        let answer = self.vm.kernel().queue_query(&mut query);
+        let answer = self.vm.backend().queue_query(&mut query);
         answer.map(|()| query).map_err(|errno| self.vm.failed("QUEUE_QUERY", errno))
     }
 
@@ -287,7 +287,7 @@ impl Ring {
             return Ok(());
         }
         let kick = QueueKick { queue_id: self.queue, pad: 0 };
-        let deferred = self.vm.kernel().queue_kick(&kick);
+        let deferred = self.vm.backend().queue_kick(&kick);
         if deferred.map_err(|errno| self.vm.failed("QUEUE_KICK", errno))? {
             let apart = if goes_on { (2 * self.deferred.apart).min(FARTHEST) } else { 1 };
             self.deferred = Deferred { at: self.published, apart };
@@ -305,7 +305,7 @@ impl Drop for Ring {
         }
         activity::end(&self.vm, &Arc::downgrade(&self.vm), self.queue);
         let destroy = QueueDestroy { queue_id: self.queue, pad: 0 };
-        if let Err(errno) = self.vm.kernel().queue_destroy(&destroy) {
+        if let Err(errno) = self.vm.backend().queue_destroy(&destroy) {
             log::error!("QUEUE_DESTROY: {}", errno.name());
         }
     }
@@ -314,7 +314,7 @@ impl Drop for Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::fake::Fake;
+    use crate::backend::fake::Fake;
 
     fn ring() -> (Arc<Fake>, Ring) {
         let (fake, vm) = crate::vm::tests::fake();

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::counter::Cell;
-use super::ipc::counter::ImportedCounters;
 use super::recording::Recording;
 use super::spin::{SpinGuard, SpinLock};
 use super::timestamp::Timestamp;
+use crate::ipc::event::counter::ImportedCounters;
 
 /// What an event names.
 #[derive(Clone, Debug)]
@@ -50,15 +50,6 @@ pub struct External {
     pub host: HostWord,
     /// The event is complete when the word is at least this.
     pub value: u64,
-}
-
-impl External {
-    /// Injected fault: a wait that is recorded now is left out although the word is the user's,
-    /// and may hold less when the list is executed.
-    fn is_elided(&self) -> bool {
-        crate::fault_injection::on(crate::fault_injection::WORD_WAIT_ELIDED)
-            && self.host.get().load(Ordering::Acquire) >= self.value
-    }
 }
 
 /// A pointer to a word that the user has promised to keep.
@@ -220,9 +211,6 @@ impl CbEvent {
     /// An event of another process, as it was when its handle was made: it is waited for and never
     /// signalled here.
     pub fn imported(cell: Cell, value: u64, counters: Arc<ImportedCounters>) -> Self {
-        if crate::fault_injection::on(crate::fault_injection::OPENED_IS_MET) {
-            return Self::completed();
-        }
         Self::with_state(State::Imported(cell, value, counters), None)
     }
 
@@ -293,7 +281,6 @@ impl CbEvent {
             }
             State::Recorded(it) if Arc::ptr_eq(&it.recording, own) => Bound::Met,
             State::Recorded(it) => Bound::Recording(it.recording.clone(), it.k),
-            State::External(word) if word.is_elided() => Bound::Met,
             State::External(word) => Bound::Foreign(*word),
         })
     }

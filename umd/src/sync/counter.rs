@@ -18,9 +18,9 @@ use rustix::thread::futex;
 use tally_uapi::cell::CELL_SIZE;
 
 use super::shared::Shared;
+use crate::backend::BoUse;
 use crate::error::Result;
 use crate::heap::Block;
-use crate::kernel::BoUse;
 use crate::vm::Vm;
 
 /// An aligned 64-bit word that host and device wait for, and where the kernel finds it.
@@ -142,6 +142,20 @@ impl Counter {
         self.reserved.load(Ordering::Relaxed)
     }
 
+    /// The value that [`Counter::reserve_next`] would reserve.
+    #[inline]
+    pub fn next(&self) -> u64 {
+        self.reserved() + 1
+    }
+
+    /// Reserves the next value and answers it. Owners do it one at a time.
+    #[inline]
+    pub fn reserve_next(&self) -> u64 {
+        let next = self.next();
+        self.reserved.store(next, Ordering::Relaxed);
+        next
+    }
+
     /// Reserves all values up to `value`, which is not below the reserved one. Owners do it one at a time.
     #[inline]
     pub fn reserve(&self, value: u64) {
@@ -162,9 +176,7 @@ impl Counter {
 
 impl Drop for Counter {
     fn drop(&mut self) {
-        let retire = !self.is_settled()
-            && !crate::fault_injection::on(crate::fault_injection::RESERVED_NOT_RETIRED);
-        if !retire {
+        if self.is_settled() {
             self.pool.counters().state().free.push(self.cell);
         }
     }
@@ -203,9 +215,6 @@ impl Counters {
             Some(cell) => cell,
             None => state.cut(shared.vm())?,
         };
-        if crate::fault_injection::on(crate::fault_injection::SLOT_ZEROED) {
-            cell.store(0);
-        }
         Ok(Counter { cell, reserved: AtomicU64::new(cell.load()), pool: shared.clone() })
     }
 

@@ -297,9 +297,6 @@ impl Event {
     /// # Errors
     /// INVALID_ARGUMENT for a counter-based one.
     pub fn host_reset(&self) -> Result {
-        if crate::fault_injection::on(crate::fault_injection::HOST_RESET_IGNORED) {
-            return Ok(());
-        }
         self.host_write(0)
     }
 
@@ -314,7 +311,7 @@ impl Event {
         vm.flush_host();
         cell.store(value);
         let wake = SemWake { handle: cell.bo(), offset: cell.offset(), ..Default::default() };
-        vm.kernel().sem_wake(&wake).map_err(|errno| vm.failed("SEM_WAKE", errno))
+        vm.backend().sem_wake(&wake).map_err(|errno| vm.failed("SEM_WAKE", errno))
     }
 
     /// The slot of the append that signals it, for a command that reads it later.

@@ -9,12 +9,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tally_uapi::packet::TimestampSlot;
 
 use super::counter::Cell;
-use super::ipc::Imported;
-use super::ipc::pool::ImportedPool;
 use super::shared::Shared;
+use crate::backend::BoUse;
 use crate::error::{Error, Result};
 use crate::heap::Block;
-use crate::kernel::BoUse;
+use crate::ipc::Imported;
+use crate::ipc::pool::ImportedPool;
 
 /// Bytes of an event in its pool: the cell, and the slot in the second half.
 const STRIDE: u64 = 64;

@@ -204,7 +204,7 @@ impl Thread {
         };
         loop {
             // SAFETY: the entries lie there until the call returns.
-            match unsafe { self.vm.kernel().sem_wait(&mut wait) } {
+            match unsafe { self.vm.backend().sem_wait(&mut wait) } {
                 Ok(()) => return true,
                 Err(Errno::Interrupted) => {}
                 Err(Errno::Io | Errno::NoEntry | Errno::NoDevice) => return false,
@@ -221,7 +221,7 @@ impl Thread {
 
 fn wake(vm: &Vm, cell: Cell) {
     let wake = SemWake { handle: cell.bo(), offset: cell.offset(), ..Default::default() };
-    if let Err(errno) = vm.kernel().sem_wake(&wake) {
+    if let Err(errno) = vm.backend().sem_wake(&wake) {
         log::error!("SEM_WAKE: {}", errno.name());
     }
 }

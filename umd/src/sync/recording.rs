@@ -98,16 +98,10 @@ impl Recording {
 
     /// The pair that signal `k` means now: that of the latest execution, or of the first to come.
     pub fn resolve(&self, k: u32) -> (Cell, u64) {
-        let mut base = self.latest.load(Ordering::Acquire);
-        if base == NONE {
-            base = self.first;
-            if crate::fault_injection::on(crate::fault_injection::UNSUBMITTED_IS_MET) {
-                return (self.counter.cell(), 0);
-            }
-        }
-        if crate::fault_injection::on(crate::fault_injection::WAIT_BOUND_TO_EARLIER_EXECUTION) {
-            base = base.saturating_sub(u64::from(self.signals())).max(self.first);
-        }
+        let base = match self.latest.load(Ordering::Acquire) {
+            NONE => self.first,
+            latest => latest,
+        };
         (self.counter.cell(), base + u64::from(k))
     }
 
@@ -126,9 +120,6 @@ impl Recording {
         let signals = u64::from(self.signals());
         let base = match self.latest.load(Ordering::Relaxed) {
             NONE => self.first,
-            latest if crate::fault_injection::on(crate::fault_injection::BASE_OFF_BY_ONE) => {
-                latest + signals - 1
-            }
             latest => latest + signals,
         };
         self.counter.reserve((base + signals).max(self.counter.reserved()));

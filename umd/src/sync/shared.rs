@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::counted_ref::RefCounts;
 use super::counter::{Cell, Counter, Counters};
 use super::host_function::{Callback, HostFunction, Service};
-use super::ipc::counter::{Exports, Imports};
 use super::publications::Publications;
 use super::spin::SpinLock;
 use crate::error::Result;
+use crate::ipc::event::counter::{Exports, Imports};
 use crate::vm::Vm;
 
 /// Something that submits work and can be waited for: an immediate list or a queue.

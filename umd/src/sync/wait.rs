@@ -54,7 +54,7 @@ impl Suspicion {
 pub fn host_wait(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> Result<bool> {
     if cell.reached(value) {
         if timeout_ns == u64::MAX {
-            vm.kernel().arrived();
+            vm.backend().end_wait();
         }
         return Ok(true);
     }
@@ -87,7 +87,7 @@ fn ask(vm: &Vm, cell: Cell, value: u64) -> Result<bool> {
     if vm.is_lost() {
         return sleep_on(vm, &[(cell, value)], 0, false);
     }
-    vm.kernel().wake_deferred();
+    vm.backend().begin_wait();
     Ok(cell.reached(value))
 }
 
@@ -158,7 +158,7 @@ fn sleep_on(vm: &Vm, cells: &[(Cell, u64)], timeout_ns: u64, precise: bool) -> R
         vm_id: vm.id(),
         ..Default::default()
     };
-    vm.kernel().wake_deferred();
+    vm.backend().begin_wait();
     let waiting = || Waiting::Cell { address: cells[0].0.va(), value: cells[0].1 };
     let _noted = top::note(waiting());
     let mut suspicion = Suspicion::of(timeout_ns);
@@ -167,7 +167,7 @@ fn sleep_on(vm: &Vm, cells: &[(Cell, u64)], timeout_ns: u64, precise: bool) -> R
     loop {
         wait.timeout_ns = absolute(suspicion.left().map_or(sleep, |limit| limit.min(sleep)));
         // SAFETY: `count` entries lie there, until the call returns.
-        match unsafe { vm.kernel().sem_wait(&mut wait) } {
+        match unsafe { vm.backend().sem_wait(&mut wait) } {
             Ok(()) => {
                 // The kernel has looked by a mapping of its own. What was written before the signal is
                 // visible to who reads the word where the device wrote it.
@@ -199,7 +199,7 @@ pub fn poll(vm: &Vm, word: &AtomicU64, value: u64, timeout_ns: u64, spins: bool)
     if met() || (spins && timeout_ns != 0 && spin(met, timeout_ns)) {
         return Ok(true);
     }
-    vm.kernel().wake_deferred();
+    vm.backend().begin_wait();
     let left = if spins { after_spin(timeout_ns) } else { timeout_ns };
     let mut approach = Approach::new(Deadline::after(left), spins);
     let address = std::ptr::from_ref(word) as u64;
@@ -231,17 +231,17 @@ fn look(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> bool {
         // The time that a worker which is awake takes to see a packet.
         for _ in 0..16 {
             if met() {
-                vm.kernel().arrived();
+                vm.backend().end_wait();
                 return true;
             }
             std::hint::spin_loop();
         }
         let _noted = top::note(Waiting::Cell { address: cell.va(), value });
-        if let Some(met) = vm.kernel().help(cell.va(), value, SPIN) {
+        if let Some(met) = vm.backend().poll(cell.va(), value, SPIN) {
             return met;
         }
     }
-    vm.kernel().wake_deferred();
+    vm.backend().begin_wait();
     spin(met, timeout_ns)
 }
 

@@ -17,8 +17,8 @@ use tally_ze::ze_memory_type_t;
 
 use super::budget::Charge;
 use super::{Bindings, Buffer, Source, Vm, out_of_addresses};
+use crate::backend::{BoUse, SharedBo};
 use crate::error::{Error, Result};
-use crate::kernel::{BoUse, SharedBo};
 use crate::process;
 
 /// What the device may do with a piece.
@@ -326,7 +326,7 @@ impl Reserved {
     fn buffer(&self, size: u64, bo_use: BoUse) -> Result<Buffer> {
         let bindings = &self.bindings;
         let mut create = BoCreate { size, ..Default::default() };
-        let created = bindings.kernel.bo_create_for(&mut create, bo_use);
+        let created = bindings.backend.bo_create_for(&mut create, bo_use);
         created.map_err(|it| bindings.failed("BO_CREATE", it))?;
         Ok(Buffer { bindings: bindings.clone(), handle: create.handle })
     }
@@ -464,7 +464,7 @@ impl Reserved {
             size: piece.size,
         };
         // SAFETY: a reserved range in the VA reservation, where nothing is mapped.
-        let bound = unsafe { bindings.kernel.vm_bind(&bind) };
+        let bound = unsafe { bindings.backend.vm_bind(&bind) };
         bound.map_err(|errno| bindings.failed("VM_BIND", errno))?;
         if piece.access != Access::ReadWrite {
             return Ok(());
@@ -482,14 +482,14 @@ impl Reserved {
         let ptr = std::ptr::NonNull::new(crate::space::pointer(at));
         let (handle, size) = (piece.memory.bo.handle, piece.size as usize);
         // SAFETY: a reserved range in the VA reservation, where this piece is or nothing.
-        let mapped = unsafe { bindings.kernel.bo_map(handle, piece.offset, size, ptr) };
+        let mapped = unsafe { bindings.backend.bo_map(handle, piece.offset, size, ptr) };
         mapped.map(drop).map_err(|errno| bindings.failed("mmap of a buffer", errno))
     }
 
     /// Maps anew, for the host, what is left at the borders of a range that was unmapped or mapped
     /// otherwise: a mapping of the DRM core's does not survive that a part of it is taken away.
     fn reopen(&self, range: &Range, start: u64, end: u64) -> Result {
-        if self.bindings.kernel.sees_process() {
+        if self.bindings.backend.sees_process() {
             return Ok(());
         }
         let before = range.pieces.range(..start).next_back();
@@ -514,7 +514,7 @@ impl Reserved {
             ..Default::default()
         };
         // SAFETY: a reserved range in the VA reservation, which its owner asks to unmap.
-        let unbound = unsafe { bindings.kernel.vm_bind(&bind) };
+        let unbound = unsafe { bindings.backend.vm_bind(&bind) };
         unbound.map_err(|errno| bindings.failed("VM_BIND", errno))?;
         // SAFETY: as above.
         unsafe { bindings.space.close(at, size) };
@@ -547,7 +547,7 @@ pub fn page_size(size: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::fake::Fake;
+    use crate::backend::fake::Fake;
     use crate::vm::Vm;
     use tally_ze::ze_result_t;
 
@@ -600,7 +600,7 @@ mod tests {
 
     #[test]
     fn an_attribute_counts_where_nothing_is_mapped_until_something_is() {
-        let (kernel, vm) = made();
+        let (backend, vm) = made();
         let reserved = vm.reserved();
         let at = reserved.reserve(0, 8 * PAGE, PAGE, 1).expect("room");
         let access = |page: u64| reserved.access(at + page * PAGE, (8 - page) * PAGE).expect("it");
@@ -612,7 +612,7 @@ mod tests {
             (access(2), access(3)),
             ((Access::ReadWrite, PAGE), (Access::ReadOnly, 4 * PAGE))
         );
-        assert!(kernel.state().bindings.is_empty(), "nothing is mapped by it");
+        assert!(backend.state().bindings.is_empty(), "nothing is mapped by it");
         let memory = reserved.physical(Source::New, PAGE, 1, None).expect("memory");
         reserved.map(at + 4 * PAGE, PAGE, &memory, 0, Access::ReadWrite).expect("free");
         assert_eq!((access(3), access(4)), ((Access::ReadOnly, PAGE), (Access::ReadWrite, PAGE)));
@@ -627,15 +627,15 @@ mod tests {
 
     #[test]
     fn freeing_a_range_unmaps_it_and_lets_its_memory_go() {
-        let (kernel, vm) = made();
+        let (backend, vm) = made();
         let reserved = vm.reserved();
         let at = reserved.reserve(0, 2 * PAGE, PAGE, 1).expect("room");
         let memory = reserved.physical(Source::New, PAGE, 1, None).expect("memory");
         reserved.map(at, PAGE, &memory, 0, Access::ReadWrite).expect("free");
         assert!(is_invalid(reserved.map(at + PAGE, PAGE, &memory, PAGE, Access::ReadOnly)));
         drop(memory);
-        assert_eq!(kernel.state().buffers.len(), 1, "the piece keeps the memory");
+        assert_eq!(backend.state().buffers.len(), 1, "the piece keeps the memory");
         assert_eq!(reserved.free_all(1), 1);
-        assert!(kernel.state().buffers.is_empty() && kernel.state().bindings.is_empty());
+        assert!(backend.state().buffers.is_empty() && backend.state().bindings.is_empty());
     }
 }

@@ -9,8 +9,8 @@ use tally_uapi::ioctl::Errno;
 
 use super::reserved::Physical;
 use super::{Allocation, Vm};
+use crate::backend::{Hold, SharedBo};
 use crate::error::{Error, Result};
-use crate::kernel::{Hold, SharedBo};
 
 /// Memory that can be had as a file.
 pub enum Exported {
@@ -26,7 +26,7 @@ impl Vm {
     /// # Errors
     /// UNSUPPORTED_FEATURE: not on this lane or machine. OUT_OF_HOST_MEMORY.
     pub fn export_bo(&self, bo: u32) -> Result<(SharedBo, Hold)> {
-        self.kernel().bo_export(bo).map_err(|errno| match errno {
+        self.backend().bo_export(bo).map_err(|errno| match errno {
             Errno::NotSupported => Error::unsupported(
                 "memory cannot be shared with other processes: the system has no memfd_create",
             ),
@@ -39,7 +39,7 @@ impl Vm {
         let place = |file: &File| file.metadata().map(|it| (it.dev(), it.ino())).ok();
         let wanted = place(file)?;
         let is_of = |bo| {
-            let shared = self.kernel().bo_export(bo).ok();
+            let shared = self.backend().bo_export(bo).ok();
             shared.is_some_and(|(it, _)| place(&File::from(it.file)) == Some(wanted))
         };
         let files = self.usm.bases(|it| it.exportable && it.context == context && is_of(it.bo));

@@ -110,7 +110,7 @@ impl Timeline {
         let size = size_of::<ClockPair>() as u32;
         let mut arg = Query { what: query::CLOCK, size, data, ..Default::default() };
         // SAFETY: `size` bytes may be written to the pair.
-        if unsafe { self.mapping.bo.bindings.kernel.query(&mut arg) }.is_ok() {
+        if unsafe { self.mapping.bo.bindings.backend.query(&mut arg) }.is_ok() {
             trace::set_clock(pair.host_ns, pair.device_ticks);
             reader.related = Some(Instant::now());
         }

@@ -51,7 +51,7 @@ impl Vm {
     pub fn reaches(&self, address: u64, size: u64) -> bool {
         let space = &self.bindings.space;
         size == 0
-            || self.bindings.kernel.sees_process()
+            || self.bindings.backend.sees_process()
             || space.contains(address) && space.contains(address.saturating_add(size - 1))
     }
 
@@ -113,7 +113,7 @@ impl UserRange {
             size: self.size,
         };
         // SAFETY: the addresses are this range's part of the reservation, and nothing refers to them.
-        unsafe { self.bindings.kernel.vm_bind(&bind) }.map_err(|errno| self.refused(errno))?;
+        unsafe { self.bindings.backend.vm_bind(&bind) }.map_err(|errno| self.refused(errno))?;
         self.bound.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -131,7 +131,7 @@ impl UserRange {
             ..Default::default()
         };
         // SAFETY: as for `pin`; the caller says that the device is done.
-        if let Err(errno) = unsafe { self.bindings.kernel.vm_bind(&bind) } {
+        if let Err(errno) = unsafe { self.bindings.backend.vm_bind(&bind) } {
             log::error!("VM_BIND: {:#x} cannot be unmapped: {}", self.va, errno.name());
             self.bound.store(true, Ordering::Relaxed);
         }
@@ -171,44 +171,44 @@ mod tests {
 
     #[test]
     fn memory_that_the_device_does_not_see_is_bound_where_it_is_used() {
-        let (kernel, vm) = fake();
-        kernel.state().blind = true;
+        let (backend, vm) = fake();
+        backend.state().blind = true;
         let bytes = vec![0_u8; 3 * PAGE_SIZE as usize];
         let address = bytes.as_ptr() as u64 + 100;
         assert!(!vm.reaches(address, 1));
         let range = vm.user_range(address, 2 * PAGE_SIZE, Access::Read).expect("addresses");
-        assert!(kernel.state().bindings.is_empty(), "nothing is bound before it is used");
+        assert!(backend.state().bindings.is_empty(), "nothing is bound before it is used");
         range.pin().expect("memory");
         range.pin().expect("a second time is no error");
         let va = range.translate(address);
         assert!(vm.reaches(va, 2 * PAGE_SIZE));
         assert_eq!(va % PAGE_SIZE, address % PAGE_SIZE);
-        let bound = kernel.state().bindings.clone();
+        let bound = backend.state().bindings.clone();
         assert_eq!(bound.len(), 1);
         let (&at, &(size, flags)) = bound.iter().next().expect("one");
         assert!(at <= va && va + 2 * PAGE_SIZE <= at + size);
         assert_eq!(flags, bind_flag::READ, "what is only read may be read-only memory");
         range.unpin();
-        assert!(kernel.state().bindings.is_empty());
+        assert!(backend.state().bindings.is_empty());
     }
 
     #[test]
     fn addresses_and_bindings_end_with_the_range() {
-        let (kernel, vm) = fake();
-        kernel.state().blind = true;
+        let (backend, vm) = fake();
+        backend.state().blind = true;
         let first = vm.user_range(4096, 1, Access::Write).expect("addresses");
         first.pin().expect("the fake binds anything");
         let at = first.translate(4096);
         drop(first);
-        assert!(kernel.state().bindings.is_empty());
+        assert!(backend.state().bindings.is_empty());
         let again = vm.user_range(4096, 1, Access::Write).expect("addresses");
         assert_eq!(again.translate(4096), at);
     }
 
     #[test]
     fn a_range_that_cannot_be_is_refused() {
-        let (kernel, vm) = fake();
-        kernel.state().blind = true;
+        let (backend, vm) = fake();
+        backend.state().blind = true;
         assert!(vm.user_range(4096, 1 << 40, Access::Read).is_err());
         assert!(vm.user_range(u64::MAX - 10, 100, Access::Read).is_err());
         assert!(vm.reaches(u64::MAX, 0), "no bytes are everywhere");

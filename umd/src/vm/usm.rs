@@ -13,8 +13,8 @@
 //! allocation of its size, unless another process has got it. It is zero again when it is used
 //! again. Neither way takes a lock that all threads share.
 //!
-//! Where pages that are never touched cost nothing, memory to the end of the granule can be read: the
-//! block is as large, or, if its file ends earlier, pages of zeros follow. What is counted is what
+//! Memory to the end of the granule can be read. Where pages that are never touched cost nothing, the
+//! block is as large; elsewhere, or if its file ends earlier, pages of zeros follow. What is counted is what
 //! was asked for, in pages.
 
 use std::collections::BTreeMap;
@@ -27,9 +27,8 @@ use tally_ze::ze_memory_type_t;
 
 use super::budget::Charge;
 use super::{Bindings, Mapping, Source, Vm, lost, out_of_addresses, poison};
+use crate::backend::{BoUse, Hold, SharedBo};
 use crate::error::{Error, Result};
-use crate::ipc::Link;
-use crate::kernel::{BoUse, SharedBo};
 use crate::process;
 use crate::space::HUGE_PAGE;
 
@@ -60,7 +59,7 @@ pub struct Allocation {
     /// The device that it was made for, unless it was made for the host alone.
     pub charge: Option<Charge>,
     /// Of memory that another process has shared: keeps it there.
-    pub import: Option<Link>,
+    pub import: Option<Hold>,
     /// Whether it can be had as a file.
     pub exportable: bool,
     /// What was asked for of atomics, by the device; see [`Vm::set_atomics`].
@@ -101,7 +100,7 @@ impl Allocation {
     fn uncount(&mut self) {
         self.charge = None;
         if self.counted != 0 {
-            self.mapping.bo.bindings.kernel.give_memory(self.counted);
+            self.mapping.bo.bindings.backend.give_memory(self.counted);
             self.counted = 0;
         }
     }
@@ -244,10 +243,10 @@ impl Vm {
         kind: ze_memory_type_t,
         context: u64,
         charge: Option<Charge>,
-        link: Link,
+        import: Hold,
     ) -> u64 {
         let mut block = Box::new(Allocation::new(mapping));
-        block.import = Some(link);
+        block.import = Some(import);
         self.enter(block, size, Owner { kind, context, charge })
     }
 
@@ -257,13 +256,13 @@ impl Vm {
         bytes: u64,
         make: impl Fn(&Self) -> Result<Box<Allocation>>,
     ) -> Result<Box<Allocation>> {
-        let kernel = self.kernel();
-        kernel.take_memory(bytes).map_err(|errno| self.failed("BO_CREATE", errno))?;
+        let backend = self.backend();
+        backend.take_memory(bytes).map_err(|errno| self.failed("BO_CREATE", errno))?;
         let made = make(self).or_else(|error| {
             // What rests may be what is missing: addresses, mappings, files, memory.
             if self.cache.as_ref().is_some_and(Cache::drain) { make(self) } else { Err(error) }
         });
-        let mut block = made.inspect_err(|_| kernel.give_memory(bytes))?;
+        let mut block = made.inspect_err(|_| backend.give_memory(bytes))?;
         block.counted = bytes;
         Ok(block)
     }
@@ -271,7 +270,7 @@ impl Vm {
     /// A block of `bytes`, whole pages, that are zero, or anything under `TALLY_CHAOS`.
     fn block(&self, bytes: u64, align: u64) -> Result<Box<Allocation>> {
         let size = match bytes {
-            _ if !self.kernel().is_sparse() => bytes,
+            _ if !self.backend().is_sparse() => bytes,
             0..=MOST_KEPT => bytes.next_power_of_two().max(GRANULE),
             _ => bytes.checked_next_multiple_of(GRANULE).ok_or_else(|| out_of_addresses(bytes))?,
         };
@@ -410,9 +409,7 @@ impl Bindings {
         let mut mapping = self.give_addresses(bo, size, align, GRANULE)?;
         mapping.offset = offset;
         let mut mapping = mapping.opened(access)?;
-        if self.kernel.is_sparse() {
-            mapping.pad(GRANULE)?;
-        }
+        mapping.pad(GRANULE)?;
         Ok(mapping)
     }
 

@@ -175,7 +175,8 @@ impl Mapping {
     fn alias(&self) -> Result<Words> {
         let bindings = &self.bo.bindings;
         // SAFETY: without an address the mapping goes where nothing is.
-        let mapped = unsafe { bindings.kernel.bo_map(self.bo.handle, 0, self.size as usize, None) };
+        let mapped =
+            unsafe { bindings.backend.bo_map(self.bo.handle, 0, self.size as usize, None) };
         let start = mapped.map_err(|errno| bindings.failed("mmap of a buffer", errno))?;
         // SAFETY: mapped just now, until `Words::unmap`.
         Ok(unsafe { Words::new(start, self.size) })

@@ -23,11 +23,11 @@ use support::*;
 
 #[test]
 fn query_answers_facts_that_fit_together() {
-    let kernel = open();
-    let device: DeviceInfo = ask(&*kernel, query::DEVICE);
+    let backend = open();
+    let device: DeviceInfo = ask(&*backend, query::DEVICE);
     assert_ne!(device.execution_units, 0);
     assert!(device.memory_bytes.is_multiple_of(PAGE) && device.memory_bytes >= MEMORY);
-    if kernel.lane() == "embedded" {
+    if backend.lane() == "embedded" {
         assert_eq!((device.execution_units, device.memory_bytes), (2, MEMORY), "as was asked for");
     }
     assert!(device.va_start < device.va_end && device.va_start.is_multiple_of(PAGE));
@@ -35,26 +35,26 @@ fn query_answers_facts_that_fit_together() {
     assert!(device.clock_hz != 0 && device.core_clock_mhz != 0);
     assert!(device.max_vms != 0 && device.max_queues != 0);
     assert_ne!(device.uuid, [0; 16]);
-    let engines: [EngineInfo; 2] = ask(&*kernel, query::ENGINES);
+    let engines: [EngineInfo; 2] = ask(&*backend, query::ENGINES);
     assert_ne!(engines[0].capabilities & engine_capability::COMPUTE, 0);
     assert_eq!(engines[1].capabilities, engine_capability::COPY);
     let before = now_ns() as u64;
     let (one, two): (ClockPair, ClockPair) =
-        (ask(&*kernel, query::CLOCK), ask(&*kernel, query::CLOCK));
+        (ask(&*backend, query::CLOCK), ask(&*backend, query::CLOCK));
     assert!(before <= one.host_ns && one.host_ns <= two.host_ns);
     assert!(one.device_ticks <= two.device_ticks);
 }
 
 #[test]
 fn query_target_is_two_terminated_strings() {
-    let kernel = open();
+    let backend = open();
     let mut query = Query { what: query::TARGET, ..Default::default() };
     // SAFETY: without data only the size is answered.
-    unsafe { kernel.query(&mut query) }.unwrap();
+    unsafe { backend.query(&mut query) }.unwrap();
     let mut bytes = vec![0xffu8; query.size as usize + 8];
     query.data = bytes.as_mut_ptr().addr() as u64;
     // SAFETY: `data` names more than `size` bytes.
-    unsafe { kernel.query(&mut query) }.unwrap();
+    unsafe { backend.query(&mut query) }.unwrap();
     let (text, rest) = bytes.split_at(query.size as usize);
     assert_eq!(rest, [0xff; 8], "nothing is written beyond the answer");
     let words: Vec<_> = text.split(|&byte| byte == 0).collect();
@@ -65,12 +65,12 @@ fn query_target_is_two_terminated_strings() {
 
 #[test]
 fn query_refuses_what_it_does_not_know() {
-    let kernel = open();
+    let backend = open();
     let mut room = [0u8; 256];
     let data = room.as_mut_ptr().addr() as u64;
     let good = Query { what: query::DEVICE, size: 88, data, reserved: 0 };
     // SAFETY: the room is larger than every size here.
-    let query = |query: Query| unsafe { kernel.query(&mut query.clone()) };
+    let query = |query: Query| unsafe { backend.query(&mut query.clone()) };
     assert_eq!(query(good), Ok(()));
     assert_eq!(query(Query { what: 4, ..good }), Err(Errno::Invalid));
     assert_eq!(query(Query { size: 87, ..good }), Err(Errno::Invalid));
@@ -79,9 +79,9 @@ fn query_refuses_what_it_does_not_know() {
 
 #[test]
 fn bo_create_refuses_bad_sizes_flags_and_more_than_there_is() {
-    let kernel = open();
-    let memory = ask::<DeviceInfo>(&*kernel, query::DEVICE).memory_bytes;
-    let create = |size, flags| kernel.bo_create(&mut BoCreate { size, flags, handle: 0 });
+    let backend = open();
+    let memory = ask::<DeviceInfo>(&*backend, query::DEVICE).memory_bytes;
+    let create = |size, flags| backend.bo_create(&mut BoCreate { size, flags, handle: 0 });
     assert_eq!(create(0, 0), Err(Errno::Invalid));
     assert_eq!(create(100, 0), Err(Errno::Invalid));
     assert_eq!(create(PAGE, 2), Err(Errno::Invalid));
@@ -90,14 +90,14 @@ fn bo_create_refuses_bad_sizes_flags_and_more_than_there_is() {
     // Where the tests share a device, what the one before has left is there until the device has answered.
     eventually(|| {
         let mut all = BoCreate { size: memory, ..Default::default() };
-        kernel.bo_create(&mut all).is_ok_and(|()| kernel.bo_close(all.handle).is_ok())
+        backend.bo_create(&mut all).is_ok_and(|()| backend.bo_close(all.handle).is_ok())
     });
     // A failure has taken nothing, and what is closed comes back.
     for _ in 0..3 {
         let mut all = BoCreate { size: memory, ..Default::default() };
-        kernel.bo_create(&mut all).unwrap();
+        backend.bo_create(&mut all).unwrap();
         assert_eq!(create(PAGE, 0), Err(Errno::NoSpace));
-        kernel.bo_close(all.handle).unwrap();
+        backend.bo_close(all.handle).unwrap();
     }
 }
 
@@ -110,7 +110,7 @@ fn a_buffer_is_zero_also_where_another_was() {
             assert_eq!(fixture.word(fixture.va(page)).swap(7, Ordering::Relaxed), 0);
         }
         fixture.bind(fixture.unmap(0, 4)).unwrap();
-        fixture.kernel.bo_close(handle).unwrap();
+        fixture.backend.bo_close(handle).unwrap();
     }
 }
 
@@ -119,15 +119,15 @@ fn bo_info_and_close_know_their_handles() {
     let fixture = Fixture::new();
     let handle = fixture.bo(3);
     let mut info = BoInfo { handle, ..Default::default() };
-    fixture.kernel.bo_info(&mut info).unwrap();
+    fixture.backend.bo_info(&mut info).unwrap();
     assert_eq!(info.size, 3 * PAGE);
     info.pad = 1;
-    assert_eq!(fixture.kernel.bo_info(&mut info), Err(Errno::Invalid));
-    fixture.kernel.bo_close(handle).unwrap();
-    assert_eq!(fixture.kernel.bo_close(handle), Err(Errno::NoEntry));
-    assert_eq!(fixture.kernel.bo_close(0), Err(Errno::NoEntry));
+    assert_eq!(fixture.backend.bo_info(&mut info), Err(Errno::Invalid));
+    fixture.backend.bo_close(handle).unwrap();
+    assert_eq!(fixture.backend.bo_close(handle), Err(Errno::NoEntry));
+    assert_eq!(fixture.backend.bo_close(0), Err(Errno::NoEntry));
     info.pad = 0;
-    assert_eq!(fixture.kernel.bo_info(&mut info), Err(Errno::NoEntry));
+    assert_eq!(fixture.backend.bo_info(&mut info), Err(Errno::NoEntry));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn bo_map_maps_anywhere_there_and_not_beyond() {
     // SAFETY: new mappings, or ranges that must be refused.
     let map = |handle, offset, size: u64, at: Option<u64>| unsafe {
         let at = at.and_then(|at| NonNull::new(at as *mut u8));
-        fixture.kernel.bo_map(handle, offset, size as usize, at)
+        fixture.backend.bo_map(handle, offset, size as usize, at)
     };
     let anywhere = map(handle, PAGE, PAGE, None).unwrap().cast::<u64>();
     // SAFETY: the mapping is there.
@@ -156,10 +156,10 @@ fn bo_map_maps_anywhere_there_and_not_beyond() {
 
 #[test]
 fn vm_create_checks_its_window_and_its_limit() {
-    let kernel = open();
-    let info: DeviceInfo = ask(&*kernel, query::DEVICE);
+    let backend = open();
+    let info: DeviceInfo = ask(&*backend, query::DEVICE);
     let good = VmCreate { start: info.va_start, size: PAGE, ..Default::default() };
-    let create = |create: VmCreate| kernel.vm_create(&mut create.clone());
+    let create = |create: VmCreate| backend.vm_create(&mut create.clone());
     assert_eq!(create(VmCreate { flags: 1, ..good }), Err(Errno::Invalid));
     assert_eq!(create(VmCreate { start: good.start + 1, ..good }), Err(Errno::Invalid));
     assert_eq!(create(VmCreate { size: 0, ..good }), Err(Errno::Invalid));
@@ -188,7 +188,7 @@ fn until_asleep(number: &AtomicI32) {
 fn vm_destroy_ends_queues_bindings_and_waits() {
     let fixture = Fixture::new();
     let (queue, handle) = fixture.queue();
-    let destroy = |vm_id, pad| fixture.kernel.vm_destroy(&VmDestroy { vm_id, pad });
+    let destroy = |vm_id, pad| fixture.backend.vm_destroy(&VmDestroy { vm_id, pad });
     assert_eq!(destroy(fixture.vm, 1), Err(Errno::Invalid));
     assert_eq!(destroy(fixture.vm + 100, 0), Err(Errno::NoEntry));
     let number = AtomicI32::new(0);
@@ -203,12 +203,12 @@ fn vm_destroy_ends_queues_bindings_and_waits() {
         assert_eq!(waits.join().unwrap(), Err(Errno::Io));
     });
     assert_eq!(destroy(fixture.vm, 0), Err(Errno::NoEntry));
-    let kick = fixture.kernel.queue_kick(&QueueKick { queue_id: queue, pad: 0 });
+    let kick = fixture.backend.queue_kick(&QueueKick { queue_id: queue, pad: 0 });
     assert_eq!(kick, Err(Errno::NoEntry));
     assert_eq!(fixture.bind(fixture.map(handle, 0, 9, 1, RW)), Err(Errno::NoEntry));
     // The window is free for another VM.
     let mut create = VmCreate { start: fixture.start, size: WINDOW, ..Default::default() };
-    fixture.kernel.vm_create(&mut create).unwrap();
+    fixture.backend.vm_create(&mut create).unwrap();
     let mut bind = fixture.map(handle, 0, 0, 3, RW);
     bind.vm_id = create.vm_id;
     assert_eq!(fixture.bind(bind), Ok(()));
@@ -270,24 +270,24 @@ fn vm_bind_maps_only_where_nothing_is_and_unmaps_parts() {
     fixture.bind(fixture.unmap(3, 2)).unwrap();
     fixture.bind(fixture.map(handle, 7, 3, 1, RW)).unwrap();
     fixture.bind(fixture.map(handle, 0, 4, 1, bind_flag::READ)).unwrap();
-    if !fixture.kernel.sees_process() {
+    if !fixture.backend.sees_process() {
         // The host's mappings are apart from the device's.
         for (offset, page) in [(7, 3), (0, 4)] {
             let at = NonNull::new(fixture.va(page) as *mut u8);
             // SAFETY: pages of the test's own window.
-            unsafe { fixture.kernel.bo_map(handle, offset * PAGE, PAGE as usize, at) }.unwrap();
+            unsafe { fixture.backend.bo_map(handle, offset * PAGE, PAGE as usize, at) }.unwrap();
         }
     }
     let seen: Vec<u64> =
         (0..8).map(|page| fixture.word(fixture.va(page)).load(Ordering::Relaxed)).collect();
     assert_eq!(seen, [1, 2, 3, 8, 1, 6, 7, 8]);
     // The memory outlives the handle as long as it is bound.
-    fixture.kernel.bo_close(handle).unwrap();
+    fixture.backend.bo_close(handle).unwrap();
     assert_eq!(fixture.word(fixture.va(7)).load(Ordering::Relaxed), 8);
     fixture.bind(fixture.unmap(0, 4096)).unwrap();
     let handle = fixture.memory(0, 8);
     assert_eq!(fixture.word(fixture.va(7)).load(Ordering::Relaxed), 0);
-    fixture.kernel.bo_close(handle).unwrap();
+    fixture.backend.bo_close(handle).unwrap();
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn user_memory_and_null_memory_are_bound() {
     };
     fixture.bind(null).unwrap();
     // Where the device uses the process's page table, the host finds the zeros too.
-    if fixture.kernel.sees_process() {
+    if fixture.backend.sees_process() {
         assert_eq!(fixture.word(fixture.va(1)).load(Ordering::Relaxed), 0);
         fixture.word(fixture.va(1)).store(1, Ordering::Relaxed);
     }
@@ -311,7 +311,7 @@ fn user_memory_and_null_memory_are_bound() {
     fixture.bind(fixture.unmap(0, 2)).unwrap();
     // "On the embedded lane ... MAP_USERPTR is accepted only where `offset` = `address`."
     let elsewhere = reserve();
-    let memory = if fixture.kernel.sees_process() { fixture.va(0) } else { elsewhere };
+    let memory = if fixture.backend.sees_process() { fixture.va(0) } else { elsewhere };
     let user = VmBind { op: bind_op::MAP_USERPTR, offset: memory, ..null };
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: pages of the test's own reservations.
@@ -321,7 +321,7 @@ fn user_memory_and_null_memory_are_bound() {
     // SAFETY: a hole in the test's own reservation.
     unsafe { libc::munmap((memory + PAGE) as *mut _, PAGE as usize) };
     assert_eq!(fixture.bind(user), Err(Errno::Fault));
-    if fixture.kernel.sees_process() {
+    if fixture.backend.sees_process() {
         let other = VmBind { offset: elsewhere, ..user };
         assert_eq!(fixture.bind(other), Err(Errno::NotSupported));
     }
@@ -332,7 +332,7 @@ fn user_memory_and_null_memory_are_bound() {
 #[ignore = "needs the kernel lane"]
 fn user_memory_is_copied_as_it_is_when_the_copy_runs() {
     let fixture = Fixture::new();
-    assert!(!fixture.kernel.sees_process(), "the embedded lane pins nothing");
+    assert!(!fixture.backend.sees_process(), "the embedded lane pins nothing");
     let (queue, handle) = fixture.queue();
     let memory = reserve();
     let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -367,7 +367,7 @@ fn queue_create_refuses_what_has_no_meaning() {
     let fixture = Fixture::new();
     let handle = fixture.memory(0, 3);
     let good = fixture.queue_create();
-    let create = |create: QueueCreate| fixture.kernel.queue_create(&mut create.clone());
+    let create = |create: QueueCreate| fixture.backend.queue_create(&mut create.clone());
     let bad = [
         ("class", QueueCreate { engine_class: 2, ..good }),
         ("index", QueueCreate { engine_index: 4, ..good }),
@@ -401,16 +401,16 @@ fn queue_create_refuses_what_has_no_meaning() {
 fn there_are_as_many_queues_as_query_says() {
     let fixture = Fixture::new();
     fixture.queue();
-    let info: DeviceInfo = ask(&*fixture.kernel, query::DEVICE);
+    let info: DeviceInfo = ask(&*fixture.backend, query::DEVICE);
     // None of them is ever kicked, so they may share a ring.
     let mut create = fixture.queue_create();
     for _ in 1..info.max_queues {
-        fixture.kernel.queue_create(&mut create).unwrap();
+        fixture.backend.queue_create(&mut create).unwrap();
     }
     let last = create.queue_id;
-    assert_eq!(fixture.kernel.queue_create(&mut create), Err(Errno::NoSpace));
-    fixture.kernel.queue_destroy(&QueueDestroy { queue_id: last, pad: 0 }).unwrap();
-    assert_eq!(fixture.kernel.queue_create(&mut create), Ok(()));
+    assert_eq!(fixture.backend.queue_create(&mut create), Err(Errno::NoSpace));
+    fixture.backend.queue_destroy(&QueueDestroy { queue_id: last, pad: 0 }).unwrap();
+    assert_eq!(fixture.backend.queue_create(&mut create), Ok(()));
 }
 
 #[test]
@@ -424,24 +424,24 @@ fn queues_run_until_they_are_destroyed() {
     }
     let mut status = QueueQuery { queue_id: queue, ..Default::default() };
     eventually(|| {
-        fixture.kernel.queue_query(&mut status).unwrap();
+        fixture.backend.queue_query(&mut status).unwrap();
         status.state == queue_state::IDLE
     });
     assert_eq!((status.head, status.fault_kind, status.parked_address), (100, 0, 0));
     assert_ne!(status.busy_ns, 0);
     let pad = QueueQuery { queue_id: queue, pad: 1, ..Default::default() };
-    assert_eq!(fixture.kernel.queue_query(&mut pad.clone()), Err(Errno::Invalid));
-    let kick = |queue_id, pad| fixture.kernel.queue_kick(&QueueKick { queue_id, pad }).map(drop);
+    assert_eq!(fixture.backend.queue_query(&mut pad.clone()), Err(Errno::Invalid));
+    let kick = |queue_id, pad| fixture.backend.queue_kick(&QueueKick { queue_id, pad }).map(drop);
     assert_eq!(kick(queue, 0), Ok(()), "harmless at any time");
     assert_eq!(kick(queue, 1), Err(Errno::Invalid));
     assert_eq!(kick(queue + 9, 0), Err(Errno::NoEntry));
-    let destroy = |queue_id, pad| fixture.kernel.queue_destroy(&QueueDestroy { queue_id, pad });
+    let destroy = |queue_id, pad| fixture.backend.queue_destroy(&QueueDestroy { queue_id, pad });
     assert_eq!(destroy(queue, 1), Err(Errno::Invalid));
     assert_eq!(destroy(queue, 0), Ok(()));
     assert_eq!(destroy(queue, 0), Err(Errno::NoEntry));
     assert_eq!(kick(queue, 0), Err(Errno::NoEntry));
     let mut gone = QueueQuery { queue_id: queue, ..Default::default() };
-    assert_eq!(fixture.kernel.queue_query(&mut gone), Err(Errno::NoEntry));
+    assert_eq!(fixture.backend.queue_query(&mut gone), Err(Errno::NoEntry));
 }
 
 #[test]
@@ -458,22 +458,22 @@ fn a_lost_vm_answers_eio_and_can_be_unmapped() {
         // Who named no VM waits on.
         fixture.word(fixture.va(2) + 8).store(1, Ordering::Release);
         let wake = SemWake { handle, pad: 0, offset: 2 * PAGE + 8 };
-        fixture.kernel.sem_wake(&wake).unwrap();
+        fixture.backend.sem_wake(&wake).unwrap();
         assert_eq!(other.join().unwrap(), Ok(0));
     });
     let mut status = QueueQuery { queue_id: queue, ..Default::default() };
-    fixture.kernel.queue_query(&mut status).unwrap();
+    fixture.backend.queue_query(&mut status).unwrap();
     assert_eq!(status.state, queue_state::STOPPED);
     assert_eq!(status.fault_kind, FaultKind::BadOpcode as u32);
     assert_eq!(status.fault_packet, 0);
     assert_eq!(fixture.wait(&[entry(handle, 2 * PAGE, 1)], 0, 0), Err(Errno::Io));
     assert_eq!(fixture.wait(&[entry(handle, 2 * PAGE + 8, 1)], 0, 0), Ok(0), "met is met");
-    assert_eq!(fixture.kernel.queue_create(&mut fixture.queue_create()), Err(Errno::Io));
+    assert_eq!(fixture.backend.queue_create(&mut fixture.queue_create()), Err(Errno::Io));
     assert_eq!(fixture.bind(fixture.map(handle, 0, 20, 1, RW)), Err(Errno::Io));
     assert_eq!(fixture.bind(fixture.unmap(0, 3)), Ok(()));
     let destroy = QueueDestroy { queue_id: queue, pad: 0 };
-    assert_eq!(fixture.kernel.queue_destroy(&destroy), Ok(()));
-    assert_eq!(fixture.kernel.vm_destroy(&VmDestroy { vm_id: fixture.vm, pad: 0 }), Ok(()));
+    assert_eq!(fixture.backend.queue_destroy(&destroy), Ok(()));
+    assert_eq!(fixture.backend.vm_destroy(&VmDestroy { vm_id: fixture.vm, pad: 0 }), Ok(()));
 }
 
 #[test]
@@ -495,7 +495,7 @@ fn sem_wait_refuses_what_has_no_meaning() {
     assert_eq!(fixture.wait_with(&[good], 0, 0, 99), Err(Errno::NoEntry));
     let mut nowhere = SemWait { count: 1, ..Default::default() };
     // SAFETY: an address of 0 is refused before it is read.
-    assert_eq!(unsafe { fixture.kernel.sem_wait(&mut nowhere) }, Err(Errno::Fault));
+    assert_eq!(unsafe { fixture.backend.sem_wait(&mut nowhere) }, Err(Errno::Fault));
 }
 
 #[test]
@@ -542,7 +542,7 @@ fn entries_of_an_all_wait_may_be_met_at_different_moments() {
     let handle = fixture.memory(0, 1);
     let wake = |offset, value| {
         fixture.word(fixture.va(0) + offset).store(value, Ordering::Release);
-        fixture.kernel.sem_wake(&SemWake { handle, pad: 0, offset }).unwrap();
+        fixture.backend.sem_wake(&SemWake { handle, pad: 0, offset }).unwrap();
     };
     let number = AtomicI32::new(0);
     let (entries, soon) = ([entry(handle, 8, 1), entry(handle, 16, 1)], now_ns() + 60_000_000_000);
@@ -566,7 +566,7 @@ fn entries_of_an_all_wait_may_be_met_at_different_moments() {
 fn sem_wake_wakes_hosts_and_queues_and_refuses_what_has_no_meaning() {
     let fixture = Fixture::new();
     let handle = fixture.memory(0, 1);
-    let wake = |handle, pad, offset| fixture.kernel.sem_wake(&SemWake { handle, pad, offset });
+    let wake = |handle, pad, offset| fixture.backend.sem_wake(&SemWake { handle, pad, offset });
     assert_eq!(wake(handle, 0, 8), Ok(()));
     assert_eq!(wake(0, 0, 0), Ok(()));
     assert_eq!(wake(handle, 1, 8), Err(Errno::Invalid));
@@ -607,7 +607,7 @@ fn many_hosts_wait_for_one_queue() {
 fn vm_orphan_refuses_what_has_no_meaning() {
     let f = Fixture::new();
     let orphan =
-        |address, size| f.kernel.vm_orphan(&VmOrphan { vm_id: f.vm, pad: 0, address, size });
+        |address, size| f.backend.vm_orphan(&VmOrphan { vm_id: f.vm, pad: 0, address, size });
     let (start, end) = (f.start, f.start + WINDOW);
     for (address, size) in
         [(start + 4, 8), (start, 4), (start, 0), (start - 8, 16), (end - 8, 16), (!7, 16)]
@@ -615,8 +615,8 @@ fn vm_orphan_refuses_what_has_no_meaning() {
         assert_eq!(orphan(address, size), Err(Errno::Invalid), "{address:#x} {size:#x}");
     }
     let good = VmOrphan { vm_id: f.vm, pad: 0, address: start, size: 8 };
-    assert_eq!(f.kernel.vm_orphan(&VmOrphan { pad: 1, ..good }), Err(Errno::Invalid));
-    assert_eq!(f.kernel.vm_orphan(&VmOrphan { vm_id: 9999, ..good }), Err(Errno::NoEntry));
+    assert_eq!(f.backend.vm_orphan(&VmOrphan { pad: 1, ..good }), Err(Errno::Invalid));
+    assert_eq!(f.backend.vm_orphan(&VmOrphan { vm_id: 9999, ..good }), Err(Errno::NoEntry));
     for index in 0..1024 {
         assert_eq!(orphan(start + index * 64, 8), Ok(()));
     }
@@ -635,20 +635,20 @@ fn a_queue_does_not_wait_for_orphaned_cells() {
         let cells = f.memory(20, 1);
         let orphan = || {
             let (address, size) = (f.va(20), PAGE);
-            f.kernel.vm_orphan(&VmOrphan { vm_id: f.vm, pad: 0, address, size })
+            f.backend.vm_orphan(&VmOrphan { vm_id: f.vm, pad: 0, address, size })
         };
         orphan().unwrap();
         f.bind(f.unmap(20, 1)).unwrap();
         f.bind(f.map(cells, 0, 20, 1, RW)).unwrap();
         let at = NonNull::new(f.va(20) as *mut u8);
         // SAFETY: the range was just bound and is the test's.
-        unsafe { f.kernel.bo_map(cells, 0, PAGE as usize, at) }.unwrap();
+        unsafe { f.backend.bo_map(cells, 0, PAGE as usize, at) }.unwrap();
         f.word(f.va(20)).store(1, Ordering::SeqCst);
         f.push(queue, 0, wait_for(f.va(20), 1));
         f.push(queue, 1, signal(f.va(2), 1));
         let state = || {
             let mut query = QueueQuery { queue_id: queue, ..Default::default() };
-            f.kernel.queue_query(&mut query).unwrap();
+            f.backend.queue_query(&mut query).unwrap();
             query
         };
         if parked_before {

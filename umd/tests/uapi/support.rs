@@ -13,7 +13,7 @@ use tally_uapi::ioctl::{
 };
 use tally_uapi::packet::{Header, Nop, Packet, PostSync, Wait, WaitEntry, flag, opcode};
 use tally_uapi::queue::QueueControl;
-use ze_tally::kernel::{self, Kernel};
+use ze_tally::backend::{self, Backend};
 use ze_tally::settings::{self, Lane, Settings};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -21,15 +21,15 @@ pub const PAGE: u64 = 4096;
 pub const RW: u32 = bind_flag::READ | bind_flag::WRITE;
 pub const MEMORY: u64 = 64 << 20;
 
-pub fn open() -> Arc<dyn Kernel> {
+pub fn open() -> Arc<dyn Backend> {
     let lane = settings::get().lane.unwrap_or(Lane::Embedded);
     let embedded = Settings { memory: Some(MEMORY), workers: Some(2), ..Settings::default() };
-    kernel::open(&Settings { lane: Some(lane), ..embedded }).expect("a device")
+    backend::open(&Settings { lane: Some(lane), ..embedded }).expect("a device")
 }
 
 /// A kernel, a reserved window and a VM over it.
 pub struct Fixture {
-    pub kernel: Arc<dyn Kernel>,
+    pub backend: Arc<dyn Backend>,
     pub vm: u32,
     pub start: u64,
 }
@@ -53,7 +53,7 @@ impl Drop for Fixture {
     fn drop(&mut self) {
         // "A mapping or binding keeps it alive": on a lane whose device the tests share, also for the
         // next test. The device in the process takes its mappings back itself.
-        if !self.kernel.sees_process() {
+        if !self.backend.sees_process() {
             // SAFETY: the test's own reservation, which nothing refers to any more.
             unsafe { libc::munmap(self.start as *mut _, WINDOW as usize) };
         }
@@ -62,16 +62,16 @@ impl Drop for Fixture {
 
 impl Fixture {
     pub fn new() -> Self {
-        let (kernel, start) = (open(), reserve());
+        let (backend, start) = (open(), reserve());
         let mut create = VmCreate { start, size: WINDOW, ..Default::default() };
-        kernel.vm_create(&mut create).unwrap();
+        backend.vm_create(&mut create).unwrap();
         assert_ne!(create.vm_id, 0);
-        Self { kernel, vm: create.vm_id, start }
+        Self { backend, vm: create.vm_id, start }
     }
 
     pub fn bo(&self, pages: u64) -> u32 {
         let mut create = BoCreate { size: pages * PAGE, ..Default::default() };
-        self.kernel.bo_create(&mut create).unwrap();
+        self.backend.bo_create(&mut create).unwrap();
         assert_ne!(create.handle, 0);
         create.handle
     }
@@ -106,7 +106,7 @@ impl Fixture {
     pub fn bind(&self, bind: VmBind) -> Result<(), Errno> {
         // SAFETY: the tests bind in their own reserved window and hold no
         // references into it while they do.
-        unsafe { self.kernel.vm_bind(&bind) }
+        unsafe { self.backend.vm_bind(&bind) }
     }
 
     /// A buffer that is bound and mapped at page `page`.
@@ -115,7 +115,7 @@ impl Fixture {
         self.bind(self.map(handle, 0, page, pages, RW)).unwrap();
         let at = NonNull::new(self.va(page) as *mut u8);
         // SAFETY: the range was just bound and is the test's.
-        unsafe { self.kernel.bo_map(handle, 0, (pages * PAGE) as usize, at) }.unwrap();
+        unsafe { self.backend.bo_map(handle, 0, (pages * PAGE) as usize, at) }.unwrap();
         handle
     }
 
@@ -132,7 +132,7 @@ impl Fixture {
         // SAFETY: the page is mapped and nobody uses it yet.
         unsafe { (self.va(0) as *mut QueueControl).write(QueueControl::new()) };
         let mut create = self.queue_create();
-        self.kernel.queue_create(&mut create).unwrap();
+        self.backend.queue_create(&mut create).unwrap();
         assert_ne!(create.queue_id, 0);
         (create.queue_id, handle)
     }
@@ -154,7 +154,7 @@ impl Fixture {
         // SAFETY: the control page holds a QueueControl, all of it atomic.
         let control = unsafe { &*(self.va(0) as *const QueueControl) };
         if control.publish(index + 1) {
-            self.kernel.queue_kick(&QueueKick { queue_id: queue, pad: 0 }).unwrap();
+            self.backend.queue_kick(&QueueKick { queue_id: queue, pad: 0 }).unwrap();
         }
     }
 
@@ -183,7 +183,7 @@ impl Fixture {
             index: 0,
         };
         // SAFETY: the entries are there.
-        unsafe { self.kernel.sem_wait(&mut wait) }.map(|()| wait.index)
+        unsafe { self.backend.sem_wait(&mut wait) }.map(|()| wait.index)
     }
 
     pub fn lose(&self, queue: u32, index: u64) {
@@ -191,7 +191,7 @@ impl Fixture {
         packet.header.opcode = 0xff;
         self.push(queue, index, packet);
         let lost =
-            || self.kernel.queue_kick(&QueueKick { queue_id: queue, pad: 0 }) == Err(Errno::Io);
+            || self.backend.queue_kick(&QueueKick { queue_id: queue, pad: 0 }) == Err(Errno::Io);
         eventually(lost);
     }
 }
@@ -226,7 +226,7 @@ pub fn now_ns() -> i64 {
 
 pub const FOREVER: i64 = i64::MAX;
 
-pub fn ask<T: FromZeros + FromBytes + IntoBytes>(kernel: &dyn Kernel, what: u32) -> T {
+pub fn ask<T: FromZeros + FromBytes + IntoBytes>(backend: &dyn Backend, what: u32) -> T {
     let mut answer = T::new_zeroed();
     let mut query = Query {
         what,
@@ -235,7 +235,7 @@ pub fn ask<T: FromZeros + FromBytes + IntoBytes>(kernel: &dyn Kernel, what: u32)
         reserved: 0,
     };
     // SAFETY: `data` names `size` bytes.
-    unsafe { kernel.query(&mut query) }.unwrap();
+    unsafe { backend.query(&mut query) }.unwrap();
     assert_eq!(query.size as usize, size_of::<T>());
     answer
 }

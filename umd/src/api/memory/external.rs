@@ -25,7 +25,7 @@ pub fn types(device: &Device) -> ze_external_memory_type_flags_t {
     use ze_external_memory_type_flags_t as flag;
     let mut types = flag::empty();
     types.set(flag::ZE_EXTERNAL_MEMORY_TYPE_FLAG_OPAQUE_FD, device.can_share());
-    let dma_bufs = device.can_share() && device.kernel().has_dma_bufs();
+    let dma_bufs = device.can_share() && device.backend().has_dma_bufs();
     types.set(flag::ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF, dma_bufs);
     types
 }
@@ -101,7 +101,7 @@ fn not_imported(ptr: *mut c_void) -> Error {
 }
 
 fn reaches_process(driver: &Driver) -> Result {
-    if driver.devices().iter().all(|it| it.kernel().sees_process()) {
+    if driver.devices().iter().all(|it| it.backend().sees_process()) {
         return Ok(());
     }
     Err(Error::unsupported(

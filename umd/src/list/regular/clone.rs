@@ -98,9 +98,6 @@ impl Copier<'_> {
             packets.push(self.with_slots(packet, shared, &mut memory)?);
         }
         let mut signalled = source.signalled.clone();
-        if crate::fault_injection::on(crate::fault_injection::CLONE_KEEPS_STATE) {
-            signalled.clear();
-        }
         let mut mutable = source.mutable.clone();
         let timestamps = signalled.iter_mut().filter_map(|it| it.timestamp.as_mut());
         for timestamp in timestamps.chain(mutable.iter_mut().flat_map(|it| it.timestamps())) {
@@ -200,8 +197,7 @@ impl Copier<'_> {
 /// The packet with the copy's counter where it signals the source's.
 fn with_counter(mut packet: Packet, from: u64, to: u64) -> Packet {
     let own = flag::POST_SYNC | flag::FROM_BASE;
-    let kept = crate::fault_injection::on(crate::fault_injection::CLONE_KEEPS_COUNTER);
-    if packet.header.flags & own == own && packet.post.address == from && !kept {
+    if packet.header.flags & own == own && packet.post.address == from {
         packet.post.address = to;
     }
     packet

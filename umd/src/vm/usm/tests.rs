@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::kernel::{Kernel, embedded};
+use crate::backend::{Backend, embedded};
 use crate::space::{self, Space};
 use crate::vm::tests::fake;
 
@@ -17,9 +17,9 @@ fn made(size: u64) -> Arc<Vm> {
         memory: Some(1 << 30),
         ..crate::settings::Settings::default()
     };
-    let kernel: Arc<dyn Kernel> = embedded::open(&settings).expect("threads");
+    let backend: Arc<dyn Backend> = embedded::open(&settings).expect("threads");
     let space = Space::reserve(Some(size), 4096, 1 << 47).expect("addresses");
-    Vm::create(&kernel, &Arc::new(space)).expect("a VM")
+    Vm::create(&backend, &Arc::new(space)).expect("a VM")
 }
 
 fn free(vm: &Vm, base: u64) {
@@ -51,8 +51,8 @@ fn a_freed_block_serves_the_next_allocation_of_its_size_and_is_zero() {
 #[test]
 fn what_is_counted_is_what_was_asked_for_in_pages_and_nothing_while_it_rests() {
     let vm = made(1 << 30);
-    let before = vm.kernel().memory_used();
-    let used = || vm.kernel().memory_used() - before;
+    let before = vm.backend().memory_used();
+    let used = || vm.backend().memory_used() - before;
     let all: Vec<u64> = [1, 4097, 65_536, 3 << 20]
         .map(|size| vm.allocate(Source::New, size, 1, HOST, 1, None).expect("room"))
         .into();
@@ -158,12 +158,14 @@ fn what_rests_makes_room_for_what_is_asked_for() {
 }
 
 #[test]
-fn without_sparse_buffers_each_allocation_is_a_buffer_of_its_pages() {
-    let (kernel, vm) = fake();
+fn without_sparse_buffers_each_allocation_is_a_buffer_of_its_pages_and_zeros() {
+    let (backend, vm) = fake();
     let base = vm.allocate(Source::New, 5000, 1, HOST, 1, None).expect("room");
-    assert_eq!(kernel.state().bindings.get(&base).map(|it| it.0), Some(8192));
+    let zeros = (GRANULE - 8192, bind_flag::READ);
+    let bound = [base, base + 8192].map(|at| backend.state().bindings.get(&at).copied());
+    assert_eq!(bound, [Some((8192, bind_flag::READ | bind_flag::WRITE)), Some(zeros)]);
     free(&vm, base);
-    assert!(kernel.state().buffers.is_empty() && kernel.state().bindings.is_empty());
+    assert!(backend.state().buffers.is_empty() && backend.state().bindings.is_empty());
 }
 
 /// What a thread's model knows of an allocation: its size, and what it has filled it with.
@@ -189,7 +191,7 @@ fn size_of(random: u64) -> u64 {
 #[test]
 fn random_operations_of_several_threads_agree_with_a_model() {
     let vm = made(4 << 30);
-    let before = vm.kernel().memory_used();
+    let before = vm.backend().memory_used();
     let (done, handed) =
         (AtomicBool::new(false), std::sync::Mutex::new(Vec::<(u64, Known)>::new()));
     std::thread::scope(|scope| {
@@ -225,13 +227,13 @@ fn random_operations_of_several_threads_agree_with_a_model() {
         let mut handed = std::mem::take(&mut *handed.lock().expect("no panic"));
         let left = models.iter().map(|it| it.1).sum::<u64>()
             + handed.iter().map(|it| it.1.size.next_multiple_of(4096)).sum::<u64>();
-        assert_eq!(vm.kernel().memory_used() - before, left);
+        assert_eq!(vm.backend().memory_used() - before, left);
         for (base, known) in models.into_iter().flat_map(|it| it.0).chain(handed.drain(..)) {
             check(vm, base, &known);
         }
     });
     drop(vm.release_all(1));
-    assert_eq!(vm.kernel().memory_used(), before);
+    assert_eq!(vm.backend().memory_used(), before);
 }
 
 fn check(vm: &Vm, base: u64, known: &Known) {

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::kernel::Kernel;
-use crate::kernel::fake::Fake;
+use crate::backend::Backend;
+use crate::backend::fake::Fake;
 use crate::space::{self, Space};
 use crate::vm::Source;
 
@@ -13,9 +13,9 @@ const HOST: ze_memory_type_t = ze_memory_type_t::ZE_MEMORY_TYPE_HOST;
 const DEVICE: ze_memory_type_t = ze_memory_type_t::ZE_MEMORY_TYPE_DEVICE;
 
 fn made() -> Arc<Vm> {
-    let kernel: Arc<dyn Kernel> = Arc::new(Fake::default());
+    let backend: Arc<dyn Backend> = Arc::new(Fake::default());
     let space = Space::reserve(Some(1 << 30), 4096, 1 << 47).expect("1 GiB of addresses");
-    Vm::create_with(&kernel, &Arc::new(space), Some(Views::default())).expect("a fake VM")
+    Vm::create_with(&backend, &Arc::new(space), Some(Views::default())).expect("a fake VM")
 }
 
 /// Memory as the program and as the device see it.

@@ -9,10 +9,10 @@
 use std::cell::Cell as PerThread;
 use std::sync::{Arc, Weak};
 
+use super::transport::{Endpoint, Handle, Kind, Line, Link, Note, Offer, Opened, export, open};
 use super::{Imported, bad_facts, wake};
+use crate::backend::Watcher;
 use crate::error::Result;
-use crate::ipc::{Endpoint, Handle, Kind, Line, Link, Note, Offer, Opened, export, open};
-use crate::kernel::Watcher;
 use crate::sync::counter::Cell;
 use crate::sync::event::SIGNALLED;
 use crate::sync::event_pool::EventPool;
@@ -142,9 +142,6 @@ thread_local! {
 
 impl Watcher for Cells {
     fn look(&self, number: usize) {
-        if crate::fault_injection::on(crate::fault_injection::SHARED_SIGNAL_UNHEARD) {
-            return;
-        }
         let cell = self.cells[number];
         let passes_on = match WAKING.get() {
             None => true,
@@ -171,7 +168,7 @@ impl Session {
         let places: Vec<_> = cells.iter().map(|cell| (cell.bo(), cell.offset())).collect();
         let cells = Arc::new(Cells { cells, line });
         let watch = vm
-            .kernel()
+            .backend()
             .watch(vm.id(), &places, cells.clone())
             .map_err(|errno| vm.failed("watching a pool", errno))?;
         Ok(Self { vm, watch, cells, imported, _keep: keep })
@@ -211,6 +208,6 @@ impl Endpoint for Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.vm.kernel().unwatch(self.watch);
+        self.vm.backend().unwatch(self.watch);
     }
 }

@@ -20,7 +20,7 @@ use tally_uapi::ioctl::{
     SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, bo_flag,
 };
 
-use super::{Hold, Kernel, Result, SharedBo, Watcher};
+use super::{Backend, Hold, HostWait, Ioctls, Result, SharedBo, Sharing, Watcher};
 
 mod node;
 mod watches;
@@ -29,7 +29,7 @@ use node::{GemClose, Node};
 use watches::Watches;
 
 /// Opens the first render node of a Tally device; `None` if there is none that can be opened.
-pub fn open() -> Option<Arc<dyn Kernel>> {
+pub fn open() -> Option<Arc<dyn Backend>> {
     let node = node::find()?;
     Some(Arc::new(Drm {
         node: Arc::new(node),
@@ -71,7 +71,7 @@ impl Drm {
     /// Maps `size` bytes of a buffer from its offset for mmap: at `at`, replacing what is there, or anywhere.
     ///
     /// # Safety
-    /// As for [`Kernel::bo_map`].
+    /// As for [`Ioctls::bo_map`].
     unsafe fn map(&self, info: &BoInfo, size: usize, at: *mut c_void) -> Result<NonNull<u8>> {
         let flags = libc::MAP_SHARED | if at.is_null() { 0 } else { libc::MAP_FIXED };
         let handle = self.handles().get(&info.handle).copied();
@@ -87,17 +87,13 @@ impl Drm {
     }
 }
 
-impl Kernel for Drm {
+impl Backend for Drm {
     fn lane(&self) -> &'static str {
         "drm"
     }
 
     fn sees_process(&self) -> bool {
         false
-    }
-
-    fn has_dma_bufs(&self) -> bool {
-        true
     }
 
     fn memory_used(&self) -> u64 {
@@ -107,7 +103,9 @@ impl Kernel for Drm {
     fn pci_address(&self) -> Option<[u32; 4]> {
         self.node.pci_address()
     }
+}
 
+impl Ioctls for Drm {
     unsafe fn query(&self, arg: &mut Query) -> Result {
         // SAFETY: the caller vouches for `arg.data`, the only address in it.
         unsafe { self.node.call(arg) }
@@ -120,39 +118,6 @@ impl Kernel for Drm {
         let read_only = arg.flags & bo_flag::IMPORT_READ_ONLY != 0;
         handles.insert(arg.handle, Handle { uses: 1, read_only, imported: false });
         Ok(())
-    }
-
-    fn can_export(&self) -> bool {
-        true
-    }
-
-    fn bo_export(&self, handle: u32) -> Result<(SharedBo, Hold)> {
-        let known = self.handles().get(&handle).copied().ok_or(Errno::NoEntry)?;
-        let mut info = BoInfo { handle, ..Default::default() };
-        self.bo_info(&mut info)?;
-        let file = self.node.export(handle, !known.read_only)?;
-        let shared = SharedBo { file, offset: 0, size: info.size, read_only: known.read_only };
-        // The DMA-BUF itself keeps the memory.
-        Ok((shared, Box::new(())))
-    }
-
-    fn bo_import(&self, bo: SharedBo) -> Result<u32> {
-        let mut handles = self.handles();
-        let handle = self.node.import(bo.file.as_fd())?;
-        let new = Handle { uses: 0, read_only: bo.read_only, imported: true };
-        let known = handles.entry(handle).or_insert(new);
-        let mut info = BoInfo { handle, ..Default::default() };
-        // A part from the beginning will do, as of a file.
-        let fits = self.bo_info(&mut info).is_ok() && bo.size <= info.size && bo.offset == 0;
-        if fits {
-            known.uses += 1;
-            return Ok(handle);
-        }
-        if known.uses == 0 {
-            handles.remove(&handle);
-            self.close(handle)?;
-        }
-        Err(Errno::Invalid)
     }
 
     fn bo_info(&self, arg: &mut BoInfo) -> Result {
@@ -239,6 +204,50 @@ impl Kernel for Drm {
         unsafe { self.node.call(&mut { *arg }) }
     }
 
+    fn vm_orphan(&self, arg: &VmOrphan) -> Result {
+        // SAFETY: the addresses in it are the VM's, not the process's.
+        unsafe { self.node.call(&mut { *arg }) }
+    }
+}
+
+impl Sharing for Drm {
+    fn has_dma_bufs(&self) -> bool {
+        true
+    }
+
+    fn can_export(&self) -> bool {
+        true
+    }
+
+    fn bo_export(&self, handle: u32) -> Result<(SharedBo, Hold)> {
+        let known = self.handles().get(&handle).copied().ok_or(Errno::NoEntry)?;
+        let mut info = BoInfo { handle, ..Default::default() };
+        self.bo_info(&mut info)?;
+        let file = self.node.export(handle, !known.read_only)?;
+        let shared = SharedBo { file, offset: 0, size: info.size, read_only: known.read_only };
+        // The DMA-BUF itself keeps the memory.
+        Ok((shared, Box::new(())))
+    }
+
+    fn bo_import(&self, bo: SharedBo) -> Result<u32> {
+        let mut handles = self.handles();
+        let handle = self.node.import(bo.file.as_fd())?;
+        let new = Handle { uses: 0, read_only: bo.read_only, imported: true };
+        let known = handles.entry(handle).or_insert(new);
+        let mut info = BoInfo { handle, ..Default::default() };
+        // A part from the beginning will do, as of a file.
+        let fits = self.bo_info(&mut info).is_ok() && bo.size <= info.size && bo.offset == 0;
+        if fits {
+            known.uses += 1;
+            return Ok(handle);
+        }
+        if known.uses == 0 {
+            handles.remove(&handle);
+            self.close(handle)?;
+        }
+        Err(Errno::Invalid)
+    }
+
     fn watch(&self, vm: u32, _: &[(u32, u64)], watcher: Arc<dyn Watcher>) -> Result<u64> {
         self.watches.add(&self.node, vm, watcher)
     }
@@ -246,9 +255,6 @@ impl Kernel for Drm {
     fn unwatch(&self, watch: u64) {
         self.watches.remove(watch);
     }
-
-    fn vm_orphan(&self, arg: &VmOrphan) -> Result {
-        // SAFETY: the addresses in it are the VM's, not the process's.
-        unsafe { self.node.call(&mut { *arg }) }
-    }
 }
+
+impl HostWait for Drm {}

@@ -10,8 +10,8 @@ use super::handle::{Handle, Kind};
 use super::peer::Peer;
 use super::wire::{self, Ask, Facts, Grant, Line, PATIENCE, verdict};
 use super::{Endpoint, reactor};
+use crate::backend::SharedBo;
 use crate::error::{Error, Result};
-use crate::kernel::SharedBo;
 
 /// What an exporter has granted.
 pub struct Granted {

@@ -16,7 +16,7 @@ use tally_uapi::ioctl::{
 };
 use zerocopy::IntoBytes;
 
-use super::{Kernel, Result, Watcher};
+use super::{Backend, HostWait, Ioctls, Result, Sharing, Watcher};
 use crate::space;
 
 /// See the module's description.
@@ -65,7 +65,7 @@ impl State {
     }
 }
 
-impl Kernel for Fake {
+impl Backend for Fake {
     fn lane(&self) -> &'static str {
         "fake"
     }
@@ -73,7 +73,9 @@ impl Kernel for Fake {
     fn sees_process(&self) -> bool {
         !self.state().blind
     }
+}
 
+impl Ioctls for Fake {
     unsafe fn query(&self, arg: &mut Query) -> Result {
         let info = DeviceInfo {
             execution_units: 4,
@@ -192,7 +194,7 @@ impl Kernel for Fake {
         state.alive()?;
         let before = state.bindings.range(..arg.address + arg.size).next_back();
         assert!(before.is_none_or(|(&at, &(size, _))| at + size <= arg.address), "mapped twice");
-        let known = arg.op == bind_op::MAP_USERPTR || state.buffers.contains_key(&arg.handle);
+        let known = arg.op != bind_op::MAP || state.buffers.contains_key(&arg.handle);
         assert!(known, "{arg:x?}");
         state.bindings.insert(arg.address, (arg.size, arg.flags));
         assert!(
@@ -233,13 +235,17 @@ impl Kernel for Fake {
         Ok(())
     }
 
+    fn vm_orphan(&self, _: &VmOrphan) -> Result {
+        Ok(())
+    }
+}
+
+impl Sharing for Fake {
     fn watch(&self, _: u32, _: &[(u32, u64)], _: Arc<dyn Watcher>) -> Result<u64> {
         Ok(0)
     }
 
     fn unwatch(&self, _: u64) {}
-
-    fn vm_orphan(&self, _: &VmOrphan) -> Result {
-        Ok(())
-    }
 }
+
+impl HostWait for Fake {}

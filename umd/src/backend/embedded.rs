@@ -38,7 +38,7 @@ use tally_uapi::packet::PACKET_SIZE;
 use tally_uapi::queue::{RING_MAX_PACKETS, RING_MIN_PACKETS};
 use zerocopy::IntoBytes;
 
-use super::{BoUse, Hold, Kernel, Loss, Result, SharedBo, Watcher};
+use super::{Backend, BoUse, Hold, HostWait, Ioctls, Loss, Result, SharedBo, Sharing, Watcher};
 use crate::settings::Settings;
 
 mod bindings;
@@ -62,7 +62,7 @@ const MAX_QUEUES: u32 = 1 << 16;
 ///
 /// # Errors
 /// ENODEV: no threads for it.
-pub fn open(settings: &Settings) -> Result<Arc<dyn Kernel>> {
+pub fn open(settings: &Settings) -> Result<Arc<dyn Backend>> {
     Ok(Arc::new(Embedded::new(settings)?))
 }
 
@@ -277,7 +277,7 @@ fn range_is_valid(address: u64, size: u64) -> bool {
         && address.checked_add(size).is_some()
 }
 
-impl Kernel for Embedded {
+impl Backend for Embedded {
     fn lane(&self) -> &'static str {
         "embedded"
     }
@@ -306,7 +306,9 @@ impl Kernel for Embedded {
     fn memory_used(&self) -> u64 {
         self.memory.used()
     }
+}
 
+impl Ioctls for Embedded {
     unsafe fn query(&self, arg: &mut Query) -> Result {
         if arg.reserved != 0 {
             return Err(Errno::Invalid);
@@ -327,31 +329,6 @@ impl Kernel for Embedded {
 
     fn bo_create(&self, arg: &mut BoCreate) -> Result {
         self.bo_create_for(arg, BoUse::Driver)
-    }
-
-    fn bo_create_for(&self, arg: &mut BoCreate, bo_use: BoUse) -> Result {
-        if arg.flags & !bo_flag::ALL != 0 || !range_is_valid(0, arg.size) {
-            return Err(Errno::Invalid);
-        }
-        let read_only = arg.flags & bo_flag::IMPORT_READ_ONLY != 0;
-        let extent = self.memory.alloc(arg.size, bo_use, read_only)?;
-        arg.handle = self.buffers.add(u32::MAX, |_| Ok(Buffer::new(extent)))?;
-        Ok(())
-    }
-
-    fn can_export(&self) -> bool {
-        memory::has_files()
-    }
-
-    fn bo_export(&self, handle: u32) -> Result<(SharedBo, Hold)> {
-        let buffer = self.buffers.get(handle)?;
-        let shared = buffer.extent().share()?;
-        Ok((shared, Box::new(buffer)))
-    }
-
-    fn bo_import(&self, bo: SharedBo) -> Result<u32> {
-        let extent = memory::import(bo)?;
-        self.buffers.add(u32::MAX, |_| Ok(Buffer::new(extent)))
     }
 
     fn bo_info(&self, arg: &mut BoInfo) -> Result {
@@ -623,16 +600,45 @@ impl Kernel for Embedded {
         Ok(())
     }
 
-    fn help(&self, address: u64, value: u64, limit: Duration) -> Option<bool> {
-        self.device.help(address, value, limit)
+    fn vm_orphan(&self, arg: &VmOrphan) -> Result {
+        let aligned = (arg.address | arg.size).is_multiple_of(CELL_SIZE);
+        let end = arg.address.checked_add(arg.size).filter(|&end| aligned && end > arg.address);
+        let (0, Some(end)) = (arg.pad, end) else { return Err(Errno::Invalid) };
+        let window = self.windows.get(arg.vm_id)?;
+        if !window.contains(arg.address, arg.size) {
+            return Err(Errno::Invalid);
+        }
+        if window.vm.is_lost() {
+            return Err(Errno::Io);
+        }
+        if self.device.orphan(arg.address..end) { Ok(()) } else { Err(Errno::NoSpace) }
+    }
+}
+
+impl Sharing for Embedded {
+    fn bo_create_for(&self, arg: &mut BoCreate, bo_use: BoUse) -> Result {
+        if arg.flags & !bo_flag::ALL != 0 || !range_is_valid(0, arg.size) {
+            return Err(Errno::Invalid);
+        }
+        let read_only = arg.flags & bo_flag::IMPORT_READ_ONLY != 0;
+        let extent = self.memory.alloc(arg.size, bo_use, read_only)?;
+        arg.handle = self.buffers.add(u32::MAX, |_| Ok(Buffer::new(extent)))?;
+        Ok(())
     }
 
-    fn arrived(&self) {
-        self.device.came();
+    fn can_export(&self) -> bool {
+        memory::has_files()
     }
 
-    fn wake_deferred(&self) {
-        self.device.hurry();
+    fn bo_export(&self, handle: u32) -> Result<(SharedBo, Hold)> {
+        let buffer = self.buffers.get(handle)?;
+        let shared = buffer.extent().share()?;
+        Ok((shared, Box::new(buffer)))
+    }
+
+    fn bo_import(&self, bo: SharedBo) -> Result<u32> {
+        let extent = memory::import(bo)?;
+        self.buffers.add(u32::MAX, |_| Ok(Buffer::new(extent)))
     }
 
     fn watch(&self, vm: u32, cells: &[(u32, u64)], watcher: Arc<dyn Watcher>) -> Result<u64> {
@@ -650,18 +656,18 @@ impl Kernel for Embedded {
     fn unwatch(&self, watch: u64) {
         self.sleepers.watches.remove(&self.device, watch);
     }
+}
 
-    fn vm_orphan(&self, arg: &VmOrphan) -> Result {
-        let aligned = (arg.address | arg.size).is_multiple_of(CELL_SIZE);
-        let end = arg.address.checked_add(arg.size).filter(|&end| aligned && end > arg.address);
-        let (0, Some(end)) = (arg.pad, end) else { return Err(Errno::Invalid) };
-        let window = self.windows.get(arg.vm_id)?;
-        if !window.contains(arg.address, arg.size) {
-            return Err(Errno::Invalid);
-        }
-        if window.vm.is_lost() {
-            return Err(Errno::Io);
-        }
-        if self.device.orphan(arg.address..end) { Ok(()) } else { Err(Errno::NoSpace) }
+impl HostWait for Embedded {
+    fn poll(&self, address: u64, value: u64, limit: Duration) -> Option<bool> {
+        self.device.help(address, value, limit)
+    }
+
+    fn end_wait(&self) {
+        self.device.came();
+    }
+
+    fn begin_wait(&self) {
+        self.device.hurry();
     }
 }

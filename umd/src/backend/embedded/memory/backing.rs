@@ -16,7 +16,7 @@ use super::files::Kept;
 
 /// A part of some pages, and how to map it.
 #[derive(Clone, Copy)]
-pub(in crate::kernel::embedded) struct Part {
+pub(in crate::backend::embedded) struct Part {
     /// First byte, from the beginning of the pages.
     pub offset: u64,
     /// Bytes.

@@ -22,7 +22,7 @@ use tally_uapi::PAGE_SIZE;
 use tally_uapi::ioctl::Errno;
 
 use super::Result;
-use crate::kernel::{BoUse, SharedBo};
+use crate::backend::{BoUse, SharedBo};
 use crate::quota::Quota;
 
 mod backing;

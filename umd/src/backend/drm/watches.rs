@@ -15,7 +15,7 @@ use tally_uapi::cell::Compare;
 use tally_uapi::ioctl::{BoCreate, Errno, SemWait, SemWaitEntry};
 
 use super::node::{GemClose, Node};
-use crate::kernel::{Result, Watcher};
+use crate::backend::{Result, Watcher};
 use crate::process;
 
 /// Pause before a watch that could not sleep tries to again.

@@ -8,10 +8,12 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use super::{Imported, bad_facts, wake};
+use crate::backend::{Hold, SharedBo, Watcher};
 use crate::error::Result;
-use crate::ipc::{Endpoint, Handle, Kind, Line, Link, Note, Offer, Opened, export, open};
-use crate::kernel::{Hold, SharedBo, Watcher};
+use crate::ipc::transport::{
+    Endpoint, Handle, Kind, Line, Link, Note, Offer, Opened, export, open,
+};
+use crate::ipc::{Imported, bad_facts, gone, wake};
 use crate::sync::counter::Cell;
 use crate::sync::shared::Shared;
 
@@ -40,7 +42,7 @@ impl Offer for CounterOffer {
     }
 
     fn open(&self, value: u64) -> Result<Opened> {
-        let shared = self.shared.upgrade().ok_or_else(super::gone)?;
+        let shared = self.shared.upgrade().ok_or_else(gone)?;
         let cell = self.cell;
         let (bo, hold) = shared.vm().export_bo(cell.bo())?;
         let start = move |line| Pair::watch(shared, cell, value, line, hold);
@@ -115,7 +117,7 @@ impl Pair {
         let pair = Arc::new(Self { cell, value, line, told: AtomicBool::new(false) });
         let vm = shared.vm();
         let watch = vm
-            .kernel()
+            .backend()
             .watch(vm.id(), &[(cell.bo(), cell.offset())], pair.clone())
             .map_err(|errno| vm.failed("watching a counter", errno))?;
         shared.exports().add(&pair);
@@ -153,7 +155,7 @@ impl Endpoint for Watching {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        self.shared.vm().kernel().unwatch(self.watch);
+        self.shared.vm().backend().unwatch(self.watch);
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tally_device::Device;
 use tally_uapi::cell::{WAITERS, waiter_leaves};
 
-use crate::kernel::Watcher;
+use crate::backend::Watcher;
 
 /// A watched cell in its bucket.
 struct Watched {

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# shellcheck shell=bash
+#
+# Sourced by scripts/bench and scripts/campaign: drivers in which one mechanism of device/src/tuning.rs is
+# switched off.
+
+# What each mechanism is called here, and the numbers that switch it off.
+readonly mechanisms=(
+    "idle-spin IDLE_SPIN=Duration::ZERO"
+    "searchers SEARCHERS=1"
+    "close-looks CLOSE_LOOKS=0"
+    "pauses PAUSES=1"
+    "empty-spin EMPTY_SPIN=Duration::ZERO"
+    "drain-spin DRAIN_SPIN=Duration::ZERO"
+    "told-every TOLD_EVERY=1"
+    "prefetch PREFETCH_DISTANCE=u64::MAX"
+    "inline-series INLINE_SERIES=1"
+    "run-by-starter QUICK_TICKS=0 FEW_GROUPS=0 FEW_BLOCKS=0 FEW_FILL_BLOCKS=0"
+    "few-groups FEW_GROUPS=0"
+    "few-blocks FEW_BLOCKS=0"
+    "few-fill-blocks FEW_FILL_BLOCKS=0"
+    "worth-a-wake WORTH_A_WAKE=1"
+    "wakes-each WAKES_EACH=1_000"
+    "claim CLAIM_TICKS=1"
+    "quiet QUIET_TICKS=1"
+    "elision ELISION_TURNS=u32::MAX"
+    "misses-double ELISION_MOST_TURNS=4"
+)
+
+# set_number FILE NAME=VALUE
+set_number() {
+    local name=${2%%=*} value=${2#*=}
+    grep -q "const $name: " "$1" || die "device/src/tuning.rs has no $name"
+    sed -i -E "s/^(pub.* const $name: [^=]+ = ).*;/\\1$value;/" "$1"
+}
+
+# build_mechanisms FOLDER: FOLDER/NAME.so for each mechanism, and FOLDER/all.so with all of them.
+build_mechanisms() {
+    local into=$1 tree=$target/tuning/tree numbers mechanism name number
+    rm -rf "$tree" "$into"
+    mkdir -p "$tree" "$into"
+    (cd "$root" && git ls-files -z --cached --others --exclude-standard |
+        while IFS= read -rd '' file; do [ ! -f "$file" ] || printf '%s\0' "$file"; done |
+        tar --null -T - -cf -) | tar -C "$tree" -xf -
+    numbers=$tree/device/src/tuning.rs
+    for mechanism in all "${mechanisms[@]}"; do
+        name=${mechanism%% *}
+        cp "$root/device/src/tuning.rs" "$numbers"
+        for number in ${mechanism#"$name"}; do
+            set_number "$numbers" "$number"
+        done
+        (cd "$tree" && cargo build --quiet --release -p tally-umd --lib --target-dir "$target/tuning/build")
+        strip --strip-debug "$target/tuning/build/release/libze_tally.so" -o "$into/$name.so"
+    done
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The border to the system: a device file of the kernel's, or what stands for one.
+//!
+//! ```text
+//!  Backend ─┬─ Ioctls    the requests of uapi/UAPI.md
+//!           ├─ Sharing   export and import of buffers, watches of cells
+//!           └─ HostWait  what a waiting thread tells the device
+//!
+//!  drm: the render node of tally.ko    embedded: the device library in this process
+//! ```
+//!
+//! Everything above this module is the same on every lane.
+
+use std::sync::Arc;
+
+use tally_uapi::ioctl::Errno;
+
+use crate::settings::{Lane, Settings};
+
+pub mod drm;
+pub mod embedded;
+#[cfg(test)]
+pub mod fake;
+mod host_wait;
+mod ioctls;
+mod sharing;
+
+pub use host_wait::HostWait;
+pub use ioctls::Ioctls;
+pub use sharing::{BoUse, Hold, SharedBo, Sharing, Watcher};
+
+/// Opens the device of this machine: a Tally render node if there is one, else the device in this
+/// process, unless the settings name the lane.
+///
+/// # Errors
+/// ENODEV: the lane that is asked for has no device. ENOMEM.
+pub fn open(settings: &Settings) -> Result<Arc<dyn Backend>> {
+    let node = match settings.lane {
+        Some(Lane::Embedded) => None,
+        Some(Lane::Drm) | None => drm::open(),
+    };
+    match node {
+        Some(node) => Ok(node),
+        None if settings.lane == Some(Lane::Drm) => {
+            log::error!("TALLY_LANE=drm: no render node of a Tally device can be opened");
+            Err(Errno::NoDevice)
+        }
+        None => embedded::open(settings),
+    }
+}
+
+/// What an ioctl answers.
+pub type Result<T = ()> = std::result::Result<T, Errno>;
+
+/// Tells whether a VM is lost.
+pub type Loss = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// An open Tally device.
+///
+/// All methods may be called from any thread.
+pub trait Backend: Ioctls + Sharing + HostWait + Send + Sync {
+    /// The lane's name, for reports: "embedded" or "drm".
+    fn lane(&self) -> &'static str;
+
+    /// Whether the device reaches all memory of this process. If not, it reaches what is bound, and
+    /// MAP_USERPTR binds memory of the process's at other addresses too.
+    fn sees_process(&self) -> bool;
+
+    /// Whether bytes of a buffer that are never touched cost nothing.
+    fn is_sparse(&self) -> bool {
+        false
+    }
+
+    /// Counts bytes of buffers of [`BoUse::Block`] as used, where the kernel does not.
+    ///
+    /// # Errors
+    /// ENOSPC: more than the device has.
+    fn take_memory(&self, _bytes: u64) -> Result {
+        Ok(())
+    }
+
+    /// Counts them no longer.
+    fn give_memory(&self, _bytes: u64) {}
+
+    /// What tells without a call whether a VM is lost, where there is such a thing.
+    fn loss(&self, _vm: u32) -> Option<Loss> {
+        None
+    }
+
+    /// Bytes of buffers that this process uses.
+    fn memory_used(&self) -> u64 {
+        0
+    }
+
+    /// Where the device is on its bus: domain, bus, device and function. None if it is on none.
+    fn pci_address(&self) -> Option<[u32; 4]> {
+        None
+    }
+}
