@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tally_tests::gate::Gate;
-use tally_tests::lists::{Event, List, NONE};
+use tally_tests::lists::{Event, List, NONE, PATIENCE};
 use tally_tests::page::Page;
 use tally_tests::ze::{self, Gpu};
 use tally_tests::{call, check};
@@ -343,7 +343,9 @@ fn increments_of_many_producers_add_up() {
         }
         assert_eq!(event.address(), (word.pointer() as u64, total), "its state is not replaced");
         gate.open();
+        let start = Instant::now();
         while word.get().load(Ordering::Acquire) < total - increment {
+            assert!(start.elapsed() < Duration::from_nanos(PATIENCE), "{way}: increments are lost");
             thread::sleep(Duration::from_micros(100));
         }
         assert!(!event.is_ready(), "{way}: one increment is missing");

@@ -5,9 +5,9 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use tally_tests::check;
-use tally_tests::lists::{Event, NONE};
-use tally_tests::ze::{self, Gpu};
+use tally_tests::lists::{Event, List, NONE};
+use tally_tests::ze::{self, Gpu, Usm};
+use tally_tests::{call, check};
 use tally_ze::*;
 
 const NO_FLAGS: ze_event_pool_flags_t = ze_event_pool_flags_t::empty();
@@ -68,6 +68,9 @@ fn events_carry_dependencies_every_way() {
     list.close();
     queue.execute(&[&list], None);
     other.copy((&memory, 3), (&memory, 2), 1, Some(&to_host), &[&across]);
+    // Long enough for all of it, if nothing waited.
+    let result = call!(zeCommandQueueSynchronize(queue.0, 20_000_000));
+    assert_eq!(result, ze_result_t::ZE_RESULT_NOT_READY, "the list waits for the host");
     memory.set(0, 9);
     assert!([&inside, &across, &to_host].iter().all(|event| !event.is_ready()));
     to_device.signal();
@@ -138,7 +141,7 @@ fn an_event_does_what_a_fence_does() {
 /// explicit, fine-grain control over cache and memory coherency dependencies between commands; allowing
 /// more opportunities for concurrent execution and higher device utilization." "Ensure hKernel1 memory
 /// writes are fully coherent across the device before signaling hEvent1": with each combination of scopes
-/// the next command reads what the one before wrote.
+/// the next command reads what the one before wrote, and one that still runs has not signalled.
 #[test]
 fn scopes_of_events_publish_what_was_written() {
     use ze_event_scope_flags_t as scope;
@@ -152,6 +155,7 @@ fn scopes_of_events_publish_what_was_written() {
         scope::ZE_EVENT_SCOPE_FLAG_HOST,
     ];
     let (list, other) = (gpu.immediate(0, false), gpu.immediate(1, false));
+    let holder = Holder::new(&gpu);
     let mut round = 0;
     for signal in scopes {
         for wait in scopes {
@@ -180,7 +184,73 @@ fn scopes_of_events_publish_what_was_written() {
             list.synchronize();
             assert!(result.to_vec().iter().all(|it| *it == round), "{signal:?}, {wait:?}");
             other.synchronize();
+
+            first.reset();
+            holder.launch(&list, &first);
+            other.copy((&result, 0), (&holder.words, 1), 1, None, &[&first]);
+            let early = call!(zeEventHostSynchronize(first.0, 5_000_000));
+            assert_eq!(early, ze_result_t::ZE_RESULT_NOT_READY, "{signal:?}, {wait:?}: it runs");
+            assert_eq!(result.get(0), round);
+            holder.release();
+            other.synchronize();
+            assert_eq!(result.get(0), 2, "{signal:?}, {wait:?}");
+            list.synchronize();
         }
+    }
+}
+
+/// A kernel that runs until the host lets it go.
+struct Holder {
+    words: Usm<u32>,
+    module: ze_module_handle_t,
+    kernel: ze_kernel_handle_t,
+}
+
+impl Holder {
+    fn new(gpu: &Gpu) -> Self {
+        // So many rounds take a minute, and are needed only if nobody lets it go.
+        let source = "
+            kernel void hold(global volatile uint *it)
+            {
+                ulong round = 0;
+                while (it[0] == 0 && round < 100000000000)
+                    round++;
+                it[1] = it[0] + 1;
+            }";
+        let module = gpu.module(&ze::spirv_from(source), "").expect("it is valid");
+        let kernel = gpu.kernel(module, "hold");
+        let words = gpu.host::<u32>(2);
+        let at = words.ptr();
+        check!(zeKernelSetGroupSize(kernel, 1, 1, 1));
+        check!(zeKernelSetArgumentValue(kernel, 0, 8, (&raw const at).cast()));
+        Self { words, module, kernel }
+    }
+
+    fn launch(&self, list: &List, signal: &Event) {
+        self.words.fill_with(|_| 0);
+        let groups = ze_group_count_t { groupCountX: 1, groupCountY: 1, groupCountZ: 1 };
+        let none = ptr::null_mut();
+        check!(zeCommandListAppendLaunchKernel(
+            list.0,
+            self.kernel,
+            &raw const groups,
+            signal.0,
+            0,
+            none
+        ));
+    }
+
+    fn release(&self) {
+        self.words.set(0, 1);
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        // A test that fails must not leave it running.
+        self.release();
+        let _ = call!(zeKernelDestroy(self.kernel));
+        let _ = call!(zeModuleDestroy(self.module));
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::{env, fs};
 
 use tally_uapi::disasm::Line;
@@ -25,7 +25,7 @@ use super::prebuilt::Prebuilt;
 use super::regular::Regular;
 use crate::backend::fake::Fake;
 use crate::submit::ring::Place;
-use crate::sync::cb_event::CbEvent;
+use crate::sync::cb_event::{CbEvent, External, HostWord};
 use crate::sync::event::{Event, EventKind, Traits};
 use crate::sync::event_pool::EventPool;
 use crate::sync::shared::Shared;
@@ -207,6 +207,33 @@ fn in_order_immediate() {
     let all = [&event, &theirs, &mine, &event, &theirs, &event];
     append(&mut golden, "copy, after six events, one of them its own", &COPY, None, &all);
     golden.check("in_order_immediate.txt");
+}
+
+/// "It can be signaled from multiple append calls, but waiting requires only one memory compare operation."
+/// "Using aggregated event as dependency, requires only one memory compare operation against final value":
+/// however many lists signal it, a wait is one packet that compares one word.
+#[test]
+fn a_wait_for_an_aggregated_event_compares_one_word() {
+    let mut golden = Golden::new();
+    let lists = ["one", "two", "three"].map(|name| golden.immediate(name, true));
+    let waiting = golden.immediate("waiting", true);
+    let word: &AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+    let device = std::ptr::from_ref(word).expose_provenance() as u64;
+    golden.names.insert(device, "word".to_owned());
+    // SAFETY: an aligned word that is never freed.
+    let host = unsafe { HostWord::new(device) };
+    let event = CbEvent::aggregate(External { device, host, value: 6 }, 2);
+    let traits = Traits { cb_flags: CbFlags::all().bits(), ..Default::default() };
+    let event = Event::new(&golden.shared(), EventKind::CounterBased(event), traits, None);
+    for list in &lists {
+        list.append(&COPY, signal(&event), &mut waits(&[])).expect("it is valid");
+    }
+    golden.print("signals");
+    golden.text.clear();
+    waiting.append(&COPY, None, &mut waits(&[&event])).expect("it is valid");
+    assert_eq!(golden.print("a wait"), 2, "a WAIT and the copy: {}", golden.text);
+    let compares = golden.text.matches(">=").count();
+    assert!(compares == 1 && golden.text.contains("[word] >= 6"), "{}", golden.text);
 }
 
 /// Out-of-order lists order nothing but what says so.
