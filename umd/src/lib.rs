@@ -9,16 +9,17 @@
 //!            └ the tables that the loader asks for
 //! ```
 //!
-//! Imports point to the right. Beside the flow: [`hang`], which looks at lists and events;
-//! [`handle`], [`error`], [`process`], [`settings`], [`log`], [`trace`] for all modules; [`space`],
-//! [`vm`], [`heap`] for everything that owns memory; [`printf`], what
-//! kernels print; [`ipc`] for what is shared with other processes.
+//! Imports point to the right. Beside the flow: [`audit`], which answers the dynamic linker; [`hang`],
+//! which looks at lists and events; [`handle`], [`error`], [`process`], [`settings`], [`log`],
+//! [`trace`] for all modules; [`space`], [`vm`], [`heap`] for everything that owns memory;
+//! [`printf`], what kernels print; [`ipc`] for what is shared with other processes.
 //!
 //! Words: USM, unified shared memory, what zeMemAlloc* gives. VA reservation, the addresses
 //! that the driver reserves for buffers. BO, buffer object. VM, the GPU's address space. VA, an address in it.
 //! CB, counter-based.
 
 pub mod api;
+pub mod audit;
 pub mod core;
 pub mod ddi;
 pub mod error;
