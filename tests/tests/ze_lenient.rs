@@ -84,6 +84,70 @@ fn the_chain_of_a_structure_without_a_type_counts() {
     );
 }
 
+/// Intel's benchmarks and the conformance suite ask for as much alignment as memory.
+#[test]
+fn an_alignment_that_is_no_power_of_two_is_rounded_up() {
+    let gpu = Gpu::new();
+    let desc = ze_device_mem_alloc_desc_t::default();
+    for (alignment, power) in [(3, 4), (24, 32), (4097, 8192), (3 << 20, 4 << 20)] {
+        let mut at = ptr::null_mut();
+        let out = &raw mut at;
+        check!(zeMemAllocDevice(gpu.context, &raw const desc, 64, alignment, gpu.device, out));
+        assert_eq!(at as usize % power, 0, "{alignment}");
+        check!(zeMemFree(gpu.context, at));
+    }
+}
+
+/// "phGraph: [out] pointer to the captured graph handle": Intel's driver writes nothing there if it is null
+/// and the application has the handle.
+#[test]
+fn the_end_of_a_capture_into_a_graph_needs_no_place_for_its_handle() {
+    let gpu = Gpu::new();
+    let list = gpu.immediate(0, true);
+    let (mut graph, mut executable) = Default::default();
+    check!(zeGraphCreateExt(gpu.context, ptr::null(), &raw mut graph));
+    check!(zeCommandListBeginCaptureIntoGraphExt(list.0, graph, ptr::null()));
+    list.barrier(None, &[]);
+    check!(zeCommandListEndGraphCaptureExt(list.0, ptr::null(), ptr::null_mut()));
+    check!(zeGraphInstantiateExt(graph, ptr::null(), &raw mut executable));
+    check!(zeExecutableGraphDestroyExt(executable));
+    check!(zeGraphDestroyExt(graph));
+    // Else nobody would have it.
+    check!(zeCommandListBeginGraphCaptureExt(list.0, ptr::null()));
+    list.barrier(None, &[]);
+    let nowhere = ptr::null_mut();
+    refused!(
+        ZE_RESULT_ERROR_INVALID_NULL_POINTER,
+        zeCommandListEndGraphCaptureExt(list.0, ptr::null(), nowhere)
+    );
+    check!(zeCommandListEndGraphCaptureExt(list.0, ptr::null(), &raw mut graph));
+    check!(zeGraphDestroyExt(graph));
+}
+
+/// Intel's driver does not look at the context, with any policy.
+#[test]
+fn memory_is_freed_through_any_context() {
+    use ze_driver_memory_free_policy_ext_flags_t as policy;
+    let (gpu, other) = (Gpu::new(), Gpu::new());
+    let policies = [
+        policy::empty(),
+        policy::ZE_DRIVER_MEMORY_FREE_POLICY_EXT_FLAG_BLOCKING_FREE,
+        policy::ZE_DRIVER_MEMORY_FREE_POLICY_EXT_FLAG_DEFER_FREE,
+    ];
+    for policy in policies.map(Some).into_iter().chain([None]) {
+        let mut at = ptr::null_mut();
+        let desc = ze_host_mem_alloc_desc_t::default();
+        check!(zeMemAllocHost(gpu.context, &raw const desc, 64, 0, &raw mut at));
+        if let Some(freePolicy) = policy {
+            let desc = ze_memory_free_ext_desc_t { freePolicy, ..Default::default() };
+            check!(zeMemFreeExt(other.context, &raw const desc, at));
+        } else {
+            check!(zeMemFree(other.context, at));
+        }
+        refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeMemFree(gpu.context, at));
+    }
+}
+
 /// One line for each kind of mistake, however often it is made, and nothing for a program without any.
 #[test]
 fn the_log_names_each_mistake_once() {
@@ -94,7 +158,9 @@ fn the_log_names_each_mistake_once() {
         ("argSize: 8, but argument 0 of take has 4 bytes; 4 are taken", 1),
         ("argSize:", 1),
         ("pArgValue: argument 1 of take is local memory", 1),
-        ("WARN", 3),
+        ("belongs to another context; it is freed", 1),
+        ("alignment: 24 is not a power of two; 32 is taken", 1),
+        ("WARN", 5),
     ] {
         assert_eq!(text.matches(what).count(), times, "{what} in: {text}");
     }
@@ -105,7 +171,7 @@ fn the_log_names_each_mistake_once() {
 #[test]
 #[ignore = "runs in a child process"]
 fn child_with_mistakes() {
-    let gpu = Gpu::new();
+    let (gpu, other) = (Gpu::new(), Gpu::new());
     let source = "kernel void take(int i, local int *l, global int *p) { p[0] = i; l[0] = i; }";
     let module = gpu.module(&ze::spirv_from(source), "").expect("it is valid");
     let kernel = gpu.kernel(module, "take");
@@ -116,6 +182,10 @@ fn child_with_mistakes() {
         let mut list = ze_command_list_handle_t::NULL;
         check!(zeCommandListCreate(gpu.context, gpu.device, &raw const desc, &raw mut list));
         check!(zeCommandListDestroy(list));
+        let mut at = ptr::null_mut();
+        let desc = ze_host_mem_alloc_desc_t::default();
+        check!(zeMemAllocHost(gpu.context, &raw const desc, 64, 24, &raw mut at));
+        check!(zeMemFree(other.context, at));
         check!(zeKernelSetArgumentValue(kernel, 0, 8, value));
         check!(zeKernelSetArgumentValue(kernel, 1, 64, value));
         assert_eq!(

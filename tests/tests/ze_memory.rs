@@ -97,16 +97,14 @@ fn a_range_is_known_from_every_address_inside_and_none_outside() {
 
 #[test]
 fn freeing_takes_only_what_was_allocated_here() {
-    let (gpu, other) = (Gpu::new(), Gpu::new());
+    let gpu = Gpu::new();
     let ptr = allocate_host(&gpu, 100, 0);
     let inside = ptr.wrapping_byte_add(8);
     let mut local = 0_u64;
-    for (context, ptr, why) in [
-        (gpu.context, inside, "points into the allocation"),
-        (other.context, ptr, "belongs to another context"),
-        (gpu.context, (&raw mut local).cast(), "was not allocated"),
-    ] {
-        let text = refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeMemFree(context, ptr));
+    for (ptr, why) in
+        [(inside, "points into the allocation"), ((&raw mut local).cast(), "was not allocated")]
+    {
+        let text = refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeMemFree(gpu.context, ptr));
         assert!(text.contains(why), "{text}");
     }
     refused!(ZE_RESULT_ERROR_INVALID_NULL_POINTER, zeMemFree(gpu.context, ptr::null_mut()));
@@ -126,7 +124,7 @@ fn bad_sizes_and_alignments_are_refused_and_write_nothing() {
         ZE_RESULT_ERROR_UNSUPPORTED_SIZE,
         zeMemAllocDevice(context, desc, usize::MAX, 0, device, out)
     );
-    for alignment in [3, 24, 4097, usize::MAX, 1 << 40] {
+    for alignment in [(1 << 30) + 1, usize::MAX, 1 << 40] {
         let text = refused!(
             ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT,
             zeMemAllocDevice(context, desc, 64, alignment, device, out)

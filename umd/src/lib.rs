@@ -9,8 +9,8 @@
 //!            └ the tables that the loader asks for
 //! ```
 //!
-//! Imports point to the right. Beside the flow: [`hang`], which looks at lists and events;
-//! [`host_waits`], [`handle`], [`error`], [`process`], [`settings`], [`log`], [`trace`] for all modules; [`space`],
+//! Imports point to the right. Beside the flow: [`audit`], which answers the dynamic linker; [`hang`],
+//! which looks at lists and events; [`host_waits`], [`handle`], [`error`], [`process`], [`settings`], [`log`], [`trace`] for all modules; [`space`],
 //! [`vm`] for everything that owns memory; [`ipc`] for what is shared with other processes.
 //!
 //! Words: USM, unified shared memory, what zeMemAlloc* gives. VA reservation, the addresses
@@ -18,6 +18,7 @@
 //! CB, counter-based.
 
 pub mod api;
+pub mod audit;
 pub mod backend;
 pub mod core;
 pub mod ddi;

@@ -2,7 +2,7 @@
 //! The programs tally-info and tally-run, started as users do.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -256,6 +256,40 @@ fn run_starts_a_scripts_interpreter_itself_under_another_dynamic_linker() {
     assert!(said.ends_with(&words), "{said}");
     let said = stdout(&it.run(&["--loader=sid", "--print", sh.to_str().expect("UTF-8")], none));
     assert!(said.ends_with(&format!("/sh {}\n", sh.display())), "{said}");
+}
+
+/// As pyzes does.
+#[test]
+fn run_gives_the_newer_loader_to_a_program_that_opens_the_systems_by_its_full_name() {
+    let it = Installed::new("full-name");
+    let sid = it.unpack("sid");
+    let link = |from: &Path, to: PathBuf| {
+        fs::remove_file(&to).expect("a file of the test's");
+        symlink(from, to).expect("its folder is there");
+    };
+    // This system's own dynamic linker will do.
+    link(Path::new("/lib64/ld-linux-x86-64.so.2"), sid.join("ld-linux-x86-64.so.2"));
+    link(Path::new("/lib/x86_64-linux-gnu/libc.so.6"), sid.join("libc.so.6"));
+    let newer = it.loader("inNoSystemsLoader").join("libze_loader.so.1");
+    link(&newer, sid.join("libze_loader.so.1"));
+    let driver = std::env::current_exe().expect("it runs").with_file_name("libze_tally.so");
+    link(&driver, it.top.join("lib/libze_tally.so"));
+    let source = it.file(
+        "opens.c",
+        r#"
+        #include <dlfcn.h>
+        #include <stddef.h>
+        int main(void) {
+            void *loader = dlopen("/usr/lib/x86_64-linux-gnu/libze_loader.so.1", RTLD_NOW);
+            return loader != NULL && dlsym(loader, "inNoSystemsLoader") != NULL ? 42 : 1;
+        }"#,
+    );
+    let program = it.top.join("opens");
+    let mut cc = Command::new("cc");
+    cc.arg("-o").arg(&program).arg(source).arg("-ldl");
+    assert!(cc.status().expect("cc is there: it links this test").success());
+    let output = it.run(&["--loader=sid", program.to_str().expect("UTF-8")], Path::new(""));
+    assert_eq!(output.status.code(), Some(42), "{}", stderr(&output));
 }
 
 #[test]

@@ -9,13 +9,15 @@ use std::{fmt, io, net, process, thread};
 
 use std::os::unix::net::UnixStream;
 
+use crate::activity::Activity;
 use crate::frame::{self, FrameError};
 use crate::spawn::{self, Log, Process};
 use crate::{KernelCode, ModuleInfo, PROTOCOL_VERSION, Reply, Request, Source};
 
-/// How long a wait lasts without an answer before the process counts as stuck. Its own limit on
-/// processor time is shorter, so that a build that merely takes too long ends there.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// How long a wait lasts without an answer before the process has to be at work, or counts as stuck. A
+/// build that takes too long ends at the process's own limit on processor time.
+const PATIENCE: Duration =
+    if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(300) };
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,7 +148,8 @@ impl PendingModule {
         &self,
         ready: impl Fn(&Built) -> Option<Result<T, CompilerError>>,
     ) -> Result<T, CompilerError> {
-        let deadline = Instant::now() + PATIENCE;
+        let mut deadline = Instant::now() + PATIENCE;
+        let mut activity = Activity::of(self.link.process);
         let mut built = lock(&self.slot.built);
         loop {
             if let Some(answer) = ready(&built) {
@@ -160,9 +163,13 @@ impl PendingModule {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
+                if activity.goes_on() {
+                    deadline = Instant::now() + PATIENCE;
+                    continue;
+                }
                 drop(built);
                 self.link.close();
-                let why = format!("it gave no answer within {} s", PATIENCE.as_secs());
+                let why = format!("it does nothing and gave no answer within {PATIENCE:?}");
                 return Err(CompilerError::Died(why));
             }
             built = self
@@ -216,6 +223,8 @@ struct Link {
     shared: Mutex<Shared>,
     /// The process that opened the link: after a fork the child must not speak on it.
     owner: u32,
+    /// The process at the other end.
+    process: libc::pid_t,
 }
 
 #[derive(Default)]
@@ -228,7 +237,7 @@ impl Link {
     fn open(dir: Option<&Path>) -> Result<Arc<Self>, CompilerError> {
         let not_started = |error: io::Error| CompilerError::NotStarted(error.to_string());
         let program = spawn::find(dir).ok_or(CompilerError::NotFound)?;
-        let Process { socket, log } = spawn::spawn(&program).map_err(|error| {
+        let Process { socket, log, id } = spawn::spawn(&program).map_err(|error| {
             CompilerError::NotStarted(format!("{}: {error}", program.display()))
         })?;
         let reader = socket.try_clone().map_err(not_started)?;
@@ -237,6 +246,7 @@ impl Link {
             sending: Mutex::default(),
             shared: Mutex::default(),
             owner: process::id(),
+            process: id,
         });
         let weak = Arc::downgrade(&link);
         let listener = thread::Builder::new().name("tally-compiler".into());
@@ -402,4 +412,53 @@ impl io::Write for Quiet<'_> {
 /// Locks; a panic elsewhere leaves these maps whole, so poison is no reason to stop.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A compiler that is another program; its folder.
+    fn compiler(program: &str) -> (Compiler, PathBuf) {
+        let name = Path::new(program).file_name().expect("a name").to_string_lossy();
+        let dir = std::env::temp_dir().join(format!("tally-patience-{name}-{}", process::id()));
+        fs::create_dir_all(&dir).expect("a folder");
+        symlink(program, dir.join("tally-compiler")).expect("a link");
+        (Compiler::start(Some(&dir)).expect("it starts"), dir)
+    }
+
+    fn module() -> Source {
+        let target = crate::TargetCpu { name: String::new(), features: String::new() };
+        Source { objects: Vec::new(), target, careful: false }
+    }
+
+    /// cat reads what it is sent, and then waits for more.
+    #[test]
+    fn a_process_that_does_nothing_is_stuck() {
+        let (compiler, dir) = compiler("/bin/cat");
+        let error = compiler.build(module()).expect("it is sent").info().expect_err("no compiler");
+        assert!(error.to_string().contains("does nothing"), "{error}");
+        fs::remove_dir_all(dir).expect("it is there");
+    }
+
+    /// yes works for ever.
+    #[test]
+    fn a_process_at_work_is_waited_for() {
+        let (compiler, dir) = compiler("/usr/bin/yes");
+        let pending = compiler.build(module()).expect("it is sent");
+        let process = pending.link.process;
+        let error = thread::scope(|scope| {
+            let answer = scope.spawn(|| pending.info());
+            thread::sleep(20 * PATIENCE);
+            pending.link.close();
+            answer.join().expect("no panic").expect_err("no compiler")
+        });
+        // SAFETY: a plain call; the process is the one that this test started, and still runs.
+        assert_eq!(unsafe { libc::kill(process, libc::SIGKILL) }, 0);
+        assert!(!error.to_string().contains("does nothing"), "{error}");
+        fs::remove_dir_all(dir).expect("it is there");
+    }
 }

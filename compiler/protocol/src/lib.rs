@@ -29,6 +29,7 @@ pub mod frame;
 pub mod native;
 pub mod printf;
 
+mod activity;
 mod client;
 mod fingerprint;
 mod half;

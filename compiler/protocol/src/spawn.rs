@@ -23,6 +23,8 @@ pub(crate) struct Process {
     pub(crate) socket: UnixStream,
     /// What it wrote to standard error.
     pub(crate) log: Log,
+    /// Its number; 0 if that is not known.
+    pub(crate) id: libc::pid_t,
 }
 
 /// The process's standard error: a file in memory, so that no thread has to drain it.
@@ -117,14 +119,16 @@ pub(crate) fn spawn(program: &Path) -> io::Result<Process> {
     }
     drop((theirs, error_writer));
     reap(pid as libc::pid_t);
-    // Ends when `execve` has closed the last copy; holds an errno if that failed.
-    let mut errno = [0; 4];
-    match error.read_exact(&mut errno) {
-        Ok(()) => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno))),
-        // The orderly case is the end of the stream. A timeout means that another thread of the
-        // host forked meanwhile and its child holds a copy: then the socket will tell.
-        Err(_) => Ok(Process { socket, log: Log(log) }),
+    let (mut id, mut word) = (0, [0; 4]);
+    // The orderly end is that `execve` has closed the last copy. A timeout means that another thread of
+    // the host forked meanwhile and its child holds a copy: then the socket will tell.
+    while error.read_exact(&mut word).is_ok() {
+        match i32::from_ne_bytes(word) {
+            told if told < 0 => id = -told,
+            errno => return Err(io::Error::from_raw_os_error(errno)),
+        }
     }
+    Ok(Process { socket, log: Log(log), id })
 }
 
 /// A file in memory, appended to, closed on exec.
@@ -179,7 +183,9 @@ unsafe fn middle(plan: &Plan) -> ! {
             execute(plan);
         }
         if pid < 0 {
-            report(plan);
+            report(plan, *libc::__errno_location());
+        } else {
+            report(plan, -(pid as libc::c_int));
         }
     }
     exit(0)
@@ -214,22 +220,19 @@ unsafe fn execute(plan: &Plan) -> ! {
             let (argv, envp) = (plan.argv.as_ptr(), plan.envp.as_ptr());
             libc::syscall(libc::SYS_execve, plan.program.as_ptr(), argv, envp);
         }
-        report(plan);
+        report(plan, *libc::__errno_location());
     }
     exit(127)
 }
 
-/// Sends errno to the host.
+/// Tells the host an errno, or the compiler's number as a negative one.
 ///
 /// # Safety
 /// As for [`middle`].
-unsafe fn report(plan: &Plan) {
-    // SAFETY: errno's location is valid for this thread; four bytes are written from the stack.
-    unsafe {
-        let errno = *libc::__errno_location();
-        let fd = libc::c_long::from(plan.error);
-        libc::syscall(libc::SYS_write, fd, ptr::from_ref(&errno), size_of_val(&errno));
-    }
+unsafe fn report(plan: &Plan, word: libc::c_int) {
+    let fd = libc::c_long::from(plan.error);
+    // SAFETY: four bytes are written from the stack.
+    unsafe { libc::syscall(libc::SYS_write, fd, ptr::from_ref(&word), size_of_val(&word)) };
 }
 
 /// Waits for the middle child, which is about to exit.

@@ -12,6 +12,7 @@ use crate::core::graph::{Callback, Detail, Graph};
 use crate::error::{Error, Result};
 use crate::handle;
 use crate::list::command::Command;
+use crate::log::warn_once;
 
 api! {
     /// Spec: `zeGraphCreateExt`.
@@ -24,7 +25,7 @@ api! {
         let context = call.handle(hContext, "hContext")?;
         no_extensions(call, pNext)?;
         let out = call.out(phGraph, "phGraph")?;
-        out.set(handle::create(Graph::create(context))?);
+        out.set(handle::create(Graph::create(context, true))?);
         Ok(())
     }
 
@@ -35,7 +36,7 @@ api! {
         pNext: *const c_void,
     ) {
         no_extensions(call, pNext)?;
-        let graph = Graph::create(list.context());
+        let graph = Graph::create(list.context(), false);
         let raw: ze_graph_handle_t = handle::create(graph.clone())?;
         graph.begin(list, (hCommandList, raw)).inspect_err(|_| {
             // The handle is not yet known outside this call.
@@ -68,15 +69,26 @@ api! {
         phGraph: *mut ze_graph_handle_t,
     ) {
         no_extensions(call, pNext)?;
-        let out = call.out(phGraph, "phGraph")?;
-        let (graph, branch) = list.capture().ok_or_else(not_capturing)?;
+        let capture = list.capture();
+        // Like Intel's driver: the application has the handle, whatever it says.
+        let is_known = capture.as_ref().is_some_and(|(graph, _)| graph.is_applications());
+        let out = match call.optional_out(phGraph) {
+            None if is_known => {
+                warn_once!("phGraph: it is null; the graph is the one that the capture began with");
+                None
+            }
+            _ => Some(call.out(phGraph, "phGraph")?),
+        };
+        let (graph, branch) = capture.ok_or_else(not_capturing)?;
         if branch != 0 {
             return Err(Error::invalid(
                 "hCommandList: the capture began with another list, which has to end it",
             ));
         }
         let ended = graph.end();
-        out.set(graph.raw());
+        if let Some(out) = out {
+            out.set(graph.raw());
+        }
         ended
     }
 

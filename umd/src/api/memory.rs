@@ -12,6 +12,7 @@ use super::{Call, api};
 use crate::core::context::Context;
 use crate::core::device::Device;
 use crate::error::{Error, Result};
+use crate::log::warn_once;
 use crate::vm::Found;
 
 pub mod external;
@@ -291,18 +292,16 @@ fn allocate(call: Call<'_>, context: &Context, request: Request, out: *mut *mut 
         return Err(Error::new(ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_SIZE, "size: it is 0"));
     }
     // ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT: Must be zero or a power-of-two
-    let alignment_rule = if alignment != 0 && !alignment.is_power_of_two() {
-        Some("is not a power of two")
-    } else if alignment > MAX_ALIGNMENT {
-        Some("is more than 1 GiB")
-    } else {
-        None
-    };
-    if let Some(rule) = alignment_rule {
+    // Intel's driver takes any alignment.
+    let power = alignment.max(1).checked_next_power_of_two();
+    let Some(power) = power.filter(|&power| power <= MAX_ALIGNMENT) else {
         return Err(Error::new(
             ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT,
-            format!("alignment: {alignment} {rule}"),
+            format!("alignment: {alignment} is more than 1 GiB"),
         ));
+    };
+    if power != alignment.max(1) {
+        warn_once!("alignment: {alignment} is not a power of two; {power} is taken");
     }
     let limit = match device {
         Some(device) => device.budget().limit(),
@@ -315,7 +314,7 @@ fn allocate(call: Call<'_>, context: &Context, request: Request, out: *mut *mut 
         ));
     }
     let source = external::source(&extensions, context)?;
-    let address = context.allocate(source, size as u64, alignment.max(1) as u64, kind, device)?;
+    let address = context.allocate(source, size as u64, power as u64, kind, device)?;
     out.set(crate::space::pointer(address).cast());
     Ok(())
 }

@@ -6,7 +6,8 @@
 //! programs where it is older than they need: those get the newest that `scripts/loaders` has
 //! unpacked, and are not started if there is none, since SYCL crashes with a loader that is too old.
 //! Such a loader needs a newer C library than the system's, so the program is then started by that
-//! library's dynamic linker.
+//! library's dynamic linker. A program that opens the system's loader by its full name gets the newer one,
+//! too: see `ze_tally::audit`.
 
 use std::env;
 use std::error::Error;
@@ -177,8 +178,9 @@ fn run(request: &Request) -> ExitCode {
 fn command(request: &Request, program: &Path) -> Result<Command> {
     let image = Image::of(program);
     let loader = Loader::choose(&request.loader, || image.needs_new_loader())?;
-    let mut command = loader.command(program, &image);
-    command.args(&request.arguments).env("ZE_ENABLE_ALT_DRIVERS", driver()?);
+    let driver = driver()?;
+    let mut command = loader.command(program, &image, &driver);
+    command.args(&request.arguments).env("ZE_ENABLE_ALT_DRIVERS", driver);
     Ok(command)
 }
 
@@ -326,7 +328,7 @@ impl Loader {
         }
     }
 
-    fn command(&self, program: &Path, image: &Image) -> Command {
+    fn command(&self, program: &Path, image: &Image, driver: &Path) -> Command {
         match self {
             Self::System => Command::new(program),
             Self::Folder(folder) => {
@@ -346,7 +348,12 @@ impl Loader {
                     paths.push(":");
                     paths.push(before);
                 }
-                command.arg("--library-path").arg(paths).arg(&image.file);
+                command
+                    .arg("--audit")
+                    .arg(driver)
+                    .arg("--library-path")
+                    .arg(paths)
+                    .arg(&image.file);
                 // The dynamic linker starts programs only, so a script's first line is done here.
                 if let Some((_, arguments)) = &image.interpreter {
                     command.args(arguments).arg(program);

@@ -9,6 +9,7 @@ use tally_ze::{ze_context_handle_t, ze_memory_type_t, ze_result_t};
 use crate::core::device::Device;
 use crate::error::{Error, Result};
 use crate::handle::{self, Kind, object};
+use crate::log::warn_once;
 use crate::settings;
 use crate::sync::cell::Cell;
 use crate::sync::shared::Shared;
@@ -146,12 +147,12 @@ impl Context {
         self.device.gpu().devices().get(found.device? as usize).copied()
     }
 
-    /// Frees memory of this context by its first address.
+    /// Frees memory by its first address. Like Intel's driver, it takes memory of any context.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if it is not such an address.
     pub fn free(&self, address: u64) -> Result {
-        self.must_own(address)?;
+        self.check_free(address)?;
         self.vm.free(self.take(address)?);
         Ok(())
     }
@@ -162,7 +163,7 @@ impl Context {
     /// # Errors
     /// As [`Context::free`].
     pub fn free_when_idle(&self, address: u64) -> Result {
-        self.must_own(address)?;
+        self.check_free(address)?;
         match self.shared.wait_idle(u64::MAX, |_| true) {
             // A device that is lost does not touch the memory any more.
             Err(error) if error.code() == ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST => {}
@@ -177,7 +178,7 @@ impl Context {
     /// # Errors
     /// As [`Context::free`]; out of memory, where all is as before.
     pub fn free_later(&self, address: u64) -> Result {
-        self.must_own(address)?;
+        self.check_free(address)?;
         let unfinished = self.unfinished()?;
         self.shared.retire_after(unfinished, Box::new(Retired::new(&self.vm, self.take(address)?)));
         Ok(())
@@ -201,23 +202,31 @@ impl Context {
     /// # Errors
     /// INVALID_ARGUMENT if it is not such an address.
     pub fn take(&self, address: u64) -> Result<Box<Allocation>> {
-        self.vm.release(address, self.id).ok_or_else(|| self.foreign(address))
+        let owner = self.vm.find(address).map(|found| found.context);
+        let taken = owner.and_then(|owner| self.vm.release(address, owner));
+        taken.ok_or_else(|| self.no_start(address))
     }
 
-    fn must_own(&self, address: u64) -> Result {
-        match self.find(address) {
+    fn check_free(&self, address: u64) -> Result {
+        match self.vm.find(address) {
             Some(found) if found.base == address && found.imported => Err(Error::invalid(format!(
                 "ptr: {address:#x} is another process's memory: zeMemCloseIpcHandle closes it"
             ))),
-            Some(found) if found.base == address => Ok(()),
-            _ => Err(self.foreign(address)),
+            Some(found) if found.base == address => {
+                if found.context != self.id {
+                    warn_once!(
+                        "hContext: the memory at {address:#x} belongs to another context; it is freed"
+                    );
+                }
+                Ok(())
+            }
+            _ => Err(self.no_start(address)),
         }
     }
 
-    /// The error for an address that is not the first of an allocation of this context.
-    fn foreign(&self, address: u64) -> Error {
+    /// The error for an address that is not the first of an allocation.
+    fn no_start(&self, address: u64) -> Error {
         let what = match self.vm.find(address) {
-            Some(found) if found.context != self.id => "belongs to another context".to_owned(),
             Some(found) => format!("points into the allocation at {:#x}", found.base),
             None => "was not allocated by this driver, or has been freed".to_owned(),
         };

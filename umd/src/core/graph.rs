@@ -34,6 +34,8 @@ pub use dump::Detail;
 /// A graph.
 pub struct Graph {
     context: Arc<Context>,
+    /// Whether the application has had the handle since before the capture.
+    is_applications: bool,
     state: Mutex<State>,
     /// Executable graphs that were made of it and exist.
     instances: AtomicUsize,
@@ -116,10 +118,11 @@ fn captures() -> Vec<Arc<Graph>> {
 }
 
 impl Graph {
-    /// An empty graph.
-    pub fn create(context: &Arc<Context>) -> Arc<Self> {
+    /// An empty graph: one that the application asked for, or one that a capture needs.
+    pub fn create(context: &Arc<Context>, is_applications: bool) -> Arc<Self> {
         Arc::new(Self {
             context: context.clone(),
+            is_applications,
             state: Mutex::default(),
             instances: AtomicUsize::new(0),
         })
@@ -127,6 +130,11 @@ impl Graph {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the application has had the handle since before the capture.
+    pub fn is_applications(&self) -> bool {
+        self.is_applications
     }
 
     /// Its handle; null if nothing was captured.
