@@ -13,7 +13,7 @@ use tally_ze::ze_device_handle_t;
 use crate::core::gpu::Gpu;
 use crate::core::sysman::Sysman;
 use crate::core::topology::{self, Share, Shown};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::handle::{self, Kind, object};
 use crate::kernel::{self, Kernel};
 use crate::settings::{Hierarchy, Settings};
@@ -60,7 +60,7 @@ impl Devices {
         if shown.is_empty() {
             return Ok(Self::default());
         }
-        let kernel = kernel::open(settings).map_err(|errno| Error::kernel("open", errno))?;
+        let kernel = kernel::open(settings)?;
         let gpu: &'static Gpu = Box::leak(Box::new(Gpu::new(kernel, settings)?));
         let mut maker = Maker { gpu, settings, made: Vec::new() };
         let mut devices = Self::default();
