@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What /proc/PID/fdinfo says of a client: engine time and memory, in the keys of
-//! the kernel's Documentation/gpu/drm-usage-stats.rst, which nvtop and others read.
+//! What /proc/PID/fdinfo says of a client: engine time, in the keys of the kernel's
+//! Documentation/gpu/drm-usage-stats.rst, which nvtop and others read, and what counts
+//! against its limits. Memory by the common keys comes from the core, which counts each
+//! buffer that the client has a handle of once (`raw::drm`).
 
 use kernel::fmt::Write;
 use kernel::sync::atomic::{Atomic, Relaxed};
@@ -52,19 +54,15 @@ pub(crate) fn show(file: &TallyFile, out: &mut impl Write) {
     if let Some(call) = last {
         let _ = call.wait_until(state, raw::monotonic_ns().saturating_add(PATIENCE_NS));
     }
-    let mut mapped = (0, 0);
+    let mut mappings = 0;
     state.vms.for_each(
         |vm| vm.owner_id() == file.id(),
-        |_, vm| {
-            let (count, bytes) = vm.mapped();
-            mapped = (mapped.0 + count, mapped.1 + bytes);
-        },
+        |_, vm| mappings += vm.mapped().0,
     );
     // A printer that is full drops the rest; there is nobody to tell.
     for (class, sum) in CLASSES.iter().zip(&file.engine_time().0) {
         let _ = writeln!(out, "drm-engine-{class}:\t{} ns", sum.load(Relaxed));
     }
-    let _ = writeln!(out, "drm-total-memory:\t{} KiB", file.account().used() / 1024);
-    let _ = writeln!(out, "drm-resident-memory:\t{} KiB", mapped.1 / 1024);
-    let _ = writeln!(out, "tally-mappings:\t{}", mapped.0);
+    let _ = writeln!(out, "tally-charged-memory:\t{} KiB", file.account().used() / 1024);
+    let _ = writeln!(out, "tally-mappings:\t{mappings}");
 }

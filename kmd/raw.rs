@@ -45,6 +45,9 @@ extern "C" {
     fn tally_fill_buffer(obj: *mut bindings::drm_gem_object) -> c_int;
     fn tally_page_address(page: *mut bindings::page) -> *mut c_void;
     fn tally_buffer_page(obj: *mut bindings::drm_gem_object, index: usize) -> *mut bindings::page;
+    fn tally_buffer_status(
+        obj: *mut bindings::drm_gem_object,
+    ) -> bindings::drm_gem_object_status;
     fn tally_put_page(page: *mut bindings::page);
     fn tally_mmap(file: *mut bindings::file, vma: *mut bindings::vm_area_struct) -> c_int;
     fn tally_fault(vmf: *mut bindings::vm_fault) -> bindings::vm_fault_t;
@@ -267,12 +270,14 @@ pub(crate) fn patch_driver(drm: &drm::UnregisteredDevice<Tally>) {
 /// For the DRM core alone, with an open file of this driver.
 unsafe extern "C" fn show_fdinfo(
     printer: *mut bindings::drm_printer,
-    file: *mut bindings::drm_file,
+    raw_file: *mut bindings::drm_file,
 ) {
     // SAFETY: the core calls this with an open file of this driver.
-    let file = unsafe { drm::File::<TallyFile>::from_raw(file) };
+    let file = unsafe { drm::File::<TallyFile>::from_raw(raw_file) };
     let mut text = Printer(printer);
     crate::fdinfo::show(&file.inner(), &mut text);
+    // SAFETY: as we were called.
+    unsafe { bindings::drm_show_memory_stats(printer, raw_file) };
 }
 
 /// A `drm_printer`, which has no abstraction.
@@ -293,8 +298,8 @@ impl kernel::fmt::Write for Printer {
 }
 
 /// Gives a new buffer functions of our own: mmap that knows IMPORT_READ_ONLY, faults
-/// that find the page of a part, and no way for other drivers to map the pages, which
-/// would not know it.
+/// that find the page of a part, whether it has memory, and no way for other drivers to
+/// map the pages, which would not know it.
 pub(crate) fn patch_bo(bo: &Bo) {
     let raw = bo.as_raw();
     let vm_ops = VM_OPS.get_or(|| bindings::vm_operations_struct {
@@ -311,6 +316,7 @@ pub(crate) fn patch_bo(bo: &Bo) {
         get_sg_table: None,
         vmap: None,
         vunmap: None,
+        status: Some(tally_buffer_status),
         // SAFETY: the abstraction has set it, to a constant.
         ..unsafe { *(*raw).funcs }
     });

@@ -44,6 +44,7 @@ int tally_huge_pages(struct drm_device *drm);
 void *tally_page_address(struct page *page);
 int tally_fill_buffer(struct drm_gem_object *obj);
 struct page *tally_buffer_page(struct drm_gem_object *obj, unsigned long index);
+enum drm_gem_object_status tally_buffer_status(struct drm_gem_object *obj);
 void tally_put_page(struct page *page);
 int tally_mmap(struct file *file, struct vm_area_struct *vma);
 vm_fault_t tally_fault(struct vm_fault *vmf);
@@ -227,6 +228,13 @@ struct page *tally_buffer_page(struct drm_gem_object *obj, unsigned long index)
 	if (fatal_signal_pending(current))
 		return ERR_PTR(-EINTR);
 	return shmem_read_mapping_page(obj->filp->f_mapping, index);
+}
+
+/* Whether all pages of a buffer are there. fdinfo asks, with a spinlock held. */
+enum drm_gem_object_status tally_buffer_status(struct drm_gem_object *obj)
+{
+	return refcount_read(&to_drm_gem_shmem_obj(obj)->pages_use_count) ?
+		       DRM_GEM_OBJECT_RESIDENT : 0;
 }
 
 void tally_put_page(struct page *page)

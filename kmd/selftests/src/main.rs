@@ -52,7 +52,8 @@ const TESTS: &[Test] = tests! {
     rejections: must_be_zero unknown_handles_and_ids queries_are_checked buffers_are_checked
         address_spaces_are_checked bindings_are_checked queues_are_checked waits_are_checked orphaned_ranges_are_checked
         numbers_beyond_the_last_are_refused structs_may_be_shorter foreign_and_dumb_buffers_are_refused;
-    buffers: memory_is_zero_and_shared a_mapping_outlives_its_handle memory_has_a_limit clients_have_limits
+    buffers: memory_is_zero_and_shared a_mapping_outlives_its_handle tools_see_each_buffer_once
+        memory_has_a_limit clients_have_limits
         bindings_are_cut_and_joined parts_are_mapped_and_mappings_are_cut
         userptr_is_the_callers_memory a_bind_ends_with_its_caller huge_and_many
         a_bind_without_memory_changes_nothing;
