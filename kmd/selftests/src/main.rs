@@ -6,6 +6,8 @@
 //! it while the device is reset and unbound, and processes are stopped and killed.
 //! `tally-selftests --outlive` sleeps until somebody outside ends the device's process,
 //! `tally-selftests --lose` until somebody ends that of the VM's engine.
+//! `tally-selftests --means` prints how long a witness waits beside each thing that a hostile client can do;
+//! with `--first` behind it the witness never waits for a processor.
 //! `tally-selftests --slow` tests what a slow VM does to others, on a device that lets one be slow.
 //! `TALLY_KO` names the module's file for the tests that reload it; without it they
 //! are skipped.
@@ -91,6 +93,11 @@ fn main() {
     }
     if parts == ["--lose"] {
         return life::lose();
+    }
+    if let [option, rest @ ..] = &parts[..]
+        && option == "--means"
+    {
+        return hostile::each_means(rest == ["--first"]);
     }
     if parts == ["--slow"] {
         return resets::slow();
