@@ -10,7 +10,7 @@ use kernel::sync::{new_mutex, Arc, Mutex};
 use tally_uapi::PAGE_SIZE;
 
 use crate::module_parameters;
-use crate::raw;
+use crate::raw::machine;
 
 /// A sum that has a limit.
 pub(crate) struct Quota {
@@ -155,12 +155,12 @@ impl Accounts {
     /// ENOMEM.
     pub(crate) fn new() -> Result<Arc<Self>> {
         let bytes = match *module_parameters::memory_mib.value_ref() {
-            0 => raw::memory_bytes() / 4 * 3 / PAGE_SIZE * PAGE_SIZE,
+            0 => machine::memory_bytes() / 4 * 3 / PAGE_SIZE * PAGE_SIZE,
             mib => mib.saturating_mul(1 << 20),
         };
         // The kernel's own limit of open files is one for each 10 KiB of memory.
-        let buffers = raw::memory_bytes() / (20 << 10);
-        let kernel = raw::memory_bytes() / 16;
+        let buffers = machine::memory_bytes() / (20 << 10);
+        let kernel = machine::memory_bytes() / 16;
         let all = Account::new(Amount { bytes, buffers, kernel });
         Arc::pin_init(pin_init!(Self { all, users <- new_mutex!(KVVec::new()) }), GFP_KERNEL)
     }

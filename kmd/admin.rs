@@ -8,14 +8,22 @@ use kernel::prelude::*;
 use kernel::sync::{new_mutex, Mutex};
 use tally_uapi::firmware::{op, Answer, Command, Identity, ANSWERS};
 
-use crate::call::{Order, Sent};
-use crate::keep::Keep;
-use crate::lanes::{Answered, Lanes, Unsent};
-use crate::queue::Queue;
-use crate::raw::monotonic_ns;
+use crate::call::{Kept, Sent};
+use crate::lanes::{Answered, Lanes};
+use crate::object::keep::Keep;
+use crate::object::queue::Queue;
+use crate::raw::time::monotonic_ns;
 use crate::regs::Regs;
+use crate::settle::is_heavy;
 use crate::shared::Shared;
 use crate::state::{Count, State};
+
+/// The memory that a command needs, made first.
+pub(crate) type Order = crate::call::Order<Keep>;
+/// A command's sender's side.
+pub(crate) type Call = crate::call::Call<Keep>;
+/// A command that could not be sent.
+pub(crate) type Unsent = crate::lanes::Unsent<Keep>;
 
 /// Commands in the ring: no fewer than can be out.
 const ENTRIES: u32 = ANSWERS;
@@ -37,7 +45,7 @@ struct Inner {
     phase: Phase,
     /// Commands given since ENABLE, modulo 2^32.
     tail: u32,
-    lanes: Lanes,
+    lanes: Lanes<Keep>,
 }
 
 /// The ring.
@@ -137,7 +145,7 @@ impl Admin {
             }
             let quiet = keep.answered(state, &answer);
             let Some(keep) = call.end(Ok(answer), keep, quiet) else { continue };
-            if keep.is_heavy() {
+            if is_heavy(&keep) {
                 left = true;
                 state.leave(place.into_node(key, Sent { call, command, keep, quiet }));
             } else {
@@ -147,7 +155,7 @@ impl Admin {
         left
     }
 
-    fn next_answered(&self, regs: &Regs<'_>) -> Option<(Answered, Answer)> {
+    fn next_answered(&self, regs: &Regs<'_>) -> Option<(Answered<Keep>, Answer)> {
         let mut inner = self.inner.lock();
         if inner.phase != Phase::Running {
             return None;

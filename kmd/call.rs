@@ -2,43 +2,60 @@
 //! A command and its sender.
 //!
 //! What a command has set free is freed by the thread that waits for it, at that thread's expense.
-//! What no thread waits for any more is freed from a workqueue ([`State::reap`]).
+//! What no thread waits for any more is freed from a workqueue.
+//!
+//! What commands keep until they are answered is of no concern here: see [`Kept`].
 
 use kernel::prelude::*;
 use kernel::rbtree::{RBTree, RBTreeNodeReservation};
 use kernel::sync::{new_spinlock, Arc, SpinLock};
 use tally_uapi::firmware::{answer_status, Answer, Command};
 
-use crate::keep::Keep;
-use crate::raw::{Interrupted, Waiter};
-use crate::state::State;
+use crate::raw::wait::{Interrupted, Waiter};
+
+/// What has to stay until a command is answered, and is freed then.
+pub(crate) trait Kept: Sized + Unpin {
+    /// Where it came from.
+    type Owner;
+    /// What a command that keeps nothing has.
+    const NOTHING: Self;
+
+    /// Takes from the answer what is of interest for this. Whether the device touches nothing of it
+    /// any more.
+    fn answered(&self, owner: &Self::Owner, answer: &Answer) -> bool;
+    /// Whether the command sets something free, and so must always be taken.
+    fn sets_free(&self) -> bool;
+    /// Frees it. `quiet`: the device is known to touch nothing of it any more; otherwise what it may touch
+    /// is never freed.
+    fn settle(self, owner: &Self::Owner, quiet: bool);
+}
 
 /// A command on its way to its answer.
-pub(crate) struct Sent {
+pub(crate) struct Sent<K> {
     /// Its sender's side.
-    pub(crate) call: Arc<Call>,
+    pub(crate) call: Arc<Call<K>>,
     /// The command.
     pub(crate) command: Command,
     /// What goes with it.
-    pub(crate) keep: Keep,
+    pub(crate) keep: K,
     /// Whether the device touches nothing of `keep`; known with the answer.
     pub(crate) quiet: bool,
 }
 
 /// Commands by a number that no two have.
-pub(crate) type Commands = RBTree<u64, Sent>;
+pub(crate) type Commands<K> = RBTree<u64, Sent<K>>;
 /// A place for one.
-pub(crate) type Place = RBTreeNodeReservation<u64, Sent>;
+pub(crate) type Place<K> = RBTreeNodeReservation<u64, Sent<K>>;
 
 /// All memory that a command needs. Made first, so that nothing is begun that memory is then missing for.
-pub(crate) struct Order {
+pub(crate) struct Order<K> {
     /// The sender's side.
-    pub(crate) call: Arc<Call>,
+    pub(crate) call: Arc<Call<K>>,
     /// Where the command will be kept.
-    pub(crate) place: Place,
+    pub(crate) place: Place<K>,
 }
 
-impl Order {
+impl<K: Kept> Order<K> {
     /// # Errors
     /// ENOMEM.
     pub(crate) fn new() -> Result<Self> {
@@ -47,25 +64,25 @@ impl Order {
 }
 
 /// What has become of a command.
-enum Outcome {
+enum Outcome<K> {
     /// Nothing yet; its sender waits, or will.
     Pending,
     /// Nothing yet, or it was told; its sender does not wait any more.
     Left,
     /// It has ended. What it has set free, and whether the device is done with that.
-    Ended(Result<Answer>, Keep, bool),
+    Ended(Result<Answer>, K, bool),
 }
 
 /// See the module.
 #[pin_data]
-pub(crate) struct Call {
+pub(crate) struct Call<K> {
     #[pin]
     waiter: Waiter,
     #[pin]
-    outcome: SpinLock<Outcome>,
+    outcome: SpinLock<Outcome<K>>,
 }
 
-impl Call {
+impl<K: Kept> Call<K> {
     fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             try_pin_init!(Self {
@@ -84,7 +101,7 @@ impl Call {
 
     /// Ends the command. Returns the resources that it released if no thread waits for it.
     #[must_use]
-    pub(crate) fn end(&self, answer: Result<Answer>, keep: Keep, quiet: bool) -> Option<Keep> {
+    pub(crate) fn end(&self, answer: Result<Answer>, keep: K, quiet: bool) -> Option<K> {
         let mut outcome = self.outcome.lock();
         if !matches!(*outcome, Outcome::Pending) {
             return Some(keep);
@@ -100,12 +117,12 @@ impl Call {
     /// # Errors
     /// EINTR: killed; the command is carried out all the same. EIO: the device was reset, or its VM is
     /// lost. ENODEV: the device is gone. ETIME: the deadline, where there is one.
-    pub(crate) fn wait_until(&self, state: &State, deadline_ns: i64) -> Result<Answer> {
+    pub(crate) fn wait_until(&self, owner: &K::Owner, deadline_ns: i64) -> Result<Answer> {
         let slept = self.waiter.sleep(deadline_ns, true);
         let outcome = core::mem::replace(&mut *self.outcome.lock(), Outcome::Left);
         match (outcome, slept) {
             (Outcome::Ended(answer, keep, quiet), _) => {
-                keep.settle(state, quiet);
+                keep.settle(owner, quiet);
                 answer
             }
             (_, Err(Interrupted::Late)) => Err(ETIME),
@@ -117,8 +134,8 @@ impl Call {
     ///
     /// # Errors
     /// As [`Self::wait_until`], and what the answer's status means.
-    pub(crate) fn wait(&self, state: &State) -> Result<Answer> {
-        let answer = self.wait_until(state, i64::MAX)?;
+    pub(crate) fn wait(&self, owner: &K::Owner) -> Result<Answer> {
+        let answer = self.wait_until(owner, i64::MAX)?;
         status(&answer)?;
         Ok(answer)
     }
@@ -127,8 +144,8 @@ impl Call {
     ///
     /// # Errors
     /// EINTR: killed.
-    pub(crate) fn wait_for_end(&self, state: &State) -> Result {
-        match self.wait_until(state, i64::MAX) {
+    pub(crate) fn wait_for_end(&self, owner: &K::Owner) -> Result {
+        match self.wait_until(owner, i64::MAX) {
             Err(error) if error == EINTR => Err(error),
             _ => Ok(()),
         }

@@ -10,7 +10,7 @@ use kernel::prelude::*;
 use kernel::sync::{new_mutex, Mutex};
 use tally_uapi::ioctl::ClockPair;
 
-use crate::raw::monotonic_ns;
+use crate::raw::time::monotonic_ns;
 
 /// How often the clock is read to measure well.
 const ROUNDS: usize = 16;

@@ -9,7 +9,7 @@ use kernel::sync::Arc;
 
 use crate::account::Account;
 use crate::module_parameters;
-use crate::sem::About;
+use crate::sleepers::About;
 use crate::state::State;
 
 /// The files of a device; gone when dropped.

@@ -8,43 +8,20 @@ use kernel::irq::{self, ThreadedRegistration};
 use kernel::pci;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
-use kernel::sync::Arc;
-use kernel::workqueue::{
-    impl_has_delayed_work, impl_has_work, new_delayed_work, new_work, DelayedWork, Work, WorkItem,
-};
+use kernel::workqueue::WorkItem;
 use tally_uapi::{ioctl, regs};
 
+use crate::buffer::{Bo, BoData};
+use crate::commands::end_vm_unattended;
+use crate::data::{Data, REAPER};
 use crate::debugfs::Debug;
+use crate::device::{Tally, TallyDevice};
 use crate::file::TallyFile;
-use crate::gem::Bo;
 use crate::gpu::Gpu;
 use crate::irq::Irq;
-use crate::raw;
+use crate::raw::drm::{once_registered, patch_driver, Buffer, Tables};
+use crate::raw::pci::{clear_master, handle_power, id, Power};
 use crate::state::State;
-
-/// The DRM driver.
-pub(crate) struct Tally;
-
-/// The DRM device.
-pub(crate) type TallyDevice<C = drm::Normal> = drm::Device<Tally, C>;
-
-/// What a DRM device holds until its last file is closed.
-#[pin_data]
-pub(crate) struct Data {
-    /// What files share.
-    pub(crate) state: Arc<State>,
-    #[pin]
-    watchdog: DelayedWork<TallyDevice>,
-    #[pin]
-    reaper: Work<TallyDevice, REAPER>,
-}
-
-/// The work that frees the resources of commands without a waiting thread.
-pub(crate) const REAPER: u64 = 1;
-
-impl_has_work! {
-    impl HasWork<TallyDevice, REAPER> for Data { self.reaper }
-}
 
 impl WorkItem<REAPER> for Data {
     type Pointer = ARef<TallyDevice>;
@@ -54,29 +31,25 @@ impl WorkItem<REAPER> for Data {
     }
 }
 
-impl_has_delayed_work! {
-    impl HasDelayedWork<TallyDevice> for Data { self.watchdog }
-}
-
 impl WorkItem for Data {
     type Pointer = ARef<TallyDevice>;
 
     fn run(dev: ARef<TallyDevice>) {
-        if let Some(guard) = raw::once_registered(&dev).registration_guard() {
+        if let Some(guard) = once_registered(&dev).registration_guard() {
             guard.registration_data_with(|registered| registered.gpu.look_after());
         }
     }
 }
 
-/// The watchdog of a device, as C sees it.
-pub(crate) fn watchdog_work(dev: &TallyDevice) -> raw::RawWork {
-    // SAFETY: the data of a device is pinned: it is part of the C allocation.
-    raw::delayed_work(unsafe { Pin::new_unchecked(&dev.watchdog) })
-}
+impl Buffer for BoData {
+    fn tables() -> &'static Tables<Self> {
+        static TABLES: Tables<BoData> = Tables::new();
+        &TABLES
+    }
 
-/// The reaper of a device, as C sees it.
-pub(crate) fn reaper_work(dev: &TallyDevice) -> raw::RawWork {
-    raw::work(&dev.reaper)
+    fn may_write(&self, client: Option<&TallyFile>) -> bool {
+        BoData::may_write(self, client.map(TallyFile::id))
+    }
 }
 
 /// What ioctls may use while the driver is bound.
@@ -104,6 +77,42 @@ impl drm::Driver for Tally {
     const IOCTLS: &'static [drm::ioctl::DrmIoctlDescriptor] = crate::ioctl::TABLE;
 }
 
+impl drm::file::DriverFile for TallyFile {
+    type Driver = Tally;
+
+    fn open(dev: &TallyDevice) -> Result<Pin<KBox<Self>>> {
+        let file = Self::new(dev.into(), dev.state.clone())?;
+        Ok(KBox::new(file, GFP_KERNEL_ACCOUNT)?.into())
+    }
+}
+
+impl Drop for TallyFile {
+    /// Ends what the client has left. Waits for nothing: the answers free the rest.
+    fn drop(&mut self) {
+        let guard = once_registered(self.device()).registration_guard();
+        let (id, state) = (self.id(), self.state());
+        state.vms.for_each(
+            |vm| vm.owner_id() == id,
+            |_, vm| {
+                if !vm.close() {
+                    return;
+                }
+                match &guard {
+                    Some(guard) => guard.registration_data_with(|registered| {
+                        end_vm_unattended(registered.gpu, &vm);
+                    }),
+                    // Unbound: the device was reset, and has nothing of it.
+                    None => state.vms.free(&vm),
+                }
+            },
+        );
+        state.queues.for_each(
+            |queue| queue.owner_id() == id && guard.is_none(),
+            |_, queue| state.queues.free(&queue),
+        );
+    }
+}
+
 /// The PCI driver.
 pub(crate) struct TallyPci;
 
@@ -124,7 +133,7 @@ pub(crate) struct TallyPciData<'bound> {
 kernel::pci_device_table!(
     PCI_TABLE,
     <TallyPci as pci::Driver>::IdInfo,
-    [(raw::pci_id(regs::PCI_VENDOR, regs::PCI_DEVICE), ())]
+    [(id(regs::PCI_VENDOR, regs::PCI_DEVICE), ())]
 );
 
 impl pci::Driver for TallyPci {
@@ -147,16 +156,10 @@ impl pci::Driver for TallyPci {
 
             let state = State::new()?;
             let shown = state.clone();
-            let drm = drm::UnregisteredDevice::<Tally>::new(
-                pdev,
-                try_pin_init!(Data {
-                    state,
-                    watchdog <- new_delayed_work!("tally_watchdog"),
-                    reaper <- new_work!("tally_reaper"),
-                }? Error),
-            )?;
-            raw::patch_driver(&drm);
-            raw::handle_resets(pdev);
+            let drm = drm::UnregisteredDevice::<Tally>::new(pdev, Data::new(state))?;
+            patch_driver::<BoData>(&drm);
+            // SAFETY: `probe` binds it to this driver, the only one of the module.
+            unsafe { handle_power::<Self>(pdev) };
             let node: ARef<TallyDevice> = (&*drm).into();
 
             Ok(try_pin_init!(TallyPciData {
@@ -199,21 +202,20 @@ impl pci::Driver for TallyPci {
     fn unbind<'bound>(pdev: &'bound pci::Device<Core<'_>>, this: Pin<&TallyPciData<'bound>>) {
         this.gpu.stop();
         // Whatever the device does from now on, it does not do it to memory.
-        raw::clear_master(pdev);
+        clear_master(pdev);
     }
 }
 
-/// The device's slot has failed.
-pub(crate) fn halt(data: Pin<&TallyPciData<'_>>) {
-    data.gpu.halt();
-}
+impl Power for TallyPci {
+    fn halt(data: Pin<&TallyPciData<'_>>) {
+        data.gpu.halt();
+    }
 
-/// The device is about to be reset, or to lose its power.
-pub(crate) fn pause(data: Pin<&TallyPciData<'_>>) {
-    data.gpu.pause();
-}
+    fn pause(data: Pin<&TallyPciData<'_>>) {
+        data.gpu.pause();
+    }
 
-/// That is over.
-pub(crate) fn go_on(data: Pin<&TallyPciData<'_>>) {
-    data.gpu.go_on();
+    fn go_on(data: Pin<&TallyPciData<'_>>) {
+        data.gpu.go_on();
+    }
 }

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 //! An open file: a client.
 
-use kernel::drm;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 use kernel::sync::Arc;
 
 use crate::account::Client;
-use crate::driver::{Tally, TallyDevice};
-use crate::fdinfo::EngineTime;
-use crate::raw;
+use crate::device::TallyDevice;
+use crate::object::queue::EngineTime;
+use crate::raw::machine;
 use crate::state::State;
 use crate::table::Owner;
-use crate::vm;
 
 /// A client. Its VMs and queues are in the device's tables, by its number.
 pub(crate) struct TallyFile {
@@ -26,6 +24,19 @@ pub(crate) struct TallyFile {
 }
 
 impl TallyFile {
+    /// A client that opens the device now.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub(crate) fn new(dev: ARef<TallyDevice>, state: Arc<State>) -> Result<Self> {
+        let pid = kernel::current!().group_leader().pid();
+        let user = machine::current_user();
+        let account = state.accounts.open(user)?;
+        let engine_time = Arc::new(EngineTime::new(), GFP_KERNEL_ACCOUNT)?;
+        let id = state.new_file();
+        Ok(Self { id, user, pid, account, engine_time, state, dev })
+    }
+
     /// The number of this file; never used again for another.
     pub(crate) fn id(&self) -> u64 {
         self.id
@@ -59,48 +70,5 @@ impl TallyFile {
     /// The device.
     pub(crate) fn device(&self) -> &TallyDevice {
         &self.dev
-    }
-}
-
-impl drm::file::DriverFile for TallyFile {
-    type Driver = Tally;
-
-    fn open(dev: &TallyDevice) -> Result<Pin<KBox<Self>>> {
-        let state = dev.state.clone();
-        let pid = kernel::current!().group_leader().pid();
-        let user = raw::current_user();
-        let account = state.accounts.open(user)?;
-        let engine_time = Arc::new(EngineTime::new(), GFP_KERNEL_ACCOUNT)?;
-        let id = state.new_file();
-        let file = Self { id, user, pid, account, engine_time, state, dev: dev.into() };
-        Ok(KBox::new(file, GFP_KERNEL_ACCOUNT)?.into())
-    }
-}
-
-impl Drop for TallyFile {
-    /// Ends what the client has left. Waits for nothing: the answers free the rest.
-    fn drop(&mut self) {
-        let dev = raw::once_registered(&self.dev);
-        let guard = dev.registration_guard();
-        let (id, state) = (self.id, &self.state);
-        state.vms.for_each(
-            |vm| vm.owner_id() == id,
-            |_, vm| {
-                if !vm.close() {
-                    return;
-                }
-                match &guard {
-                    Some(guard) => guard.registration_data_with(|registered| {
-                        vm::end_unattended(registered.gpu, &vm);
-                    }),
-                    // Unbound: the device was reset, and has nothing of it.
-                    None => state.vms.free(&vm),
-                }
-            },
-        );
-        state.queues.for_each(
-            |queue| queue.owner_id() == id && guard.is_none(),
-            |_, queue| state.queues.free(&queue),
-        );
     }
 }

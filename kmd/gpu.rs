@@ -17,16 +17,17 @@ use kernel::sync::{new_mutex, Arc, Mutex, SetOnce};
 use kernel::time::{msecs_to_jiffies, Delta};
 use kernel::workqueue;
 use tally_uapi::firmware::{op, Command, Identity, StatusPage, WaitersPage};
-use tally_uapi::regs::status;
 
-use crate::admin::{self, queue_command, Admin};
-use crate::call::{self, Call, Order};
-use crate::driver::{TallyDevice, REAPER};
-use crate::keep::{self, Keep};
-use crate::lanes::Unsent;
+use crate::admin::{self, queue_command, Admin, Call, Order, Unsent};
+use crate::call::status as answer_status;
+use crate::data::{cancel_work, REAPER};
+use crate::device::TallyDevice;
 use crate::module_parameters;
-use crate::raw::{self, monotonic_ns};
+use crate::object::keep::Keep;
+use crate::raw::pci::reset_function;
+use crate::raw::time::monotonic_ns;
 use crate::regs::{Addresses, Regs};
+use crate::settle;
 use crate::shared::Shared;
 use crate::state::{Count, State};
 
@@ -129,7 +130,7 @@ impl<'bound> Gpu<'bound> {
         let call =
             self.send(Order::new()?, admin::identify(&page), Keep::Identity(page.clone()))?;
         let answer = call.wait_until(&self.state, monotonic_ns().saturating_add(timeout_ns()))?;
-        call::status(&answer)?;
+        answer_status(&answer)?;
         self.identity.populate(page.read_boxed()?);
         let (major, minor) = self.regs.version();
         let device = &self.identity()?.device;
@@ -159,12 +160,12 @@ impl<'bound> Gpu<'bound> {
             waiters: self.waiters.address(),
             status: self.status.address(),
         });
-        let enabled = || {
+        let decided = || {
             let now = self.regs.status();
-            now & (status::ENABLED | status::FAILED | status::RESETTING) != 0
+            now.enabled() || now.failed() || now.resetting()
         };
-        if !self.poll(enabled) || self.regs.status() & status::ENABLED == 0 {
-            dev_err!(self.pdev, "ENABLE failed, status {:#x}\n", self.regs.status());
+        if !self.poll(decided) || !self.regs.status().enabled() {
+            dev_err!(self.pdev, "ENABLE failed, status {:?}\n", self.regs.status());
             self.admin.stop(EIO);
             self.admin.stopped(&self.state, self.reset());
             return Err(EIO);
@@ -433,7 +434,7 @@ impl<'bound> Gpu<'bound> {
         self.state.go();
         // Ends the waits for answers; the guards that they hold would delay unbind.
         self.admin.stop(ENODEV);
-        raw::cancel_work(&self.drm);
+        cancel_work(&self.drm);
         let mut power = self.power.lock();
         let before = core::mem::replace(&mut *power, Power::Off);
         if matches!(before, Power::On | Power::Halted) {
@@ -452,13 +453,16 @@ impl<'bound> Gpu<'bound> {
             |_| true,
             |_, vm| {
                 vm.lose();
-                keep::free(&self.state, vm.take_mappings(), quiet);
+                settle::free(&self.state, vm.take_mappings(), quiet);
             },
         );
         self.admin.stopped(&self.state, quiet);
         if !quiet {
             let bytes = self.state.quarantined();
-            dev_err!(self.pdev, "no reset: {bytes} bytes stay allocated until the machine is restarted\n");
+            dev_err!(
+                self.pdev,
+                "no reset: {bytes} bytes stay allocated until the machine is restarted\n"
+            );
             // The device may write its rings, and the buffers belong to the DRM device.
             core::mem::forget(self.admin.clone());
             core::mem::forget(self.status.clone());
@@ -479,11 +483,11 @@ impl<'bound> Gpu<'bound> {
     /// The same by PCI's function-level reset, for a device that ignores its register.
     fn reset_function(&self) -> bool {
         dev_err!(self.pdev, "no reset by register; trying that of PCI\n");
-        raw::reset_function(self.pdev).is_ok() && self.poll(|| self.is_reset())
+        reset_function(self.pdev).is_ok() && self.poll(|| self.is_reset())
     }
 
     fn is_reset(&self) -> bool {
-        self.regs.present() && self.regs.status() & status::RESETTING == 0
+        self.regs.present() && !self.regs.status().resetting()
     }
 
     /// Whether `done` becomes true within the reset time.
@@ -505,7 +509,7 @@ impl PinnedDrop for Gpu<'_> {
     fn drop(self: Pin<&mut Self>) {
         self.stop();
         // Nobody is left who could queue it again.
-        raw::cancel_work(&self.drm);
+        cancel_work(&self.drm);
     }
 }
 

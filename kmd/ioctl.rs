@@ -14,12 +14,18 @@ use tally_uapi::ioctl::{
     SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
 };
 
-use crate::driver::TallyDevice;
+use crate::buffer::BoRef;
+use crate::device::TallyDevice;
 use crate::file::TallyFile;
-use crate::gem;
 use crate::gpu::Gpu;
-use crate::raw::{drm_device, drm_file, ioctl_arguments};
-use crate::{query, queue, sem, vm};
+use crate::raw::drm::{drm_device, drm_file, ioctl_arguments};
+
+mod bind;
+mod buffers;
+mod query;
+mod queues;
+mod vms;
+mod waits;
 
 /// Who calls.
 struct Caller<'a> {
@@ -49,9 +55,9 @@ impl<'a> Caller<'a> {
         guard.registration_data_with(|registered| f(registered.gpu))
     }
 
-    fn lookup(&self) -> impl Fn(u32) -> Result<gem::BoRef> + use<'a> {
+    fn lookup(&self) -> impl Fn(u32) -> Result<BoRef> + use<'a> {
         let file = self.drm_file;
-        move |handle| gem::lookup(file, handle)
+        move |handle| buffers::lookup(file, handle)
     }
 }
 
@@ -92,23 +98,23 @@ macro_rules! table {
 /// By number.
 pub(crate) const TABLE: &[DrmIoctlDescriptor] = table! {
     Query => |caller, arg| caller.gpu(|gpu| query::query(gpu, &caller.file(), arg)),
-    BoCreate => |caller, arg| caller.gpu(|_| gem::create(caller.dev, caller.drm_file, arg)),
-    BoInfo => |caller, arg| gem::info(caller.drm_file, arg),
-    VmCreate => |caller, arg| caller.gpu(|gpu| vm::create(gpu, &caller.file(), arg)),
-    VmDestroy => |caller, arg| caller.gpu_or_gone(|gpu| vm::destroy(gpu, &caller.file(), arg)),
+    BoCreate => |caller, arg| caller.gpu(|_| buffers::create(caller.dev, caller.drm_file, arg)),
+    BoInfo => |caller, arg| buffers::info(caller.drm_file, arg),
+    VmCreate => |caller, arg| caller.gpu(|gpu| vms::create(gpu, &caller.file(), arg)),
+    VmDestroy => |caller, arg| caller.gpu_or_gone(|gpu| vms::destroy(gpu, &caller.file(), arg)),
     VmBind => |caller, arg| {
-        caller.gpu_or_gone(|gpu| vm::bind(gpu, &caller.file(), caller.lookup(), arg))
+        caller.gpu_or_gone(|gpu| bind::bind(gpu, &caller.file(), caller.lookup(), arg))
     },
-    QueueCreate => |caller, arg| caller.gpu(|gpu| queue::create(gpu, &caller.file(), arg)),
-    QueueDestroy => |caller, arg| caller.gpu_or_gone(|gpu| queue::destroy(gpu, &caller.file(), arg)),
-    QueueQuery => |caller, arg| caller.gpu(|gpu| queue::query(gpu, &caller.file(), arg)),
-    QueueKick => |caller, arg| caller.gpu(|gpu| queue::kick(gpu, &caller.file(), arg)),
+    QueueCreate => |caller, arg| caller.gpu(|gpu| queues::create(gpu, &caller.file(), arg)),
+    QueueDestroy => |caller, arg| caller.gpu_or_gone(|gpu| queues::destroy(gpu, &caller.file(), arg)),
+    QueueQuery => |caller, arg| caller.gpu(|gpu| queues::query(gpu, &caller.file(), arg)),
+    QueueKick => |caller, arg| caller.gpu(|gpu| queues::kick(gpu, &caller.file(), arg)),
     SemWait => |caller, arg| {
         let file = caller.file();
-        sem::wait(file.state(), &file, caller.lookup(), arg)
+        waits::wait(file.state(), &file, caller.lookup(), arg)
     },
-    SemWake => |caller, arg| caller.gpu(|gpu| sem::wake(gpu, caller.lookup(), arg)),
-    VmOrphan => |caller, arg| caller.gpu(|gpu| vm::orphan(gpu, &caller.file(), arg)),
+    SemWake => |caller, arg| caller.gpu(|gpu| waits::wake(gpu, caller.lookup(), arg)),
+    VmOrphan => |caller, arg| caller.gpu(|gpu| vms::orphan(gpu, &caller.file(), arg)),
 };
 
 /// The core takes the number within the driver as the index in the table.

@@ -12,33 +12,32 @@ use kernel::prelude::*;
 use kernel::sync::Arc;
 use tally_uapi::firmware::{op, Command, ANSWERS};
 
-use crate::call::{Call, Commands, Order, Place, Sent};
-use crate::keep::Keep;
+use crate::call::{Call, Commands, Kept, Order, Place, Sent};
 
 /// Most commands of a lane that wait, beyond those that set something free.
 const MOST_WAITING: u32 = 16_384;
 
 /// A command that could not be sent.
-pub(crate) struct Unsent {
+pub(crate) struct Unsent<K> {
     /// Why.
     pub(crate) error: Error,
-    order: Order,
-    keep: Keep,
+    order: Order<K>,
+    keep: K,
 }
 
-impl Unsent {
+impl<K: Kept> Unsent<K> {
     /// A command that could not be sent because of `error`.
-    pub(crate) fn new(error: Error, order: Order, keep: Keep) -> Self {
+    pub(crate) fn new(error: Error, order: Order<K>, keep: K) -> Self {
         Self { error, order, keep }
     }
 
     /// What it would have kept: to be settled, with no lock of a VM held.
-    pub(crate) fn into_keep(self) -> Keep {
+    pub(crate) fn into_keep(self) -> K {
         self.keep
     }
 
     /// As [`Self::into_keep`], with a place where it can be kept.
-    fn into_sent(self) -> (Place, Sent) {
+    fn into_sent(self) -> (Place<K>, Sent<K>) {
         let Order { call, place } = self.order;
         (place, Sent { call, command: Command::default(), keep: self.keep, quiet: false })
     }
@@ -55,39 +54,39 @@ struct Out {
 }
 
 /// The commands of a VM.
-struct Lane {
+struct Lane<K> {
     open: bool,
     /// In their order. The device has the first one if `out` says so.
-    commands: Commands,
+    commands: Commands<K>,
     count: u32,
     out: Option<Out>,
 }
 
 /// What was sent and is not answered.
-pub(crate) struct Lanes {
+pub(crate) struct Lanes<K> {
     /// By slot of the answers.
-    lanes: KVVec<Lane>,
+    lanes: KVVec<Lane<K>>,
     /// The number of the next command, by which trees of commands are sorted.
     next: u64,
     /// What could not be sent and may not be freed before the next reset.
-    late: Commands,
+    late: Commands<K>,
 }
 
 /// A command that was answered.
-pub(crate) struct Answered {
+pub(crate) struct Answered<K> {
     /// Its sender's side.
-    pub(crate) call: Arc<Call>,
+    pub(crate) call: Arc<Call<K>>,
     /// The command.
     pub(crate) command: Command,
     /// What went with it.
-    pub(crate) keep: Keep,
+    pub(crate) keep: K,
     /// Its number here.
     pub(crate) key: u64,
     /// Memory to keep `keep` in for a while.
-    pub(crate) place: Place,
+    pub(crate) place: Place<K>,
 }
 
-impl Lanes {
+impl<K: Kept> Lanes<K> {
     /// All lanes, closed and empty.
     ///
     /// # Errors
@@ -105,10 +104,15 @@ impl Lanes {
     ///
     /// # Errors
     /// ENOENT: the VM has not begun, or ends. ENOSPC: too many wait already.
-    pub(crate) fn add(&mut self, order: Order, command: Command, keep: Keep) -> Result<(), Unsent> {
+    pub(crate) fn add(
+        &mut self,
+        order: Order<K>,
+        command: Command,
+        keep: K,
+    ) -> Result<(), Unsent<K>> {
         let refused = match self.lanes.get(command.vm as usize) {
             Some(lane) if lane.open == (command.opcode == op::VM_CREATE) => Some(ENOENT),
-            Some(lane) if lane.count >= MOST_WAITING && !sets_free(&keep) => Some(ENOSPC),
+            Some(lane) if lane.count >= MOST_WAITING && !keep.sets_free() => Some(ENOSPC),
             Some(_) => None,
             None => Some(ENOENT),
         };
@@ -153,12 +157,12 @@ impl Lanes {
     }
 
     /// Takes the first command of a lane out; it was answered.
-    pub(crate) fn finish(&mut self, slot: usize) -> Option<Answered> {
+    pub(crate) fn finish(&mut self, slot: usize) -> Option<Answered<K>> {
         let lane = self.lanes.get_mut(slot)?;
         lane.out = None;
         let mut first = lane.commands.cursor_front_mut()?;
         let (&key, sent) = first.current_mut();
-        let keep = core::mem::replace(&mut sent.keep, Keep::Nothing);
+        let keep = core::mem::replace(&mut sent.keep, K::NOTHING);
         let (call, command) = (sent.call.clone(), sent.command);
         let (_, node) = first.remove_current();
         lane.count -= 1;
@@ -185,7 +189,7 @@ impl Lanes {
     pub(crate) fn end_calls(&self, slot: usize, error: Error) {
         let commands = self.lanes.get(slot).map(|lane| lane.commands.values());
         for sent in commands.into_iter().flatten() {
-            let _ = sent.call.end(Err(error), Keep::Nothing, true);
+            let _ = sent.call.end(Err(error), K::NOTHING, true);
         }
     }
 
@@ -200,14 +204,14 @@ impl Lanes {
     }
 
     /// Keeps what a command that was not sent would have kept.
-    pub(crate) fn keep_late(&mut self, unsent: Unsent) {
+    pub(crate) fn keep_late(&mut self, unsent: Unsent<K>) {
         let (place, sent) = unsent.into_sent();
         let key = self.key();
         self.late.insert(place.into_node(key, sent));
     }
 
     /// Takes out what is kept, in the order in which it came for each lane. For a device that was reset.
-    pub(crate) fn take(&mut self) -> Option<Keep> {
+    pub(crate) fn take(&mut self) -> Option<K> {
         for lane in self.lanes.iter_mut() {
             lane.out = None;
             if let Some(first) = lane.commands.cursor_front_mut() {
@@ -220,20 +224,32 @@ impl Lanes {
     }
 }
 
-/// Whether the command that `keep` belongs to sets something free, and so must always be taken.
-fn sets_free(keep: &Keep) -> bool {
-    keep.is_heavy() || matches!(keep, Keep::Queue(_))
-}
-
 #[kernel::macros::kunit_tests(tally_lanes)]
 mod tests {
+    use tally_uapi::firmware::Answer;
+
     use super::*;
 
-    fn add(lanes: &mut Lanes, opcode: u32, vm: u32) -> Result<Arc<Call>> {
+    impl Kept for () {
+        type Owner = ();
+        const NOTHING: Self = ();
+
+        fn answered(&self, (): &(), _: &Answer) -> bool {
+            true
+        }
+
+        fn sets_free(&self) -> bool {
+            false
+        }
+
+        fn settle(self, (): &(), _: bool) {}
+    }
+
+    fn add(lanes: &mut Lanes<()>, opcode: u32, vm: u32) -> Result<Arc<Call<()>>> {
         let order = Order::new()?;
         let call = order.call.clone();
         let command = Command { opcode, vm, ..Command::default() };
-        lanes.add(order, command, Keep::Nothing).map_err(|unsent| unsent.error)?;
+        lanes.add(order, command, ()).map_err(|unsent| unsent.error)?;
         Ok(call)
     }
 
@@ -301,7 +317,7 @@ mod tests {
         let mut lanes = Lanes::new()?;
         let call = add(&mut lanes, op::VM_CREATE, 2)?;
         lanes.end_calls(2, EIO);
-        assert!(call.end(Err(ENODEV), Keep::Nothing, true).is_some());
+        assert!(call.end(Err(ENODEV), (), true).is_some());
         lanes.close(ENODEV);
         assert!(lanes.take().is_some() && lanes.take().is_none());
         assert_eq!(add(&mut lanes, op::VM_MAP, 2).err(), Some(ENOENT));

@@ -2,12 +2,114 @@
 //! The registers of BAR 0, by name (`uapi/src/regs.rs`, `device/SPEC.md`, chapter 12).
 
 use kernel::device::Bound;
+use kernel::io::register;
+use kernel::io::register::{Array, Register};
 use kernel::io::Io;
 use kernel::pci;
 use kernel::prelude::*;
 use tally_uapi::regs;
 
 const BAR_SIZE: usize = regs::BAR_SIZE as usize;
+
+register! {
+    /// Says that this is a Tally.
+    MAGIC(u32) @ 0x000 {
+        31:0 value;
+    }
+
+    /// The version of registers and admin ring.
+    VERSION(u32) @ 0x004 {
+        31:16 major => u16;
+        15:0 minor => u16;
+    }
+
+    /// What the device does.
+    pub(crate) STATUS(u32) @ 0x008 {
+        /// ENABLE was refused, or the rings became unreadable. RESET clears it.
+        2:2 failed => bool;
+        /// A reset goes on.
+        1:1 resetting => bool;
+        /// The admin ring is served.
+        0:0 enabled => bool;
+    }
+
+    /// What the device is told to do: one at a time.
+    CONTROL(u32) @ 0x00c {
+        /// Ends all address spaces and forgets all addresses.
+        1:1 reset => bool;
+        /// Takes the addresses and begins to serve the admin ring.
+        0:0 enable => bool;
+    }
+
+    /// Bus address of the admin ring, the lower half first.
+    ADMIN_RING(u32)[2] @ 0x010 {
+        31:0 half;
+    }
+
+    /// Bus address of the answers.
+    ADMIN_ANSWERS(u32)[2] @ 0x018 {
+        31:0 half;
+    }
+
+    /// Commands in the admin ring.
+    ADMIN_ENTRIES(u32) @ 0x020 {
+        31:0 count;
+    }
+
+    /// Bus address of the waiters page.
+    WAITERS_PAGE(u32)[2] @ 0x028 {
+        31:0 half;
+    }
+
+    /// Bus address of the status page.
+    STATUS_PAGE(u32)[2] @ 0x030 {
+        31:0 half;
+    }
+
+    /// The device's clock.
+    CLOCK(u64) @ 0x038 {
+        63:0 ticks;
+    }
+
+    /// Commands published on the admin ring, modulo 2^32.
+    ADMIN_TAIL(u32) @ 0x1000 {
+        31:0 count;
+    }
+
+    /// The id of a queue that was found asleep.
+    KICK(u32) @ 0x1004 {
+        31:0 queue;
+    }
+
+    /// The bucket of a cell that the host wrote.
+    WAKE(u32) @ 0x1008 {
+        31:0 bucket;
+    }
+}
+
+/// The macro wants offsets as literals; these are those of the uapi, which the device uses.
+const _: () = {
+    let offsets = [
+        (MAGIC::OFFSET, regs::MAGIC),
+        (VERSION::OFFSET, regs::VERSION),
+        (STATUS::OFFSET, regs::STATUS),
+        (CONTROL::OFFSET, regs::CONTROL),
+        (ADMIN_RING::OFFSET, regs::ADMIN_RING),
+        (ADMIN_ANSWERS::OFFSET, regs::ADMIN_ANSWERS),
+        (ADMIN_ENTRIES::OFFSET, regs::ADMIN_ENTRIES),
+        (WAITERS_PAGE::OFFSET, regs::WAITERS_PAGE),
+        (STATUS_PAGE::OFFSET, regs::STATUS_PAGE),
+        (CLOCK::OFFSET, regs::CLOCK),
+        (ADMIN_TAIL::OFFSET, regs::ADMIN_TAIL),
+        (KICK::OFFSET, regs::KICK),
+        (WAKE::OFFSET, regs::WAKE),
+    ];
+    let mut index = 0;
+    while index < offsets.len() {
+        assert!(offsets[index].0 as u64 == offsets[index].1);
+        index += 1;
+    }
+};
 
 /// BAR 0, mapped.
 pub(crate) struct Regs<'bound>(pci::Bar<'bound, BAR_SIZE>);
@@ -51,33 +153,43 @@ impl<'bound> Regs<'bound> {
 
     /// Whether something answers that says it is a Tally. A device that is gone reads as ones.
     pub(crate) fn present(&self) -> bool {
-        self.0.read32(regs::MAGIC as usize) == regs::MAGIC_VALUE
+        u32::from(self.0.read(MAGIC)) == regs::MAGIC_VALUE
     }
 
     /// Major and minor version.
     pub(crate) fn version(&self) -> (u16, u16) {
-        let version = self.0.read32(regs::VERSION as usize);
-        ((version >> 16) as u16, version as u16)
+        let version = self.0.read(VERSION);
+        (version.major(), version.minor())
     }
 
-    /// Bits of `regs::status`.
-    pub(crate) fn status(&self) -> u32 {
-        self.0.read32(regs::STATUS as usize)
+    /// What the device does.
+    pub(crate) fn status(&self) -> STATUS {
+        self.0.read(STATUS)
     }
 
-    /// Begins a reset, which is done when RESETTING is clear.
+    /// Begins a reset, which is done when the status says that none goes on.
     pub(crate) fn reset(&self) {
-        self.0.write32(regs::control::RESET, regs::CONTROL as usize);
+        self.0.write_reg(CONTROL::zeroed().with_reset(true));
     }
 
     /// Tells the device where its rings are and lets it serve them.
     pub(crate) fn enable(&self, at: &Addresses) {
-        self.write_address::<{ regs::ADMIN_RING as usize }>(at.ring);
-        self.write_address::<{ regs::ADMIN_ANSWERS as usize }>(at.answers);
-        self.write_address::<{ regs::WAITERS_PAGE as usize }>(at.waiters);
-        self.write_address::<{ regs::STATUS_PAGE as usize }>(at.status);
-        self.0.write32(at.entries, regs::ADMIN_ENTRIES as usize);
-        self.0.write32(regs::control::ENABLE, regs::CONTROL as usize);
+        // Addresses in halves, the lower one first, as the manual allows.
+        let halves = |address: u64| (address as u32, (address >> 32) as u32);
+        let (low, high) = halves(at.ring);
+        self.0.write(ADMIN_RING::at(0), low.into());
+        self.0.write(ADMIN_RING::at(1), high.into());
+        let (low, high) = halves(at.answers);
+        self.0.write(ADMIN_ANSWERS::at(0), low.into());
+        self.0.write(ADMIN_ANSWERS::at(1), high.into());
+        let (low, high) = halves(at.waiters);
+        self.0.write(WAITERS_PAGE::at(0), low.into());
+        self.0.write(WAITERS_PAGE::at(1), high.into());
+        let (low, high) = halves(at.status);
+        self.0.write(STATUS_PAGE::at(0), low.into());
+        self.0.write(STATUS_PAGE::at(1), high.into());
+        self.0.write_reg(ADMIN_ENTRIES::from(at.entries));
+        self.0.write_reg(CONTROL::zeroed().with_enable(true));
     }
 
     /// The device's clock, in ticks: one access, so that the halves belong together.
@@ -87,28 +199,44 @@ impl<'bound> Regs<'bound> {
     pub(crate) fn clock(&self) -> Result<u64> {
         // The abstraction promises 4-byte alignment of a BAR only, and so checks this
         // when it is run.
-        self.0.try_read64(regs::CLOCK as usize)
+        Ok(self.0.try_read(CLOCK)?.into())
     }
 
     /// Commands published on the admin ring.
     pub(crate) fn admin_tail(&self, tail: u32) {
-        self.0.write32(tail, regs::ADMIN_TAIL as usize);
+        self.0.write_reg(ADMIN_TAIL::from(tail));
     }
 
     /// A queue was found asleep.
     pub(crate) fn kick(&self, queue: u32) {
-        self.0.write32(queue, regs::KICK as usize);
+        self.0.write_reg(KICK::from(queue));
     }
 
     /// A cell of `bucket` was written.
     pub(crate) fn wake(&self, bucket: u32) {
-        self.0.write32(bucket, regs::WAKE as usize);
+        self.0.write_reg(WAKE::from(bucket));
     }
+}
 
-    /// Writes an address, the lower half first, as the manual allows.
-    #[inline(always)]
-    fn write_address<const AT: usize>(&self, value: u64) {
-        self.0.write32(value as u32, AT);
-        self.0.write32((value >> 32) as u32, AT + 4);
+/// The fields are the bits of the uapi, too.
+#[kernel::macros::kunit_tests(tally_regs)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_those_of_the_uapi() {
+        let bits = |enabled: bool, resetting: bool, failed: bool| {
+            u32::from(
+                STATUS::zeroed()
+                    .with_enabled(enabled)
+                    .with_resetting(resetting)
+                    .with_failed(failed),
+            )
+        };
+        assert_eq!(bits(true, false, false), regs::status::ENABLED);
+        assert_eq!(bits(false, true, false), regs::status::RESETTING);
+        assert_eq!(bits(false, false, true), regs::status::FAILED);
+        assert_eq!(u32::from(CONTROL::zeroed().with_enable(true)), regs::control::ENABLE);
+        assert_eq!(u32::from(CONTROL::zeroed().with_reset(true)), regs::control::RESET);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What Rust cannot call: macros, inline functions, and a few services that the
- * kernel crate has no bindings for. raw.rs declares and explains each.
+ * kernel crate has no bindings for. raw/ declares and explains each.
  */
 
 #include <linux/cred.h>
@@ -28,22 +28,27 @@
 #include <drm/drm_gem_shmem_helper.h>
 #include <drm/drm_vma_manager.h>
 
-/* The prototypes are for the compiler's check alone: raw.rs has the other side. */
+/* The prototypes are for the compiler's check alone: raw/ has the other side. */
 void tally_waiter_init(struct wait_queue_head *queue);
 int tally_waiter_sleep(struct wait_queue_head *queue, const u32 *woken, s64 deadline, bool killable);
 void tally_waiter_wake(struct wait_queue_head *queue, u32 *woken);
 u64 tally_memory_bytes(void);
 u32 tally_current_user(void);
 int tally_reset_function(struct pci_dev *pdev);
-void tally_handle_resets(struct pci_dev *pdev);
-/* Of raw.rs. */
-void tally_halt(struct pci_dev *pdev);
-void tally_pause(struct pci_dev *pdev);
-void tally_go_on(struct pci_dev *pdev);
+
+/* What the driver does when PCI finds an error, is about to take power or state, and has given it back. */
+struct tally_power {
+	void (*halt)(struct pci_dev *pdev);
+	void (*pause)(struct pci_dev *pdev);
+	void (*go_on)(struct pci_dev *pdev);
+};
+
+void tally_handle_power(struct pci_dev *pdev, const struct tally_power *power);
 int tally_huge_pages(struct drm_device *drm);
 void *tally_page_address(struct page *page);
 int tally_fill_buffer(struct drm_gem_object *obj);
 struct page *tally_buffer_page(struct drm_gem_object *obj, unsigned long index);
+enum drm_gem_object_status tally_buffer_status(struct drm_gem_object *obj);
 void tally_put_page(struct page *page);
 int tally_mmap(struct file *file, struct vm_area_struct *vma);
 vm_fault_t tally_fault(struct vm_fault *vmf);
@@ -133,9 +138,21 @@ int tally_reset_function(struct pci_dev *pdev)
 	return ret;
 }
 
+static const struct tally_power *tally_power;
+
+static void tally_go_on(struct pci_dev *pdev)
+{
+	tally_power->go_on(pdev);
+}
+
+static void tally_pause(struct pci_dev *pdev)
+{
+	tally_power->pause(pdev);
+}
+
 static pci_ers_result_t tally_error_detected(struct pci_dev *pdev, pci_channel_state_t state)
 {
-	tally_halt(pdev);
+	tally_power->halt(pdev);
 	return state == pci_channel_io_perm_failure ? PCI_ERS_RESULT_DISCONNECT :
 						      PCI_ERS_RESULT_NEED_RESET;
 }
@@ -170,10 +187,11 @@ static int tally_resume(struct device *dev)
 static DEFINE_SIMPLE_DEV_PM_OPS(tally_pm_ops, tally_suspend, tally_resume);
 
 /* The driver is the same for all its devices: the first to be bound sets what all others would. */
-void tally_handle_resets(struct pci_dev *pdev)
+void tally_handle_power(struct pci_dev *pdev, const struct tally_power *power)
 {
 	struct pci_driver *driver = to_pci_driver(pdev->dev.driver);
 
+	tally_power = power;
 	driver->err_handler = &tally_error_handlers;
 	driver->driver.pm = pm_sleep_ptr(&tally_pm_ops);
 }
@@ -227,6 +245,13 @@ struct page *tally_buffer_page(struct drm_gem_object *obj, unsigned long index)
 	if (fatal_signal_pending(current))
 		return ERR_PTR(-EINTR);
 	return shmem_read_mapping_page(obj->filp->f_mapping, index);
+}
+
+/* Whether all pages of a buffer are there. fdinfo asks, with a spinlock held. */
+enum drm_gem_object_status tally_buffer_status(struct drm_gem_object *obj)
+{
+	return refcount_read(&to_drm_gem_shmem_obj(obj)->pages_use_count) ?
+		       DRM_GEM_OBJECT_RESIDENT : 0;
 }
 
 void tally_put_page(struct page *page)

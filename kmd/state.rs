@@ -8,14 +8,15 @@ use kernel::sync::{new_mutex, Arc, Mutex};
 use tally_uapi::firmware::{MAX_QUEUES, MAX_VMS};
 
 use crate::account::Accounts;
-use crate::call::{Commands, Sent};
+use crate::call::{Commands, Kept, Sent};
 use crate::clock::Clock;
 use crate::module_parameters;
-use crate::queue::Queue;
-use crate::raw;
-use crate::sem::Sleepers;
+use crate::object::keep::Keep;
+use crate::object::queue::Queue;
+use crate::object::vm::Vm;
+use crate::raw::time::monotonic_ns;
+use crate::sleepers::Sleepers;
 use crate::table::{Limits, Table};
-use crate::vm::Vm;
 
 /// Things that are counted, for debugfs and for tests.
 #[derive(Clone, Copy)]
@@ -90,7 +91,7 @@ pub(crate) struct State {
     pub(crate) fault: Mutex<Option<FirstFault>>,
     /// Answered commands whose resources no waiting thread will free.
     #[pin]
-    left: Mutex<Commands>,
+    left: Mutex<Commands<Keep>>,
     gone: Atomic<bool>,
     files: Atomic<u64>,
     #[pin]
@@ -143,7 +144,7 @@ impl State {
     /// Whether the log may have another line about what clients did: ten in five seconds, since
     /// clients can make as many faults as they like.
     pub(crate) fn may_log(&self) -> bool {
-        let now = raw::monotonic_ns();
+        let now = monotonic_ns();
         let mut log = self.log.lock();
         if now.saturating_sub(log.since_ns) > 5_000_000_000 {
             if log.left_out != 0 {
@@ -158,7 +159,7 @@ impl State {
     }
 
     /// Keeps what an answered command has set free until [`Self::reap`].
-    pub(crate) fn leave(&self, sent: RBTreeNode<u64, Sent>) {
+    pub(crate) fn leave(&self, sent: RBTreeNode<u64, Sent<Keep>>) {
         self.left.lock().insert(sent);
     }
 

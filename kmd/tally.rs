@@ -5,9 +5,9 @@
 //! side of it), `uapi/UAPI.md` what user space gets.
 //!
 //! ```text
-//!  ioctl.rs ── query, gem, vm, queue, sem ── admin.rs, lanes.rs ── regs.rs ── device
-//!                      │                        ▲
-//!                  state.rs ◄── irq.rs ── gpu.rs (start, reset, interrupts)
+//!  ioctl/ ── request.rs     commands.rs ── admin.rs, lanes.rs ── regs.rs ── device
+//!                │                               ▲
+//!     object/ ── state.rs ◄── irq.rs ── gpu.rs (start, reset, interrupts)
 //! ```
 //!
 //! Two halves with two lifetimes. [`gpu::Gpu`] is the hardware: registers, rings
@@ -21,28 +21,30 @@
 
 mod account;
 mod admin;
+mod buffer;
 mod call;
 mod clock;
+mod commands;
+mod data;
 mod debugfs;
+mod device;
 mod driver;
 mod extent;
 mod fdinfo;
 mod file;
-mod gem;
 mod gpu;
 mod ioctl;
 mod irq;
-mod keep;
 mod lanes;
-mod query;
-mod queue;
+mod object;
 mod raw;
 mod regs;
-mod sem;
+mod request;
+mod settle;
 mod shared;
+mod sleepers;
 mod state;
 mod table;
-mod vm;
 
 kernel::module_pci_driver! {
     type: driver::TallyPci,

@@ -44,27 +44,48 @@ guest_initramfs() {
 
 # share TAG FOLDER [OPTION]: a folder of the host, for QEMU's command line.
 share() {
-    printf '%s\n' -fsdev "local,id=$1,path=$2,security_model=none,multidevs=remap${3:+,$3}" \
-        -device "virtio-9p-pci,fsdev=$1,mount_tag=$1"
+    printf '%s\n' -fsdev "local,id=$1,path=$2,security_model=none,multidevs=remap${3:+,$3}"
+    device "$1" virtio-9p-pci "fsdev=$1,mount_tag=$1$keeps_state"
+}
+
+# device ID DRIVER [PROPERTIES]: a device, on the debug machine in a slot of its own.
+device() {
+    local bus=
+    [ "$variant" != debug ] || {
+        slots=$((slots + 1))
+        printf '%s\n' -device "pcie-root-port,id=slot-$1,chassis=$slots"
+        bus=,bus=slot-$1
+    }
+    printf '%s\n' -device "$2$bus${3:+,$3}"
 }
 
 # How long QEMU waits for an answer of the device's process, in ms. After that it gives the device up for
 # good, by default after five seconds, which a process that stands still for a while may exceed.
 readonly device_patience=3600000
 
-# machine RUN_FOLDER: the devices, one argument a line.
+# machine RUN_FOLDER: the devices, one argument a line. On the debug machine they are in slots, so that the
+# bus can report errors of the virtual GPU's, and virtio's keep their state while the machine sleeps: that of
+# 9p and of the ports is not made anew by their drivers.
 machine() {
-    local run=$1 stream
+    local run=$1 stream slots=0 keeps_state= gpu_bus=
+    [ "$variant" != debug ] || keeps_state=,x-pcie-pm-no-soft-reset=on
     share root / readonly=on
     share target "$target"
     share run "$run"
-    [ ! -S "$run/gpu.sock" ] || printf '%s\n' -device \
-        "{\"driver\":\"vfio-user-pci\",\"x-msg-timeout\":$device_patience,\"socket\":{\"type\":\"unix\",\"path\":\"$run/gpu.sock\"}}"
+    [ ! -S "$run/gpu.sock" ] || {
+        [ "$variant" != debug ] || {
+            gpu_bus='"bus":"slot-gpu",'
+            printf '%s\n' -device pcie-root-port,id=slot-gpu,chassis=9
+        }
+        printf '%s\n' -device \
+            "{\"driver\":\"vfio-user-pci\",$gpu_bus\"x-msg-timeout\":$device_patience,\"socket\":{\"type\":\"unix\",\"path\":\"$run/gpu.sock\"}}"
+    }
     if [ -e "$run/shell" ]; then
         printf '%s\n' -chardev stdio,id=console,signal=off
         return
     fi
-    printf '%s\n' -chardev "file,id=console,path=$run/console.log" -device virtio-serial-pci
+    printf '%s\n' -chardev "file,id=console,path=$run/console.log"
+    device serial virtio-serial-pci "${keeps_state#,}"
     for stream in out err; do
         printf '%s\n' -chardev "file,id=$stream,path=$run/$stream" \
             -device "virtserialport,chardev=$stream,name=$stream"

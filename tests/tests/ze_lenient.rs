@@ -138,8 +138,8 @@ fn memory_is_freed_through_any_context() {
         let mut at = ptr::null_mut();
         let desc = ze_host_mem_alloc_desc_t::default();
         check!(zeMemAllocHost(gpu.context, &raw const desc, 64, 0, &raw mut at));
-        if let Some(freePolicy) = policy {
-            let desc = ze_memory_free_ext_desc_t { freePolicy, ..Default::default() };
+        if let Some(policy) = policy {
+            let desc = ze_memory_free_ext_desc_t { freePolicy: policy, ..Default::default() };
             check!(zeMemFreeExt(other.context, &raw const desc, at));
         } else {
             check!(zeMemFree(other.context, at));

@@ -14,7 +14,9 @@
 use std::sync::Arc;
 
 use tally_uapi::ioctl::Errno;
+use tally_ze::ze_result_t;
 
+use crate::error::{self, Error};
 use crate::settings::{Lane, Settings};
 
 pub mod drm;
@@ -33,19 +35,24 @@ pub use sharing::{BoUse, Hold, SharedBo, Sharing, Watcher};
 /// process, unless the settings name the lane.
 ///
 /// # Errors
-/// ENODEV: the lane that is asked for has no device. ENOMEM.
-pub fn open(settings: &Settings) -> Result<Arc<dyn Backend>> {
-    let node = match settings.lane {
+/// UNINITIALIZED: the settings ask for a render node, and there is none. DEVICE_LOST: no threads for the
+/// device in this process. OUT_OF_HOST_MEMORY.
+pub fn open(settings: &Settings) -> error::Result<Arc<dyn Backend>> {
+    let missing = match settings.lane {
         Some(Lane::Embedded) => None,
-        Some(Lane::Drm) | None => drm::open(),
+        Some(Lane::Drm) | None => match drm::open() {
+            Ok(node) => return Ok(node),
+            Err(missing) => Some(missing),
+        },
     };
-    match node {
-        Some(node) => Ok(node),
-        None if settings.lane == Some(Lane::Drm) => {
-            log::error!("TALLY_LANE=drm: no render node of a Tally device can be opened");
-            Err(Errno::NoDevice)
+    match missing {
+        Some(missing) if settings.lane == Some(Lane::Drm) => {
+            let text = format!("TALLY_LANE=drm: {missing}");
+            // Without a driver the application has no handle by which to ask why.
+            eprintln!("tally: {text}");
+            Err(Error::new(ze_result_t::ZE_RESULT_ERROR_UNINITIALIZED, text))
         }
-        None => embedded::open(settings),
+        _ => embedded::open(settings).map_err(|errno| Error::kernel("open", errno)),
     }
 }
 

@@ -52,6 +52,21 @@ fn info_lists_names_and_shows_no_hidden_device() {
     assert_eq!(text, "Driver #0: Tally\n");
 }
 
+// docs/kernel-lane.md: "with `drm` and no node there is no device"
+#[test]
+fn info_says_what_the_kernel_lane_lacks() {
+    if Path::new("/dev/dri").exists() {
+        return;
+    }
+    let output = info(&[], &[("TALLY_LANE", "drm")]);
+    assert!(!output.status.success() && output.stdout.is_empty());
+    let text = stderr(&output);
+    assert!(
+        text.contains("UNINITIALIZED") && text.contains("/dev/dri has no render node"),
+        "{text}"
+    );
+}
+
 #[test]
 fn info_refuses_what_it_does_not_know() {
     let output = info(&["--all"], &[]);

@@ -49,6 +49,45 @@ pub fn a_mapping_outlives_its_handle() {
     eventually(|| counter("memory") == before);
 }
 
+/// Bytes that fdinfo tells of a client's memory, 0 where it says nothing.
+fn told(node: &Node, what: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", node.fd())).unwrap();
+    let key = format!("drm-{what}-memory:");
+    let Some(value) = text.lines().find_map(|line| line.strip_prefix(&key)) else { return 0 };
+    let mut words = value.split_whitespace();
+    let number: u64 = words.next().and_then(|word| word.parse().ok()).expect("a number");
+    let shift = match words.next() {
+        None => 0,
+        Some("KiB") => 10,
+        Some("MiB") => 20,
+        Some(unit) => panic!("{unit}"),
+    };
+    number << shift
+}
+
+/// "drm-resident: The total size of buffers that are resident": each once, however often it is mapped.
+pub fn tools_see_each_buffer_once() {
+    let fixture = Fixture::new();
+    let handle = fixture.node.bo(512, 0).unwrap();
+    let other = fixture.node.bo(1, 0).unwrap();
+    let memory = || ["total", "resident", "shared"].map(|what| told(&fixture.node, what) / PAGE);
+    assert_eq!(memory(), [513, 0, 0]);
+    for page in [0, 512, 1024] {
+        fixture.bind(fixture.map(handle, 0, page, 512, RW)).unwrap();
+    }
+    let start = 0x20_0000_0000;
+    let second = Fixture::create_vm(&fixture.node, start).unwrap();
+    let there = VmBind { vm_id: second, address: start, ..fixture.map(handle, 0, 0, 512, RW) };
+    fixture.bind(there).unwrap();
+    let _mapped = fixture.node.map(handle, BOTH).unwrap();
+    assert_eq!(memory(), [513, 512, 0]);
+    // A dma-buf can be anybody's.
+    let _exported = fixture.node.export(other).unwrap();
+    assert_eq!(memory(), [513, 512, 1]);
+    fixture.node.close(handle).unwrap();
+    assert_eq!(memory(), [1, 0, 1]);
+}
+
 /// Pages that QUERY says a client may have.
 fn limit(node: &Node) -> u64 {
     let mut info = DeviceInfo::new_zeroed();

@@ -158,9 +158,7 @@ fn compute() -> bool {
             if index == 0 {
                 crate::queues::start_endless(&fixture, &mut queue, 8);
             }
-            loop {
-                std::hint::spin_loop();
-            }
+            busy()
         });
     }
     loop {
@@ -168,8 +166,9 @@ fn compute() -> bool {
     }
 }
 
-/// The hostile one: starts its processes as another user, and stops, wakes, kills and restarts them.
-fn harm() -> bool {
+/// The hostile one: starts a process for each of these means as another user, and stops, wakes, kills and
+/// restarts them.
+fn harm(means: &[usize]) -> bool {
     // SAFETY: takes numbers. This process has one thread.
     if unsafe { libc::setuid(65534) } != 0 {
         return false;
@@ -185,10 +184,10 @@ fn harm() -> bool {
             }
         })
     };
-    let mut children: Vec<_> = (0..MEANS.len()).map(start).collect();
+    let mut children: Vec<_> = means.iter().map(|&means| start(means)).collect();
     for round in 0.. {
-        let means = round % MEANS.len();
-        let pid = children[means];
+        let child = round % children.len();
+        let pid = children[child];
         let signal = |signal| {
             // SAFETY: an own child that was not waited for.
             unsafe { libc::kill(pid, signal) };
@@ -200,7 +199,7 @@ fn harm() -> bool {
         signal(libc::SIGCONT);
         if round % 5 == 4 {
             kill_if_alive(pid);
-            children[means] = start(means);
+            children[child] = start(means[child]);
         }
     }
     true
@@ -304,7 +303,7 @@ pub fn a_witness_notices_nothing() {
     assert!(kill_if_alive(others));
     let (resets, lost) = (counter("resets"), counter("vms_lost"));
     let (kills, shared) = (oom_kills(), shared_kib());
-    let other = process(harm);
+    let other = process(|| harm(&(0..MEANS.len()).collect::<Vec<_>>()));
     let beside = Witness::work(time);
     let most = shared_kib().saturating_sub(shared);
     assert!(kill_if_alive(other), "the hostile one has ended");
@@ -324,4 +323,48 @@ pub fn a_witness_notices_nothing() {
     assert_eq!(counter("resets"), resets, "the device was reset");
     assert!(oom_kills() <= kills, "a process was ended for want of memory");
     nobody_is_left();
+}
+
+/// Has this thread run before all others of the machine that are ready, which its children do not inherit.
+fn come_first() {
+    // SAFETY: takes numbers and a struct.
+    let set = unsafe {
+        let first = libc::sched_param { sched_priority: 1 };
+        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &first)
+    };
+    assert_eq!(set, 0);
+}
+
+/// How long a witness waits beside each of the means alone, and beside a process that only uses a
+/// processor. With `first` the witness has a processor whenever it is ready: what it then waits for
+/// is not a processor of the machine.
+pub fn each_means(first: bool) {
+    open_to_all();
+    let time = std::env::var("TALLY_HOSTILE_SECONDS").ok().and_then(|text| text.parse().ok());
+    let time = Duration::from_secs(time.unwrap_or(10));
+    println!("{:44} {:>8} {:>8} {:>8} {:>8}", "in us", "times", "median", "99 %", "longest");
+    let measure = |who: &str| {
+        for (what, mut times) in Witness::work(time) {
+            println!("{who:16} {what:27} {}", show(&mut times));
+        }
+    };
+    if first {
+        come_first();
+    }
+    measure("alone");
+    let beside = |name: &str, other: libc::pid_t| {
+        measure(name);
+        assert!(kill_if_alive(other), "the other one has ended");
+        nobody_is_left();
+    };
+    beside("a busy loop", process(busy));
+    for (index, (name, _)) in MEANS.iter().enumerate() {
+        beside(name, process(move || harm(&[index])));
+    }
+}
+
+fn busy() -> bool {
+    loop {
+        std::hint::spin_loop();
+    }
 }

@@ -6,6 +6,8 @@
 //! it while the device is reset and unbound, and processes are stopped and killed.
 //! `tally-selftests --outlive` sleeps until somebody outside ends the device's process,
 //! `tally-selftests --lose` until somebody ends that of the VM's engine.
+//! `tally-selftests --means` prints how long a witness waits beside each thing that a hostile client can do;
+//! with `--first` behind it the witness never waits for a processor.
 //! `tally-selftests --slow` tests what a slow VM does to others, on a device that lets one be slow.
 //! `TALLY_KO` names the module's file for the tests that reload it; without it they
 //! are skipped.
@@ -52,7 +54,8 @@ const TESTS: &[Test] = tests! {
     rejections: must_be_zero unknown_handles_and_ids queries_are_checked buffers_are_checked
         address_spaces_are_checked bindings_are_checked queues_are_checked waits_are_checked orphaned_ranges_are_checked
         numbers_beyond_the_last_are_refused structs_may_be_shorter foreign_and_dumb_buffers_are_refused;
-    buffers: memory_is_zero_and_shared a_mapping_outlives_its_handle memory_has_a_limit clients_have_limits
+    buffers: memory_is_zero_and_shared a_mapping_outlives_its_handle tools_see_each_buffer_once
+        memory_has_a_limit clients_have_limits
         bindings_are_cut_and_joined parts_are_mapped_and_mappings_are_cut
         userptr_is_the_callers_memory a_bind_ends_with_its_caller huge_and_many
         a_bind_without_memory_changes_nothing;
@@ -90,6 +93,11 @@ fn main() {
     }
     if parts == ["--lose"] {
         return life::lose();
+    }
+    if let [option, rest @ ..] = &parts[..]
+        && option == "--means"
+    {
+        return hostile::each_means(rest == ["--first"]);
     }
     if parts == ["--slow"] {
         return resets::slow();

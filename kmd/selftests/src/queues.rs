@@ -235,7 +235,6 @@ pub fn tools_see_engine_time() {
     assert_eq!(time("compute"), 0);
     let first = time("copy");
     assert_ne!(first, 0);
-    assert!(value("drm-resident-memory:").parse::<u64>().unwrap() >= 2048 * 4);
     copy(2);
     fixture.node.call(&mut QueueDestroy { queue_id: queue.id, pad: 0 }).unwrap();
     let both = time("copy");

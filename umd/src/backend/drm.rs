@@ -28,14 +28,13 @@ mod watches;
 use node::{GemClose, Node};
 use watches::Watches;
 
-/// Opens the first render node of a Tally device; `None` if there is none that can be opened.
-pub fn open() -> Option<Arc<dyn Backend>> {
-    let node = node::find()?;
-    Some(Arc::new(Drm {
-        node: Arc::new(node),
-        handles: Mutex::default(),
-        watches: Watches::default(),
-    }))
+/// Opens the first render node of a Tally device.
+///
+/// # Errors
+/// What is missing, as a sentence.
+pub fn open() -> std::result::Result<Arc<dyn Backend>, String> {
+    let node = Arc::new(node::find()?);
+    Ok(Arc::new(Drm { node, handles: Mutex::default(), watches: Watches::default() }))
 }
 
 struct Drm {

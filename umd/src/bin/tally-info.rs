@@ -95,17 +95,10 @@ fn answer(result: ze_result_t) -> Result<()> {
     if result == ze_result_t::ZE_RESULT_SUCCESS {
         return Ok(());
     }
-    let mut text: *const c_char = ptr::null();
-    let driver = ze_tally::core::driver::Driver::get().unwrap_or_default();
-    // SAFETY: the place is a variable of this function.
-    let told = unsafe { driver::zeDriverGetLastErrorDescription(driver, &raw mut text) };
-    let why = if told == ze_result_t::ZE_RESULT_SUCCESS && !text.is_null() {
-        // SAFETY: the driver answered with a string that is good until this thread's next error.
-        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
-    } else {
-        "TALLY_LOG=debug tells more".to_owned()
-    };
-    Err(format!("{result:?}: {why}").into())
+    // Not zeDriverGetLastErrorDescription: there may be no driver to ask.
+    // SAFETY: the string is good until this thread's next error.
+    let why = unsafe { CStr::from_ptr(ze_tally::error::last()) };
+    Err(format!("{result:?}: {}", why.to_string_lossy()).into())
 }
 
 /// A list in the two-call way.

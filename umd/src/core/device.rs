@@ -14,7 +14,7 @@ use crate::backend::{self, Backend};
 use crate::core::gpu::Gpu;
 use crate::core::sysman::Sysman;
 use crate::core::topology::{self, Share, Shown};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::handle::{self, Kind, object};
 use crate::settings::{Hierarchy, Settings};
 use crate::vm::Vm;
@@ -60,7 +60,7 @@ impl Devices {
         if shown.is_empty() {
             return Ok(Self::default());
         }
-        let backend = backend::open(settings).map_err(|errno| Error::kernel("open", errno))?;
+        let backend = backend::open(settings)?;
         let gpu: &'static Gpu = Box::leak(Box::new(Gpu::new(backend, settings)?));
         let mut maker = Maker { gpu, settings, made: Vec::new() };
         let mut devices = Self::default();

@@ -64,16 +64,30 @@ const DRM_IOCTL_PRIME_FD_TO_HANDLE: c_ulong = request::<Prime>(READ_WRITE, 0x2e)
 pub(super) struct Node(File);
 
 /// The first render node, by number, that belongs to Tally and can be opened.
-pub(super) fn find() -> Option<Node> {
-    let names =
-        fs::read_dir(FOLDER).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    in_order(names).into_iter().find_map(|path| match Node::open(&path) {
-        Ok(node) => Some(node),
-        Err(why) => {
-            log::debug!("{}: {why}", path.display());
-            None
+///
+/// # Errors
+/// What is missing, as a sentence.
+pub(super) fn find() -> std::result::Result<Node, String> {
+    let entries = fs::read_dir(FOLDER).into_iter().flatten();
+    first(&in_order(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())))
+}
+
+/// The first of these files that is a render node of Tally's and can be opened.
+fn first(paths: &[PathBuf]) -> std::result::Result<Node, String> {
+    let mut refused = Vec::new();
+    for path in paths {
+        match Node::open(path) {
+            Ok(node) => return Ok(node),
+            Err(why) => refused.push(format!("{}: {why}", path.display())),
         }
-    })
+    }
+    let missing = if refused.is_empty() {
+        format!("{FOLDER} has no render node; is tally.ko loaded, and is there a device for it?")
+    } else {
+        format!("no render node can be used; {}", refused.join("; "))
+    };
+    log::debug!("{missing}");
+    Err(missing)
 }
 
 /// The paths of the render nodes among these names, lowest number first.
@@ -104,11 +118,9 @@ impl Node {
         self.0.as_raw_fd()
     }
 
-    /// Bytes of memory that this file's VMs have mapped, as the kernel's fdinfo tells.
+    /// Bytes of this file's buffers that have memory, as the kernel's fdinfo tells.
     pub(super) fn resident_bytes(&self) -> Option<u64> {
-        let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", self.raw())).ok()?;
-        let value = text.lines().find_map(|line| line.strip_prefix("drm-resident-memory:"))?;
-        value.trim().strip_suffix(" KiB")?.parse::<u64>().ok().map(|kib| kib * 1024)
+        resident(&fs::read_to_string(format!("/proc/self/fdinfo/{}", self.raw())).ok()?)
     }
 
     /// Domain, bus, device and function of the PCI device behind the node.
@@ -199,6 +211,19 @@ impl Node {
     }
 }
 
+/// Resident memory by the text of an fdinfo, in bytes. Without a resident buffer the line may be missing.
+fn resident(fdinfo: &str) -> Option<u64> {
+    let value = fdinfo.lines().find_map(|line| line.strip_prefix("drm-resident-memory:"));
+    let mut words = value.unwrap_or("0").split_whitespace();
+    let number: u64 = words.next()?.parse().ok()?;
+    match words.next() {
+        None => Some(number),
+        Some("KiB") => number.checked_mul(1 << 10),
+        Some("MiB") => number.checked_mul(1 << 20),
+        Some(_) => None,
+    }
+}
+
 /// An address as sysfs writes it: `0000:00:0d.0`.
 fn pci_address(text: &str) -> Option<[u32; 4]> {
     let (domain, rest) = text.split_once(':')?;
@@ -261,6 +286,31 @@ mod tests {
         let paths = in_order(names.iter().map(ToString::to_string));
         let expected = ["/dev/dri/renderD9", "/dev/dri/renderD128", "/dev/dri/renderD130"];
         assert_eq!(paths, expected.map(PathBuf::from));
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let said = |paths: &[&str]| {
+            let paths: Vec<_> = paths.iter().map(PathBuf::from).collect();
+            first(&paths).err().expect("no Tally")
+        };
+        assert!(said(&[]).contains("tally.ko"));
+        let both = said(&["/dev/null", "/dev/dri/none"]);
+        assert!(
+            both.contains("/dev/null: ") && both.contains("/dev/dri/none: No such file"),
+            "{both}"
+        );
+    }
+
+    // "Default unit shall be bytes with optional unit specifiers of 'KiB' or 'MiB'"
+    #[test]
+    fn resident_memory_is_read_in_all_units() {
+        let of = |value: &str| resident(&format!("drm-driver:\ttally\n{value}\nx:\t1\n"));
+        assert_eq!(of("drm-resident-memory:\t12 KiB"), Some(12 << 10));
+        assert_eq!(of("drm-resident-memory:\t3 MiB"), Some(3 << 20));
+        assert_eq!(of("drm-resident-memory:\t4096"), Some(4096));
+        assert_eq!(of("drm-resident-memory:\t4 GiB"), None);
+        assert_eq!(of("drm-total-memory:\t4 KiB"), Some(0));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Hosts that sleep on cells: SEM_WAIT and SEM_WAKE.
+//! Who sleeps in SEM_WAIT, by the bucket of the cell that is waited for.
 //!
 //! A sleeper is in the list of every bucket that one of its cells is in, and is
 //! counted there in the waiters page, which the device reads after each signal
@@ -14,20 +14,11 @@ use core::sync::atomic::{fence, Ordering};
 use kernel::list::{impl_list_arc_safe, impl_list_item, List, ListArc, ListLinks};
 use kernel::prelude::*;
 use kernel::sync::{new_spinlock, Arc, SpinLock};
-use kernel::uaccess::{UserPtr, UserSlice};
-use tally_uapi::cell::{waiters_index, Compare, CELL_SIZE, WAITERS};
+use tally_uapi::cell::{Compare, WAITERS};
 use tally_uapi::firmware::WaitersPage;
-use tally_uapi::ioctl::{sem_wait_flag, SemWait, SemWaitEntry, SemWake, SEM_WAIT_MAX_ENTRIES};
-use tally_uapi::regs::WAKE_FOREIGN;
-use zerocopy::{FromZeros, IntoBytes};
 
-use crate::file::TallyFile;
-use crate::gem::BoRef;
-use crate::gpu::Gpu;
-use crate::raw::{monotonic_ns, Interrupted, PinnedWord, Waiter};
+use crate::raw::wait::Waiter;
 use crate::shared::Shared;
-use crate::state::{Count, State};
-use crate::vm::Vm;
 
 /// A thread in SEM_WAIT, as the lists have it: one for each bucket of its cells.
 #[pin_data]
@@ -164,65 +155,34 @@ impl Sleepers {
     }
 }
 
-/// One entry of a wait.
-struct Cell {
-    /// Keeps the memory.
-    _bo: BoRef,
-    word: PinnedWord,
-    compare: Compare,
-    value: u64,
-    bucket: usize,
-}
-
-impl Cell {
-    fn new(lookup: &impl Fn(u32) -> Result<BoRef>, entry: &SemWaitEntry) -> Result<Self> {
-        let compare = u8::try_from(entry.compare).ok().and_then(Compare::from_raw).ok_or(EINVAL)?;
-        if entry.offset % CELL_SIZE != 0 {
-            return Err(EINVAL);
-        }
-        let bo = lookup(entry.handle)?;
-        let word = PinnedWord::new(&bo, entry.offset)?;
-        Ok(Self { _bo: bo, word, compare, value: entry.value, bucket: waiters_index(entry.offset) })
-    }
-
-    fn read(&self) -> u64 {
-        self.word.load()
-    }
-
-    fn met(&self) -> bool {
-        self.compare.met(self.read(), self.value)
-    }
-}
-
-/// The sleeper's places in the lists; leaves them when dropped.
-struct Places<'a> {
+/// A sleeper's places in the lists; leaves them when dropped.
+pub(crate) struct Places<'a> {
     sleepers: &'a Sleepers,
     links: KVec<(usize, Arc<Link>)>,
 }
 
 impl<'a> Places<'a> {
-    fn enter(sleepers: &'a Sleepers, waiter: &Arc<Waiter>, cells: &[Cell]) -> Result<Self> {
+    /// Counts `waiter` in each of these buckets, once.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub(crate) fn enter(
+        sleepers: &'a Sleepers,
+        waiter: &Arc<Waiter>,
+        cells: impl ExactSizeIterator<Item = (usize, About)>,
+    ) -> Result<Self> {
         let mut places =
             Self { sleepers, links: KVec::with_capacity(cells.len(), GFP_KERNEL_ACCOUNT)? };
-        for cell in cells {
-            if places.links.iter().any(|(bucket, _)| *bucket == cell.bucket) {
+        for (bucket, about) in cells {
+            if places.links.iter().any(|(other, _)| *other == bucket) {
                 continue;
             }
             let waiter = waiter.clone();
-            let about = About {
-                thread: kernel::current!().pid(),
-                place: cell.bucket * CELL_SIZE as usize,
-                cell: cell.read(),
-                compare: cell.compare,
-                value: cell.value,
-            };
             let link = ListArc::pin_init(
                 try_pin_init!(Link { waiter, about, links <- ListLinks::new() }),
                 GFP_KERNEL_ACCOUNT,
             )?;
-            places
-                .links
-                .push((cell.bucket, sleepers.enter(cell.bucket, link)), GFP_KERNEL_ACCOUNT)?;
+            places.links.push((bucket, sleepers.enter(bucket, link)), GFP_KERNEL_ACCOUNT)?;
         }
         // Between the counting and the look at the cells (`uapi/src/cell.rs`).
         fence(Ordering::SeqCst);
@@ -236,115 +196,4 @@ impl Drop for Places<'_> {
             self.sleepers.leave(*bucket, link);
         }
     }
-}
-
-/// What a wait is for; remembers which entries of an ALL wait were met.
-struct Wait {
-    cells: KVec<Cell>,
-    met: u64,
-    any: bool,
-}
-
-impl Wait {
-    /// The index of the first entry that is met, once the wait as a whole is.
-    fn look(&mut self) -> Option<u32> {
-        for (index, cell) in self.cells.iter().enumerate() {
-            if self.met & 1 << index == 0 && cell.met() {
-                self.met |= 1 << index;
-            }
-        }
-        let all = u64::MAX >> (64 - self.cells.len());
-        let done = if self.any { self.met != 0 } else { self.met == all };
-        done.then(|| self.met.trailing_zeros())
-    }
-}
-
-/// IOCTL: SEM_WAIT: sleeps until cells are met.
-///
-/// Holds no registration guard: a sleeper must not keep the driver from unbinding.
-pub(crate) fn wait(
-    state: &State,
-    file: &TallyFile,
-    lookup: impl Fn(u32) -> Result<BoRef>,
-    arg: &mut SemWait,
-) -> Result {
-    if arg.flags & !sem_wait_flag::ANY != 0 || !(1..=SEM_WAIT_MAX_ENTRIES).contains(&arg.count) {
-        return Err(EINVAL);
-    }
-    let mut reader = UserSlice::new(
-        UserPtr::from_addr(usize::try_from(arg.entries).map_err(|_| EFAULT)?),
-        arg.count as usize * size_of::<SemWaitEntry>(),
-    )
-    .reader();
-    let mut cells = KVec::with_capacity(arg.count as usize, GFP_KERNEL_ACCOUNT)?;
-    for _ in 0..arg.count {
-        let mut entry = SemWaitEntry::new_zeroed();
-        reader.read_slice(entry.as_mut_bytes())?;
-        cells.push(Cell::new(&lookup, &entry)?, GFP_KERNEL_ACCOUNT)?;
-    }
-    let vm = match arg.vm_id {
-        0 => None,
-        id => Some(state.vms.get(file.id(), id)?),
-    };
-    let mut wait = Wait { cells, met: 0, any: arg.flags & sem_wait_flag::ANY != 0 };
-    arg.index = match wait.look() {
-        Some(index) => index,
-        None => sleep(state, &mut wait, vm.as_deref(), arg.timeout_ns)?,
-    };
-    Ok(())
-}
-
-fn sleep(state: &State, wait: &mut Wait, vm: Option<&Vm>, deadline_ns: i64) -> Result<u32> {
-    // Why the wait cannot go on, if so. Looked at after the cells: what is met counts.
-    let ended = || {
-        if state.gone() {
-            Err(ENODEV)
-        } else if vm.is_some_and(|vm| vm.lost() || vm.ended()) {
-            Err(EIO)
-        } else {
-            Ok(())
-        }
-    };
-    if deadline_ns <= monotonic_ns() {
-        ended()?;
-        return Err(ETIME);
-    }
-    state.count(Count::Sleeps);
-    let waiter = Arc::pin_init(Waiter::new(), GFP_KERNEL_ACCOUNT)?;
-    let _places = Places::enter(&state.sleepers, &waiter, &wait.cells)?;
-    loop {
-        if let Some(index) = wait.look() {
-            return Ok(index);
-        }
-        ended()?;
-        let slept = waiter.sleep(deadline_ns, false);
-        waiter.rearm();
-        if let Err(why) = slept {
-            return match (wait.look(), why) {
-                (Some(index), _) => Ok(index),
-                (None, Interrupted::Late) => Err(ETIME),
-                (None, Interrupted::Signal) => Err(EINTR),
-            };
-        }
-    }
-}
-
-/// IOCTL: SEM_WAKE: the host wrote a cell, whose waiters look again.
-pub(crate) fn wake(gpu: &Gpu<'_>, lookup: impl Fn(u32) -> Result<BoRef>, arg: &SemWake) -> Result {
-    if arg.pad != 0 || arg.offset % CELL_SIZE != 0 || arg.handle == 0 && arg.offset != 0 {
-        return Err(EINVAL);
-    }
-    // The caller's store comes before the look at the lists and the device's look.
-    fence(Ordering::SeqCst);
-    if arg.handle == 0 {
-        gpu.regs().wake(WAKE_FOREIGN);
-        return Ok(());
-    }
-    if arg.offset >= lookup(arg.handle)?.bytes() {
-        return Err(EINVAL);
-    }
-    let bucket = waiters_index(arg.offset);
-    gpu.state().sleepers.wake(bucket);
-    gpu.regs().wake(bucket as u32);
-    Ok(())
 }

@@ -1,49 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What has to stay until a command is answered, and what is to be done then.
-//!
-//! A command may leave its sender behind: waits are killable, and closing a file does not wait at all.
-//! So what a command needs, or what it will set free, travels with it and comes out with the answer, or
-//! when a reset is known to be complete.
+//! What is done with what a command has kept, when it is answered or will not be.
 
 use kernel::prelude::*;
 use kernel::rbtree::RBTree;
-use kernel::sync::Arc;
-use tally_uapi::firmware::{answer_status, query_value, Answer, Extent, Identity};
+use tally_uapi::firmware::{answer_status, query_value, Answer};
 
-use crate::account::Charge;
-use crate::queue::Queue;
-use crate::raw::monotonic_ns;
-use crate::shared::Shared;
+use crate::call::Kept;
+use crate::object::keep::Keep;
+use crate::object::queue::Queue;
+use crate::object::vm::Mapping;
+use crate::raw::time::monotonic_ns;
 use crate::state::{FirstFault, State};
-use crate::vm::{Mapping, Vm};
 
-/// See the module.
-pub(crate) enum Keep {
-    /// Nothing.
-    Nothing,
-    /// Memory that the command names, and what it counts as.
-    Extents(
-        #[expect(dead_code, reason = "kept, not read")] Shared<Extent>,
-        #[expect(dead_code, reason = "kept, not read")] Charge,
-    ),
-    /// As [`Self::Extents`].
-    Identity(#[expect(dead_code, reason = "kept, not read")] Arc<Shared<Identity>>),
-    /// Mappings that are being undone.
-    Mappings(RBTree<u64, Mapping>),
-    /// A VM that ends, with its queues.
-    Vm(Arc<Vm>),
-    /// A queue that ends.
-    Queue(Arc<Queue>),
-    /// A queue whose time on an engine is asked for.
-    Time(Arc<Queue>),
-    /// A queue of a VM that became lost: the answer says whether it is to blame.
-    Suspect(Arc<Queue>),
-}
+impl Kept for Keep {
+    type Owner = State;
+    const NOTHING: Self = Self::Nothing;
 
-impl Keep {
-    /// Takes from the answer what is of interest for this. Whether the device touches nothing of it
-    /// any more.
-    pub(crate) fn answered(&self, state: &State, answer: &Answer) -> bool {
+    fn answered(&self, state: &State, answer: &Answer) -> bool {
         match self {
             Self::Mappings(_) | Self::Vm(_) => {
                 let done = matches!(
@@ -62,14 +35,11 @@ impl Keep {
         true
     }
 
-    /// Whether freeing it may take long, or wait for a lock that a client's thread has.
-    pub(crate) fn is_heavy(&self) -> bool {
-        matches!(self, Self::Mappings(_) | Self::Vm(_))
+    fn sets_free(&self) -> bool {
+        is_heavy(self) || matches!(self, Self::Queue(_))
     }
 
-    /// Frees it. `quiet`: the device is known to touch nothing of it any more; otherwise what it may touch
-    /// is never freed.
-    pub(crate) fn settle(self, state: &State, quiet: bool) {
+    fn settle(self, state: &State, quiet: bool) {
         match self {
             Self::Mappings(mappings) => free(state, mappings, quiet),
             Self::Vm(vm) => {
@@ -85,6 +55,11 @@ impl Keep {
             _ => {}
         }
     }
+}
+
+/// Whether freeing it may take long, or wait for a lock that a client's thread has.
+pub(crate) fn is_heavy(keep: &Keep) -> bool {
+    matches!(keep, Keep::Mappings(_) | Keep::Vm(_))
 }
 
 /// Frees mappings. Unless `quiet`, their pages stay pinned and are counted as quarantined.

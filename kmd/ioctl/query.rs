@@ -3,34 +3,32 @@
 
 use kernel::prelude::*;
 use kernel::uaccess::{UserPtr, UserSlice};
-use tally_uapi::ioctl::{query, DeviceInfo, Query};
+use tally_uapi::ioctl::{DeviceInfo, Query};
 use zerocopy::IntoBytes;
 
 use crate::file::TallyFile;
 use crate::gpu::Gpu;
+use crate::request::Question;
 use crate::state::State;
 
 /// IOCTL: QUERY: facts of the device.
-pub(crate) fn query(gpu: &Gpu<'_>, file: &TallyFile, arg: &mut Query) -> Result {
-    if arg.reserved != 0 {
-        return Err(EINVAL);
-    }
+pub(super) fn query(gpu: &Gpu<'_>, file: &TallyFile, arg: &mut Query) -> Result {
+    let question = Question::try_from(&*arg)?;
     let identity = gpu.identity()?;
-    match arg.what {
-        query::DEVICE => answer(arg, device(file, &identity.device).as_bytes()),
-        query::ENGINES => {
+    match question {
+        Question::Device => answer(arg, device(file, &identity.device).as_bytes()),
+        Question::Engines => {
             let classes = (identity.engine_classes as usize).min(identity.engines.len());
             answer(arg, identity.engines[..classes].as_bytes())
         }
-        query::TARGET => {
+        Question::Target => {
             let bytes = (identity.target_bytes as usize).min(identity.target.len());
             answer(arg, &identity.target[..bytes])
         }
-        query::CLOCK => {
+        Question::Clock => {
             let pair = gpu.state().clock.now(|| gpu.regs().clock())?;
             answer(arg, pair.as_bytes())
         }
-        _ => Err(EINVAL),
     }
 }
 

@@ -2,20 +2,16 @@
 //! Buffers: shmem objects with an account and a creator.
 //!
 //! `kernel::drm::gem::shmem` does the work. What it leaves open (foreign and dumb
-//! buffers, who may map what) is closed in raw.rs.
+//! buffers, who may map what) is closed in raw/drm.rs.
 
-use kernel::drm;
-use kernel::drm::gem::{self, shmem, BaseObject};
+use kernel::drm::gem::{self, shmem};
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 use kernel::sync::{new_mutex, Arc, Mutex};
-use tally_uapi::ioctl::{bo_flag, BoCreate, BoInfo};
-use tally_uapi::PAGE_SIZE;
+use tally_uapi::ioctl::bo_flag;
 
 use crate::account::{Amount, Charge, Client};
-use crate::driver::{Tally, TallyDevice};
-use crate::file::TallyFile;
-use crate::raw;
+use crate::device::{Tally, TallyDevice};
 
 /// A buffer.
 pub(crate) type Bo = shmem::Object<BoData>;
@@ -29,16 +25,19 @@ pub(crate) struct BoData {
     charge: Charge,
     flags: u32,
     creator: u64,
-    /// Held while the table of its pages is made, by [`raw::sg_table`].
+    /// Held while the table of its pages is made, by [`crate::raw::pages::sg_table`].
     #[pin]
     pub(crate) table_lock: Mutex<()>,
 }
 
 /// What [`BoData`] is made of.
 pub(crate) struct BoArgs {
-    account: Arc<Client>,
-    flags: u32,
-    creator: u64,
+    /// Of the file that makes it.
+    pub(crate) account: Arc<Client>,
+    /// Bits of `bo_flag`.
+    pub(crate) flags: u32,
+    /// The number of the file.
+    pub(crate) creator: u64,
 }
 
 impl BoData {
@@ -65,39 +64,4 @@ impl gem::DriverObject for BoData {
             Ok(try_pin_init!(Self { charge, flags, creator, table_lock <- new_mutex!(()) }? Error))
         })
     }
-}
-
-/// The buffer of a handle.
-///
-/// # Errors
-/// ENOENT.
-pub(crate) fn lookup(file: &drm::File<TallyFile>, handle: u32) -> Result<BoRef> {
-    Bo::lookup_handle(file, handle)
-}
-
-/// IOCTL: BO_CREATE: a buffer.
-pub(crate) fn create(dev: &TallyDevice, file: &drm::File<TallyFile>, arg: &mut BoCreate) -> Result {
-    if arg.flags & !bo_flag::ALL != 0 || arg.size == 0 || arg.size % PAGE_SIZE != 0 {
-        return Err(EINVAL);
-    }
-    let inner = file.inner();
-    let account = inner.account().clone();
-    let args = BoArgs { account, flags: arg.flags, creator: inner.id() };
-    let size = usize::try_from(arg.size).map_err(|_| ENOSPC)?;
-    let bo = Bo::new(dev, size, shmem::ObjectConfig::default(), args)?;
-    raw::patch_bo(&bo);
-    arg.handle = bo.create_handle(file)?;
-    Ok(())
-}
-
-/// IOCTL: BO_INFO: a buffer's size and mmap offset.
-pub(crate) fn info(file: &drm::File<TallyFile>, arg: &mut BoInfo) -> Result {
-    if arg.pad != 0 {
-        return Err(EINVAL);
-    }
-    let bo = lookup(file, arg.handle)?;
-    let offset = bo.create_mmap_offset()?;
-    arg.size = bo.bytes();
-    arg.mmap_offset = offset;
-    Ok(())
 }

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0
+//! VM_BIND: maps and unmaps.
+
+use core::ops::Range;
+
+use kernel::prelude::*;
+use kernel::sync::Arc;
+use kernel::time::Delta;
+use tally_uapi::firmware::{map_flag, op, Command, Extent, MAX_EXTENTS};
+use tally_uapi::ioctl::VmBind;
+use tally_uapi::PAGE_SIZE;
+
+use crate::account::{Amount, Charge, EXTENTS, MAPPING};
+use crate::admin::{vm_command, Call, Order};
+use crate::buffer::BoRef;
+use crate::extent::Cut;
+use crate::file::TallyFile;
+use crate::gpu::Gpu;
+use crate::object::keep::Keep;
+use crate::object::vm::{Backing, Place, Vm};
+use crate::raw::pages::{sg_table, PinnedBo, UserPages};
+use crate::request::{Access, Bind, Content};
+use crate::shared::Shared;
+
+/// IOCTL: VM_BIND: maps and unmaps.
+pub(super) fn bind(
+    gpu: &Gpu<'_>,
+    file: &TallyFile,
+    lookup: impl Fn(u32) -> Result<BoRef>,
+    arg: &VmBind,
+) -> Result {
+    let Bind { vm, range, content } = Bind::try_from(arg)?;
+    let vm = gpu.state().vms.get(file.id(), vm)?;
+    let bo = match content {
+        Content::Buffer { handle, .. } => Some(lookup(handle)?),
+        _ => None,
+    };
+    let window = vm.window();
+    let bytes = range.end - range.start;
+    let fits = match (&content, &bo) {
+        (Content::Buffer { offset, .. }, Some(bo)) => offset + bytes <= bo.bytes(),
+        _ => true,
+    };
+    if range.start < window.start || range.end > window.end || !fits {
+        return Err(EINVAL);
+    }
+    if matches!(content, Content::Nothing) {
+        return unmap(gpu, &vm, &range);
+    }
+    if gpu.state().gone() {
+        return Err(ENODEV);
+    }
+    if vm.lost() {
+        return Err(EIO);
+    }
+    let dev = gpu.pdev().as_ref();
+    match (content, bo) {
+        (Content::Buffer { offset, access, .. }, Some(bo)) => {
+            if access.is_more_than_read() && !bo.may_write(Some(file.id())) {
+                return Err(EACCES);
+            }
+            let pinned = Arc::new(PinnedBo::new(bo)?, GFP_KERNEL_ACCOUNT)?;
+            let table = patiently(|| sg_table(pinned.bo(), dev, &pinned.bo().table_lock))?;
+            let pieces = table.iter().map(|piece| (piece.dma_address(), piece.dma_len()));
+            let extents = Some(Cut::new(pieces, offset, bytes));
+            map(gpu, &vm, &range, access, Backing::Bo(pinned.clone()), extents)
+        }
+        (Content::User { address, access }, _) => {
+            let count = usize::try_from(bytes / PAGE_SIZE).map_err(|_| EINVAL)?;
+            let user = UserPages::pin(dev, address, count, access.writes())?;
+            let user = Arc::new(user, GFP_KERNEL_ACCOUNT)?;
+            let pieces = user.table().iter().map(|piece| (piece.dma_address(), piece.dma_len()));
+            let extents = Some(Cut::new(pieces, 0, bytes));
+            map(gpu, &vm, &range, access, Backing::User(user.clone()), extents)
+        }
+        (Content::Null { access }, _) => {
+            // Memory of the device, which has it from the same machine in the end.
+            let charge = Charge::take(vm.account(), Amount { bytes, ..Amount::default() })?;
+            let backing = Backing::Null(Some(Arc::new(charge, GFP_KERNEL_ACCOUNT)?));
+            map(gpu, &vm, &range, access, backing, None::<core::iter::Empty<Extent>>)
+        }
+        (Content::Nothing | Content::Buffer { .. }, _) => Err(EINVAL),
+    }
+}
+
+/// Calls `f` again when it answers EINTR: a signal came while another thread had the
+/// buffer's lock, which it does not have for long. Nobody waits for the signal here.
+fn patiently<T>(f: impl Fn() -> Result<T>) -> Result<T> {
+    loop {
+        match f() {
+            Err(error) if error == EINTR => kernel::time::delay::fsleep(Delta::from_millis(1)),
+            other => return other,
+        }
+    }
+}
+
+/// Maps `range` to `extents`, or to memory of the device's where there are none.
+fn map(
+    gpu: &Gpu<'_>,
+    vm: &Arc<Vm>,
+    range: &Range<u64>,
+    access: Access,
+    backing: Backing,
+    extents: Option<impl Iterator<Item = Extent>>,
+) -> Result {
+    let place = Place::new(GFP_KERNEL_ACCOUNT)?;
+    let undoing = Order::new()?;
+    let cost = Charge::take(vm.account(), MAPPING)?;
+    let mut edit = vm.edit()?;
+    let serial = edit.insert(place, range, access, backing, cost)?;
+    let mut calls = KVVec::new();
+    let sent = match extents {
+        Some(extents) => send_maps(gpu, vm, range, access, extents, &mut calls),
+        None => send_null_map(gpu, vm, range, access, &mut calls),
+    };
+    drop(edit);
+    let mut result = sent;
+    for call in calls {
+        result = result.and(call.wait(gpu.state()).map(|_| ()));
+    }
+    // A killed caller leaves the mapping: its file ends soon, and the VM with it.
+    match result {
+        Err(error) if error != EINTR => {
+            undo(gpu, vm, range.start, serial, undoing);
+            Err(error)
+        }
+        other => other,
+    }
+}
+
+/// VM_MAP of `bytes` from `start`; `flags` are those of the mapping.
+fn map_command(vm: &Vm, start: u64, bytes: u64, flags: u32, extents: (u64, usize)) -> Command {
+    let args = [start, bytes, extents.0, extents.1 as u64, 0, 0];
+    Command { flags, ..vm_command(op::VM_MAP, vm.id(), args) }
+}
+
+fn send_map(gpu: &Gpu<'_>, command: Command, keep: Keep, calls: &mut KVVec<Arc<Call>>) -> Result {
+    calls.reserve(1, GFP_KERNEL_ACCOUNT)?;
+    calls.push(gpu.send(Order::new()?, command, keep)?, GFP_KERNEL_ACCOUNT)?;
+    Ok(())
+}
+
+/// Sends the VM_MAP of a range of the device's own memory.
+fn send_null_map(
+    gpu: &Gpu<'_>,
+    vm: &Vm,
+    range: &Range<u64>,
+    access: Access,
+    calls: &mut KVVec<Arc<Call>>,
+) -> Result {
+    let (bytes, flags) = (range.end - range.start, access.bits() | map_flag::NULL);
+    send_map(gpu, map_command(vm, range.start, bytes, flags, (0, 0)), Keep::Nothing, calls)
+}
+
+/// Sends the VM_MAPs of a range, a page of extents each.
+fn send_maps(
+    gpu: &Gpu<'_>,
+    vm: &Vm,
+    range: &Range<u64>,
+    access: Access,
+    mut extents: impl Iterator<Item = Extent>,
+    calls: &mut KVVec<Arc<Call>>,
+) -> Result {
+    let mut from = range.start;
+    while from < range.end {
+        let cost = Charge::take(vm.account(), EXTENTS)?;
+        let page = Shared::<Extent>::charged(gpu.pdev().as_ref(), MAX_EXTENTS as usize)?;
+        let (mut count, mut bytes) = (0, 0);
+        for extent in extents.by_ref().take(MAX_EXTENTS as usize) {
+            page.write(count, extent);
+            count += 1;
+            bytes += extent.bytes;
+        }
+        if bytes == 0 {
+            // Fewer pages than the range has: cannot be, and must not loop.
+            return Err(EFAULT);
+        }
+        let command = map_command(vm, from, bytes, access.bits(), (page.address(), count));
+        send_map(gpu, command, Keep::Extents(page, cost), calls)?;
+        from += bytes;
+    }
+    Ok(())
+}
+
+/// Takes a mapping back that could not be made as a whole.
+fn undo(gpu: &Gpu<'_>, vm: &Arc<Vm>, start: u64, serial: u64, order: Order) {
+    // VM_DESTROY takes it back with all others.
+    let Ok(mut edit) = vm.edit() else { return };
+    // Somebody else may have unmapped it meanwhile, or a part of it.
+    let Some((end, gone)) = edit.take_back(start, serial) else { return };
+    order.call.leave();
+    let command = vm_command(op::VM_UNMAP, vm.id(), [start, end - start, 0, 0, 0, 0]);
+    // What could not be sent was settled.
+    let _ = gpu.send(order, command, Keep::Mappings(gone));
+}
+
+fn unmap(gpu: &Gpu<'_>, vm: &Arc<Vm>, range: &Range<u64>) -> Result {
+    let order = Order::new()?;
+    let mut edit = vm.edit()?;
+    let taken = edit.take(range, || Charge::take(vm.account(), MAPPING))?;
+    if taken.is_empty() {
+        return Ok(());
+    }
+    let args = [range.start, range.end - range.start, 0, 0, 0, 0];
+    let command = vm_command(op::VM_UNMAP, vm.id(), args);
+    let sent = gpu.send(order, command, Keep::Mappings(taken));
+    drop(edit);
+    // A device that is reset maps nothing any more; that is success.
+    sent.map_or(Ok(()), |call| call.wait_for_end(gpu.state()))
+}

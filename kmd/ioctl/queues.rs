@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+//! QUEUE_CREATE, QUEUE_DESTROY, QUEUE_QUERY, QUEUE_KICK.
+
+use kernel::prelude::*;
+use kernel::sync::Arc;
+use tally_uapi::firmware::{op, query_value};
+use tally_uapi::ioctl::{queue_state, QueueCreate, QueueDestroy, QueueKick, QueueQuery};
+
+use crate::admin::{queue_command, Order};
+use crate::commands::{ask, end_queue};
+use crate::file::TallyFile;
+use crate::gpu::Gpu;
+use crate::object::keep::Keep;
+use crate::object::queue::Queue;
+use crate::request::{Access, NewQueue, QueueId};
+use crate::state::{Count, State};
+
+/// A queue of the file, whose VM is not ended.
+fn get(state: &State, file: &TallyFile, id: u32) -> Result<Arc<Queue>> {
+    let queue = state.queues.get(file.id(), id)?;
+    if queue.vm().ended() {
+        return Err(ENOENT);
+    }
+    Ok(queue)
+}
+
+/// IOCTL: QUEUE_CREATE: a ring on an engine.
+pub(super) fn create(gpu: &Gpu<'_>, file: &TallyFile, arg: &mut QueueCreate) -> Result {
+    let NewQueue { vm, class, index, priority, packets, ring, control } =
+        NewQueue::try_from(&*arg)?;
+    let identity = gpu.identity()?;
+    let classes = (identity.engine_classes as usize).min(identity.engines.len());
+    let engines = identity.engines[..classes].get(class as usize).ok_or(EINVAL)?;
+    if index >= engines.count {
+        return Err(EINVAL);
+    }
+    let state = gpu.state();
+    let vm = state.vms.get(file.id(), vm)?;
+    if vm.lost() {
+        return Err(EIO);
+    }
+    let id = state.queues.reserve(file.owner(), State::queue_limits())?;
+    let (order, ending) = (Order::new()?, Order::new()?);
+    let queue = Queue::new(id.id(), vm.clone(), class, file.engine_time().clone())?;
+    let engine = [class, index, priority].map(u64::from);
+    let args = [ring.start, control.start, u64::from(packets), engine[0], engine[1], engine[2]];
+    let command = queue_command(op::QUEUE_CREATE, &queue, args);
+    let ranges = [(ring, Access::READ), (control, Access::READ_WRITE)];
+    let published = queue.clone();
+    let call = vm.while_mapped(&ranges, || {
+        gpu.send_then(order, command, Keep::Nothing, || id.publish(published))
+    })?;
+    match call.wait(state) {
+        Ok(_) => {
+            arg.queue_id = queue.id();
+            Ok(())
+        }
+        Err(error) => {
+            // Killed, or refused: QUEUE_DESTROY comes after it, and frees the id.
+            if queue.close() {
+                ending.call.leave();
+                // What could not be sent was settled.
+                let _ = end_queue(gpu, &queue, ending);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// IOCTL: QUEUE_DESTROY: stops a queue.
+pub(super) fn destroy(gpu: &Gpu<'_>, file: &TallyFile, arg: &QueueDestroy) -> Result {
+    let QueueId(id) = QueueId::try_from(arg)?;
+    let state = gpu.state();
+    get(state, file, id)?;
+    let order = Order::new()?;
+    let queue = state.queues.close(file.id(), id)?;
+    // What it has done since it was last asked counts as well, if there is memory to ask.
+    if let Ok(asking) = Order::new() {
+        asking.call.leave();
+        let _ = ask(gpu, &queue, asking);
+    }
+    // A device that is reset has no queue any more; that is success.
+    end_queue(gpu, &queue, order).map_or(Ok(()), |call| call.wait_for_end(state))
+}
+
+/// IOCTL: QUEUE_QUERY: what a queue does.
+pub(super) fn query(gpu: &Gpu<'_>, file: &TallyFile, arg: &mut QueueQuery) -> Result {
+    let QueueId(queue_id) = QueueId::try_from(&*arg)?;
+    let queue = get(gpu.state(), file, queue_id)?;
+    let answer = Order::new().and_then(|order| ask(gpu, &queue, order)?.wait(gpu.state()));
+    *arg = match answer {
+        Ok(answer) => QueueQuery {
+            queue_id,
+            state: answer.values[query_value::STATE] as u32,
+            fault_kind: (answer.values[query_value::STATE] >> 32) as u32,
+            pad: 0,
+            fault_address: answer.values[query_value::FAULT_ADDRESS],
+            fault_packet: answer.values[query_value::FAULT_PACKET],
+            parked_address: answer.values[query_value::PARKED_ADDRESS],
+            parked_value: answer.values[query_value::PARKED_VALUE],
+            head: answer.values[query_value::HEAD],
+            busy_ns: answer.values[query_value::BUSY_NS],
+        },
+        // A reset has taken it; the file still has it.
+        Err(error) if (error == ENOENT || error == EIO) && queue.vm().lost() => QueueQuery {
+            queue_id,
+            state: queue_state::STOPPED,
+            busy_ns: queue.busy_ns(),
+            ..QueueQuery::default()
+        },
+        Err(error) => return Err(error),
+    };
+    Ok(())
+}
+
+/// IOCTL: QUEUE_KICK: the device sleeps and has to look at the ring.
+pub(super) fn kick(gpu: &Gpu<'_>, file: &TallyFile, arg: &QueueKick) -> Result {
+    let QueueId(id) = QueueId::try_from(arg)?;
+    let queue = get(gpu.state(), file, id)?;
+    if queue.vm().lost() {
+        return Err(EIO);
+    }
+    gpu.state().count(Count::Kicks);
+    gpu.regs().kick(queue.id());
+    Ok(())
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0
+//! SEM_WAIT and SEM_WAKE: hosts that sleep on cells, and their own signals.
+
+use core::sync::atomic::{fence, Ordering};
+
+use kernel::prelude::*;
+use kernel::sync::Arc;
+use kernel::uaccess::{UserPtr, UserSlice};
+use tally_uapi::cell::{waiters_index, Compare, CELL_SIZE};
+use tally_uapi::ioctl::{SemWait, SemWaitEntry, SemWake};
+use tally_uapi::regs::WAKE_FOREIGN;
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::buffer::BoRef;
+use crate::file::TallyFile;
+use crate::gpu::Gpu;
+use crate::object::vm::Vm;
+use crate::raw::pages::PinnedWord;
+use crate::raw::time::monotonic_ns;
+use crate::raw::wait::{Interrupted, Waiter};
+use crate::request::{Condition, Wait, Wake};
+use crate::sleepers::{About, Places};
+use crate::state::{Count, State};
+
+/// One entry of a wait.
+struct Cell {
+    /// Keeps the memory.
+    _bo: BoRef,
+    word: PinnedWord,
+    compare: Compare,
+    value: u64,
+    bucket: usize,
+}
+
+impl Cell {
+    fn new(lookup: &impl Fn(u32) -> Result<BoRef>, condition: &Condition) -> Result<Self> {
+        let Condition { handle, offset, compare, value } = *condition;
+        let bo = lookup(handle)?;
+        let word = PinnedWord::new(&bo, offset)?;
+        Ok(Self { _bo: bo, word, compare, value, bucket: waiters_index(offset) })
+    }
+
+    fn read(&self) -> u64 {
+        self.word.load()
+    }
+
+    fn met(&self) -> bool {
+        self.compare.met(self.read(), self.value)
+    }
+
+    fn about(&self, thread: i32) -> About {
+        About {
+            thread,
+            place: self.bucket * CELL_SIZE as usize,
+            cell: self.read(),
+            compare: self.compare,
+            value: self.value,
+        }
+    }
+}
+
+/// What a wait is for; remembers which entries of an ALL wait were met.
+struct Progress {
+    cells: KVec<Cell>,
+    met: u64,
+    any: bool,
+}
+
+impl Progress {
+    /// The index of the first entry that is met, once the wait as a whole is.
+    fn look(&mut self) -> Option<u32> {
+        for (index, cell) in self.cells.iter().enumerate() {
+            if self.met & 1 << index == 0 && cell.met() {
+                self.met |= 1 << index;
+            }
+        }
+        let all = u64::MAX >> (64 - self.cells.len());
+        let done = if self.any { self.met != 0 } else { self.met == all };
+        done.then(|| self.met.trailing_zeros())
+    }
+}
+
+/// IOCTL: SEM_WAIT: sleeps until cells are met.
+///
+/// Holds no registration guard: a sleeper must not keep the driver from unbinding.
+pub(super) fn wait(
+    state: &State,
+    file: &TallyFile,
+    lookup: impl Fn(u32) -> Result<BoRef>,
+    arg: &mut SemWait,
+) -> Result {
+    let asked = Wait::try_from(&*arg)?;
+    let place = UserPtr::from_addr(usize::try_from(asked.entries).map_err(|_| EFAULT)?);
+    let mut reader = UserSlice::new(place, asked.count * size_of::<SemWaitEntry>()).reader();
+    let mut cells = KVec::with_capacity(asked.count, GFP_KERNEL_ACCOUNT)?;
+    for _ in 0..asked.count {
+        let mut entry = SemWaitEntry::new_zeroed();
+        reader.read_slice(entry.as_mut_bytes())?;
+        let condition = Condition::try_from(&entry)?;
+        cells.push(Cell::new(&lookup, &condition)?, GFP_KERNEL_ACCOUNT)?;
+    }
+    let vm = asked.vm.map(|id| state.vms.get(file.id(), id)).transpose()?;
+    let mut progress = Progress { cells, met: 0, any: asked.any };
+    arg.index = match progress.look() {
+        Some(index) => index,
+        None => sleep(state, &mut progress, vm.as_deref(), asked.deadline_ns)?,
+    };
+    Ok(())
+}
+
+fn sleep(state: &State, progress: &mut Progress, vm: Option<&Vm>, deadline_ns: i64) -> Result<u32> {
+    // Why the wait cannot go on, if so. Looked at after the cells: what is met counts.
+    let ended = || {
+        if state.gone() {
+            Err(ENODEV)
+        } else if vm.is_some_and(|vm| vm.lost() || vm.ended()) {
+            Err(EIO)
+        } else {
+            Ok(())
+        }
+    };
+    if deadline_ns <= monotonic_ns() {
+        ended()?;
+        return Err(ETIME);
+    }
+    state.count(Count::Sleeps);
+    let waiter = Arc::pin_init(Waiter::new(), GFP_KERNEL_ACCOUNT)?;
+    let thread = kernel::current!().pid();
+    let cells = progress.cells.iter().map(|cell| (cell.bucket, cell.about(thread)));
+    let _places = Places::enter(&state.sleepers, &waiter, cells)?;
+    loop {
+        if let Some(index) = progress.look() {
+            return Ok(index);
+        }
+        ended()?;
+        let slept = waiter.sleep(deadline_ns, false);
+        waiter.rearm();
+        if let Err(why) = slept {
+            return match (progress.look(), why) {
+                (Some(index), _) => Ok(index),
+                (None, Interrupted::Late) => Err(ETIME),
+                (None, Interrupted::Signal) => Err(EINTR),
+            };
+        }
+    }
+}
+
+/// IOCTL: SEM_WAKE: the host wrote a cell, whose waiters look again.
+pub(super) fn wake(gpu: &Gpu<'_>, lookup: impl Fn(u32) -> Result<BoRef>, arg: &SemWake) -> Result {
+    let wake = Wake::try_from(arg)?;
+    // The caller's store comes before the look at the lists and the device's look.
+    fence(Ordering::SeqCst);
+    match wake {
+        Wake::Foreign => gpu.regs().wake(WAKE_FOREIGN),
+        Wake::Cell { handle, offset } => {
+            if offset >= lookup(handle)?.bytes() {
+                return Err(EINVAL);
+            }
+            let bucket = waiters_index(offset);
+            gpu.state().sleepers.wake(bucket);
+            gpu.regs().wake(bucket as u32);
+        }
+    }
+    Ok(())
+}

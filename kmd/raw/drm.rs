@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0
+//! DRM's tables of functions, changed where the abstraction cannot say what the driver
+//! wants, and ways to the abstraction's types from C.
+
+use core::ffi::{c_int, c_uint};
+use core::marker::PhantomData;
+
+use kernel::bindings;
+use kernel::drm;
+use kernel::drm::gem::{shmem, DriverObject, IntoGEMObject};
+use kernel::prelude::*;
+use kernel::sync::SetOnce;
+
+use super::pages;
+
+// bindgen's empty structs inside of the kernel's are an artefact of configuration.
+#[allow(improper_ctypes)]
+extern "C" {
+    fn tally_huge_pages(drm: *mut bindings::drm_device) -> c_int;
+    fn tally_buffer_status(obj: *mut bindings::drm_gem_object) -> bindings::drm_gem_object_status;
+    fn tally_mmap(file: *mut bindings::file, vma: *mut bindings::vm_area_struct) -> c_int;
+    fn tally_fault(vmf: *mut bindings::vm_fault) -> bindings::vm_fault_t;
+    fn tally_huge_fault(vmf: *mut bindings::vm_fault, order: c_uint) -> bindings::vm_fault_t;
+    // The kernel's own; bindgen does not see its header.
+    fn drm_puts(printer: *mut bindings::drm_printer, text: *const core::ffi::c_char);
+}
+
+/// A client that says something of itself in fdinfo.
+pub(crate) trait Fdinfo: drm::file::DriverFile {
+    /// Writes its lines.
+    fn show(&self, out: &mut Printer);
+}
+
+/// Buffers of a driver: shmem objects, about which the driver says more than the abstraction asks.
+pub(crate) trait Buffer:
+    DriverObject<Driver: drm::Driver<Object = shmem::Object<Self>, File: Fdinfo>>
+{
+    /// Where the changed tables of its driver are.
+    fn tables() -> &'static Tables<Self>;
+    /// Whether `client`, or somebody unknown, may do more than read.
+    fn may_write(&self, client: Option<&FileOf<Self>>) -> bool;
+}
+
+/// The clients of a buffer's driver.
+pub(crate) type FileOf<B> = <<B as DriverObject>::Driver as drm::Driver>::File;
+
+/// Types that a handler of an ioctl has in its signature.
+pub(crate) use bindings::{drm_device, drm_file};
+
+/// The C device of a DRM device, which is its first field.
+fn raw<D: drm::Driver, C: drm::DeviceContext>(
+    dev: &drm::Device<D, C>,
+) -> *mut bindings::drm_device {
+    core::ptr::from_ref(dev).cast::<bindings::drm_device>().cast_mut()
+}
+
+/// A device that a file was opened on, or whose watchdog was queued, has been registered:
+/// that is all that the `Ioctl` context says. Unregistered, its guard would lead to nothing.
+/// There is no other way to a registration guard outside of an ioctl.
+pub(crate) fn once_registered<D: drm::Driver>(dev: &drm::Device<D>) -> &drm::Device<D, drm::Ioctl> {
+    // SAFETY: a live device of the driver `D` that was registered, see above.
+    unsafe { drm::Device::from_raw(raw(dev)) }
+}
+
+/// The device and the file of an ioctl, from what the core passes to its handler.
+///
+/// # Safety
+/// As the arguments of a handler in the driver's table of ioctls.
+pub(crate) unsafe fn ioctl_arguments<'a, D: drm::Driver>(
+    dev: *mut drm_device,
+    file: *mut drm_file,
+) -> (&'a drm::Device<D, drm::Ioctl>, &'a drm::File<D::File>) {
+    // SAFETY: the core keeps both alive during the call; both are of this driver.
+    unsafe { (drm::Device::from_raw(dev), drm::File::from_raw(file)) }
+}
+
+/// A C table of functions, copied and changed once, and then only read.
+struct Patched<T>(SetOnce<T>);
+
+// SAFETY: the tables point to static data, and are never written once they can be seen.
+unsafe impl<T> Sync for Patched<T> {}
+
+impl<T> Patched<T> {
+    /// The table; `make` makes it, should it be the first time.
+    fn get_or(&'static self, make: impl FnOnce() -> T) -> &'static T {
+        if self.0.as_ref().is_none() {
+            // Of two who come first at the same time one is in vain: they make the same.
+            let _ = self.0.populate(make());
+        }
+        loop {
+            match self.0.as_ref() {
+                Some(table) => return table,
+                // The other is about to have copied his.
+                None => core::hint::spin_loop(),
+            }
+        }
+    }
+}
+
+/// The changed tables of the driver whose buffers are `B`; the type sees to it that no other has them.
+pub(crate) struct Tables<B> {
+    driver: Patched<bindings::drm_driver>,
+    files: Patched<bindings::file_operations>,
+    buffers: Patched<bindings::drm_gem_object_funcs>,
+    areas: Patched<bindings::vm_operations_struct>,
+    _of: PhantomData<fn(B)>,
+}
+
+impl<B> Tables<B> {
+    /// Tables that are made when they are first needed.
+    pub(crate) const fn new() -> Self {
+        Self {
+            driver: Patched(SetOnce::new()),
+            files: Patched(SetOnce::new()),
+            buffers: Patched(SetOnce::new()),
+            areas: Patched(SetOnce::new()),
+            _of: PhantomData,
+        }
+    }
+}
+
+/// Replaces the C vtable of a device that is not registered yet by a copy with
+/// what the abstraction cannot say:
+///
+/// - no import of foreign buffers and no dumb buffers: both would make bare C
+///   objects, which `lookup_handle` would then take for a buffer of ours;
+/// - fdinfo;
+/// - mmap of parts of buffers.
+///
+/// It also asks for huge pages; without them buffers work, in smaller pieces.
+pub(crate) fn patch_driver<B: Buffer>(drm: &drm::UnregisteredDevice<B::Driver>) {
+    let raw = raw::<B::Driver, drm::Normal>(drm);
+    // SAFETY: the device is alive and not shared yet.
+    let original = unsafe { &*(*raw).driver };
+    let fops = B::tables().files.get_or(|| bindings::file_operations {
+        show_fdinfo: Some(bindings::drm_show_fdinfo),
+        mmap: Some(tally_mmap),
+        // SAFETY: the abstraction always sets it, to a constant.
+        ..unsafe { *original.fops }
+    });
+    let driver = B::tables().driver.get_or(|| bindings::drm_driver {
+        gem_prime_import_sg_table: None,
+        dumb_create: None,
+        show_fdinfo: Some(show_fdinfo::<B>),
+        fops,
+        ..*original
+    });
+    // SAFETY: not registered, so nobody else reads it; the new table is static and
+    // so lives as long as the module, which outlives the device.
+    unsafe { (*raw).driver = driver };
+    // SAFETY: a live device before its registration.
+    if unsafe { tally_huge_pages(raw) } != 0 {
+        pr_info!("no huge pages for buffers\n");
+    }
+}
+
+/// The client's part of its fdinfo.
+///
+/// # Safety
+/// For the DRM core alone, with an open file of the driver whose buffers are `B`.
+unsafe extern "C" fn show_fdinfo<B: Buffer>(
+    printer: *mut bindings::drm_printer,
+    raw_file: *mut bindings::drm_file,
+) {
+    // SAFETY: as we were called.
+    let file = unsafe { drm::File::<FileOf<B>>::from_raw(raw_file) };
+    let mut text = Printer(printer);
+    file.inner().show(&mut text);
+    // SAFETY: as we were called.
+    unsafe { bindings::drm_show_memory_stats(printer, raw_file) };
+}
+
+/// A `drm_printer`, which has no abstraction.
+pub(crate) struct Printer(*mut bindings::drm_printer);
+
+impl kernel::fmt::Write for Printer {
+    fn write_str(&mut self, text: &str) -> kernel::fmt::Result {
+        // Through a buffer: C wants a NUL.
+        let mut buffer = [0u8; 64];
+        for piece in text.as_bytes().chunks(buffer.len() - 1) {
+            buffer[..piece.len()].copy_from_slice(piece);
+            buffer[piece.len()] = 0;
+            // SAFETY: the printer lives during the call that gave it to us; the text ends in NUL.
+            unsafe { drm_puts(self.0, buffer.as_ptr().cast()) };
+        }
+        Ok(())
+    }
+}
+
+/// Gives a new buffer functions of our own: mmap that knows IMPORT_READ_ONLY, faults
+/// that find the page of a part, whether it has memory, and no way for other drivers to
+/// map the pages, which would not know it.
+pub(crate) fn patch_buffer<B: Buffer>(bo: &shmem::Object<B>) {
+    let raw = bo.as_raw();
+    let vm_ops = B::tables().areas.get_or(|| bindings::vm_operations_struct {
+        fault: Some(tally_fault),
+        huge_fault: Some(tally_huge_fault),
+        // It keeps track of dirty pages, which all are: see `pages::keep_content`.
+        pfn_mkwrite: None,
+        // SAFETY: a constant of the helper's.
+        ..unsafe { bindings::drm_gem_shmem_vm_ops }
+    });
+    let funcs = B::tables().buffers.get_or(|| bindings::drm_gem_object_funcs {
+        mmap: Some(mmap::<B>),
+        vm_ops,
+        get_sg_table: None,
+        vmap: None,
+        vunmap: None,
+        status: Some(tally_buffer_status),
+        // SAFETY: the abstraction has set it, to a constant.
+        ..unsafe { *(*raw).funcs }
+    });
+    // SAFETY: the buffer has no handle yet, so nobody else uses it; static data.
+    unsafe { (*raw).funcs = funcs };
+}
+
+/// mmap of a buffer, through the render node or through its dma-buf.
+///
+/// # Safety
+/// For the DRM core alone, with a buffer `B` and an area to be set up.
+unsafe extern "C" fn mmap<B: Buffer>(
+    obj: *mut bindings::drm_gem_object,
+    vma: *mut bindings::vm_area_struct,
+) -> c_int {
+    // SAFETY: all objects of this driver are of this type, see `patch_driver`.
+    let bo = unsafe { shmem::Object::<B>::from_raw(obj) };
+    // SAFETY: the area is ours to set up; it has a file, by which we were called.
+    let (file, flags) = unsafe { ((*vma).vm_file, (*vma).__bindgen_anon_2.vm_flags) };
+    // SAFETY: a file in use has operations; the device's driver is set since `patch_driver`.
+    let through_node = unsafe { (*file).f_op == (*(*(*obj).dev).driver).fops };
+    // A dma-buf's mapping can be anybody's.
+    let client = through_node.then(|| {
+        // SAFETY: a file of the render node holds a `drm_file` of this driver.
+        unsafe { drm::File::<FileOf<B>>::from_raw((*file).private_data.cast()) }.inner()
+    });
+    if !bo.may_write(client.as_deref()) {
+        if flags & bindings::VM_WRITE as bindings::vm_flags_t != 0 {
+            return EACCES.to_errno();
+        }
+        // Also not by mprotect later.
+        // SAFETY: the area is being set up, and locked for that.
+        unsafe {
+            (*vma).__bindgen_anon_2.vm_flags =
+                flags & !(bindings::VM_MAYWRITE as bindings::vm_flags_t);
+        }
+    }
+    // SAFETY: as we were called.
+    unsafe { pages::map_all(bo, vma) }
+}

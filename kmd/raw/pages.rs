@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Pages of buffers and of processes: pinned, as the device sees them, and mapped.
+
+use core::ffi::{c_int, c_void};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use kernel::bindings;
+use kernel::device::{Bound, Device};
+use kernel::drm::gem::{shmem, DriverObject, IntoGEMObject};
+use kernel::error::{from_err_ptr, to_result};
+use kernel::prelude::*;
+use kernel::scatterlist::SGTable;
+use kernel::sync::aref::ARef;
+use kernel::sync::Mutex;
+
+// bindgen's empty structs inside of the kernel's are an artefact of configuration.
+#[allow(improper_ctypes)]
+extern "C" {
+    fn tally_fill_buffer(obj: *mut bindings::drm_gem_object) -> c_int;
+    fn tally_page_address(page: *mut bindings::page) -> *mut c_void;
+    fn tally_buffer_page(obj: *mut bindings::drm_gem_object, index: usize) -> *mut bindings::page;
+    fn tally_put_page(page: *mut bindings::page);
+    fn tally_user_pin(
+        dev: *mut bindings::device,
+        address: u64,
+        count: usize,
+        write: bool,
+        out: *mut *mut RawUserPages,
+    ) -> c_int;
+    fn tally_user_table(user: *mut RawUserPages) -> *mut bindings::sg_table;
+    fn tally_user_unpin(user: *mut RawUserPages);
+}
+
+/// The pages of a buffer, mapped by a process.
+///
+/// # Safety
+/// `vma` is an area to be set up, of a file through which the buffer is mapped.
+pub(super) unsafe fn map_all<B: DriverObject>(
+    bo: &shmem::Object<B>,
+    vma: *mut bindings::vm_area_struct,
+) -> c_int {
+    // SAFETY: a live shmem object.
+    let filled = unsafe { tally_fill_buffer(bo.as_raw()) };
+    if filled != 0 {
+        return filled;
+    }
+    // SAFETY: a live shmem object, and as the caller says.
+    let mapped = unsafe { bindings::drm_gem_shmem_object_mmap(bo.as_raw(), vma) };
+    if mapped == 0 {
+        let resv = reservation(bo);
+        // SAFETY: the lock of a live object, whose pages the new mapping holds.
+        unsafe {
+            bindings::dma_resv_lock(resv, core::ptr::null_mut());
+            keep_content(bo);
+            bindings::dma_resv_unlock(resv);
+        }
+    }
+    mapped
+}
+
+/// Has the buffer's pages kept when nobody uses them any more. The kernel may drop pages that
+/// it thinks nobody has written, and the device's writes it does not see.
+///
+/// # Safety
+/// The caller has the buffer's lock, and its pages are in use.
+unsafe fn keep_content<B: DriverObject>(bo: &shmem::Object<B>) {
+    // SAFETY: a live shmem object; the field is protected by the lock.
+    unsafe { (*base(bo)).set_pages_mark_dirty_on_put(true) };
+}
+
+/// The C object of a buffer.
+fn base<B: DriverObject>(bo: &shmem::Object<B>) -> *mut bindings::drm_gem_shmem_object {
+    // SAFETY: a shmem object, in which the GEM object is.
+    unsafe { kernel::container_of!(bo.as_raw(), bindings::drm_gem_shmem_object, base) }
+}
+
+/// The lock of a buffer.
+fn reservation<B: DriverObject>(bo: &shmem::Object<B>) -> *mut bindings::dma_resv {
+    // SAFETY: a live object; set when it was made.
+    unsafe { (*bo.as_raw()).resv }
+}
+
+/// A buffer whose pages stay where they are, all of them.
+///
+/// The abstraction pins only with a DMA mapping, which is undone at unbind.
+pub(crate) struct PinnedBo<B: DriverObject>(ARef<shmem::Object<B>>);
+
+impl<B: DriverObject> PinnedBo<B> {
+    /// # Errors
+    /// ENOMEM; EINTR: killed.
+    pub(crate) fn new(bo: ARef<shmem::Object<B>>) -> Result<Self> {
+        let (base, resv) = (base(&bo), reservation(&bo));
+        // SAFETY: a live shmem object of this driver.
+        to_result(unsafe { tally_fill_buffer(bo.as_raw()) })?;
+        // `drm_gem_shmem_pin` would answer EINTR to any signal while another thread has
+        // the lock, and the uapi promises otherwise.
+        // SAFETY: a live shmem object that was not imported, and its own lock.
+        let pinned = unsafe {
+            bindings::dma_resv_lock(resv, core::ptr::null_mut());
+            let pinned = bindings::drm_gem_shmem_pin_locked(base);
+            if pinned == 0 {
+                keep_content(&bo);
+            }
+            bindings::dma_resv_unlock(resv);
+            pinned
+        };
+        to_result(pinned)?;
+        Ok(Self(bo))
+    }
+
+    /// The buffer.
+    pub(crate) fn bo(&self) -> &shmem::Object<B> {
+        &self.0
+    }
+}
+
+impl<B: DriverObject> Drop for PinnedBo<B> {
+    fn drop(&mut self) {
+        // The object's own callback leaves the lock to its caller; this one takes it.
+        // SAFETY: pinned by `new`.
+        unsafe { bindings::drm_gem_shmem_unpin(base(&self.0)) };
+    }
+}
+
+/// A word of a buffer, whose page stays where it is. The buffer's other pages need not be there.
+pub(crate) struct PinnedWord {
+    page: NonNull<bindings::page>,
+    word: NonNull<u64>,
+}
+
+// SAFETY: memory that is used by atomics only, and a reference to its page.
+unsafe impl Send for PinnedWord {}
+// SAFETY: as above.
+unsafe impl Sync for PinnedWord {}
+
+impl PinnedWord {
+    /// The word at `offset`.
+    ///
+    /// # Errors
+    /// EINVAL: beyond the buffer, or not aligned. ENOMEM. EINTR: killed.
+    pub(crate) fn new<B: DriverObject>(bo: &shmem::Object<B>, offset: u64) -> Result<Self> {
+        let offset = usize::try_from(offset).map_err(|_| EINVAL)?;
+        // SAFETY: a live object.
+        if offset % 8 != 0 || offset >= unsafe { (*bo.as_raw()).size } {
+            return Err(EINVAL);
+        }
+        // SAFETY: a live shmem object, and a page of it.
+        let page = from_err_ptr(unsafe { tally_buffer_page(bo.as_raw(), offset >> 12) })?;
+        let page = NonNull::new(page).ok_or(ENOMEM)?;
+        // SAFETY: a page in use; x86-64 has all memory mapped.
+        let address = unsafe { tally_page_address(page.as_ptr()) }.cast::<u8>();
+        // SAFETY: within the page.
+        let word = NonNull::new(unsafe { address.add(offset & 0xfff) }.cast()).ok_or(EFAULT)?;
+        Ok(Self { page, word })
+    }
+
+    /// What it holds.
+    pub(crate) fn load(&self) -> u64 {
+        // SAFETY: the word is aligned, and in a page that stays. Everybody who changes it while we look
+        // does so with whole aligned stores.
+        let word = unsafe { AtomicU64::from_ptr(self.word.as_ptr()) };
+        word.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for PinnedWord {
+    fn drop(&mut self) {
+        // SAFETY: the reference of `new`.
+        unsafe { tally_put_page(self.page.as_ptr()) };
+    }
+}
+
+/// A buffer's pages as the device sees them; made once, and kept until unbind.
+///
+/// When the abstraction has made the table and then finds no memory to remember it, it frees the table
+/// but not the reference to the pages that came with it. So the table is made here, and that
+/// reference is ours. `alone` is the buffer's own: with two at a time the table that is missing
+/// afterwards need not be the one that was there.
+///
+/// # Errors
+/// ENOMEM. EINTR: a signal came while another thread had the buffer's lock.
+pub(crate) fn sg_table<'a, B: DriverObject>(
+    bo: &'a shmem::Object<B>,
+    dev: &'a Device<Bound>,
+    alone: &Mutex<()>,
+) -> Result<&'a SGTable> {
+    let base = base(bo);
+    let _alone = alone.lock();
+    // SAFETY: a live shmem object that was not imported.
+    from_err_ptr(unsafe { bindings::drm_gem_shmem_get_pages_sgt(base) })?;
+    bo.sg_table(dev).inspect_err(|_| {
+        let resv = reservation(bo);
+        // SAFETY: a live object and its lock. The table had a reference to the pages, which are
+        // used as long as that is there.
+        unsafe {
+            bindings::dma_resv_lock(resv, core::ptr::null_mut());
+            if (*base).sgt.is_null() {
+                bindings::drm_gem_shmem_put_pages_locked(base);
+            }
+            bindings::dma_resv_unlock(resv);
+        }
+    })
+}
+
+#[repr(C)]
+struct RawUserPages {
+    private: [u8; 0],
+}
+
+/// Pages of a process, pinned, accounted and mapped for the device.
+pub(crate) struct UserPages(NonNull<RawUserPages>);
+
+// SAFETY: the shim's object may be used and freed by any thread.
+unsafe impl Send for UserPages {}
+// SAFETY: it is not changed after it was made.
+unsafe impl Sync for UserPages {}
+
+impl UserPages {
+    /// Pins `count` pages of the calling process from `address`.
+    ///
+    /// # Errors
+    /// EFAULT: no memory there, or not writable. ENOSPC: RLIMIT_MEMLOCK. ENOMEM, EINTR.
+    pub(crate) fn pin(
+        dev: &Device<Bound>,
+        address: u64,
+        count: usize,
+        write: bool,
+    ) -> Result<Self> {
+        let mut out = core::ptr::null_mut();
+        // `Device` is a transparent wrapper.
+        let dev = core::ptr::from_ref(dev).cast::<bindings::device>().cast_mut();
+        // SAFETY: a bound device, and a place for the result; any address will do.
+        to_result(unsafe { tally_user_pin(dev, address, count, write, &mut out) })?;
+        NonNull::new(out).map(Self).ok_or(ENOMEM)
+    }
+
+    /// Where the pages are.
+    pub(crate) fn table(&self) -> &SGTable {
+        // SAFETY: the table lives and stays as it is until `drop`.
+        unsafe { SGTable::from_raw(tally_user_table(self.0.as_ptr())) }
+    }
+}
+
+impl Drop for UserPages {
+    fn drop(&mut self) {
+        // SAFETY: made by `pin`, and not used after this.
+        unsafe { tally_user_unpin(self.0.as_ptr()) };
+    }
+}

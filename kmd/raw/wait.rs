@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A thread that sleeps until it is woken, to the ns, and killably where it must.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use kernel::bindings;
+use kernel::prelude::*;
+use kernel::types::Opaque;
+
+// bindgen's empty structs inside of the kernel's are an artefact of configuration.
+#[allow(improper_ctypes)]
+extern "C" {
+    fn tally_waiter_init(queue: *mut bindings::wait_queue_head);
+    fn tally_waiter_sleep(
+        queue: *mut bindings::wait_queue_head,
+        woken: *const u32,
+        deadline: i64,
+        killable: bool,
+    ) -> c_int;
+    fn tally_waiter_wake(queue: *mut bindings::wait_queue_head, woken: *mut u32);
+}
+
+/// Why a sleep ended without a wake.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interrupted {
+    /// The deadline passed.
+    Late,
+    /// A signal came.
+    Signal,
+}
+
+/// A place where one thread sleeps until it is woken, a deadline (CLOCK_MONOTONIC
+/// to the ns, as the uapi promises), or a signal.
+///
+/// `CondVar` counts in jiffies and cannot sleep killably.
+#[pin_data]
+pub(crate) struct Waiter {
+    #[pin]
+    queue: Opaque<bindings::wait_queue_head>,
+    woken: Opaque<u32>,
+}
+
+// SAFETY: the wait queue has its own lock, and `woken` is accessed atomically.
+unsafe impl Send for Waiter {}
+// SAFETY: as above.
+unsafe impl Sync for Waiter {}
+
+impl Waiter {
+    /// A waiter that was not woken yet.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            // SAFETY: the slot is memory for a wait queue that stays where it is.
+            queue <- Opaque::ffi_init(|slot| unsafe { tally_waiter_init(slot) }),
+            woken: Opaque::new(0),
+        })
+    }
+
+    /// Sleeps until [`Self::wake`] was called since the last [`Self::rearm`].
+    ///
+    /// With `killable` only fatal signals count. `i64::MAX` is no deadline.
+    pub(crate) fn sleep(&self, deadline_ns: i64, killable: bool) -> Result<(), Interrupted> {
+        // SAFETY: both are valid and pinned; the shim reads `woken` atomically.
+        let ret = unsafe {
+            tally_waiter_sleep(self.queue.get(), self.woken.get(), deadline_ns, killable)
+        };
+        match ret {
+            0 => Ok(()),
+            late if late == ETIME.to_errno() => Err(Interrupted::Late),
+            _ => Err(Interrupted::Signal),
+        }
+    }
+
+    /// Wakes the sleeper, or keeps it from falling asleep.
+    pub(crate) fn wake(&self) {
+        // SAFETY: both are valid and pinned; the shim writes `woken` atomically.
+        unsafe { tally_waiter_wake(self.queue.get(), self.woken.get()) };
+    }
+
+    /// Forgets wakes so far. The caller looks at what it waits for afterwards.
+    pub(crate) fn rearm(&self) {
+        // SAFETY: `woken` is valid for the life of `self` and accessed atomically only.
+        let woken = unsafe { AtomicU32::from_ptr(self.woken.get()) };
+        woken.store(0, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What ioctls ask for, in types. All that can be refused without a look at objects is
+//! refused here, before anything has been done.
+
+use core::ops::Range;
+
+use kernel::prelude::*;
+use tally_uapi::cell::{Compare, CELL_SIZE};
+use tally_uapi::ioctl::{
+    bind_flag, bind_op, bo_flag, priority, query, sem_wait_flag, BoCreate, BoInfo, Query,
+    QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemWait, SemWaitEntry, SemWake, VmBind,
+    VmCreate, VmDestroy, VmOrphan, SEM_WAIT_MAX_ENTRIES,
+};
+use tally_uapi::packet::PACKET_SIZE;
+use tally_uapi::queue::{RING_MAX_PACKETS, RING_MIN_PACKETS};
+use tally_uapi::PAGE_SIZE;
+
+/// What the device may do with memory: bits of `bind_flag`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Access(u32);
+
+impl Access {
+    /// Read.
+    pub(crate) const READ: Self = Self(bind_flag::READ);
+    /// Read and write.
+    pub(crate) const READ_WRITE: Self = Self(bind_flag::READ | bind_flag::WRITE);
+
+    /// Some of the bits in `allowed`, and not both WRITE and EXECUTE.
+    fn new(bits: u32, allowed: u32) -> Result<Self> {
+        let both = bind_flag::WRITE | bind_flag::EXECUTE;
+        if bits == 0 || bits & !allowed != 0 || bits & both == both {
+            return Err(EINVAL);
+        }
+        Ok(Self(bits))
+    }
+
+    /// The bits.
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether it includes `other`.
+    pub(crate) fn includes(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether the device may write.
+    pub(crate) fn writes(self) -> bool {
+        self.0 & bind_flag::WRITE != 0
+    }
+
+    /// Whether the device may do more than read.
+    pub(crate) fn is_more_than_read(self) -> bool {
+        self.0 & (bind_flag::WRITE | bind_flag::EXECUTE) != 0
+    }
+}
+
+fn zero(value: impl Into<u64>) -> Result {
+    if value.into() == 0 {
+        Ok(())
+    } else {
+        Err(EINVAL)
+    }
+}
+
+/// `size` bytes from `start`: multiples of `unit`, at least one, that end within 64 bits.
+fn range(start: u64, size: u64, unit: u64) -> Result<Range<u64>> {
+    let end = start.checked_add(size).ok_or(EINVAL)?;
+    if size == 0 || start % unit != 0 || size % unit != 0 {
+        return Err(EINVAL);
+    }
+    Ok(start..end)
+}
+
+/// QUERY: a question.
+pub(crate) enum Question {
+    /// `query::DEVICE`.
+    Device,
+    /// `query::ENGINES`.
+    Engines,
+    /// `query::TARGET`.
+    Target,
+    /// `query::CLOCK`.
+    Clock,
+}
+
+impl TryFrom<&Query> for Question {
+    type Error = Error;
+
+    fn try_from(arg: &Query) -> Result<Self> {
+        zero(arg.reserved)?;
+        Ok(match arg.what {
+            query::DEVICE => Self::Device,
+            query::ENGINES => Self::Engines,
+            query::TARGET => Self::Target,
+            query::CLOCK => Self::Clock,
+            _ => return Err(EINVAL),
+        })
+    }
+}
+
+/// BO_CREATE: a buffer.
+pub(crate) struct NewBuffer {
+    /// Bytes, whole pages.
+    pub(crate) size: usize,
+    /// Bits of `bo_flag`.
+    pub(crate) flags: u32,
+}
+
+impl TryFrom<&BoCreate> for NewBuffer {
+    type Error = Error;
+
+    fn try_from(arg: &BoCreate) -> Result<Self> {
+        zero(arg.flags & !bo_flag::ALL)?;
+        range(0, arg.size, PAGE_SIZE)?;
+        Ok(Self { size: usize::try_from(arg.size).map_err(|_| ENOSPC)?, flags: arg.flags })
+    }
+}
+
+/// A struct that is a handle or an id, and zeros.
+macro_rules! named {
+    ($($(#[$doc:meta])* $name:ident: $($arg:ident.$field:ident),*;)*) => {
+        $(
+            $(#[$doc])*
+            pub(crate) struct $name(pub(crate) u32);
+            $(
+                impl TryFrom<&$arg> for $name {
+                    type Error = Error;
+
+                    fn try_from(arg: &$arg) -> Result<Self> {
+                        zero(arg.pad)?;
+                        Ok(Self(arg.$field))
+                    }
+                }
+            )*
+        )*
+    };
+}
+
+named! {
+    /// The handle of a buffer.
+    Handle: BoInfo.handle;
+    /// The id of a VM.
+    VmId: VmDestroy.vm_id;
+    /// The id of a queue.
+    QueueId: QueueDestroy.queue_id, QueueQuery.queue_id, QueueKick.queue_id;
+}
+
+/// VM_CREATE: an address space.
+pub(crate) struct NewVm {
+    /// Its VAs.
+    pub(crate) window: Range<u64>,
+}
+
+impl TryFrom<&VmCreate> for NewVm {
+    type Error = Error;
+
+    fn try_from(arg: &VmCreate) -> Result<Self> {
+        zero(arg.flags)?;
+        Ok(Self { window: range(arg.start, arg.size, PAGE_SIZE)? })
+    }
+}
+
+/// VM_BIND: what the VAs of `range` are to be.
+pub(crate) struct Bind {
+    /// The id of the VM.
+    pub(crate) vm: u32,
+    /// Whole pages.
+    pub(crate) range: Range<u64>,
+    /// What is there afterwards.
+    pub(crate) content: Content,
+}
+
+/// What a range of VAs is to hold.
+pub(crate) enum Content {
+    /// Nothing: what is mapped is unmapped.
+    Nothing,
+    /// A part of a buffer, as long as the range.
+    Buffer {
+        /// Its handle.
+        handle: u32,
+        /// Where the part begins, a whole page.
+        offset: u64,
+        /// What the device may do.
+        access: Access,
+    },
+    /// The caller's memory, as long as the range.
+    User {
+        /// Where it begins, a whole page.
+        address: u64,
+        /// What the device may do.
+        access: Access,
+    },
+    /// Memory of the device's.
+    Null {
+        /// What the device may do.
+        access: Access,
+    },
+}
+
+impl TryFrom<&VmBind> for Bind {
+    type Error = Error;
+
+    fn try_from(arg: &VmBind) -> Result<Self> {
+        let access = |allowed| Access::new(arg.flags, allowed);
+        let data = bind_flag::READ | bind_flag::WRITE;
+        let from = range(arg.offset, arg.size, PAGE_SIZE)?.start;
+        let content = match arg.op {
+            bind_op::MAP => {
+                let access = access(bind_flag::ALL)?;
+                Content::Buffer { handle: arg.handle, offset: from, access }
+            }
+            bind_op::UNMAP => {
+                zero(arg.flags)?;
+                Content::Nothing
+            }
+            bind_op::MAP_USERPTR => Content::User { address: from, access: access(data)? },
+            bind_op::MAP_NULL => Content::Null { access: access(data)? },
+            _ => return Err(EINVAL),
+        };
+        if !matches!(content, Content::Buffer { .. }) {
+            zero(arg.handle)?;
+        }
+        if matches!(content, Content::Nothing | Content::Null { .. }) {
+            zero(arg.offset)?;
+        }
+        Ok(Self { vm: arg.vm_id, range: range(arg.address, arg.size, PAGE_SIZE)?, content })
+    }
+}
+
+/// VM_ORPHAN: cells that nobody will signal.
+pub(crate) struct Orphan {
+    /// The id of the VM.
+    pub(crate) vm: u32,
+    /// Whole cells.
+    pub(crate) cells: Range<u64>,
+}
+
+impl TryFrom<&VmOrphan> for Orphan {
+    type Error = Error;
+
+    fn try_from(arg: &VmOrphan) -> Result<Self> {
+        zero(arg.pad)?;
+        Ok(Self { vm: arg.vm_id, cells: range(arg.address, arg.size, CELL_SIZE)? })
+    }
+}
+
+/// QUEUE_CREATE: a ring on an engine. Whether there is that engine, the device knows.
+pub(crate) struct NewQueue {
+    /// The id of the VM.
+    pub(crate) vm: u32,
+    /// Of the engine.
+    pub(crate) class: u32,
+    /// Of the engine in its class.
+    pub(crate) index: u32,
+    /// Of `priority`.
+    pub(crate) priority: u32,
+    /// A power of two.
+    pub(crate) packets: u32,
+    /// The VAs of the packets.
+    pub(crate) ring: Range<u64>,
+    /// The VAs of the control page.
+    pub(crate) control: Range<u64>,
+}
+
+impl TryFrom<&QueueCreate> for NewQueue {
+    type Error = Error;
+
+    fn try_from(arg: &QueueCreate) -> Result<Self> {
+        zero(arg.flags)?;
+        zero(arg.pad)?;
+        if !matches!(arg.priority, priority::HIGH | priority::NORMAL | priority::LOW)
+            || !arg.packets.is_power_of_two()
+            || !(RING_MIN_PACKETS..=RING_MAX_PACKETS).contains(&arg.packets)
+        {
+            return Err(EINVAL);
+        }
+        Ok(Self {
+            vm: arg.vm_id,
+            class: arg.engine_class,
+            index: arg.engine_index,
+            priority: arg.priority,
+            packets: arg.packets,
+            ring: range(arg.ring, u64::from(arg.packets) * PACKET_SIZE, PACKET_SIZE)?,
+            control: range(arg.control, PAGE_SIZE, PAGE_SIZE)?,
+        })
+    }
+}
+
+/// SEM_WAIT, without its entries.
+pub(crate) struct Wait {
+    /// Where the entries are in the caller's memory.
+    pub(crate) entries: u64,
+    /// How many there are, not 0.
+    pub(crate) count: usize,
+    /// Whether one that is met is enough.
+    pub(crate) any: bool,
+    /// CLOCK_MONOTONIC.
+    pub(crate) deadline_ns: i64,
+    /// The VM with whose end the wait ends, if any.
+    pub(crate) vm: Option<u32>,
+}
+
+impl TryFrom<&SemWait> for Wait {
+    type Error = Error;
+
+    fn try_from(arg: &SemWait) -> Result<Self> {
+        zero(arg.flags & !sem_wait_flag::ANY)?;
+        if !(1..=SEM_WAIT_MAX_ENTRIES).contains(&arg.count) {
+            return Err(EINVAL);
+        }
+        Ok(Self {
+            entries: arg.entries,
+            count: arg.count as usize,
+            any: arg.flags & sem_wait_flag::ANY != 0,
+            deadline_ns: arg.timeout_ns,
+            vm: Some(arg.vm_id).filter(|&id| id != 0),
+        })
+    }
+}
+
+/// An entry of SEM_WAIT.
+pub(crate) struct Condition {
+    /// Of the buffer.
+    pub(crate) handle: u32,
+    /// Of a cell in it.
+    pub(crate) offset: u64,
+    /// How the cell is compared with `value`.
+    pub(crate) compare: Compare,
+    /// What it is compared with.
+    pub(crate) value: u64,
+}
+
+impl TryFrom<&SemWaitEntry> for Condition {
+    type Error = Error;
+
+    fn try_from(arg: &SemWaitEntry) -> Result<Self> {
+        let compare = u8::try_from(arg.compare).ok().and_then(Compare::from_raw).ok_or(EINVAL)?;
+        zero(arg.offset % CELL_SIZE)?;
+        Ok(Self { handle: arg.handle, offset: arg.offset, compare, value: arg.value })
+    }
+}
+
+/// SEM_WAKE: what was written.
+pub(crate) enum Wake {
+    /// Cells of buffers that others have.
+    Foreign,
+    /// A cell.
+    Cell {
+        /// Of the buffer.
+        handle: u32,
+        /// Of the cell in it.
+        offset: u64,
+    },
+}
+
+impl TryFrom<&SemWake> for Wake {
+    type Error = Error;
+
+    fn try_from(arg: &SemWake) -> Result<Self> {
+        zero(arg.pad)?;
+        zero(arg.offset % CELL_SIZE)?;
+        if arg.handle != 0 {
+            return Ok(Self::Cell { handle: arg.handle, offset: arg.offset });
+        }
+        zero(arg.offset)?;
+        Ok(Self::Foreign)
+    }
+}
+
+#[kernel::macros::kunit_tests(tally_request)]
+mod tests {
+    use super::*;
+
+    const MAP: VmBind = VmBind {
+        vm_id: 1,
+        op: bind_op::MAP,
+        flags: bind_flag::READ,
+        handle: 2,
+        offset: PAGE_SIZE,
+        address: 4 * PAGE_SIZE,
+        size: 2 * PAGE_SIZE,
+    };
+
+    fn refused(arg: VmBind) -> bool {
+        Bind::try_from(&arg).err() == Some(EINVAL)
+    }
+
+    /// VM_BIND: what each operation takes, and that all else must be 0.
+    #[test]
+    fn a_bind_is_one_of_four() -> Result {
+        let Bind { vm, range, content } = Bind::try_from(&MAP)?;
+        assert!((vm, range) == (1, 4 * PAGE_SIZE..6 * PAGE_SIZE));
+        assert!(matches!(content, Content::Buffer { handle: 2, offset: PAGE_SIZE, .. }));
+        let unmap = VmBind { op: bind_op::UNMAP, flags: 0, handle: 0, offset: 0, ..MAP };
+        assert!(matches!(Bind::try_from(&unmap)?.content, Content::Nothing));
+        let null = VmBind { op: bind_op::MAP_NULL, handle: 0, offset: 0, ..MAP };
+        assert!(matches!(Bind::try_from(&null)?.content, Content::Null { .. }));
+        let user = VmBind { op: bind_op::MAP_USERPTR, handle: 0, ..MAP };
+        assert!(matches!(Bind::try_from(&user)?.content, Content::User { address: PAGE_SIZE, .. }));
+        assert!(refused(VmBind { op: 9, ..MAP }) && refused(VmBind { flags: 0, ..MAP }));
+        for (good, other) in [(unmap, MAP.flags), (null, bind_flag::EXECUTE), (user, 1 << 9)] {
+            assert!(refused(VmBind { flags: other, ..good }));
+            assert!(refused(VmBind { handle: 1, ..good }));
+        }
+        assert!(refused(VmBind { offset: PAGE_SIZE, ..unmap }));
+        assert!(refused(VmBind { offset: PAGE_SIZE, ..null }));
+        let both = bind_flag::WRITE | bind_flag::EXECUTE;
+        assert!(refused(VmBind { flags: bind_flag::READ | both, ..MAP }));
+        Ok(())
+    }
+
+    /// Ranges are whole units, not empty, and end within 64 bits.
+    #[test]
+    fn ranges_are_checked() {
+        assert!(range(PAGE_SIZE, PAGE_SIZE, PAGE_SIZE).is_ok());
+        for (start, size) in
+            [(0, 0), (1, PAGE_SIZE), (0, 1), (!0, PAGE_SIZE), (!0 << 12, PAGE_SIZE)]
+        {
+            assert!(range(start, size, PAGE_SIZE).is_err());
+        }
+        assert!(refused(VmBind { offset: !0 << 12, ..MAP }));
+        assert!(refused(VmBind { size: 0, ..MAP }));
+    }
+
+    /// SEM_WAKE: handle 0 stands for all foreign cells, and has no offset.
+    #[test]
+    fn a_wake_is_of_a_cell_or_foreign() {
+        let wake = |handle, offset| Wake::try_from(&SemWake { handle, pad: 0, offset });
+        assert!(matches!(wake(0, 0), Ok(Wake::Foreign)));
+        assert!(matches!(wake(3, 8), Ok(Wake::Cell { handle: 3, offset: 8 })));
+        assert!(wake(0, 8).is_err() && wake(3, 4).is_err());
+    }
+}
