@@ -74,10 +74,15 @@ pub(super) fn bind(
             map(gpu, &vm, &range, access, Backing::User(user.clone()), extents)
         }
         (Content::Null { access }, _) => {
-            // Memory of the device, which has it from the same machine in the end.
-            let charge = Charge::take(vm.account(), Amount { bytes, ..Amount::default() })?;
-            let backing = Backing::Null(Some(Arc::new(charge, GFP_KERNEL_ACCOUNT)?));
-            map(gpu, &vm, &range, access, backing, None::<core::iter::Empty<Extent>>)
+            // Memory of the device, which has it from the same machine in the end. Zeros that are only
+            // read need none.
+            let charge = if access.writes() {
+                let charge = Charge::take(vm.account(), Amount { bytes, ..Amount::default() })?;
+                Some(Arc::new(charge, GFP_KERNEL_ACCOUNT)?)
+            } else {
+                None
+            };
+            map(gpu, &vm, &range, access, Backing::Null(charge), None::<core::iter::Empty<Extent>>)
         }
         (Content::Nothing | Content::Buffer { .. }, _) => Err(EINVAL),
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What a user may have: with as many processes and files as he likes, never all that there is.
 
-use tally_uapi::ioctl::{VmBind, VmCreate, VmDestroy, bind_op};
+use tally_uapi::ioctl::{VmBind, VmCreate, VmDestroy, bind_flag, bind_op};
 
 use crate::Outcome;
 use crate::device::{
@@ -104,14 +104,17 @@ pub fn one_user_cannot_have_all_buffers() {
     assert!(as_another_user(|node| node.bo(1, 0).is_ok()));
 }
 
-/// VM_BIND: "NULL memory counts as that of buffers".
+/// VM_BIND: "NULL memory that can be written counts as that of buffers".
 pub fn null_memory_counts() {
     let fixture = Fixture::new();
     let before = counter("memory");
     let null = VmBind { op: bind_op::MAP_NULL, ..fixture.map(0, 0, 0, 512, RW) };
     fixture.bind(null).unwrap();
     assert_eq!(counter("memory"), before + 512 * PAGE);
-    fixture.bind(fixture.unmap(0, 512)).unwrap();
+    let read = VmBind { op: bind_op::MAP_NULL, ..fixture.map(0, 0, 512, 512, bind_flag::READ) };
+    fixture.bind(read).unwrap();
+    assert_eq!(counter("memory"), before + 512 * PAGE, "zeros that are only read need no memory");
+    fixture.bind(fixture.unmap(0, 1024)).unwrap();
     assert_eq!(counter("memory"), before);
 }
 
