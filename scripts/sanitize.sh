@@ -18,6 +18,7 @@ sanitize() {
     export RUSTFLAGS="-Zsanitizer=$1 -Cunsafe-allow-abi-mismatch=sanitizer -Clink-args=-rdynamic"
     sanitize_options=(--target x86_64-unknown-linux-gnu --target-dir "$target/$1")
     [ "$1" = thread ] || return 0
+    RUSTFLAGS+=" --cfg tsan"
     # Without an instrumented standard library every mutex is unknown and everything a race.
     [ -d "$(rustc --print sysroot)/lib/rustlib/src/rust/library" ] ||
         die "there is no source of the standard library; with rustup: rustup component add rust-src"

@@ -274,6 +274,11 @@ impl Table {
 /// message to standard error would go. Its number, and the identity of the file of descriptor 0.
 fn own_table() -> Option<(libc::pid_t, (u64, u64))> {
     const CLOSE_RANGE_UNSHARE: u32 = 2;
+    // ThreadSanitizer takes a number of this table for a descriptor of the process's, which other threads
+    // open and close, and what it would report has no standard error to go to.
+    if cfg!(tsan) {
+        return None;
+    }
     // Since Linux 5.9. It copies nothing of the process's table, so no pipe of the application's
     // stays open in it.
     // SAFETY: closes descriptors of the new table only.
