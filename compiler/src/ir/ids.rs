@@ -4,15 +4,15 @@
 use super::arena::id;
 
 id! {
-    /// Names an interned [`Constant`] of a module.
+    /// Names an interned constant of a module.
     ConstId, "c"
 }
 id! {
-    /// Names a [`Global`] of a module.
+    /// Names a global of a module.
     GlobalId, "g"
 }
 id! {
-    /// Names a [`Function`] of a module.
+    /// Names a function of a module.
     FunctionId, "f"
 }
 id! {
@@ -20,11 +20,11 @@ id! {
     FileId, "file"
 }
 id! {
-    /// Names a [`Block`] of a function.
+    /// Names a block of a function.
     BlockId, "bb"
 }
 id! {
-    /// Names a [`Value`] of a function.
+    /// Names a value of a function.
     ValueId, "%"
 }
 

@@ -22,7 +22,7 @@ use crate::ir::{
 pub enum Rows {
     /// They are made of whole vectors, or only those are run that are whole.
     Whole,
-    /// Anything: the last vector of a row may have fewer items ([`Op::Present`](crate::ir::Op::Present)).
+    /// Anything: the last vector of a row may have fewer items ([`Op::Present`]).
     Any,
 }
 
