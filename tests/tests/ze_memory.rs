@@ -248,7 +248,8 @@ fn a_kernel_may_read_behind_an_allocation_up_to_64_kib() {
                 none
             ));
             list.synchronize();
-            assert_eq!(result.get(0), 1, "{words} words");
+            // The last page holds anything behind the words themselves.
+            assert_eq!(result.get(0) & 1, 1, "{words} words");
             // What is known of the allocation ends with it.
             let beyond = memory.ptr().wrapping_add(words).cast();
             refused!(

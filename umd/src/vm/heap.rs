@@ -28,20 +28,28 @@ const MAX: u64 = CHUNK / 4;
 /// Sizes from [`MIN`] to [`MAX`].
 const CLASSES: usize = (MAX.ilog2() - MIN.ilog2() + 1) as usize;
 
-/// Most bytes and pieces of a class that a thread keeps.
-const OWN_BYTES: u64 = 256 << 10;
-const OWN_PIECES: u64 = 32;
+/// Bytes of the largest block that a thread keeps, and most bytes of all that it keeps.
+const OWN_MAX: u64 = 64 << 10;
+const OWN_BYTES: u64 = 512 << 10;
+/// Most pieces that it keeps of a class.
+const OWN_PIECES: usize = 32;
 
 /// The sub-allocator. Thread-safe; a lock is held for a few instructions, or for a new chunk.
 pub struct Heap {
     bindings: Arc<Bindings>,
-    /// Free pieces that threads keep. Locked before `shared`, where both are.
-    own: Shards<Mutex<Free>>,
+    /// Free pieces that threads keep.
+    own: Shards<Mutex<Own>>,
     shared: Mutex<State>,
 }
 
 /// Free pieces by class.
 type Free = [Vec<Piece>; CLASSES];
+
+#[derive(Default)]
+struct Own {
+    free: Free,
+    bytes: u64,
+}
 
 #[derive(Default)]
 struct State {
@@ -88,15 +96,15 @@ impl Heap {
 
     fn take(&self, size: u64) -> Result<Piece> {
         let class = class(size);
-        let mut own = lock(self.own.mine());
-        if let Some(piece) = own[class].pop() {
-            return Ok(piece);
+        if size <= OWN_MAX {
+            let mut own = lock(self.own.mine());
+            if let Some(piece) = own.free[class].pop() {
+                own.bytes -= size;
+                return Ok(piece);
+            }
         }
         let mut state = lock(&self.shared);
-        let free = &mut state.free[class];
-        let kept = free.len().saturating_sub((most(class) / 2).max(1));
-        own[class].extend(free.drain(kept..));
-        match own[class].pop() {
+        match state.free[class].pop() {
             Some(piece) => Ok(piece),
             None => self.cut(&mut state, size),
         }
@@ -104,14 +112,15 @@ impl Heap {
 
     fn give(&self, piece: Piece, size: u64) {
         let class = class(size);
-        let mut own = lock(self.own.mine());
-        let own = &mut own[class];
-        own.push(piece);
-        if own.len() > most(class) {
-            // Those that have rested longest.
-            let many = own.len().div_ceil(2);
-            lock(&self.shared).free[class].extend(own.drain(..many));
+        if size <= OWN_MAX {
+            let mut own = lock(self.own.mine());
+            if own.bytes + size <= OWN_BYTES && own.free[class].len() < OWN_PIECES {
+                own.bytes += size;
+                own.free[class].push(piece);
+                return;
+            }
         }
+        lock(&self.shared).free[class].push(piece);
     }
 
     fn cut(&self, state: &mut State, size: u64) -> Result<Piece> {
@@ -161,11 +170,6 @@ impl State {
 /// Index of the class of a size from MIN to MAX that is a power of two.
 fn class(size: u64) -> usize {
     (size.ilog2() - MIN.ilog2()) as usize
-}
-
-/// Most pieces of a class that a thread keeps.
-fn most(class: usize) -> usize {
-    OWN_PIECES.min(OWN_BYTES / (MIN << class)) as usize
 }
 
 fn too_large() -> Error {
@@ -294,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_frees_is_another_ones_when_there_is_enough_of_it() {
+    fn what_a_thread_frees_beyond_some_is_for_all() {
         let (kernel, vm) = fake();
         let size = 4096;
         let blocks: Vec<Block> =
