@@ -230,7 +230,18 @@ fn a_kernel_may_read_behind_an_allocation_up_to_64_kib() {
     let (list, result) = (gpu.immediate(0, true), gpu.host::<u32>(1));
     for words in [1, 1024, 16_384, 24_576, 300_000] {
         for memory in [gpu.host::<u32>(words), gpu.device_memory(words)] {
-            memory.fill_with(|_| 1);
+            // By the device: the adversarial one keeps device memory from the host.
+            let (one, bytes) = (1_u32, 4 * words);
+            check!(zeCommandListAppendMemoryFill(
+                list.0,
+                memory.ptr().cast(),
+                (&raw const one).cast(),
+                4,
+                bytes,
+                ze_event_handle_t::NULL,
+                0,
+                ptr::null_mut()
+            ));
             let from = memory.address();
             let end = (from + 4 * words as u64).next_multiple_of(65_536);
             let (to, count) = (result.address(), ((end - from) / 4) as u32);
