@@ -39,7 +39,7 @@ impl Fdinfo for TallyFile {
         }
         let mut mappings = 0;
         state.vms.for_each(|vm| vm.owner_id() == self.id(), |_, vm| mappings += vm.mapped().0);
-        // A printer that is full drops the rest; there is nobody to tell.
+        // A printer that is full drops the rest, and the caller cannot be told.
         for (class, ns) in CLASSES.iter().zip(self.engine_time().ns()) {
             let _ = writeln!(out, "drm-engine-{class}:\t{ns} ns");
         }

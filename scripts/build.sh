@@ -37,6 +37,13 @@ compile_opencl() {
     gcc -std=gnu11 -O2 -Wall -Wextra -Werror "$@" -o "$out" -ldl -lpthread
 }
 
+# copy_sources FOLDER: the files of the tree as they are now, with their times.
+copy_sources() {
+    (cd "$root" && git ls-files -z --cached --others --exclude-standard |
+        while IFS= read -rd '' file; do [ ! -f "$file" ] || printf '%s\0' "$file"; done |
+        tar --null -T - -cf -) | tar -C "$1" -xf -
+}
+
 # compile_with_kernels OUT NAME: tests/bench/NAME.c on Level Zero.
 compile_with_kernels() {
     compile_program "$1" -I "$root/tests/demo" "$root/tests/bench/$2.c" "$root/tests/bench/kernels_ze.c" \

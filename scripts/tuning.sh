@@ -4,7 +4,7 @@
 # Sourced by scripts/bench and scripts/campaign: drivers in which one mechanism of device/src/tuning.rs is
 # switched off.
 
-# What each mechanism is called here, and the numbers that switch it off.
+# The name of each mechanism, and the numbers that switch it off.
 readonly mechanisms=(
     "idle-spin IDLE_SPIN=Duration::ZERO"
     "searchers SEARCHERS=1"
@@ -39,9 +39,7 @@ build_mechanisms() {
     local into=$1 tree=$target/tuning/tree numbers mechanism name number
     rm -rf "$tree" "$into"
     mkdir -p "$tree" "$into"
-    (cd "$root" && git ls-files -z --cached --others --exclude-standard |
-        while IFS= read -rd '' file; do [ ! -f "$file" ] || printf '%s\0' "$file"; done |
-        tar --null -T - -cf -) | tar -C "$tree" -xf -
+    copy_sources "$tree"
     numbers=$tree/device/src/tuning.rs
     for mechanism in all "${mechanisms[@]}"; do
         name=${mechanism%% *}

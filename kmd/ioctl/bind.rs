@@ -89,7 +89,7 @@ pub(super) fn bind(
 }
 
 /// Calls `f` again when it answers EINTR: a signal came while another thread had the
-/// buffer's lock, which it does not have for long. Nobody waits for the signal here.
+/// buffer's lock, which it does not have for long. The call does not end for the signal.
 fn patiently<T>(f: impl Fn() -> Result<T>) -> Result<T> {
     loop {
         match f() {

@@ -50,7 +50,7 @@ pub(super) fn destroy(gpu: &Gpu<'_>, file: &TallyFile, arg: &VmDestroy) -> Resul
     end_vm(gpu, &vm, true).map_or(Ok(()), |call| call.wait_for_end(gpu.state()))
 }
 
-/// IOCTL: VM_ORPHAN: nobody is left who could signal these cells.
+/// IOCTL: VM_ORPHAN: declares that no process is left that could signal these cells.
 pub(super) fn orphan(gpu: &Gpu<'_>, file: &TallyFile, arg: &VmOrphan) -> Result {
     let Orphan { vm, cells } = Orphan::try_from(arg)?;
     let vm = gpu.state().vms.get(file.id(), vm)?;

@@ -7,8 +7,8 @@
 //! promises where gpuvm would replace.
 //!
 //! A VM's commands are sent under the lock of its mappings, so the device
-//! carries them out in the order in which the tree changed. Nobody waits for
-//! answers under it.
+//! carries them out in the order of the changes to the tree. Answers are not
+//! waited for under that lock.
 
 use core::ops::Range;
 

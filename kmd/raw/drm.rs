@@ -84,7 +84,7 @@ impl<T> Patched<T> {
     /// The table; `make` makes it, should it be the first time.
     fn get_or(&'static self, make: impl FnOnce() -> T) -> &'static T {
         if self.0.as_ref().is_none() {
-            // Of two who come first at the same time one is in vain: they make the same.
+            // Two callers may both find it missing. They make the same table, and the first one stays.
             let _ = self.0.populate(make());
         }
         loop {

@@ -444,7 +444,7 @@ mod tests {
         fs::remove_dir_all(dir).expect("it is there");
     }
 
-    /// yes works for ever.
+    /// The program `yes` never stops working.
     #[test]
     fn a_process_at_work_is_waited_for() {
         let (compiler, dir) = compiler("/usr/bin/yes");

@@ -102,7 +102,7 @@ impl Map {
     }
 }
 
-/// Whether kernels can fill it with memory that nobody else has counted.
+/// Whether kernels can make it take memory, which no file accounts for.
 fn is_filled(piece: &Piece) -> bool {
     piece.file.is_none() && piece.access & map_flag::WRITE != 0
 }
