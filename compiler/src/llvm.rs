@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use inkwell::OptimizationLevel;
-use inkwell::attributes::AttributeLoc;
+use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::context::Context;
 use inkwell::memory_buffer::MemoryBuffer;
 use inkwell::module::Module;
@@ -18,6 +18,8 @@ use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::{
     CodeModel, FileType, InitializationConfig, RelocMode, Target, TargetMachine, TargetTriple,
 };
+use inkwell::types::{AnyTypeEnum, BasicTypeEnum};
+use inkwell::values::FunctionValue;
 use tally_compiler_protocol::TargetCpu;
 
 use crate::lower::ENTRY;
@@ -143,6 +145,7 @@ pub fn compile(
     module
         .run_passes(&passes, &machine, options)
         .map_err(|error| LlvmError::Passes(error.to_string()))?;
+    align_stacks(&context, &module, target);
     let kind = match output {
         Output::Object => FileType::Object,
         Output::Assembly => FileType::Assembly,
@@ -208,6 +211,52 @@ fn fuses(target: &TargetCpu) -> bool {
 /// Whether a processor is known to have registers of 512 bits.
 pub fn has_long_vectors(target: &TargetCpu) -> bool {
     target.name == "x86-64-v4" || target.features.split(',').any(|feature| feature == "+avx512f")
+}
+
+/// Bytes of the longest registers that a processor is known to have.
+fn register_bytes(target: &TargetCpu) -> u64 {
+    let has_avx =
+        target.name == "x86-64-v3" || target.features.split(',').any(|feature| feature == "+avx");
+    match (has_long_vectors(target), has_avx) {
+        (true, _) => 64,
+        (_, true) => 32,
+        _ => STACK_ALIGN,
+    }
+}
+
+/// Aligns the stack of each function to its longest vectors. LLVM does so by itself only if it knows before it
+/// assigns registers that the stack will hold vectors. Else a register that it spills may lie in two cache
+/// lines, as the caller's stack pointer has it: `exp` + `log` + `sin` then took 30 % longer in 16 lanes.
+fn align_stacks<'c>(context: &'c Context, module: &Module<'c>, target: &TargetCpu) {
+    let kind = Attribute::get_named_enum_kind_id("alignstack");
+    let most = register_bytes(target);
+    for function in module.get_functions() {
+        let bytes = longest_vector(function).next_power_of_two().min(most);
+        if bytes > STACK_ALIGN {
+            let attribute = context.create_enum_attribute(kind, bytes);
+            function.add_attribute(AttributeLoc::Function, attribute);
+        }
+    }
+}
+
+/// Bytes to which every caller aligns its stack.
+const STACK_ALIGN: u64 = 16;
+
+/// Bytes of the longest vector that an instruction of the function makes.
+fn longest_vector(function: FunctionValue<'_>) -> u64 {
+    let instructions = function.get_basic_block_iter().flat_map(|block| block.get_instructions());
+    let lengths = instructions.map(|instruction| match instruction.get_type() {
+        AnyTypeEnum::VectorType(vector) => {
+            let bits = match vector.get_element_type() {
+                BasicTypeEnum::IntType(int) => int.get_bit_width(),
+                BasicTypeEnum::FloatType(float) => float.get_bit_width(),
+                _ => 64,
+            };
+            u64::from(vector.get_size()) * u64::from(bits) / 8
+        }
+        _ => 0,
+    });
+    lengths.max().unwrap_or(0)
 }
 
 /// Links the families of the run-time library that `module` needs, and those that they need.

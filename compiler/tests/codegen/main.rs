@@ -20,5 +20,6 @@ mod numbers;
 mod printf;
 mod reference;
 mod rows;
+mod stack;
 mod uneven;
 mod widen;
