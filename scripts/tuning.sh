@@ -20,7 +20,6 @@ readonly mechanisms=(
     "few-blocks FEW_BLOCKS=0"
     "few-fill-blocks FEW_FILL_BLOCKS=0"
     "worth-a-wake WORTH_A_WAKE=1"
-    "wakes-each WAKES_EACH=1_000"
     "claim CLAIM_TICKS=1"
     "quiet QUIET_TICKS=1"
     "elision ELISION_TURNS=u32::MAX"

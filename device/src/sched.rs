@@ -27,7 +27,7 @@ use tally_uapi::eu::MAX_COOPERATIVE_GROUPS;
 
 use crate::cell::CellWait;
 use crate::queue::{Bell, Enqueue, Queue, Run, Stream};
-use crate::tuning::{SEARCHERS, WAKES_EACH, WORTH_A_WAKE};
+use crate::tuning::{SEARCHERS, WORTH_A_WAKE};
 use crate::wakeup::Dozer;
 use crate::work::Work;
 
@@ -319,13 +319,9 @@ impl Sched {
         self.shards.take_held(queue)
     }
 
-    /// Wakes some of the threads that a work is worth. Each that comes wakes more.
+    /// Wakes the threads that a work is worth. Those that have come take part in waking the others.
     pub(crate) fn call_others(&self, shared: &Arc<Shared>, work: &Work) {
-        for _ in 0..WAKES_EACH {
-            if !work.take_call() || self.wake(shared, usize::MAX) != Woken::One {
-                break;
-            }
-        }
+        while work.take_call() && self.wake(shared, usize::MAX) == Woken::One {}
     }
 
     /// All units of a shared work are claimed.

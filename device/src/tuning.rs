@@ -51,9 +51,6 @@ pub(crate) const FEW_FILL_BLOCKS: u64 = 16;
 /// Each thread that is woken for a dispatch gets at least so many ticks of it to do: less is not worth
 /// the wake and the search for more that follows.
 pub(crate) const WORTH_A_WAKE: u64 = 20_000;
-/// Threads that one thread wakes for a work. Each of those wakes as many more, so that the time until all
-/// are awake grows with the logarithm of their number.
-pub(crate) const WAKES_EACH: usize = 2;
 /// How long a claim of units should keep a worker, in ticks: short beside the tick of the watchdog, long
 /// beside the cost of a claim.
 pub(crate) const CLAIM_TICKS: u64 = 200_000;
