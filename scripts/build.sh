@@ -50,6 +50,13 @@ compile_with_kernels() {
         "$root/tests/demo/gpu.c"
 }
 
+# compile_bare_kernels OUT: the same on threads without a driver, and the program that writes their code.
+compile_bare_kernels() {
+    mkdir -p "$(dirname "$1")"
+    gcc -std=gnu11 -O2 -Wall -Wextra -Werror "$root"/tests/bench/kernels{,_bare}.c -o "$1" -lpthread
+    (cd "$root" && cargo build --release -p tally-compiler --example blobs)
+}
+
 # compile_bench_module OUT: the kernels of the benchmarks.
 compile_bench_module() {
     mkdir -p "$(dirname "$1")"

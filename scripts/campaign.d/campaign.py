@@ -330,8 +330,8 @@ class Bench:
 
     COMMANDS = {"scaling": ("threads", BENCH), "kernels": ("kernels", BENCH / "bench.spv")}
 
-    def __init__(self, arguments, env, _):
-        self.arguments, self.env = arguments, env
+    def __init__(self, arguments, env, folder):
+        self.arguments, self.env, self.folder = arguments, env, folder
 
     def run(self):
         if self.arguments.command == "tuning":
@@ -343,8 +343,16 @@ class Bench:
             libraries = f"LD_LIBRARY_PATH={peer}:{self.env['LD_LIBRARY_PATH']}"
             words = [libraries, f"OCL_ICD_FILENAMES={peer}/libintelocl.so", str(peer / name), str(module)]
             programs.append("Intel=" + shlex.join(words))
+        if name == "kernels":
+            programs.append("threads=" + self.bare(module))
         command = [sys.executable, BENCH / f"{name}.py", *self.arguments.options, *programs]
         return subprocess.run(command, env=self.env, check=False).returncode
+
+    def bare(self, module):
+        """The command that runs a module's code on threads without a driver."""
+        code = Path(self.folder) / "blobs"
+        subprocess.run([BENCH / "blobs", module, code], env=self.env, check=True)
+        return shlex.join([str(BENCH / "kernels-bare"), str(code)])
 
     def tuning(self):
         """What each mechanism of the device gains."""
