@@ -34,6 +34,15 @@ OPERATIONS = {
     "copy-4": "copy of 64 KiB and wait, four engines",
     "memcpy": "no driver: memcpy of 64 KiB",
 }
+# What `scripts/bench tuning` and --only measure besides.
+MORE = {
+    "slowly": "stream of empty kernels, with 4 µs between two",
+    "short": "stream of copies of 64 bytes",
+    "series": "recorded list of 256 copies of 64 bytes, to its end",
+    "long": "copy of 1 MiB and wait, four engines",
+    "fill": "fill of 1 MiB and wait, four engines",
+}
+TITLES = OPERATIONS | MORE
 
 
 class Hung(Exception):
@@ -135,7 +144,7 @@ def run(commands, counts, seconds, wanted):
 
 
 def print_operation(operation, samples, counts):
-    print(f"\n{OPERATIONS[operation]}")
+    print(f"\n{TITLES[operation]}")
     rows = [
         ("thousand a second, threads", lambda n: samples.median("threads", n, 0) / 1e3),
         ("  processes", lambda n: samples.median("processes", n, 0) / 1e3),
@@ -153,7 +162,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=0.2)
     parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--only", action="append", choices=OPERATIONS)
+    parser.add_argument("--only", action="append", choices=TITLES)
     parser.add_argument("programs", nargs="+", metavar="NAME=COMMAND")
     arguments = parser.parse_args()
     counts = counts_of(arguments.cores)
@@ -168,7 +177,7 @@ def main():
         for operation, own in samples[name].items():
             print_operation(operation, own, counts)
             scalings = own.scalings(counts[-1])
-            summary.append(f"{name + ', ' + OPERATIONS[operation]:64}{own.scaling(counts[-1]):8.3f}"
+            summary.append(f"{name + ', ' + TITLES[operation]:64}{own.scaling(counts[-1]):8.3f}"
                            f"  [{min(scalings):.3f}..{max(scalings):.3f}]")
         print()
     print(f"scaling, {counts[-1]} threads beside as many processes: of medians [least..most of {ROUNDS} rounds]")

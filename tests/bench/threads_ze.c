@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // The benchmark of many threads on Level Zero.
+#include "cost.h"
 #include "counter_events.h"
 #include "gpu.h"
 #include "threads.h"
@@ -8,7 +9,10 @@
 #include <stdlib.h>
 
 // A recorded list is reset, and a stream waited for, after so many commands.
-enum { RECORDED = 4096, STREAMED = 256, COPIED = 1 << 16, ALLOCATED = 4096 };
+enum { RECORDED = 4096, STREAMED = 256, COPIED = 1 << 16, ALLOCATED = 4096, SHORT = 64, LONG = 1 << 20, SERIES = 256 };
+
+// Pause of a host between two commands: longer than a short command, shorter than a device waits for the next.
+static const double PAUSE_NS = 4000;
 
 struct device {
     struct gpu gpu;
@@ -18,7 +22,8 @@ struct device {
 struct worker {
     const struct gpu *gpu;
     ze_kernel_handle_t kernel;
-    ze_command_list_handle_t recorded, immediate;
+    ze_command_list_handle_t recorded, immediate, series;
+    ze_command_queue_handle_t queue;
     ze_event_handle_t event;
     uint8_t *from, *to;
     unsigned appended, streamed;
@@ -57,8 +62,13 @@ struct worker *create_worker(struct device *device, uint32_t engine)
     worker->immediate =
         create_immediate_list_on(gpu, gpu->compute, engine, IN_ORDER, ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS);
     worker->event = create_counter_event(gpu);
-    worker->from = allocate(gpu, HOST_MEMORY, COPIED);
-    worker->to = allocate(gpu, HOST_MEMORY, COPIED);
+    worker->from = allocate(gpu, HOST_MEMORY, LONG);
+    worker->to = allocate(gpu, HOST_MEMORY, LONG);
+    worker->queue = create_queue(gpu, gpu->compute, engine);
+    worker->series = create_list(gpu, gpu->compute, IN_ORDER);
+    for (unsigned i = 0; i < SERIES; i++)
+        must(zeCommandListAppendMemoryCopy(worker->series, worker->to, worker->from, SHORT, NULL, 0, NULL));
+    must(zeCommandListClose(worker->series));
     return worker;
 }
 
@@ -79,6 +89,8 @@ void destroy_worker(struct worker *worker)
     release(worker->gpu, worker->from);
     release(worker->gpu, worker->to);
     must(zeEventDestroy(worker->event));
+    must(zeCommandQueueDestroy(worker->queue));
+    must(zeCommandListDestroy(worker->series));
     must(zeCommandListDestroy(worker->immediate));
     must(zeCommandListDestroy(worker->recorded));
     must(zeKernelDestroy(worker->kernel));
@@ -133,6 +145,49 @@ static void copy(struct worker *worker, unsigned times)
     }
 }
 
+static void stream_slowly(struct worker *worker, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        stream(worker, 1);
+        for (double end = now_ns() + PAUSE_NS; now_ns() < end;)
+            ;
+    }
+}
+
+static void stream_short_copies(struct worker *worker, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        must(zeCommandListAppendMemoryCopy(worker->immediate, worker->to, worker->from, SHORT, NULL, 0, NULL));
+        if (++worker->streamed % STREAMED == 0)
+            finish_worker(worker);
+    }
+}
+
+static void run_series(struct worker *worker, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        execute(worker->queue, worker->series);
+        must(zeCommandQueueSynchronize(worker->queue, UINT64_MAX));
+    }
+}
+
+static void copy_long(struct worker *worker, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        must(zeCommandListAppendMemoryCopy(worker->immediate, worker->to, worker->from, LONG, worker->event, 0,
+                                           NULL));
+        wait_without_limit(worker);
+    }
+}
+
+static void fill_long(struct worker *worker, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        must(zeCommandListAppendMemoryFill(worker->immediate, worker->to, &i, 1, LONG, worker->event, 0, NULL));
+        wait_without_limit(worker);
+    }
+}
+
 const struct operation operations[] = {
     {"append", 1, append},
     {"event", 1, create_event},
@@ -142,5 +197,10 @@ const struct operation operations[] = {
     {"stream-4", 4, stream},
     {"allocate", 1, allocate_and_free},
     {"copy-4", 4, copy},
+    {"slowly", 1, stream_slowly},
+    {"short", 1, stream_short_copies},
+    {"series", 1, run_series},
+    {"long", 4, copy_long},
+    {"fill", 4, fill_long},
     {0},
 };

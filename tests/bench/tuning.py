@@ -20,7 +20,7 @@ import kernels
 import threads
 
 ROUNDS = 5
-OPERATIONS = ["trip", "trip-4", "stream", "stream-4", "copy-4"]
+OPERATIONS = ["trip", "stream", "slowly", "short", "series", "copy-4", "long", "fill"]
 # Kernels of few groups, of many short ones, and of few long ones.
 KERNELS = ["triad", "reduce", "histogram", "transpose", "sort_step", "mandelbrot"]
 
