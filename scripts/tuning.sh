@@ -7,13 +7,9 @@
 # The name of each mechanism, and the numbers that switch it off.
 readonly mechanisms=(
     "idle-spin IDLE_SPIN=Duration::ZERO"
-    "searchers SEARCHERS=1"
-    "close-looks CLOSE_LOOKS=0"
-    "pauses PAUSES=1"
     "empty-spin EMPTY_SPIN=Duration::ZERO"
     "drain-spin DRAIN_SPIN=Duration::ZERO"
     "told-every TOLD_EVERY=1"
-    "prefetch PREFETCH_DISTANCE=u64::MAX"
     "inline-series INLINE_SERIES=1"
     "run-by-starter QUICK_TICKS=0 FEW_GROUPS=0 FEW_BLOCKS=0 FEW_FILL_BLOCKS=0"
     "few-groups FEW_GROUPS=0"

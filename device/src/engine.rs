@@ -19,7 +19,7 @@ use crate::ring::Ahead;
 use crate::sched::{Leave, Shared, Slot, Worker};
 use crate::scope::Finished;
 use crate::spin::Spin;
-use crate::tuning::{CLOSE_LOOKS, DRAIN_SPIN, EMPTY_SPIN};
+use crate::tuning::{DRAIN_SPIN, EMPTY_SPIN};
 use crate::work::{Runner, Work, complete_call};
 
 mod call;
@@ -95,10 +95,9 @@ impl Stream {
 
     /// Copies the next packet. False: there is none.
     fn fetch(&mut self, worker: &mut Worker) -> Result<bool, Trap> {
-        let looks = if worker.is_helper() { 0 } else { CLOSE_LOOKS };
         match &mut self.frame {
             Some(frame) => frame.fetch(&mut worker.guard, &mut self.packet),
-            None => self.ring.fetch(&mut worker.guard, &mut self.packet, looks),
+            None => self.ring.fetch(&mut worker.guard, &mut self.packet),
         }
     }
 

@@ -8,7 +8,7 @@ use tally_uapi::queue::QueueControl;
 
 use crate::guard::{Guard, Trap};
 use crate::spin::Spin;
-use crate::tuning::{PAUSES, TOLD_EVERY};
+use crate::tuning::TOLD_EVERY;
 
 mod ahead;
 
@@ -61,16 +61,11 @@ impl Ring {
         (self.told + every).saturating_sub(self.next)
     }
 
-    /// Copies the next packet, once. False if nothing is published after so many looks more.
+    /// Copies the next packet, once. False if none is published.
     ///
     /// Writes `head` on the way, now and then: one guarded call a packet.
     #[inline]
-    pub(crate) fn fetch(
-        &mut self,
-        guard: &mut Guard,
-        packet: &mut Packet,
-        looks: u32,
-    ) -> Result<bool, Trap> {
+    pub(crate) fn fetch(&mut self, guard: &mut Guard, packet: &mut Packet) -> Result<bool, Trap> {
         let (next, control, mut known) = (self.next, self.control(), self.known());
         let mut header = None;
         let mut found = false;
@@ -83,13 +78,6 @@ impl Ring {
             }
             if next == known.end {
                 known.end = page.tail.load(Ordering::Acquire);
-                for _ in 0..looks {
-                    if next != known.end {
-                        break;
-                    }
-                    (0..PAUSES).for_each(|_| std::hint::spin_loop());
-                    known.end = page.tail.load(Ordering::Acquire);
-                }
             }
             // SAFETY: in a guarded call. The ring was checked for alignment when the queue was created or
             // linked.

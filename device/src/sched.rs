@@ -27,7 +27,7 @@ use tally_uapi::eu::MAX_COOPERATIVE_GROUPS;
 
 use crate::cell::CellWait;
 use crate::queue::{Bell, Enqueue, Queue, Run, Stream};
-use crate::tuning::{SEARCHERS, WORTH_A_WAKE};
+use crate::tuning::WORTH_A_WAKE;
 use crate::wakeup::Dozer;
 use crate::work::Work;
 
@@ -472,9 +472,4 @@ fn is_finished(thread: &thread::JoinHandle<()>) -> bool {
         let _ = thread;
         true
     }
-}
-
-/// Most searching workers of so many.
-fn most_searchers(workers: usize) -> usize {
-    workers.div_ceil(2).min(SEARCHERS)
 }

@@ -14,16 +14,7 @@ const fn or_model(time: Duration, model: u64) -> Duration {
 /// How long a worker that just had work searches for more before it sleeps. A wake costs a virtual
 /// machine 5 to 25 µs, so a burst with shorter gaps than this is served without one.
 pub(crate) const IDLE_SPIN: Duration = or_model(Duration::from_micros(20), 800);
-/// Workers that search at the same time, at most. One is enough for the next doorbell; a second takes over
-/// when the first finds something. More only burn processor time.
-pub(crate) const SEARCHERS: usize = 2;
 
-/// Looks at an empty ring before helping threads may take the stream: a producer that appends one command
-/// after the other comes back sooner than the stream is put out and taken back.
-pub(crate) const CLOSE_LOOKS: u32 = 4;
-/// Pauses between two of these looks, about 0.2 µs: each look takes the line of `tail` from the producer,
-/// who has written more than one packet by the next.
-pub(crate) const PAUSES: u32 = 16;
 /// How long a worker looks at an empty ring before its queue sleeps and the next packet needs a doorbell.
 pub(crate) const EMPTY_SPIN: Duration = or_model(Duration::from_micros(10), 0);
 /// How long a worker waits for a queue's own commands before it leaves the queue.
@@ -32,9 +23,6 @@ pub(crate) const DRAIN_SPIN: Duration = Duration::from_micros(10);
 /// reads `asleep` in the same line with each packet, so to tell it each time would cost both sides a line
 /// that is elsewhere.
 pub(crate) const TOLD_EVERY: u64 = 16;
-/// Packets ahead of the next one that are prefetched from the producer's cache: to get a line from there
-/// takes longer than a short command or two.
-pub(crate) const PREFETCH_DISTANCE: u64 = 8;
 /// Most commands that are executed inline in one guarded call in a recording: what all of them share is
 /// little beside them then.
 pub(crate) const INLINE_SERIES: u64 = 16;

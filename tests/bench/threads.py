@@ -36,6 +36,7 @@ OPERATIONS = {
 }
 # What `scripts/bench tuning` and --only measure besides.
 MORE = {
+    "limit": "empty kernel, and wait with a time limit",
     "slowly": "stream of empty kernels, with 4 µs between two",
     "short": "stream of copies of 64 bytes",
     "series": "recorded list of 256 copies of 64 bytes, to its end",

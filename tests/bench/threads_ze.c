@@ -121,6 +121,16 @@ static void launch_and_wait(struct worker *worker, unsigned times)
     }
 }
 
+// The device's threads run the kernel.
+static void wait_with_limit(struct worker *worker, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        must(zeCommandListAppendLaunchKernel(worker->immediate, worker->kernel, &one_group, worker->event, 0,
+                                             NULL));
+        must(zeEventHostSynchronize(worker->event, PATIENCE_NS));
+    }
+}
+
 static void stream(struct worker *worker, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
@@ -197,6 +207,7 @@ const struct operation operations[] = {
     {"stream-4", 4, stream},
     {"allocate", 1, allocate_and_free},
     {"copy-4", 4, copy},
+    {"limit", 1, wait_with_limit},
     {"slowly", 1, stream_slowly},
     {"short", 1, stream_short_copies},
     {"series", 1, run_series},

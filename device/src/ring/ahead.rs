@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Packets that are known to be there, in a ring or in a recording, and how one is copied.
 
-use std::arch::x86_64::{__m128i, _MM_HINT_T0, _mm_prefetch, _mm_set_epi64x};
+use std::arch::x86_64::{__m128i, _mm_set_epi64x};
 use std::sync::atomic::Ordering;
 
 use tally_uapi::packet::{Header, PACKET_SIZE, Packet};
 
 use crate::guard::{Guard, word};
-use crate::tuning::PREFETCH_DISTANCE;
 
 /// Most prefixes of a command: one of each kind.
 const PREFIXES: u64 = 2;
@@ -47,13 +46,6 @@ impl Ahead {
             // By two: they are read so next, and a read of two stores waits for both.
             // SAFETY: a packet has four of these and their alignment; any CPU has the instruction.
             unsafe { to.add(i).write(_mm_set_epi64x(high as i64, low as i64)) };
-        }
-        // While this one is run others may come from the producer's cache: not one that the
-        // producer is still at, who would have to fetch it back.
-        let later = self.next.saturating_add(PREFETCH_DISTANCE);
-        if later < self.end {
-            // SAFETY: only a hint; it traps for no address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.slot(later) as *const i8) };
         }
         self.next += 1;
         true

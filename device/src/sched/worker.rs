@@ -12,7 +12,7 @@ use std::sync::PoisonError;
 use tally_uapi::cell::{signaller_must_wake, waiters_index};
 use tally_uapi::fault::Fault;
 
-use super::{Job, Shared, most_searchers};
+use super::{Job, Shared};
 use crate::cell::CellWait;
 use crate::chaos::Chaos;
 use crate::clock::Clock;
@@ -208,12 +208,13 @@ impl Worker {
         found.filter(|_| !sched.shutting_down())
     }
 
-    /// Looks for a task for a while, unless enough others do.
+    /// Looks for a task for a while, unless another does: one finds the next doorbell, more only burn
+    /// processor time.
     fn search(&self) -> Option<Job> {
         let (sched, turn) = (&self.shared.sched, self.turn);
         let searchers = &sched.searchers.0;
         let mut found = None;
-        if searchers.fetch_add(1, Ordering::SeqCst) < most_searchers(sched.workers) {
+        if searchers.fetch_add(1, Ordering::SeqCst) == 0 {
             let until = Instant::now() + IDLE_SPIN;
             let mut spin = Spin::default();
             while found.is_none() && Instant::now() < until {
