@@ -417,7 +417,7 @@ impl<R: RawHandle> Counted<R> {
     /// The object, if it still has the handle.
     ///
     /// # Safety
-    /// As [`get`].
+    /// The rules of [`get`] hold.
     pub unsafe fn get<'a>(self) -> Option<&'a R::Object> {
         let slot = find(self.raw).filter(|slot| slot.uses.load(Ordering::Relaxed) == self.uses)?;
         // SAFETY: as in `get`.
@@ -431,7 +431,7 @@ pub fn counted<R: RawHandle>(raw: R) -> Counted<R> {
     find(raw).map_or_else(Counted::none, |slot| Counted { raw, uses: uses(slot) })
 }
 
-/// As [`counted`], of an object that has a handle.
+/// Does the same as [`counted`] for an object that has a handle.
 pub fn counted_of<R: RawHandle>(object: &R::Object) -> Counted<R> {
     let offset = std::mem::offset_of!(Slot<R::Object>, value);
     let slot = ptr::from_ref(object).cast::<u8>().wrapping_sub(offset);
@@ -444,7 +444,7 @@ pub fn counted_of<R: RawHandle>(object: &R::Object) -> Counted<R> {
 /// No reference from [`get`] is in use.
 ///
 /// # Errors
-/// As [`get`]. Of two threads that destroy the same handle one gets the error.
+/// Those of [`get`]. Of two threads that destroy the same handle one gets the error.
 pub unsafe fn take<R: RawHandle>(raw: R, name: &'static str) -> Result<R::Object> {
     // SAFETY: the caller's promise.
     let slot = unsafe { Claimed::<R>::claim(raw, name) }?;
@@ -458,7 +458,7 @@ pub unsafe fn take<R: RawHandle>(raw: R, name: &'static str) -> Result<R::Object
 /// No reference from [`get`] is in use.
 ///
 /// # Errors
-/// As [`take`].
+/// Those of [`take`].
 #[inline]
 pub unsafe fn destroy<R: RawHandle>(raw: R, name: &'static str) -> Result {
     // SAFETY: the caller's promise.
@@ -474,10 +474,10 @@ impl<R: RawHandle> Claimed<R> {
     /// Takes the object behind a handle, which is dead from here on.
     ///
     /// # Safety
-    /// As [`take`].
+    /// The rules of [`take`] hold.
     ///
     /// # Errors
-    /// As [`take`].
+    /// Those of [`take`].
     #[inline(always)]
     pub unsafe fn claim(raw: R, name: &'static str) -> Result<Self> {
         let free = |slot: &&Slot<R::Object>| {
@@ -527,7 +527,8 @@ fn find<R: RawHandle>(raw: R) -> Option<&'static Slot<R::Object>> {
     (slot.tag.load(Ordering::Acquire) == R::KIND.live()).then_some(slot)
 }
 
-/// Which rule `raw` breaks. One for each kind of handle costs those who look handles up the least.
+/// Names the rule that `raw` breaks. One function for each kind of handle costs those who look
+/// handles up the least.
 #[cold]
 fn explain<R: RawHandle>(raw: R, name: &'static str) -> Error {
     explain_address(raw.as_ptr(), R::KIND, name)

@@ -72,10 +72,10 @@ impl Bindings {
         self.place(size, align)?.opened(flags)
     }
 
-    /// As [`Bindings::map`], to be read and written, for memory that others may see.
+    /// Does the same as [`Bindings::map`], readable and writable, for memory that others may see.
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     pub fn map_for(self: &Arc<Self>, bo_use: BoUse, size: u64, align: u64) -> Result<Mapping> {
         self.place_for(bo_use, size, align)?.opened(bind_flag::READ | bind_flag::WRITE)
     }
@@ -83,7 +83,7 @@ impl Bindings {
     /// Maps a buffer of another process.
     ///
     /// # Errors
-    /// As [`Bindings::map`]; INVALID_ARGUMENT: the buffer is not as the exporter said.
+    /// Those of [`Bindings::map`]; INVALID_ARGUMENT: the buffer is not as the exporter said.
     pub fn import(self: &Arc<Self>, bo: SharedBo, align: u64) -> Result<Mapping> {
         let size = bo.size;
         let align = if size >= HUGE_PAGE { align.max(HUGE_PAGE) } else { align };
@@ -109,7 +109,7 @@ impl Bindings {
     /// Makes a buffer and finds addresses for it, without mapping it for anybody.
     ///
     /// # Errors
-    /// As [`Bindings::map`].
+    /// Those of [`Bindings::map`].
     pub fn place(self: &Arc<Self>, size: u64, align: u64) -> Result<Mapping> {
         self.place_for(BoUse::Driver, size, align)
     }
@@ -229,7 +229,7 @@ impl Mapping {
     /// Maps a part of it for the device, at its place.
     ///
     /// # Errors
-    /// As [`Bindings::map`].
+    /// Those of [`Bindings::map`].
     pub fn bind(&mut self, offset: u64, size: u64, flags: u32) -> Result {
         let bindings = &self.bo.bindings;
         let bind = VmBind {
@@ -292,7 +292,7 @@ impl Mapping {
     /// Fills the buffer through a mapping that exists only for this call.
     ///
     /// # Errors
-    /// As [`Bindings::map`].
+    /// Those of [`Bindings::map`].
     ///
     /// # Panics
     /// If `bytes` is longer than the buffer.
@@ -452,7 +452,7 @@ impl Vm {
     /// See [`Bindings::map`].
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     pub fn map(&self, size: u64, align: u64, flags: u32) -> Result<Mapping> {
         self.bindings.map(size, align, flags)
     }
@@ -460,7 +460,7 @@ impl Vm {
     /// See [`Bindings::place`].
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     pub fn place(&self, size: u64, align: u64) -> Result<Mapping> {
         self.bindings.place(size, align)
     }
@@ -468,7 +468,7 @@ impl Vm {
     /// The address of the ring that kernels print to; makes it if there is none.
     ///
     /// # Errors
-    /// As [`Bindings::map`].
+    /// Those of [`Bindings::map`].
     pub fn printf_ring(&self) -> Result<u64> {
         let mut ring = self.printf.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ring) = &*ring {
@@ -560,7 +560,7 @@ impl Vm {
     /// Memory of the driver's whose content is the application's: at first it is any, or that of a file.
     ///
     /// # Errors
-    /// As [`Vm::allocate`].
+    /// Those of [`Vm::allocate`].
     pub fn map_content(&self, source: Source, size: u64) -> Result<Mapping> {
         let align = if size >= HUGE_PAGE { HUGE_PAGE } else { PAGE_SIZE };
         self.map_from(source, BoUse::Driver, size, align)
@@ -569,7 +569,7 @@ impl Vm {
     /// See [`Bindings::map_for`].
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     pub fn map_for(&self, bo_use: BoUse, size: u64, align: u64) -> Result<Mapping> {
         self.bindings.map_for(bo_use, size, align)
     }
@@ -577,7 +577,7 @@ impl Vm {
     /// See [`Bindings::import`].
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     pub fn import(&self, bo: SharedBo) -> Result<Mapping> {
         self.bindings.import(bo, PAGE_SIZE)
     }

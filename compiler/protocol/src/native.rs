@@ -44,7 +44,7 @@ pub struct NativeModule {
     pub uuid: [u8; 16],
 }
 
-/// Why bytes are no native binary that can be used.
+/// The reason why bytes are no native binary that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NativeError {
     /// They do not begin as one.

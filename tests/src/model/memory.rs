@@ -5,7 +5,7 @@ use super::order::{Node, Work};
 use super::{Model, Refusal};
 use crate::program::{CELLS, Cell, Op, PLACES, initial_value};
 
-/// How a piece of work uses a cell.
+/// The use that a piece of work makes of a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// It reads it.

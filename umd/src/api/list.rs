@@ -272,7 +272,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Only a signal event.
+    /// Makes one that has a signal event only.
     pub fn of_signal(signal: ze_event_handle_t) -> Self {
         Self { signal, count: 0, waits: std::ptr::null() }
     }
@@ -324,7 +324,7 @@ pub(super) fn append_fast(
     list.append_fast(command, events.signal(call)?, events.waits(call)?)
 }
 
-/// As [`append`], without the wait.
+/// Does the same as [`append`], without the wait.
 #[inline]
 pub(super) fn submit(call: Call<'_>, list: &List, command: &Command<'_>, events: Events) -> Result {
     let mut waits = events.waits(call)?;

@@ -67,7 +67,7 @@ enum Phase {
     New,
     Capturing,
     Captured,
-    /// Why it cannot be executed.
+    /// The reason why it cannot be executed.
     Invalid(&'static str),
 }
 
@@ -82,7 +82,7 @@ struct Point {
 /// The counterpart of an immediate list, or of a list of a graph that was appended.
 struct Branch {
     list: Arc<Regular>,
-    /// Only of a graph that was appended: lists before it in its queue, which wait for the place
+    /// Set in a graph that was appended: lists before it in its queue, which wait for the place
     /// where the graph begins.
     gates: Vec<Arc<Regular>>,
     traits: QueueTraits,

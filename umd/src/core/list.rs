@@ -288,7 +288,7 @@ impl List {
     /// call.
     ///
     /// # Errors
-    /// As [`List::append`].
+    /// Those of [`List::append`].
     #[inline]
     pub fn append_fast<'e>(
         &self,

@@ -37,7 +37,7 @@ pub struct CallLog {
 }
 
 impl CallLog {
-    /// For a new list, if hangs are reported.
+    /// Starts the log of a new list, if hangs are reported.
     pub fn begin() -> Option<Box<Self>> {
         super::is_on().then(|| {
             crate::process::set_watched();

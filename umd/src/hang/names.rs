@@ -17,7 +17,7 @@ use crate::sync::shared::Shared;
 
 #[derive(Default)]
 struct Names {
-    /// By the VA of the counter.
+    /// The owner of each counter, by its VA.
     owners: HashMap<u64, Owner>,
     lists: Vec<Weak<Immediate>>,
     pools: Vec<(Weak<EventPool>, String)>,
@@ -145,7 +145,7 @@ pub fn would_signal(address: u64) -> Vec<List> {
 
 /// The known facts about a cell.
 pub struct KnownCell {
-    /// For the report.
+    /// The cell as the report has it.
     pub cell: report::Cell,
     /// The list that would signal it was reset or destroyed before it was executed.
     dead: bool,
@@ -180,7 +180,7 @@ pub fn cell(address: u64) -> KnownCell {
 }
 
 impl KnownCell {
-    /// Why no submitted command brings it to `value`.
+    /// The reason why no submitted command brings it to `value`.
     pub fn reason(&self, value: u64) -> Reason {
         if self.cell.present.is_some_and(|present| present >= value) {
             return Reason::Reached;

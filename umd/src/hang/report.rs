@@ -64,7 +64,7 @@ pub struct HostWait {
     pub thread: i32,
     /// The function that it has called.
     pub call: Cow<'static, str>,
-    /// For how long.
+    /// The time that it has waited.
     pub waited_ns: u64,
     /// The cell that it waits for; none if it waits for a fence that no execution was given.
     pub awaited: Option<Awaited>,
@@ -143,7 +143,7 @@ pub struct Source {
 pub struct Call {
     /// The entry point.
     pub function: Cow<'static, str>,
-    /// Which command of the list it appended, from 1.
+    /// The number of the command that it appended to the list, from 1.
     pub command: u64,
     /// The list.
     pub list: String,
@@ -157,7 +157,7 @@ pub enum Signal {
     By(Vec<Signaller>),
     /// No command that is submitted does.
     Missing {
-        /// Why.
+        /// The reason.
         reason: Reason,
         /// Lists that would, if they were executed.
         lists: Vec<List>,
@@ -185,7 +185,7 @@ pub enum SignallerState {
     Runs,
 }
 
-/// Why no submitted command signals a cell.
+/// The reason why no submitted command signals a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {

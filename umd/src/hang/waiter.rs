@@ -44,7 +44,7 @@ pub struct Origin {
 /// A queue.
 #[derive(Debug)]
 pub struct Waiter {
-    /// For people.
+    /// The name in the report's text.
     pub name: String,
     /// The call that appended what it is parked on, if it is known.
     pub by: Option<Source>,

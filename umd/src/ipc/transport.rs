@@ -62,7 +62,7 @@ pub struct Opened {
 pub trait Endpoint: Send + Sync {
     /// The other end says something, of the cell of this number where there are several.
     fn told(&self, note: Note, cell: u32);
-    /// So much has come that notes may have been lost on the way.
+    /// Called when so much has arrived that notes may have been lost on the way.
     fn told_much(&self) {}
     /// The other end has closed the import or died.
     fn hung_up(&self) {}

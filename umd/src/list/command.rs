@@ -48,7 +48,7 @@ pub enum Command<'a> {
         dst: u64,
         /// From.
         src: u64,
-        /// How many.
+        /// The number of bytes.
         size: u64,
     },
     /// Rows of bytes.
@@ -75,7 +75,7 @@ pub enum Command<'a> {
     Times(&'a [Times]),
     /// A kernel.
     Launch(&'a Launch<'a>),
-    /// As many of these as the 32-bit number at `count` says when they run.
+    /// Indirect launches: as many as the 32-bit number at `count` says when they run.
     Launches {
         /// The kernels.
         launches: &'a [Launch<'a>],
@@ -167,7 +167,7 @@ impl Post {
 
 /// A list that commands are appended to.
 pub trait Target {
-    /// Which kind of list it is.
+    /// The kind of list.
     const KIND: Lists;
 
     /// Whether commands are ordered among themselves.
@@ -184,8 +184,8 @@ pub trait Target {
     /// # Errors
     /// OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY.
     fn memory(&mut self, size: u64, align: u64) -> Result<Span>;
-    /// Where the device finds `size` bytes that the application has at `address`, until the command is
-    /// complete.
+    /// The address at which the device finds the application's `size` bytes at `address`, until the
+    /// command is complete.
     ///
     /// # Errors
     /// INVALID_ARGUMENT: there is no such memory. OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY.
@@ -193,7 +193,7 @@ pub trait Target {
     /// A slot for the times of this command.
     ///
     /// # Errors
-    /// As `memory`.
+    /// Those of `memory`.
     fn timestamp(&mut self) -> Result<Timestamp>;
     /// Keeps what is referred to until the command is complete.
     fn keep(&mut self, what: &(impl Keep + ?Sized));
@@ -214,7 +214,7 @@ pub trait Target {
     fn may_signal(&self, event: &Event) -> Result;
     /// `event` names the command from now on.
     fn name(&mut self, event: &Signal<'_>, timestamp: Option<Timestamp>);
-    /// As `name`, of an event that is [`Event::as_plain`].
+    /// Does the same as `name` for an event that is [`Event::as_plain`].
     fn name_plain(&mut self, event: &CbEvent, raw: ze_event_handle_t);
     /// Whether the command in the making may be changed later, so that what it need not do now has its
     /// place all the same.

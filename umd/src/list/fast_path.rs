@@ -32,7 +32,7 @@ pub struct Kernel<'a, K> {
     pub prebuilt: &'a Prebuilt,
     /// The object that must exist until the kernel has run.
     pub keep: &'a K,
-    /// How many groups.
+    /// The number of groups.
     pub groups: [u32; 3],
 }
 
@@ -56,7 +56,7 @@ pub struct Copy {
     pub dst: u64,
     /// From.
     pub src: u64,
-    /// How many.
+    /// The number of bytes.
     pub size: u64,
 }
 
@@ -91,7 +91,7 @@ impl Single for Fill<'_> {
 /// Appends a command. False: it has to take the general path, and nothing has changed.
 ///
 /// # Errors
-/// As [`super::command::append`].
+/// Those of [`super::command::append`].
 #[inline(always)]
 pub fn append<'e, T: Target>(
     target: &mut T,

@@ -134,7 +134,7 @@ impl Golden {
         let mut out = parts.next().unwrap_or_default().to_owned();
         for part in parts {
             if out.ends_with(|c: char| c.is_ascii_digit()) {
-                // Not an address but a size, such as 10x1.
+                // This is a size, such as 10x1, and no address.
                 out += "0x";
                 out += part;
                 continue;

@@ -65,7 +65,7 @@ struct State {
     uncovered: bool,
     /// Bytes of arguments since the last value that covers all (out-of-order lists).
     uncovered_bytes: u64,
-    /// Which call wrote which packets; only while the hang report is on.
+    /// The calls that wrote the packets; only while the hang report is on.
     calls: Option<Box<CallLog>>,
 }
 
@@ -105,7 +105,7 @@ impl Immediate {
     /// Appends a command and hands it to the device. [`Immediate::settle`] ends the call.
     ///
     /// # Errors
-    /// As [`command::append`]; DEVICE_LOST.
+    /// Those of [`command::append`]; DEVICE_LOST.
     #[inline]
     pub fn append(
         &self,
@@ -122,7 +122,7 @@ impl Immediate {
     /// the call.
     ///
     /// # Errors
-    /// As [`Immediate::append`].
+    /// Those of [`Immediate::append`].
     #[inline]
     pub fn append_fast<'e>(
         &self,
@@ -153,7 +153,7 @@ impl Immediate {
     /// counter that completes it. [`Immediate::finish`] ends the call.
     ///
     /// # Errors
-    /// As [`Immediate::append`].
+    /// Those of [`Immediate::append`].
     pub fn submit(&self, command: &Command<'_>) -> Result<u64> {
         let mut state = self.lock();
         self.note_publication(command, None);
@@ -202,7 +202,7 @@ impl Immediate {
 
     /// Ends the list. What was submitted is completed all the same.
     pub fn destroy(self: Arc<Self>) {
-        // Without an in-order end the counter does not say when the device is done.
+        // The counter says when the device is done only if the list ends in order.
         let covered = self.in_order || self.cover(&mut self.lock()).is_ok();
         if covered {
             let (cell, value) = (self.counter.cell(), self.counter.reserved());

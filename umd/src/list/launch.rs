@@ -22,7 +22,7 @@ pub struct Launch<'a> {
     pub global_offset: [u64; 3],
     /// Work-items of a group; at most 1024 in all.
     pub group_size: [u32; 3],
-    /// How many groups.
+    /// The number of groups.
     pub groups: Groups,
     /// Dimensions in use, 1 to 3.
     pub work_dim: u32,
@@ -34,7 +34,7 @@ pub struct Launch<'a> {
     pub keep: &'a dyn Keep,
 }
 
-/// How many groups a launch has.
+/// The number of groups of a launch.
 #[derive(Clone, Copy, Debug)]
 pub enum Groups {
     /// These.

@@ -72,9 +72,9 @@ struct State {
     memory: Memory,
     /// Lengths to go back to when an append fails.
     mark: Mark,
-    /// Which call wrote which packets; only while the hang report is on.
+    /// The calls that wrote the packets; only while the hang report is on.
     calls: Option<Box<CallLog>>,
-    /// Only in a mutable list.
+    /// Set in a mutable list only.
     mutable: Option<Box<Mutable>>,
 }
 
@@ -102,9 +102,9 @@ struct Mark {
 /// A wait that is bound when the list is executed.
 #[derive(Clone)]
 enum Binding {
-    /// For a signal of another list: of its latest execution.
+    /// A signal of another list, in its latest execution.
     Signal(Arc<Recording>, u32),
-    /// For what the event names then.
+    /// Whatever the event names at the execution.
     Event(Counted<ze_event_handle_t>),
 }
 
@@ -133,7 +133,7 @@ impl Regular {
     /// An open, empty list.
     ///
     /// # Errors
-    /// As the heap's.
+    /// Those of the heap.
     pub fn create(shared: Arc<Shared>, in_order: bool) -> Result<Arc<Self>> {
         Self::create_as(shared, in_order, false)
     }
@@ -162,7 +162,7 @@ impl Regular {
     /// Appends a command; answers its number in a mutable list, if one was asked for.
     ///
     /// # Errors
-    /// As [`command::append`]; INVALID_ARGUMENT when the list is closed.
+    /// Those of [`command::append`]; INVALID_ARGUMENT when the list is closed.
     #[inline]
     pub fn append(
         &self,
@@ -182,7 +182,7 @@ impl Regular {
     /// Appends a command by the fast path; false: it has to take the general one.
     ///
     /// # Errors
-    /// As [`Regular::append`].
+    /// Those of [`Regular::append`].
     #[inline]
     pub fn append_fast<'e>(
         &self,
@@ -220,7 +220,7 @@ impl Regular {
     /// Opens the list again, empty. An execution that runs is not disturbed.
     ///
     /// # Errors
-    /// As the heap's.
+    /// Those of the heap.
     pub fn reset(&self) -> Result {
         let mut state = self.lock();
         let before = state.recording.counter().cell();
@@ -320,7 +320,7 @@ impl Regular {
     /// execution to what the events name before it.
     ///
     /// # Errors
-    /// As [`Regular::submit`].
+    /// Those of [`Regular::submit`].
     pub(super) fn bind(&self, mut calls: Calls) -> Result<Bindings> {
         let span = self.lock().bind(&mut calls)?;
         Ok(Bindings { span, _claims: calls.claims })

@@ -17,9 +17,9 @@ static ALL: Mutex<Option<State>> = Mutex::new(None);
 
 #[derive(Default)]
 struct State {
-    /// By the VM's address, while it exists, and the queue's id.
+    /// The queues, by the address of their VM, while it exists, and their id.
     queues: HashMap<(usize, u32), Queue>,
-    /// Of queues that are gone, in ns.
+    /// The time of queues that are gone, in ns.
     gone: HashMap<Engine, u64>,
     /// The last answer.
     told: HashMap<Engine, Told>,

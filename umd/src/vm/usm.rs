@@ -58,7 +58,7 @@ pub struct Allocation {
     pub context: u64,
     /// The device that it was made for, unless it was made for the host alone.
     pub charge: Option<Charge>,
-    /// Of memory that another process has shared: keeps it there.
+    /// Keeps memory that another process has shared.
     pub import: Option<Hold>,
     /// Whether it can be had as a file.
     pub exportable: bool,
@@ -196,7 +196,7 @@ impl Vm {
     /// Makes unified shared memory of `size` bytes, not 0.
     ///
     /// # Errors
-    /// As [`Bindings::map`] and [`Bindings::import`].
+    /// Those of [`Bindings::map`] and [`Bindings::import`].
     pub fn allocate(
         &self,
         source: Source,
@@ -230,7 +230,7 @@ impl Vm {
     /// Maps memory that another process has shared, for [`Vm::enter_import`].
     ///
     /// # Errors
-    /// As [`Bindings::import`].
+    /// Those of [`Bindings::import`].
     pub fn import_memory(&self, bo: SharedBo) -> Result<Mapping> {
         self.bindings.import_block(bo, PAGE_SIZE)
     }

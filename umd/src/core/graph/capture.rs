@@ -316,7 +316,8 @@ impl List {
         let Some(branch) = graph.append((self, branch), command, signal, &points)? else {
             return signal_outside(signal);
         };
-        // Not while the graph is locked: who asks for a list's graph locks them the other way round.
+        // The graph must not be locked here: a caller that asks for a list's graph locks them the
+        // other way round.
         membership.join(&graph, branch);
         Ok(true)
     }

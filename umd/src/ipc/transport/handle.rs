@@ -46,9 +46,9 @@ const MAGIC: [u8; 4] = *b"TIP\x02";
 pub struct Handle {
     /// The kind of object that it stands for.
     pub kind: Kind,
-    /// By kind; says nothing about what may be accessed.
+    /// The meaning depends on the kind; it says nothing about what may be accessed.
     pub details: u32,
-    /// Which process made it: the name of its socket.
+    /// The name of the socket of the process that made it.
     pub exporter: Secret,
     /// The secret that names the object there.
     pub secret: Secret,

@@ -184,7 +184,8 @@ fn serve(reactor: &Reactor, key: u64, source: &Source) -> bool {
                 Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => {}
                 Err(errno) => {
                     log::warn!("an importer is turned away: {errno}");
-                    // Without a descriptor for it, it stays in the queue: no use to hurry.
+                    // A connection that gets no descriptor stays in the queue, so there is no use
+                    // in trying at once.
                     thread::sleep(std::time::Duration::from_millis(10));
                 }
             }

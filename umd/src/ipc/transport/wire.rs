@@ -20,7 +20,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::handle::Secret;
 
-/// How long either side waits for an answer of the other.
+/// The time for which either side waits for an answer of the other.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Facts that go with the memory.
@@ -48,7 +48,7 @@ pub struct Grant {
     pub offset: u64,
     /// Its bytes.
     pub size: u64,
-    /// By kind.
+    /// The facts of this kind of handle.
     pub facts: Facts,
     /// One of [`verdict`].
     pub verdict: u32,

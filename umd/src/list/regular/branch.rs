@@ -25,7 +25,7 @@ impl Regular {
     /// for.
     ///
     /// # Errors
-    /// As [`Regular::create`].
+    /// Those of [`Regular::create`].
     pub fn branch(shared: Arc<Shared>, in_order: bool, is_first: bool) -> Result<Arc<Self>> {
         let list = Self::create_as(shared, in_order, true)?;
         let mut state = list.lock();
@@ -67,7 +67,7 @@ impl Regular {
     /// Whether a command with this signal can be appended.
     ///
     /// # Errors
-    /// As [`Regular::append`].
+    /// Those of [`Regular::append`].
     pub fn may_signal(&self, signal: &Signal<'_>) -> Result {
         command::check_signal(&Recorder { list: self, state: &mut self.lock() }, signal)
     }
@@ -82,7 +82,7 @@ impl Regular {
     /// signal those that are for use outside of the graph.
     ///
     /// # Errors
-    /// As [`Regular::close`].
+    /// Those of [`Regular::close`].
     pub fn end_capture(&self) -> Result {
         let mut state = self.lock();
         let recording = state.recording.clone();
@@ -146,7 +146,7 @@ fn check_shared(flags: CbFlags, name: &str) -> Result {
     ))
 }
 
-/// As [`may_signal`], of a wait.
+/// Does the same as [`may_signal`] for a wait.
 ///
 /// # Errors
 /// GRAPH_CAPTURE_UNSUPPORTED.

@@ -41,7 +41,7 @@ pub(super) struct Mutable {
     first: u64,
     /// The command that is appended next has the last number.
     is_asked: bool,
-    /// By number; `None`: nothing was appended under it.
+    /// The commands by number; `None`: nothing was appended under that number.
     commands: Vec<Option<Place>>,
     /// The signals of all counter-based events, in the order of the commands.
     signals: Vec<Named>,
@@ -160,7 +160,7 @@ impl Regular {
     /// A list whose commands may be changed.
     ///
     /// # Errors
-    /// As [`Regular::create`].
+    /// Those of [`Regular::create`].
     pub fn mutable(self: Arc<Self>) -> Arc<Self> {
         let mut state = self.lock();
         state.mutable = Some(Box::default());

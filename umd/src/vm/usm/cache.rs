@@ -47,7 +47,7 @@ struct Depot {
     classes: [Vec<Block>; CLASSES],
     bytes: u64,
     blocks: usize,
-    /// Without pages, the one that has rested longest in front.
+    /// Blocks without pages; the one that has rested longest is in front.
     large: VecDeque<Block>,
     large_bytes: u64,
 }

@@ -31,8 +31,8 @@ const CHUNK: usize = 1024;
 pub(in super::super) struct Registry {
     /// First address of the VA reservation.
     start: u64,
-    /// By granule: one more than the first granule of its block. Pages of it that are never used are
-    /// never touched.
+    /// For each granule: one more than the first granule of its block. Pages of it that are never
+    /// used are never touched.
     heads: Box<[AtomicU32]>,
     records: Box<[OnceLock<Box<[Record]>>]>,
 }

@@ -2,7 +2,7 @@
 //! Where pages lie: a memfd, one that a descriptor table of the driver's own keeps, or, where a
 //! sandbox refuses memfds, a shared anonymous mapping.
 //!
-//! Of a shared anonymous mapping, mremap of zero bytes makes a second mapping of the same pages.
+//! An mremap of zero bytes makes a second mapping of the pages of a shared anonymous mapping.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
