@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What nearly every program does, for tests of the surroundings: other loaders, layers, hosts with
-//! limits. Only functions and flags that every loader and its layers know are used.
+//! The calls that nearly every program makes, for tests of the surroundings: other loaders, layers,
+//! hosts with limits. Only functions and flags that every loader and its layers know are used.
 
 use std::ffi::c_void;
 use std::ptr;

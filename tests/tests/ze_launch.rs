@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a kernel sees of its launch: arguments, local memory, offsets, variables, constants.
+//! Tests of what a kernel sees of its launch: arguments, local memory, offsets, variables,
+//! constants.
 
 use std::ffi::c_void;
 use std::ptr;

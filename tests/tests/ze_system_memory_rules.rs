@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What calls say of memory that the driver has not allocated, on either lane, and what happens to a kernel
-//! that may not use it.
+//! Tests of what calls answer for memory that the driver has not allocated, on either lane, and what
+//! happens to a kernel that may not use it.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;

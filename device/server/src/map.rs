@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is mapped where in a VM, as the hub has ordered it.
+//! The mappings of a VM, as the hub has ordered them.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What commands do to the program's memory, and which of them must not overlap.
+//! The effects of commands on the program's memory, and the commands that must not overlap.
 
 use super::order::{Node, Work};
 use super::{Model, Refusal};

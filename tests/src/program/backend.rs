@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What runs a program: the driver behind the loader, or the toy of the self-tests.
+//! The interface to what runs a program: the driver behind the loader, or the toy of the
+//! self-tests.
 
 use super::{
     Cell, Command, Engine, EventId, EventKind, FenceId, ListDesc, ListId, Object, QueueId,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whose counter, or whose event, a cell is. Filled only while hangs are reported.
+//! A table of cells that names the owner of each counter and event. It is filled only while hangs
+//! are reported.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};

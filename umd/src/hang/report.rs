@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who waits for whom, as a value, and how it reads: as text for people and as JSON for programs.
+//! The hang report, which says who waits for whom: as a value, as text for people, and as JSON for
+//! programs.
 //!
 //! JSON has the fields of these types under their names. Addresses are strings in hexadecimal, since not
 //! every reader of JSON has integers of 64 bits.

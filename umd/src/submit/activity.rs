@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long the engines were busy for this process: the queues that exist, and what those that are
+//! The time that engines were busy for this process: the queues that exist, and what those that are
 //! gone have left.
 
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which allocation holds an address, found without a lock.
+//! A table that finds the allocation of an address without a lock.
 //!
 //! ```text
 //!  addresses   |  granule 0  |  granule 1  |  granule 2  |  granule 3  |

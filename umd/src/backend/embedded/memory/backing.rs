@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where pages lie: a memfd, one that a descriptor table of the driver's own keeps, or, where a
-//! sandbox refuses memfds, a shared anonymous mapping.
+//! The backing of pages: a memfd, one that a descriptor table of the driver's own keeps, or, where
+//! a sandbox refuses memfds, a shared anonymous mapping.
 //!
 //! An mremap of zero bytes makes a second mapping of the pages of a shared anonymous mapping.
 
