@@ -11,7 +11,7 @@ use std::ptr;
 
 use tally_uapi::ioctl::{DRIVER_NAME, Errno, Ioctl, VERSION_MAJOR, VERSION_MINOR};
 
-use super::Result;
+use crate::backend::Result;
 
 /// The folder of the nodes.
 const FOLDER: &str = "/dev/dri";

@@ -10,9 +10,11 @@ use std::ptr::NonNull;
 
 use tally_uapi::ioctl::{Errno, bind_flag};
 
-use super::super::Result;
-use super::HUGE_PAGE;
 use super::files::Kept;
+use crate::backend::Result;
+
+/// Large extents are aligned to what the system can back with a huge page.
+pub(super) const HUGE_PAGE: u64 = 2 << 20;
 
 /// A part of some pages, and how to map it.
 #[derive(Clone, Copy)]

@@ -24,8 +24,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tally_uapi::PAGE_SIZE;
 use tally_uapi::ioctl::{Errno, bind_flag};
 
-use super::super::Result;
 use super::backing::{Anonymous, Backing, Part, identity, memfd, protection};
+use crate::backend::Result;
 use crate::process;
 
 /// Bytes of the files that are made before they are asked for: the usual small buffer's.
