@@ -11,9 +11,10 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use tally_ze::ze_result_t;
 
+use super::exports;
+use super::offer::Endpoint;
 use super::peer::Peer;
 use super::wire::{self, Ask, Facts, Grant, Line, verdict};
-use super::{Endpoint, exports};
 use crate::error::{Error, Result};
 use crate::process;
 
