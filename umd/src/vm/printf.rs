@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use tally_compiler_protocol::printf::{CAPACITY, DATA, HEAD, REFUSED, SKIP, TAIL, text};
 use tally_uapi::ioctl::bind_flag;
 
-use super::{Bindings, Mapping};
+use super::bindings::{Bindings, Mapping};
 use crate::error::Result;
 use crate::process;
 

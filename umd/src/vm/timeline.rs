@@ -16,7 +16,7 @@ use tally_uapi::packet::opcode;
 use tally_uapi::queue::QueueControl;
 use tally_uapi::trace::{TRACE_RECORD_SIZE, TraceBuffer, TraceRecord};
 
-use super::{Bindings, Mapping};
+use super::bindings::{Bindings, Mapping};
 use crate::space::HUGE_PAGE;
 use crate::{process, trace};
 

@@ -31,7 +31,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tally_uapi::ioctl::Errno;
 use tally_ze::ze_memory_type_t;
 
-use super::{Allocation, Mapping, Vm};
+use super::bindings::Mapping;
+use super::{Allocation, Vm};
 use crate::error::Result;
 
 /// The largest view, and the most that all views may have: they are compared word by word.

@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Allocation, MOST_KEPT};
+use super::allocation::{Allocation, MOST_KEPT};
 use crate::shards::Shards;
 
 /// Sizes from [`SMALLEST`] on, each twice the one before.

@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use tally_ze::ze_memory_type_t;
 
 use super::super::budget::Charge;
-use super::{Allocation, Found, GRANULE};
+use super::allocation::{Allocation, Found, GRANULE};
 use crate::space::Space;
 
 /// Records that are made at once.
