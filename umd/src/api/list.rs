@@ -10,8 +10,9 @@ use super::{Call, api};
 use crate::core::list::List;
 use crate::error::{Error, Result};
 use crate::handle;
-use crate::list::command::{Command, Signal};
+use crate::list::command::Command;
 use crate::list::fast_path::Single;
+use crate::list::target::Signal;
 use crate::sync::event::Event;
 
 pub mod copy;

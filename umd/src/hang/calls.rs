@@ -37,15 +37,6 @@ pub struct CallLog {
 }
 
 impl CallLog {
-    /// Starts the log of a new list, if hangs are reported.
-    pub fn begin() -> Option<Box<Self>> {
-        super::is_on().then(|| {
-            crate::process::set_watched();
-            super::top::serve();
-            Box::default()
-        })
-    }
-
     /// The current call begins to append a command, with packet number `start`.
     #[cold]
     pub fn note(&mut self, start: u64) {

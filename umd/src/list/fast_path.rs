@@ -2,15 +2,15 @@
 //! The fast path of the commonest appends: a command of one packet, in an in-order list, with no signal
 //! but that of a counter-based event that takes no write of its own.
 //!
-//! It writes the same packets as [`command::append`], as a golden test checks, but leaves out the work
+//! It writes the same packets as [`command::append`](super::command::append), as a golden test checks, but leaves out the work
 //! that only other commands need.
 
 use tally_uapi::eu::BLOCK_ALIGN;
 use tally_uapi::packet::Packet;
 
-use super::command::{self, Post, Signal, Target};
-use super::launch::Keep;
+use super::packets;
 use super::prebuilt::Prebuilt;
+use super::target::{Keep, Post, Signal, Target};
 use super::waits;
 use crate::error::Result;
 use crate::sync::event::Event;
@@ -65,7 +65,7 @@ impl Single for Copy {
     fn packet<T: Target>(&self, target: &mut T) -> Result<Option<Packet>> {
         let dst = target.reach(self.dst, self.size, Access::Write)?;
         let src = target.reach(self.src, self.size, Access::Read)?;
-        Ok(Some(command::copy(dst, src, self.size)))
+        Ok(Some(packets::copy(dst, src, self.size)))
     }
 }
 
@@ -84,7 +84,7 @@ impl Single for Fill<'_> {
     #[inline(always)]
     fn packet<T: Target>(&self, target: &mut T) -> Result<Option<Packet>> {
         let dst = target.reach(self.dst, self.size, Access::Write)?;
-        command::fill(target, dst, self.size, self.pattern).map(Some)
+        packets::fill(target, dst, self.size, self.pattern).map(Some)
     }
 }
 

@@ -11,15 +11,15 @@ use tally_uapi::packet::{
 };
 use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_event_handle_t, ze_result_t};
 
-use super::command::{self, Command, Post, Signal, Target};
+use super::command::{self, Command};
 use super::fast_path::{self, Single};
-use super::immediate::dead;
-use super::launch::Keep;
-use super::waits::{Condition, WaitList};
+use super::target::{Condition, Keep, Post, Signal, Target};
+use super::waits::{WaitList, dead};
 use crate::error::{Error, Result};
 use crate::handle::{self, Counted};
 use crate::hang::calls::CallLog;
-use crate::hang::names;
+use crate::hang::observed::{Look, Recorded};
+use crate::hang::{self, names};
 use crate::submit::arena::{Arena, Span};
 use crate::sync::cb_event::{Bound, CbEvent, Resolved, Source};
 use crate::sync::cell::Cell;
@@ -242,12 +242,6 @@ impl Regular {
         &self.shared
     }
 
-    /// Looks at the recording, its packets, and which calls wrote them, while no thread appends.
-    pub fn look<R>(&self, look: impl FnOnce(&Recording, &[Packet], Option<&CallLog>) -> R) -> R {
-        let state = self.lock();
-        look(&state.recording, &state.packets, state.calls.as_deref())
-    }
-
     /// Whether an execution makes something visible to the host before its end. The signals of a mutable
     /// list change.
     pub(super) fn publishes(&self) -> bool {
@@ -414,6 +408,17 @@ impl State {
     }
 }
 
+impl Recorded for Regular {
+    fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    fn look(&self, look: Look<'_>) {
+        let state = self.lock();
+        look(&state.recording, &state.packets, state.calls.as_deref());
+    }
+}
+
 impl Drop for Regular {
     fn drop(&mut self) {
         let mut state = self.lock();
@@ -487,7 +492,7 @@ impl State {
         self.operands.clear();
         self.signalled.clear();
         self.publishes = false;
-        self.calls = CallLog::begin();
+        self.calls = hang::log_calls();
         if let Some(mutable) = &mut self.mutable {
             mutable.restart();
         }

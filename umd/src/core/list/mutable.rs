@@ -13,9 +13,9 @@ use tally_ze::{ze_mutable_command_exp_flags_t as Flags, ze_result_t};
 use super::{List, ListKind};
 use crate::core::kernel::{self, Kernel, Launch};
 use crate::error::{Error, Result};
-use crate::list::command::Signal;
 use crate::list::launch::Groups;
 use crate::list::regular::Regular;
+use crate::list::target::Signal;
 use crate::sync::event::Event;
 
 /// The parts that may be changed; anything but graphs' arguments.

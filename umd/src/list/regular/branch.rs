@@ -13,9 +13,8 @@ use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_result_t};
 
 use super::{Binding, Recorder, Regular, Signalled};
 use crate::error::{Error, Result};
-use crate::list::command::{self, Post, Signal, Target};
-use crate::list::graph;
-use crate::list::waits::{self, Condition};
+use crate::list::target::{Condition, Post, Signal, Target};
+use crate::list::{command, graph, packets, waits};
 use crate::sync::cb_event::Bound;
 use crate::sync::event::{Event, EventKind};
 use crate::sync::shared::Shared;
@@ -34,7 +33,7 @@ impl Regular {
             let cell = state.recording.counter().cell();
             // In an out-of-order list this makes the end of the CALL the signal after it.
             state.recording.add_signal();
-            let mut packet = command::nop(flag::ORDERED);
+            let mut packet = packets::nop(flag::ORDERED);
             Post::from_base(cell.va(), graph::BEGIN).attach(&mut packet);
             state.packets.push(packet);
         }
