@@ -45,8 +45,9 @@ pub struct Queue {
 }
 
 /// The state of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub enum State {
     /// It has nothing to do.
     Idle,
@@ -277,7 +278,7 @@ impl Report {
         for queue in &self.queues {
             let counter = format!("{} of {}", queue.counter, queue.reserved);
             let busy = format!("{:.1} ms", queue.busy_ns as f64 / 1e6);
-            row([&queue.name, queue.state.name(), &counter, &queue.packets.to_string(), &busy]);
+            row([&queue.name, queue.state.into_str(), &counter, &queue.packets.to_string(), &busy]);
         }
         for wait in &self.host_waits {
             let seconds = Duration::from_nanos(wait.waited_ns).as_secs_f32();
@@ -305,17 +306,6 @@ impl Report {
     /// It is no such text.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
-    }
-}
-
-impl State {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Running => "running",
-            Self::Parked => "parked",
-            Self::Stopped => "stopped",
-        }
     }
 }
 
