@@ -41,7 +41,6 @@ pub mod local;
 
 /// Kinds of objects that have handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
-#[strum(const_into_str)]
 #[repr(u8)]
 #[allow(missing_docs)] // each is the Level Zero object of that name
 pub enum Kind {
@@ -85,8 +84,8 @@ pub enum Kind {
 
 impl Kind {
     /// The object's name in descriptions, with its article.
-    pub const fn name(self) -> &'static str {
-        self.into_str()
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     fn slab(self) -> &'static Slab {

@@ -47,7 +47,7 @@ pub struct Queue {
 /// The state of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
-#[strum(const_into_str, serialize_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum State {
     /// It has nothing to do.
     Idle,
@@ -278,7 +278,7 @@ impl Report {
         for queue in &self.queues {
             let counter = format!("{} of {}", queue.counter, queue.reserved);
             let busy = format!("{:.1} ms", queue.busy_ns as f64 / 1e6);
-            row([&queue.name, queue.state.into_str(), &counter, &queue.packets.to_string(), &busy]);
+            row([&queue.name, queue.state.into(), &counter, &queue.packets.to_string(), &busy]);
         }
         for wait in &self.host_waits {
             let seconds = Duration::from_nanos(wait.waited_ns).as_secs_f32();

@@ -14,7 +14,6 @@ pub type Secret = [u8; 16];
 
 /// The kind of object that a handle stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::FromRepr, strum::IntoStaticStr)]
-#[strum(const_into_str)]
 #[repr(u32)]
 pub enum Kind {
     /// An allocation.
@@ -114,7 +113,7 @@ impl Handle {
             return Err(Error::invalid(format!("{name}: the bytes are no handle of this driver")));
         };
         if kind != wanted {
-            let (is, wanted) = (kind.into_str(), wanted.into_str());
+            let (is, wanted): (&str, &str) = (kind.into(), wanted.into());
             return Err(Error::invalid(format!("{name}: it is a handle of {is}, not of {wanted}")));
         }
         let Bytes { details, exporter, secret, value, .. } = bytes;
