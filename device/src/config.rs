@@ -22,7 +22,7 @@ pub struct Config {
     pub workers: Option<usize>,
     /// Threads that take the place of stuck workers. None: workers + 8.
     pub substitutes: Option<usize>,
-    /// How long a kernel may go on after its queue's destruction began.
+    /// The time for which a kernel may run on after its queue's destruction began.
     pub reset_time: Duration,
     /// Set for a device in an engine process.
     pub confined: Option<Confined>,
@@ -54,7 +54,7 @@ pub enum EngineClass {
     Copy = 1,
 }
 
-/// Which queue an engine serves first.
+/// The order in which an engine serves queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     /// Before the others.
@@ -73,7 +73,7 @@ pub struct QueueConfig {
     pub id: QueueId,
     /// The engine's class.
     pub class: EngineClass,
-    /// Which engine of the class.
+    /// The index of the engine in its class.
     pub index: u32,
     /// Its priority.
     pub priority: Priority,
@@ -113,7 +113,7 @@ pub struct QueueStatus {
     pub busy_ns: u64,
 }
 
-/// Why a device or a queue could not be made.
+/// The reason why a device or a queue could not be made.
 #[derive(Debug)]
 pub enum Error {
     /// No thread, or no signal stack for one.

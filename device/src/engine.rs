@@ -27,7 +27,7 @@ mod helping;
 mod inline;
 mod start;
 
-/// How long the adversarial device waits for a command that overtakes others.
+/// The time for which the adversarial device waits for a command that overtakes others.
 const HELD_SPIN: Duration = Duration::from_micros(100);
 
 /// The outcome of a packet.
@@ -236,7 +236,7 @@ fn wakes(worker: &mut Worker, queue: &Arc<Queue>, stream: &Stream) {
     }
 }
 
-/// Why the queue has to leave its engine before its next command, if it has to.
+/// The reason why the queue has to leave its engine before its next command, if it has to.
 fn must_leave(shared: &Shared, queue: &Queue, slot: &Slot) -> Option<Leave> {
     if queue.must_stop() || shared.sched.shutting_down() {
         return Some(Leave::Stop);

@@ -200,8 +200,8 @@ impl Drop for Block {
     }
 }
 
-/// How long a group of a kernel took lately, by the kernel's entry. A guess
-/// that only decides how work is shared out.
+/// The time that a group of a kernel took lately, by the kernel's entry. A guess that only decides
+/// how work is shared out.
 #[derive(Debug)]
 pub(crate) struct KernelTimes {
     slots: Box<[Times]>,

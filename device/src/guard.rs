@@ -39,7 +39,7 @@ compile_error!("guarded calls are written for x86-64 Linux");
 /// A kernel's stack: at least the 64 KiB of SPEC.md, and what is above it.
 pub(crate) const STACK_BYTES: usize = 1 << 20;
 
-/// Why a guarded call did not return by itself.
+/// The reason why a guarded call did not return by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trap {
     pub(crate) kind: FaultKind,

@@ -55,7 +55,7 @@ impl Ring {
         Ahead { next: self.next + 1, ..self.known() }
     }
 
-    /// How many packets may be done with before the producer is to be told.
+    /// The number of packets that may be done with before the producer is told.
     pub(crate) fn before_telling(&self) -> u64 {
         let every = TOLD_EVERY.min(self.mask / 4 + 1);
         (self.told + every).saturating_sub(self.next)

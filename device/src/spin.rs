@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How threads of the device spin.
+//! Spinning of the device's threads.
 
 use crate::sync::thread;
 

@@ -9,9 +9,9 @@ use tally_uapi::trace::{TRACE_RECORD_SIZE, TraceBuffer, TraceRecord};
 
 use crate::guard::{Guard, Trap, word};
 
-/// How often a claim of a place may be disturbed by others before the record is dropped. Workers that
-/// claim at the same time disturb each other a few times; only a client that writes the word as well
-/// never stops.
+/// The number of times that others may disturb a claim of a place before the record is dropped.
+/// Workers that claim at the same time disturb each other a few times; only a client that writes the
+/// word as well never stops.
 const TRIES: u32 = 1000;
 
 const CLAIMED: u64 = offset_of!(TraceBuffer, claimed) as u64;

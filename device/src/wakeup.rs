@@ -37,14 +37,15 @@ impl Wakeup {
         *notified = false;
     }
 
-    /// As [`Self::wait`], no longer than `time`. In a model the time is over once other threads have run.
+    /// Does the same as [`Self::wait`], for no longer than `time`. In a model the time is over once other
+    /// threads have run.
     #[cfg(shuttle)]
     pub fn wait_for(&self, _time: Duration) {
         crate::sync::thread::yield_now();
         *lock(&self.notified) = false;
     }
 
-    /// As [`Self::wait`], no longer than `time`.
+    /// Does the same as [`Self::wait`], for no longer than `time`.
     #[cfg(not(shuttle))]
     pub fn wait_for(&self, time: Duration) {
         let until = Instant::now() + time;

@@ -168,7 +168,7 @@ impl Gpu {
         self.wait_asleep(memory, index, value);
     }
 
-    /// As [`Self::wait`], without a word to the device before.
+    /// Does the same as [`Self::wait`], without telling the device before.
     fn wait_asleep(&self, memory: &Memory, index: usize, value: u64) {
         let (cell, va) = (memory.at(index), memory.va(index));
         let reached = || cell.load(Ordering::Acquire) >= value;

@@ -17,7 +17,7 @@ use crate::ze::{self, Gpu};
 pub const VARIABLE: (&str, &str) = ("TALLY_WORKERS", "2");
 /// Threads that such a device has at most: a substitute for each worker, and eight more.
 const THREADS: usize = 12;
-/// How long it may take until all have started.
+/// The time that it may take until all have started.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const KERNEL: &str = "
@@ -31,7 +31,7 @@ const KERNEL: &str = "
 /// The kernel that [`start_all`] takes, built by clang.
 ///
 /// # Panics
-/// As [`ze::spirv`].
+/// In the cases of [`ze::spirv`].
 pub fn spirv() -> Vec<u8> {
     ze::spirv_from(KERNEL)
 }

@@ -9,7 +9,7 @@ use crate::ze::Gpu;
 
 /// A regular event that the host signals to open the gate.
 pub struct Gate {
-    /// Not signalled before [`Gate::open`].
+    /// The event that [`Gate::open`] signals.
     pub event: Event,
     _pool: Pool,
 }

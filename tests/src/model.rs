@@ -49,7 +49,7 @@ use std::fmt;
 use std::rc::Rc;
 use times::{Reading, TimesOf};
 
-/// Why a step would make a program invalid.
+/// The reason why a step would make a program invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// Two accesses to the cell have no order.
@@ -113,7 +113,7 @@ struct Recorded {
     op: Op,
     waits: Vec<Dependency>,
     signal: Option<EventId>,
-    /// Whose times it reads.
+    /// The owner of the times that it reads.
     times: Option<TimesOf>,
 }
 
@@ -171,7 +171,7 @@ struct HostStep {
     end: Node,
     after: Rc<[usize]>,
     question: Option<Question>,
-    /// Whose times it asks for, too.
+    /// The owner of the times that it asks for, too.
     times: Option<Bound>,
 }
 
@@ -190,7 +190,7 @@ pub enum Owed {
     Signal(EventId),
     /// Execute this regular list, after closing it if it is open.
     Execute {
-        /// Which list.
+        /// The list.
         list: ListId,
         /// Its engine.
         engine: Engine,

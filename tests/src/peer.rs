@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// What lines of the conversation begin with; the test harness prints others.
 const MARK: &str = "peer> ";
-/// How long a line may take to come.
+/// The time that a line may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The bytes of a handle.

@@ -124,7 +124,7 @@ pub enum EventKind {
     /// An aggregated event: each append that signals it adds to a word of the user's, 0 at first,
     /// and its state is never replaced.
     Aggregated {
-        /// How many increments complete it, at least 1.
+        /// The number of increments that complete it, at least 1.
         increments: u8,
     },
 }
@@ -198,7 +198,7 @@ pub enum Op {
     /// `zeCommandListAppendQueryKernelTimestamps` of one event, whose command is complete before, to
     /// a place of its own.
     QueryTimes {
-        /// Which event.
+        /// The event.
         event: EventId,
         /// Where to: a number from 0, given once.
         place: usize,
@@ -272,7 +272,7 @@ pub enum Action {
     AppendLists {
         /// Where.
         list: ListId,
-        /// What.
+        /// The lists.
         lists: Vec<ListId>,
         /// `phWaitEvents`.
         waits: Vec<EventId>,

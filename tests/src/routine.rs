@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What nearly every program does, for tests of the surroundings: other loaders, layers, hosts with
-//! limits. Only functions and flags that every loader and its layers know are used.
+//! The calls that nearly every program makes, for tests of the surroundings: other loaders, layers,
+//! hosts with limits. Only functions and flags that every loader and its layers know are used.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -30,7 +30,7 @@ impl Routine {
     /// The module that [`Routine::new`] takes, built by clang.
     ///
     /// # Panics
-    /// As [`ze::spirv`].
+    /// In the cases of [`ze::spirv`].
     pub fn spirv() -> Vec<u8> {
         ze::spirv_from(
             "kernel void step(global uint *x, uint by)
@@ -72,7 +72,7 @@ impl Routine {
     /// Runs the kernel on an immediate list, and waits for an event.
     ///
     /// # Panics
-    /// As [`Routine::run`].
+    /// In the cases of [`Routine::run`].
     pub fn run_immediate(&self) {
         self.memory.fill_with(|_| 7);
         let pool = self.gpu.pool(1, ze_event_pool_flags_t::empty());
@@ -85,7 +85,7 @@ impl Routine {
     /// Runs the kernel from a recording, and waits for a fence.
     ///
     /// # Panics
-    /// As [`Routine::run`].
+    /// In the cases of [`Routine::run`].
     pub fn run_regular(&self) {
         self.memory.fill_with(|i| 8 + i as u32);
         self.regular.reset();

@@ -8,7 +8,7 @@ use crate::ze;
 
 /// What a child needs in its environment to be looked at.
 pub const VARIABLE: (&str, &str) = ("TALLY_TOP", "1");
-/// How long [`until`] looks.
+/// The time for which [`until`] looks.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(20);

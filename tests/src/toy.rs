@@ -19,7 +19,8 @@ use device::{Change, Condition, Device, Packet, Slot};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a host wait stands still, with other threads running, before it is called a hang.
+/// The time for which a host wait stands still, with other threads running, before it is called a
+/// hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Most device steps between two calls.
@@ -74,7 +75,7 @@ struct Recording {
     slot: Slot,
     /// The counter that its commands write: the same, but for a fault.
     signals: Slot,
-    /// By a fault: events do not take the states of its executions.
+    /// Set by a fault: events do not take the states of its executions.
     quiet: bool,
     /// b(1), "fixed when the recording is made, so it is known before any execution".
     first_base: u64,
@@ -145,7 +146,7 @@ pub struct Toy {
 }
 
 impl Toy {
-    /// For programs run on one thread: all that happens follows from the seed.
+    /// Makes one for programs on one thread: all that happens follows from the seed.
     #[must_use]
     pub fn new(seed: u64, fault: Option<Fault>) -> Self {
         let state = State {
@@ -165,7 +166,7 @@ impl Toy {
         Toy { state: Mutex::new(state), changed: Condvar::new(), threaded: false }
     }
 
-    /// For programs run on several threads: a wait that cannot go on waits for their calls.
+    /// Makes one for programs on several threads: a wait that cannot go on waits for their calls.
     #[must_use]
     pub fn threaded(seed: u64, fault: Option<Fault>) -> Self {
         Toy { threaded: true, ..Toy::new(seed, fault) }
@@ -338,7 +339,7 @@ impl State {
         }
     }
 
-    /// By a fault: a wait for a word that is met when it is appended.
+    /// Whether a fault leaves out a wait for a word that is met when the wait is appended.
     fn is_elided(&self, event: EventId, pair: Pair) -> bool {
         self.faulty(Fault::WordWaitElided)
             && matches!((pair, self.word(event)), (Pair::Counter(slot, value), Some(word))

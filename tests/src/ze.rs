@@ -47,7 +47,7 @@ macro_rules! call {
     }};
 }
 
-/// As [`call!`], and panics unless the answer is ZE_RESULT_SUCCESS.
+/// Does the same as [`call!`], and panics unless the answer is ZE_RESULT_SUCCESS.
 #[macro_export]
 macro_rules! check {
     ($name:ident($($arg:expr),* $(,)?)) => {{
@@ -58,7 +58,8 @@ macro_rules! check {
     }};
 }
 
-/// As [`call!`], and panics unless the answer is the named code and the description tells why.
+/// Does the same as [`call!`], and panics unless the answer is the named code and the description
+/// tells why.
 #[macro_export]
 macro_rules! refused {
     ($code:ident, $name:ident($($arg:expr),* $(,)?)) => {{
@@ -326,7 +327,7 @@ pub fn spirv(name: &str) -> Vec<u8> {
 /// The SPIR-V of an OpenCL C text, for kernels that belong to one test.
 ///
 /// # Panics
-/// As [`spirv`].
+/// In the cases of [`spirv`].
 pub fn spirv_from(source: &str) -> Vec<u8> {
     spirv_from_with(source, &[])
 }
@@ -334,7 +335,7 @@ pub fn spirv_from(source: &str) -> Vec<u8> {
 /// The same with more arguments for clang.
 ///
 /// # Panics
-/// As [`spirv`].
+/// In the cases of [`spirv`].
 pub fn spirv_from_with(source: &str, arguments: &[&str]) -> Vec<u8> {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -445,10 +446,10 @@ pub fn in_child(test: &str, variables: &[(&str, &str)]) -> String {
     in_child_under(&[], test, variables)
 }
 
-/// As [`in_child`], started by a command that takes program and arguments.
+/// Does the same as [`in_child`], started by a command that takes program and arguments.
 ///
 /// # Panics
-/// As [`in_child`].
+/// In the cases of [`in_child`].
 pub fn in_child_under(command: &[&str], test: &str, variables: &[(&str, &str)]) -> String {
     let output = child(command, test, variables);
     let said = [output.stdout, output.stderr].concat();
@@ -457,7 +458,7 @@ pub fn in_child_under(command: &[&str], test: &str, variables: &[(&str, &str)]) 
     said
 }
 
-/// As [`in_child_under`], however it ends.
+/// Does the same as [`in_child_under`], however it ends.
 ///
 /// # Panics
 /// If it can't be started.

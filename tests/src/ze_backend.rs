@@ -29,12 +29,12 @@ pub mod partner;
 use events::{End, Made};
 use partner::{Kind, Shared};
 
-/// How long a wait may take before it counts as a hang, in ns: on a machine with much else to do, and
+/// The time that a wait may take before it counts as a hang, in ns: on a machine with much else to do, and
 /// less than a partner may take to answer. Who looks for hangs, says in [`HANG_VARIABLE`] how long, in ms.
 const HANG: u64 = 30_000_000_000;
 /// See [`HANG`].
 pub const HANG_VARIABLE: &str = "TALLY_TEST_HANG_MS";
-/// How long to wait for what a program that has failed leaves behind, in ns.
+/// The time to wait for what a program that has failed leaves behind, in ns.
 const LEFT: u64 = 300_000_000;
 /// Turns of the loop in slow kernels: tens of microseconds.
 const SPIN: u32 = 20_000;
@@ -114,7 +114,7 @@ pub struct Driver {
     lists: Names<ListId, (ze_command_list_handle_t, ListKind)>,
     queues: Names<QueueId, ze_command_queue_handle_t>,
     events: Names<EventId, Made>,
-    /// Which program this is, of those that the process runs.
+    /// The number of this program among those that the process runs.
     number: u64,
     /// What other processes may open.
     shared: Names<EventId, Shared>,

@@ -25,7 +25,7 @@ fn answers(script: Script) -> Vec<Answer> {
     expected.answers.into_iter().flatten().collect()
 }
 
-/// Why the model refuses a program, whose last step it must be.
+/// The reason why the model refuses a program, at its last step.
 fn refusal(script: Script) -> Refusal {
     let program = script.program();
     match Model::of(&program) {
@@ -339,8 +339,8 @@ fn promised_recording_stays() {
     assert_eq!(refusal(script), Refusal::WouldHang);
 }
 
-/// Which execution a recorded wait is bound to depends on the order of the two calls, so threads
-/// must not make them at once.
+/// The order of the two calls decides to which execution a recorded wait is bound, so threads must
+/// not make them at once.
 #[test]
 fn executions_that_bind_each_other_take_turns() {
     let mut script = Script::new();
@@ -675,7 +675,8 @@ fn events_with_words_are_signalled_in_order_only() {
     }
 }
 
-/// Which increments complete an event has to be known: one too many, without an order, is refused.
+/// A program must say which increments complete an event: one too many, without an order, is
+/// refused.
 #[test]
 fn more_increments_than_needed_come_after_the_needed_ones() {
     let mut script = Script::new();

@@ -288,7 +288,7 @@ fn events_that_are_destroyed_too_early_harm_nobody() {
     }
     let queue = gpu.queue(0);
     for round in 1..200 {
-        // Of the same size as pools: what was given back too early would be used here.
+        // These have the size of pools, so they would use what was given back too early.
         let (list, pool) = (gpu.regular(0, true), gpu.pool(2, NO_FLAGS));
         let (other, event) = (pool.event(0), pool.event(1));
         list.set((&memory, 0), round, Some(&event), &[]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the core programming guide says of command queues and command lists, sentence by sentence,
-//! where no other test shows it; through the stock loader.
+//! Tests of what the core programming guide says of command queues and command lists, sentence by
+//! sentence, where no other test shows it; through the stock loader.
 
 use std::ffi::c_void;
 use std::ptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the core programming guide says of fences, events and barriers, sentence by sentence, where no
-//! other test shows it; through the stock loader.
+//! Tests of what the core programming guide says of fences, events and barriers, sentence by sentence,
+//! where no other test shows it; through the stock loader.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -208,7 +208,7 @@ struct Holder {
 
 impl Holder {
     fn new(gpu: &Gpu) -> Self {
-        // So many rounds take a minute, and are needed only if nobody lets it go.
+        // This number of rounds takes a minute. It is reached only if no signal ends the loop.
         let source = "
             kernel void hold(global volatile uint *it)
             {
@@ -259,7 +259,8 @@ impl Drop for Holder {
 /// out-of-order list ends only when the second has done its work.
 #[test]
 fn a_later_command_may_end_first() {
-    // So many rounds take a minute, and are needed only if the second command does wait for the first.
+    // This number of rounds takes a minute. It is reached only if the second command does wait for the
+    // first.
     let source = "
         kernel void meet(global volatile uint *it)
         {

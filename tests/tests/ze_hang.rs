@@ -233,7 +233,7 @@ fn child_that_waits_for_a_list_that_was_never_executed() {
     hangs(call!(zeCommandListHostSynchronize(waiting.0, TIMEOUT)));
 }
 
-/// Of equal waits in a recording the one is told that its execution has come to.
+/// Among equal waits in a recording, the report names the one that its execution has reached.
 #[test]
 fn what_an_execution_has_done_is_not_told() {
     let lines = report("child_that_waits_twice_for_an_event");

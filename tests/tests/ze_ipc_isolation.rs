@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an importer can reach of its exporter's memory: what was shared, and nothing else, whatever
-//! it does with the descriptors that it got.
+//! Tests of what an importer can reach of its exporter's memory: what was shared, and nothing else,
+//! whatever it does with the descriptors that it got.
 
 use std::collections::BTreeSet;
 use std::ffi::c_void;

@@ -289,7 +289,7 @@ fn a_mapping_with_an_offset_is_shared_from_its_first_page() {
         assert_eq!(read(there, PAGE / 4 - 1), 100 + page);
         close(&gpu, there);
     }
-    // By its handle it is shared whole.
+    // A handle shares the whole object.
     let whole = open(&gpu, handle_at(&gpu, memory.0));
     assert_eq!((read(whole, 0), read(whole, PAGE / 4)), (100, 101));
     close(&gpu, whole);

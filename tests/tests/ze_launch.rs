@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a kernel sees of its launch: arguments, local memory, offsets, variables, constants.
+//! Tests of what a kernel sees of its launch: arguments, local memory, offsets, variables,
+//! constants.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -136,8 +137,8 @@ fn a_value_that_is_null_arrives_as_zeroes() {
     assert_eq!(out.to_vec(), [7.0, 0.5, -3.0, 2.5, 9.0]);
 }
 
-/// Of a value that is longer than its argument the first bytes arrive (oneMKL gives eight bytes for an
-/// int), of a number that is shorter its lower bytes.
+/// The first bytes of a value that is longer than its argument arrive (oneMKL gives eight bytes for an
+/// int), and the lower bytes of a number that is shorter.
 #[test]
 fn values_of_other_sizes_arrive_as_far_as_they_fit() {
     let runner = Runner::new();

@@ -73,8 +73,8 @@ fn an_indirect_launch_reads_its_groups_when_it_runs() {
     assert_eq!(it.counts.to_vec(), [1, 1, 1, 0, 0, 0, 0, 0]);
 }
 
-/// Of several indirect kernels as many run as the count says when they run; the signal comes in
-/// any case.
+/// As many of several indirect kernels run as the count says when they run; the signal comes in any
+/// case.
 #[test]
 fn several_indirect_launches_run_up_to_the_count() {
     let it = Kernel::new();

@@ -264,7 +264,7 @@ fn lists_and_queues_tell_what_they_are() {
     check!(zeCommandQueueDestroy(queue));
 }
 
-/// Of the flags of an immediate list, which are those of queues, a list has IN_ORDER alone.
+/// An immediate list has the flags of queues; IN_ORDER is the only one that other lists have, too.
 #[test]
 fn the_flags_of_an_immediate_list_say_whether_it_is_in_order() {
     use ze_command_queue_flags_t as flag;

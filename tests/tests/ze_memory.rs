@@ -230,7 +230,7 @@ fn a_kernel_may_read_behind_an_allocation_up_to_64_kib() {
     let (list, result) = (gpu.immediate(0, true), gpu.host::<u32>(1));
     for words in [1, 1024, 16_384, 24_576, 300_000] {
         for memory in [gpu.host::<u32>(words), gpu.device_memory(words)] {
-            // By the device: the adversarial one keeps device memory from the host.
+            // The device reads it: the adversarial device hides device memory from the host.
             let (one, bytes) = (1_u32, 4 * words);
             check!(zeCommandListAppendMemoryFill(
                 list.0,

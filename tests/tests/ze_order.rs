@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What orders the commands of lists, through the stock loader.
+//! Tests of the order of lists' commands, through the stock loader.
 
 use tally_tests::lists::PATIENCE;
 use tally_tests::ze::{Gpu, Usm};

@@ -50,7 +50,7 @@ fn refuse_each(child: &str, modules: &[&[u8]], requests: u64, answers: u64) {
         let variables = [
             (REFUSE, refuse.to_string()),
             (MODULES, files.join(":")),
-            // As many threads as it takes, whatever machine this is.
+            // The test needs this number of threads, whatever machine this is.
             ("TALLY_WORKERS", "2".to_owned()),
         ];
         let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));

@@ -139,7 +139,7 @@ fn replace(from: &Path, to: &Path) -> io::Result<()> {
 /// The device that the programs run on.
 #[derive(Clone, Copy)]
 enum Device {
-    /// As it is for everybody.
+    /// The usual environment.
     Usual,
     /// The adversarial one (docs/chaos.md), on which what nothing orders comes in any order. How much of
     /// that the usual one shows depends on who is quicker.
@@ -164,7 +164,7 @@ fn start(library: &Path, fault: Option<Fault>, device: Device) -> Child {
     child.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a process starts")
 }
 
-/// How the process ended; `None` if it hung and was killed.
+/// The status with which the process ended; `None` if it hung and was killed.
 fn finish(mut child: Child) -> Option<ExitStatus> {
     let output = BufReader::new(child.stdout.take().expect("piped"));
     let (sender, lines) = channel();
@@ -211,7 +211,7 @@ fn every_mistake_is_found() {
 #[ignore = "runs in a child process"]
 fn child() {
     for seed in 0..PROGRAMS {
-        // That it gets on.
+        // This shows that it makes progress.
         println!("program {seed}");
         let program = from_seed(Shape::default(), seed);
         let model = Model::of(&program).expect("generated programs are valid");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What calls say of memory that the driver has not allocated, on either lane, and what happens to a kernel
-//! that may not use it.
+//! Tests of what calls answer for memory that the driver has not allocated, on either lane, and what
+//! happens to a kernel that may not use it.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -165,7 +165,7 @@ fn loses_the_device(wrong: impl FnOnce(&Guest) -> ze_result_t) {
 #[test]
 fn what_the_program_may_not_do_to_its_memory_is_a_fault_of_the_device() {
     let children = ["read_only", "unmapped", "cut_short", "unmapped_meanwhile"];
-    // Where the device reaches none of it, one kind of page is as good as the other.
+    // If the device reaches none of this memory, one kind of page is enough.
     let count = if reached() { children.len() } else { 1 };
     for child in &children[..count] {
         in_child(&format!("child_with_memory_{child}"), &[]);

@@ -22,7 +22,7 @@ struct Timeline {
 }
 
 impl Timeline {
-    /// Of a child.
+    /// Makes the settings of a child.
     fn of(test: &str) -> Self {
         let name = format!("tally-trace-{}-{test}.json", std::process::id());
         let file = std::env::temp_dir().join(name);
@@ -82,7 +82,7 @@ fn field<'a>(line: &'a str, name: &str) -> &'a str {
     }
 }
 
-/// Of microseconds with three places.
+/// Reads microseconds with three places as nanoseconds.
 fn nanoseconds(text: &str) -> u64 {
     let (whole, rest) = text.split_once('.').expect("three places");
     assert_eq!(rest.len(), 3, "{text}");

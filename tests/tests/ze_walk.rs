@@ -101,7 +101,7 @@ fn child_that_walks() {
     let before = Size::least(&sizes[third..2 * third]);
     let after = Size::least(&sizes[2 * third..]);
     let names = ["KiB", "mappings", "files", "threads"];
-    // As much as one measurement may differ from the next.
+    // Two measurements may differ by this much.
     let room = [8 << 10, 16, 2, 8];
     // The harness leaves its line open.
     println!("\nsteps {steps}, in the second and the last third at least: {before:?}, {after:?}");

@@ -45,7 +45,7 @@ impl CellKind {
     }
 }
 
-/// How a wait compares the cell (left) with its value (right), unsigned.
+/// The unsigned comparison of a wait: the cell is left, its value right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Compare {

@@ -16,7 +16,7 @@ use crate::packet::{
 pub struct Line<'a> {
     /// The packet.
     pub packet: &'a Packet,
-    /// Where it stands.
+    /// The packet's place.
     pub place: Place,
 }
 

@@ -71,7 +71,7 @@ pub struct GroupContext {
     pub local: *mut u8,
     /// Private to the group's code, uninitialised.
     pub scratch: *mut u8,
-    /// Which group, in each dimension.
+    /// The id of the group in each dimension.
     pub group: [u32; 3],
     /// Zero.
     pub reserved: u32,

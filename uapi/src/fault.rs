@@ -3,7 +3,7 @@
 //!
 //! `device/SPEC.md`, chapter "Faults".
 
-/// Why a queue was stopped.
+/// The reason why a queue was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum FaultKind {
@@ -72,7 +72,7 @@ impl FaultKind {
 /// A fault as the device reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Why.
+    /// The reason.
     pub kind: FaultKind,
     /// The VA that was touched, or of the offending field's value; 0 if none.
     pub address: u64,

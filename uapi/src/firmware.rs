@@ -84,7 +84,7 @@ pub struct Command {
     pub vm: u32,
     /// The queue, chosen by the driver.
     pub queue: u32,
-    /// By opcode.
+    /// The meaning of each depends on the opcode.
     pub args: [u64; 6],
 }
 
@@ -110,7 +110,7 @@ pub mod answer_status {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]
 pub struct Answer {
-    /// By opcode; else zero.
+    /// Values of the opcode; zero if it has none.
     pub values: [u64; 7],
     /// One of [`answer_status`].
     pub status: u32,
@@ -163,7 +163,7 @@ pub struct Identity {
     pub engine_classes: u32,
     /// Bytes used of `target`.
     pub target_bytes: u32,
-    /// By class.
+    /// The engines of each class.
     pub engines: [EngineInfo; IDENTITY_ENGINES],
     /// The answer to QUERY TARGET.
     pub target: [u8; IDENTITY_TARGET],
@@ -174,7 +174,7 @@ pub struct Identity {
 #[repr(C, align(4096))]
 #[derive(Debug)]
 pub struct WaitersPage {
-    /// By bucket ([`crate::cell::waiters_index`]): who sleeps on a cell there.
+    /// The number of sleepers on cells of each bucket ([`crate::cell::waiters_index`]).
     pub waiters: [AtomicU32; WAITERS],
 }
 

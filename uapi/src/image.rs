@@ -47,7 +47,7 @@ pub struct ImageDescriptor {
     pub zero: [u32; 3],
 }
 
-/// How an image is addressed.
+/// The ways in which an image is addressed.
 pub mod kind {
     /// x
     pub const D1: u8 = 0;
@@ -63,8 +63,8 @@ pub mod kind {
     pub const BUFFER: u8 = 5;
 }
 
-/// How the components of a texel lie in memory. Components of whole bytes
-/// follow each other; others are parts of a little-endian word.
+/// The layouts of the components of a texel in memory. Components of whole bytes follow each other;
+/// others are parts of a little-endian word.
 pub mod layout {
     /// 8 bits each
     pub const B8: u8 = 0;
@@ -100,8 +100,7 @@ pub mod channel {
     pub const SRGB: u8 = 5;
 }
 
-/// Where a channel of a kernel's value comes from. Less than 4: this component
-/// of the texel.
+/// The source of a channel of a kernel's value. Less than 4: this component of the texel.
 pub mod swizzle {
     /// Zero.
     pub const ZERO: u8 = 4;

@@ -316,7 +316,7 @@ pub struct QueueCreate {
     pub vm_id: u32,
     /// Engine class: index in QUERY ENGINES.
     pub engine_class: u32,
-    /// Which engine of the class.
+    /// The index of the engine in its class.
     pub engine_index: u32,
     /// One of [`priority`].
     pub priority: u32,

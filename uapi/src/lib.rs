@@ -7,6 +7,9 @@
 //! Layouts only, one meaning per field. `device/SPEC.md` explains what the
 //! device does with them, `UAPI.md` what the kernel module does.
 //!
+//! Enumerations have their names and `from_raw` written by hand: the kernel, which builds this source
+//! too, has no crate that derives them.
+//!
 //! Abbreviations: BO, buffer object. VM, GPU virtual address space. VA, an
 //! address in it. EU, execution unit. CB, counter-based.
 

@@ -51,7 +51,7 @@ pub mod opcode {
     pub const FILL: u8 = 0x22;
 }
 
-/// How a packet is ordered and what it does at its end.
+/// Flags for the order of a packet, and for what it does at its end.
 pub mod flag {
     /// Starts when all earlier commands of its queue have completed.
     pub const ORDERED: u8 = 1 << 0;
@@ -215,7 +215,7 @@ pub struct Stamp {
     pub zero: [u64; 6],
 }
 
-/// Where a stamped command writes its times, in device ticks.
+/// The memory to which a stamped command writes its times, in device ticks.
 #[repr(C)]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
@@ -451,7 +451,7 @@ pub enum InPlace<'a> {
     Fill(&'a Fill),
 }
 
-/// Where a packet stands; some packets are valid in a ring only.
+/// The place of a packet; some packets are valid in a ring only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In a queue's ring.
@@ -508,8 +508,8 @@ impl Packet {
         }
     }
 
-    /// As [`Self::decode`], without a copy of the packet, which takes as long as a short command does.
-    /// None: [`Self::decode`] says what it is.
+    /// Does the same as [`Self::decode`] without a copy of the packet, which would take as long as a
+    /// short command. None: [`Self::decode`] says what it is.
     #[inline]
     pub fn in_place(&self, place: Place) -> Option<InPlace<'_>> {
         let is_simple = matches!(self.header.opcode, opcode::NOP | opcode::COPY | opcode::FILL);

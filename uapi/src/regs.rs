@@ -55,7 +55,7 @@ pub const MAGIC_VALUE: u32 = u32::from_le_bytes(*b"TALY");
 pub const VERSION_MAJOR: u16 = 2;
 /// Minor version: grows when something is added.
 pub const VERSION_MINOR: u16 = 0;
-/// As the value of [`WAKE`]: all foreign cells are read again.
+/// A value of [`WAKE`]: all foreign cells are read again.
 pub const WAKE_FOREIGN: u32 = u32::MAX;
 
 /// Bits of [`STATUS`].

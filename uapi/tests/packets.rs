@@ -169,7 +169,7 @@ fn no_bit_is_ignored() {
     }
 }
 
-/// [`Packet::in_place`]: "As [`Packet::decode`], without a copy of the packet".
+/// [`Packet::in_place`]: "Does the same as [`Packet::decode`] without a copy of the packet".
 #[test]
 fn what_is_read_in_place_is_what_decode_says() {
     let mut found = 0;

@@ -204,7 +204,7 @@ impl<'c> Call<'c> {
     /// The object behind a handle that may be null.
     ///
     /// # Errors
-    /// As [`Call::handle`].
+    /// Those of [`Call::handle`].
     #[inline]
     pub fn optional<R: RawHandle>(
         self,
@@ -217,7 +217,7 @@ impl<'c> Call<'c> {
     /// Moves the object out of its handle, which is dead from here on.
     ///
     /// # Errors
-    /// As [`Call::handle`].
+    /// Those of [`Call::handle`].
     pub fn take<R: RawHandle>(self, raw: R, name: &'static str) -> Result<R::Object> {
         // SAFETY: an entry point that destroys a handle holds no other reference to it, and the
         // caller promises the same for other threads.
@@ -227,17 +227,18 @@ impl<'c> Call<'c> {
     /// Drops the object behind a handle, which is dead from here on.
     ///
     /// # Errors
-    /// As [`Call::handle`].
+    /// Those of [`Call::handle`].
     #[inline]
     pub fn destroy<R: RawHandle>(self, raw: R, name: &'static str) -> Result {
         // SAFETY: as for `take`.
         unsafe { handle::destroy(raw, name) }
     }
 
-    /// As [`Call::destroy`], of an event: of these most are made and destroyed.
+    /// Does the same as [`Call::destroy`] for an event, the object that is created and destroyed
+    /// most.
     ///
     /// # Errors
-    /// As [`Call::handle`].
+    /// Those of [`Call::handle`].
     #[inline(always)]
     pub fn destroy_event(self, raw: ze_event_handle_t, name: &'static str) -> Result {
         // SAFETY: as for `take`.
@@ -296,7 +297,7 @@ impl<'c> Call<'c> {
     /// An array that the caller gives and gets back changed.
     ///
     /// # Errors
-    /// As [`Call::slice`].
+    /// Those of [`Call::slice`].
     pub fn slice_mut<T: Copy>(
         self,
         ptr: *mut T,
@@ -336,7 +337,7 @@ impl<'c> Call<'c> {
         Ok(desc)
     }
 
-    /// As [`Call::desc`], where null means the defaults.
+    /// Does the same as [`Call::desc`], but null means the defaults.
     ///
     /// # Errors
     /// INVALID_ARGUMENT if `stype` is another structure's.
@@ -351,7 +352,7 @@ impl<'c> Call<'c> {
     /// A structure to fill.
     ///
     /// # Errors
-    /// As [`Call::desc`].
+    /// Those of [`Call::desc`].
     pub fn properties<T: Chained>(self, ptr: *mut T, name: &'static str) -> Result<&'c mut T> {
         self.properties_or(ptr, name, &[])
     }
@@ -359,7 +360,7 @@ impl<'c> Call<'c> {
     /// A structure to fill that may also come with another `stype`.
     ///
     /// # Errors
-    /// As [`Call::desc`].
+    /// Those of [`Call::desc`].
     pub fn properties_or<T: Chained>(
         self,
         ptr: *mut T,

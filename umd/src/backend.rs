@@ -13,7 +13,6 @@
 
 use std::sync::Arc;
 
-use tally_uapi::ioctl::Errno;
 use tally_ze::ze_result_t;
 
 use crate::error::{self, Error};
@@ -25,10 +24,12 @@ pub mod embedded;
 pub mod fake;
 mod host_wait;
 mod ioctls;
+mod lane;
 mod sharing;
 
 pub use host_wait::HostWait;
-pub use ioctls::Ioctls;
+pub use ioctls::{Ioctls, Result};
+pub use lane::{Backend, Loss};
 pub use sharing::{BoUse, Hold, SharedBo, Sharing, Watcher};
 
 /// Opens the device of this machine: a Tally render node if there is one, else the device in this
@@ -53,54 +54,5 @@ pub fn open(settings: &Settings) -> error::Result<Arc<dyn Backend>> {
             Err(Error::new(ze_result_t::ZE_RESULT_ERROR_UNINITIALIZED, text))
         }
         _ => embedded::open(settings).map_err(|errno| Error::kernel("open", errno)),
-    }
-}
-
-/// The answer of an ioctl.
-pub type Result<T = ()> = std::result::Result<T, Errno>;
-
-/// Tells whether a VM is lost.
-pub type Loss = Box<dyn Fn() -> bool + Send + Sync>;
-
-/// An open Tally device.
-///
-/// All methods may be called from any thread.
-pub trait Backend: Ioctls + Sharing + HostWait + Send + Sync {
-    /// The lane's name, for reports: "embedded" or "drm".
-    fn lane(&self) -> &'static str;
-
-    /// Whether the device reaches all memory of this process. If not, it reaches what is bound, and
-    /// MAP_USERPTR binds memory of the process's at other addresses too.
-    fn sees_process(&self) -> bool;
-
-    /// Whether bytes of a buffer that are never touched cost nothing.
-    fn is_sparse(&self) -> bool {
-        false
-    }
-
-    /// Counts bytes of buffers of [`BoUse::Block`] as used, where the kernel does not.
-    ///
-    /// # Errors
-    /// ENOSPC: more than the device has.
-    fn take_memory(&self, _bytes: u64) -> Result {
-        Ok(())
-    }
-
-    /// Counts them no longer.
-    fn give_memory(&self, _bytes: u64) {}
-
-    /// A function that tells without a call whether a VM is lost, where there is one.
-    fn loss(&self, _vm: u32) -> Option<Loss> {
-        None
-    }
-
-    /// Bytes of buffers that this process uses.
-    fn memory_used(&self) -> u64 {
-        0
-    }
-
-    /// The device's place on its bus: domain, bus, device and function. None if it is on none.
-    fn pci_address(&self) -> Option<[u32; 4]> {
-        None
     }
 }

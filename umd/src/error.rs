@@ -14,7 +14,7 @@ use tally_ze::ze_result_t;
 
 use crate::process::{self, Refusal};
 
-/// Why a call does not answer ZE_RESULT_SUCCESS.
+/// The reason why a call does not answer ZE_RESULT_SUCCESS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     code: ze_result_t,

@@ -32,6 +32,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use strum::VariantArray as _;
 use tally_ze::ze_result_t;
 
 use crate::error::{Error, Result};
@@ -39,78 +40,56 @@ use crate::error::{Error, Result};
 pub mod local;
 
 /// Kinds of objects that have handles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[repr(u8)]
 #[allow(missing_docs)] // each is the Level Zero object of that name
 pub enum Kind {
+    #[strum(serialize = "a driver")]
     Driver,
+    #[strum(serialize = "a device")]
     Device,
+    #[strum(serialize = "a context")]
     Context,
+    #[strum(serialize = "a module")]
     Module,
+    #[strum(serialize = "a build log")]
     BuildLog,
+    #[strum(serialize = "a kernel")]
     Kernel,
+    #[strum(serialize = "a command queue")]
     Queue,
+    #[strum(serialize = "a command list")]
     List,
+    #[strum(serialize = "a fence")]
     Fence,
+    #[strum(serialize = "an event pool")]
     EventPool,
+    #[strum(serialize = "an event")]
     Event,
+    #[strum(serialize = "a physical memory object")]
     PhysicalMemory,
+    #[strum(serialize = "an image")]
     Image,
+    #[strum(serialize = "a sampler")]
     Sampler,
+    #[strum(serialize = "an engine group")]
     Engines,
+    #[strum(serialize = "a memory module")]
     Memory,
+    #[strum(serialize = "a graph")]
     Graph,
+    #[strum(serialize = "an executable graph")]
     ExecutableGraph,
 }
 
 impl Kind {
-    const ALL: [Self; 18] = [
-        Self::Driver,
-        Self::Device,
-        Self::Context,
-        Self::Module,
-        Self::BuildLog,
-        Self::Kernel,
-        Self::Queue,
-        Self::List,
-        Self::Fence,
-        Self::EventPool,
-        Self::Event,
-        Self::PhysicalMemory,
-        Self::Image,
-        Self::Sampler,
-        Self::Engines,
-        Self::Memory,
-        Self::Graph,
-        Self::ExecutableGraph,
-    ];
-
     /// The object's name in descriptions, with its article.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Driver => "a driver",
-            Self::Device => "a device",
-            Self::Context => "a context",
-            Self::Module => "a module",
-            Self::BuildLog => "a build log",
-            Self::Kernel => "a kernel",
-            Self::Queue => "a command queue",
-            Self::List => "a command list",
-            Self::Fence => "a fence",
-            Self::EventPool => "an event pool",
-            Self::Event => "an event",
-            Self::PhysicalMemory => "a physical memory object",
-            Self::Image => "an image",
-            Self::Sampler => "a sampler",
-            Self::Engines => "an engine group",
-            Self::Memory => "a memory module",
-            Self::Graph => "a graph",
-            Self::ExecutableGraph => "an executable graph",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     fn slab(self) -> &'static Slab {
-        static SLABS: [Slab; Kind::ALL.len()] = [const { Slab::new() }; Kind::ALL.len()];
+        static SLABS: [Slab; Kind::VARIANTS.len()] = [const { Slab::new() }; Kind::VARIANTS.len()];
         &SLABS[self as usize]
     }
 
@@ -417,7 +396,7 @@ impl<R: RawHandle> Counted<R> {
     /// The object, if it still has the handle.
     ///
     /// # Safety
-    /// As [`get`].
+    /// The rules of [`get`] hold.
     pub unsafe fn get<'a>(self) -> Option<&'a R::Object> {
         let slot = find(self.raw).filter(|slot| slot.uses.load(Ordering::Relaxed) == self.uses)?;
         // SAFETY: as in `get`.
@@ -431,7 +410,7 @@ pub fn counted<R: RawHandle>(raw: R) -> Counted<R> {
     find(raw).map_or_else(Counted::none, |slot| Counted { raw, uses: uses(slot) })
 }
 
-/// As [`counted`], of an object that has a handle.
+/// Does the same as [`counted`] for an object that has a handle.
 pub fn counted_of<R: RawHandle>(object: &R::Object) -> Counted<R> {
     let offset = std::mem::offset_of!(Slot<R::Object>, value);
     let slot = ptr::from_ref(object).cast::<u8>().wrapping_sub(offset);
@@ -444,7 +423,7 @@ pub fn counted_of<R: RawHandle>(object: &R::Object) -> Counted<R> {
 /// No reference from [`get`] is in use.
 ///
 /// # Errors
-/// As [`get`]. Of two threads that destroy the same handle one gets the error.
+/// Those of [`get`]. Of two threads that destroy the same handle one gets the error.
 pub unsafe fn take<R: RawHandle>(raw: R, name: &'static str) -> Result<R::Object> {
     // SAFETY: the caller's promise.
     let slot = unsafe { Claimed::<R>::claim(raw, name) }?;
@@ -458,7 +437,7 @@ pub unsafe fn take<R: RawHandle>(raw: R, name: &'static str) -> Result<R::Object
 /// No reference from [`get`] is in use.
 ///
 /// # Errors
-/// As [`take`].
+/// Those of [`take`].
 #[inline]
 pub unsafe fn destroy<R: RawHandle>(raw: R, name: &'static str) -> Result {
     // SAFETY: the caller's promise.
@@ -474,10 +453,10 @@ impl<R: RawHandle> Claimed<R> {
     /// Takes the object behind a handle, which is dead from here on.
     ///
     /// # Safety
-    /// As [`take`].
+    /// The rules of [`take`] hold.
     ///
     /// # Errors
-    /// As [`take`].
+    /// Those of [`take`].
     #[inline(always)]
     pub unsafe fn claim(raw: R, name: &'static str) -> Result<Self> {
         let free = |slot: &&Slot<R::Object>| {
@@ -527,7 +506,8 @@ fn find<R: RawHandle>(raw: R) -> Option<&'static Slot<R::Object>> {
     (slot.tag.load(Ordering::Acquire) == R::KIND.live()).then_some(slot)
 }
 
-/// Which rule `raw` breaks. One for each kind of handle costs those who look handles up the least.
+/// Names the rule that `raw` breaks. One function for each kind of handle costs those who look
+/// handles up the least.
 #[cold]
 fn explain<R: RawHandle>(raw: R, name: &'static str) -> Error {
     explain_address(raw.as_ptr(), R::KIND, name)
@@ -539,10 +519,10 @@ fn explain_address(ptr: *mut c_void, wanted: Kind, name: &'static str) -> Error 
     if ptr.is_null() {
         return Error::new(code, format!("{name}: the handle is null; it must name {want}"));
     }
-    let owner = Kind::ALL.into_iter().find(|kind| kind.slab().holds(ptr as usize));
+    let owner = Kind::VARIANTS.iter().find(|kind| kind.slab().holds(ptr as usize));
     let what = match owner {
         None => "is no handle of this driver".to_owned(),
-        Some(kind) if kind != wanted => format!("names {}, or did", kind.name()),
+        Some(&kind) if kind != wanted => format!("names {}, or did", kind.name()),
         Some(_) => "has been destroyed, or points into an object".to_owned(),
     };
     Error::new(code, format!("{name}: {ptr:p} {what}; it must name {want}"))

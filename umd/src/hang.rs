@@ -27,17 +27,24 @@ use crate::settings;
 
 pub mod calls;
 pub mod cycle;
+mod gather;
 pub mod names;
+pub mod observed;
 pub mod report;
 pub mod top;
 pub mod waiter;
 
-use report::{Awaited, Parked, Report, Signal, Signaller, SignallerState};
-use waiter::Waiter;
+use calls::CallLog;
+use gather::gather;
+use report::Report;
 
-/// Whether names and calls are kept for reports.
-pub fn is_on() -> bool {
-    settings::get().hang_ms.is_some() || settings::get().top
+/// Begins the log of a new list's calls, if hangs are reported.
+pub fn log_calls() -> Option<Box<CallLog>> {
+    settings::get().observes_waits().then(|| {
+        crate::process::set_watched();
+        top::serve();
+        Box::default()
+    })
 }
 
 /// From here on waits that last too long are reported.
@@ -54,7 +61,7 @@ fn report(waiting: Waiting, lasted: Duration) {
     let since = Instant::now().checked_sub(lasted).unwrap_or_else(Instant::now);
     let report = gather(&[HostWait::here(waiting, since)]);
     let lines = report.lines();
-    crate::trace::hang(nanoseconds(lasted), &lines);
+    crate::trace::hang(gather::nanoseconds(lasted), &lines);
     let mut text = String::new();
     for line in lines {
         let _ = writeln!(text, "tally ERROR hang: {line}");
@@ -72,59 +79,4 @@ fn report(waiting: Waiting, lasted: Duration) {
 fn append(path: &Path, report: &Report) -> io::Result<()> {
     let mut file = File::options().append(true).create(true).open(path)?;
     file.write_all(format!("{}\n", report.to_json()).as_bytes())
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// The queues of this process and these waits.
-fn gather(waits: &[HostWait]) -> Report {
-    let waiters: Vec<Waiter> = names::lists().iter().filter_map(|list| waiter::of(list)).collect();
-    let awaited = |address, value| Awaited { cell: names::cell(address).cell, value };
-    let host_wait = |wait: &HostWait| {
-        let (awaited, signal) = match wait.waiting {
-            Waiting::Cell { address, value } => {
-                (Some(awaited(address, value)), Some(signal(&waiters, address, value, None)))
-            }
-            Waiting::Fence => (None, None),
-        };
-        let waited_ns = nanoseconds(wait.since.elapsed());
-        let (thread, call) = (wait.thread, wait.call.into());
-        report::HostWait { thread, call, waited_ns, awaited, signal }
-    };
-    let parked = |(i, waiter): (usize, &Waiter)| {
-        let (address, value) = waiter.parked()?;
-        Some(Parked {
-            queue: waiter.name.clone(),
-            awaited: awaited(address, value),
-            appended_by: waiter.by.clone(),
-            signal: signal(&waiters, address, value, Some(i)),
-        })
-    };
-    let name = |i: usize| waiters[i].name.clone();
-    Report {
-        queues: waiters.iter().map(Waiter::queue).collect(),
-        host_waits: waits.iter().map(host_wait).collect(),
-        parked: waiters.iter().enumerate().filter_map(parked).collect(),
-        cycle: cycle::find(&waiters).unwrap_or_default().into_iter().map(name).collect(),
-    }
-}
-
-/// The waiters that are going to signal a cell, or why none is. `own`: the one that waits for it.
-fn signal(waiters: &[Waiter], address: u64, value: u64, own: Option<usize>) -> Signal {
-    let found = cycle::signallers(waiters, address, value);
-    if found.is_empty() {
-        let (reason, lists) = (names::cell(address).reason(value), names::would_signal(address));
-        return Signal::Missing { reason, lists };
-    }
-    let signaller = |i: usize| Signaller {
-        queue: waiters[i].name.clone(),
-        state: match waiters[i].parked() {
-            _ if own == Some(i) => SignallerState::Itself,
-            Some(_) => SignallerState::Waits,
-            None => SignallerState::Runs,
-        },
-    };
-    Signal::By(found.into_iter().map(signaller).collect())
 }

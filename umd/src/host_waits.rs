@@ -27,7 +27,7 @@ pub fn current() -> &'static str {
     CURRENT.try_with(Cell::get).unwrap_or("a call")
 }
 
-/// How long a host wait lasts before it is reported, in ns; `None`: it never is.
+/// The time after which a host wait is reported, in ns; `None`: it never is.
 pub fn limit_ns() -> Option<u64> {
     settings::get().hang_ms.map(|ms| ms * 1_000_000)
 }

@@ -40,7 +40,7 @@ pub struct Imported {
     fate: Mutex<Fate>,
     /// Holds a cell that counts the changes of `fate`, for hosts that wait.
     changes: Block,
-    /// Only the other process signals.
+    /// Set if only the other process signals.
     read_only: bool,
 }
 
@@ -56,7 +56,7 @@ impl Imported {
     /// Maps the cells.
     ///
     /// # Errors
-    /// As [`Vm::import`].
+    /// Those of [`Vm::import`].
     fn new(vm: &Arc<Vm>, bo: SharedBo, exporter: String) -> Result<Self> {
         let read_only = bo.read_only;
         let block = Block::whole(vm.import(bo)?);

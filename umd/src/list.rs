@@ -7,7 +7,7 @@
 //! ```
 //!
 //! One builder serves both kinds of lists, and a command queue is an immediate list that is only
-//! given lists to execute. What differs is behind [`command::Target`]: where packets go, what a
+//! given lists to execute. What differs is behind [`target::Target`]: where packets go, what a
 //! wait is bound to, which value completes a command.
 
 pub mod command;
@@ -15,8 +15,10 @@ pub mod fast_path;
 pub mod graph;
 pub mod immediate;
 pub mod launch;
+mod packets;
 pub mod prebuilt;
 pub mod regular;
+pub mod target;
 pub mod waits;
 
 #[cfg(test)]

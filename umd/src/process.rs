@@ -31,7 +31,7 @@ impl Gate {
     /// Initialised, neither traced nor watched: the state that entry points have one compare for.
     pub const OPEN: Self = Self(READY);
 
-    /// Why a call may not run, if it may not; `early`: it may run before zeInit.
+    /// The reason why a call may not run, if there is one; `early`: it may run before zeInit.
     pub fn refuses(self, early: bool) -> Option<Refusal> {
         if self.0 & FORKED != 0 {
             Some(Refusal::Forked)
@@ -43,7 +43,7 @@ impl Gate {
     }
 }
 
-/// Why a call may not run; see the module's description.
+/// The reason why a call may not run; see the module's description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The process is a forked child.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bytes out of a limited number, counted without a word that all threads write.
+//! A quota: bytes out of a limited number, counted without a word that all threads write.
 //!
 //! ```text
 //!  limit ≥ reserved = bytes in use + credit of shard 0 + credit of shard 1 + ...

@@ -184,6 +184,11 @@ impl Settings {
 }
 
 impl Settings {
+    /// Whether names of cells and calls are kept for reports of who waits for whom.
+    pub fn observes_waits(&self) -> bool {
+        self.hang_ms.is_some() || self.top
+    }
+
     /// Devices that the GPU is divided into.
     pub fn devices(&self) -> u32 {
         self.devices.unwrap_or(1)

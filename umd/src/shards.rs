@@ -85,7 +85,7 @@ impl Drop for Taken {
     }
 }
 
-/// Which numbers are taken: a bit for each.
+/// A set bit for each number that is taken.
 struct Numbers(AtomicU64);
 
 impl Numbers {

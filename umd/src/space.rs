@@ -21,7 +21,7 @@ const MIN_SIZE: u64 = 64 << 20;
 /// Page size of large allocations; the VA reservation starts at a multiple of it.
 pub const HUGE_PAGE: u64 = 2 << 20;
 
-/// Where the VA reservation goes, best first. All are far from where Linux puts programs, libraries, heaps
+/// Places for the VA reservation, best first. All are far from where Linux puts programs, libraries, heaps
 /// and stacks. Sanitizers occupy some of them; then the next is tried, at last whatever mmap says.
 const CANDIDATES: [u64; 5] =
     [0x2000_0000_0000, 0x3000_0000_0000, 0x1800_0000_0000, 0x4000_0000_0000, 0x6000_0000_0000];

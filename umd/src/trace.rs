@@ -52,7 +52,7 @@ struct Trace {
     first: bool,
     named: HashSet<(u32, u64)>,
     kernels: HashMap<u64, String>,
-    /// By engine: when the last command of each of its tracks ended, in device ticks.
+    /// For each engine: when the last command of each of its tracks ended, in device ticks.
     lanes: HashMap<(u32, u32), Vec<u64>>,
     /// Device ticks (ns) that are to be added to get CLOCK_MONOTONIC.
     offset: i64,

@@ -273,7 +273,7 @@ fn run_starts_a_scripts_interpreter_itself_under_another_dynamic_linker() {
     assert!(said.ends_with(&format!("/sh {}\n", sh.display())), "{said}");
 }
 
-/// As pyzes does.
+/// A program may open the system's loader by its full name, as pyzes does.
 #[test]
 fn run_gives_the_newer_loader_to_a_program_that_opens_the_systems_by_its_full_name() {
     let it = Installed::new("full-name");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether the compiler process still works: on a machine with much else to do, a build takes many
-//! times its processor time, and only a process that asks for no processor is stuck.
+//! Tells whether the compiler process still works. On a machine with much else to do, a build takes
+//! many times its processor time; only a process that asks for no processor is stuck.
 
 use std::fs;
 

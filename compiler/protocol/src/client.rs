@@ -14,12 +14,12 @@ use crate::frame::{self, FrameError};
 use crate::spawn::{self, Log, Process};
 use crate::{KernelCode, ModuleInfo, PROTOCOL_VERSION, Reply, Request, Source};
 
-/// How long a wait lasts without an answer before the process has to be at work, or counts as stuck. A
-/// build that takes too long ends at the process's own limit on processor time.
+/// The time after which a process that has not answered has to be at work, or counts as stuck. A build
+/// that takes too long ends at the process's own limit on processor time.
 const PATIENCE: Duration =
     if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(300) };
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompilerError {
     /// The program `tally-compiler` was not found.
@@ -82,7 +82,7 @@ impl Compiler {
     /// started first.
     ///
     /// # Errors
-    /// As [`Compiler::start`], and [`CompilerError::Died`] if the module could not be sent.
+    /// Those of [`Compiler::start`], and [`CompilerError::Died`] if the module could not be sent.
     pub fn build(&self, source: Source) -> Result<PendingModule, CompilerError> {
         let (link, module) = {
             let mut state = lock(&self.state);
@@ -130,7 +130,7 @@ impl PendingModule {
     /// Waits for a kernel's code and has it generated before others'.
     ///
     /// # Errors
-    /// As [`info`](Self::info), and [`CompilerError::NoSuchKernel`].
+    /// Those of [`info`](Self::info), and [`CompilerError::NoSuchKernel`].
     pub fn kernel_code(&self, kernel: u32) -> Result<Arc<KernelCode>, CompilerError> {
         let info = self.info()?;
         if kernel as usize >= info.kernels.len() {
@@ -197,7 +197,7 @@ impl fmt::Debug for PendingModule {
     }
 }
 
-/// Where the answers for one module arrive.
+/// The place where the answers for one module arrive.
 #[derive(Default)]
 struct Slot {
     built: Mutex<Built>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the driver and its compiler process say to each other.
+//! The messages between the driver and its compiler process.
 //!
 //! LLVM never loads into an application: the driver starts `tally-compiler` with one end of a
 //! socket pair as its standard input and talks to it in [frames](frame). A frame holds one

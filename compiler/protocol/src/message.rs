@@ -38,7 +38,7 @@ pub struct Source {
 pub struct Object {
     /// Its SPIR-V modules; they are linked.
     pub inputs: Vec<Input>,
-    /// Where the definitions of its imports are.
+    /// The modules that define its imports.
     pub links: Vec<Link>,
 }
 
@@ -122,7 +122,7 @@ pub enum Reply {
     },
 }
 
-/// Why a module was refused.
+/// The reason why a module was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuildFailure {
     /// The build log: names the instruction, where it is, and the rule that it breaks.
@@ -252,11 +252,11 @@ pub struct ArgInfo {
     pub type_name: String,
     /// What the kernel does with the memory, or with the image.
     pub access: Access,
-    /// How the image is addressed, if it is one.
+    /// The way in which a kernel addresses the image, if it is one.
     pub image: Option<ImageKind>,
 }
 
-/// How a kernel addresses an image.
+/// The way in which a kernel addresses an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ImageKind {
     /// x
@@ -293,7 +293,7 @@ pub enum ArgKind {
 /// Access to an argument's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Access {
-    /// Not a pointer, or not declared.
+    /// The argument is no pointer, or the kernel does not declare it.
     None,
     /// Read only.
     Read,
@@ -318,8 +318,8 @@ pub struct KernelCode {
     pub scratch_bytes_per_item: u32,
     /// Same as [`KernelInfo::local_static_bytes`].
     pub local_static_bytes: u32,
-    /// Why it runs one work-item at a time, for people; empty if it runs vectors of them, or if one
-    /// at a time was asked for.
+    /// The reason why it runs one work-item at a time, as text; empty if it runs vectors of them,
+    /// or if one at a time was asked for.
     pub remark: String,
     /// Debug information, if `-g` was among the build flags.
     pub debug: Vec<DebugSection>,
@@ -340,7 +340,7 @@ pub struct DebugSection {
 /// An address in code, or an offset in a section of debug information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DebugPlace {
-    /// Where it is in the contents.
+    /// Its offset in the contents.
     pub offset: u32,
     /// Whether it has eight bytes instead of four.
     pub wide: bool,

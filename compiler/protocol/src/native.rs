@@ -22,7 +22,7 @@ use crate::{ArgKind, DebugPlace, Input, KernelCode, ModuleInfo, TargetCpu, finge
 
 /// Version of the format, and of the interface between kernels and device. Every change of either
 /// gets a new number.
-pub const NATIVE_VERSION: u32 = 4;
+pub const NATIVE_VERSION: u32 = 5;
 
 /// What a native binary begins with.
 pub const MAGIC: [u8; 8] = *b"TallyNat";
@@ -44,7 +44,7 @@ pub struct NativeModule {
     pub uuid: [u8; 16],
 }
 
-/// Why bytes are no native binary that can be used.
+/// The reason why bytes are no native binary that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NativeError {
     /// They do not begin as one.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What kernels print: the buffer that they write it to, and the text that the host makes of it.
+//! The output of kernels' printf: the buffer that they write to, and the text that the host makes
+//! of it.
 //!
 //! `printf` in a kernel writes a *record* to a ring in memory: the format, and each argument with
 //! its type. The host formats it later ([`text`]). A record holds all that is needed, strings

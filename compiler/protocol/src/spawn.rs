@@ -44,7 +44,7 @@ impl Log {
     }
 }
 
-/// How long to wait for news of `execve`.
+/// The time to wait for news of `execve`.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Name of the program.
@@ -150,7 +150,7 @@ fn memfd() -> io::Result<File> {
 /// `clone` without sharing anything: fork with a chosen exit signal.
 ///
 /// # Safety
-/// As for fork in a program with threads: the child may only make async-signal-safe calls.
+/// The rules of fork in a program with threads hold: the child may only make async-signal-safe calls.
 unsafe fn clone(exit_signal: libc::c_int) -> libc::c_long {
     let none = ptr::null::<u8>();
     // SAFETY: with a null stack and no CLONE_VM the child goes on with a copy of this stack; the
@@ -194,7 +194,7 @@ unsafe fn middle(plan: &Plan) -> ! {
 /// The compiler's side of the clone: descriptors, signals, `execve`.
 ///
 /// # Safety
-/// As for [`middle`].
+/// The rules of [`middle`] hold.
 unsafe fn execute(plan: &Plan) -> ! {
     let [socket, null, log] = [plan.socket, plan.null, plan.log].map(libc::c_long::from);
     let duplicate = libc::c_long::from(libc::F_DUPFD);
@@ -202,7 +202,7 @@ unsafe fn execute(plan: &Plan) -> ! {
     // SAFETY: all pointers come from `plan` or this frame, which outlive the calls; the kernel's signal set
     // has the size of a u64.
     unsafe {
-        // Not in the terminal's foreground group: Ctrl-C is for the host to handle.
+        // The process leaves the terminal's foreground group: Ctrl-C is for the host to handle.
         libc::syscall(libc::SYS_setpgid, 0_i64, 0_i64);
         let set = libc::c_long::from(libc::SIG_SETMASK);
         libc::syscall(libc::SYS_rt_sigprocmask, set, &raw const no_signals, none, size_of::<u64>());
@@ -228,7 +228,7 @@ unsafe fn execute(plan: &Plan) -> ! {
 /// Tells the host an errno, or the compiler's number as a negative one.
 ///
 /// # Safety
-/// As for [`middle`].
+/// The rules of [`middle`] hold.
 unsafe fn report(plan: &Plan, word: libc::c_int) {
     let fd = libc::c_long::from(plan.error);
     // SAFETY: four bytes are written from the stack.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a cache on disk keeps of a module: files that are sealed as native binaries are.
+//! The files that a cache on disk keeps of a module. They are sealed as native binaries are.
 
 use serde::{Deserialize, Serialize};
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use tally_compiler_protocol::Compiler;
 
-/// Where a child tells that it has come by a hook; inherited by every child.
+/// The descriptor by which a child says that it has run a hook; every child inherits it.
 static TELL: AtomicI32 = AtomicI32::new(-1);
 
 fn told(name: &[u8]) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the hub orders, and what the device says, in an engine process.
+//! The hub's commands to an engine process, and the device's messages to the hub.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the engine process gives up before it runs anything of the guest's.
+//! The rights that the engine process gives up before it runs anything of the guest's.
 
 use std::io;
 

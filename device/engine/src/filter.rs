@@ -14,7 +14,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use libc::sock_filter;
 
-/// Where the fields of `seccomp_data` are.
+/// The offsets of the fields of `seccomp_data`.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const fn argument(index: u32) -> u32 {
@@ -131,7 +131,7 @@ pub fn refuse(numbers: &[libc::c_long]) -> io::Result<()> {
 /// Puts both filters on all threads of the process.
 ///
 /// # Errors
-/// As [`report_mappings`], or a thread has a filter of its own.
+/// Those of [`report_mappings`], or a thread has a filter of its own.
 pub fn confine_all_threads() -> io::Result<()> {
     let mut program = Program::new();
     for &number in ALLOWED.iter().chain(&[libc::SYS_mmap, libc::SYS_munmap]) {

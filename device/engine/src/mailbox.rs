@@ -104,7 +104,7 @@ pub struct Setup {
     pub reset_ms: AtomicU32,
     /// Files of the guest's memory.
     pub files: AtomicU32,
-    /// Which file holds the waiters page.
+    /// The number of the file that holds the waiters page.
     pub waiters_file: AtomicU32,
     /// The VM's id.
     pub vm: AtomicU32,
@@ -112,7 +112,7 @@ pub struct Setup {
     pub waiters_offset: AtomicU64,
     /// CLOCK_MONOTONIC in ns at the start of the device's clock.
     pub clock_start: AtomicU64,
-    /// Where windows of VMs end.
+    /// The end of the windows of VMs.
     pub va_end: AtomicU64,
     /// 1: the device decides by chance what is open, by the seed.
     pub chaos: AtomicU32,
@@ -129,7 +129,7 @@ pub struct Piece {
     pub address: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Where in the file.
+    /// The offset in the file.
     pub offset: u64,
     /// Index of the file; none for memory that begins as zero.
     pub file: Option<u32>,
@@ -211,7 +211,7 @@ pub struct Order {
     pub opcode: u32,
     /// The queue.
     pub queue: u32,
-    /// As the admin command has them.
+    /// The arguments of the admin command.
     pub args: [u64; 6],
     /// What to map and unmap, in order; at most [`MAX_PIECES`].
     pub pieces: Vec<Piece>,
@@ -290,9 +290,9 @@ pub struct ToHub {
     pub fault: [AtomicU64; 4],
     /// The answer to the last order: one of `answer_status`, and values.
     pub status: AtomicU32,
-    /// By opcode.
+    /// The meaning of each depends on the opcode.
     pub values: [AtomicU64; 7],
-    /// By bucket: queues that wait.
+    /// The waiting queues of each bucket.
     pub waiters: Waiters,
 }
 

@@ -21,7 +21,7 @@ use crate::{FIRST_FILE, MAX_FILES, confine, filter};
 /// its standard input.
 const SOCKET: i32 = 0;
 const FIRST_FREE: u32 = 3;
-/// Where the mailbox arrives; the files of the guest's memory come after it.
+/// The descriptor of the mailbox; the files of the guest's memory come after it.
 const MAILBOX: i32 = FIRST_FILE as i32 - 1;
 
 /// Runs the engine process.

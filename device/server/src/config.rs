@@ -54,7 +54,7 @@ impl Default for ConfigSpace {
 }
 
 impl ConfigSpace {
-    /// As after a reset.
+    /// Makes the configuration space as it is after a reset.
     pub fn new() -> Self {
         let mut space = Self { bytes: [0; CONFIG_BYTES], writable: [0; CONFIG_BYTES] };
         space.put(0x00, &regs::PCI_VENDOR.to_le_bytes());

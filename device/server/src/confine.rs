@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the hub gives up once it listens at its socket. It runs no code of the guest, but it reads what
-//! the guest has written: should that ever lead it astray, this is what is left to it.
+//! The rights that the hub gives up once it listens at its socket. It runs no code of the guest, but it
+//! reads what the guest has written; if that ever leads it astray, it has only the rights that are left.
 //!
 //! - Landlock: no file of the host can be opened, made or changed, no network be reached, and signals
 //!   and abstract sockets of other programs neither. Engine processes inherit it.

@@ -27,16 +27,16 @@ mod spawn;
 
 pub use spawn::{fix_addresses, open_files};
 
-/// How long an engine process may take to start.
+/// The time that an engine process may take to start.
 const START_TIME: Duration = Duration::from_secs(4);
-/// How much longer than the reset time it may take for an order, or for one
-/// mapping of it: on a host that lets it wait for a processor, too.
+/// The time beyond the reset time that it may take for an order, or for one mapping of it: on a
+/// host that lets it wait for a processor, too.
 const STEP_TIME: Duration = Duration::from_secs(2);
-/// How much longer it may take for all the mappings of an order. A machine that
-/// has other things to do takes some milliseconds for each.
+/// The further time that it may take for all the mappings of an order. A machine that has other
+/// things to do takes some milliseconds for each.
 const ORDER_TIME: Duration = Duration::from_secs(4);
 
-/// Why a VM is lost.
+/// The reason why a VM is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// The queue that has faulted; none if the process has ended.
@@ -64,7 +64,7 @@ type Call = (i64, [u64; 6]);
 struct Progress {
     /// Calls that the current order allows, in order; the last is its fence.
     allowed: Vec<Call>,
-    /// How many of them were made.
+    /// The number that was made.
     made: usize,
     ended: bool,
     /// Its end is no loss any more.
@@ -81,7 +81,7 @@ pub struct Link {
     changed: Condvar,
     /// Buckets in which the VM's queues are counted in the waiters page.
     counted: [AtomicU64; WAITERS / 64],
-    /// For the ear: there is no engine process left to be heard.
+    /// Tells the ear that there is no engine process left to be heard.
     deaf: AtomicBool,
     process: OnceLock<OwnedFd>,
 }
@@ -127,7 +127,7 @@ impl Link {
         self.kill();
     }
 
-    /// Why the VM is lost, if it is.
+    /// The reason why the VM is lost, if it is.
     pub fn loss(&self) -> Option<Loss> {
         self.progress().loss
     }
@@ -147,7 +147,7 @@ impl Link {
 #[derive(Clone)]
 pub struct Recipe {
     pub vm: u32,
-    /// Where windows of VMs end.
+    /// The end of the windows of VMs.
     pub va_end: u64,
     pub settings: crate::Settings,
     pub clock: tally_device::Clock,

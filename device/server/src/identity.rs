@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What IDENTIFY answers.
+//! The answer to IDENTIFY.
 
 use tally_device::{CLOCK_HZ, machine};
 use tally_engine::VA_START;

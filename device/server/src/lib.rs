@@ -46,7 +46,7 @@ pub struct Settings {
     pub workers: u32,
     /// Threads of each VM that take the place of stuck execution units.
     pub substitutes: u32,
-    /// How long a kernel may go on after its queue's destruction began, in ms.
+    /// The time for which a kernel may run on after its queue's destruction began, in ms.
     pub reset_ms: u32,
     /// Bytes of NULL memory that all VMs may have together: kernels can fill it.
     pub null_bytes: u64,

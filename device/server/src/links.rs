@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who is there: the engines of a session, its queues, and who wakes whom.
+//! The engines and queues of a session, and which of them wake which.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is mapped where in a VM, as the hub has ordered it.
+//! The mappings of a VM, as the hub has ordered them.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use tally_uapi::firmware::map_flag;
 /// are for the kernel.
 #[derive(Debug, Default)]
 pub struct Map {
-    /// By first VA; they do not overlap.
+    /// The pieces by their first VA; they do not overlap.
     pieces: BTreeMap<u64, Piece>,
     /// Bytes without a file that can be written.
     null_bytes: u64,
 }
 
 impl Map {
-    /// How many mappings there are.
+    /// The number of mappings.
     pub fn len(&self) -> usize {
         self.pieces.len()
     }

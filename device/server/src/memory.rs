@@ -83,7 +83,7 @@ pub struct Piece {
     pub file: Arc<MemoryFile>,
     /// Where in it.
     pub offset: u64,
-    /// How much of it.
+    /// The number of bytes in it.
     pub bytes: u64,
 }
 
@@ -97,7 +97,7 @@ struct Region {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// By first bus address; they do not overlap.
+    /// The regions by their first bus address; they do not overlap.
     regions: BTreeMap<u64, Region>,
     files: Vec<Arc<MemoryFile>>,
 }

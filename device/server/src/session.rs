@@ -32,7 +32,7 @@ pub struct Host {
     pub interrupt: Arc<Interrupt>,
     /// Most mappings of a VM.
     pub max_mappings: usize,
-    /// Where windows of VMs end.
+    /// The end of the windows of VMs.
     pub va_end: u64,
     /// Bytes of NULL memory that the VMs have.
     pub null_bytes: AtomicU64,
@@ -48,10 +48,10 @@ struct Rings {
     entries: u32,
 }
 
-/// Where answers go.
+/// The place where answers go.
 pub struct Answers {
     rings: Rings,
-    /// By slot of the answers: whether a command is out whose answer goes there.
+    /// For each slot of the answers: whether a command is out whose answer goes there.
     out: [AtomicBool; ANSWERS as usize],
     pub status: Arc<Status>,
 }

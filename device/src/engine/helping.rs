@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which commands a stream lets a helping thread run.
+//! The rule for the commands that a stream lets a helping thread run.
 //!
 //! A helping thread is a host thread that waits (`sched/helper.rs`). It asks between commands, and between
 //! the pieces of copies and fills, whether the awaited value is there; it cannot leave a kernel. What the

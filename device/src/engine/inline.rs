@@ -335,7 +335,7 @@ mod tests {
         let mut memory = Memory::new();
         let nops: Vec<_> = (1..=40).map(|value| memory.packet(0, value)).collect();
         assert_eq!((memory.run(&nops, |_| false), memory.cell), (INLINE_SERIES, INLINE_SERIES));
-        // As many as fit into the limit, and one that does not runs alone.
+        // As many run as fit into the limit, and one that does not fit runs alone.
         for (size, fit) in [(UNIT_BYTES / 4, 4), (UNIT_BYTES / 2 + 1, 1), (UNIT_BYTES, 1)] {
             let copies: Vec<_> = (1..=8).map(|value| memory.packet(size, value)).collect();
             assert_eq!(

@@ -24,7 +24,8 @@ pub(crate) struct Stream {
     /// It has not been taken.
     pub(crate) pending: bool,
     pub(crate) prefix: Prefix,
-    /// How many commands the adversarial device has not let start yet. The scheduler keeps them.
+    /// The number of commands that the adversarial device has not let start yet. The scheduler
+    /// keeps them.
     pub(crate) held: usize,
     /// The packet before which it has made the queue leave its engine.
     pub(crate) yielded: Option<u64>,

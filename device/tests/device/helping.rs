@@ -87,7 +87,7 @@ impl<'a> Obedient<'a> {
         self.help_pushed_until(|it| it.push(1), done);
     }
 
-    /// As [`Self::help_until`] for the packets that `push` publishes, whose end raises the counter by one.
+    /// Does the same as [`Self::help_until`] for the packets that `push` publishes, whose end raises the counter by one.
     fn help_pushed_until(
         &mut self,
         mut push: impl FnMut(&mut Self),

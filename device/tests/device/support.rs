@@ -57,7 +57,7 @@ impl Memory {
         Self { start: start.cast(), bytes }
     }
 
-    /// As [`Self::new`], with pages around it that cannot be accessed: an access beyond it meets no
+    /// Does the same as [`Self::new`], with pages around it that cannot be accessed: an access beyond it meets no
     /// other test's memory.
     pub fn apart(bytes: usize) -> Self {
         let around = Self::new(bytes.next_multiple_of(4096) + 2 * 4096);
@@ -411,7 +411,7 @@ pub unsafe fn arg(context: *const GroupContext, index: usize) -> u64 {
 /// The cell that argument `index` names.
 ///
 /// # Safety
-/// As for [`arg`]; the argument is the address of a cell.
+/// The rules of [`arg`] hold; the argument is the address of a cell.
 pub unsafe fn cell_arg<'a>(context: *const GroupContext, index: usize) -> &'a AtomicU64 {
     // SAFETY: as the caller says.
     unsafe { AtomicU64::from_ptr(arg(context, index) as *mut u64) }

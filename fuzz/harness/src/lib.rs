@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What Tally's fuzz targets do with an input. Each function panics when a promise is broken; a
+//! The fuzz targets: what each does with an input. Each function panics when a promise is broken; a
 //! crash or a hang is one as well.
 //!
 //! | target | input | promise |

@@ -9,7 +9,7 @@ use crate::program::{
     PLACES, QueueId,
 };
 
-/// Where and when commands are submitted.
+/// The place and the time at which commands are submitted.
 #[derive(Clone, Copy)]
 struct Place {
     order: ListOrder,

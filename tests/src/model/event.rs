@@ -18,7 +18,7 @@ pub enum CbState {
     /// memory location": the immediate list whose counter it is, and the value, which is reached
     /// when that many commands of the list are complete.
     Counter {
-        /// Whose counter.
+        /// The list that owns the counter.
         list: ListId,
         /// From 1.
         value: usize,
@@ -27,9 +27,9 @@ pub enum CbState {
     /// is meant is decided at the wait or the query (architecture, decision 7): the latest
     /// that was submitted, or the first if none was.
     Recorded {
-        /// Which recording.
+        /// The recording.
         recording: RecordingId,
-        /// Which of its commands, from 0.
+        /// The index of the command in it, from 0.
         index: usize,
     },
 }
@@ -60,9 +60,9 @@ pub enum Bound {
     Command(Node),
     /// The completion of a command in the first execution of a recording, which is still to come.
     FirstExecution {
-        /// Which recording.
+        /// The recording.
         recording: RecordingId,
-        /// Which of its commands.
+        /// The index of the command in it.
         index: usize,
     },
     /// A recording that was never executed and is gone: "from its append to a regular list until
@@ -80,7 +80,7 @@ pub enum Bound {
 pub struct EventCell {
     /// At least one: creation counts as a reset.
     pub epochs: Vec<Epoch>,
-    /// How many signals of one epoch complete it: 1, except for aggregated events.
+    /// The number of signals of one epoch that complete it: 1, except for aggregated events.
     pub needed: usize,
     /// Whether it comes with times: then a second signal of an epoch would replace them, and who asks
     /// could not know whose they are.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the model expects of a whole program: memory, values that the host reads, and answers.
+//! The model's expectations of a whole program: memory, values that the host reads, and answers.
 
 use super::event::{Bound, Epoch, EventCell};
 use super::order::{Bond, Node, Work};

@@ -7,7 +7,7 @@ use super::times::TimesOf;
 use super::{Event, EventState, Model, Recorded, Refusal};
 use crate::program::{Action, Command, EventId, EventKind, ListId, Object, Op};
 
-/// How a step uses an object.
+/// The use that a step makes of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Use {
     /// Many threads may do it at once.

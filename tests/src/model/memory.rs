@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What commands do to the program's memory, and which of them must not overlap.
+//! The effects of commands on the program's memory, and the commands that must not overlap.
 
 use super::order::{Node, Work};
 use super::{Model, Refusal};
 use crate::program::{CELLS, Cell, Op, PLACES, initial_value};
 
-/// How a piece of work uses a cell.
+/// The use that a piece of work makes of a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// It reads it.

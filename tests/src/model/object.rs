@@ -215,7 +215,7 @@ impl Model {
         self.fences.iter().enumerate().map(|(name, fence)| (FenceId(name), fence.queue))
     }
 
-    /// How many lists and events there ever were: the next names.
+    /// The numbers of lists and events that there ever were: the next names.
     #[must_use]
     pub fn next_names(&self) -> (ListId, EventId) {
         (ListId(self.lists.len()), EventId(self.events.len()))

@@ -26,7 +26,7 @@ pub enum Work {
     Write(Cell, u32),
 }
 
-/// Why one node comes before another.
+/// The reason why one node comes before another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bond {
     /// The specification promises it.

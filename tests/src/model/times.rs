@@ -7,7 +7,7 @@ use super::order::{Node, Work};
 use super::{EventState, Model, Refusal};
 use crate::program::{EventId, EventKind, Op};
 
-/// Whose times are asked for.
+/// The owner of the times that are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimesOf {
     /// Those of the command that a CB event stood for when the query was appended.
@@ -21,9 +21,9 @@ pub enum TimesOf {
 pub struct Reading {
     /// The command that reads.
     reader: Node,
-    /// Where to.
+    /// The place to which they are written.
     place: usize,
-    /// Whose times.
+    /// The command whose times they are.
     command: Node,
 }
 
@@ -39,7 +39,7 @@ pub struct ExpectedTimes {
 }
 
 impl Model {
-    /// Whose times an event has, if it has any.
+    /// The owner of the times that an event has, if it has any.
     pub(super) fn timed(&self, name: EventId) -> Result<TimesOf, Refusal> {
         let event = self.event(name)?;
         match event.state {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What runs a program: the driver behind the loader, or the toy of the self-tests.
+//! The interface to what runs a program: the driver behind the loader, or the toy of the
+//! self-tests.
 
 use super::{
     Cell, Command, Engine, EventId, EventKind, FenceId, ListDesc, ListId, Object, QueueId,
 };
 use std::fmt;
 
-/// How long a host wait may last.
+/// The time that a host wait may last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
     /// Timeout 0: say what is true now.
@@ -30,7 +31,7 @@ impl fmt::Display for BackendError {
     }
 }
 
-/// Where a CB event's counter is, and the value that completes the event.
+/// The address of a CB event's counter, and the value that completes the event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CounterAddress {
     /// An address for [`Backend::reached`], which need not be one of this process' memory.
@@ -42,9 +43,9 @@ pub struct CounterAddress {
 /// When a command ran, in ticks of the device's clock, which is never 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Times {
-    /// Not before everything that the command comes after was complete.
+    /// The start, which is not before everything that the command comes after was complete.
     pub start: u64,
-    /// Not before the start.
+    /// The end, which is not before the start.
     pub end: u64,
 }
 

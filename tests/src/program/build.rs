@@ -69,13 +69,13 @@ pub enum Verb {
 /// What a program should do next. Numbers select among what exists, or mean "a new one".
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Intent {
-    /// What.
+    /// The verb.
     pub verb: Verb,
-    /// By which host thread.
+    /// The host thread that does it.
     pub thread: u8,
     /// In which list or queue.
     pub place: u8,
-    /// Which event, cell or other object.
+    /// The event, cell or other object.
     pub object: u8,
     /// Constants, kinds, options.
     pub detail: u8,
@@ -94,11 +94,12 @@ const MAX_FENCES: usize = 2;
 /// Cells that all lists share; the others belong to one list each, by its number.
 const SHARED_CELLS: usize = 8;
 const PRIVATE_CELLS: usize = super::CELLS - SHARED_CELLS;
-/// How many choices of cells to try for a command.
+/// The number of choices of cells to try for a command.
 const CELL_TRIES: u8 = 4;
 /// The last one uses only the cell of the list.
 const LAST_TRY: u8 = CELL_TRIES - 1;
-/// How many rounds of discharging may be needed: a recording that is executed may wait for others.
+/// The number of rounds of discharging that may be needed: a recording that is executed may wait
+/// for others.
 const DISCHARGE_ROUNDS: usize = 16;
 
 /// Most commands of a regular list, so that re-executions stay small.

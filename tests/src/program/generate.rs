@@ -62,7 +62,7 @@ pub fn from_seed(shape: Shape, seed: u64) -> Program {
 /// The smallest program found that fails a test.
 #[derive(Clone, Debug)]
 pub struct Counterexample {
-    /// How many programs passed before the first one that failed.
+    /// The number of programs that passed before the first one that failed.
     pub passed: u32,
     /// The smallest one, after shrinking.
     pub program: Program,
@@ -80,12 +80,13 @@ impl fmt::Display for Counterexample {
     }
 }
 
-/// How often to run a program before it passes, since schedules differ from run to run.
+/// The number of times to run a program before it passes, since schedules differ from run to run.
 const RUNS: u32 = 4;
 /// The same while a failing program is made smaller: then a run that passes by luck costs more.
 const RUNS_TO_SHRINK: u32 = 24;
 
-/// How long each of the two ways of shrinking may take: a program that hangs takes seconds a run.
+/// The time that each of the two ways of shrinking may take: a program that hangs takes seconds a
+/// run.
 const SHRINK_TIME: Duration = Duration::from_secs(60);
 
 /// Tests random programs, as many as `cases`, the same ones for the same seed. The test is also

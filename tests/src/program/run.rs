@@ -38,14 +38,14 @@ pub enum Mismatch {
     /// The times of commands cannot be: a command ends before it starts, has none or two, or starts
     /// before the end of one that it comes after.
     Times {
-        /// Of one command.
+        /// The times of one command.
         one: Times,
-        /// Of the same or of a later one.
+        /// The times of the same or of a later one.
         other: Times,
     },
     /// A cell holds another value after the program.
     Memory {
-        /// Which cell.
+        /// The cell.
         cell: Cell,
         /// What the model requires.
         expected: u32,
@@ -61,7 +61,7 @@ pub enum Mismatch {
     Refused {
         /// Number of the step.
         step: Option<usize>,
-        /// Which call, and its answer.
+        /// The call and its answer.
         error: BackendError,
     },
 }

@@ -185,7 +185,7 @@ impl State {
         }
     }
 
-    /// Which slot a command reads, and where to.
+    /// The slot that a command reads, and the place to which it goes.
     pub(super) fn reads(&self, op: Op) -> Option<(usize, usize)> {
         let Op::QueryTimes { event, place } = op else { return None };
         self.timestamps[event.0].1.map(|slot| (slot, place))

@@ -88,7 +88,7 @@ impl Packet {
 /// Packets with one order among them: an immediate list, or one execution of a regular list.
 #[derive(Debug)]
 pub struct Stream {
-    /// Of the list.
+    /// The order of the list.
     pub order: ListOrder,
     /// What the whole stream waits for.
     pub entry: Vec<Condition>,
@@ -99,7 +99,7 @@ pub struct Stream {
     favour: u32,
 }
 
-/// How the scheduler chooses.
+/// The scheduler's way of choosing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Policy {
     /// Any possible action, evenly.
@@ -119,11 +119,11 @@ pub struct Device {
     pub cells: Vec<bool>,
     /// All streams ever, by number.
     pub streams: Vec<Stream>,
-    /// For each ring its streams.
+    /// The streams of each ring.
     pub rings: Vec<Vec<usize>>,
     /// Slots for the times of packets.
     pub times: Vec<Times>,
-    /// Where packets copy times to.
+    /// The places to which packets copy times.
     pub places: [Times; PLACES],
     clock: u64,
     fault: Option<Fault>,

@@ -43,7 +43,7 @@ pub(super) struct Shared {
 
 struct Partner {
     peer: Peer,
-    /// Whose events it has open.
+    /// The program whose events it has open.
     program: u64,
     open: HashSet<EventId>,
 }

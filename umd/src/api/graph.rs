@@ -217,7 +217,7 @@ fn not_capturing() -> Error {
     Error::new(code, "hCommandList: it is not being captured")
 }
 
-/// How much a dump is to say: everything, unless the extension asks for less.
+/// The detail of a dump: everything, unless the extension asks for less.
 fn detail(call: Call<'_>, next: *const c_void) -> Result<Detail> {
     let mut answer = Detail::Full;
     for link in call.chain(next) {

@@ -10,8 +10,9 @@ use super::{Call, api};
 use crate::core::list::List;
 use crate::error::{Error, Result};
 use crate::handle;
-use crate::list::command::{Command, Signal};
+use crate::list::command::Command;
 use crate::list::fast_path::Single;
+use crate::list::target::Signal;
 use crate::sync::event::Event;
 
 pub mod copy;
@@ -272,7 +273,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Only a signal event.
+    /// Makes one that has a signal event only.
     pub fn of_signal(signal: ze_event_handle_t) -> Self {
         Self { signal, count: 0, waits: std::ptr::null() }
     }
@@ -324,7 +325,7 @@ pub(super) fn append_fast(
     list.append_fast(command, events.signal(call)?, events.waits(call)?)
 }
 
-/// As [`append`], without the wait.
+/// Does the same as [`append`], without the wait.
 #[inline]
 pub(super) fn submit(call: Call<'_>, list: &List, command: &Command<'_>, events: Events) -> Result {
     let mut waits = events.waits(call)?;

@@ -70,7 +70,7 @@ impl Drm {
     /// Maps `size` bytes of a buffer from its offset for mmap: at `at`, replacing what is there, or anywhere.
     ///
     /// # Safety
-    /// As for [`Ioctls::bo_map`].
+    /// The rules of [`Ioctls::bo_map`] hold.
     unsafe fn map(&self, info: &BoInfo, size: usize, at: *mut c_void) -> Result<NonNull<u8>> {
         let flags = libc::MAP_SHARED | if at.is_null() { 0 } else { libc::MAP_FIXED };
         let handle = self.handles().get(&info.handle).copied();

@@ -19,7 +19,7 @@
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -47,11 +47,13 @@ mod facts;
 mod memory;
 mod sleepers;
 mod watches;
+mod window;
 
 use bindings::{Bindings, Kind};
 use buffer::Buffer;
 use memory::{Memory, Part};
 use sleepers::{Cell, Sleepers};
+use window::Window;
 
 /// Most VMs.
 const MAX_VMS: u32 = 256;
@@ -64,30 +66,6 @@ const MAX_QUEUES: u32 = 1 << 16;
 /// ENODEV: no threads for it.
 pub fn open(settings: &Settings) -> Result<Arc<dyn Backend>> {
     Ok(Arc::new(Embedded::new(settings)?))
-}
-
-/// A VM: a window of the process's addresses.
-struct Window {
-    start: u64,
-    end: u64,
-    vm: Vm,
-    /// Set by VM_DESTROY, for those who still wait with it.
-    gone: AtomicBool,
-}
-
-impl Window {
-    fn new(start: u64, end: u64, vm: Vm) -> Self {
-        Self { start, end, vm, gone: AtomicBool::new(false) }
-    }
-
-    /// Whether what was not signalled will not be.
-    fn is_over(&self) -> bool {
-        self.gone.load(Ordering::Acquire) || self.vm.is_lost()
-    }
-
-    fn contains(&self, address: u64, size: u64) -> bool {
-        self.start <= address && address + size <= self.end
-    }
 }
 
 /// Shards of a table.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a waiting host thread tells the device, and does for it.
+//! The interface by which a waiting host thread tells the device of its wait, and helps it.
 //!
 //! The device may defer the wake of a worker at a doorbell ([`queue_kick`](super::Ioctls::queue_kick)), because it expects the
 //! calling thread to wait soon and to help. So it has to hear how each wait goes:

@@ -5,11 +5,12 @@
 use std::ptr::NonNull;
 
 use tally_uapi::ioctl::{
-    BoCreate, BoInfo, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemWait, SemWake,
-    VmBind, VmCreate, VmDestroy, VmOrphan,
+    BoCreate, BoInfo, Errno, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemWait,
+    SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
 };
 
-use super::Result;
+/// The answer of an ioctl.
+pub type Result<T = ()> = std::result::Result<T, Errno>;
 
 /// The requests that a device file answers.
 ///

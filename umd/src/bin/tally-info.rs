@@ -95,8 +95,8 @@ fn answer(result: ze_result_t) -> Result<()> {
     if result == ze_result_t::ZE_RESULT_SUCCESS {
         return Ok(());
     }
-    // Not zeDriverGetLastErrorDescription: there may be no driver to ask.
-    // SAFETY: the string is good until this thread's next error.
+    // zeDriverGetLastErrorDescription is no choice: there may be no driver to ask. SAFETY: the
+    // string is good until this thread's next error.
     let why = unsafe { CStr::from_ptr(ze_tally::error::last()) };
     Err(format!("{result:?}: {}", why.to_string_lossy()).into())
 }
@@ -212,7 +212,7 @@ fn show_device(table: &mut Table<'_>, index: &str, device: ze_device_handle_t) -
     show_memory(table, device, &info)
 }
 
-/// How the driver reaches the device.
+/// The lane by which the driver reaches the device.
 fn lane(device: ze_device_handle_t) -> Result<String> {
     // SAFETY: only a handle follows, which the driver gave and which lives as long as the process.
     let call = unsafe { Call::new() };

@@ -257,7 +257,7 @@ impl Image {
 
 /// The interpreter that a script names.
 fn interpreter(script: &Path) -> Option<(PathBuf, Vec<OsString>)> {
-    // As much of the line as Linux reads.
+    // Linux reads no more of the line.
     let mut head = Vec::new();
     File::open(script).ok()?.take(256).read_to_end(&mut head).ok()?;
     let line = head.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?.trim_ascii();
@@ -389,7 +389,7 @@ fn newest_unpacked() -> Option<Loader> {
 /// The loader that the dynamic linker finds, if it finds one.
 enum SystemLoader {
     Missing,
-    /// Without zeInitDrivers, which SYCL begins with.
+    /// A loader without zeInitDrivers, which SYCL calls first.
     Old(PathBuf),
     New(PathBuf),
 }

@@ -33,7 +33,7 @@ impl Context {
     /// Makes a context of devices and their parts, and its handle.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT: there is no device. As [`Gpu::enter`](crate::core::gpu::Gpu::enter), or
+    /// INVALID_ARGUMENT: there is no device. Those of [`Gpu::enter`](crate::core::gpu::Gpu::enter), or
     /// OUT_OF_HOST_MEMORY.
     pub fn create(devices: &[&'static Device]) -> Result<ze_context_handle_t> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -102,7 +102,7 @@ impl Context {
         device.is_within(self.device) || self.more.iter().any(|it| device.is_within(it))
     }
 
-    /// As [`Context::holds`], as a check of an argument.
+    /// Does the same as [`Context::holds`], as a check of an argument.
     ///
     /// # Errors
     /// INVALID_ARGUMENT.
@@ -157,11 +157,11 @@ impl Context {
         Ok(())
     }
 
-    /// As [`Context::free`], once all is complete that was submitted. A kernel may use any address,
-    /// so the commands that use this one cannot be told from others.
+    /// Does the same as [`Context::free`], once everything submitted is complete. A kernel may use
+    /// any address, so the commands that use this one cannot be told from others.
     ///
     /// # Errors
-    /// As [`Context::free`].
+    /// Those of [`Context::free`].
     pub fn free_when_idle(&self, address: u64) -> Result {
         self.check_free(address)?;
         match self.shared.wait_idle(u64::MAX, |_| true) {
@@ -172,11 +172,11 @@ impl Context {
         self.free(address)
     }
 
-    /// As [`Context::free_when_idle`], without waiting: the address is the application's no longer,
-    /// and given out again only when the device is done with it.
+    /// Does the same as [`Context::free_when_idle`] without waiting: the address is the
+    /// application's no longer, and given out again only when the device is done with it.
     ///
     /// # Errors
-    /// As [`Context::free`]; out of memory, where all is as before.
+    /// Those of [`Context::free`]; out of memory, where all is as before.
     pub fn free_later(&self, address: u64) -> Result {
         self.check_free(address)?;
         let unfinished = self.unfinished()?;

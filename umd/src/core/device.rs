@@ -26,7 +26,7 @@ pub struct Device {
     number: u32,
     /// The device that this is a part of, as far as applications are told.
     parent: Option<&'static Device>,
-    /// Which part of it.
+    /// The number of the part.
     part: u32,
     parts: OnceLock<Vec<&'static Device>>,
     /// Its engine classes; the index is the command queue group ordinal.
@@ -166,7 +166,7 @@ impl Device {
         self.parent
     }
 
-    /// Which part of its parent.
+    /// The number that it has among the parts of its parent.
     pub fn part(&self) -> u32 {
         self.part
     }
@@ -250,7 +250,7 @@ impl Device {
     /// Host and device clock at one moment.
     ///
     /// # Errors
-    /// As [`Gpu::clock`].
+    /// Those of [`Gpu::clock`].
     pub fn clock(&self) -> Result<ClockPair> {
         self.gpu.clock()
     }
@@ -263,7 +263,7 @@ impl Device {
     /// Whether it works; see [`Gpu::status`].
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     pub fn status(&self) -> Result {
         self.gpu.status()
     }

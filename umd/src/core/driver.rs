@@ -83,7 +83,7 @@ impl Driver {
     /// Makes a context of all devices, and its handle. Those that zeDeviceGet answers come first.
     ///
     /// # Errors
-    /// As [`Context::create`].
+    /// Those of [`Context::create`].
     pub fn create_context(&self) -> Result<ze_context_handle_t> {
         let devices: Vec<_> = self.devices().iter().chain(self.roots()).copied().collect();
         Context::create(&devices)
@@ -93,7 +93,7 @@ impl Driver {
     /// the next one after the application has destroyed it.
     ///
     /// # Errors
-    /// As [`Context::create`].
+    /// Those of [`Context::create`].
     pub fn default_context(&self) -> Result<ze_context_handle_t> {
         let known =
             || Some(self.default_context.load(Ordering::Acquire)).filter(|it| !it.is_null());

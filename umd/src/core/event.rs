@@ -142,7 +142,7 @@ impl Pool {
     /// Opens the pool that another process has shared.
     ///
     /// # Errors
-    /// As [`pool::import`].
+    /// Those of [`pool::import`].
     pub fn open(context: &Arc<Context>, handle: &Handle, name: &str) -> Result<Self> {
         let shared = context.shared().clone();
         let (places, flags) = pool::import(shared.vm(), handle, name)?;

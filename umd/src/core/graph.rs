@@ -31,6 +31,33 @@ mod nested;
 
 pub use dump::Detail;
 
+/// The part of an immediate list that knows of captures.
+#[derive(Default)]
+pub struct Membership(Mutex<Option<(Weak<Graph>, usize)>>);
+
+impl Membership {
+    fn lock(&self) -> MutexGuard<'_, Option<(Weak<Graph>, usize)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The graph that the list is being captured into, and the number of its branch.
+    pub fn find(&self) -> Option<(Arc<Graph>, usize)> {
+        let mut member = self.lock();
+        let (graph, branch) = member.as_ref()?;
+        let graph = graph.upgrade().filter(|it| it.state().phase == Phase::Capturing);
+        if graph.is_none() {
+            // The capture has ended for all of its lists.
+            *member = None;
+            return None;
+        }
+        Some((graph?, *branch))
+    }
+
+    fn join(&self, graph: &Arc<Graph>, branch: usize) {
+        *self.lock() = Some((Arc::downgrade(graph), branch));
+    }
+}
+
 /// A graph.
 pub struct Graph {
     context: Arc<Context>,
@@ -67,7 +94,7 @@ enum Phase {
     New,
     Capturing,
     Captured,
-    /// Why it cannot be executed.
+    /// The reason why it cannot be executed.
     Invalid(&'static str),
 }
 
@@ -82,7 +109,7 @@ struct Point {
 /// The counterpart of an immediate list, or of a list of a graph that was appended.
 struct Branch {
     list: Arc<Regular>,
-    /// Only of a graph that was appended: lists before it in its queue, which wait for the place
+    /// Set in a graph that was appended: lists before it in its queue, which wait for the place
     /// where the graph begins.
     gates: Vec<Arc<Regular>>,
     traits: QueueTraits,

@@ -129,8 +129,8 @@ impl Kernel {
         Change { launch, prebuilt: &self.prebuilt }
     }
 
-    /// Which memory the kernel may reach through pointers in memory. All of it, always: this only
-    /// remembers what it was told.
+    /// The kinds of memory that the program allows the kernel to reach through pointers in memory.
+    /// It can always reach all; the flags are only remembered.
     pub fn indirect(&self) -> MutexGuard<'_, ze_kernel_indirect_access_flags_t> {
         self.indirect.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -174,7 +174,7 @@ impl Kernel {
     /// Sets one argument.
     ///
     /// # Errors
-    /// As [`Launch::set_argument`].
+    /// Those of [`Launch::set_argument`].
     ///
     /// # Safety
     /// `value` is null or good for reading `size` bytes.
@@ -187,7 +187,7 @@ impl Kernel {
     /// size, a size_t.
     ///
     /// # Errors
-    /// As [`Kernel::set_argument`], and INVALID_NULL_POINTER.
+    /// Those of [`Kernel::set_argument`], and INVALID_NULL_POINTER.
     ///
     /// # Safety
     /// `values` is null or has a pointer for each argument, each null or good for the value's size.

@@ -12,16 +12,17 @@ use tally_ze::{
 use crate::core::context::Context;
 use crate::core::device::Device;
 use crate::core::graph;
-use crate::core::graph::capture::Membership;
+use crate::core::graph::Membership;
 use crate::core::kernel::Launched;
 use crate::core::queue::QueueTraits;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
 use crate::hang::names;
-use crate::list::command::{Command, Signal};
+use crate::list::command::Command;
 use crate::list::fast_path::Single;
 use crate::list::immediate::Immediate;
 use crate::list::regular::Regular;
+use crate::list::target::Signal;
 use crate::list::waits::WaitList;
 use crate::sync::event::Event;
 
@@ -288,7 +289,7 @@ impl List {
     /// call.
     ///
     /// # Errors
-    /// As [`List::append`].
+    /// Those of [`List::append`].
     #[inline]
     pub fn append_fast<'e>(
         &self,

@@ -273,7 +273,7 @@ impl Module {
         if let Some(code) = self.codes().get(&kernel) {
             return Ok(code.clone());
         }
-        // Not under the lock: other kernels of the module may be ready.
+        // The lock is not held here: other kernels of the module may be ready.
         let build = self.latest();
         let made = build.origin.kernel_code(&build.info, kernel)?;
         let code = Arc::new(Code::load(self.context.vm(), build, &made)?);

@@ -38,7 +38,7 @@ pub struct QueueTraits {
     pub device: &'static Device,
     /// Command queue group.
     pub ordinal: u32,
-    /// Which queue of the group.
+    /// The index of the queue in its group.
     pub index: u32,
     /// Flags.
     pub flags: ze_command_queue_flags_t,
@@ -127,7 +127,7 @@ impl Queue {
     /// A queue.
     ///
     /// # Errors
-    /// As [`QueueTraits::open`].
+    /// Those of [`QueueTraits::open`].
     pub fn create(context: &Arc<Context>, traits: QueueTraits) -> Result<Self> {
         let stream = traits.open(context, true)?;
         Ok(Self { context: context.clone(), traits, stream })

@@ -17,14 +17,14 @@ use crate::handle::{self, Kind, object};
 use crate::submit::activity;
 use crate::vm::Vm;
 
-/// How often it is looked for events.
+/// The period at which it looks for events.
 const EVERY: Duration = Duration::from_millis(5);
 
 /// Engines that are watched together.
 pub struct Engines {
     /// The device that they belong to.
     pub device: &'static Device,
-    /// Of which class; none: all.
+    /// The class to count; none means all.
     pub class: Option<u32>,
 }
 

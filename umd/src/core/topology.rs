@@ -19,7 +19,7 @@ use crate::settings::{Hierarchy, Settings};
 /// A device of the hardware that is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// Which one.
+    /// The index of the root device.
     pub root: u32,
     /// Its parts that are shown; none if it is not divided.
     pub parts: Vec<u32>,

@@ -53,7 +53,7 @@ pub fn with<R>(f: impl FnOnce(&Local) -> Option<R>) -> Option<R> {
 /// A free slot of `size` bytes.
 ///
 /// # Errors
-/// As [`Slab::reserve`].
+/// Those of [`Slab::reserve`].
 pub(super) fn take(size: usize) -> Result<usize> {
     let taken = LOCAL.try_with(|local| local.slots.take_or_refill(size));
     // None: the thread is ending.
@@ -140,7 +140,7 @@ pub trait Counted: Send + Sync {
     fn close(&self, count: &Arc<ThreadCount>);
 }
 
-/// How many references of one owner a thread has made, less those that it has dropped.
+/// The number of references of one owner that a thread has made, less those that it has dropped.
 pub struct ThreadCount {
     /// The owner's address.
     owner: usize,

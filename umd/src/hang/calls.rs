@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which call of the application wrote which packets of a list.
+//! A log of the application's calls that wrote the packets of a list.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -37,15 +37,6 @@ pub struct CallLog {
 }
 
 impl CallLog {
-    /// For a new list, if hangs are reported.
-    pub fn begin() -> Option<Box<Self>> {
-        super::is_on().then(|| {
-            crate::process::set_watched();
-            super::top::serve();
-            Box::default()
-        })
-    }
-
     /// The current call begins to append a command, with packet number `start`.
     #[cold]
     pub fn note(&mut self, start: u64) {

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whose counter, or whose event, a cell is. Filled only while hangs are reported.
+//! A table of cells that names the owner of each counter and event. It is filled only while hangs
+//! are reported.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 use tally_uapi::packet::flag;
 
+use super::observed::{Recorded, Stream};
 use super::report::{self, CellKind, List, Reason};
 use super::waiter;
 use crate::ipc::event::counter as shared_counter;
-use crate::list::immediate::Immediate;
-use crate::list::regular::Regular;
+use crate::settings;
 use crate::sync::cell::Cell;
 use crate::sync::event_pool::EventPool;
 use crate::sync::shared::Shared;
 
 #[derive(Default)]
 struct Names {
-    /// By the VA of the counter.
+    /// The owner of each counter, by its VA.
     owners: HashMap<u64, Owner>,
-    lists: Vec<Weak<Immediate>>,
+    lists: Vec<Weak<dyn Stream>>,
     pools: Vec<(Weak<EventPool>, String)>,
 }
 
@@ -30,7 +31,7 @@ struct Owner {
     /// Keeps the cell mapped while it is read.
     shared: Weak<Shared>,
     /// The list, if it is a regular one.
-    regular: Option<Weak<Regular>>,
+    regular: Option<Weak<dyn Recorded>>,
     /// The list was reset or destroyed before it was executed.
     dead: bool,
 }
@@ -41,35 +42,39 @@ fn names() -> MutexGuard<'static, Names> {
 }
 
 /// An immediate list or a queue exists.
-pub fn enlist(list: &Arc<Immediate>) {
-    if super::is_on() {
+pub fn enlist(list: &Arc<impl Stream + 'static>) {
+    if settings::get().observes_waits() {
         let mut names = names();
         names.lists.retain(|it| it.strong_count() != 0);
-        names.lists.push(Arc::downgrade(list));
+        let list: Arc<dyn Stream> = list.clone();
+        names.lists.push(Arc::downgrade(&list));
     }
 }
 
 /// All immediate lists and queues that the device may still run.
-pub fn lists() -> Vec<Arc<Immediate>> {
+pub fn lists() -> Vec<Arc<dyn Stream>> {
     names().lists.iter().filter_map(Weak::upgrade).collect()
 }
 
 /// Gives an immediate list or a queue its name.
-pub fn name_immediate(list: &Immediate, name: impl FnOnce() -> String) {
-    if super::is_on() {
+pub fn name_immediate(list: &Arc<impl Stream>, name: impl FnOnce() -> String) {
+    if settings::get().observes_waits() {
         add(list.shared(), list.cell(), name(), None);
     }
 }
 
 /// Gives a regular list its name.
-pub fn name_regular(list: &Arc<Regular>, name: impl FnOnce() -> String) {
-    if super::is_on() {
-        let cell = list.look(|recording, _, _| recording.counter().cell());
-        add(list.shared(), cell, name(), Some(Arc::downgrade(list)));
+pub fn name_regular(list: &Arc<impl Recorded + 'static>, name: impl FnOnce() -> String) {
+    if settings::get().observes_waits() {
+        let mut cell = None;
+        list.look(&mut |recording, _, _| cell = Some(recording.counter().cell()));
+        let Some(cell) = cell else { return };
+        let regular: Arc<dyn Recorded> = list.clone();
+        add(list.shared(), cell, name(), Some(Arc::downgrade(&regular)));
     }
 }
 
-fn add(shared: &Arc<Shared>, cell: Cell, name: String, regular: Option<Weak<Regular>>) {
+fn add(shared: &Arc<Shared>, cell: Cell, name: String, regular: Option<Weak<dyn Recorded>>) {
     let shared = Arc::downgrade(shared);
     let mut names = names();
     names.owners.retain(|_, owner| owner.shared.strong_count() != 0);
@@ -78,7 +83,7 @@ fn add(shared: &Arc<Shared>, cell: Cell, name: String, regular: Option<Weak<Regu
 
 /// Gives a pool its name.
 pub fn name_pool(pool: &Arc<EventPool>, name: impl FnOnce() -> String) {
-    if super::is_on() {
+    if settings::get().observes_waits() {
         let mut names = names();
         names.pools.retain(|(pool, _)| pool.strong_count() != 0);
         names.pools.push((Arc::downgrade(pool), name()));
@@ -87,7 +92,7 @@ pub fn name_pool(pool: &Arc<EventPool>, name: impl FnOnce() -> String) {
 
 /// A regular list was reset and goes on with the second counter.
 pub fn moved(before: Cell, after: Cell) {
-    if super::is_on() && before != after {
+    if settings::get().observes_waits() && before != after {
         let mut names = names();
         let Some(owner) = names.owners.get_mut(&before.va()) else { return };
         let new = Owner { cell: after, ..owner.clone() };
@@ -98,7 +103,7 @@ pub fn moved(before: Cell, after: Cell) {
 
 /// A regular list was destroyed before it was executed.
 pub fn died(cell: Cell) {
-    if super::is_on()
+    if settings::get().observes_waits()
         && let Some(owner) = names().owners.get_mut(&cell.va())
     {
         owner.dead = true;
@@ -112,7 +117,7 @@ pub fn owner(address: u64) -> String {
 }
 
 /// The regular list whose counter is at an address, if it still exists.
-pub fn regular(address: u64) -> Option<Arc<Regular>> {
+pub fn regular(address: u64) -> Option<Arc<dyn Recorded>> {
     // Upgraded here and dropped by the caller, who may thereby end the list, without the lock.
     let list = names().owners.get(&address)?.regular.clone()?;
     list.upgrade()
@@ -126,8 +131,9 @@ pub fn would_signal(address: u64) -> Vec<List> {
         .filter(|owner| !owner.dead)
         .filter_map(|owner| Some((owner.name.clone(), owner.regular.clone()?)))
         .collect();
-    let signals = |(name, list): (String, Weak<Regular>)| {
-        list.upgrade()?.look(|recording, packets, _| {
+    let signals = |(name, list): (String, Weak<dyn Recorded>)| {
+        let mut executed = None;
+        list.upgrade()?.look(&mut |recording, packets, _| {
             let own = recording.counter().cell().va() == address;
             let found = packets.iter().any(|packet| {
                 packet.header.flags & flag::FROM_BASE == 0
@@ -135,8 +141,9 @@ pub fn would_signal(address: u64) -> Vec<List> {
                     && packet.post.address == address
                     && packet.post.value != 0
             });
-            (own || found).then(|| List { name, executed: recording.is_submitted() })
-        })
+            executed = (own || found).then(|| recording.is_submitted());
+        });
+        Some(List { name, executed: executed? })
     };
     let mut found: Vec<_> = regulars.into_iter().filter_map(signals).collect();
     found.sort();
@@ -145,7 +152,7 @@ pub fn would_signal(address: u64) -> Vec<List> {
 
 /// The known facts about a cell.
 pub struct KnownCell {
-    /// For the report.
+    /// The cell as the report has it.
     pub cell: report::Cell,
     /// The list that would signal it was reset or destroyed before it was executed.
     dead: bool,
@@ -180,7 +187,7 @@ pub fn cell(address: u64) -> KnownCell {
 }
 
 impl KnownCell {
-    /// Why no submitted command brings it to `value`.
+    /// The reason why no submitted command brings it to `value`.
     pub fn reason(&self, value: u64) -> Reason {
         if self.cell.present.is_some_and(|present| present >= value) {
             return Reason::Reached;

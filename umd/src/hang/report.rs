@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who waits for whom, as a value, and how it reads: as text for people and as JSON for programs.
+//! The hang report, which says who waits for whom: as a value, as text for people, and as JSON for
+//! programs.
 //!
 //! JSON has the fields of these types under their names. Addresses are strings in hexadecimal, since not
 //! every reader of JSON has integers of 64 bits.
@@ -44,8 +45,9 @@ pub struct Queue {
 }
 
 /// The state of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum State {
     /// It has nothing to do.
     Idle,
@@ -64,7 +66,7 @@ pub struct HostWait {
     pub thread: i32,
     /// The function that it has called.
     pub call: Cow<'static, str>,
-    /// For how long.
+    /// The time that it has waited.
     pub waited_ns: u64,
     /// The cell that it waits for; none if it waits for a fence that no execution was given.
     pub awaited: Option<Awaited>,
@@ -143,7 +145,7 @@ pub struct Source {
 pub struct Call {
     /// The entry point.
     pub function: Cow<'static, str>,
-    /// Which command of the list it appended, from 1.
+    /// The number of the command that it appended to the list, from 1.
     pub command: u64,
     /// The list.
     pub list: String,
@@ -157,7 +159,7 @@ pub enum Signal {
     By(Vec<Signaller>),
     /// No command that is submitted does.
     Missing {
-        /// Why.
+        /// The reason.
         reason: Reason,
         /// Lists that would, if they were executed.
         lists: Vec<List>,
@@ -185,7 +187,7 @@ pub enum SignallerState {
     Runs,
 }
 
-/// Why no submitted command signals a cell.
+/// The reason why no submitted command signals a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
@@ -276,7 +278,7 @@ impl Report {
         for queue in &self.queues {
             let counter = format!("{} of {}", queue.counter, queue.reserved);
             let busy = format!("{:.1} ms", queue.busy_ns as f64 / 1e6);
-            row([&queue.name, queue.state.name(), &counter, &queue.packets.to_string(), &busy]);
+            row([&queue.name, queue.state.into(), &counter, &queue.packets.to_string(), &busy]);
         }
         for wait in &self.host_waits {
             let seconds = Duration::from_nanos(wait.waited_ns).as_secs_f32();
@@ -304,17 +306,6 @@ impl Report {
     /// It is no such text.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
-    }
-}
-
-impl State {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Running => "running",
-            Self::Parked => "parked",
-            Self::Stopped => "stopped",
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::Once;
 use std::time::Duration;
 
-use super::gather;
+use super::gather::gather;
 use super::report::Report;
 use crate::host_waits;
 use crate::settings;

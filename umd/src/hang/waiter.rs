@@ -6,8 +6,9 @@ use tally_uapi::packet::{Call, Command, Operand, Packet, Place, PostOp, flag};
 
 use super::calls::CallLog;
 use super::names;
+use super::observed::Stream;
 use super::report::{self, Source, State};
-use crate::list::immediate::Immediate;
+use crate::submit::ring::Ring;
 
 /// A step of a queue.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +45,7 @@ pub struct Origin {
 /// A queue.
 #[derive(Debug)]
 pub struct Waiter {
-    /// For people.
+    /// The name in the report's text.
     pub name: String,
     /// The call that appended what it is parked on, if it is known.
     pub by: Option<Source>,
@@ -123,36 +124,41 @@ impl Waiter {
 }
 
 /// The waiter for the queue of a list; `None` if the queue cannot be queried.
-pub fn of(list: &Immediate) -> Option<Waiter> {
+pub fn of(list: &dyn Stream) -> Option<Waiter> {
     let name = names::owner(list.cell().va());
-    list.look(|ring, calls| {
-        let query = ring.query().ok()?;
-        let parked = (query.state == queue_state::PARKED)
-            .then_some((query.parked_address, query.parked_value));
-        let mut steps = Vec::new();
-        for (number, packet) in ring.pending().filter(|(number, _)| *number >= query.head) {
-            match packet.decode(Place::Ring) {
-                // SAFETY: the operands lie in memory of the list that stays until the CALL is
-                // complete. After that only an append gives it back or uses it again, which has to
-                // wait: this holds the list's lock since before it found the CALL in the ring.
-                Ok(Command::Call(call)) => unsafe { execution(&call, number, &mut steps) },
-                _ => {
-                    let origin = Origin { packet: number, ..Origin::default() };
-                    add(&packet, 0, &[], origin, &mut steps);
-                }
+    let mut found = None;
+    list.look(&mut |ring, calls| found = look(list, name.clone(), ring, calls));
+    found
+}
+
+/// The waiter for the queue of a list whose lock is held.
+fn look(list: &dyn Stream, name: String, ring: &Ring, calls: Option<&CallLog>) -> Option<Waiter> {
+    let query = ring.query().ok()?;
+    let parked =
+        (query.state == queue_state::PARKED).then_some((query.parked_address, query.parked_value));
+    let mut steps = Vec::new();
+    for (number, packet) in ring.pending().filter(|(number, _)| *number >= query.head) {
+        match packet.decode(Place::Ring) {
+            // SAFETY: the operands lie in memory of the list that stays until the CALL is
+            // complete. After that only an append gives it back or uses it again, which has to
+            // wait: the caller holds the list's lock since before this found the CALL in the ring.
+            Ok(Command::Call(call)) => unsafe { execution(&call, number, &mut steps) },
+            _ => {
+                let origin = Origin { packet: number, ..Origin::default() };
+                add(&packet, 0, &[], origin, &mut steps);
             }
         }
-        let mut waiter = Waiter::new(name, parked, steps);
-        waiter.facts = Facts {
-            state: query.state,
-            present: list.cell().load(),
-            reserved: list.reserved(),
-            packets: ring.next().saturating_sub(query.head),
-            busy_ns: query.busy_ns,
-        };
-        waiter.by = waiter.origin().and_then(|origin| source(origin, calls, &waiter.name));
-        Some(waiter)
-    })
+    }
+    let mut waiter = Waiter::new(name, parked, steps);
+    waiter.facts = Facts {
+        state: query.state,
+        present: list.cell().load(),
+        reserved: list.reserved(),
+        packets: ring.next().saturating_sub(query.head),
+        busy_ns: query.busy_ns,
+    };
+    waiter.by = waiter.origin().and_then(|origin| source(origin, calls, &waiter.name));
+    Some(waiter)
 }
 
 /// The calls that wrote a packet.
@@ -170,8 +176,9 @@ fn source(origin: Origin, calls: Option<&CallLog>, list: &str) -> Option<Source>
         return Some(Source { call: outer, executed_by: None, after_execution_of: Some(name) });
     };
     let regular = names::regular(origin.recording)?;
-    let inner = regular.look(|_, _, calls| call(calls, inside, &name))?;
-    Some(Source { call: inner, executed_by: Some(outer), after_execution_of: None })
+    let mut inner = None;
+    regular.look(&mut |_, _, calls| inner = call(calls, inside, &name));
+    Some(Source { call: inner?, executed_by: Some(outer), after_execution_of: None })
 }
 
 /// The steps of an execution of a regular list by packet `number`.
@@ -190,7 +197,7 @@ unsafe fn execution(call: &Call, number: u64, steps: &mut Vec<Step>) {
         unsafe { std::slice::from_raw_parts(at, call.operand_count as usize) }
     };
     if let Some(list) = names::regular(call.counter) {
-        list.look(|recording, packets, _| {
+        list.look(&mut |recording, packets, _| {
             // Reset since: what the execution consists of is not known any more.
             if !recording.holds(call.counter, call.base) {
                 return;

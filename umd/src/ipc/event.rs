@@ -93,7 +93,7 @@ fn share_pair(
 /// Opens a handle: an event with the state of when it was made.
 ///
 /// # Errors
-/// As [`counter::Imports::open`].
+/// Those of [`counter::Imports::open`].
 pub fn open(shared: &Arc<Shared>, handle: &Handle, name: &str) -> Result<Event> {
     let (cell, counters) = shared.imports().open(shared, handle, name)?;
     let traits = Traits {

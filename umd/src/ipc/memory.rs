@@ -102,7 +102,7 @@ impl Offer for PhysicalOffer {
 /// A handle for the memory of this process that a file was made of (`ze_external_memory_export_fd_t`).
 ///
 /// # Errors
-/// As [`share`]; None: the file is of none.
+/// Those of [`share`]; None: the file is of none.
 pub fn share_file(vm: &Arc<Vm>, context: u64, file: &File) -> Option<Result<Handle>> {
     Some(match vm.exported_as(file, context)? {
         Exported::Allocation(base) => share(vm, context, base),

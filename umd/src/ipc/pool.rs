@@ -81,7 +81,7 @@ impl ImportedPool {
 /// Opens a handle: the pool and its flags.
 ///
 /// # Errors
-/// As [`open`] and [`Vm::import`].
+/// Those of [`open`] and [`Vm::import`].
 pub fn import(vm: &Arc<Vm>, handle: &Handle, name: &str) -> Result<(Arc<EventPool>, u32)> {
     let (bo, facts, pending) = open(handle, name)?.into_parts();
     let [count, flags, ..] = facts;
@@ -115,7 +115,7 @@ struct Session {
     vm: Arc<Vm>,
     watch: u64,
     cells: Arc<Cells>,
-    /// Of the importer.
+    /// What the importer keeps.
     imported: Option<Arc<Imported>>,
     /// Keeps the cells mapped.
     _keep: Box<dyn std::any::Any + Send + Sync>,

@@ -13,21 +13,18 @@ use std::sync::Arc;
 
 use tally_uapi::cell::CELL_SIZE;
 use tally_uapi::packet::{
-    Copy as CopyPacket, CopyRegion, Fill, Header, INLINE_FILL_PATTERN, MAX_FILL_PATTERN, Nop,
-    Packet, PostOp, PostSync, Predicate, Region, Stamp as StampPacket, TimestampSlot, flag, opcode,
+    CopyRegion, Header, Packet, PostSync, Predicate, Region, TimestampSlot, flag, opcode,
 };
-use tally_ze::ze_event_handle_t;
-use zerocopy::{IntoBytes, transmute};
 
 use super::graph::{Execution, Submission};
-use super::launch::{self, Keep, Launch};
+use super::launch::{self, Launch};
+use super::packets::{copy, fill, nop, stamp};
 use super::regular::Regular;
-use super::waits::{self, Condition, WaitList};
+use super::target::{Post, Signal, Target};
+use super::waits::{self, WaitList};
 use crate::error::{Error, Result};
-use crate::submit::arena::Span;
-use crate::sync::cb_event::CbEvent;
 use crate::sync::cell::SIGNALLED;
-use crate::sync::event::{Event, EventKind, Lists};
+use crate::sync::event::{Event, EventKind};
 use crate::sync::host_function::{self, HostFunction};
 use crate::sync::timestamp::Timestamp;
 use crate::vm::Access;
@@ -48,7 +45,7 @@ pub enum Command<'a> {
         dst: u64,
         /// From.
         src: u64,
-        /// How many.
+        /// The number of bytes.
         size: u64,
     },
     /// Rows of bytes.
@@ -75,7 +72,7 @@ pub enum Command<'a> {
     Times(&'a [Times]),
     /// A kernel.
     Launch(&'a Launch<'a>),
-    /// As many of these as the 32-bit number at `count` says when they run.
+    /// Indirect launches: as many as the 32-bit number at `count` says when they run.
     Launches {
         /// The kernels.
         launches: &'a [Launch<'a>],
@@ -98,145 +95,6 @@ pub struct Times {
     pub timestamp: Option<Timestamp>,
     /// VA of the copy.
     pub dst: u64,
-}
-
-/// A write at the end of a command.
-#[derive(Clone, Copy, Debug)]
-pub struct Post {
-    op: PostOp,
-    flags: u8,
-    sync: PostSync,
-}
-
-impl Post {
-    /// Stores `value`.
-    #[inline]
-    pub const fn store(address: u64, value: u64) -> Self {
-        Self { op: PostOp::Store, flags: flag::POST_SYNC, sync: PostSync { address, value } }
-    }
-
-    /// Stores the CALL's base plus `k`.
-    #[inline]
-    pub const fn from_base(address: u64, k: u64) -> Self {
-        let flags = flag::POST_SYNC | flag::FROM_BASE;
-        Self { op: PostOp::Store, flags, sync: PostSync { address, value: k } }
-    }
-
-    const fn add(address: u64, value: u64) -> Self {
-        Self { op: PostOp::Add, ..Self::store(address, value) }
-    }
-
-    const fn clock(address: u64) -> Self {
-        Self { op: PostOp::Clock, ..Self::store(address, 0) }
-    }
-
-    #[inline]
-    pub(super) fn attach(self, packet: &mut Packet) {
-        packet.header.flags |= self.flags;
-        packet.header.post_op = self.op as u8;
-        packet.post = self.sync;
-    }
-
-    /// An ordered packet with this write at its end, of one that has no flags. The header stays a word.
-    #[inline(always)]
-    pub(super) fn end_ordered(packet: Packet, post: Option<Self>) -> Packet {
-        let mut end = Header { flags: flag::ORDERED, ..Default::default() };
-        let mut sync = PostSync::default();
-        if let Some(post) = post {
-            end.flags |= post.flags;
-            end.post_op = post.op as u8;
-            sync = post.sync;
-        }
-        let (header, end): (u64, u64) = (transmute!(packet.header), transmute!(end));
-        Packet { header: transmute!(header | end), post: sync, ..packet }
-    }
-
-    /// Whether this is the write at the end of a packet.
-    pub(super) fn is_of(self, packet: &Packet) -> bool {
-        let flags = packet.header.flags & (flag::POST_SYNC | flag::FROM_BASE);
-        flags == self.flags && packet.header.post_op == self.op as u8 && packet.post == self.sync
-    }
-
-    /// The packet without a write at its end.
-    pub(super) fn detach(packet: &mut Packet) {
-        packet.header.flags &= !(flag::POST_SYNC | flag::FROM_BASE);
-        packet.header.post_op = 0;
-        packet.post = PostSync::default();
-    }
-}
-
-/// A list that commands are appended to.
-pub trait Target {
-    /// Which kind of list it is.
-    const KIND: Lists;
-
-    /// Whether commands are ordered among themselves.
-    fn in_order(&self) -> bool;
-    /// Makes room for packets; nothing after it fails for want of it.
-    ///
-    /// # Errors
-    /// The list does not take commands, or OUT_OF_HOST_MEMORY.
-    fn begin(&mut self, packets: usize) -> Result;
-    /// Writes a packet.
-    fn push(&mut self, packet: Packet);
-    /// Memory that stays until the command is complete.
-    ///
-    /// # Errors
-    /// OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY.
-    fn memory(&mut self, size: u64, align: u64) -> Result<Span>;
-    /// Where the device finds `size` bytes that the application has at `address`, until the command is
-    /// complete.
-    ///
-    /// # Errors
-    /// INVALID_ARGUMENT: there is no such memory. OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY.
-    fn reach(&mut self, address: u64, size: u64, access: Access) -> Result<u64>;
-    /// A slot for the times of this command.
-    ///
-    /// # Errors
-    /// As `memory`.
-    fn timestamp(&mut self) -> Result<Timestamp>;
-    /// Keeps what is referred to until the command is complete.
-    fn keep(&mut self, what: &(impl Keep + ?Sized));
-    /// Whether the list's own order is all that a wait for `event` asks for.
-    fn orders(&self, event: &Event) -> bool;
-    /// The wait that a wait for `event` becomes.
-    ///
-    /// # Errors
-    /// INVALID_SYNCHRONIZATION_OBJECT.
-    fn condition(&mut self, event: &Event) -> Result<Condition>;
-    /// The next value of the list's counter, as the write that completes the command. `None` in a
-    /// list that is complete only as a whole.
-    fn reserve(&mut self) -> Option<Post>;
-    /// Refuses a counter-based event that this kind of list may not signal.
-    ///
-    /// # Errors
-    /// INVALID_ARGUMENT.
-    fn may_signal(&self, event: &Event) -> Result;
-    /// `event` names the command from now on.
-    fn name(&mut self, event: &Signal<'_>, timestamp: Option<Timestamp>);
-    /// As `name`, of an event that is [`Event::as_plain`].
-    fn name_plain(&mut self, event: &CbEvent, raw: ze_event_handle_t);
-    /// Whether the command in the making may be changed later, so that what it need not do now has its
-    /// place all the same.
-    fn may_change(&self) -> bool {
-        false
-    }
-    /// Takes back everything since `begin`.
-    fn rollback(&mut self);
-    /// Ends the command.
-    ///
-    /// # Errors
-    /// DEVICE_LOST.
-    fn commit(&mut self) -> Result;
-}
-
-/// The signal event of a call.
-#[derive(Clone, Copy)]
-pub struct Signal<'a> {
-    /// The event.
-    pub event: &'a Event,
-    /// Its handle, for lists that signal it again.
-    pub raw: ze_event_handle_t,
 }
 
 /// Appends a command. When it fails, nothing has changed.
@@ -555,23 +413,6 @@ impl Body {
     }
 }
 
-pub(super) fn nop(flags: u8) -> Packet {
-    let header = Header { opcode: opcode::NOP, flags, ..Default::default() };
-    Nop { header, zero: [0; 5], post: PostSync::default() }.into()
-}
-
-/// The prefix by which the next packet writes its times to `slot`.
-pub(super) fn stamp(slot: u64) -> Packet {
-    let header = Header { opcode: opcode::STAMP, ..Default::default() };
-    StampPacket { header, slot, zero: [0; 6] }.into()
-}
-
-#[inline]
-pub(super) fn copy(dst: u64, src: u64, size: u64) -> Packet {
-    let header = Header { opcode: opcode::COPY, ..Default::default() };
-    CopyPacket { header, dst, src, size, zero: [0; 2], post: PostSync::default() }.into()
-}
-
 /// Bytes from the first to the last one that a copy of rows touches: of the destination, of the source.
 fn spans(shape: &Region) -> (u64, u64) {
     let span = |row_pitch: u64, slice_pitch: u64| {
@@ -587,55 +428,6 @@ fn spans(shape: &Region) -> (u64, u64) {
         span(shape.dst_row_pitch, shape.dst_slice_pitch),
         span(shape.src_row_pitch, shape.src_slice_pitch),
     )
-}
-
-#[inline]
-pub(super) fn fill<T: Target>(
-    target: &mut T,
-    dst: u64,
-    size: u64,
-    pattern: &[u8],
-) -> Result<Packet> {
-    let header = Header { opcode: opcode::FILL, param: pattern.len() as u32, ..Default::default() };
-    let mut inline = [0; INLINE_FILL_PATTERN as usize];
-    match inline.get_mut(..pattern.len()) {
-        Some(place) => place.copy_from_slice(pattern),
-        None => {
-            let at = target.memory(pattern.len() as u64, 8)?;
-            // SAFETY: the memory has this size and is not yet in use.
-            unsafe { at.ptr.as_ptr().copy_from_nonoverlapping(pattern.as_ptr(), pattern.len()) };
-            if pattern.len() > MAX_FILL_PATTERN as usize {
-                return repeat(target, dst, size, (at.va(), pattern.len() as u64));
-            }
-            inline[..8].copy_from_slice(at.va().as_bytes());
-        }
-    }
-    Ok(Fill { header, dst, size, pattern: inline, zero: 0, post: PostSync::default() }.into())
-}
-
-/// A fill with a pattern that is too large for FILL: a copy of rows that are all the same one.
-fn repeat<T: Target>(
-    target: &mut T,
-    dst: u64,
-    size: u64,
-    (src, width): (u64, u64),
-) -> Result<Packet> {
-    let at = target.memory(size_of::<Region>() as u64, 8)?;
-    let shape = Region {
-        width,
-        height: size / width,
-        depth: 1,
-        dst_row_pitch: width,
-        dst_slice_pitch: 0,
-        src_row_pitch: 0,
-        src_slice_pitch: 0,
-        reserved: 0,
-    };
-    // SAFETY: the memory has this size and alignment and is not yet in use.
-    unsafe { at.ptr.cast::<Region>().write(shape) };
-    let header = Header { opcode: opcode::COPY_REGION, ..Default::default() };
-    let (region, zero, post) = (at.va(), [0; 2], PostSync::default());
-    Ok(CopyRegion { header, dst, src, region, zero, post }.into())
 }
 
 /// The device's address of a word that an event's signals add to.

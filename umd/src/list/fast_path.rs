@@ -2,15 +2,15 @@
 //! The fast path of the commonest appends: a command of one packet, in an in-order list, with no signal
 //! but that of a counter-based event that takes no write of its own.
 //!
-//! It writes the same packets as [`command::append`], as a golden test checks, but leaves out the work
+//! It writes the same packets as [`command::append`](super::command::append), as a golden test checks, but leaves out the work
 //! that only other commands need.
 
 use tally_uapi::eu::BLOCK_ALIGN;
 use tally_uapi::packet::Packet;
 
-use super::command::{self, Post, Signal, Target};
-use super::launch::Keep;
+use super::packets;
 use super::prebuilt::Prebuilt;
+use super::target::{Keep, Post, Signal, Target};
 use super::waits;
 use crate::error::Result;
 use crate::sync::event::Event;
@@ -32,7 +32,7 @@ pub struct Kernel<'a, K> {
     pub prebuilt: &'a Prebuilt,
     /// The object that must exist until the kernel has run.
     pub keep: &'a K,
-    /// How many groups.
+    /// The number of groups.
     pub groups: [u32; 3],
 }
 
@@ -56,7 +56,7 @@ pub struct Copy {
     pub dst: u64,
     /// From.
     pub src: u64,
-    /// How many.
+    /// The number of bytes.
     pub size: u64,
 }
 
@@ -65,7 +65,7 @@ impl Single for Copy {
     fn packet<T: Target>(&self, target: &mut T) -> Result<Option<Packet>> {
         let dst = target.reach(self.dst, self.size, Access::Write)?;
         let src = target.reach(self.src, self.size, Access::Read)?;
-        Ok(Some(command::copy(dst, src, self.size)))
+        Ok(Some(packets::copy(dst, src, self.size)))
     }
 }
 
@@ -84,14 +84,14 @@ impl Single for Fill<'_> {
     #[inline(always)]
     fn packet<T: Target>(&self, target: &mut T) -> Result<Option<Packet>> {
         let dst = target.reach(self.dst, self.size, Access::Write)?;
-        command::fill(target, dst, self.size, self.pattern).map(Some)
+        packets::fill(target, dst, self.size, self.pattern).map(Some)
     }
 }
 
 /// Appends a command. False: it has to take the general path, and nothing has changed.
 ///
 /// # Errors
-/// As [`super::command::append`].
+/// Those of [`super::command::append`].
 #[inline(always)]
 pub fn append<'e, T: Target>(
     target: &mut T,

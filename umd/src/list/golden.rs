@@ -17,12 +17,13 @@ use tally_uapi::packet::{Call, Command as Packets, Operand, Packet, Place as Sta
 use tally_uapi::queue::QueueControl;
 use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_event_handle_t};
 
-use super::command::{Command, Signal, Times};
+use super::command::{Command, Times};
 use super::fast_path::{self, Kernel};
 use super::immediate::Immediate;
 use super::launch::{Groups, Launch};
 use super::prebuilt::Prebuilt;
 use super::regular::Regular;
+use super::target::Signal;
 use crate::backend::fake::Fake;
 use crate::submit::ring::Place;
 use crate::sync::cb_event::{CbEvent, External, HostWord};
@@ -134,7 +135,7 @@ impl Golden {
         let mut out = parts.next().unwrap_or_default().to_owned();
         for part in parts {
             if out.ends_with(|c: char| c.is_ascii_digit()) {
-                // Not an address but a size, such as 10x1.
+                // This is a size, such as 10x1, and no address.
                 out += "0x";
                 out += part;
                 continue;

@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tally_uapi::cell::CellKind;
 use tally_uapi::packet::{Packet, flag};
 
-use super::command::Target;
 use super::immediate::{Held, Immediate};
 use super::regular::{Bindings, Regular};
-use super::waits::{self, Condition};
+use super::target::{Condition, Target};
+use super::waits;
 use crate::error::Result;
 
 /// The first signal of a graph's first list: its execution has begun.

@@ -9,13 +9,14 @@ use tally_uapi::cell::{CELL_SIZE, CellKind};
 use tally_uapi::packet::{Packet, TimestampSlot};
 use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_event_handle_t, ze_result_t};
 
-use super::command::{self, Command, Post, Signal, Target};
+use super::command::{self, Command};
 use super::fast_path::{self, Single};
-use super::launch::Keep;
-use super::waits::{Condition, WaitList};
+use super::target::{Condition, Keep, Post, Signal, Target};
+use super::waits::{WaitList, dead};
 use crate::error::{Error, Result};
 use crate::hang::calls::CallLog;
-use crate::hang::names;
+use crate::hang::observed::Stream;
+use crate::hang::{self, names};
 use crate::submit::arena::{Arena, Span};
 use crate::submit::ring::{Place, Ring};
 use crate::sync::cb_event::{CbEvent, Resolved, Source};
@@ -65,7 +66,7 @@ struct State {
     uncovered: bool,
     /// Bytes of arguments since the last value that covers all (out-of-order lists).
     uncovered_bytes: u64,
-    /// Which call wrote which packets; only while the hang report is on.
+    /// The calls that wrote the packets; only while the hang report is on.
     calls: Option<Box<CallLog>>,
 }
 
@@ -92,7 +93,7 @@ impl Immediate {
             reserved: false,
             uncovered: false,
             uncovered_bytes: 0,
-            calls: CallLog::begin(),
+            calls: hang::log_calls(),
         });
         let device = place.device;
         let list = Arc::new(Self { shared, counter, in_order, synchronous, device, state });
@@ -105,7 +106,7 @@ impl Immediate {
     /// Appends a command and hands it to the device. [`Immediate::settle`] ends the call.
     ///
     /// # Errors
-    /// As [`command::append`]; DEVICE_LOST.
+    /// Those of [`command::append`]; DEVICE_LOST.
     #[inline]
     pub fn append(
         &self,
@@ -122,7 +123,7 @@ impl Immediate {
     /// the call.
     ///
     /// # Errors
-    /// As [`Immediate::append`].
+    /// Those of [`Immediate::append`].
     #[inline]
     pub fn append_fast<'e>(
         &self,
@@ -153,7 +154,7 @@ impl Immediate {
     /// counter that completes it. [`Immediate::finish`] ends the call.
     ///
     /// # Errors
-    /// As [`Immediate::append`].
+    /// Those of [`Immediate::append`].
     pub fn submit(&self, command: &Command<'_>) -> Result<u64> {
         let mut state = self.lock();
         self.note_publication(command, None);
@@ -181,11 +182,6 @@ impl Immediate {
         self.counter.cell()
     }
 
-    /// The largest reserved value of the counter.
-    pub fn reserved(&self) -> u64 {
-        self.counter.reserved()
-    }
-
     /// Waits until all that was appended is complete; false when the time passes first.
     ///
     /// # Errors
@@ -202,7 +198,7 @@ impl Immediate {
 
     /// Ends the list. What was submitted is completed all the same.
     pub fn destroy(self: Arc<Self>) {
-        // Without an in-order end the counter does not say when the device is done.
+        // The counter says when the device is done only if the list ends in order.
         let covered = self.in_order || self.cover(&mut self.lock()).is_ok();
         if covered {
             let (cell, value) = (self.counter.cell(), self.counter.reserved());
@@ -214,12 +210,6 @@ impl Immediate {
     /// The state that lists, queues and events of the VM share.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
-    }
-
-    /// Looks at the ring, and at which calls wrote it, while no thread appends.
-    pub fn look<R>(&self, look: impl FnOnce(&Ring, Option<&CallLog>) -> R) -> R {
-        let state = self.lock();
-        look(&state.ring, state.calls.as_deref())
     }
 
     /// Before a command is appended: whether what is before it becomes visible to the host with it.
@@ -475,10 +465,21 @@ impl Target for Appender<'_> {
     }
 }
 
-/// A wait that would never end.
-pub(super) fn dead() -> Error {
-    Error::new(
-        ze_result_t::ZE_RESULT_ERROR_INVALID_SYNCHRONIZATION_OBJECT,
-        "phWaitEvents: the list that would signal the event was reset or destroyed before it was executed",
-    )
+impl Stream for Immediate {
+    fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    fn cell(&self) -> Cell {
+        self.counter.cell()
+    }
+
+    fn reserved(&self) -> u64 {
+        self.counter.reserved()
+    }
+
+    fn look(&self, look: &mut dyn FnMut(&Ring, Option<&CallLog>)) {
+        let state = self.lock();
+        look(&state.ring, state.calls.as_deref());
+    }
 }

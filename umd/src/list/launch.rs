@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Launches of kernels: the argument block and the DISPATCH packet.
 
-use std::any::Any;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use tally_uapi::eu::{ARGS_OFFSET, BLOCK_ALIGN, KernargHeader, MAX_COOPERATIVE_GROUPS};
 use tally_uapi::packet::{Dispatch, Header, Packet, flag, opcode};
 use zerocopy::IntoBytes;
 
-use super::command::Target;
+use super::target::{Keep, Target};
 use crate::error::{Error, Result};
 
 /// A kernel with everything that was set when it was appended.
@@ -22,7 +20,7 @@ pub struct Launch<'a> {
     pub global_offset: [u64; 3],
     /// Work-items of a group; at most 1024 in all.
     pub group_size: [u32; 3],
-    /// How many groups.
+    /// The number of groups.
     pub groups: Groups,
     /// Dimensions in use, 1 to 3.
     pub work_dim: u32,
@@ -34,7 +32,7 @@ pub struct Launch<'a> {
     pub keep: &'a dyn Keep,
 }
 
-/// How many groups a launch has.
+/// The number of groups of a launch.
 #[derive(Clone, Copy, Debug)]
 pub enum Groups {
     /// These.
@@ -59,24 +57,6 @@ impl Groups {
         Err(Error::invalid(format!(
             "pLaunchFuncArgs: a cooperative launch has at most zeKernelSuggestMaxCooperativeGroupCount groups, {MAX_COOPERATIVE_GROUPS}; here are {total}"
         )))
-    }
-}
-
-/// Something with shared ownership that a list can keep as long as the device uses it.
-pub trait Keep {
-    /// The same for two references to the same thing.
-    fn identity(&self) -> *const ();
-    /// Another reference.
-    fn share(&self) -> Arc<dyn Any + Send + Sync>;
-}
-
-impl<T: Any + Send + Sync> Keep for Arc<T> {
-    fn identity(&self) -> *const () {
-        Arc::as_ptr(self).cast()
-    }
-
-    fn share(&self) -> Arc<dyn Any + Send + Sync> {
-        self.clone()
     }
 }
 

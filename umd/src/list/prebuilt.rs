@@ -31,7 +31,7 @@ pub struct Prebuilt {
 }
 
 impl Prebuilt {
-    /// For a kernel with `args` bytes of arguments that cannot be launched yet.
+    /// Makes one for a kernel with `args` bytes of arguments that cannot be launched yet.
     pub fn new(args: usize) -> Self {
         let words = (ARGS_OFFSET as usize + args).div_ceil(size_of::<u64>());
         Self {

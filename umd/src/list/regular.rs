@@ -11,15 +11,15 @@ use tally_uapi::packet::{
 };
 use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_event_handle_t, ze_result_t};
 
-use super::command::{self, Command, Post, Signal, Target};
+use super::command::{self, Command};
 use super::fast_path::{self, Single};
-use super::immediate::dead;
-use super::launch::Keep;
-use super::waits::{Condition, WaitList};
+use super::target::{Condition, Keep, Post, Signal, Target};
+use super::waits::{WaitList, dead};
 use crate::error::{Error, Result};
 use crate::handle::{self, Counted};
 use crate::hang::calls::CallLog;
-use crate::hang::names;
+use crate::hang::observed::{Look, Recorded};
+use crate::hang::{self, names};
 use crate::submit::arena::{Arena, Span};
 use crate::sync::cb_event::{Bound, CbEvent, Resolved, Source};
 use crate::sync::cell::Cell;
@@ -72,9 +72,9 @@ struct State {
     memory: Memory,
     /// Lengths to go back to when an append fails.
     mark: Mark,
-    /// Which call wrote which packets; only while the hang report is on.
+    /// The calls that wrote the packets; only while the hang report is on.
     calls: Option<Box<CallLog>>,
-    /// Only in a mutable list.
+    /// Set in a mutable list only.
     mutable: Option<Box<Mutable>>,
 }
 
@@ -102,9 +102,9 @@ struct Mark {
 /// A wait that is bound when the list is executed.
 #[derive(Clone)]
 enum Binding {
-    /// For a signal of another list: of its latest execution.
+    /// A signal of another list, in its latest execution.
     Signal(Arc<Recording>, u32),
-    /// For what the event names then.
+    /// Whatever the event names at the execution.
     Event(Counted<ze_event_handle_t>),
 }
 
@@ -133,7 +133,7 @@ impl Regular {
     /// An open, empty list.
     ///
     /// # Errors
-    /// As the heap's.
+    /// Those of the heap.
     pub fn create(shared: Arc<Shared>, in_order: bool) -> Result<Arc<Self>> {
         Self::create_as(shared, in_order, false)
     }
@@ -162,7 +162,7 @@ impl Regular {
     /// Appends a command; answers its number in a mutable list, if one was asked for.
     ///
     /// # Errors
-    /// As [`command::append`]; INVALID_ARGUMENT when the list is closed.
+    /// Those of [`command::append`]; INVALID_ARGUMENT when the list is closed.
     #[inline]
     pub fn append(
         &self,
@@ -182,7 +182,7 @@ impl Regular {
     /// Appends a command by the fast path; false: it has to take the general one.
     ///
     /// # Errors
-    /// As [`Regular::append`].
+    /// Those of [`Regular::append`].
     #[inline]
     pub fn append_fast<'e>(
         &self,
@@ -220,7 +220,7 @@ impl Regular {
     /// Opens the list again, empty. An execution that runs is not disturbed.
     ///
     /// # Errors
-    /// As the heap's.
+    /// Those of the heap.
     pub fn reset(&self) -> Result {
         let mut state = self.lock();
         let before = state.recording.counter().cell();
@@ -240,12 +240,6 @@ impl Regular {
     /// The state that lists, queues and events of the VM share.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
-    }
-
-    /// Looks at the recording, its packets, and which calls wrote them, while no thread appends.
-    pub fn look<R>(&self, look: impl FnOnce(&Recording, &[Packet], Option<&CallLog>) -> R) -> R {
-        let state = self.lock();
-        look(&state.recording, &state.packets, state.calls.as_deref())
     }
 
     /// Whether an execution makes something visible to the host before its end. The signals of a mutable
@@ -320,7 +314,7 @@ impl Regular {
     /// execution to what the events name before it.
     ///
     /// # Errors
-    /// As [`Regular::submit`].
+    /// Those of [`Regular::submit`].
     pub(super) fn bind(&self, mut calls: Calls) -> Result<Bindings> {
         let span = self.lock().bind(&mut calls)?;
         Ok(Bindings { span, _claims: calls.claims })
@@ -414,6 +408,17 @@ impl State {
     }
 }
 
+impl Recorded for Regular {
+    fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    fn look(&self, look: Look<'_>) {
+        let state = self.lock();
+        look(&state.recording, &state.packets, state.calls.as_deref());
+    }
+}
+
 impl Drop for Regular {
     fn drop(&mut self) {
         let mut state = self.lock();
@@ -487,7 +492,7 @@ impl State {
         self.operands.clear();
         self.signalled.clear();
         self.publishes = false;
-        self.calls = CallLog::begin();
+        self.calls = hang::log_calls();
         if let Some(mutable) = &mut self.mutable {
             mutable.restart();
         }

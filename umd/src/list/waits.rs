@@ -3,21 +3,11 @@
 
 use tally_uapi::cell::{CellKind, Compare};
 use tally_uapi::packet::{Header, Packet, WAITS_PER_PACKET, Wait, WaitEntry, opcode};
+use tally_ze::ze_result_t;
 
-use super::command::Target;
-use crate::error::Result;
+use super::target::{Condition, Target};
+use crate::error::{Error, Result};
 use crate::sync::event::Event;
-
-/// A wait for an event, as a list encodes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Condition {
-    /// Complete and staying so, or ordered by the list itself: nothing to wait for.
-    Met,
-    /// The word at an address is at least a value.
-    AtLeast(u64, CellKind, u64),
-    /// Number of an operand of the CALL.
-    Operand(u32),
-}
 
 /// The events of a call's wait list, looked up one by one.
 pub type WaitList<'i, 'e> = &'i mut (dyn ExactSizeIterator<Item = Result<&'e Event>> + 'i);
@@ -143,4 +133,12 @@ impl Group {
         }
         .into()
     }
+}
+
+/// A wait that would never end.
+pub(super) fn dead() -> Error {
+    Error::new(
+        ze_result_t::ZE_RESULT_ERROR_INVALID_SYNCHRONIZATION_OBJECT,
+        "phWaitEvents: the list that would signal the event was reset or destroyed before it was executed",
+    )
 }

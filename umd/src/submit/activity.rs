@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long the engines were busy for this process: the queues that exist, and what those that are
+//! The time that engines were busy for this process: the queues that exist, and what those that are
 //! gone have left.
 
 use std::collections::HashMap;
@@ -17,9 +17,9 @@ static ALL: Mutex<Option<State>> = Mutex::new(None);
 
 #[derive(Default)]
 struct State {
-    /// By the VM's address, while it exists, and the queue's id.
+    /// The queues, by the address of their VM, while it exists, and their id.
     queues: HashMap<(usize, u32), Queue>,
-    /// Of queues that are gone, in ns.
+    /// The time of queues that are gone, in ns.
     gone: HashMap<Engine, u64>,
     /// The last answer.
     told: HashMap<Engine, Told>,

@@ -32,7 +32,7 @@ const FARTHEST: u64 = 8;
 pub struct Place {
     /// Engine class.
     pub class: u32,
-    /// Which engine of the class.
+    /// The index of the engine in its class.
     pub index: u32,
     /// One of `tally_uapi::ioctl::priority`.
     pub priority: u32,
@@ -209,7 +209,7 @@ impl Ring {
     /// The queue's state.
     ///
     /// # Errors
-    /// As the kernel's.
+    /// Those of the kernel.
     pub fn query(&self) -> Result<QueueQuery> {
         let mut query = QueueQuery { queue_id: self.queue, ..Default::default() };
         let answer = self.vm.backend().queue_query(&mut query);

@@ -43,8 +43,8 @@ struct Recorded {
 /// A 64-bit word of the user's and the value at which the event is complete.
 #[derive(Clone, Copy, Debug)]
 pub struct External {
-    /// Where the device looks. Ordinary memory of the process's is made to be found by each command
-    /// that names it (`Target::reach`).
+    /// The address that the device reads. Ordinary memory of the process's is made to be found by
+    /// each command that names it (`Target::reach`).
     pub device: u64,
     /// The host's pointer to it.
     pub host: HostWord,
@@ -102,11 +102,11 @@ pub enum Resolved {
     Foreign(External),
     /// The list was reset or destroyed before its first execution: it will not be signalled.
     Dead(Cell, u64),
-    /// Of a graph that is being captured: it means something within the graph only.
+    /// A signal of a graph that is being captured. It means something within the graph only.
     Captured,
 }
 
-/// How a wait that is recorded in a regular list is bound.
+/// The binding of a wait that is recorded in a regular list.
 #[derive(Clone, Debug)]
 pub enum Bound {
     /// To nothing: complete, or ordered by the list itself.
@@ -268,8 +268,8 @@ impl CbEvent {
         self.inner.with(|inner| inner.state.resolve())
     }
 
-    /// How a wait that is recorded now in `own` is bound: to the state of this moment. An event that
-    /// was never signalled is complete, also if it is signalled before the list is executed.
+    /// Binds a wait that is recorded now in `own` to the event's present state. An event that was
+    /// never signalled is complete, also if it is signalled before the list is executed.
     pub fn bind(&self, own: &Arc<Recording>) -> Bound {
         self.inner.with(|inner| match &inner.state {
             State::Never => Bound::Met,
@@ -327,7 +327,7 @@ impl CbEvent {
         place
     }
 
-    /// As [`CbEvent::record`], of an event whose appends never write times.
+    /// Does the same as [`CbEvent::record`] for an event whose appends never write times.
     #[inline(always)]
     pub fn record_plain(&self, recording: &Arc<Recording>, k: u32, place: usize) -> usize {
         // Read before the lock, behind which the compiler reads all anew.

@@ -107,7 +107,7 @@ impl Counters {
     /// A counter without an owner.
     ///
     /// # Errors
-    /// As the heap's.
+    /// Those of the heap.
     pub(super) fn take(shared: &Arc<Shared>) -> Result<Counter> {
         let mut state = shared.counters().state();
         let cell = match state.free.pop() {

@@ -12,11 +12,11 @@
 
 use std::time::{Duration, Instant};
 
-/// How long before the limit the first sleep ends, at most.
+/// The longest time by which the first sleep ends before the limit.
 const LEAD: u64 = 500_000;
 /// The same as a share of the wait, so that time awake stays small beside time asleep.
 const SHARE: u64 = 32;
-/// How late a sleep ends if it is lucky, in nanoseconds.
+/// The delay with which a sleep ends at best, in nanoseconds.
 const SLACK: u64 = 50_000;
 
 /// A time limit as Level Zero gives it: 0 only asks, the largest value waits without a limit.
@@ -55,7 +55,7 @@ pub struct Approach {
 }
 
 impl Approach {
-    /// Of a wait that ends at the limit if `precise`, else when the sleep does.
+    /// Makes the approach of a wait that ends at the limit if `precise`, else when its sleep ends.
     pub fn new(deadline: Deadline, precise: bool) -> Self {
         let lead = LEAD.min(deadline.timeout_ns / SHARE);
         Self { deadline, aim: if precise { lead } else { 0 } }
@@ -66,8 +66,8 @@ impl Approach {
         &self.deadline
     }
 
-    /// How many nanoseconds to sleep now, in the form of a time limit; `None` when it is too late to
-    /// sleep: then [`Approach::stay`].
+    /// The number of nanoseconds to sleep now, in the form of a time limit; `None` when it is too
+    /// late to sleep: then [`Approach::stay`].
     pub fn sleep(&mut self) -> Option<u64> {
         self.sleep_of(self.deadline.left())
     }

@@ -146,10 +146,10 @@ impl Event {
     /// Destroys the event behind a handle.
     ///
     /// # Safety
-    /// As [`handle::destroy`].
+    /// The rules of [`handle::destroy`] hold.
     ///
     /// # Errors
-    /// As [`handle::destroy`].
+    /// Those of [`handle::destroy`].
     #[inline(always)]
     pub unsafe fn destroy(raw: ze_event_handle_t, name: &'static str) -> Result {
         // SAFETY: the caller's promise.
@@ -180,7 +180,7 @@ impl Event {
     /// be noted.
     ///
     /// # Errors
-    /// As [`Event::check`].
+    /// Those of [`Event::check`].
     #[inline(always)]
     pub fn as_plain(&self, list: Lists) -> Result<Option<&CbEvent>> {
         let EventKind::CounterBased(event) = &self.kind else { return Ok(None) };
@@ -216,7 +216,7 @@ impl Event {
     /// Refuses an event that this process may not signal.
     ///
     /// # Errors
-    /// As [`Event::check`]; INVALID_ARGUMENT.
+    /// Those of [`Event::check`]; INVALID_ARGUMENT.
     #[inline]
     pub fn check_signal(&self) -> Result {
         if self.traits.imported {
@@ -277,7 +277,7 @@ impl Event {
     /// Whether it is complete now.
     ///
     /// # Errors
-    /// As [`Event::wait`].
+    /// Those of [`Event::wait`].
     pub fn is_ready(&self) -> Result<bool> {
         self.wait(0)
     }
@@ -338,7 +338,7 @@ impl Event {
     /// The times of the command that signalled it; none if it is not complete.
     ///
     /// # Errors
-    /// As [`Event::slot`] and [`Event::wait`].
+    /// Those of [`Event::slot`] and [`Event::wait`].
     pub fn times(&self) -> Result<Option<TimestampSlot>> {
         if !self.traits.timestamps {
             return Err(no_timestamps());

@@ -56,7 +56,7 @@ impl EventPool {
     /// else.
     ///
     /// # Errors
-    /// As the heap's.
+    /// Those of the heap.
     pub fn regular(shared: &Arc<Shared>, count: u32, shareable: bool) -> Result<Arc<Self>> {
         let (vm, bytes) = (shared.vm(), Self::bytes(count));
         let mut memory = match shareable {

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::cell::Cell;
 
-/// By the address of each list's counter: its value when the last of them is complete.
+/// For the address of each list's counter: its value when the last of them is complete.
 #[derive(Default)]
 pub struct Publications(Mutex<BTreeMap<u64, (Cell, u64)>>);
 

@@ -60,7 +60,7 @@ impl Recording {
         self.exposed.store(false, Ordering::Relaxed);
     }
 
-    /// As many signals again, on another counter: those of a copy of the list.
+    /// Makes the recording of a copy of the list: as many signals, on another counter.
     pub fn again(&self, counter: Arc<Counter>) -> Arc<Self> {
         let copy = Self::new(counter);
         copy.signals.store(self.signals(), Ordering::Relaxed);

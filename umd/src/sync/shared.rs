@@ -43,7 +43,7 @@ pub struct Shared {
     counters: Counters,
     submitters: Mutex<Vec<Weak<dyn Submitter>>>,
     dying: Mutex<Vec<Dying>>,
-    /// How many these are, so that no thread takes the lock only to find none.
+    /// Their number, so that no thread takes the lock only to find none.
     waiting: AtomicUsize,
     imports: Imports,
     exports: Exports,
@@ -100,7 +100,7 @@ impl Shared {
     /// A counter without an owner.
     ///
     /// # Errors
-    /// As the heap's.
+    /// Those of the heap.
     pub fn counter(self: &Arc<Self>) -> Result<Counter> {
         Counters::take(self)
     }
@@ -130,7 +130,7 @@ impl Shared {
         self.retire_after(vec![(cell, value)], what);
     }
 
-    /// As [`Shared::retire`], once every cell has reached its value.
+    /// Does the same as [`Shared::retire`], once every cell has reached its value.
     pub fn retire_after(&self, mut until: Vec<(Cell, u64)>, what: Box<dyn Any + Send>) {
         until.retain(|(cell, value)| !cell.reached(*value));
         // The device no longer touches memory of a lost VM.

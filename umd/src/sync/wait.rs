@@ -14,9 +14,9 @@ use crate::error::Result;
 use crate::host_waits::{self, Waiting};
 use crate::vm::Vm;
 
-/// How long a host thread spins before it sleeps.
+/// The time for which a host thread spins before it sleeps.
 const SPIN: Duration = Duration::from_micros(20);
-/// For how much of that it keeps its processor to itself.
+/// The part of that time in which it does not yield its processor.
 const CLOSE: Duration = Duration::from_micros(2);
 /// Longest sleep at the word of another process.
 const NAP: Duration = Duration::from_millis(100);
@@ -27,7 +27,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_m
 pub struct Suspicion(Option<Deadline>);
 
 impl Suspicion {
-    /// Of a wait that starts now and ends after `timeout_ns` at the latest.
+    /// The deadline of a wait that starts now and ends after `timeout_ns` at the latest.
     pub fn of(timeout_ns: u64) -> Self {
         let limit = host_waits::limit_ns().filter(|limit| *limit < timeout_ns);
         Self(limit.map(Deadline::after))
@@ -67,11 +67,11 @@ pub fn host_wait(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> Result<boo
     sleep_on(vm, &[(cell, value)], after_spin(timeout_ns), true)
 }
 
-/// As [`host_wait`], without a spin, neither before the sleep nor at its end: for those who would
-/// rather spare the processor than time.
+/// Does the same as [`host_wait`] without a spin, neither before the sleep nor at its end, for
+/// callers that would rather spare the processor than time.
 ///
 /// # Errors
-/// As [`host_wait`].
+/// Those of [`host_wait`].
 pub fn sleep(vm: &Vm, cell: Cell, value: u64, timeout_ns: u64) -> Result<bool> {
     if cell.reached(value) {
         return Ok(true);
@@ -91,10 +91,11 @@ fn ask(vm: &Vm, cell: Cell, value: u64) -> Result<bool> {
     Ok(cell.reached(value))
 }
 
-/// As [`host_wait`], but also ends when the second cell holds its value. It spins first if `spins`.
+/// Does the same as [`host_wait`], but also ends when the second cell holds its value. It spins
+/// first if `spins`.
 ///
 /// # Errors
-/// As [`host_wait`].
+/// Those of [`host_wait`].
 pub fn wait_or_end(
     vm: &Vm,
     (cell, value): (Cell, u64),
@@ -110,12 +111,12 @@ pub fn wait_or_end(
     Ok(cell.reached(value))
 }
 
-/// As [`wait_or_end`] for a counter that only another process signals: sleeps at the word itself, where
-/// that process wakes it without a word to the thread that hears notes. Ends soon in any case, for the
-/// caller to see whether that process still exists.
+/// Does the same as [`wait_or_end`] for a counter that only another process signals. It sleeps on the
+/// word itself, where that process wakes it without a message to the thread that hears notes. Ends soon
+/// in any case, for the caller to see whether that process still exists.
 ///
 /// # Errors
-/// As [`host_wait`].
+/// Those of [`host_wait`].
 pub fn nap(vm: &Vm, cell: Cell, value: u64, approach: &mut Approach, spins: bool) -> Result<bool> {
     let met = || cell.reached(value);
     let left = approach.deadline().left();

@@ -41,7 +41,7 @@ pub struct SystemAtomics(Mutex<BTreeMap<(u32, u64), Range>>);
 struct Range {
     /// The last address: there may be none behind it.
     last: u64,
-    /// As they were asked for, not 0.
+    /// The requested attributes, never 0.
     bits: u32,
 }
 

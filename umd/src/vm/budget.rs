@@ -12,7 +12,7 @@ use crate::quota::Quota;
 pub struct Budget {
     device: u32,
     quota: Quota,
-    /// That of the device that it is a part of, whose memory this is too.
+    /// The budget of the device that it is a part of, whose memory this is too.
     parent: Option<&'static Budget>,
 }
 

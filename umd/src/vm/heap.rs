@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tally_uapi::ioctl::bind_flag;
 use tally_ze::ze_result_t;
 
-use super::{Bindings, Mapping};
+use super::bindings::{Bindings, Mapping};
 use crate::error::{Error, Result};
 use crate::shards::Shards;
 use crate::space::HUGE_PAGE;

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use tally_compiler_protocol::printf::{CAPACITY, DATA, HEAD, REFUSED, SKIP, TAIL, text};
 use tally_uapi::ioctl::bind_flag;
 
-use super::{Bindings, Mapping};
+use super::bindings::{Bindings, Mapping};
 use crate::error::Result;
 use crate::process;
 
@@ -27,7 +27,7 @@ use crate::process;
 pub const BUFFER_BYTES: u32 = 4 << 20;
 const BYTES: u64 = BUFFER_BYTES as u64;
 
-/// How long the reader waits for a record that a kernel has begun.
+/// The time for which the reader waits for a record that a kernel has begun.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Text is written when there is so much of it, and at the end.
 const CHUNK: usize = 1 << 20;
@@ -77,7 +77,7 @@ impl Ring {
     /// A ring in a VM.
     ///
     /// # Errors
-    /// As [`Bindings::map`].
+    /// Those of [`Bindings::map`].
     pub fn create(bindings: &Arc<Bindings>) -> Result<Arc<Self>> {
         let flags = bind_flag::READ | bind_flag::WRITE;
         // Memory of a new buffer is all zeros.

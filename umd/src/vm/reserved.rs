@@ -15,8 +15,9 @@ use tally_uapi::PAGE_SIZE;
 use tally_uapi::ioctl::{BoCreate, VmBind, bind_flag, bind_op};
 use tally_ze::ze_memory_type_t;
 
+use super::Vm;
+use super::bindings::{Bindings, Buffer, Source, out_of_addresses};
 use super::budget::Charge;
-use super::{Bindings, Buffer, Source, Vm, out_of_addresses};
 use crate::backend::{BoUse, SharedBo};
 use crate::error::{Error, Result};
 use crate::process;

@@ -53,7 +53,7 @@ impl Vm {
     /// The same of an allocation, if it still exists. Its block serves no other from here on.
     ///
     /// # Errors
-    /// As [`Vm::export_bo`].
+    /// Those of [`Vm::export_bo`].
     pub fn export(&self, base: u64, id: u64) -> Result<Option<(SharedBo, Hold)>> {
         let export = |it: &mut Allocation| self.export_bo(it.export());
         self.usm.with(base, id, export).transpose()

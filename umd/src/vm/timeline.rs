@@ -16,16 +16,17 @@ use tally_uapi::packet::opcode;
 use tally_uapi::queue::QueueControl;
 use tally_uapi::trace::{TRACE_RECORD_SIZE, TraceBuffer, TraceRecord};
 
-use super::{Bindings, Mapping};
+use super::bindings::{Bindings, Mapping};
 use crate::space::HUGE_PAGE;
 use crate::{process, trace};
 
 /// Commands that the device may run between two reads of the buffer: it has 2 MiB.
 const RECORDS: u64 = (HUGE_PAGE - size_of::<TraceBuffer>() as u64) / TRACE_RECORD_SIZE;
-/// How often the records are looked at. At a million commands a second the buffer is full after 32 ms.
+/// The period at which the records are read. At a million commands a second the buffer is full after
+/// 32 ms.
 const PERIOD: Duration = Duration::from_millis(5);
-/// How often the clocks are related anew: those of a virtual machine and its host drift apart by up to
-/// a hundred microseconds a second.
+/// The period at which the clocks are related anew: those of a virtual machine and its host drift
+/// apart by up to a hundred microseconds a second.
 const CLOCK_PERIOD: Duration = Duration::from_millis(100);
 
 /// The records of a VM. What is left of them is written when it goes.

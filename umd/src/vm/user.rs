@@ -20,7 +20,8 @@ use tally_uapi::PAGE_SIZE;
 use tally_uapi::ioctl::{Errno, VmBind, bind_flag, bind_op};
 use tally_ze::ze_result_t;
 
-use super::{Bindings, Vm, out_of_addresses};
+use super::Vm;
+use super::bindings::{Bindings, out_of_addresses};
 use crate::error::{Error, Result};
 use crate::process;
 

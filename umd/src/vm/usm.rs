@@ -17,7 +17,6 @@
 //! block is as large; elsewhere, or if its file ends earlier, pages of zeros follow. What is counted is what
 //! was asked for, in pages.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,121 +24,22 @@ use tally_uapi::PAGE_SIZE;
 use tally_uapi::ioctl::bind_flag;
 use tally_ze::ze_memory_type_t;
 
+use super::Vm;
+use super::bindings::{Bindings, Buffer, Mapping, Source, lost, out_of_addresses, poison};
 use super::budget::Charge;
-use super::{Bindings, Mapping, Source, Vm, lost, out_of_addresses, poison};
 use crate::backend::{BoUse, Hold, SharedBo};
 use crate::error::{Error, Result};
 use crate::process;
 use crate::space::HUGE_PAGE;
 
+mod allocation;
 mod cache;
 mod registry;
 
+pub use allocation::{Allocation, Found};
+use allocation::{GRANULE, MOST_KEPT};
 pub(super) use cache::Cache;
 pub(super) use registry::Registry;
-
-/// Blocks begin and end at multiples of this.
-pub(super) const GRANULE: u64 = 64 << 10;
-/// Largest block that keeps its pages while it rests. To fill pages with zeros is cheaper than to
-/// get new ones from the system, but takes its time also if the application never touches them.
-const MOST_KEPT: u64 = 1 << 20;
-
-/// A piece of unified shared memory, or a block that rests.
-pub struct Allocation {
-    /// Its addresses.
-    pub mapping: Mapping,
-    /// Bytes that the user asked for.
-    pub size: u64,
-    /// Host, device or shared.
-    pub kind: ze_memory_type_t,
-    /// Identifies it in this process; never reused.
-    pub id: u64,
-    /// The context that it belongs to: `Context::id`.
-    pub context: u64,
-    /// The device that it was made for, unless it was made for the host alone.
-    pub charge: Option<Charge>,
-    /// Of memory that another process has shared: keeps it there.
-    pub import: Option<Hold>,
-    /// Whether it can be had as a file.
-    pub exportable: bool,
-    /// Attributes of atomics, by the device; see [`Vm::set_atomics`].
-    pub atomics: BTreeMap<u32, u32>,
-    /// Bytes that the kernel counts for it.
-    counted: u64,
-    /// Bytes from its start on that may not be zero when it rests.
-    dirty: u64,
-    /// Whether the block may serve again: no other process has it.
-    reusable: bool,
-}
-
-impl Allocation {
-    fn new(mapping: Mapping) -> Self {
-        Self {
-            mapping,
-            size: 0,
-            kind: ze_memory_type_t::ZE_MEMORY_TYPE_UNKNOWN,
-            id: 0,
-            context: 0,
-            charge: None,
-            import: None,
-            exportable: false,
-            atomics: BTreeMap::new(),
-            counted: 0,
-            dirty: 0,
-            reusable: false,
-        }
-    }
-
-    /// Its buffer, for another process, which keeps the pages: they are no other allocation's later.
-    pub fn export(&mut self) -> u32 {
-        self.reusable = false;
-        self.mapping.bo()
-    }
-
-    /// Counts it no longer.
-    fn uncount(&mut self) {
-        self.charge = None;
-        if self.counted != 0 {
-            self.mapping.bo.bindings.backend.give_memory(self.counted);
-            self.counted = 0;
-        }
-    }
-
-    /// Makes the pages zero that may not be.
-    fn clear(&mut self) {
-        let dirty = std::mem::take(&mut self.dirty) as usize;
-        // SAFETY: the block is mapped for reading and writing and has as many bytes. It
-        // is freed, so no correct program uses its address.
-        unsafe { self.mapping.ptr().write_bytes(0, dirty) };
-    }
-
-    /// Gives the pages back to the system and takes all access away, so that an access to freed
-    /// memory is a fault. Whether it could.
-    fn close(&mut self) -> bool {
-        self.dirty = 0;
-        let (start, bytes) = (self.mapping.ptr().as_ptr().cast(), self.mapping.size() as usize);
-        // SAFETY: as for `clear`; the pages are of a file that only this block uses.
-        unsafe {
-            libc::madvise(start, bytes, libc::MADV_REMOVE) == 0
-                && libc::mprotect(start, bytes, libc::PROT_NONE) == 0
-        }
-    }
-
-    /// Undoes [`Allocation::close`]; the pages are zero. Whether it could.
-    fn open(&mut self) -> bool {
-        let (start, bytes) = (self.mapping.ptr().as_ptr().cast(), self.mapping.size() as usize);
-        // SAFETY: the block's own mapping, which nothing uses.
-        unsafe { libc::mprotect(start, bytes, libc::PROT_READ | libc::PROT_WRITE) == 0 }
-    }
-}
-
-impl Drop for Allocation {
-    fn drop(&mut self) {
-        if !process::is_gone() {
-            self.uncount();
-        }
-    }
-}
 
 /// Memory that is freed when the device is done with it: when this is dropped.
 pub struct Retired {
@@ -162,29 +62,6 @@ impl Drop for Retired {
     }
 }
 
-/// The answer of [`Vm::find`] about an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// First address of the allocation.
-    pub base: u64,
-    /// Bytes that the user asked for.
-    pub size: u64,
-    /// The buffer; the allocation begins at its start.
-    pub bo: u32,
-    /// Host, device or shared.
-    pub kind: ze_memory_type_t,
-    /// Identifies the allocation.
-    pub id: u64,
-    /// The context that it belongs to.
-    pub context: u64,
-    /// The number of the device that it was made for.
-    pub device: Option<u32>,
-    /// Whether another process has shared it.
-    pub imported: bool,
-    /// Whether it can be had as a file.
-    pub exportable: bool,
-}
-
 /// The owner and the purpose of an allocation.
 struct Owner {
     kind: ze_memory_type_t,
@@ -196,7 +73,7 @@ impl Vm {
     /// Makes unified shared memory of `size` bytes, not 0.
     ///
     /// # Errors
-    /// As [`Bindings::map`] and [`Bindings::import`].
+    /// Those of [`Bindings::map`] and [`Bindings::import`].
     pub fn allocate(
         &self,
         source: Source,
@@ -230,7 +107,7 @@ impl Vm {
     /// Maps memory that another process has shared, for [`Vm::enter_import`].
     ///
     /// # Errors
-    /// As [`Bindings::import`].
+    /// Those of [`Bindings::import`].
     pub fn import_memory(&self, bo: SharedBo) -> Result<Mapping> {
         self.bindings.import_block(bo, PAGE_SIZE)
     }
@@ -399,7 +276,7 @@ impl Bindings {
 
     fn open_block(
         self: &Arc<Self>,
-        bo: super::Buffer,
+        bo: Buffer,
         (offset, size): (u64, u64),
         align: u64,
         writable: bool,

@@ -18,7 +18,7 @@
 //! Either side is given the bytes that changed since both were last alike, and keeps the others, so both
 //! may write to different bytes of a page, or of a word, at the same time.
 //!
-//! Not everything can be so, and what cannot is *coherent*, which is legal too: large memory, memory of
+//! Some memory cannot be treated so. It is *coherent*, which is legal too: large memory, memory of
 //! other processes or given to them, and all of it once a program talks to the device past the driver.
 
 use std::collections::BTreeMap;
@@ -31,7 +31,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tally_uapi::ioctl::Errno;
 use tally_ze::ze_memory_type_t;
 
-use super::{Allocation, Mapping, Vm};
+use super::bindings::Mapping;
+use super::{Allocation, Vm};
 use crate::error::Result;
 
 /// The largest view, and the most that all views may have: they are compared word by word.
@@ -44,7 +45,7 @@ pub struct Views(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// By their first address.
+    /// The views by their first address.
     views: BTreeMap<u64, View>,
     bytes: u64,
     /// A program talks to the device past the driver: there are no views any more.
@@ -151,8 +152,8 @@ impl View {
         self.flush();
         let none = ptr::null_mut::<c_void>();
         let (at, size) = (self.host.start.as_ptr().cast::<c_void>(), self.host.bytes());
-        // Of a shared mapping this is a second one of the same pages.
-        // SAFETY: the new mapping goes where nothing is; the old one stays.
+        // For a shared mapping this makes a second mapping of the same pages. SAFETY: the new
+        // mapping goes where nothing is; the old one stays.
         let again = unsafe { libc::mremap(at, 0, size, libc::MREMAP_MAYMOVE, none) };
         let again = NonNull::new(again.cast::<u8>()).filter(|_| again != libc::MAP_FAILED);
         let Some(again) = again else {
@@ -162,7 +163,7 @@ impl View {
         let last = unsafe { Words::new(again, size as u64) };
         let opened = mapping.open();
         if opened.is_ok() {
-            // What was written between the two.
+            // Takes what was written between the two.
             pass(&last, &self.device, &mut self.alike);
         }
         last.unmap();

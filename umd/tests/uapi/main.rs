@@ -455,7 +455,7 @@ fn a_lost_vm_answers_eio_and_can_be_unmapped() {
         std::thread::sleep(Duration::from_millis(30));
         fixture.lose(queue, 0);
         assert_eq!(waits.join().unwrap(), Err(Errno::Io));
-        // Who named no VM waits on.
+        // The wait that named no VM goes on.
         fixture.word(fixture.va(2) + 8).store(1, Ordering::Release);
         let wake = SemWake { handle, pad: 0, offset: 2 * PAGE + 8 };
         fixture.backend.sem_wake(&wake).unwrap();

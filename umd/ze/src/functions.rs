@@ -39,15 +39,15 @@ pub type zetModuleGetDebugInfo = unsafe extern "C" fn(
     pDebugInfo: *mut u8,
 ) -> ze_result_t;
 
-/// As Intel's driver has it: `zexDriverImportExternalPointer`.
+/// The type of Intel's `zexDriverImportExternalPointer`.
 pub type zexDriverImportExternalPointer =
     unsafe extern "C" fn(hDriver: ze_driver_handle_t, ptr: *mut c_void, size: usize) -> ze_result_t;
 
-/// As Intel's driver has it: `zexDriverReleaseImportedPointer`.
+/// The type of Intel's `zexDriverReleaseImportedPointer`.
 pub type zexDriverReleaseImportedPointer =
     unsafe extern "C" fn(hDriver: ze_driver_handle_t, ptr: *mut c_void) -> ze_result_t;
 
-/// As Intel's driver has it: `zexDriverGetHostPointerBaseAddress`.
+/// The type of Intel's `zexDriverGetHostPointerBaseAddress`.
 pub type zexDriverGetHostPointerBaseAddress = unsafe extern "C" fn(
     hDriver: ze_driver_handle_t,
     ptr: *mut c_void,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a C declaration becomes a Rust type. The generated files call these macros.
+//! Macros that turn a C declaration into a Rust type. The generated files call these macros.
 //!
 //! The rule behind all of them: a caller may pass any bits, so every bit pattern is a valid value
 //! of every type here. That is why no C enumeration becomes a Rust `enum`.

@@ -26,10 +26,10 @@ pub enum Count {
     Argument,
 }
 
-/// How wide an integer is meant to be.
+/// The width that an integer is meant to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// As the argument is: no modifier, `hl`, `l` or `ll`.
+    /// The width of the argument: no modifier, `hl`, `l` or `ll`.
     Whole,
     /// `hh`: 8 bits.
     Byte,

@@ -3,7 +3,7 @@
 
 use super::format::Conversion;
 
-/// How a field is filled.
+/// The filling of a field.
 #[derive(Clone, Copy)]
 pub(super) struct Pad {
     /// To the left.
@@ -164,7 +164,8 @@ fn general(value: f64, precision: usize, point: bool) -> String {
     text
 }
 
-/// Without `0x`. A normal number begins with 1, a subnormal one with 0 and the least exponent.
+/// Writes the number without `0x`. A normal number begins with 1, a subnormal one with 0 and the
+/// least exponent.
 fn hexadecimal(value: f64, precision: Option<usize>, point: bool) -> String {
     const FRACTION: u32 = 52;
     let bits = value.to_bits();

@@ -12,8 +12,8 @@ use tally_uapi::firmware::MAX_QUEUES;
 use super::{Link, Loss};
 use crate::links::Links;
 
-/// How often an engine process is heard in [`WINDOW`]: more than one that does
-/// honest work needs, less than would keep the guest busy with interrupts.
+/// The number of times that an engine process is heard in [`WINDOW`]: more than one that does
+/// honest work needs, fewer than would keep the guest busy with interrupts.
 const ROUNDS: u32 = 50;
 const WINDOW: Duration = Duration::from_millis(1);
 

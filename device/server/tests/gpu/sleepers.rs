@@ -128,7 +128,7 @@ fn a_host_write_wakes_queues() {
             eventually("parking", || parked(&first) && parked(&second));
         }
         gpu.memory.word(cell.bus).store(round, Ordering::SeqCst);
-        // As the driver does: a counter is never polled by the device.
+        // This does as the driver does: the device never polls a counter.
         let bucket = waiters_index(cell.va) as u32;
         if gpu.waiters_page().waiters[bucket as usize].load(Ordering::SeqCst) != 0 {
             gpu.write32(regs::WAKE, bucket);

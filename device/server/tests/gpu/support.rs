@@ -25,10 +25,10 @@ use zerocopy::{FromBytes, IntoBytes};
 pub const MEMORY: u64 = 256 << 20;
 /// Commands of the admin ring.
 pub const ENTRIES: u32 = 64;
-/// How long anything may take before a test fails.
+/// The time that anything may take before a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-// Not at 0x1000, a number that random commands name as an address.
+// The ring is not at 0x1000, a number that random commands use as an address.
 const RING: u64 = 0x8000;
 const ANSWER_SLOTS: u64 = 0x2000;
 const WAITERS: u64 = 0x6000;
@@ -97,7 +97,7 @@ pub struct Gpu {
 /// The driver's side of the admin ring.
 struct Ring {
     tail: u32,
-    /// By slot of the answers: the command that was given last, if it is.
+    /// For each slot of the answers: the command that was given last, if it is.
     last: [Option<u32>; ANSWERS as usize],
 }
 

@@ -14,7 +14,7 @@ use crate::support::{Gpu, eventually};
 
 pub const RW: u32 = map_flag::READ | map_flag::WRITE;
 pub const RX: u32 = map_flag::READ | map_flag::EXECUTE;
-/// Where the tests' VMs begin. They all have the same addresses.
+/// The address at which the tests' VMs begin. They all have the same addresses.
 pub const WINDOW: u64 = 0x2000_0000_0000;
 pub const WINDOW_BYTES: u64 = 1 << 38;
 /// Packets of the tests' rings.

@@ -17,7 +17,7 @@ const RECORD_BYTES: usize = 4096;
 
 /// Start of the reservation, or 0. Read by the signal handler.
 static BASE: AtomicUsize = AtomicUsize::new(0);
-/// Which seats are taken; also held while the reservation is made.
+/// The seats that are taken. The lock is also held while the reservation is made.
 static TAKEN: Mutex<[bool; SEATS]> = Mutex::new([false; SEATS]);
 
 /// A seat of the reservation, given back when dropped.

@@ -10,7 +10,7 @@ use crate::api::{Call, Link, api};
 use crate::core::kernel::Kernel;
 use crate::core::list::mutable::Change;
 use crate::error::{Error, Result};
-use crate::list::command::Signal;
+use crate::list::target::Signal;
 use crate::sync::event::Event;
 
 api! {

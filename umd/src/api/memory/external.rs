@@ -31,7 +31,7 @@ pub fn types(device: &Device) -> ze_external_memory_type_flags_t {
 }
 
 api! {
-    /// As Intel's driver has it: memory of the application's is about to be used by the device often.
+    /// The function of Intel's driver for memory of the application that the device will use often.
     /// Here the device reaches all memory of the process, so the range is only remembered.
     fn zexDriverImportExternalPointer(
         call,
@@ -60,7 +60,7 @@ api! {
         Ok(())
     }
 
-    /// As Intel's driver has it.
+    /// Has the meaning that it has in Intel's driver.
     fn zexDriverReleaseImportedPointer(call, hDriver: ze_driver_handle_t, ptr: *mut c_void) {
         call.handle(hDriver, "hDriver")?;
         call.out(ptr, "ptr")?;
@@ -70,7 +70,7 @@ api! {
         }
     }
 
-    /// As Intel's driver has it.
+    /// Has the meaning that it has in Intel's driver.
     fn zexDriverGetHostPointerBaseAddress(
         call,
         hDriver: ze_driver_handle_t,

@@ -11,7 +11,7 @@ use std::ptr;
 
 use tally_uapi::ioctl::{DRIVER_NAME, Errno, Ioctl, VERSION_MAJOR, VERSION_MINOR};
 
-use super::Result;
+use crate::backend::Result;
 
 /// The folder of the nodes.
 const FOLDER: &str = "/dev/dri";
@@ -189,8 +189,8 @@ impl Node {
     /// One of Tally's ioctls.
     ///
     /// # Errors
-    /// As `UAPI.md` says of it, but never EINTR: all of them may be called again with the same struct,
-    /// since times are absolute and what fails has changed nothing.
+    /// Those that `UAPI.md` names, but never EINTR: each may be called again with the same struct, since
+    /// times are absolute and a call that fails has changed nothing.
     ///
     /// # Safety
     /// The addresses in `arg` are what `UAPI.md` asks for.

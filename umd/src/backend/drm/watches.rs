@@ -31,7 +31,7 @@ struct All {
     last: u64,
     /// Numbers of the threads that sleep, by VM. A VM's id may be given again; these are not.
     guards: HashMap<u32, u64>,
-    /// By number: the guard, and who is told.
+    /// For each number: the guard, and the watcher that is told.
     watches: HashMap<u64, (u64, Arc<dyn Watcher>)>,
 }
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use tally_uapi::PAGE_SIZE;
 use tally_uapi::ioctl::Errno;
 
-use super::Result;
 use super::buffer::Buffer;
 use super::memory::{Part, protection};
+use crate::backend::Result;
 
 /// Most pieces in all: about half of what Linux lets a process have by default.
 const MAX_PIECES: usize = 32 << 10;

@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use tally_uapi::ioctl::bind_flag;
 
-use super::Result;
 use super::memory::{Extent, Part};
+use crate::backend::Result;
 
 /// Bytes of a view: what a driver cuts its cells from lies in few of them.
 const VIEW: u64 = 2 << 20;

@@ -21,23 +21,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tally_uapi::PAGE_SIZE;
 use tally_uapi::ioctl::Errno;
 
-use super::Result;
-use crate::backend::{BoUse, SharedBo};
+use crate::backend::{BoUse, Result, SharedBo};
 use crate::quota::Quota;
 
 mod backing;
 mod files;
 mod pool;
 
-use backing::{Backing, memfd};
+use backing::{Backing, HUGE_PAGE, memfd};
 pub(super) use backing::{Part, protection};
 use files::Files;
 use pool::Pool;
 
 /// Bytes of a pool: address room, not memory.
 const POOL: u64 = 4 << 30;
-/// Large extents are aligned to what the system can back with a huge page.
-const HUGE_PAGE: u64 = 2 << 20;
 
 /// All memory of the device.
 pub(super) struct Memory {

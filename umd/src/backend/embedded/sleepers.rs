@@ -18,7 +18,8 @@ use tally_uapi::ioctl::{Errno, SEM_WAIT_MAX_ENTRIES, SemWait, SemWaitEntry, sem_
 
 use super::buffer::Buffer;
 use super::watches::Watches;
-use super::{Result, Window};
+use super::window::Window;
+use crate::backend::Result;
 
 /// Copies the entries of a SEM_WAIT, after the checks of its own fields.
 ///

@@ -29,8 +29,8 @@ struct Watch {
 /// All watchers.
 pub(super) struct Watches {
     buckets: Box<[Mutex<Vec<Watched>>]>,
-    /// How many are in each: counted where the waiters words are, before the watcher's half of the
-    /// handshake, so a signaller that finds none has none to tell.
+    /// The number in each bucket, counted where the waiters words are, before the watcher's half of
+    /// the handshake, so a signaller that finds none has none to tell.
     counts: Box<[AtomicUsize]>,
     all: Mutex<(u64, HashMap<u64, Watch>)>,
 }

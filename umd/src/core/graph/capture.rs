@@ -7,47 +7,21 @@
 
 use std::ptr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError};
 
 use tally_ze::{
     ze_command_list_handle_t, ze_event_counter_based_flags_t, ze_graph_handle_t, ze_result_t,
 };
 
-use super::{ACTIVE, Branch, CAPTURES, Graph, Phase, Point, State, captures, dump};
+use super::{ACTIVE, Branch, CAPTURES, Graph, Membership, Phase, Point, State, captures, dump};
 use crate::core::kernel::Launched;
 use crate::core::list::List;
 use crate::core::queue::QueueTraits;
 use crate::error::{Error, Result};
-use crate::list::command::{Command, Signal};
+use crate::list::command::Command;
 use crate::list::regular::Regular;
+use crate::list::target::Signal;
 use crate::sync::event::{self, Event, EventKind};
-
-/// The part of an immediate list that knows of captures.
-#[derive(Default)]
-pub struct Membership(Mutex<Option<(Weak<Graph>, usize)>>);
-
-impl Membership {
-    fn lock(&self) -> MutexGuard<'_, Option<(Weak<Graph>, usize)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The graph that the list is being captured into, and the number of its branch.
-    pub fn find(&self) -> Option<(Arc<Graph>, usize)> {
-        let mut member = self.lock();
-        let (graph, branch) = member.as_ref()?;
-        let graph = graph.upgrade().filter(|it| it.state().phase == Phase::Capturing);
-        if graph.is_none() {
-            // The capture has ended for all of its lists.
-            *member = None;
-            return None;
-        }
-        Some((graph?, *branch))
-    }
-
-    fn join(&self, graph: &Arc<Graph>, branch: usize) {
-        *self.lock() = Some((Arc::downgrade(graph), branch));
-    }
-}
 
 impl Graph {
     /// Begins a capture of a list.
@@ -316,7 +290,8 @@ impl List {
         let Some(branch) = graph.append((self, branch), command, signal, &points)? else {
             return signal_outside(signal);
         };
-        // Not while the graph is locked: who asks for a list's graph locks them the other way round.
+        // The graph must not be locked here: a caller that asks for a list's graph locks them the
+        // other way round.
         membership.join(&graph, branch);
         Ok(true)
     }

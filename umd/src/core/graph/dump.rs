@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::list::command::Command;
 use crate::list::launch::Groups;
 
-/// How much is written.
+/// The detail that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// A name for each command.
@@ -149,7 +149,7 @@ impl Graph {
     }
 }
 
-/// For a quoted string of DOT.
+/// Escapes a text for a quoted string of DOT.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', " ")
 }

@@ -17,9 +17,10 @@ use std::sync::Arc;
 use super::capture::unsupported;
 use super::{Branch, Graph};
 use crate::error::Result;
-use crate::list::command::{Command, Signal};
+use crate::list::command::Command;
 use crate::list::graph::Execution;
 use crate::list::regular::Regular;
+use crate::list::target::Signal;
 use crate::list::waits::WaitList;
 
 impl Graph {

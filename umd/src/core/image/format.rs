@@ -20,7 +20,7 @@ pub struct Format {
     pub channel: u8,
     /// Bytes of a texel.
     pub texel_bytes: u8,
-    /// By channel, one of [`swizzle`].
+    /// One of [`swizzle`] for each channel.
     pub swizzle: [u8; 4],
 }
 
@@ -83,7 +83,8 @@ impl Format {
         Ok(Self { channel: channel::SRGB, ..self })
     }
 
-    /// How images of the format can be sampled. Integers have no values between them.
+    /// The filters with which images of the format can be sampled. Integers have no values between
+    /// them.
     pub fn filters(&self) -> ze_image_sampler_filter_flags_t {
         use ze_image_sampler_filter_flags_t as filter;
         match self.channel {

@@ -52,7 +52,7 @@ impl Launch {
         let mut args = vec![0; info.args_size as usize];
         if let Some(at) = info.printf_ring {
             let ring = module.context().vm().printf_ring()?;
-            // As for arguments: the compiler's layout keeps it inside the block.
+            // The compiler's layout keeps it inside the block, as it does arguments.
             let place = args.get_mut(at as usize..).and_then(|rest| rest.first_chunk_mut::<8>());
             if let Some(place) = place {
                 *place = ring.to_le_bytes();
@@ -249,7 +249,7 @@ impl Launch {
             ));
         }
         let start = arg.offset as usize;
-        // As for `write`.
+        // See `write`.
         if let Some(place) = self.args.get_mut(start..start.saturating_add(size)) {
             place.fill(0);
         }
@@ -303,10 +303,10 @@ pub(super) fn max_group_items(code: &Code) -> u32 {
 /// A launch as it is appended: a kernel, its settings, the number of groups.
 pub type Launched<'a> = (&'a Arc<Kernel>, &'a Launch, Groups);
 
-/// How many bytes of an argument a value of `size` bytes sets. As with Intel's driver a value may be
-/// longer than the argument, of which the first bytes are taken, and a number may be shorter: its upper
-/// bytes then stay as they are, zero in a new kernel. A pointer or a handle that is cut off would be
-/// another one, and is refused.
+/// The number of bytes of an argument that a value of `size` bytes sets. As with Intel's driver, a
+/// value may be longer than the argument, of which the first bytes are taken, and a number may be
+/// shorter: its upper bytes then stay as they are, zero in a new kernel. A pointer or a handle that is
+/// cut off would be another one, and is refused.
 ///
 /// # Errors
 /// INVALID_KERNEL_ARGUMENT_SIZE.

@@ -13,9 +13,9 @@ use tally_ze::{ze_mutable_command_exp_flags_t as Flags, ze_result_t};
 use super::{List, ListKind};
 use crate::core::kernel::{self, Kernel, Launch};
 use crate::error::{Error, Result};
-use crate::list::command::Signal;
 use crate::list::launch::Groups;
 use crate::list::regular::Regular;
+use crate::list::target::Signal;
 use crate::sync::event::Event;
 
 /// The parts that may be changed; anything but graphs' arguments.
@@ -58,7 +58,7 @@ struct Launched {
 pub enum Change {
     /// The value of an argument: index, size, where the value is.
     Argument(u32, usize, *const c_void),
-    /// How many groups.
+    /// The number of groups.
     GroupCount([u32; 3]),
     /// Work-items of a group.
     GroupSize([u32; 3]),
@@ -217,7 +217,7 @@ impl List {
     /// Lets commands launch other kernels, whose arguments have to be set then.
     ///
     /// # Errors
-    /// As [`List::update`]; INVALID_KERNEL_HANDLE: not among those that were named for the command.
+    /// Those of [`List::update`]; INVALID_KERNEL_HANDLE: not among those that were named for the command.
     pub fn update_kernels(&self, changes: &[(u64, &Arc<Kernel>)]) -> Result {
         let (list, mutable) = self.as_mutable()?;
         list.must_rest()?;
@@ -247,7 +247,7 @@ impl List {
     /// Lets a command signal another event of the same kind, or none.
     ///
     /// # Errors
-    /// As [`List::update`]; out of memory.
+    /// Those of [`List::update`]; out of memory.
     pub fn update_signal(&self, number: u64, signal: Option<Signal<'_>>) -> Result {
         let (list, mutable) = self.as_mutable()?;
         let flag = Flags::ZE_MUTABLE_COMMAND_EXP_FLAG_SIGNAL_EVENT;
@@ -260,7 +260,7 @@ impl List {
     /// a list it waits for nothing.
     ///
     /// # Errors
-    /// As [`List::update`]; INVALID_SIZE: another number of events.
+    /// Those of [`List::update`]; INVALID_SIZE: another number of events.
     pub fn update_waits(&self, number: u64, events: Option<&[Option<&Event>]>) -> Result {
         let (list, mutable) = self.as_mutable()?;
         find(&mutable.commands(), number, Flags::ZE_MUTABLE_COMMAND_EXP_FLAG_WAIT_EVENTS)?;

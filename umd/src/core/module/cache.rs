@@ -113,7 +113,8 @@ impl Folder {
         let mut file = self.file(name, OFlags::RDONLY).ok()?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).ok()?;
-        // So that what is used stays; a file system that can't is no reason not to use it.
+        // Files in use stay in the cache. A file system that cannot store times is no reason not to
+        // use the file.
         let _ = file.set_modified(SystemTime::now());
         Some(bytes)
     }

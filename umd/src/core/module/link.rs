@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Links modules that import from each other.
 //!
-//! Which module an import means is decided here, by names; the compiler then builds the importing
+//! This file decides by name which module an import means. The compiler then builds the importing
 //! module anew with the functions that it calls, and its code finds the variables where the other
 //! modules have them. A link is whole or changes nothing.
 
@@ -68,8 +68,8 @@ fn failure(log: &str) -> Error {
     Error::new(LINK_FAILURE, format!("phModules: {}", log.trim_end()))
 }
 
-/// For each import of a module the number of the module in the set that defines it. Writes lines
-/// about those that none does, or more than one.
+/// Lists for each import of a module the number of the module in the set that defines it. Logs the
+/// imports that no module defines, or more than one.
 fn table(set: &[&Arc<Module>], module: &Arc<Module>, log: &mut String) -> Vec<(String, usize)> {
     let mut table = Vec::new();
     if !module.needs_link() {

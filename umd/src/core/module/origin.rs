@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the code of a module's kernels comes from: a native binary, the cache on disk, or the
+//! The source of the code of a module's kernels: a native binary, the cache on disk, or the
 //! compiler process.
 //!
 //! The process may die: of a build that takes too much time or memory, or of a fault. What it was

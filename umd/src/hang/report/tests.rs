@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How reports read.
+//! Tests of the reports' text.
 
 use super::*;
 

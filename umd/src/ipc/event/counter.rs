@@ -168,7 +168,7 @@ pub struct Imports(Mutex<Vec<Arc<ImportedCounters>>>);
 #[derive(Debug)]
 pub struct ImportedCounters {
     imported: Imported,
-    /// Whose: the exporter, and its number for the buffer.
+    /// The exporter, and its number for the buffer.
     origin: ([u8; 16], u64),
     /// Values that are not known to be reached.
     outstanding: Mutex<Vec<Arc<Outstanding>>>,
@@ -196,7 +196,7 @@ impl Imports {
     /// Opens a handle: the pair, and the memory that it is in.
     ///
     /// # Errors
-    /// As [`open`] and [`crate::vm::Vm::import`].
+    /// Those of [`open`] and [`crate::vm::Vm::import`].
     pub fn open(
         &self,
         shared: &Shared,

@@ -8,7 +8,8 @@ use rustix::rand::GetRandomFlags;
 use tally_ze::ze_result_t;
 
 use super::handle::{Handle, Kind, Secret};
-use super::{Offer, reactor, wire};
+use super::offer::Offer;
+use super::{reactor, wire};
 use crate::error::{Error, Result};
 
 /// The identity of an exported object within its kind.

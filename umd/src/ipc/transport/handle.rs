@@ -13,29 +13,18 @@ use crate::error::{Error, Result};
 pub type Secret = [u8; 16];
 
 /// The kind of object that a handle stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::FromRepr, strum::IntoStaticStr)]
 #[repr(u32)]
 pub enum Kind {
     /// An allocation.
+    #[strum(serialize = "memory")]
     Memory = 1,
     /// A pool of regular events.
+    #[strum(serialize = "an event pool")]
     EventPool = 2,
     /// A value of a counter.
+    #[strum(serialize = "a counter-based event")]
     Counter = 3,
-}
-
-impl Kind {
-    fn from_raw(raw: u32) -> Option<Self> {
-        [Self::Memory, Self::EventPool, Self::Counter].into_iter().find(|it| *it as u32 == raw)
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::EventPool => "an event pool",
-            Self::Counter => "a counter-based event",
-        }
-    }
 }
 
 /// Bytes that every handle has; the last one is the version of the layout and of the messages.
@@ -46,9 +35,9 @@ const MAGIC: [u8; 4] = *b"TIP\x02";
 pub struct Handle {
     /// The kind of object that it stands for.
     pub kind: Kind,
-    /// By kind; says nothing about what may be accessed.
+    /// The meaning depends on the kind; it says nothing about what may be accessed.
     pub details: u32,
-    /// Which process made it: the name of its socket.
+    /// The name of the socket of the process that made it.
     pub exporter: Secret,
     /// The secret that names the object there.
     pub secret: Secret,
@@ -75,7 +64,8 @@ struct Bytes {
 const _: () = assert!(size_of::<Bytes>() == ZE_MAX_IPC_HANDLE_SIZE);
 
 impl Bytes {
-    /// FNV-1a: differs for any two handles that differ in one byte.
+    /// FNV-1a. It differs for any two handles that differ in one byte, which a faster hash does not
+    /// guarantee; and speed is of no use for 52 bytes.
     fn sum(&self) -> u64 {
         let bytes = self.as_bytes();
         let covered = &bytes[size_of::<i32>()..size_of::<Self>() - size_of::<u64>()];
@@ -115,7 +105,7 @@ impl Handle {
         name: &str,
     ) -> Result<Self> {
         let bytes: Bytes = zerocopy::transmute!(bytes);
-        let kind = Kind::from_raw(bytes.kind);
+        let kind = Kind::from_repr(bytes.kind);
         let is_whole = bytes.magic == MAGIC
             && bytes.check == bytes.sum()
             && (kind != Some(Kind::Counter) || bytes.descriptor == 0);
@@ -123,7 +113,7 @@ impl Handle {
             return Err(Error::invalid(format!("{name}: the bytes are no handle of this driver")));
         };
         if kind != wanted {
-            let (is, wanted) = (kind.name(), wanted.name());
+            let (is, wanted): (&str, &str) = (kind.into(), wanted.into());
             return Err(Error::invalid(format!("{name}: it is a handle of {is}, not of {wanted}")));
         }
         let Bytes { details, exporter, secret, value, .. } = bytes;

@@ -7,9 +7,10 @@ use rustix::io::Errno;
 use tally_ze::ze_result_t;
 
 use super::handle::{Handle, Kind};
+use super::offer::Endpoint;
 use super::peer::Peer;
+use super::reactor;
 use super::wire::{self, Ask, Facts, Grant, Line, PATIENCE, verdict};
-use super::{Endpoint, reactor};
 use crate::backend::SharedBo;
 use crate::error::{Error, Result};
 

@@ -11,9 +11,10 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use tally_ze::ze_result_t;
 
+use super::exports;
+use super::offer::Endpoint;
 use super::peer::Peer;
 use super::wire::{self, Ask, Facts, Grant, Line, verdict};
-use super::{Endpoint, exports};
 use crate::error::{Error, Result};
 use crate::process;
 
@@ -184,7 +185,8 @@ fn serve(reactor: &Reactor, key: u64, source: &Source) -> bool {
                 Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => {}
                 Err(errno) => {
                     log::warn!("an importer is turned away: {errno}");
-                    // Without a descriptor for it, it stays in the queue: no use to hurry.
+                    // A connection that gets no descriptor stays in the queue, so there is no use
+                    // in trying at once.
                     thread::sleep(std::time::Duration::from_millis(10));
                 }
             }

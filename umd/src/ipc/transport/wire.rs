@@ -20,7 +20,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::handle::Secret;
 
-/// How long either side waits for an answer of the other.
+/// The time for which either side waits for an answer of the other.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Facts that go with the memory.
@@ -48,7 +48,7 @@ pub struct Grant {
     pub offset: u64,
     /// Its bytes.
     pub size: u64,
-    /// By kind.
+    /// The facts of this kind of handle.
     pub facts: Facts,
     /// One of [`verdict`].
     pub verdict: u32,
@@ -67,7 +67,7 @@ pub mod verdict {
 }
 
 /// The notes that the two ends of an import send each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::FromRepr)]
 #[repr(u32)]
 pub enum Note {
     /// An event cell was signalled.
@@ -78,13 +78,6 @@ pub enum Note {
     Lost = 3,
     /// The list that was to reach the value was reset or destroyed before it was executed.
     Abandoned = 4,
-}
-
-impl Note {
-    fn from_raw(raw: u32) -> Option<Self> {
-        let all = [Self::Changed, Self::Reached, Self::Lost, Self::Abandoned];
-        all.into_iter().find(|it| *it as u32 == raw)
-    }
 }
 
 /// A way to send notes that never blocks.
@@ -116,7 +109,7 @@ impl Line {
         let bytes = words.as_mut_bytes();
         let whole = bytes.len();
         let (length, _) = rustix::net::recv(&self.0, bytes, RecvFlags::DONTWAIT)?;
-        let note = Note::from_raw(words[0]).filter(|_| length == whole);
+        let note = Note::from_repr(words[0]).filter(|_| length == whole);
         Ok((note.ok_or(Errno::CONNRESET)?, words[1]))
     }
 }

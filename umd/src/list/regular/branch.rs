@@ -13,9 +13,8 @@ use tally_ze::{ze_event_counter_based_flags_t as CbFlags, ze_result_t};
 
 use super::{Binding, Recorder, Regular, Signalled};
 use crate::error::{Error, Result};
-use crate::list::command::{self, Post, Signal, Target};
-use crate::list::graph;
-use crate::list::waits::{self, Condition};
+use crate::list::target::{Condition, Post, Signal, Target};
+use crate::list::{command, graph, packets, waits};
 use crate::sync::cb_event::Bound;
 use crate::sync::event::{Event, EventKind};
 use crate::sync::shared::Shared;
@@ -25,7 +24,7 @@ impl Regular {
     /// for.
     ///
     /// # Errors
-    /// As [`Regular::create`].
+    /// Those of [`Regular::create`].
     pub fn branch(shared: Arc<Shared>, in_order: bool, is_first: bool) -> Result<Arc<Self>> {
         let list = Self::create_as(shared, in_order, true)?;
         let mut state = list.lock();
@@ -34,7 +33,7 @@ impl Regular {
             let cell = state.recording.counter().cell();
             // In an out-of-order list this makes the end of the CALL the signal after it.
             state.recording.add_signal();
-            let mut packet = command::nop(flag::ORDERED);
+            let mut packet = packets::nop(flag::ORDERED);
             Post::from_base(cell.va(), graph::BEGIN).attach(&mut packet);
             state.packets.push(packet);
         }
@@ -67,7 +66,7 @@ impl Regular {
     /// Whether a command with this signal can be appended.
     ///
     /// # Errors
-    /// As [`Regular::append`].
+    /// Those of [`Regular::append`].
     pub fn may_signal(&self, signal: &Signal<'_>) -> Result {
         command::check_signal(&Recorder { list: self, state: &mut self.lock() }, signal)
     }
@@ -82,7 +81,7 @@ impl Regular {
     /// signal those that are for use outside of the graph.
     ///
     /// # Errors
-    /// As [`Regular::close`].
+    /// Those of [`Regular::close`].
     pub fn end_capture(&self) -> Result {
         let mut state = self.lock();
         let recording = state.recording.clone();
@@ -146,7 +145,7 @@ fn check_shared(flags: CbFlags, name: &str) -> Result {
     ))
 }
 
-/// As [`may_signal`], of a wait.
+/// Does the same as [`may_signal`] for a wait.
 ///
 /// # Errors
 /// GRAPH_CAPTURE_UNSUPPORTED.

@@ -32,7 +32,7 @@ impl Regular {
     /// Copies of several lists, whose waits for each other are waits of the copies for each other.
     ///
     /// # Errors
-    /// As [`Regular::duplicate`].
+    /// Those of [`Regular::duplicate`].
     pub fn duplicate_all(lists: &[&Self]) -> Result<Vec<Arc<Self>>> {
         let mut sources: Vec<_> = lists.iter().map(|list| list.lock()).collect();
         if sources.iter().any(|it| !it.closed || it.is_stale) {

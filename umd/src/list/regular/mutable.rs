@@ -22,9 +22,11 @@ use tally_ze::{ze_event_handle_t, ze_result_t};
 use super::{Recorder, Regular, Signalled, State};
 use crate::error::{Error, Result};
 use crate::handle::{self, Counted};
-use crate::list::command::{self, Command, Post, Signal, Target};
-use crate::list::launch::{self, Keep, Launch};
-use crate::list::waits::{self, Condition, WaitList};
+use crate::list::command::{self, Command};
+use crate::list::launch::{self, Launch};
+use crate::list::packets::{nop, stamp};
+use crate::list::target::{Condition, Keep, Post, Signal, Target};
+use crate::list::waits::{self, WaitList};
 use crate::sync::event::{Event, EventKind};
 use crate::sync::timestamp::Timestamp;
 use crate::sync::wait;
@@ -41,7 +43,7 @@ pub(super) struct Mutable {
     first: u64,
     /// The command that is appended next has the last number.
     is_asked: bool,
-    /// By number; `None`: nothing was appended under it.
+    /// The commands by number; `None`: nothing was appended under that number.
     commands: Vec<Option<Place>>,
     /// The signals of all counter-based events, in the order of the commands.
     signals: Vec<Named>,
@@ -160,7 +162,7 @@ impl Regular {
     /// A list whose commands may be changed.
     ///
     /// # Errors
-    /// As [`Regular::create`].
+    /// Those of [`Regular::create`].
     pub fn mutable(self: Arc<Self>) -> Arc<Self> {
         let mut state = self.lock();
         state.mutable = Some(Box::default());
@@ -332,7 +334,7 @@ impl Regular {
             other => other,
         }));
         let places = wait_places(place.waits.len());
-        let packets = packets.into_iter().chain(iter::repeat(command::nop(0)));
+        let packets = packets.into_iter().chain(iter::repeat(nop(0)));
         let mut gone = Vec::new();
         for (to, packet) in state.packets[place.start..][..places].iter_mut().zip(packets) {
             gone.extend(waits::addresses(to));
@@ -386,7 +388,7 @@ impl Regular {
             None => None,
         };
         if let Some(packet) = place.stamp {
-            state.packets[packet] = slot.map_or(command::nop(0), command::stamp);
+            state.packets[packet] = slot.map_or(nop(0), stamp);
         }
         if let Some(packet) = place.post {
             let packet = &mut state.packets[packet];
@@ -431,7 +433,7 @@ impl State {
         let is_wait = |packet: &&Packet| packet.header.opcode == opcode::WAIT;
         let used = self.packets[start..].iter().take_while(is_wait).count();
         let places = wait_places(waits.len());
-        let spare = iter::repeat_n(command::nop(0), places.saturating_sub(used));
+        let spare = iter::repeat_n(nop(0), places.saturating_sub(used));
         self.packets.splice(start + used..start + used, spare);
         let body = start + places.max(used);
         let packets = self.packets.get(body..).unwrap_or_default();

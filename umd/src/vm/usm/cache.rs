@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Allocation, MOST_KEPT};
+use super::allocation::{Allocation, MOST_KEPT};
 use crate::shards::Shards;
 
 /// Sizes from [`SMALLEST`] on, each twice the one before.
@@ -47,7 +47,7 @@ struct Depot {
     classes: [Vec<Block>; CLASSES],
     bytes: u64,
     blocks: usize,
-    /// Without pages, the one that has rested longest in front.
+    /// Blocks without pages; the one that has rested longest is in front.
     large: VecDeque<Block>,
     large_bytes: u64,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which allocation holds an address, found without a lock.
+//! A table that finds the allocation of an address without a lock.
 //!
 //! ```text
 //!  addresses   |  granule 0  |  granule 1  |  granule 2  |  granule 3  |
@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use tally_ze::ze_memory_type_t;
 
 use super::super::budget::Charge;
-use super::{Allocation, Found, GRANULE};
+use super::allocation::{Allocation, Found, GRANULE};
 use crate::space::Space;
 
 /// Records that are made at once.
@@ -31,8 +31,8 @@ const CHUNK: usize = 1024;
 pub(in super::super) struct Registry {
     /// First address of the VA reservation.
     start: u64,
-    /// By granule: one more than the first granule of its block. Pages of it that are never used are
-    /// never touched.
+    /// For each granule: one more than the first granule of its block. Pages of it that are never
+    /// used are never touched.
     heads: Box<[AtomicU32]>,
     records: Box<[OnceLock<Box<[Record]>>]>,
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where pages lie: a memfd, one that a descriptor table of the driver's own keeps, or, where a
-//! sandbox refuses memfds, a shared anonymous mapping.
+//! The backing of pages: a memfd, one that a descriptor table of the driver's own keeps, or, where
+//! a sandbox refuses memfds, a shared anonymous mapping.
 //!
-//! Of a shared anonymous mapping, mremap of zero bytes makes a second mapping of the same pages.
+//! An mremap of zero bytes makes a second mapping of the pages of a shared anonymous mapping.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -10,9 +10,11 @@ use std::ptr::NonNull;
 
 use tally_uapi::ioctl::{Errno, bind_flag};
 
-use super::super::Result;
-use super::HUGE_PAGE;
 use super::files::Kept;
+use crate::backend::Result;
+
+/// Large extents are aligned to what the system can back with a huge page.
+pub(super) const HUGE_PAGE: u64 = 2 << 20;
 
 /// A part of some pages, and how to map it.
 #[derive(Clone, Copy)]

@@ -24,14 +24,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tally_uapi::PAGE_SIZE;
 use tally_uapi::ioctl::{Errno, bind_flag};
 
-use super::super::Result;
 use super::backing::{Anonymous, Backing, Part, identity, memfd, protection};
+use crate::backend::Result;
 use crate::process;
 
 /// Bytes of the files that are made before they are asked for: the usual small buffer's.
 const USUAL: u64 = 64 << 10;
-/// How many of these are made at once: the first time, and at most. Each time it is twice as many, so
-/// a program with many buffers rarely waits for the thread, and one with few does not wait long.
+/// The number of files made at once: the first time, and at most. Each time it is twice as many, so a
+/// program with many buffers rarely waits for the thread, and one with few does not wait long.
 const FIRST_BATCH: usize = 4;
 const MOST_BATCH: usize = 64;
 /// Most tables. There are no more buffers than the system lets a process have mappings.
@@ -58,7 +58,7 @@ struct State {
     refused: bool,
     /// Files of [`USUAL`] bytes that are no buffer's yet.
     ready: Vec<Kept>,
-    /// How many of these were made last.
+    /// The number made the last time.
     batch: usize,
 }
 
@@ -180,7 +180,7 @@ impl Drop for Kept {
         if let Place::Table(table, fd) = &self.place
             && !process::is_gone()
         {
-            // Without its thread the table is gone, and the file with it.
+            // If the thread has ended, the table is gone, and the file with it.
             let _ = table.orders.send(Order::Close(*fd));
         }
     }

@@ -6,9 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tally_uapi::PAGE_SIZE;
 
-use super::super::Result;
-use super::HUGE_PAGE;
-use super::backing::Backing;
+use super::backing::{Backing, HUGE_PAGE};
+use crate::backend::Result;
 
 /// See the module's description.
 pub(super) struct Pool {

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The trait of a lane: its three interfaces, and the facts in which lanes differ.
+
+use super::{HostWait, Ioctls, Result, Sharing};
+
+/// Tells whether a VM is lost.
+pub type Loss = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// An open Tally device.
+///
+/// All methods may be called from any thread.
+pub trait Backend: Ioctls + Sharing + HostWait + Send + Sync {
+    /// The lane's name, for reports: "embedded" or "drm".
+    fn lane(&self) -> &'static str;
+
+    /// Whether the device reaches all memory of this process. If not, it reaches what is bound, and
+    /// MAP_USERPTR binds memory of the process's at other addresses too.
+    fn sees_process(&self) -> bool;
+
+    /// Whether bytes of a buffer that are never touched cost nothing.
+    fn is_sparse(&self) -> bool {
+        false
+    }
+
+    /// Counts bytes of buffers of [`BoUse::Block`](super::BoUse::Block) as used, where the kernel does not.
+    ///
+    /// # Errors
+    /// ENOSPC: more than the device has.
+    fn take_memory(&self, _bytes: u64) -> Result {
+        Ok(())
+    }
+
+    /// Counts them no longer.
+    fn give_memory(&self, _bytes: u64) {}
+
+    /// A function that tells without a call whether a VM is lost, where there is one.
+    fn loss(&self, _vm: u32) -> Option<Loss> {
+        None
+    }
+
+    /// Bytes of buffers that this process uses.
+    fn memory_used(&self) -> u64 {
+        0
+    }
+
+    /// The device's place on its bus: domain, bus, device and function. None if it is on none.
+    fn pci_address(&self) -> Option<[u32; 4]> {
+        None
+    }
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The lists that a report looks at: what they let it see, so that it need not know lists.
+
+use std::sync::Arc;
+
+use tally_uapi::packet::Packet;
+
+use super::calls::CallLog;
+use crate::submit::ring::Ring;
+use crate::sync::cell::Cell;
+use crate::sync::recording::Recording;
+use crate::sync::shared::Shared;
+
+/// An immediate list or a queue, which has a ring.
+pub trait Stream: Send + Sync {
+    /// The state that lists, queues and events of the VM share.
+    fn shared(&self) -> &Arc<Shared>;
+    /// The counter's word.
+    fn cell(&self) -> Cell;
+    /// The largest reserved value of the counter.
+    fn reserved(&self) -> u64;
+    /// Looks at the ring, and at the calls that wrote it, while no thread appends.
+    fn look(&self, look: &mut dyn FnMut(&Ring, Option<&CallLog>));
+}
+
+/// A look at a recording, its packets, and the calls that wrote them.
+pub type Look<'a> = &'a mut dyn FnMut(&Recording, &[Packet], Option<&CallLog>);
+
+/// A regular list, which has a recording.
+pub trait Recorded: Send + Sync {
+    /// The state that lists, queues and events of the VM share.
+    fn shared(&self) -> &Arc<Shared>;
+    /// Looks while no thread appends.
+    fn look(&self, look: Look<'_>);
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A piece of unified shared memory, in use or at rest.
+
+use std::collections::BTreeMap;
+
+use tally_ze::ze_memory_type_t;
+
+use crate::backend::Hold;
+use crate::process;
+use crate::vm::bindings::Mapping;
+use crate::vm::budget::Charge;
+
+/// Blocks begin and end at multiples of this.
+pub(in crate::vm) const GRANULE: u64 = 64 << 10;
+/// Largest block that keeps its pages while it rests. To fill pages with zeros is cheaper than to
+/// get new ones from the system, but takes its time also if the application never touches them.
+pub(super) const MOST_KEPT: u64 = 1 << 20;
+
+/// A piece of unified shared memory, or a block that rests.
+pub struct Allocation {
+    /// Its addresses.
+    pub mapping: Mapping,
+    /// Bytes that the user asked for.
+    pub size: u64,
+    /// Host, device or shared.
+    pub kind: ze_memory_type_t,
+    /// Identifies it in this process; never reused.
+    pub id: u64,
+    /// The context that it belongs to: `Context::id`.
+    pub context: u64,
+    /// The device that it was made for, unless it was made for the host alone.
+    pub charge: Option<Charge>,
+    /// Keeps memory that another process has shared.
+    pub import: Option<Hold>,
+    /// Whether it can be had as a file.
+    pub exportable: bool,
+    /// Attributes of atomics, by the device; see [`Vm::set_atomics`].
+    pub atomics: BTreeMap<u32, u32>,
+    /// Bytes that the kernel counts for it.
+    pub(super) counted: u64,
+    /// Bytes from its start on that may not be zero when it rests.
+    pub(super) dirty: u64,
+    /// Whether the block may serve again: no other process has it.
+    pub(super) reusable: bool,
+}
+
+impl Allocation {
+    pub(super) fn new(mapping: Mapping) -> Self {
+        Self {
+            mapping,
+            size: 0,
+            kind: ze_memory_type_t::ZE_MEMORY_TYPE_UNKNOWN,
+            id: 0,
+            context: 0,
+            charge: None,
+            import: None,
+            exportable: false,
+            atomics: BTreeMap::new(),
+            counted: 0,
+            dirty: 0,
+            reusable: false,
+        }
+    }
+
+    /// Its buffer, for another process, which keeps the pages: they are no other allocation's later.
+    pub fn export(&mut self) -> u32 {
+        self.reusable = false;
+        self.mapping.bo()
+    }
+
+    /// Counts it no longer.
+    pub(super) fn uncount(&mut self) {
+        self.charge = None;
+        if self.counted != 0 {
+            self.mapping.bo.bindings.backend.give_memory(self.counted);
+            self.counted = 0;
+        }
+    }
+
+    /// Makes the pages zero that may not be.
+    pub(super) fn clear(&mut self) {
+        let dirty = std::mem::take(&mut self.dirty) as usize;
+        // SAFETY: the block is mapped for reading and writing and has as many bytes. It
+        // is freed, so no correct program uses its address.
+        unsafe { self.mapping.ptr().write_bytes(0, dirty) };
+    }
+
+    /// Gives the pages back to the system and takes all access away, so that an access to freed
+    /// memory is a fault. Whether it could.
+    pub(super) fn close(&mut self) -> bool {
+        self.dirty = 0;
+        let (start, bytes) = (self.mapping.ptr().as_ptr().cast(), self.mapping.size() as usize);
+        // SAFETY: as for `clear`; the pages are of a file that only this block uses.
+        unsafe {
+            libc::madvise(start, bytes, libc::MADV_REMOVE) == 0
+                && libc::mprotect(start, bytes, libc::PROT_NONE) == 0
+        }
+    }
+
+    /// Undoes [`Allocation::close`]; the pages are zero. Whether it could.
+    pub(super) fn open(&mut self) -> bool {
+        let (start, bytes) = (self.mapping.ptr().as_ptr().cast(), self.mapping.size() as usize);
+        // SAFETY: the block's own mapping, which nothing uses.
+        unsafe { libc::mprotect(start, bytes, libc::PROT_READ | libc::PROT_WRITE) == 0 }
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        if !process::is_gone() {
+            self.uncount();
+        }
+    }
+}
+
+/// The answer of [`Vm::find`](crate::vm::Vm::find) about an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// First address of the allocation.
+    pub base: u64,
+    /// Bytes that the user asked for.
+    pub size: u64,
+    /// The buffer; the allocation begins at its start.
+    pub bo: u32,
+    /// Host, device or shared.
+    pub kind: ze_memory_type_t,
+    /// Identifies the allocation.
+    pub id: u64,
+    /// The context that it belongs to.
+    pub context: u64,
+    /// The number of the device that it was made for.
+    pub device: Option<u32>,
+    /// Whether another process has shared it.
+    pub imported: bool,
+    /// Whether it can be had as a file.
+    pub exportable: bool,
+}
