@@ -15,11 +15,13 @@
 use std::panic::catch_unwind;
 
 mod buffers;
+mod cgroups;
 mod coverage;
 mod device;
 mod fuzz;
 mod hostile;
 mod life;
+mod power;
 mod processes;
 mod queues;
 mod rejections;
@@ -73,6 +75,9 @@ const TESTS: &[Test] = tests! {
         one_user_cannot_have_all_kernel_memory null_memory_counts locked_memory_is_counted_by_user
         a_wait_takes_no_memory_but_its_cells;
     hostile: a_witness_notices_nothing;
+    cgroups: a_cgroup_pays_for_buffers a_cgroup_at_its_limit_gets_no_buffer
+        a_cgroup_pays_for_kernel_objects kernel_memory_runs_out_in_its_cgroup;
+    power: the_machine_sleeps pci_recovers_from_an_error;
     resets: a_reset_from_outside_is_noticed resets_among_other_calls;
     life: parameters_are_visible unbind_wakes_a_thousand_sleepers
         the_module_comes_back_a_hundred_times;
