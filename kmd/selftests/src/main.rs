@@ -59,7 +59,7 @@ const TESTS: &[Test] = tests! {
     buffers: memory_is_zero_and_shared a_mapping_outlives_its_handle tools_see_each_buffer_once
         memory_has_a_limit clients_have_limits
         bindings_are_cut_and_joined parts_are_mapped_and_mappings_are_cut
-        userptr_is_the_callers_memory a_bind_ends_with_its_caller huge_and_many
+        userptr_is_the_callers_memory a_page_is_bound_many_times a_bind_ends_with_its_caller huge_and_many
         a_bind_without_memory_changes_nothing;
     queues: a_signal_arrives a_copy_copies a_fault_loses_the_vm_and_no_other
         a_queue_says_what_it_waits_for destroyed_queues_do_not_signal an_endless_kernel_is_ended limits_are_reached
@@ -80,6 +80,7 @@ const TESTS: &[Test] = tests! {
     power: the_machine_sleeps pci_recovers_from_an_error;
     resets: a_reset_from_outside_is_noticed resets_among_other_calls;
     life: parameters_are_visible unbind_wakes_a_thousand_sleepers
+        unbind_does_not_wait_for_memory
         the_module_comes_back_a_hundred_times;
 };
 
