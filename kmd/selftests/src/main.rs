@@ -65,7 +65,8 @@ const TESTS: &[Test] = tests! {
         a_queue_says_what_it_waits_for destroyed_queues_do_not_signal an_endless_kernel_is_ended limits_are_reached
         a_busy_queue_needs_no_kicks tools_see_engine_time;
     waits: met_at_once late_and_past any_and_all a_signal_handler_interrupts
-        the_device_wakes_a_sleeper a_host_wakes_a_sleeper no_sleeper_no_interrupt
+        the_device_wakes_a_sleeper a_host_wakes_a_sleeper the_device_hears_only_of_what_it_waits_for
+        no_sleeper_no_interrupt
         a_destroyed_vm_ends_waits queues_of_two_vms_wait_for_each_other
         a_queue_does_not_wait_for_the_dead;
     processes: importers_of_read_only_buffers_only_read an_importer_outlives_the_exporter
