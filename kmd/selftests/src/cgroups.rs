@@ -4,8 +4,10 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use tally_uapi::ioctl::{VmBind, bind_op};
 
@@ -69,7 +71,12 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        eventually(|| fs::remove_dir(&self.0).is_ok());
+        // Its processes have ended, but the kernel may still be busy with their end. A test that has failed
+        // says why, and not that this fails as well.
+        let until = Instant::now() + Duration::from_secs(60);
+        while fs::remove_dir(&self.0).is_err() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 }
 
@@ -92,12 +99,27 @@ impl Member {
     }
 
     /// Waits for its end; its status.
-    fn end(self) -> i32 {
-        drop(self.stream);
+    fn end(mut self) -> i32 {
+        // Nobody speaks any more: who listens goes on.
+        let _ = self.stream.shutdown(Shutdown::Both);
         let mut status = 0;
         // SAFETY: an own child.
         assert_eq!(unsafe { libc::waitpid(self.pid, &mut status, 0) }, self.pid);
+        self.pid = 0;
         status
+    }
+}
+
+impl Drop for Member {
+    /// Ends it with a test that has failed.
+    fn drop(&mut self) {
+        if self.pid != 0 {
+            // SAFETY: an own child that was not waited for.
+            unsafe {
+                libc::kill(self.pid, libc::SIGKILL);
+                libc::waitpid(self.pid, std::ptr::null_mut(), 0);
+            }
+        }
     }
 }
 
