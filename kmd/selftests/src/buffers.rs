@@ -339,7 +339,8 @@ pub fn a_bind_without_memory_changes_nothing() -> Outcome {
         let length = nth.read_at(&mut left, 0).unwrap();
         nth.write_at(b"0", 0).unwrap();
         match answer {
-            Ok(()) => fixture.bind(fixture.unmap(0, 4)).unwrap(),
+            // The kernel also lets copies of the struct fail; by the one back all was done.
+            Ok(()) | Err(libc::EFAULT) => fixture.bind(fixture.unmap(0, 4)).unwrap(),
             Err(error) => {
                 assert_eq!(error, libc::ENOMEM, "allocation {number}");
                 refused += 1;

@@ -10,7 +10,7 @@
 //! with `--first` behind it the witness never waits for a processor.
 //! `tally-selftests --slow` tests what a slow VM does to others, on a device that lets one be slow.
 //! `TALLY_KO` names the module's file for the tests that reload it; without it they
-//! are skipped.
+//! are skipped. `TALLY_COVERAGE` names a file to which the blocks of the module that were run are added.
 
 use std::panic::catch_unwind;
 
@@ -113,6 +113,10 @@ fn main() {
         |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()));
     let tests: Vec<&Test> = TESTS.iter().filter(|(name, _)| chosen(name)).collect();
     println!("TAP version 13\n1..{}", tests.len());
+    let covers = std::env::var_os("TALLY_COVERAGE").is_some();
+    if covers {
+        coverage::begin();
+    }
     let mut failed = 0;
     for (index, (name, test)) in tests.into_iter().enumerate() {
         let number = index + 1;
@@ -124,6 +128,9 @@ fn main() {
                 println!("not ok {number} {name}");
             }
         }
+    }
+    if covers {
+        coverage::report();
     }
     std::process::exit(i32::from(failed != 0));
 }
