@@ -386,6 +386,7 @@ pub fn may_fail() {
         // Each failure would be a page of the log.
         ("failslab", "verbose", "0"),
         ("fail_page_alloc", "verbose", "0"),
+        ("fail_usercopy", "verbose", "0"),
     ] {
         // A kernel without them fails nothing.
         let _ = std::fs::write(format!("/sys/kernel/debug/{kind}/{setting}"), value);
