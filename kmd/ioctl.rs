@@ -102,9 +102,7 @@ pub(crate) const TABLE: &[DrmIoctlDescriptor] = table! {
     BoInfo => |caller, arg| buffers::info(caller.drm_file, arg),
     VmCreate => |caller, arg| caller.gpu(|gpu| vms::create(gpu, &caller.file(), arg)),
     VmDestroy => |caller, arg| caller.gpu_or_gone(|gpu| vms::destroy(gpu, &caller.file(), arg)),
-    VmBind => |caller, arg| {
-        caller.gpu_or_gone(|gpu| bind::bind(gpu, &caller.file(), caller.lookup(), arg))
-    },
+    VmBind => |caller, arg| bind::bind(&caller, arg),
     QueueCreate => |caller, arg| caller.gpu(|gpu| queues::create(gpu, &caller.file(), arg)),
     QueueDestroy => |caller, arg| caller.gpu_or_gone(|gpu| queues::destroy(gpu, &caller.file(), arg)),
     QueueQuery => |caller, arg| caller.gpu(|gpu| queues::query(gpu, &caller.file(), arg)),

@@ -64,8 +64,8 @@ struct tally_user_pages {
 	struct sg_table sgt;
 };
 
-int tally_user_pin(struct device *dev, u64 address, unsigned long count, bool write,
-		   struct tally_user_pages **out);
+int tally_user_pin(u64 address, unsigned long count, bool write, struct tally_user_pages **out);
+int tally_user_map(struct tally_user_pages *user, struct device *dev);
 struct sg_table *tally_user_table(struct tally_user_pages *user);
 void tally_user_unpin(struct tally_user_pages *user);
 
@@ -211,8 +211,9 @@ void *tally_page_address(struct page *page)
 }
 
 /*
- * Has memory for all pages of a buffer, or -EINTR when a fatal signal comes. For a large buffer this
- * takes long. The helper, which then finds all pages, would see no signal, and have the buffer's lock.
+ * Has memory for all pages of a buffer, or -EINTR when a fatal signal comes, or -ENODEV when the driver
+ * is unbound. For a large buffer this takes long. The helper, which then finds all pages, would see
+ * neither, and have the buffer's lock.
  */
 int tally_fill_buffer(struct drm_gem_object *obj)
 {
@@ -226,6 +227,8 @@ int tally_fill_buffer(struct drm_gem_object *obj)
 	while (index < obj->size >> PAGE_SHIFT) {
 		if (fatal_signal_pending(current))
 			return -EINTR;
+		if (drm_dev_is_unplugged(obj->dev))
+			return -ENODEV;
 		folio = shmem_read_folio_gfp(mapping, index, mapping_gfp_mask(mapping));
 		if (IS_ERR(folio))
 			return PTR_ERR(folio);
@@ -372,11 +375,10 @@ static enum dma_data_direction tally_direction(const struct tally_user_pages *us
 }
 
 /*
- * Pins the caller's own pages for as long as the device maps them, counts them
- * against RLIMIT_MEMLOCK (-ENOSPC beyond it), and maps them for DMA.
+ * Pins the caller's own pages and counts them against RLIMIT_MEMLOCK (-ENOSPC beyond it). How long
+ * that takes is up to whoever has to provide the memory.
  */
-int tally_user_pin(struct device *dev, u64 address, unsigned long count, bool write,
-		   struct tally_user_pages **out)
+int tally_user_pin(u64 address, unsigned long count, bool write, struct tally_user_pages **out)
 {
 	unsigned int flags = FOLL_LONGTERM | (write ? FOLL_WRITE : 0);
 	struct tally_user_pages *user;
@@ -414,20 +416,13 @@ int tally_user_pin(struct device *dev, u64 address, unsigned long count, bool wr
 					(u64)count << PAGE_SHIFT, GFP_KERNEL_ACCOUNT);
 	if (ret)
 		goto unpin;
-	user->write = write;
-	ret = dma_map_sgtable(dev, &user->sgt, tally_direction(user), 0);
-	if (ret)
-		goto free_table;
-
 	mmgrab(current->mm);
 	user->mm = current->mm;
-	user->dev = get_device(dev);
+	user->write = write;
 	user->count = count;
 	*out = user;
 	return 0;
 
-free_table:
-	sg_free_table(&user->sgt);
 unpin:
 	unpin_user_pages(user->pages, done);
 	kvfree(user->pages);
@@ -439,6 +434,19 @@ free_user:
 	return ret;
 }
 
+/*
+ * Maps them for DMA, once. Nobody hands them over from one side to the other, and a page may be mapped
+ * any number of times: there is no DMA but a coherent one.
+ */
+int tally_user_map(struct tally_user_pages *user, struct device *dev)
+{
+	int ret = dma_map_sgtable(dev, &user->sgt, tally_direction(user), DMA_ATTR_REQUIRE_COHERENT);
+
+	if (!ret)
+		user->dev = get_device(dev);
+	return ret;
+}
+
 struct sg_table *tally_user_table(struct tally_user_pages *user)
 {
 	return &user->sgt;
@@ -446,13 +454,16 @@ struct sg_table *tally_user_table(struct tally_user_pages *user)
 
 void tally_user_unpin(struct tally_user_pages *user)
 {
-	dma_unmap_sgtable(user->dev, &user->sgt, tally_direction(user), 0);
+	if (user->dev) {
+		dma_unmap_sgtable(user->dev, &user->sgt, tally_direction(user),
+				  DMA_ATTR_REQUIRE_COHERENT);
+		put_device(user->dev);
+	}
 	sg_free_table(&user->sgt);
 	unpin_user_pages_dirty_lock(user->pages, user->count, user->write);
 	tally_unlock_pages(user->user, user->mm, user->count);
 	free_uid(user->user);
 	mmdrop(user->mm);
-	put_device(user->dev);
 	kvfree(user->pages);
 	kfree(user);
 }

@@ -65,6 +65,12 @@ struct Inner {
 }
 
 impl Inner {
+    /// Wakes who sleeps on a cell of `bucket`; how many they are.
+    fn wake(&self, bucket: usize) -> u32 {
+        let links = self.lists.get(bucket).into_iter().flat_map(List::iter);
+        links.map(|link| link.waiter.wake()).count() as u32
+    }
+
     fn count(&self, bucket: usize, change: impl Fn(&tally_uapi::sync::AtomicU32)) {
         let page = self.page.as_ref().and_then(|page| page.atomics());
         if let Some(word) = page.and_then(|page| page.waiters.get(bucket)) {
@@ -129,10 +135,19 @@ impl Sleepers {
 
     /// Wakes who sleeps on a cell of `bucket`.
     pub(crate) fn wake(&self, bucket: usize) {
+        self.inner.lock().wake(bucket);
+    }
+
+    /// As [`Self::wake`], after a host has written a cell there, and a full fence. Whether the device
+    /// has waiters there, too, which are to be told.
+    #[must_use]
+    pub(crate) fn wake_for_host(&self, bucket: usize) -> bool {
         let inner = self.inner.lock();
-        for link in inner.lists.get(bucket).into_iter().flat_map(List::iter) {
-            link.waiter.wake();
-        }
+        let ours = inner.wake(bucket);
+        // Ours change under this lock only, and what the device counts reads its cells afterwards.
+        let page = inner.page.as_ref().and_then(|page| page.atomics());
+        let word = page.and_then(|page| page.waiters.get(bucket));
+        word.is_some_and(|word| word.load(Ordering::SeqCst) != ours)
     }
 
     /// Wakes everybody: something else than a cell has changed.

@@ -25,6 +25,8 @@ pub(crate) enum Count {
     Interrupts,
     /// QUEUE_KICKs.
     Kicks,
+    /// SEM_WAKEs that the device was told of.
+    Wakes,
     /// SEM_WAITs that went to sleep.
     Sleeps,
     /// Commands on the admin ring.
@@ -38,8 +40,8 @@ pub(crate) enum Count {
 }
 
 /// Names of [`Count`], in its order.
-pub(crate) const COUNTS: [&str; 7] =
-    ["interrupts", "kicks", "sleeps", "commands", "vms_lost", "resets", "pings"];
+pub(crate) const COUNTS: [&str; 8] =
+    ["interrupts", "kicks", "wakes", "sleeps", "commands", "vms_lost", "resets", "pings"];
 
 /// The first fault since the driver was bound.
 #[derive(Clone, Copy)]

@@ -10,29 +10,30 @@ use tally_uapi::firmware::{map_flag, op, Command, Extent, MAX_EXTENTS};
 use tally_uapi::ioctl::VmBind;
 use tally_uapi::PAGE_SIZE;
 
+use super::Caller;
 use crate::account::{Amount, Charge, EXTENTS, MAPPING};
 use crate::admin::{vm_command, Call, Order};
-use crate::buffer::BoRef;
 use crate::extent::Cut;
-use crate::file::TallyFile;
 use crate::gpu::Gpu;
 use crate::object::keep::Keep;
 use crate::object::vm::{Backing, Place, Vm};
-use crate::raw::pages::{sg_table, PinnedBo, UserPages};
+use crate::raw::pages::{fill, sg_table, PinnedBo, PinnedUser, UserPages};
 use crate::request::{Access, Bind, Content};
 use crate::shared::Shared;
 
 /// IOCTL: VM_BIND: maps and unmaps.
-pub(super) fn bind(
-    gpu: &Gpu<'_>,
-    file: &TallyFile,
-    lookup: impl Fn(u32) -> Result<BoRef>,
-    arg: &VmBind,
-) -> Result {
+///
+/// Memory is had before the hardware is used: how long that takes is up to the caller, and unbinding
+/// waits for all who use the hardware.
+pub(super) fn bind(caller: &Caller<'_>, arg: &VmBind) -> Result {
+    // Unbound: ENODEV, whatever is asked for.
+    caller.gpu_or_gone(|_| Ok(()))?;
     let Bind { vm, range, content } = Bind::try_from(arg)?;
-    let vm = gpu.state().vms.get(file.id(), vm)?;
+    let file = caller.file();
+    let state = file.state();
+    let vm = state.vms.get(file.id(), vm)?;
     let bo = match content {
-        Content::Buffer { handle, .. } => Some(lookup(handle)?),
+        Content::Buffer { handle, .. } => Some(caller.lookup()(handle)?),
         _ => None,
     };
     let window = vm.window();
@@ -45,33 +46,39 @@ pub(super) fn bind(
         return Err(EINVAL);
     }
     if matches!(content, Content::Nothing) {
-        return unmap(gpu, &vm, &range);
+        return caller.gpu_or_gone(|gpu| unmap(gpu, &vm, &range));
     }
-    if gpu.state().gone() {
+    if state.gone() {
         return Err(ENODEV);
     }
     if vm.lost() {
         return Err(EIO);
     }
-    let dev = gpu.pdev().as_ref();
     match (content, bo) {
         (Content::Buffer { offset, access, .. }, Some(bo)) => {
             if access.is_more_than_read() && !bo.may_write(Some(file.id())) {
                 return Err(EACCES);
             }
-            let pinned = Arc::new(PinnedBo::new(bo)?, GFP_KERNEL_ACCOUNT)?;
-            let table = patiently(|| sg_table(pinned.bo(), dev, &pinned.bo().table_lock))?;
-            let pieces = table.iter().map(|piece| (piece.dma_address(), piece.dma_len()));
-            let extents = Some(Cut::new(pieces, offset, bytes));
-            map(gpu, &vm, &range, access, Backing::Bo(pinned.clone()), extents)
+            fill(&bo)?;
+            caller.gpu(|gpu| {
+                let dev = gpu.pdev().as_ref();
+                let pinned = Arc::new(PinnedBo::new(bo)?, GFP_KERNEL_ACCOUNT)?;
+                let table = patiently(|| sg_table(pinned.bo(), dev, &pinned.bo().table_lock))?;
+                let pieces = table.iter().map(|piece| (piece.dma_address(), piece.dma_len()));
+                let extents = Some(Cut::new(pieces, offset, bytes));
+                map(gpu, &vm, &range, access, Backing::Bo(pinned.clone()), extents)
+            })
         }
         (Content::User { address, access }, _) => {
             let count = usize::try_from(bytes / PAGE_SIZE).map_err(|_| EINVAL)?;
-            let user = UserPages::pin(dev, address, count, access.writes())?;
-            let user = Arc::new(user, GFP_KERNEL_ACCOUNT)?;
-            let pieces = user.table().iter().map(|piece| (piece.dma_address(), piece.dma_len()));
-            let extents = Some(Cut::new(pieces, 0, bytes));
-            map(gpu, &vm, &range, access, Backing::User(user.clone()), extents)
+            let pinned = PinnedUser::new(address, count, access.writes())?;
+            caller.gpu(|gpu| {
+                let user = UserPages::map(pinned, gpu.pdev().as_ref())?;
+                let user = Arc::new(user, GFP_KERNEL_ACCOUNT)?;
+                let pieces = user.table().iter().map(|piece| (piece.dma_address(), piece.dma_len()));
+                let extents = Some(Cut::new(pieces, 0, bytes));
+                map(gpu, &vm, &range, access, Backing::User(user.clone()), extents)
+            })
         }
         (Content::Null { access }, _) => {
             // Memory of the device, which has it from the same machine in the end. Zeros that are only
@@ -82,7 +89,8 @@ pub(super) fn bind(
             } else {
                 None
             };
-            map(gpu, &vm, &range, access, Backing::Null(charge), None::<core::iter::Empty<Extent>>)
+            let none = None::<core::iter::Empty<Extent>>;
+            caller.gpu(|gpu| map(gpu, &vm, &range, access, Backing::Null(charge), none))
         }
         (Content::Nothing | Content::Buffer { .. }, _) => Err(EINVAL),
     }

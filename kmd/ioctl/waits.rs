@@ -151,15 +151,22 @@ pub(super) fn wake(gpu: &Gpu<'_>, lookup: impl Fn(u32) -> Result<BoRef>, arg: &S
     // The caller's store comes before the look at the lists and the device's look.
     fence(Ordering::SeqCst);
     match wake {
-        Wake::Foreign => gpu.regs().wake(WAKE_FOREIGN),
+        Wake::Foreign => ring(gpu, WAKE_FOREIGN),
         Wake::Cell { handle, offset } => {
             if offset >= lookup(handle)?.bytes() {
                 return Err(EINVAL);
             }
             let bucket = waiters_index(offset);
-            gpu.state().sleepers.wake(bucket);
-            gpu.regs().wake(bucket as u32);
+            // A register's write holds up all who write one, clients that wake nobody must not.
+            if gpu.state().sleepers.wake_for_host(bucket) {
+                ring(gpu, bucket as u32);
+            }
         }
     }
     Ok(())
+}
+
+fn ring(gpu: &Gpu<'_>, bucket: u32) {
+    gpu.state().count(Count::Wakes);
+    gpu.regs().wake(bucket);
 }

@@ -22,12 +22,12 @@ extern "C" {
     fn tally_buffer_page(obj: *mut bindings::drm_gem_object, index: usize) -> *mut bindings::page;
     fn tally_put_page(page: *mut bindings::page);
     fn tally_user_pin(
-        dev: *mut bindings::device,
         address: u64,
         count: usize,
         write: bool,
         out: *mut *mut RawUserPages,
     ) -> c_int;
+    fn tally_user_map(user: *mut RawUserPages, dev: *mut bindings::device) -> c_int;
     fn tally_user_table(user: *mut RawUserPages) -> *mut bindings::sg_table;
     fn tally_user_unpin(user: *mut RawUserPages);
 }
@@ -86,13 +86,23 @@ fn reservation<B: DriverObject>(bo: &shmem::Object<B>) -> *mut bindings::dma_res
 /// The abstraction pins only with a DMA mapping, which is undone at unbind.
 pub(crate) struct PinnedBo<B: DriverObject>(ARef<shmem::Object<B>>);
 
+/// Has memory for all pages of a buffer. For a large one that takes long: the caller holds nothing that
+/// others wait for.
+///
+/// # Errors
+/// ENOMEM; EINTR: killed; ENODEV: unbound meanwhile.
+pub(crate) fn fill<B: DriverObject>(bo: &shmem::Object<B>) -> Result {
+    // SAFETY: a live shmem object.
+    to_result(unsafe { tally_fill_buffer(bo.as_raw()) })
+}
+
 impl<B: DriverObject> PinnedBo<B> {
+    /// Of a buffer that was filled: what is missing nevertheless is had here, and no signal heard.
+    ///
     /// # Errors
-    /// ENOMEM; EINTR: killed.
+    /// ENOMEM.
     pub(crate) fn new(bo: ARef<shmem::Object<B>>) -> Result<Self> {
         let (base, resv) = (base(&bo), reservation(&bo));
-        // SAFETY: a live shmem object of this driver.
-        to_result(unsafe { tally_fill_buffer(bo.as_raw()) })?;
         // `drm_gem_shmem_pin` would answer EINTR to any signal while another thread has
         // the lock, and the uapi promises otherwise.
         // SAFETY: a live shmem object that was not imported, and its own lock.
@@ -208,43 +218,52 @@ struct RawUserPages {
     private: [u8; 0],
 }
 
-/// Pages of a process, pinned, accounted and mapped for the device.
-pub(crate) struct UserPages(NonNull<RawUserPages>);
+/// Pages of a process, pinned and accounted.
+pub(crate) struct PinnedUser(NonNull<RawUserPages>);
 
 // SAFETY: the shim's object may be used and freed by any thread.
-unsafe impl Send for UserPages {}
-// SAFETY: it is not changed after it was made.
-unsafe impl Sync for UserPages {}
+unsafe impl Send for PinnedUser {}
+// SAFETY: nothing changes it but `UserPages::map`, which owns it.
+unsafe impl Sync for PinnedUser {}
 
-impl UserPages {
-    /// Pins `count` pages of the calling process from `address`.
+impl PinnedUser {
+    /// Pins `count` pages of the calling process from `address`. The memory may be anybody's to provide,
+    /// so this may take any time: the caller holds nothing that others wait for.
     ///
     /// # Errors
     /// EFAULT: no memory there, or not writable. ENOSPC: RLIMIT_MEMLOCK. ENOMEM, EINTR.
-    pub(crate) fn pin(
-        dev: &Device<Bound>,
-        address: u64,
-        count: usize,
-        write: bool,
-    ) -> Result<Self> {
+    pub(crate) fn new(address: u64, count: usize, write: bool) -> Result<Self> {
         let mut out = core::ptr::null_mut();
+        // SAFETY: a place for the result; any address will do.
+        to_result(unsafe { tally_user_pin(address, count, write, &mut out) })?;
+        NonNull::new(out).map(Self).ok_or(ENOMEM)
+    }
+}
+
+impl Drop for PinnedUser {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, and not used after this.
+        unsafe { tally_user_unpin(self.0.as_ptr()) };
+    }
+}
+
+/// Pages of a process, mapped for the device as long as this lives.
+pub(crate) struct UserPages(PinnedUser);
+
+impl UserPages {
+    /// # Errors
+    /// ENOMEM and others: they cannot be mapped.
+    pub(crate) fn map(pinned: PinnedUser, dev: &Device<Bound>) -> Result<Self> {
         // `Device` is a transparent wrapper.
         let dev = core::ptr::from_ref(dev).cast::<bindings::device>().cast_mut();
-        // SAFETY: a bound device, and a place for the result; any address will do.
-        to_result(unsafe { tally_user_pin(dev, address, count, write, &mut out) })?;
-        NonNull::new(out).map(Self).ok_or(ENOMEM)
+        // SAFETY: a bound device, and pages that are not mapped yet, since this owns them.
+        to_result(unsafe { tally_user_map(pinned.0.as_ptr(), dev) })?;
+        Ok(Self(pinned))
     }
 
     /// Where the pages are.
     pub(crate) fn table(&self) -> &SGTable {
-        // SAFETY: the table lives and stays as it is until `drop`.
-        unsafe { SGTable::from_raw(tally_user_table(self.0.as_ptr())) }
-    }
-}
-
-impl Drop for UserPages {
-    fn drop(&mut self) {
-        // SAFETY: made by `pin`, and not used after this.
-        unsafe { tally_user_unpin(self.0.as_ptr()) };
+        // SAFETY: the table is mapped; it lives and stays as it is until `drop`.
+        unsafe { SGTable::from_raw(tally_user_table(self.0 .0.as_ptr())) }
     }
 }

@@ -161,14 +161,18 @@ kernel_prune() {
 
 # alone FUNCTION [ARGUMENT]...: calls it while no other of these scripts makes something that is kept.
 alone() {
-    local lock
+    local lock status
     exec {lock}>"$cache/lock"
     flock --nonblock "$lock" || {
         say "waiting for another scripts/vm"
         flock "$lock"
     }
+    # Where the caller asks (`alone ... ||`) a failure does not end the script, but must still be told. No
+    # `||` here: with it, nothing in a function that is called would end the script.
     "$@"
+    status=$?
     exec {lock}>&-
+    return "$status"
 }
 
 # kernel_ensure VARIANT: the kernel is there when this returns.

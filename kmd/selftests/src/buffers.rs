@@ -235,6 +235,21 @@ pub fn userptr_is_the_callers_memory() {
     }
 }
 
+/// A page of the caller's is bound as often as he likes; no check of DMA thinks that one is left over.
+pub fn a_page_is_bound_many_times() {
+    let fixture = Fixture::new();
+    let mut queue = fixture.queue(100);
+    let memory = anonymous(2);
+    memory[0].store(34, Relaxed);
+    let offset = memory.as_ptr().addr() as u64;
+    for slot in 0..20 {
+        let map = fixture.map(0, 0, 2 * slot, 2, RW);
+        fixture.bind(VmBind { op: bind_op::MAP_USERPTR, offset, ..map }).unwrap();
+    }
+    copy_word(&fixture, &mut queue, 0, 39, 1);
+    assert_eq!(memory[PAGE as usize / 8].load(Relaxed), 34);
+}
+
 /// Whole pages of anonymous memory, for the life of the program.
 fn anonymous(pages: u64) -> &'static [std::sync::atomic::AtomicU64] {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -324,7 +339,8 @@ pub fn a_bind_without_memory_changes_nothing() -> Outcome {
         let length = nth.read_at(&mut left, 0).unwrap();
         nth.write_at(b"0", 0).unwrap();
         match answer {
-            Ok(()) => fixture.bind(fixture.unmap(0, 4)).unwrap(),
+            // The kernel also lets copies of the struct fail; by the one back all was done.
+            Ok(()) | Err(libc::EFAULT) => fixture.bind(fixture.unmap(0, 4)).unwrap(),
             Err(error) => {
                 assert_eq!(error, libc::ENOMEM, "allocation {number}");
                 refused += 1;

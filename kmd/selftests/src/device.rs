@@ -16,6 +16,8 @@ use tally_uapi::ioctl::{
 use tally_uapi::packet::{Dispatch, Header, Nop, Packet, PostSync, Wait, WaitEntry, flag, opcode};
 use tally_uapi::queue::QueueControl;
 
+use crate::coverage;
+
 /// Bytes of a page.
 pub const PAGE: u64 = tally_uapi::PAGE_SIZE;
 /// Access to both sides.
@@ -111,11 +113,14 @@ impl Node {
     /// # Safety
     /// `arg` is what the number says, with valid addresses in it.
     pub unsafe fn raw<T>(&self, request: u64, arg: &mut T) -> Result<(), i32> {
+        coverage::trace();
         // SAFETY: as the caller says.
-        match unsafe { libc::ioctl(self.0.as_raw_fd(), request as libc::Ioctl, arg) } {
+        let answer = match unsafe { libc::ioctl(self.0.as_raw_fd(), request as libc::Ioctl, arg) } {
             0 => Ok(()),
             _ => Err(errno()),
-        }
+        };
+        coverage::collect();
+        answer
     }
 
     /// An ioctl of Tally's. Addresses in `arg` may be wrong on purpose: the kernel checks.

@@ -20,7 +20,7 @@ use tally_uapi::ioctl::{
 use tally_uapi::packet::Packet;
 use tally_uapi::queue::QueueControl;
 
-use crate::coverage::{Map, Trace};
+use crate::coverage;
 use crate::device::{Mapped, Node, PAGE, in_ms};
 
 /// Numbers that look random and can be had again.
@@ -116,7 +116,6 @@ struct Client {
     dice: Dice,
     shared: Arc<Shared>,
     fail: Option<File>,
-    trace: Option<Trace>,
     counts: Counts,
 }
 
@@ -127,13 +126,12 @@ const MAPPED: u64 = 16;
 
 impl Client {
     /// For the thread that calls this.
-    fn new(seed: u64, shared: &Arc<Shared>, trace: Option<Trace>) -> Self {
+    fn new(seed: u64, shared: &Arc<Shared>) -> Self {
         let fail = OpenOptions::new().write(true).open("/proc/thread-self/fail-nth");
         let mut client = Self {
             dice: Dice(seed | 1),
             shared: Arc::clone(shared),
             fail: fail.ok(),
-            trace,
             counts: Counts::new(),
         };
         client.set_up();
@@ -170,7 +168,6 @@ impl Client {
         if let Some(fail) = &mut self.fail {
             let _ = fail.write_all(b"0");
         }
-        self.trace.iter().for_each(Trace::collect);
         *self.counts.entry((T::NAME, answer.err().unwrap_or(0))).or_default() += 1;
         answer
     }
@@ -389,6 +386,7 @@ pub fn may_fail() {
         // Each failure would be a page of the log.
         ("failslab", "verbose", "0"),
         ("fail_page_alloc", "verbose", "0"),
+        ("fail_usercopy", "verbose", "0"),
     ] {
         // A kernel without them fails nothing.
         let _ = std::fs::write(format!("/sys/kernel/debug/{kind}/{setting}"), value);
@@ -397,7 +395,7 @@ pub fn may_fail() {
 
 /// Some random calls, of a file of its own.
 pub fn some_calls(seed: u64) {
-    let mut client = Client::new(seed, &Arc::new(Shared::new()), None);
+    let mut client = Client::new(seed, &Arc::new(Shared::new()));
     (0..300).for_each(|_| client.step());
 }
 
@@ -409,9 +407,9 @@ pub fn run(seed: u64, processes: u64, threads: u64, time: Duration, trouble: boo
         time.as_secs()
     );
     may_fail();
-    let map = Map::new();
+    coverage::begin();
     let end = Instant::now() + time;
-    let start = |index| start(seed, index, threads, end, map);
+    let start = |index| start(seed, index, threads, end);
     let mut pids: Vec<libc::pid_t> = (0..processes).map(start).collect();
     if trouble {
         crate::trouble::make(Dice(seed | 1), &mut pids, end, start);
@@ -422,13 +420,10 @@ pub fn run(seed: u64, processes: u64, threads: u64, time: Duration, trouble: boo
         unsafe { libc::waitpid(pid, &mut status, 0) };
         assert_eq!(status, 0, "a client ended with {status:#x}");
     }
-    match map.map(|map| map.count()) {
-        None | Some(0) => println!("# fuzz: the kernel does not tell which blocks were run"),
-        Some(count) => println!("# fuzz: {count} blocks of the module were run"),
-    }
+    coverage::report();
 }
 
-fn start(seed: u64, index: u64, threads: u64, end: Instant, map: Option<Map>) -> libc::pid_t {
+fn start(seed: u64, index: u64, threads: u64, end: Instant) -> libc::pid_t {
     // SAFETY: the program has one thread here.
     let pid = unsafe { libc::fork() };
     if pid != 0 {
@@ -439,7 +434,7 @@ fn start(seed: u64, index: u64, threads: u64, end: Instant, map: Option<Map>) ->
     while Instant::now() < end {
         // A new file now and then: closing one is part of the test, and what its threads have left.
         let seed = seed.wrapping_mul(0x9e37_79b9) + index * 1_000_003 + round;
-        for (key, count) in race(seed, threads, map) {
+        for (key, count) in race(seed, threads) {
             *counts.entry(key).or_default() += count;
         }
         round += 1;
@@ -451,7 +446,7 @@ fn start(seed: u64, index: u64, threads: u64, end: Instant, map: Option<Map>) ->
 }
 
 /// Threads that use the same file.
-fn race(seed: u64, threads: u64, map: Option<Map>) -> Counts {
+fn race(seed: u64, threads: u64) -> Counts {
     let shared = Arc::new(Shared::new());
     let mut counts = Counts::new();
     std::thread::scope(|scope| {
@@ -460,7 +455,7 @@ fn race(seed: u64, threads: u64, map: Option<Map>) -> Counts {
                 let shared = &shared;
                 scope.spawn(move || {
                     let seed = seed ^ thread.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                    let mut client = Client::new(seed, shared, map.and_then(Trace::start));
+                    let mut client = Client::new(seed, shared);
                     (0..2000).for_each(|_| client.step());
                     client.counts
                 })

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Acquire;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tally_uapi::cell::CellKind;
 use tally_uapi::fault::FaultKind;
@@ -14,7 +14,8 @@ use tally_uapi::ioctl::{BoInfo, VmCreate, sem_wait_flag};
 
 use crate::Outcome;
 use crate::device::{
-    FOREVER, Fixture, Node, counter, debug_file, entry, eventually, wait, wait_for,
+    FOREVER, Fixture, Node, PAGE, RW, counter, debug_file, entry, eventually, nobody_is_left,
+    shared_kib, wait, wait_for,
 };
 
 pub fn driver() -> PathBuf {
@@ -71,6 +72,31 @@ pub fn unbind_wakes_a_thousand_sleepers() {
     fs::write(driver().join("bind"), &address).expect("bind");
     eventually(|| Node::try_open().is_some());
     crate::queues::a_signal_arrives();
+}
+
+/// Unbinding does not wait until a client has all the memory that it binds.
+pub fn unbind_does_not_wait_for_memory() {
+    const PAGES: u64 = 1 << 18;
+    const KIB: u64 = PAGES * PAGE >> 10;
+    nobody_is_left();
+    let fixture = Fixture::new();
+    let handle = fixture.node.bo(PAGES, 0).expect("a buffer");
+    let (address, before) = (address(), shared_kib());
+    thread::scope(|scope| {
+        let binder = scope.spawn(|| fixture.bind(fixture.map(handle, 0, 0, 1, RW)));
+        // To have all of it takes many times as long as unbinding.
+        eventually(|| shared_kib() > before + KIB / 64);
+        let begun = Instant::now();
+        fs::write(driver().join("unbind"), &address).expect("unbind");
+        println!("# unbinding took {} ms", begun.elapsed().as_millis());
+        assert_eq!(binder.join().unwrap(), Err(libc::ENODEV));
+    });
+    let had = shared_kib() - before;
+    // The count lags behind by some pages for each processor.
+    assert!(had < KIB / 2, "it had {had} KiB of {KIB}");
+    drop(fixture);
+    fs::write(driver().join("bind"), &address).expect("bind");
+    eventually(|| Node::try_open().is_some());
 }
 
 /// Each parameter is in debugfs, with its value, by the name that the module file gives it.

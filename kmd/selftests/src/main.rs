@@ -10,16 +10,18 @@
 //! with `--first` behind it the witness never waits for a processor.
 //! `tally-selftests --slow` tests what a slow VM does to others, on a device that lets one be slow.
 //! `TALLY_KO` names the module's file for the tests that reload it; without it they
-//! are skipped.
+//! are skipped. `TALLY_COVERAGE` names a file to which the blocks of the module that were run are added.
 
 use std::panic::catch_unwind;
 
 mod buffers;
+mod cgroups;
 mod coverage;
 mod device;
 mod fuzz;
 mod hostile;
 mod life;
+mod power;
 mod processes;
 mod queues;
 mod rejections;
@@ -57,13 +59,14 @@ const TESTS: &[Test] = tests! {
     buffers: memory_is_zero_and_shared a_mapping_outlives_its_handle tools_see_each_buffer_once
         memory_has_a_limit clients_have_limits
         bindings_are_cut_and_joined parts_are_mapped_and_mappings_are_cut
-        userptr_is_the_callers_memory a_bind_ends_with_its_caller huge_and_many
+        userptr_is_the_callers_memory a_page_is_bound_many_times a_bind_ends_with_its_caller huge_and_many
         a_bind_without_memory_changes_nothing;
     queues: a_signal_arrives a_copy_copies a_fault_loses_the_vm_and_no_other
         a_queue_says_what_it_waits_for destroyed_queues_do_not_signal an_endless_kernel_is_ended limits_are_reached
         a_busy_queue_needs_no_kicks tools_see_engine_time;
     waits: met_at_once late_and_past any_and_all a_signal_handler_interrupts
-        the_device_wakes_a_sleeper a_host_wakes_a_sleeper no_sleeper_no_interrupt
+        the_device_wakes_a_sleeper a_host_wakes_a_sleeper the_device_hears_only_of_what_it_waits_for
+        no_sleeper_no_interrupt
         a_destroyed_vm_ends_waits queues_of_two_vms_wait_for_each_other
         a_queue_does_not_wait_for_the_dead;
     processes: importers_of_read_only_buffers_only_read an_importer_outlives_the_exporter
@@ -73,8 +76,12 @@ const TESTS: &[Test] = tests! {
         one_user_cannot_have_all_kernel_memory null_memory_counts locked_memory_is_counted_by_user
         a_wait_takes_no_memory_but_its_cells;
     hostile: a_witness_notices_nothing;
+    cgroups: a_cgroup_pays_for_buffers a_cgroup_at_its_limit_gets_no_buffer
+        a_cgroup_pays_for_kernel_objects kernel_memory_runs_out_in_its_cgroup;
+    power: the_machine_sleeps pci_recovers_from_an_error;
     resets: a_reset_from_outside_is_noticed resets_among_other_calls;
     life: parameters_are_visible unbind_wakes_a_thousand_sleepers
+        unbind_does_not_wait_for_memory
         the_module_comes_back_a_hundred_times;
 };
 
@@ -106,6 +113,10 @@ fn main() {
         |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()));
     let tests: Vec<&Test> = TESTS.iter().filter(|(name, _)| chosen(name)).collect();
     println!("TAP version 13\n1..{}", tests.len());
+    let covers = std::env::var_os("TALLY_COVERAGE").is_some();
+    if covers {
+        coverage::begin();
+    }
     let mut failed = 0;
     for (index, (name, test)) in tests.into_iter().enumerate() {
         let number = index + 1;
@@ -117,6 +128,9 @@ fn main() {
                 println!("not ok {number} {name}");
             }
         }
+    }
+    if covers {
+        coverage::report();
     }
     std::process::exit(i32::from(failed != 0));
 }

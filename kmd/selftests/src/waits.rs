@@ -179,7 +179,31 @@ pub fn a_destroyed_vm_ends_waits() {
     });
 }
 
-/// SPEC.md: "The device counts there, too, for queues of other VMs that wait in the bucket."
+/// SPEC.md: the driver "may leave that out while the word counts none but its own sleepers".
+pub fn the_device_hears_only_of_what_it_waits_for() {
+    let fixture = Fixture::new();
+    let mut queue = fixture.queue(0);
+    let (handle, offset) = (queue.handle, 2 * PAGE + 8);
+    let wake = || fixture.node.call(&mut SemWake { handle, pad: 0, offset }).unwrap();
+    let wakes = counter("wakes");
+    thread::scope(|scope| {
+        let sleeper = scope.spawn(|| fixture.wait(&[queue.entry(1, 1)], 0, FOREVER));
+        eventually(|| counter("asleep") == 1);
+        (0..10).for_each(|_| wake());
+        queue.word(1).store(1, Release);
+        wake();
+        assert_eq!(sleeper.join().unwrap(), Ok(0));
+    });
+    assert_eq!(counter("wakes"), wakes);
+    // A queue that waits there, and it alone.
+    queue.push(wait_for(queue.cell(1), 2, CellKind::Event));
+    eventually(|| {
+        wake();
+        counter("wakes") != wakes
+    });
+}
+
+/// SPEC.md: "The device counts there, too, for the queues that wait in the bucket."
 pub fn queues_of_two_vms_wait_for_each_other() {
     let (one, two) = (Fixture::new(), Fixture::new());
     let (cells, memory) = one.memory(50, 1);

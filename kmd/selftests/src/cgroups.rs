@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Memory of a cgroup: what its processes cause is charged to it, and when it has no more, that is its
+//! own trouble. On a kernel with memory cgroups, with /sys/fs/cgroup mounted.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use tally_uapi::ioctl::{VmBind, bind_op};
+
+use crate::Outcome;
+use crate::device::{FOREVER, Fixture, Node, PAGE, RW, eventually, nobody_is_left};
+
+const NONE: Outcome = Outcome::Skipped("the kernel has no memory cgroups");
+
+/// A cgroup of its own.
+struct Group(PathBuf);
+
+impl Group {
+    /// None where there are no memory cgroups.
+    fn new(name: &str) -> Option<Self> {
+        let root = PathBuf::from("/sys/fs/cgroup");
+        fs::write(root.join("cgroup.subtree_control"), "+memory").ok()?;
+        let group = Self(root.join(name));
+        fs::create_dir(&group.0).expect("a cgroup");
+        Some(group)
+    }
+
+    fn set(&self, file: &str, value: impl ToString) {
+        fs::write(self.0.join(file), value.to_string()).expect("a file of the cgroup");
+    }
+
+    fn text(&self, file: &str) -> String {
+        fs::read_to_string(self.0.join(file)).expect("a file of the cgroup")
+    }
+
+    /// Bytes that are charged.
+    fn current(&self) -> u64 {
+        self.text("memory.current").trim().parse().expect("a number")
+    }
+
+    /// A line of memory.stat or memory.events.
+    fn value(&self, file: &str, key: &str) -> u64 {
+        let text = self.text(file);
+        let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+        line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {key} in {text}"))
+    }
+
+    /// Runs `f` in a process of the group, which ends when `f` returns or the other end of its stream
+    /// is dropped.
+    fn start(&self, f: impl FnOnce(Node, &mut UnixStream)) -> Member {
+        let (stream, mut theirs) = UnixStream::pair().expect("a pair");
+        // SAFETY: the program has one thread here; the child ends without returning.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0);
+        if pid == 0 {
+            drop(stream);
+            self.set("cgroup.procs", 0);
+            let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                f(Node::open(), &mut theirs);
+            }));
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(ran.is_err())) };
+        }
+        Member { pid, stream }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Its processes have ended, but the kernel may still be busy with their end. A test that has failed
+        // says why, and not that this fails as well.
+        let until = Instant::now() + Duration::from_secs(60);
+        while fs::remove_dir(&self.0).is_err() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// A process of a group.
+struct Member {
+    pid: libc::pid_t,
+    stream: UnixStream,
+}
+
+impl Member {
+    /// The next number that it tells, or None if it has ended.
+    fn hear(&mut self) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.stream.read_exact(&mut bytes).is_ok().then(|| u64::from_ne_bytes(bytes))
+    }
+
+    /// Lets it go on.
+    fn answer(&mut self) {
+        self.stream.write_all(&[0]).expect("it listens");
+    }
+
+    /// Waits for its end; its status.
+    fn end(mut self) -> i32 {
+        // Nobody speaks any more: who listens goes on.
+        let _ = self.stream.shutdown(Shutdown::Both);
+        let mut status = 0;
+        // SAFETY: an own child.
+        assert_eq!(unsafe { libc::waitpid(self.pid, &mut status, 0) }, self.pid);
+        self.pid = 0;
+        status
+    }
+}
+
+impl Drop for Member {
+    /// Ends it with a test that has failed.
+    fn drop(&mut self) {
+        if self.pid != 0 {
+            // SAFETY: an own child that was not waited for.
+            unsafe {
+                libc::kill(self.pid, libc::SIGKILL);
+                libc::waitpid(self.pid, std::ptr::null_mut(), 0);
+            }
+        }
+    }
+}
+
+fn tell(stream: &mut UnixStream, number: u64) {
+    stream.write_all(&number.to_ne_bytes()).expect("the parent listens");
+}
+
+fn listen(stream: &mut UnixStream) {
+    // The parent may end without a word.
+    let _ = stream.read(&mut [0]);
+}
+
+/// A client outside of the group has all that it asks for.
+fn others_are_well() {
+    let fixture = Fixture::new();
+    fixture.memory(64, 2048);
+    let mut queue = fixture.queue(0);
+    queue.push(queue.signal(0, 1));
+    assert_eq!(fixture.wait(&[queue.entry(0, 1)], 0, FOREVER), Ok(0));
+}
+
+/// The pages of a buffer are charged to the cgroup of who binds it, until it is freed.
+pub fn a_cgroup_pays_for_buffers() -> Outcome {
+    const BYTES: u64 = 32 << 20;
+    let Some(group) = Group::new("tally-buffers") else { return NONE };
+    let mut member = group.start(|node, stream| {
+        let fixture = Fixture::on(node);
+        tell(stream, 0);
+        listen(stream);
+        let handle = fixture.node.bo(BYTES / PAGE, 0).unwrap();
+        fixture.bind(fixture.map(handle, 0, 0, BYTES / PAGE, RW)).unwrap();
+        tell(stream, 0);
+        listen(stream);
+        fixture.bind(fixture.unmap(0, BYTES / PAGE)).unwrap();
+        fixture.node.close(handle).unwrap();
+        tell(stream, 0);
+        listen(stream);
+    });
+    assert_eq!(member.hear(), Some(0));
+    let before = group.current();
+    member.answer();
+    assert_eq!(member.hear(), Some(0));
+    let with = group.current();
+    assert!(with >= before + BYTES, "{before} before, {with} with a buffer of {BYTES}");
+    member.answer();
+    assert_eq!(member.hear(), Some(0));
+    eventually(|| group.current() < before + BYTES / 2);
+    assert_eq!(member.end(), 0);
+    nobody_is_left();
+    Outcome::Passed
+}
+
+/// "When memory runs out, a buffer gets none (ENOMEM) and no process is ended": also that of a cgroup.
+pub fn a_cgroup_at_its_limit_gets_no_buffer() -> Outcome {
+    const LIMIT: u64 = 64 << 20;
+    const PAGES: u64 = 2048;
+    let Some(group) = Group::new("tally-limit") else { return NONE };
+    group.set("memory.max", LIMIT);
+    let mut member = group.start(|node, stream| {
+        let fixture = Fixture::on(node);
+        let mut bound = 0;
+        let error = loop {
+            let handle = fixture.node.bo(PAGES, 0).unwrap();
+            match fixture.bind(fixture.map(handle, 0, bound, PAGES, RW)) {
+                Ok(()) => bound += PAGES,
+                Err(error) => {
+                    // What it did get fills the group, in which now nobody could say a word.
+                    fixture.node.close(handle).unwrap();
+                    break error;
+                }
+            }
+        };
+        tell(stream, error as u64);
+        tell(stream, bound * PAGE);
+        listen(stream);
+        // What it gives back it can have again.
+        fixture.bind(fixture.unmap(0, PAGES)).unwrap();
+    });
+    assert_eq!(member.hear(), Some(libc::ENOMEM as u64));
+    let bound = member.hear().expect("it lives");
+    assert!((LIMIT / 2..=LIMIT).contains(&bound), "{bound} bytes of {LIMIT}");
+    others_are_well();
+    member.answer();
+    assert_eq!(member.end(), 0);
+    assert!(group.value("memory.events", "max") > 0);
+    assert_eq!(group.value("memory.events", "oom_kill"), 0);
+    nobody_is_left();
+    Outcome::Passed
+}
+
+/// GFP_KERNEL_ACCOUNT: what VM_BIND makes in the kernel is charged to the caller's cgroup.
+pub fn a_cgroup_pays_for_kernel_objects() -> Outcome {
+    const COUNT: u64 = 4000;
+    let Some(group) = Group::new("tally-objects") else { return NONE };
+    let mut member = group.start(|node, stream| {
+        let fixture = Fixture::on(node);
+        tell(stream, 0);
+        listen(stream);
+        for page in 0..COUNT {
+            let null = VmBind { op: bind_op::MAP_NULL, ..fixture.map(0, 0, 2 * page, 1, RW) };
+            fixture.bind(null).unwrap();
+        }
+        tell(stream, 0);
+        listen(stream);
+    });
+    assert_eq!(member.hear(), Some(0));
+    let before = group.value("memory.stat", "kernel");
+    member.answer();
+    assert_eq!(member.hear(), Some(0));
+    // A mapping and what it counts as, each an allocation of at least 64 bytes. Sums are exact to some
+    // pages for each processor, and may be two seconds old.
+    let mut with = 0;
+    eventually(|| {
+        with = group.value("memory.stat", "kernel");
+        with >= before + COUNT * 2 * 64
+    });
+    assert_eq!(member.end(), 0);
+    nobody_is_left();
+    Outcome::Passed
+}
+
+/// Kernel memory that a cgroup has no more of: the call fails, or the cgroup's own process is ended.
+pub fn kernel_memory_runs_out_in_its_cgroup() -> Outcome {
+    const LIMIT: u64 = 12 << 20;
+    const PAGES: u64 = 1024;
+    let Some(group) = Group::new("tally-kernel") else { return NONE };
+    group.set("memory.max", LIMIT);
+    // Memory outside of the group: inside, only what the kernel needs to bind it is new.
+    let (protection, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+    let bytes = (PAGES * PAGE) as usize;
+    // SAFETY: a new mapping, all of which is written.
+    let memory = unsafe {
+        let memory = libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0);
+        assert_ne!(memory, libc::MAP_FAILED);
+        memory.cast::<u8>().write_bytes(1, bytes);
+        memory.addr() as u64
+    };
+    let mut member = group.start(|node, stream| {
+        let fixture = Fixture::on(node);
+        let made = (0..60).map(|slot| {
+            let map = fixture.map(0, 0, slot * PAGES, PAGES, RW);
+            fixture.bind(VmBind { op: bind_op::MAP_USERPTR, offset: memory, ..map })
+        });
+        let error = made.filter_map(Result::err).next();
+        // In the window there is room for 64; more takes more windows.
+        let error = error.or_else(|| {
+            (0x20_0000_0000..).step_by(1 << 30).take(15).find_map(|start| {
+                let vm = match Fixture::create_vm(&fixture.node, start) {
+                    Ok(vm) => vm,
+                    Err(error) => return Some(error),
+                };
+                (0..60).find_map(|slot| {
+                    let map = VmBind {
+                        vm_id: vm,
+                        op: bind_op::MAP_USERPTR,
+                        offset: memory,
+                        address: start + slot * PAGES * PAGE,
+                        ..fixture.map(0, 0, 0, PAGES, RW)
+                    };
+                    fixture.bind(map).err()
+                })
+            })
+        });
+        tell(stream, error.map_or(0, |error| error as u64));
+    });
+    let told = member.hear();
+    others_are_well();
+    let status = member.end();
+    let killed = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL;
+    assert!(killed || told == Some(libc::ENOMEM as u64), "status {status:#x}, told {told:?}");
+    assert_eq!(group.value("memory.events", "oom_kill"), u64::from(killed));
+    assert!(group.value("memory.events", "max") > 0);
+    // SAFETY: the own mapping, which nobody uses any more.
+    unsafe { libc::munmap(std::ptr::without_provenance_mut(memory as usize), bytes) };
+    nobody_is_left();
+    others_are_well();
+    Outcome::Passed
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What happens to the device's power and to its bus: the machine sleeps, PCI recovers from an error.
+//! On a kernel that can do both on request (`scripts/vm --debug`).
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+
+use tally_uapi::cell::CellKind;
+use tally_uapi::ioctl::{QueueKick, VmCreate, VmDestroy};
+
+use crate::Outcome;
+use crate::device::{FOREVER, Fixture, Node, PAGE, counter, eventually, wait_for};
+use crate::life::device_file;
+
+/// Has a client, with a thread in SEM_WAIT, meet `event`, which ends its VM; afterwards new VMs work.
+fn lost_by(event: impl FnOnce()) {
+    let fixture = Fixture::new();
+    let mut queue = fixture.queue(0);
+    let (_, memory) = fixture.memory(16, 1);
+    memory.word(0).store(7, std::sync::atomic::Ordering::Release);
+    queue.push(wait_for(queue.cell(1), 1, CellKind::Event));
+    let resets = counter("resets");
+    thread::scope(|scope| {
+        let sleeper = scope.spawn(|| {
+            loop {
+                // A thread that was frozen with the machine is told of a signal.
+                match fixture.wait(&[queue.entry(0, 1)], 0, FOREVER) {
+                    Err(libc::EINTR) => {}
+                    other => return other,
+                }
+            }
+        });
+        eventually(|| counter("asleep") == 1);
+        event();
+        assert_eq!(sleeper.join().unwrap(), Err(libc::EIO));
+    });
+    eventually(can_make_a_vm);
+    assert_eq!(counter("resets"), resets + 1);
+    let kick = fixture.node.call(&mut QueueKick { queue_id: queue.id, pad: 0 });
+    assert_eq!(kick, Err(libc::EIO));
+    assert_eq!(memory.word(0).load(std::sync::atomic::Ordering::Acquire), 7);
+    fixture.node.call(&mut VmDestroy { vm_id: fixture.vm, pad: 0 }).unwrap();
+    crate::queues::a_signal_arrives();
+    // The interrupt as well, which a device may lose with its power.
+    crate::waits::the_device_wakes_a_sleeper();
+}
+
+fn can_make_a_vm() -> bool {
+    Node::try_open().is_some_and(|node| {
+        let mut create = VmCreate { start: 0x10_0000_0000, size: PAGE, ..Default::default() };
+        node.call(&mut create).is_ok()
+    })
+}
+
+/// "a loss of power while the machine sleeps": all steps that a driver sees, without the sleep itself.
+pub fn the_machine_sleeps() -> Outcome {
+    let test = Path::new("/sys/power/pm_test");
+    if !test.exists() {
+        return Outcome::Skipped("the kernel cannot pretend to sleep");
+    }
+    let _ = fs::write("/sys/module/suspend/parameters/pm_test_delay", "1");
+    // Up to where devices are suspended, and up to where their interrupts are off as well.
+    for depth in ["devices", "platform"] {
+        fs::write(test, depth).expect("pm_test");
+        lost_by(|| fs::write("/sys/power/state", "freeze").expect("to sleep and wake"));
+    }
+    fs::write(test, "none").expect("pm_test");
+    Outcome::Passed
+}
+
+/// `struct aer_error_inj` of the kernel's aer_inject: an uncorrectable error of a function.
+fn inject(function: &str, uncorrectable: u32) {
+    let number = |text: &str| u32::from_str_radix(text, 16).expect("a PCI address");
+    let (domain, rest) = function.split_once(':').expect("a domain");
+    let (bus, rest) = rest.split_once(':').expect("a bus");
+    let (device, function) = rest.split_once('.').expect("a function");
+    let mut error = vec![number(bus) as u8, number(device) as u8, number(function) as u8, 0];
+    // Uncorrectable and correctable errors, four words of a header, the domain.
+    for word in [uncorrectable, 0, 0, 0, 0, 0, number(domain)] {
+        error.extend(word.to_ne_bytes());
+    }
+    fs::write("/dev/aer_inject", error).expect("an error");
+}
+
+/// An error of the port above the device: its link is reset, and the device with it.
+pub fn pci_recovers_from_an_error() -> Outcome {
+    let device = fs::canonicalize(device_file(".")).expect("the device");
+    let port = device.parent().and_then(Path::file_name).expect("a parent").to_string_lossy();
+    if !Path::new("/dev/aer_inject").exists() || port.starts_with("pci") {
+        return Outcome::Skipped("the kernel cannot inject errors of PCI Express");
+    }
+    // "Completion Timeout", by default not fatal, and "Data Link Protocol Error", which is.
+    for error in [1 << 14, 1 << 4] {
+        lost_by(|| inject(&port, error));
+    }
+    Outcome::Passed
+}
