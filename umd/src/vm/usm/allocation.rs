@@ -34,7 +34,7 @@ pub struct Allocation {
     pub import: Option<Hold>,
     /// Whether it can be had as a file.
     pub exportable: bool,
-    /// Attributes of atomics, by the device; see [`Vm::set_atomics`].
+    /// Attributes of atomics, by the device; see [`Vm::set_atomics`](crate::vm::Vm::set_atomics).
     pub atomics: BTreeMap<u32, u32>,
     /// Bytes that the kernel counts for it.
     pub(super) counted: u64,
