@@ -9,6 +9,7 @@ use tally_compiler::interp::{self, Launch, Memory};
 use tally_compiler::ir::Module;
 
 use crate::harness::{Arg, Grid, Kernel, MARGIN, clang, module, widths};
+use crate::passes::agree_after_each;
 
 /// Elements of a buffer, to be compared: NaN equals NaN, whatever its bits.
 #[derive(Clone, Copy)]
@@ -84,6 +85,7 @@ pub fn same_in_all(module: &Module, name: &str, runs: &[Run]) {
 
 /// As [`same_in_all`]; how the buffers differ if they do.
 fn compare(module: &Module, name: &str, runs: &[Run]) -> Result<(), String> {
+    agree_after_each(module, name, runs).map_err(|how| format!("{name} {how}"))?;
     widths().into_iter().try_for_each(|(target, lanes)| {
         // There a driver may get two lengths of vectors.
         let kernel = match target.name.as_str() {
