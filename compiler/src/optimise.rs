@@ -15,6 +15,7 @@
 mod blocks;
 mod copies;
 mod identities;
+pub mod multiples;
 mod registers;
 mod rename;
 mod simplify;

@@ -49,6 +49,9 @@ fn build(
             let what = format!("of that, once more: {}", pass.name());
             steps.time(&what, || pass.run(&mut part, &mut function));
         }
+        steps.time("of that, once more: layout", || {
+            widen::lay_out(&mut part, &mut function, lanes);
+        });
     }
     let lowered = steps.time("lower, cuts included", || match &widened {
         Ok(widened) => lower::lower_widened(widened, kernel),

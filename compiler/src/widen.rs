@@ -29,6 +29,7 @@ mod emit;
 mod flow;
 mod group;
 mod known;
+mod layout;
 mod memory;
 mod names;
 mod ops;
@@ -45,6 +46,7 @@ use crate::regions::stop_scope;
 use build::Builder;
 use emit::Widener;
 use flow::Flow;
+pub use layout::lay_out;
 pub use refusal::Refusal;
 use shape::Shapes;
 pub use shape::{Rows, Shape};
@@ -153,6 +155,7 @@ fn widen_for(
         pass.run(&mut module, &mut source);
     }
     let subgroups = check(&module, kernel, &source, lanes)?;
+    let steps = lay_out(&mut module, &mut source, lanes);
     let module = &module;
     let mut insts = source.blocks.iter().flat_map(|(_, block)| &block.insts);
     let together = subgroups || insts.any(|inst| stop_scope(&inst.op).is_some());
@@ -170,7 +173,7 @@ fn widen_for(
         }
         _ => Rows::Whole,
     };
-    let way = Way::new(module, &source, rows)?;
+    let way = Way::new(module, &source, rows, &steps)?;
     let write = |module: Module, way: &Way, lanes: u32, rows: Rows| {
         let uneven = if rows == Rows::Any { "up to " } else { "" };
         let function = Function {
@@ -204,7 +207,7 @@ fn widen_for(
         (module, double) = (both, Some(function));
     }
     if may_be_uneven && kernel.required_group_size.is_none() {
-        let way = Way::new(&module, &source, Rows::Any)?;
+        let way = Way::new(&module, &source, Rows::Any, &steps)?;
         if let Ok((both, function, _)) = write(module.clone(), &way, lanes, Rows::Any) {
             (module, uneven) = (both, Some(function));
         }
@@ -228,12 +231,12 @@ struct Way {
 }
 
 impl Way {
-    fn new(module: &Module, source: &Function, rows: Rows) -> Result<Self, Refusal> {
+    fn new(module: &Module, source: &Function, rows: Rows, steps: &[i64]) -> Result<Self, Refusal> {
         let mut flow = Flow::new(source)?;
         let mut parting = vec![false; source.blocks.len()];
         loop {
             flow.update(source, &parting);
-            let shapes = Shapes::new(module, source, &flow, rows);
+            let shapes = Shapes::new(module, source, &flow, rows, steps);
             let mut changed = false;
             for id in source.blocks.ids() {
                 let parts = shapes.parts(source, &flow, id);

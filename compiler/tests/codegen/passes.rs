@@ -7,10 +7,11 @@ use std::fmt::Write;
 
 use tally_compiler::check;
 use tally_compiler::interp::{self, Arg, Launch, Memory};
-use tally_compiler::ir::{Function, Module};
+use tally_compiler::ir::{Function, Module, Op};
 use tally_compiler::optimise::{self, ORDER, Pass};
+use tally_compiler::widen;
 
-use crate::diff::{Groups, Input, Run, difference_of};
+use crate::diff::{Groups, Input, Run, difference_of, same};
 use crate::golden::golden;
 use crate::harness::{Grid, clang, module};
 
@@ -205,4 +206,73 @@ fn some_variables_stay_in_memory() {
     assert_eq!(stays("int a = n; int *b[2] = {&a, &a}; p[0] = *b[n & 1];"), 2);
     assert_eq!(stays("int a[4] = {1, 2, 3, 4}; p[0] = a[2] + a[n - n];"), 0);
     assert_eq!(stays("struct { int a; float b[3]; } s; s.b[1] = n; s.a = 1; p[0] = s.b[1];"), 0);
+}
+
+/// Private arrays of one size of scalars, of which items read and write elements, together and apart.
+const ARRAYS: &str = "
+typedef struct { int a; float b; } pair;
+kernel void arrays(global int *io, int n) {
+  int i = get_global_id(0), x = io[i];
+  int table[6] = {3, -1, 4, 1, -5, 9};
+  int4 rows[4];
+  pair pairs[5];
+  long wide[3] = {1, 2, 3};
+  for (int k = 0; k < 4; k++)
+    rows[k] = (int4)(x, k, x * k, n);
+  for (int k = 0; k < 5; k++) {
+    pairs[k].a = x + k;
+    pairs[k].b = (x & 15) * k;
+  }
+  if (x & 1) {
+    for (int k = 0; k < n; k++) {
+      table[k] += rows[k & 3].z;
+      wide[k % 3] -= table[k];
+    }
+  } else {
+    table[x & 3] = rows[(x >> 4) & 3].y;
+    pair p = pairs[n - 2];
+    pairs[0] = p;
+  }
+  for (int *p = table; p != table + n; p++)
+    *p ^= x;
+  int sum = rows[1].x + (int)wide[0] + (int)wide[2];
+  for (int k = 0; k < 5; k++)
+    sum += table[k] * (k + 1) + pairs[k].a + (int)pairs[k].b;
+  io[i] = sum;
+}";
+
+/// "at one index, the items' elements are neighbours": the same results, at all widths.
+#[test]
+fn private_arrays_laid_out_by_element_hold_the_same() {
+    let input = |n: i32| Input::bytes((0..n).flat_map(|i| (i * 37 - 500).to_le_bytes()).collect());
+    let count = Input::Value(5i32.to_le_bytes().to_vec());
+    for level in ["-O0", "-O1", "-O2"] {
+        let module = module(&clang::compile_text(ARRAYS, &[level]));
+        let inputs = [input(100), count.clone()];
+        same(&module, "arrays", Grid::line(100, 32), &inputs, level);
+    }
+}
+
+/// What all items load and store at one index is no gather and no scatter.
+#[test]
+fn elements_at_one_index_are_vectors() {
+    let source = "kernel void k(global float *io, int n) {
+          float own[32];
+          size_t i = get_global_id(0);
+          for (int k = 0; k < 32; k++)
+            own[k] = io[i + k * n];
+          for (int k = 1; k < 32; k++)
+            own[k] += own[k - 1] * 0.5f;
+          for (int k = 0; k < 32; k++)
+            io[i + k * n] = own[k];
+        }";
+    for level in ["-O0", "-O2"] {
+        let module = module(&clang::compile_text(source, &[level]));
+        let widened = widen::widen(&module, &module.kernels[0], 16).expect("it is simple");
+        let function = &widened.module.functions[widened.function];
+        let mut insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
+        let apart = insts.find(|inst| matches!(inst.op, Op::Gather(..) | Op::Scatter(..)));
+        assert!(apart.is_none(), "{level}: {apart:?}");
+        assert_eq!(function.variables.len(), 1);
+    }
 }
