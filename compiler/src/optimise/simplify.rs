@@ -48,6 +48,9 @@ pub(super) fn run(module: &mut Module, function: &mut Function) {
 /// An operation with all that its result depends on.
 type Key = (Op, TypeId, Flags);
 
+/// A value, its block, and the stops before it.
+type Numbered = (ValueId, BlockId, usize);
+
 struct Walk {
     loops: Loops,
     /// Whether items wait for each other anywhere.
@@ -55,10 +58,10 @@ struct Walk {
     /// Waits and blocks so far.
     stops: usize,
     known: Known,
-    /// The values of operations in the blocks above: the value, its block and the stops before it.
-    numbered: HashMap<Key, (ValueId, BlockId, usize)>,
+    /// The values of operations in the blocks above.
+    numbered: HashMap<Key, Numbered>,
     /// The keys of the blocks above in order, with what they stood for before.
-    added: Vec<(Key, Option<(ValueId, BlockId, usize)>)>,
+    added: Vec<(Key, Option<Numbered>)>,
     replaced: HashMap<ValueId, Operand>,
 }
 

@@ -211,10 +211,10 @@ impl Traffic {
                 for unit in own {
                     for slot in slots.within(variable, unit.offset, unit.end()) {
                         let (start, end) = (slots.all[slot].start, slots.all[slot].end);
-                        let whole = unit.offset <= start && unit.end() >= end;
+                        let whole = stores && unit.offset <= start && unit.end() >= end;
                         let written = traffic.writes[slot].last() == Some(&id);
                         let reads = &mut traffic.reads[slot];
-                        if !(stores && whole) && !written && reads.last() != Some(&id) {
+                        if !whole && !written && reads.last() != Some(&id) {
                             reads.push(id);
                         }
                         if stores && !written {

@@ -47,7 +47,7 @@ pub fn lay_out(module: &mut Module, function: &mut Function, lanes: u32) -> Vec<
     // The addresses in those variables, with the size of an element.
     let mut addresses: HashMap<ValueId, u64> = HashMap::new();
     let mut stores = Vec::new();
-    for index in 0..function.variables.len() {
+    for (index, step) in steps.iter_mut().enumerate() {
         let Some((unit, own)) = survey(module, function, (&uses, &multiples), index, lanes) else {
             continue;
         };
@@ -60,7 +60,7 @@ pub fn lay_out(module: &mut Module, function: &mut Function, lanes: u32) -> Vec<
         let Some(ty) = module.types.intern(Type::Array(element, variable.size / unit)) else {
             continue;
         };
-        steps[index] = unit as i64;
+        *step = unit as i64;
         addresses.extend(own.into_iter().map(|value| (value, unit)));
         variable.ty = ty;
         variable.align = variable.align.max((unit * u64::from(lanes)).min(MAX_ALIGN));
