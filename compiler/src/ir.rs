@@ -12,21 +12,26 @@
 //! The textual form (`Display`) is for people and golden tests; it is not read back.
 
 pub mod arena;
+mod dominators;
 pub mod eval;
 pub mod group;
 mod ids;
 mod image;
+mod loops;
 mod module;
 mod named;
 mod operators;
 pub mod ops;
 mod text;
 pub mod types;
+mod uses;
 
 pub use arena::{Arena, Id};
+pub use dominators::Dominators;
 pub use group::{GroupOp, WorkItemQuery};
 pub use ids::{BlockId, ConstId, FileId, FunctionId, GlobalId, Operand, ValueId};
 pub use image::GlobalImage;
+pub use loops::{Loop, Loops};
 pub use module::{
     ArgKind, Block, ConstKind, Constant, ENTRY, Flags, Function, Global, ImageArg, ImageKind, Inst,
     Kernel, KernelArg, KernelFacts, Loc, Module, PrivateVariable, Value,
@@ -37,3 +42,4 @@ pub use operators::{
 };
 pub use ops::{Access, GlobalReloc, Op, Terminator};
 pub use types::{AddressSpace, Float, Layout, Scalar, Type, TypeId, Types};
+pub use uses::{Definition, Uses, definitions};

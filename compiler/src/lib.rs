@@ -5,6 +5,7 @@
 //! - [`parse`]: SPIR-V → [`ir`], the typed representation that all stages share.
 //! - [`link`]: modules that import from each other become one.
 //! - [`check`]: what cannot be compiled is refused here, with its place.
+//! - [`optimise`]: passes over the IR of one kernel.
 //! - [`widen`]: one function that runs a vector of work-items.
 //! - [`regions`]: kernels cut at their barriers.
 //! - [`lower`]: IR → LLVM's assembly language.
@@ -31,6 +32,7 @@ pub mod link;
 #[cfg(feature = "llvm")]
 pub mod llvm;
 pub mod lower;
+pub mod optimise;
 pub mod parse;
 pub mod pointers;
 pub mod regions;

@@ -10,7 +10,7 @@ use tally_compiler_protocol::TargetCpu;
 use crate::ir::{Kernel, Module};
 use crate::llvm::{Level, Output};
 use crate::regions::inline;
-use crate::{blob, check, llvm, lower, parse, regions, widen};
+use crate::{blob, check, llvm, lower, optimise, parse, regions, widen};
 
 /// Builds all kernels of a module one after the other, and returns a line for each step.
 ///
@@ -44,6 +44,15 @@ fn build(
         true => widen::widen_twice(module, kernel, lanes),
         false => widen::widen(module, kernel, lanes),
     });
+    if let Some((mut part, mut function)) = optimise::inlined(module, kernel, widen::MAX_WEIGHT) {
+        for pass in optimise::passes() {
+            let what = format!("of that, once more: {}", pass.name());
+            steps.time(&what, || pass.run(&mut part, &mut function));
+        }
+        steps.time("of that, once more: layout", || {
+            widen::lay_out(&mut part, &mut function, lanes);
+        });
+    }
     let lowered = steps.time("lower, cuts included", || match &widened {
         Ok(widened) => lower::lower_widened(widened, kernel),
         Err(_) => lower::lower(module, kernel),

@@ -29,6 +29,7 @@ mod emit;
 mod flow;
 mod group;
 mod known;
+mod layout;
 mod memory;
 mod names;
 mod ops;
@@ -40,10 +41,12 @@ mod turns;
 
 use crate::ir::arena::Id;
 use crate::ir::{Function, FunctionId, Kernel, Loc, Module, Type};
-use crate::regions::{inline, stop_scope};
+use crate::optimise;
+use crate::regions::stop_scope;
 use build::Builder;
 use emit::Widener;
 use flow::Flow;
+pub use layout::lay_out;
 pub use refusal::Refusal;
 use shape::Shapes;
 pub use shape::{Rows, Shape};
@@ -51,7 +54,7 @@ pub use shape::{Rows, Shape};
 /// The most instructions of a kernel, with all that it calls, that are widened.
 const MAX_INSTRUCTIONS: usize = 1 << 14;
 /// The most that they weigh in all, so that what calls grow beyond any measure is not copied first.
-const MAX_WEIGHT: usize = 4 * MAX_INSTRUCTIONS;
+pub const MAX_WEIGHT: usize = 4 * MAX_INSTRUCTIONS;
 /// The most blocks.
 const MAX_BLOCKS: usize = 1 << 11;
 /// The most instructions of a kernel that is widened twice: each form takes its time to build, and
@@ -83,7 +86,7 @@ pub struct Widened {
     pub subgroups: bool,
     /// Remarks for people on what slows the code down, with their places.
     pub remarks: Vec<(Loc, String)>,
-    /// The kernel with all calls inlined, as it was widened.
+    /// The kernel with all calls inlined, after the passes, as it was widened.
     pub source: Function,
     /// The shapes of its values, and its blocks at whose ends items part, for people.
     pub facts: Facts,
@@ -145,10 +148,15 @@ fn widen_for(
     if lanes < 2 {
         return Err(Refusal::new("one item at a time is asked for"));
     }
-    let called = kernel.facts.functions.iter().copied().filter(|&id| id != kernel.function);
-    let source = inline::inline(module, kernel.function, &called.collect(), MAX_WEIGHT)
-        .ok_or_else(|| Refusal::new("too many instructions"))?;
-    let subgroups = check(module, kernel, &source, lanes)?;
+    let too_many = || Refusal::new("too many instructions");
+    let (mut module, mut source) =
+        optimise::inlined(module, kernel, MAX_WEIGHT).ok_or_else(too_many)?;
+    for pass in optimise::passes() {
+        pass.run(&mut module, &mut source);
+    }
+    let subgroups = check(&module, kernel, &source, lanes)?;
+    let steps = lay_out(&mut module, &mut source, lanes);
+    let module = &module;
     let mut insts = source.blocks.iter().flat_map(|(_, block)| &block.insts);
     let together = subgroups || insts.any(|inst| stop_scope(&inst.op).is_some());
     drop(insts);
@@ -165,7 +173,7 @@ fn widen_for(
         }
         _ => Rows::Whole,
     };
-    let way = Way::new(module, &source, rows)?;
+    let way = Way::new(module, &source, rows, &steps)?;
     let write = |module: Module, way: &Way, lanes: u32, rows: Rows| {
         let uneven = if rows == Rows::Any { "up to " } else { "" };
         let function = Function {
@@ -186,7 +194,7 @@ fn widen_for(
         let function = module.functions.push(function);
         Ok::<_, Refusal>((module, function, remarks))
     };
-    let (mut module, function, remarks) = write(module.part_of(kernel), &way, lanes, rows)?;
+    let (mut module, function, remarks) = write(module.clone(), &way, lanes, rows)?;
     // The one function is there in any case.
     let (mut double, mut uneven) = (None, None);
     let room = kernel.required_group_size.is_none_or(|[row, ..]| row >= 2 * lanes);
@@ -199,7 +207,7 @@ fn widen_for(
         (module, double) = (both, Some(function));
     }
     if may_be_uneven && kernel.required_group_size.is_none() {
-        let way = Way::new(&module, &source, Rows::Any)?;
+        let way = Way::new(&module, &source, Rows::Any, &steps)?;
         if let Ok((both, function, _)) = write(module.clone(), &way, lanes, Rows::Any) {
             (module, uneven) = (both, Some(function));
         }
@@ -223,12 +231,12 @@ struct Way {
 }
 
 impl Way {
-    fn new(module: &Module, source: &Function, rows: Rows) -> Result<Self, Refusal> {
+    fn new(module: &Module, source: &Function, rows: Rows, steps: &[i64]) -> Result<Self, Refusal> {
         let mut flow = Flow::new(source)?;
         let mut parting = vec![false; source.blocks.len()];
         loop {
             flow.update(source, &parting);
-            let shapes = Shapes::new(module, source, &flow, rows);
+            let shapes = Shapes::new(module, source, &flow, rows, steps);
             let mut changed = false;
             for id in source.blocks.ids() {
                 let parts = shapes.parts(source, &flow, id);

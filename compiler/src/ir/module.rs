@@ -53,7 +53,7 @@ pub struct Loc {
 }
 
 /// Assumptions that the optimiser may make about one instruction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(u16);
 
 impl Flags {

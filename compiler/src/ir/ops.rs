@@ -17,7 +17,7 @@ use super::operators::{
 };
 
 /// How a memory access behaves beyond its type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Access {
     /// Alignment in bytes that the address is known to have, a power of two.
     pub align: u32,
@@ -28,7 +28,7 @@ pub struct Access {
 }
 
 /// An instruction's operation. The result value has the type.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// One operand, same type.
     Unary(UnaryOp, Operand),

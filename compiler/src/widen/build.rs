@@ -6,7 +6,7 @@
 //! several may arrive (Braun and others, "Simple and efficient construction of static single
 //! assignment form", 2013).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::known::{Known, ask_scalars};
 use super::names::{Kind, Names, Node, Nodes};
@@ -17,6 +17,7 @@ use crate::ir::{
     Arena, BinaryOp, Block, BlockId, ConstId, ConstKind, ENTRY, Flags, Function, Inst, Loc, Module,
     Op, Operand, Terminator, Type, TypeId, ValueId,
 };
+use crate::optimise::unused;
 use crate::regions::order;
 
 /// The most places at which values may meet, before those are left out where only one does. They
@@ -343,7 +344,7 @@ impl Builder {
             block.insts.iter_mut().for_each(|inst| inst.op.for_each_operand_mut(&mut resolve));
             block.terminator.for_each_operand_mut(&mut resolve);
         }
-        remove_unused(&mut self.function);
+        unused::run(&mut self.function);
         renumber(&mut self.function);
         Ok((self.module, self.function))
     }
@@ -391,55 +392,4 @@ fn renumber(function: &mut Function) {
         blocks.push(block);
     }
     function.blocks = blocks;
-}
-
-/// Removes instructions whose results are not used.
-fn remove_unused(function: &mut Function) {
-    let mut needed: HashSet<ValueId> = HashSet::new();
-    let mut work: Vec<ValueId> = Vec::new();
-    let mut sources: HashMap<ValueId, Vec<ValueId>> = HashMap::new();
-    let value = |operand: Operand| match operand {
-        Operand::Value(value) => Some(value),
-        Operand::Const(_) => None,
-    };
-    for (_, block) in function.blocks.iter() {
-        block.terminator.for_each_operand(|operand| work.extend(value(operand)));
-        for inst in &block.insts {
-            let mut operands = Vec::new();
-            inst.op.for_each_operand(|operand| operands.extend(value(operand)));
-            match inst.result {
-                Some(result) if removable(&inst.op) => {
-                    sources.insert(result, operands);
-                }
-                _ => work.extend(operands),
-            }
-        }
-    }
-    while let Some(value) = work.pop() {
-        if needed.insert(value) {
-            work.extend(sources.get(&value).into_iter().flatten());
-        }
-    }
-    for (_, block) in function.blocks.iter_mut() {
-        block.insts.retain(|inst| match inst.result {
-            Some(result) => needed.contains(&result) || !removable(&inst.op),
-            None => true,
-        });
-    }
-}
-
-/// Whether an operation with an unused result can be left out.
-fn removable(op: &Op) -> bool {
-    !matches!(
-        op,
-        Op::Load(..)
-            | Op::MaskedLoad(..)
-            | Op::Gather(..)
-            | Op::AtomicLoad(..)
-            | Op::AtomicRmw(..)
-            | Op::AtomicCompareExchange { .. }
-            | Op::Printf(..)
-            | Op::Call(..)
-            | Op::Collect(..)
-    )
 }

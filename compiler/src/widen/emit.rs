@@ -4,7 +4,7 @@
 use super::build::{Builder, Var};
 use super::flow::{Flow, Node};
 use super::refusal::Refusal;
-use super::shape::{Rows, Shape, Shapes, private_step};
+use super::shape::{Rows, Shape, Shapes};
 use crate::ir::arena::Id;
 use crate::ir::{
     BinaryOp, BlockId, CompareOp, ConstKind, ConvertOp, ENTRY, Flags, Function, Inst, Loc, Module,
@@ -156,7 +156,11 @@ impl<'f> Widener<'f> {
     /// The private variables: one of each for every item, one behind the other.
     fn variables(&mut self) -> Result<(), Refusal> {
         for variable in &self.from.variables {
-            let mut new = widen_variable(&mut self.out, variable)?;
+            let step = match self.shapes.of(variable.address) {
+                Shape::Strided { step, .. } => step,
+                _ => 0,
+            };
+            let mut new = widen_variable(&mut self.out, variable, step)?;
             let ty = self.from.values[variable.address].ty;
             new.address = self.out.function.new_value(ty);
             let var = self.out.var(ty);
@@ -448,13 +452,15 @@ impl<'f> Widener<'f> {
     }
 }
 
-/// A private variable for all items of a vector.
+/// A private variable for all items of a vector, that lie so many bytes from each other.
 fn widen_variable(
     builder: &mut Builder,
     variable: &PrivateVariable,
+    step: i64,
 ) -> Result<PrivateVariable, Refusal> {
     let size = builder.module.types.size(variable.ty);
-    if private_step(variable.size, variable.align) != size as i64 {
+    // An element of one that is laid out element by element is smaller.
+    if step > size as i64 {
         return Err(Refusal::of_type(&builder.module, variable.ty));
     }
     let lanes = builder.lanes;

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 
 use super::refusal::Refusal;
 use crate::ir::arena::Id;
-use crate::ir::{BlockId, ENTRY, Function, Terminator};
+use crate::ir::{BlockId, Dominators, ENTRY, Function, Terminator};
 use crate::regions::order;
 
 /// A place in the order.
@@ -63,8 +63,7 @@ pub(super) struct Flow {
     pub(super) deferred: Vec<bool>,
     /// Whether control gets to a place.
     pub(super) reached: Vec<bool>,
-    /// Dominators: the parent of each block.
-    parent: Vec<Option<BlockId>>,
+    dominators: Dominators,
     /// Blocks that must have masks of their own, whatever the analysis says.
     own: BTreeSet<BlockId>,
     /// Those that are run by exactly the items of a block before them, by that block.
@@ -118,7 +117,7 @@ impl Flow {
             }
         }
         let predecessors = function.predecessors();
-        let parent = dominators(&order, &place, &predecessors);
+        let dominators = Dominators::of(function, &predecessors);
         let places = order.len();
         let flow = Self {
             order,
@@ -131,7 +130,7 @@ impl Flow {
             pending: vec![BTreeSet::new(); places],
             deferred: vec![false; places],
             reached: vec![false; places],
-            parent,
+            dominators,
             own: BTreeSet::new(),
             equals: vec![Vec::new(); count],
         };
@@ -253,7 +252,7 @@ impl Flow {
             drop(from);
             let mut equal = None;
             if found.is_none() {
-                let mut above = self.parent[block.index()];
+                let mut above = self.dominators.parent(block);
                 while let Some(block_above) = above {
                     if self.within[block_above.index()] == outside {
                         // If not this one, none above: their ways lead through it.
@@ -263,7 +262,7 @@ impl Flow {
                         }
                         break;
                     }
-                    above = self.parent[block_above.index()];
+                    above = self.dominators.parent(block_above);
                 }
             }
             if self.own.contains(&block) {
@@ -301,38 +300,6 @@ impl Flow {
         }
         None
     }
-}
-
-/// The parent of each block in the tree of dominators. The order is topological but for edges that
-/// go around a loop, and those lead to a block that dominates them.
-fn dominators(
-    order: &[Node],
-    place: &[usize],
-    predecessors: &[Vec<BlockId>],
-) -> Vec<Option<BlockId>> {
-    let mut parent: Vec<Option<BlockId>> = vec![None; place.len()];
-    for node in order {
-        let Node::Block(block) = *node else { continue };
-        let mut common: Option<BlockId> = None;
-        for &from in &predecessors[block.index()] {
-            if place[from.index()] >= place[block.index()] {
-                continue;
-            }
-            let mut other = from;
-            let Some(mut this) = common else {
-                common = Some(from);
-                continue;
-            };
-            while this != other {
-                let lower =
-                    if place[this.index()] > place[other.index()] { &mut this } else { &mut other };
-                *lower = parent[lower.index()].unwrap_or(ENTRY);
-            }
-            common = Some(this);
-        }
-        parent[block.index()] = common;
-    }
-    parent
 }
 
 /// For each loop, and for what is in none: which of the things in it always follow which, within

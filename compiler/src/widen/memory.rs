@@ -11,7 +11,7 @@ use super::ops::Leaf;
 use super::refusal::Refusal;
 use super::shape::Shape;
 use crate::ir::arena::Id;
-use crate::ir::{Access, AddressSpace, Inst, Op, Operand, Terminator, Type, TypeId, ValueId};
+use crate::ir::{Access, AddressSpace, Inst, Op, Operand, Terminator, Type, TypeId};
 
 /// How the items' addresses lie.
 enum Lie {
@@ -144,41 +144,13 @@ impl Widener<'_> {
         Ok(self.out.value(Op::Construct(values), ty))
     }
 
-    /// Whether an address is a private variable's, or a constant distance into it. Each item's
-    /// copy is there whether the item runs or not.
-    fn is_own(&self, at: Operand) -> bool {
-        let Operand::Value(mut value) = at else { return false };
-        for _ in 0..4 {
-            if self.from.variables.iter().any(|variable| variable.address == value) {
-                return true;
-            }
-            let Some(base) = self.constant_step(value) else { return false };
-            value = base;
-        }
-        false
-    }
-
-    fn constant_step(&self, value: ValueId) -> Option<ValueId> {
-        let mut blocks = self.from.blocks.iter();
-        let inst = blocks
-            .find_map(|(_, block)| block.insts.iter().find(|inst| inst.result == Some(value)))?;
-        match &inst.op {
-            Op::Address { base: Operand::Value(base), terms, inbounds: true, .. }
-                if terms.is_empty() =>
-            {
-                Some(*base)
-            }
-            _ => None,
-        }
-    }
-
     fn load(&mut self, at: Operand, ty: TypeId, access: Access) -> Result<Vec<Operand>, Refusal> {
         let leaves = self.leaves(ty)?;
         let size = self.out.module.types.size(ty);
         let line = self.is_vector(&leaves, size);
         match self.lie(at, size, line)? {
             Lie::Line(first, holds) if line => {
-                let own = self.is_own(at);
+                let own = self.shapes.is_own(at);
                 if holds.is_none() {
                     self.prefetch(at, first, size);
                 }
@@ -289,7 +261,7 @@ impl Widener<'_> {
         let line = leaves.len().is_power_of_two() && self.is_vector(&leaves, size);
         match self.lie(at, size, line)? {
             Lie::Line(first, holds) if line => {
-                let own = self.is_own(at);
+                let own = self.shapes.is_own(at);
                 self.guarded(
                     holds,
                     &[],

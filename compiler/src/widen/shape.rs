@@ -70,13 +70,22 @@ pub(super) struct Shapes {
     computed: Vec<bool>,
     /// Small numbers that are shifted to the left by at most 32 of 64 bits, by the result.
     shifted: HashMap<ValueId, (Operand, i64)>,
+    /// Places in the items' own variables that are equally far from their starts.
+    own: Vec<bool>,
     /// The least items that a vector has.
     least: u64,
 }
 
 impl Shapes {
-    /// Finds the shapes for a way through the function.
-    pub(super) fn new(module: &Module, function: &Function, flow: &Flow, rows: Rows) -> Self {
+    /// Finds the shapes for a way through the function. `steps` are the bytes from one item's private
+    /// variables to the next's.
+    pub(super) fn new(
+        module: &Module,
+        function: &Function,
+        flow: &Flow,
+        rows: Rows,
+        steps: &[i64],
+    ) -> Self {
         let count = function.values.len();
         let mut shapes = Self {
             shapes: vec![None; count],
@@ -84,13 +93,14 @@ impl Shapes {
             small: vec![false; count],
             computed: vec![false; count],
             shifted: HashMap::new(),
+            own: vec![false; count],
             least: if rows == Rows::Whole { 8 } else { 1 },
         };
         for &param in &function.params {
             shapes.shapes[param.index()] = Some(Shape::Uniform);
         }
-        for variable in &function.variables {
-            let step = private_step(variable.size, variable.align);
+        for (variable, &step) in function.variables.iter().zip(steps) {
+            shapes.own[variable.address.index()] = true;
             shapes.shapes[variable.address.index()] = Some(Shape::with_step(step, None));
         }
         for (id, block) in function.blocks.iter() {
@@ -142,6 +152,16 @@ impl Shapes {
                     inst.op.for_each_operand(|operand| computed &= self.is_computed(operand));
                 }
                 self.computed[result.index()] = computed;
+                self.own[result.index()] = match &inst.op {
+                    Op::Address { base: Operand::Value(base), terms, .. } => {
+                        let uniform = |&(index, _): &(Operand, i64)| {
+                            self.at(flow, index, block) == Some(Shape::Uniform)
+                        };
+                        self.own[base.index()] && terms.iter().all(uniform)
+                    }
+                    Op::Convert(ConvertOp::PtrCast, Operand::Value(base)) => self.own[base.index()],
+                    _ => false,
+                };
             }
         }
     }
@@ -155,6 +175,12 @@ impl Shapes {
                     || (self.home[value.index()].is_none() && self.of(value) != Shape::Varying)
             }
         }
+    }
+
+    /// Whether an address is one in the items' own variables, equally far from the start for all: what
+    /// lies there for an item is there whether the item runs or not.
+    pub(super) fn is_own(&self, operand: Operand) -> bool {
+        matches!(operand, Operand::Value(value) if self.own[value.index()])
     }
 
     /// The shape of a value where it is defined.

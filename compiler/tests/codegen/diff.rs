@@ -9,6 +9,7 @@ use tally_compiler::interp::{self, Launch, Memory};
 use tally_compiler::ir::Module;
 
 use crate::harness::{Arg, Grid, Kernel, MARGIN, clang, module, widths};
+use crate::passes::agree_after_each;
 
 /// Elements of a buffer, to be compared: NaN equals NaN, whatever its bits.
 #[derive(Clone, Copy)]
@@ -84,6 +85,7 @@ pub fn same_in_all(module: &Module, name: &str, runs: &[Run]) {
 
 /// As [`same_in_all`]; how the buffers differ if they do.
 fn compare(module: &Module, name: &str, runs: &[Run]) -> Result<(), String> {
+    agree_after_each(module, name, runs).map_err(|how| format!("{name} {how}"))?;
     widths().into_iter().try_for_each(|(target, lanes)| {
         // There a driver may get two lengths of vectors.
         let kernel = match target.name.as_str() {
@@ -305,6 +307,8 @@ pub struct Program {
     depth: u32,
     /// Conditions around the statement that items may see differently: no place for a barrier.
     conditions: u32,
+    /// Loops around the statement.
+    loops: u32,
     /// Whether items exchange values.
     collectives: bool,
     /// Statements so far.
@@ -386,6 +390,7 @@ impl Program {
             text: String::new(),
             depth: 0,
             conditions: 0,
+            loops: 0,
             // Half of them have none: sub-groups bind a kernel to one number of lanes.
             collectives: seed.is_multiple_of(2),
             statements: 0,
@@ -488,6 +493,12 @@ impl Program {
         }
     }
 
+    /// Whether the items that come here are the same ones however they run. Those of several turns of a
+    /// loop may meet where one item goes on before another has come: SPIR-V leaves that open.
+    fn may_exchange(&self) -> bool {
+        self.collectives && (self.loops == 0 || self.conditions == 0)
+    }
+
     fn write_statement(&mut self) {
         self.depth += 1;
         let shallow = self.depth < 4;
@@ -505,8 +516,10 @@ impl Program {
             2 if shallow => {
                 let (name, n) = (format!("k{}", self.depth), 1 + self.random.below(5));
                 let _ = writeln!(self.text, "for (int {name} = 0; {name} < {n}; {name}++) {{");
+                self.loops += 1;
                 self.statement();
                 self.statement();
+                self.loops -= 1;
                 let leave = self.expression(2, false);
                 let _ = writeln!(self.text, "c += {name}; d ^= (ulong)({leave}); }}");
             }
@@ -527,7 +540,7 @@ impl Program {
                 let value = self.expression(1, false);
                 let _ = writeln!(self.text, "a += exchange(t, l, n, (int)({value}));");
             }
-            5 if self.collectives && self.random.below(2) == 0 => self.collective(),
+            5 if self.may_exchange() && self.random.below(2) == 0 => self.collective(),
             4 if shallow => {
                 let value = self.expression(1, false);
                 let _ = writeln!(self.text, "switch (({value}) & 3) {{ case 0:");

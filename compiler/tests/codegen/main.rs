@@ -17,6 +17,7 @@ mod images;
 mod kernels;
 mod maths;
 mod numbers;
+mod passes;
 mod printf;
 mod reference;
 mod rows;

@@ -82,10 +82,12 @@ impl Cache {
         let program = protocol::program(process::own_folder().as_deref());
         let program = program.ok_or(io::ErrorKind::NotFound)?;
         let about = fs::metadata(&program)?;
-        let lanes = std::env::var("TALLY_LANES").unwrap_or_default();
+        let of = |name: &str| std::env::var(name).unwrap_or_default();
+        let (lanes, skipped) = (of("TALLY_LANES"), of("TALLY_SKIP_PASSES"));
         let (size, inode, seconds, ns) =
             (about.len(), about.ino(), about.mtime(), about.mtime_nsec());
-        let compiler = format!("{} {size} {inode} {seconds} {ns} {lanes}", program.display());
+        let build = format!("{size} {inode} {seconds} {ns} {lanes} {skipped}");
+        let compiler = format!("{} {build}", program.display());
         Ok(Self { folder, compiler: compiler.into_bytes() })
     }
 }

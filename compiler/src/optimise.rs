@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Passes over the IR of a kernel before it is widened.
+//!
+//! LLVM optimises what widening has written, but then it is late: a private array is memory of all
+//! items by then, and what one item loads from it is a gather. So what has to do with memory of one
+//! item is done here, on the kernel with all calls inlined. The form for one item is left to LLVM.
+//!
+//! ```text
+//!   inlined ──▶ copies ──▶ registers ──▶ simplify ──▶ registers ──▶ simplify ──▶ unused ──▶ widen
+//! ```
+//!
+//! Each pass takes a function and leaves one that means the same, so any of them may be left out:
+//! `TALLY_SKIP_PASSES` names those that are, with commas between them.
+
+mod blocks;
+mod copies;
+mod identities;
+pub mod multiples;
+mod registers;
+mod rename;
+mod simplify;
+mod slots;
+mod units;
+pub mod unused;
+
+use crate::ir::{Function, Kernel, Module};
+use crate::regions::inline;
+
+/// A pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// Copies of few bytes become loads and stores.
+    Copies,
+    /// Private variables become values.
+    Registers,
+    /// What is constant, or known already, is not computed.
+    Simplify,
+    /// Instructions whose results are not used are removed.
+    Unused,
+}
+
+/// The passes in the order in which they run.
+pub const ORDER: [Pass; 6] = [
+    Pass::Copies,
+    Pass::Registers,
+    Pass::Simplify,
+    // Indices that were variables are constants by now.
+    Pass::Registers,
+    Pass::Simplify,
+    Pass::Unused,
+];
+
+impl Pass {
+    /// The name by which it is left out, and its time is shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pass::Copies => "copies",
+            Pass::Registers => "registers",
+            Pass::Simplify => "simplify",
+            Pass::Unused => "unused",
+        }
+    }
+
+    /// Runs it over a function.
+    pub fn run(self, module: &mut Module, function: &mut Function) {
+        match self {
+            Pass::Copies => copies::run(module, function),
+            Pass::Registers => registers::run(module, function),
+            Pass::Simplify => simplify::run(module, function),
+            Pass::Unused => unused::run(function),
+        }
+    }
+}
+
+/// The passes that run, in order: all but those that `TALLY_SKIP_PASSES` names.
+pub fn passes() -> impl Iterator<Item = Pass> {
+    ORDER.into_iter().filter(|pass| !is_skipped(pass.name()))
+}
+
+/// Whether `TALLY_SKIP_PASSES` names a pass.
+pub fn is_skipped(name: &str) -> bool {
+    let skipped = std::env::var("TALLY_SKIP_PASSES").unwrap_or_default();
+    skipped.split(',').any(|skipped| skipped == name)
+}
+
+/// A kernel's part of its module, and the kernel with all calls inlined, before any pass. `None` if it
+/// would weigh more than `limit`.
+pub fn inlined(module: &Module, kernel: &Kernel, limit: usize) -> Option<(Module, Function)> {
+    let called = kernel.facts.functions.iter().copied().filter(|&id| id != kernel.function);
+    let mut function = inline::inline(module, kernel.function, &called.collect(), limit)?;
+    blocks::remove_unreachable(&mut function);
+    Some((module.part_of(kernel), function))
+}

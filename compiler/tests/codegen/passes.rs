@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The passes before widening: a kernel means the same after each of them, as the interpreter sees it,
+//! and what each does to a small kernel, for readers.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use tally_compiler::check;
+use tally_compiler::interp::{self, Arg, Launch, Memory};
+use tally_compiler::ir::{Function, Module, Op};
+use tally_compiler::optimise::{self, ORDER, Pass};
+use tally_compiler::widen;
+
+use crate::diff::{Groups, Input, Run, difference_of, same};
+use crate::golden::golden;
+use crate::harness::{Grid, clang, module};
+
+/// More than any kernel of the tests weighs.
+const LIMIT: usize = 1 << 20;
+
+/// What the buffers of a launch hold after the interpreter has run it.
+fn interpreted(module: &Module, name: &str, (grid, inputs): &Run) -> Result<Vec<Vec<u8>>, String> {
+    let (mut memory, mut args, mut buffers) = (Memory::new(), Vec::new(), Vec::new());
+    for (number, input) in (1..).zip(inputs) {
+        args.push(match input {
+            Input::Value(bytes) => Arg::Bytes(bytes.clone()),
+            Input::Local(len) => Arg::Local(*len as u64),
+            Input::Buffer(_, bytes) => {
+                let address = number << 32;
+                memory.map(address, bytes.clone()).expect("buffers do not overlap");
+                buffers.push(address);
+                Arg::pointer(address)
+            }
+        });
+    }
+    let launch = grid.launch();
+    let launch = Launch {
+        global_size: launch.global_size,
+        group_size: launch.group_size,
+        global_offset: launch.global_offset,
+        work_dim: launch.work_dim,
+        step_limit: 1 << 28,
+    };
+    let (index, _) = module.kernel(name).expect("the kernel is there");
+    interp::run(module, index, &launch, &args, &mut memory).map_err(|error| error.to_string())?;
+    let held = |address| memory.buffer(address).expect("mapped above").to_vec();
+    Ok(buffers.into_iter().map(held).collect())
+}
+
+/// The module with its kernel's function replaced, which must pass the checks.
+fn with_function(module: &Module, name: &str, function: &Function) -> Result<Module, String> {
+    let mut module = module.clone();
+    let id = module.kernel(name).expect("the kernel is there").1.function;
+    module.functions[id] = function.clone();
+    check::check(&mut module).map_err(|failure| failure.to_string())?;
+    Ok(module)
+}
+
+/// Compares what the interpreter makes of a kernel before the passes and after each of them.
+pub fn agree_after_each(module: &Module, name: &str, runs: &[Run]) -> Result<(), String> {
+    let (_, kernel) = module.kernel(name).expect("the kernel is there");
+    let Some((_, mut function)) = optimise::inlined(module, kernel, LIMIT) else { return Ok(()) };
+    let all = |module: &Module| -> Result<Vec<_>, String> {
+        runs.iter().map(|run| interpreted(module, name, run)).collect()
+    };
+    let before = all(module)?;
+    let mut module = module.clone();
+    for (number, pass) in ORDER.into_iter().enumerate() {
+        let last = function.clone();
+        pass.run(&mut module, &mut function);
+        if function == last {
+            continue;
+        }
+        let after = with_function(&module, name, &function).and_then(|module| all(&module));
+        let place = format!("after pass {number}, {:?}", pass.name());
+        let after = after.map_err(|how| format!("{place}: {how}"))?;
+        if after != before {
+            return Err(format!("{place} the buffers differ:\n{}", text(&module, name, &function)));
+        }
+    }
+    Ok(())
+}
+
+/// The text of a function that would be a kernel's.
+fn text(module: &Module, name: &str, function: &Function) -> String {
+    let mut module = module.clone();
+    let id = module.kernel(name).expect("the kernel is there").1.function;
+    module.functions[id] = function.clone();
+    module.function_text(id).to_string()
+}
+
+/// A kernel of OpenCL C at a level before a pass, with those in front of it, and after.
+fn golden_of(pass: Pass, source: &str, level: &str) {
+    let mut module = module(&clang::compile_text(source, &[level]));
+    let kernel = module.kernels[0].clone();
+    let (_, mut function) = optimise::inlined(&module, &kernel, LIMIT).expect("it is small");
+    let mut out = String::new();
+    for other in ORDER.into_iter().take_while(|&other| other != pass) {
+        other.run(&mut module, &mut function);
+    }
+    let _ = writeln!(out, "before:\n{}", text(&module, &kernel.name, &function));
+    pass.run(&mut module, &mut function);
+    let _ = write!(out, "after:\n{}", text(&module, &kernel.name, &function));
+    golden(&format!("pass-{}.txt", pass.name()), &out);
+}
+
+#[test]
+fn copies_of_structures_are_loads_and_stores() {
+    let source = "typedef struct { float a; char b; int c; } parts;
+        kernel void assign(global parts *p) {
+          parts own = p[0];
+          parts other = own;
+          p[1] = other;
+        }";
+    golden_of(Pass::Copies, source, "-O0");
+}
+
+#[test]
+fn private_variables_are_values() {
+    let source = "kernel void norm(global float *p, int n) {
+          float4 v = 0.0f;
+          union { uint whole; uchar bytes[4]; } u;
+          u.whole = n;
+          for (int i = 0; i < n; i++)
+            v.y += p[i];
+          u.bytes[2] = 7;
+          p[0] = v.y + u.whole;
+        }";
+    golden_of(Pass::Registers, source, "-O0");
+}
+
+#[test]
+fn what_is_known_is_not_computed() {
+    let source = "kernel void known(global int *p, int n) {
+          int4 v = (int4)(n, n + 1, 2, 3);
+          int k = 3;
+          if (k == 3)
+            p[get_global_id(0)] = v.y + (n + 1) + v.z * 1 + (p[get_global_id(0)] & -1);
+          else
+            p[0] = 0;
+        }";
+    golden_of(Pass::Simplify, source, "-O0");
+}
+
+/// "Each pass takes a function and leaves one that means the same": the random programs, alone.
+#[test]
+fn random_programs_mean_the_same_after_each_pass() {
+    let with = |module: &Module, runs: &[Run]| agree_after_each(module, "random", runs);
+    for seed in 100..108 {
+        let groups = if seed % 2 == 0 { Groups::Rows } else { Groups::Uneven };
+        if let Some(how) = difference_of(seed, groups, &BTreeSet::new(), &with) {
+            panic!("seed {seed}: {how}");
+        }
+    }
+}
+
+/// Operations that are alike but not the same, and such that change nothing.
+const ALIKE: &str = "
+kernel void alike(global int *io) {
+  int i = get_global_id(0), x = io[i], y = io[i + 64], s = 0;
+  s = s * 31 + (x - y);
+  s = s * 31 + (y - x);
+  s = s * 31 + (x << (y & 7));
+  s = s * 31 + (y << (x & 7));
+  s = s * 31 + (x < y) + 2 * (y < x);
+  s = s * 31 + x / ((y & 15) + 1);
+  s = s * 31 + (int)((uint)x / ((y & 15) + 1));
+  s = s * 31 + (x + 0) + (x ^ 0) + (x | 0) * 1 + (x & -1) + (0 + x);
+  s = s * 31 + (x - x) + (x ^ x) + (x & x) + (x * 0);
+  s = s * 31 + (int)(char)x + (int)(uchar)x + (int)(short)(long)x;
+  int2 v = (int2)(x, y), w = v.yx;
+  s = s * 31 + w.x - v.x;
+  bool less = x < y;
+  s = s * 31 + (less != 0) + 2 * (less == 0) + 4 * !!less;
+  for (int k = 0; k < 3; k++) {
+    if (k == 1) continue;
+    int t = x * k + y;
+    s = s * 31 + (less ? t : x * k - y);
+  }
+  io[i] = s;
+}";
+
+#[test]
+fn what_is_alike_is_not_taken_for_the_same() {
+    let bytes = (0..128).flat_map(|i: i32| (i.wrapping_mul(0x3c6e_f35f) >> (i % 29)).to_le_bytes());
+    let run = (Grid::line(64, 16), vec![Input::bytes(bytes.collect())]);
+    for level in ["-O0", "-O1"] {
+        let module = module(&clang::compile_text(ALIKE, &[level]));
+        agree_after_each(&module, "alike", std::slice::from_ref(&run)).expect(level);
+    }
+}
+
+/// What keeps a variable in memory: a varying index, a volatile access, an address that is stored.
+#[test]
+fn some_variables_stay_in_memory() {
+    let stays = |body: &str| {
+        let source = format!("kernel void k(global int *p, int n) {{ {body} }}");
+        let mut module = module(&clang::compile_text(&source, &["-O0"]));
+        let kernel = module.kernels[0].clone();
+        let (_, mut function) = optimise::inlined(&module, &kernel, LIMIT).expect("it is small");
+        ORDER.into_iter().for_each(|pass| pass.run(&mut module, &mut function));
+        function.variables.len()
+    };
+    assert_eq!(stays("int a[4] = {1, 2, 3, 4}; p[0] = a[n & 3];"), 1);
+    assert_eq!(stays("volatile int a = n; p[0] = a;"), 1);
+    assert_eq!(stays("int a = n; int *b[2] = {&a, &a}; p[0] = *b[n & 1];"), 2);
+    assert_eq!(stays("int a[4] = {1, 2, 3, 4}; p[0] = a[2] + a[n - n];"), 0);
+    assert_eq!(stays("struct { int a; float b[3]; } s; s.b[1] = n; s.a = 1; p[0] = s.b[1];"), 0);
+}
+
+/// Private arrays of one size of scalars, of which items read and write elements, together and apart.
+const ARRAYS: &str = "
+typedef struct { int a; float b; } pair;
+kernel void arrays(global int *io, int n) {
+  int i = get_global_id(0), x = io[i];
+  int table[6] = {3, -1, 4, 1, -5, 9};
+  int4 rows[4];
+  pair pairs[5];
+  long wide[3] = {1, 2, 3};
+  for (int k = 0; k < 4; k++)
+    rows[k] = (int4)(x, k, x * k, n);
+  for (int k = 0; k < 5; k++) {
+    pairs[k].a = x + k;
+    pairs[k].b = (x & 15) * k;
+  }
+  if (x & 1) {
+    for (int k = 0; k < n; k++) {
+      table[k] += rows[k & 3].z;
+      wide[k % 3] -= table[k];
+    }
+  } else {
+    table[x & 3] = rows[(x >> 4) & 3].y;
+    pair p = pairs[n - 2];
+    pairs[0] = p;
+  }
+  for (int *p = table; p != table + n; p++)
+    *p ^= x;
+  int sum = rows[1].x + (int)wide[0] + (int)wide[2];
+  for (int k = 0; k < 5; k++)
+    sum += table[k] * (k + 1) + pairs[k].a + (int)pairs[k].b;
+  io[i] = sum;
+}";
+
+/// "at one index, the items' elements are neighbours": the same results, at all widths.
+#[test]
+fn private_arrays_laid_out_by_element_hold_the_same() {
+    let input = |n: i32| Input::bytes((0..n).flat_map(|i| (i * 37 - 500).to_le_bytes()).collect());
+    let count = Input::Value(5i32.to_le_bytes().to_vec());
+    for level in ["-O0", "-O1", "-O2"] {
+        let module = module(&clang::compile_text(ARRAYS, &[level]));
+        let inputs = [input(100), count.clone()];
+        same(&module, "arrays", Grid::line(100, 32), &inputs, level);
+    }
+}
+
+/// What all items load and store at one index is no gather and no scatter.
+#[test]
+fn elements_at_one_index_are_vectors() {
+    let source = "kernel void k(global float *io, int n) {
+          float own[32];
+          size_t i = get_global_id(0);
+          for (int k = 0; k < 32; k++)
+            own[k] = io[i + k * n];
+          for (int k = 1; k < 32; k++)
+            own[k] += own[k - 1] * 0.5f;
+          for (int k = 0; k < 32; k++)
+            io[i + k * n] = own[k];
+        }";
+    for level in ["-O0", "-O2"] {
+        let module = module(&clang::compile_text(source, &[level]));
+        let widened = widen::widen(&module, &module.kernels[0], 16).expect("it is simple");
+        let function = &widened.module.functions[widened.function];
+        let mut insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
+        let apart = insts.find(|inst| matches!(inst.op, Op::Gather(..) | Op::Scatter(..)));
+        assert!(apart.is_none(), "{level}: {apart:?}");
+        assert_eq!(function.variables.len(), 1);
+    }
+}
