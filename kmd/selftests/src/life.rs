@@ -77,7 +77,7 @@ pub fn unbind_wakes_a_thousand_sleepers() {
 /// Unbinding does not wait until a client has all the memory that it binds.
 pub fn unbind_does_not_wait_for_memory() {
     const PAGES: u64 = 1 << 18;
-    const KIB: u64 = PAGES * PAGE >> 10;
+    const KIB: u64 = (PAGES * PAGE) >> 10;
     nobody_is_left();
     let fixture = Fixture::new();
     let handle = fixture.node.bo(PAGES, 0).expect("a buffer");
