@@ -75,7 +75,8 @@ pub(super) fn bind(caller: &Caller<'_>, arg: &VmBind) -> Result {
             caller.gpu(|gpu| {
                 let user = UserPages::map(pinned, gpu.pdev().as_ref())?;
                 let user = Arc::new(user, GFP_KERNEL_ACCOUNT)?;
-                let pieces = user.table().iter().map(|piece| (piece.dma_address(), piece.dma_len()));
+                let pieces =
+                    user.table().iter().map(|piece| (piece.dma_address(), piece.dma_len()));
                 let extents = Some(Cut::new(pieces, 0, bytes));
                 map(gpu, &vm, &range, access, Backing::User(user.clone()), extents)
             })

@@ -336,8 +336,9 @@ pub fn a_bind_without_memory_changes_nothing() -> Outcome {
         nth.write_at(number.to_string().as_bytes(), 0).unwrap();
         let answer = fixture.bind(bind);
         let mut left = [0; 8];
-        let length = nth.read_at(&mut left, 0).unwrap();
-        nth.write_at(b"0", 0).unwrap();
+        // These copies fail as well, if the bind had fewer than `number` things to fail.
+        let length = nth.read_at(&mut left, 0);
+        let _ = nth.write_at(b"0", 0);
         match answer {
             // The kernel also lets copies of the struct fail; by the one back all was done.
             Ok(()) | Err(libc::EFAULT) => fixture.bind(fixture.unmap(0, 4)).unwrap(),
@@ -350,7 +351,7 @@ pub fn a_bind_without_memory_changes_nothing() -> Outcome {
         fixture.bind(fixture.unmap(0, 4)).unwrap();
         fixture.node.close(handle).unwrap();
         // There were not as many.
-        if !left[..length].starts_with(b"0") {
+        if length.is_err() || !left.starts_with(b"0") {
             assert_ne!(refused, 0, "of {number}");
             return Outcome::Passed;
         }

@@ -91,11 +91,14 @@ impl Shared {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping where nothing is.
-        let memory = unsafe {
-            libc::mmap(std::ptr::null_mut(), (MAPPED * PAGE) as usize, access, flags, -1, 0)
-        };
+        let memory =
+            unsafe { libc::mmap(std::ptr::null_mut(), ROOM as usize, access, flags, -1, 0) };
         assert_ne!(memory, libc::MAP_FAILED);
         let memory = memory.addr() as u64;
+        // A range that begins in it and goes on behind would be of memory that the program needs.
+        let guard = (memory + MAPPED * PAGE) as *mut libc::c_void;
+        // SAFETY: of the own mapping.
+        assert_eq!(unsafe { libc::mprotect(guard, PAGE as usize, libc::PROT_NONE) }, 0);
         Self { node: Node::await_one(), other: Node::await_one(), made: Mutex::default(), memory }
     }
 
@@ -107,7 +110,7 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         // SAFETY: the own mapping; nothing refers to it but the device, whose pages stay.
-        unsafe { libc::munmap(self.memory as *mut libc::c_void, (MAPPED * PAGE) as usize) };
+        unsafe { libc::munmap(self.memory as *mut libc::c_void, ROOM as usize) };
     }
 }
 
@@ -123,6 +126,8 @@ const START: u64 = 0x30_0000_0000;
 const PAGES: u64 = 64;
 /// Pages that are mapped from the beginning.
 const MAPPED: u64 = 16;
+/// Bytes of ordinary memory, and of a page behind it that is none.
+const ROOM: u64 = (MAPPED + 1) * PAGE;
 
 impl Client {
     /// For the thread that calls this.
