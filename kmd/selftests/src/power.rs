@@ -10,7 +10,7 @@ use tally_uapi::cell::CellKind;
 use tally_uapi::ioctl::{QueueKick, VmCreate, VmDestroy};
 
 use crate::Outcome;
-use crate::device::{FOREVER, Fixture, Node, PAGE, counter, eventually, wait_for};
+use crate::device::{Fixture, Node, PAGE, counter, eventually, in_ms, wait_for};
 use crate::life::device_file;
 
 /// Has a client, with a thread in SEM_WAIT, meet `event`, which ends its VM; afterwards new VMs work.
@@ -21,11 +21,13 @@ fn lost_by(event: impl FnOnce()) {
     memory.word(0).store(7, std::sync::atomic::Ordering::Release);
     queue.push(wait_for(queue.cell(1), 1, CellKind::Event));
     let resets = counter("resets");
+    // Without a deadline a driver that notices nothing would not fail the test, but end it never.
+    let until = in_ms(180_000);
     thread::scope(|scope| {
         let sleeper = scope.spawn(|| {
             loop {
                 // A thread that was frozen with the machine is told of a signal.
-                match fixture.wait(&[queue.entry(0, 1)], 0, FOREVER) {
+                match fixture.wait(&[queue.entry(0, 1)], 0, until) {
                     Err(libc::EINTR) => {}
                     other => return other,
                 }
