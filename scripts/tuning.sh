@@ -8,11 +8,10 @@
 readonly mechanisms=(
     "idle-spin IDLE_SPIN=Duration::ZERO"
     "empty-spin EMPTY_SPIN=Duration::ZERO"
-    "drain-spin DRAIN_SPIN=Duration::ZERO"
     "told-every TOLD_EVERY=1"
     "inline-series INLINE_SERIES=1"
-    "run-by-starter QUICK_TICKS=0 FEW_GROUPS=0 FEW_BLOCKS=0 FEW_FILL_BLOCKS=0"
-    "few-groups FEW_GROUPS=0"
+    "quick QUICK_TICKS=0"
+    "run-by-starter QUICK_TICKS=0 FEW_BLOCKS=0 FEW_FILL_BLOCKS=0"
     "few-blocks FEW_BLOCKS=0"
     "few-fill-blocks FEW_FILL_BLOCKS=0"
     "worth-a-wake WORTH_A_WAKE=1"

@@ -18,8 +18,7 @@ use crate::queue::{Frame, Prefix, Queue, Scope, Stream};
 use crate::ring::Ahead;
 use crate::sched::{Leave, Shared, Slot, Worker};
 use crate::scope::Finished;
-use crate::spin::Spin;
-use crate::tuning::{DRAIN_SPIN, EMPTY_SPIN};
+use crate::tuning::EMPTY_SPIN;
 use crate::work::{Runner, Work, complete_call};
 
 mod call;
@@ -287,7 +286,7 @@ fn advance(
                 return stream;
             }
             Ok(Step::Wait(wait)) => break Leave::Park(wait),
-            Ok(Step::Drain) if drains(worker, stream.inner_scope()) => {}
+            Ok(Step::Drain) if stream.inner_scope().drained() => {}
             Ok(Step::Drain) => break Leave::Drain,
             Ok(Step::Refused) => break Leave::Yield,
             Ok(Step::Empty) => {
@@ -325,21 +324,6 @@ fn run(
         work.join(worker, |_| false);
     }
     queue.reclaim_stream(worker.slot.index)
-}
-
-/// Whether the scope's commands complete within a short spin.
-fn drains(worker: &Worker, scope: &Scope) -> bool {
-    let until = Instant::now() + DRAIN_SPIN;
-    let mut spin = Spin::default();
-    loop {
-        if scope.drained() {
-            return true;
-        }
-        if worker.shared.sched.streams_wait() || Instant::now() >= until {
-            return false;
-        }
-        spin.turn();
-    }
 }
 
 /// Looks at an empty ring a little longer; whether something came. None if a helping thread has taken the

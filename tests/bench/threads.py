@@ -42,6 +42,10 @@ MORE = {
     "series": "recorded list of 256 copies of 64 bytes, to its end",
     "long": "copy of 1 MiB and wait, four engines",
     "fill": "fill of 1 MiB and wait, four engines",
+    "few": "stream of kernels of 16 empty groups",
+    "many": "stream of kernels of 4,096 empty groups",
+    "ask": "eight empty kernels and waits, then one that is only asked for",
+    "rest": "empty kernel and wait after 12 ms of sleep",
 }
 TITLES = OPERATIONS | MORE
 

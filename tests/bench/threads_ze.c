@@ -7,12 +7,18 @@
 #include "threads.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 // A recorded list is reset, and a stream waited for, after so many commands.
-enum { RECORDED = 4096, STREAMED = 256, COPIED = 1 << 16, ALLOCATED = 4096, SHORT = 64, LONG = 1 << 20, SERIES = 256 };
+enum { RECORDED = 4096, STREAMED = 256, COPIED = 1 << 16, ALLOCATED = 4096, SHORT = 64, LONG = 1 << 20, SERIES = 256, PROMPT = 8 };
+
+// Groups of kernels that take about 0.5 and 100 µs.
+static const ze_group_count_t few_groups = {16, 1, 1}, many_groups = {4096, 1, 1};
 
 // Pause of a host between two commands: longer than a short command, shorter than a device waits for the next.
 static const double PAUSE_NS = 4000;
+// Longer than two ticks of the device's watchdog.
+static const struct timespec rest = {.tv_nsec = 12000000};
 
 struct device {
     struct gpu gpu;
@@ -131,12 +137,53 @@ static void wait_with_limit(struct worker *worker, unsigned times)
     }
 }
 
-static void stream(struct worker *worker, unsigned times)
+static void stream_groups(struct worker *worker, unsigned times, const ze_group_count_t *groups)
 {
     for (unsigned i = 0; i < times; i++) {
-        must(zeCommandListAppendLaunchKernel(worker->immediate, worker->kernel, &one_group, NULL, 0, NULL));
+        must(zeCommandListAppendLaunchKernel(worker->immediate, worker->kernel, groups, NULL, 0, NULL));
         if (++worker->streamed % STREAMED == 0)
             finish_worker(worker);
+    }
+}
+
+static void stream(struct worker *worker, unsigned times)
+{
+    stream_groups(worker, times, &one_group);
+}
+
+static void stream_few_groups(struct worker *worker, unsigned times)
+{
+    stream_groups(worker, times, &few_groups);
+}
+
+static void stream_many_groups(struct worker *worker, unsigned times)
+{
+    stream_groups(worker, times, &many_groups);
+}
+
+// A thread that mostly waits at once, and now and then only asks.
+static void launch_and_ask(struct worker *worker, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        launch_and_wait(worker, PROMPT);
+        must(zeCommandListAppendLaunchKernel(worker->immediate, worker->kernel, &one_group, worker->event, 0,
+                                             NULL));
+        for (;;) {
+            ze_result_t result = zeEventQueryStatus(worker->event);
+
+            if (result == ZE_RESULT_SUCCESS)
+                break;
+            if (result != ZE_RESULT_NOT_READY)
+                must(result);
+        }
+    }
+}
+
+static void rest_and_launch(struct worker *worker, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        nanosleep(&rest, NULL);
+        launch_and_wait(worker, 1);
     }
 }
 
@@ -213,5 +260,9 @@ const struct operation operations[] = {
     {"series", 1, run_series},
     {"long", 4, copy_long},
     {"fill", 4, fill_long},
+    {"few", 1, stream_few_groups},
+    {"many", 1, stream_many_groups},
+    {"ask", 1, launch_and_ask},
+    {"rest", 1, rest_and_launch},
     {0},
 };

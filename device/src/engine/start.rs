@@ -17,7 +17,7 @@ use crate::fields::{bad_field, packet_address};
 use crate::guard::{Guard, Trap};
 use crate::queue::{CallEnd, Completion, Frame, PostSync, Prefix, Queue, Scope, Stream};
 use crate::sched::Worker;
-use crate::tuning::{FEW_BLOCKS, FEW_FILL_BLOCKS, FEW_GROUPS, QUICK_TICKS};
+use crate::tuning::{FEW_BLOCKS, FEW_FILL_BLOCKS, QUICK_TICKS};
 use crate::work::{Runner, Share, Task, Work};
 
 impl Stream {
@@ -256,7 +256,7 @@ fn is_small(worker: &Worker, task: &Task, units: u64, more: bool) -> bool {
         Task::Dispatch(launch) => {
             let quick = |ticks: u64| ticks.saturating_mul(units) <= QUICK_TICKS;
             let known = worker.shared.times.get(launch.entry());
-            units == 1 || known.map_or(units <= FEW_GROUPS, quick)
+            units == 1 || known.is_some_and(quick)
         }
         Task::Fill(_) if !more => units <= FEW_FILL_BLOCKS,
         _ => units <= FEW_BLOCKS,
