@@ -45,6 +45,7 @@ MORE = {
     "few": "stream of kernels of 16 empty groups",
     "many": "stream of kernels of 4,096 empty groups",
     "ask": "eight empty kernels and waits, then one that is only asked for",
+    "look": "eight empty kernels and waits, then a copy whose result is looked for",
     "rest": "empty kernel and wait after 12 ms of sleep",
 }
 TITLES = OPERATIONS | MORE

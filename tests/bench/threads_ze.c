@@ -179,6 +179,20 @@ static void launch_and_ask(struct worker *worker, unsigned times)
     }
 }
 
+// A thread that mostly waits at once, and now and then only looks for the result.
+static void copy_and_look(struct worker *worker, unsigned times)
+{
+    const volatile uint8_t *result = worker->to;
+
+    for (unsigned i = 0; i < times; i++) {
+        launch_and_wait(worker, PROMPT);
+        worker->from[0]++;
+        must(zeCommandListAppendMemoryCopy(worker->immediate, worker->to, worker->from, SHORT, NULL, 0, NULL));
+        while (*result != worker->from[0])
+            ;
+    }
+}
+
 static void rest_and_launch(struct worker *worker, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
@@ -263,6 +277,7 @@ const struct operation operations[] = {
     {"few", 1, stream_few_groups},
     {"many", 1, stream_many_groups},
     {"ask", 1, launch_and_ask},
+    {"look", 1, copy_and_look},
     {"rest", 1, rest_and_launch},
     {0},
 };

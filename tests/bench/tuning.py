@@ -21,7 +21,7 @@ import threads
 
 ROUNDS = 5
 OPERATIONS = ["trip", "limit", "stream", "slowly", "short", "series", "copy-4", "long", "fill", "few", "many",
-              "ask", "rest"]
+              "ask", "look", "rest"]
 # Kernels of few groups, of many short ones, and of few long ones.
 KERNELS = ["triad", "reduce", "histogram", "transpose", "sort_step", "mandelbrot"]
 
