@@ -375,8 +375,8 @@ static enum dma_data_direction tally_direction(const struct tally_user_pages *us
 }
 
 /*
- * Pins the caller's own pages and counts them against RLIMIT_MEMLOCK (-ENOSPC beyond it). How long
- * that takes is up to whoever has to provide the memory.
+ * Pins the caller's own pages and counts them against RLIMIT_MEMLOCK (-ENOSPC beyond it). This can
+ * take as long as the file system or the userfaultfd behind the memory takes to provide it.
  */
 int tally_user_pin(u64 address, unsigned long count, bool write, struct tally_user_pages **out)
 {
@@ -435,8 +435,9 @@ free_user:
 }
 
 /*
- * Maps them for DMA, once. Nobody hands them over from one side to the other, and a page may be mapped
- * any number of times: there is no DMA but a coherent one.
+ * Maps them for DMA, once. The processor and the device use the pages at the same time, without calls that
+ * pass them from one to the other, because DMA is always coherent here. For the same reason a page may
+ * be mapped any number of times.
  */
 int tally_user_map(struct tally_user_pages *user, struct device *dev)
 {

@@ -157,7 +157,8 @@ pub(super) fn wake(gpu: &Gpu<'_>, lookup: impl Fn(u32) -> Result<BoRef>, arg: &S
                 return Err(EINVAL);
             }
             let bucket = waiters_index(offset);
-            // A register's write holds up all who write one, clients that wake nobody must not.
+            // The device takes one register write at a time, for all clients. A wake without a waiter is
+            // not worth one.
             if gpu.state().sleepers.wake_for_host(bucket) {
                 ring(gpu, bucket as u32);
             }

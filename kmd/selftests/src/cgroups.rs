@@ -100,7 +100,7 @@ impl Member {
 
     /// Waits for its end; its status.
     fn end(mut self) -> i32 {
-        // Nobody speaks any more: who listens goes on.
+        // A child that still waits for an answer sees the end of the stream, and goes on.
         let _ = self.stream.shutdown(Shutdown::Both);
         let mut status = 0;
         // SAFETY: an own child.
@@ -186,7 +186,7 @@ pub fn a_cgroup_at_its_limit_gets_no_buffer() -> Outcome {
             match fixture.bind(fixture.map(handle, 0, bound, PAGES, RW)) {
                 Ok(()) => bound += PAGES,
                 Err(error) => {
-                    // What it did get fills the group, in which now nobody could say a word.
+                    // The group is full, and a message takes memory too. So free some first.
                     fixture.node.close(handle).unwrap();
                     break error;
                 }
@@ -293,7 +293,7 @@ pub fn kernel_memory_runs_out_in_its_cgroup() -> Outcome {
     assert!(killed || told == Some(libc::ENOMEM as u64), "status {status:#x}, told {told:?}");
     assert_eq!(group.value("memory.events", "oom_kill"), u64::from(killed));
     assert!(group.value("memory.events", "max") > 0);
-    // SAFETY: the own mapping, which nobody uses any more.
+    // SAFETY: mapped above; the child that used it has ended.
     unsafe { libc::munmap(std::ptr::without_provenance_mut(memory as usize), bytes) };
     nobody_is_left();
     others_are_well();
