@@ -130,6 +130,39 @@ pub fn compare_with(
     })
 }
 
+/// Runs a kernel in the interpreter. Each buffer lies at the next of the addresses. Memory afterwards.
+pub fn interpret(
+    module: &Module,
+    name: &str,
+    grid: Grid,
+    inputs: &[Input],
+    mut addresses: impl Iterator<Item = u64>,
+) -> Result<Memory, String> {
+    let (mut memory, mut args) = (Memory::new(), Vec::new());
+    for input in inputs {
+        args.push(match input {
+            Input::Value(bytes) => interp::Arg::Bytes(bytes.clone()),
+            Input::Local(len) => interp::Arg::Local(*len as u64),
+            Input::Buffer(_, bytes) => {
+                let address = addresses.next().expect("one for each buffer");
+                memory.map(address, bytes.clone()).expect("buffers do not overlap");
+                interp::Arg::pointer(address)
+            }
+        });
+    }
+    let launch = grid.launch();
+    let launch = Launch {
+        global_size: launch.global_size,
+        group_size: launch.group_size,
+        global_offset: launch.global_offset,
+        work_dim: launch.work_dim,
+        step_limit: 1 << 28,
+    };
+    let (index, _) = module.kernel(name).expect("the kernel is there");
+    interp::run(module, index, &launch, &args, &mut memory).map_err(|error| error.to_string())?;
+    Ok(memory)
+}
+
 fn compare_run(
     kernel: &Kernel,
     module: &Module,
@@ -148,31 +181,15 @@ fn compare_run(
             buffers.push(aligned);
         }
     }
-    let (mut memory, mut args) = (Memory::new(), Vec::new());
-    let mut next = buffers.iter();
-    for input in inputs {
-        args.push(match input {
-            Input::Value(bytes) => interp::Arg::Bytes(bytes.clone()),
-            Input::Local(len) => interp::Arg::Local(*len as u64),
-            Input::Buffer(_, bytes) => {
-                let buffer = next.next().expect("one for each");
-                let address = buffer[buffer.len() - bytes.len()..].as_ptr() as u64;
-                memory.map(address, bytes.clone()).expect("buffers do not overlap");
-                interp::Arg::pointer(address)
-            }
-        });
-    }
-    let launch = grid.launch();
-    let launch = Launch {
-        global_size: launch.global_size,
-        group_size: launch.group_size,
-        global_offset: launch.global_offset,
-        work_dim: launch.work_dim,
-        step_limit: 1 << 28,
-    };
-    let (index, _) = module.kernel(name).expect("the kernel is there");
-    interp::run(module, index, &launch, &args, &mut memory)
-        .map_err(|error| Mismatch::Interpreter(error.to_string()))?;
+    let contents = inputs.iter().filter_map(|input| match input {
+        Input::Buffer(_, bytes) => Some(bytes.len()),
+        _ => None,
+    });
+    let addresses = buffers
+        .iter()
+        .zip(contents)
+        .map(|(buffer, len)| buffer[buffer.len() - len..].as_ptr() as u64);
+    let memory = interpret(module, name, grid, inputs, addresses).map_err(Mismatch::Interpreter)?;
 
     let mut next = buffers.iter_mut();
     let args = inputs.iter().map(|input| match input {

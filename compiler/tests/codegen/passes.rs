@@ -11,7 +11,7 @@ use tally_compiler::ir::{Function, Module, Op};
 use tally_compiler::optimise::{self, ORDER, Pass};
 use tally_compiler::widen;
 
-use crate::diff::{Groups, Input, Run, difference_of, same};
+use crate::diff::{Groups, Input, Run, difference_of, interpret, same};
 use crate::golden::golden;
 use crate::harness::{Grid, clang, module};
 
@@ -20,31 +20,10 @@ const LIMIT: usize = 1 << 20;
 
 /// What the buffers of a launch hold after the interpreter has run it.
 fn interpreted(module: &Module, name: &str, (grid, inputs): &Run) -> Result<Vec<Vec<u8>>, String> {
-    let (mut memory, mut args, mut buffers) = (Memory::new(), Vec::new(), Vec::new());
-    for (number, input) in (1..).zip(inputs) {
-        args.push(match input {
-            Input::Value(bytes) => Arg::Bytes(bytes.clone()),
-            Input::Local(len) => Arg::Local(*len as u64),
-            Input::Buffer(_, bytes) => {
-                let address = number << 32;
-                memory.map(address, bytes.clone()).expect("buffers do not overlap");
-                buffers.push(address);
-                Arg::pointer(address)
-            }
-        });
-    }
-    let launch = grid.launch();
-    let launch = Launch {
-        global_size: launch.global_size,
-        group_size: launch.group_size,
-        global_offset: launch.global_offset,
-        work_dim: launch.work_dim,
-        step_limit: 1 << 28,
-    };
-    let (index, _) = module.kernel(name).expect("the kernel is there");
-    interp::run(module, index, &launch, &args, &mut memory).map_err(|error| error.to_string())?;
-    let held = |address| memory.buffer(address).expect("mapped above").to_vec();
-    Ok(buffers.into_iter().map(held).collect())
+    let buffers = inputs.iter().filter(|input| matches!(input, Input::Buffer(..))).count();
+    let addresses = (1..=buffers as u64).map(|number| number << 32);
+    let memory = interpret(module, name, *grid, inputs, addresses.clone())?;
+    Ok(addresses.map(|address| memory.buffer(address).expect("mapped").to_vec()).collect())
 }
 
 /// The module with its kernel's function replaced, which must pass the checks.
