@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use tally_compiler::check;
-use tally_compiler::interp::{self, Arg, Launch, Memory};
 use tally_compiler::ir::{Function, Module, Op};
 use tally_compiler::optimise::{self, ORDER, Pass};
 use tally_compiler::widen;
