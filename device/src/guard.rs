@@ -17,48 +17,23 @@
 //! No frame of the guarded code is unwound: it must not own anything that
 //! needs to be dropped, and it holds no locks.
 
-use tally_uapi::fault::FaultKind;
-
+mod abi;
 mod memory;
 #[cfg(shuttle)]
 mod model;
 #[cfg(not(shuttle))]
 mod thread;
+mod trap;
 mod wide;
 
+pub(crate) use abi::{STACK_BYTES, set_float_control};
 pub(crate) use memory::{move_bytes, set_bytes, set_lines, word};
 #[cfg(shuttle)]
 pub(crate) use model::{Guard, Loan, Record, Seat, prepare_aborts};
 #[cfg(not(shuttle))]
 pub(crate) use thread::{Guard, Loan, Record, Seat, prepare_aborts};
+pub(crate) use trap::Trap;
 pub(crate) use wide::LINE;
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!("guarded calls are written for x86-64 Linux");
-
-/// A kernel's stack: at least the 64 KiB of SPEC.md, and what is above it.
-pub(crate) const STACK_BYTES: usize = 1 << 20;
-
-/// The reason why a guarded call did not return by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Trap {
-    pub(crate) kind: FaultKind,
-    /// The address that was touched or executed; 0 where the CPU does not tell.
-    pub(crate) address: u64,
-}
-
-impl Trap {
-    pub(crate) fn new(kind: FaultKind, address: u64) -> Self {
-        Self { kind, address }
-    }
-}
-
-/// Sets the default floating-point control: nearest even, no traps, denormals kept.
-#[inline]
-pub(crate) fn set_float_control() {
-    const DEFAULT: u32 = 0x1f80;
-    // SAFETY: reads four bytes of a static; the value has no reserved bits.
-    unsafe {
-        std::arch::asm!("ldmxcsr [{}]", in(reg) &DEFAULT, options(nostack, readonly));
-    }
-}

@@ -90,6 +90,9 @@ struct OwnTime {
     total: u64,
 }
 
+/// Priorities of queues: 0 is the highest.
+pub(crate) const PRIORITIES: usize = 3;
+
 /// A queue.
 ///
 /// Alone in its lines: some of it changes with every packet, and the embedded driver's objects, which

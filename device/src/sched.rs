@@ -35,6 +35,7 @@ mod cooperative;
 mod elision;
 mod helper;
 mod idle;
+mod job;
 mod looks;
 mod pool;
 mod shards;
@@ -46,31 +47,16 @@ mod watchdog;
 mod worker;
 
 use idle::IdleSet;
+pub(crate) use job::Job;
 use looks::Looks;
 use pool::Pool;
 use shards::Shards;
 pub(crate) use shared::Shared;
 pub(crate) use worker::{Slot, Worker};
 
-/// Priorities of queues.
-pub(crate) const PRIORITIES: usize = 3;
-
 /// The function that the engine provides: it streams a queue that is the thread's, until it has to leave. The caller may
 /// have the stream already.
 pub(crate) type StreamQueue = fn(&mut Worker, &Arc<Queue>, Option<Box<Stream>>);
-
-/// A task of a thread.
-#[derive(Debug)]
-pub(crate) enum Job {
-    /// Look at a bucket of the semaphore unit.
-    Look(usize),
-    /// Look at all foreign cells.
-    LookForeign,
-    /// Stream a queue, which is this thread's.
-    Stream(Arc<Queue>),
-    /// Help with a work.
-    Join(Arc<Work>),
-}
 
 /// Why a thread leaves a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,16 +6,14 @@
 //! end. The ear hears what it says of its cells and faults.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tally_engine::MAX_FILES;
 use tally_engine::mailbox::{Mailbox, MailboxMap, Order, fence_arguments};
-use tally_uapi::cell::WAITERS;
-use tally_uapi::fault::{Fault, FaultKind};
 use tally_uapi::firmware::op;
 
 use crate::links::Links;
@@ -23,8 +21,10 @@ use crate::memory::MemoryFile;
 
 mod ear;
 mod gate;
+mod link;
 mod spawn;
 
+pub use link::{Link, Loss};
 pub use spawn::{fix_addresses, open_files};
 
 /// The time that an engine process may take to start.
@@ -36,112 +36,9 @@ const STEP_TIME: Duration = Duration::from_secs(2);
 /// things to do takes some milliseconds for each.
 const ORDER_TIME: Duration = Duration::from_secs(4);
 
-/// The reason why a VM is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loss {
-    /// The queue that has faulted; none if the process has ended.
-    pub queue: Option<u32>,
-    /// Its fault.
-    pub fault: Fault,
-}
-
-impl Loss {
-    fn engine() -> Self {
-        let fault = Fault { kind: FaultKind::EngineLost, address: 0, packet: 0 };
-        Self { queue: None, fault }
-    }
-}
-
 /// The engine process has ended, or was.
 #[derive(Debug)]
 pub struct Ended;
-
-/// A system call that the process may make, and its place in the order.
-type Call = (i64, [u64; 6]);
-
-/// What the process is doing, as far as the hub has to know.
-#[derive(Debug, Default)]
-struct Progress {
-    /// Calls that the current order allows, in order; the last is its fence.
-    allowed: Vec<Call>,
-    /// The number that was made.
-    made: usize,
-    ended: bool,
-    /// Its end is no loss any more.
-    closing: bool,
-    loss: Option<Loss>,
-}
-
-/// The part of an engine that all threads share.
-pub struct Link {
-    /// The VM's id.
-    pub vm: u32,
-    mailbox: MailboxMap,
-    progress: Mutex<Progress>,
-    changed: Condvar,
-    /// Buckets in which the VM's queues are counted in the waiters page.
-    counted: [AtomicU64; WAITERS / 64],
-    /// Tells the ear that there is no engine process left to be heard.
-    deaf: AtomicBool,
-    process: OnceLock<OwnedFd>,
-}
-
-impl Link {
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The queue was found asleep.
-    pub fn kick(&self, queue: u32) {
-        self.mailbox.to_engine.kicks.set(queue as usize);
-        self.mailbox.to_engine.bell.ring();
-    }
-
-    /// Cells of the bucket may have changed.
-    pub fn recheck(&self, bucket: usize) {
-        self.mailbox.to_engine.recheck.set(bucket);
-        self.mailbox.to_engine.bell.ring();
-    }
-
-    /// All foreign cells may have changed.
-    pub fn recheck_foreign(&self) {
-        self.mailbox.to_engine.recheck_foreign.store(1, Ordering::SeqCst);
-        self.mailbox.to_engine.bell.ring();
-    }
-
-    /// Whether the VM's queues are counted in the bucket.
-    pub fn is_counted(&self, bucket: usize) -> bool {
-        self.counted[bucket / 64].load(Ordering::SeqCst) & 1 << (bucket % 64) != 0
-    }
-
-    /// Kills the process. It has ended when [`Engine::end`] has returned.
-    fn kill(&self) {
-        if let Some(process) = self.process.get() {
-            kill(process);
-        }
-    }
-
-    /// The session ends: so does the process, and that is no loss.
-    pub fn close(&self) {
-        self.progress().closing = true;
-        self.kill();
-    }
-
-    /// The reason why the VM is lost, if it is.
-    pub fn loss(&self) -> Option<Loss> {
-        self.progress().loss
-    }
-
-    /// Records the first loss. True if it was the first, and is one.
-    fn lose(&self, loss: Loss) -> bool {
-        let mut progress = self.progress();
-        if progress.closing || progress.loss.is_some() {
-            return false;
-        }
-        progress.loss = Some(loss);
-        true
-    }
-}
 
 /// What an engine process is made from.
 #[derive(Clone)]
@@ -174,15 +71,7 @@ impl Engine {
     pub fn start(recipe: &Recipe, links: &Arc<Links>) -> io::Result<Self> {
         let (mailbox, fd) = MailboxMap::create()?;
         set_up(&mailbox, recipe);
-        let link = Arc::new(Link {
-            vm: recipe.vm,
-            mailbox,
-            progress: Mutex::default(),
-            changed: Condvar::new(),
-            counted: Default::default(),
-            deaf: AtomicBool::new(false),
-            process: OnceLock::new(),
-        });
+        let link = Arc::new(Link::new(recipe.vm, mailbox));
         let files = recipe.files.iter().map(|file| file.file().as_raw_fd());
         let fds: Vec<i32> = std::iter::once(fd.as_raw_fd()).chain(files).collect();
         debug_assert!(fds.len() <= MAX_FILES + 1);
@@ -301,22 +190,4 @@ fn set_up(mailbox: &Mailbox, recipe: &Recipe) {
     setup.clock_start.store(recipe.clock.start(), relaxed);
     setup.chaos.store(u32::from(settings.chaos.is_some()), relaxed);
     setup.seed.store(settings.chaos.unwrap_or(0), relaxed);
-}
-
-/// A descriptor of a process that can be waited for and killed without a race.
-fn open_process(pid: u32) -> io::Result<OwnedFd> {
-    use std::os::fd::FromRawFd;
-    // SAFETY: takes numbers; a descriptor that is returned has no other owner.
-    unsafe {
-        let fd = libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0);
-        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd as i32)) }
-    }
-}
-
-/// SIGKILL to what `process` is a descriptor of.
-fn kill(process: impl AsFd) {
-    let fd = process.as_fd().as_raw_fd();
-    let nothing = std::ptr::null::<libc::siginfo_t>();
-    // SAFETY: takes numbers. A process that has ended already is no matter.
-    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, nothing, 0) };
 }

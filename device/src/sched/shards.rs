@@ -10,8 +10,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::PRIORITIES;
-use crate::queue::Queue;
+use crate::queue::{PRIORITIES, Queue};
 use crate::sync::{AtomicU32, Mutex, MutexGuard, Ordering, lock};
 use crate::work::Work;
 

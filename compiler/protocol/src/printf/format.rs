@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Format strings: OpenCL C's, which are C's with vectors and without `n`.
 
+use super::argument::{Argument, Kind};
 use super::number::{self, Pad};
-use super::{Argument, Kind};
 use crate::half::half_value;
 
 /// The widest field and the most digits that are printed; a format may ask for more.

@@ -9,7 +9,7 @@ use tally_uapi::cell::WAITERS;
 use tally_uapi::fault::{Fault, FaultKind};
 use tally_uapi::firmware::MAX_QUEUES;
 
-use super::{Link, Loss};
+use super::link::{Link, Loss};
 use crate::links::Links;
 
 /// The number of times that an engine process is heard in [`WINDOW`]: more than one that does

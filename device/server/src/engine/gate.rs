@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Child;
 
-use super::{Link, Loss, Progress, kill, open_process};
+use super::link::{Link, Loss, Progress, kill, open_process};
 use crate::links::Links;
 
 /// `struct seccomp_notif`.

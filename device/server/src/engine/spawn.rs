@@ -135,7 +135,7 @@ fn meet(
     fds: &[RawFd],
     time: Duration,
 ) -> io::Result<(OwnedFd, OwnedFd)> {
-    let process = super::open_process(child.id())?;
+    let process = super::link::open_process(child.id())?;
     socket.set_read_timeout(Some(time))?;
     socket.send_with_fds(&[&b"m"[..]], fds).map_err(io::Error::from)?;
     let mut byte = [0u8; 1];
