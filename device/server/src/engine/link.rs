@@ -96,7 +96,7 @@ impl Link {
         self.counted[bucket / 64].load(Ordering::SeqCst) & 1 << (bucket % 64) != 0
     }
 
-    /// Kills the process. It has ended when [`Engine::end`] has returned.
+    /// Kills the process. It has ended when [`super::Engine::end`] has returned.
     pub(super) fn kill(&self) {
         if let Some(process) = self.process.get() {
             kill(process);
