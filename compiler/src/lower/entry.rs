@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The function that the device calls: runs the items of one work-group.
 
+use std::fmt;
+
 use super::context::{ARGS, GLOBAL_OFFSET, GLOBAL_SIZE, LOCAL, SCRATCH, load_context, local_size};
 use super::frame::Frame;
 use super::loops::{loops, private_init};
+use super::phases::Resumable;
 use super::types::{is_bool, memory_type, value_type};
 use super::unit::{MAX_ALIGN, Unit, function_symbol};
-use super::{group, phases};
 use crate::ir::{ArgKind, FunctionId, Kernel};
 use crate::widen::{self, Rows};
 
@@ -175,6 +177,7 @@ fn group(
         None => {
             text += &private_place(unit, "%priv");
             let init = private_init(unit, "%priv", "x");
+            let args: String = args.iter().map(|arg| format!(", {arg}")).collect();
             let call = |function: &str, x: &str| {
                 format!(
                     "  call void {function}(ptr %ctx, i64 {x}, i64 %y, i64 %z, ptr %priv{args})\n"
@@ -183,7 +186,7 @@ fn group(
             let item = format!("{init}{}", call(&function, "%x"));
             if vectors.is_empty() {
                 text += "  br label %items\nitems:\n";
-                text += &loops("", "items", "done", "", &item, one.lanes);
+                text += &loops(&item, one.lanes);
             } else {
                 text += &ids_are_small();
                 for runner in vectors {
@@ -203,10 +206,8 @@ fn group(
             }
         }
         Some(frame) => {
-            text += &match &frame.exchange {
-                Some(exchange) => group::phases(unit, &function, &args, frame, exchange, one.lanes),
-                None => phases::phases(unit, &function, &args, frame, one.lanes, one.rows),
-            }
+            let (symbol, args, lanes, rows) = (&*function, &args[..], one.lanes, one.rows);
+            text += &Resumable { symbol, args, frame, lanes, rows }.run_group(unit);
         }
     }
     text + "done:\n  ret void\n}\n"
@@ -259,9 +260,23 @@ y.done:
     )
 }
 
-/// Loads the arguments; gives what to append to the call's list.
-fn arguments(unit: &Unit<'_>, kernel: &Kernel, text: &mut String) -> String {
-    let mut list = String::new();
+/// An argument of the kernel, once it is loaded.
+pub(super) struct Argument {
+    /// LLVM's type.
+    pub(super) ty: String,
+    /// The name that it has in the function that runs a group.
+    name: String,
+}
+
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.ty, self.name)
+    }
+}
+
+/// Loads the arguments.
+fn arguments(unit: &Unit<'_>, kernel: &Kernel, text: &mut String) -> Vec<Argument> {
+    let mut list = Vec::new();
     for (index, arg) in kernel.args.iter().enumerate() {
         let name = format!("%arg{index}");
         let place = format!("{name}.at");
@@ -269,7 +284,7 @@ fn arguments(unit: &Unit<'_>, kernel: &Kernel, text: &mut String) -> String {
         let align = arg.align.clamp(1, MAX_ALIGN);
         let load = |ty: &str| format!("load {ty}, ptr {place}, align {align}, !invariant.load !0");
         let value = if arg.by_reference {
-            list += &format!(", ptr {place}");
+            list.push(Argument { ty: "ptr".into(), name: place });
             continue;
         } else if arg.kind == ArgKind::LocalPointer {
             *text += &format!("  {name}.offset = {}\n", load("i64"));
@@ -286,7 +301,7 @@ fn arguments(unit: &Unit<'_>, kernel: &Kernel, text: &mut String) -> String {
             _ => value_type(unit.module, arg.ty),
         };
         *text += &format!("  {name} = {value}\n");
-        list += &format!(", {ty} {name}");
+        list.push(Argument { ty, name });
     }
     list
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What work-items exchange: operations of groups and sub-groups, and the loop that runs the items
-//! of a kernel that has them.
+//! What work-items exchange: operations of groups and sub-groups. The loops that run the items are in
+//! `rt/phases.c`.
 //!
 //! Such an operation is a place where items stop, like a barrier. Each leaves its value in an
 //! *offer* of its frame and returns; when all items of the scope have stopped, they are resumed, and
@@ -24,8 +24,7 @@
 use std::fmt::Write;
 
 use super::body::Body;
-use super::frame::{EXCHANGE_PARAMS, Exchange, Frame, LOCAL_IDS, SUBGROUP_STATES, Slots};
-use super::loops::private_init;
+use super::frame::{Exchange, Slots};
 use super::types::{is_bool, memory_type, scalar, suffix, zero};
 use super::unit::{LowerError, Unit};
 use crate::ir::Scalar;
@@ -339,162 +338,4 @@ gave:
         unit.declare(memory, &name, &format!("{memory}, {memory}"));
         Ok(format!("call {memory} @{name}({memory} %acc, {memory} %x)"))
     }
-}
-
-/// The loop over the phases of a kernel whose items exchange values, and within a phase over the
-/// turns of each sub-group. Without barriers of sub-groups all items together take one turn.
-///
-/// States are pairs per scope, see above. A phase begins with the states that the one before has
-/// left for the group, a turn after the first with those of the turn before. Every item writes its
-/// state in every turn, so that none in a pair is ever old. A vector of `lanes` items is like an
-/// item here.
-pub(super) fn phases(
-    unit: &mut Unit<'_>,
-    symbol: &str,
-    args: &str,
-    frame: &Frame,
-    exchange: &Exchange,
-    lanes: u32,
-) -> String {
-    let stride = frame.size;
-    let fixed = unit.scratch_fixed();
-    let private = frame.private_offset;
-    let init = private_init(unit, "%init.priv", "init");
-    let size = match exchange.turns {
-        true => unit.subgroup_size.to_string(),
-        false => "%items".into(),
-    };
-    let (ready, subgroup_ready) = (exchange.group.ready, exchange.subgroup.ready);
-    let (states, turn_states) = (exchange.group.states, exchange.subgroup.states);
-    let Slots { offers, offer_size, .. } = exchange.subgroup;
-    let i32_max = i32::MAX;
-    unit.declare("void", "llvm.memcpy.p0.p0.i64", "ptr, ptr, i64, i1");
-    let [x, y, z] = [0, 4, 8].map(|offset| LOCAL_IDS + offset);
-    let mut text = format!(
-        "  %frames = getelementptr i8, ptr %scratch, i64 {fixed}
-  %row = udiv i64 %nx, {lanes}
-  %items.xy = mul i64 %row, %ny
-  %items = mul i64 %items.xy, %nz
-  br label %init
-init:
-  %init.i = phi i64 [ 0, %entry ], [ %init.next, %init ]
-  %init.offset = mul i64 %init.i, {stride}
-  %init.frame = getelementptr i8, ptr %frames, i64 %init.offset
-  %init.state = getelementptr i8, ptr %init.frame, i64 {states}
-  store i64 0, ptr %init.state, align 4
-  %init.ready = getelementptr i8, ptr %init.frame, i64 {ready}
-  store i32 0, ptr %init.ready, align 4
-  %init.turn.ready = getelementptr i8, ptr %init.frame, i64 {subgroup_ready}
-  store i32 0, ptr %init.turn.ready, align 4
-  %init.column = urem i64 %init.i, %row
-  %init.x = mul i64 %init.column, {lanes}
-  %init.row = udiv i64 %init.i, %row
-  %init.y = urem i64 %init.row, %ny
-  %init.z = udiv i64 %init.row, %ny
-"
-    );
-    for (name, offset) in [("x", x), ("y", y), ("z", z)] {
-        let _ = write!(
-            text,
-            "  %init.{name}.at = getelementptr i8, ptr %init.frame, i64 {offset}
-  %init.{name}.id = trunc i64 %init.{name} to i32
-  store i32 %init.{name}.id, ptr %init.{name}.at, align 4
-"
-        );
-    }
-    let _ = write!(
-        text,
-        "  %init.priv = getelementptr i8, ptr %init.frame, i64 {private}
-{init}  %init.next = add nuw nsw i64 %init.i, 1
-  %init.last = icmp eq i64 %init.next, %items
-  br i1 %init.last, label %phase.start, label %init
-phase.start:
-  %phase = phi i64 [ 0, %init ], [ %phase.next, %phase.done ]
-  %phase.next = xor i64 %phase, 1
-  br label %peers.start
-peers.start:
-  %first = phi i64 [ 0, %phase.start ], [ %first.next, %peers.done ]
-  %group.waits = phi i1 [ false, %phase.start ], [ %waits.so.far, %peers.done ]
-  %first.at = mul i64 %first, {stride}
-  %peers = getelementptr i8, ptr %frames, i64 %first.at
-  %left = sub i64 %items, %first
-  %peer.count = call i64 @llvm.umin.i64(i64 %left, i64 {size})
-  br label %turn.start
-turn.start:
-  %turn = phi i64 [ 0, %peers.start ], [ %turn.next, %turn.done ]
-  %begins = phi i1 [ true, %peers.start ], [ false, %turn.done ]
-  %chosen = phi i32 [ -2, %peers.start ], [ %least.now, %turn.done ]
-  %turn.next = xor i64 %turn, 1
-  %old.of.phase = mul i64 %phase.next, 4
-  %old.of.turn = mul i64 %turn.next, 4
-  %old.phase = add i64 %old.of.phase, {states}
-  %old.turn = add i64 %old.of.turn, {turn_states}
-  %old = select i1 %begins, i64 %old.phase, i64 %old.turn
-  %new.of.phase = mul i64 %phase, 4
-  %new.of.turn = mul i64 %turn, 4
-  %new.phase = add i64 %new.of.phase, {states}
-  %new.turn = add i64 %new.of.turn, {turn_states}
-  br label %item
-item:
-  %i = phi i64 [ 0, %turn.start ], [ %i.next, %item.done ]
-  %waits = phi i1 [ false, %turn.start ], [ %waits.now, %item.done ]
-  %least = phi i32 [ {i32_max}, %turn.start ], [ %least.now, %item.done ]
-  %frame.at = mul i64 %i, {stride}
-  %frame = getelementptr i8, ptr %peers, i64 %frame.at
-  %state.at = getelementptr i8, ptr %frame, i64 %old
-  %state = load i32, ptr %state.at, align 4
-  %lives = icmp ne i32 %state, -1
-  %starts = and i1 %begins, %lives
-  %first.of.all = icmp eq i32 %state, %chosen
-  %runs = or i1 %starts, %first.of.all
-  br i1 %runs, label %run, label %stay
-stay:
-  %offers = getelementptr i8, ptr %frame, i64 {offers}
-  %offer.old.off = mul i64 %turn.next, {offer_size}
-  %offer.new.off = mul i64 %turn, {offer_size}
-  %offer.old = getelementptr i8, ptr %offers, i64 %offer.old.off
-  %offer.new = getelementptr i8, ptr %offers, i64 %offer.new.off
-  call void @llvm.memcpy.p0.p0.i64(ptr %offer.new, ptr %offer.old, i64 {offer_size}, i1 false)
-  br label %item.done
-run:
-  %x.at = getelementptr i8, ptr %frame, i64 {x}
-  %x.id = load i32, ptr %x.at, align 4
-  %x = zext i32 %x.id to i64
-  %y.at = getelementptr i8, ptr %frame, i64 {y}
-  %y.id = load i32, ptr %y.at, align 4
-  %y = zext i32 %y.id to i64
-  %z.at = getelementptr i8, ptr %frame, i64 {z}
-  %z.id = load i32, ptr %z.at, align 4
-  %z = zext i32 %z.id to i64
-  %priv = getelementptr i8, ptr %frame, i64 {private}
-  %stop = call i32 {symbol}(ptr %ctx, i64 %x, i64 %y, i64 %z, ptr %priv, ptr %frame, i32 %state{EXCHANGE_PARAMS}{args})
-  br label %item.done
-item.done:
-  %state.now = phi i32 [ %state, %stay ], [ %stop, %run ]
-  %phase.at = getelementptr i8, ptr %frame, i64 %new.phase
-  store i32 %state.now, ptr %phase.at, align 4
-  %turn.at = getelementptr i8, ptr %frame, i64 %new.turn
-  store i32 %state.now, ptr %turn.at, align 4
-  %moves = icmp sge i32 %state.now, {SUBGROUP_STATES}
-  %less = icmp slt i32 %state.now, %least
-  %leads = and i1 %moves, %less
-  %least.now = select i1 %leads, i32 %state.now, i32 %least
-  %waits.too = icmp ult i32 %state.now, {SUBGROUP_STATES}
-  %waits.now = or i1 %waits, %waits.too
-  %i.next = add nuw nsw i64 %i, 1
-  %i.last = icmp eq i64 %i.next, %peer.count
-  br i1 %i.last, label %turn.done, label %item
-turn.done:
-  %moves.any = icmp ne i32 %least.now, {i32_max}
-  br i1 %moves.any, label %turn.start, label %peers.done
-peers.done:
-  %waits.so.far = or i1 %group.waits, %waits.now
-  %first.next = add i64 %first, {size}
-  %peers.last = icmp uge i64 %first.next, %items
-  br i1 %peers.last, label %phase.done, label %peers.start
-phase.done:
-  br i1 %waits.so.far, label %phase.start, label %done
-"
-    );
-    text
 }

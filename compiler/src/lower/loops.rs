@@ -24,33 +24,30 @@ pub(super) fn private_init(unit: &mut Unit<'_>, base: &str, tag: &str) -> String
     text
 }
 
-/// Three nested loops over the items, from `from` to block `to`. `body` sees `%x`, `%y`, `%z` and
-/// is one block, unless it names its last block in `end`. `lanes` items are run at a time. All
-/// names begin with `tag`.
-pub(super) fn loops(tag: &str, from: &str, to: &str, end: &str, body: &str, lanes: u32) -> String {
-    let first = format!("{tag}x.loop");
-    let end = if end.is_empty() { &first } else { end };
+/// Three nested loops over the items, from block `items` to block `done`. `body` is one block and sees
+/// `%x`, `%y`, `%z`. `lanes` items are run at a time.
+pub(super) fn loops(body: &str, lanes: u32) -> String {
     format!(
-        "  br label %{tag}z.loop
-{tag}z.loop:
-  %{tag}z = phi i64 [ 0, %{from} ], [ %{tag}z.next, %{tag}y.done ]
-  br label %{tag}y.loop
-{tag}y.loop:
-  %{tag}y = phi i64 [ 0, %{tag}z.loop ], [ %{tag}y.next, %{tag}x.done ]
-  br label %{tag}x.loop
-{tag}x.loop:
-  %{tag}x = phi i64 [ 0, %{tag}y.loop ], [ %{tag}x.next, %{end} ]
-{body}  %{tag}x.next = add nuw nsw i64 %{tag}x, {lanes}
-  %{tag}x.last = icmp eq i64 %{tag}x.next, %nx
-  br i1 %{tag}x.last, label %{tag}x.done, label %{tag}x.loop
-{tag}x.done:
-  %{tag}y.next = add nuw nsw i64 %{tag}y, 1
-  %{tag}y.last = icmp eq i64 %{tag}y.next, %ny
-  br i1 %{tag}y.last, label %{tag}y.done, label %{tag}y.loop
-{tag}y.done:
-  %{tag}z.next = add nuw nsw i64 %{tag}z, 1
-  %{tag}z.last = icmp eq i64 %{tag}z.next, %nz
-  br i1 %{tag}z.last, label %{to}, label %{tag}z.loop
+        "  br label %z.loop
+z.loop:
+  %z = phi i64 [ 0, %items ], [ %z.next, %y.done ]
+  br label %y.loop
+y.loop:
+  %y = phi i64 [ 0, %z.loop ], [ %y.next, %x.done ]
+  br label %x.loop
+x.loop:
+  %x = phi i64 [ 0, %y.loop ], [ %x.next, %x.loop ]
+{body}  %x.next = add nuw nsw i64 %x, {lanes}
+  %x.last = icmp eq i64 %x.next, %nx
+  br i1 %x.last, label %x.done, label %x.loop
+x.done:
+  %y.next = add nuw nsw i64 %y, 1
+  %y.last = icmp eq i64 %y.next, %ny
+  br i1 %y.last, label %y.done, label %y.loop
+y.done:
+  %z.next = add nuw nsw i64 %z, 1
+  %z.last = icmp eq i64 %z.next, %nz
+  br i1 %z.last, label %done, label %z.loop
 "
     )
 }

@@ -1,230 +1,237 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The loops that run a work-group whose items wait at barriers, but exchange nothing
-//! ([`super::group`] has those that do).
+//! How a work-group runs whose items wait at barriers. The loops are C (`rt/phases.c`); this writes
+//! what they are given: the layout of the frames, and functions that call the kernel's code.
 //!
-//! An item's frame begins with its state: 0 at first, the number of the barrier where it stopped,
-//! or -1 when it has ended. A vector of items is like an item here.
-//!
-//! Barriers are uniform as a rule, so vectors go *together*: each region has a loop of its own over
-//! all vectors, with the code of that region alone, and no state is kept. LLVM sees ordinary loops,
-//! out of which it takes what all vectors share. Where the code does not show that vectors stop at the
-//! same barriers ([`crate::regions::uniform`]), those that do not have their states written down, and
-//! the group goes on *apart*: a loop over phases resumes each from its own state. The form for uneven
-//! rows then goes apart from the start, so that there is not one more copy of the kernel to compile.
+//! Barriers are uniform as a rule, so vectors go *together*: each region is run in all vectors before
+//! the next one is, by a loop of its own with the code of that region alone, and no state is kept.
+//! LLVM moves what all vectors share out of that loop. Where the code does not show that vectors stop
+//! at the same barriers ([`crate::regions::uniform`]), those that do not have their states written
+//! down, and the group goes on *apart*: each vector is resumed from its own state. The form for uneven
+//! rows goes apart from the start, so that there is not one more copy of the kernel to compile.
 //!
 //! ```text
 //!   region 0: all vectors ──▶ region 1: all vectors ──▶ … ──▶ done
 //!        │                         │                           ▲
-//!        └──── stopped apart ──────┴──▶ phases, by states ─────┘
+//!        └──── stopped apart ──────┴──▶ vectors, by states ────┘
 //! ```
+//!
+//! Items that exchange values ([`super::group`]) have a loop for themselves.
 
 use std::fmt::Write;
 
-use super::frame::Frame;
-use super::loops::{loops, private_init};
+use super::entry::Argument;
+use super::frame::{EXCHANGE_PARAMS, Frame};
+use super::loops::private_init;
 use super::unit::Unit;
 use crate::regions::Ends;
 use crate::widen::Rows;
 
-/// The state of what has ended.
+/// The state of what has ended, and one that nothing has: `ENDED` and `NONE` of `rt/phases.c`.
 const ENDED: i32 = -1;
+const NONE: i32 = -2;
 
-/// The symbol of the function that writes down the states of vectors that have parted, up to the size
-/// of their frames.
-const PART: &str = "tally.part";
+/// The function that gives the private variables of module scope their first values.
+const BEGIN: &str = "tally.begin";
 
-/// The code that runs items between their barriers.
-struct Phases<'a> {
-    symbol: &'a str,
-    /// The kernel's arguments, as the end of a call's list.
-    args: &'a str,
-    frame: &'a Frame,
-    lanes: u32,
+/// LLVM's type of `struct group`.
+const GROUP: &str = "{ ptr, ptr, ptr, i64, i64, i64 }";
+
+/// The function that runs items between their barriers.
+pub(super) struct Resumable<'a> {
+    /// Its symbol.
+    pub(super) symbol: &'a str,
+    pub(super) args: &'a [Argument],
+    pub(super) frame: &'a Frame,
+    pub(super) lanes: u32,
+    pub(super) rows: Rows,
 }
 
-/// All phases of a group, up to a branch to `done`. The block before is `entry`.
-pub(super) fn phases(
-    unit: &mut Unit<'_>,
-    symbol: &str,
-    args: &str,
-    frame: &Frame,
-    lanes: u32,
-    rows: Rows,
-) -> String {
-    let phases = Phases { symbol, args, frame, lanes };
-    let mut text = format!(
-        "  %frames = getelementptr i8, ptr %scratch, i64 {}
-  %waiting = alloca i1
-  %items.xy = mul i64 %nx, %ny
-  %items.all = mul i64 %items.xy, %nz
-  %items = lshr i64 %items.all, {}
-",
-        unit.scratch_fixed(),
-        lanes.trailing_zeros()
-    );
-    let bounded = frame.ends.iter().all(|ends| !ends.is_empty());
-    let alike = frame.stops_alike || rows == Rows::Whole;
-    let together = lanes > 1 && bounded && !frame.ends.is_empty() && alike;
-    if together {
-        text += "  %expected = alloca i32\n  %parted = alloca i1\n";
-        text += "  store i1 false, ptr %parted, align 1\n  br label %r0\n";
-        for (region, ends) in frame.ends.iter().enumerate() {
-            text += &phases.together(region, ends);
-        }
-        if frame.stops_alike {
+impl Resumable<'_> {
+    /// Runs a group, up to a branch to `done`.
+    pub(super) fn run_group(&self, unit: &mut Unit<'_>) -> String {
+        let layout = self.layout(unit);
+        let mut text = self.group(unit.scratch_fixed());
+        let given = format!("ptr @{layout}, ptr %group");
+        if self.frame.exchange.is_some() {
+            let begin = begin(unit);
+            let run = self.caller(unit, "run", "");
+            unit.declare("void", "__tally_run_exchanging", "ptr, ptr, ptr, ptr");
+            text += &format!(
+                "  call void @__tally_run_exchanging({given}, ptr @{begin}, ptr @{run})\n  br label %done\n"
+            );
             return text;
         }
-        unit.helpers.insert(format!("{PART}.{}", frame.size), part(frame.size));
-    } else {
-        text += &phases.initialise(unit);
-    }
-    text + &phases.apart(if together { " noinline" } else { "" })
-}
-
-impl Phases<'_> {
-    /// Finds the frame of the items from `x`, `y`, `z` on. `tag` begins all names.
-    fn frame(&self, tag: &str) -> String {
-        format!(
-            "  %{tag}row = mul i64 %{tag}z, %ny
-  %{tag}row.y = add i64 %{tag}row, %{tag}y
-  %{tag}column = mul i64 %{tag}row.y, %nx
-  %{tag}item = add i64 %{tag}column, %{tag}x
-  %{tag}index = lshr i64 %{tag}item, {}
-  %{tag}offset = mul i64 %{tag}index, {}
-  %{tag}frame = getelementptr i8, ptr %frames, i64 %{tag}offset
-  %{tag}priv = getelementptr i8, ptr %{tag}frame, i64 {}
-",
-            self.lanes.trailing_zeros(),
-            self.frame.size,
-            self.frame.private_offset
-        )
-    }
-
-    /// Runs these items from a state to where they stop.
-    fn call(&self, tag: &str, state: &str, attribute: &str) -> String {
-        let Self { symbol, args, .. } = self;
-        format!(
-            "  %{tag}stop = call i32 {symbol}(ptr %ctx, i64 %{tag}x, i64 %{tag}y, i64 %{tag}z, ptr %{tag}priv, ptr %{tag}frame, i32 {state}{args}){attribute}\n"
-        )
-    }
-
-    /// A region that all vectors run before any runs the next one.
-    fn together(&self, region: usize, ends: &Ends) -> String {
-        let tag = format!("r{region}.");
-        let states: Vec<i32> = ends.iter().map(|&end| state(end)).collect();
-        let mut body = self.frame(&tag);
-        body += &self.call(&tag, &region.to_string(), " alwaysinline");
-        let mut text = format!("r{region}:\n");
-        let next = Self::goes_on(&tag, &states);
-        if self.frame.stops_alike {
-            let _ = writeln!(body, "  store i32 %{tag}stop, ptr %expected, align 4");
-            let from = format!("r{region}");
-            text += &loops(&tag, &from, &format!("{tag}done"), "", &body, self.lanes);
-            return text + &format!("{tag}done:\n{next}");
-        }
-        let common = if let [state] = states[..] {
-            // LLVM finds the comparison below to be false.
-            state.to_string()
+        let ends = &self.frame.ends;
+        let bounded = ends.iter().all(|ends| !ends.is_empty());
+        let alike = self.frame.stops_alike || self.rows == Rows::Whole;
+        let together = self.lanes > 1 && bounded && !ends.is_empty() && alike;
+        if together {
+            let run = self.caller(unit, "run", " alwaysinline");
+            unit.declare("i32", "__tally_run_region", "ptr, ptr, ptr, i32, i32, i1 zeroext");
+            text += "  br label %r0\n";
+            for (region, ends) in ends.iter().enumerate() {
+                text += &self.region(region, ends, &format!("{given}, ptr @{run}"));
+            }
+            if self.frame.stops_alike {
+                return text;
+            }
+            text += "apart:\n";
         } else {
-            // 0 is where nothing stops: what the first vector does is what all are to do.
-            text += "  store i32 0, ptr %expected, align 4\n";
+            let begin = begin(unit);
+            unit.declare("void", "__tally_begin_items", "ptr, ptr, ptr");
+            text += &format!("  call void @__tally_begin_items({given}, ptr @{begin})\n");
+        }
+        let resume = self.caller(unit, "resume", if together { " noinline" } else { "" });
+        unit.declare("void", "__tally_run_items", "ptr, ptr, ptr");
+        text + &format!(
+            "  call void @__tally_run_items({given}, ptr @{resume})\n  br label %done\n"
+        )
+    }
+
+    /// The layout of the frames as a constant, `struct layout`; its symbol.
+    fn layout(&self, unit: &mut Unit<'_>) -> String {
+        let Frame { size, private_offset, exchange, .. } = self.frame;
+        let slots = exchange.as_ref().map(|exchange| exchange.subgroup);
+        let (offers, offer_size) = slots.map_or((0, 0), |slots| (slots.offers, slots.offer_size));
+        let turns = exchange.as_ref().is_some_and(|exchange| exchange.turns);
+        let peers = if turns { unit.subgroup_size } else { 0 };
+        let name = format!("tally.layout.{}", self.symbol.trim_start_matches('@'));
+        let fields = [self.lanes.into(), *size, *private_offset, offers, offer_size, peers.into()];
+        let fields = fields.map(|field| format!("i64 {field}")).join(", ");
+        let ty = "{ i64, i64, i64, i64, i64, i64 }";
+        unit.helpers
+            .insert(name.clone(), format!("\n@{name} = internal constant {ty} {{ {fields} }}\n"));
+        name
+    }
+
+    /// Writes `struct group`, with the arguments in a structure of their own and the frames behind the
+    /// first `fixed` bytes of scratch memory.
+    fn group(&self, fixed: u64) -> String {
+        let arguments = self.arguments();
+        let mut text = format!("  %arguments = alloca {arguments}\n");
+        for (index, arg) in self.args.iter().enumerate() {
             let _ = write!(
-                body,
-                "  %{tag}before = load i32, ptr %expected, align 4
-  %{tag}first = icmp eq i32 %{tag}before, 0
-  %{tag}expected = select i1 %{tag}first, i32 %{tag}stop, i32 %{tag}before
-  store i32 %{tag}expected, ptr %expected, align 4
+                text,
+                "  %arguments.{index} = getelementptr {arguments}, ptr %arguments, i32 0, i32 {index}
+  store {arg}, ptr %arguments.{index}
 "
             );
-            format!("%{tag}expected")
-        };
-        let _ = write!(
-            body,
-            "  %{tag}parts = icmp ne i32 %{tag}stop, {common}
-  br i1 %{tag}parts, label %{tag}part, label %{tag}next
-{tag}part:
-  call void @{PART}.{}(ptr %frames, i64 %items, i32 {common}, ptr %{tag}frame, i32 %{tag}stop, ptr %parted)
-  br label %{tag}next
-{tag}next:
-",
-            self.frame.size
-        );
-        let end = format!("{tag}next");
-        text += &loops(&tag, &format!("r{region}"), &format!("{tag}done"), &end, &body, self.lanes);
-        text + &format!(
-            "{tag}done:
-  %{tag}parted = load i1, ptr %parted, align 1
-  br i1 %{tag}parted, label %phase, label %{tag}whole
-{tag}whole:
-{next}"
-        )
-    }
-
-    /// Goes on at the state in which a region has left all vectors, one of these.
-    fn goes_on(tag: &str, states: &[i32]) -> String {
-        let (last, others) = states.split_last().unwrap_or((&ENDED, &[]));
-        let cases: String =
-            others.iter().map(|&s| format!(" i32 {s}, label %{}", block(s))).collect();
-        if cases.is_empty() {
-            return format!("  br label %{}\n", block(*last));
         }
-        format!(
-            "  %{tag}to = load i32, ptr %expected, align 4
-  switch i32 %{tag}to, label %{} [{cases} ]
-",
-            block(*last)
-        )
-    }
-
-    /// Gives all items the first state and their private variables of module scope.
-    fn initialise(&self, unit: &mut Unit<'_>) -> String {
-        format!(
-            "  br label %init
-init:
-  %init.i = phi i64 [ 0, %entry ], [ %init.next, %init ]
-  %init.offset = mul i64 %init.i, {}
-  %init.frame = getelementptr i8, ptr %frames, i64 %init.offset
-  store i32 0, ptr %init.frame, align 4
-  %init.priv = getelementptr i8, ptr %init.frame, i64 {}
-{}  %init.next = add nuw nsw i64 %init.i, 1
-  %init.last = icmp eq i64 %init.next, %items
-  br i1 %init.last, label %phase, label %init
-",
-            self.frame.size,
-            self.frame.private_offset,
-            private_init(unit, "%init.priv", "init")
-        )
-    }
-
-    /// The loop over phases, each of which resumes all items that have not ended. `attribute` is of
-    /// the call that does so.
-    fn apart(&self, attribute: &str) -> String {
-        let body = format!(
-            "{}  %state = load i32, ptr %frame, align 4
-  %ended = icmp eq i32 %state, {ENDED}
-  br i1 %ended, label %next, label %run
-run:
-{}  store i32 %stop, ptr %frame, align 4
-  %waits = icmp ne i32 %stop, {ENDED}
-  %waits.before = load i1, ptr %waiting, align 1
-  %waits.any = or i1 %waits.before, %waits
-  store i1 %waits.any, ptr %waiting, align 1
-  br label %next
-next:
-",
-            self.frame(""),
-            self.call("", "%state", attribute)
+        let _ = write!(
+            text,
+            "  %frames = getelementptr i8, ptr %scratch, i64 {fixed}
+  %group = alloca {GROUP}
+"
         );
+        let fields = ["ptr %ctx", "ptr %arguments", "ptr %frames", "i64 %nx", "i64 %ny", "i64 %nz"];
+        for (index, value) in fields.iter().enumerate() {
+            let _ = write!(
+                text,
+                "  %group.{index} = getelementptr {GROUP}, ptr %group, i32 0, i32 {index}
+  store {value}, ptr %group.{index}
+"
+            );
+        }
+        text
+    }
+
+    /// LLVM's type of the structure of arguments.
+    fn arguments(&self) -> String {
+        let types: Vec<&str> = self.args.iter().map(|arg| arg.ty.as_str()).collect();
+        format!("{{ {} }}", types.join(", "))
+    }
+
+    /// The function through which the loops call the kernel's code: `run` or `run_exchanging`. Its
+    /// symbol begins with `tally.` and `name`; `attribute` is of the call.
+    fn caller(&self, unit: &mut Unit<'_>, name: &str, attribute: &str) -> String {
+        let function = self.symbol;
+        let symbol = format!("tally.{name}.{}", function.trim_start_matches('@'));
+        let arguments = self.arguments();
+        let exchanges = self.frame.exchange.is_some();
+        let turn = if exchanges { ", ptr %now" } else { "" };
+        let mut text = format!(
+            "
+define internal i32 @{symbol}(ptr %ctx, ptr %arguments, i64 %x, i64 %y, i64 %z, ptr %priv, ptr %frame, i32 %state{turn}) alwaysinline #0 {{
+entry:
+"
+        );
+        if exchanges {
+            text += &load_turn();
+        }
+        let mut list = String::new();
+        for (index, arg) in self.args.iter().enumerate() {
+            let ty = &arg.ty;
+            let _ = write!(
+                text,
+                "  %arg{index}.at = getelementptr {arguments}, ptr %arguments, i32 0, i32 {index}
+  %arg{index} = load {ty}, ptr %arg{index}.at
+"
+            );
+            let _ = write!(list, ", {ty} %arg{index}");
+        }
+        let turn = if exchanges { EXCHANGE_PARAMS } else { "" };
+        let _ = write!(
+            text,
+            "  %stop = call i32 {function}(ptr %ctx, i64 %x, i64 %y, i64 %z, ptr %priv, ptr %frame, i32 %state{turn}{list}){attribute}
+  ret i32 %stop
+}}
+"
+        );
+        unit.helpers.insert(symbol.clone(), text);
+        symbol
+    }
+
+    /// Runs a region in all vectors and goes on where they have stopped; `given` begins the call.
+    fn region(&self, region: usize, ends: &Ends, given: &str) -> String {
+        let states: Vec<i32> = ends.iter().map(|&end| state(end)).collect();
+        let alike = self.frame.stops_alike;
+        let (last, others) = states.split_last().unwrap_or((&ENDED, &[]));
+        // Where a region has one end, LLVM finds that no vector stops elsewhere.
+        let common = if others.is_empty() { *last } else { NONE };
+        let (otherwise, listed) =
+            if alike { (block(*last), others) } else { ("apart".into(), &states[..]) };
+        let cases: String =
+            listed.iter().map(|&s| format!(" i32 {s}, label %{}", block(s))).collect();
         format!(
-            "phase:
-  store i1 false, ptr %waiting, align 1
-{}phase.done:
-  %again = load i1, ptr %waiting, align 1
-  br i1 %again, label %phase, label %done
-",
-            loops("", "phase", "phase.done", "next", &body, self.lanes)
+            "r{region}:
+  %r{region}.stop = call i32 @__tally_run_region({given}, i32 {region}, i32 {common}, i1 zeroext {alike})
+  switch i32 %r{region}.stop, label %{otherwise} [{cases} ]
+"
         )
     }
+}
+
+/// Writes [`BEGIN`]; its symbol.
+fn begin(unit: &mut Unit<'_>) -> &'static str {
+    let init = private_init(unit, "%priv", "init");
+    let text = format!(
+        "\ndefine internal void @{BEGIN}(ptr %priv) alwaysinline #0 {{\nentry:\n{init}  ret void\n}}\n"
+    );
+    unit.helpers.insert(BEGIN.into(), text);
+    BEGIN
+}
+
+/// Loads the fields of `struct turn` under the names of [`EXCHANGE_PARAMS`].
+fn load_turn() -> String {
+    let fields = [
+        ("ptr", "peers"),
+        ("ptr", "frames"),
+        ("i64", "peer.count"),
+        ("i64", "items"),
+        ("i64", "turn"),
+        ("i64", "phase"),
+    ];
+    let mut text = String::new();
+    for (index, (ty, name)) in fields.into_iter().enumerate() {
+        let _ = write!(
+            text,
+            "  %{name}.at = getelementptr i8, ptr %now, i64 {}
+  %{name} = load {ty}, ptr %{name}.at
+",
+            8 * index
+        );
+    }
+    text
 }
 
 /// The state of items that have come to the end of a region.
@@ -238,30 +245,4 @@ fn block(state: i32) -> String {
         ENDED => "done".into(),
         state => format!("r{state}"),
     }
-}
-
-/// A function that writes the states of all vectors when one is first found to be elsewhere: that
-/// one its own, the others the one that they have, or will have, in common.
-fn part(frame_size: u64) -> String {
-    format!(
-        "
-define internal void @{PART}.{frame_size}(ptr %frames, i64 %items, i32 %common, ptr %frame, i32 %own, ptr %parted) noinline cold #0 {{
-entry:
-  %before = load i1, ptr %parted, align 1
-  br i1 %before, label %one, label %all
-all:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %all ]
-  %offset = mul i64 %i, {frame_size}
-  %each = getelementptr i8, ptr %frames, i64 %offset
-  store i32 %common, ptr %each, align 4
-  %i.next = add nuw nsw i64 %i, 1
-  %i.last = icmp eq i64 %i.next, %items
-  br i1 %i.last, label %one, label %all
-one:
-  store i32 %own, ptr %frame, align 4
-  store i1 true, ptr %parted, align 1
-  ret void
-}}
-"
-    )
 }

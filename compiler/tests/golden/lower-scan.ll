@@ -48,66 +48,28 @@ entry:
   %arg1.at = getelementptr inbounds i8, ptr %args, i64 8
   %arg1.offset = load i64, ptr %arg1.at, align 8, !invariant.load !0
   %arg1 = getelementptr inbounds i8, ptr %local, i64 %arg1.offset
+  %arguments = alloca { ptr, ptr }
+  %arguments.0 = getelementptr { ptr, ptr }, ptr %arguments, i32 0, i32 0
+  store ptr %arg0, ptr %arguments.0
+  %arguments.1 = getelementptr { ptr, ptr }, ptr %arguments, i32 0, i32 1
+  store ptr %arg1, ptr %arguments.1
   %frames = getelementptr i8, ptr %scratch, i64 0
-  %waiting = alloca i1
-  %items.xy = mul i64 %nx, %ny
-  %items.all = mul i64 %items.xy, %nz
-  %items = lshr i64 %items.all, 0
-  br label %init
-init:
-  %init.i = phi i64 [ 0, %entry ], [ %init.next, %init ]
-  %init.offset = mul i64 %init.i, 64
-  %init.frame = getelementptr i8, ptr %frames, i64 %init.offset
-  store i32 0, ptr %init.frame, align 4
-  %init.priv = getelementptr i8, ptr %init.frame, i64 4
-  %init.next = add nuw nsw i64 %init.i, 1
-  %init.last = icmp eq i64 %init.next, %items
-  br i1 %init.last, label %phase, label %init
-phase:
-  store i1 false, ptr %waiting, align 1
-  br label %z.loop
-z.loop:
-  %z = phi i64 [ 0, %phase ], [ %z.next, %y.done ]
-  br label %y.loop
-y.loop:
-  %y = phi i64 [ 0, %z.loop ], [ %y.next, %x.done ]
-  br label %x.loop
-x.loop:
-  %x = phi i64 [ 0, %y.loop ], [ %x.next, %next ]
-  %row = mul i64 %z, %ny
-  %row.y = add i64 %row, %y
-  %column = mul i64 %row.y, %nx
-  %item = add i64 %column, %x
-  %index = lshr i64 %item, 0
-  %offset = mul i64 %index, 64
-  %frame = getelementptr i8, ptr %frames, i64 %offset
-  %priv = getelementptr i8, ptr %frame, i64 4
-  %state = load i32, ptr %frame, align 4
-  %ended = icmp eq i32 %state, -1
-  br i1 %ended, label %next, label %run
-run:
-  %stop = call i32 @f0(ptr %ctx, i64 %x, i64 %y, i64 %z, ptr %priv, ptr %frame, i32 %state, ptr %arg0, ptr %arg1)
-  store i32 %stop, ptr %frame, align 4
-  %waits = icmp ne i32 %stop, -1
-  %waits.before = load i1, ptr %waiting, align 1
-  %waits.any = or i1 %waits.before, %waits
-  store i1 %waits.any, ptr %waiting, align 1
-  br label %next
-next:
-  %x.next = add nuw nsw i64 %x, 1
-  %x.last = icmp eq i64 %x.next, %nx
-  br i1 %x.last, label %x.done, label %x.loop
-x.done:
-  %y.next = add nuw nsw i64 %y, 1
-  %y.last = icmp eq i64 %y.next, %ny
-  br i1 %y.last, label %y.done, label %y.loop
-y.done:
-  %z.next = add nuw nsw i64 %z, 1
-  %z.last = icmp eq i64 %z.next, %nz
-  br i1 %z.last, label %phase.done, label %z.loop
-phase.done:
-  %again = load i1, ptr %waiting, align 1
-  br i1 %again, label %phase, label %done
+  %group = alloca { ptr, ptr, ptr, i64, i64, i64 }
+  %group.0 = getelementptr { ptr, ptr, ptr, i64, i64, i64 }, ptr %group, i32 0, i32 0
+  store ptr %ctx, ptr %group.0
+  %group.1 = getelementptr { ptr, ptr, ptr, i64, i64, i64 }, ptr %group, i32 0, i32 1
+  store ptr %arguments, ptr %group.1
+  %group.2 = getelementptr { ptr, ptr, ptr, i64, i64, i64 }, ptr %group, i32 0, i32 2
+  store ptr %frames, ptr %group.2
+  %group.3 = getelementptr { ptr, ptr, ptr, i64, i64, i64 }, ptr %group, i32 0, i32 3
+  store i64 %nx, ptr %group.3
+  %group.4 = getelementptr { ptr, ptr, ptr, i64, i64, i64 }, ptr %group, i32 0, i32 4
+  store i64 %ny, ptr %group.4
+  %group.5 = getelementptr { ptr, ptr, ptr, i64, i64, i64 }, ptr %group, i32 0, i32 5
+  store i64 %nz, ptr %group.5
+  call void @__tally_begin_items(ptr @tally.layout.f0, ptr %group, ptr @tally.begin)
+  call void @__tally_run_items(ptr @tally.layout.f0, ptr %group, ptr @tally.resume.f0)
+  br label %done
 done:
   ret void
 }
@@ -208,7 +170,26 @@ bb6:
   br i1 %v23, label %bb1, label %bb4
 }
 
+define internal void @tally.begin(ptr %priv) alwaysinline #0 {
+entry:
+  ret void
+}
+
+@tally.layout.f0 = internal constant { i64, i64, i64, i64, i64, i64 } { i64 1, i64 64, i64 4, i64 0, i64 0, i64 0 }
+
+define internal i32 @tally.resume.f0(ptr %ctx, ptr %arguments, i64 %x, i64 %y, i64 %z, ptr %priv, ptr %frame, i32 %state) alwaysinline #0 {
+entry:
+  %arg0.at = getelementptr { ptr, ptr }, ptr %arguments, i32 0, i32 0
+  %arg0 = load ptr, ptr %arg0.at
+  %arg1.at = getelementptr { ptr, ptr }, ptr %arguments, i32 0, i32 1
+  %arg1 = load ptr, ptr %arg1.at
+  %stop = call i32 @f0(ptr %ctx, i64 %x, i64 %y, i64 %z, ptr %priv, ptr %frame, i32 %state, ptr %arg0, ptr %arg1)
+  ret i32 %stop
+}
+
 declare i64 @llvm.umin.i64(i64, i64)
+declare void @__tally_begin_items(ptr, ptr, ptr)
+declare void @__tally_run_items(ptr, ptr, ptr)
 
 !0 = !{}
 !1 = !{i32 1}

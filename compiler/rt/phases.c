@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// The loops that run a work-group whose items wait at barriers.
+//
+// A kernel with barriers is a function that runs one item from a state to the next barrier, and
+// returns the state in which the item stopped there. Between two calls, all that is left of an item
+// is its frame. Where a kernel is widened, a vector of items is like an item here.
+//
+// src/lower/phases.rs calls these functions, and writes `layout` and the functions that they call
+// as constants. Everything is inlined, so that LLVM sees plain loops over the kernel's code.
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// States of an item: where it begins, that it has ended, and the first one that waits for its
+// sub-group alone. All others are barriers of the work-group.
+enum { BEGINS = 0, ENDED = -1, SUBGROUP_STATES = 1 << 30 };
+
+// A state that no item has.
+enum { NONE = -2 };
+
+// What the code generator knows of the frames.
+struct layout {
+  // Items of a vector, a power of two, and bytes from one frame to the next.
+  uint64_t lanes, size;
+  // Offset of the private variables of module scope.
+  int64_t privates;
+  // Where items exchange values: the offset of the first of the two offers to the sub-group, and
+  // the bytes of each.
+  int64_t offers, offer_size;
+  // Items, or vectors, that take turns among themselves; 0 stands for all of the group.
+  int64_t peers;
+};
+
+// The work-group: what the kernel gets, all frames, and how many items there are in each dimension.
+struct group {
+  const void *context, *arguments;
+  char *frames;
+  int64_t nx, ny, nz;
+};
+
+// Gives the private variables of module scope their first values.
+typedef void initialise(char *privates);
+
+// Runs an item from a state to where it stops.
+typedef int32_t run(const void *context, const void *arguments, int64_t x, int64_t y, int64_t z,
+                    char *privates, char *frame, int32_t state);
+
+#define INLINE __attribute__((always_inline))
+
+static INLINE int64_t count(const struct layout *layout, const struct group *group) {
+  return (uint64_t)(group->nx * group->ny * group->nz) / layout->lanes;
+}
+
+static INLINE char *frame_of(const struct layout *layout, const struct group *group, int64_t x,
+                             int64_t y, int64_t z) {
+  uint64_t item = (z * group->ny + y) * group->nx + x;
+  return group->frames + item / layout->lanes * layout->size;
+}
+
+// Gives all items but one the state that they have, or will have, in common.
+__attribute__((noinline, cold)) static void part(char *frames, int64_t count, uint64_t size,
+                                                 int32_t common) {
+  for (int64_t i = 0; i != count; i++)
+    *(int32_t *)(frames + i * size) = common;
+}
+
+// Runs one region of the kernel, the code from one barrier to the next, in all items before any
+// goes on. Returns the state in which all have stopped. `common` is that state where there is but
+// one, and NONE where the first item shows it. Unless `alike` says that all items stop in the same
+// state, the result may be NONE: their states are in their frames.
+INLINE int32_t __tally_run_region(const struct layout *layout, const struct group *group, run *run,
+                                  int32_t region, int32_t common, bool alike) {
+  bool parted = false;
+  int32_t stop = NONE;
+  for (int64_t z = 0; z != group->nz; z++)
+    for (int64_t y = 0; y != group->ny; y++)
+      for (int64_t x = 0; x != group->nx; x += layout->lanes) {
+        char *frame = frame_of(layout, group, x, y, z);
+        stop =
+            run(group->context, group->arguments, x, y, z, frame + layout->privates, frame, region);
+        if (alike)
+          continue;
+        common = common == NONE ? stop : common;
+        if (__builtin_expect(stop == common, true))
+          continue;
+        if (!parted)
+          part(group->frames, count(layout, group), layout->size, common);
+        parted = true;
+        *(int32_t *)frame = stop;
+      }
+  if (alike)
+    return stop;
+  return parted ? NONE : common;
+}
+
+// Prepares the frames of items that go on one by one.
+INLINE void __tally_begin_items(const struct layout *layout, const struct group *group,
+                                initialise *initialise) {
+  int64_t items = count(layout, group);
+  for (int64_t i = 0; i != items; i++) {
+    char *frame = group->frames + i * layout->size;
+    *(int32_t *)frame = BEGINS;
+    initialise(frame + layout->privates);
+  }
+}
+
+// Resumes all items, each from its own state, until all have ended.
+INLINE void __tally_run_items(const struct layout *layout, const struct group *group, run *run) {
+  bool waiting;
+  do {
+    waiting = false;
+    for (int64_t z = 0; z != group->nz; z++)
+      for (int64_t y = 0; y != group->ny; y++)
+        for (int64_t x = 0; x != group->nx; x += layout->lanes) {
+          char *frame = frame_of(layout, group, x, y, z);
+          int32_t *state = (int32_t *)frame;
+          if (*state == ENDED)
+            continue;
+          *state = run(group->context, group->arguments, x, y, z, frame + layout->privates, frame,
+                       *state);
+          waiting |= *state != ENDED;
+        }
+  } while (waiting);
+}
+
+// The head of a frame if items exchange values (src/lower/group.rs): two states for each scope,
+// whether the result of the scope has been made, and the local ids. src/lower/frame.rs has the same
+// offsets.
+struct head {
+  int32_t group_states[2], subgroup_states[2];
+  uint32_t group_ready, subgroup_ready;
+  uint32_t x, y, z;
+};
+
+_Static_assert(sizeof(struct head) == 36, "frame.rs continues after it");
+
+// What resumes an item that exchanges values finds besides: the frames of its sub-group and of its
+// group, how many there are, and which of each pair is written now.
+struct turn {
+  char *peers, *frames;
+  int64_t peer_count, items;
+  int64_t turn, phase;
+};
+
+typedef int32_t run_exchanging(const void *context, const void *arguments, int64_t x, int64_t y,
+                               int64_t z, char *privates, char *frame, int32_t state,
+                               const struct turn *turn);
+
+static INLINE void begin_exchange(const struct layout *layout, const struct group *group,
+                                  int64_t items, initialise *initialise) {
+  uint64_t row = (uint64_t)group->nx / layout->lanes, ny = group->ny;
+  for (int64_t i = 0; i != items; i++) {
+    char *frame = group->frames + i * layout->size;
+    struct head *head = (struct head *)frame;
+    head->group_states[0] = head->group_states[1] = BEGINS;
+    head->group_ready = head->subgroup_ready = 0;
+    head->x = i % row * layout->lanes;
+    head->y = i / row % ny;
+    head->z = i / row / ny;
+    initialise(frame + layout->privates);
+  }
+}
+
+// Runs the items of a sub-group until all have come to a barrier of the work-group, or ended. In
+// its first turn all of them go on; after that, those at the first of the barriers of the sub-group
+// where some wait. The others take their offers along. Every item writes its state in every turn,
+// so that none in a pair is ever old. Returns whether an item waits for the work-group.
+static INLINE bool take_turns(const struct layout *layout, const struct group *group,
+                              struct turn *now, run_exchanging *run) {
+  bool waits, begins = true;
+  int32_t chosen = NONE;
+  now->turn = 0;
+  do {
+    int32_t least = INT32_MAX;
+    waits = false;
+    for (int64_t i = 0; i != now->peer_count; i++) {
+      char *frame = now->peers + i * layout->size;
+      struct head *head = (struct head *)frame;
+      int32_t state =
+          begins ? head->group_states[now->phase ^ 1] : head->subgroup_states[now->turn ^ 1];
+      if ((begins && state != ENDED) || state == chosen) {
+        state = run(group->context, group->arguments, head->x, head->y, head->z,
+                    frame + layout->privates, frame, state, now);
+      } else {
+        char *offers = frame + layout->offers;
+        __builtin_memcpy(offers + now->turn * layout->offer_size,
+                         offers + (now->turn ^ 1) * layout->offer_size, layout->offer_size);
+      }
+      head->group_states[now->phase] = head->subgroup_states[now->turn] = state;
+      if (state >= SUBGROUP_STATES && state < least)
+        least = state;
+      waits |= (uint32_t)state < SUBGROUP_STATES;
+    }
+    chosen = least;
+    begins = false;
+    now->turn ^= 1;
+  } while (chosen != INT32_MAX);
+  return waits;
+}
+
+// Runs a group whose items exchange values. A phase takes all items to a barrier of the work-group;
+// within it, the items of a sub-group take turns. Without barriers of sub-groups all items take one
+// turn.
+INLINE void __tally_run_exchanging(const struct layout *layout, const struct group *group,
+                                   initialise *initialise, run_exchanging *run) {
+  int64_t items = count(layout, group);
+  int64_t peers = layout->peers ? layout->peers : items;
+  begin_exchange(layout, group, items, initialise);
+  struct turn now = {.frames = group->frames, .items = items};
+  bool waits;
+  do {
+    waits = false;
+    for (int64_t first = 0; first < items; first += peers) {
+      now.peers = group->frames + first * layout->size;
+      now.peer_count = items - first < peers ? items - first : peers;
+      waits |= take_turns(layout, group, &now, run);
+    }
+    now.phase ^= 1;
+  } while (waits);
+}
