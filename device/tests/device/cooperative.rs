@@ -85,7 +85,7 @@ fn all_groups_of_a_cooperative_launch_run_at_the_same_time() {
 
 #[test]
 fn the_grid_barrier_keeps_everybody_until_all_have_come() {
-    // "it returns when all groups have called it as often"
+    // "it returns when all groups have called it the same number of times"
     let gpu = narrow();
     let (mut queue, cells) = (gpu.queue(), Memory::new(4096));
     let kernarg = Kernarg::new(&[cells.cell_va(1), cells.cell_va(2)]);
@@ -129,7 +129,7 @@ unsafe extern "C" fn draw(context: *const GroupContext) {
 
 #[test]
 fn launches_that_wait_for_units_start_in_their_order() {
-    // "launches that wait for units start in their order", whatever would fit meanwhile.
+    // "launches that wait for units start in order of arrival", whatever would fit meanwhile.
     let gpu = narrow();
     let cells = Memory::new(4096);
     let mut first = gpu.queue();
@@ -239,7 +239,7 @@ unsafe extern "C" fn one_faults(context: *const GroupContext) {
 
 #[test]
 fn a_group_that_faults_keeps_no_other_at_the_barrier() {
-    // "it returns when all groups have called it as often, or a group has faulted"
+    // "it returns when all groups have called it the same number of times, or a group has faulted"
     let gpu = narrow();
     let cells = Memory::new(4096);
     let vm = gpu.device.create_vm(VmId(10));

@@ -146,8 +146,8 @@ fn copies_and_fills_of_nowhere_are_page_faults() {
     assert_eq!(stray(fault_of(copy(0, memory.va(), 0, 8, None))), 0);
 }
 
-/// SPEC.md, chapter 9: "its work may be done in part, its post-sync is not done". As short commands and as
-/// long ones.
+/// SPEC.md, chapter 9: "The work of that packet may be partly done; its post-sync operation is not done."
+/// As short commands and as long ones.
 #[test]
 fn a_copy_or_fill_that_runs_into_nowhere_is_a_page_fault_there() {
     let room = 4 << 20;

@@ -311,8 +311,8 @@ unsafe extern "C" fn slow(context: *const GroupContext) {
     std::thread::sleep(Duration::from_millis(1));
 }
 
-/// Chapter 10: a command "that is half done then and that no execution unit comes back to is aborted, too":
-/// the queue's end does not wait for those of others.
+/// Chapter 10: a command "that is half done at that time, and that no execution unit will resume, is
+/// aborted, too": the queue's end does not wait for those of others.
 #[test]
 fn half_done_work_that_nobody_comes_back_to_is_aborted() {
     const GROUPS: u32 = 1 << 20;

@@ -163,7 +163,7 @@ fn hosts_are_told_only_where_somebody_waits() {
     word.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// "A wait that it does not meet is a fault, whether a queue is parked on it or comes to it later."
+/// "A wait that is not met is a fault, whether a queue is already parked on it or reaches it later."
 #[test]
 fn an_unmet_wait_on_an_orphaned_cell_is_a_fault() {
     for parked_before in [true, false] {
@@ -174,7 +174,7 @@ fn an_unmet_wait_on_an_orphaned_cell_is_a_fault() {
         if !parked_before {
             gpu.device.orphan(page.clone());
         }
-        // "What the cells hold stays, and waits that it meets are taken as ever."
+        // "The cells keep their values, and waits that are met are taken as usual."
         queue.write(wait_for(cells.cell_va(9), 4));
         queue.write(wait_for(cells.cell_va(9), 5));
         queue.write(nop(0, Some((cells.cell_va(0), 1))));

@@ -179,7 +179,7 @@ pub fn a_destroyed_vm_ends_waits() {
     });
 }
 
-/// SPEC.md: the driver "may leave that out while the word counts none but its own sleepers".
+/// SPEC.md: the driver "may omit the WAKE while the word counts only its own sleepers".
 pub fn the_device_hears_only_of_what_it_waits_for() {
     let fixture = Fixture::new();
     let mut queue = fixture.queue(0);
@@ -203,7 +203,7 @@ pub fn the_device_hears_only_of_what_it_waits_for() {
     });
 }
 
-/// SPEC.md: "The device counts there, too, for the queues that wait in the bucket."
+/// SPEC.md: "The device also counts there, for the queues that wait in the bucket."
 pub fn queues_of_two_vms_wait_for_each_other() {
     let (one, two) = (Fixture::new(), Fixture::new());
     let (cells, memory) = one.memory(50, 1);

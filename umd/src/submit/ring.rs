@@ -332,8 +332,8 @@ mod tests {
         ring.publish().expect("a device");
     }
 
-    /// SPEC.md, Publishing: "if it is 1, it issues a KICK, unless `head` is still below the `tail` of its
-    /// last KICK".
+    /// SPEC.md, Publishing: "If `asleep` is 1, the producer issues a KICK, unless `head` is still below
+    /// the `tail` of its last KICK".
     #[test]
     fn a_sleeping_device_gets_one_doorbell_until_it_has_slept_again() {
         let (fake, mut ring) = ring();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Commands that are wrong: "The device believes nothing".
+//! Commands that are wrong: "The device trusts no command".
 
 use std::collections::HashMap;
 
@@ -173,8 +173,8 @@ fn queues_are_checked() {
     assert_eq!(vm.command(op::QUEUE_DESTROY, 0, 3000, [0; 6]).status, answer_status::OK);
 }
 
-/// "A VM whose mappings come in too many pieces answers NO_SPACE, and the range is
-/// then unmapped."
+/// "VM_MAP answers NO_SPACE, and the range is then unmapped, if: the VM's mappings come in too many
+/// pieces"
 #[test]
 fn too_many_pieces_are_refused() {
     let gpu = Gpu::new();

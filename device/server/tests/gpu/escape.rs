@@ -325,7 +325,7 @@ fn find_mapping(pid: u32, what: &[&str]) -> u64 {
     u64::from_str_radix(start, 16).expect("an address")
 }
 
-/// "Clients cannot write it": the waiters page is there to be read only.
+/// "Clients cannot write the table": the waiters page is there to be read only.
 #[test]
 #[ignore = "needs root"]
 fn the_waiters_page_cannot_be_written() {

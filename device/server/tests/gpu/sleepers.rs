@@ -18,8 +18,8 @@ fn parked(queue: &Queue<'_>) -> bool {
     queue.state().0 == queue_state::PARKED
 }
 
-/// "The device counts there, too, for queues of other VMs that wait in the
-/// bucket": a signal of one VM wakes a queue of another, in both directions.
+/// "The device also counts there, for the queues that wait in the bucket": a signal of one VM wakes
+/// a queue of another, in both directions.
 #[test]
 fn vms_wake_each_other() {
     let gpu = Gpu::new();
@@ -109,7 +109,7 @@ fn a_sleeper_is_interrupted_once() {
     eventually("interrupts", || gpu.interrupts() != 0);
 }
 
-/// "After a host write to a cell the driver wakes its own sleepers and writes the
+/// "After a host write to a cell the driver executes a full fence, wakes its own sleepers, and writes the
 /// bucket to WAKE."
 #[test]
 fn a_host_write_wakes_queues() {
@@ -165,8 +165,8 @@ fn a_write_before_the_count_is_not_lost() {
     eventually("the wake", || word(2).load(Ordering::Acquire) == 1);
 }
 
-/// "VM_ORPHAN declares the cells in a range of VAs orphaned": "a wait that it does not meet is a
-/// fault, whether a queue is parked on it or comes to it later", "until they are unmapped".
+/// "VM_ORPHAN declares the cells in a range of VAs orphaned": "A wait that is not met is a
+/// fault, whether a queue is already parked on it or reaches it later", "until they are unmapped".
 #[test]
 fn an_unmet_wait_on_an_orphaned_cell_loses_its_vm() {
     let gpu = Gpu::new();
@@ -206,7 +206,7 @@ fn an_unmet_wait_on_an_orphaned_cell_loses_its_vm() {
     }
 }
 
-/// "a VM can have 1,024 such ranges that do not touch, and beyond it the answer is NO_SPACE".
+/// "A VM can have 1,024 such ranges that do not touch; beyond that the answer is NO_SPACE".
 #[test]
 fn orphaned_ranges_are_checked_and_counted() {
     let gpu = Gpu::new();

@@ -108,8 +108,8 @@ fn null_memory_begins_as_zero() {
     assert_eq!(gpu.memory.word(out.bus).load(Ordering::Relaxed), 0, "forgotten");
 }
 
-/// "or that of all VMs more than the device has for it": a VM that has all takes it from others, and they
-/// have it when it was unmapped, or has ended.
+/// "the writable NULL memory of all VMs becomes more than the device has for it": a VM that has all
+/// takes it from others, and they have it when it was unmapped, or has ended.
 #[test]
 fn vms_share_the_null_memory() {
     let gpu = Gpu::off(&["--null-mib", "1"]);
@@ -131,7 +131,7 @@ fn vms_share_the_null_memory() {
     assert_eq!(map(&second, 100, 156), answer_status::OK);
 }
 
-/// "A lost VM: its bit in `lost`, and QUEUE_QUERY of its queues says which one
+/// "When a VM is lost, the device sets its bit in `lost`. QUEUE_QUERY of its queues says which one
 /// faulted, and where." and "Other VMs are not touched."
 #[test]
 fn each_fault_loses_its_vm_only() {
