@@ -412,7 +412,7 @@ mod tests {
         Ok(())
     }
 
-    /// "UNMAP takes whatever part is mapped, also none."
+    /// "UNMAP removes whatever is mapped in the range, if anything."
     #[test]
     fn unmap_cuts_what_it_meets() -> Result {
         let mut tree = RBTree::new();

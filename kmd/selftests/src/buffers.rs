@@ -181,8 +181,8 @@ fn copy_word(
     assert_eq!(fixture.wait(&[queue.entry(0, done)], 0, FOREVER), Ok(0));
 }
 
-/// VM_BIND: "when it returns, the device uses the new mappings"; "UNMAP takes whatever
-/// part is mapped, also none."
+/// VM_BIND: "when it returns, the device uses the new mappings"; "UNMAP removes whatever is mapped in
+/// the range, if anything."
 pub fn bindings_are_cut_and_joined() {
     let fixture = Fixture::new();
     let mut queue = fixture.queue(100);

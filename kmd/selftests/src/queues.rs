@@ -97,7 +97,7 @@ pub fn a_queue_says_what_it_waits_for() {
     assert_eq!(fixture.wait(&[queue.entry(0, 1)], 0, FOREVER), Ok(0));
 }
 
-/// QUEUE_DESTROY: "What it has not completed is never completed or signalled."
+/// QUEUE_DESTROY: "Commands that it has not completed are never completed or signalled."
 pub fn destroyed_queues_do_not_signal() {
     let fixture = Fixture::new();
     let mut queue = fixture.queue(0);

@@ -104,7 +104,7 @@ pub fn one_user_cannot_have_all_buffers() {
     assert!(as_another_user(|node| node.bo(1, 0).is_ok()));
 }
 
-/// VM_BIND: "NULL memory that can be written counts as that of buffers".
+/// VM_BIND: "Writable NULL memory counts like that of buffers".
 pub fn null_memory_counts() {
     let fixture = Fixture::new();
     let before = counter("memory");

@@ -14,7 +14,7 @@ use crate::device::{
     wait_for, without_interrupts,
 };
 
-/// "`timeout_ns`: the past asks only"
+/// "`timeout_ns`: a time in the past only polls"
 pub fn met_at_once() {
     let fixture = Fixture::new();
     let (handle, memory) = fixture.memory(0, 1);
@@ -221,8 +221,8 @@ pub fn queues_of_two_vms_wait_for_each_other() {
     }
 }
 
-/// VM_ORPHAN: "waits that it meets are taken as ever; a queue that waits there for more, now or
-/// later, faults (kind 10), and its VM is lost." "It holds for the addresses until they are unmapped."
+/// VM_ORPHAN: "waits that are met are taken as usual. A queue with an unmet wait there, now or later,
+/// faults (kind 10), and its VM is lost." "The declaration holds for the addresses until they are unmapped."
 pub fn a_queue_does_not_wait_for_the_dead() {
     for parked_before in [true, false] {
         let (dead, fixture) = (Fixture::new(), Fixture::new());

@@ -625,8 +625,8 @@ fn vm_orphan_refuses_what_has_no_meaning() {
     assert_eq!(orphan(end - 8, 8), Ok(()));
 }
 
-// "waits that it meets are taken as ever; a queue that waits there for more, now or later, faults
-// (kind 10), and its VM is lost." "It holds for the addresses until they are unmapped."
+// "waits that are met are taken as usual. A queue with an unmet wait there, now or later, faults
+// (kind 10), and its VM is lost." "The declaration holds for the addresses until they are unmapped."
 #[test]
 fn a_queue_does_not_wait_for_orphaned_cells() {
     for parked_before in [true, false] {
