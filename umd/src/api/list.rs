@@ -11,7 +11,7 @@ use crate::core::list::List;
 use crate::error::{Error, Result};
 use crate::handle;
 use crate::list::command::Command;
-use crate::list::fast_path::Single;
+use crate::list::fast_path::{self, Single};
 use crate::list::target::Signal;
 use crate::sync::event::Event;
 
@@ -306,10 +306,22 @@ impl Events {
     }
 }
 
-/// Looks up the events, appends a command, and in synchronous mode waits for it.
-#[inline]
+/// Looks up the events and appends a command, by the fast path where there is one; in synchronous mode
+/// waits for it. `command` is known at each call, so only the arm that it needs is left there.
+#[inline(always)]
 pub(super) fn append(call: Call<'_>, list: &List, command: &Command<'_>, events: Events) -> Result {
-    submit(call, list, command, events)?;
+    let is_appended = match *command {
+        Command::Copy { dst, src, size } => {
+            append_fast(call, list, &fast_path::Copy { dst, src, size }, events)?
+        }
+        Command::Fill { dst, size, pattern } => {
+            append_fast(call, list, &fast_path::Fill { dst, size, pattern }, events)?
+        }
+        _ => false,
+    };
+    if !is_appended {
+        append_general(call, list, command, events)?;
+    }
     list.settle()
 }
 
@@ -325,9 +337,9 @@ pub(super) fn append_fast(
     list.append_fast(command, events.signal(call)?, events.waits(call)?)
 }
 
-/// Does the same as [`append`], without the wait.
+/// Looks up the events and appends a command by the general path, without the wait in synchronous mode.
 #[inline]
-pub(super) fn submit(call: Call<'_>, list: &List, command: &Command<'_>, events: Events) -> Result {
+fn append_general(call: Call<'_>, list: &List, command: &Command<'_>, events: Events) -> Result {
     let mut waits = events.waits(call)?;
     list.append(command, events.signal(call)?, &mut waits)
 }

@@ -6,12 +6,11 @@ use std::ffi::c_void;
 use tally_uapi::packet::Region;
 use tally_ze::*;
 
-use super::{Events, append, append_fast, no_extensions};
+use super::{Events, append, no_extensions};
 use crate::api::{Call, api};
 use crate::core::list::List;
 use crate::error::{Error, Result};
 use crate::list::command::Command;
-use crate::list::fast_path;
 
 api! {
     /// Spec: `zeCommandListAppendMemoryCopy`.
@@ -170,9 +169,6 @@ fn copy(
     let (dst, src, size) = (dst as u64, src as u64, size as u64);
     range(list, dst, size, "size")?;
     range(list, src, size, "size")?;
-    if append_fast(call, list, &fast_path::Copy { dst, src, size }, events)? {
-        return list.settle();
-    }
     append(call, list, &Command::Copy { dst, src, size }, events)
 }
 
@@ -205,9 +201,6 @@ fn fill(
     let (dst, size) = (dst as u64, size as u64);
     range(list, dst, size, "size")?;
     let pattern = call.slice(pattern.cast::<u8>(), pattern_size, "pattern")?;
-    if append_fast(call, list, &fast_path::Fill { dst, size, pattern }, events)? {
-        return list.settle();
-    }
     append(call, list, &Command::Fill { dst, size, pattern }, events)
 }
 

@@ -29,9 +29,6 @@ api! {
         let kernel = call.handle(hKernel, "hKernel")?;
         // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pLaunchFuncArgs`
         let groups = counts(call.read(pLaunchFuncArgs, "pLaunchFuncArgs")?);
-        if launch_fast(call, list, kernel, groups, events)? {
-            return list.settle();
-        }
         launch(call, list, kernel, Groups::Direct(groups), events)
     }
 
@@ -50,7 +47,7 @@ api! {
         // ZE_RESULT_ERROR_INVALID_NULL_POINTER: `nullptr == pGroupCounts`
         let groups = counts(call.read(pGroupCounts, "pGroupCounts")?);
         let groups = parameters(call, pNext, groups)?;
-        launch_given(call, list, kernel, groups, events)
+        launch(call, list, kernel, groups, events)
     }
 
     /// Spec: `zeCommandListAppendLaunchKernelWithArguments`. Sets the kernel's group size and
@@ -74,7 +71,7 @@ api! {
         kernel.set_group_size(size)?;
         // SAFETY: the caller promises a pointer to a value for each argument.
         unsafe { kernel.set_all_arguments(pArguments.cast_const().cast()) }?;
-        launch_given(call, list, kernel, groups, events)
+        launch(call, list, kernel, groups, events)
     }
 
     /// Spec: `zeCommandListAppendLaunchCooperativeKernel`.
@@ -141,21 +138,8 @@ api! {
     }
 }
 
-/// Launches a kernel by the fast path; false: it has to take the general path.
+/// Launches a kernel, by the fast path if its groups are known.
 #[inline(always)]
-fn launch_fast(
-    call: Call<'_>,
-    list: &List,
-    kernel: &Arc<core_kernel::Kernel>,
-    groups: [u32; 3],
-    events: Events,
-) -> Result<bool> {
-    list.must_compute()?;
-    let launch = fast_path::Kernel { prebuilt: kernel.prebuilt(), keep: kernel.code(), groups };
-    append_fast(call, list, &launch, events)
-}
-
-#[inline(never)]
 fn launch(
     call: Call<'_>,
     list: &List,
@@ -164,6 +148,23 @@ fn launch(
     events: Events,
 ) -> Result {
     list.must_compute()?;
+    if let Some(groups) = groups.direct() {
+        let launch = fast_path::Kernel { prebuilt: kernel.prebuilt(), keep: kernel.code(), groups };
+        if append_fast(call, list, &launch, events)? {
+            return list.settle();
+        }
+    }
+    launch_general(call, list, kernel, groups, events)
+}
+
+#[inline(never)]
+fn launch_general(
+    call: Call<'_>,
+    list: &List,
+    kernel: &Arc<core_kernel::Kernel>,
+    groups: Groups,
+    events: Events,
+) -> Result {
     let launch = kernel.launch();
     launch.check()?;
     let mut waits = events.waits(call)?;
@@ -171,22 +172,6 @@ fn launch(
     // Others may launch the kernel while this call waits.
     drop(launch);
     list.settle()
-}
-
-/// A launch whose groups may be known, or not.
-fn launch_given(
-    call: Call<'_>,
-    list: &List,
-    kernel: &Arc<core_kernel::Kernel>,
-    groups: Groups,
-    events: Events,
-) -> Result {
-    if let Some(groups) = groups.direct()
-        && launch_fast(call, list, kernel, groups, events)?
-    {
-        return list.settle();
-    }
-    launch(call, list, kernel, groups, events)
 }
 
 #[inline(always)]
