@@ -98,7 +98,7 @@ fn a_large_copy_copies_whatever_its_alignment_and_no_more() {
     }
 }
 
-/// SPEC.md, chapter 5: "COPY: copies bytes; the ranges may overlap". A copy or fill is run in one of several
+/// SPEC.md, chapter 5: "**COPY** copies like memmove and reads the source when it runs." A copy or fill is run in one of several
 /// ways, by its size; each does what was asked and touches nothing else.
 #[test]
 fn copies_and_fills_of_sizes_about_each_way_to_run_them_are_exact() {
