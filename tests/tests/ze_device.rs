@@ -258,3 +258,91 @@ fn native_vectors_fill_the_units_lanes() {
     assert_eq!(width.native_vector_width_float, width.vector_width_size);
     assert_eq!(width.native_vector_width_char, 4 * width.native_vector_width_int);
 }
+
+/// The answers about the device that programs choose by: those that a name of `TALLY_DEVICE_AS` changes,
+/// and others that stay.
+#[test]
+#[ignore = "run by the test below, in a process of its own"]
+fn child_that_says_what_it_is() {
+    let mut ip = ze_device_ip_version_ext_t::default();
+    let mut eus = ze_eu_count_ext_t { pNext: (&raw mut ip).cast(), ..Default::default() };
+    let mut it = ze_device_properties_t { pNext: (&raw mut eus).cast(), ..Default::default() };
+    check!(zeDeviceGetProperties(ze::device(), &raw mut it));
+    // SAFETY: the driver ends the name with a NUL.
+    let name = unsafe { CStr::from_ptr(it.name.as_ptr()) }.to_string_lossy();
+    println!(
+        "changes: {name}, {:x}:{:x}, {:#x}, {} x {} x {} = {}, {} threads",
+        it.vendorId,
+        it.deviceId,
+        ip.ipVersion,
+        it.numSlices,
+        it.numSubslicesPerSlice,
+        it.numEUsPerSubslice,
+        eus.numTotalEUs,
+        it.numThreadsPerEU,
+    );
+    let mut compute = ze_device_compute_properties_t::default();
+    check!(zeDeviceGetComputeProperties(ze::device(), &raw mut compute));
+    let mut module = ze_device_module_properties_t::default();
+    check!(zeDeviceGetModuleProperties(ze::device(), &raw mut module));
+    println!(
+        "stays: {:?} {:x?} {:?}",
+        it.flags,
+        it.uuid.id,
+        (it.maxMemAllocSize, it.timerResolution)
+    );
+    println!("stays: {compute:?}");
+    println!("stays: {:?} {:?}", module.flags, module.fp64flags);
+    // Libraries that have binaries for the GPU are to take their SPIR-V instead.
+    let gpu = Gpu::new();
+    let elf = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x01\0\xcd\0\x01\0\0\0";
+    let desc = ze_module_desc_t {
+        format: ze_module_format_t::ZE_MODULE_FORMAT_NATIVE,
+        inputSize: elf.len(),
+        pInputModule: elf.as_ptr(),
+        ..Default::default()
+    };
+    let mut module = ze_module_handle_t::NULL;
+    refused!(
+        ZE_RESULT_ERROR_INVALID_NATIVE_BINARY,
+        zeModuleCreate(gpu.context, gpu.device, &raw const desc, &raw mut module, ptr::null_mut())
+    );
+}
+
+// docs/clients.md: "changes these answers and no others"
+#[test]
+fn the_device_passes_for_another_gpu_and_stays_what_it_is() {
+    let said = |variables: &[(&str, &str)]| {
+        let said = ze::in_child("child_that_says_what_it_is", variables);
+        let lines = |word: &str| -> Vec<String> {
+            // The name of the test may come first.
+            said.lines().filter_map(|line| Some(line[line.find(word)?..].to_owned())).collect()
+        };
+        (lines("changes: ").concat(), lines("stays: "))
+    };
+    let (own, stays) = said(&[]);
+    assert!(
+        own.starts_with("changes: Tally virtual GPU, ") && own.contains(", 0x3008000, "),
+        "{own}"
+    );
+    for (key, expected) in [
+        ("uhd-770", "Intel(R) UHD Graphics 770, 8086:4680, 0x3008000, 1 x 2 x 16 = 32, 7 threads"),
+        (
+            "arc-a770",
+            "Intel(R) Arc(TM) A770 Graphics, 8086:56a0, 0x30dc008, 8 x 4 x 16 = 512, 8 threads",
+        ),
+        (
+            "arc-b580",
+            "Intel(R) Arc(TM) B580 Graphics, 8086:e20b, 0x5004004, 5 x 4 x 8 = 160, 8 threads",
+        ),
+        (
+            "max-1100",
+            "Intel(R) Data Center GPU Max 1100, 8086:bda, 0x30f0007, 1 x 56 x 8 = 448, 8 threads",
+        ),
+    ] {
+        let (changes, others) = said(&[("TALLY_DEVICE_AS", key)]);
+        assert_eq!(changes, format!("changes: {expected}"));
+        assert_eq!(others, stays, "{key}");
+    }
+    assert_eq!(said(&[("TALLY_DEVICE_AS", "a770")]).0, own, "an unknown name changes nothing");
+}

@@ -26,6 +26,7 @@ pub mod error;
 pub mod handle;
 pub mod hang;
 pub mod host_waits;
+pub mod identity;
 pub mod ipc;
 pub mod list;
 pub mod log;

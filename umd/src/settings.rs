@@ -14,6 +14,7 @@
 //! | `TALLY_MEMORY` | MiB | memory of all devices; default: the machine's, or what limits leave |
 //! | `TALLY_HANG_MS` | ms | who waits for whom, on standard error, when a host wait lasts that long; default: never |
 //! | `TALLY_HANG_JSON` | file | the same reports are added to it, a line of JSON each |
+//! | `TALLY_DEVICE_AS` | `uhd-770`, `arc-a770`, `arc-b580`, `max-1100` | name and numbers of that GPU for programs that choose by them; default: the device's own |
 //! | `TALLY_TOP` | `1` | the process answers `tally-top`; default: it does not |
 //! | `TALLY_CHAOS` | any number | a device that decides all that is not promised by chance, alike for the same number, and memory that shows no more than it must; `docs/chaos.md` |
 //! | `TALLY_RESET_MS` | ms | time until a kernel that does not end is aborted; default 100 |
@@ -35,6 +36,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+
+use crate::identity::{self, Identity};
 
 /// The lane by which a device is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +85,8 @@ pub struct Settings {
     pub hang_ms: Option<u64>,
     /// `TALLY_HANG_JSON`.
     pub hang_json: Option<PathBuf>,
+    /// `TALLY_DEVICE_AS`.
+    pub device_as: Option<&'static Identity>,
     /// `TALLY_TOP`.
     pub top: bool,
     /// `TALLY_CHAOS`.
@@ -159,6 +164,14 @@ impl Settings {
                     complaints.push(format!("TALLY_LANE: {value:?} is neither drm nor embedded"));
                 }
                 lane
+            }),
+            device_as: present("TALLY_DEVICE_AS").and_then(|value| {
+                let found = identity::find(&value.to_string_lossy());
+                if found.is_none() {
+                    let known = identity::keys();
+                    complaints.push(format!("TALLY_DEVICE_AS: {value:?} is none of {known}"));
+                }
+                found
             }),
             log: present("TALLY_LOG").map(|value| value.to_string_lossy().into_owned()),
             trace: present("TALLY_TRACE").map(PathBuf::from),
@@ -278,6 +291,15 @@ mod tests {
         assert_eq!(read(&[("TALLY_LANE", "embedded")]).lane, Some(Lane::Embedded));
         let settings = read(&[("TALLY_LANE", "fast")]);
         assert_eq!((settings.lane, settings.complaints.len()), (None, 1));
+    }
+
+    #[test]
+    fn the_gpu_to_pass_for_is_chosen_by_its_name() {
+        let settings = read(&[("TALLY_DEVICE_AS", "arc-b580")]);
+        assert_eq!(settings.device_as.map(|it| it.device_id), Some(0xe20b));
+        let settings = read(&[("TALLY_DEVICE_AS", "b580")]);
+        assert_eq!((settings.device_as, settings.complaints.len()), (None, 1));
+        assert!(settings.complaints[0].contains("arc-b580"));
     }
 
     #[test]

@@ -156,6 +156,20 @@ fn run_becomes_the_program_with_tally_as_its_driver() {
     assert_eq!(rest, "--loader a b\n", "what follows the program is the program's");
 }
 
+// docs/clients.md: "`tally-run --as NAME` (`TALLY_DEVICE_AS=NAME`)"
+#[test]
+fn run_names_the_gpu_to_pass_for() {
+    let it = Installed::new("passes");
+    let new = it.loader("zeInitDrivers");
+    let output = it.run(&["--as", "arc-b580", "sh", "-c", "echo $TALLY_DEVICE_AS"], &new);
+    assert_eq!(stdout(&output), "arc-b580\n", "{}", stderr(&output));
+    let output = it.run(&["--as", "b580", "true"], &new);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("uhd-770, arc-a770, arc-b580, max-1100"));
+    let text = stdout(&info(&["--list"], &[("TALLY_DEVICE_AS", "arc-b580")]));
+    assert_eq!(text, "Driver #0: Tally\n `-- Device #0: Intel(R) Arc(TM) B580 Graphics\n");
+}
+
 #[test]
 fn run_says_what_cannot_be_started() {
     let it = Installed::new("refuses");

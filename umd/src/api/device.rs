@@ -16,6 +16,8 @@ use crate::core::device::Device;
 use crate::core::list::mutable::MUTABLE;
 use crate::core::sysman::Memory;
 use crate::error::Result;
+use crate::identity::{INTEL, Identity, OWN_IP_VERSION};
+use crate::settings;
 
 /// Most bytes of a kernel's arguments.
 pub const MAX_ARGUMENT_BYTES: u32 = 4096;
@@ -28,12 +30,6 @@ const KERNEL_TIMESTAMP_BITS: u32 = 63;
 /// arguments' bytes go.
 const IMAGE_ARGS: u32 = 128;
 const SAMPLERS: u32 = 16;
-
-/// What `ze_device_ip_version_ext_t` answers: 12.2.0, Intel's Xe-LP. Libraries refuse an architecture
-/// that they do not know (oneMKL: "unknown GPU architecture"), and of those that they know they take
-/// their SPIR-V for this one, which has neither matrix engines nor binaries of its own in them.
-/// docs/clients.md has what was seen.
-const IP_VERSION: u32 = 0x0300_8000;
 
 /// Most bytes from row to row of an image in memory that the program has allocated.
 const MAX_PITCH: usize = 1 << 30;
@@ -88,12 +84,13 @@ api! {
             match link.stype() {
                 ze_eu_count_ext_t::STYPE => {
                     if let Some(out) = link.get_mut::<ze_eu_count_ext_t>() {
-                        out.numTotalEUs = device.execution_units();
+                        out.numTotalEUs = execution_units(device);
                     }
                 }
                 ze_device_ip_version_ext_t::STYPE => {
                     if let Some(out) = link.get_mut::<ze_device_ip_version_ext_t>() {
-                        out.ipVersion = IP_VERSION;
+                        out.ipVersion =
+                            settings::get().device_as.map_or(OWN_IP_VERSION, |it| it.ip_version);
                     }
                 }
                 ze_device_usablemem_size_ext_properties_t::STYPE => {
@@ -503,7 +500,43 @@ pub(super) fn describe(device: &Device, out: &mut ze_device_properties_t, in_hz:
     out.timestampValidBits = 64;
     out.kernelTimestampValidBits = KERNEL_TIMESTAMP_BITS;
     out.uuid.id = device.uuid();
-    set_name(&mut out.name, "Tally virtual GPU");
+    set_name(&mut out.name, NAME);
+    if let Some(identity) = settings::get().device_as {
+        pass_for(identity, device, out);
+    }
+}
+
+/// The device's own name.
+pub(super) const NAME: &str = "Tally virtual GPU";
+
+/// Gives properties the name and the numbers of another GPU. A sub-device has its share of the slices.
+fn pass_for(identity: &Identity, device: &Device, out: &mut ze_device_properties_t) {
+    set_name(&mut out.name, identity.name);
+    out.vendorId = INTEL;
+    out.deviceId = identity.device_id;
+    out.coreClockRate = identity.clock_mhz;
+    out.numThreadsPerEU = identity.threads;
+    out.physicalEUSimdWidth = identity.lanes;
+    let [slices, sub_slices, units] = identity.slices;
+    out.numSlices = (slices / siblings(device)).max(1);
+    out.numSubslicesPerSlice = sub_slices;
+    out.numEUsPerSubslice = units;
+}
+
+/// Execution units that a device says it has.
+fn execution_units(device: &Device) -> u32 {
+    match settings::get().device_as {
+        None => device.execution_units(),
+        Some(identity) => {
+            let [slices, sub_slices, units] = identity.slices;
+            (slices / siblings(device)).max(1) * sub_slices * units
+        }
+    }
+}
+
+/// Parts that the device was divided into of which this is one; 1 for a root device.
+fn siblings(device: &Device) -> u32 {
+    device.parent().map_or(1, |root| root.parts().len().max(1) as u32)
 }
 
 /// Writes a name that is shorter than its field, with its NUL.

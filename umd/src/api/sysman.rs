@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use tally_ze::*;
 
-use super::device::{describe, set_name};
+use super::device::{NAME, describe, set_name};
 use super::{Call, api};
 use crate::core::device::Device;
 use crate::core::driver::Driver;
 use crate::core::sysman::{self, Engines};
 use crate::ddi;
 use crate::error::{Error, Result};
+use crate::settings;
 
 api! { always
     /// Spec: `zesInit`. With zeInit before or without it.
@@ -136,9 +137,11 @@ api! {
         out.numSubdevices = device.parts().len() as u32;
         set_name(&mut out.serialNumber, "unknown");
         set_name(&mut out.boardNumber, "unknown");
-        set_name(&mut out.brandName, "Tally");
-        set_name(&mut out.modelName, "Tally virtual GPU");
-        set_name(&mut out.vendorName, "Tally");
+        let (vendor, model) =
+            settings::get().device_as.map_or(("Tally", NAME), |it| ("Intel(R) Corporation", it.name));
+        set_name(&mut out.brandName, vendor);
+        set_name(&mut out.modelName, model);
+        set_name(&mut out.vendorName, vendor);
         set_name(&mut out.driverVersion, env!("CARGO_PKG_VERSION"));
         for link in chain {
             if let Some(more) = link.get_mut::<zes_device_ext_properties_t>() {

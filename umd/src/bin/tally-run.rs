@@ -20,6 +20,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use ze_tally::identity::{self, Identity};
+
 const USAGE: &str = "\
 usage: tally-run [OPTION]... PROGRAM [ARGUMENT]...
        tally-run --check-environment [PROGRAM]
@@ -31,6 +33,8 @@ Starts a Level Zero, SYCL or Python program on Tally.
                   trixie   that of Debian 13, as scripts/loaders has unpacked it
                   sid      that of Debian unstable, likewise
                   FOLDER   a folder that holds libze_loader.so.1
+  --as NAME       the device has the name and the numbers of another GPU:
+                  uhd-770, arc-a770, arc-b580, max-1100 (TALLY_DEVICE_AS)
   --print         say what would be started, and do not start it
   --check-environment
                   say which drivers and loaders there are, and which loader PROGRAM needs and gets
@@ -69,6 +73,8 @@ enum Asked {
 struct Request {
     loader: OsString,
     print: bool,
+    /// The GPU that the device passes for.
+    identity: Option<&'static Identity>,
     program: OsString,
     arguments: Vec<OsString>,
 }
@@ -78,10 +84,12 @@ impl Request {
     fn parse() -> Result<Option<Asked>> {
         use lexopt::prelude::*;
         let (mut loader, mut print, mut check) = (OsString::from("auto"), false, false);
+        let mut identity = None;
         let mut parser = lexopt::Parser::from_env();
         while let Some(argument) = parser.next()? {
             match argument {
                 Long("loader") => loader = parser.value()?,
+                Long("as") => identity = Some(identity_named(&parser.value()?)?),
                 Long("print") => print = true,
                 Long("check-environment") => check = true,
                 Short('h') | Long("help") => {
@@ -96,13 +104,26 @@ impl Request {
                 // Arguments after the program are the program's.
                 Value(program) => {
                     let arguments = parser.raw_args()?.collect();
-                    return Ok(Some(Asked::Run(Self { loader, print, program, arguments })));
+                    return Ok(Some(Asked::Run(Self {
+                        loader,
+                        print,
+                        identity,
+                        program,
+                        arguments,
+                    })));
                 }
                 _ => return Err(argument.unexpected().into()),
             }
         }
         if check { Ok(Some(Asked::Check(None))) } else { Err("no program is named".into()) }
     }
+}
+
+/// The GPU of that name.
+fn identity_named(name: &OsStr) -> Result<&'static Identity> {
+    let name = name.to_string_lossy();
+    let unknown = || format!("--as {name}: it is none of {}", identity::keys());
+    identity::find(&name).ok_or_else(|| unknown().into())
 }
 
 /// Says what there is, and what a program needs and gets. Fails if the program cannot be started.
@@ -181,6 +202,9 @@ fn command(request: &Request, program: &Path) -> Result<Command> {
     let driver = driver()?;
     let mut command = loader.command(program, &image, &driver);
     command.args(&request.arguments).env("ZE_ENABLE_ALT_DRIVERS", driver);
+    if let Some(identity) = request.identity {
+        command.env("TALLY_DEVICE_AS", identity.key);
+    }
     Ok(command)
 }
 
