@@ -262,7 +262,7 @@ fn native_vectors_fill_the_units_lanes() {
 /// The answers about the device that programs choose by: those that a name of `TALLY_DEVICE_AS` changes,
 /// and others that stay.
 #[test]
-#[ignore = "run by the test below, in a process of its own"]
+#[ignore = "runs in a child process"]
 fn child_that_says_what_it_is() {
     let mut ip = ze_device_ip_version_ext_t::default();
     let mut eus = ze_eu_count_ext_t { pNext: (&raw mut ip).cast(), ..Default::default() };

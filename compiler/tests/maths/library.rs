@@ -36,7 +36,7 @@ pub fn libraries() -> &'static [Library] {
 }
 
 /// The files of the run-time library that have no functions of the maths library.
-const OTHERS: &[&str] = &["support", "image", "printf"];
+const OTHERS: &[&str] = &["support", "image", "phases", "printf"];
 
 /// The compiler that the build uses.
 fn find_clang() -> String {
