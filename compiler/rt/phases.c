@@ -9,6 +9,7 @@
 // as constants. Everything is inlined, so that LLVM sees plain loops over the kernel's code.
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 // States of an item: where it begins, that it has ended, and the first one that waits for its
@@ -132,6 +133,11 @@ struct head {
   uint32_t x, y, z;
 };
 
+_Static_assert(offsetof(struct head, group_states) == 0, "place(0, 16, ..) in frame.rs");
+_Static_assert(offsetof(struct head, group_ready) == 16, "place(0, 16, ..) in frame.rs");
+_Static_assert(offsetof(struct head, subgroup_states) == 8, "place(8, 20, ..) in frame.rs");
+_Static_assert(offsetof(struct head, subgroup_ready) == 20, "place(8, 20, ..) in frame.rs");
+_Static_assert(offsetof(struct head, x) == 24, "LOCAL_IDS in frame.rs");
 _Static_assert(sizeof(struct head) == 36, "frame.rs continues after it");
 
 // What resumes an item that exchanges values finds besides: the frames of its sub-group and of its

@@ -29,7 +29,6 @@ mod frame;
 mod function;
 mod group;
 mod library;
-mod loops;
 mod memory;
 mod phases;
 pub mod places;

@@ -5,11 +5,10 @@ use std::fmt;
 
 use super::context::{ARGS, GLOBAL_OFFSET, GLOBAL_SIZE, LOCAL, SCRATCH, load_context, local_size};
 use super::frame::Frame;
-use super::loops::{loops, private_init};
 use super::phases::Resumable;
-use super::types::{is_bool, memory_type, value_type};
+use super::types::{self, is_bool, memory_type, value_type};
 use super::unit::{MAX_ALIGN, Unit, function_symbol};
-use crate::ir::{ArgKind, FunctionId, Kernel};
+use crate::ir::{ArgKind, FunctionId, GlobalId, Kernel};
 use crate::widen::{self, Rows};
 
 /// The symbol of the function that runs a work-group.
@@ -176,7 +175,7 @@ fn group(
     match &one.frame {
         None => {
             text += &private_place(unit, "%priv");
-            let init = private_init(unit, "%priv", "x");
+            let init = private_init(unit, "%priv");
             let args: String = args.iter().map(|arg| format!(", {arg}")).collect();
             let call = |function: &str, x: &str| {
                 format!(
@@ -184,26 +183,23 @@ fn group(
                 )
             };
             let item = format!("{init}{}", call(&function, "%x"));
-            if vectors.is_empty() {
-                text += "  br label %items\nitems:\n";
-                text += &loops(&item, one.lanes);
-            } else {
+            if !vectors.is_empty() {
                 text += &ids_are_small();
-                for runner in vectors {
-                    let lanes = runner.lanes;
-                    text += &format!(
-                        "  %nx.vectors{lanes} = and i64 %nx, -{lanes}
+            }
+            for runner in vectors {
+                let lanes = runner.lanes;
+                text += &format!(
+                    "  %nx.vectors{lanes} = and i64 %nx, -{lanes}
   %nx.whole{lanes} = select i1 %small, i64 %nx.vectors{lanes}, i64 0
 "
-                    );
-                }
-                text += "  br label %items\nitems:\n";
-                let calls = vectors.iter().map(|runner| {
-                    let v = format!("%v{}", runner.lanes);
-                    (runner.lanes, call(&function_symbol(runner.function), &v))
-                });
-                text += &rows(&calls.collect::<Vec<_>>(), &item);
+                );
             }
+            text += "  br label %items\nitems:\n";
+            let calls = vectors.iter().map(|runner| {
+                let v = format!("%v{}", runner.lanes);
+                (runner.lanes, call(&function_symbol(runner.function), &v))
+            });
+            text += &rows(&calls.collect::<Vec<_>>(), &item, one.lanes);
         }
         Some(frame) => {
             let (symbol, args, lanes, rows) = (&*function, &args[..], one.lanes, one.rows);
@@ -214,8 +210,8 @@ fn group(
 }
 
 /// Loops over the rows of a group: for each number of items the whole vectors that there is still
-/// room for, then the items that are left over.
-fn rows(vectors: &[(u32, String)], item: &str) -> String {
+/// room for, then the items that are left over, `lanes` at a time.
+fn rows(vectors: &[(u32, String)], item: &str, lanes: u32) -> String {
     let mut text = String::from(
         "  br label %z.loop
 z.loop:
@@ -240,12 +236,16 @@ v{lanes}.done:
         );
         (from, first) = (format!("v{lanes}.done"), format!("%nx.whole{lanes}"));
     }
+    text += &match vectors {
+        [] => "  br label %x.loop\n".to_owned(),
+        _ => format!(
+            "  %x.some = icmp ne i64 {first}, %nx\n  br i1 %x.some, label %x.loop, label %x.done\n"
+        ),
+    };
     text + &format!(
-        "  %x.some = icmp ne i64 {first}, %nx
-  br i1 %x.some, label %x.loop, label %x.done
-x.loop:
+        "x.loop:
   %x = phi i64 [ {first}, %{from} ], [ %x.next, %x.loop ]
-{item}  %x.next = add nuw nsw i64 %x, 1
+{item}  %x.next = add nuw nsw i64 %x, {lanes}
   %x.last = icmp eq i64 %x.next, %nx
   br i1 %x.last, label %x.done, label %x.loop
 x.done:
@@ -314,4 +314,23 @@ fn private_place(unit: &Unit<'_>, name: &str) -> String {
         _ if unit.spill_variables => format!("  {name} = getelementptr i8, ptr %scratch, i64 0\n"),
         size => format!("  {name} = alloca [{size} x i8], align {MAX_ALIGN}\n"),
     }
+}
+
+/// Gives an item's private variables of module scope, at `base`, their first values.
+pub(super) fn private_init(unit: &mut Unit<'_>, base: &str) -> String {
+    let mut text = String::new();
+    let privates: Vec<(GlobalId, u64)> = unit.privates.iter().map(|(&id, &at)| (id, at)).collect();
+    for (id, offset) in privates {
+        let global = &unit.module.globals[id];
+        let ty = memory_type(unit.module, global.ty);
+        let module = unit.module;
+        let constant = |init| types::constant(module, init, true, &mut |id| unit.symbol(id));
+        // The address of a local or private variable is no initialiser that SPIR-V allows.
+        let value = global.init.and_then(constant);
+        let value = value.unwrap_or_else(|| types::zero(module, global.ty).into());
+        let align = global.align.clamp(1, MAX_ALIGN);
+        text += &format!("  %{id}.at = getelementptr i8, ptr {base}, i64 {offset}\n");
+        text += &format!("  store {ty} {value}, ptr %{id}.at, align {align}\n");
+    }
+    text
 }

@@ -5,10 +5,12 @@
 //! Such an operation is a place where items stop, like a barrier. Each leaves its value in an
 //! *offer* of its frame and returns; when all items of the scope have stopped, they are resumed, and
 //! each takes its result from the offers. (Of a sub-group only those at the first such place are
-//! resumed, so that items which have parted meet again. The others take their offers along.) No second stop is needed before the next operation: there
-//! are two offers, written in turn. An item writes offer `n mod 2` when it stops for the `n`th time,
-//! and the results of that stop are read between stops `n` and `n + 1`. The next write to the same
-//! offer is stop `n + 2`. No item gets there before all have come to stop `n + 1`, so all have read.
+//! resumed, so that items which have parted meet again. The others take their offers along.)
+//!
+//! No second stop is needed before the next operation: there are two offers, written in turn. An item
+//! writes offer `n mod 2` when it stops for the `n`th time, and the results of that stop are read
+//! between stops `n` and `n + 1`. The next write to the same offer is stop `n + 2`. No item gets there
+//! before all have come to stop `n + 1`, so all have read.
 //!
 //! Work-group and sub-group count their stops by themselves, so each has its own pair of offers: a
 //! sub-group takes any number of turns while an offer to the work-group lies waiting.

@@ -19,9 +19,8 @@
 
 use std::fmt::Write;
 
-use super::entry::Argument;
+use super::entry::{Argument, private_init};
 use super::frame::{EXCHANGE_PARAMS, Frame};
-use super::loops::private_init;
 use super::unit::Unit;
 use crate::regions::Ends;
 use crate::widen::Rows;
@@ -203,7 +202,7 @@ entry:
 
 /// Writes [`BEGIN`]; its symbol.
 fn begin(unit: &mut Unit<'_>) -> &'static str {
-    let init = private_init(unit, "%priv", "init");
+    let init = private_init(unit, "%priv");
     let text = format!(
         "\ndefine internal void @{BEGIN}(ptr %priv) alwaysinline #0 {{\nentry:\n{init}  ret void\n}}\n"
     );
