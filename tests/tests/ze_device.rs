@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Devices and contexts through the stock loader.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 use std::ptr;
 
 use tally_tests::ze::{self, Gpu};
@@ -259,6 +259,21 @@ fn native_vectors_fill_the_units_lanes() {
     assert_eq!(width.native_vector_width_char, 4 * width.native_vector_width_int);
 }
 
+/// Brand, vendor and model, as system management says them.
+fn sysman_names() -> String {
+    let (mut one, mut driver) = (1, zes_driver_handle_t::NULL);
+    check!(zesInit(zes_init_flags_t::empty()));
+    check!(zesDriverGet(&raw mut one, &raw mut driver));
+    let mut device = zes_device_handle_t::NULL;
+    check!(zesDeviceGet(driver, &raw mut one, &raw mut device));
+    let mut it = zes_device_properties_t::default();
+    check!(zesDeviceGetProperties(device, &raw mut it));
+    // SAFETY: the driver ends each name with a NUL.
+    let text =
+        |field: &[c_char]| unsafe { CStr::from_ptr(field.as_ptr()) }.to_string_lossy().into_owned();
+    format!("{}, {}, {}", text(&it.brandName), text(&it.vendorName), text(&it.modelName))
+}
+
 /// The answers about the device that programs choose by: those that a name of `TALLY_DEVICE_AS` changes,
 /// and others that stay.
 #[test]
@@ -271,7 +286,7 @@ fn child_that_says_what_it_is() {
     // SAFETY: the driver ends the name with a NUL.
     let name = unsafe { CStr::from_ptr(it.name.as_ptr()) }.to_string_lossy();
     println!(
-        "changes: {name}, {:x}:{:x}, {:#x}, {} x {} x {} = {}, {} threads",
+        "changes: {name}, {:x}:{:x}, {:#x}, {} x {} x {} = {}, {} threads of {} lanes at {} MHz",
         it.vendorId,
         it.deviceId,
         ip.ipVersion,
@@ -280,7 +295,10 @@ fn child_that_says_what_it_is() {
         it.numEUsPerSubslice,
         eus.numTotalEUs,
         it.numThreadsPerEU,
+        it.physicalEUSimdWidth,
+        it.coreClockRate,
     );
+    println!("sysman: {}", sysman_names());
     let mut compute = ze_device_compute_properties_t::default();
     check!(zeDeviceGetComputeProperties(ze::device(), &raw mut compute));
     let mut module = ze_device_module_properties_t::default();
@@ -316,33 +334,66 @@ fn the_device_passes_for_another_gpu_and_stays_what_it_is() {
         let said = ze::in_child("child_that_says_what_it_is", variables);
         let lines = |word: &str| -> Vec<String> {
             // The name of the test may come first.
-            said.lines().filter_map(|line| Some(line[line.find(word)?..].to_owned())).collect()
+            said.lines().filter_map(|line| Some(line.split_once(word)?.1.to_owned())).collect()
         };
-        (lines("changes: ").concat(), lines("stays: "))
+        (lines("changes: ").concat(), lines("sysman: ").concat(), lines("stays: "))
     };
-    let (own, stays) = said(&[]);
-    assert!(
-        own.starts_with("changes: Tally virtual GPU, ") && own.contains(", 0x3008000, "),
-        "{own}"
-    );
-    for (key, expected) in [
-        ("uhd-770", "Intel(R) UHD Graphics 770, 8086:4680, 0x3008000, 1 x 2 x 16 = 32, 7 threads"),
+    let (own, sysman, stays) = said(&[]);
+    assert!(own.starts_with("Tally virtual GPU, ") && own.contains(", 0x3008000, "), "{own}");
+    assert_eq!(sysman, "Tally, Tally, Tally virtual GPU");
+    for (key, name, numbers) in [
+        (
+            "uhd-770",
+            "Intel(R) UHD Graphics 770",
+            "8086:4680, 0x3008000, 1 x 2 x 16 = 32, 7 threads of 8 lanes at 1550 MHz",
+        ),
         (
             "arc-a770",
-            "Intel(R) Arc(TM) A770 Graphics, 8086:56a0, 0x30dc008, 8 x 4 x 16 = 512, 8 threads",
+            "Intel(R) Arc(TM) A770 Graphics",
+            "8086:56a0, 0x30dc008, 8 x 4 x 16 = 512, 8 threads of 8 lanes at 2400 MHz",
         ),
         (
             "arc-b580",
-            "Intel(R) Arc(TM) B580 Graphics, 8086:e20b, 0x5004004, 5 x 4 x 8 = 160, 8 threads",
+            "Intel(R) Arc(TM) B580 Graphics",
+            "8086:e20b, 0x5004004, 5 x 4 x 8 = 160, 8 threads of 16 lanes at 2850 MHz",
         ),
         (
             "max-1100",
-            "Intel(R) Data Center GPU Max 1100, 8086:bda, 0x30f0007, 1 x 56 x 8 = 448, 8 threads",
+            "Intel(R) Data Center GPU Max 1100",
+            "8086:bda, 0x30f0007, 1 x 56 x 8 = 448, 8 threads of 16 lanes at 1550 MHz",
         ),
     ] {
-        let (changes, others) = said(&[("TALLY_DEVICE_AS", key)]);
-        assert_eq!(changes, format!("changes: {expected}"));
+        let (changes, sysman, others) = said(&[("TALLY_DEVICE_AS", key)]);
+        assert_eq!(changes, format!("{name}, {numbers}"));
+        assert_eq!(sysman, format!("Intel(R) Corporation, Intel(R) Corporation, {name}"));
         assert_eq!(others, stays, "{key}");
     }
     assert_eq!(said(&[("TALLY_DEVICE_AS", "a770")]).0, own, "an unknown name changes nothing");
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_says_what_its_part_is() {
+    let mut one = 1;
+    let mut part = ze_device_handle_t::NULL;
+    check!(zeDeviceGetSubDevices(ze::device(), &raw mut one, &raw mut part));
+    let mut eus = ze_eu_count_ext_t::default();
+    let mut it = ze_device_properties_t { pNext: (&raw mut eus).cast(), ..Default::default() };
+    check!(zeDeviceGetProperties(part, &raw mut it));
+    println!(
+        "part: {} x {} x {} = {}",
+        it.numSlices, it.numSubslicesPerSlice, it.numEUsPerSubslice, eus.numTotalEUs
+    );
+}
+
+// docs/clients.md: "A sub-device says its share of the slices, and at least one."
+#[test]
+fn a_part_of_a_device_that_passes_for_another_has_its_share() {
+    for (key, expected) in
+        [("arc-a770", "part: 4 x 4 x 16 = 256"), ("uhd-770", "part: 1 x 2 x 16 = 32")]
+    {
+        let variables = [("TALLY_DEVICE_AS", key), ("TALLY_SUBDEVICES", "2")];
+        let said = ze::in_child("child_that_says_what_its_part_is", &variables);
+        assert!(said.contains(expected), "{key}: {said}");
+    }
 }
