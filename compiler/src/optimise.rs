@@ -6,7 +6,8 @@
 //! item is done here, on the kernel with all calls inlined. The form for one item is left to LLVM.
 //!
 //! ```text
-//!   inlined ──▶ copies ──▶ registers ──▶ simplify ──▶ registers ──▶ simplify ──▶ unused ──▶ widen
+//!   inlined ──▶ copies ──▶ registers ──▶ simplify ──▶ unroll ──▶ registers ──▶ simplify ──▶ unused
+//!   ──▶ widen
 //! ```
 //!
 //! Each pass takes a function and leaves one that means the same, so any of them may be left out:
@@ -14,6 +15,7 @@
 
 mod blocks;
 mod copies;
+mod cost;
 mod identities;
 pub mod multiples;
 mod registers;
@@ -21,6 +23,7 @@ mod rename;
 mod simplify;
 mod slots;
 mod units;
+mod unroll;
 pub mod unused;
 
 use crate::ir::{Function, Kernel, Module};
@@ -35,15 +38,18 @@ pub enum Pass {
     Registers,
     /// What is constant, or known already, is not computed.
     Simplify,
+    /// Loops that count through private arrays and constant tables become their turns.
+    Unroll,
     /// Instructions whose results are not used are removed.
     Unused,
 }
 
 /// The passes in the order in which they run.
-pub const ORDER: [Pass; 6] = [
+pub const ORDER: [Pass; 7] = [
     Pass::Copies,
     Pass::Registers,
     Pass::Simplify,
+    Pass::Unroll,
     // Indices that were variables are constants by now.
     Pass::Registers,
     Pass::Simplify,
@@ -57,6 +63,7 @@ impl Pass {
             Pass::Copies => "copies",
             Pass::Registers => "registers",
             Pass::Simplify => "simplify",
+            Pass::Unroll => "unroll",
             Pass::Unused => "unused",
         }
     }
@@ -67,6 +74,7 @@ impl Pass {
             Pass::Copies => copies::run(module, function),
             Pass::Registers => registers::run(module, function),
             Pass::Simplify => simplify::run(module, function),
+            Pass::Unroll => unroll::run(module, function),
             Pass::Unused => unused::run(function),
         }
     }

@@ -60,6 +60,9 @@ const MAX_BLOCKS: usize = 1 << 11;
 /// The most instructions of a kernel that is widened twice: each form takes its time to build, and
 /// what is large has enough to do while a result is awaited.
 const MAX_DOUBLE_INSTRUCTIONS: usize = 128;
+/// The most values that a loop of such a kernel hands on. With more it has several chains to work on, and
+/// twice as many do not fit the registers: the eight largest of 64 took 1.5 times as long.
+const MAX_DOUBLE_VALUES: u32 = 6;
 /// The most private memory of an item in bytes.
 const MAX_PRIVATE_BYTES: u64 = 16 << 10;
 /// The most where vectors may have few items and frames for all ([`least_row`]): such frames still
@@ -264,7 +267,7 @@ fn waits_for_itself(module: &Module, source: &Function, way: &Way) -> bool {
     if size > MAX_DOUBLE_INSTRUCTIONS || !source.variables.is_empty() {
         return false;
     }
-    let mut found = false;
+    let mut found = 0;
     for (id, block) in source.blocks.iter() {
         let around = flow.around(id).any(|index| flow.loops[index].header == id);
         for result in block.phis().filter_map(|phi| phi.result).filter(|_| around) {
@@ -274,11 +277,11 @@ fn waits_for_itself(module: &Module, source: &Function, way: &Way) -> bool {
                 if bits > 32 || module.types.lanes(ty) > 1 {
                     return false;
                 }
-                found |= matches!(module.types[ty], Type::Int(_) | Type::Float(_));
+                found += u32::from(matches!(module.types[ty], Type::Int(_) | Type::Float(_)));
             }
         }
     }
-    found
+    (1..=MAX_DOUBLE_VALUES).contains(&found)
 }
 
 /// Refuses what cannot be widened at first sight. Whether the kernel has to do with sub-groups.

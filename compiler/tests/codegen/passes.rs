@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use tally_compiler::check;
-use tally_compiler::ir::{Function, Module, Op};
+use tally_compiler::ir::{Dominators, Function, Loops, Module, Op};
 use tally_compiler::optimise::{self, ORDER, Pass};
 use tally_compiler::widen;
 
@@ -118,6 +118,118 @@ fn what_is_known_is_not_computed() {
             p[0] = 0;
         }";
     golden_of(Pass::Simplify, source, "-O0");
+}
+
+#[test]
+fn counted_loops_over_private_arrays_are_their_turns() {
+    let source = "constant int weights[3] = {2, 3, 5};
+        kernel void turns(global int *p) {
+          int a[3];
+          for (int i = 0; i < 3; i++)
+            a[i] = p[i] * weights[i];
+          p[0] = a[2] - a[0];
+        }";
+    golden_of(Pass::Unroll, source, "-O0");
+}
+
+/// Loops over a private array that end in each of the ways that there are, and such as the pass leaves.
+const LOOPS: &str = "
+kernel void loops(global int *io, int n) {
+  int i = get_global_id(0), x = io[i], a[8], s = 0, k;
+  for (k = 0; k < 8; k++)
+    a[k] = x >> k;
+  s += k;
+  for (k = 7; k >= 0; k -= 3)
+    a[k] += k;
+  s = s * 31 + k;
+  k = 1;
+  do {
+    a[k] ^= x + k;
+    k = k * 2;
+  } while (k != 8);
+  for (uchar b = 250; b != 2; b++)
+    s += a[b & 7];
+  for (ulong c = 0; c < 8; c++) {
+    if ((a[c] & 1) == 0)
+      continue;
+    s = s * 31 + a[c];
+  }
+  for (int r = 0; r < 4; r++)
+    for (int c = 0; c <= r; c++)
+      a[r + c] += a[c] * r;
+  int before = 1, now = 1;
+  for (int j = 0; j < 6; j++) {
+    int next = before + now + a[j];
+    before = now;
+    now = next;
+  }
+  s = s * 31 + now - before;
+  for (int j = 0; j < 8; j++) {
+    if (a[j] == x)
+      break;
+    s += a[j] * j;
+  }
+  for (int j = 0; j < n; j++)
+    s = s * 31 + a[j & 7];
+  for (int j = 0; j < 8; j++) {
+    for (int m = 0; m < (x & 3); m++)
+      a[j] += m * s;
+    s -= a[j];
+  }
+  for (int j = 0; j < 0; j++)
+    a[j] = 0;
+  for (int j = 0; j < 8; j++)
+    s = s * 31 + a[j];
+  io[i] = s;
+}";
+
+/// "so any form of counting will do"
+#[test]
+fn unrolled_loops_do_the_same() {
+    let bytes = (0..100).flat_map(|i: i32| (i.wrapping_mul(0x3c6e_f35f) >> (i % 29)).to_le_bytes());
+    let count = Input::Value(11i32.to_le_bytes().to_vec());
+    let run = (Grid::line(100, 20), vec![Input::bytes(bytes.collect()), count]);
+    for level in ["-O0", "-O1", "-O2"] {
+        let module = module(&clang::compile_text(LOOPS, &[level]));
+        agree_after_each(&module, "loops", std::slice::from_ref(&run)).expect(level);
+        same(&module, "loops", run.0, &run.1, level);
+    }
+}
+
+/// The loops that are left of a kernel.
+fn loops_left(body: &str) -> usize {
+    let source = format!(
+        "constant int table[4] = {{3, 1, 4, 1}};
+         kernel void k(global int *p, int n) {{ int a[300]; local int l[4]; {body} p[0] = a[n & 3]; }}"
+    );
+    let mut module = module(&clang::compile_text(&source, &["-O0"]));
+    let kernel = module.kernels[0].clone();
+    let (_, mut function) = optimise::inlined(&module, &kernel, LIMIT).expect("it is small");
+    ORDER.into_iter().for_each(|pass| pass.run(&mut module, &mut function));
+    let predecessors = function.predecessors();
+    Loops::of(&Dominators::of(&function, &predecessors), &predecessors).all.len()
+}
+
+#[test]
+fn loops_without_gain_or_bound_are_left() {
+    // `a` is too large for values; `b` is not.
+    assert_eq!(loops_left("for (int i = 0; i < 4; i++) a[i] = i;"), 1);
+    assert_eq!(loops_left("int b[4]; for (int i = 0; i < 4; i++) b[i] = i; p[2] = b[1];"), 0);
+    assert_eq!(loops_left("int b[4]; for (int i = 0; i < n; i++) b[i] = i; p[2] = b[1];"), 1);
+    assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += table[i];"), 0);
+    assert_eq!(loops_left("for (int i = 0; i < 4; i++) p[i] += i;"), 1);
+    assert_eq!(loops_left("for (int i = 0; i < 4; i++) { l[i] = table[i]; barrier(1); }"), 1);
+    assert_eq!(loops_left("int b[99]; for (int i = 0; i < 99; i++) b[i] = i; p[2] = b[n & 1];"), 1);
+    assert_eq!(
+        loops_left(
+            "int b[9]; for (int i = 0; i < 3; i++) for (int j = 0; j < 3; j++) b[i * 3 + j] = p[j]; p[2] = b[1];"
+        ),
+        0
+    );
+    assert_eq!(
+        loops_left("for (int i = 0; i < 4; i++) { if (p[i] == n) break; p[i] = table[i]; }"),
+        1
+    );
 }
 
 /// "Each pass takes a function and leaves one that means the same": the random programs, alone.
@@ -234,14 +346,14 @@ fn private_arrays_laid_out_by_element_hold_the_same() {
 /// What all items load and store at one index is no gather and no scatter.
 #[test]
 fn elements_at_one_index_are_vectors() {
-    let source = "kernel void k(global float *io, int n) {
+    let source = "kernel void k(global float *io, int n, int m) {
           float own[32];
           size_t i = get_global_id(0);
-          for (int k = 0; k < 32; k++)
+          for (int k = 0; k < m; k++)
             own[k] = io[i + k * n];
-          for (int k = 1; k < 32; k++)
+          for (int k = 1; k < m; k++)
             own[k] += own[k - 1] * 0.5f;
-          for (int k = 0; k < 32; k++)
+          for (int k = 0; k < m; k++)
             io[i + k * n] = own[k];
         }";
     for level in ["-O0", "-O2"] {

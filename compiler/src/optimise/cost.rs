@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The numbers by which the passes decide what is worth its size, each with what it was measured on
+//! (processor time of `scripts/bench kernels` on two processors with AVX-512).
+
+/// The most turns of a loop that is unrolled: the 64 rounds of a hash, and the look that ends them.
+/// `block_hash` without clang's optimiser, whose arrays become values only so, takes 3.8 ms instead of
+/// 128; with it, 4.3 both ways.
+pub(super) const MAX_TURNS: usize = 65;
+
+/// The most instructions that one unrolled loop may have: `block_hash` has 1,900. `lattice`, which has
+/// 250, takes 2.3 ms instead of 2.8 if clang has left its loops.
+pub(super) const MAX_UNROLLED: usize = 2048;
+
+/// The most instructions that all unrolled loops of a kernel may have: three large ones. Code of this size
+/// takes LLVM a second for each width.
+pub(super) const MAX_UNROLLED_IN_ALL: usize = 6144;
+
+/// The largest private variable, in bytes, whose elements are worth a value each: 8 times as many
+/// registers as there are.
+pub(super) const MAX_ELEMENTS_BYTES: u64 = 1024;

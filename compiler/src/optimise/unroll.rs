@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Loops whose number of turns is known become their turns, one behind the other.
+//!
+//! ```text
+//!   for (i = 0; i < 3; i++)          a[0] = x;
+//!     a[i] = x + i;           ──▶    a[1] = x + 1;
+//!                                    a[2] = x + 2;
+//! ```
+//!
+//! LLVM unrolls loops too, but only after widening. So this pass unrolls those alone that something
+//! before widening gains by: where the index of a private array or of a constant table becomes
+//! constant. Then `registers` makes values of the array's elements, and `simplify` constants of the
+//! table's.
+//!
+//! A loop qualifies that is left at one place, which each of its turns passes, and in which no items
+//! wait for each other. Whether it is left there is computed for one turn after the other, so any form
+//! of counting will do.
+
+use std::collections::HashMap;
+
+use super::blocks::remove_unreachable;
+use super::cost::{MAX_ELEMENTS_BYTES, MAX_TURNS, MAX_UNROLLED, MAX_UNROLLED_IN_ALL};
+use super::simplify;
+use crate::ir::eval::apply;
+use crate::ir::{
+    AddressSpace, Block, BlockId, ConstId, ConstKind, Definition, Dominators, Function, Id, Inst,
+    Loop, Loops, Module, Op, Operand, Terminator, ValueId, definitions,
+};
+use crate::regions::stop_scope;
+
+/// Unrolls the loops of a function whose blocks can all be reached.
+pub(super) fn run(module: &mut Module, function: &mut Function) {
+    let mut room = MAX_UNROLLED_IN_ALL;
+    while let Some(weight) = unroll_one(module, function, room.min(MAX_UNROLLED)) {
+        room -= weight;
+        // The bounds of a loop around it, or within it, may be constant now.
+        simplify::run(module, function);
+    }
+}
+
+/// Unrolls the first loop that qualifies, inner ones first. The instructions that it has then.
+fn unroll_one(module: &mut Module, function: &mut Function, limit: usize) -> Option<usize> {
+    let predecessors = function.predecessors();
+    let dominators = Dominators::of(function, &predecessors);
+    let loops = Loops::of(&dominators, &predecessors);
+    for index in (0..loops.all.len()).rev() {
+        let Some(plan) = Plan::of(function, &loops, index, &predecessors, &dominators) else {
+            continue;
+        };
+        let mut turns = Turns::new(module, function, &loops, &plan);
+        let Some(count) = turns.count() else { continue };
+        let weight = count * turns.weight();
+        if weight <= limit && turns.fixes_an_index() {
+            unroll(function, &plan, count);
+            return Some(weight.max(1));
+        }
+    }
+    None
+}
+
+/// A loop of the form that is unrolled.
+struct Plan<'a> {
+    it: &'a Loop,
+    /// The one block from which it is entered.
+    entry: BlockId,
+    latch: BlockId,
+    /// The one block from which it is left, and the two ways from there.
+    last: BlockId,
+    stay: BlockId,
+    leave: BlockId,
+}
+
+impl<'a> Plan<'a> {
+    fn of(
+        function: &Function,
+        loops: &'a Loops,
+        index: usize,
+        predecessors: &[Vec<BlockId>],
+        dominators: &Dominators,
+    ) -> Option<Self> {
+        let it = &loops.all[index];
+        let &[latch] = it.latches.as_slice() else { return None };
+        let mut before = predecessors[it.header.index()].iter().filter(|&&from| from != latch);
+        let (Some(&entry), None) = (before.next(), before.next()) else { return None };
+        let inside = |block: BlockId| loops.contains(index, block);
+        let leaves = |&&id: &&BlockId| {
+            function.blocks[id].terminator.successors().into_iter().any(|next| !inside(next))
+        };
+        let mut exits = it.blocks.iter().filter(leaves);
+        let (Some(&last), None) = (exits.next(), exits.next()) else { return None };
+        let Terminator::CondBranch(_, yes, no) = function.blocks[last].terminator else {
+            return None;
+        };
+        let (stay, leave) = if inside(yes) { (yes, no) } else { (no, yes) };
+        // Every turn passes the exit, and no loop within this one does.
+        let every = dominators.dominates(last, latch) && loops.within[last.index()] == Some(index);
+        let waits = |id: &BlockId| {
+            function.blocks[*id].insts.iter().any(|inst| stop_scope(&inst.op).is_some())
+        };
+        let simple = inside(stay) && every && !it.blocks.iter().any(waits);
+        simple.then_some(Self { it, entry, latch, last, stay, leave })
+    }
+}
+
+/// The values of a loop that are constant in each of its turns.
+struct Turns<'a> {
+    module: &'a mut Module,
+    function: &'a Function,
+    loops: &'a Loops,
+    plan: &'a Plan<'a>,
+    definitions: Vec<Option<Definition>>,
+    /// What is constant in the turn that is looked at; `None` of what is not.
+    known: HashMap<ValueId, Option<ConstId>>,
+    /// The header's phis that were constant in all turns.
+    counters: Vec<ValueId>,
+}
+
+impl<'a> Turns<'a> {
+    fn new(
+        module: &'a mut Module,
+        function: &'a Function,
+        loops: &'a Loops,
+        plan: &'a Plan<'a>,
+    ) -> Self {
+        let definitions = definitions(function);
+        let (known, counters) = Default::default();
+        Self { module, function, loops, plan, definitions, known, counters }
+    }
+
+    /// How often the loop's exit is passed; `None` if that is not known, or too often.
+    fn count(&mut self) -> Option<usize> {
+        let function = self.function;
+        let Terminator::CondBranch(condition, yes, _) = function.blocks[self.plan.last].terminator
+        else {
+            return None;
+        };
+        let header = &function.blocks[self.plan.it.header];
+        let arm = |inst: &Inst, from: BlockId| match (&inst.op, inst.result) {
+            (Op::Phi(arms), Some(result)) => {
+                Some((result, arms.iter().find(|arm| arm.0 == from)?.1))
+            }
+            _ => None,
+        };
+        let starts = header.phis().filter_map(|inst| arm(inst, self.plan.entry));
+        self.known = starts
+            .map(|(phi, start)| match start {
+                Operand::Const(id) => (phi, Some(id)),
+                Operand::Value(_) => (phi, None),
+            })
+            .collect();
+        for turn in 1..=MAX_TURNS {
+            let condition = self.constant(condition, 0)?;
+            let holds = self.module.const_bits(condition)? != 0;
+            if holds != (yes == self.plan.stay) {
+                let phis = header.phis().filter_map(|inst| inst.result);
+                self.counters =
+                    phis.filter(|phi| matches!(self.known.get(phi), Some(Some(_)))).collect();
+                return Some(turn);
+            }
+            let steps = header.phis().filter_map(|inst| arm(inst, self.plan.latch));
+            let next: Vec<_> = steps
+                .map(|(phi, step)| {
+                    // What was not constant once is none later.
+                    let was = matches!(self.known.get(&phi), Some(Some(_)));
+                    (phi, if was { self.constant(step, 0) } else { None })
+                })
+                .collect();
+            self.known = next.into_iter().collect();
+        }
+        None
+    }
+
+    /// The constant that an operand is in this turn.
+    fn constant(&mut self, operand: Operand, depth: usize) -> Option<ConstId> {
+        let value = match operand {
+            Operand::Const(id) => return Some(id),
+            Operand::Value(value) => value,
+        };
+        if let Some(&known) = self.known.get(&value) {
+            return known;
+        }
+        let inst = self.made(value)?;
+        let mut operands = Vec::new();
+        inst.op.for_each_operand(|operand| operands.push(operand));
+        let constant = match &inst.op {
+            Op::Phi(_) => None,
+            _ if depth > MAX_DEPTH || operands.is_empty() => None,
+            op => {
+                let ty = self.function.values[value].ty;
+                let constants = operands.into_iter().map(|it| self.constant(it, depth + 1));
+                let constants: Option<Vec<_>> = constants.collect();
+                constants.and_then(|constants| apply(self.module, op, ty, &constants))
+            }
+        };
+        self.known.insert(value, constant);
+        constant
+    }
+
+    /// The instruction that makes a value.
+    fn made(&self, value: ValueId) -> Option<&'a Inst> {
+        match self.definitions[value.index()]? {
+            Definition::Inst(block, index) => Some(&self.function.blocks[block].insts[index]),
+            Definition::Entry => None,
+        }
+    }
+
+    /// The instructions of a turn that are not constant.
+    fn weight(&mut self) -> usize {
+        let function = self.function;
+        let blocks = self.plan.it.blocks.iter().map(|&id| &function.blocks[id]);
+        let stays = |inst: &&Inst| {
+            let constant = inst.result.and_then(|it| self.constant(Operand::Value(it), 0));
+            constant.is_none() && !matches!(inst.op, Op::Phi(_))
+        };
+        blocks.flat_map(|block| &block.insts).filter(stays).count()
+    }
+
+    /// Whether an access to a private array or a constant table has an index that counts the turns, so
+    /// that it is constant if this loop is unrolled and those around it are.
+    fn fixes_an_index(&self) -> bool {
+        let function = self.function;
+        let mut insts = self.plan.it.blocks.iter().flat_map(|&id| &function.blocks[id].insts);
+        insts.any(|inst| match &inst.op {
+            Op::Load(at, _) | Op::Store(at, ..) => self.is_fixed(*at),
+            Op::Copy(to, from, ..) => self.is_fixed(*to) || self.is_fixed(*from),
+            _ => false,
+        })
+    }
+
+    /// Whether an address is that of an element at a place that counts the turns.
+    fn is_fixed(&self, mut at: Operand) -> bool {
+        let mut counts = false;
+        loop {
+            let value = match at {
+                Operand::Const(id) => return counts && self.is_table(id),
+                Operand::Value(value) => value,
+            };
+            if let Some(inst) = self.made(value) {
+                at = match &inst.op {
+                    Op::Address { base, terms, .. } => {
+                        let mut all = terms.iter().map(|&(index, _)| self.counts(index, 0));
+                        let Some(any) = all.try_fold(false, |any, it| Some(any | it?)) else {
+                            return false;
+                        };
+                        counts |= any;
+                        *base
+                    }
+                    Op::Convert(_, base) => *base,
+                    _ => return false,
+                };
+                continue;
+            }
+            let mut variables = self.function.variables.iter();
+            let small = variables.any(|it| it.address == value && it.size <= MAX_ELEMENTS_BYTES);
+            return counts && small;
+        }
+    }
+
+    /// Whether a constant is the address of a table that never changes.
+    fn is_table(&self, id: ConstId) -> bool {
+        match self.module.constants[id].kind {
+            ConstKind::Address(global, _) => {
+                let global = &self.module.globals[global];
+                global.space == AddressSpace::Constant && global.init.is_some()
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether an operand counts the turns of this loop; `None` if it depends on anything but the turns
+    /// of this loop and of others.
+    fn counts(&self, operand: Operand, depth: usize) -> Option<bool> {
+        let Operand::Value(value) = operand else { return Some(false) };
+        if self.counters.contains(&value) {
+            return Some(true);
+        }
+        let inst = self.made(value)?;
+        match &inst.op {
+            Op::Phi(arms) => {
+                let Some(Definition::Inst(block, _)) = self.definitions[value.index()] else {
+                    return None;
+                };
+                let heads = self.loops.all.iter().any(|it| it.header == block);
+                let starts = arms.iter().any(|arm| matches!(arm.1, Operand::Const(_)));
+                (heads && starts && block != self.plan.it.header).then_some(false)
+            }
+            Op::Unary(..) | Op::Binary(..) | Op::Convert(..) | Op::Select(..) | Op::Compare(..)
+                if depth <= MAX_DEPTH =>
+            {
+                let mut any = Some(false);
+                inst.op.for_each_operand(|operand| {
+                    any = any.and_then(|any| Some(any | self.counts(operand, depth + 1)?));
+                });
+                any
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The longest way from a value back to what it is computed from.
+const MAX_DEPTH: usize = 16;
+
+/// Puts so many copies of a loop in its place. The exit of the last one is taken, that of no other.
+fn unroll(function: &mut Function, plan: &Plan<'_>, count: usize) {
+    let before = function.blocks.len();
+    let place: HashMap<BlockId, usize> =
+        plan.it.blocks.iter().enumerate().map(|(place, &id)| (id, place)).collect();
+    let copies: Vec<Vec<BlockId>> = (0..count)
+        .map(|_| {
+            let empty = |id: &BlockId| Block {
+                insts: Vec::new(),
+                terminator: Terminator::Unreachable,
+                loc: function.blocks[*id].loc,
+            };
+            let blocks: Vec<Block> = plan.it.blocks.iter().map(empty).collect();
+            blocks.into_iter().map(|block| function.blocks.push(block)).collect()
+        })
+        .collect();
+    let head = place[&plan.it.header];
+    // What stands for the loop's values in the turn that is written.
+    let mut names: HashMap<ValueId, Operand> = HashMap::new();
+    for turn in 0..count {
+        let from = if turn == 0 { plan.entry } else { plan.latch };
+        names = names_of_turn(function, plan, from, &names);
+        let rename = |operand: &mut Operand| {
+            if let Operand::Value(value) = operand
+                && let Some(&name) = names.get(value)
+            {
+                *operand = name;
+            }
+        };
+        for (&id, &copy) in plan.it.blocks.iter().zip(&copies[turn]) {
+            let Block { insts, terminator, loc } = &function.blocks[id];
+            let (mut insts, mut terminator, loc) = (insts.clone(), terminator.clone(), *loc);
+            if id == plan.it.header {
+                insts.retain(|inst| !matches!(inst.op, Op::Phi(_)));
+            }
+            for inst in &mut insts {
+                inst.op.for_each_operand_mut(rename);
+                if let Op::Phi(arms) = &mut inst.op {
+                    arms.iter_mut().for_each(|arm| arm.0 = copies[turn][place[&arm.0]]);
+                }
+                if let Some(Operand::Value(name)) =
+                    inst.result.and_then(|it| names.get(&it).copied())
+                {
+                    inst.result = Some(name);
+                }
+            }
+            terminator.for_each_operand_mut(rename);
+            if id == plan.last {
+                let to = if turn + 1 == count { plan.leave } else { plan.stay };
+                terminator = Terminator::Branch(to);
+            }
+            terminator.for_each_successor_mut(|next| {
+                // Behind the last turn nothing comes to the latch.
+                let turn = if *next == plan.it.header { (turn + 1).min(count - 1) } else { turn };
+                if let Some(&place) = place.get(next) {
+                    *next = copies[turn][place];
+                }
+            });
+            function.blocks[copy] = Block { insts, terminator, loc };
+        }
+    }
+    // What comes behind the loop sees the values of the last turn.
+    let last = copies[count - 1][place[&plan.last]];
+    for id in (0..before).map(BlockId::from_index).filter(|id| !place.contains_key(id)) {
+        let block = &mut function.blocks[id];
+        let rename = |operand: &mut Operand| {
+            if let Operand::Value(value) = operand
+                && let Some(&name) = names.get(value)
+            {
+                *operand = name;
+            }
+        };
+        for inst in &mut block.insts {
+            inst.op.for_each_operand_mut(rename);
+            if let Op::Phi(arms) = &mut inst.op {
+                let left = arms.iter_mut().filter(|arm| arm.0 == plan.last);
+                left.for_each(|arm| arm.0 = last);
+            }
+        }
+        block.terminator.for_each_operand_mut(rename);
+    }
+    function.blocks[plan.entry].terminator.for_each_successor_mut(|next| {
+        if *next == plan.it.header {
+            *next = copies[0][head];
+        }
+    });
+    remove_unreachable(function);
+}
+
+/// What stands for the values of a loop in a turn that is entered from a block: of the header's phis
+/// what arrives from there, in the names of the turn before, and of all others a new value.
+fn names_of_turn(
+    function: &mut Function,
+    plan: &Plan<'_>,
+    from: BlockId,
+    before: &HashMap<ValueId, Operand>,
+) -> HashMap<ValueId, Operand> {
+    let mut names = HashMap::new();
+    for &id in &plan.it.blocks {
+        for index in 0..function.blocks[id].insts.len() {
+            let inst = &function.blocks[id].insts[index];
+            let Some(result) = inst.result else { continue };
+            let name = match &inst.op {
+                Op::Phi(arms) if id == plan.it.header => {
+                    let arm = arms.iter().find(|arm| arm.0 == from).map(|arm| arm.1);
+                    match arm {
+                        Some(Operand::Value(value)) => {
+                            before.get(&value).copied().unwrap_or(Operand::Value(value))
+                        }
+                        Some(constant) => constant,
+                        // A phi has an arm for each predecessor.
+                        None => Operand::Value(result),
+                    }
+                }
+                _ => Operand::Value(function.values.push(function.values[result].clone())),
+            };
+            names.insert(result, name);
+        }
+    }
+    names
+}
