@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Compares programs that run the same kernels. Usage: kernels.py NAME=COMMAND...
+"""Compares programs that run the same kernels. Usage: kernels.py NAME=COMMAND... [KERNEL...]
 
-The first is measured against each of the others. A command is one of the programs that
+The first is measured against each of the others, with all kernels or with those that are named. A command is one of the programs that
 `scripts/bench kernels` builds, with its arguments; assignments in front of it go to its environment.
-Prints medians of interleaved runs in microseconds of wall and of processor time, and all ratios.
+Prints medians of interleaved runs in microseconds of wall and of processor time, all ratios, and for each
+ratio of wall times the lower bound that the median of its pairs has with a confidence of 95 %.
 """
 
 import contextlib
@@ -16,10 +17,24 @@ import subprocess
 import sys
 
 REPEATS = 21
-KERNELS = """triad gemm_naive gemm_tiled mandelbrot nbody maths reduce subgroup histogram transpose
-stencil sort_step""".split()
-# Changes what it sorts: each run sees what the one before has left.
-UNSTEADY = {"sort_step"}
+CLASSES = {
+    "Memory": "triad saxpy4 lengths transpose stencil stencil3d".split(),
+    "Compute": "gemm_naive nbody maths pricing polynomial".split(),
+    "Private arrays": "block_hash lattice attention matrix4 top8 dct8".split(),
+    "Local memory and barriers": "gemm_tiled reduce scan bitonic fft256 convolve".split(),
+    "Divergence": "mandelbrot collatz spheres cube_root".split(),
+    "Gather": "sparse table permute".split(),
+    "Integers": "sort_step philox crc32 murmur bits".split(),
+    "Sub-groups": "subgroup subgroup_scan subgroup_broadcast".split(),
+    "Numbers of 16 bits": "half_axpy half_dot".split(),
+    "Numbers of 64 bits": "double_axpy double_maths double_stencil".split(),
+    "Bytes": "grey blur8 dot8".split(),
+    "Atomics": "histogram count_global largest".split(),
+    "Launches": "small".split(),
+}
+KERNELS = [kernel for kernels in CLASSES.values() for kernel in kernels]
+# Each run sees what the one before has left.
+UNSTEADY = {"sort_step", "small"}
 
 
 def split(command):
@@ -62,7 +77,7 @@ def agree(a, b):
 
 
 def measure(kernel, programs):
-    """Medians by program, and whether the results are the same. The first run builds."""
+    """Runs by program, and whether the results are the same. The first run builds."""
     runs = {program: [] for program in programs}
     sums = {}
     for _ in range(REPEATS + 1):
@@ -71,50 +86,90 @@ def measure(kernel, programs):
             if result:
                 runs[program].append(result)
                 sums.setdefault(program, result[2])
-    medians = {
-        program: tuple(statistics.median(run[k] for run in list_[1:]) for k in (0, 1))
-        for program, list_ in runs.items() if len(list_) > 1
-    }
+    runs = {program: list_[1:] for program, list_ in runs.items() if len(list_) > 1}
     first = next(iter(sums.values()), 0)
     same = kernel in UNSTEADY or all(agree(first, other) for other in sums.values())
-    return medians, same
+    return runs, same
+
+
+def medians(runs):
+    return tuple(statistics.median(run[k] for run in runs) for k in (0, 1))
+
+
+def lower_bound(ratios):
+    """The median's lower bound by the sign test, two-sided: 95 % and a little more."""
+    ratios, below, chance = sorted(ratios), 0, 0.0
+    while (chance := chance + math.comb(len(ratios), below) / 2 ** len(ratios)) <= 0.025:
+        below += 1
+    return ratios[max(below - 1, 0)]
 
 
 def mean(ratios):
     return math.exp(statistics.fmean(map(math.log, ratios))) if ratios else math.nan
 
 
-def main():
-    programs = [Program(*word.split("=", 1)) for word in sys.argv[1:]]
-    if not programs:
-        sys.exit(__doc__)
-    own, peers = programs[0], programs[1:]
-    head = f"{'kernel':12}{own.name + ' µs':>12}{'cpu':>10}"
-    head += "".join(f"{p.name + ' µs':>14}{'cpu':>10}{'ratio':>8}{'cpu':>7}" for p in peers)
-    print(head)
-    ratios = {peer: [] for peer in peers}
-    for kernel in KERNELS:
-        medians, same = measure(kernel, programs)
-        if own not in medians:
-            print(f"{kernel:12}{'failed':>12}")
-            continue
-        wall, cpu = medians[own]
-        line = f"{kernel:12}{wall:12.0f}{cpu:10.0f}"
-        for peer in peers:
-            if peer not in medians:
-                line += f"{'missing':>14}{'':>25}"
-                continue
-            peer_wall, peer_cpu = medians[peer]
-            ratios[peer].append((peer_wall / wall, peer_cpu / max(cpu, 1)))
-            line += f"{peer_wall:14.0f}{peer_cpu:10.0f}"
-            line += f"{peer_wall / wall:8.2f}{peer_cpu / max(cpu, 1):7.2f}"
-        print(line + ("" if same else "  results differ"), flush=True)
-    for peer in peers:
-        for what, which in (("wall", 0), ("processor time", 1)):
-            all_ = sorted(pair[which] for pair in ratios[peer])
+class Against:
+    """How the first program does against another."""
+
+    WHAT = ("wall", "processor time")
+
+    def __init__(self, own, peer):
+        self.name, self.peer = f"{own.name} against {peer.name}", peer
+        self.ratios = {}
+
+    def add(self, kernel, own, runs):
+        """The columns of a kernel."""
+        wall, cpu = medians(own)
+        peer_wall, peer_cpu = medians(runs)
+        self.ratios[kernel] = (peer_wall / wall, peer_cpu / max(cpu, 1))
+        bound = lower_bound([other[0] / mine[0] for mine, other in zip(own, runs)])
+        return (f"{peer_wall:14.0f}{peer_cpu:10.0f}{peer_wall / wall:8.2f}{bound:7.2f}"
+                f"{peer_cpu / max(cpu, 1):7.2f}")
+
+    def of_class(self, kernels):
+        """The mean ratios of a class."""
+        pairs = [self.ratios[kernel] for kernel in kernels if kernel in self.ratios]
+        means = [mean([pair[which] for pair in pairs]) for which in range(2)]
+        return f"{'':24}{means[0]:8.2f}{'':7}{means[1]:7.2f}"
+
+    def of_all(self):
+        """The sums over all kernels, by line."""
+        for which, what in enumerate(self.WHAT):
+            all_ = sorted(pair[which] for pair in self.ratios.values())
             if len(all_) > 2:
-                print(f"{own.name} against {peer.name}, {what}: geometric mean {mean(all_):.2f}, "
-                      f"without best and worst {mean(all_[1:-1]):.2f}, least {all_[0]:.2f}")
+                yield (f"{self.name}, {what}: geometric mean {mean(all_):.2f}, "
+                       f"without best and worst {mean(all_[1:-1]):.2f}, least {all_[0]:.2f}")
+
+
+def main():
+    programs = [Program(*word.split("=", 1)) for word in sys.argv[1:] if "=" in word]
+    chosen = [word for word in sys.argv[1:] if "=" not in word] or KERNELS
+    if not programs or not set(chosen) <= set(KERNELS):
+        sys.exit(__doc__)
+    own, *peers = programs
+    against = [Against(own, peer) for peer in peers]
+    head = f"{'kernel':20}{own.name + ' µs':>12}{'cpu':>10}"
+    head += "".join(f"{p.name + ' µs':>14}{'cpu':>10}{'ratio':>8}{'>=':>7}{'cpu':>7}" for p in peers)
+    print(head)
+    for title, kernels in CLASSES.items():
+        kernels = [kernel for kernel in kernels if kernel in chosen]
+        for kernel in kernels:
+            runs, same = measure(kernel, programs)
+            if own not in runs:
+                print(f"{kernel:20}{'failed':>12}")
+                continue
+            wall, cpu = medians(runs[own])
+            line = f"{kernel:20}{wall:12.0f}{cpu:10.0f}"
+            for other in against:
+                if other.peer in runs:
+                    line += other.add(kernel, runs[own], runs[other.peer])
+                else:
+                    line += f"{'missing':>14}{'':>32}"
+            print(line + ("" if same else "  results differ"), flush=True)
+        if kernels and against:
+            print(f"{title:42}" + "".join(other.of_class(kernels) for other in against) + "\n")
+    for other in against:
+        print("\n".join(other.of_all()))
     for program in programs:
         program.end()
 
