@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tally_tests::gate::Gate;
 use tally_tests::lists::{Event, List, NONE};
-use tally_tests::ze::Gpu;
-use tally_tests::{call, refused};
+use tally_tests::ze::{self, Gpu};
+use tally_tests::{call, check, refused};
 use tally_ze::*;
 
 /// The document's first example, line by line. "When a CB Event is passed as a signal event, it points
@@ -59,22 +59,50 @@ fn a_lists_counter_grows_with_its_appends() {
     }
 }
 
+/// One of two groups looks for a while whether a word is what it was before, and notes it if not.
+const WATCH: &str = "
+    kernel void watch(global volatile uint *words, uint before)
+    {
+        if (get_group_id(0) != before % 2)
+            return;
+        for (int look = 0; look < 500000; look++)
+            if (words[0] != before)
+                words[1] = 1;
+    }";
+
 /// "This counter manages internal in-order dependencies. The next append call waits for that counter, for
-/// example, using the MI_SEMAPHORE_WAIT GPU command.": commands of an in-order list come one after the other, without events.
+/// example, using the MI_SEMAPHORE_WAIT GPU command.": commands of an in-order list come one after the
+/// other, without events. The groups run on two threads, of which one has nothing to do but to go on with
+/// the list; the other sees a write that did not wait for it.
 #[test]
 fn appends_of_an_in_order_list_wait_for_each_other() {
     let gpu = Gpu::new();
-    let memory = gpu.host::<u32>(3);
-    for ordinal in [0, 1] {
-        let list = gpu.immediate(ordinal, true);
-        for round in 1..500 {
-            list.set((&memory, 0), round, None, &[]);
-            list.copy((&memory, 1), (&memory, 0), 1, None, &[]);
-            list.copy((&memory, 2), (&memory, 1), 1, None, &[]);
-        }
-        list.synchronize();
-        assert_eq!(memory.to_vec(), [499; 3]);
+    let words = gpu.host::<u32>(2);
+    words.fill_with(|_| 0);
+    let module = gpu.module(&ze::spirv_from(WATCH), "").expect("it is valid");
+    let kernel = gpu.kernel(module, "watch");
+    let address = words.ptr();
+    check!(zeKernelSetGroupSize(kernel, 1, 1, 1));
+    check!(zeKernelSetArgumentValue(kernel, 0, 8, ptr::from_ref(&address).cast()));
+    let list = gpu.immediate(0, true);
+    let two = ze_group_count_t { groupCountX: 2, groupCountY: 1, groupCountZ: 1 };
+    for round in 0..40_u32 {
+        check!(zeKernelSetArgumentValue(kernel, 1, 4, ptr::from_ref(&round).cast()));
+        let none = ptr::null_mut();
+        check!(zeCommandListAppendLaunchCooperativeKernel(
+            list.0,
+            kernel,
+            &raw const two,
+            NONE,
+            0,
+            none
+        ));
+        list.set((&words, 0), round + 1, None, &[]);
     }
+    list.synchronize();
+    assert_eq!(words.to_vec(), [40, 0]);
+    check!(zeKernelDestroy(kernel));
+    check!(zeModuleDestroy(module));
 }
 
 /// "CB Event can be waited for from any command list type": immediate and regular, in order or not, of
