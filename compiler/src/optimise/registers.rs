@@ -187,7 +187,13 @@ impl Renamer<'_> {
     fn initialise(&mut self) {
         for index in 0..self.function.variables.len() {
             let init = self.function.variables[index].init.filter(|_| self.slots.chosen[index]);
-            if let Some(init) = init {
+            let Some(init) = init else { continue };
+            if self.module.constants[init].kind == ConstKind::Null {
+                for slot in self.slots.of(index) {
+                    let zero = self.module.constant(self.slots.all[slot].ty, ConstKind::Null);
+                    self.set(slot, Operand::Const(zero));
+                }
+            } else {
                 let ty = self.function.variables[index].ty;
                 self.store(index, Operand::Const(init), &mut Vec::new(), ty, 0);
             }

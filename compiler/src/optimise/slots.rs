@@ -6,9 +6,12 @@
 //! scalar is one, and scalars of different sizes at one place share an integer.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use super::units::{Unit, constant_offset, units};
-use crate::ir::{BlockId, ConvertOp, Function, Module, Op, Operand, TypeId, Uses, ValueId};
+use crate::ir::{
+    BlockId, ConstKind, ConvertOp, Function, Module, Op, Operand, TypeId, Uses, ValueId,
+};
 
 /// A part of a variable that becomes a value.
 #[derive(Clone, Debug)]
@@ -51,7 +54,16 @@ impl Slots {
         for (index, variable) in function.variables.iter().enumerate() {
             let before = slots.all.len();
             slots.first.push(before);
-            let survey = survey(module, function, &uses, variable.address, variable.size);
+            let mut survey = survey(module, function, &uses, variable.address, variable.size);
+            // An initial value is a write, too: of its own parts, which need not be those that the
+            // function accesses. Nothing at all is the same in any parts.
+            let init = variable.init.filter(|&init| module.constants[init].kind != ConstKind::Null);
+            if let (Some(found), Some(_)) = (&mut survey, init) {
+                let (ty, size) = (variable.ty, variable.size);
+                if access_of(module, ty, 0, size, &mut found.accesses).is_none() {
+                    survey = None;
+                }
+            }
             let divided = survey.as_ref().and_then(|survey| divide(module, &survey.accesses));
             let chosen = divided.as_ref().is_some_and(|it| before + it.len() <= limit);
             slots.chosen.push(chosen);
@@ -73,11 +85,15 @@ impl Slots {
         start: u64,
         end: u64,
     ) -> impl Iterator<Item = usize> + use<'_> {
-        let first = self.first[variable];
+        let own = self.of(variable);
+        let from = self.all[own.clone()].partition_point(|slot| slot.end <= start);
+        (own.start + from..own.end).take_while(move |&slot| self.all[slot].start < end)
+    }
+
+    /// The numbers of a variable's slots.
+    pub(super) fn of(&self, variable: usize) -> Range<usize> {
         let behind = self.first.get(variable + 1).copied().unwrap_or(self.all.len());
-        let own = &self.all[first..behind];
-        let from = own.partition_point(|slot| slot.end <= start);
-        (first + from..behind).take_while(move |&slot| self.all[slot].start < end)
+        self.first[variable]..behind
     }
 }
 

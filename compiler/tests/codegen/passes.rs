@@ -12,6 +12,7 @@ use tally_compiler::widen;
 
 use crate::diff::{Groups, Input, Run, difference_of, interpret, same};
 use crate::golden::golden;
+use crate::harness::clang::Assembly;
 use crate::harness::{Grid, clang, module};
 
 /// More than any kernel of the tests weighs.
@@ -296,6 +297,71 @@ fn some_variables_stay_in_memory() {
     assert_eq!(stays("int a = n; int *b[2] = {&a, &a}; p[0] = *b[n & 1];"), 2);
     assert_eq!(stays("int a[4] = {1, 2, 3, 4}; p[0] = a[2] + a[n - n];"), 0);
     assert_eq!(stays("struct { int a; float b[3]; } s; s.b[1] = n; s.a = 1; p[0] = s.b[1];"), 0);
+}
+
+/// Variables whose initial value has other parts than what is read of them: Intel's SYCL compiler makes
+/// them of `memset` and of copies of tables.
+#[test]
+fn initial_values_are_read_in_other_parts() {
+    let spirv = Assembly {
+        head: "OpCapability Int8\nOpCapability Int16\nOpCapability Float64",
+        declarations: "%i8 = OpTypeInt 8 0
+            %i16 = OpTypeInt 16 0
+            %f64 = OpTypeFloat 64
+            %c4 = OpConstant %i32 4
+            %c8 = OpConstant %i32 8
+            %at2 = OpConstant %i64 2
+            %size = OpConstant %i64 8
+            %c32 = OpConstant %i64 32
+            %b1 = OpConstant %i8 1
+            %b2 = OpConstant %i8 2
+            %b250 = OpConstant %i8 250
+            %bytes = OpTypeArray %i8 %c8
+            %halves = OpTypeArray %i16 %c4
+            %nothing = OpConstantNull %bytes
+            %table = OpConstantComposite %bytes %b1 %b2 %b250 %b1 %b1 %b2 %b2 %b250
+            %pbytes = OpTypePointer Function %bytes
+            %phalves = OpTypePointer Function %halves
+            %phalf = OpTypePointer Function %i16
+            %pf64 = OpTypePointer Function %f64
+            %pbyte = OpTypePointer Function %i8",
+        variables: "%zeros = OpVariable %pbytes Function %nothing
+            %words = OpVariable %pbytes Function %table
+            %short = OpVariable %pbytes Function %table
+            %own = OpVariable %phalves Function",
+        parameters: &[("out", "p")],
+        body: "%pz = OpBitcast %pf64 %zeros
+            %pw = OpBitcast %pf64 %words
+            %ps = OpBitcast %pbyte %short
+            %po = OpBitcast %pbyte %own
+            OpCopyMemorySized %po %ps %size Aligned 2
+            %z = OpLoad %f64 %pz Aligned 8
+            %w = OpLoad %f64 %pw Aligned 8
+            %first = OpBitcast %phalf %own
+            %third = OpPtrAccessChain %phalf %first %at2
+            %h = OpLoad %i16 %third Aligned 2
+            %zi = OpBitcast %i64 %z
+            %wi = OpBitcast %i64 %w
+            %hi = OpUConvert %i64 %h
+            %a = OpIAdd %i64 %wi %hi
+            %b = OpBitwiseXor %i64 %a %zi
+            %y = OpUConvert %i32 %b
+            %top = OpShiftRightLogical %i64 %b %c32
+            %y1 = OpUConvert %i32 %top
+            %to = OpPtrAccessChain %p %out %i
+            %sum = OpIAdd %i32 %y %y1
+            OpStore %to %sum Aligned 4",
+        ..Default::default()
+    }
+    .module();
+    let run = (Grid::line(32, 16), vec![Input::bytes(vec![0; 128])]);
+    let module = module(&spirv);
+    agree_after_each(&module, "k", std::slice::from_ref(&run)).expect("the same");
+    same(&module, "k", run.0, &run.1, "as it is");
+    let table = u64::from_le_bytes([1, 2, 250, 1, 1, 2, 2, 250]).wrapping_add(0x201);
+    let sum = (table as u32).wrapping_add((table >> 32) as u32);
+    let after = interpreted(&module, "k", &run).expect("it is valid");
+    assert_eq!(after[0], sum.to_le_bytes().repeat(32));
 }
 
 /// Private arrays of one size of scalars, of which items read and write elements, together and apart.

@@ -213,6 +213,7 @@ fn no_item_divides_by_nothing() {
              OpStore %at %r Aligned 4"
         );
         let assembly = Assembly {
+            variables: "",
             head: "%cl = OpExtInstImport \"OpenCL.std\"",
             notes: "OpDecorate %product NoSignedWrap
                 OpDecorate %product NoUnsignedWrap",

@@ -87,6 +87,8 @@ pub struct Assembly<'a> {
     pub declarations: &'a str,
     /// Names and types of the parameters.
     pub parameters: &'a [(&'a str, &'a str)],
+    /// Private variables.
+    pub variables: &'a str,
     /// What the item does before it returns.
     pub body: &'a str,
 }
@@ -95,7 +97,7 @@ pub struct Assembly<'a> {
 impl Assembly<'_> {
     /// The module.
     pub fn module(&self) -> Vec<u8> {
-        let Self { head, notes, declarations, parameters, body } = self;
+        let Self { head, notes, declarations, parameters, variables, body } = self;
         let types: String = parameters.iter().map(|(_, ty)| format!(" %{ty}")).collect();
         let named = |(name, ty): &(&str, &str)| format!("%{name} = OpFunctionParameter %{ty}\n");
         let parameters: String = parameters.iter().map(named).collect();
@@ -122,6 +124,7 @@ impl Assembly<'_> {
              %k = OpFunction %void None %fn
              {parameters}
              %entry = OpLabel
+             {variables}
              %ids = OpLoad %v3 %id
              %i = OpCompositeExtract %i64 %ids 0
              {body}
