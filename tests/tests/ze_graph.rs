@@ -423,9 +423,43 @@ fn a_refused_command_forks_no_list() {
     assert_eq!(memory.to_vec(), [1, 2]);
 }
 
-/// "All registered callbacks are invoked when the graph is destroyed.", "All executable graph instances
-/// created from the recorded graph must be destroyed before this function is called.", "The graph must be
-/// empty when capture begins.", "the returned graph handle is the same graph handle that was provided when
+/// "All executable graph instances created from the recorded graph must be destroyed before this function is
+/// called.": Intel's driver does not look, and its own programs destroy the graph first. So the callbacks run,
+/// the handle ends, and the executable graph runs on.
+#[test]
+fn a_graph_may_end_before_what_was_made_of_it() {
+    extern "C" fn count(data: *mut c_void) {
+        // SAFETY: the test passes a counter that outlives the graph.
+        unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::Relaxed);
+    }
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(2);
+    let (list, child) = (gpu.immediate(0, true), gpu.immediate(0, true));
+    let (fork, join) = (gpu.cb_event(), gpu.cb_event());
+    begin(&list);
+    list.set((&memory, 0), 1, Some(&fork), &[]);
+    child.set((&memory, 1), 2, Some(&join), &[&fork]);
+    list.wait(&[&join]);
+    let graph = end(&list);
+    let calls = AtomicU32::new(0);
+    let data = (&raw const calls).cast_mut().cast();
+    check!(zeGraphSetDestructionCallbackExt(graph.0, Some(count), data, ptr::null()));
+    let executable = instantiate(&graph);
+    let gate = Gate::new(&gpu);
+    run(&list, &executable, None, &[&gate.event]);
+    drop(graph);
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+    gate.open();
+    list.synchronize();
+    assert_eq!(memory.to_vec(), [1, 2]);
+    memory.fill_with(|_| 0);
+    run(&list, &executable, None, &[]);
+    list.synchronize();
+    assert_eq!(memory.to_vec(), [1, 2]);
+}
+
+/// "All registered callbacks are invoked when the graph is destroyed.", "The graph must be empty when
+/// capture begins.", "the returned graph handle is the same graph handle that was provided when
 /// capture began", and what was submitted runs on when its executable graph is destroyed.
 #[test]
 fn graphs_end_in_their_order() {
@@ -469,7 +503,6 @@ fn graphs_end_in_their_order() {
     // The branch of a list that is gone stays in the graph.
     drop(child);
     let executable = instantiate(&graph);
-    refused!(ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE, zeGraphDestroyExt(handle));
     let gate = Gate::new(&gpu);
     run(&list, &executable, None, &[&gate.event]);
     drop(executable);

@@ -18,7 +18,7 @@ use tally_uapi::packet::{
 
 use super::graph::{Execution, Submission};
 use super::launch::{self, Launch};
-use super::packets::{copy, fill, nop, stamp};
+use super::packets::{bytes, copy, fill, nop, stamp};
 use super::regular::Regular;
 use super::target::{Post, Signal, Target};
 use super::waits::{self, WaitList};
@@ -61,9 +61,9 @@ pub enum Command<'a> {
     Fill {
         /// To.
         dst: u64,
-        /// Bytes to fill.
+        /// Bytes to fill, with a part of the pattern at the end if they are no multiple of it.
         size: u64,
-        /// 1 to 128 bytes.
+        /// A power of two of bytes.
         pattern: &'a [u8],
     },
     /// The device's clock, to an aligned address.
@@ -279,8 +279,22 @@ impl Body {
             }
             Command::Fill { dst, size, pattern } => {
                 let dst = target.reach(*dst, *size, Access::Write)?;
-                let packet = fill(target, dst, *size, pattern)?;
-                self.last(target, packet, posts);
+                // The device repeats whole patterns only. The part comes first, so that times are
+                // those of the rest.
+                let whole = size - size % pattern.len() as u64;
+                let mut packet = None;
+                if let Some(part @ [_, ..]) = pattern.get(..(size - whole) as usize) {
+                    packet = Some(bytes(target, dst + whole, part)?);
+                }
+                let mut packets = 1;
+                if whole != 0 || packet.is_none() {
+                    let main = fill(target, dst, whole, pattern)?;
+                    if let Some(part) = packet.replace(main) {
+                        self.inner(target, part);
+                        packets = 2;
+                    }
+                }
+                self.end(target, packets, packet, posts);
             }
             Command::Launch(launch) => {
                 let packet = launch::encode(target, launch)?;

@@ -83,6 +83,10 @@ pub struct Fill<'a> {
 impl Single for Fill<'_> {
     #[inline(always)]
     fn packet<T: Target>(&self, target: &mut T) -> Result<Option<Packet>> {
+        // The part of a pattern at the end is a packet of its own.
+        if !self.size.is_multiple_of(self.pattern.len() as u64) {
+            return Ok(None);
+        }
         let dst = target.reach(self.dst, self.size, Access::Write)?;
         packets::fill(target, dst, self.size, self.pattern).map(Some)
     }

@@ -51,6 +51,14 @@ pub(super) fn fill<T: Target>(
     Ok(Fill { header, dst, size, pattern: inline, zero: 0, post: PostSync::default() }.into())
 }
 
+/// A copy of bytes that are known when the list is made.
+pub(super) fn bytes<T: Target>(target: &mut T, dst: u64, bytes: &[u8]) -> Result<Packet> {
+    let at = target.memory(bytes.len() as u64, 8)?;
+    // SAFETY: the memory has this size and is not yet in use.
+    unsafe { at.ptr.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    Ok(copy(dst, at.va(), bytes.len() as u64))
+}
+
 /// A fill with a pattern that is too large for FILL: a copy of rows that are all the same one.
 fn repeat<T: Target>(
     target: &mut T,

@@ -11,6 +11,7 @@ use crate::api::{Call, api};
 use crate::core::list::List;
 use crate::error::{Error, Result};
 use crate::list::command::Command;
+use crate::log::warn_once;
 
 api! {
     /// Spec: `zeCommandListAppendMemoryCopy`.
@@ -194,9 +195,11 @@ fn fill(
             "pattern_size: {pattern_size} is no power of two up to {MAX_PATTERN}"
         )));
     }
-    // ZE_RESULT_ERROR_INVALID_SIZE: `size % pattern_size != 0`
+    // The specification refuses it. Intel's driver ends with the first bytes of the pattern.
     if !size.is_multiple_of(pattern_size) {
-        return Err(wrong(format!("size: {size} is no multiple of pattern_size {pattern_size}")));
+        warn_once!(
+            "size: {size} is no multiple of pattern_size {pattern_size}; the last one is cut"
+        );
     }
     let (dst, size) = (dst as u64, size as u64);
     range(list, dst, size, "size")?;
