@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Links LLVM's library and compiles the run-time library of kernels (`rt/*.c`) with clang.
+//! Links LLVM's library, or its archives, and compiles the run-time library of kernels (`rt/*.c`) with clang.
 //!
 //! The maths files become LLVM bitcode, which is linked into the kernels that call it and is
 //! optimised with them. There are two forms of each, for any processor and for those with fused
@@ -19,6 +19,17 @@ const CLANGS: [&str; 2] = ["clang-22", "/usr/lib/llvm-22/bin/clang"];
 /// package has, while the name without a version comes with the development files.
 const LLVM: &str = "libLLVM.so.22.1";
 
+/// The folder of LLVM's archives, for a compiler that has LLVM inside: what packages carry
+/// (scripts/packaged.sh).
+const STATIC_LLVM: &str = "TALLY_STATIC_LLVM";
+
+/// Archives of engines that run LLVM's code in the process. inkwell has calls to them, which nothing calls;
+/// some start themselves if they are there.
+const UNUSED: [&str; 4] = ["libLLVMInterpreter.", "libLLVMJIT", "libLLVMMCJIT.", "libLLVMOrc"];
+
+/// What the archives need in turn.
+const STATIC_NEEDS: [&str; 3] = ["libstdc++.a", "libz.a", "libzstd.a"];
+
 /// Where LLVM is installed if not among the system's libraries; the variable is llvm-sys's own.
 const LLVM_PREFIX: &str = "LLVM_SYS_221_PREFIX";
 
@@ -31,14 +42,46 @@ fn main() {
     if env::var_os("CARGO_FEATURE_LLVM").is_none() {
         return;
     }
-    println!("cargo::rerun-if-env-changed={LLVM_PREFIX}");
-    if let Ok(prefix) = env::var(LLVM_PREFIX) {
-        println!("cargo::rustc-link-search=native={prefix}/lib");
-    }
-    println!("cargo::rustc-link-lib=dylib:+verbatim={LLVM}");
-    if let Err(why) = build() {
+    if let Err(why) = link_llvm().and_then(|()| build()) {
         println!("cargo::error={why}");
     }
+}
+
+/// Links LLVM's library, or its archives if there is a folder of them.
+fn link_llvm() -> Result<(), String> {
+    println!("cargo::rerun-if-env-changed={LLVM_PREFIX}");
+    println!("cargo::rerun-if-env-changed={STATIC_LLVM}");
+    println!("cargo::rustc-check-cfg=cfg(tally_static_llvm)");
+    let Some(folder) = env::var_os(STATIC_LLVM).map(PathBuf::from) else {
+        if let Ok(prefix) = env::var(LLVM_PREFIX) {
+            println!("cargo::rustc-link-search=native={prefix}/lib");
+        }
+        println!("cargo::rustc-link-lib=dylib:+verbatim={LLVM}");
+        return Ok(());
+    };
+    println!("cargo::rustc-cfg=tally_static_llvm");
+    let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut archives: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.starts_with("libLLVM") && name.ends_with(".a"))
+        .filter(|name| !UNUSED.iter().any(|unused| name.starts_with(unused)))
+        .collect();
+    if archives.is_empty() {
+        return Err(format!("{STATIC_LLVM}: {} has no archives of LLVM", folder.display()));
+    }
+    // The linker takes the members that something refers to, in whatever order the archives come; sorted,
+    // so that each build gives the same program.
+    archives.sort();
+    println!("cargo::rustc-link-arg=-Wl,--start-group");
+    for name in archives {
+        println!("cargo::rustc-link-arg={}", folder.join(name).display());
+    }
+    for name in STATIC_NEEDS {
+        println!("cargo::rustc-link-arg=-l:{name}");
+    }
+    println!("cargo::rustc-link-arg=-Wl,--end-group");
+    println!("cargo::rustc-link-arg=-lm");
+    Ok(())
 }
 
 fn build() -> Result<(), String> {

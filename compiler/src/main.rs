@@ -9,6 +9,9 @@ use tally_compiler::llvm::{Level, Output};
 use tally_compiler::{beside, check, ir, llvm, lower, parse, serve, times, widen};
 use tally_compiler_protocol::TargetCpu;
 
+#[cfg(tally_static_llvm)]
+mod portable;
+
 const USAGE: &str = "usage: tally-compiler                        serve a driver on standard input
        tally-compiler VIEW FILE [CPU]        show what becomes of a SPIR-V module
 
