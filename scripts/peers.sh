@@ -3,13 +3,13 @@
 #
 # Sourced by scripts/bench: fetches the drivers and run times that Tally is measured beside, and says how
 # to run a program on each. Nothing is installed: they are unpacked into folders of
-# ${TALLY_CACHE:-~/.cache/tally}/peers; remove a folder to fetch it anew.
+# ${TALLY_SCRIPTS_CACHE:-~/.cache/tally}/peers; remove a folder to fetch it anew.
 #
 # Each function prints the words to put before a program, one a line, or fails if there is no such peer
 # on this machine.
 . "$(dirname "${BASH_SOURCE[0]}")/packages.sh"
 
-readonly peers=${TALLY_CACHE:-$HOME/.cache/tally}/peers
+readonly peers=${TALLY_SCRIPTS_CACHE:-$HOME/.cache/tally}/peers
 # PoCL's own cache on disk.
 export POCL_CACHE_DIR=$peers/pocl/cache
 

@@ -130,7 +130,7 @@ impl Installed {
         let mut command = Command::new(self.top.join("bin/tally-run"));
         command
             .args(arguments)
-            .env("TALLY_CACHE", self.top.join("cache"))
+            .env("TALLY_SCRIPTS_CACHE", self.top.join("cache"))
             .env("LD_LIBRARY_PATH", libraries);
         command.output().expect("tally-run starts")
     }
@@ -227,6 +227,29 @@ fn run_takes_an_unpacked_loader_only_where_the_systems_does_not_do() {
         assert_eq!(said.contains(linker.to_str().expect("UTF-8")), unpacked, "{said}");
         assert!(said.contains(&program.display().to_string()), "{said}");
     }
+}
+
+/// The Python package has a loader in the driver's folder.
+#[test]
+fn run_takes_the_loader_beside_the_driver_where_the_systems_does_not_do() {
+    let it = Installed::new("beside");
+    let (old, new) = (it.loader("zeInit"), it.loader("zeInitDrivers"));
+    let python = it.script("python3", "");
+    let (python, plain) = (python.to_str().expect("UTF-8"), it.script("plain", ""));
+    let plain = plain.to_str().expect("UTF-8");
+    it.unpack("sid");
+    let lib = it.top.join("lib").canonicalize().expect("it is there");
+    let first = format!("LD_LIBRARY_PATH={}:", lib.display());
+    let takes = |arguments: &[&str], libraries: &Path| {
+        let output = it.run(&[&["--print"], arguments].concat(), libraries);
+        stdout(&output).contains(&first)
+    };
+    assert!(!takes(&[python], &old), "there is none");
+    assert_eq!(it.run(&["--loader", "tally", python], &old).status.code(), Some(126));
+    fs::copy(new.join("libze_loader.so.1"), lib.join("libze_loader.so.1")).expect("a file");
+    assert!(takes(&[python], &old), "it needs no other C library, as the unpacked one does");
+    assert!(!takes(&[python], &new) && !takes(&[plain], &old), "the system's does");
+    assert!(takes(&["--loader", "tally", plain], &new));
 }
 
 #[test]

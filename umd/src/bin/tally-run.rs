@@ -3,9 +3,9 @@
 //!
 //! Nothing is installed. The driver is the one beside this program (or in `../lib`), named to the
 //! loader with `ZE_ENABLE_ALT_DRIVERS`. The loader is the system's, except for SYCL and Python
-//! programs where it is older than they need: those get the newest that `scripts/loaders` has
-//! unpacked, and are not started if there is none, since SYCL crashes with a loader that is too old.
-//! Such a loader needs a newer C library than the system's, so the program is then started by that
+//! programs where it is older than they need: those get the one beside the driver, as the Python package
+//! has it, or the newest that `scripts/loaders` has unpacked, and are not started if there is none, since
+//! SYCL crashes with a loader that is too old. An unpacked loader needs a newer C library than the system's, so the program is then started by that
 //! library's dynamic linker. A program that opens the system's loader by its full name gets the newer one,
 //! too: see `ze_tally::audit`.
 
@@ -29,6 +29,7 @@ usage: tally-run [OPTION]... PROGRAM [ARGUMENT]...
 Starts a Level Zero, SYCL or Python program on Tally.
 
   --loader WHICH  auto     the system's, or a newer one where the program needs it (default)
+                  tally    the one beside the driver, which Tally's Python package has
                   system   the system's, even if it is older than the program needs
                   trixie   that of Debian 13, as scripts/loaders has unpacked it
                   sid      that of Debian unstable, likewise
@@ -143,6 +144,9 @@ fn check(program: Option<&OsStr>) -> ExitCode {
             SystemLoader::New(path) => followed(path),
         }),
     );
+    if let Some(loader) = beside_driver() {
+        say("Tally's loader", Ok(loader.file()));
+    }
     for suite in ["trixie", "sid"] {
         let found = unpacked(suite).map_or("not unpacked".to_owned(), |it| it.file());
         say(&format!("loader of {suite}"), Ok(found));
@@ -310,6 +314,9 @@ impl Loader {
         match which.to_str() {
             Some("system") => return Ok(Self::System),
             Some("auto") => {}
+            Some("tally") => {
+                return beside_driver().ok_or_else(|| "there is no loader beside the driver".into());
+            }
             Some(suite @ ("trixie" | "sid")) => {
                 return unpacked(suite).ok_or_else(|| {
                     format!("the loader of {suite} is not unpacked: scripts/loaders {suite} true does it").into()
@@ -325,19 +332,19 @@ impl Loader {
         Self::automatic(&SystemLoader::find(), needs_new)
     }
 
-    /// The system's loader where it does, else the newest one that is unpacked.
+    /// The system's loader where it does, else the one beside the driver or the newest that is unpacked.
     fn automatic(system: &SystemLoader, needs_new: impl Fn() -> bool) -> Result<Self> {
         match system {
             SystemLoader::New(_) => Ok(Self::System),
             SystemLoader::Old(_) if !needs_new() => Ok(Self::System),
-            SystemLoader::Old(path) => newest_unpacked().ok_or_else(|| {
+            SystemLoader::Old(path) => own().ok_or_else(|| {
                 format!(
                     "{} is older than SYCL needs, which would crash: scripts/loaders sid true unpacks a newer one; --loader system starts a Python program that does without SYCL",
                     path.display()
                 )
                 .into()
             }),
-            SystemLoader::Missing => newest_unpacked().ok_or_else(|| {
+            SystemLoader::Missing => own().ok_or_else(|| {
                 format!("there is no {LOADER}: install libze1, or let scripts/loaders sid true unpack one").into()
             }),
         }
@@ -395,9 +402,20 @@ fn libraries(root: &Path) -> [PathBuf; 2] {
     if usr.join("libc.so.6").exists() { [usr.clone(), usr] } else { [top, usr] }
 }
 
+/// The best loader that is not the system's.
+fn own() -> Option<Loader> {
+    beside_driver().or_else(newest_unpacked)
+}
+
+/// The loader in the driver's folder. It needs no other C library than the system's.
+fn beside_driver() -> Option<Loader> {
+    let folder = driver().ok()?.parent()?.to_owned();
+    folder.join(LOADER).is_file().then_some(Loader::Folder(folder))
+}
+
 /// The loader that scripts/loaders has unpacked from this suite.
 fn unpacked(suite: &str) -> Option<Loader> {
-    let cache = match env::var_os("TALLY_CACHE").filter(|it| !it.is_empty()) {
+    let cache = match env::var_os("TALLY_SCRIPTS_CACHE").filter(|it| !it.is_empty()) {
         Some(cache) => PathBuf::from(cache),
         None => PathBuf::from(env::var_os("HOME")?).join(".cache/tally"),
     };
