@@ -81,6 +81,8 @@ fn link_llvm() -> Result<(), String> {
     }
     println!("cargo::rustc-link-arg=-Wl,--end-group");
     println!("cargo::rustc-link-arg=-lm");
+    // The driver's cache tells compilers apart by it.
+    println!("cargo::rustc-link-arg=-Wl,--build-id=sha1");
     Ok(())
 }
 

@@ -79,7 +79,7 @@ build_loader() {
     cmake -S "$folder/source" -B "$folder/build" -Wno-dev -DCMAKE_BUILD_TYPE=Release \
         -DCMAKE_DISABLE_FIND_PACKAGE_Git=ON -DCMAKE_LIBRARY_OUTPUT_DIRECTORY="$folder/lib" \
         -DCMAKE_CXX_FLAGS="-ffile-prefix-map=$folder=/level-zero -O2" \
-        -DCMAKE_SHARED_LINKER_FLAGS='-static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL -Wl,--as-needed -s' >&2
+        -DCMAKE_SHARED_LINKER_FLAGS='-static-libstdc++ -Wl,--exclude-libs,ALL -Wl,--gc-sections -Wl,--as-needed -s' >&2
     cmake --build "$folder/build" --target ze_loader ze_validation_layer ze_tracing_layer >&2
     echo "$loader_sum" >"$folder/built"
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What LLVM's archives want of a newer C library than the packages may ask for (2.34).
+//! What a compiler with LLVM inside has besides: functions of a newer C library than the packages may ask
+//! for (2.34), and a note that says so.
 
 /// Random numbers: LLVM names its temporary files with them. The C library has it from 2.36 on.
 #[unsafe(no_mangle)]
@@ -11,3 +12,17 @@ extern "C" fn arc4random() -> u32 {
     assert_eq!(got, size_of::<u32>().cast_signed(), "the kernel gives no random numbers");
     number
 }
+
+/// A note in the program's file: that LLVM is inside, so that the linker's hash of the program stands for
+/// all that makes code. The driver's cache reads it.
+#[repr(C)]
+struct Note {
+    name_len: u32,
+    len: u32,
+    kind: u32,
+    name: [u8; 8],
+}
+
+#[used]
+#[unsafe(link_section = ".note.tally")]
+static NOTE: Note = Note { name_len: 6, len: 0, kind: 1, name: *b"Tally\0\0\0" };
