@@ -20,7 +20,7 @@ from kernels import KERNELS, split
 
 REPEATS = 9
 # PoCL has a cache on disk unless told otherwise.
-NO_CACHE = {"POCL_KERNEL_CACHE": "0"}
+NO_CACHE = {"POCL_KERNEL_CACHE": "0", "TALLY_CACHE": "0"}
 TICK = os.sysconf("SC_CLK_TCK")
 
 

@@ -69,7 +69,7 @@ def measure(programs, module, lines, folder):
                 cache = os.path.join(folder, name)
                 shutil.rmtree(cache, ignore_errors=True)
                 os.mkdir(cache)
-                cached = {CACHES[name]: cache}
+                cached = {CACHES[name]: cache, "TALLY_CACHE": "1"}
                 states |= {f"{name}, empty cache": cached, f"{name}, filled cache": cached}
             for title, more in states.items():
                 done = runs.setdefault(title, [])

@@ -37,12 +37,18 @@ impl Place {
 
     /// Has a child build and run; how often a compiler was started until now.
     fn run(&self, flags: &str) -> usize {
+        self.run_with(&[("TALLY_CACHE_DIR", text(&self.cache())), (FLAGS, flags)])
+    }
+
+    /// Does the same with these variables, which say where the cache is.
+    fn run_with(&self, variables: &[(&str, &str)]) -> usize {
         let compiler = self.0.join("compiler");
-        let text = |path: &Path| path.to_str().expect("it is ASCII").to_owned();
-        let (compiler, cache) = (text(&compiler), text(&self.cache()));
-        let variables =
-            [("TALLY_COMPILER", &*compiler), ("TALLY_CACHE_DIR", &*cache), (FLAGS, flags)];
-        ze::in_child("child_that_builds", &variables);
+        let cache_is_on = [("TALLY_COMPILER", text(&compiler)), ("TALLY_CACHE", "1")];
+        ze::in_child("child_that_builds", &[&cache_is_on, variables].concat());
+        self.starts()
+    }
+
+    fn starts(&self) -> usize {
         fs::read_to_string(self.0.join("starts")).map_or(0, |text| text.lines().count())
     }
 
@@ -52,6 +58,16 @@ impl Place {
         files.sort();
         files
     }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("it is ASCII")
+}
+
+/// Whether this user may do everything, so that modes of files keep nothing from it.
+fn is_root() -> bool {
+    // SAFETY: takes nothing.
+    unsafe { libc::geteuid() == 0 }
 }
 
 impl Drop for Place {
@@ -140,4 +156,170 @@ fn a_folder_that_others_may_write_to_is_not_used() {
     assert_eq!(place.run(""), 1);
     assert_eq!(place.files(), Vec::<PathBuf>::new());
     assert_eq!(place.run(""), 2);
+}
+
+/// "default: `tally/kernels` in `XDG_CACHE_HOME`, else in `~/.cache`"
+#[test]
+fn without_a_setting_the_cache_lies_where_the_user_keeps_caches() {
+    let place = Place::new("home");
+    let home = [("HOME", text(&place.0)), ("XDG_CACHE_HOME", ""), ("TALLY_CACHE_DIR", "")];
+    assert_eq!((place.run_with(&home), place.run_with(&home)), (1, 1));
+    let kernels = place.0.join(".cache/tally/kernels");
+    assert_eq!(fs::read_dir(&kernels).expect("it was made").count(), 2);
+    for folder in [&kernels, &place.0.join(".cache")] {
+        let mode = fs::metadata(folder).expect("it was made").permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{}", folder.display());
+    }
+    for file in fs::read_dir(&kernels).expect("it is there").flatten() {
+        assert_eq!(file.metadata().expect("it is there").permissions().mode() & 0o777, 0o600);
+    }
+    let xdg = place.0.join("xdg");
+    let variables = [home[0], ("XDG_CACHE_HOME", text(&xdg)), home[2]];
+    assert_eq!((place.run_with(&variables), place.run_with(&variables)), (2, 2));
+    assert_eq!(fs::read_dir(xdg.join("tally/kernels")).expect("it was made").count(), 2);
+}
+
+/// "`0`: no kernels are kept"
+#[test]
+fn the_cache_can_be_turned_off() {
+    let place = Place::new("off");
+    let (cache, off) = (place.cache(), ("TALLY_CACHE", "0"));
+    let variables = [("HOME", text(&place.0)), ("TALLY_CACHE_DIR", text(&cache)), off];
+    assert_eq!((place.run_with(&variables), place.run_with(&variables)), (1, 2));
+    assert!(!cache.exists() && !place.0.join(".cache").exists());
+}
+
+/// A folder of another user's may hold anything.
+#[test]
+fn a_folder_of_somebody_elses_is_not_used() {
+    let place = Place::new("foreign");
+    let mut folder = PathBuf::from("/usr");
+    if is_root() {
+        // What this user has built, given away.
+        assert_eq!(place.run(""), 1);
+        folder = place.cache();
+        std::os::unix::fs::chown(&folder, Some(65534), None).expect("root may");
+    }
+    let before = place.starts();
+    let variables = [("TALLY_CACHE_DIR", text(&folder)), ("TALLY_LOG", "warn")];
+    assert_eq!(place.run_with(&variables), before + 1, "nothing is read from it");
+    assert_eq!(place.run_with(&variables), before + 2, "nothing is written to it");
+}
+
+/// Files that others may have written are not code of this user's.
+#[test]
+fn files_that_others_may_write_to_are_built_anew() {
+    let place = Place::new("files");
+    assert_eq!(place.run(""), 1);
+    for file in place.files() {
+        let starts = place.starts();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).expect("our own file");
+        assert_eq!(place.run(""), starts + 1, "{}", file.display());
+        assert_eq!(place.run(""), starts + 1, "another file has taken its place");
+    }
+}
+
+/// A pipe in a file's place is not waited for.
+#[test]
+fn what_is_no_file_holds_nothing() {
+    let place = Place::new("pipe");
+    assert_eq!(place.run(""), 1);
+    for file in place.files() {
+        fs::remove_file(&file).expect("our own file");
+        let made = std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&file).status();
+        assert!(made.expect("mkfifo is there").success());
+    }
+    assert_eq!(place.run(""), 2);
+    assert_eq!(place.run(""), 2, "files have taken their place");
+}
+
+/// A folder in which nothing can be made.
+#[test]
+fn an_unwritable_folder_costs_the_cache_and_nothing_else() {
+    let place = Place::new("unwritable");
+    let cache = place.cache();
+    assert_eq!(place.run(""), 1);
+    fs::set_permissions(&cache, fs::Permissions::from_mode(0o500)).expect("our own folder");
+    assert_eq!(place.run(""), 1, "what it holds is good");
+    let folder = if is_root() { Path::new("/proc/sys") } else { &cache };
+    let variables = [("TALLY_CACHE_DIR", text(folder)), (FLAGS, "-ze-opt-disable")];
+    assert_eq!((place.run_with(&variables), place.run_with(&variables)), (2, 3));
+    fs::set_permissions(&cache, fs::Permissions::from_mode(0o700)).expect("our own folder");
+    let no_folder = place.0.join("starts");
+    let below = no_folder.join("folder");
+    for (i, folder) in [&no_folder, &below].into_iter().enumerate() {
+        assert_eq!(place.run_with(&[("TALLY_CACHE_DIR", text(folder))]), 4 + i);
+    }
+}
+
+/// On a file system without room nothing is kept, and nothing of what could not be kept stays.
+#[test]
+#[ignore = "needs user namespaces"]
+fn a_full_file_system_costs_the_cache_and_nothing_else() {
+    let place = Place::new("full");
+    let cache = place.cache();
+    fs::create_dir_all(&cache).expect("our own folder");
+    let compiler = place.0.join("compiler");
+    // Two pages: for the folder itself, and for a file that is smaller than a kernel's.
+    let script = format!(
+        "mount -t tmpfs -o size=8k,mode=700 tmpfs '{0}' && head -c 100000 /dev/zero >'{0}/notes'; \
+         \"$@\"; status=$?; ls -A '{0}'; exit $status",
+        cache.display()
+    );
+    let command = ["unshare", "-rm", "sh", "-c", &script, "sh"];
+    let variables = [
+        ("TALLY_COMPILER", text(&compiler)),
+        ("TALLY_CACHE", "1"),
+        ("TALLY_CACHE_DIR", text(&cache)),
+    ];
+    for starts in 1..3 {
+        let said = ze::in_child_under(&command, "child_that_builds", &variables);
+        assert_eq!(place.starts(), starts);
+        assert!(said.contains("notes") && !said.contains(".tmp"), "{said}");
+    }
+}
+
+/// `TALLY_CACHE_MAX`: what was not used for the longest time makes room.
+#[test]
+fn a_folder_that_is_too_large_loses_its_oldest_files() {
+    let place = Place::new("large");
+    assert_eq!(place.run(""), 1);
+    let old: Vec<PathBuf> = (0..4)
+        .map(|number| {
+            let path = place.cache().join(format!("{number:032x}.0"));
+            fs::write(&path, vec![0; 300 << 10]).expect("our own folder");
+            let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1000 + number);
+            let file = fs::File::options().write(true).open(&path).expect("our own file");
+            file.set_modified(long_ago).expect("our own file");
+            path
+        })
+        .collect();
+    let cache = place.cache();
+    let small = [("TALLY_CACHE_DIR", text(&cache)), ("TALLY_CACHE_MAX", "1")];
+    place.run_with(&[&small[..], &[(FLAGS, "-ze-opt-disable")]].concat());
+    let left: Vec<bool> = old.iter().map(|path| path.exists()).collect();
+    assert_eq!(left, [false, false, true, true], "four fifths of 1 MiB are 819 KiB");
+    assert_eq!(place.run_with(&small), 2, "what was built last is there");
+}
+
+/// docs/settings.md: "`TALLY_LOG=info` says where it is"
+#[test]
+fn the_log_says_where_the_cache_is() {
+    let place = Place::new("log");
+    let (cache, compiler) = (place.cache(), place.0.join("compiler"));
+    let run = |level: &str, folder: &Path| {
+        let variables = [
+            ("TALLY_COMPILER", text(&compiler)),
+            ("TALLY_CACHE", "1"),
+            ("TALLY_CACHE_DIR", text(folder)),
+            ("TALLY_LOG", level),
+        ];
+        ze::in_child("child_that_builds", &variables)
+    };
+    let kept = format!("kept in {}, up to 1024 MiB", cache.display());
+    let said = run("info", &cache);
+    assert!(said.contains(&kept), "{said}");
+    let no_folder = place.0.join("starts");
+    let said = run("warn", &no_folder);
+    assert!(said.contains("the cache of kernels is off ("), "{said}");
 }

@@ -20,8 +20,9 @@
 //! | `TALLY_RESET_MS` | ms | time until a kernel that does not end is aborted; default 100 |
 //! | `TALLY_WINDOW` | MiB | addresses reserved for buffers; default 262144 |
 //! | `TALLY_COMPILER` | file | the compiler program; default: `tally-compiler` beside the driver, else in PATH |
-//! | `TALLY_CACHE_DIR` | folder | built modules are kept there, for all processes of the user; default: nowhere |
-//! | `TALLY_CACHE_MAX` | MiB | about how much is kept; default 512 |
+//! | `TALLY_CACHE` | `0` | no kernels are kept on disk; default: they are, for all processes of the user |
+//! | `TALLY_CACHE_DIR` | folder | they are kept there; default: `tally/kernels` in `XDG_CACHE_HOME`, else in `~/.cache` |
+//! | `TALLY_CACHE_MAX` | MiB | about how much is kept; default 1024 |
 //! | `ZE_AFFINITY_MASK` | `0`, `0.1`, `1,0.2`, … | devices and sub-devices to show; default: all |
 //! | `ZE_FLAT_DEVICE_HIERARCHY` | `COMPOSITE`, `FLAT`, `COMBINED` | zeDeviceGet answers devices (the default), sub-devices, or sub-devices that know their device |
 //! | `ZE_ENABLE_PCI_ID_DEVICE_ORDER` | | no effect: all devices are of one PCI function, in its order |
@@ -95,7 +96,9 @@ pub struct Settings {
     pub reset_ms: Option<u64>,
     /// `TALLY_WINDOW`, in bytes.
     pub reservation: Option<u64>,
-    /// `TALLY_CACHE_DIR`.
+    /// `TALLY_CACHE` is 0.
+    pub no_cache: bool,
+    /// `TALLY_CACHE_DIR`, or the folder for it that the user's environment implies.
     pub cache_dir: Option<PathBuf>,
     /// `TALLY_CACHE_MAX`, in bytes.
     pub cache_max: Option<u64>,
@@ -153,6 +156,7 @@ impl Settings {
             memory: number("TALLY_MEMORY", 16, 1 << 26).map(|mib| mib * MIB),
             hang_ms: number("TALLY_HANG_MS", 1, 86_400_000),
             top: number("TALLY_TOP", 0, 1) == Some(1),
+            no_cache: number("TALLY_CACHE", 0, 1) == Some(0),
             shared_on_device: number("ZE_SHARED_FORCE_DEVICE_ALLOC", 0, 1) == Some(1),
             chaos: number("TALLY_CHAOS", 0, u64::MAX),
             reset_ms: number("TALLY_RESET_MS", 1, 3_600_000),
@@ -176,7 +180,12 @@ impl Settings {
             log: present("TALLY_LOG").map(|value| value.to_string_lossy().into_owned()),
             trace: present("TALLY_TRACE").map(PathBuf::from),
             hang_json: present("TALLY_HANG_JSON").map(PathBuf::from),
-            cache_dir: present("TALLY_CACHE_DIR").map(PathBuf::from),
+            cache_dir: present("TALLY_CACHE_DIR").map(PathBuf::from).or_else(|| {
+                // As the XDG base directory specification has it: a relative path counts as unset.
+                let absolute = |name| present(name).map(PathBuf::from).filter(|it| it.is_absolute());
+                let home = || absolute("HOME").map(|home| home.join(".cache"));
+                Some(absolute("XDG_CACHE_HOME").or_else(home)?.join("tally/kernels"))
+            }),
             affinity: present("ZE_AFFINITY_MASK").map(|mask| {
                 Self::affinity_of(&mask.to_string_lossy()).unwrap_or_else(|entry| {
                     complaints.push(format!("ZE_AFFINITY_MASK: {entry:?} is not like 0 or 0.1"));
@@ -283,6 +292,22 @@ mod tests {
             assert_eq!(settings.complaints.len(), 1, "{bad}");
             assert!(settings.complaints[0].contains("TALLY_WORKERS"), "{bad}");
         }
+    }
+
+    /// "default: `tally/kernels` in `XDG_CACHE_HOME`, else in `~/.cache`"
+    #[test]
+    fn the_cache_lies_where_the_user_keeps_caches() {
+        let folder = |pairs: &[(&str, &str)]| read(pairs).cache_dir;
+        let home = ("HOME", "/home");
+        assert_eq!(folder(&[home]), Some("/home/.cache/tally/kernels".into()));
+        assert_eq!(folder(&[home, ("XDG_CACHE_HOME", "/c")]), Some("/c/tally/kernels".into()));
+        for unset in ["", "relative"] {
+            let xdg = ("XDG_CACHE_HOME", unset);
+            assert_eq!(folder(&[home, xdg]), Some("/home/.cache/tally/kernels".into()));
+        }
+        assert_eq!(folder(&[home, ("TALLY_CACHE_DIR", "/x")]), Some("/x".into()));
+        assert_eq!(folder(&[("HOME", "")]), None);
+        assert!(read(&[("TALLY_CACHE", "0")]).no_cache && !read(&[("TALLY_CACHE", "1")]).no_cache);
     }
 
     #[test]

@@ -10,6 +10,8 @@ const TRIPLET: &str = "x86_64-linux-gnu";
 
 fn info(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tally-info"));
+    // The user's cache is no affair of a test.
+    command.env("TALLY_CACHE", "0");
     command.env_remove("ZE_AFFINITY_MASK").args(arguments).envs(environment.iter().copied());
     command.output().expect("tally-info starts")
 }
@@ -36,12 +38,41 @@ fn info_says_what_settings_make_of_the_device() {
     };
     assert_eq!(value("Devices"), "1");
     assert_eq!(value("Name"), "Tally");
+    assert_eq!(value("Cache of kernels"), "off (TALLY_CACHE=0)");
     assert_eq!(value("Level Zero API"), "1.17");
     assert_eq!(value("Execution units"), "5");
     assert_eq!(value("Largest allocation"), "1610612736 (1.50 GiB)");
     assert!(value("Queue groups").starts_with("#0: 3 queues, compute, copy"));
     assert!(value("Lane").starts_with("embedded"));
     assert!(text.contains("ZEX_counter_based_event 1.0"));
+}
+
+// docs/settings.md: "`tally-info` says where it is and how full"
+#[test]
+fn info_says_where_kernels_are_kept() {
+    let folder = std::env::temp_dir().join(format!("tally-info-cache-{}", std::process::id()));
+    let xdg = folder.to_str().expect("UTF-8");
+    let says = |variables: &[(&str, &str)]| {
+        let all = [&[("TALLY_CACHE", "1"), ("XDG_CACHE_HOME", xdg)], variables].concat();
+        let text = stdout(&info(&[], &all));
+        let line = text.lines().find_map(|line| line.trim_start().strip_prefix("Cache of kernels"));
+        line.unwrap_or_else(|| panic!("nothing in {text}")).trim().to_owned()
+    };
+    let program = folder.join("tally-compiler");
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(&program, "#!/bin/sh\n").expect("a file");
+    let compiler = ("TALLY_COMPILER", program.to_str().expect("UTF-8"));
+    assert_eq!(says(&[compiler]), format!("{xdg}/tally/kernels, 0 of 1024 MiB"));
+    let hash = "0123456789abcdef0123456789abcdef";
+    let kept = folder.join("tally/kernels").join(format!("{hash}.info"));
+    fs::write(kept, [0; 3 << 20]).expect("a file");
+    let small = ("TALLY_CACHE_MAX", "7");
+    assert_eq!(says(&[compiler, small]), format!("{xdg}/tally/kernels, 3 of 7 MiB"));
+    let mode = fs::metadata(folder.join("tally/kernels")).expect("it was made").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700, "what it holds is run as code");
+    let no_folder = ("TALLY_CACHE_DIR", program.to_str().expect("UTF-8"));
+    assert!(says(&[compiler, no_folder]).starts_with("off ("));
+    fs::remove_dir_all(folder).expect("it is ours");
 }
 
 #[test]

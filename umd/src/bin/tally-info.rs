@@ -180,6 +180,7 @@ fn show_driver(table: &mut Table<'_>, driver: ze_driver_handle_t, devices: usize
     table.row("UUID", Uuid(&properties.uuid.id));
     table.row("Sharing between processes", flags(&ipc.flags, "ZE_IPC_PROPERTY_FLAG_"));
     table.row("Devices", devices);
+    table.row("Cache of kernels", ze_tally::core::module::cache::describe());
     table.rows(
         "Extensions",
         extensions.iter().map(|it| format!("{} {}", string(&it.name), Version(it.version))),

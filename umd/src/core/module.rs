@@ -20,7 +20,8 @@ use crate::handle::{Kind, object};
 use crate::trace;
 use crate::vm::{Mapping, Vm};
 
-mod cache;
+mod build_id;
+pub mod cache;
 mod constants;
 mod globals;
 mod link;

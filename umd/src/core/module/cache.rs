@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cache on disk, if `TALLY_CACHE_DIR` names a folder for it.
+//! The cache of built kernels on disk.
 //!
 //! A module has one file with what it offers, and one for the code of each kernel that was created:
 //!
@@ -13,9 +13,9 @@
 //! is damaged is built anew. Nothing here is an error to anybody: what can't be read is not there,
 //! what can't be written is not kept.
 //!
-//! What lies in the folder is run as code: it must be the user's own, with no rights for others to
-//! write. It is looked at once, and used by the descriptor from then on: what its name leads to later
-//! does not matter.
+//! What lies in the folder is run as code: the folder and each file must be the user's own, with no
+//! rights for others to write. The folder is looked at once, and used by its descriptor from then on:
+//! what its name leads to later does not matter.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
@@ -28,6 +28,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use tally_compiler_protocol::{self as protocol, KernelCode, ModuleInfo, Source};
 
+use super::build_id;
 use crate::{process, settings};
 
 /// One module in the cache.
@@ -52,42 +53,71 @@ struct Folder {
     writes: AtomicU32,
 }
 
+/// A file of the cache, in the order of its last use.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Kept {
+    used: SystemTime,
+    size: u64,
+    name: String,
+}
+
 /// Bytes that the folder is to hold if `TALLY_CACHE_MAX` does not say.
-const LIMIT: u64 = 512 << 20;
+const LIMIT: u64 = 1 << 30;
 /// The limit is looked after at the first write of a process and then once in so many.
 const WRITES_BETWEEN_SWEEPS: u32 = 32;
 /// Files of writers that have died are removed after this time.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// The process's cache.
-fn cache() -> Option<&'static Cache> {
-    static CACHE: OnceLock<Option<Cache>> = OnceLock::new();
+/// The process's cache; or why there is none.
+fn cache() -> Result<&'static Cache, &'static str> {
+    static CACHE: OnceLock<Result<Cache, String>> = OnceLock::new();
     let open = || {
         let settings = settings::get();
-        let dir = settings.cache_dir.as_deref()?;
-        match Cache::open(dir, settings.cache_max.unwrap_or(LIMIT)) {
-            Ok(cache) => Some(cache),
+        if settings.no_cache {
+            return Err("off (TALLY_CACHE=0)".to_owned());
+        }
+        let Some(dir) = settings.cache_dir.as_deref() else {
+            return Err("off (neither TALLY_CACHE_DIR, XDG_CACHE_HOME nor HOME is set)".to_owned());
+        };
+        let limit = settings.cache_max.unwrap_or(LIMIT);
+        match Cache::open(dir, limit) {
+            Ok(cache) => {
+                log::info!("built kernels are kept in {}, up to {} MiB", dir.display(), limit >> 20);
+                Ok(cache)
+            }
             Err(error) => {
-                log::warn!("TALLY_CACHE_DIR: {}: {error}; nothing is cached", dir.display());
-                None
+                let why = format!("off ({}: {error})", dir.display());
+                log::warn!("the cache of kernels is {why}");
+                Err(why)
             }
         }
     };
-    CACHE.get_or_init(open).as_ref()
+    CACHE.get_or_init(open).as_ref().map_err(String::as_str)
+}
+
+/// What a person wants to know of the cache: its folder and its size, or why there is none.
+pub fn describe() -> String {
+    match cache() {
+        Ok(cache) => {
+            let bytes: u64 = cache.folder.files().iter().map(|it| it.size).sum();
+            let path = settings::get().cache_dir.as_deref().unwrap_or(Path::new(""));
+            let (used, limit) = (bytes.div_ceil(1 << 20), cache.folder.limit >> 20);
+            format!("{}, {used} of {limit} MiB", path.display())
+        }
+        Err(why) => why.to_owned(),
+    }
 }
 
 impl Cache {
     fn open(dir: &Path, limit: u64) -> io::Result<Self> {
         let folder = Folder::open(dir, limit)?;
         let program = protocol::program(process::own_folder().as_deref());
-        let program = program.ok_or(io::ErrorKind::NotFound)?;
-        let about = fs::metadata(&program)?;
+        let program = program.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, "there is no compiler to keep kernels of")
+        })?;
         let of = |name: &str| std::env::var(name).unwrap_or_default();
         let (lanes, skipped) = (of("TALLY_LANES"), of("TALLY_SKIP_PASSES"));
-        let (size, inode, seconds, ns) =
-            (about.len(), about.ino(), about.mtime(), about.mtime_nsec());
-        let build = format!("{size} {inode} {seconds} {ns} {lanes} {skipped}");
-        let compiler = format!("{} {build}", program.display());
+        let compiler = format!("{} {lanes} {skipped}", build_id::of(&program)?);
         Ok(Self { folder, compiler: compiler.into_bytes() })
     }
 }
@@ -97,9 +127,8 @@ impl Folder {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         let dir = File::open(path)?;
         let about = dir.metadata()?;
-        let own = about.uid() == rustix::process::geteuid().as_raw();
-        if !about.is_dir() || !own || about.mode() & 0o022 != 0 {
-            let why = "the folder is not this user's, or others may write to it";
+        if !about.is_dir() || !is_own(&about) {
+            let why = "it is no folder of this user's, or others may write to it";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
         Ok(Self { dir, limit, writes: AtomicU32::new(0) })
@@ -112,7 +141,13 @@ impl Folder {
     }
 
     fn read(&self, name: &str) -> Option<Vec<u8>> {
-        let mut file = self.file(name, OFlags::RDONLY).ok()?;
+        // Whatever else has the name is not to be waited for.
+        let mut file = self.file(name, OFlags::RDONLY | OFlags::NONBLOCK).ok()?;
+        let about = file.metadata().ok()?;
+        if !about.is_file() || !is_own(&about) {
+            log::debug!("{name}: it is no file of this user alone");
+            return None;
+        }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).ok()?;
         // Files in use stay in the cache. A file system that cannot store times is no reason not to
@@ -143,45 +178,51 @@ impl Folder {
         let _ = rustix::fs::unlinkat(&self.dir, name, AtFlags::empty());
     }
 
+    /// The files of the cache, the one first that was not used for the longest time.
+    fn files(&self) -> Vec<Kept> {
+        let Ok(entries) = Dir::read_from(&self.dir) else { return Vec::new() };
+        let kept = |name: &str| {
+            let about = rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            let seconds = u64::try_from(about.st_mtime).unwrap_or(0);
+            let used = SystemTime::UNIX_EPOCH + Duration::new(seconds, about.st_mtime_nsec as u32);
+            let size = u64::try_from(about.st_size).unwrap_or(0);
+            let is_file = FileType::from_raw_mode(about.st_mode).is_file();
+            is_file.then(|| Kept { used, size, name: name.to_owned() })
+        };
+        let names = entries.flatten().filter_map(|it| Some(it.file_name().to_str().ok()?.to_owned()));
+        let mut files: Vec<_> = names.filter(|it| is_ours(it)).filter_map(|it| kept(&it)).collect();
+        files.sort();
+        files
+    }
+
     /// Removes the files that were not used for the longest time until the rest is four fifths of
     /// the limit, if it exceeds that, and what dead writers have left.
     fn sweep(&self) {
-        let Ok(entries) = Dir::read_from(&self.dir) else { return };
         let now = SystemTime::now();
-        let mut files = Vec::new();
-        for entry in entries.flatten() {
-            let Ok(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
-            if !is_ours(&name) {
-                continue;
-            }
-            let Ok(about) = rustix::fs::statat(&self.dir, &name, AtFlags::SYMLINK_NOFOLLOW) else {
-                continue;
-            };
-            if !FileType::from_raw_mode(about.st_mode).is_file() {
-                continue;
-            }
-            let seconds = u64::try_from(about.st_mtime).unwrap_or(0);
-            let used = SystemTime::UNIX_EPOCH + Duration::new(seconds, about.st_mtime_nsec as u32);
-            let age = now.duration_since(used).unwrap_or_default();
-            if name.ends_with(".tmp") && age > ABANDONED {
-                self.remove(&name);
-                continue;
-            }
-            files.push((used, u64::try_from(about.st_size).unwrap_or(0), name));
+        let (abandoned, files): (Vec<_>, Vec<_>) = self.files().into_iter().partition(|it| {
+            let age = now.duration_since(it.used).unwrap_or_default();
+            it.name.ends_with(".tmp") && age > ABANDONED
+        });
+        for file in abandoned {
+            self.remove(&file.name);
         }
-        let mut bytes: u64 = files.iter().map(|(_, size, _)| size).sum();
+        let mut bytes: u64 = files.iter().map(|it| it.size).sum();
         if bytes <= self.limit {
             return;
         }
-        files.sort();
-        for (_, size, name) in files {
+        for file in files {
             if bytes <= self.limit / 5 * 4 {
                 break;
             }
-            self.remove(&name);
-            bytes -= size;
+            self.remove(&file.name);
+            bytes -= file.size;
         }
     }
+}
+
+/// Whether it belongs to this user, and nobody else may write to it.
+fn is_own(about: &fs::Metadata) -> bool {
+    about.uid() == rustix::process::geteuid().as_raw() && about.mode() & 0o022 == 0
 }
 
 /// Whether a file's name is one that this cache gives: 32 hexadecimal digits and a dot come first.
@@ -193,7 +234,7 @@ fn is_ours(name: &str) -> bool {
 impl Entry {
     /// The entry of a source; `None` if there is no cache.
     pub fn of(source: impl FnOnce() -> Source) -> Option<Self> {
-        let cache = cache()?;
+        let cache = cache().ok()?;
         let key = protocol::Key::new(&source(), &cache.compiler)?;
         let name = key.name();
         Some(Self { cache, key, name })
