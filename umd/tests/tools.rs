@@ -65,7 +65,7 @@ fn info_says_where_kernels_are_kept() {
     assert_eq!(says(&[compiler]), format!("{xdg}/tally/kernels, 0 of 1024 MiB"));
     let hash = "0123456789abcdef0123456789abcdef";
     let kept = folder.join("tally/kernels").join(format!("{hash}.info"));
-    fs::write(kept, [0; 3 << 20]).expect("a file");
+    fs::write(kept, vec![0; 3 << 20]).expect("a file");
     let small = ("TALLY_CACHE_MAX", "7");
     assert_eq!(says(&[compiler, small]), format!("{xdg}/tally/kernels, 3 of 7 MiB"));
     let mode = fs::metadata(folder.join("tally/kernels")).expect("it was made").permissions().mode();
