@@ -60,7 +60,8 @@ fn link_llvm() -> Result<(), String> {
         return Ok(());
     };
     println!("cargo::rustc-cfg=tally_static_llvm");
-    let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let entries =
+        fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut archives: Vec<String> = entries
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter(|name| name.starts_with("libLLVM") && name.ends_with(".a"))

@@ -4,7 +4,7 @@
 
 ROOT is a bare system with Python that holds `wheels/`, the packages to install, and `kernel/`, the program
 that each process runs. It is entered with its own /proc and without a network. Prints medians of seconds,
-with the least and the most:
+with the least and the most, and of processor time, which other work on the machine does not change much:
 
   pip install     of the wheel and of dpctl, from files, into a new environment
   first kernel    from before `pip install` until a kernel's result is there, with an empty cache
@@ -16,6 +16,7 @@ process.
 """
 
 import pathlib
+import resource
 import shutil
 import statistics
 import subprocess
@@ -32,14 +33,20 @@ mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" && exec /usr/s
 """
 
 
+def now():
+    """Seconds on the clock, and of processor time of the processes that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.monotonic(), usage.ru_utime + usage.ru_stime
+
+
 def inside(root, *words):
-    """Runs a command in the root; seconds."""
-    start = time.monotonic()
+    """Runs a command in the root; seconds, and seconds of processor time."""
+    start = now()
     subprocess.run(
         ["/usr/bin/unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--net", "--kill-child",
          "/bin/sh", "-c", ENTER, "sh", root, *words],
         env=ENVIRONMENT, check=True, stdout=subprocess.DEVNULL)
-    return time.monotonic() - start
+    return tuple(after - before for before, after in zip(start, now()))
 
 
 def clear(root):
@@ -52,7 +59,7 @@ def measure(root):
     seconds = {}
 
     def note(name, *parts):
-        seconds.setdefault(name, []).append(sum(parts))
+        seconds.setdefault(name, []).append([sum(each) for each in zip(*parts)])
 
     tally_run = ["/tmp/env/bin/tally-run", "/tmp/env/bin/python", "/kernel/kernel.py"]
     activate = ["/tmp/env/bin/python", "/kernel/kernel.py", "activate"]
@@ -78,11 +85,13 @@ def measure(root):
 
 def main(root):
     exceeded = False
-    print(f"{'':28}{'median s':>10}{'least':>10}{'most':>10}{'budget':>10}")
-    for name, all in measure(root).items():
-        median, budget = statistics.median(all), BUDGETS.get(name)
+    print(f"{'':28}{'median s':>10}{'least':>10}{'most':>10}{'budget':>10}{'cpu s':>10}")
+    for name, runs in measure(root).items():
+        wall, cpu = zip(*runs)
+        median, budget = statistics.median(wall), BUDGETS.get(name)
         exceeded |= budget is not None and median > budget
-        print(f"{name:28}{median:10.3f}{min(all):10.3f}{max(all):10.3f}{budget or '':>10}")
+        print(f"{name:28}{median:10.3f}{min(wall):10.3f}{max(wall):10.3f}{budget or '':>10}"
+              f"{statistics.median(cpu):10.3f}")
     return 1 if exceeded else 0
 
 

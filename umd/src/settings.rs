@@ -182,7 +182,8 @@ impl Settings {
             hang_json: present("TALLY_HANG_JSON").map(PathBuf::from),
             cache_dir: present("TALLY_CACHE_DIR").map(PathBuf::from).or_else(|| {
                 // As the XDG base directory specification has it: a relative path counts as unset.
-                let absolute = |name| present(name).map(PathBuf::from).filter(|it| it.is_absolute());
+                let absolute =
+                    |name| present(name).map(PathBuf::from).filter(|it| it.is_absolute());
                 let home = || absolute("HOME").map(|home| home.join(".cache"));
                 Some(absolute("XDG_CACHE_HOME").or_else(home)?.join("tally/kernels"))
             }),

@@ -68,7 +68,8 @@ fn info_says_where_kernels_are_kept() {
     fs::write(kept, vec![0; 3 << 20]).expect("a file");
     let small = ("TALLY_CACHE_MAX", "7");
     assert_eq!(says(&[compiler, small]), format!("{xdg}/tally/kernels, 3 of 7 MiB"));
-    let mode = fs::metadata(folder.join("tally/kernels")).expect("it was made").permissions().mode();
+    let mode =
+        fs::metadata(folder.join("tally/kernels")).expect("it was made").permissions().mode();
     assert_eq!(mode & 0o777, 0o700, "what it holds is run as code");
     let no_folder = ("TALLY_CACHE_DIR", program.to_str().expect("UTF-8"));
     assert!(says(&[compiler, no_folder]).starts_with("off ("));

@@ -315,7 +315,8 @@ impl Loader {
             Some("system") => return Ok(Self::System),
             Some("auto") => {}
             Some("tally") => {
-                return beside_driver().ok_or_else(|| "there is no loader beside the driver".into());
+                return beside_driver()
+                    .ok_or_else(|| "there is no loader beside the driver".into());
             }
             Some(suite @ ("trixie" | "sid")) => {
                 return unpacked(suite).ok_or_else(|| {

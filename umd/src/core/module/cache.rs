@@ -82,7 +82,11 @@ fn cache() -> Result<&'static Cache, &'static str> {
         let limit = settings.cache_max.unwrap_or(LIMIT);
         match Cache::open(dir, limit) {
             Ok(cache) => {
-                log::info!("built kernels are kept in {}, up to {} MiB", dir.display(), limit >> 20);
+                log::info!(
+                    "built kernels are kept in {}, up to {} MiB",
+                    dir.display(),
+                    limit >> 20
+                );
                 Ok(cache)
             }
             Err(error) => {
@@ -189,7 +193,8 @@ impl Folder {
             let is_file = FileType::from_raw_mode(about.st_mode).is_file();
             is_file.then(|| Kept { used, size, name: name.to_owned() })
         };
-        let names = entries.flatten().filter_map(|it| Some(it.file_name().to_str().ok()?.to_owned()));
+        let names =
+            entries.flatten().filter_map(|it| Some(it.file_name().to_str().ok()?.to_owned()));
         let mut files: Vec<_> = names.filter(|it| is_ours(it)).filter_map(|it| kept(&it)).collect();
         files.sort();
         files
