@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Runs commands in the bare system of scripts/bare.sh, which holds `wheels/`, the packages to install, and
+`kernel/`, SPIR-V and programs."""
+
+import pathlib
+import resource
+import shutil
+import subprocess
+import time
+
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/tmp/home", "LANG": "C.UTF-8"}
+# What is installed into a new environment.
+PIP = ["/tmp/env/bin/pip", "install", "--quiet", "--no-index", "--find-links", "/wheels"]
+# With namespaces of its own: a user's, for chroot, and empty ones for the network and the processes.
+UNSHARE = ["/usr/bin/unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--net", "--kill-child"]
+ENTER = """
+root=$1; shift
+mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" && exec /usr/sbin/chroot "$root" "$@"
+"""
+
+
+def now():
+    """Seconds on the clock, and of processor time of the processes that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.monotonic(), usage.ru_utime + usage.ru_stime
+
+
+class System:
+    def __init__(self, folder):
+        self.root = pathlib.Path(folder)
+
+    def run(self, *words, check=True):
+        """Runs a command; what it has said, with its exit status."""
+        return subprocess.run(
+            [*UNSHARE, "/bin/sh", "-c", ENTER, "sh", self.root, *words],
+            env=ENVIRONMENT, check=check, text=True, stdout=subprocess.PIPE, stderr=None if check else subprocess.STDOUT)
+
+    def seconds(self, *words):
+        """Runs a command; seconds, and seconds of processor time."""
+        start = now()
+        self.run(*words)
+        return tuple(after - before for before, after in zip(start, now()))
+
+    def clear(self):
+        """Removes the environment and the home folder, and makes the latter anew."""
+        for name in ("env", "home"):
+            shutil.rmtree(self.root / "tmp" / name, ignore_errors=True)
+        (self.root / "tmp/home").mkdir(parents=True)
+
+    def new_environment(self):
+        self.clear()
+        self.run("python3", "-m", "venv", "/tmp/env")

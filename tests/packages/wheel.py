@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Tries the wheel in a bare system, as docs/running.md says. Usage: wheel.py SYSTEM
+
+SYSTEM is a folder of scripts/bare.sh; its kernel/ also holds `demo`, a C program. Prints a line per check.
+"""
+
+import sys
+
+from bare import PIP, System
+
+BIN = "/tmp/env/bin"
+DEVICE = "Tally virtual GPU"
+LIST = "import dpctl; print([it.name for it in dpctl.get_devices()])"
+ACTIVATE = "import tally_level_zero as t; t.activate(); "
+LATE = "import tally_level_zero as t\ntry: t.activate()\nexcept RuntimeError as error: print('raised', error)"
+
+
+def a_bare_system_has_nothing_of_it(s):
+    for name in ("gcc", "clang", "tally-run"):
+        assert s.run("sh", "-c", f"command -v {name}", check=False).returncode != 0, name
+    libraries = s.run("sh", "-c", "ls /usr/lib/x86_64-linux-gnu").stdout
+    assert "libLLVM" not in libraries and "libze" not in libraries, libraries
+
+
+def commands_run_with_tally_run(s):
+    assert DEVICE in s.run(f"{BIN}/tally-run", f"{BIN}/python", "-c", LIST).stdout
+    s.run(f"{BIN}/tally-run", f"{BIN}/python", "/kernel/first_kernel.py")
+
+
+def c_programs_run(s):
+    said = s.run(f"{BIN}/tally-run", "/kernel/demo", "/kernel").stdout
+    assert "loader   1.32" in said and "All 5 parts agree" in said, said
+
+
+def tools_answer(s):
+    assert DEVICE in s.run(f"{BIN}/tally-info", "--list").stdout
+    assert "/tmp/home/.cache/tally/kernels" in s.run(f"{BIN}/tally-info").stdout
+    for tool in ("tally-run", "tally-top"):
+        assert s.run(f"{BIN}/{tool}", "--version").stdout.startswith(tool)
+
+
+def python_activates_it(s):
+    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', %r], check=True)" % LIST
+    assert DEVICE in s.run(f"{BIN}/python", "-c", ACTIVATE + ACTIVATE + LIST).stdout
+    assert DEVICE in s.run(f"{BIN}/python", "-c", ACTIVATE + child).stdout, "and its children have it"
+    s.run(f"{BIN}/python", "/kernel/first_kernel.py", "activate")
+
+
+def activation_that_comes_too_late_raises(s):
+    loader = "import ctypes, tally_level_zero as t; ctypes.CDLL(str(t.loader()))\n"
+    for before, named in ((loader, "libze_loader"), ("import dpctl\n", "libsycl")):
+        said = s.run(f"{BIN}/python", "-c", before + LATE).stdout
+        assert said.startswith("raised") and named in said and "tally-run" in said, said
+    said = s.run(f"{BIN}/tally-run", f"{BIN}/python", "-c", "import dpctl\n" + LATE).stdout
+    assert not said, f"under tally-run it does nothing: {said}"
+
+
+def pytest_has_an_option(s):
+    tests = s.root / "tmp/home/tests"
+    tests.mkdir()
+    (tests / "conftest.py").write_text("import dpctl\n")
+    (tests / "test_it.py").write_text(
+        f"import dpctl\ndef test_it():\n    assert [it.name for it in dpctl.get_devices()] == ['{DEVICE}']\n")
+    said = s.run(f"{BIN}/pytest", "--tally", "/tmp/home/tests", check=False)
+    assert said.returncode == 0 and "Level Zero: " in said.stdout and "1 passed" in said.stdout, said.stdout
+    said = s.run(f"{BIN}/pytest", "/tmp/home/tests", check=False)
+    assert "1 failed" in said.stdout and "Level Zero: " not in said.stdout, said.stdout
+
+
+def files(s):
+    """All files of the environment, but what Python and pytest write when something is imported."""
+    env = s.root / "tmp/env"
+    return {str(it.relative_to(env)) for it in env.rglob("*") if it.is_file() and it.suffix != ".pyc"}
+
+
+def main(folder):
+    system = System(folder)
+    system.new_environment()
+    system.run(*PIP, "dpctl", "pytest")
+    before = files(system)
+    system.run(*PIP, "tally-level-zero")
+    for check in (
+            a_bare_system_has_nothing_of_it, commands_run_with_tally_run, c_programs_run, tools_answer,
+            python_activates_it, activation_that_comes_too_late_raises, pytest_has_an_option):
+        check(system)
+        print(f"{check.__name__.replace('_', ' ')}: ok", flush=True)
+    system.run(f"{BIN}/pip", "uninstall", "--quiet", "--yes", "tally-level-zero")
+    left = files(system) - before
+    assert not left, left
+    at_home = {it.name for it in (system.root / "tmp/home").iterdir()} - {"tests"}
+    assert at_home == {".cache"}, at_home
+    assert {it.name for it in (system.root / "tmp/home/.cache").iterdir()} == {"tally"}
+    print("uninstalling leaves the cache: ok")
+    system.clear()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(sys.argv[1])
