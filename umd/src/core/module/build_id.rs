@@ -9,14 +9,17 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+/// Who has written a note, and its number among the notes of that writer.
+type Kind<'a> = (&'a [u8], u32);
+
 /// The notes of a program lie behind its headers.
 const HEAD: u64 = 4096;
 /// PT_NOTE.
 const NOTES: u32 = 4;
 /// The linker's note: a hash of all that it has linked (NT_GNU_BUILD_ID).
-const BUILD: (&[u8], u32) = (b"GNU\0", 3);
+const BUILD: Kind<'static> = (b"GNU\0", 3);
 /// The note by which a compiler says that LLVM is inside (compiler/src/portable.rs).
-const WHOLE: (&[u8], u32) = (b"Tally\0", 1);
+const WHOLE: Kind<'static> = (b"Tally\0", 1);
 
 /// What tells this compiler from others.
 pub fn of(program: &Path) -> io::Result<String> {
@@ -46,22 +49,22 @@ fn of_whole(head: &[u8]) -> Option<&[u8]> {
         }
         let (start, len) = (u64_at(entry, 8)?, u64_at(entry, 32)?);
         let mut notes = head.get(start..start.checked_add(len)?).unwrap_or_default();
-        while let Some((note, bytes, rest)) = next_note(notes) {
-            whole |= note == WHOLE;
-            build = if note == BUILD { Some(bytes) } else { build };
-            notes = rest;
+        while let Some((kind, bytes)) = next_note(&mut notes) {
+            whole |= kind == WHOLE;
+            build = if kind == BUILD { Some(bytes) } else { build };
         }
     }
     build.filter(|_| whole)
 }
 
-/// The first note's name and type, its bytes, and what follows it.
-fn next_note(notes: &[u8]) -> Option<((&[u8], u32), &[u8], &[u8])> {
+/// Takes the first note: its kind and its bytes.
+fn next_note<'a>(notes: &mut &'a [u8]) -> Option<(Kind<'a>, &'a [u8])> {
     let name_len = u32_at(notes, 0)? as usize;
     let (len, kind) = (u32_at(notes, 4)? as usize, u32_at(notes, 8)?);
     let (name, rest) = padded(notes.get(12..)?, name_len)?;
     let (bytes, rest) = padded(rest, len)?;
-    Some(((name, kind), bytes, rest))
+    *notes = rest;
+    Some(((name, kind), bytes))
 }
 
 /// So many bytes, and what follows the words that they fill.
@@ -88,7 +91,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn note((name, kind): (&[u8], u32), bytes: &[u8]) -> Vec<u8> {
+    fn note((name, kind): Kind<'_>, bytes: &[u8]) -> Vec<u8> {
         let mut note = Vec::new();
         for number in [name.len() as u32, bytes.len() as u32, kind] {
             note.extend(number.to_le_bytes());
