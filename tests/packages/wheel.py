@@ -56,6 +56,14 @@ def activation_that_comes_too_late_raises(s):
     assert not said, f"under tally-run it does nothing: {said}"
 
 
+def the_cache_outlives_an_installation(s):
+    kernels = s.root / "tmp/home/.cache/tally/kernels"
+    before = {it.name for it in kernels.iterdir()}
+    s.run(*PIP, "--force-reinstall", "--no-deps", "tally-level-zero")
+    s.run(f"{BIN}/tally-run", f"{BIN}/python", "/kernel/first_kernel.py")
+    assert before and {it.name for it in kernels.iterdir()} == before, "the same compiler has the same names"
+
+
 def pytest_has_an_option(s):
     tests = s.root / "tmp/home/tests"
     tests.mkdir()
@@ -82,7 +90,8 @@ def main(folder):
     system.run(*PIP, "tally-level-zero")
     for check in (
             a_bare_system_has_nothing_of_it, commands_run_with_tally_run, c_programs_run, tools_answer,
-            python_activates_it, activation_that_comes_too_late_raises, pytest_has_an_option):
+            python_activates_it, activation_that_comes_too_late_raises,
+            the_cache_outlives_an_installation, pytest_has_an_option):
         check(system)
         print(f"{check.__name__.replace('_', ' ')}: ok", flush=True)
     system.run(f"{BIN}/pip", "uninstall", "--quiet", "--yes", "tally-level-zero")
