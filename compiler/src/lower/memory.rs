@@ -123,6 +123,13 @@ impl Body<'_, '_> {
             AtomicOp::FMin => "fmin",
             AtomicOp::FMax => "fmax",
         };
+        let extreme =
+            matches!(op, "min" | "umin" | "max" | "umax") && matches!(&*ty, "i32" | "i64");
+        if extreme && ordering == Ordering::Relaxed {
+            let function = format!("__tally_atomic_{op}_{ty}");
+            self.unit.declare(&ty, &function, &format!("ptr, {ty}"));
+            return format!("call {ty} @{function}(ptr {at}, {ty} {value})");
+        }
         let ordering = rmw_ordering(ordering);
         format!("atomicrmw {op} ptr {at}, {ty} {value} {ordering}, align {align}")
     }

@@ -2,6 +2,7 @@
 //! What few programs use: conversions that LLVM leaves as calls, dot products, masks of sub-groups,
 //! and instructions of extensions, at every width.
 
+use crate::diff::{Input, same};
 use crate::harness::clang::Assembly;
 use crate::harness::{Grid, Kernel, buffer, clang, module, widths};
 
@@ -207,4 +208,23 @@ fn a_split_barrier_is_a_barrier_where_it_waits() {
 %y = OpIAdd %i32 %x %c3
 OpControlBarrierWaitINTEL %c2 %c2 %c16";
     words(head, body, |x| x.wrapping_add(3));
+}
+
+/// Relaxed minima and maxima look before they write (`rt/atomic.c`): in each type's own order.
+#[test]
+fn relaxed_extremes_follow_the_order_of_their_type() {
+    let source = "
+        #define BOTH(type, at, value) \\
+            atomic_fetch_min_explicit((volatile global atomic_##type *)(at), value, memory_order_relaxed, memory_scope_device); \\
+            atomic_fetch_max_explicit((volatile global atomic_##type *)(at) + 1, value, memory_order_relaxed, memory_scope_device);
+        kernel void extremes(global long *cells) {
+            long x = ((long)get_global_id(0) - 20) * 0x300000001;
+            BOTH(int, cells, (int)x)
+            BOTH(uint, cells + 2, (uint)x)
+            BOTH(long, cells + 4, x)
+            BOTH(ulong, cells + 6, (ulong)x)
+        }";
+    let module = module(&clang::compile_text(source, &["-O1", "-Xclang", "-cl-ext=+all"]));
+    let cells: Vec<u8> = [1_u64 << 32 | 5; 8].iter().flat_map(|it| it.to_le_bytes()).collect();
+    same(&module, "extremes", Grid::line(64, 16), &[Input::bytes(cells)], "extremes");
 }

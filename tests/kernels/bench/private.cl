@@ -11,7 +11,7 @@ kernel void block_hash(global uint *out, global const uint *words)
         w[t] = words[i] * (2 * t + 1) + t;
     for (int t = 0; t < 64; t++) {
         uint s1 = rotate(h[4], 26u) ^ rotate(h[4], 21u) ^ rotate(h[4], 7u);
-        uint t1 = h[7] + s1 + ((h[4] & h[5]) ^ (~h[4] & h[6])) + w[t & 15] + 0x428a2f98 * (t + 1);
+        uint t1 = h[7] + s1 + ((h[4] & h[5]) ^ (~h[4] & h[6])) + w[t & 15] + 0x428a2f98u * (t + 1);
         uint s0 = rotate(h[0], 30u) ^ rotate(h[0], 19u) ^ rotate(h[0], 10u);
         uint t2 = s0 + ((h[0] & h[1]) ^ (h[0] & h[2]) ^ (h[1] & h[2]));
         uint a = w[(t + 1) & 15], b = w[(t + 14) & 15];
