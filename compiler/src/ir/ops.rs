@@ -91,7 +91,7 @@ pub enum Op {
     /// Writes a value (second) to a pointer (first). A vector of three writes three components.
     Store(Operand, Operand, Access),
     /// Copies bytes to a pointer (first) from another (second); an integer (third) says how many.
-    /// The ranges are the same or do not overlap.
+    /// Ranges that overlap are copied as if by way of a third place: clang writes `memmove` so.
     Copy(Operand, Operand, Operand, Access),
     /// An atomic load of an integer, float or pointer.
     AtomicLoad(Operand, Ordering, Scope),

@@ -33,7 +33,7 @@ impl Body<'_, '_> {
             Op::Copy(to, from, len, access) => {
                 let len_ty = self.value_type(self.type_of(*len));
                 let (to, from, len) = (self.operand(*to), self.operand(*from), self.operand(*len));
-                let name = format!("llvm.memcpy.p0.p0.{len_ty}");
+                let name = format!("llvm.memmove.p0.p0.{len_ty}");
                 self.unit.declare("void", &name, &format!("ptr, ptr, {len_ty}, i1"));
                 let align = u64::from(access.align).clamp(1, MAX_ALIGN);
                 let volatile = access.volatile;

@@ -5,11 +5,11 @@
 //!
 //! ```text
 //!   copy %a, %b, 8 align 4          %3: f32 = load %b align 4
+//!                                   %4 = address %b + 4
+//!                            ──▶    %5 = address %a + 4
+//!                                   %6: i32 = load %4 align 4
 //!                                   store %a, %3 align 4
-//!                            ──▶    %4 = address %b + 4
-//!                                   %5: i32 = load %4 align 4
-//!                                   %6 = address %a + 4
-//!                                   store %6, %5 align 4
+//!                                   store %5, %6 align 4
 //! ```
 //!
 //! Bytes between the parts of a structure are copied as integers: a union may have something there.
@@ -145,9 +145,8 @@ fn write(
     parts: &[Unit],
 ) {
     let Op::Copy(to, from, _, access) = copy.op else { return };
-    let mut push = |op: Op, result: Option<ValueId>| {
-        out.push(Inst { result, op, flags: copy.flags, loc: copy.loc });
-    };
+    let mut loads = Vec::new();
+    let mut stores = Vec::new();
     for part in parts {
         let mut at = |function: &mut Function, base: Operand| {
             if part.offset == 0 {
@@ -155,7 +154,10 @@ fn write(
             }
             let result = function.new_value(module.operand_type(function, base));
             let offset = part.offset as i64;
-            push(Op::Address { base, offset, terms: Vec::new(), inbounds: true }, Some(result));
+            loads.push((
+                Op::Address { base, offset, terms: Vec::new(), inbounds: true },
+                Some(result),
+            ));
             Operand::Value(result)
         };
         let (source, target) = (at(function, from), at(function, to));
@@ -163,7 +165,10 @@ fn write(
         let align = if part.offset == 0 { access.align } else { access.align.min(known) };
         let access = Access { align, ..access };
         let value = function.new_value(part.ty);
-        push(Op::Load(source, access), Some(value));
-        push(Op::Store(target, Operand::Value(value), access), None);
+        loads.push((Op::Load(source, access), Some(value)));
+        stores.push((Op::Store(target, Operand::Value(value), access), None));
     }
+    // The ranges may overlap: all is read before anything is written.
+    let both = loads.into_iter().chain(stores);
+    out.extend(both.map(|(op, result)| Inst { result, op, flags: copy.flags, loc: copy.loc }));
 }

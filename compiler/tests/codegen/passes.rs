@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use tally_compiler::check;
-use tally_compiler::ir::{Dominators, Function, Loops, Module, Op};
+use tally_compiler::ir::{Dominators, Function, Inst, Loops, Module, Op};
 use tally_compiler::optimise::{self, ORDER, Pass};
 use tally_compiler::widen;
 
@@ -362,6 +362,46 @@ fn initial_values_are_read_in_other_parts() {
     let sum = (table as u32).wrapping_add((table >> 32) as u32);
     let after = interpreted(&module, "k", &run).expect("it is valid");
     assert_eq!(after[0], sum.to_le_bytes().repeat(32));
+}
+
+/// Arrays whose elements move on by one: clang makes copies of overlapping ranges of such loops.
+const SHIFTS: &str = "
+kernel void shifts(global int *io) {
+  int i = get_global_id(0), up[8], down[8], far[70];
+  for (int k = 0; k < 8; k++)
+    up[k] = down[k] = io[(i + k) % 64];
+  for (int k = 0; k < 70; k++)
+    far[k] = i * k;
+  for (int turn = 0; turn < 5; turn++) {
+    for (int k = 7; k > 0; k--)
+      up[k] = up[k - 1];
+    up[0] = down[3] + turn;
+    for (int k = 0; k < 7; k++)
+      down[k] = down[k + 1];
+    down[7] = up[5] * turn;
+    for (int k = 69; k > 0; k--)
+      far[k] = far[k - 1];
+    far[0] = up[2];
+  }
+  int s = 0;
+  for (int k = 0; k < 8; k++)
+    s = s * 31 + up[k] - down[k] + far[k * 9 + (up[0] & 1)];
+  io[64 + i] = s;
+}";
+
+#[test]
+fn overlapping_copies_read_before_they_write() {
+    let bytes: Vec<u8> = (0..128_i32).flat_map(|i| (i * i - 700).to_le_bytes()).collect();
+    let run = (Grid::line(64, 32), vec![Input::bytes(bytes)]);
+    let module = module(&clang::compile_text(SHIFTS, &["-O2"]));
+    let copies = |insts: &[Inst]| insts.iter().any(|inst| matches!(inst.op, Op::Copy(..)));
+    let function = &module.functions[module.kernels[0].function];
+    assert!(
+        function.blocks.iter().any(|(_, block)| copies(&block.insts)),
+        "clang writes no copies"
+    );
+    agree_after_each(&module, "shifts", std::slice::from_ref(&run)).expect("they agree");
+    same(&module, "shifts", run.0, &run.1, "shifts");
 }
 
 /// Private arrays of one size of scalars, of which items read and write elements, together and apart.
