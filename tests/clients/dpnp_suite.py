@@ -81,6 +81,8 @@ def run_file(arguments):
 
     recorder = Recorder(pathlib.Path(arguments.record), arguments.sample, arguments.seed)
     options = ["-q", "-p", "no:cacheprovider", "--tb=short", "--no-header", "-W", "ignore"]
+    # Without it pytest looks for dpnp's fixtures and lists of tests to skip beside the file only.
+    options += ["--confcutdir", arguments.root]
     sys.exit(pytest.main([*options, arguments.files[0]], plugins=[recorder]))
 
 
@@ -133,8 +135,9 @@ def run_all(arguments, root, files):
         lines = path.read_text().splitlines() if path.exists() else []
         kept = [line for line in lines if "\t" in line and not line.startswith(COLLECTION)]
         path.write_text("".join(line + "\n" for line in kept))
-        own = [sys.executable, __file__, "--record", str(path), "--sample", str(arguments.sample)]
-        command = [*runner, *own, "--seed", str(arguments.seed), str(file)]
+        own = [sys.executable, __file__, "--record", str(path), "--root", str(root)]
+        chosen = ["--sample", str(arguments.sample), "--seed", str(arguments.seed)]
+        command = [*runner, *own, *chosen, str(file)]
         while not watch(command, path, arguments.limit):
             pass
         results = read(path)
@@ -179,10 +182,12 @@ def main():
     parser.add_argument("--sample", type=int, default=0, help="tests of a file, by chance; default: all")
     parser.add_argument("--seed", type=int, default=1, help="of that choice; default: 1")
     parser.add_argument("--limit", type=int, default=600, help="seconds for one test; default: 600")
+    parser.add_argument("--shard", default="1/1", help="2/3: of every three files the second")
     parser.add_argument("--table", action="store_true", help="only show the results there are")
     parser.add_argument("--folder", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--tally-run", help=argparse.SUPPRESS)
     parser.add_argument("--record", help=argparse.SUPPRESS)
+    parser.add_argument("--root", help=argparse.SUPPRESS)
     parser.add_argument("files", nargs="*", help="test_sort, linalg_tests.test_product, …; default: all")
     arguments = parser.parse_args()
     if arguments.record:
@@ -196,6 +201,8 @@ def main():
         wanted = tuple(f".{name}" for name in arguments.files)
         names = {file: "." + ".".join(file.relative_to(root).with_suffix("").parts) for file in files}
         files = [file for file in files if names[file].endswith(wanted)]
+    shard, of = map(int, arguments.shard.split("/"))
+    files = files[shard - 1 :: of]
     if arguments.device == "tally":
         os.environ["ONEAPI_DEVICE_SELECTOR"] = "level_zero:gpu"
     else:
