@@ -34,6 +34,7 @@ pub mod driver;
 pub mod event;
 pub mod fence;
 pub mod graph;
+pub mod graph_experimental;
 pub mod image;
 pub mod ipc;
 pub mod kernel;

@@ -87,6 +87,8 @@ const EXTENSIONS: &[Extension] = &[
         tally_ze::ZE_RECORD_REPLAY_GRAPH_EXT_NAME,
         &["zeCommandListBeginGraphCaptureExt", "zeCommandListAppendGraphExt"],
     ),
+    // The name that it had before.
+    extension("ZE_experimental_record_replay_graph", &["zeGraphCreateExp"]),
     extension(
         tally_ze::ZE_IMMEDIATE_COMMAND_LIST_APPEND_EXP_NAME,
         &["zeCommandListImmediateAppendCommandListsExp"],

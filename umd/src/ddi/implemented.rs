@@ -8,8 +8,8 @@
 use core::ffi::c_void;
 
 use crate::api::{
-    context, device, driver, event, fence, graph, image, ipc, kernel, list, memory, module, queue,
-    runtime, sampler, sysman, virtual_memory,
+    context, device, driver, event, fence, graph, graph_experimental, image, ipc, kernel, list,
+    memory, module, queue, runtime, sampler, sysman, virtual_memory,
 };
 
 /// `name => path` lines to [`IMPLEMENTED`] and [`lookup`]. A name given twice does not compile.
@@ -201,6 +201,17 @@ implemented! {
     zeGraphDumpContentsExt => graph::zeGraphDumpContentsExt,
     zeExecutableGraphDestroyExt => graph::zeExecutableGraphDestroyExt,
     zeGraphDestroyExt => graph::zeGraphDestroyExt,
+    zeGraphCreateExp => graph_experimental::zeGraphCreateExp,
+    zeCommandListBeginGraphCaptureExp => graph_experimental::zeCommandListBeginGraphCaptureExp,
+    zeCommandListBeginCaptureIntoGraphExp => graph_experimental::zeCommandListBeginCaptureIntoGraphExp,
+    zeCommandListEndGraphCaptureExp => graph_experimental::zeCommandListEndGraphCaptureExp,
+    zeCommandListInstantiateGraphExp => graph_experimental::zeCommandListInstantiateGraphExp,
+    zeCommandListAppendGraphExp => graph_experimental::zeCommandListAppendGraphExp,
+    zeGraphDestroyExp => graph_experimental::zeGraphDestroyExp,
+    zeExecutableGraphDestroyExp => graph_experimental::zeExecutableGraphDestroyExp,
+    zeCommandListIsGraphCaptureEnabledExp => graph_experimental::zeCommandListIsGraphCaptureEnabledExp,
+    zeGraphIsEmptyExp => graph_experimental::zeGraphIsEmptyExp,
+    zeGraphDumpContentsExp => graph_experimental::zeGraphDumpContentsExp,
     // command list: events
     zeCommandListAppendBarrier => list::event::zeCommandListAppendBarrier,
     zeCommandListAppendMemoryRangesBarrier => list::event::zeCommandListAppendMemoryRangesBarrier,

@@ -14,6 +14,7 @@ use crate::backend::BoUse;
 use crate::error::{Error, Result};
 use crate::ipc::Imported;
 use crate::ipc::pool::ImportedPool;
+use crate::log::warn_once;
 use crate::vm::heap::Block;
 
 /// Bytes of an event in its pool: the cell, and the slot in the second half.
@@ -26,8 +27,8 @@ pub struct EventPool {
     id: u64,
     count: u32,
     memory: Memory,
-    /// Places that hold a regular event.
-    taken: Mutex<Vec<bool>>,
+    /// By place, how many regular events it holds.
+    taken: Mutex<Vec<u32>>,
     /// Other processes may have events in it.
     shared: AtomicBool,
     destroyed: AtomicBool,
@@ -85,7 +86,7 @@ impl EventPool {
             count,
             shared: AtomicBool::new(matches!(memory, Memory::Imported(_))),
             memory,
-            taken: Mutex::new(vec![false; places]),
+            taken: Mutex::new(vec![0; places]),
             destroyed: AtomicBool::new(false),
         })
     }
@@ -147,13 +148,23 @@ impl EventPool {
     /// in the state that it has.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT: beyond the pool, or taken.
+    /// INVALID_ARGUMENT: beyond the pool.
     pub fn place(self: &Arc<Self>, index: u32) -> Result<PoolPlace> {
         self.check(index)?;
-        if std::mem::replace(&mut self.taken()[index as usize], true) {
-            return Err(Error::invalid(format!(
-                "desc->index: place {index} of the pool holds another event, which is not destroyed"
-            )));
+        let held = {
+            let mut taken = self.taken();
+            let held = taken[index as usize];
+            // Each one has a handle, and memory ends long before that many.
+            taken[index as usize] = held.saturating_add(1);
+            held
+        };
+        // The specification leaves it to the application. With Intel's driver, too, they are one event
+        // with several handles then.
+        if held != 0 {
+            warn_once!(
+                "desc->index: place {index} of the pool holds another event, which is not destroyed; \
+                 both have one state"
+            );
         }
         let place = PoolPlace { pool: self.clone(), index };
         if !self.shared.load(Ordering::Relaxed) {
@@ -189,7 +200,7 @@ impl EventPool {
     #[inline]
     fn cell(&self, index: u32) -> Cell {
         // SAFETY: a user of the cell keeps the event, and with it its place and the pool, or the
-        // pool itself; the place is this event's alone.
+        // pool itself; the place is used for nothing but such cells.
         unsafe { Cell::new(self.block(), Self::offset(index)) }
     }
 
@@ -200,7 +211,7 @@ impl EventPool {
         u64::from(index) * STRIDE + word
     }
 
-    fn taken(&self) -> MutexGuard<'_, Vec<bool>> {
+    fn taken(&self) -> MutexGuard<'_, Vec<u32>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -254,6 +265,6 @@ impl Drop for EventPool {
 
 impl Drop for PoolPlace {
     fn drop(&mut self) {
-        self.pool.taken()[self.index as usize] = false;
+        self.pool.taken()[self.index as usize] -= 1;
     }
 }

@@ -12,8 +12,9 @@ pub use crate::generated::functions::{commands::*, extensions::*, objects::*, sy
 use crate::zet::zet_module_debug_info_format_t;
 use crate::zex::{zex_counter_based_event_desc_t, zex_ipc_counter_based_event_handle_t};
 use crate::{
-    ze_context_handle_t, ze_device_handle_t, ze_driver_handle_t, ze_event_desc_t,
-    ze_event_handle_t, ze_module_handle_t, ze_result_t,
+    ze_command_list_handle_t, ze_context_handle_t, ze_device_handle_t, ze_driver_handle_t,
+    ze_event_desc_t, ze_event_handle_t, ze_executable_graph_handle_t, ze_graph_handle_t,
+    ze_module_handle_t, ze_result_t,
 };
 
 /// Spec: `zerGetLastErrorDescription`.
@@ -100,3 +101,68 @@ pub type zexCounterBasedEventCloseIpcHandle =
 /// Spec: `zexDeviceGetAggregatedCopyOffloadIncrementValue`.
 pub type zexDeviceGetAggregatedCopyOffloadIncrementValue =
     unsafe extern "C" fn(hDevice: ze_device_handle_t, incrementValue: *mut u32) -> ze_result_t;
+
+/// The type of Intel's `zeGraphCreateExp`.
+pub type zeGraphCreateExp = unsafe extern "C" fn(
+    hContext: ze_context_handle_t,
+    phGraph: *mut ze_graph_handle_t,
+    pNext: *const c_void,
+) -> ze_result_t;
+
+/// The type of Intel's `zeCommandListBeginGraphCaptureExp`.
+pub type zeCommandListBeginGraphCaptureExp = unsafe extern "C" fn(
+    hCommandList: ze_command_list_handle_t,
+    pNext: *const c_void,
+) -> ze_result_t;
+
+/// The type of Intel's `zeCommandListBeginCaptureIntoGraphExp`.
+pub type zeCommandListBeginCaptureIntoGraphExp = unsafe extern "C" fn(
+    hCommandList: ze_command_list_handle_t,
+    hGraph: ze_graph_handle_t,
+    pNext: *const c_void,
+) -> ze_result_t;
+
+/// The type of Intel's `zeCommandListEndGraphCaptureExp`.
+pub type zeCommandListEndGraphCaptureExp = unsafe extern "C" fn(
+    hCommandList: ze_command_list_handle_t,
+    phGraph: *mut ze_graph_handle_t,
+    pNext: *const c_void,
+) -> ze_result_t;
+
+/// The type of Intel's `zeCommandListInstantiateGraphExp`.
+pub type zeCommandListInstantiateGraphExp = unsafe extern "C" fn(
+    hGraph: ze_graph_handle_t,
+    phExecutableGraph: *mut ze_executable_graph_handle_t,
+    pNext: *const c_void,
+) -> ze_result_t;
+
+/// The type of Intel's `zeCommandListAppendGraphExp`.
+pub type zeCommandListAppendGraphExp = unsafe extern "C" fn(
+    hCommandList: ze_command_list_handle_t,
+    hGraph: ze_executable_graph_handle_t,
+    pNext: *const c_void,
+    hSignalEvent: ze_event_handle_t,
+    numWaitEvents: u32,
+    phWaitEvents: *mut ze_event_handle_t,
+) -> ze_result_t;
+
+/// The type of Intel's `zeGraphDestroyExp`.
+pub type zeGraphDestroyExp = unsafe extern "C" fn(hGraph: ze_graph_handle_t) -> ze_result_t;
+
+/// The type of Intel's `zeExecutableGraphDestroyExp`.
+pub type zeExecutableGraphDestroyExp =
+    unsafe extern "C" fn(hGraph: ze_executable_graph_handle_t) -> ze_result_t;
+
+/// The type of Intel's `zeCommandListIsGraphCaptureEnabledExp`.
+pub type zeCommandListIsGraphCaptureEnabledExp =
+    unsafe extern "C" fn(hCommandList: ze_command_list_handle_t) -> ze_result_t;
+
+/// The type of Intel's `zeGraphIsEmptyExp`.
+pub type zeGraphIsEmptyExp = unsafe extern "C" fn(hGraph: ze_graph_handle_t) -> ze_result_t;
+
+/// The type of Intel's `zeGraphDumpContentsExp`.
+pub type zeGraphDumpContentsExp = unsafe extern "C" fn(
+    hGraph: ze_graph_handle_t,
+    filePath: *const c_char,
+    pNext: *const c_void,
+) -> ze_result_t;
