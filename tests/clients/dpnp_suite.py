@@ -16,8 +16,8 @@ import subprocess
 import sys
 import time
 
-# Results of a test that is over, worst first: the worst of its set-up, call and tear-down counts.
-ORDER = ["died", "timed out", "failed", "passed", "xfailed", "skipped"]
+# Results of a test that is over: of its set-up, call and tear-down the one that comes first here counts.
+ORDER = ["died", "timed out", "failed", "xfailed", "skipped", "passed"]
 # Stands for a file's tests if they could not be listed.
 COLLECTION = "(collection)"
 
