@@ -276,8 +276,13 @@ impl Builder<'_> {
                 Type::Struct { members, .. } => members.get(i).copied(),
                 _ => None,
             };
-            if wanted != Some(self.module.constants[part].ty) {
-                return Err(inst.error(format!("has a wrong type for component {i}")));
+            let found = self.module.constants[part].ty;
+            if wanted != Some(found) {
+                let types = &self.module.types;
+                let text = |ty: TypeId| types.text(ty).to_string();
+                let (wanted, found) = (wanted.map_or("none".into(), text), text(found));
+                let text = format!("has a wrong type for component {i}: {found}, not {wanted}");
+                return Err(inst.error(text));
             }
             parts.push(part);
         }
