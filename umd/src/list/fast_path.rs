@@ -83,8 +83,8 @@ pub struct Fill<'a> {
 impl Single for Fill<'_> {
     #[inline(always)]
     fn packet<T: Target>(&self, target: &mut T) -> Result<Option<Packet>> {
-        // The part of a pattern at the end is a packet of its own.
-        if !self.size.is_multiple_of(self.pattern.len() as u64) {
+        // The part of a pattern at the end is a packet of its own. A pattern's size is a power of two.
+        if self.size & (self.pattern.len() as u64 - 1) != 0 {
             return Ok(None);
         }
         let dst = target.reach(self.dst, self.size, Access::Write)?;

@@ -196,7 +196,7 @@ fn fill(
         )));
     }
     // The specification refuses it. Intel's driver ends with the first bytes of the pattern.
-    if !size.is_multiple_of(pattern_size) {
+    if size & (pattern_size - 1) != 0 {
         warn_once!(
             "size: {size} is no multiple of pattern_size {pattern_size}; the last one is cut"
         );
