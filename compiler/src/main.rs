@@ -5,6 +5,9 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::{env, fs};
 
+use tally_cli::Parser;
+use tally_cli::compiler::Arguments;
+use tally_cli::progress::Progress;
 use tally_compiler::llvm::{Level, Output};
 use tally_compiler::{beside, check, ir, llvm, lower, parse, serve, times, widen};
 use tally_compiler_protocol::TargetCpu;
@@ -12,27 +15,11 @@ use tally_compiler_protocol::TargetCpu;
 #[cfg(tally_static_llvm)]
 mod portable;
 
-const USAGE: &str = "usage: tally-compiler                        serve a driver on standard input
-       tally-compiler VIEW FILE [CPU]        show what becomes of a SPIR-V module
-
-VIEW: --ir       the typed representation
-      --widen    what runs a vector of work-items
-      --llvm     what is given to LLVM
-      --opt      what LLVM makes of it
-      --disasm   the processor's code
-      --time-passes  what each step of a build costs
-      --beside   all of these beside one another, with what slows the code down
-CPU:  LLVM's name of a processor, for example x86-64-v3 (default: x86-64)
-";
-
 fn main() -> ExitCode {
-    let args: Vec<String> = env::args().skip(1).collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let result = match args.as_slice() {
-        [] if !io::stdin().is_terminal() => serve::serve().map_err(|error| error.to_string()),
-        [view, file] => show(view, file, ""),
-        [view, file, cpu] => show(view, file, cpu),
-        _ => Err(USAGE.into()),
+    // Drivers start it without arguments, often.
+    let result = match env::args_os().len() {
+        ..=1 if !io::stdin().is_terminal() => serve::serve().map_err(|error| error.to_string()),
+        _ => show(&Arguments::parse()),
     };
     let code = match result {
         Ok(()) => 0,
@@ -47,12 +34,14 @@ fn main() -> ExitCode {
     unsafe { libc::_exit(code) }
 }
 
-/// Prints a view of the module in `file`.
-fn show(view: &str, file: &str, cpu: &str) -> Result<(), String> {
-    let bytes = fs::read(file).map_err(|error| format!("{file}: {error}"))?;
+/// Prints a view of a module.
+fn show(arguments: &Arguments) -> Result<(), String> {
+    let file = arguments.file.display();
+    let bytes = fs::read(&arguments.file).map_err(|error| format!("{file}: {error}"))?;
     let log = |why: String| format!("{file}: {why}");
-    let target = TargetCpu { name: cpu.into(), features: String::new() };
-    if view == "--time-passes" {
+    let target = TargetCpu { name: arguments.cpu.clone(), features: String::new() };
+    let _progress = Progress::of(format!("{file} is being compiled"));
+    if arguments.time_passes {
         llvm::time_passes();
         let report = times::report(&bytes, &target).map_err(log)?;
         print(report.as_bytes())?;
@@ -61,29 +50,25 @@ fn show(view: &str, file: &str, cpu: &str) -> Result<(), String> {
     }
     let mut module = parse::parse(&bytes, &[]).map_err(|error| log(error.to_string()))?;
     let checked = check::check(&mut module).map_err(|failure| log(failure.to_string()));
-    let output = match view {
-        "--ir" => {
-            print(module.to_string().as_bytes())?;
-            return checked;
-        }
-        "--widen" => {
-            checked?;
-            return module.kernels.iter().try_for_each(|kernel| show_widened(&module, kernel));
-        }
-        "--beside" => {
-            checked?;
-            return module
-                .kernels
-                .iter()
-                .try_for_each(|kernel| print(beside::view(&module, kernel, &target)?.as_bytes()));
-        }
-        "--llvm" => None,
-        "--opt" => Some(Output::Optimised),
-        "--disasm" => Some(Output::Assembly),
-        _ => return Err(USAGE.into()),
-    };
+    if arguments.ir {
+        print(module.to_string().as_bytes())?;
+        return checked;
+    }
     checked?;
-    module.kernels.iter().try_for_each(|kernel| show_kernel(&module, kernel, &target, output))
+    module.kernels.iter().try_for_each(|kernel| {
+        if arguments.widen {
+            show_widened(&module, kernel)
+        } else if arguments.beside {
+            print(beside::view(&module, kernel, &target)?.as_bytes())
+        } else {
+            let output = match (arguments.opt, arguments.disasm) {
+                (true, _) => Some(Output::Optimised),
+                (_, true) => Some(Output::Assembly),
+                _ => None,
+            };
+            show_kernel(&module, kernel, &target, output)
+        }
+    })
 }
 
 /// Prints how a kernel is widened, or why it is not.

@@ -89,11 +89,14 @@ fn a_process_that_was_not_asked_to_does_not_answer() {
     in_child("child_without_the_setting", &[]);
     let none = top(&["4194304"]);
     assert!(!none.status.success() && text(&none).contains("does not answer"), "{}", text(&none));
-    for wrong in [&["--everything"][..], &["one"], &["1", "2"], &["1", "-d", "-3"], &["--json"]] {
+    for wrong in
+        [&["--everything"][..], &["one"], &["1", "2"], &["1", "-d", "-3"], &["1", "-d", "0"]]
+    {
         let output = top(wrong);
         assert!(!output.status.success() && output.stdout.is_empty(), "{wrong:?}");
     }
-    assert!(text(&top(&["--help"])).starts_with("usage: tally-top"));
+    assert!(text(&top(&["--json"])).starts_with('['), "a list for programs");
+    assert!(text(&top(&["--help"])).contains("Usage: tally-top"));
 }
 
 #[test]

@@ -76,6 +76,26 @@ fn info_says_where_kernels_are_kept() {
     fs::remove_dir_all(folder).expect("it is ours");
 }
 
+// docs/commands.md: "--json"
+#[test]
+fn info_answers_programs_in_json() {
+    let json = |environment: &[(&str, &str)]| -> serde_json::Value {
+        let output = info(&["--json"], environment);
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let info = json(&[("TALLY_SUBDEVICES", "2"), ("TALLY_WORKERS", "6"), ("TALLY_MEMORY", "64")]);
+    let driver = &info["drivers"][0];
+    assert_eq!(driver["name"], "Tally");
+    assert_eq!(driver["api_version"], "1.17");
+    let device = &driver["devices"][0];
+    assert_eq!((&device["execution_units"], &device["lane"]), (&6.into(), &"embedded".into()));
+    assert_eq!(device["memories"][0]["bytes"], 64 << 20);
+    assert_eq!(device["subdevices"].as_array().map(Vec::len), Some(2));
+    assert_eq!(device["subdevices"][1]["subdevices"], serde_json::json!([]));
+    assert_eq!(json(&[("ZE_AFFINITY_MASK", "1")])["drivers"][0]["devices"], serde_json::json!([]));
+}
+
 #[test]
 fn info_lists_names_and_shows_no_hidden_device() {
     let text = stdout(&info(&["--list"], &[]));
@@ -198,6 +218,8 @@ fn run_names_the_gpu_to_pass_for() {
     let output = it.run(&["--as", "b580", "true"], &new);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("uhd-770, arc-a770, arc-b580, max-1100"));
+    let known: Vec<&str> = ze_tally::identity::ALL.iter().map(|it| it.key).collect();
+    assert_eq!(known, tally_cli::run::IDENTITIES, "the driver knows the same");
     let text = stdout(&info(&["--list"], &[("TALLY_DEVICE_AS", "arc-b580")]));
     assert_eq!(text, "Driver #0: Tally\n `-- Device #0: Intel(R) Arc(TM) B580 Graphics\n");
 }
@@ -320,6 +342,11 @@ fn run_says_what_there_is_and_what_a_program_needs() {
         Path::new(&gets),
         sid.join("libze_loader.so.1").canonicalize().expect("it is there")
     );
+    let json = it.run(&["--check-environment", "--json", python], &old);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!((&json["works"], &json["tally_loader"]), (&true.into(), &serde_json::Value::Null));
+    assert_eq!(json["system_loader"]["new_enough_for_sycl"], false);
+    assert_eq!(json["program"]["gets_loader"]["file"], gets.as_str());
     let output = it.run(&["--check-environment"], &old);
     assert!(output.status.success() && stdout(&output).contains("libze_tally.so"));
     assert_eq!(it.run(&["--check-environment", "no-such-program"], &old).status.code(), Some(126));

@@ -280,19 +280,22 @@ impl Report {
             let busy = format!("{:.1} ms", queue.busy_ns as f64 / 1e6);
             row([&queue.name, queue.state.into(), &counter, &queue.packets.to_string(), &busy]);
         }
-        for wait in &self.host_waits {
-            let seconds = Duration::from_nanos(wait.waited_ns).as_secs_f32();
-            let (thread, call) = (wait.thread, &wait.call);
-            let _ = write!(text, "thread {thread}: {call} has waited for {seconds:.1} s for ");
-            let _ = match &wait.awaited {
-                Some(awaited) => writeln!(text, "{awaited}"),
-                None => writeln!(text, "a fence that is given to no execution"),
-            };
-        }
-        for line in self.parked_lines() {
+        for line in self.wait_lines() {
             let _ = writeln!(text, "{line}");
         }
         text
+    }
+
+    /// What `tally-top` says of the waits of the host and of the parked queues.
+    pub fn wait_lines(&self) -> Vec<String> {
+        let host = self.host_waits.iter().map(|wait| {
+            let seconds = Duration::from_nanos(wait.waited_ns).as_secs_f32();
+            let (thread, call) = (wait.thread, &wait.call);
+            let awaited = wait.awaited.as_ref().map(ToString::to_string);
+            let awaited = awaited.unwrap_or("a fence that is given to no execution".to_owned());
+            format!("thread {thread}: {call} has waited for {seconds:.1} s for {awaited}")
+        });
+        host.chain(self.parked_lines()).collect()
     }
 
     /// The report as one line of JSON.

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command line of `tally-run`.
+
+use std::ffi::OsString;
+
+use clap::{Parser, ValueHint};
+
+/// GPUs that the device can pass for.
+pub const IDENTITIES: [&str; 4] = ["uhd-770", "arc-a770", "arc-b580", "max-1100"];
+
+/// Starts a Level Zero, SYCL or Python program on Tally
+#[derive(Debug, Parser)]
+#[command(
+    name = "tally-run",
+    version,
+    max_term_width = 80,
+    override_usage = "tally-run [OPTIONS] PROGRAM [ARGUMENT]...\n       \
+        tally-run --check-environment [--json] [PROGRAM]",
+    after_long_help = AFTER
+)]
+pub struct Arguments {
+    /// The Level Zero loader: auto, tally, system, trixie, sid or a folder
+    #[arg(long, value_name = "WHICH", default_value = "auto", value_hint = ValueHint::DirPath)]
+    pub loader: OsString,
+
+    /// The GPU whose name and numbers the device has (TALLY_DEVICE_AS)
+    #[arg(long = "as", value_name = "GPU", value_parser = IDENTITIES)]
+    pub identity: Option<String>,
+
+    /// Say what would be started, and do not start it
+    #[arg(long)]
+    pub print: bool,
+
+    /// Say which drivers and loaders there are, and which PROGRAM gets
+    #[arg(long)]
+    pub check_environment: bool,
+
+    /// With --check-environment: answer as JSON
+    #[arg(long, requires = "check_environment")]
+    pub json: bool,
+
+    /// The program and its arguments, which may be options
+    #[arg(
+        value_name = "PROGRAM",
+        trailing_var_arg = true,
+        value_hint = ValueHint::CommandWithArguments,
+        required_unless_present = "check_environment"
+    )]
+    pub command: Vec<OsString>,
+}
+
+const AFTER: &str = "\
+Loaders:
+  auto    the system's, or a newer one where the program needs it
+  tally   the one beside the driver, which Tally's packages have
+  system  the system's, even if it is older than the program needs
+  trixie  that of Debian 13, as scripts/loaders has unpacked it
+  sid     that of Debian unstable, likewise
+  FOLDER  the one in a folder that holds libze_loader.so.1
+
+Examples:
+  tally-run ./program                     a Level Zero program
+  tally-run python -c 'import dpctl'      a Python program that uses SYCL
+  tally-run --as arc-a770 ./program       the device calls itself an Arc A770
+  TALLY_HANG_MS=1000 tally-run ./program  says who waits for whom when it hangs
+
+Exit status:
+  that of the program; or
+  2    the command line is wrong
+  126  the program cannot be started
+  127  there is no such program
+
+Environment:
+  The program runs with ZE_ENABLE_ALT_DRIVERS set to Tally's driver. The
+  driver's own settings begin with TALLY_; docs/settings.md lists them.
+
+See also:
+  tally-info(1), tally-top(1), tally-compiler(1)";
