@@ -1,13 +1,13 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# Sourced by the scripts that try the wheel as a user has it: in a bare Debian 12 with Python, which has
+# Sourced by the scripts that try packages as a user has them: in a bare Debian 12 or 13 with Python, which has
 # no compiler, no LLVM, no Level Zero loader, and nothing of this checkout.
 . "$root/scripts/packages.sh"
 
 readonly bare=${TALLY_SCRIPTS_CACHE:-$HOME/.cache/tally}/bare
-# What the programs use besides the wheel, for the Python of Debian 12.
-readonly bare_packages=(dpctl==0.22.1 pytest==9.2.0) bare_python=3.11
+# What the programs use besides Tally.
+readonly bare_packages=(dpctl==0.22.1 pytest==9.2.0)
 
 # It is unpacked and not installed: nothing in it is run but Python.
 unpack_bare() {
@@ -26,33 +26,66 @@ unpack_bare() {
     mv -T "$work" "$bare/system"
 }
 
+# fetch_wheels PYTHON: what the tests install by pip, for this version of Python, in $bare/wheels-PYTHON.
 fetch_wheels() {
-    local venv=$bare/pip
-    [ ! -e "$bare/wheels/complete" ] || return 0
+    local venv=$bare/pip-$$ wheels=$bare/wheels-$1
+    [ ! -e "$wheels/complete" ] || return 0
     python3 -m venv "$venv"
     "$venv/bin/python" -m pip download --quiet --disable-pip-version-check --no-input --only-binary :all: \
         --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux2014_x86_64 \
-        --python-version "$bare_python" --dest "$bare/wheels" "${bare_packages[@]}"
+        --python-version "$1" --dest "$wheels" "${bare_packages[@]}"
     rm -rf "$venv"
-    touch "$bare/wheels/complete"
+    touch "$wheels/complete"
 }
 
-# bare_system KERNEL...: sets `system` to the folder of such a system, with the wheel and all that the tests
-# install beside it in wheels/, and with these kernels of tests/kernels in kernel/.
-bare_system() {
-    {
-        unpack_bare
-        fetch_wheels
-    } >&2
-    local name
+# fill_system PYTHON FILE... -- KERNEL...: puts into the folder `system` what the tests use: in wheels/ the
+# packages for pip and these files, in kernel/ these kernels of tests/kernels and a first SYCL program.
+fill_system() {
+    local python=$1 files=() name
+    shift
+    while [ "$1" != -- ]; do
+        files+=("$1")
+        shift
+    done
+    shift
+    fetch_wheels "$python" >&2
     for name; do
         compile_kernels "$target/kernels" "$root/tests/kernels/$name.cl"
     done
-    system=$bare/system
     rm -rf "$system"/{wheels,kernel}
     mkdir "$system"/{wheels,kernel}
-    cp "$bare"/wheels/*.whl "$target"/wheel/tally_level_zero-*.whl "$system/wheels/"
+    cp "$bare/wheels-$python"/*.whl "${files[@]}" "$system/wheels/"
     for name; do
         cp "$target/kernels/$name.spv" "$system/kernel/"
     done
+    cp "$root/tests/packages/first_kernel.py" "$system/kernel/"
+}
+
+# bare_system KERNEL...: sets `system` to the folder of a Debian 12 in which nothing can be installed but by
+# pip, and fills it; the wheel is in its wheels/.
+bare_system() {
+    unpack_bare >&2
+    system=$bare/system
+    fill_system 3.11 "$target"/wheel/tally_level_zero-*.whl -- "$@"
+}
+
+# bare_debian SUITE FILE... -- KERNEL...: sets `system` to the folder of a minimal Debian (bookworm or trixie)
+# with Python, in which packages can be installed, and fills it.
+bare_debian() {
+    local suite=$1 work
+    shift
+    system=$bare/$suite
+    if [ ! -d "$system" ]; then
+        command -v mmdebstrap >/dev/null || install_packages mmdebstrap
+        mkdir -p "$bare"
+        work=$(mktemp -d "$system.XXXXXX")
+        progress "making a bare Debian $suite" mmdebstrap --quiet --variant=apt --include=python3-venv \
+            --format=directory "$suite" "$work" "$(debian_archive)"
+        chmod 755 "$work"
+        mv -T "$work" "$system"
+    fi
+    case $suite in
+    bookworm) fill_system 3.11 "$@" ;;
+    *) fill_system 3.13 "$@" ;;
+    esac
 }
