@@ -10,11 +10,12 @@ use std::time::Duration;
 use tally_uapi::cell::CellKind;
 use tally_uapi::fault::FaultKind;
 use tally_uapi::packet::{Command, Header, Packet, Place, flag, opcode};
+use tally_uapi::trace::TraceRecord;
 
 use crate::cell::CellWait;
 use crate::chaos::About;
 use crate::guard::{Guard, Trap};
-use crate::queue::{Frame, Prefix, Queue, Scope, Stream};
+use crate::queue::{Frame, ParkedWait, Prefix, Queue, Scope, Stream};
 use crate::ring::Ahead;
 use crate::sched::{Leave, Shared, Slot, Worker};
 use crate::scope::Finished;
@@ -89,7 +90,34 @@ impl Stream {
         // Returned as it is, and looked at by reference: a work is large, and each `?` would copy it.
         let step = self.take(worker, queue, &command);
         self.pending = matches!(step, Ok(Step::Wait(_) | Step::Drain | Step::Refused));
+        if self.parked.is_some() {
+            self.trace_wait(worker, queue, &step)?;
+        }
         step
+    }
+
+    /// Records the wait that had parked the queue, if it is over.
+    #[cold]
+    fn trace_wait(
+        &mut self,
+        worker: &mut Worker,
+        queue: &Queue,
+        step: &Result<Step, Trap>,
+    ) -> Result<(), Trap> {
+        let goes_on = |wait: CellWait| matches!(step, Ok(Step::Wait(now)) if *now == wait);
+        let Some(parked) = self.parked.take_if(|parked| !goes_on(parked.wait)) else {
+            return Ok(());
+        };
+        let record = TraceRecord {
+            start: parked.since,
+            end: worker.shared.clock.ticks(),
+            cell: parked.wait.address,
+            value: parked.wait.value,
+            opcode: opcode::WAIT,
+            packet: parked.packet as u32,
+            ..Default::default()
+        };
+        queue.trace.write(&mut worker.guard, record)
     }
 
     /// Copies the next packet. False: there is none.
@@ -356,7 +384,7 @@ fn lingers(worker: &mut Worker, queue: &Queue, stream: Box<Stream>) -> Option<(B
 fn leave(
     worker: &mut Worker,
     queue: &Arc<Queue>,
-    stream: Box<Stream>,
+    mut stream: Box<Stream>,
     why: Leave,
 ) -> Option<Box<Stream>> {
     let scope = Arc::clone(stream.inner_scope());
@@ -365,6 +393,10 @@ fn leave(
     }
     if let Leave::Park(wait) = why {
         queue.set_parked(wait);
+        if queue.trace.is_wanted() && stream.parked.is_none() {
+            let (since, packet) = (worker.shared.clock.ticks(), stream.ring.next());
+            stream.parked = Some(ParkedWait { wait, since, packet });
+        }
     }
     queue.put_stream(stream);
     let Worker { shared, guard, .. } = &mut *worker;

@@ -22,7 +22,7 @@ pub(crate) mod testing;
 
 pub(crate) use completion::{CallEnd, Completion, PostSync};
 pub(crate) use run::{Bell, Enqueue, Run, RunWord};
-pub(crate) use stream::{Frame, Prefix, Stream};
+pub(crate) use stream::{Frame, ParkedWait, Prefix, Stream};
 
 /// A scope of a queue's commands.
 pub(crate) type Scope = crate::scope::Scope<Completion>;

@@ -66,8 +66,13 @@ impl Completion {
 
     /// The work is done: times, post-sync operation, and the scope.
     pub(crate) fn complete(&self, runner: &mut impl Runner) {
+        self.complete_after(runner, None);
+    }
+
+    /// The same for a CALL, which has `raised` its counter.
+    fn complete_after(&self, runner: &mut impl Runner, raised: Option<PostSync>) {
         if !self.queue.vm.lost()
-            && let Err(trap) = self.stamp_and_post(runner)
+            && let Err(trap) = self.stamp_and_post(runner, raised)
         {
             runner.fault(&self.queue, self.packet, trap);
         }
@@ -83,12 +88,16 @@ impl Completion {
         runner.command_ended();
     }
 
-    fn stamp_and_post(&self, runner: &mut impl Runner) -> Result<(), Trap> {
+    fn stamp_and_post(
+        &self,
+        runner: &mut impl Runner,
+        raised: Option<PostSync>,
+    ) -> Result<(), Trap> {
         if let Some(chaos) = runner.chaos() {
             chaos.pause(About::Signal, self.queue.id, self.packet);
         }
         if self.stamp != 0 || self.queue.trace.is_wanted() {
-            self.write_times(runner)?;
+            self.write_times(runner, raised)?;
         }
         let Some(post) = self.post else { return Ok(()) };
         let value = match post.op {
@@ -103,12 +112,17 @@ impl Completion {
         Ok(())
     }
 
-    fn write_times(&self, runner: &mut impl Runner) -> Result<(), Trap> {
+    fn write_times(&self, runner: &mut impl Runner, raised: Option<PostSync>) -> Result<(), Trap> {
         let end = runner.clock().ticks();
         let [start, own_start] = [0, 1].map(|i: usize| self.start[i].load(Ordering::Relaxed));
         if self.queue.trace.is_wanted() {
-            let (packet, entry, opcode) = (self.packet, self.entry, self.opcode.into());
-            let record = TraceRecord { packet, entry, start, end, opcode, ..Default::default() };
+            let (packet, entry, opcode) = (self.packet as u32, self.entry, self.opcode);
+            let mut record =
+                TraceRecord { packet, entry, start, end, opcode, ..Default::default() };
+            if let Some(post) = self.post.as_ref().or(raised.as_ref()) {
+                record.post_op = post.op as u8;
+                (record.cell, record.value) = (post.address, post.value);
+            }
             self.queue.trace.write(runner.guard(), record)?;
         }
         if self.stamp == 0 {
@@ -153,7 +167,8 @@ pub(crate) fn complete_call(runner: &mut impl Runner, end: &CallEnd) {
             Err(trap) => runner.fault(&command.queue, command.packet, trap),
         }
     }
-    command.complete(runner);
+    let raised = PostSync { op: PostOp::Store, address: end.counter, value: end.target };
+    command.complete_after(runner, Some(raised));
 }
 
 /// The kinds of work, by what their units are.

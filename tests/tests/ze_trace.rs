@@ -3,8 +3,9 @@
 //!
 //! The programs whose timeline is made are the tests named `child_*`, each in a process of its own.
 
+use tally_tests::check;
 use tally_tests::ze::{self, Gpu};
-use tally_ze::ze_event_pool_flags_t;
+use tally_ze::{ze_event_handle_t, ze_event_pool_flags_t};
 
 /// A slice of a track; times in ns.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ struct Slice {
 struct Timeline {
     host: Vec<Slice>,
     gpu: Vec<Slice>,
+    /// Slices that arrows lead from and to.
+    arrows: Vec<(Slice, Slice)>,
 }
 
 impl Timeline {
@@ -58,7 +61,27 @@ impl Timeline {
             slices.sort_by_key(|slice| slice.start);
             slices
         };
-        Self { host: slices("1"), gpu: slices("2") }
+        let (host, gpu) = (slices("1"), slices("2"));
+        // The innermost slice of its track at that time.
+        let slice = |line: &str| {
+            let process = field(line, "pid");
+            let at = nanoseconds(field(line, "ts"));
+            let names = of(process, "M");
+            let own = names.iter().find(|it| field(it, "tid") == field(line, "tid"));
+            let name =
+                own.and_then(|it| it.split("\"args\":").nth(1)).expect("its track has a name");
+            let track = field(name, "name");
+            let all = if process == "1" { &host } else { &gpu };
+            let is = |it: &&Slice| it.track == track && (it.start..=it.end).contains(&at);
+            all.iter().rfind(is).unwrap_or_else(|| panic!("no slice at {at} of {track}")).clone()
+        };
+        let lines = |kind: &'static str| text.lines().filter(move |it| field(it, "ph") == kind);
+        let arrow = |start: &str| {
+            let end = lines("f").find(|it| field(it, "id") == field(start, "id"));
+            (slice(start), slice(end.expect("each arrow has an end")))
+        };
+        let arrows = lines("s").map(arrow).collect();
+        Self { host, gpu, arrows }
     }
 
     /// The calls of a function.
@@ -168,6 +191,60 @@ fn child_that_waits() {
     std::thread::sleep(std::time::Duration::from_millis(20));
     event.signal();
     waits.synchronize();
+}
+
+/// "arrows lead from a signal to the waits that it ended": from the host's signal to the queue that was
+/// parked, from that queue's command to the next queue, and from there to the thread that slept.
+#[test]
+fn arrows_lead_from_signals_to_the_waits_that_they_ended() {
+    let timeline = Timeline::of("child_that_passes_a_signal_on");
+    let names: Vec<_> = timeline
+        .arrows
+        .iter()
+        .map(|(from, to)| (from.name.as_str(), to.name.as_str(), to.track.contains("waits")))
+        .collect();
+    for expected in [
+        ("zeEventHostSignal", "wait", true),
+        ("fill", "wait", true),
+        ("copy", "zeEventHostSynchronize", false),
+    ] {
+        assert_eq!(names.iter().filter(|it| **it == expected).count(), 1, "{names:?}");
+    }
+    let error = if ze::on_kernel_lane() { 1_000_000 } else { 0 };
+    for (from, to) in &timeline.arrows {
+        assert!(from.start <= to.end + error, "{from:?} {to:?}");
+    }
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_passes_a_signal_on() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(2);
+    let pool = gpu.pool(3, ze_event_pool_flags_t::empty());
+    let [first, second, third] = [0, 1, 2].map(|i| pool.event(i));
+    let (fills, copies) = (gpu.immediate(0, true), gpu.immediate(1, true));
+    fills.set((&memory, 0), 1, Some(&second), &[&first]);
+    copies.copy((&memory, 1), (&memory, 0), 1, Some(&third), &[&second]);
+    // SAFETY: takes nothing.
+    let thread = unsafe { libc::gettid() };
+    // A handle is no more than an address.
+    let handle = first.0.0 as usize;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while state(thread) != Some('S') {
+                std::thread::yield_now();
+            }
+            check!(zeEventHostSignal(ze_event_handle_t(handle as *mut _)));
+        });
+        third.synchronize();
+    });
+}
+
+/// What a thread of this process does: `S` is sleeping.
+fn state(thread: i32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// What a regular list does is there each time that it is executed, within the execution.

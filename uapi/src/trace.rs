@@ -30,7 +30,7 @@ pub struct TraceBuffer {
     pad1: [u64; 6],
 }
 
-/// One command that has done its work.
+/// One command that has done its work, or one wait that kept its queue from going on.
 #[repr(C)]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
@@ -40,18 +40,25 @@ pub struct TraceRecord {
     pub sequence: u64,
     /// [`trace_tag`](crate::queue::QueueControl::trace_tag) of the queue.
     pub tag: u64,
-    /// Index of the ring packet (in a recording, of its CALL).
-    pub packet: u64,
     /// VA of the kernel's entry; 0 for all but DISPATCH.
     pub entry: u64,
-    /// Device ticks when its work started.
+    /// Device ticks when its work started, or when the queue was parked.
     pub start: u64,
-    /// Device ticks when its work was done, before its post-sync operation.
+    /// Device ticks when its work was done, before its post-sync operation, or when the wait was met.
     pub end: u64,
+    /// VA of the cell that it signals by a post-sync operation (a CALL without one: by its counter), or
+    /// waits for; 0: none.
+    pub cell: u64,
+    /// What it stores there or adds, or the least value that ends the wait.
+    pub value: u64,
     /// [`opcode`](crate::packet::opcode).
-    pub opcode: u32,
+    pub opcode: u8,
+    /// [`PostOp`](crate::packet::PostOp) of the signal, where there is a cell.
+    pub post_op: u8,
     /// Zero.
-    pub zero: [u32; 3],
+    pub zero: u16,
+    /// Lower half of the index of the ring packet (in a recording, of its CALL).
+    pub packet: u32,
 }
 
 #[cfg(not(any(loom, shuttle)))]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::settings;
+use crate::{settings, trace};
 
 thread_local! {
     /// The entry point that this thread is in.
@@ -94,21 +94,31 @@ pub fn all() -> Vec<HostWait> {
     waits().values().copied().collect()
 }
 
-/// While it lives, this thread's wait is among [`all`].
-pub struct Noted(u64);
+/// While it lives, this thread's wait is among [`all`]; then it is on the timeline.
+pub struct Noted {
+    number: Option<u64>,
+    _traced: Option<trace::HostWait>,
+}
 
-/// Notes a wait of this thread that may last, if `tally-top` may ask for it.
+/// Notes a wait of this thread that may last, if `tally-top` may ask for it or a timeline is made.
 pub fn note(waiting: Waiting) -> Option<Noted> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    settings::get().top.then(|| {
+    let traced = match waiting {
+        Waiting::Cell { address, value } => trace::host_wait(address, value),
+        Waiting::Fence => None,
+    };
+    let number = settings::get().top.then(|| {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         waits().insert(number, HostWait::here(waiting, Instant::now()));
-        Noted(number)
-    })
+        number
+    });
+    (number.is_some() || traced.is_some()).then_some(Noted { number, _traced: traced })
 }
 
 impl Drop for Noted {
     fn drop(&mut self) {
-        waits().remove(&self.0);
+        if let Some(number) = &self.number {
+            waits().remove(number);
+        }
     }
 }

@@ -2,8 +2,9 @@
 //! `TALLY_TRACE=file`: a timeline in the trace-event format that Perfetto and chrome://tracing open.
 //!
 //! Two processes are shown: the program, with a track for each thread and its Level Zero calls, and
-//! the GPU, with a track for each engine and its commands. Commands that overlap on an engine get
-//! further tracks, since slices of one track must nest. Both are on CLOCK_MONOTONIC. Events are
+//! the GPU, with a track for each engine and its commands, and one for each queue that had to wait, with
+//! these waits. Commands that overlap on an engine get further tracks, since slices of one track must nest.
+//! Arrows lead from signals to the waits that they ended. All is on CLOCK_MONOTONIC. Events are
 //! appended as they end and the closing bracket is optional in the format, so the file is of use
 //! also after a crash, up to what was buffered.
 
@@ -15,10 +16,16 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+mod arrows;
+
+use arrows::{Arrows, Point, Signal, Wait};
+
 /// Track group of the program.
 const HOST: u32 = 1;
 /// Track group of the GPU.
 const GPU: u32 = 2;
+/// The tracks of queues' waits come after those of the engines.
+const QUEUES: u64 = 1 << 24;
 
 static ENABLED: AtomicBool = AtomicBool::new(false);
 static TRACE: Mutex<Option<Trace>> = Mutex::new(None);
@@ -56,6 +63,9 @@ struct Trace {
     lanes: HashMap<(u32, u32), Vec<u64>>,
     /// Device ticks (ns) that are to be added to get CLOCK_MONOTONIC.
     offset: i64,
+    arrows: Arrows,
+    /// Arrows that were drawn.
+    drawn: u64,
 }
 
 /// Whether calls and commands are recorded.
@@ -80,9 +90,11 @@ fn begin(out: Box<dyn Write + Send>) {
         kernels: HashMap::new(),
         lanes: HashMap::new(),
         offset: 0,
+        arrows: Arrows::default(),
+        drawn: 0,
     };
-    trace.name_process(HOST, "program");
-    trace.name_process(GPU, "GPU");
+    trace.name_process(HOST, &format!("{} {}", process_name(), std::process::id()));
+    trace.name_process(GPU, "Tally GPU");
     *lock() = Some(trace);
     ENABLED.store(true, Ordering::Relaxed);
     crate::process::set_traced(finish);
@@ -93,6 +105,7 @@ pub fn finish() {
     drain_sources();
     ENABLED.store(false, Ordering::Relaxed);
     if let Some(mut trace) = lock().take() {
+        trace.draw(true);
         trace.write(format_args!("\n]\n"));
         // At exit there is no caller to report an error to.
         let _ = trace.out.flush();
@@ -133,9 +146,50 @@ impl Drop for Span {
         }
         let (start, end, thread) = (self.start, now(), thread_id());
         if let Some(trace) = lock().as_mut() {
-            trace.name_thread(HOST, thread, |thread| format!("thread {thread}"));
+            trace.name_thread(HOST, thread, thread_name);
             trace.event(HOST, thread, self.function, start, end, format_args!(""));
         }
+    }
+}
+
+/// A host thread writes a cell, in a call that has a span.
+pub fn host_signal(cell: u64, value: u64) {
+    if !enabled() {
+        return;
+    }
+    let from = Point { process: HOST, track: thread_id(), at: now() };
+    if let Some(trace) = lock().as_mut() {
+        trace.arrows.signal(Signal { cell, value: Some(value), from });
+    }
+}
+
+/// A wait of this thread for a cell, from here to the drop of what is returned, in a call that has a span.
+pub fn host_wait(cell: u64, value: u64) -> Option<HostWait> {
+    enabled().then(|| HostWait { cell, value, since: now() })
+}
+
+/// See [`host_wait`].
+#[derive(Debug)]
+pub struct HostWait {
+    cell: u64,
+    value: u64,
+    since: u64,
+}
+
+impl Drop for HostWait {
+    fn drop(&mut self) {
+        let to = Point { process: HOST, track: thread_id(), at: now() };
+        let Self { cell, value, since } = *self;
+        if let Some(trace) = lock().as_mut() {
+            trace.arrows.wait(Wait { cell, value, since, to });
+        }
+    }
+}
+
+/// Draws the arrows that are known by now.
+pub fn draw_arrows() {
+    if let Some(trace) = lock().as_mut() {
+        trace.draw(false);
     }
 }
 
@@ -148,7 +202,7 @@ pub fn hang(lasted_ns: u64, lines: &[String]) {
     drain_sources();
     let (end, thread) = (now(), thread_id());
     if let Some(trace) = lock().as_mut() {
-        trace.name_thread(HOST, thread, |thread| format!("thread {thread}"));
+        trace.name_thread(HOST, thread, thread_name);
         let name = lines.first().map_or("", String::as_str);
         let (start, report) = (end.saturating_sub(lasted_ns), lines.join("\n"));
         let args = format_args!("\"report\":\"{}\"", Escaped(&report));
@@ -171,6 +225,8 @@ pub struct Command<'a> {
     pub entry: u64,
     /// Start and end in device ticks.
     pub ticks: (u64, u64),
+    /// The cell that it signals, and the value that it stores there; none if it adds one.
+    pub signal: Option<(u64, Option<u64>)>,
 }
 
 /// Records a command that has ended.
@@ -194,10 +250,60 @@ pub fn command(command: Command<'_>) {
         let name = name.cloned().unwrap_or_else(|| command.kind.to_owned());
         let args = format_args!("\"queue\":{},\"entry\":\"{:#x}\"", command.queue, command.entry);
         trace.event(GPU, track, &name, start, end, args);
+        if let Some((cell, value)) = command.signal {
+            // Within the slice, which ends before the signal.
+            let at = end.saturating_sub(1).max(start);
+            let from = Point { process: GPU, track, at };
+            trace.arrows.signal(Signal { cell, value, from });
+        }
+    }
+}
+
+/// A wait of a queue that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueWait {
+    /// The queue, by the kernel's id.
+    pub queue: u32,
+    /// VA of the cell.
+    pub cell: u64,
+    /// The value that it waited for.
+    pub value: u64,
+    /// Start and end in device ticks.
+    pub ticks: (u64, u64),
+}
+
+/// Records a wait of a queue.
+pub fn queue_wait(wait: QueueWait) {
+    let QueueWait { queue, cell, value, ticks } = wait;
+    if let Some(trace) = lock().as_mut() {
+        let track = QUEUES + u64::from(queue);
+        trace.name_thread(GPU, track, |_| format!("queue {queue} waits"));
+        let host = |ticks: u64| ticks.wrapping_add_signed(trace.offset);
+        let (start, end) = (host(ticks.0), host(ticks.1));
+        let args = format_args!("\"queue\":{queue},\"cell\":\"{cell:#x}\",\"value\":{value}");
+        trace.event(GPU, track, "wait", start, end, args);
+        let to = Point { process: GPU, track, at: end.saturating_sub(1).max(start) };
+        trace.arrows.wait(Wait { cell, value, since: start, to });
     }
 }
 
 impl Trace {
+    /// Draws the arrows whose ends are known, at the end of the file all.
+    fn draw(&mut self, over: bool) {
+        for (from, to) in self.arrows.take(over) {
+            self.drawn += 1;
+            let number = self.drawn;
+            for (kind, Point { process, track, at }) in
+                [("\"s\"", from), ("\"f\",\"bp\":\"e\"", to)]
+            {
+                let (us, ns) = (at / 1000, at % 1000);
+                self.item(format_args!(
+                    "{{\"ph\":{kind},\"id\":{number},\"cat\":\"signal\",\"name\":\"signal\",\"pid\":{process},\"tid\":{track},\"ts\":{us}.{ns:03}}}"
+                ));
+            }
+        }
+    }
+
     /// The first track of the engine on which nothing overlaps the command. Commands come in the
     /// order of their ends, so only the last of each track can.
     fn lane(&mut self, engine: (u32, u32), (start, end): (u64, u64)) -> u32 {
@@ -212,7 +318,12 @@ impl Trace {
 
     fn name_process(&mut self, process: u32, name: &str) {
         self.item(format_args!(
-            "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{process},\"args\":{{\"name\":\"{name}\"}}}}"
+            "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{process},\"args\":{{\"name\":\"{}\"}}}}",
+            Escaped(name)
+        ));
+        // The program above the GPU.
+        self.item(format_args!(
+            "{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{process},\"args\":{{\"sort_index\":{process}}}}}"
         ));
     }
 
@@ -220,8 +331,15 @@ impl Trace {
         if self.named.insert((process, thread)) {
             let name = name(thread);
             self.item(format_args!(
-                "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{process},\"tid\":{thread},\"args\":{{\"name\":\"{name}\"}}}}"
+                "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{process},\"tid\":{thread},\"args\":{{\"name\":\"{}\"}}}}",
+                Escaped(&name)
             ));
+            if process == GPU {
+                // Engines by their numbers, then queues.
+                self.item(format_args!(
+                    "{{\"ph\":\"M\",\"name\":\"thread_sort_index\",\"pid\":{process},\"tid\":{thread},\"args\":{{\"sort_index\":{thread}}}}}"
+                ));
+            }
         }
     }
 
@@ -235,7 +353,8 @@ impl Trace {
         end: u64,
         args: std::fmt::Arguments<'_>,
     ) {
-        let length = end.saturating_sub(start);
+        // A slice without length could not hold the end of an arrow.
+        let length = end.saturating_sub(start).max(1);
         self.item(format_args!(
             "{{\"ph\":\"X\",\"name\":\"{}\",\"pid\":{process},\"tid\":{thread},\"ts\":{}.{:03},\"dur\":{}.{:03},\"args\":{{{args}}}}}",
             Escaped(name),
@@ -286,6 +405,17 @@ pub fn now() -> u64 {
     // SAFETY: the clock exists on every Linux and the place is writable.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The name that a thread of this process has given itself, and its number.
+fn thread_name(thread: u64) -> String {
+    let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
+    format!("{} {thread}", name.as_deref().map_or("thread", str::trim_end))
+}
+
+fn process_name() -> String {
+    let name = std::fs::read_to_string("/proc/self/comm");
+    name.map_or("program".to_owned(), |name| name.trim_end().to_owned())
 }
 
 fn thread_id() -> u64 {
@@ -341,10 +471,12 @@ mod tests {
         hang(3_000, &["A waits".to_owned(), "for \"B\"".to_owned()]);
         let engine = (1, 0);
         let ticks = (2_000_000, 2_001_500);
-        command(Command { engine, queue: 7, kind: "DISPATCH", entry: 0x4000, ticks });
-        command(Command { engine, queue: 7, kind: "COPY", entry: 0, ticks });
+        let plain = Command { engine, queue: 7, kind: "COPY", entry: 0, ticks, signal: None };
+        command(Command { kind: "DISPATCH", entry: 0x4000, ..plain });
+        command(plain);
         let ticks = (2_001_500, 2_001_600);
-        command(Command { engine, queue: 7, kind: "FILL", entry: 0, ticks });
+        command(Command { kind: "FILL", ticks, signal: Some((0x80, Some(3))), ..plain });
+        queue_wait(QueueWait { queue: 9, cell: 0x80, value: 3, ticks: (1_000_000, 2_001_700) });
         finish();
         drop(span("zeLate"));
         let text = String::from_utf8(memory.0.lock().expect("no panic").clone()).expect("UTF-8");
@@ -356,8 +488,13 @@ mod tests {
         assert!(text.contains("\"ts\":6000.000,\"dur\":1.500"), "device time is host time: {text}");
         assert!(text.contains("\"dur\":3.000,\"args\":{\"report\":\"A waits\\u000afor"), "{text}");
         assert!(!text.contains("zeLate"), "{text}");
-        assert_eq!(text.matches("thread_name").count(), 3, "each track is named once: {text}");
+        assert_eq!(text.matches("thread_name").count(), 4, "each track is named once: {text}");
+        let arrow = "\"id\":1,\"cat\":\"signal\",\"name\":\"signal\",\"pid\":2,\"tid\":";
+        assert!(text.contains(&format!("\"ph\":\"s\",{arrow}65536,\"ts\":6001.599}}")), "{text}");
+        let end = "16777225,\"ts\":6001.699}";
+        assert!(text.contains(&format!("\"ph\":\"f\",\"bp\":\"e\",{arrow}{end}")), "{text}");
+        assert!(text.contains("\"name\":\"queue 9 waits\""), "{text}");
         assert_eq!(text.matches("copy engine 0").count(), 2, "what overlaps is beside: {text}");
-        assert_eq!(text.matches("\"tid\":65536,\"ts\"").count(), 2, "what does not is not: {text}");
+        assert_eq!(text.matches("\"tid\":65536,\"ts\"").count(), 3, "with the arrow: {text}");
     }
 }

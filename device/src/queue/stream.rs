@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tally_uapi::packet::{Operand, Packet};
 
 use super::Scope;
+use crate::cell::CellWait;
 use crate::config::QueueConfig;
 use crate::guard::Guard;
 use crate::ring::{Ahead, Ring};
@@ -29,6 +30,18 @@ pub(crate) struct Stream {
     pub(crate) held: usize,
     /// The packet before which it has made the queue leave its engine.
     pub(crate) yielded: Option<u64>,
+    /// The wait that has parked the queue; only while a trace is wanted.
+    pub(crate) parked: Option<ParkedWait>,
+}
+
+/// A wait that has parked a queue, as its record will have it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ParkedWait {
+    pub(crate) wait: CellWait,
+    /// When, in ticks.
+    pub(crate) since: u64,
+    /// Index of the ring packet.
+    pub(crate) packet: u64,
 }
 
 /// The prefixes of the next command: STAMP and PREDICATE.
@@ -61,6 +74,7 @@ impl Stream {
             prefix: Prefix::default(),
             held: 0,
             yielded: None,
+            parked: None,
         }
     }
 

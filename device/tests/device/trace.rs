@@ -3,7 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
-use tally_device::{Config, EngineClass, Priority, VmId};
+use tally_device::{Config, EngineClass, Priority, QueueState, VmId};
+use tally_uapi::cell::waiters_index;
 use tally_uapi::fault::FaultKind;
 use tally_uapi::packet::{self, opcode};
 
@@ -22,15 +23,47 @@ fn commands_are_recorded_with_their_times() {
     queue.write(nop(ORDERED, Some((cells.cell_va(0), 1))));
     queue.publish();
     eventually("the signal", || cells.load(0) == 1);
-    // "before its post-sync operation"
+    // "before its post-sync operation", which it names
     let records = trace.take();
-    let kinds: Vec<_> = records.iter().map(|it| (it.opcode as u8, it.entry, it.packet)).collect();
+    let kinds: Vec<_> = records.iter().map(|it| (it.opcode, it.entry, it.packet)).collect();
     let expected = [(opcode::DISPATCH, launch.entry, 0), (opcode::COPY, 0, 1), (opcode::NOP, 0, 2)];
     assert_eq!(kinds, expected);
     assert!(records.iter().all(|it| it.tag == 7 && it.start != 0 && it.start <= it.end));
     assert!(records.windows(2).all(|two| two[0].end <= two[1].start));
     let (_, now) = gpu.device.clock_pair();
     assert!(records[2].end <= now);
+    let signals: Vec<_> = records.iter().map(|it| (it.cell, it.value)).collect();
+    assert_eq!(signals, [(0, 0), (0, 0), (cells.cell_va(0), 1)]);
+}
+
+/// "A WAIT that has parked its queue has a record, too": from when it was parked until its cell was met.
+#[test]
+fn waits_that_parked_the_queue_are_recorded() {
+    let gpu = Gpu::new();
+    let (mut queue, cells, trace) = (gpu.queue(), Memory::new(4096), TraceMemory::new(16));
+    trace.record(&queue, 3);
+    queue.write(nop(ORDERED, Some((cells.cell_va(0), 1))));
+    queue.write(wait_for(cells.cell_va(1), 5));
+    queue.write(nop(ORDERED, Some((cells.cell_va(0), 2))));
+    queue.publish();
+    eventually("parking", || gpu.device.query(&queue.handle).state == QueueState::Parked);
+    let (_, before) = gpu.device.clock_pair();
+    cells.cell(1).store(5, Ordering::Release);
+    gpu.device.wake(waiters_index(cells.cell_va(1)));
+    eventually("the signal", || cells.load(0) == 2);
+    let records = trace.take();
+    let kinds: Vec<_> =
+        records.iter().map(|it| (it.opcode, it.cell, it.value, it.packet)).collect();
+    let (signalled, awaited) = (cells.cell_va(0), cells.cell_va(1));
+    let expected = [
+        (opcode::NOP, signalled, 1, 0),
+        (opcode::WAIT, awaited, 5, 1),
+        (opcode::NOP, signalled, 2, 2),
+    ];
+    assert_eq!(kinds, expected);
+    let wait = &records[1];
+    assert!(wait.tag == 3 && wait.start <= before && before <= wait.end);
+    assert!(wait.end <= records[2].start);
 }
 
 /// "(in a recording, of its CALL)", which has a record of its own after those of its commands.
@@ -56,7 +89,7 @@ fn a_recording_has_the_number_of_its_call() {
     queue.write(nop(ORDERED, Some((cells.cell_va(0), 1))));
     queue.publish();
     eventually("the signal", || cells.load(0) == 1);
-    let ran: Vec<_> = trace.take().iter().map(|it| (it.opcode as u8, it.packet)).collect();
+    let ran: Vec<_> = trace.take().iter().map(|it| (it.opcode, it.packet)).collect();
     let (nop, call) = (opcode::NOP, opcode::CALL);
     let expected = [(nop, 0), (nop, 0), (call, 0), (nop, 1), (nop, 1), (call, 1), (nop, 2)];
     assert_eq!(ran, expected);
@@ -111,7 +144,7 @@ fn records_of_many_queues_share_a_buffer() {
         let own = records.iter().filter(|it| it.tag == queue);
         let mut packets: Vec<_> = own.map(|it| it.packet).collect();
         packets.sort_unstable();
-        assert_eq!(packets, (0..EACH).collect::<Vec<_>>(), "queue {queue}");
+        assert_eq!(packets, (0..EACH as u32).collect::<Vec<_>>(), "queue {queue}");
     }
 }
 

@@ -20,6 +20,7 @@ use super::timestamp::Timestamp;
 use super::wait;
 use crate::error::{Error, Result};
 use crate::handle::{self, Claimed, Kind, local, object};
+use crate::trace;
 
 /// An event.
 #[derive(Debug)]
@@ -307,6 +308,9 @@ impl Event {
         };
         let (cell, vm) = (place.cell(), self.shared.vm());
         vm.flush_host();
+        if value == SIGNALLED {
+            trace::host_signal(cell.va(), value);
+        }
         cell.store(value);
         let wake = SemWake { handle: cell.bo(), offset: cell.offset(), ..Default::default() };
         vm.backend().sem_wake(&wake).map_err(|errno| vm.failed("SEM_WAKE", errno))

@@ -12,12 +12,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tally_uapi::ioctl::{ClockPair, Query, bind_flag, query};
-use tally_uapi::packet::opcode;
+use tally_uapi::packet::{PostOp, opcode};
 use tally_uapi::queue::QueueControl;
 use tally_uapi::trace::{TRACE_RECORD_SIZE, TraceBuffer, TraceRecord};
 
 use super::bindings::{Bindings, Mapping};
 use crate::space::HUGE_PAGE;
+use crate::trace::QueueWait;
 use crate::{process, trace};
 
 /// Commands that the device may run between two reads of the buffer: it has 2 MiB.
@@ -134,6 +135,7 @@ impl trace::Source for Timeline {
             log::warn!("TALLY_TRACE: {more} commands came too fast and are not on the timeline");
             reader.dropped = dropped;
         }
+        trace::draw_arrows();
     }
 }
 
@@ -158,19 +160,25 @@ fn tag(queue: u32, (class, index): (u32, u32)) -> u64 {
 }
 
 fn show(record: &TraceRecord) {
+    let (queue, ticks) = (record.tag as u32, (record.start, record.end));
+    let TraceRecord { cell, value, .. } = *record;
+    let kind = match record.opcode {
+        opcode::WAIT => return trace::queue_wait(QueueWait { queue, cell, value, ticks }),
+        opcode::NOP => "nop",
+        opcode::CALL => "call",
+        opcode::DISPATCH => "dispatch",
+        opcode::COPY => "copy",
+        opcode::COPY_REGION => "copy_region",
+        opcode::FILL => "fill",
+        _ => "unknown",
+    };
+    let stored = PostOp::from_raw(record.post_op) == Some(PostOp::Store);
     trace::command(trace::Command {
         engine: ((record.tag >> 32) as u32 & 0xffff, (record.tag >> 48) as u32),
-        queue: record.tag as u32,
-        kind: match record.opcode as u8 {
-            opcode::NOP => "nop",
-            opcode::CALL => "call",
-            opcode::DISPATCH => "dispatch",
-            opcode::COPY => "copy",
-            opcode::COPY_REGION => "copy_region",
-            opcode::FILL => "fill",
-            _ => "unknown",
-        },
+        queue,
+        kind,
         entry: record.entry,
-        ticks: (record.start, record.end),
+        ticks,
+        signal: (cell != 0).then_some((cell, stored.then_some(value))),
     });
 }
