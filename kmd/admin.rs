@@ -3,7 +3,6 @@
 
 use core::sync::atomic::Ordering;
 
-use kernel::device::{Bound, Device};
 use kernel::prelude::*;
 use kernel::sync::{new_mutex, Mutex};
 use tally_uapi::firmware::{op, Answer, Command, Identity, ANSWERS};
@@ -13,10 +12,10 @@ use crate::lanes::{Answered, Lanes};
 use crate::object::keep::Keep;
 use crate::object::queue::Queue;
 use crate::raw::time::monotonic_ns;
-use crate::regs::Regs;
 use crate::settle::is_heavy;
 use crate::shared::Shared;
 use crate::state::{Count, State};
+use crate::transport::Transport;
 
 /// The memory that a command needs, made first.
 pub(crate) type Order = crate::call::Order<Keep>;
@@ -59,15 +58,15 @@ pub(crate) struct Admin {
 
 impl Admin {
     /// A ring that takes no commands yet.
-    pub(crate) fn new(dev: &Device<Bound>) -> impl PinInit<Self, Error> + '_ {
+    pub(crate) fn new(transport: &dyn Transport) -> impl PinInit<Self, Error> + '_ {
         try_pin_init!(Self {
-            commands: Shared::new(dev, ENTRIES as usize)?,
-            answers: Shared::new(dev, ANSWERS as usize)?,
+            commands: Shared::new(transport, ENTRIES as usize)?,
+            answers: Shared::new(transport, ANSWERS as usize)?,
             inner <- new_mutex!(Inner { phase: Phase::Stopped, tail: 0, lanes: Lanes::new()? }),
         }? Error)
     }
 
-    /// Bus addresses of commands and answers, and how many commands there are.
+    /// Addresses of commands and answers, and how many commands there are.
     pub(crate) fn place(&self) -> (u64, u64, u32) {
         (self.commands.address(), self.answers.address(), ENTRIES)
     }
@@ -89,7 +88,7 @@ impl Admin {
     /// ENODEV: the device takes no commands. As [`Lanes::add`]. The caller settles what comes back.
     pub(crate) fn send(
         &self,
-        regs: &Regs<'_>,
+        transport: &dyn Transport,
         state: &State,
         order: Order,
         command: Command,
@@ -102,20 +101,20 @@ impl Admin {
         }
         inner.lanes.add(order, command, keep)?;
         then();
-        self.give(&mut inner, regs, command.vm as usize);
+        self.give(&mut inner, transport, command.vm as usize);
         drop(inner);
         state.count(Count::Commands);
         Ok(())
     }
 
     /// Gives the device the next command of a lane, if it has none of it.
-    fn give(&self, inner: &mut Inner, regs: &Regs<'_>, slot: usize) {
+    fn give(&self, inner: &mut Inner, transport: &dyn Transport, slot: usize) {
         if let Some(command) = inner.lanes.start(slot, inner.tail, monotonic_ns()) {
             self.commands.write((inner.tail % ENTRIES) as usize, command);
             inner.tail = inner.tail.wrapping_add(1);
             // The register write is ordered after the command's; under the lock, so that
             // tails arrive in order.
-            regs.admin_tail(inner.tail);
+            transport.admin_tail(inner.tail);
         }
     }
 
@@ -136,9 +135,14 @@ impl Admin {
     /// Takes answers and gives them to their callers, who free what the commands have set free. Whether
     /// something is left for [`State::reap`]. `ended` is called for each VM of which the device says
     /// nothing any more, before its id can be used again.
-    pub(crate) fn collect(&self, regs: &Regs<'_>, state: &State, ended: impl Fn(u32)) -> bool {
+    pub(crate) fn collect(
+        &self,
+        transport: &dyn Transport,
+        state: &State,
+        ended: impl Fn(u32),
+    ) -> bool {
         let mut left = false;
-        while let Some((answered, answer)) = self.next_answered(regs) {
+        while let Some((answered, answer)) = self.next_answered(transport) {
             let Answered { call, command, keep, key, place } = answered;
             if command.opcode == op::VM_DESTROY {
                 ended(command.vm);
@@ -155,7 +159,7 @@ impl Admin {
         left
     }
 
-    fn next_answered(&self, regs: &Regs<'_>) -> Option<(Answered<Keep>, Answer)> {
+    fn next_answered(&self, transport: &dyn Transport) -> Option<(Answered<Keep>, Answer)> {
         let mut inner = self.inner.lock();
         if inner.phase != Phase::Running {
             return None;
@@ -163,7 +167,7 @@ impl Admin {
         let (slot, _) = inner.lanes.out().find(|&(slot, number)| self.is_answered(slot, number))?;
         let answer = self.answers.read(slot)?;
         let answered = inner.lanes.finish(slot)?;
-        self.give(&mut inner, regs, slot);
+        self.give(&mut inner, transport, slot);
         Some((answered, answer))
     }
 

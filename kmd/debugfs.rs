@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! /sys/kernel/debug/tally-BUSDEVFN: users, VMs, queues, sleepers, counters, the first fault, and the
+//! /sys/kernel/debug/tally-NAME, by the name of the device: users, VMs, queues, sleepers, counters, the first fault, and the
 //! module's parameters, which the abstraction does not show under /sys/module.
 
 use kernel::debugfs::{Dir, File};
@@ -26,10 +26,8 @@ pub(crate) struct Debug {
 
 impl Debug {
     /// Makes the files. Without debugfs they do nothing.
-    pub(crate) fn new(pdev: &kernel::pci::Device, state: Arc<State>) -> impl PinInit<Self, Error> {
-        let id = pdev.dev_id();
+    pub(crate) fn new(name: kernel::str::CString, state: Arc<State>) -> impl PinInit<Self, Error> {
         pin_init::pin_init_scope(move || {
-            let name = kernel::str::CString::try_from_fmt(fmt!("tally-{id:04x}"))?;
             let dir = Dir::new(&name);
             let of_state = dir.clone();
             let of_fault = dir.clone();

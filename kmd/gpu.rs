@@ -8,8 +8,6 @@
 
 use core::sync::atomic::Ordering;
 
-use kernel::device::Bound;
-use kernel::pci;
 use kernel::prelude::*;
 use kernel::sync::aref::ARef;
 use kernel::sync::atomic::{Acquire, Atomic, Relaxed, Release};
@@ -24,12 +22,11 @@ use crate::data::{cancel_work, REAPER};
 use crate::device::TallyDevice;
 use crate::module_parameters;
 use crate::object::keep::Keep;
-use crate::raw::pci::reset_function;
 use crate::raw::time::monotonic_ns;
-use crate::regs::{Addresses, Regs};
 use crate::settle;
 use crate::shared::Shared;
 use crate::state::{Count, State};
+use crate::transport::{Addresses, Transport};
 
 /// How often the device is looked after while there are VMs or commands are out.
 const WATCH_MS: u32 = 500;
@@ -39,8 +36,7 @@ const PING_NS: i64 = 2_000_000_000;
 /// See the module.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Gpu<'bound> {
-    pdev: &'bound pci::Device<Bound>,
-    regs: Regs<'bound>,
+    transport: &'bound (dyn Transport + 'bound),
     admin: Arc<Admin>,
     status: Arc<Shared<StatusPage>>,
     waiters: Arc<Shared<WaitersPage>>,
@@ -71,18 +67,17 @@ enum Power {
 }
 
 impl<'bound> Gpu<'bound> {
-    /// Finds the registers and makes the shared memory. The device is not started.
+    /// Makes the shared memory. The device is not started.
     pub(crate) fn new(
-        pdev: &'bound pci::Device<Bound>,
+        transport: &'bound (dyn Transport + 'bound),
         drm: ARef<TallyDevice>,
     ) -> impl PinInit<Self, Error> + 'bound {
         let state = drm.state.clone();
         try_pin_init!(Self {
-            pdev,
-            regs: Regs::new(pdev)?,
-            admin: Arc::pin_init(Admin::new(pdev.as_ref()), GFP_KERNEL)?,
-            status: Arc::new(Shared::new(pdev.as_ref(), 1)?, GFP_KERNEL)?,
-            waiters: Arc::new(Shared::new(pdev.as_ref(), 1)?, GFP_KERNEL)?,
+            transport,
+            admin: Arc::pin_init(Admin::new(*transport), GFP_KERNEL)?,
+            status: Arc::new(Shared::new(*transport, 1)?, GFP_KERNEL)?,
+            waiters: Arc::new(Shared::new(*transport, 1)?, GFP_KERNEL)?,
             identity: SetOnce::new(),
             state,
             drm,
@@ -92,14 +87,9 @@ impl<'bound> Gpu<'bound> {
         }? Error)
     }
 
-    /// The device.
-    pub(crate) fn pdev(&self) -> &'bound pci::Device<Bound> {
-        self.pdev
-    }
-
-    /// The registers.
-    pub(crate) fn regs(&self) -> &Regs<'bound> {
-        &self.regs
+    /// The way to the device.
+    pub(crate) fn transport(&self) -> &'bound (dyn Transport + 'bound) {
+        self.transport
     }
 
     /// What outlives the hardware.
@@ -121,21 +111,21 @@ impl<'bound> Gpu<'bound> {
     /// EIO: it refuses. ETIME: it does not answer.
     pub(crate) fn probe(&self) -> Result {
         if !self.reset() {
-            dev_err!(self.pdev, "the device does not reset\n");
+            dev_err!(self.transport.device(), "the device does not reset\n");
             return Err(EIO);
         }
         self.start()?;
-        let page = Arc::new(Shared::<Identity>::new(self.pdev.as_ref(), 1)?, GFP_KERNEL)?;
+        let page = Arc::new(Shared::<Identity>::new(self.transport, 1)?, GFP_KERNEL)?;
         // Not watched: this waits itself, and the watchdog uses what is registered after it.
         let call =
             self.send(Order::new()?, admin::identify(&page), Keep::Identity(page.clone()))?;
         let answer = call.wait_until(&self.state, monotonic_ns().saturating_add(timeout_ns()))?;
         answer_status(&answer)?;
         self.identity.populate(page.read_boxed()?);
-        let (major, minor) = self.regs.version();
+        let (major, minor) = self.transport.version();
         let device = &self.identity()?.device;
         dev_info!(
-            self.pdev,
+            self.transport.device(),
             "Tally {major}.{minor}: {} execution units, VAs {:#x} to {:#x}\n",
             device.execution_units,
             device.va_start,
@@ -153,7 +143,7 @@ impl<'bound> Gpu<'bound> {
         self.state.sleepers.publish_to(Some(self.waiters.clone()));
         self.admin.start();
         let (ring, answers, entries) = self.admin.place();
-        self.regs.enable(&Addresses {
+        self.transport.enable(&Addresses {
             ring,
             answers,
             entries,
@@ -161,11 +151,15 @@ impl<'bound> Gpu<'bound> {
             status: self.status.address(),
         });
         let decided = || {
-            let now = self.regs.status();
-            now.enabled() || now.failed() || now.resetting()
+            let now = self.transport.status();
+            now.enabled || now.failed || now.resetting
         };
-        if !self.poll(decided) || !self.regs.status().enabled() {
-            dev_err!(self.pdev, "ENABLE failed, status {:?}\n", self.regs.status());
+        if !self.poll(decided) || !self.transport.status().enabled {
+            dev_err!(
+                self.transport.device(),
+                "ENABLE failed, status {:?}\n",
+                self.transport.status()
+            );
             self.admin.stop(EIO);
             self.admin.stopped(&self.state, self.reset());
             return Err(EIO);
@@ -194,7 +188,7 @@ impl<'bound> Gpu<'bound> {
         then: impl FnOnce(),
     ) -> Result<Arc<Call>> {
         let call = order.call.clone();
-        let sent = self.admin.send(&self.regs, &self.state, order, command, keep, then);
+        let sent = self.admin.send(self.transport, &self.state, order, command, keep, then);
         sent.map_err(|unsent| self.settle(unsent))?;
         self.watch();
         Ok(call)
@@ -211,7 +205,7 @@ impl<'bound> Gpu<'bound> {
         keep: Keep,
     ) -> Result<Arc<Call>, Unsent> {
         let call = order.call.clone();
-        self.admin.send(&self.regs, &self.state, order, command, keep, || ())?;
+        self.admin.send(self.transport, &self.state, order, command, keep, || ())?;
         self.watch();
         Ok(call)
     }
@@ -255,7 +249,7 @@ impl<'bound> Gpu<'bound> {
         for (index, word) in page.lost.iter().enumerate() {
             each_bit(word.swap(0, Ordering::SeqCst), |bit| self.lost((index * 64 + bit) as u32));
         }
-        let left = self.admin.collect(&self.regs, &self.state, |vm| {
+        let left = self.admin.collect(self.transport, &self.state, |vm| {
             // It may have become lost before it ended. The next VM of this id has not.
             if let Some(word) = page.lost.get(vm as usize / 64) {
                 word.fetch_and(!(1 << (vm % 64)), Ordering::SeqCst);
@@ -276,7 +270,7 @@ impl<'bound> Gpu<'bound> {
         self.state.count(Count::Lost);
         self.state.sleepers.wake_all();
         if self.state.may_log() {
-            dev_info!(self.pdev, "vm {id} of process {} is lost\n", vm.pid());
+            dev_info!(self.transport.device(), "vm {id} of process {} is lost\n", vm.pid());
         }
         self.state.queues.for_each(
             |queue| core::ptr::eq(&**queue.vm(), &*vm),
@@ -298,7 +292,10 @@ impl<'bound> Gpu<'bound> {
         let now = monotonic_ns();
         while let Some(slot) = self.admin.overdue(now.saturating_sub(timeout_ns())) {
             if slot == 0 {
-                dev_err!(self.pdev, "the device does not answer any more; resetting\n");
+                dev_err!(
+                    self.transport.device(),
+                    "the device does not answer any more; resetting\n"
+                );
                 return self.recover();
             }
             self.give_up(slot);
@@ -321,7 +318,7 @@ impl<'bound> Gpu<'bound> {
 
     /// A VM's command is not answered: the VM is lost, and what it uses stays until there is an answer.
     fn give_up(&self, id: u32) {
-        dev_err!(self.pdev, "a command of vm {id} is not answered; the vm is lost\n");
+        dev_err!(self.transport.device(), "a command of vm {id} is not answered; the vm is lost\n");
         if let Some(vm) = self.state.vms.by_id(id) {
             if vm.lose() {
                 self.state.count(Count::Lost);
@@ -357,10 +354,10 @@ impl<'bound> Gpu<'bound> {
         self.admin.stop(EIO);
         let reset = self.reset();
         if !reset {
-            // PCI's reset may take a minute, and comes too late for who uses the device.
+            // The other reset may take a minute, and comes too late for who uses the device.
             self.state.go();
         }
-        self.settle_all(reset || self.reset_function());
+        self.settle_all(reset || self.force_reset());
         if !reset || self.start().is_err() {
             *power = Power::Off;
             self.give_device_up();
@@ -368,7 +365,7 @@ impl<'bound> Gpu<'bound> {
     }
 
     fn give_device_up(&self) {
-        dev_err!(self.pdev, "the device is given up\n");
+        dev_err!(self.transport.device(), "the device is given up\n");
         self.state.sleepers.publish_to(None);
         self.state.go();
     }
@@ -395,7 +392,7 @@ impl<'bound> Gpu<'bound> {
 
     fn end_all(&self) {
         self.state.count(Count::Resets);
-        dev_info!(self.pdev, "the device stops; all its vms are lost\n");
+        dev_info!(self.transport.device(), "the device stops; all its vms are lost\n");
         self.lose_all();
         self.admin.stop(EIO);
     }
@@ -440,7 +437,7 @@ impl<'bound> Gpu<'bound> {
         if matches!(before, Power::On | Power::Halted) {
             // A reset that went on until now may have let commands in again.
             self.admin.stop(ENODEV);
-            let quiet = self.reset() || self.reset_function();
+            let quiet = self.reset() || self.force_reset();
             self.state.sleepers.publish_to(None);
             self.settle_all(quiet);
         }
@@ -460,7 +457,7 @@ impl<'bound> Gpu<'bound> {
         if !quiet {
             let bytes = self.state.quarantined();
             dev_err!(
-                self.pdev,
+                self.transport.device(),
                 "no reset: {bytes} bytes stay allocated until the machine is restarted\n"
             );
             // The device may write its rings, and the buffers belong to the DRM device.
@@ -473,21 +470,21 @@ impl<'bound> Gpu<'bound> {
 
     /// Resets the device. Whether it confirmed that it touches no memory any more.
     fn reset(&self) -> bool {
-        if !self.regs.present() {
+        if !self.transport.present() {
             return false;
         }
-        self.regs.reset();
+        self.transport.begin_reset();
         self.poll(|| self.is_reset())
     }
 
-    /// The same by PCI's function-level reset, for a device that ignores its register.
-    fn reset_function(&self) -> bool {
-        dev_err!(self.pdev, "no reset by register; trying that of PCI\n");
-        reset_function(self.pdev).is_ok() && self.poll(|| self.is_reset())
+    /// The same for a device that ignores that.
+    fn force_reset(&self) -> bool {
+        dev_err!(self.transport.device(), "no reset by register; trying another\n");
+        self.transport.force_reset().is_ok() && self.poll(|| self.is_reset())
     }
 
     fn is_reset(&self) -> bool {
-        self.regs.present() && !self.regs.status().resetting()
+        self.transport.present() && !self.transport.status().resetting
     }
 
     /// Whether `done` becomes true within the reset time.

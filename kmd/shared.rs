@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Memory that driver and device share: coherent, page-aligned, seen as plain
-//! words that either side may change.
+//! Memory that driver and device share, seen as plain words that either side may change.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use kernel::alloc::Flags;
-use kernel::device::{Bound, Device};
-use kernel::dma::Coherent;
 use kernel::prelude::*;
 use tally_uapi::firmware::{Answer, Command, Extent, Identity, StatusPage, WaitersPage};
+
+use crate::transport::{Memory, Transport};
 
 /// `count` objects `T` in memory that the device reads and writes.
 ///
 /// `T` holds plain numbers or atomics; all bits zero is a value of it.
 pub(crate) struct Shared<T> {
-    memory: Coherent<[u64]>,
+    memory: KBox<dyn Memory>,
     _type: PhantomData<T>,
 }
 
@@ -60,39 +59,36 @@ impl<T: Wire> Shared<T> {
     ///
     /// # Errors
     /// ENOMEM.
-    pub(crate) fn new(dev: &Device<Bound>, count: usize) -> Result<Self> {
-        Self::with_flags(dev, count, GFP_KERNEL)
+    pub(crate) fn new(transport: &dyn Transport, count: usize) -> Result<Self> {
+        Self::with_flags(transport, count, GFP_KERNEL)
     }
 
     /// As [`Self::new`], charged to the caller's cgroup.
     ///
     /// # Errors
     /// ENOMEM.
-    pub(crate) fn charged(dev: &Device<Bound>, count: usize) -> Result<Self> {
-        Self::with_flags(dev, count, GFP_KERNEL_ACCOUNT)
+    pub(crate) fn charged(transport: &dyn Transport, count: usize) -> Result<Self> {
+        Self::with_flags(transport, count, GFP_KERNEL_ACCOUNT)
     }
 
-    fn with_flags(dev: &Device<Bound>, count: usize, flags: Flags) -> Result<Self> {
-        // Whole pages: that is also what makes the address page-aligned.
+    fn with_flags(transport: &dyn Transport, count: usize, flags: Flags) -> Result<Self> {
+        // Whole pages, and so page-aligned.
         let bytes = (count * size_of::<T>()).next_multiple_of(tally_uapi::PAGE_SIZE as usize);
-        let memory = Coherent::<u64>::zeroed_slice(dev, bytes / size_of::<u64>(), flags)?;
-        Ok(Self { memory, _type: PhantomData })
+        Ok(Self { memory: transport.memory(bytes, flags)?, _type: PhantomData })
     }
 
-    /// The bus address.
+    /// Its address as the device knows it.
     pub(crate) fn address(&self) -> u64 {
-        self.memory.dma_address()
+        self.memory.address()
     }
 
     /// Where object `index` is. `None` beyond the last.
     pub(crate) fn at(&self, index: usize) -> Option<NonNull<T>> {
-        let bytes = self.memory.len() * size_of::<u64>();
-        if index >= bytes / size_of::<T>() {
+        if index >= self.memory.bytes() / size_of::<T>() {
             return None;
         }
-        let base = self.memory.as_ptr().cast::<T>().cast_mut();
         // SAFETY: within the memory, as just checked.
-        NonNull::new(unsafe { base.add(index) })
+        Some(unsafe { self.memory.base().cast::<T>().add(index) })
     }
 
     /// Writes object `index`, if there is one.

@@ -5,9 +5,9 @@
 //! side of it), `uapi/UAPI.md` what user space gets.
 //!
 //! ```text
-//!  ioctl/ ── request.rs     commands.rs ── admin.rs, lanes.rs ── regs.rs ── device
+//!  ioctl/ ── request.rs     commands.rs ── admin.rs, lanes.rs ── transport.rs ── device
 //!                │                               ▲
-//!     object/ ── state.rs ◄── irq.rs ── gpu.rs (start, reset, interrupts)
+//!     object/ ── state.rs ◄── gpu.rs (start, reset, interrupts) ◄── pci.rs
 //! ```
 //!
 //! Two halves with two lifetimes. [`gpu::Gpu`] is the hardware: registers, rings
@@ -34,20 +34,20 @@ mod fdinfo;
 mod file;
 mod gpu;
 mod ioctl;
-mod irq;
 mod lanes;
 mod object;
+mod pci;
 mod raw;
-mod regs;
 mod request;
 mod settle;
 mod shared;
 mod sleepers;
 mod state;
 mod table;
+mod transport;
 
 kernel::module_pci_driver! {
-    type: driver::TallyPci,
+    type: pci::TallyPci,
     name: "tally",
     authors: ["The Tally authors"],
     description: "Tally virtual GPU",

@@ -61,7 +61,7 @@ pub(super) fn bind(caller: &Caller<'_>, arg: &VmBind) -> Result {
             }
             fill(&bo)?;
             caller.gpu(|gpu| {
-                let dev = gpu.pdev().as_ref();
+                let dev = gpu.transport().dma();
                 let pinned = Arc::new(PinnedBo::new(bo)?, GFP_KERNEL_ACCOUNT)?;
                 let table = patiently(|| sg_table(pinned.bo(), dev, &pinned.bo().table_lock))?;
                 let pieces = table.iter().map(|piece| (piece.dma_address(), piece.dma_len()));
@@ -73,7 +73,7 @@ pub(super) fn bind(caller: &Caller<'_>, arg: &VmBind) -> Result {
             let count = usize::try_from(bytes / PAGE_SIZE).map_err(|_| EINVAL)?;
             let pinned = PinnedUser::new(address, count, access.writes())?;
             caller.gpu(|gpu| {
-                let user = UserPages::map(pinned, gpu.pdev().as_ref())?;
+                let user = UserPages::map(pinned, gpu.transport().dma())?;
                 let user = Arc::new(user, GFP_KERNEL_ACCOUNT)?;
                 let pieces =
                     user.table().iter().map(|piece| (piece.dma_address(), piece.dma_len()));
@@ -178,7 +178,7 @@ fn send_maps(
     let mut from = range.start;
     while from < range.end {
         let cost = Charge::take(vm.account(), EXTENTS)?;
-        let page = Shared::<Extent>::charged(gpu.pdev().as_ref(), MAX_EXTENTS as usize)?;
+        let page = Shared::<Extent>::charged(gpu.transport(), MAX_EXTENTS as usize)?;
         let (mut count, mut bytes) = (0, 0);
         for extent in extents.by_ref().take(MAX_EXTENTS as usize) {
             page.write(count, extent);

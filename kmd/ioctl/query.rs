@@ -26,7 +26,7 @@ pub(super) fn query(gpu: &Gpu<'_>, file: &TallyFile, arg: &mut Query) -> Result 
             answer(arg, &identity.target[..bytes])
         }
         Question::Clock => {
-            let pair = gpu.state().clock.now(|| gpu.regs().clock())?;
+            let pair = gpu.state().clock.now(|| gpu.transport().clock())?;
             answer(arg, pair.as_bytes())
         }
     }

@@ -121,6 +121,6 @@ pub(super) fn kick(gpu: &Gpu<'_>, file: &TallyFile, arg: &QueueKick) -> Result {
         return Err(EIO);
     }
     gpu.state().count(Count::Kicks);
-    gpu.regs().kick(queue.id());
+    gpu.transport().kick(queue.id());
     Ok(())
 }

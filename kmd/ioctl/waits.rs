@@ -169,5 +169,5 @@ pub(super) fn wake(gpu: &Gpu<'_>, lookup: impl Fn(u32) -> Result<BoRef>, arg: &S
 
 fn ring(gpu: &Gpu<'_>, bucket: u32) {
     gpu.state().count(Count::Wakes);
-    gpu.regs().wake(bucket);
+    gpu.transport().wake(bucket);
 }

@@ -6,6 +6,7 @@ use core::ffi::{c_int, c_uint};
 use core::marker::PhantomData;
 
 use kernel::bindings;
+use kernel::device::{AsBusDevice, Bound, Device, DeviceContext, Normal};
 use kernel::drm;
 use kernel::drm::gem::{shmem, DriverObject, IntoGEMObject};
 use kernel::prelude::*;
@@ -46,6 +47,29 @@ pub(crate) type FileOf<B> = <<B as DriverObject>::Driver as drm::Driver>::File;
 
 /// Types that a handler of an ioctl has in its signature.
 pub(crate) use bindings::{drm_device, drm_file};
+
+/// The parent of a DRM device, of whatever bus it is. The abstraction asks for one type of bus.
+#[repr(transparent)]
+pub(crate) struct Parent<C: DeviceContext = Normal>(Device<C>);
+
+impl<C: DeviceContext> AsRef<Device<C>> for Parent<C> {
+    fn as_ref(&self) -> &Device<C> {
+        &self.0
+    }
+}
+
+// SAFETY: it is the device itself.
+unsafe impl<C: DeviceContext> AsBusDevice<C> for Parent<C> {
+    const OFFSET: usize = 0;
+}
+
+impl Parent<Bound> {
+    /// A bound device as a parent.
+    pub(crate) fn of(dev: &Device<Bound>) -> &Self {
+        // SAFETY: a transparent wrapper.
+        unsafe { &*core::ptr::from_ref(dev).cast() }
+    }
+}
 
 /// The C device of a DRM device, which is its first field.
 fn raw<D: drm::Driver, C: drm::DeviceContext>(

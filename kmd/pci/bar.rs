@@ -9,6 +9,8 @@ use kernel::pci;
 use kernel::prelude::*;
 use tally_uapi::regs;
 
+use crate::transport::{Addresses, Status};
+
 const BAR_SIZE: usize = regs::BAR_SIZE as usize;
 
 register! {
@@ -24,7 +26,7 @@ register! {
     }
 
     /// What the device does.
-    pub(crate) STATUS(u32) @ 0x008 {
+    STATUS(u32) @ 0x008 {
         /// ENABLE was refused, or the rings became unreadable. RESET clears it.
         2:2 failed => bool;
         /// A reset goes on.
@@ -114,20 +116,6 @@ const _: () = {
 /// BAR 0, mapped.
 pub(crate) struct Regs<'bound>(pci::Bar<'bound, BAR_SIZE>);
 
-/// What the device is told at ENABLE: bus addresses, page-aligned.
-pub(crate) struct Addresses {
-    /// The admin ring.
-    pub(crate) ring: u64,
-    /// Its answers.
-    pub(crate) answers: u64,
-    /// Commands in the ring.
-    pub(crate) entries: u32,
-    /// The waiters page.
-    pub(crate) waiters: u64,
-    /// The status page.
-    pub(crate) status: u64,
-}
-
 impl<'bound> Regs<'bound> {
     /// Maps the BAR and looks whether this is a Tally that this driver knows.
     ///
@@ -163,8 +151,13 @@ impl<'bound> Regs<'bound> {
     }
 
     /// What the device does.
-    pub(crate) fn status(&self) -> STATUS {
-        self.0.read(STATUS)
+    pub(crate) fn status(&self) -> Status {
+        let status = self.0.read(STATUS);
+        Status {
+            enabled: status.enabled().into(),
+            resetting: status.resetting().into(),
+            failed: status.failed().into(),
+        }
     }
 
     /// Begins a reset, which is done when the status says that none goes on.
