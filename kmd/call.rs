@@ -11,7 +11,7 @@ use kernel::rbtree::{RBTree, RBTreeNodeReservation};
 use kernel::sync::{new_spinlock, Arc, SpinLock};
 use tally_uapi::firmware::{answer_status, Answer, Command};
 
-use crate::raw::wait::{Interrupted, Waiter};
+use crate::raw::wait::{Interrupted, Sleep, Waiter};
 
 /// What has to stay until a command is answered, and is freed then.
 pub(crate) trait Kept: Sized + Unpin {
@@ -112,13 +112,24 @@ impl<K: Kept> Call<K> {
         None
     }
 
-    /// Waits for the answer until a fatal signal, or until `deadline_ns`, and frees what it set free.
+    /// Waits for the answer until a fatal signal, or until `deadline_ns`, and frees what it set free. The
+    /// caller may hold locks.
     ///
     /// # Errors
     /// EINTR: killed; the command is carried out all the same. EIO: the device was reset, or its VM is
     /// lost. ENODEV: the device is gone. ETIME: the deadline, where there is one.
     pub(crate) fn wait_until(&self, owner: &K::Owner, deadline_ns: i64) -> Result<Answer> {
-        let slept = self.waiter.sleep(deadline_ns, true);
+        let slept = self.waiter.sleep(deadline_ns, Sleep::Killable);
+        self.take(owner, slept)
+    }
+
+    /// As [`Self::wait_until`] without a deadline, for a caller that holds no lock: it may be frozen.
+    fn wait_freezably(&self, owner: &K::Owner) -> Result<Answer> {
+        let slept = self.waiter.sleep(i64::MAX, Sleep::KillableFreezable);
+        self.take(owner, slept)
+    }
+
+    fn take(&self, owner: &K::Owner, slept: Result<(), Interrupted>) -> Result<Answer> {
         let outcome = core::mem::replace(&mut *self.outcome.lock(), Outcome::Left);
         match (outcome, slept) {
             (Outcome::Ended(answer, keep, quiet), _) => {
@@ -130,22 +141,23 @@ impl<K: Kept> Call<K> {
         }
     }
 
-    /// Waits for the answer until a fatal signal.
+    /// Waits for the answer until a fatal signal. The caller holds no lock.
     ///
     /// # Errors
     /// As [`Self::wait_until`], and what the answer's status means.
     pub(crate) fn wait(&self, owner: &K::Owner) -> Result<Answer> {
-        let answer = self.wait_until(owner, i64::MAX)?;
+        let answer = self.wait_freezably(owner)?;
         status(&answer)?;
         Ok(answer)
     }
 
     /// Waits until something has ended: whether by the answer or because the device was reset, it is gone.
+    /// The caller holds no lock.
     ///
     /// # Errors
     /// EINTR: killed.
     pub(crate) fn wait_for_end(&self, owner: &K::Owner) -> Result {
-        match self.wait_until(owner, i64::MAX) {
+        match self.wait_freezably(owner) {
             Err(error) if error == EINTR => Err(error),
             _ => Ok(()),
         }

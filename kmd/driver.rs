@@ -87,13 +87,12 @@ impl Drop for TallyFile {
         state.vms.for_each(
             |vm| vm.owner_id() == id,
             |_, vm| {
-                if !vm.close() {
-                    return;
-                }
+                let goes_on = vm.close();
                 match &guard {
-                    Some(guard) => guard.registration_data_with(|registered| {
+                    Some(guard) if goes_on => guard.registration_data_with(|registered| {
                         end_vm_unattended(registered.gpu, &vm);
                     }),
+                    Some(_) => {}
                     // Unbound: the device was reset, and has nothing of it.
                     None => state.vms.free(&vm),
                 }

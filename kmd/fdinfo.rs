@@ -33,6 +33,8 @@ impl Fdinfo for TallyFile {
                 }
             },
         );
+        // Unbinding does not wait for what follows.
+        drop(guard);
         // What is not answered soon counts with what was known before: a reader does not wait for a slow VM.
         if let Some(call) = last {
             let _ = call.wait_until(state, monotonic_ns().saturating_add(PATIENCE_NS));

@@ -38,11 +38,12 @@ impl<'a> Caller<'a> {
         self.drm_file.inner()
     }
 
-    /// Uses the hardware, which stays meanwhile.
+    /// Uses the hardware, which stays meanwhile. `f` does not wait for the device: unbinding waits for `f`,
+    /// and a thread that waits in it could not be frozen.
     ///
     /// # Errors
     /// ENODEV: it has gone. Those of `f`.
-    fn gpu(&self, f: impl for<'g> FnOnce(&Gpu<'g>) -> Result) -> Result {
+    fn gpu<T>(&self, f: impl for<'g> FnOnce(&Gpu<'g>) -> Result<T>) -> Result<T> {
         self.gpu_or_gone(|gpu| if gpu.state().gone() { Err(ENODEV) } else { f(gpu) })
     }
 
@@ -50,7 +51,7 @@ impl<'a> Caller<'a> {
     ///
     /// # Errors
     /// ENODEV: the driver was unbound. Those of `f`.
-    fn gpu_or_gone(&self, f: impl for<'g> FnOnce(&Gpu<'g>) -> Result) -> Result {
+    fn gpu_or_gone<T>(&self, f: impl for<'g> FnOnce(&Gpu<'g>) -> Result<T>) -> Result<T> {
         let guard = self.dev.registration_guard().ok_or(ENODEV)?;
         guard.registration_data_with(|registered| f(registered.gpu))
     }
@@ -100,19 +101,19 @@ pub(crate) const TABLE: &[DrmIoctlDescriptor] = table! {
     Query => |caller, arg| caller.gpu(|gpu| query::query(gpu, &caller.file(), arg)),
     BoCreate => |caller, arg| caller.gpu(|_| buffers::create(caller.dev, caller.drm_file, arg)),
     BoInfo => |caller, arg| buffers::info(caller.drm_file, arg),
-    VmCreate => |caller, arg| caller.gpu(|gpu| vms::create(gpu, &caller.file(), arg)),
-    VmDestroy => |caller, arg| caller.gpu_or_gone(|gpu| vms::destroy(gpu, &caller.file(), arg)),
+    VmCreate => |caller, arg| vms::create(&caller, arg),
+    VmDestroy => |caller, arg| vms::destroy(&caller, arg),
     VmBind => |caller, arg| bind::bind(&caller, arg),
-    QueueCreate => |caller, arg| caller.gpu(|gpu| queues::create(gpu, &caller.file(), arg)),
-    QueueDestroy => |caller, arg| caller.gpu_or_gone(|gpu| queues::destroy(gpu, &caller.file(), arg)),
-    QueueQuery => |caller, arg| caller.gpu(|gpu| queues::query(gpu, &caller.file(), arg)),
+    QueueCreate => |caller, arg| queues::create(&caller, arg),
+    QueueDestroy => |caller, arg| queues::destroy(&caller, arg),
+    QueueQuery => |caller, arg| queues::query(&caller, arg),
     QueueKick => |caller, arg| caller.gpu(|gpu| queues::kick(gpu, &caller.file(), arg)),
     SemWait => |caller, arg| {
         let file = caller.file();
         waits::wait(file.state(), &file, caller.lookup(), arg)
     },
     SemWake => |caller, arg| caller.gpu(|gpu| waits::wake(gpu, caller.lookup(), arg)),
-    VmOrphan => |caller, arg| caller.gpu(|gpu| vms::orphan(gpu, &caller.file(), arg)),
+    VmOrphan => |caller, arg| vms::orphan(&caller, arg),
 };
 
 /// The core takes the number within the driver as the index in the table.

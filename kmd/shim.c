@@ -30,7 +30,8 @@
 
 /* The prototypes are for the compiler's check alone: raw/ has the other side. */
 void tally_waiter_init(struct wait_queue_head *queue);
-int tally_waiter_sleep(struct wait_queue_head *queue, const u32 *woken, s64 deadline, bool killable);
+int tally_waiter_sleep(struct wait_queue_head *queue, const u32 *woken, s64 deadline, bool killable,
+		       bool freezable);
 void tally_waiter_wake(struct wait_queue_head *queue, u32 *woken);
 u64 tally_memory_bytes(void);
 u32 tally_current_user(void);
@@ -75,12 +76,14 @@ void tally_waiter_init(struct wait_queue_head *queue)
 }
 
 /*
- * Sleeps until *woken is not 0. -ETIME at the deadline (CLOCK_MONOTONIC ns),
- * -EINTR on a signal, or only on a fatal one.
+ * Sleeps until *woken is not 0. -ETIME at the deadline (CLOCK_MONOTONIC ns), -EINTR on a signal, or only on
+ * a fatal one. A freezable sleep goes on where it was when the machine has slept; its caller holds no lock.
  */
-int tally_waiter_sleep(struct wait_queue_head *queue, const u32 *woken, s64 deadline, bool killable)
+int tally_waiter_sleep(struct wait_queue_head *queue, const u32 *woken, s64 deadline, bool killable,
+		       bool freezable)
 {
-	unsigned int state = killable ? TASK_KILLABLE : TASK_INTERRUPTIBLE;
+	unsigned int state = (killable ? TASK_KILLABLE : TASK_INTERRUPTIBLE) |
+			     (freezable ? TASK_FREEZABLE : 0);
 	ktime_t expires = ns_to_ktime(deadline);
 	DEFINE_WAIT(wait);
 	int ret;

@@ -46,7 +46,7 @@ pub(super) fn bind(caller: &Caller<'_>, arg: &VmBind) -> Result {
         return Err(EINVAL);
     }
     if matches!(content, Content::Nothing) {
-        return caller.gpu_or_gone(|gpu| unmap(gpu, &vm, &range));
+        return unmap(caller, &vm, &range);
     }
     if state.gone() {
         return Err(ENODEV);
@@ -60,25 +60,25 @@ pub(super) fn bind(caller: &Caller<'_>, arg: &VmBind) -> Result {
                 return Err(EACCES);
             }
             fill(&bo)?;
-            caller.gpu(|gpu| {
+            map(caller, &vm, &range, |gpu, mapping| {
                 let dev = gpu.transport().dma();
                 let pinned = Arc::new(PinnedBo::new(bo)?, GFP_KERNEL_ACCOUNT)?;
                 let table = patiently(|| sg_table(pinned.bo(), dev, &pinned.bo().table_lock))?;
                 let pieces = table.iter().map(|piece| (piece.dma_address(), piece.dma_len()));
                 let extents = Some(Cut::new(pieces, offset, bytes));
-                map(gpu, &vm, &range, access, Backing::Bo(pinned.clone()), extents)
+                mapping.send(gpu, access, Backing::Bo(pinned.clone()), extents)
             })
         }
         (Content::User { address, access }, _) => {
             let count = usize::try_from(bytes / PAGE_SIZE).map_err(|_| EINVAL)?;
             let pinned = PinnedUser::new(address, count, access.writes())?;
-            caller.gpu(|gpu| {
+            map(caller, &vm, &range, |gpu, mapping| {
                 let user = UserPages::map(pinned, gpu.transport().dma())?;
                 let user = Arc::new(user, GFP_KERNEL_ACCOUNT)?;
                 let pieces =
                     user.table().iter().map(|piece| (piece.dma_address(), piece.dma_len()));
                 let extents = Some(Cut::new(pieces, 0, bytes));
-                map(gpu, &vm, &range, access, Backing::User(user.clone()), extents)
+                mapping.send(gpu, access, Backing::User(user.clone()), extents)
             })
         }
         (Content::Null { access }, _) => {
@@ -91,7 +91,9 @@ pub(super) fn bind(caller: &Caller<'_>, arg: &VmBind) -> Result {
                 None
             };
             let none = None::<core::iter::Empty<Extent>>;
-            caller.gpu(|gpu| map(gpu, &vm, &range, access, Backing::Null(charge), none))
+            map(caller, &vm, &range, |gpu, mapping| {
+                mapping.send(gpu, access, Backing::Null(charge), none)
+            })
         }
         (Content::Nothing | Content::Buffer { .. }, _) => Err(EINVAL),
     }
@@ -108,34 +110,64 @@ fn patiently<T>(f: impl Fn() -> Result<T>) -> Result<T> {
     }
 }
 
-/// Maps `range` to `extents`, or to memory of the device's where there are none.
+/// A mapping that is being made.
+struct NewMapping<'a> {
+    vm: &'a Arc<Vm>,
+    range: &'a Range<u64>,
+    /// The commands that were sent.
+    calls: KVVec<Arc<Call>>,
+    /// Its number, once it is in the tree, and what became of the sending.
+    made: Option<(u64, Result)>,
+}
+
+impl NewMapping<'_> {
+    /// Puts it into the tree and sends it: to `extents`, or to memory of the device's where there are none.
+    ///
+    /// # Errors
+    /// It is not in the tree.
+    fn send(
+        &mut self,
+        gpu: &Gpu<'_>,
+        access: Access,
+        backing: Backing,
+        extents: Option<impl Iterator<Item = Extent>>,
+    ) -> Result {
+        let Self { vm, range, calls, made } = self;
+        let place = Place::new(GFP_KERNEL_ACCOUNT)?;
+        let cost = Charge::take(vm.account(), MAPPING)?;
+        let mut edit = vm.edit()?;
+        let serial = edit.insert(place, range, access, backing, cost)?;
+        let sent = match extents {
+            Some(extents) => send_maps(gpu, vm, range, access, extents, calls),
+            None => send_null_map(gpu, vm, range, access, calls),
+        };
+        *made = Some((serial, sent));
+        Ok(())
+    }
+}
+
+/// Makes a mapping; `send` has it sent, and this waits for the answers.
 fn map(
-    gpu: &Gpu<'_>,
+    caller: &Caller<'_>,
     vm: &Arc<Vm>,
     range: &Range<u64>,
-    access: Access,
-    backing: Backing,
-    extents: Option<impl Iterator<Item = Extent>>,
+    send: impl for<'g> FnOnce(&Gpu<'g>, &mut NewMapping<'_>) -> Result,
 ) -> Result {
-    let place = Place::new(GFP_KERNEL_ACCOUNT)?;
     let undoing = Order::new()?;
-    let cost = Charge::take(vm.account(), MAPPING)?;
-    let mut edit = vm.edit()?;
-    let serial = edit.insert(place, range, access, backing, cost)?;
-    let mut calls = KVVec::new();
-    let sent = match extents {
-        Some(extents) => send_maps(gpu, vm, range, access, extents, &mut calls),
-        None => send_null_map(gpu, vm, range, access, &mut calls),
-    };
-    drop(edit);
-    let mut result = sent;
-    for call in calls {
-        result = result.and(call.wait(gpu.state()).map(|_| ()));
+    let mut mapping = NewMapping { vm, range, calls: KVVec::new(), made: None };
+    caller.gpu(|gpu| send(gpu, &mut mapping))?;
+    let (serial, mut result) = mapping.made.ok_or(EINVAL)?;
+    for call in mapping.calls {
+        result = result.and(call.wait(caller.file().state()).map(|_| ()));
     }
     // A killed caller leaves the mapping: its file ends soon, and the VM with it.
     match result {
         Err(error) if error != EINTR => {
-            undo(gpu, vm, range.start, serial, undoing);
+            // Unbound: its end has taken all mappings back.
+            let _ = caller.gpu_or_gone(|gpu| {
+                undo(gpu, vm, range.start, serial, undoing);
+                Ok(())
+            });
             Err(error)
         }
         other => other,
@@ -208,17 +240,18 @@ fn undo(gpu: &Gpu<'_>, vm: &Arc<Vm>, start: u64, serial: u64, order: Order) {
     let _ = gpu.send(order, command, Keep::Mappings(gone));
 }
 
-fn unmap(gpu: &Gpu<'_>, vm: &Arc<Vm>, range: &Range<u64>) -> Result {
-    let order = Order::new()?;
-    let mut edit = vm.edit()?;
-    let taken = edit.take(range, || Charge::take(vm.account(), MAPPING))?;
-    if taken.is_empty() {
-        return Ok(());
-    }
-    let args = [range.start, range.end - range.start, 0, 0, 0, 0];
-    let command = vm_command(op::VM_UNMAP, vm.id(), args);
-    let sent = gpu.send(order, command, Keep::Mappings(taken));
-    drop(edit);
+fn unmap(caller: &Caller<'_>, vm: &Arc<Vm>, range: &Range<u64>) -> Result {
+    let call = caller.gpu_or_gone(|gpu| {
+        let order = Order::new()?;
+        let mut edit = vm.edit()?;
+        let taken = edit.take(range, || Charge::take(vm.account(), MAPPING))?;
+        if taken.is_empty() {
+            return Ok(None);
+        }
+        let args = [range.start, range.end - range.start, 0, 0, 0, 0];
+        let command = vm_command(op::VM_UNMAP, vm.id(), args);
+        Ok(gpu.send(order, command, Keep::Mappings(taken)).ok())
+    })?;
     // A device that is reset maps nothing any more; that is success.
-    sent.map_or(Ok(()), |call| call.wait_for_end(gpu.state()))
+    call.map_or(Ok(()), |call| call.wait_for_end(caller.file().state()))
 }

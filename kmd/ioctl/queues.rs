@@ -6,7 +6,8 @@ use kernel::sync::Arc;
 use tally_uapi::firmware::{op, query_value};
 use tally_uapi::ioctl::{queue_state, QueueCreate, QueueDestroy, QueueKick, QueueQuery};
 
-use crate::admin::{queue_command, Order};
+use super::Caller;
+use crate::admin::{queue_command, Call, Order};
 use crate::commands::{ask, end_queue};
 use crate::file::TallyFile;
 use crate::gpu::Gpu;
@@ -25,9 +26,29 @@ fn get(state: &State, file: &TallyFile, id: u32) -> Result<Arc<Queue>> {
 }
 
 /// IOCTL: QUEUE_CREATE: a ring on an engine.
-pub(super) fn create(gpu: &Gpu<'_>, file: &TallyFile, arg: &mut QueueCreate) -> Result {
-    let NewQueue { vm, class, index, priority, packets, ring, control } =
-        NewQueue::try_from(&*arg)?;
+pub(super) fn create(caller: &Caller<'_>, arg: &mut QueueCreate) -> Result {
+    let file = caller.file();
+    // The second order is for the end of a queue that its client will not have.
+    let (queue, call, ending) = caller.gpu(|gpu| begin(gpu, &file, arg))?;
+    if let Err(error) = call.wait(file.state()) {
+        // Killed, or refused: QUEUE_DESTROY comes after it, and frees the id.
+        if queue.close() {
+            ending.call.leave();
+            // What could not be sent was settled. Unbound: the file frees it.
+            let _ = caller.gpu_or_gone(|gpu| end_queue(gpu, &queue, ending));
+        }
+        return Err(error);
+    }
+    arg.queue_id = queue.id();
+    Ok(())
+}
+
+fn begin(
+    gpu: &Gpu<'_>,
+    file: &TallyFile,
+    arg: &QueueCreate,
+) -> Result<(Arc<Queue>, Arc<Call>, Order)> {
+    let NewQueue { vm, class, index, priority, packets, ring, control } = NewQueue::try_from(arg)?;
     let identity = gpu.identity()?;
     let classes = (identity.engine_classes as usize).min(identity.engines.len());
     let engines = identity.engines[..classes].get(class as usize).ok_or(EINVAL)?;
@@ -50,45 +71,40 @@ pub(super) fn create(gpu: &Gpu<'_>, file: &TallyFile, arg: &mut QueueCreate) -> 
     let call = vm.while_mapped(&ranges, || {
         gpu.send_then(order, command, Keep::Nothing, || id.publish(published))
     })?;
-    match call.wait(state) {
-        Ok(_) => {
-            arg.queue_id = queue.id();
-            Ok(())
-        }
-        Err(error) => {
-            // Killed, or refused: QUEUE_DESTROY comes after it, and frees the id.
-            if queue.close() {
-                ending.call.leave();
-                // What could not be sent was settled.
-                let _ = end_queue(gpu, &queue, ending);
-            }
-            Err(error)
-        }
-    }
+    Ok((queue, call, ending))
 }
 
 /// IOCTL: QUEUE_DESTROY: stops a queue.
-pub(super) fn destroy(gpu: &Gpu<'_>, file: &TallyFile, arg: &QueueDestroy) -> Result {
-    let QueueId(id) = QueueId::try_from(arg)?;
-    let state = gpu.state();
-    get(state, file, id)?;
-    let order = Order::new()?;
-    let queue = state.queues.close(file.id(), id)?;
-    // What it has done since it was last asked counts as well, if there is memory to ask.
-    if let Ok(asking) = Order::new() {
-        asking.call.leave();
-        let _ = ask(gpu, &queue, asking);
-    }
+pub(super) fn destroy(caller: &Caller<'_>, arg: &QueueDestroy) -> Result {
+    let file = caller.file();
+    let call = caller.gpu_or_gone(|gpu| {
+        let QueueId(id) = QueueId::try_from(arg)?;
+        let state = gpu.state();
+        get(state, &file, id)?;
+        let order = Order::new()?;
+        let queue = state.queues.close(file.id(), id)?;
+        // What it has done since it was last asked counts as well, if there is memory to ask.
+        if let Ok(asking) = Order::new() {
+            asking.call.leave();
+            let _ = ask(gpu, &queue, asking);
+        }
+        Ok(end_queue(gpu, &queue, order).ok())
+    })?;
     // A device that is reset has no queue any more; that is success.
-    end_queue(gpu, &queue, order).map_or(Ok(()), |call| call.wait_for_end(state))
+    call.map_or(Ok(()), |call| call.wait_for_end(file.state()))
 }
 
 /// IOCTL: QUEUE_QUERY: what a queue does.
-pub(super) fn query(gpu: &Gpu<'_>, file: &TallyFile, arg: &mut QueueQuery) -> Result {
-    let QueueId(queue_id) = QueueId::try_from(&*arg)?;
-    let queue = get(gpu.state(), file, queue_id)?;
-    let answer = Order::new().and_then(|order| ask(gpu, &queue, order)?.wait(gpu.state()));
-    *arg = match answer {
+pub(super) fn query(caller: &Caller<'_>, arg: &mut QueueQuery) -> Result {
+    let file = caller.file();
+    let (queue, call) = caller.gpu(|gpu| {
+        let QueueId(id) = QueueId::try_from(&*arg)?;
+        let queue = get(gpu.state(), &file, id)?;
+        let call = Order::new().and_then(|order| ask(gpu, &queue, order));
+        Ok((queue, call))
+    })?;
+    let queue_id = queue.id();
+    *arg = match call.and_then(|call| call.wait(file.state())) {
         Ok(answer) => QueueQuery {
             queue_id,
             state: answer.values[query_value::STATE] as u32,

@@ -17,7 +17,7 @@ use crate::gpu::Gpu;
 use crate::object::vm::Vm;
 use crate::raw::pages::PinnedWord;
 use crate::raw::time::monotonic_ns;
-use crate::raw::wait::{Interrupted, Waiter};
+use crate::raw::wait::{Interrupted, Sleep, Waiter};
 use crate::request::{Condition, Wait, Wake};
 use crate::sleepers::{About, Places};
 use crate::state::{Count, State};
@@ -133,7 +133,7 @@ fn sleep(state: &State, progress: &mut Progress, vm: Option<&Vm>, deadline_ns: i
             return Ok(index);
         }
         ended()?;
-        let slept = waiter.sleep(deadline_ns, false);
+        let slept = waiter.sleep(deadline_ns, Sleep::Interruptible);
         waiter.rearm();
         if let Err(why) = slept {
             return match (progress.look(), why) {

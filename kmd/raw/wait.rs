@@ -17,6 +17,7 @@ extern "C" {
         woken: *const u32,
         deadline: i64,
         killable: bool,
+        freezable: bool,
     ) -> c_int;
     fn tally_waiter_wake(queue: *mut bindings::wait_queue_head, woken: *mut u32);
 }
@@ -28,6 +29,17 @@ pub(crate) enum Interrupted {
     Late,
     /// A signal came.
     Signal,
+}
+
+/// Which signals end a sleep, and whether the sleeper may be frozen in it, which asks that it holds no lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sleep {
+    /// All signals end it, and it may be frozen.
+    Interruptible,
+    /// Fatal signals end it.
+    Killable,
+    /// Fatal signals end it, and it may be frozen.
+    KillableFreezable,
 }
 
 /// A place where one thread sleeps until it is woken, a deadline (CLOCK_MONOTONIC
@@ -58,11 +70,14 @@ impl Waiter {
 
     /// Sleeps until [`Self::wake`] was called since the last [`Self::rearm`].
     ///
-    /// With `killable` only fatal signals count. `i64::MAX` is no deadline.
-    pub(crate) fn sleep(&self, deadline_ns: i64, killable: bool) -> Result<(), Interrupted> {
+    /// `i64::MAX` is no deadline.
+    pub(crate) fn sleep(&self, deadline_ns: i64, kind: Sleep) -> Result<(), Interrupted> {
+        let killable = kind != Sleep::Interruptible;
+        let freezable = kind != Sleep::Killable;
         // SAFETY: both are valid and pinned; the shim reads `woken` atomically.
         let ret = unsafe {
-            tally_waiter_sleep(self.queue.get(), self.woken.get(), deadline_ns, killable)
+            let (queue, woken) = (self.queue.get(), self.woken.get());
+            tally_waiter_sleep(queue, woken, deadline_ns, killable, freezable)
         };
         match ret {
             0 => Ok(()),
