@@ -37,7 +37,8 @@ in_apt_root() {
         -o Acquire::Check-Valid-Until=false -o APT::Install-Recommends=false "$@"
 }
 
-# unpack_packages APT_ROOT FOLDER PACKAGE[=VERSION]...: these packages alone.
+# unpack_packages APT_ROOT FOLDER PACKAGE[=VERSION]...: these packages alone. With apt_tell=yes it says a line
+# for each that it has unpacked.
 unpack_packages() {
     apt_root=$1 apt_into=$2
     shift 2
@@ -47,6 +48,7 @@ unpack_packages() {
     (cd "$apt_root/packages" && in_apt_root "$apt_root" apt-get download "$@")
     for apt_package in "$apt_root"/packages/*.deb; do
         dpkg-deb -x "$apt_package" "$apt_into"
+        [ -z "${apt_tell:-}" ] || echo "$apt_package"
     done
     rm -rf "$apt_root/packages"
 }

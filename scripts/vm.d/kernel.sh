@@ -22,11 +22,6 @@ need_kernel_tools() {
     install_packages "${missing[@]}"
 }
 
-# say STEP: progress of what takes long.
-say() {
-    printf '%s  %s\n' "$(date +%T)" "$*" >&2
-}
-
 # The apt root of the newer suites, read anew when it is a day old; an old one is better than none.
 newer_packages() {
     local lists=$cache/apt
@@ -67,7 +62,7 @@ kernel_prepare() {
     kernel_make_flags
     kernel_config=("$here/kernel.config")
     [ "$variant" = dev ] || kernel_config+=("$here/$variant.config")
-    lists=$(newer_packages)
+    lists=$(alone newer_packages)
     package=$(kernel_package "$lists")
     version=$(in_apt_root "$lists" apt-cache show "$package" | sed -n 's/^Version: //p' | sort -V | tail -n 1)
     digest=$({
@@ -78,13 +73,30 @@ kernel_prepare() {
     kernel_dir=$cache/kernel/${version%%[-+]*}-$variant-$digest
 }
 
+# mib_of LISTS ARGUMENT...: how much apt-get would fetch, in MiB.
+mib_of() {
+    local lists=$1
+    shift
+    in_apt_root "$lists" apt-get --print-uris "$@" | awk '{ bytes += $3 } END { print int(bytes / 1048576) + 1 }'
+}
+
+# What is fetched already, in MiB.
+mib_fetched() {
+    du -sm "$cache/apt/packages" | cut -f 1
+}
+
+# unpack_watched LISTS FOLDER PACKAGE: unpack_packages, which tells how far it is.
+unpack_watched() {
+    watching "$(mib_of "$1" download "$3")" MiB mib_fetched -- unpack_packages "$@"
+}
+
 # Bindgen and the source of Rust's library.
 kernel_tools() {
     local lists=$1 version unpacked
     [ -x "$cache/tools/bin/bindgen" ] || {
         say "building bindgen $bindgen_version"
-        cargo install --locked --quiet --root "$cache/tools" --target-dir "$cache/tools/build" \
-            "bindgen-cli@$bindgen_version" >&2
+        cargo_counted install --locked --root "$cache/tools" --target-dir "$cache/tools/build" \
+            "bindgen-cli@$bindgen_version"
         rm -rf "$cache/tools/build"
     }
     [ -d "$cache/rust-$rust_version" ] || {
@@ -93,7 +105,7 @@ kernel_tools() {
         say "fetching the source of Rust's library $rust_version"
         unpacked=$cache/rust.partial
         rm -rf "$unpacked"
-        unpack_packages "$lists" "$unpacked" "rust-src=$version"
+        unpack_watched "$lists" "$unpacked" "rust-src=$version"
         mv "$unpacked/usr/src/rustc-$rust_version" "$cache/rust-$rust_version"
         rm -rf "$unpacked"
     }
@@ -101,15 +113,19 @@ kernel_tools() {
 
 # The build tree, up to its config.
 kernel_unpack() {
-    local lists=$1 archive
+    local lists=$1 archive bytes
     say "fetching $kernel_source"
     rm -rf "$kernel_dir"
     mkdir -p "$kernel_dir"
-    unpack_packages "$lists" "$kernel_dir/package" "$kernel_source"
+    unpack_watched "$lists" "$kernel_dir/package" "$kernel_source"
     archive=("$kernel_dir"/package/usr/src/linux-source-*.tar.xz)
     say "unpacking it"
     mkdir "$kernel_dir/build"
-    tar -C "$kernel_dir/build" --strip-components=1 --exclude='*/drivers/gpu/drm/amd/include' \
+    bytes=$(xz --robot --list "${archive[0]}" | awk '$1 == "totals" { print $5 }')
+    # shellcheck disable=SC2016 # the words are for tar's shell
+    TALLY_MIB=$((bytes >> 20)) tar -C "$kernel_dir/build" --strip-components=1 \
+        --exclude='*/drivers/gpu/drm/amd/include' --checkpoint=25600 \
+        --checkpoint-action='exec=printf "%s    %d of %d MiB\n" "$(date +%T)" $((TAR_CHECKPOINT / 102)) "$TALLY_MIB" >&2' \
         -xf "${archive[0]}"
     rm -rf "$kernel_dir/package"
     (
@@ -136,32 +152,49 @@ kernel_check_config() {
     [ ${#lost[@]} = 0 ] || say "this kernel does not take ${lost[*]}"
 }
 
-# The number of objects made, while the build runs.
-kernel_progress() {
-    local builder=$1 objects
-    while sleep 30 && kill -0 "$builder" 2>/dev/null; do
-        objects=$(find "$kernel_dir/build" -name '*.o' 2>/dev/null | wc -l)
-        say "  $objects objects"
-    done
+# The number of objects made.
+kernel_objects_made() {
+    find "$kernel_dir/build" -name '*.o' 2>/dev/null | wc -l
+}
+
+# How many there are in the end, about, by variant: to know it exactly is to build.
+declare -rA kernel_objects=([dev]=1660 [debug]=1800)
+
+kernel_compile() {
+    nice -n 5 make -C "$kernel_dir/build" -j"$(nproc)" "${make_flags[@]}" bzImage modules >"$kernel_dir/build.log" 2>&1
 }
 
 # Keeps what booting and building modules need.
 kernel_prune() {
+    local list=$kernel_dir/superfluous superfluous=(Documentation block crypto drivers fs init io_uring ipc
+        kernel lib mm net samples security sound tools/testing tools/perf virt)
     cd "$kernel_dir/build"
     cp arch/x86/boot/bzImage ../bzImage
     make -s "${make_flags[@]}" INSTALL_MOD_PATH="$kernel_dir/modules" modules_install
     # From here on the tree builds no kernel any more: one that is cut short is unpacked anew.
     rm ../unpacked
-    find . -type f \( -name '*.o' -o -name '*.a' -o -name '*.cmd' -o -name '*.ko' \) \
-        ! -path './scripts/*' ! -path './rust/*' ! -path './tools/objtool/*' -delete
-    find arch -mindepth 1 -maxdepth 1 ! -name Kconfig ! -name 'x86*' -exec rm -rf {} +
-    rm -rf vmlinux vmlinux.* .tmp_vmlinux* Documentation block crypto drivers fs init io_uring ipc kernel \
-        lib mm net samples security sound tools/testing tools/perf virt
+    {
+        find . -type f \( -name '*.o' -o -name '*.a' -o -name '*.cmd' -o -name '*.ko' \) \
+            ! -path './scripts/*' ! -path './rust/*' ! -path './tools/objtool/*'
+        find arch -mindepth 1 -maxdepth 1 ! -name Kconfig ! -name 'x86*' -exec find {} ! -type d \;
+        # Not each kernel has all of them.
+        find vmlinux vmlinux.* .tmp_vmlinux* "${superfluous[@]}" ! -type d || true
+    } 2>/dev/null | sort -u >"$list"
+    say "removing what is not needed any more"
+    xargs -d '\n' -a "$list" -n 1000 rm -vf | counted "$(wc -l <"$list")" files
+    rm -rf "$list" "${superfluous[@]}"
+    find arch -type d -empty -delete
 }
 
 # alone FUNCTION [ARGUMENT]...: calls it while no other of these scripts makes something that is kept.
 alone() {
     local lock status
+    # The lock is had already.
+    [ -z "${TALLY_VM_ALONE:-}" ] || {
+        "$@"
+        return
+    }
+    local TALLY_VM_ALONE=yes
     exec {lock}>"$cache/lock"
     flock --nonblock "$lock" || {
         say "waiting for another scripts/vm"
@@ -179,27 +212,24 @@ alone() {
 kernel_ensure() {
     mkdir -p "$cache"
     kernel_prepare "$1"
-    [ -e "$kernel_dir/complete" ] || alone kernel_make
+    [ -e "$kernel_dir/complete" ] || alone kernel_make "$1"
 }
 
+# kernel_make VARIANT: makes the kernel that kernel_prepare has named.
 kernel_make() {
-    local lists builder
+    local lists
     [ ! -e "$kernel_dir/complete" ] || return 0
     need_kernel_tools
     lists=$(newer_packages)
     kernel_tools "$lists"
     [ -e "$kernel_dir/unpacked" ] || kernel_unpack "$lists"
     say "building ${kernel_dir##*/}; on two free cores this takes a quarter of an hour"
-    nice -n 5 make -C "$kernel_dir/build" -j"$(nproc)" "${make_flags[@]}" bzImage modules \
-        >"$kernel_dir/build.log" 2>&1 &
-    builder=$!
-    kernel_progress "$builder" &
-    wait "$builder" || {
+    watching "about ${kernel_objects[$1]}" objects kernel_objects_made -- kernel_compile || {
         grep -E 'error|Error' "$kernel_dir/build.log" | tail -n 20 >&2
         die "the kernel does not build; all of it: $kernel_dir/build.log"
     }
-    say "installing its modules, and removing what is not needed any more"
-    (kernel_prune) >>"$kernel_dir/build.log" 2>&1
+    say "installing its modules"
+    (kernel_prune) >>"$kernel_dir/build.log"
     touch "$kernel_dir/complete"
     say "kernel ready: $kernel_dir"
 }

@@ -9,8 +9,7 @@ module_build() {
     mkdir -p "$out"
     [ -f "$root/Kbuild" ] || die "this checkout has no module"
     # Two machines may want it at a time.
-    alone make -s -C "$kernel_dir/build" M="$root" MO="$out" "${make_flags[@]}" "${module_arguments[@]}" \
-        KRUSTFLAGS=-Dwarnings KCFLAGS=-Werror modules >"$out/build.log" 2>&1 || {
+    alone watching 7 'objects of the module' module_objects "$out" -- module_make "$out" || {
         tail -n 60 "$out/build.log" >&2
         die "the module does not build"
     }
@@ -18,12 +17,25 @@ module_build() {
     [ -f "$module" ] || die "the build left no $module"
 }
 
+module_make() {
+    make -s -C "$kernel_dir/build" M="$root" MO="$1" "${make_flags[@]}" "${module_arguments[@]}" \
+        KRUSTFLAGS=-Dwarnings KCFLAGS=-Werror modules >"$1/build.log" 2>&1
+}
+
+module_objects() {
+    find "$1" -name '*.o' | wc -l
+}
+
+# The program of the virtual GPU.
+gpu_build() {
+    [ -d "$root/device/server" ] || die "this checkout has no tally-gpu"
+    (cd "$root" && cargo_counted build --release -p tally-gpu)
+}
+
 # gpu_start RUN_FOLDER: the device's process (gpu), listening on gpu.sock.
 gpu_start() {
     local run=$1 tries=0
-    [ -d "$root/device/server" ] || die "this checkout has no tally-gpu"
-    (cd "$root" && cargo build --quiet --release -p tally-gpu)
-    "$target/release/tally-gpu" --socket "$run/gpu.sock" "${gpu_arguments[@]}" 2>"$run/gpu.log" &
+    with_parent "$target/release/tally-gpu" --socket "$run/gpu.sock" "${gpu_arguments[@]}" 2>"$run/gpu.log" &
     gpu=$!
     until [ -S "$run/gpu.sock" ]; do
         kill -0 "$gpu" 2>/dev/null && [ $((tries += 1)) -lt 600 ] || {

@@ -8,12 +8,15 @@ readonly qemu_oldest=10.1
 
 # qemu_fetch FOLDER: unpacks it there.
 qemu_fetch() {
-    local tree=$1 lists
+    local tree=$1 lists packages count apt_tell=yes
     [ ! -d "$tree" ] || return 0
-    say "fetching QEMU"
+    say "fetching QEMU and what it needs"
     lists=$(newer_packages)
     rm -rf "$tree.partial"
-    unpack_closure "$lists" "$tree.partial" -t trixie-backports qemu-system-x86
+    packages=(-t trixie-backports qemu-system-x86)
+    count=$(in_apt_root "$lists" apt-get --print-uris install "${packages[@]}" | wc -l)
+    watching "$(mib_of "$lists" install "${packages[@]}")" MiB mib_fetched -- \
+        unpack_closure "$lists" "$tree.partial" "${packages[@]}" | counted "$count" packages
     mv "$tree.partial" "$tree"
 }
 
@@ -48,44 +51,36 @@ share() {
     device "$1" virtio-9p-pci "fsdev=$1,mount_tag=$1$keeps_state"
 }
 
-# device ID DRIVER [PROPERTIES]: a device, on the debug machine in a slot of its own.
+# device ID DRIVER [PROPERTIES]: a device, in a slot of its own.
 device() {
-    local bus=
-    [ "$variant" != debug ] || {
-        slots=$((slots + 1))
-        printf '%s\n' -device "pcie-root-port,id=slot-$1,chassis=$slots"
-        bus=,bus=slot-$1
-    }
-    printf '%s\n' -device "$2$bus${3:+,$3}"
+    slots=$((slots + 1))
+    printf '%s\n' -device "pcie-root-port,id=slot-$1,chassis=$slots" -device "$2,bus=slot-$1${3:+,$3}"
 }
 
 # How long QEMU waits for an answer of the device's process, in ms. After that it gives the device up for
 # good, by default after five seconds, which a process that stands still for a while may exceed.
 readonly device_patience=3600000
 
-# machine RUN_FOLDER: the devices, one argument a line. On the debug machine they are in slots, so that the
-# bus can report errors of the virtual GPU's, and virtio's keep their state while the machine sleeps: that of
-# 9p and of the ports is not made anew by their drivers.
+# machine RUN_FOLDER: the devices, one argument a line. They are in slots, so that the bus can report errors of
+# the virtual GPU's, and virtio's keep their state while the machine sleeps: that of 9p and of the ports is
+# not made anew by their drivers.
 machine() {
-    local run=$1 stream slots=0 keeps_state= gpu_bus=
-    [ "$variant" != debug ] || keeps_state=,x-pcie-pm-no-soft-reset=on
+    local run=$1 stream slots=0 keeps_state=,x-pcie-pm-no-soft-reset=on
     share root / readonly=on
     share target "$target"
     share run "$run"
     [ ! -S "$run/gpu.sock" ] || {
-        [ "$variant" != debug ] || {
-            gpu_bus='"bus":"slot-gpu",'
-            printf '%s\n' -device pcie-root-port,id=slot-gpu,chassis=9
-        }
-        printf '%s\n' -device \
-            "{\"driver\":\"vfio-user-pci\",$gpu_bus\"x-msg-timeout\":$device_patience,\"socket\":{\"type\":\"unix\",\"path\":\"$run/gpu.sock\"}}"
+        printf '%s\n' -device pcie-root-port,id=slot-gpu,chassis=9 -device \
+            "{\"driver\":\"vfio-user-pci\",\"bus\":\"slot-gpu\",\"x-msg-timeout\":$device_patience,\"socket\":{\"type\":\"unix\",\"path\":\"$run/gpu.sock\"}}"
     }
-    if [ -e "$run/shell" ]; then
-        printf '%s\n' -chardev stdio,id=console,signal=off
-        return
-    fi
     printf '%s\n' -chardev "file,id=console,path=$run/console.log"
     device serial virtio-serial-pci "${keeps_state#,}"
+    if [ -e "$run/shell" ]; then
+        # Beside the kernel's console, so that its messages do not come between.
+        printf '%s\n' -chardev stdio,id=terminal,signal=off -device virtconsole,chardev=terminal
+        return
+    fi
+    printf '%s\n' -chardev "file,id=in,path=/dev/null,input-path=$run/in" -device virtserialport,chardev=in,name=in
     for stream in out err; do
         printf '%s\n' -chardev "file,id=$stream,path=$run/$stream" \
             -device "virtserialport,chardev=$stream,name=$stream"
@@ -115,45 +110,85 @@ guest_guard() {
     done
 }
 
+# boot_tell RUN_FOLDER: tells a person who waits how far it is.
+boot_tell() {
+    local run=$1 step
+    while sleep "$progress_every" && [ -d "$run" ] && [ ! -e "$run/loaded" ]; do
+        step=0
+        [ ! -s "$run/console.log" ] || step=1
+        [ ! -e "$run/started" ] || step=2
+        [ ! -e "$run/clock" ] || step=3
+        say "  booting: $step of 4 steps"
+    done
+}
+
+# guest_feed RUN_FOLDER: the input for the machine's command, from when there is no other boot any more.
+guest_feed() {
+    local run=$1
+    [ ! -e "$run/shell" ] || return 0
+    # To read a terminal in the background is to be stopped.
+    [ ! -t 0 ] || [ "$(ps -o pgid= -p $$)" = "$(ps -o tpgid= -p $$)" ] || return 0
+    while [ -d "$run" ] && [ ! -e "$run/loaded" ]; do sleep 0.1; done
+    exec cat
+}
+
+# with_parent COMMAND...: which ends when this script does, however that ends.
+with_parent() {
+    exec setpriv --pdeathsig KILL -- "$@"
+}
+
 # guest_stop: ends the machine, if one runs.
 machine=
+terminal=
 guest_stop() {
     [ -z "$machine" ] || {
-        kill "$machine" "$guard" 2>/dev/null || true
+        kill "$machine" "${guards[@]}" 2>/dev/null || true
         wait "$machine" 2>/dev/null || true
     }
     machine=
+    # QEMU leaves it as it was only when it ends by itself.
+    [ -z "$terminal" ] || stty "$terminal" 2>/dev/null || true
 }
 
 # guest_run RUN_FOLDER: boots kernel_dir's kernel and waits for the end of the machine.
 #
-# The folder holds what the guest is to do (see guest-init) and receives its answers. The two streams
-# of the command come through ports of their own, so that nothing of the kernel's is between them.
+# The folder holds what the guest is to do (see guest-init) and receives its answers. The streams of the
+# command come through ports of their own, so that nothing of the kernel's is between them.
 guest_run() {
-    local run=$1 devices out err readers=() status=0
-    mkfifo "$run/out" "$run/err"
+    local run=$1 devices in out err readers=() status=0
+    mkfifo "$run/in" "$run/out" "$run/err"
     # Open for both directions, so that neither side waits for the other to open it.
-    exec {out}<>"$run/out" {err}<>"$run/err"
-    cat "$run/out" {out}<&- {err}<&- &
+    exec {in}<>"$run/in" {out}<>"$run/out" {err}<>"$run/err"
+    cat "$run/out" {in}<&- {out}<&- {err}<&- &
     readers+=($!)
-    cat "$run/err" {out}<&- {err}<&- >&2 &
+    cat "$run/err" {in}<&- {out}<&- {err}<&- >&2 &
     readers+=($!)
+    [ ! -t 0 ] || terminal=$(stty -g)
+    guest_feed "$run" <&0 >&"$in" {in}<&- {out}<&- {err}<&- 2>/dev/null &
+    guards=($!)
     [ "$variant" != debug ] || boot_limit=900
     mapfile -t devices < <(machine "$run")
-    guest_guard "$run" {out}<&- {err}<&- >/dev/null 2>&1 &
-    guard=$!
-    # In the background, so that this shell hears signals; with the standard input all the same.
-    timeout --foreground "$limit" "${qemu[@]}" -nodefaults -no-user-config -display none -no-reboot \
+    guest_guard "$run" {in}<&- {out}<&- {err}<&- >/dev/null 2>&1 &
+    guards+=($!)
+    [ ! -t 2 ] || {
+        boot_tell "$run" {in}<&- {out}<&- {err}<&- &
+        guards+=($!)
+    }
+    # In the background, so that this shell hears signals; a shell's terminal is its standard input all the same.
+    with_parent timeout --foreground "$limit" setpriv --pdeathsig KILL -- \
+        "${qemu[@]}" -nodefaults -no-user-config -display none -no-reboot \
         -pidfile "$run/pid" -M q35,memory-backend=memory -accel "$accelerator" -cpu max -smp "$cpus" -m "$memory" \
         -object "memory-backend-memfd,id=memory,size=$memory,share=on" \
         -kernel "$kernel_dir/bzImage" -initrd "$run/initramfs" \
         -append "$kernel_parameters tally.target=$target tally.modules=$kernel_dir/modules $append" \
-        -serial chardev:console "${devices[@]}" {out}<&- {err}<&- <&0 2>"$run/qemu.log" &
+        -serial chardev:console "${devices[@]}" {in}<&- {out}<&- {err}<&- <&0 2>"$run/qemu.log" &
     machine=$!
+    # From here on only the feeder has it open to write, and its end is the end of the input.
+    exec {in}<&-
     wait "$machine" || status=$?
     machine=
     exec {out}<&- {err}<&-
-    kill "$guard" 2>/dev/null || true
+    kill "${guards[@]}" 2>/dev/null || true
     wait "${readers[@]}"
     return "$status"
 }

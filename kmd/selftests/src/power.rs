@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What happens to the device's power and to its bus: the machine sleeps, PCI recovers from an error.
-//! On a kernel that can do both on request (`scripts/vm --debug`).
+//! On a kernel that can do so on request.
 
 use std::fs;
 use std::path::Path;
