@@ -6,61 +6,22 @@
 
 use core::ffi::{c_int, c_void};
 
-use kernel::drm;
 use kernel::drm::ioctl::{DrmIoctlDescriptor, RENDER_ALLOW};
-use kernel::prelude::*;
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, Ioctl, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemWait,
     SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
 };
 
-use crate::buffer::BoRef;
-use crate::device::TallyDevice;
-use crate::file::TallyFile;
-use crate::gpu::Gpu;
+use self::caller::Caller;
 use crate::raw::drm::{drm_device, drm_file, ioctl_arguments};
 
 mod bind;
 mod buffers;
+mod caller;
 mod query;
 mod queues;
 mod vms;
 mod waits;
-
-/// Who calls.
-struct Caller<'a> {
-    dev: &'a TallyDevice<drm::Ioctl>,
-    drm_file: &'a drm::File<TallyFile>,
-}
-
-impl<'a> Caller<'a> {
-    fn file(&self) -> Pin<&'a TallyFile> {
-        self.drm_file.inner()
-    }
-
-    /// Uses the hardware, which stays meanwhile. `f` does not wait for the device: unbinding waits for `f`,
-    /// and a thread that waits in it could not be frozen.
-    ///
-    /// # Errors
-    /// ENODEV: it has gone. Those of `f`.
-    fn gpu<T>(&self, f: impl for<'g> FnOnce(&Gpu<'g>) -> Result<T>) -> Result<T> {
-        self.gpu_or_gone(|gpu| if gpu.state().gone() { Err(ENODEV) } else { f(gpu) })
-    }
-
-    /// As [`Self::gpu`], for what frees: that a device has been given up does not keep it from that.
-    ///
-    /// # Errors
-    /// ENODEV: the driver was unbound. Those of `f`.
-    fn gpu_or_gone<T>(&self, f: impl for<'g> FnOnce(&Gpu<'g>) -> Result<T>) -> Result<T> {
-        let guard = self.dev.registration_guard().ok_or(ENODEV)?;
-        guard.registration_data_with(|registered| f(registered.gpu))
-    }
-
-    fn lookup(&self) -> impl Fn(u32) -> Result<BoRef> + use<'a> {
-        let file = self.drm_file;
-        move |handle| buffers::lookup(file, handle)
-    }
-}
 
 /// One entry of the table for each `argument => handler`.
 macro_rules! table {

@@ -10,7 +10,7 @@ use tally_uapi::firmware::{map_flag, op, Command, Extent, MAX_EXTENTS};
 use tally_uapi::ioctl::VmBind;
 use tally_uapi::PAGE_SIZE;
 
-use super::Caller;
+use super::caller::Caller;
 use crate::account::{Amount, Charge, EXTENTS, MAPPING};
 use crate::admin::{vm_command, Call, Order};
 use crate::extent::Cut;

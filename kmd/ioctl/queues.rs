@@ -6,7 +6,7 @@ use kernel::sync::Arc;
 use tally_uapi::firmware::{op, query_value};
 use tally_uapi::ioctl::{queue_state, QueueCreate, QueueDestroy, QueueKick, QueueQuery};
 
-use super::Caller;
+use super::caller::Caller;
 use crate::admin::{queue_command, Call, Order};
 use crate::commands::{ask, end_queue};
 use crate::file::TallyFile;

@@ -6,7 +6,7 @@ use kernel::sync::Arc;
 use tally_uapi::firmware::op;
 use tally_uapi::ioctl::{VmCreate, VmDestroy, VmOrphan};
 
-use super::Caller;
+use super::caller::Caller;
 use crate::admin::{vm_command, Call, Order};
 use crate::commands::{end_vm, end_vm_unattended};
 use crate::file::TallyFile;

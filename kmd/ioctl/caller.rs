@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The caller of an ioctl, and what it may use.
+
+use kernel::drm;
+use kernel::prelude::*;
+
+use super::buffers;
+use crate::buffer::BoRef;
+use crate::device::TallyDevice;
+use crate::file::TallyFile;
+use crate::gpu::Gpu;
+
+/// Who calls.
+pub(super) struct Caller<'a> {
+    pub(super) dev: &'a TallyDevice<drm::Ioctl>,
+    pub(super) drm_file: &'a drm::File<TallyFile>,
+}
+
+impl<'a> Caller<'a> {
+    pub(super) fn file(&self) -> Pin<&'a TallyFile> {
+        self.drm_file.inner()
+    }
+
+    /// Uses the hardware, which stays meanwhile. `f` does not wait for the device: unbinding waits for `f`,
+    /// and a thread that waits in it could not be frozen.
+    ///
+    /// # Errors
+    /// ENODEV: it has gone. Those of `f`.
+    pub(super) fn gpu<T>(&self, f: impl for<'g> FnOnce(&Gpu<'g>) -> Result<T>) -> Result<T> {
+        self.gpu_or_gone(|gpu| if gpu.state().gone() { Err(ENODEV) } else { f(gpu) })
+    }
+
+    /// As [`Self::gpu`], for what frees: that a device has been given up does not keep it from that.
+    ///
+    /// # Errors
+    /// ENODEV: the driver was unbound. Those of `f`.
+    pub(super) fn gpu_or_gone<T>(
+        &self,
+        f: impl for<'g> FnOnce(&Gpu<'g>) -> Result<T>,
+    ) -> Result<T> {
+        let guard = self.dev.registration_guard().ok_or(ENODEV)?;
+        guard.registration_data_with(|registered| f(registered.gpu))
+    }
+
+    pub(super) fn lookup(&self) -> impl Fn(u32) -> Result<BoRef> + use<'a> {
+        let file = self.drm_file;
+        move |handle| buffers::lookup(file, handle)
+    }
+}
