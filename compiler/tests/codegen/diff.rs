@@ -7,6 +7,7 @@ use std::fmt::{self, Write};
 
 use tally_compiler::interp::{self, Launch, Memory};
 use tally_compiler::ir::Module;
+use tally_compiler_protocol::TargetCpu;
 
 use crate::harness::{Arg, Grid, Kernel, MARGIN, clang, module, widths};
 use crate::passes::agree_after_each;
@@ -85,13 +86,44 @@ pub fn same_in_all(module: &Module, name: &str, runs: &[Run]) {
 
 /// As [`same_in_all`]; how the buffers differ if they do.
 fn compare(module: &Module, name: &str, runs: &[Run]) -> Result<(), String> {
+    compare_at(&widths(), module, name, runs)
+}
+
+/// As [`same`], with some of [`widths`].
+pub fn same_at(
+    widths: &[(TargetCpu, u32)],
+    module: &Module,
+    name: &str,
+    grid: Grid,
+    inputs: &[Input],
+    context: &str,
+) {
+    let run = (grid, inputs.to_vec());
+    compare_at(widths, module, name, &[run]).unwrap_or_else(|how| panic!("{how}\n{context}"));
+}
+
+fn compare_at(
+    widths: &[(TargetCpu, u32)],
+    module: &Module,
+    name: &str,
+    runs: &[Run],
+) -> Result<(), String> {
     agree_after_each(module, name, runs).map_err(|how| format!("{name} {how}"))?;
-    widths().into_iter().try_for_each(|(target, lanes)| {
+    // Code for one item at a time is the same for any number of lanes.
+    let mut scalar: Option<&TargetCpu> = None;
+    widths.iter().try_for_each(|(target, lanes)| {
+        let lanes = *lanes;
         // There a driver may get two lengths of vectors.
         let kernel = match target.name.as_str() {
-            "x86-64-v4" => Kernel::new(module, name, &target),
-            _ => Kernel::with_lanes(module, name, &target, lanes),
+            "x86-64-v4" => Kernel::new(module, name, target),
+            _ if scalar == Some(target) && !Kernel::is_widened(module, name, lanes) => {
+                return Ok(());
+            }
+            _ => Kernel::with_lanes(module, name, target, lanes),
         };
+        if lanes == 1 || kernel.code.remark.starts_with("one item at a time") {
+            scalar = Some(target);
+        }
         compare_with(&kernel, module, name, runs)
             .map_err(|how| format!("{name} for {}, {lanes} lanes: {how}", target.name))
     })
@@ -161,6 +193,18 @@ pub fn interpret(
     let (index, _) = module.kernel(name).expect("the kernel is there");
     interp::run(module, index, &launch, &args, &mut memory).map_err(|error| error.to_string())?;
     Ok(memory)
+}
+
+/// What the buffers of a launch hold after the interpreter has run it.
+pub fn interpreted(
+    module: &Module,
+    name: &str,
+    (grid, inputs): &Run,
+) -> Result<Vec<Vec<u8>>, String> {
+    let buffers = inputs.iter().filter(|input| matches!(input, Input::Buffer(..))).count();
+    let addresses = (1..=buffers as u64).map(|number| number << 32);
+    let memory = interpret(module, name, *grid, inputs, addresses.clone())?;
+    Ok(addresses.map(|address| memory.buffer(address).expect("mapped").to_vec()).collect())
 }
 
 fn compare_run(
@@ -579,16 +623,29 @@ impl Program {
 /// Compiles the kernel of a module, runs it and compares; how it differs from the interpreter's.
 type Comparison<'a> = dyn Fn(&Module, &[Run]) -> Result<(), String> + 'a;
 
-/// How the compiled program of a seed differs from the interpreter's, if it does. `with` makes the
-/// kernels and compares.
+/// How the compiled program of a seed differs from the interpreter's, if it does, at one of clang's levels
+/// or at the other. `with` makes the kernels and compares.
 pub fn difference_of(
     seed: u64,
     groups: Groups,
     left_out: &BTreeSet<usize>,
     with: &Comparison<'_>,
 ) -> Option<String> {
+    difference_at(&LEVELS, seed, groups, left_out, with)
+}
+
+/// Clang's levels at which programs are tried.
+const LEVELS: [&str; 2] = ["-O0", "-O2"];
+
+fn difference_at(
+    levels: &[&str],
+    seed: u64,
+    groups: Groups,
+    left_out: &BTreeSet<usize>,
+    with: &Comparison<'_>,
+) -> Option<String> {
     let (text, _) = Program::write(seed, groups, left_out);
-    ["-O0", "-O2"].into_iter().find_map(|level| {
+    levels.iter().find_map(|&level| {
         let module = module(&clang::compile_text(&text, &[level, "-w", "-Xclang", "-cl-ext=+all"]));
         with(&module, &groups.runs(seed)).err().map(|how| format!("{how} at {level}"))
     })
@@ -618,9 +675,12 @@ fn programs_agree(groups: Groups, count: u64) {
         std::env::var("TALLY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let all = |module: &Module, runs: &[Run]| compare(module, "random", runs);
     for seed in first..first + count {
-        if let Some(how) = difference_of(seed, groups, &BTreeSet::new(), &all) {
-            let differs =
-                |left_out: &BTreeSet<usize>| difference_of(seed, groups, left_out, &all).is_some();
+        // The levels take turns: another program shows more than the same one at the other level.
+        let level = &LEVELS[(seed % 2) as usize..][..1];
+        let difference =
+            |left_out: &BTreeSet<usize>| difference_at(level, seed, groups, left_out, &all);
+        if let Some(how) = difference(&BTreeSet::new()) {
+            let differs = |left_out: &BTreeSet<usize>| difference(left_out).is_some();
             let (least, _) = Program::write(seed, groups, &shrink(seed, &differs));
             panic!("seed {seed}: {how}\n{least}");
         }

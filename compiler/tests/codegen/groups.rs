@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Operations of groups and sub-groups, in compiled code and in the interpreter, against plain Rust.
 
-use crate::diff::{Elements, Input, same};
-use crate::harness::{Grid, Kernel, buffer, clang, module, targets};
+use tally_compiler_protocol::TargetCpu;
+
+use crate::diff::{Elements, Input, interpreted, same, same_at};
+use crate::harness::{Grid, Kernel, buffer, clang, module, targets, widths};
 
 /// A scalar type of SPIR-V: how its elements become numbers and numbers elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -212,7 +214,7 @@ fn range(kind: Kind, scope_size: usize, group: usize, n: usize, i: usize) -> (us
 
 /// Checks one way to combine on one type: all kinds in a row, in both scopes, with a partial last
 /// group, and partial sub-groups if the groups are not made of whole ones.
-fn check_combine(combine: &Combine, ty: Ty, subgroup: u32, group: usize) {
+fn check_combine(combine: &Combine, ty: Ty, subgroup: u32, group: usize, at: &[(TargetCpu, u32)]) {
     const N: usize = 61;
     let khr = if combine.khr { "KHR" } else { "" };
     let op = combine.opcode;
@@ -281,16 +283,8 @@ fn check_combine(combine: &Combine, ty: Ty, subgroup: u32, group: usize) {
     let out = vec![0u8; expected.len()];
     let inputs =
         [Input::Buffer(ty.elements(), out.clone()), Input::Buffer(ty.elements(), input.clone())];
-    same(&module, "k", grid, &inputs, &context);
-    // Aligned as the widest element.
-    let mut words: Vec<u64> = vec![0; out.len().div_ceil(8)];
-    let mut input_words: Vec<u64> = input
-        .chunks(8)
-        .map(|c| c.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)))
-        .collect();
-    let kernel = Kernel::new(&module, "k", &targets()[0]);
-    kernel.run(grid, vec![buffer(&mut words), buffer(&mut input_words)]);
-    let got: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    same_at(at, &module, "k", grid, &inputs, &context);
+    let got = interpreted(&module, "k", &(grid, inputs.to_vec())).expect("it ran above").remove(0);
     let wrong = (0..expected.len() / size)
         .find(|&at| got[at * size..][..size] != expected[at * size..][..size]);
     if let Some(at) = wrong {
@@ -318,7 +312,11 @@ fn everything_that_combines_is_a_plain_loop() {
         };
         for (turn, ty) in types.into_iter().enumerate() {
             // Groups of 32 are widened, groups of 28 are not.
-            check_combine(combine, ty, subgroup, [28, 32][(number / 3 + turn) % 2]);
+            let group = [28, 32][(number / 3 + turn) % 2];
+            // Two of the widths: every type and every operation meets all of them.
+            let all = widths();
+            let at = [number + turn, number + turn + 2].map(|n| all[n % all.len()].clone());
+            check_combine(combine, ty, subgroup, group, &at);
         }
     }
 }

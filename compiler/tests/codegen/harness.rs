@@ -169,6 +169,12 @@ impl Kernel {
         Self::load(module, index, code)
     }
 
+    /// Whether a kernel has code for vectors of so many items.
+    pub fn is_widened(module: &Module, name: &str, lanes: u32) -> bool {
+        let (_, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
+        widen::widen(module, kernel, lanes).is_ok()
+    }
+
     /// Compiles a kernel with instructions changed after widening: as if the compiler had a fault there.
     /// `None` if the kernel is not widened.
     pub fn with_fault(
@@ -211,7 +217,8 @@ impl Kernel {
         let kernel = &module.kernels[index];
         let lowered = lower::lower_widened(widened, kernel).expect("it is as large as before");
         let lowered = Lowered { text: change(lowered.text), ..lowered };
-        let code = codegen::lowered_code(module, lowered, target, Level::Full)
+        // A fault of widening shows at every level, and this one takes the least time.
+        let code = codegen::lowered_code(module, lowered, target, Level::None)
             .unwrap_or_else(|error| panic!("{error}"));
         Self::load(module, index, code)
     }

@@ -10,21 +10,13 @@ use tally_compiler::ir::{Dominators, Function, Inst, Loops, Module, Op};
 use tally_compiler::optimise::{self, ORDER, Pass};
 use tally_compiler::widen;
 
-use crate::diff::{Groups, Input, Run, difference_of, interpret, same};
+use crate::diff::{Groups, Input, Run, difference_of, interpreted, same};
 use crate::golden::golden;
 use crate::harness::clang::Assembly;
 use crate::harness::{Grid, clang, module};
 
 /// More than any kernel of the tests weighs.
 const LIMIT: usize = 1 << 20;
-
-/// What the buffers of a launch hold after the interpreter has run it.
-fn interpreted(module: &Module, name: &str, (grid, inputs): &Run) -> Result<Vec<Vec<u8>>, String> {
-    let buffers = inputs.iter().filter(|input| matches!(input, Input::Buffer(..))).count();
-    let addresses = (1..=buffers as u64).map(|number| number << 32);
-    let memory = interpret(module, name, *grid, inputs, addresses.clone())?;
-    Ok(addresses.map(|address| memory.buffer(address).expect("mapped").to_vec()).collect())
-}
 
 /// The module with its kernel's function replaced, which must pass the checks.
 fn with_function(module: &Module, name: &str, function: &Function) -> Result<Module, String> {
