@@ -72,14 +72,40 @@ fn library() -> PathBuf {
     let (tree, fresh, build) = (folder.join("tree"), folder.join("fresh"), folder.join("build"));
     patched_tree(&fresh);
     replace(&fresh, &tree).expect("the folder is ours");
+    if !build.exists() {
+        take_dependencies(&build.join("debug")).expect("the target folder can be read");
+    }
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "tally-umd", "--features", "faults"])
+        .args(["build", "--quiet", "--workspace", "--lib", "--features", "tally-umd/faults"])
         .arg("--target-dir")
         .arg(&build)
         .current_dir(&tree)
         .status();
     assert!(built.expect("cargo runs").success(), "the driver with faults does not build");
     build.join("debug/libze_tally.so")
+}
+
+/// Copies what this program's driver was built of, so that only the driver itself is built again. Cargo
+/// tells by the times of files that the rest is still what the tree makes.
+fn take_dependencies(to: &Path) -> io::Result<()> {
+    let from = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("debug");
+    let mut files: Vec<PathBuf> = [".fingerprint", "build"].map(|name| from.join(name)).into();
+    for entry in fs::read_dir(from.join("deps"))? {
+        let path = entry?.path();
+        let library = path.extension().is_some_and(|end| {
+            ["rlib", "rmeta", "so", "d"].contains(&end.to_str().unwrap_or_default())
+        });
+        if library {
+            files.push(path);
+        }
+    }
+    fs::create_dir_all(to.join("deps"))?;
+    let copy = |files: &[PathBuf], to: &Path| {
+        let copied = Command::new("cp").arg("-a").args(files).arg(to).status()?;
+        copied.success().then_some(()).ok_or_else(|| io::Error::other("cp failed"))
+    };
+    copy(&files[..2], to)?;
+    copy(&files[2..], &to.join("deps"))
 }
 
 /// Makes a copy of the project's files with the mistakes.
@@ -94,7 +120,7 @@ fn patched_tree(folder: &Path) {
     assert!(patched.expect("patch runs").success(), "the patch with the faults does not apply");
 }
 
-/// Copies a folder, but for what is built and what is hidden.
+/// Copies a folder with its times, but for what is built and what is hidden.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -108,9 +134,14 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
             copy(&from, &to)?;
         } else {
             fs::copy(&from, &to)?;
+            take_time(&from, &to)?;
         }
     }
-    Ok(())
+    take_time(from, to)
+}
+
+fn take_time(from: &Path, to: &Path) -> io::Result<()> {
+    File::open(to)?.set_modified(fs::metadata(from)?.modified()?)
 }
 
 /// Makes a folder equal to another one. Files that are equal already keep their times, so that what did
@@ -134,9 +165,10 @@ fn replace(from: &Path, to: &Path) -> io::Result<()> {
             replace(&from, &to)?;
         } else if fs::read(&to).ok().as_deref() != Some(&fs::read(&from)?) {
             fs::copy(&from, &to)?;
+            take_time(&from, &to)?;
         }
     }
-    Ok(())
+    take_time(from, to)
 }
 
 /// The device that the programs run on.
