@@ -1,38 +1,62 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The settings in the environment, read once.
 //!
+//! The driver's own and those of its compiler process. `scripts/gen-settings` copies the sections below to
+//! `docs/settings.md`, and checks that they name what the code reads.
+//!
+//! ## To see what happens
+//!
 //! | variable | value | effect |
 //! |---|---|---|
-//! | `TALLY_LOG` | env_logger filter: `debug`, `packets=trace` | messages on standard error; with the latter, the packets that are submitted |
-//! | `TALLY_TRACE` | file | a timeline of host calls and engine commands (Perfetto, chrome://tracing) |
-//! | `TALLY_LANE` | `drm`, `embedded` | the kernel module's device or the one in this process; default: the module's, if there is one |
-//! | `TALLY_WORKERS` | 1–1024 | threads that run kernels; default: the processors of this process |
-//! | `TALLY_DEVICES` | 1–16 | devices that the GPU is divided into; default 1 |
-//! | `TALLY_SUBDEVICES` | 1–16 | sub-devices of each device; default 1: not divided |
-//! | `TALLY_COMPUTE_ENGINES` | 1–64 | engines of the compute class of each device; default 4 |
-//! | `TALLY_COPY_ENGINES` | 1–64 | engines of the copy class of each device; default 2 |
-//! | `TALLY_MEMORY` | MiB | memory of all devices; default: the machine's, or what limits leave |
-//! | `TALLY_HANG_MS` | ms | who waits for whom, on standard error, when a host wait lasts that long; default: never |
-//! | `TALLY_HANG_JSON` | file | the same reports are added to it, a line of JSON each |
-//! | `TALLY_DEVICE_AS` | `uhd-770`, `arc-a770`, `arc-b580`, `max-1100` | name and numbers of that GPU for programs that choose by them; default: the device's own |
-//! | `TALLY_TOP` | `1` | the process answers `tally-top`; default: it does not |
-//! | `TALLY_CHAOS` | any number | a device that decides all that is not promised by chance, alike for the same number, and memory that shows no more than it must; `docs/chaos.md` |
-//! | `TALLY_RESET_MS` | ms | time until a kernel that does not end is aborted; default 100 |
-//! | `TALLY_WINDOW` | MiB | addresses reserved for buffers; default 262144 |
-//! | `TALLY_COMPILER` | file | the compiler program; default: `tally-compiler` beside the driver, else in PATH |
-//! | `TALLY_CACHE` | `0` | no kernels are kept on disk; default: they are, for all processes of the user |
-//! | `TALLY_CACHE_DIR` | folder | they are kept there; default: `tally/kernels` in `XDG_CACHE_HOME`, else in `~/.cache` |
-//! | `TALLY_CACHE_MAX` | MiB | about how much is kept; default 1024 |
+//! | `TALLY_LOG` | env_logger filter: `debug`, `info`, `packets=trace` | messages on standard error. `info` names the kernels that run scalar, and why; `packets=trace` prints the packets that are submitted |
+//! | `TALLY_TRACE` | file | a timeline of host calls and engine commands on one clock, on both lanes (Perfetto, chrome://tracing); with `TALLY_HANG_MS` also the wait that hangs |
+//! | `TALLY_HANG_MS` | ms | when a host wait lasts that long, says on standard error who waits for whom, and where the waits form a cycle; default: never |
+//! | `TALLY_HANG_JSON` | file | with `TALLY_HANG_MS`: adds each report to the file, as one line of JSON with the fields of `tally-top --json` |
+//! | `TALLY_TOP` | `1` | the process answers [`tally-top`](tally-top.md), which shows the same for a live process |
+//! | `TALLY_CHAOS` | any number | an adversarial device that decides by chance everything that is not guaranteed, the same way for the same number; on the kernel lane the program also sees no more of its memory than is guaranteed ([chaos.md](chaos.md)) |
+//!
+//! ## The device
+//!
+//! | variable | value | effect |
+//! |---|---|---|
+//! | `TALLY_LANE` | `drm`, `embedded` | the kernel module's device, or the one in this process; default: the module's, if there is one |
+//! | `TALLY_DEVICES` | 1 to 16 | devices that the GPU is divided into; default 1 |
+//! | `TALLY_SUBDEVICES` | 1 to 16 | sub-devices of each device; default 1, which is no division |
 //! | `ZE_AFFINITY_MASK` | `0`, `0.1`, `1,0.2`, … | devices and sub-devices to show; default: all |
-//! | `ZE_FLAT_DEVICE_HIERARCHY` | `COMPOSITE`, `FLAT`, `COMBINED` | zeDeviceGet answers devices (the default), sub-devices, or sub-devices that know their device |
-//! | `ZE_ENABLE_PCI_ID_DEVICE_ORDER` | | no effect: all devices are of one PCI function, in its order |
+//! | `ZE_FLAT_DEVICE_HIERARCHY` | `COMPOSITE`, `FLAT`, `COMBINED` | whether zeDeviceGet answers devices (the default), sub-devices, or sub-devices that know their device |
 //! | `ZE_SHARED_FORCE_DEVICE_ALLOC` | `1` | shared memory counts as its device's |
+//! | `ZE_ENABLE_PCI_ID_DEVICE_ORDER` | | no effect: all devices belong to one PCI function |
+//!
+//! On the embedded lane only; on the kernel lane `tally-gpu`'s command line and the module's parameters decide:
+//!
+//! | variable | value | effect |
+//! |---|---|---|
+//! | `TALLY_WORKERS` | 1 to 1024 | threads that run kernels; default: the processors of this process |
+//! | `TALLY_COMPUTE_ENGINES` | 1 to 64 | compute engines of each device; default 4 |
+//! | `TALLY_COPY_ENGINES` | 1 to 64 | copy engines of each device; default 2 |
+//! | `TALLY_MEMORY` | MiB | memory of all devices; default: the machine's, or what limits leave |
+//! | `TALLY_DEVICE_AS` | `uhd-770`, `arc-a770`, `arc-b580`, `max-1100` | the device has the name and the numbers of that GPU ([clients.md](clients.md#the-gpu-that-the-device-passes-for)); default: its own |
+//! | `TALLY_RESET_MS` | ms | time until a kernel that does not end is aborted; default 100 |
+//!
+//! `TALLY_WINDOW` (MiB, default 262144) is the size of the VA reservation for buffers.
+//!
+//! ## The compiler
+//!
+//! | variable | value | effect |
+//! |---|---|---|
+//! | `TALLY_COMPILER` | file | the compiler program; default: `tally-compiler` beside the driver, else in PATH |
+//! | `TALLY_CACHE` | `0` | no kernels are kept on disk; default: they are |
+//! | `TALLY_CACHE_DIR` | folder | where they are kept; default: `tally/kernels` in `XDG_CACHE_HOME`, else in `~/.cache` |
+//! | `TALLY_CACHE_MAX` | MiB | about how much is kept; what was not used for the longest time makes room. Default 1024 |
+//! | `TALLY_COMPILER_MEMORY` | MiB | address space of the compiler process; default 8192 |
+//! | `TALLY_COMPILER_TIME` | seconds | processor time of one build, for each processor; default 120 |
+//! | `TALLY_LANES` | 1, 8, 16, 32 | work-items of a vector; 1 means no widening. Default: the compiler chooses ([compiler/README.md](../compiler/README.md)) |
+//! | `TALLY_SKIP_PASSES` | names, with commas | passes before widening that are left out, to find what one does: `copies`, `registers`, `simplify`, `unroll`, `unused`, `layout` ([compiler/README.md](../compiler/README.md)) |
+//!
+//! The cache of kernels serves all processes of the user. Its key is all that code depends on: SPIR-V, flags, constants, links, the processor's features, the compiler's build. `tally-info` says where it is and how full, and `TALLY_LOG=info` says where it is. A folder or file that is not the user's own, or that others may write to, is not used; one that is damaged, full or read-only costs the cache and nothing else. Remove the folder to empty it.
 //!
 //! A program that runs with more rights than its caller (set-user-ID, file capabilities: AT_SECURE)
 //! sees none of them: they name files to write and a program to start.
-//!
-//! Most numbers are the embedded device's; a value that is no number in its range is reported in the
-//! log and ignored.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
