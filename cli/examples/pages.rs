@@ -2,10 +2,10 @@
 //! Writes what is made from the programs' command lines.
 //!
 //! `pages FOLDER` writes `man1/*.1` and, in `completions/`, files for bash, zsh and fish under the names by
-//! which these shells look for them. `pages --markdown` prints `docs/commands.md`.
+//! which these shells look for them.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use clap::Command;
@@ -15,9 +15,8 @@ use clap_mangen::roff::{Roff, bold, roman};
 
 fn main() -> io::Result<()> {
     match std::env::args_os().nth(1) {
-        Some(option) if option == "--markdown" => markdown(&mut io::stdout().lock()),
         Some(folder) => write_all(Path::new(&folder)),
-        None => Err(io::Error::other("usage: pages FOLDER | --markdown")),
+        None => Err(io::Error::other("usage: pages FOLDER")),
     }
 }
 
@@ -92,22 +91,4 @@ fn usage(command: &Command) -> String {
 
 fn after(command: &Command) -> String {
     command.get_after_long_help().map(ToString::to_string).unwrap_or_default()
-}
-
-fn markdown(out: &mut impl Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "<!-- SPDX-License-Identifier: MIT OR Apache-2.0 -->
-<!-- Written by scripts/gen-commands; do not edit. -->
-# Commands
-
-This page has what each program says for `--help`. The packages bring the same as manual pages, and completions for bash, zsh and fish. `--version` prints a program's version."
-    )?;
-    for mut command in tally_cli::commands() {
-        let name = command.get_name().to_owned();
-        let text = command.render_long_help().to_string();
-        let lines: Vec<&str> = text.trim_end().lines().map(str::trim_end).collect();
-        writeln!(out, "\n## {name}\n\n```text\n{}\n```", lines.join("\n"))?;
-    }
-    Ok(())
 }

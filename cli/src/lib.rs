@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command lines of Tally's programs.
 //!
-//! Each is a type that its program parses with. Manual pages, completions and `docs/commands.md` are made
-//! from the same types (`cli/examples/pages.rs`).
+//! Each is a type that its program parses with. Manual pages and completions are made from the same types
+//! (`cli/examples/pages.rs`), and so is `docs/commands.md`: the test of it writes it anew with TALLY_BLESS=1.
 
 use clap::{Command, CommandFactory};
 
@@ -28,6 +28,16 @@ pub fn commands() -> [Command; 5] {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+    use std::{env, fs};
+
+    const PAGE: &str = "<!-- SPDX-License-Identifier: MIT OR Apache-2.0 -->
+<!-- Written by scripts/gen-commands; do not edit. -->
+# Commands
+
+This page has what each program says for `--help`. The packages bring the same as manual pages, and completions for bash, zsh and fish. `--version` prints a program's version.
+";
+
     #[test]
     fn definitions_are_consistent() {
         for command in super::commands() {
@@ -48,5 +58,24 @@ mod tests {
                 assert_eq!(long, None, "{name}");
             }
         }
+    }
+    #[test]
+    fn the_page_of_commands_is_current() {
+        let mut text = PAGE.to_owned();
+        for mut command in super::commands() {
+            let help = command.render_long_help().to_string();
+            let lines: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
+            let name = command.get_name();
+            writeln!(text, "\n## {name}\n\n```text\n{}\n```", lines.join("\n")).expect("a string");
+        }
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/commands.md");
+        if env::var_os("TALLY_BLESS").is_some() {
+            fs::write(page, &text).expect("the page can be written");
+        }
+        assert_eq!(
+            fs::read_to_string(page).expect("the page"),
+            text,
+            "scripts/gen-commands writes it anew"
+        );
     }
 }
