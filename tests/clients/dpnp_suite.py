@@ -31,6 +31,11 @@ def read(path):
     return results
 
 
+def key(test):
+    """A test's name as a file of results has it: pytest puts values into names, line breaks and all."""
+    return " ".join(test.split())
+
+
 class Recorder:
     """pytest's side: chooses tests, and writes down what becomes of them."""
 
@@ -48,14 +53,14 @@ class Recorder:
             # By name, so that devices with different tests have most of the sample in common.
             kept = set(sorted((item.nodeid for item in items), key=self.chance)[: self.sample])
             items[:] = [item for item in items if item.nodeid in kept]
-        items[:] = [item for item in items if item.nodeid.replace("\t", " ") not in done]
+        items[:] = [item for item in items if key(item.nodeid) not in done]
 
     def chance(self, test):
         name = test.partition("::")[2]
         return hashlib.sha256(f"{self.seed} {name}".encode()).digest()
 
     def pytest_runtest_logstart(self, nodeid):
-        self.write(nodeid.replace("\t", " "))
+        self.write(key(nodeid))
 
     def pytest_runtest_logreport(self, report):
         reason = ""
@@ -72,7 +77,7 @@ class Recorder:
             self.worst[report.nodeid] = (result, reason)
 
     def pytest_runtest_logfinish(self, nodeid):
-        self.write(nodeid.replace("\t", " "), *self.worst.pop(nodeid, ("skipped", "")))
+        self.write(key(nodeid), *self.worst.pop(nodeid, ("skipped", "")))
 
 
 def run_file(arguments):
