@@ -5,6 +5,7 @@
 use std::ffi::c_void;
 use std::ptr;
 
+use tally_tests::lists::List;
 use tally_tests::ze::{self, Gpu};
 use tally_tests::{call, check, refused};
 use tally_ze::*;
@@ -148,6 +149,44 @@ fn memory_is_freed_through_any_context() {
     }
 }
 
+/// Intel's driver writes such commands behind the list's end, where no execution gets to.
+#[test]
+fn commands_for_a_closed_list_are_lost() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(3);
+    let (event, dead) = (gpu.cb_event(), ze_event_handle_t::NULL);
+    let queue = gpu.queue(0);
+    let extension = ze_mutable_command_list_exp_desc_t::default();
+    let desc =
+        ze_command_list_desc_t { pNext: (&raw const extension).cast(), ..Default::default() };
+    let mut mutable = ze_command_list_handle_t::NULL;
+    check!(zeCommandListCreate(gpu.context, gpu.device, &raw const desc, &raw mut mutable));
+    for list in [gpu.regular(0, true), gpu.regular(0, false), List(mutable)] {
+        list.set((&memory, 0), 1, None, &[]);
+        list.close();
+        list.set((&memory, 1), 1, Some(&event), &[]);
+        list.copy((&memory, 2), (&memory, 0), 1, None, &[&event]);
+        list.barrier(None, &[]);
+        // Its arguments are looked at, as for an open one.
+        refused!(
+            ZE_RESULT_ERROR_INVALID_NULL_HANDLE,
+            zeCommandListAppendBarrier(list.0, dead, 1, [dead].as_mut_ptr())
+        );
+        for _ in 0..2 {
+            queue.execute(&[&list], None);
+            queue.synchronize();
+            assert_eq!(memory.to_vec(), [1, 0, 0]);
+            list.close();
+        }
+        list.reset();
+        list.set((&memory, 0), 0, None, &[]);
+        list.close();
+        queue.execute(&[&list], None);
+        queue.synchronize();
+        assert_eq!(memory.to_vec(), [0, 0, 0]);
+    }
+}
+
 /// One line for each kind of mistake, however often it is made, and nothing for a program without any.
 #[test]
 fn the_log_names_each_mistake_once() {
@@ -160,7 +199,8 @@ fn the_log_names_each_mistake_once() {
         ("pArgValue: argument 1 of take is local memory", 1),
         ("belongs to another context; it is freed", 1),
         ("alignment: 24 is not a power of two; 32 is taken", 1),
-        ("WARN", 5),
+        ("hCommandList: the list is closed; commands that are appended to it are lost", 1),
+        ("WARN", 6),
     ] {
         assert_eq!(text.matches(what).count(), times, "{what} in: {text}");
     }
@@ -186,6 +226,9 @@ fn child_with_mistakes() {
         let desc = ze_host_mem_alloc_desc_t::default();
         check!(zeMemAllocHost(gpu.context, &raw const desc, 64, 24, &raw mut at));
         check!(zeMemFree(other.context, at));
+        let list = gpu.regular(0, true);
+        list.close();
+        list.barrier(None, &[]);
         check!(zeKernelSetArgumentValue(kernel, 0, 8, value));
         check!(zeKernelSetArgumentValue(kernel, 1, 64, value));
         assert_eq!(

@@ -23,6 +23,7 @@ use super::regular::Regular;
 use super::target::{Post, Signal, Target};
 use super::waits::{self, WaitList};
 use crate::error::{Error, Result};
+use crate::log::warn_once;
 use crate::sync::cell::SIGNALLED;
 use crate::sync::event::{Event, EventKind};
 use crate::sync::host_function::{self, HostFunction};
@@ -118,6 +119,16 @@ pub fn append<T: Target>(
             Err(error)
         }
     }
+}
+
+/// A command for a closed list. Intel's driver writes it behind the list's end, where no execution gets to.
+///
+/// # Errors
+/// Those of the waits.
+#[cold]
+pub fn lose<'e>(mut waits: impl Iterator<Item = Result<&'e Event>>) -> Result {
+    warn_once!("hCommandList: the list is closed; commands that are appended to it are lost");
+    waits.try_for_each(|it| it.map(drop))
 }
 
 /// Whether a command of the list may have this signal.

@@ -159,10 +159,11 @@ impl Regular {
         Ok(Arc::new(Self { shared, in_order, is_branch, state: SpinLock::new(state) }))
     }
 
-    /// Appends a command; answers its number in a mutable list, if one was asked for.
+    /// Appends a command; answers its number in a mutable list, if one was asked for. To a closed list
+    /// nothing is appended.
     ///
     /// # Errors
-    /// Those of [`command::append`]; INVALID_ARGUMENT when the list is closed.
+    /// Those of [`command::append`].
     #[inline]
     pub fn append(
         &self,
@@ -171,6 +172,9 @@ impl Regular {
         waits: WaitList<'_, '_>,
     ) -> Result<Option<u64>> {
         let mut state = self.lock();
+        if state.closed {
+            return command::lose(waits).map(|()| None);
+        }
         state.publishes |= self.shared.publishes_late() && command.publishes(signal.as_ref());
         if state.mutable.is_some() {
             return self.append_mutable(&mut state, command, signal, waits);
@@ -191,8 +195,13 @@ impl Regular {
         waits: impl ExactSizeIterator<Item = Result<&'e Event>>,
     ) -> Result<bool> {
         let mut state = self.lock();
-        if state.special && state.mutable.is_some() {
-            return Ok(false);
+        if state.special {
+            if state.closed {
+                return command::lose(waits).map(|()| true);
+            }
+            if state.mutable.is_some() {
+                return Ok(false);
+            }
         }
         fast_path::append(&mut Recorder { list: self, state: &mut state }, command, signal, waits)
     }
@@ -522,14 +531,10 @@ impl State {
     }
 
     #[cold]
-    fn begin_special(&mut self) -> Result {
-        if self.closed {
-            return Err(Error::invalid("hCommandList: the list is closed"));
-        }
+    fn note_call(&mut self) {
         if let Some(calls) = &mut self.calls {
             calls.note(self.packets.len() as u64);
         }
-        Ok(())
     }
 
     #[cold]
@@ -620,7 +625,7 @@ impl Target for Recorder<'_> {
     fn begin(&mut self, packets: usize) -> Result {
         let state = &mut *self.state;
         if state.special {
-            state.begin_special()?;
+            state.note_call();
         }
         if state.packets.len() + packets > MAX_RECORDING_PACKETS as usize
             || state.operands.len() + packets * 3 > MAX_OPERANDS as usize
