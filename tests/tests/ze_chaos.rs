@@ -12,7 +12,7 @@ use tally_tests::lists::{Event, NONE, PATIENCE};
 use tally_tests::model::Model;
 use tally_tests::program::generate::{Shape, from_seed};
 use tally_tests::program::run::run;
-use tally_tests::ze::{Gpu, Usm, child, in_child, on_kernel_lane, spirv};
+use tally_tests::ze::{Gpu, Usm, child, in_child, on_kernel_lane, spirv, spirv_from};
 use tally_tests::ze_backend::{Driver, partner};
 use tally_ze::*;
 
@@ -363,6 +363,38 @@ fn child_that_takes_memory_for_zeroed() {
         list.synchronize();
         host.to_vec() == [0; 64]
     });
+}
+
+/// Behind an allocation's last page nothing can be read, as elsewhere to the end of the next 64 KiB.
+#[test]
+fn a_read_behind_an_allocation_is_caught() {
+    let said = in_child("child_that_reads_behind_an_allocation", &[("TALLY_CHAOS", "1")]);
+    assert!(said.contains("lost: true"), "{said}");
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_reads_behind_an_allocation() {
+    let gpu = Gpu::new();
+    let module = gpu.module(
+        &spirv_from(
+            "kernel void copy(global const uint *from, global uint *to) { to[0] = from[1024]; }",
+        ),
+        "",
+    );
+    let kernel = gpu.kernel(module.expect("it builds"), "copy");
+    let (from, to) = (gpu.host::<u32>(1024), gpu.host::<u32>(1));
+    let list = gpu.immediate(0, true);
+    for (at, memory) in (0..).zip([&from, &to]) {
+        let address = memory.address();
+        check!(zeKernelSetArgumentValue(kernel, at, 8, (&raw const address).cast()));
+    }
+    let groups = ze_group_count_t { groupCountX: 1, groupCountY: 1, groupCountZ: 1 };
+    check!(zeKernelSetGroupSize(kernel, 1, 1, 1));
+    let none = ptr::null_mut();
+    check!(zeCommandListAppendLaunchKernel(list.0, kernel, &raw const groups, NONE, 0, none));
+    let answer = tally_tests::call!(zeCommandListHostSynchronize(list.0, PATIENCE));
+    println!("\nlost: {}", answer == ze_result_t::ZE_RESULT_ERROR_DEVICE_LOST);
 }
 
 /// "The tests run under many seeds": random programs agree with the model on the adversarial device too.

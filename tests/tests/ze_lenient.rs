@@ -187,6 +187,66 @@ fn commands_for_a_closed_list_are_lost() {
     }
 }
 
+/// Libraries read a little behind their arrays. They count on pages of 64 KiB, and behind an array that
+/// fills its last one on whatever most GPUs have where nothing is mapped. What they find there is of no
+/// meaning.
+#[test]
+fn a_kernel_may_read_behind_an_allocation() {
+    const SUM: &str = "kernel void sum(global const uint *from, global uint *to, uint count) {
+        uint sum = 0;
+        for (uint i = 0; i < count; i++) sum |= from[i];
+        to[0] = sum;
+    }";
+    let gpu = Gpu::new();
+    let module = gpu.module(&ze::spirv_from(SUM), "").expect("it builds");
+    let kernel = gpu.kernel(module, "sum");
+    check!(zeKernelSetGroupSize(kernel, 1, 1, 1));
+    let (list, result) = (gpu.immediate(0, true), gpu.host::<u32>(1));
+    for words in [1, 1024, 16_384, 24_576, 32_768, 262_144, 300_000] {
+        for memory in [gpu.host::<u32>(words), gpu.device_memory(words)] {
+            // The device reads it: the adversarial device hides device memory from the host.
+            let (one, bytes) = (1_u32, 4 * words);
+            check!(zeCommandListAppendMemoryFill(
+                list.0,
+                memory.ptr().cast(),
+                (&raw const one).cast(),
+                4,
+                bytes,
+                ze_event_handle_t::NULL,
+                0,
+                ptr::null_mut()
+            ));
+            let from = memory.address();
+            let end = (from + 4 * words as u64).next_multiple_of(65_536) + 65_536;
+            let (to, count) = (result.address(), ((end - from) / 4) as u32);
+            check!(zeKernelSetArgumentValue(kernel, 0, 8, (&raw const from).cast()));
+            check!(zeKernelSetArgumentValue(kernel, 1, 8, (&raw const to).cast()));
+            check!(zeKernelSetArgumentValue(kernel, 2, 4, (&raw const count).cast()));
+            let groups = ze_group_count_t { groupCountX: 1, groupCountY: 1, groupCountZ: 1 };
+            let (event, none) = (ze_event_handle_t::NULL, ptr::null_mut());
+            check!(zeCommandListAppendLaunchKernel(
+                list.0,
+                kernel,
+                &raw const groups,
+                event,
+                0,
+                none
+            ));
+            list.synchronize();
+            // The last page holds anything behind the words themselves.
+            assert_eq!(result.get(0) & 1, 1, "{words} words");
+            // What is known of the allocation ends with it.
+            let beyond = memory.ptr().wrapping_add(words).cast();
+            refused!(
+                ZE_RESULT_ERROR_ADDRESS_NOT_FOUND,
+                zeMemGetAddressRange(gpu.context, beyond, ptr::null_mut(), ptr::null_mut())
+            );
+        }
+    }
+    check!(zeKernelDestroy(kernel));
+    check!(zeModuleDestroy(module));
+}
+
 /// One line for each kind of mistake, however often it is made, and nothing for a program without any.
 #[test]
 fn the_log_names_each_mistake_once() {

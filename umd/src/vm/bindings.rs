@@ -110,8 +110,9 @@ impl Bindings {
         align: u64,
         granule: u64,
     ) -> Result<Mapping> {
-        // An unmapped page behind each mapping catches what runs over its end. What is left of its
-        // granule is of no use to others, and a hole that every search for addresses would look at.
+        // A page behind each mapping, unmapped or only to be read (see `Mapping::pad`), catches what writes over
+        // its end. What is left of its granule is of no use to others, and a hole that every search for
+        // addresses would look at.
         let room = (size.next_multiple_of(granule) + PAGE_SIZE).next_multiple_of(granule);
         let va =
             self.space.alloc(room, align.max(granule)).ok_or_else(|| out_of_addresses(size))?;
@@ -224,12 +225,9 @@ impl Mapping {
         Ok(())
     }
 
-    /// Maps zeros, to be read, behind it up to the next multiple of `granule`.
-    pub(super) fn pad(&mut self, granule: u64) -> Result {
-        let padding = self.size.next_multiple_of(granule) - self.size;
-        if padding == 0 {
-            return Ok(());
-        }
+    /// Maps zeros, to be read, behind it, up to the end of the addresses that it has for itself.
+    pub(super) fn pad(&mut self) -> Result {
+        let padding = self.room - self.size;
         let bindings = &self.bo.bindings;
         let bind = VmBind {
             vm_id: bindings.id,

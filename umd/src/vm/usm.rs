@@ -13,9 +13,11 @@
 //! allocation of its size, unless another process has got it. It is zero again when it is used
 //! again. Neither way takes a lock that all threads share.
 //!
-//! Memory to the end of the granule can be read. Where pages that are never touched cost nothing, the
-//! block is as large; elsewhere, or if its file ends earlier, pages of zeros follow. What is counted is what
-//! was asked for, in pages.
+//! Memory to the end of the granule can be read, and the granule behind that, too. Libraries read
+//! there: oneMKL's matrix products load the next block of a matrix before they know that there is none.
+//! Most of Intel's GPUs have a scratch page wherever nothing is mapped. Where pages that are never touched
+//! cost nothing, a block ends with its granule; pages of zeros follow it. The adversarial device has none of
+//! this, so it finds such reads. What is counted is what was asked for, in pages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -92,12 +94,12 @@ impl Vm {
         let mut block = match source {
             Source::New => self.counted(bytes, |vm| vm.block(bytes, align))?,
             Source::ForExport => self.counted(bytes, |vm| {
-                let mapping = vm.bindings.block(BoUse::Block, bytes, align)?;
+                let mapping = vm.bindings.block(BoUse::Block, bytes, align, !vm.poisons)?;
                 Ok(Box::new(Allocation::new(mapping)))
             })?,
             Source::File(file) => {
                 let bo = SharedBo { file, offset: 0, size: bytes, read_only: false };
-                Box::new(Allocation::new(self.bindings.import_block(bo, align)?))
+                Box::new(Allocation::new(self.bindings.import_block(bo, align, !self.poisons)?))
             }
         };
         block.exportable = exportable;
@@ -109,7 +111,7 @@ impl Vm {
     /// # Errors
     /// Those of [`Bindings::import`].
     pub fn import_memory(&self, bo: SharedBo) -> Result<Mapping> {
-        self.bindings.import_block(bo, PAGE_SIZE)
+        self.bindings.import_block(bo, PAGE_SIZE, !self.poisons)
     }
 
     /// Makes memory known that another process has shared, and `link` keeps there; its address.
@@ -147,12 +149,13 @@ impl Vm {
     /// A block of `bytes`, whole pages, that are zero, or anything under `TALLY_CHAOS`.
     fn block(&self, bytes: u64, align: u64) -> Result<Box<Allocation>> {
         let size = match bytes {
-            _ if !self.backend().is_sparse() => bytes,
+            _ if self.poisons || !self.backend().is_sparse() => bytes,
             0..=MOST_KEPT => bytes.next_power_of_two().max(GRANULE),
             _ => bytes.checked_next_multiple_of(GRANULE).ok_or_else(|| out_of_addresses(bytes))?,
         };
         let Some(cache) = &self.cache else {
-            let block = Allocation::new(self.bindings.block(BoUse::Block, size, align)?);
+            let mapping = self.bindings.block(BoUse::Block, size, align, !self.poisons)?;
+            let block = Allocation::new(mapping);
             if self.poisons {
                 poison(block.mapping.va(), bytes);
             }
@@ -167,7 +170,7 @@ impl Vm {
                 return Ok(block);
             }
         }
-        let mut block = Allocation::new(self.bindings.block(BoUse::Block, size, align)?);
+        let mut block = Allocation::new(self.bindings.block(BoUse::Block, size, align, true)?);
         block.reusable = true;
         Ok(Box::new(block))
     }
@@ -255,14 +258,25 @@ impl Vm {
 }
 
 impl Bindings {
-    /// A block of at least `size` bytes for `bo_use`, mapped for host and device.
-    fn block(self: &Arc<Self>, bo_use: BoUse, size: u64, align: u64) -> Result<Mapping> {
+    /// A block of at least `size` bytes for `bo_use`, mapped for host and device; `padded`: with zeros
+    /// behind it.
+    fn block(
+        self: &Arc<Self>,
+        bo_use: BoUse,
+        size: u64,
+        align: u64,
+        padded: bool,
+    ) -> Result<Mapping> {
         let (bo, size) = self.new_buffer(bo_use, size)?;
-        self.open_block(bo, (0, size), align, true)
+        let mut mapping = self.open_block(bo, (0, size), align, true)?;
+        if padded {
+            mapping.pad()?;
+        }
+        Ok(mapping)
     }
 
     /// The same of memory of another process.
-    fn import_block(self: &Arc<Self>, bo: SharedBo, align: u64) -> Result<Mapping> {
+    fn import_block(self: &Arc<Self>, bo: SharedBo, align: u64, padded: bool) -> Result<Mapping> {
         let SharedBo { offset, size, read_only, .. } = bo;
         let whole = offset.checked_add(size).filter(|&whole| whole <= self.space.size());
         let whole = whole.ok_or_else(|| out_of_addresses(size))?;
@@ -271,7 +285,11 @@ impl Bindings {
         }
         // A buffer begins where its file does; what is mapped of it begins at the offset.
         let buffer = self.import_buffer(SharedBo { offset: 0, size: whole, ..bo })?;
-        self.open_block(buffer, (offset, size), align, !read_only)
+        let mut mapping = self.open_block(buffer, (offset, size), align, !read_only)?;
+        if padded {
+            mapping.pad()?;
+        }
+        Ok(mapping)
     }
 
     fn open_block(
@@ -285,9 +303,7 @@ impl Bindings {
         let access = bind_flag::READ | if writable { bind_flag::WRITE } else { 0 };
         let mut mapping = self.give_addresses(bo, size, align, GRANULE)?;
         mapping.offset = offset;
-        let mut mapping = mapping.opened(access)?;
-        mapping.pad(GRANULE)?;
-        Ok(mapping)
+        mapping.opened(access)
     }
 
     /// Whether the VM is known to be lost, or can be seen to be without a call.

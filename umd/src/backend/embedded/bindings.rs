@@ -11,8 +11,9 @@ use super::buffer::Buffer;
 use super::memory::{Part, protection};
 use crate::backend::Result;
 
-/// Most pieces in all: about half of what Linux lets a process have by default.
-const MAX_PIECES: usize = 32 << 10;
+/// Most pieces in all. Linux lets a process have 65,530 mappings by default, and the program needs some. An
+/// allocation is two pieces, its memory and the zeros behind it, which leave no hole between allocations.
+const MAX_PIECES: usize = 56 << 10;
 
 /// The object that is mapped.
 #[derive(Clone)]

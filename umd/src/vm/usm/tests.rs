@@ -68,17 +68,17 @@ fn what_is_counted_is_what_was_asked_for_in_pages_and_nothing_while_it_rests() {
 }
 
 #[test]
-fn memory_can_be_read_to_the_end_of_its_granule_and_ends_where_it_was_asked_to() {
+fn memory_can_be_read_to_the_end_of_the_next_granule_and_ends_where_it_was_asked_to() {
     let vm = made(1 << 30);
-    for size in [1, 4096, 70_000, 98_304, (1 << 20) + 1, 5_000_000] {
+    for size in [1, 4096, 65_536, 70_000, 98_304, 131_072, 1 << 20, (1 << 20) + 1, 5_000_000] {
         let base = vm.allocate(Source::New, size, 1, HOST, 1, None).expect("room");
-        let end = (base + size).next_multiple_of(GRANULE);
+        let end = (base + size).next_multiple_of(GRANULE) + GRANULE;
         assert!(bytes(base, end - base).iter().all(|&it| it == 0), "{size}");
         assert_eq!(vm.find(base + size), None, "{size}: it is not the allocation's");
         assert_eq!(vm.rest(base + size - 1), Some(1));
         // Memory made to be exported has no file beyond its pages, and still can be read there.
         let file = vm.allocate(Source::ForExport, size, 1, HOST, 1, None).expect("room");
-        let end = (file + size).next_multiple_of(GRANULE);
+        let end = (file + size).next_multiple_of(GRANULE) + GRANULE;
         assert!(bytes(file, end - file).iter().all(|&it| it == 0), "{size}");
         free(&vm, base);
         free(&vm, file);
@@ -162,7 +162,7 @@ fn what_rests_makes_room_for_what_is_asked_for() {
 fn without_sparse_buffers_each_allocation_is_a_buffer_of_its_pages_and_zeros() {
     let (backend, vm) = fake();
     let base = vm.allocate(Source::New, 5000, 1, HOST, 1, None).expect("room");
-    let zeros = (GRANULE - 8192, bind_flag::READ);
+    let zeros = (2 * GRANULE - 8192, bind_flag::READ);
     let bound = [base, base + 8192].map(|at| backend.state().bindings.get(&at).copied());
     assert_eq!(bound, [Some((8192, bind_flag::READ | bind_flag::WRITE)), Some(zeros)]);
     free(&vm, base);
