@@ -119,6 +119,41 @@ fn images_of_unknown_kinds_are_refused_by_name() {
     }
 }
 
+/// Vectors as long as a GPU's registers, which Intel's explicit SIMD has, do not exist here, not even as
+/// constants; the kernel that computes with one is refused.
+#[test]
+fn vectors_of_other_lengths_are_refused_by_name() {
+    let module = |body: &str| {
+        let ones = "%one ".repeat(32);
+        let text = format!(
+            "OpCapability Addresses
+             OpCapability Kernel
+             OpCapability VectorAnyINTEL
+             OpExtension \"SPV_INTEL_vector_compute\"
+             OpMemoryModel Physical64 OpenCL
+             OpEntryPoint Kernel %k \"k\"
+             OpName %k \"k\"
+             %void = OpTypeVoid
+             %u32 = OpTypeInt 32 0
+             %v32 = OpTypeVector %u32 32
+             %one = OpConstant %u32 1
+             %ones = OpConstantComposite %v32 {ones}
+             %fk = OpTypeFunction %void
+             %k = OpFunction %void None %fk
+             %start = OpLabel
+             {body}
+             OpReturn
+             OpFunctionEnd"
+        );
+        parse(&clang::assemble(&text), &[]).expect("it is understood")
+    };
+    check(&mut module("")).expect("what no kernel uses may be anything");
+    let log = check(&mut module("%sum = OpIAdd %v32 %ones %ones")).expect_err("it is refused");
+    let log = log.to_string();
+    assert!(log.contains("OpIAdd") && log.contains("vector of 32"), "{log}");
+    assert!(log.contains("kernel \"k\""), "{log}");
+}
+
 /// What no kernel reaches may be anything; a function reached through another names the kernel.
 #[test]
 fn only_what_is_reached_counts() {

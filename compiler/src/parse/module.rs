@@ -268,6 +268,10 @@ impl Builder<'_> {
     }
 
     fn composite_constant(&mut self, inst: &Instruction<'_>, ty: TypeId) -> Result<ConstId> {
+        if matches!(self.module.types[ty], Type::Opaque(_)) {
+            // A vector of another size, for instance; code that uses it is refused.
+            return Ok(self.module.constant(ty, ConstKind::Undef));
+        }
         let mut parts = Vec::with_capacity(inst.rest().len());
         for (i, &id) in inst.rest().iter().enumerate() {
             let part = self.constant(inst, id)?;
