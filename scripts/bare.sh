@@ -38,6 +38,24 @@ fetch_wheels() {
     touch "$wheels/complete"
 }
 
+# fetch_debs SUITE FOLDER PACKAGE...: what `apt-get install` of these packages fetches in the minimal Debian of
+# this suite.
+fetch_debs() {
+    local suite=$1 folder=$2 names
+    shift 2
+    [ ! -d "$folder" ] || return 0
+    rm -rf "$folder.partial"
+    mkdir -p "$folder.partial/files"
+    apt_root "$folder.partial/apt" "$suite"
+    cp "$bare/$suite/var/lib/dpkg/status" "$folder.partial/apt/status"
+    names=$(in_apt_root "$folder.partial/apt" apt-get -o APT::Install-Recommends=true --print-uris install "$@" |
+        awk '{ split($2, f, "_"); gsub("%3a", ":", f[2]); print f[1] "=" f[2] }')
+    # shellcheck disable=SC2086 # names have no spaces
+    (cd "$folder.partial/files" && in_apt_root "$folder.partial/apt" apt-get download $names)
+    mv -T "$folder.partial/files" "$folder"
+    rm -rf "$folder.partial"
+}
+
 # fill_system PYTHON FILE... -- KERNEL...: puts into the folder `system` what the tests use: in wheels/ the
 # packages for pip and these files, in kernel/ these kernels of tests/kernels and a first SYCL program.
 fill_system() {
@@ -69,21 +87,27 @@ bare_system() {
     fill_system 3.11 "$target"/wheel/tally_level_zero-*.whl -- "$@"
 }
 
-# bare_debian SUITE FILE... -- KERNEL...: sets `system` to the folder of a minimal Debian (bookworm or trixie)
-# with Python, in which packages can be installed, and fills it.
-bare_debian() {
+# minimal_debian SUITE: sets `system` to the folder of a minimal Debian with Python, in which packages can be
+# installed.
+minimal_debian() {
     local suite=$1 work
-    shift
     system=$bare/$suite
-    if [ ! -d "$system" ]; then
-        command -v mmdebstrap >/dev/null || install_packages mmdebstrap
-        mkdir -p "$bare"
-        work=$(mktemp -d "$system.XXXXXX")
-        progress "making a bare Debian $suite" mmdebstrap --quiet --variant=apt --include=python3-venv \
-            --format=directory "$suite" "$work" "$(debian_archive)"
-        chmod 755 "$work"
-        mv -T "$work" "$system"
-    fi
+    [ ! -d "$system" ] || return 0
+    command -v mmdebstrap >/dev/null || install_packages mmdebstrap
+    mkdir -p "$bare"
+    work=$(mktemp -d "$system.XXXXXX")
+    # Of a suite that gets no more uploads even the index grows old.
+    progress "making a bare Debian $suite" mmdebstrap --quiet --variant=apt --include=python3-venv \
+        --aptopt='Acquire::Check-Valid-Until "false"' --format=directory "$suite" "$work" "$(debian_archive)"
+    chmod 755 "$work"
+    mv -T "$work" "$system"
+}
+
+# bare_debian SUITE FILE... -- KERNEL...: sets `system` to such a Debian (bookworm or trixie), and fills it.
+bare_debian() {
+    local suite=$1
+    shift
+    minimal_debian "$suite"
     case $suite in
     bookworm) fill_system 3.11 "$@" ;;
     *) fill_system 3.13 "$@" ;;

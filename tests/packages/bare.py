@@ -13,11 +13,6 @@ ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noni
 PIP = ["/tmp/env/bin/pip", "install", "--quiet", "--no-index", "--find-links", "/wheels"]
 # With namespaces of its own: a user's, for chroot, and empty ones for the network and the processes.
 UNSHARE = ["/usr/bin/unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--net", "--kill-child"]
-ENTER = """
-root=$1; shift
-mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" && exec /usr/sbin/chroot "$root" "$@"
-"""
-
 
 def now():
     """Seconds on the clock, and of processor time of the processes that have ended."""
@@ -26,13 +21,19 @@ def now():
 
 
 class System:
+    # A script: the folder and a command are its arguments.
+    enter = """
+root=$1; shift
+mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" && exec /usr/sbin/chroot "$root" "$@"
+"""
+
     def __init__(self, folder):
         self.root = pathlib.Path(folder)
 
     def run(self, *words, check=True):
         """Runs a command; what it has said, with its exit status."""
         return subprocess.run(
-            [*UNSHARE, "/bin/sh", "-c", ENTER, "sh", self.root, *words],
+            [*UNSHARE, "/bin/sh", "-c", self.enter, "sh", self.root, *words],
             env=ENVIRONMENT, check=check, text=True, stdout=subprocess.PIPE, stderr=None if check else subprocess.STDOUT)
 
     def seconds(self, *words):
