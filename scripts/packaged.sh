@@ -49,16 +49,32 @@ build_packaged() {
 
 # The loader that packages carry, as Debian's archive of sources has it.
 readonly loader_version=1.32.0
+readonly loader_tag=https://github.com/oneapi-src/level-zero/archive/refs/tags/v$loader_version.tar.gz
 readonly loader_sum=b658d3be89b2ea3c5e6b3214592acb58a4875e738184b1a4cc7e9cf878b5f7b9
 
-# loader_source: sets `source` to the archive of the loader's source.
+# fetch_file URL FILE
+fetch_file() {
+    python3 - "$1" >"$2.partial" <<'PY' && mv "$2.partial" "$2"
+import sys
+import urllib.request
+
+try:
+    sys.stdout.buffer.write(urllib.request.urlopen(sys.argv[1], timeout=60).read())
+except OSError as error:
+    sys.exit(f"{sys.argv[1]}: {error}")
+PY
+}
+
+# loader_source: sets `source` to the archive of the loader's source. Debian's archive keeps it as long as the
+# release is in unstable; it is the file of the authors' tag.
 loader_source() {
     local name=level-zero_$loader_version.orig.tar.gz work
     source=${TALLY_LOADER_SOURCE:-$cache/sources/$name}
     if [ ! -f "$source" ]; then
         work=$(mktemp -d)
         fetch_release "$work" sid level-zero "$loader_version" "$cache/sources" >&2 ||
-            die "Debian's archive has no $name: let TALLY_LOADER_SOURCE name the file, the archive of the tag v$loader_version"
+            fetch_file "$loader_tag" "$source" >&2 ||
+            die "there is no $name: let TALLY_LOADER_SOURCE name that file, or that of $loader_tag"
         rm -rf "$work"
     fi
     sha256sum --status -c <<<"$loader_sum  $source" || die "$source is not the release that scripts/packaged.sh names"
@@ -68,10 +84,10 @@ loader_source() {
 # $packaged/loader/source. The C++ library is inside and stays out of the program's sight.
 build_loader() {
     local source folder=$packaged/loader
-    loader_source
     if [ "$(cat "$folder/built" 2>/dev/null)" = "$loader_sum" ]; then
         return
     fi
+    loader_source
     rm -rf "$folder"
     mkdir -p "$folder/source"
     tar -xf "$source" -C "$folder/source" --strip-components=1
