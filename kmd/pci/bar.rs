@@ -154,9 +154,9 @@ impl<'bound> Regs<'bound> {
     pub(crate) fn status(&self) -> Status {
         let status = self.0.read(STATUS);
         Status {
-            enabled: status.enabled().into(),
-            resetting: status.resetting().into(),
-            failed: status.failed().into(),
+            enabled: status.enabled(),
+            resetting: status.resetting(),
+            failed: status.failed(),
         }
     }
 
