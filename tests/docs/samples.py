@@ -51,7 +51,7 @@ def main(tally_run, sycl):
             (folder / "sycl").symlink_to(sycl)
         for name, commands in parts["run"].items():
             if "sycl/" in commands and not sycl:
-                print(f"sample {name}: skipped, there is no dpctl (scripts/clients fetches it)", flush=True)
+                print(f"sample {name}: skipped, dpctl or a loader for it could not be fetched", flush=True)
                 continue
             status, said, errors = run(commands, folder, tally_run, sycl)
             expected = parts["output"].get(name, "")

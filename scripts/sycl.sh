@@ -1,0 +1,31 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+#
+# Sourced by the scripts that run SYCL programs. Python's package dpctl brings SYCL's run time and headers along.
+# SYCL wants a newer Level Zero loader than Debian 12 has: the one of Debian unstable serves.
+
+# The release whose behaviour is known.
+readonly dpctl=0.22
+readonly cache=${TALLY_SCRIPTS_CACHE:-$HOME/.cache/tally}
+readonly venv=$cache/clients/dpctl-$dpctl
+
+# install_venv FOLDER PACKAGE...: what is missing of them in an environment of their own.
+install_venv() {
+    local folder=$1
+    shift
+    python3 -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv
+    [ -x "$folder/bin/python" ] || python3 -m venv "$folder" || return
+    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "$@" >&2
+}
+
+# fetch_sycl: dpctl in $venv, and a compiler for C++.
+fetch_sycl() {
+    command -v g++ >/dev/null || install_packages g++
+    [ -e "$venv/complete" ] || {
+        install_venv "$venv" "dpctl==$dpctl.*" numpy && touch "$venv/complete"
+    }
+}
+
+fetch_loader() {
+    "$root/scripts/loaders" sid /bin/true
+}
