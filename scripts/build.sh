@@ -57,11 +57,16 @@ compile_bare_kernels() {
     (cd "$root" && cargo build --release -p tally-compiler --example blobs)
 }
 
-# compile_bench_module OUT: the kernels of the benchmarks.
-compile_bench_module() {
+# compile_module OUT FILE.cl: OpenCL C with all extensions to SPIR-V.
+compile_module() {
     mkdir -p "$(dirname "$1")"
     "$TALLY_CLANG" --target=spirv64 -cl-std=CL3.0 -O2 -Wall -Wextra -Werror \
-        -Xclang -finclude-default-header -Xclang -cl-ext=+all -c "$root/tests/kernels/bench.cl" -o "$1"
+        -Xclang -finclude-default-header -Xclang -cl-ext=+all -c "$2" -o "$1"
+}
+
+# compile_bench_module OUT: the kernels of the benchmarks.
+compile_bench_module() {
+    compile_module "$1" "$root/tests/kernels/bench.cl"
 }
 
 # compile_threads OUT: the benchmark of many threads on Level Zero.
