@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Links LLVM's library, or its archives, and compiles the run-time library of kernels (`rt/*.c`) with clang.
+//! Links LLVM's library, or its archives, and compiles the run-time library of kernels (`rt/`) with clang.
 //!
-//! The maths files become LLVM bitcode, which is linked into the kernels that call it and is
-//! optimised with them. There are two forms of each, for any processor and for those with fused
-//! multiply-add. Which file defines a function is written down too, so that nothing but what a kernel
-//! needs is read when one is compiled. `support.c` becomes an object file: LLVM's code generator calls its
-//! functions by their well-known names after all optimisation.
+//! Most files become LLVM bitcode, which is linked into the kernels that call it and is optimised with them.
+//! Those in `rt/maths/` are compiled for one number and for vectors of 8 and 16, each in three forms: for any
+//! processor, for those with fused multiply-add, and for those with registers of 512 bits. Which file defines
+//! a function is written down too, so that nothing but what a kernel needs is read when one is compiled.
+//!
+//! `support.c` and the files in `rt/maths/far/` become object files. LLVM's code generator calls the functions
+//! of the first by their well-known names after all optimisation, and those of the others are rarely needed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -87,53 +89,132 @@ fn link_llvm() -> Result<(), String> {
     Ok(())
 }
 
+/// Numbers in a vector of the functions in `rt/maths/`, or one number.
+const LANES: [u32; 3] = [1, 8, 16];
+
+/// The forms of the maths library: for any processor, and for those that have what the macros say.
+const FORMS: [&[&str]; 3] = [&[], &["-DTALLY_FMA"], &["-DTALLY_FMA", "-DTALLY_AVX512"]];
+
+/// The files are compiled for long registers, so that functions pass vectors as they are in each form. The code
+/// is for the kernel's processor all the same, whatever that is (`src/llvm.rs`). `&` of two `bool` is what
+/// vectors have for `&&`, and vectors of 16 have no functions of doubles.
+const MATHS: [&str; 3] =
+    ["-march=x86-64-v4", "-Wno-bitwise-instead-of-logical", "-Wno-unused-function"];
+
 fn build() -> Result<(), String> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let clang = find_clang()?;
-    let mut sources: Vec<PathBuf> = fs::read_dir("rt")
-        .map_err(|error| format!("rt/: {error}"))?
+    let mut library =
+        Library { clang, out: out.clone(), families: Vec::new(), defined: BTreeMap::new() };
+    let mut objects = Vec::new();
+    for source in sources("rt")? {
+        if source.file_stem().is_some_and(|stem| stem == "support") {
+            objects.push(library.object("support", &source)?);
+        } else {
+            let name = stem(&source);
+            let bitcode = library.bitcode(&name, &source, &[])?;
+            library.add(&source, &[], std::array::from_fn(|_| bitcode.clone()))?;
+        }
+    }
+    for source in sources("rt/maths")? {
+        for lanes in LANES {
+            let lanes_macro = format!("-DLANES={lanes}");
+            let more = [&MATHS[..], &[&lanes_macro]].concat();
+            let name = |form: usize| format!("{}-{lanes}-{form}", stem(&source));
+            let form =
+                |i: usize| library.bitcode(&name(i), &source, &[&more[..], FORMS[i]].concat());
+            let forms = [form(0)?, form(1)?, form(2)?];
+            library.add(&source, &more, forms)?;
+        }
+    }
+    for source in sources("rt/maths/far")? {
+        objects.push(library.object(&format!("far-{}", stem(&source)), &source)?);
+    }
+    let families: String =
+        library.families.iter().map(|forms| format!("    {},\n", included(forms))).collect();
+    let defined: String = library
+        .defined
+        .iter()
+        .map(|(name, family)| format!("    ({name:?}, {family}),\n"))
+        .collect();
+    let text = format!(
+        "/// The functions of the run-time library in alphabetical order, and which file has them.\n\
+         pub(crate) static DEFINED: &[(&str, usize)] = &[\n{defined}];\n\
+         /// The library as LLVM bitcode, one file for each family of functions, in three forms: for any\n\
+         /// processor, with fused multiply-add, with registers of 512 bits.\n\
+         pub(crate) static FAMILIES: &[[&[u8]; 3]] = &[\n{families}];\n\
+         /// Object files: what LLVM's code generator calls, and functions of numbers out of the common range.\n\
+         pub(crate) static SUPPORT: &[&[u8]] = &{};\n",
+        included(&objects)
+    );
+    fs::write(out.join("runtime.rs"), text).map_err(|error| format!("runtime.rs: {error}"))
+}
+
+/// An expression for the contents of files.
+fn included(files: &[PathBuf]) -> String {
+    let each: Vec<String> = files.iter().map(|file| format!("include_bytes!({file:?})")).collect();
+    format!("[{}]", each.join(", "))
+}
+
+/// The C files of a folder.
+fn sources(folder: &str) -> Result<Vec<PathBuf>, String> {
+    let mut sources: Vec<PathBuf> = fs::read_dir(folder)
+        .map_err(|error| format!("{folder}: {error}"))?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .filter(|path| path.extension().is_some_and(|extension| extension == "c"))
         .collect();
     sources.sort();
-    let (mut plain, mut fused) = (String::new(), String::new());
-    let (mut defined, mut families) = (BTreeMap::new(), 0);
-    let mut support = None;
-    for source in sources {
-        let stem = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        if stem == "support" {
-            let object = out.join("support.o");
-            compile(&clang, &source, &object, &["-c", "-fPIC", "-ffunction-sections"])?;
-            support = Some(object);
-        } else {
-            let forms = [("", &mut plain, &[][..]), ("-fma", &mut fused, &["-DTALLY_FMA"][..])];
-            for (suffix, list, more) in forms {
-                let bitcode = out.join(format!("{stem}{suffix}.bc"));
-                compile(&clang, &source, &bitcode, &[&["-c", "-emit-llvm"], more].concat())?;
-                *list += &format!("    include_bytes!({bitcode:?}),\n");
-            }
-            // Both forms define the same functions.
-            let text = out.join(format!("{stem}.ll"));
-            compile(&clang, &source, &text, &["-S", "-emit-llvm"])?;
-            let text = fs::read_to_string(&text).map_err(|error| format!("{stem}.ll: {error}"))?;
-            defined.extend(functions(&text).map(|name| (name.to_owned(), families)));
-            families += 1;
-        }
+    Ok(sources)
+}
+
+fn stem(source: &Path) -> String {
+    source.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The run-time library as far as it is compiled.
+struct Library {
+    clang: String,
+    out: PathBuf,
+    families: Vec<[PathBuf; 3]>,
+    /// Which family has a function.
+    defined: BTreeMap<String, usize>,
+}
+
+impl Library {
+    fn bitcode(&self, name: &str, source: &Path, more: &[&str]) -> Result<PathBuf, String> {
+        let bitcode = self.out.join(format!("{name}.bc"));
+        compile(&self.clang, source, &bitcode, &[&["-c", "-emit-llvm"], more].concat())?;
+        Ok(bitcode)
     }
-    let support = support.ok_or("rt/support.c is missing")?;
-    let defined: String =
-        defined.iter().map(|(name, family)| format!("    ({name:?}, {family}),\n")).collect();
-    let text = format!(
-        "/// The functions of the maths library in alphabetical order, and which file has them.\n\
-         pub(crate) static DEFINED: &[(&str, usize)] = &[\n{defined}];\n\
-         /// The maths library as LLVM bitcode, one file for each family of functions.\n\
-         pub(crate) static FAMILIES: &[&[u8]] = &[\n{plain}];\n\
-         /// The same for processors with fused multiply-add.\n\
-         pub(crate) static FUSED_FAMILIES: &[&[u8]] = &[\n{fused}];\n\
-         /// What LLVM's code generator calls, as an object file.\n\
-         pub(crate) static SUPPORT: &[u8] = include_bytes!({support:?});\n"
-    );
-    fs::write(out.join("runtime.rs"), text).map_err(|error| format!("runtime.rs: {error}"))
+
+    fn object(&self, name: &str, source: &Path) -> Result<PathBuf, String> {
+        let object = self.out.join(format!("{name}.o"));
+        compile(
+            &self.clang,
+            source,
+            &object,
+            &["-c", "-fPIC", "-ffunction-sections", "-fdata-sections"],
+        )?;
+        Ok(object)
+    }
+
+    /// Adds a family if the file has functions at all. All forms define the same.
+    fn add(&mut self, source: &Path, more: &[&str], forms: [PathBuf; 3]) -> Result<(), String> {
+        let text = self.out.join("functions.ll");
+        compile(&self.clang, source, &text, &[&["-S", "-emit-llvm"], more].concat())?;
+        let text =
+            fs::read_to_string(&text).map_err(|error| format!("{}: {error}", source.display()))?;
+        let family = self.families.len();
+        for name in functions(&text) {
+            if self.defined.insert(name.to_owned(), family).is_some() {
+                return Err(format!("{}: {name} is defined twice", source.display()));
+            }
+        }
+        if self.defined.values().any(|&of| of == family) {
+            self.families.push(forms);
+        }
+        Ok(())
+    }
 }
 
 /// The names of the library's functions that a file of LLVM assembly defines.

@@ -3,7 +3,7 @@
 //
 // What is exact is the same on floats as on the doubles that they are.
 
-#include "tally_rt.h"
+#include "maths/far/exact.h"
 
 // A positive finite number as an integer times 2^exponent.
 struct integer {

@@ -82,7 +82,7 @@ impl From<object::read::Error> for BlobError {
     }
 }
 
-/// Links `object`, whose function `entry` is the entry point, with what it needs of `support`.
+/// Links `object`, whose function `entry` is the entry point, with what it needs of the object files `support`.
 ///
 /// `globals` tells which undefined symbols are the module's global variables, by index.
 ///
@@ -90,11 +90,12 @@ impl From<object::read::Error> for BlobError {
 /// See [`BlobError`].
 pub fn link(
     object: &[u8],
-    support: &[u8],
+    support: &[&[u8]],
     entry: &str,
     globals: &HashMap<String, u32>,
 ) -> Result<Blob, BlobError> {
-    let inputs = [ElfFile64::parse(object)?, ElfFile64::parse(support)?];
+    let files = std::iter::once(object).chain(support.iter().copied());
+    let inputs = files.map(ElfFile64::parse).collect::<Result<Vec<_>, _>>()?;
     let entry = definition(&inputs, entry)?.ok_or(BlobError::Undefined(entry.to_owned()))?;
     let mut linker = Linker {
         inputs: &inputs,

@@ -28,8 +28,9 @@ mod runtime {
     include!(concat!(env!("OUT_DIR"), "/runtime.rs"));
 }
 
-/// The support library: what LLVM's code generator calls by name, as an object file.
-pub fn support() -> &'static [u8] {
+/// The part of the run-time library that is compiled beforehand, as object files: what LLVM's code generator
+/// calls by name, and mathematical functions of numbers out of the common range.
+pub fn support() -> &'static [&'static [u8]] {
     runtime::SUPPORT
 }
 
@@ -130,8 +131,7 @@ pub fn compile(
         .map_err(|error| LlvmError::Parse(error.to_string()))?;
     module.set_triple(&machine.get_triple());
     module.set_data_layout(&machine.get_target_data().get_data_layout());
-    let families = if fuses(target) { runtime::FUSED_FAMILIES } else { runtime::FAMILIES };
-    link_library(&context, &module, families)?;
+    link_library(&context, &module, form(target))?;
     module.verify().map_err(|error| LlvmError::Verify(error.to_string()))?;
 
     let options = PassBuilderOptions::create();
@@ -202,15 +202,23 @@ fn machine(target: &TargetCpu, level: Level) -> Result<TargetMachine, LlvmError>
         .ok_or_else(|| wrong("LLVM can't generate code for it"))
 }
 
-/// Whether a processor is known to have fused multiply-add.
-fn fuses(target: &TargetCpu) -> bool {
-    matches!(target.name.as_str(), "x86-64-v3" | "x86-64-v4")
-        || target.features.split(',').any(|feature| feature == "+fma")
+/// Whether a processor is known to have a feature, which all processors of a level have.
+fn has(target: &TargetCpu, levels: &[&str], feature: &str) -> bool {
+    levels.contains(&target.name.as_str())
+        || target.features.split(',').any(|word| word.strip_prefix('+') == Some(feature))
 }
 
 /// Whether a processor is known to have registers of 512 bits.
 pub fn has_long_vectors(target: &TargetCpu) -> bool {
-    target.name == "x86-64-v4" || target.features.split(',').any(|feature| feature == "+avx512f")
+    has(target, &["x86-64-v4"], "avx512f")
+}
+
+/// The form of the run-time library for a processor (`build.rs`).
+fn form(target: &TargetCpu) -> usize {
+    let fuses = has(target, &["x86-64-v3", "x86-64-v4"], "fma");
+    // Short vectors have the instructions of long ones.
+    let is_long = has_long_vectors(target) && has(target, &["x86-64-v4"], "avx512vl");
+    usize::from(fuses) + usize::from(fuses && is_long)
 }
 
 /// Bytes of the longest registers that a processor is known to have.
@@ -263,9 +271,9 @@ fn longest_vector(function: FunctionValue<'_>) -> u64 {
 fn link_library<'c>(
     context: &'c Context,
     module: &Module<'c>,
-    families: &[&[u8]],
+    form: usize,
 ) -> Result<(), LlvmError> {
-    let mut linked = vec![false; families.len()];
+    let mut linked = vec![false; runtime::FAMILIES.len()];
     loop {
         let missing = module.get_functions().filter(|function| function.count_basic_blocks() == 0);
         let mut needed =
@@ -273,12 +281,13 @@ fn link_library<'c>(
         // A function that no family has is left; linking the blob names it.
         let Some(family) = needed.find(|&family| !linked[family]) else { return Ok(()) };
         linked[family] = true;
-        let library = library(context, families[family])?;
+        let library = library(context, runtime::FAMILIES[family][form])?;
         library.set_triple(&module.get_triple());
         library.set_data_layout(&module.get_data_layout());
-        // Compiled for any x86-64; here it is for the same processor as the kernel.
+        // Whatever it was compiled for; here it is for the same processor as the kernel, whose vectors may be as
+        // long as registers are.
         for function in library.get_functions() {
-            for key in ["target-cpu", "target-features", "tune-cpu"] {
+            for key in ["target-cpu", "target-features", "tune-cpu", "min-legal-vector-width"] {
                 function.remove_string_attribute(AttributeLoc::Function, key);
             }
         }

@@ -495,7 +495,7 @@ impl Body<'_, '_> {
         let params = params.join(", ");
         self.unit.declare(&scalar_result, &function, &params);
         if library::is_long(module, argument_type) {
-            return self.library_loop(op, args, &function);
+            return self.library_call(op, args, &function, ty);
         }
 
         let out = out_type.as_ref().map(|out_type| {

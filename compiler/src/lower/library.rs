@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions of the run-time library on long vectors.
 //!
-//! The library has scalar functions, written without tables and with few branches. Called once for
-//! each component in a loop of known length, with the function inlined, LLVM's loop vectoriser
-//! makes vector code of them; where it can't, the loop is still right. One such loop serves all
-//! calls of a kernel.
+//! Most mathematical functions have forms for vectors (`rt/maths/`), which take the components in pieces. The
+//! others are called once for each component in a loop of known length, with the function inlined. LLVM's
+//! loop vectoriser makes vector code of some of them; where it can't, the loop is still right. One such loop
+//! serves all calls of a kernel.
 
 use std::fmt::Write;
 
@@ -13,12 +13,146 @@ use super::types::value_type;
 use super::unit::LowerError;
 use crate::ir::{ImageOp, MathOp, Operand, SecondResult, Type, TypeId};
 
-/// Vectors from this length on go through a loop.
+/// Vectors from this length on are not taken apart.
 pub(super) const MIN_LANES: u32 = 8;
 
+/// The longest vectors of floats and of doubles that functions take.
+const MOST_FLOATS: u32 = 16;
+const MOST_DOUBLES: u32 = 8;
+
+/// Whether a function has forms for vectors.
+fn takes_vectors(op: MathOp) -> bool {
+    use MathOp::{
+        Erf, Erfc, Fmod, Fract, Frexp, Ilogb, Ldexp, Lgamma, LgammaR, Logb, Modf, Nextafter,
+        Remainder, Remquo, Tgamma,
+    };
+    !matches!(
+        op,
+        Erf | Erfc
+            | Fmod
+            | Fract
+            | Frexp
+            | Ilogb
+            | Ldexp
+            | Lgamma
+            | LgammaR
+            | Logb
+            | Modf
+            | Nextafter
+            | Remainder
+            | Remquo
+            | Tgamma
+    )
+}
+
 impl Body<'_, '_> {
-    /// Text of a call of a library function for vectors of `MIN_LANES` components or more.
-    pub(super) fn library_loop(
+    /// Text that makes the result, of type `ty`, of a library function on vectors of `MIN_LANES` components or
+    /// more. `scalar` is its form for one number.
+    pub(super) fn library_call(
+        &mut self,
+        op: MathOp,
+        args: &[Operand],
+        scalar: &str,
+        ty: TypeId,
+    ) -> Result<String, LowerError> {
+        let lanes = self.unit.module.types.lanes(self.type_of(args[0]));
+        if takes_vectors(op)
+            && !scalar.starts_with("__tally_native_")
+            && lanes.is_multiple_of(MIN_LANES)
+        {
+            Ok(self.library_pieces(args, scalar, lanes, op.second_result().is_some(), ty))
+        } else {
+            self.library_loop(op, args, scalar)
+        }
+    }
+
+    /// Calls the function's form for vectors, for a piece of the components after the other.
+    fn library_pieces(
+        &mut self,
+        args: &[Operand],
+        scalar: &str,
+        lanes: u32,
+        has_second: bool,
+        ty: TypeId,
+    ) -> String {
+        let module = self.unit.module;
+        let elements: Vec<String> = args
+            .iter()
+            .map(|&arg| value_type(module, module.types.element(self.type_of(arg))))
+            .collect();
+        let most = if elements[0] == "double" { MOST_DOUBLES } else { MOST_FLOATS };
+        let piece = if lanes.is_multiple_of(most) { most } else { MIN_LANES };
+        let function = format!("{scalar}x{piece}");
+        let result = format!("<{piece} x {}>", elements[0]);
+        let mut params: Vec<String> =
+            elements.iter().map(|element| format!("<{piece} x {element}>")).collect();
+        params.extend(has_second.then(|| "ptr".to_owned()));
+        self.unit.declare(&result, &function, &params.join(", "));
+        let out = has_second.then(|| self.prelude_def(&format!("alloca {result}, align 64")));
+        let args: Vec<String> = args.iter().map(|&arg| self.operand(arg)).collect();
+        let (mut firsts, mut seconds) = (Vec::new(), Vec::new());
+        for first in (0..lanes).step_by(piece as usize) {
+            let mut list = Vec::new();
+            for (arg, element) in args.iter().zip(&elements) {
+                let part = match piece == lanes {
+                    true => arg.clone(),
+                    false => self.part(arg, &format!("<{lanes} x {element}>"), first, piece),
+                };
+                list.push(format!("<{piece} x {element}> {part}"));
+            }
+            list.extend(out.iter().map(|out| format!("ptr {out}")));
+            let call = format!("call {result} @{function}({})", list.join(", "));
+            if piece == lanes && out.is_none() {
+                return call;
+            }
+            firsts.push(self.def(&call));
+            seconds.extend(
+                out.iter().map(|out| self.def(&format!("load {result}, ptr {out}, align 64"))),
+            );
+        }
+        if out.is_none() {
+            return self.joined(&elements[0], piece, firsts);
+        }
+        let both = [firsts, seconds].map(|pieces| match pieces.as_slice() {
+            [one] => one.clone(),
+            _ => {
+                let text = self.joined(&elements[0], piece, pieces);
+                self.def(&text)
+            }
+        });
+        self.assemble(ty, &both)
+    }
+
+    /// `count` components of a vector of type `ty`, from `first` on.
+    fn part(&mut self, vector: &str, ty: &str, first: u32, count: u32) -> String {
+        let mask: Vec<String> = (first..first + count).map(|i| format!("i32 {i}")).collect();
+        let mask = format!("<{count} x i32> <{}>", mask.join(", "));
+        self.def(&format!("shufflevector {ty} {vector}, {ty} poison, {mask}"))
+    }
+
+    /// Text that makes one vector of pieces of one length, the number of which is a power of two.
+    fn joined(&mut self, element: &str, mut piece: u32, mut pieces: Vec<String>) -> String {
+        loop {
+            let ty = format!("<{piece} x {element}>");
+            piece *= 2;
+            let mask: Vec<String> = (0..piece).map(|i| format!("i32 {i}")).collect();
+            let mask = format!("<{piece} x i32> <{}>", mask.join(", "));
+            let texts: Vec<String> = pieces
+                .chunks(2)
+                .map(|pair| {
+                    let last = &pair[pair.len() - 1];
+                    format!("shufflevector {ty} {}, {ty} {last}, {mask}", pair[0])
+                })
+                .collect();
+            if let [text] = texts.as_slice() {
+                return text.clone();
+            }
+            pieces = texts.iter().map(|text| self.def(text)).collect();
+        }
+    }
+
+    /// Text of a call of a function that calls the scalar one in a loop.
+    fn library_loop(
         &mut self,
         op: MathOp,
         args: &[Operand],
@@ -43,30 +177,10 @@ impl Body<'_, '_> {
             Some(second) => format!("{{ <{lanes} x {first}>, <{lanes} x {second}> }}"),
         };
         if !self.unit.helpers.contains_key(&name) {
-            let near = scalar.replacen("__tally_", "__tally_near_", 1);
-            let angle = matches!(op, MathOp::Sin | MathOp::Cos | MathOp::Tan | MathOp::Sincos);
-            let branches = angle && !scalar.starts_with("__tally_native_");
-            let near = branches.then_some(near.as_str());
-            if let Some(near) = near {
-                let mut list = params.clone();
-                list.extend(second.iter().map(|_| "ptr".to_owned()));
-                self.unit.declare(&first, near, &list.join(", "));
-                let bits = if float == "double" { 64 } else { 32 };
-                let vector = format!("<{lanes} x {float}>");
-                self.unit.declare(&vector, &format!("llvm.fabs.v{lanes}f{bits}"), &vector);
-                let (reduce, mask) =
-                    (format!("llvm.vector.reduce.or.v{lanes}i1"), format!("<{lanes} x i1>"));
-                self.unit.declare("i1", &reduce, &mask);
-            }
             // Numbers below belong to the module.
-            let number = 2 + 4 * self.unit.helpers.len();
-            let (params, first, second) = (&params[..], first.as_str(), second.as_deref());
-            let each = Loop { lanes, params, first, second };
-            let text = match near {
-                None => each.text(&name, "#0", scalar, number),
-                Some(near) => each.choice(&name, scalar, near, number),
-            };
-            self.unit.helpers.insert(name.clone(), text);
+            let number = 2 + 2 * self.unit.helpers.len();
+            let each = Loop { lanes, params: &params, first: &first, second: second.as_deref() };
+            self.unit.helpers.insert(name.clone(), each.text(&name, scalar, number));
         }
         let args: Vec<String> = args.iter().map(|&arg| self.typed(arg)).collect();
         Ok(format!("call {result} @{name}({})", args.join(", ")))
@@ -116,45 +230,12 @@ impl Loop<'_> {
         params.map(|(i, ty)| format!("{} %a{i}", self.vector(ty))).collect::<Vec<_>>().join(", ")
     }
 
-    /// A function that goes to `near` if no component of the first argument is as large as 2^20 or
-    /// NaN, else to `scalar`. `near` has no branches, so that its loop becomes vector code; the
-    /// other one is rarely needed and kept apart.
-    fn choice(&self, name: &str, scalar: &str, near: &str, number: usize) -> String {
-        let (vector, lanes) = (self.vector(&self.params[0]), self.lanes);
-        let bits = if self.params[0] == "double" { 64 } else { 32 };
-        let (result, list) = (self.result(), self.list());
-        let near_name = format!("{name}.near");
-        let far_name = format!("{name}.far");
-        let text = format!(
-            "
-define internal {result} @{name}({list}) #0 {{
-entry:
-  %size = call {vector} @llvm.fabs.v{lanes}f{bits}({vector} %a0)
-  %far = fcmp uge {vector} %size, splat ({} 0x4130000000000000)
-  %far.any = call i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1> %far)
-  br i1 %far.any, label %all, label %near
-near:
-  %close = call {result} @{near_name}({list})
-  ret {result} %close
-all:
-  %any = call {result} @{far_name}({list})
-  ret {result} %any
-}}
-",
-            self.params[0]
-        );
-        text + &self.text(&near_name, "alwaysinline #0", near, number)
-            + &self.text(&far_name, "noinline cold #0", scalar, number + 2)
-    }
-
     /// A function that calls `scalar` for each component. Its loop has a number for metadata.
-    fn text(&self, name: &str, attributes: &str, scalar: &str, number: usize) -> String {
+    fn text(&self, name: &str, scalar: &str, number: usize) -> String {
         let (result, lanes, first) = (self.result(), self.lanes, self.first);
         let params = self.params.iter().enumerate();
-        let mut text = format!(
-            "\ndefine internal {result} @{name}({}) {attributes} {{\nentry:\n",
-            self.list()
-        );
+        let mut text =
+            format!("\ndefine internal {result} @{name}({}) #0 {{\nentry:\n", self.list());
         let mut place = |name: &str, ty: &str| {
             let _ = writeln!(text, "  %{name} = alloca [{lanes} x {ty}], align 64");
         };

@@ -11,10 +11,13 @@ use std::{env, fs};
 
 use super::sample::Float;
 
-/// The library, compiled for some processor and loaded. It is never unloaded.
+/// The library, compiled for some processor and a number of numbers at a time, and loaded. It is never
+/// unloaded.
 pub struct Library {
     /// What it was compiled for.
-    pub name: &'static str,
+    pub name: String,
+    /// How many numbers its functions take at a time. More than one: it has functions on vectors alone.
+    pub lanes: u32,
     handle: *mut c_void,
 }
 
@@ -23,20 +26,37 @@ unsafe impl Send for Library {}
 // SAFETY: as above; the library's functions have no state.
 unsafe impl Sync for Library {}
 
-/// The library for any x86-64, and for this processor if it multiplies and adds in one step.
+/// The forms of the library for one number, as far as this processor can run them: for any x86-64, with fused
+/// multiply-add, with registers of 512 bits.
 pub fn libraries() -> &'static [Library] {
     static LIBRARIES: OnceLock<Vec<Library>> = OnceLock::new();
-    LIBRARIES.get_or_init(|| {
-        let mut all = vec![Library::build("x86-64", "x86-64", &[])];
-        if is_x86_feature_detected!("fma") && is_x86_feature_detected!("avx2") {
-            all.push(Library::build("fma", "x86-64-v3", &["-DTALLY_FMA"]));
-        }
-        all
-    })
+    LIBRARIES.get_or_init(|| forms_for(1))
 }
 
-/// The files of the run-time library that have no functions of the maths library.
-const OTHERS: &[&str] = &["support", "image", "phases", "printf"];
+/// The same forms for one number and for vectors of 8 and of 16.
+pub fn all_libraries() -> impl Iterator<Item = &'static Library> {
+    static LONG: OnceLock<Vec<Library>> = OnceLock::new();
+    let long = LONG.get_or_init(|| forms_for(8).into_iter().chain(forms_for(16)).collect());
+    libraries().iter().chain(long)
+}
+
+fn forms_for(lanes: u32) -> Vec<Library> {
+    let mut all = vec![Library::build("x86-64", lanes, &[])];
+    if is_x86_feature_detected!("fma") && is_x86_feature_detected!("avx2") {
+        all.push(Library::build("x86-64-v3", lanes, &["-DTALLY_FMA"]));
+    }
+    if is_x86_feature_detected!("avx512vl") && is_x86_feature_detected!("avx512dq") {
+        all.push(Library::build("x86-64-v4", lanes, &["-DTALLY_FMA", "-DTALLY_AVX512"]));
+    }
+    all
+}
+
+/// The C files of a folder.
+fn sources(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = fs::read_dir(folder).expect("the run-time library's folder exists");
+    let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "c"))
+}
 
 /// The compiler that the build uses.
 fn find_clang() -> String {
@@ -47,25 +67,25 @@ fn find_clang() -> String {
 }
 
 impl Library {
-    fn build(name: &'static str, processor: &str, more: &[&str]) -> Library {
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("rt");
+    fn build(processor: &str, lanes: u32, more: &[&str]) -> Library {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let rt = root.join("rt");
+        let name =
+            if lanes == 1 { processor.to_owned() } else { format!("{processor}, {lanes} numbers") };
         // Another process may run the same tests.
-        let file = format!("libtally_maths_{name}_{}.so", std::process::id());
+        let file = format!("libtally_maths_{processor}_{lanes}_{}.so", std::process::id());
         let object = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(file);
-        let families: Vec<PathBuf> = fs::read_dir(&sources)
-            .expect("compiler/rt exists")
-            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-            .filter(|path| path.extension().is_some_and(|extension| extension == "c"))
-            .filter(|path| !path.file_stem().is_some_and(|stem| OTHERS.iter().any(|o| stem == *o)))
-            .collect();
+        let files = sources(&rt.join("maths")).chain(sources(&rt.join("maths/far")));
+        let rest = if lanes == 1 { rt.join("round.c") } else { root.join("tests/maths/lanes.c") };
         let clang = find_clang();
         let result = Command::new(&clang)
             .args(["--target=x86_64-unknown-linux-gnu", "-std=c17", "-O2"])
             .args(["-ffreestanding", "-fno-builtin", "-fno-math-errno", "-ffp-contract=off"])
-            .args(["-fPIC", "-shared", "-nostdlib", "-Wl,-z,defs"])
+            .args(["-fPIC", "-shared", "-nostdlib", "-Wl,-z,defs", "-Wno-psabi"])
             .arg(format!("-march={processor}"))
+            .arg(format!("-DLANES={lanes}"))
             .args(more)
-            .args(families)
+            .args(files.chain([rest]))
             .arg("-o")
             .arg(&object)
             .status();
@@ -76,7 +96,12 @@ impl Library {
         assert!(!handle.is_null(), "the maths library can't be loaded");
         // The mapping stays.
         let _ = fs::remove_file(object);
-        Library { name, handle }
+        Library { name, lanes, handle }
+    }
+
+    /// Whether it has functions of a format: the longest vectors have floats.
+    pub fn has<F: Float>(&self) -> bool {
+        self.lanes <= 8 || F::WIDTH == 32
     }
 
     fn symbol<F: Float>(&self, name: &str) -> *mut c_void {

@@ -1,42 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Logarithms: log, log2, log10, log1p.
 
-#include "tally_rt.h"
-
-float __tally_log_f32(float x) {
-  struct float_logarithm l = float_log_split(x);
-  float rest = float_log_rest(l.f, l.exponent * LN2_LOW_FLOAT);
-  return float_log_special(x, madd_float(l.exponent, LN2_HIGH_FLOAT, l.f + rest));
-}
-
-// log2(e) and log10(e) are in two parts, as is log10(2), the first part of which has 12 bits.
-
-float __tally_log2_f32(float x) {
-  struct float_logarithm l = float_log_split(x);
-  float rest = madd_float(l.f, 0x1.4ae0cp-26f, float_log_rest(l.f, 0) * 0x1.715476p0f);
-  return float_log_special(x, l.exponent + madd_float(l.f, 0x1.715476p0f, rest));
-}
-
-float __tally_log10_f32(float x) {
-  struct float_logarithm l = float_log_split(x);
-  float rest = madd_float(l.f, -0x1.5b235ep-27f, float_log_rest(l.f, 0) * 0x1.bcb7b2p-2f);
-  rest = madd_float(l.exponent, 0x1.3509f8p-18f, rest);
-  float result = madd_float(l.exponent, 0x1.344p-2f, madd_float(l.f, 0x1.bcb7b2p-2f, rest));
-  return float_log_special(x, result);
-}
-
-float __tally_log1p_f32(float x) {
-  float sum = 1 + x;
-  struct float_logarithm l = float_log_split(sum);
-  // What the sum has lost, in units of its power of two; nothing beyond 2^30.
-  float exponent = l.exponent < 30 ? l.exponent : 30;
-  float lost = (x - (sum - 1)) * float_pow2(-(int32_t)exponent);
-  float f = l.exponent == 0 ? x : l.f + (l.exponent < 30 ? lost : 0);
-  float rest = float_log_rest(f, l.exponent * LN2_LOW_FLOAT);
-  float result = madd_float(l.exponent, LN2_HIGH_FLOAT, f + rest);
-  result = float_log_special(sum, result);
-  return x == 0 ? x : result;
-}
+#include "exact.h"
 
 // (2 atanh(s) - 2s) / s^3 as a polynomial of s^2 for |s| <= 0.1716, to 2^-58.
 static const double LOG_COEFFICIENTS[] = {
@@ -57,7 +22,7 @@ static inline struct log_parts log_parts(double f) {
   return (struct log_parts){half, s * (half + square * POLYNOMIAL(LOG_COEFFICIENTS, square))};
 }
 
-double __tally_log_f64(double x) {
+double __tally_far_log_f64(double x) {
   struct logarithm l = log_split(x);
   double f = l.mantissa - 1, e = l.exponent;
   struct log_parts p = log_parts(f);
@@ -65,7 +30,7 @@ double __tally_log_f64(double x) {
   return log_special(x, e * LN2_HIGH - ((p.half - low) - f));
 }
 
-double __tally_log1p_f64(double x) {
+double __tally_far_log1p_f64(double x) {
   struct dd sum = two_sum(1, x);
   struct logarithm l = log_split(sum.hi);
   bool near = l.exponent == 0;
@@ -94,11 +59,11 @@ static inline double log_of_base(double x, struct dd unit, struct dd factor) {
   return log_special(x, sum + (rest + ((whole - sum) + product)));
 }
 
-double __tally_log2_f64(double x) {
+double __tally_far_log2_f64(double x) {
   return log_of_base(x, (struct dd){1, 0}, (struct dd){0x1.71547652p0, 0x1.705fc2eefa2p-33});
 }
 
-double __tally_log10_f64(double x) {
+double __tally_far_log10_f64(double x) {
   return log_of_base(x, (struct dd){0x1.34413509f6p-2, 0x1.9fef311f12b36p-42},
                      (struct dd){0x1.bcb7b152p-2, 0x1.b9438ca9aadd5p-36});
 }

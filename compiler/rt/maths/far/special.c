@@ -6,10 +6,10 @@
 // with 13 terms and g = 6.0246..., from the Boost libraries (lanczos.hpp). Floats use the functions
 // on doubles.
 
-#include "tally_rt.h"
+#include "exact.h"
 
-double __tally_log_f64(double x);
-double __tally_sinpi_f64(double x);
+double __tally_far_log_f64(double x);
+double __tally_far_sinpi_f64(double x);
 
 #define PI 0x1.921fb54442d18p1
 
@@ -78,7 +78,7 @@ static inline double erfc_tail(double a) {
   return exp_sum(exponent.hi, exponent.lo, 100) / a * 0x1p-100;
 }
 
-double __tally_erf_f64(double x) {
+double __tally_far_erf_f64(double x) {
   double a = __builtin_fabs(x);
   if (is_nan(x))
     return x;
@@ -94,7 +94,7 @@ double __tally_erf_f64(double x) {
   return __builtin_copysign(result, x);
 }
 
-double __tally_erfc_f64(double x) {
+double __tally_far_erfc_f64(double x) {
   double a = __builtin_fabs(x);
   if (is_nan(x))
     return x;
@@ -174,7 +174,7 @@ static inline double lgamma_small(double x) {
     return x >= 1.2316 ? lgamma_near_minimum(x - LGAMMA_AT) : lgamma_near_one(x - 1);
   }
   // lgamma(x) = lgamma(1 + x) - log(x).
-  double log = __tally_log_f64(x);
+  double log = __tally_far_log_f64(x);
   if (x >= 0.7316)
     return lgamma_near_two(1 - x) - log;
   return (x >= 0.2316 ? lgamma_near_minimum(x - (LGAMMA_AT - 1)) : lgamma_near_one(x)) - log;
@@ -191,16 +191,16 @@ static double lgamma_positive(double x) {
     for (double factor = 2; factor < whole; factor++)
       product *= y + factor;
     double ratio = POLYNOMIAL(LGAMMA_MIDDLE_NUM, y) / POLYNOMIAL(LGAMMA_MIDDLE_DEN, y);
-    return 0.5 * y + y * ratio + __tally_log_f64(product);
+    return 0.5 * y + y * ratio + __tally_far_log_f64(product);
   }
   if (x >= 0x1p58)
-    return is_inf(x) ? x : x * (__tally_log_f64(x) - 1);
+    return is_inf(x) ? x : x * (__tally_far_log_f64(x) - 1);
   double inverse = 1 / x;
   double series = polynomial(LGAMMA_LARGE + 1, 6, inverse * inverse);
-  return (x - 0.5) * (__tally_log_f64(x) - 1) + (LGAMMA_LARGE[0] + inverse * series);
+  return (x - 0.5) * (__tally_far_log_f64(x) - 1) + (LGAMMA_LARGE[0] + inverse * series);
 }
 
-double __tally_lgamma_r_f64(double x, int32_t *sign) {
+double __tally_far_lgamma_r_f64(double x, int32_t *sign) {
   *sign = 1;
   if (is_nan(x))
     return x;
@@ -211,19 +211,19 @@ double __tally_lgamma_r_f64(double x, int32_t *sign) {
   double a = -x;
   if (a < 0x1p-70) {
     *sign = sign_of(x) ? -1 : 1;
-    return -__tally_log_f64(a);
+    return -__tally_far_log_f64(a);
   }
   // Reflection: |gamma(-a)| = pi / (a |sin(pi a)| gamma(a)).
-  double sine = __tally_sinpi_f64(a);
+  double sine = __tally_far_sinpi_f64(a);
   if (sine == 0)
     return __builtin_inf();
   *sign = sine > 0 ? -1 : 1;
-  return __tally_log_f64(PI / (__builtin_fabs(sine) * a)) - lgamma_positive(a);
+  return __tally_far_log_f64(PI / (__builtin_fabs(sine) * a)) - lgamma_positive(a);
 }
 
-double __tally_lgamma_f64(double x) {
+double __tally_far_lgamma_f64(double x) {
   int32_t sign;
-  return __tally_lgamma_r_f64(x, &sign);
+  return __tally_far_lgamma_r_f64(x, &sign);
 }
 
 // Half a unit less than the Lanczos parameter g.
@@ -251,7 +251,7 @@ static inline double lanczos(double x) {
   return num / den;
 }
 
-double __tally_tgamma_f64(double x) {
+double __tally_far_tgamma_f64(double x) {
   double a = __builtin_fabs(x);
   if (is_nan(x) || x == __builtin_inf())
     return x;
@@ -259,7 +259,7 @@ double __tally_tgamma_f64(double x) {
     return 1 / x;
   if (x > 172)
     return __builtin_inf();
-  double sine = x < 0 ? __tally_sinpi_f64(a) : 1;
+  double sine = x < 0 ? __tally_far_sinpi_f64(a) : 1;
   if (sine == 0 || is_inf(x))
     return __builtin_nan("");
   if (a > 190)
@@ -274,13 +274,4 @@ double __tally_tgamma_f64(double x) {
   // Reflection, scaled so that only the last product may be subnormal.
   double inverse = exp_sum(-t.hi, -t.lo, 100);
   return -PI / (a * sine * ratio) * inverse * 0x1p-100;
-}
-
-float __tally_erf_f32(float x) { return (float)__tally_erf_f64((double)x); }
-float __tally_erfc_f32(float x) { return (float)__tally_erfc_f64((double)x); }
-float __tally_lgamma_f32(float x) { return (float)__tally_lgamma_f64((double)x); }
-float __tally_tgamma_f32(float x) { return (float)__tally_tgamma_f64((double)x); }
-
-float __tally_lgamma_r_f32(float x, int32_t *sign) {
-  return (float)__tally_lgamma_r_f64((double)x, sign);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Powers and roots by logarithms: pow, powr, pown, rootn.
 
-#include "tally_rt.h"
+#include "exact.h"
 
 static inline bool is_integer(double x) { return truncate(x) == x; }
 
@@ -34,7 +34,7 @@ static inline double power(double a, double n, double d) {
   return exp_sum(product.hi, product.lo, 0);
 }
 
-double __tally_pow_f64(double x, double y) {
+double __tally_far_pow_f64(double x, double y) {
   if (x == 1 || y == 0)
     return 1;
   bool whole = is_inf(y) || is_integer(y);
@@ -46,60 +46,21 @@ static inline bool powr_undefined(double x, double y) {
   return !(x >= 0) || is_nan(y) || (y == 0 && (x == 0 || is_inf(x))) || (x == 1 && is_inf(y));
 }
 
-double __tally_powr_f64(double x, double y) {
+double __tally_far_powr_f64(double x, double y) {
   if (powr_undefined(x, y))
     return __builtin_nan("");
   return y == 0 ? 1 : power(__builtin_fabs(x), y, 1);
 }
 
-double __tally_pown_f64(double x, int32_t n) {
+double __tally_far_pown_f64(double x, int32_t n) {
   if (n == 0)
     return 1;
   return with_sign(power(__builtin_fabs(x), n, 1), x, true, n & 1);
 }
 
-double __tally_rootn_f64(double x, int32_t n) {
+double __tally_far_rootn_f64(double x, int32_t n) {
   bool odd = n & 1;
   if (n == 0 || (x < 0 && !odd))
     return __builtin_nan("");
   return with_sign(power(__builtin_fabs(x), 1, n), x, true, odd);
-}
-
-// The same for a float's precision. Zero and infinity go through the logarithm.
-static inline double narrow_power(double a, double exponent) {
-  struct narrow_exponential e = narrow_exp2(narrow_log(a) * LOG2_E * exponent);
-  double result = madd(e.power, e.fraction, e.power);
-  return ((a == 1) & !is_nan(exponent)) ? 1 : result;
-}
-
-float __tally_pow_f32(float base, float exponent) {
-  double x = (double)base, y = (double)exponent;
-  // Floats from 2^24 on are even.
-  bool large = __builtin_fabs(y) >= 0x1p24;
-  double small = large ? 0 : y;
-  double rounded = (small + ROUNDER) - ROUNDER;
-  bool whole = rounded == small;
-  bool odd = whole & (bits_of_double(small + ROUNDER) & 1);
-  double result = with_sign(narrow_power(__builtin_fabs(x), y), x, whole, odd);
-  return ((x == 1) | (y == 0)) ? 1 : (float)result;
-}
-
-float __tally_powr_f32(float base, float exponent) {
-  double x = (double)base, y = (double)exponent;
-  double result = narrow_power(__builtin_fabs(x), y);
-  result = y == 0 ? 1 : result;
-  return powr_undefined(x, y) ? __builtin_nanf("") : (float)result;
-}
-
-float __tally_pown_f32(float base, int32_t n) {
-  double x = (double)base;
-  double result = with_sign(narrow_power(__builtin_fabs(x), n), x, true, n & 1);
-  return n == 0 ? 1 : (float)result;
-}
-
-float __tally_rootn_f32(float base, int32_t n) {
-  double x = (double)base;
-  bool odd = n & 1;
-  double result = with_sign(narrow_power(__builtin_fabs(x), 1.0 / n), x, true, odd);
-  return n == 0 || (x < 0 && !odd) ? __builtin_nanf("") : (float)result;
 }

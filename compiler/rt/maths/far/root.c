@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Roots and lengths: rsqrt, cbrt, hypot.
 
-#include "tally_rt.h"
+#include "exact.h"
 
-float __tally_rsqrt_f32(float x) { return 1 / __builtin_sqrtf(x); }
-
-double __tally_rsqrt_f64(double x) {
+double __tally_far_rsqrt_f64(double x) {
   double root = __builtin_sqrt(x);
   double result = 1 / root;
   // Zero, infinity and what is none of both but near.
@@ -30,14 +28,7 @@ static inline double cbrt_guess(double x) {
   return t;
 }
 
-float __tally_cbrt_f32(float x) {
-  double magnitude = __builtin_fabs((double)x);
-  if (magnitude == 0 || !(magnitude < __builtin_inf()))
-    return x;
-  return (float)__builtin_copysign(cbrt_guess(magnitude), (double)x);
-}
-
-double __tally_cbrt_f64(double x) {
+double __tally_far_cbrt_f64(double x) {
   double magnitude = __builtin_fabs(x);
   if (magnitude == 0 || !(magnitude < __builtin_inf()))
     return x;
@@ -57,13 +48,7 @@ double __tally_cbrt_f64(double x) {
   return __builtin_copysign((t + rest / (3 * t * t)) * unit, x);
 }
 
-float __tally_hypot_f32(float x, float y) {
-  double result = __builtin_sqrt((double)x * (double)x + (double)y * (double)y);
-  bool infinite = is_inf((double)x) || is_inf((double)y);
-  return infinite ? __builtin_inff() : (float)result;
-}
-
-double __tally_hypot_f64(double x, double y) {
+double __tally_far_hypot_f64(double x, double y) {
   double a = __builtin_fabs(x), b = __builtin_fabs(y);
   if (is_inf(a) || is_inf(b))
     return __builtin_inf();

@@ -4,7 +4,7 @@
 // An argument is reduced to an angle in [-pi/4, pi/4] and a count of quarter turns; the count says
 // which of sine and cosine of the angle is asked for, and its sign.
 
-#include "tally_rt.h"
+#include "exact.h"
 
 #define TWO_OVER_PI 0x1.45f306dc9c883p-1
 #define HALF_PI_HIGH 0x1.921fb54442d18p0
@@ -75,7 +75,7 @@ static __attribute__((noinline)) struct angle reduce_large(double x) {
 // Reduces |x| < SMALL by subtracting multiples of pi/2 in four parts (Cody and Waite, "Software
 // manual for the elementary functions", 1980). The first three have 33 bits.
 static inline struct angle reduce_near(double x) {
-  double shifted = madd(x, TWO_OVER_PI, ROUNDER);
+  double shifted = x * TWO_OVER_PI + ROUNDER;
   double count = shifted - ROUNDER;
   struct dd part = two_sum(x - count * 0x1.921fb544p0, -(count * 0x1.0b4611a6p-34));
   struct dd next = two_sum(part.hi, -(count * 0x1.3198a2ep-69));
@@ -143,18 +143,10 @@ static inline double sincos_of(double x, struct angle a, double *cosine) {
   return sin_or_self(x, sin_of(a));
 }
 
-double __tally_sin_f64(double x) { return sin_or_self(x, sin_of(reduce(x))); }
-double __tally_cos_f64(double x) { return cos_of(reduce(x)); }
-double __tally_tan_f64(double x) { return sin_or_self(x, tan_of(reduce(x))); }
-double __tally_sincos_f64(double x, double *cosine) { return sincos_of(x, reduce(x), cosine); }
-
-// The same for |x| < SMALL, without a branch: loops over them vectorise.
-double __tally_near_sin_f64(double x) { return sin_or_self(x, sin_of(reduce_near(x))); }
-double __tally_near_cos_f64(double x) { return cos_of(reduce_near(x)); }
-double __tally_near_tan_f64(double x) { return sin_or_self(x, tan_of(reduce_near(x))); }
-double __tally_near_sincos_f64(double x, double *cosine) {
-  return sincos_of(x, reduce_near(x), cosine);
-}
+double __tally_far_sin_f64(double x) { return sin_or_self(x, sin_of(reduce(x))); }
+double __tally_far_cos_f64(double x) { return cos_of(reduce(x)); }
+double __tally_far_tan_f64(double x) { return sin_or_self(x, tan_of(reduce(x))); }
+double __tally_far_sincos_f64(double x, double *cosine) { return sincos_of(x, reduce(x), cosine); }
 
 // Reduces pi * x; the half turns come off exactly.
 static inline struct angle reduce_pi(double x) {
@@ -169,7 +161,7 @@ static inline struct angle reduce_pi(double x) {
   return (struct angle){dd_multiply_double(pi, fraction), quarters};
 }
 
-double __tally_sinpi_f64(double x) {
+double __tally_far_sinpi_f64(double x) {
   if (__builtin_fabs(x) < 0x1p-100)
     return x * (2 * HALF_PI_HIGH);
   double result = sin_of(reduce_pi(x));
@@ -177,7 +169,7 @@ double __tally_sinpi_f64(double x) {
   return result == 0 ? __builtin_copysign(0, x) : result;
 }
 
-double __tally_cospi_f64(double x) {
+double __tally_far_cospi_f64(double x) {
   double result = cos_of(reduce_pi(x));
   // Zeros are positive.
   return result == 0 ? 0 : result;
@@ -185,7 +177,7 @@ double __tally_cospi_f64(double x) {
 
 // Zeros have the sign of x at even, the other at odd numbers; infinities are positive at n + 1/2
 // for even n.
-double __tally_tanpi_f64(double x) {
+double __tally_far_tanpi_f64(double x) {
   if (__builtin_fabs(x) < 0x1p-100)
     return x * (2 * HALF_PI_HIGH);
   struct angle a = reduce_pi(x);
@@ -196,181 +188,3 @@ double __tally_tanpi_f64(double x) {
     return negate_if(__builtin_inf(), second);
   return negate_if(__builtin_copysign(0, x), second);
 }
-
-// The same for a float's precision; an angle is one double, and the polynomials are good to 2^-33.
-
-struct narrow_angle {
-  double value;
-  uint32_t quarters;
-};
-
-#ifndef TALLY_FMA
-static inline struct narrow_angle narrow_reduce_near(float argument) {
-  double x = (double)argument;
-  double shifted = madd(x, TWO_OVER_PI, ROUNDER);
-  double count = shifted - ROUNDER;
-  double r = madd(-count, 0x1.0b4611a626331p-34, x - count * 0x1.921fb544p0);
-  return (struct narrow_angle){r, (uint32_t)bits_of_double(shifted) & 3};
-}
-#endif
-
-// Any x of at least SMALL.
-static inline struct narrow_angle narrow_far(float x) {
-  struct angle a = reduce((double)x);
-  return (struct narrow_angle){a.value.hi, a.quarters};
-}
-
-static const double NARROW_SIN[] = {
-    -0x1.555555545d0dap-3,
-    0x1.11110decc73fdp-7,
-    -0x1.a013a455bd213p-13,
-    0x1.6dbcfb4dee452p-19,
-};
-static const double NARROW_COS[] = {
-    0x1.55555555027adp-5,
-    -0x1.6c16bf534c9ebp-10,
-    0x1.a015c25366932p-16,
-    -0x1.25239a9550aefp-22,
-};
-
-static inline double narrow_sin_angle(double r) {
-  double square = r * r;
-  return madd(square * r, POLYNOMIAL(NARROW_SIN, square), r);
-}
-
-static inline double narrow_cos_angle(double r) {
-  double square = r * r;
-  return madd(square * square, POLYNOMIAL(NARROW_COS, square), madd(square, -0.5, 1));
-}
-
-static inline float narrow_sin_of(struct narrow_angle a) {
-  double sine = narrow_sin_angle(a.value), cosine = narrow_cos_angle(a.value);
-  return (float)negate_if(a.quarters & 1 ? cosine : sine, a.quarters & 2);
-}
-
-static inline float narrow_cos_of(struct narrow_angle a) {
-  a.quarters++;
-  return narrow_sin_of(a);
-}
-
-static inline float narrow_tan_of(struct narrow_angle a) {
-  double sine = narrow_sin_angle(a.value), cosine = narrow_cos_angle(a.value);
-  bool odd = a.quarters & 1;
-  return (float)((odd ? -cosine : sine) / (odd ? sine : cosine));
-}
-
-static inline float narrow_sincos_of(float x, struct narrow_angle a, float *cosine) {
-  *cosine = narrow_cos_of(a);
-  float sine = narrow_sin_of(a);
-  return x == 0 ? x : sine;
-}
-
-#ifdef TALLY_FMA
-// Near 0 all is in float: the argument less a count of half or quarter turns, which come off in
-// three parts of 24 bits, with nothing lost but the last rounding. The parts are positive, so that
-// nothing off -0 is -0.
-
-static inline float less_half_turns(float x, float count) {
-  float r = madd_float(-count, 0x1.921fb4p1f, x);
-  r = madd_float(-count, 0x1.4442dp-23f, r);
-  return madd_float(-count, 0x1.84698ap-47f, r);
-}
-
-// (sin(r) - r) / r^3 as a polynomial of r^2 for |r| <= 1.62, so that the sine is good to 2^-26.8.
-static const float FLOAT_SIN[] = {
-    -0x1.55554ap-3f,
-    0x1.110e7ap-7f,
-    -0x1.9f5dbp-13f,
-    0x1.5ca808p-19f,
-};
-
-// The sine of r, negated for odd numbers of half turns. It is not beyond 1, and zeros keep their
-// sign.
-static inline float sine_of_rest(float r, uint32_t half_turns) {
-  float square = r * r;
-  float sine = madd_float(r * square, POLYNOMIAL_FLOAT(FLOAT_SIN, square), r);
-  sine = r == 0 ? r : sine;
-  return float_of_bits(bits_of_float(sine) ^ half_turns << 31);
-}
-
-static inline float near_sin(float x) {
-  float shifted = madd_float(x, 0x1.45f306p-2f, FLOAT_ROUNDER);
-  return sine_of_rest(less_half_turns(x, shifted - FLOAT_ROUNDER), bits_of_float(shifted));
-}
-
-// cos((n + 1/2) pi + r) is sin(r) for odd n, else -sin(r).
-static inline float near_cos(float x) {
-  float shifted = madd_float(x, 0x1.45f306p-2f, -0.5f) + FLOAT_ROUNDER;
-  float count = (shifted - FLOAT_ROUNDER) + 0.5f;
-  return sine_of_rest(less_half_turns(x, count), bits_of_float(shifted) + 1);
-}
-
-// (tan(r) - r) / r^3 as a polynomial of r^2 for |r| <= 0.82, so that the tangent is good to 2^-28.
-static const float FLOAT_TAN[] = {
-    0x1.55556cp-2f, 0x1.110a74p-3f,   0x1.bb66c4p-5f,  0x1.572782p-6f,
-    0x1.7f5b6p-7f,  -0x1.0319e4p-10f, 0x1.41155cp-8f,
-};
-
-static inline float near_tan(float x) {
-  float shifted = madd_float(x, 0x1.45f306p-1f, FLOAT_ROUNDER);
-  float r = less_half_turns(x, 0.5f * (shifted - FLOAT_ROUNDER));
-  float square = r * r;
-  float tangent = madd_float(r * square, POLYNOMIAL_FLOAT(FLOAT_TAN, square), r);
-  tangent = r == 0 ? r : tangent;
-  return bits_of_float(shifted) & 1 ? -1 / tangent : tangent;
-}
-
-static inline float near_sincos(float x, float *cosine) {
-  *cosine = near_cos(x);
-  return near_sin(x);
-}
-#else
-static inline float zero_or(float x, float result) { return x == 0 ? x : result; }
-
-static inline float near_sin(float x) { return zero_or(x, narrow_sin_of(narrow_reduce_near(x))); }
-static inline float near_cos(float x) { return narrow_cos_of(narrow_reduce_near(x)); }
-static inline float near_tan(float x) { return zero_or(x, narrow_tan_of(narrow_reduce_near(x))); }
-
-static inline float near_sincos(float x, float *cosine) {
-  return narrow_sincos_of(x, narrow_reduce_near(x), cosine);
-}
-#endif
-
-static inline bool is_near(float x) { return __builtin_fabsf(x) < (float)SMALL; }
-
-float __tally_sin_f32(float x) { return is_near(x) ? near_sin(x) : narrow_sin_of(narrow_far(x)); }
-float __tally_cos_f32(float x) { return is_near(x) ? near_cos(x) : narrow_cos_of(narrow_far(x)); }
-float __tally_tan_f32(float x) { return is_near(x) ? near_tan(x) : narrow_tan_of(narrow_far(x)); }
-
-float __tally_sincos_f32(float x, float *cosine) {
-  if (is_near(x))
-    return near_sincos(x, cosine);
-  return narrow_sincos_of(x, narrow_far(x), cosine);
-}
-
-float __tally_near_sin_f32(float x) { return near_sin(x); }
-float __tally_near_cos_f32(float x) { return near_cos(x); }
-float __tally_near_tan_f32(float x) { return near_tan(x); }
-float __tally_near_sincos_f32(float x, float *cosine) { return near_sincos(x, cosine); }
-
-static inline struct narrow_angle narrow_reduce_pi(float argument) {
-  // Floats from 2^24 on are even.
-  float small = __builtin_fabsf(argument) < 0x1p24f ? argument : argument - argument;
-  double twice = 2 * (double)small;
-  double shifted = twice + ROUNDER;
-  double fraction = 0.5 * (twice - (shifted - ROUNDER));
-  uint32_t quarters = (uint32_t)bits_of_double(shifted) & 3;
-  return (struct narrow_angle){fraction * (2 * HALF_PI_HIGH), quarters};
-}
-
-float __tally_sinpi_f32(float x) {
-  float result = narrow_sin_of(narrow_reduce_pi(x));
-  return result == 0 ? __builtin_copysignf(0, x) : result;
-}
-
-float __tally_cospi_f32(float x) {
-  float result = narrow_cos_of(narrow_reduce_pi(x));
-  return result == 0 ? 0 : result;
-}
-
-float __tally_tanpi_f32(float x) { return (float)__tally_tanpi_f64((double)x); }

@@ -3,7 +3,7 @@
 //
 // On doubles all of them are the angle of a vector, atan2 of two double-doubles.
 
-#include "tally_rt.h"
+#include "exact.h"
 
 #define PI_HIGH 0x1.921fb54442d18p1
 #define PI_LOW 0x1.1a62633145c07p-53
@@ -143,96 +143,11 @@ static inline double acos_in(double x, bool of_pi) {
   return in_unit(upper_half(complement(x), (struct dd){x, 0}), of_pi);
 }
 
-double __tally_atan_f64(double x) { return atan_in(x, false); }
-double __tally_atanpi_f64(double x) { return atan_in(x, true); }
-double __tally_atan2_f64(double y, double x) { return atan2_in(y, x, false); }
-double __tally_atan2pi_f64(double y, double x) { return atan2_in(y, x, true); }
-double __tally_asin_f64(double x) { return asin_in(x, false); }
-double __tally_asinpi_f64(double x) { return asin_in(x, true); }
-double __tally_acos_f64(double x) { return acos_in(x, false); }
-double __tally_acospi_f64(double x) { return acos_in(x, true); }
-
-// (atan(t) - t) / t^3 as a polynomial of t^2 for |t| <= 1, to 2^-33.
-static const double NARROW_ATAN[] = {
-    -0x1.555555543c557p-2, 0x1.9999971f594e7p-3, -0x1.2491d128f2977p-3, 0x1.c70a6be6d4163p-4,
-    -0x1.73a719b0b93d9p-4, 0x1.36bfd2210f14ap-4, -0x1.ffb2b9595f5b2p-5, 0x1.837061ab40426p-5,
-    -0x1.ea18af61c3e87p-6, 0x1.cd243cc325c05p-7, -0x1.14abab018547p-8,  0x1.36ecfc48d188bp-11,
-};
-
-// The angle of the vector (x, y) where neither is NaN nor infinite, and zeros have signs.
-static inline double narrow_atan2(double y, double x) {
-  double up = __builtin_fabs(y), right = __builtin_fabs(x);
-  bool steep = up > right;
-  double num = steep ? right : up, den = steep ? up : right;
-  double t = den == 0 ? 0 : num / den;
-  double square = t * t;
-  double angle = madd(t * square, POLYNOMIAL(NARROW_ATAN, square), t);
-  angle = steep ? 0.5 * PI_HIGH - angle : angle;
-  angle = sign_of(x) ? PI_HIGH - angle : angle;
-  return __builtin_copysign(angle, y);
-}
-
-static inline double narrow_atan(double x) {
-  // NaN passes; infinity is as good as a large number.
-  double bounded = __builtin_fabs(x) > 0x1p200 ? __builtin_copysign(0x1p200, x) : x;
-  return narrow_atan2(bounded, 1);
-}
-
-static inline double narrow_atan2_special(double y, double x) {
-  bool both = is_inf(x) && is_inf(y);
-  // 2^400 is infinite beside any float.
-  double size = both ? 1 : 0x1p400;
-  double bounded_x = is_inf(x) ? __builtin_copysign(size, x) : x;
-  double bounded_y = is_inf(y) ? __builtin_copysign(size, y) : y;
-  double angle = narrow_atan2(bounded_y, bounded_x);
-  return is_nan(x) || is_nan(y) ? __builtin_nan("") : angle;
-}
-
-// (asin(t) - t) / t^3 as a polynomial of t^2 for |t| <= 1/2, to 2^-31.
-static const double NARROW_ASIN[] = {
-    0x1.5555555c0171dp-3, 0x1.33331ecf8b70bp-4, 0x1.6dc0f007c13e8p-5, 0x1.efedf83ab6506p-6,
-    0x1.82db23768c84fp-6, 0x1.5a80a068e3ee2p-7, 0x1.fb7ca379d49c6p-6,
-};
-
-// asin(x) = pi/2 - 2 asin(sqrt((1 - x) / 2)) beyond 1/2. NaN beyond 1, by the square root.
-static inline double narrow_asin(double x, bool *outer, double *part) {
-  double magnitude = __builtin_fabs(x);
-  *outer = magnitude > 0.5;
-  double t = *outer ? __builtin_sqrt(0.5 - 0.5 * magnitude) : magnitude;
-  double square = t * t;
-  *part = madd(t * square, POLYNOMIAL(NARROW_ASIN, square), t);
-  return __builtin_copysign(*outer ? 0.5 * PI_HIGH - 2 * *part : *part, x);
-}
-
-static inline double narrow_acos(double x) {
-  bool outer;
-  double part, sine = narrow_asin(x, &outer, &part);
-  double beyond = x < 0 ? PI_HIGH - 2 * part : 2 * part;
-  return outer ? beyond : 0.5 * PI_HIGH - sine;
-}
-
-float __tally_atan_f32(float x) { return (float)narrow_atan((double)x); }
-float __tally_atanpi_f32(float x) { return (float)(narrow_atan((double)x) * ONE_OVER_PI); }
-
-float __tally_atan2_f32(float y, float x) {
-  return (float)narrow_atan2_special((double)y, (double)x);
-}
-
-float __tally_atan2pi_f32(float y, float x) {
-  return (float)(narrow_atan2_special((double)y, (double)x) * ONE_OVER_PI);
-}
-
-float __tally_asin_f32(float x) {
-  bool outer;
-  double part;
-  return (float)narrow_asin((double)x, &outer, &part);
-}
-
-float __tally_asinpi_f32(float x) {
-  bool outer;
-  double part;
-  return (float)(narrow_asin((double)x, &outer, &part) * ONE_OVER_PI);
-}
-
-float __tally_acos_f32(float x) { return (float)narrow_acos((double)x); }
-float __tally_acospi_f32(float x) { return (float)(narrow_acos((double)x) * ONE_OVER_PI); }
+double __tally_far_atan_f64(double x) { return atan_in(x, false); }
+double __tally_far_atanpi_f64(double x) { return atan_in(x, true); }
+double __tally_far_atan2_f64(double y, double x) { return atan2_in(y, x, false); }
+double __tally_far_atan2pi_f64(double y, double x) { return atan2_in(y, x, true); }
+double __tally_far_asin_f64(double x) { return asin_in(x, false); }
+double __tally_far_asinpi_f64(double x) { return asin_in(x, true); }
+double __tally_far_acos_f64(double x) { return acos_in(x, false); }
+double __tally_far_acospi_f64(double x) { return acos_in(x, true); }

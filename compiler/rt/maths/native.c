@@ -9,15 +9,46 @@
 // give; subnormal arguments and results count as zero. Beyond 2^23 the sine, the cosine and the
 // tangent mean nothing, but stay bounded.
 
-#include "tally_rt.h"
+#include "../bits.h"
+
+// Short enough for LLVM's vectoriser, which makes vector code of loops over them.
+#if LANES == 1
+
+#define LN_2 0x1.62e42fefa39efp-1
+#define LOG2_E 0x1.71547652b82fep0
+#define LOG2_10 0x1.a934f0979a371p1
+#define SQRT_HALF_BITS 0x3f3504f3
+// Adding it rounds a float below 2^22 to an integer, in the low bits.
+#define ROUNDER 0x1.8p23f
+
+// a * b + c where it does not matter whether the product is rounded.
+static inline float madd(float a, float b, float c) {
+#ifdef TALLY_FMA
+  return __builtin_elementwise_fma(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+// A polynomial by Horner's scheme, the constant coefficient first.
+static inline float polynomial(const float *coefficients, int count, float x) {
+  float sum = coefficients[count - 1];
+#pragma clang loop unroll(full)
+  for (int i = count - 2; i >= 0; i--)
+    sum = madd(sum, x, coefficients[i]);
+  return sum;
+}
+
+#define POLYNOMIAL(coefficients, x)                                                                          \
+  polynomial(coefficients, sizeof(coefficients) / sizeof(coefficients)[0], x)
 
 // (2^f - 1) / f for |f| <= 1/2, so that 2^f is good to 2^-18.1.
 static const float NATIVE_EXP2[] = {0x1.62dfcap-1f, 0x1.ebf1b4p-3f, 0x1.ca900ap-5f, 0x1.409108p-7f};
 
 static inline float native_exp2(float t) {
-  float shifted = t + FLOAT_ROUNDER;
-  float f = t - (shifted - FLOAT_ROUNDER);
-  float power = madd_float(f, POLYNOMIAL_FLOAT(NATIVE_EXP2, f), 1);
+  float shifted = t + ROUNDER;
+  float f = t - (shifted - ROUNDER);
+  float power = madd(f, POLYNOMIAL(NATIVE_EXP2, f), 1);
   float result = float_of_bits(bits_of_float(power) + (bits_of_float(shifted) << 23));
   result = t < -126 ? 0 : result;
   // Also where it is NaN.
@@ -36,16 +67,16 @@ static const float NATIVE_LOG[] = {
 
 // The logarithm of x to the base of which 2 has the logarithm `two` and e the logarithm `e`.
 static inline float native_log(float x, float two, float e) {
-  uint32_t bits = bits_of_float(x) - SQRT_HALF_BITS_FLOAT;
+  uint32_t bits = bits_of_float(x) - SQRT_HALF_BITS;
   float exponent = (float)((int32_t)bits >> 23);
-  float f = float_of_bits((bits & 0x7fffff) + SQRT_HALF_BITS_FLOAT) - 1;
-  float result = madd_float(f * e, POLYNOMIAL_FLOAT(NATIVE_LOG, f), exponent * two);
+  float f = float_of_bits((bits & 0x7fffff) + SQRT_HALF_BITS) - 1;
+  float result = madd(f * e, POLYNOMIAL(NATIVE_LOG, f), exponent * two);
   result = x < __builtin_inff() ? result : x;
   result = x < 0x1p-126f ? -__builtin_inff() : result;
   return x < 0 ? __builtin_nanf("") : result;
 }
 
-float __tally_native_log_f32(float x) { return native_log(x, (float)LN2, 1); }
+float __tally_native_log_f32(float x) { return native_log(x, (float)LN_2, 1); }
 float __tally_native_log2_f32(float x) { return native_log(x, 1, (float)LOG2_E); }
 float __tally_native_log10_f32(float x) { return native_log(x, 0x1.344136p-2f, 0x1.bcb7b2p-2f); }
 
@@ -57,9 +88,9 @@ float __tally_native_powr_f32(float x, float y) {
 static inline float native_rest(float x, float count) {
 #ifdef TALLY_FMA
   // Three parts of 24 bits: close to a multiple of pi all of them matter.
-  float r = madd_float(-count, 0x1.921fb4p1f, x);
-  r = madd_float(-count, 0x1.4442dp-23f, r);
-  return madd_float(-count, 0x1.84698ap-47f, r);
+  float r = madd(-count, 0x1.921fb4p1f, x);
+  r = madd(-count, 0x1.4442dp-23f, r);
+  return madd(-count, 0x1.84698ap-47f, r);
 #else
   // The first part has 33 bits, so that its product is exact.
   double wide = (double)count;
@@ -80,19 +111,19 @@ static const float NATIVE_SIN[] = {-0x1.55510ep-3f, 0x1.1070dep-7f, -0x1.84d4dap
 static inline float native_sin_of(float r, uint32_t half_turns) {
   r = native_bounded(r, 0x1.ap0f);
   float square = r * r;
-  float sine = r * madd_float(square, POLYNOMIAL_FLOAT(NATIVE_SIN, square), 1);
+  float sine = r * madd(square, POLYNOMIAL(NATIVE_SIN, square), 1);
   return float_of_bits(bits_of_float(sine) ^ half_turns << 31);
 }
 
 float __tally_native_sin_f32(float x) {
-  float shifted = madd_float(x, 0x1.45f306p-2f, FLOAT_ROUNDER);
-  return native_sin_of(native_rest(x, shifted - FLOAT_ROUNDER), bits_of_float(shifted));
+  float shifted = madd(x, 0x1.45f306p-2f, ROUNDER);
+  return native_sin_of(native_rest(x, shifted - ROUNDER), bits_of_float(shifted));
 }
 
 // cos((n + 1/2) pi + r) is sin(r) for odd n, else -sin(r).
 float __tally_native_cos_f32(float x) {
-  float shifted = madd_float(x, 0x1.45f306p-2f, -0.5f) + FLOAT_ROUNDER;
-  float count = (shifted - FLOAT_ROUNDER) + 0.5f;
+  float shifted = madd(x, 0x1.45f306p-2f, -0.5f) + ROUNDER;
+  float count = (shifted - ROUNDER) + 0.5f;
   return native_sin_of(native_rest(x, count), bits_of_float(shifted) + 1);
 }
 
@@ -100,9 +131,11 @@ float __tally_native_cos_f32(float x) {
 static const float NATIVE_TAN[] = {0x1.5525f6p-2f, 0x1.16b408p-3f, 0x1.529594p-5f, 0x1.61851p-5f};
 
 float __tally_native_tan_f32(float x) {
-  float shifted = madd_float(x, 0x1.45f306p-1f, FLOAT_ROUNDER);
-  float r = native_bounded(native_rest(x, 0.5f * (shifted - FLOAT_ROUNDER)), 0x1.ap-1f);
+  float shifted = madd(x, 0x1.45f306p-1f, ROUNDER);
+  float r = native_bounded(native_rest(x, 0.5f * (shifted - ROUNDER)), 0x1.ap-1f);
   float square = r * r;
-  float tangent = r * madd_float(square, POLYNOMIAL_FLOAT(NATIVE_TAN, square), 1);
+  float tangent = r * madd(square, POLYNOMIAL(NATIVE_TAN, square), 1);
   return bits_of_float(shifted) & 1 ? -1 / tangent : tangent;
 }
+
+#endif

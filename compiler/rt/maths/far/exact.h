@@ -1,27 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// What the files of the maths library share: bits, double-double numbers, and the cores of the
+// What the complete forms of the mathematical functions share: double-double numbers, and the cores of the
 // exponential and the logarithm.
 //
-// Functions on floats compute in float where that keeps OpenCL's limits with room to spare; the
-// others compute in double with polynomials just good enough for a float ("narrow"). Functions on
-// doubles keep intermediate results as the unevaluated sum of two doubles where that saves the last
-// bits. There are no tables and few branches, so that loops over them vectorise.
-//
-// The library is compiled twice, for any processor and with TALLY_FMA for those that multiply and
-// add in one step. A fused step makes a product's rounding error cheap to have, so some functions
-// are written in two ways.
-//
-// Where no other source is named, coefficients are of minimax approximations on the interval
-// stated, and constants are correctly rounded. The code needs IEEE arithmetic as written: no
-// contraction except in `madd`, no reassociation.
+// They take any argument, keep intermediate results as the unevaluated sum of two doubles where that saves the
+// last bits, and are compiled once, for any processor.
 
-#ifndef TALLY_RT_H
-#define TALLY_RT_H
+#ifndef EXACT_H
+#define EXACT_H
 
 #include <limits.h>
 #include <stdbool.h>
 
-#include "bits.h"
+#include "../../bits.h"
 
 // The rounding unit: adding and subtracting it rounds to an integer, ties to even, if the
 // magnitude is below 2^51. The low bits of the sum are that integer.
@@ -34,11 +24,6 @@
 #define LN2_HIGH 0x1.62e42fefp-1
 #define LN2_MIDDLE 0x1.473de6afp-34
 #define LN2_LOW 0x1.3c7673007e5edp-69
-// In two parts for floats; the first has 15 bits.
-#define LN2_HIGH_FLOAT 0x1.62e4p-1f
-#define LN2_LOW_FLOAT 0x1.7f7d1cp-20f
-// Adding it rounds a float below 2^22 to an integer, in the low bits.
-#define FLOAT_ROUNDER 0x1.8p23f
 #define SQRT_HALF_BITS 0x3fe6a09e667f3bcd
 
 static inline bool is_nan(double x) { return x != x; }
@@ -52,23 +37,6 @@ static inline double pow2(int32_t k) { return double_of_bits((uint64_t)(1023 + (
 static inline double scale(double x, int32_t k) {
   int32_t half = k >> 1;
   return x * pow2(half) * pow2(k - half);
-}
-
-// a * b + c where it does not matter whether the product is rounded.
-static inline double madd(double a, double b, double c) {
-#ifdef TALLY_FMA
-  return __builtin_elementwise_fma(a, b, c);
-#else
-  return a * b + c;
-#endif
-}
-
-static inline float madd_float(float a, float b, float c) {
-#ifdef TALLY_FMA
-  return __builtin_elementwise_fma(a, b, c);
-#else
-  return a * b + c;
-#endif
 }
 
 // Rounds to an integer, ties to even.
@@ -91,23 +59,12 @@ static inline double polynomial(const double *coefficients, int count, double x)
   double sum = coefficients[count - 1];
 #pragma clang loop unroll(full)
   for (int i = count - 2; i >= 0; i--)
-    sum = madd(sum, x, coefficients[i]);
+    sum = sum * x + coefficients[i];
   return sum;
 }
 
 #define POLYNOMIAL(coefficients, x)                                                                \
   polynomial(coefficients, sizeof(coefficients) / sizeof(coefficients)[0], x)
-
-static inline float polynomial_float(const float *coefficients, int count, float x) {
-  float sum = coefficients[count - 1];
-#pragma clang loop unroll(full)
-  for (int i = count - 2; i >= 0; i--)
-    sum = madd_float(sum, x, coefficients[i]);
-  return sum;
-}
-
-#define POLYNOMIAL_FLOAT(coefficients, x)                                                          \
-  polynomial_float(coefficients, sizeof(coefficients) / sizeof(coefficients)[0], x)
 
 // Double-double arithmetic (Dekker, "A floating-point technique for extending the available
 // precision", 1971; Joldes, Muller and Popescu, "Tight and rigorous error bounds for basic building
@@ -132,14 +89,10 @@ static inline struct dd two_sum(double a, double b) {
 // a * b exactly, if both are below 2^996 and the product's low bits do not vanish.
 static inline struct dd two_product(double a, double b) {
   double product = a * b;
-#ifdef TALLY_FMA
-  double error = __builtin_elementwise_fma(a, b, -product);
-#else
   double a_scaled = a * 0x1.0000002p27, b_scaled = b * 0x1.0000002p27;
   double a_high = a_scaled - (a_scaled - a), b_high = b_scaled - (b_scaled - b);
   double a_low = a - a_high, b_low = b - b_high;
   double error = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low);
-#endif
   return (struct dd){product, error};
 }
 
@@ -204,7 +157,7 @@ struct exponential {
 
 // e^(hi + lo) for |hi| <= 800. NaN gives a NaN fraction.
 static inline struct exponential exp_core(double hi, double lo) {
-  double shifted = madd(hi, LOG2_E, ROUNDER);
+  double shifted = hi * LOG2_E + ROUNDER;
   double count = shifted - ROUNDER;
   double high = hi - count * LN2_HIGH;
   double low = count * (LN2_MIDDLE + LN2_LOW) - lo;
@@ -276,134 +229,6 @@ static inline struct dd log_sum(double hi, double lo) {
   struct logarithm l = log_split(hi);
   lo = lo == 0 ? 0 : scale(lo, -l.exponent);
   return log_join(l.exponent, log_mantissa(quick_two_sum(l.mantissa, lo)));
-}
-
-// 2^r - 1 = r p(r) for |r| <= 1/2, to 2^-32.
-static const double NARROW_EXP2[] = {
-    0x1.62e42fefa39efp-1, 0x1.ebfbe0460cc0bp-3,  0x1.c6b08d884527ep-5,  0x1.3b2a1b516ca7fp-7,
-    0x1.5d879e9962406p-10, 0x1.44401fae30efep-13, 0x1.00a594fd058bap-16,
-};
-
-// 2^x = (1 + fraction) * power, good for a float's precision.
-struct narrow_exponential {
-  double fraction, power;
-};
-
-static inline struct narrow_exponential narrow_exp2(double x) {
-  x = x > 300 ? 300 : x;
-  x = x < -300 ? -300 : x;
-  double shifted = x + ROUNDER;
-  double r = x - (shifted - ROUNDER);
-  double power = double_of_bits((bits_of_double(shifted) + 1023) << 52);
-  return (struct narrow_exponential){r * POLYNOMIAL(NARROW_EXP2, r), power};
-}
-
-// 2^x - 1 without loss near 0, good for a float's precision.
-static inline double narrow_exp2m1(double x) {
-  struct narrow_exponential e = narrow_exp2(x);
-  return e.power * e.fraction + (e.power - 1);
-}
-
-// (e^r - 1 - r) / r^2 for |r| <= ln(2)/2, so that e^r - 1 is good to 2^-26.
-static const float FLOAT_EXP[] = {
-    0x1.fffffep-2f, 0x1.5554aap-3f, 0x1.555798p-5f, 0x1.122bfp-7f, 0x1.6abce6p-10f,
-};
-
-// e^r - 1 for |r| <= ln(2)/2.
-static inline float exp_fraction(float r) {
-  return madd_float(r * r, POLYNOMIAL_FLOAT(FLOAT_EXP, r), r);
-}
-
-// e^x = (1 + fraction) * 2^exponent for |x| <= 106, all in float.
-struct float_exponential {
-  float fraction;
-  int32_t exponent;
-};
-
-// The integer in the low bits of a sum with the rounder.
-static inline int32_t rounded_part(float shifted) {
-  return (int32_t)(bits_of_float(shifted) - bits_of_float(FLOAT_ROUNDER));
-}
-
-static inline struct float_exponential float_exp(float x) {
-  float shifted = madd_float(x, (float)LOG2_E, FLOAT_ROUNDER);
-  float count = shifted - FLOAT_ROUNDER;
-  float r = madd_float(-count, LN2_LOW_FLOAT, madd_float(-count, LN2_HIGH_FLOAT, x));
-  return (struct float_exponential){exp_fraction(r), rounded_part(shifted)};
-}
-
-// 2^k for -126 <= k <= 127.
-static inline float float_pow2(int32_t k) { return float_of_bits((uint32_t)(127 + k) << 23); }
-
-// (e^x - 1) / 2 without loss near 0, for x <= 89.
-static inline float float_half_expm1(float x) {
-  // Below, it is -1/2 to the last bit.
-  struct float_exponential e = float_exp(x < -18 ? -18 : x);
-  float half = float_pow2(e.exponent - 1);
-  return madd_float(e.fraction, half, half - 0.5f);
-}
-
-// (log(1 + f) - f + f^2/2) / f^3 for sqrt(1/2) <= 1 + f <= sqrt(2), to 2^-25.
-static const float FLOAT_LOG[] = {
-    0x1.555554p-2f,  -0x1.fffffcp-3f, 0x1.999d64p-3f,  -0x1.555b6ap-3f, 0x1.23d0c6p-3f,
-    -0x1.fcec28p-4f, 0x1.deb5a4p-4f,  -0x1.d6834ep-4f, 0x1.1dbe4p-4f,
-};
-
-#define SQRT_HALF_BITS_FLOAT 0x3f3504f3
-
-// A positive finite float is (1 + f) * 2^exponent with 1 + f in [sqrt(1/2), sqrt(2)).
-struct float_logarithm {
-  float f, exponent;
-};
-
-static inline struct float_logarithm float_log_split(float x) {
-  bool subnormal = x < 0x1p-126f;
-  uint32_t bits = bits_of_float(subnormal ? x * 0x1p24f : x) - SQRT_HALF_BITS_FLOAT;
-  float exponent = (float)(((int32_t)bits >> 23) - (subnormal ? 24 : 0));
-  float f = float_of_bits((bits & 0x7fffff) + SQRT_HALF_BITS_FLOAT) - 1;
-  return (struct float_logarithm){f, exponent};
-}
-
-// log(1 + f) - f + more.
-static inline float float_log_rest(float f, float more) {
-  float square = f * f;
-  float low = madd_float(f * square, POLYNOMIAL_FLOAT(FLOAT_LOG, f), more);
-  return madd_float(square, -0.5f, low);
-}
-
-// The value of a logarithm at zero, negative numbers, infinity and NaN; else `result`.
-static inline float float_log_special(float x, float result) {
-  result = x == __builtin_inff() ? x : result;
-  result = x == 0 ? -__builtin_inff() : result;
-  return x >= 0 ? result : __builtin_nanf("");
-}
-
-// (2 atanh(s) - 2s) / s^3 as a polynomial of s^2 for |s| <= 0.1716, to 2^-37.
-static const double NARROW_LOG[] = {
-    0x1.5555555564fdap-1, 0x1.999998ca249fbp-2, 0x1.249324907dae3p-2,
-    0x1.c67a84e8a4bap-3,  0x1.8c92867b49a01p-3,
-};
-
-// The natural logarithm of a positive, finite, normal x, to about 2^-41 of it.
-static inline double narrow_log_positive(double x) {
-  uint64_t bits = bits_of_double(x) - SQRT_HALF_BITS;
-  // As a double without a conversion of 64-bit integers: put it below the rounding unit.
-  uint64_t exponent_bits = (bits >> 52) ^ 0x800;
-  double exponent = double_of_bits(0x4330000000000000 | exponent_bits) - (0x1p52 + 0x800);
-  double f = double_of_bits((bits & 0xfffffffffffff) + SQRT_HALF_BITS) - 1;
-  double s = f / (f + 2);
-  double square = s * s;
-  double log = 2 * s + s * square * POLYNOMIAL(NARROW_LOG, square);
-  return madd(exponent, LN2, log);
-}
-
-// The natural logarithm of x, which is no subnormal double, good for a float's precision.
-static inline double narrow_log(double x) { return log_special(x, narrow_log_positive(x)); }
-
-// log(1 + x) without loss near 0, good for a float's precision.
-static inline double narrow_log1p(double x) {
-  double log = narrow_log(1 + x);
-  return __builtin_fabs(x) < 0x1p-20 ? x - 0.5 * x * x : log;
 }
 
 #endif

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Inverse circular functions: asin, acos, atan, atan2, and the same in units of pi.
+
+#include "lanes.h"
+
+#define PI_64 0x1.921fb54442d18p1
+#define PI_LOW_64 0x1.1a62633145c07p-53
+#define ONE_OVER_PI 0x1.45f306dc9c883p-2
+#define ONE_OVER_PI_LOW -0x1.6b01ec5417056p-56
+#define PI_32 0x1.921fb6p1f
+#define PI_LOW_32 -0x1.777a5cp-24f
+#define ONE_OVER_PI_32 0x1.45f306p-2f
+#define ONE_OVER_PI_LOW_32 0x1.b9391p-27f
+
+static inline F64 in_half_turns64(D64 angle) {
+  D64 product = product64(angle.hi, ONE_OVER_PI);
+  return product.hi + fma64(angle.hi, ONE_OVER_PI_LOW, fma64(angle.lo, ONE_OVER_PI, product.lo));
+}
+
+static inline F32 in_half_turns32(D32 angle) {
+  D32 product = product32(angle.hi, ONE_OVER_PI_32);
+  return product.hi + fma32(angle.hi, ONE_OVER_PI_LOW_32, fma32(angle.lo, ONE_OVER_PI_32, product.lo));
+}
+
+// (asin(s) - s) / s^3 as a polynomial of s^2 for s <= 1/2, so that the angle is good to 2^-58.
+static const double ASIN64[] = {
+    0x1.5555555555556p-3, 0x1.3333333332dap-4, 0x1.6db6db6e48ad1p-5, 0x1.f1c71c11a5885p-6, 0x1.6e8bb37f58a69p-6,
+    0x1.1c4d1024c2d7bp-6, 0x1.c9d32bd644ad4p-7, 0x1.77ffaa7006755p-7, 0x1.5333c6a7a698cp-7, 0x1.5dd6507cfd388p-8,
+    0x1.223fdd6e02a8ep-6, -0x1.f64a161f2a4d8p-7, 0x1.dc5b057ad804bp-6,
+};
+// The same for floats, to 2^-25.9.
+static const float ASIN32[] = {0x1.55555ep-3f, 0x1.332636p-4f, 0x1.70ceb6p-5f, 0x1.b10c48p-6f, 0x1.3a085cp-5f};
+
+// The angle whose sine is `size`, or where that is above 1/2 half of what is left to a quarter turn. NaN for a
+// size above 1.
+struct arc64 {
+  D64 angle;
+  M64 is_half;
+};
+
+static inline struct arc64 arc64(F64 size) {
+  M64 is_half = size > 0.5;
+  F64 square = is_half ? fma64(size, -0.5, 0.5) : size * size;
+  F64 s = is_half ? root64(square) : size;
+  D64 angle = {s, s * square * POLYNOMIAL64(ASIN64, square, square * square)};
+  return (struct arc64){angle, is_half};
+}
+
+// The same, twice what is left where that is half of it.
+static inline D64 asin64(F64 size) {
+  struct arc64 it = arc64(size);
+  D64 left = sum64(0.5 * PI_64, -2 * it.angle.hi);
+  left.lo = fma64(it.angle.lo, -2, left.lo + 0.5 * PI_LOW_64);
+  return (D64){it.is_half ? left.hi : it.angle.hi, it.is_half ? left.lo : it.angle.lo};
+}
+
+// The angle whose cosine is x: twice what is left, or pi less that, or pi/2 less the angle of the sine.
+static inline D64 acos64(F64 x) {
+  struct arc64 it = arc64(abs64(x));
+  M64 is_negative = x < 0, adds = it.is_half ^ is_negative;
+  F64 whole = it.is_half ? (is_negative ? (F64)PI_64 : (F64)0) : (F64)(0.5 * PI_64);
+  F64 factor = it.is_half ? (F64)2 : (F64)1;
+  factor = adds ? factor : -factor;
+  D64 sum = sum64(whole, factor * it.angle.hi);
+  return (D64){sum.hi, fma64(it.angle.lo, factor, fma64(whole, PI_LOW_64 / PI_64, sum.lo))};
+}
+
+struct arc32 {
+  D32 angle;
+  M32 is_half;
+};
+
+static inline struct arc32 arc32(F32 size) {
+  M32 is_half = size > 0.5f;
+  F32 square = is_half ? fma32(size, -0.5f, 0.5f) : size * size;
+  D32 root = root32(square);
+  F32 s = is_half ? root.hi : size, rest = is_half ? root.lo : (F32)0;
+  D32 angle = {s, fma32(s * square, POLYNOMIAL32(ASIN32, square, square * square), rest)};
+  return (struct arc32){angle, is_half};
+}
+
+static inline D32 asin32(F32 size) {
+  struct arc32 it = arc32(size);
+  D32 left = sum32(0.5f * PI_32, -2 * it.angle.hi);
+  left.lo = fma32(it.angle.lo, -2, left.lo + 0.5f * PI_LOW_32);
+  return (D32){it.is_half ? left.hi : it.angle.hi, it.is_half ? left.lo : it.angle.lo};
+}
+
+static inline D32 acos32(F32 x) {
+  struct arc32 it = arc32(abs32(x));
+  M32 is_negative = x < 0, adds = it.is_half ^ is_negative;
+  F32 whole = it.is_half ? (is_negative ? (F32)PI_32 : (F32)0) : (F32)(0.5f * PI_32);
+  F32 factor = it.is_half ? (F32)2 : (F32)1;
+  factor = adds ? factor : -factor;
+  D32 sum = sum32(whole, factor * it.angle.hi);
+  return (D32){sum.hi, fma32(it.angle.lo, factor, fma32(whole, PI_LOW_32 / PI_32, sum.lo))};
+}
+
+static inline F64 joined64(D64 x) { return x.hi + x.lo; }
+static inline F32 joined32(D32 x) { return x.hi + x.lo; }
+
+// What is above 1 has no angle, not even where an estimate of a root has a value.
+static inline F64 up_to_one64(F64 x, F64 result) { return abs64(x) <= 1 ? result : (F64)__builtin_nan(""); }
+static inline F32 up_to_one32(F32 x, F32 result) { return abs32(x) <= 1 ? result : (F32)__builtin_nanf(""); }
+
+WHOLE64(asin, up_to_one64(x, with_sign64(joined64(asin64(abs64(x))), x)))
+WHOLE64(acos, up_to_one64(x, joined64(acos64(x))))
+WHOLE64(asinpi, up_to_one64(x, with_sign64(in_half_turns64(asin64(abs64(x))), x)))
+WHOLE64(acospi, up_to_one64(x, in_half_turns64(acos64(x))))
+WHOLE32(asin, up_to_one32(x, with_sign32(joined32(asin32(abs32(x))), x)))
+WHOLE32(acos, up_to_one32(x, joined32(acos32(x))))
+WHOLE32(asinpi, up_to_one32(x, with_sign32(in_half_turns32(asin32(abs32(x))), x)))
+WHOLE32(acospi, up_to_one32(x, in_half_turns32(acos32(x))))
+
+// (atan(t) - t) / t^3 as a polynomial of t^2, for |t| <= tan(pi/8) to 2^-57.
+static const double ATAN64[] = {
+    -0x1.5555555555555p-2, 0x1.999999999945ep-3,  -0x1.24924924402ecp-3, 0x1.c71c718a5eed9p-4,
+    -0x1.745d0bdb3ccccp-4, 0x1.3b127155339f7p-4,  -0x1.10fb2d1c2db29p-4, 0x1.dff1851fdefaap-5,
+    -0x1.a0cfc7283b30bp-5, 0x1.41f4126570a84p-5,  -0x1.3b7e4bc43ce09p-6,
+};
+#define TAN_EIGHTH 0x1.a827999fcef32p-2
+// For t <= 1, to 2^-26.
+static const float ATAN32[] = {
+    -0x1.555554p-2f, 0x1.99984cp-3f,  -0x1.246f74p-3f, 0x1.c423eep-4f, -0x1.636dfp-4f,
+    0x1.01e50ap-4f,  -0x1.2a7576p-5f, 0x1.c62e36p-7f,  -0x1.449996p-9f,
+};
+
+// The angle of the vector (right, up), both from 0 to 2^1000. From the half of the quarter turn in which it is,
+// and there from its middle, the quotient is small. That of two zeros is 0.
+static inline D64 first_quarter64(F64 up, F64 right) {
+  M64 is_steep = up > right;
+  F64 large = is_steep ? up : right, small = is_steep ? right : up;
+  large = large == 0 ? (F64)1 : large;
+  M64 is_middle = small > TAN_EIGHTH * large;
+  F64 over = is_middle ? small - large : small, under = is_middle ? small + large : large;
+  F64 t = over / under, square = t * t;
+  F64 low = t * square * POLYNOMIAL64(ATAN64, square, square * square);
+  F64 whole = is_middle ? (F64)(0.25 * PI_64) : (F64)0;
+  F64 sign = is_steep ? (F64)-1 : (F64)1;
+  whole = is_steep ? 0.5 * PI_64 - whole : whole;
+  D64 sum = sum64(whole, sign * t);
+  return (D64){sum.hi, fma64(low, sign, fma64(whole, PI_LOW_64 / PI_64, sum.lo))};
+}
+
+static inline D32 first_quarter32(F32 up, F32 right) {
+  M32 is_steep = up > right;
+  F32 large = is_steep ? up : right, small = is_steep ? right : up;
+  large = large == 0 ? (F32)1 : large;
+  F32 t = small / large, square = t * t;
+  F32 low = t * square * POLYNOMIAL32(ATAN32, square, square * square);
+  F32 whole = is_steep ? (F32)(0.5f * PI_32) : (F32)0, sign = is_steep ? (F32)-1 : (F32)1;
+  D32 sum = sum32(whole, sign * t);
+  return (D32){sum.hi, fma32(low, sign, fma32(whole, PI_LOW_32 / PI_32, sum.lo))};
+}
+
+// The same for any x: pi less the angle.
+static inline D64 upper_half64(F64 up, F64 x) {
+  D64 angle = first_quarter64(up, abs64(x));
+  M64 left = (M64)(bits64(x) >> 63 != 0);
+  D64 other = sum64((F64)PI_64, -angle.hi);
+  other.lo += PI_LOW_64 - angle.lo;
+  return (D64){left ? other.hi : angle.hi, left ? other.lo : angle.lo};
+}
+
+static inline D32 upper_half32(F32 up, F32 x) {
+  D32 angle = first_quarter32(up, abs32(x));
+  M32 left = (M32)(bits32(x) >> 31 != 0);
+  D32 other = sum32((F32)PI_32, -angle.hi);
+  other.lo += PI_LOW_32 - angle.lo;
+  return (D32){left ? other.hi : angle.hi, left ? other.lo : angle.lo};
+}
+
+static inline D64 atan64(F64 x) { return first_quarter64(abs64(x), (F64)1); }
+static inline D32 atan32(F32 x) { return first_quarter32(abs32(x), (F32)1); }
+
+WHOLE64(atan, with_sign64(joined64(atan64(x)), x))
+WHOLE64(atanpi, with_sign64(in_half_turns64(atan64(x)), x))
+WHOLE32(atan, with_sign32(joined32(atan32(x)), x))
+WHOLE32(atanpi, with_sign32(in_half_turns32(atan32(x)), x))
+
+// x is OpenCL's first argument here and y its second, as with all functions of two. A quotient of subnormal
+// doubles says little about where its angle is.
+static inline M64 has_angle64(F64 x, F64 y) {
+  F64 size = abs64(x) + abs64(y);
+  return (size <= 0x1p1000) & ((size >= 0x1p-1000) | (size == 0));
+}
+
+static inline M32 has_angle32(F32 x, F32 y) { return abs32(x) + abs32(y) <= 0x1p120f; }
+
+#define ANGLE64 upper_half64(abs64(x), y)
+#define ANGLE32 upper_half32(abs32(x), y)
+FUNCTION64_OF_TWO(atan2, has_angle64(x, y), with_sign64(joined64(ANGLE64), x))
+FUNCTION32_OF_TWO(atan2, has_angle32(x, y), with_sign32(joined32(ANGLE32), x))
+FUNCTION64_OF_TWO(atan2pi, has_angle64(x, y), with_sign64(in_half_turns64(ANGLE64), x))
+FUNCTION32_OF_TWO(atan2pi, has_angle32(x, y), with_sign32(in_half_turns32(ANGLE32), x))

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Exponentials: exp, exp2, exp10, expm1.
+
+#include "exponential.h"
+
+// ln 10 in two parts.
+#define LN_10 0x1.26bb1bbb55516p1
+#define LN_10_LOW -0x1.f48ad494ea3e9p-53
+
+static inline F64 exp_near(F64 x) {
+  struct reduced64 e = reduce64(x, 0);
+  return scaled64(exp64(e.r, e.rest), e.shifted);
+}
+
+static inline F64 exp2_near(F64 x) {
+  F64 shifted = x + ROUNDER64, t = x - (shifted - ROUNDER64);
+  D64 r = product64(t, LN_2);
+  return scaled64(exp64(r.hi, fma64(t, LN_2_LOW, r.lo)), shifted);
+}
+
+static inline F64 exp10_near(F64 x) {
+  D64 product = product64(x, LN_10);
+  struct reduced64 e = reduce64(product.hi, fma64(x, LN_10_LOW, product.lo));
+  return scaled64(exp64(e.r, e.rest), e.shifted);
+}
+
+FUNCTION64(exp, abs64(x) <= 708, exp_near(x))
+FUNCTION64(exp2, abs64(x) <= 1021, exp2_near(x))
+FUNCTION64(exp10, abs64(x) <= 307, exp10_near(x))
+
+// (e^r - 1 - r - r^2/2) / r^3 for |r| <= ln(2)/2, to 2^-62 of e^r - 1.
+static const double EXPM1_TAIL[] = {
+    0x1.5555555555555p-3, 0x1.5555555555555p-5, 0x1.111111111137ep-7, 0x1.6c16c16c15feap-10, 0x1.a01a019ea92ddp-13,
+    0x1.a01a01a823d1ep-16, 0x1.71de4053e0408p-19, 0x1.27e4d7f1b1d17p-22, 0x1.ae4da02d61accp-26, 0x1.1f793361cff07p-29,
+    0x1.816ef62e3b104p-33,
+};
+
+// 2^n (1 + r + r^2/2 + ...) - 1, each part of it on its own.
+static inline F64 expm1_near(F64 x) {
+  struct reduced64 e = reduce64(x, 0);
+  F64 r = e.r, power = scaled64(1, e.shifted);
+  D64 square = product64(r, 0.5 * r);
+  F64 cube = r * (square.hi + square.hi);
+  F64 rest = fma64(cube, POLYNOMIAL64(EXPM1_TAIL, r, r * r), fma64(e.rest, r, e.rest) + square.lo);
+  D64 whole = any_sum64(power, -1);
+  D64 first = sum64(whole.hi, power * r);
+  D64 second = sum64(first.hi, power * square.hi);
+  F64 result = second.hi + (fma64(power, rest, whole.lo) + (first.lo + second.lo));
+  // A product that is subnormal is less than half of the last place.
+  return abs64(x) < 0x1p-54 ? x : result;
+}
+
+FUNCTION64(expm1, abs64(x) <= 708, expm1_near(x))
+
+static inline F32 exp_near_32(F32 x) {
+  F32 shifted = fma32(x, LOG2_E_32, ROUNDER32), count = shifted - ROUNDER32;
+  F32 high = fma32(-count, LN_2_HIGH_32, x), low = count * LN_2_LOW_32;
+  F32 r = high - low;
+  return scaled32(exp32(r, (high - r) - low), shifted);
+}
+
+// (e^r - 1 - r - r^2/2) / r^3 for |r| <= ln(2)/2, so that e^r - 1 is good to 2^-29.
+static const float EXP_TAIL_32[] = {
+    0x1.555556p-3f, 0x1.555518p-5f, 0x1.110f7ep-7f, 0x1.6d12cap-10f, 0x1.a37bc6p-13f,
+};
+
+// What r^2/2, in two parts, and r + rest leave of e^(r + rest) - 1.
+static inline F32 exp_rest_32(F32 r, F32 rest, D32 square) {
+  F32 cube = r * (square.hi + square.hi);
+  return fma32(cube, POLYNOMIAL32(EXP_TAIL_32, r, r * r), fma32(rest, r, rest) + square.lo);
+}
+
+// As exp32, with hardly an error but the last rounding.
+static inline F32 exp_close_32(F32 r, F32 rest) {
+  D32 square = product32(r, 0.5f * r);
+  D32 first = sum32(1, r), second = sum32(first.hi, square.hi);
+  return second.hi + (exp_rest_32(r, rest, square) + (first.lo + second.lo));
+}
+
+static inline F32 exp2_near_32(F32 x) {
+  F32 shifted = x + ROUNDER32, t = x - (shifted - ROUNDER32);
+  D32 r = product32(t, LN_2_32);
+  return scaled32(exp_close_32(r.hi, fma32(t, LN_2_REST_32, r.lo)), shifted);
+}
+
+// The first part of log10(2) has 12 bits.
+static inline F32 exp10_near_32(F32 x) {
+  F32 shifted = fma32(x, 0x1.a934fp1f, ROUNDER32), count = shifted - ROUNDER32;
+  F32 high = fma32(-count, 0x1.344p-2f, x), low = count * 0x1.3509f8p-18f;
+  F32 t = high - low, t_low = (high - t) - low;
+  D32 r = product32(t, 0x1.26bb1cp1f);
+  F32 rest = r.lo + fma32(t, -0x1.12aabap-25f, t_low * 0x1.26bb1cp1f);
+  return scaled32(exp_close_32(r.hi, rest), shifted);
+}
+
+FUNCTION32(exp, abs32(x) <= 87, exp_near_32(x))
+FUNCTION32(exp2, abs32(x) <= 125, exp2_near_32(x))
+FUNCTION32(exp10, abs32(x) <= 37, exp10_near_32(x))
+
+static inline F32 expm1_near_32(F32 x) {
+  F32 shifted = fma32(x, LOG2_E_32, ROUNDER32), count = shifted - ROUNDER32;
+  F32 high = fma32(-count, LN_2_HIGH_32, x), low = count * LN_2_LOW_32;
+  F32 r = high - low, left = (high - r) - low;
+  F32 power = scaled32(1, shifted);
+  D32 square = product32(r, 0.5f * r);
+  F32 rest = exp_rest_32(r, left, square);
+  D32 whole = any_sum32(power, -1);
+  D32 first = sum32(whole.hi, power * r);
+  D32 second = sum32(first.hi, power * square.hi);
+  F32 result = second.hi + (fma32(power, rest, whole.lo) + (first.lo + second.lo));
+  return abs32(x) < 0x1p-25f ? x : result;
+}
+
+FUNCTION32(expm1, abs32(x) <= 87, expm1_near_32(x))

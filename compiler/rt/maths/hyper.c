@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Hyperbolic functions and their inverses: sinh, cosh, tanh, asinh, acosh, atanh.
+//
+// With x = n ln 2 + r the hyperbolic functions of x are sums of those of r, times half the sum and half the
+// difference of 2^n and 2^-n. Nothing cancels, and around 0 n is 0.
+
+#include "logarithm.h"
+
+// (sinh(r) - r) / r^3 and (cosh(r) - 1 - r^2/2) / r^4 as polynomials of r^2 for |r| <= ln(2)/2, to 2^-60 and
+// 2^-68.
+static const double SINH64[] = {
+    0x1.5555555555556p-3, 0x1.1111111110707p-7, 0x1.a01a01a905befp-13, 0x1.71de0a2ea4fbp-19, 0x1.af3f288e2aa39p-26,
+};
+static const double COSH64[] = {
+    0x1.5555555555556p-5, 0x1.6c16c16c15ff6p-10, 0x1.a01a01a81b77cp-16, 0x1.27e4d80e2ffddp-22, 0x1.1f78f68385c0bp-29,
+};
+
+// The hyperbolic sine and cosine of x.
+struct hyperbolic64 {
+  D64 sine, cosine;
+};
+
+// For x from 0 to 680.
+static inline struct hyperbolic64 hyperbolic64(F64 x) {
+  struct reduced64 e = reduce64(x, 0);
+  // A half of 2^n and of 2^-n.
+  F64 up = of_bits64((bits64(e.shifted) << 52) + 0x3fe0000000000000);
+  F64 down = of_bits64(0x3fe0000000000000 - (bits64(e.shifted) << 52));
+  F64 sum = up + down, difference = up - down;
+  F64 square = e.r * e.r, fourth = square * square;
+  F64 cosh = fma64(square, 0.5, fma64(fourth, POLYNOMIAL64(COSH64, square, fourth), e.r * e.rest));
+  F64 sinh = fma64(e.r * square, POLYNOMIAL64(SINH64, square, fourth), e.rest);
+  F64 product = sum * e.r;
+  D64 most = sum64(difference, product);
+  F64 low = fma64(difference, cosh, fma64(sum, sinh, most.lo + lost64(sum, e.r, product)));
+  D64 cosine = sum64(sum, fma64(sum, cosh, difference * (e.r + sinh)));
+  return (struct hyperbolic64){{most.hi, low}, cosine};
+}
+
+static inline F64 sinh_near(F64 x) {
+  struct hyperbolic64 it = hyperbolic64(abs64(x));
+  return with_sign64(it.sine.hi + it.sine.lo, x);
+}
+
+// The quotient of the sine and of the cosine, with what it has lost.
+static inline F64 tanh_near(F64 x) {
+  F64 size = abs64(x);
+  struct hyperbolic64 it = hyperbolic64(size < 20 ? size : (F64)20);
+  D64 over = sum64(it.sine.hi, it.sine.lo), under = it.cosine;
+  F64 inverse = 1 / under.hi, quotient = over.hi * inverse;
+  F64 left = fma64(-quotient, under.lo, over.lo - lost64(quotient, under.hi, over.hi));
+  F64 result = with_sign64(fma64(left, inverse, quotient), x);
+  return x != x ? x : result;
+}
+
+FUNCTION64(sinh, abs64(x) <= 680, sinh_near(x))
+FUNCTION64(cosh, abs64(x) <= 680, hyperbolic64(abs64(x)).cosine.hi)
+WHOLE64(tanh, tanh_near(x))
+
+// The same for floats: to 2^-33 and 2^-32.
+static const float SINH32[] = {0x1.555556p-3f, 0x1.110f88p-7f, 0x1.a3639p-13f};
+static const float COSH32[] = {0x1p-1f, 0x1.555502p-5f, 0x1.6d2e06p-10f};
+
+struct hyperbolic32 {
+  D32 sine, cosine;
+};
+
+// For x from 0 to 75.
+static inline struct hyperbolic32 hyperbolic32(F32 x) {
+  F32 shifted = fma32(x, LOG2_E_32, ROUNDER32), count = shifted - ROUNDER32;
+  F32 high = fma32(-count, LN_2_HIGH_32, x), rest = count * LN_2_LOW_32;
+  F32 r = high - rest;
+  rest = (high - r) - rest;
+  F32 up = of_bits32((bits32(shifted) << 23) + 0x3f000000);
+  F32 down = of_bits32(0x3f000000 - (bits32(shifted) << 23));
+  F32 sum = up + down, difference = up - down;
+  F32 square = r * r, fourth = square * square;
+  F32 cosh = fma32(square, POLYNOMIAL32(COSH32, square, fourth), r * rest);
+  F32 sinh = fma32(r * square, POLYNOMIAL32(SINH32, square, fourth), rest);
+  F32 product = sum * r;
+  D32 most = sum32(difference, product);
+  F32 low = fma32(difference, cosh, fma32(sum, sinh, most.lo + lost32(sum, r, product)));
+  D32 cosine = sum32(sum, fma32(sum, cosh, difference * (r + sinh)));
+  return (struct hyperbolic32){{most.hi, low}, cosine};
+}
+
+static inline F32 sinh_near_32(F32 x) {
+  struct hyperbolic32 it = hyperbolic32(abs32(x));
+  return with_sign32(it.sine.hi + it.sine.lo, x);
+}
+
+static inline F32 tanh_near_32(F32 x) {
+  F32 size = abs32(x);
+  struct hyperbolic32 it = hyperbolic32(size < 10 ? size : (F32)10);
+  D32 over = sum32(it.sine.hi, it.sine.lo), under = it.cosine;
+  F32 inverse = 1 / under.hi, quotient = over.hi * inverse;
+  F32 left = fma32(-quotient, under.lo, over.lo - lost32(quotient, under.hi, over.hi));
+  F32 result = with_sign32(fma32(left, inverse, quotient), x);
+  return x != x ? x : result;
+}
+
+FUNCTION32(sinh, abs32(x) <= 75, sinh_near_32(x))
+FUNCTION32(cosh, abs32(x) <= 75, hyperbolic32(abs32(x)).cosine.hi)
+WHOLE32(tanh, tanh_near_32(x))
+
+// The root of a positive sum of two, and the sum with a number that is not larger.
+static inline D64 with_root64(D64 square, F64 x) {
+  F64 inverse = inverse_root64(square.hi), root = square.hi * inverse;
+  D64 whole = sum64(root, (square.lo - lost64(root, root, square.hi)) * (0.5 * inverse));
+  D64 sum = any_sum64(whole.hi, x);
+  return (D64){sum.hi, sum.lo + whole.lo};
+}
+
+static inline D32 with_root32(D32 square, F32 x) {
+  F32 inverse = inverse_root32(square.hi), root = square.hi * inverse;
+  F32 rest = (square.lo - lost32(root, root, square.hi)) * (0.5f * inverse);
+  D32 sum = any_sum32(root, x);
+  return (D32){sum.hi, sum.lo + rest};
+}
+
+// log(x + sqrt(x^2 + 1)).
+static inline F64 asinh_near(F64 x) {
+  F64 size = abs64(x);
+  D64 square = product64(size, size), more = any_sum64(square.hi, 1);
+  more.lo += square.lo;
+  return size < 0x1p-28 ? x : with_sign64(log_of_sum64(with_root64(more, size)), x);
+}
+
+static inline F32 asinh_near_32(F32 x) {
+  F32 size = abs32(x);
+  D32 square = product32(size, size), more = any_sum32(square.hi, 1);
+  more.lo += square.lo;
+  return size < 0x1p-13f ? x : with_sign32(log_of_sum32(with_root32(more, size)), x);
+}
+
+// log(x + sqrt(x^2 - 1)).
+static inline F64 acosh_near(F64 x) {
+  D64 square = product64(x, x), less = sum64(square.hi, -1);
+  D64 sum = sum64(less.hi, less.lo + square.lo);
+  return x == 1 ? (F64)0 : log_of_sum64(with_root64(sum, x));
+}
+
+static inline F32 acosh_near_32(F32 x) {
+  D32 square = product32(x, x), less = sum32(square.hi, -1);
+  D32 sum = sum32(less.hi, less.lo + square.lo);
+  return x == 1 ? (F32)0 : log_of_sum32(with_root32(sum, x));
+}
+
+FUNCTION64(asinh, abs64(x) <= 0x1p400, asinh_near(x))
+FUNCTION64(acosh, (x >= 1) & (x <= 0x1p400), acosh_near(x))
+FUNCTION32(asinh, abs32(x) <= 0x1p50f, asinh_near_32(x))
+FUNCTION32(acosh, (x >= 1) & (x <= 0x1p50f), acosh_near_32(x))
+
+// Half the logarithm of (1 + x) / (1 - x), for x from 0 to 1: that is 2^k m, where k is about the difference of
+// the two's exponents, and log(m) / 2 is the area of the sine (1 + x - 2^k (1 - x)) / (1 + x + 2^k (1 - x)).
+static inline F64 atanh_near(F64 x) {
+  F64 size = abs64(x);
+  D64 more = sum64(1, size), less = sum64(1, -size);
+  U64 difference = bits64(more.hi) - bits64(less.hi) + 0x8000000000000;
+  F64 exponent = of_bits64((difference >> 52) | 0x4330000000000000) - 0x1p52;
+  F64 power = of_bits64((difference & 0xfff0000000000000) + 0x3ff0000000000000);
+  // Products with powers are exact.
+  F64 part = power * less.hi, part_low = power * less.lo;
+  D64 over = any_sum64(more.hi, -part), under = any_sum64(more.hi, part);
+  over.lo += more.lo - part_low;
+  under.lo += more.lo + part_low;
+  F64 inverse = 1 / under.hi, s = over.hi * inverse;
+  F64 left = fma64(-s, under.lo, over.lo - lost64(s, under.hi, over.hi));
+  F64 square = s * s;
+  F64 low = fma64(s * square, 0.5 * POLYNOMIAL64(ATANH64, square, square * square), left * inverse);
+  F64 result = with_exponent64((D64){s, low}, 0.5 * exponent);
+  return size < 0x1p-28 ? x : with_sign64(result, x);
+}
+
+static inline F32 atanh_near_32(F32 x) {
+  F32 size = abs32(x);
+  D32 more = sum32(1, size), less = sum32(1, -size);
+  U32 difference = bits32(more.hi) - bits32(less.hi) + 0x400000;
+  F32 exponent = float_of_int((I32)(difference >> 23));
+  F32 power = of_bits32((difference & 0xff800000) + 0x3f800000);
+  F32 part = power * less.hi, part_low = power * less.lo;
+  D32 over = any_sum32(more.hi, -part), under = any_sum32(more.hi, part);
+  over.lo += more.lo - part_low;
+  under.lo += more.lo + part_low;
+  F32 inverse = 1 / under.hi, s = over.hi * inverse;
+  F32 left = fma32(-s, under.lo, over.lo - lost32(s, under.hi, over.hi));
+  F32 square = s * s;
+  F32 low = fma32(s * square, 0.5f * POLYNOMIAL32(ATANH32, square, square * square), left * inverse);
+  F32 result = with_exponent32((D32){s, low}, 0.5f * exponent);
+  return size < 0x1p-13f ? x : with_sign32(result, x);
+}
+
+FUNCTION64(atanh, abs64(x) < 1, atanh_near(x))
+FUNCTION32(atanh, abs32(x) < 1, atanh_near_32(x))

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// The core of the logarithms: x is a power of two and a number around 1, whose logarithm is
+// 2 atanh(s) with s = (m - 1) / (m + 1).
+
+#ifndef LOGARITHM_H
+#define LOGARITHM_H
+
+#include "exponential.h"
+
+#define SQRT_HALF_BITS64 0x3fe6a09e667f3bcd
+#define SQRT_HALF_BITS32 0x3f3504f3
+
+// x = m * 2^exponent with m in [sqrt(1/2), sqrt(2)).
+struct split64 {
+  F64 m, exponent;
+};
+
+struct split32 {
+  F32 m, exponent;
+};
+
+// Splits a positive normal number.
+static inline struct split64 split64(F64 x) {
+  U64 bits = bits64(x) - SQRT_HALF_BITS64;
+  // As a double without a conversion of 64-bit integers: put it below 2^52.
+  F64 exponent = of_bits64((bits >> 52 ^ 0x800) | 0x4330000000000000) - (0x1p52 + 0x800);
+  return (struct split64){of_bits64((bits & 0xfffffffffffff) + SQRT_HALF_BITS64), exponent};
+}
+
+static inline struct split32 split32(F32 x) {
+  U32 bits = bits32(x) - SQRT_HALF_BITS32;
+  F32 exponent = float_of_int((I32)bits >> 23);
+  return (struct split32){of_bits32((bits & 0x7fffff) + SQRT_HALF_BITS32), exponent};
+}
+
+// (2 atanh(s) - 2 s) / s^3 of s^2 for |s| <= 0.202, so that the logarithm is good to 2^-60. Of numbers around 1,
+// |s| is up to 0.1716.
+static const double ATANH64[] = {
+    0x1.5555555555555p-1, 0x1.999999999a085p-2, 0x1.24924923bc8e5p-2, 0x1.c71c7307994a3p-3,
+    0x1.745ca0a19b8ddp-3, 0x1.3b2b8d61b46cfp-3, 0x1.0e6b469b2f1a6p-3, 0x1.179321d845005p-3,
+};
+
+// log(m + rest) to 2^-57 of it, for m in [sqrt(1/2), sqrt(2)] and a small rest.
+static inline D64 log_around_one64(F64 m, F64 rest) {
+  F64 f = m - 1, sum = m + 1;
+  F64 inverse = 1 / sum, s = f * inverse;
+  // What s has lost, with what its divisor has.
+  F64 left = fma64(-s, (m - (sum - 1)) + rest, rest - lost64(s, sum, f));
+  F64 square = s * s;
+  F64 low = fma64(s * square, POLYNOMIAL64(ATANH64, square, square * square),
+                  (left * inverse) * fma64(square, 2, 2));
+  return (D64){s + s, low};
+}
+
+// The same for floats, to 2^-32.
+static const float ATANH32[] = {0x1.555556p-1f, 0x1.99993ap-2f, 0x1.246574p-2f, 0x1.e059b4p-3f};
+
+static inline D32 log_around_one32(F32 m, F32 rest) {
+  F32 f = m - 1, sum = m + 1;
+  F32 inverse = 1 / sum, s = f * inverse;
+  F32 left = fma32(-s, (m - (sum - 1)) + rest, rest - lost32(s, sum, f));
+  F32 square = s * s;
+  F32 low = fma32(s * square, POLYNOMIAL32(ATANH32, square, square * square),
+                  (left * inverse) * fma32(square, 2, 2));
+  return (D32){s + s, low};
+}
+
+// whole + log, where whole is 0 or larger.
+static inline F64 joined64(F64 whole, D64 log) {
+  D64 sum = sum64(whole, log.hi);
+  return sum.hi + (sum.lo + log.lo);
+}
+
+static inline F32 joined32(F32 whole, D32 log) {
+  D32 sum = sum32(whole, log.hi);
+  return sum.hi + (sum.lo + log.lo);
+}
+
+// log + exponent * ln 2.
+static inline F64 with_exponent64(D64 log, F64 exponent) {
+  log.lo = fma64(exponent, LN_2_REST, log.lo);
+  return joined64(exponent * LN_2_HIGH, log);
+}
+
+static inline F32 with_exponent32(D32 log, F32 exponent) {
+  log.lo = fma32(exponent, LN_2_LOW_32, log.lo);
+  return joined32(exponent * LN_2_HIGH_32, log);
+}
+
+// The logarithm of the sum of two, whose first part is positive and normal.
+static inline F64 log_of_sum64(D64 sum) {
+  struct split64 it = split64(sum.hi);
+  // The second part in units of the power of two.
+  F64 unit = of_bits64(bits64(it.m) + 0x3ff0000000000000 - bits64(sum.hi));
+  return with_exponent64(log_around_one64(it.m, sum.lo * unit), it.exponent);
+}
+
+static inline F32 log_of_sum32(D32 sum) {
+  struct split32 it = split32(sum.hi);
+  F32 unit = of_bits32(bits32(it.m) + 0x3f800000 - bits32(sum.hi));
+  return with_exponent32(log_around_one32(it.m, sum.lo * unit), it.exponent);
+}
+
+#endif

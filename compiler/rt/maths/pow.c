@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Powers: pow, powr, pown, rootn.
+//
+// The mantissa m is brought close to 1 by a factor c out of a table, log(m) = log(m c) - log(c). Powers of
+// doubles need eight more bits of the logarithm than a double has; those of floats are computed in doubles.
+
+#include "exponential.h"
+
+// Each sixteenth of the numbers from 0.6875 to 1.375, counted by their bits, has a factor. Around 1 it is 1.
+#define FIRST_BITS 0x3fe6000000000000
+static const double FACTORS[16] = {
+    0x1.6cp0, 0x1.5dp0, 0x1.4ep0, 0x1.41p0,
+    0x1.35p0, 0x1.2ap0, 0x1.1fp0, 0x1.16p0,
+    0x1.0dp0, 0x1p0, 0x1p0, 0x1.d4p-1,
+    0x1.bap-1, 0x1.a4p-1, 0x1.9p-1, 0x1.7ep-1,
+};
+// -log(c) in two parts, the first a multiple of 2^-42.
+static const double LOGS[16] = {
+    -0x1.686c81e9b1p-2, -0x1.3d54fa5c1fp-2, -0x1.1058bf9ae5p-2, -0x1.cf6354e09cp-3,
+    -0x1.815c0a1436p-3, -0x1.371fc201e8p-3, -0x1.d4313d66ccp-4, -0x1.51b073f06p-4,
+    -0x1.95c830ec9p-5, 0x0p0, 0x0p0, 0x1.700d30aeacp-4,
+    0x1.2d1610c868p-3, 0x1.95a5adcf7p-3, 0x1.f991c6cb3cp-3, 0x1.2bef07cdc9p-2,
+};
+static const double LOGS_LOW[16] = {
+    -0x1.2bb110af84054p-44, -0x1.c3e1cd9a395e3p-44, 0x1.4ab9d817d52cdp-44, -0x1.771239a07d55bp-45,
+    0x1.02a52f9201ce8p-44, -0x1.ee8779b2d8abcp-44, 0x1.9454379135713p-45, -0x1.83f69278e686ap-44,
+    0x1.c148297c5feb8p-45, 0x0p0, 0x0p0, 0x1.c1e8da99ded32p-49,
+    0x1.39d6ccb81b4a1p-47, 0x1.7f22858a0ff6fp-47, -0x1.90d04cd7cc834p-44, 0x1.a9cfa4a5004f4p-45,
+};
+
+// x = m * 2^exponent, and m's place in the tables.
+struct place {
+  F64 m, exponent;
+  U64 index;
+};
+
+// Of a positive normal x.
+static inline struct place place_of(F64 x) {
+  U64 bits = bits64(x) - FIRST_BITS;
+  F64 exponent = of_bits64((bits >> 52 ^ 0x800) | 0x4330000000000000) - (0x1p52 + 0x800);
+  F64 m = of_bits64((bits & 0xfffffffffffff) + FIRST_BITS);
+  return (struct place){m, exponent, bits >> 48 & 15};
+}
+
+// (log(1 + r) - r + r^2/2) / r^3 for r from -0.0312 to 0.0625, to 2^-65 of the logarithm.
+static const double LOG_TAIL[] = {
+    0x1.5555555555555p-2, -0x1.0000000000006p-2, 0x1.999999999bcb4p-3, -0x1.555555554e72ap-3, 0x1.2492490781ccfp-3,
+    -0x1.fffffe2b331c4p-4, 0x1.c71d853b7f876p-4, -0x1.99ac922ec5435p-4, 0x1.72f669d736db9p-4, -0x1.29109b3451045p-4,
+};
+
+// The natural logarithm of a positive normal number, to 2^-61 of it.
+static inline D64 log_close(F64 x) {
+  struct place it = place_of(x);
+  F64 factor = lookup64(FACTORS, it.index);
+  // The rounded product less 1 is exact.
+  D64 product = product64(it.m, factor);
+  F64 r = product.hi - 1;
+  D64 square = product64(r, 0.5 * r);
+  F64 whole = fma64(it.exponent, LN_2_HIGH, lookup64(LOGS, it.index));
+  D64 first = sum64(whole, r), second = sum64(first.hi, -square.hi);
+  F64 low = fma64(it.exponent, LN_2_REST, lookup64(LOGS_LOW, it.index)) + (product.lo - square.lo);
+  F64 whole_square = square.hi + square.hi, cube = r * whole_square;
+  low = fma64(cube, POLYNOMIAL64(LOG_TAIL, r, whole_square), low + (first.lo + second.lo));
+  // The rounded product's own rest counts 1 / (1 + r) times.
+  return sum64(second.hi, fma64(whole_square - r, product.lo, low));
+}
+
+struct power {
+  F64 result;
+  // Whether it is normal, and the exponent finite.
+  M64 inside;
+};
+
+// x^(y + more) of a positive normal x.
+static inline struct power power(F64 x, F64 y, F64 more) {
+  D64 log = log_close(x);
+  F64 hi = log.hi * y, lo = fma64(log.lo, y, fma64(log.hi, more, lost64(log.hi, y, hi)));
+  F64 shifted = fma64(hi, LOG2_E, ROUNDER64), count = shifted - ROUNDER64;
+  F64 r = fma64(-count, LN_2_HIGH, hi), low = fma64(-count, LN_2_REST, lo);
+  D64 rest = any_sum64(r, low);
+  return (struct power){scaled64(exp64(rest.hi, rest.lo), shifted), abs64(hi) <= 700};
+}
+
+// The same for a float's precision.
+
+// -log2(c).
+static const double LOGS2[16] = {
+    -0x1.03fda8b97997fp-1, -0x1.c9d02f6ca47b4p-2, -0x1.88e9c72e0b226p-2, -0x1.4e43880e8fb6ap-2,
+    -0x1.15fa676bb08ffp-2, -0x1.c0db6cdd94deep-3, -0x1.51bab907a5c8ap-3, -0x1.e72ec117fa5b2p-4,
+    -0x1.24b5b7e135a3dp-4, 0x0p0, 0x0p0, 0x1.097e38ce60649p-3,
+    0x1.b2602497d5346p-3, 0x1.249cd2b13cd6cp-2, 0x1.6cb0f6865c8eap-2, 0x1.b0b67f4f4681p-2,
+};
+// log2(1 + r) / r for r from -0.0312 to 0.0625, to 2^-40.
+static const double LOG2_NARROW[] = {
+    0x1.71547652b92fcp0,  -0x1.7154765182dfep-1, 0x1.ec709cf58ad36p-2,  -0x1.715496843c7e7p-2,
+    0x1.277e1a9a2b3b2p-2, -0x1.ec153b955f1d9p-3, 0x1.812ec6301ad92p-3,
+};
+// (2^t - 1) / t for |t| <= 1/2, to 2^-33.
+static const double EXP2_NARROW[] = {
+    0x1.62e42fef95e68p-1,  0x1.ebfbe04610fa5p-3,  0x1.c6b08dc5fde47p-5,  0x1.3b2a1b4d335d9p-7,
+    0x1.5d874c5572c1dp-10, 0x1.4440230eec58ap-13, 0x1.00dc679e110ddp-16,
+};
+
+// x^y of a positive normal x.
+static inline struct power power_narrow(F64 x, F64 y) {
+  struct place it = place_of(x);
+  F64 r = fma64(it.m, lookup64(FACTORS, it.index), -1);
+  F64 log = it.exponent + lookup64(LOGS2, it.index);
+  F64 z = y * fma64(r, POLYNOMIAL64(LOG2_NARROW, r, r * r), log);
+  F64 shifted = z + ROUNDER64, t = z - (shifted - ROUNDER64);
+  F64 result = fma64(t, POLYNOMIAL64(EXP2_NARROW, t, t * t), 1);
+  return (struct power){scaled64(result, shifted), abs64(z) <= 1000};
+}
+
+// OpenCL's functions. A negative number has a power by an integer, which is negative if the integer is odd.
+
+struct integer64 {
+  M64 is_integer;
+  U64 low_bits;
+};
+
+// Of a number below 2^51.
+static inline struct integer64 integer64(F64 y) {
+  F64 shifted = y + ROUNDER64;
+  return (struct integer64){shifted - ROUNDER64 == y, bits64(shifted)};
+}
+
+// x with the sign of `sign` if the integer is odd.
+static inline F64 signed_power(F64 x, F64 sign, U64 low_bits) {
+  return of_bits64(bits64(x) ^ (bits64(sign) & (low_bits << 63)));
+}
+
+static inline struct power powr_near(F64 x, F64 y) {
+  struct power it = power(x, y, 0);
+  it.inside &= is_usual64(x) & (abs64(y) < 0x1p900);
+  return it;
+}
+
+static inline struct power pow_near(F64 x, F64 y) {
+  struct integer64 whole = integer64(y);
+  struct power it = power(abs64(x), y, 0);
+  it.inside &= is_usual64(abs64(x)) & (abs64(y) < 0x1p51) & ((x > 0) | whole.is_integer);
+  it.result = signed_power(it.result, x, whole.low_bits);
+  return it;
+}
+
+static inline struct power pown_near(F64 x, F64 n) {
+  struct power it = power(abs64(x), n, 0);
+  it.inside &= is_usual64(abs64(x));
+  it.result = signed_power(it.result, x, integer64(n).low_bits);
+  return it;
+}
+
+// An even root of a negative number is NaN, which is far.
+static inline struct power rootn_near(F64 x, F64 n) {
+  F64 inverse = 1 / n, product = n * inverse;
+  F64 more = ((1 - product) - lost64(n, inverse, product)) * inverse;
+  U64 low_bits = integer64(n).low_bits;
+  struct power it = power(abs64(x), inverse, more);
+  it.inside &= is_usual64(abs64(x)) & ((x > 0) | ((low_bits & 1) != 0)) & (n != 0);
+  it.result = signed_power(it.result, x, low_bits);
+  return it;
+}
+
+FUNCTION64_OF_TWO(powr, powr_near(x, y).inside, powr_near(x, y).result)
+FUNCTION64_OF_TWO(pow, pow_near(x, y).inside, pow_near(x, y).result)
+FUNCTION64_WITH_INT(pown, pown_near(x, wide_of_int(n)).inside, pown_near(x, wide_of_int(n)).result)
+FUNCTION64_WITH_INT(rootn, rootn_near(x, wide_of_int(n)).inside, rootn_near(x, wide_of_int(n)).result)
+
+// A float is a normal double.
+static inline M64 has_power(F64 x) { return (x > 0) & (x < __builtin_inf()); }
+
+static inline struct power powr_near_32(F32 x, F32 y) {
+  struct power it = power_narrow(wide(x), wide(y));
+  it.inside &= has_power(wide(x));
+  return it;
+}
+
+static inline struct power pow_near_32(F32 x, F32 y) {
+  F64 a = wide(x), b = wide(y);
+  struct integer64 whole = integer64(b);
+  struct power it = power_narrow(abs64(a), b);
+  it.inside &= has_power(abs64(a)) & (abs64(b) < 0x1p51) & ((a > 0) | whole.is_integer);
+  it.result = signed_power(it.result, a, whole.low_bits);
+  return it;
+}
+
+static inline struct power pown_near_32(F32 x, I32 n) {
+  F64 a = wide(x), b = wide_of_int(n);
+  struct power it = power_narrow(abs64(a), b);
+  it.inside &= has_power(abs64(a));
+  it.result = signed_power(it.result, a, integer64(b).low_bits);
+  return it;
+}
+
+static inline struct power rootn_near_32(F32 x, I32 n) {
+  F64 a = wide(x), b = wide_of_int(n);
+  U64 low_bits = integer64(b).low_bits;
+  struct power it = power_narrow(abs64(a), 1 / b);
+  it.inside &= has_power(abs64(a)) & ((a > 0) | ((low_bits & 1) != 0)) & (b != 0);
+  it.result = signed_power(it.result, a, low_bits);
+  return it;
+}
+
+FUNCTION32_OF_TWO(powr, narrow_mask(powr_near_32(x, y).inside), narrow(powr_near_32(x, y).result))
+FUNCTION32_OF_TWO(pow, narrow_mask(pow_near_32(x, y).inside), narrow(pow_near_32(x, y).result))
+FUNCTION32_WITH_INT(pown, narrow_mask(pown_near_32(x, n).inside), narrow(pown_near_32(x, n).result))
+FUNCTION32_WITH_INT(rootn, narrow_mask(rootn_near_32(x, n).inside), narrow(rootn_near_32(x, n).result))
