@@ -20,7 +20,9 @@ unpack_bare() {
     mkdir -m 1777 "$work/tmp"
     # Packages for a merged /usr leave these to whoever installs them.
     ln -s usr/lib usr/lib64 usr/bin usr/sbin "$work/"
+    progress_start "making a bare Debian 12"
     unpack_closure "$work/apt" "$work" python3 python3-venv coreutils dash libstdc++6
+    progress_stop
     rm -rf "$work/apt"
     chmod 755 "$work"
     mv -T "$work" "$bare/system"
@@ -31,7 +33,7 @@ fetch_wheels() {
     local venv=$bare/pip-$$ wheels=$bare/wheels-$1
     [ ! -e "$wheels/complete" ] || return 0
     python3 -m venv "$venv"
-    "$venv/bin/python" -m pip download --quiet --disable-pip-version-check --no-input --only-binary :all: \
+    progress "fetching $*" "$venv/bin/python" -m pip download --quiet --disable-pip-version-check --no-input --only-binary :all: \
         --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux2014_x86_64 \
         --python-version "$1" --dest "$wheels" "${bare_packages[@]}"
     rm -rf "$venv"
@@ -51,7 +53,8 @@ fetch_debs() {
     names=$(in_apt_root "$folder.partial/apt" apt-get -o APT::Install-Recommends=true --print-uris install "$@" |
         awk '{ split($2, f, "_"); gsub("%3a", ":", f[2]); print f[1] "=" f[2] }')
     # shellcheck disable=SC2086 # names have no spaces
-    (cd "$folder.partial/files" && in_apt_root "$folder.partial/apt" apt-get download $names)
+    (cd "$folder.partial/files" &&
+        progress "fetching $*" in_apt_root "$folder.partial/apt" apt-get download $names)
     mv -T "$folder.partial/files" "$folder"
     rm -rf "$folder.partial"
 }

@@ -26,10 +26,12 @@ static_llvm() {
     if [ ! -d "$folder" ]; then
         mkdir -p "$(dirname "$folder")"
         work=$(mktemp -d "$folder.XXXXXX")
+        progress_start "fetching LLVM's archives"
         # The library's version: what the tests have run with goes into the packages.
         (cd "$work" && apt-get -qq -o APT::Sandbox::User=root download "llvm-$llvm-dev=$version" &&
             dpkg-deb --fsys-tarfile llvm-*.deb | tar -xf - --wildcards "./usr/lib/llvm-$llvm/lib/*.a" &&
             rm llvm-*.deb) >&2 || die "llvm-$llvm-dev $version cannot be had"
+        progress_stop
         chmod 755 "$work"
         # Another run may have been faster.
         mv -T "$work" "$folder" 2>/dev/null || rm -rf "$work"
@@ -72,9 +74,11 @@ loader_source() {
     source=${TALLY_LOADER_SOURCE:-$cache/sources/$name}
     if [ ! -f "$source" ]; then
         work=$(mktemp -d)
+        progress_start "fetching the loader's source"
         fetch_release "$work" sid level-zero "$loader_version" "$cache/sources" >&2 ||
             fetch_file "$loader_tag" "$source" >&2 ||
             die "there is no $name: let TALLY_LOADER_SOURCE name that file, or that of $loader_tag"
+        progress_stop
         rm -rf "$work"
     fi
     sha256sum --status -c <<<"$loader_sum  $source" || die "$source is not the release that scripts/packaged.sh names"

@@ -15,7 +15,7 @@ install_venv() {
     shift
     python3 -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv
     [ -x "$folder/bin/python" ] || python3 -m venv "$folder" || return
-    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "$@" >&2
+    progress "installing $*" "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "$@" >&2
 }
 
 # fetch_sycl: dpctl in $venv, and a compiler for C++.
