@@ -133,6 +133,25 @@ fn damaged_files_are_built_anew() {
     }
 }
 
+/// Good files under other modules' names are not taken for those modules: each says whose it is.
+#[test]
+fn files_under_the_names_of_others_are_built_anew() {
+    let place = Place::new("swapped");
+    assert_eq!(place.run(""), 1);
+    let first = place.files();
+    assert_eq!(place.run("-ze-opt-disable"), 2);
+    let (mut second, mut starts) = (place.files(), 2);
+    second.retain(|file| !first.contains(file));
+    assert_eq!((first.len(), second.len()), (2, 2));
+    for (of_first, of_second) in first.iter().zip(&second) {
+        fs::copy(of_second, of_first).expect("our own folder");
+        starts += 1;
+        assert_eq!(place.run(""), starts, "{}", of_first.display());
+        assert_eq!(place.run(""), starts, "the right file has taken its place");
+    }
+    assert_eq!(place.run("-ze-opt-disable"), starts, "and the other module's are as they were");
+}
+
 #[test]
 fn many_processes_share_the_cache() {
     let place = Place::new("many");
