@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering;
 use kernel::prelude::*;
 use kernel::sync::{new_mutex, Mutex};
 use tally_uapi::firmware::{op, Answer, Command, Identity, ANSWERS};
+use tally_uapi::host::ADMIN_ENTRIES;
 
 use crate::call::{Kept, Sent};
 use crate::lanes::{Answered, Lanes};
@@ -15,7 +16,7 @@ use crate::raw::time::monotonic_ns;
 use crate::settle::is_heavy;
 use crate::shared::Shared;
 use crate::state::{Count, State};
-use crate::transport::Transport;
+use crate::transport::{Purpose, Transport};
 
 /// The memory that a command needs, made first.
 pub(crate) type Order = crate::call::Order<Keep>;
@@ -24,8 +25,8 @@ pub(crate) type Call = crate::call::Call<Keep>;
 /// A command that could not be sent.
 pub(crate) type Unsent = crate::lanes::Unsent<Keep>;
 
-/// Commands in the ring: no fewer than can be out.
-const ENTRIES: u32 = ANSWERS;
+/// Commands in the ring.
+const ENTRIES: u32 = ADMIN_ENTRIES;
 
 /// Who takes commands.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,8 +61,8 @@ impl Admin {
     /// A ring that takes no commands yet.
     pub(crate) fn new(transport: &dyn Transport) -> impl PinInit<Self, Error> + '_ {
         try_pin_init!(Self {
-            commands: Shared::new(transport, ENTRIES as usize)?,
-            answers: Shared::new(transport, ANSWERS as usize)?,
+            commands: Shared::new(transport, Purpose::Commands, ENTRIES as usize)?,
+            answers: Shared::new(transport, Purpose::Answers, ANSWERS as usize)?,
             inner <- new_mutex!(Inner { phase: Phase::Stopped, tail: 0, lanes: Lanes::new()? }),
         }? Error)
     }

@@ -26,6 +26,10 @@ pub(crate) fn end_vm(gpu: &Gpu<'_>, vm: &Arc<Vm>, attended: bool) -> Result<Arc<
         gpu.send_locked(order, command, Keep::Vm(vm.clone()))
     })?;
     gpu.state().sleepers.wake_all();
+    if gpu.transport().dma().is_none() {
+        // It has lost the pages already, whatever it will answer.
+        drop(vm.take_mappings());
+    }
     // Settling takes the mappings, and so their lock.
     sent.map_err(|unsent| gpu.settle(unsent))
 }

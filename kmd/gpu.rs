@@ -26,7 +26,7 @@ use crate::raw::time::monotonic_ns;
 use crate::settle;
 use crate::shared::Shared;
 use crate::state::{Count, State};
-use crate::transport::{Addresses, Transport};
+use crate::transport::{Addresses, Purpose, Transport};
 
 /// How often the device is looked after while there are VMs or commands are out.
 const WATCH_MS: u32 = 500;
@@ -76,8 +76,8 @@ impl<'bound> Gpu<'bound> {
         try_pin_init!(Self {
             transport,
             admin: Arc::pin_init(Admin::new(*transport), GFP_KERNEL)?,
-            status: Arc::new(Shared::new(*transport, 1)?, GFP_KERNEL)?,
-            waiters: Arc::new(Shared::new(*transport, 1)?, GFP_KERNEL)?,
+            status: Arc::new(Shared::new(*transport, Purpose::Status, 1)?, GFP_KERNEL)?,
+            waiters: Arc::new(Shared::new(*transport, Purpose::Waiters, 1)?, GFP_KERNEL)?,
             identity: SetOnce::new(),
             state,
             drm,
@@ -115,13 +115,27 @@ impl<'bound> Gpu<'bound> {
             return Err(EIO);
         }
         self.start()?;
-        let page = Arc::new(Shared::<Identity>::new(self.transport, 1)?, GFP_KERNEL)?;
+        let page =
+            Arc::new(Shared::<Identity>::new(self.transport, Purpose::Argument, 1)?, GFP_KERNEL)?;
         // Not watched: this waits itself, and the watchdog uses what is registered after it.
         let call =
             self.send(Order::new()?, admin::identify(&page), Keep::Identity(page.clone()))?;
         let answer = call.wait_until(&self.state, monotonic_ns().saturating_add(timeout_ns()))?;
         answer_status(&answer)?;
-        self.identity.populate(page.read_boxed()?);
+        self.introduce(page.read_boxed()?)
+    }
+
+    /// Starts a device that has said already what it is.
+    ///
+    /// # Errors
+    /// EIO: it refuses.
+    pub(crate) fn start_as(&self, identity: KBox<Identity>) -> Result {
+        self.start()?;
+        self.introduce(identity)
+    }
+
+    fn introduce(&self, identity: KBox<Identity>) -> Result {
+        self.identity.populate(identity);
         let (major, minor) = self.transport.version();
         let device = &self.identity()?.device;
         dev_info!(
@@ -470,16 +484,11 @@ impl<'bound> Gpu<'bound> {
 
     /// Resets the device. Whether it confirmed that it touches no memory any more.
     fn reset(&self) -> bool {
-        if !self.transport.present() {
-            return false;
-        }
-        self.transport.begin_reset();
-        self.poll(|| self.is_reset())
+        self.transport.present() && self.transport.begin_reset() && self.poll(|| self.is_reset())
     }
 
     /// The same for a device that ignores that.
     fn force_reset(&self) -> bool {
-        dev_err!(self.transport.device(), "no reset by register; trying another\n");
         self.transport.force_reset().is_ok() && self.poll(|| self.is_reset())
     }
 

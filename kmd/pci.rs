@@ -25,7 +25,7 @@ use crate::gpu::Gpu;
 use crate::raw::drm::{patch_driver, Parent};
 use crate::raw::pci::{clear_master, handle_power, id, reset_function, Power};
 use crate::state::State;
-use crate::transport::{Addresses, Memory, Status, Transport};
+use crate::transport::{Addresses, Memory, Purpose, Status, Transport};
 
 mod bar;
 mod irq;
@@ -68,11 +68,13 @@ impl Transport for Function<'_> {
         self.regs.status()
     }
 
-    fn begin_reset(&self) {
+    fn begin_reset(&self) -> bool {
         self.regs.reset();
+        true
     }
 
     fn force_reset(&self) -> Result {
+        dev_err!(self.pdev, "no reset by register; trying that of PCI\n");
         reset_function(self.pdev)
     }
 
@@ -96,14 +98,14 @@ impl Transport for Function<'_> {
         self.regs.wake(bucket);
     }
 
-    fn memory(&self, bytes: usize, flags: Flags) -> Result<KBox<dyn Memory>> {
+    fn memory(&self, _: Purpose, bytes: usize, flags: Flags) -> Result<KBox<dyn Memory>> {
         let words = bytes / size_of::<u64>();
         let memory = Coherent::<u64>::zeroed_slice(self.pdev.as_ref(), words, flags)?;
         Ok(KBox::new(memory, flags)?)
     }
 
-    fn dma(&self) -> &Device<Bound> {
-        self.pdev.as_ref()
+    fn dma(&self) -> Option<&Device<Bound>> {
+        Some(self.pdev.as_ref())
     }
 }
 

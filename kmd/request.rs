@@ -49,6 +49,11 @@ impl Access {
         self.0 & bind_flag::WRITE != 0
     }
 
+    /// Whether the device may execute.
+    pub(crate) fn executes(self) -> bool {
+        self.0 & bind_flag::EXECUTE != 0
+    }
+
     /// Whether the device may do more than read.
     pub(crate) fn is_more_than_read(self) -> bool {
         self.0 & (bind_flag::WRITE | bind_flag::EXECUTE) != 0

@@ -6,9 +6,9 @@ use kernel::rbtree::RBTree;
 use tally_uapi::firmware::{answer_status, query_value, Answer};
 
 use crate::call::Kept;
+use crate::object::bindings::Mapping;
 use crate::object::keep::Keep;
 use crate::object::queue::Queue;
-use crate::object::vm::Mapping;
 use crate::raw::time::monotonic_ns;
 use crate::state::{FirstFault, State};
 

@@ -8,7 +8,7 @@ use kernel::alloc::Flags;
 use kernel::prelude::*;
 use tally_uapi::firmware::{Answer, Command, Extent, Identity, StatusPage, WaitersPage};
 
-use crate::transport::{Memory, Transport};
+use crate::transport::{Memory, Purpose, Transport};
 
 /// `count` objects `T` in memory that the device reads and writes.
 ///
@@ -59,22 +59,27 @@ impl<T: Wire> Shared<T> {
     ///
     /// # Errors
     /// ENOMEM.
-    pub(crate) fn new(transport: &dyn Transport, count: usize) -> Result<Self> {
-        Self::with_flags(transport, count, GFP_KERNEL)
+    pub(crate) fn new(transport: &dyn Transport, purpose: Purpose, count: usize) -> Result<Self> {
+        Self::with_flags(transport, purpose, count, GFP_KERNEL)
     }
 
-    /// As [`Self::new`], charged to the caller's cgroup.
+    /// As [`Self::new`] for an argument, charged to the caller's cgroup.
     ///
     /// # Errors
     /// ENOMEM.
     pub(crate) fn charged(transport: &dyn Transport, count: usize) -> Result<Self> {
-        Self::with_flags(transport, count, GFP_KERNEL_ACCOUNT)
+        Self::with_flags(transport, Purpose::Argument, count, GFP_KERNEL_ACCOUNT)
     }
 
-    fn with_flags(transport: &dyn Transport, count: usize, flags: Flags) -> Result<Self> {
+    fn with_flags(
+        transport: &dyn Transport,
+        purpose: Purpose,
+        count: usize,
+        flags: Flags,
+    ) -> Result<Self> {
         // Whole pages, and so page-aligned.
         let bytes = (count * size_of::<T>()).next_multiple_of(tally_uapi::PAGE_SIZE as usize);
-        Ok(Self { memory: transport.memory(bytes, flags)?, _type: PhantomData })
+        Ok(Self { memory: transport.memory(purpose, bytes, flags)?, _type: PhantomData })
     }
 
     /// Its address as the device knows it.

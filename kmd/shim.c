@@ -8,10 +8,16 @@
 #include <linux/dma-mapping.h>
 #include <linux/hrtimer.h>
 #include <linux/dma-resv.h>
+#include <linux/file.h>
+#include <linux/fs.h>
 #include <linux/huge_mm.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/mount.h>
 #include <linux/pci.h>
 #include <linux/pm.h>
+#include <linux/pseudo_fs.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/user.h>
@@ -20,6 +26,7 @@
 #include <linux/uaccess.h>
 #include <linux/uidgid.h>
 #include <linux/user_namespace.h>
+#include <linux/vmalloc.h>
 #include <linux/wait.h>
 
 #include <drm/drm_drv.h>
@@ -55,6 +62,45 @@ int tally_mmap(struct file *file, struct vm_area_struct *vma);
 vm_fault_t tally_fault(struct vm_fault *vmf);
 vm_fault_t tally_huge_fault(struct vm_fault *vmf, unsigned int order);
 
+
+/* What is bound at a page of a VM. */
+struct tally_shown {
+	/* The pages of the memory behind the binding; NULL: zeros. */
+	struct page *const *pages;
+	/* The one that is meant, and those of the binding, which are contiguous there and in the VM. */
+	unsigned long index;
+	unsigned long first;
+	unsigned long end;
+	bool write;
+	bool execute;
+	/* Pages of one folio are in the order of the folio. */
+	bool whole_folios;
+};
+
+#define TALLY_FS_MAGIC 0x54414c59 /* "TALY" */
+
+int tally_fs_pin(void);
+void tally_fs_unpin(void);
+struct file *tally_space_file(const struct file_operations *fops, void *data);
+void tally_space_zap(struct file *file, u64 start, u64 bytes);
+void tally_space_map(struct vm_area_struct *vma);
+vm_fault_t tally_space_show(struct vm_fault *vmf, unsigned int order, const struct tally_shown *at);
+void *tally_area_new(unsigned long bytes);
+int tally_area_map(struct vm_area_struct *vma, void *area);
+void tally_area_free(void *area);
+struct page *tally_area_page(void *area, unsigned long offset);
+
+struct tally_null {
+	struct mem_cgroup *payer;
+	unsigned long count;
+	struct page *pages[];
+};
+
+struct tally_null *tally_null_new(unsigned long count);
+struct page **tally_null_pages(struct tally_null *null);
+int tally_null_fill(struct tally_null *null, unsigned long index);
+void tally_null_free(struct tally_null *null);
+
 struct tally_user_pages {
 	struct device *dev;
 	struct user_struct *user;
@@ -68,6 +114,7 @@ struct tally_user_pages {
 int tally_user_pin(u64 address, unsigned long count, bool write, struct tally_user_pages **out);
 int tally_user_map(struct tally_user_pages *user, struct device *dev);
 struct sg_table *tally_user_table(struct tally_user_pages *user);
+struct page **tally_user_array(struct tally_user_pages *user);
 void tally_user_unpin(struct tally_user_pages *user);
 
 void tally_waiter_init(struct wait_queue_head *queue)
@@ -456,6 +503,11 @@ struct sg_table *tally_user_table(struct tally_user_pages *user)
 	return &user->sgt;
 }
 
+struct page **tally_user_array(struct tally_user_pages *user)
+{
+	return user->pages;
+}
+
 void tally_user_unpin(struct tally_user_pages *user)
 {
 	if (user->dev) {
@@ -470,4 +522,182 @@ void tally_user_unpin(struct tally_user_pages *user)
 	mmdrop(user->mm);
 	kvfree(user->pages);
 	kfree(user);
+}
+
+/*
+ * The files of VMs are of a file system of their own, which is mounted nowhere. Those of the system's
+ * anonymous inodes share an address space, and none of it may be executed, as kernels of a GPU have to be.
+ */
+static int tally_fs_init(struct fs_context *fc)
+{
+	if (!init_pseudo(fc, TALLY_FS_MAGIC))
+		return -ENOMEM;
+	fc->s_iflags &= ~SB_I_NOEXEC;
+	return 0;
+}
+
+static struct file_system_type tally_fs = {
+	.owner = THIS_MODULE,
+	.name = "tally",
+	.init_fs_context = tally_fs_init,
+	.kill_sb = kill_anon_super,
+};
+
+static struct vfsmount *tally_fs_mount;
+static int tally_fs_users;
+
+/* The file system is there, and the module with it, until tally_fs_unpin. Files keep it longer. */
+int tally_fs_pin(void)
+{
+	return simple_pin_fs(&tally_fs, &tally_fs_mount, &tally_fs_users);
+}
+
+void tally_fs_unpin(void)
+{
+	simple_release_fs(&tally_fs_mount, &tally_fs_users);
+}
+
+/*
+ * A file of an inode of its own, whose mappings can be found. It owns the data from here on, unless it cannot
+ * be made. The caller has pinned the file system.
+ */
+struct file *tally_space_file(const struct file_operations *fops, void *data)
+{
+	struct inode *inode = alloc_anon_inode(tally_fs_mount->mnt_sb);
+	struct file *file;
+
+	if (IS_ERR(inode))
+		return ERR_CAST(inode);
+	/* For the system's own, which it sees to that nothing executes. */
+	inode->i_flags &= ~S_ANON_INODE;
+	if (!try_module_get(fops->owner)) {
+		iput(inode);
+		return ERR_PTR(-ENODEV);
+	}
+	file = alloc_file_pseudo(inode, tally_fs_mount, "[tally-vm]", O_RDWR, fops);
+	if (IS_ERR(file)) {
+		module_put(fops->owner);
+		iput(inode);
+		return file;
+	}
+	file->private_data = data;
+	return file;
+}
+
+/* Takes pages out of all mappings of the file. */
+void tally_space_zap(struct file *file, u64 start, u64 bytes)
+{
+	unmap_mapping_range(file->f_mapping, start, bytes, 0);
+}
+
+/* An area that shows what is bound: by faults, without a reference to the pages, and only here. */
+void tally_space_map(struct vm_area_struct *vma)
+{
+	vm_flags_set(vma, VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
+}
+
+/*
+ * Shows a page. It is shown with the access that the binding gives, also where the area would allow more: a
+ * page that may be written is shown so at once, and any other is never made writable, see pfn_mkwrite.
+ */
+vm_fault_t tally_space_show(struct vm_fault *vmf, unsigned int order, const struct tally_shown *at)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	bool write = at->write && (vma->vm_flags & VM_WRITE);
+	struct page *page = at->pages ? READ_ONCE(at->pages[at->index]) : ZERO_PAGE(0);
+	unsigned long pfn = page_to_pfn(page);
+
+	if (((vmf->flags & FAULT_FLAG_WRITE) && !at->write) ||
+	    ((vma->vm_flags & VM_EXEC) && !at->execute))
+		return VM_FAULT_SIGBUS;
+	if (!order)
+		return vmf_insert_pfn_prot(vma, vmf->address, pfn,
+					   write ? vm_get_page_prot(vma->vm_flags) :
+						   vma->vm_page_prot);
+#ifdef CONFIG_ARCH_SUPPORTS_PMD_PFNMAP
+	if (order == PMD_ORDER && at->whole_folios) {
+		const unsigned long pages = PMD_SIZE / PAGE_SIZE;
+		unsigned long start = ALIGN_DOWN(vmf->address, PMD_SIZE);
+		unsigned long within = (vmf->address - start) >> PAGE_SHIFT;
+
+		if (start >= vma->vm_start && start + PMD_SIZE <= vma->vm_end &&
+		    at->index - at->first >= within && at->end - at->index >= pages - within &&
+		    (pfn & (pages - 1)) == within && folio_test_pmd_mappable(page_folio(page)))
+			return vmf_insert_pfn_pmd(vmf, pfn - within, write);
+	}
+#endif
+	return VM_FAULT_FALLBACK;
+}
+
+/* Memory that the kernel and a process share. Freed here, its pages last as long as they are mapped. */
+void *tally_area_new(unsigned long bytes)
+{
+	return vmalloc_user(bytes);
+}
+
+int tally_area_map(struct vm_area_struct *vma, void *area)
+{
+	vm_flags_set(vma, VM_DONTCOPY);
+	return remap_vmalloc_range(vma, area, vma->vm_pgoff);
+}
+
+void tally_area_free(void *area)
+{
+	vfree(area);
+}
+
+/* A page of it, with a reference. */
+struct page *tally_area_page(void *area, unsigned long offset)
+{
+	struct page *page = vmalloc_to_page(area + offset);
+
+	if (page)
+		get_page(page);
+	return page;
+}
+
+/* Memory that begins as zero and comes page by page, at the expense of the caller of this function. */
+struct tally_null *tally_null_new(unsigned long count)
+{
+	struct tally_null *null = kvzalloc(struct_size(null, pages, count),
+					    GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+
+	if (null) {
+		null->count = count;
+		null->payer = get_mem_cgroup_from_mm(current->mm);
+	}
+	return null;
+}
+
+struct page **tally_null_pages(struct tally_null *null)
+{
+	return null->pages;
+}
+
+/* Has a page for a place. Whoever pays must not be ended for it: then there is none. */
+int tally_null_fill(struct tally_null *null, unsigned long index)
+{
+	struct mem_cgroup *before = set_active_memcg(null->payer);
+	struct page *page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NORETRY | __GFP_NOWARN);
+
+	set_active_memcg(before);
+	if (!page)
+		return -ENOMEM;
+	/* Another thread may have been faster. */
+	if (cmpxchg(&null->pages[index], NULL, page))
+		__free_page(page);
+	return 0;
+}
+
+void tally_null_free(struct tally_null *null)
+{
+	unsigned long index;
+
+	for (index = 0; index < null->count; index++) {
+		if (null->pages[index])
+			__free_page(null->pages[index]);
+		cond_resched();
+	}
+	mem_cgroup_put(null->payer);
+	kvfree(null);
 }

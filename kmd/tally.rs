@@ -19,6 +19,11 @@
 //!
 //! Abbreviations: BO, buffer object. VM, GPU address space. VA, an address in it.
 
+use kernel::driver::Registration;
+use kernel::miscdevice::MiscDeviceRegistration;
+use kernel::module::ModuleMetadata;
+use kernel::prelude::*;
+
 mod account;
 mod admin;
 mod buffer;
@@ -33,6 +38,7 @@ mod extent;
 mod fdinfo;
 mod file;
 mod gpu;
+mod host;
 mod ioctl;
 mod lanes;
 mod object;
@@ -46,8 +52,26 @@ mod state;
 mod table;
 mod transport;
 
-kernel::module_pci_driver! {
-    type: pci::TallyPci,
+/// The module: the ways to devices.
+#[pin_data]
+pub(crate) struct TallyModule {
+    #[pin]
+    host: MiscDeviceRegistration<host::HostFile>,
+    #[pin]
+    pci: Registration<kernel::pci::Adapter<pci::TallyPci>>,
+}
+
+impl kernel::InPlaceModule for TallyModule {
+    fn init(module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            host <- host::register(),
+            pci <- Registration::new(<Self as ModuleMetadata>::NAME, module),
+        })
+    }
+}
+
+module! {
+    type: TallyModule,
     name: "tally",
     authors: ["The Tally authors"],
     description: "Tally virtual GPU",

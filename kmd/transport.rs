@@ -33,6 +33,21 @@ pub(crate) struct Addresses {
     pub(crate) status: u64,
 }
 
+/// What memory is for, of which some devices have a fixed place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The admin ring.
+    Commands,
+    /// Its answers.
+    Answers,
+    /// The status page.
+    Status,
+    /// The waiters page.
+    Waiters,
+    /// What a command names by its address.
+    Argument,
+}
+
 /// Memory that driver and device use, whole pages, zero at first. It is freed when this is dropped.
 pub(crate) trait Memory: Send + Sync {
     /// Where it is. It stays there as long as `self` lives.
@@ -57,13 +72,15 @@ pub(crate) trait Transport: Send + Sync {
     /// What the device does.
     fn status(&self) -> Status;
 
-    /// Begins a reset, which is done when the status says that none goes on.
-    fn begin_reset(&self);
+    /// Begins a reset, which is done when the status says that none goes on. False: the device is not one
+    /// that resets itself.
+    fn begin_reset(&self) -> bool;
 
-    /// As [`Self::begin_reset`], for a device that ignores it.
+    /// Ends what the device does without its help, and for good if it is not one that resets itself. It is
+    /// done when this has returned and the status says that no reset goes on.
     ///
     /// # Errors
-    /// It cannot be reset.
+    /// It cannot be done.
     fn force_reset(&self) -> Result;
 
     /// Tells the device where its rings are and lets it serve them.
@@ -87,9 +104,10 @@ pub(crate) trait Transport: Send + Sync {
     /// Memory to share with the device; `flags` say who is charged.
     ///
     /// # Errors
-    /// ENOMEM.
-    fn memory(&self, bytes: usize, flags: Flags) -> Result<KBox<dyn Memory>>;
+    /// ENOMEM. EINVAL: it takes none for this.
+    fn memory(&self, purpose: Purpose, bytes: usize, flags: Flags) -> Result<KBox<dyn Memory>>;
 
-    /// The device by whose bus addresses it reaches the pages that VM_MAP names.
-    fn dma(&self) -> &Device<Bound>;
+    /// The device by whose bus addresses it reaches the pages that VM_MAP names. None: it is shown what is
+    /// bound when it needs it, through the file of a VM, and loses it without being asked.
+    fn dma(&self) -> Option<&Device<Bound>>;
 }

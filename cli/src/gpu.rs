@@ -10,13 +10,18 @@ pub const MAX_ENGINES: u32 = 64;
 /// The most threads of a kind.
 pub const MAX_WORKERS: u32 = 128;
 
-/// Serves the Tally GPU to one virtual machine, and ends with it
+/// Serves the Tally GPU to one virtual machine, or to this machine
 #[derive(Debug, Parser)]
 #[command(name = "tally-gpu", version, max_term_width = 80, after_long_help = AFTER)]
 pub struct Arguments {
-    /// The socket at which to listen
-    #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
-    pub socket: PathBuf,
+    /// Serve a virtual machine, listening at this socket
+    #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::FilePath,
+        required_unless_present = "host", conflicts_with = "host")]
+    pub socket: Option<PathBuf>,
+
+    /// Serve this machine, which has the module tally loaded
+    #[arg(long)]
+    pub host: bool,
 
     /// Engines that take all packets [default: 4]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=MAX_ENGINES as i64))]
@@ -39,7 +44,7 @@ pub struct Arguments {
     pub reset_ms: Option<u32>,
 
     /// Memory of NULL mappings [default: a quarter of this machine's]
-    #[arg(long, value_name = "MIB")]
+    #[arg(long, value_name = "MIB", conflicts_with = "host")]
     pub null_mib: Option<u32>,
 
     /// Decide by chance all that is not guaranteed, alike for the same N
@@ -57,5 +62,6 @@ Virtual machine:
 
 Exit status:
   0  the virtual machine has ended
-  1  the device cannot be served; the message says why
+  1  the device cannot be served, or the driver of this machine has given it
+     up; the message says why
   2  the command line is wrong";

@@ -4,6 +4,7 @@
 use core::ops::Range;
 
 use kernel::prelude::*;
+use kernel::rbtree::RBTree;
 use kernel::sync::Arc;
 use kernel::time::Delta;
 use tally_uapi::firmware::{map_flag, op, Command, Extent, MAX_EXTENTS};
@@ -15,8 +16,9 @@ use crate::account::{Amount, Charge, EXTENTS, MAPPING};
 use crate::admin::{vm_command, Call, Order};
 use crate::extent::Cut;
 use crate::gpu::Gpu;
+use crate::object::bindings::{Backing, Edit, Mapping, Null, Place};
 use crate::object::keep::Keep;
-use crate::object::vm::{Backing, Place, Vm};
+use crate::object::vm::Vm;
 use crate::raw::pages::{fill, sg_table, PinnedBo, PinnedUser, UserPages};
 use crate::request::{Access, Bind, Content};
 use crate::shared::Shared;
@@ -60,39 +62,47 @@ pub(super) fn bind(caller: &Caller<'_>, arg: &VmBind) -> Result {
                 return Err(EACCES);
             }
             fill(&bo)?;
+            let from = offset / PAGE_SIZE;
             map(caller, &vm, &range, |gpu, mapping| {
-                let dev = gpu.transport().dma();
                 let pinned = Arc::new(PinnedBo::new(bo)?, GFP_KERNEL_ACCOUNT)?;
+                let backing = Backing::Bo(pinned.clone());
+                let Some(dev) = gpu.transport().dma() else {
+                    return mapping.show(gpu, access, (backing, from));
+                };
                 let table = patiently(|| sg_table(pinned.bo(), dev, &pinned.bo().table_lock))?;
                 let pieces = table.iter().map(|piece| (piece.dma_address(), piece.dma_len()));
                 let extents = Some(Cut::new(pieces, offset, bytes));
-                mapping.send(gpu, access, Backing::Bo(pinned.clone()), extents)
+                mapping.tell(gpu, access, (backing, from), extents)
             })
         }
         (Content::User { address, access }, _) => {
             let count = usize::try_from(bytes / PAGE_SIZE).map_err(|_| EINVAL)?;
             let pinned = PinnedUser::new(address, count, access.writes())?;
             map(caller, &vm, &range, |gpu, mapping| {
-                let user = UserPages::map(pinned, gpu.transport().dma())?;
-                let user = Arc::new(user, GFP_KERNEL_ACCOUNT)?;
+                let Some(dev) = gpu.transport().dma() else {
+                    let pinned = Arc::new(pinned, GFP_KERNEL_ACCOUNT)?;
+                    return mapping.show(gpu, access, (Backing::Pinned(pinned), 0));
+                };
+                let user = Arc::new(UserPages::map(pinned, dev)?, GFP_KERNEL_ACCOUNT)?;
                 let pieces =
                     user.table().iter().map(|piece| (piece.dma_address(), piece.dma_len()));
                 let extents = Some(Cut::new(pieces, 0, bytes));
-                mapping.send(gpu, access, Backing::User(user.clone()), extents)
+                mapping.tell(gpu, access, (Backing::User(user.clone()), 0), extents)
             })
         }
         (Content::Null { access }, _) => {
-            // Memory of the device, which has it from the same machine in the end. Zeros that are only
+            // A device that is told has the memory, from the same machine in the end. Zeros that are only
             // read need none.
-            let charge = if access.writes() {
-                let charge = Charge::take(vm.account(), Amount { bytes, ..Amount::default() })?;
-                Some(Arc::new(charge, GFP_KERNEL_ACCOUNT)?)
-            } else {
-                None
-            };
-            let none = None::<core::iter::Empty<Extent>>;
+            let amount = Amount { bytes, ..Amount::default() };
+            let charge = access.writes().then(|| Charge::take(vm.account(), amount)).transpose()?;
             map(caller, &vm, &range, |gpu, mapping| {
-                mapping.send(gpu, access, Backing::Null(charge), none)
+                let here = gpu.transport().dma().is_none();
+                let null = charge.map(|charge| Null::new(charge, here)).transpose()?;
+                let backing = (Backing::Null(null), 0);
+                if here {
+                    return mapping.show(gpu, access, backing);
+                }
+                mapping.tell(gpu, access, backing, None::<core::iter::Empty<Extent>>)
             })
         }
         (Content::Nothing | Content::Buffer { .. }, _) => Err(EINVAL),
@@ -121,27 +131,48 @@ struct NewMapping<'a> {
 }
 
 impl NewMapping<'_> {
-    /// Puts it into the tree and sends it: to `extents`, or to memory of the device's where there are none.
+    /// Puts it into the tree, and tells a device that maps by itself: `extents`, or memory of the device's
+    /// where there are none.
     ///
     /// # Errors
     /// It is not in the tree.
-    fn send(
+    fn tell(
         &mut self,
         gpu: &Gpu<'_>,
         access: Access,
-        backing: Backing,
+        backing: (Backing, u64),
         extents: Option<impl Iterator<Item = Extent>>,
+    ) -> Result {
+        self.insert(access, backing, |vm, range, calls| match extents {
+            Some(extents) => send_maps(gpu, vm, range, access, extents, calls),
+            None => send_unlisted_map(gpu, vm, range, access.bits() | map_flag::NULL, calls),
+        })
+    }
+
+    /// Puts it into the tree, where the faults of a device find it that is shown what is bound. Only of code
+    /// is it told, for which it changes its own mapping.
+    ///
+    /// # Errors
+    /// It is not in the tree.
+    fn show(&mut self, gpu: &Gpu<'_>, access: Access, backing: (Backing, u64)) -> Result {
+        self.insert(access, backing, |vm, range, calls| match access.executes() {
+            true => send_unlisted_map(gpu, vm, range, access.bits(), calls),
+            false => Ok(()),
+        })
+    }
+
+    fn insert(
+        &mut self,
+        access: Access,
+        backing: (Backing, u64),
+        send: impl FnOnce(&Vm, &Range<u64>, &mut KVVec<Arc<Call>>) -> Result,
     ) -> Result {
         let Self { vm, range, calls, made } = self;
         let place = Place::new(GFP_KERNEL_ACCOUNT)?;
         let cost = Charge::take(vm.account(), MAPPING)?;
         let mut edit = vm.edit()?;
         let serial = edit.insert(place, range, access, backing, cost)?;
-        let sent = match extents {
-            Some(extents) => send_maps(gpu, vm, range, access, extents, calls),
-            None => send_null_map(gpu, vm, range, access, calls),
-        };
-        *made = Some((serial, sent));
+        *made = Some((serial, send(vm, range, calls)));
         Ok(())
     }
 }
@@ -186,15 +217,15 @@ fn send_map(gpu: &Gpu<'_>, command: Command, keep: Keep, calls: &mut KVVec<Arc<C
     Ok(())
 }
 
-/// Sends the VM_MAP of a range of the device's own memory.
-fn send_null_map(
+/// Sends the VM_MAP of a range for which the device needs no list of extents.
+fn send_unlisted_map(
     gpu: &Gpu<'_>,
     vm: &Vm,
     range: &Range<u64>,
-    access: Access,
+    flags: u32,
     calls: &mut KVVec<Arc<Call>>,
 ) -> Result {
-    let (bytes, flags) = (range.end - range.start, access.bits() | map_flag::NULL);
+    let bytes = range.end - range.start;
     send_map(gpu, map_command(vm, range.start, bytes, flags, (0, 0)), Keep::Nothing, calls)
 }
 
@@ -235,9 +266,8 @@ fn undo(gpu: &Gpu<'_>, vm: &Arc<Vm>, start: u64, serial: u64, order: Order) {
     // Somebody else may have unmapped it meanwhile, or a part of it.
     let Some((end, gone)) = edit.take_back(start, serial) else { return };
     order.call.leave();
-    let command = vm_command(op::VM_UNMAP, vm.id(), [start, end - start, 0, 0, 0, 0]);
     // What could not be sent was settled.
-    let _ = gpu.send(order, command, Keep::Mappings(gone));
+    let _ = send_unmap(gpu, vm, &(start..end), gone, order, edit);
 }
 
 fn unmap(caller: &Caller<'_>, vm: &Arc<Vm>, range: &Range<u64>) -> Result {
@@ -248,10 +278,31 @@ fn unmap(caller: &Caller<'_>, vm: &Arc<Vm>, range: &Range<u64>) -> Result {
         if taken.is_empty() {
             return Ok(None);
         }
-        let args = [range.start, range.end - range.start, 0, 0, 0, 0];
-        let command = vm_command(op::VM_UNMAP, vm.id(), args);
-        Ok(gpu.send(order, command, Keep::Mappings(taken)).ok())
+        Ok(send_unmap(gpu, vm, range, taken, order, edit))
     })?;
     // A device that is reset maps nothing any more; that is success.
     call.map_or(Ok(()), |call| call.wait_for_end(caller.file().state()))
+}
+
+/// Sends the VM_UNMAP of what was taken out under `edit`. None: there is nothing to be waited for.
+fn send_unmap(
+    gpu: &Gpu<'_>,
+    vm: &Vm,
+    range: &Range<u64>,
+    taken: RBTree<u64, Mapping>,
+    order: Order,
+    edit: Edit<'_>,
+) -> Option<Arc<Call>> {
+    let args = [range.start, range.end - range.start, 0, 0, 0, 0];
+    let command = vm_command(op::VM_UNMAP, vm.id(), args);
+    if gpu.transport().dma().is_some() {
+        return gpu.send(order, command, Keep::Mappings(taken)).ok();
+    }
+    // It has lost the pages already. It changes its own mapping for code, and forgets orphans.
+    let tell = vm.orphaned() || taken.values().any(Mapping::executes);
+    let call = tell.then(|| gpu.send(order, command, Keep::Nothing).ok()).flatten();
+    // The pages are freed without the lock.
+    drop(edit);
+    drop(taken);
+    call
 }

@@ -81,6 +81,7 @@ pub(super) fn orphan(caller: &Caller<'_>, arg: &VmOrphan) -> Result {
         let order = Order::new()?;
         // In order with the UNMAP that ends it.
         let _edit = vm.edit()?;
+        vm.set_orphaned();
         let args = [cells.start, cells.end - cells.start, 0, 0, 0, 0];
         gpu.send(order, vm_command(op::VM_ORPHAN, vm.id(), args), Keep::Nothing)
     })?;

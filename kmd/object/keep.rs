@@ -9,8 +9,9 @@ use kernel::rbtree::RBTree;
 use kernel::sync::Arc;
 use tally_uapi::firmware::{Extent, Identity};
 
+use super::bindings::Mapping;
 use super::queue::Queue;
-use super::vm::{Mapping, Vm};
+use super::vm::Vm;
 use crate::account::Charge;
 use crate::shared::Shared;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Pages of buffers and of processes: pinned, as the device sees them, and mapped.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_int, c_ulong, c_void};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use kernel::bindings;
 use kernel::device::{Bound, Device};
@@ -13,6 +13,8 @@ use kernel::prelude::*;
 use kernel::scatterlist::SGTable;
 use kernel::sync::aref::ARef;
 use kernel::sync::Mutex;
+
+use super::space::Shown;
 
 // bindgen's empty structs inside of the kernel's are an artefact of configuration.
 #[allow(improper_ctypes)]
@@ -29,7 +31,41 @@ extern "C" {
     ) -> c_int;
     fn tally_user_map(user: *mut RawUserPages, dev: *mut bindings::device) -> c_int;
     fn tally_user_table(user: *mut RawUserPages) -> *mut bindings::sg_table;
+    fn tally_user_array(user: *mut RawUserPages) -> *mut *mut bindings::page;
     fn tally_user_unpin(user: *mut RawUserPages);
+    fn tally_null_new(count: c_ulong) -> *mut RawNull;
+    fn tally_null_pages(null: *mut RawNull) -> *mut *mut bindings::page;
+    fn tally_null_fill(null: *mut RawNull, index: c_ulong) -> c_int;
+    fn tally_null_free(null: *mut RawNull);
+}
+
+/// What a binding shows of the memory behind it: pages by their number there.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    /// The page that is meant.
+    pub(crate) index: u64,
+    /// The first page of the binding.
+    pub(crate) first: u64,
+    /// The first page behind it.
+    pub(crate) end: u64,
+    /// Whether the device may write.
+    pub(crate) write: bool,
+    /// Whether the device may execute.
+    pub(crate) execute: bool,
+}
+
+impl Part {
+    /// Of these pages, or of zeros where there are none.
+    fn of(self, pages: *const *mut bindings::page, whole_folios: bool) -> Shown {
+        let Self { index, first, end, write, execute } = self;
+        let [index, first, end] = [index, first, end].map(|it| it as c_ulong);
+        Shown { pages, index, first, end, write, execute, whole_folios }
+    }
+}
+
+/// Zeros that are only read.
+pub(crate) fn zeros(part: Part) -> Shown {
+    Part { write: false, ..part }.of(core::ptr::null(), false)
 }
 
 /// The pages of a buffer, mapped by a process.
@@ -122,6 +158,12 @@ impl<B: DriverObject> PinnedBo<B> {
     /// The buffer.
     pub(crate) fn bo(&self) -> &shmem::Object<B> {
         &self.0
+    }
+
+    /// What a binding of it shows. The buffer is as long as `part` says.
+    pub(crate) fn shown(&self, part: Part) -> Shown {
+        // SAFETY: a live shmem object, whose array of pages stays as long as they are pinned.
+        part.of(unsafe { (*base(&self.0)).pages }, true)
     }
 }
 
@@ -240,6 +282,15 @@ impl PinnedUser {
     }
 }
 
+impl PinnedUser {
+    /// What a binding of them shows. They are as many as `part` says.
+    pub(crate) fn shown(&self, part: Part) -> Shown {
+        // A folio of a process may be mapped in any order.
+        // SAFETY: a live object of the shim's.
+        part.of(unsafe { tally_user_array(self.0.as_ptr()) }, false)
+    }
+}
+
 impl Drop for PinnedUser {
     fn drop(&mut self) {
         // SAFETY: made by `new`, and not used after this.
@@ -265,5 +316,57 @@ impl UserPages {
     pub(crate) fn table(&self) -> &SGTable {
         // SAFETY: the table is mapped; it lives and stays as it is until `drop`.
         unsafe { SGTable::from_raw(tally_user_table(self.0 .0.as_ptr())) }
+    }
+}
+
+#[repr(C)]
+struct RawNull {
+    private: [u8; 0],
+}
+
+/// Memory of nobody's, which begins as zero, and comes page by page.
+pub(crate) struct NullPages(NonNull<RawNull>);
+
+// SAFETY: the shim's object may be used and freed by any thread.
+unsafe impl Send for NullPages {}
+// SAFETY: places are filled atomically, and emptied at the end only.
+unsafe impl Sync for NullPages {}
+
+impl NullPages {
+    /// Room for `count` pages, which the caller's cgroup will pay for.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub(crate) fn new(count: u64) -> Result<Self> {
+        // SAFETY: takes a number.
+        NonNull::new(unsafe { tally_null_new(count as c_ulong) }).map(Self).ok_or(ENOMEM)
+    }
+
+    fn array(&self) -> *mut *mut bindings::page {
+        // SAFETY: a live object of the shim's.
+        unsafe { tally_null_pages(self.0.as_ptr()) }
+    }
+
+    /// What a binding shows, if the page is there. It is as long as `part` says.
+    pub(crate) fn shown(&self, part: Part) -> Option<Shown> {
+        // SAFETY: within the array, which is written atomically.
+        let page = unsafe { AtomicPtr::from_ptr(self.array().add(part.index as usize)) };
+        (!page.load(Ordering::Acquire).is_null()).then(|| part.of(self.array(), false))
+    }
+
+    /// Has page `index` there. The caller holds no lock that a process could wait for while it holds memory.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub(crate) fn fill(&self, index: u64) -> Result {
+        // SAFETY: a live object of the shim's; within the array, as the caller says.
+        to_result(unsafe { tally_null_fill(self.0.as_ptr(), index as c_ulong) })
+    }
+}
+
+impl Drop for NullPages {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, and not shown any more.
+        unsafe { tally_null_free(self.0.as_ptr()) };
     }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The words that Tally's parts share: command packets and queue pages
 //! (user-mode driver to device), the entry of compiled kernels (device to
-//! execution unit), the ioctls (user-mode driver to kernel module), and the
-//! registers and the admin ring (kernel module to device).
+//! execution unit), the ioctls (user-mode driver to kernel module), the
+//! registers and the admin ring (kernel module to device), and the host device
+//! (a device that is a process of the same machine, to the kernel module).
 //!
 //! Layouts only, one meaning per field. `device/SPEC.md` explains what the
 //! device does with them, `UAPI.md` what the kernel module does.
@@ -26,6 +27,7 @@ pub mod disasm;
 pub mod eu;
 pub mod fault;
 pub mod firmware;
+pub mod host;
 pub mod image;
 pub mod ioctl;
 pub mod packet;

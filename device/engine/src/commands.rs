@@ -104,6 +104,11 @@ impl Engine {
         match order.opcode {
             op::NOP => Ok([0; 7]),
             op::VM_MAP => self.map(&order.pieces),
+            op::VM_UNMAP => {
+                let [address, bytes, ..] = order.args;
+                self.device.adopt(address..address.saturating_add(bytes));
+                self.map(&order.pieces)
+            }
             op::QUEUE_CREATE => self.create_queue(order),
             op::QUEUE_DESTROY => {
                 let mut queues = self.queues.write().unwrap_or_else(PoisonError::into_inner);

@@ -206,7 +206,7 @@ impl PieceWords {
 /// A command of the hub.
 #[derive(Clone, Debug, Default)]
 pub struct Order {
-    /// NOP, VM_MAP (also to unmap), QUEUE_CREATE, QUEUE_DESTROY, QUEUE_QUERY or VM_ORPHAN of
+    /// NOP, VM_MAP, VM_UNMAP, QUEUE_CREATE, QUEUE_DESTROY, QUEUE_QUERY or VM_ORPHAN of
     /// [`tally_uapi::firmware::op`].
     pub opcode: u32,
     /// The queue.

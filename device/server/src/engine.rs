@@ -6,7 +6,7 @@
 //! end. The ear hears what it says of its cells and faults.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
@@ -17,7 +17,6 @@ use tally_engine::mailbox::{Mailbox, MailboxMap, Order, fence_arguments};
 use tally_uapi::firmware::op;
 
 use crate::links::Links;
-use crate::memory::MemoryFile;
 
 mod ear;
 mod gate;
@@ -48,8 +47,8 @@ pub struct Recipe {
     pub va_end: u64,
     pub settings: crate::Settings,
     pub clock: tally_device::Clock,
-    /// The files of the guest's memory.
-    pub files: Vec<Arc<MemoryFile>>,
+    /// The files of its memory.
+    pub files: Vec<RawFd>,
     /// Index and offset of the waiters page among them.
     pub waiters: (usize, u64),
 }
@@ -72,8 +71,8 @@ impl Engine {
         let (mailbox, fd) = MailboxMap::create()?;
         set_up(&mailbox, recipe);
         let link = Arc::new(Link::new(recipe.vm, mailbox));
-        let files = recipe.files.iter().map(|file| file.file().as_raw_fd());
-        let fds: Vec<i32> = std::iter::once(fd.as_raw_fd()).chain(files).collect();
+        let files = recipe.files.iter().copied();
+        let fds: Vec<RawFd> = std::iter::once(fd.as_raw_fd()).chain(files).collect();
         debug_assert!(fds.len() <= MAX_FILES + 1);
         let (tell, told) = std::sync::mpsc::channel();
         let (own, home) = (Arc::clone(&link), Arc::clone(links));

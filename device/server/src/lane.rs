@@ -4,19 +4,17 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 
 use tally_engine::VA_START;
 use tally_engine::mailbox::{MAX_PIECES, Order, Piece};
-use tally_uapi::PAGE_SIZE;
 use tally_uapi::firmware::{Command, answer_status, map_flag, op, query_value};
 use tally_uapi::ioctl::queue_state;
 
 use crate::engine::{Ended, Engine, Loss, Recipe};
 use crate::links::Links;
-use crate::map::Map;
-use crate::memory::MemoryFile;
+use crate::machine::VmMemory;
+use crate::ranges::range;
 use crate::session::{Answers, Host};
 
 mod mapping;
@@ -27,9 +25,6 @@ mod queues;
 const OWN_MAPPINGS: usize = 2_000;
 /// What Linux allows by default.
 const DEFAULT_MAPPINGS: usize = 65_530;
-/// Most bytes of NULL mappings of a VM that can be written: kernels can fill them.
-const MAX_NULL_BYTES: u64 = 1 << 30;
-
 /// What a command answers: values, or one of `answer_status`.
 type Outcome = Result<[u64; 7], u32>;
 
@@ -47,38 +42,7 @@ const DONE: [u64; 7] = [0; 7];
 struct Vm {
     window: Range<u64>,
     engine: Engine,
-    map: Map,
-    null: NullShare,
-    /// The files that the engine process has, by index.
-    files: Vec<Arc<MemoryFile>>,
-}
-
-/// What a VM has of the NULL memory that there is for all.
-struct NullShare {
-    host: Arc<Host>,
-    bytes: u64,
-}
-
-impl NullShare {
-    /// The VM has so much now. False, with nothing changed, if there is not as much.
-    fn set(&mut self, bytes: u64) -> bool {
-        let limit = self.host.settings.null_bytes;
-        let others = |all: u64| all - self.bytes;
-        let changed =
-            self.host.null_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |all| {
-                others(all).checked_add(bytes).filter(|&sum| sum <= limit || bytes <= self.bytes)
-            });
-        if changed.is_ok() {
-            self.bytes = bytes;
-        }
-        changed.is_ok()
-    }
-}
-
-impl Drop for NullShare {
-    fn drop(&mut self) {
-        self.set(0);
-    }
+    memory: Box<dyn VmMemory>,
 }
 
 /// A lane.
@@ -87,7 +51,7 @@ pub struct Lane {
     host: Arc<Host>,
     links: Arc<Links>,
     answers: Arc<Answers>,
-    /// Bus address of the waiters page.
+    /// Address of the waiters page.
     waiters_page: u64,
     vm: Option<Vm>,
 }
@@ -137,7 +101,7 @@ impl Lane {
         let loss = vm.engine.link.loss();
         match (command.opcode, loss) {
             (op::VM_MAP | op::QUEUE_CREATE | op::VM_ORPHAN, Some(_)) => Err(answer_status::LOST),
-            (op::VM_MAP, None) => vm.map(&self.host, command),
+            (op::VM_MAP, None) => vm.map(command),
             (op::VM_UNMAP, _) => vm.unmap(command),
             (op::QUEUE_CREATE, None) => vm.create_queue(&self.host.settings, &self.links, command),
             (op::QUEUE_DESTROY, _) => vm.destroy_queue(&self.links, command),
@@ -156,33 +120,33 @@ impl Lane {
         if window.start < VA_START || window.end > self.host.va_end {
             return Err(answer_status::INVALID);
         }
-        let files = self.host.memory.files();
-        let recipe = self.recipe(&files).ok_or(answer_status::NO_SPACE)?;
-        let engine = Engine::start(&recipe, &self.links).map_err(|error| {
+        let memory = self.host.machine.memory(self.id, self.waiters_page).map_err(|error| {
+            eprintln!("tally-gpu: VM {}: no memory: {error}", self.id);
+            answer_status::NO_SPACE
+        })?;
+        let engine = Engine::start(&self.recipe(&*memory), &self.links).map_err(|error| {
             eprintln!("tally-gpu: VM {}: no engine process: {error}", self.id);
             answer_status::NO_SPACE
         })?;
-        if !self.links.add(&engine.link) {
+        let mut vm = Vm { window, engine, memory };
+        vm.begin()?;
+        if !self.links.add(&vm.engine.link) {
             // The session ends; nothing waits for the answer.
             return Err(answer_status::NO_SPACE);
         }
-        let null = NullShare { host: Arc::clone(&self.host), bytes: 0 };
-        self.vm = Some(Vm { window, engine, map: Map::default(), null, files });
+        self.vm = Some(vm);
         Ok(DONE)
     }
 
-    fn recipe(&self, files: &[Arc<MemoryFile>]) -> Option<Recipe> {
-        let page = self.host.memory.resolve(self.waiters_page, PAGE_SIZE, true)?;
-        let [page] = &page[..] else { return None };
-        let index = files.iter().position(|file| Arc::ptr_eq(file, &page.file))?;
-        Some(Recipe {
+    fn recipe(&self, memory: &dyn VmMemory) -> Recipe {
+        Recipe {
             vm: self.id,
             va_end: self.host.va_end,
             settings: self.host.settings.clone(),
             clock: self.host.clock,
-            files: files.to_vec(),
-            waiters: (index, page.offset),
-        })
+            files: memory.files(),
+            waiters: memory.waiters(),
+        }
     }
 
     /// Ends the VM. False if there is none.
@@ -191,13 +155,6 @@ impl Lane {
         self.links.remove(&vm.engine.link);
         true
     }
-}
-
-/// A range of VAs; None if it is empty, unaligned or leaves the address space.
-fn range(start: u64, bytes: u64) -> Option<Range<u64>> {
-    let aligned = start.is_multiple_of(PAGE_SIZE) && bytes.is_multiple_of(PAGE_SIZE);
-    let end = start.checked_add(bytes).filter(|&end| aligned && end > start)?;
-    Some(start..end)
 }
 
 /// "Unused fields are zero."

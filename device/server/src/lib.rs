@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Tally GPU as a PCI function in a process of its own, served over
-//! vfio-user: the hub. `device/SPEC.md`, chapters 12 to 15, says what a driver
-//! sees; `device/server/DESIGN.md` how it is done and what is trusted.
+//! The Tally GPU in a process of its own: the hub. It serves the driver of a
+//! virtual machine as a PCI function over vfio-user, or that of its own machine
+//! over the driver's host device. `device/SPEC.md`, chapters 12 to 15 and 17,
+//! says what a driver sees; `device/server/DESIGN.md` how it is done and what is
+//! trusted.
 //!
 //! ```text
-//!  VMM ── vfio-user ── Function ── registers, configuration space, interrupt
-//!                         │ ENABLE … RESET
+//!  VMM ── vfio-user ── pci: registers, configuration space, interrupt
+//!  driver ── ioctls ── host: register writes, interrupt
+//!                         │ ENABLE … RESET; START … the end
 //!                      Session ── admin ring ── a lane for each VM
 //!                                                  │ commands     ▲ signals, faults
 //!                                                  ▼              │
@@ -18,22 +21,21 @@
 //! queues and kernels of one VM, confined. **Gate**: lets an engine process's
 //! mappings through, or ends it. **Ear**: hears what an engine process says.
 
-pub mod config;
 mod confine;
 mod engine;
-pub mod function;
+pub mod host;
 pub mod identity;
-pub mod interrupt;
 mod lane;
 mod links;
-mod map;
-pub mod memory;
+pub mod machine;
+pub mod pci;
+mod ranges;
 mod registers;
 mod session;
 mod status;
 mod waiters;
 
-pub use function::{Function, serve};
+pub use pci::function::{Function, serve};
 
 /// The settings of the device.
 #[derive(Clone, Debug)]

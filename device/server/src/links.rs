@@ -125,7 +125,7 @@ impl Links {
                 link.recheck(bucket);
             }
         }
-        if self.waiters.guest_sleeps(bucket) {
+        if self.waiters.driver_sleeps(bucket) {
             self.status.signalled(bucket);
         }
     }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `tally-gpu`: the Tally GPU for a virtual machine, served over vfio-user.
+//! `tally-gpu`: the Tally GPU, for a virtual machine over vfio-user, or for this machine.
 
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::ExitCode;
 
 use tally_cli::Parser;
 use tally_cli::gpu::{self, Arguments};
-use tally_gpu::{MAX_ENGINES, MAX_WORKERS, Settings, serve};
+use tally_gpu::{MAX_ENGINES, MAX_WORKERS, Settings, host, serve};
 
 // The command line refuses what the device would.
 const _: () = assert!(gpu::MAX_ENGINES == MAX_ENGINES && gpu::MAX_WORKERS == MAX_WORKERS);
@@ -13,11 +16,27 @@ const _: () = assert!(gpu::MAX_ENGINES == MAX_ENGINES && gpu::MAX_WORKERS == MAX
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     allow_descriptors();
-    if let Err(error) = serve(&arguments.socket, settings(&arguments)) {
-        eprintln!("tally-gpu: {}: {error}", arguments.socket.display());
+    let settings = settings(&arguments);
+    let result = match &arguments.socket {
+        Some(socket) => {
+            serve(socket, settings).map_err(|error| format!("{}: {error}", socket.display()))
+        }
+        None => serve_here(settings),
+    };
+    if let Err(error) = result {
+        eprintln!("tally-gpu: {error}");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
+}
+
+fn serve_here(settings: Settings) -> Result<(), String> {
+    let supervisor = Supervisor::find();
+    let ready = |number| {
+        eprintln!("tally-gpu: GPU tally-host.{number} is ready");
+        supervisor.tell_ready();
+    };
+    host::serve(settings, ready).map_err(|error| error.to_string())
 }
 
 fn settings(arguments: &Arguments) -> Settings {
@@ -31,6 +50,33 @@ fn settings(arguments: &Arguments) -> Settings {
         reset_ms: arguments.reset_ms.unwrap_or(default.reset_ms),
         null_bytes: null_bytes.unwrap_or(default.null_bytes),
         chaos: arguments.chaos,
+    }
+}
+
+/// Who has started this program and wants to know when it is ready, as systemd's sd_notify(3) says.
+struct Supervisor(Option<UnixDatagram>);
+
+impl Supervisor {
+    /// Connects to it, if there is one. To be called while the process still may.
+    fn find() -> Self {
+        let connect = || {
+            let name = std::env::var_os("NOTIFY_SOCKET")?;
+            let address = match name.as_bytes().strip_prefix(b"@") {
+                Some(name) => SocketAddr::from_abstract_name(name).ok()?,
+                None => SocketAddr::from_pathname(&name).ok()?,
+            };
+            let socket = UnixDatagram::unbound().ok()?;
+            socket.connect_addr(&address).ok()?;
+            Some(socket)
+        };
+        Self(connect())
+    }
+
+    fn tell_ready(&self) {
+        if let Some(socket) = &self.0 {
+            // It cannot be told that it was not told.
+            let _ = socket.send(b"READY=1");
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use tally_device::Clock;
+use tally_uapi::PAGE_SIZE;
 use tally_uapi::firmware::{
     ANSWERS, Answer, Command, MAX_VMS, RING_MAX, RING_MIN, answer_status, op,
 };
@@ -15,10 +16,9 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::Settings;
 use crate::identity::identity;
-use crate::interrupt::Interrupt;
 use crate::lane::Lane;
 use crate::links::Links;
-use crate::memory::{GuestMemory, View};
+use crate::machine::{Machine, View};
 use crate::registers::Registers;
 use crate::status::Status;
 use crate::waiters::Waiters;
@@ -28,14 +28,9 @@ use crate::waiters::Waiters;
 pub struct Host {
     pub settings: Settings,
     pub clock: Clock,
-    pub memory: GuestMemory,
-    pub interrupt: Arc<Interrupt>,
-    /// Most mappings of a VM.
-    pub max_mappings: usize,
+    pub machine: Arc<dyn Machine>,
     /// The end of the windows of VMs.
     pub va_end: u64,
-    /// Bytes of NULL memory that the VMs have.
-    pub null_bytes: AtomicU64,
 }
 
 /// Words of a command, and of an answer.
@@ -105,7 +100,7 @@ pub struct Session {
     host: Arc<Host>,
     answers: Arc<Answers>,
     links: Arc<Links>,
-    /// Bus address of the waiters page.
+    /// Address of the waiters page.
     waiters_page: u64,
     orders: Mutex<Orders>,
     bell: Condvar,
@@ -121,24 +116,25 @@ impl std::fmt::Debug for Session {
 
 impl Session {
     /// Begins to serve the rings that the registers name. None if they are not
-    /// memory of the guest, or there is no thread.
+    /// memory of the driver's, or there is no thread.
     pub fn start(host: &Arc<Host>, registers: &Registers) -> Option<Arc<Self>> {
         let entries = registers.admin_entries;
         if !entries.is_power_of_two() || !(RING_MIN..=RING_MAX).contains(&entries) {
             return None;
         }
-        let memory = &host.memory;
+        let machine = &host.machine;
         let words = entries as usize * WORDS;
         let rings = Rings {
-            commands: memory.words(registers.admin_ring, words)?,
-            answers: memory.words(registers.admin_answers, ANSWERS as usize * WORDS)?,
+            commands: machine.words(registers.admin_ring, words)?,
+            answers: machine.words(registers.admin_answers, ANSWERS as usize * WORDS)?,
             entries,
         };
         // What an earlier session has left is no answer.
         rings.answers.iter().for_each(|word| word.store(0, Ordering::SeqCst));
-        let status = Status::new(memory.page(registers.status_page)?, Arc::clone(&host.interrupt));
+        let page = |address| machine.words(address, PAGE_SIZE as usize / 8);
+        let status = Status::new(page(registers.status_page)?.page()?, Arc::clone(machine));
         let status = Arc::new(status);
-        let waiters = Waiters::new(memory.page(registers.waiters_page)?);
+        let waiters = Waiters::new(page(registers.waiters_page)?.page()?);
         let session = Arc::new(Self {
             host: Arc::clone(host),
             answers: Arc::new(Answers {
@@ -184,7 +180,7 @@ impl Session {
         self.links.wake(bucket);
     }
 
-    /// Ends the session: when this returns, nothing touches the guest's memory.
+    /// Ends the session: when this returns, nothing touches the driver's memory.
     pub fn stop(&self) {
         self.orders().stop = true;
         self.bell.notify_one();
@@ -249,7 +245,7 @@ impl Session {
     fn identify(&self, command: &Command) -> u32 {
         let identity = identity(&self.host.settings, self.host.va_end);
         let bytes = identity.as_bytes();
-        let Some(page) = self.host.memory.words(command.args[0], bytes.len() / 8) else {
+        let Some(page) = self.host.machine.words(command.args[0], bytes.len() / 8) else {
             return answer_status::INVALID;
         };
         for (word, shared) in bytes.chunks_exact(8).zip(page.iter()) {

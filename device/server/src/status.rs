@@ -6,26 +6,25 @@ use std::sync::atomic::Ordering;
 
 use tally_uapi::firmware::StatusPage;
 
-use crate::interrupt::Interrupt;
-use crate::memory::View;
+use crate::machine::{Machine, View};
 
 /// The status page and the interrupt that goes with it.
 #[derive(Debug)]
 pub struct Status {
     page: View<StatusPage>,
-    interrupt: Arc<Interrupt>,
+    machine: Arc<dyn Machine>,
 }
 
 impl Status {
     /// Begins with nothing said.
-    pub fn new(page: View<StatusPage>, interrupt: Arc<Interrupt>) -> Self {
+    pub fn new(page: View<StatusPage>, machine: Arc<dyn Machine>) -> Self {
         let words = page.signalled.iter().chain(&page.lost);
         let counts = [&page.answered, &page.interrupts];
         words.chain(counts).for_each(|word| word.store(0, Ordering::SeqCst));
-        Self { page, interrupt }
+        Self { page, machine }
     }
 
-    /// A cell of the bucket was written while a thread of the guest slept there.
+    /// A cell of the bucket was written while a thread of the driver's slept there.
     pub fn signalled(&self, bucket: usize) {
         let bit = 1 << (bucket % 64);
         if self.page.signalled[bucket / 64].fetch_or(bit, Ordering::SeqCst) & bit == 0 {
@@ -49,6 +48,6 @@ impl Status {
 
     fn interrupt(&self) {
         self.page.interrupts.fetch_add(1, Ordering::SeqCst);
-        self.interrupt.raise();
+        self.machine.interrupt();
     }
 }

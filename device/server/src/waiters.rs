@@ -2,7 +2,7 @@
 //! The waiters page: by it sleepers outside of a VM tell its engine process
 //! that a signal is worth telling.
 //!
-//! The guest's driver counts there for its threads, the hub for the queues of
+//! The driver counts there for its threads, the hub for the queues of
 //! engine processes. Engine processes only read it.
 
 use std::sync::atomic::{Ordering, fence};
@@ -11,14 +11,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tally_uapi::cell::WAITERS;
 use tally_uapi::firmware::WaitersPage;
 
-use crate::memory::View;
+use crate::machine::View;
 
 /// The page, and the hub's share of each count.
 #[derive(Debug)]
 pub struct Waiters {
     page: View<WaitersPage>,
     /// Locked while both change, so that a look never takes one of ours for the
-    /// guest's, nor the other way round.
+    /// driver's, nor the other way round.
     ours: Mutex<Box<[u32]>>,
 }
 
@@ -47,8 +47,8 @@ impl Waiters {
         self.page.waiters[bucket].fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether a thread of the guest sleeps in the bucket.
-    pub fn guest_sleeps(&self, bucket: usize) -> bool {
+    /// Whether a thread of the driver's sleeps in the bucket.
+    pub fn driver_sleeps(&self, bucket: usize) -> bool {
         let ours = self.ours();
         self.page.waiters[bucket].load(Ordering::SeqCst) > ours[bucket]
     }

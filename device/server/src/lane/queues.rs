@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::Settings;
+use tally_uapi::PAGE_SIZE;
 use tally_uapi::cell::CELL_SIZE;
 use tally_uapi::firmware::MAX_QUEUES;
 use tally_uapi::ioctl::priority;
@@ -51,8 +52,8 @@ impl Vm {
             && priority <= u64::from(priority::LOW)
             && ring.is_multiple_of(PACKET_SIZE)
             && control.is_multiple_of(PAGE_SIZE)
-            && self.map.covers(ring, packets * PACKET_SIZE, map_flag::READ)
-            && self.map.covers(control, PAGE_SIZE, map_flag::READ | map_flag::WRITE)
+            && self.memory.covers(ring, packets * PACKET_SIZE, map_flag::READ)
+            && self.memory.covers(control, PAGE_SIZE, map_flag::READ | map_flag::WRITE)
     }
 
     pub(super) fn destroy_queue(&mut self, links: &Links, command: &Command) -> Outcome {

@@ -10,7 +10,6 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
@@ -19,7 +18,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tally_engine::MAX_FILES;
 use tally_uapi::PAGE_SIZE;
-use tally_uapi::firmware::{StatusPage, WaitersPage};
+
+use crate::machine::View;
 
 /// A file that holds memory of the guest, mapped.
 #[derive(Debug)]
@@ -195,13 +195,8 @@ impl GuestMemory {
     /// not writable memory in one piece.
     pub fn words(&self, address: u64, count: usize) -> Option<View<[AtomicU64]>> {
         let (file, start) = self.piece(address, count as u64 * 8)?;
-        Some(View { at: NonNull::slice_from_raw_parts(start.cast(), count), _file: file })
-    }
-
-    /// A shared page at a bus address, likewise.
-    pub fn page<T: SharedPage>(&self, address: u64) -> Option<View<T>> {
-        let (file, start) = self.piece(address, PAGE_SIZE)?;
-        Some(View { at: start.cast(), _file: file })
+        // SAFETY: page-aligned, and in a mapping that the file keeps.
+        Some(unsafe { View::new(start, count, file) })
     }
 
     fn piece(&self, address: u64, bytes: u64) -> Option<(Arc<MemoryFile>, NonNull<u8>)> {
@@ -266,38 +261,6 @@ impl Region {
     fn part(&self, from: u64, bytes: u64) -> Self {
         let source = self.source.as_ref().map(|(file, offset)| (Arc::clone(file), offset + from));
         Self { bytes, source, writable: self.writable }
-    }
-}
-
-/// A page that is shared with the guest.
-///
-/// # Safety
-/// The type is a page of atomics, for which any bytes are valid.
-pub unsafe trait SharedPage {}
-// SAFETY: atomics only; its size is asserted beside its definition.
-unsafe impl SharedPage for StatusPage {}
-// SAFETY: as above.
-unsafe impl SharedPage for WaitersPage {}
-
-/// Memory of the guest, as atomics. Keeps its file mapped.
-#[derive(Debug)]
-pub struct View<T: ?Sized> {
-    at: NonNull<T>,
-    _file: Arc<MemoryFile>,
-}
-
-// SAFETY: a view is a shared reference to atomics.
-unsafe impl<T: ?Sized + Sync> Send for View<T> {}
-// SAFETY: as above.
-unsafe impl<T: ?Sized + Sync> Sync for View<T> {}
-
-impl<T: ?Sized> Deref for View<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        // SAFETY: `GuestMemory` makes views only of aligned atomics inside a
-        // mapping that `_file` keeps.
-        unsafe { self.at.as_ref() }
     }
 }
 

@@ -17,13 +17,14 @@ use vfio_bindings::bindings::vfio::{
 };
 use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, Server, ServerBackend, ServerRegion};
 
+use super::config::{CONFIG_BYTES, ConfigSpace};
+use super::interrupt::Interrupt;
+use super::mappings::{Guest, GuestMachine};
+use super::memory::GuestMemory;
 use crate::Settings;
-use crate::config::{CONFIG_BYTES, ConfigSpace};
 use crate::confine::confine;
 use crate::engine;
-use crate::interrupt::Interrupt;
 use crate::lane;
-use crate::memory::GuestMemory;
 use crate::registers::Registers;
 use crate::session::{Host, Session};
 
@@ -86,6 +87,7 @@ struct Power {
 pub struct Function {
     config: ConfigSpace,
     registers: Registers,
+    guest: Arc<Guest>,
     host: Arc<Host>,
     power: Arc<Mutex<Power>>,
 }
@@ -100,18 +102,23 @@ impl Function {
     /// # Errors
     /// What every engine process will need cannot be had.
     pub fn new(settings: Settings) -> io::Result<Self> {
+        let guest = Arc::new(Guest {
+            memory: GuestMemory::default(),
+            interrupt: Interrupt::default(),
+            max_mappings: lane::max_mappings(),
+            most_null_bytes: settings.null_bytes,
+            null_bytes: AtomicU64::new(0),
+        });
         let host = Host {
             settings,
             clock: Clock::new(),
-            memory: GuestMemory::default(),
-            interrupt: Arc::new(Interrupt::default()),
-            max_mappings: lane::max_mappings(),
+            machine: Arc::new(GuestMachine(Arc::clone(&guest))),
             va_end: engine::fix_addresses(),
-            null_bytes: AtomicU64::new(0),
         };
         Ok(Self {
             config: ConfigSpace::new(),
             registers: Registers::default(),
+            guest,
             host: Arc::new(host),
             power: Arc::default(),
         })
@@ -155,9 +162,9 @@ impl Function {
         }
         self.registers = Registers::default();
         let (session, shared) = (power.session.take(), Arc::clone(&self.power));
-        let host = Arc::clone(&self.host);
+        let guest = Arc::clone(&self.guest);
         drop(power);
-        std::thread::spawn(move || finish_reset(session, &host, &shared));
+        std::thread::spawn(move || finish_reset(session, &guest, &shared));
     }
 
     /// A function-level reset, or the VMM's: done when this returns.
@@ -168,7 +175,7 @@ impl Function {
         let session = power.session.take();
         drop(power);
         if !running {
-            finish_reset(session, &self.host, &self.power);
+            finish_reset(session, &self.guest, &self.power);
         }
         while lock(&self.power).resetting {
             std::thread::sleep(std::time::Duration::from_millis(1));
@@ -216,11 +223,11 @@ impl Function {
     }
 }
 
-fn finish_reset(session: Option<Arc<Session>>, host: &Host, power: &Mutex<Power>) {
+fn finish_reset(session: Option<Arc<Session>>, guest: &Guest, power: &Mutex<Power>) {
     if let Some(session) = session {
         session.stop();
     }
-    host.interrupt.forget();
+    guest.interrupt.forget();
     *lock(power) = Power::default();
 }
 
@@ -265,14 +272,14 @@ impl ServerBackend for Function {
         fd: Option<File>,
     ) -> io::Result<()> {
         let writable = flags.contains(DmaMapFlags::WRITE);
-        self.host.memory.insert(address, size, offset, fd, writable)
+        self.guest.memory.insert(address, size, offset, fd, writable)
     }
 
     fn dma_unmap(&mut self, flags: DmaUnmapFlags, address: u64, size: u64) -> io::Result<()> {
         if flags.contains(DmaUnmapFlags::UNMAP_ALL) {
-            self.host.memory.clear();
+            self.guest.memory.clear();
         } else {
-            self.host.memory.remove(address, size);
+            self.guest.memory.remove(address, size);
         }
         Ok(())
     }
@@ -296,11 +303,11 @@ impl ServerBackend for Function {
             return Ok(());
         }
         if flags & VFIO_IRQ_SET_DATA_EVENTFD != 0 {
-            self.host.interrupt.connect(fds.into_iter().next());
+            self.guest.interrupt.connect(fds.into_iter().next());
         } else if flags & VFIO_IRQ_SET_DATA_NONE != 0 {
             match count {
-                0 => self.host.interrupt.connect(None),
-                _ => self.host.interrupt.raise(),
+                0 => self.guest.interrupt.connect(None),
+                _ => self.guest.interrupt.raise(),
             }
         }
         Ok(())

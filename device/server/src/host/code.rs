@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How an engine process maps the file of its VM: all of the window for data, and over it, for execution, the
+//! ranges where code is bound. The offset in the file is the VA, always.
+//!
+//! Linux does not join such mappings. So ranges that were code once would leave cuts behind; when there are
+//! many, the mapping that ends a range is made as large as it can be without touching code.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use tally_engine::mailbox::Piece;
+use tally_uapi::firmware::map_flag;
+
+/// Mappings beyond those that code needs, from which on they are joined.
+const MANY: usize = 1_000;
+
+/// The mappings of an engine process.
+#[derive(Debug)]
+pub struct Code {
+    window: Range<u64>,
+    /// End by start. Neighbours are not joined.
+    ranges: BTreeMap<u64, u64>,
+    /// Where mappings begin, as Linux counts them.
+    starts: BTreeSet<u64>,
+    /// Most mappings.
+    most: usize,
+}
+
+fn piece(range: &Range<u64>, access: u32) -> Piece {
+    let (address, bytes) = (range.start, range.end - range.start);
+    Piece { address, bytes, offset: address, file: Some(0), access }
+}
+
+impl Code {
+    /// No mappings; at most so many.
+    pub fn new(most: usize) -> Self {
+        Self { window: 0..0, ranges: BTreeMap::new(), starts: BTreeSet::new(), most }
+    }
+
+    /// Maps a window.
+    pub fn begin(&mut self, window: &Range<u64>) -> Piece {
+        self.window = window.clone();
+        self.data(window)
+    }
+
+    /// Maps a range for execution. None if there would be too many mappings.
+    pub fn add(&mut self, range: &Range<u64>) -> Option<Piece> {
+        if self.starts.len() + 2 > self.most {
+            return None;
+        }
+        self.cut(range);
+        self.ranges.insert(range.start, range.end);
+        self.map(range);
+        Some(piece(range, map_flag::READ | map_flag::EXECUTE))
+    }
+
+    /// Maps for data what was code in a range.
+    pub fn remove(&mut self, range: &Range<u64>) -> Vec<Piece> {
+        let parts = self.cut(range);
+        let joined = self.starts.len() > 2 * self.ranges.len() + MANY;
+        let parts = parts.into_iter().map(|part| if joined { self.around(&part) } else { part });
+        let parts: Vec<_> = parts.collect();
+        parts.iter().map(|part| self.data(part)).collect()
+    }
+
+    fn data(&mut self, range: &Range<u64>) -> Piece {
+        self.map(range);
+        piece(range, map_flag::READ | map_flag::WRITE)
+    }
+
+    /// There is one mapping in the range from now on.
+    fn map(&mut self, range: &Range<u64>) {
+        let inside: Vec<u64> = self.starts.range(range.clone()).copied().collect();
+        for start in inside {
+            self.starts.remove(&start);
+        }
+        self.starts.insert(range.start);
+        if range.end < self.window.end {
+            self.starts.insert(range.end);
+        }
+    }
+
+    /// Takes a range out of the code; what of it was code.
+    fn cut(&mut self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let from = match self.ranges.range(..range.start).next_back() {
+            Some((&start, &end)) if end > range.start => start,
+            _ => range.start,
+        };
+        let cut: Vec<_> = self.ranges.range(from..range.end).map(|(&s, &e)| s..e).collect();
+        for code in &cut {
+            self.ranges.remove(&code.start);
+            if code.start < range.start {
+                self.ranges.insert(code.start, range.start);
+            }
+            if code.end > range.end {
+                self.ranges.insert(range.end, code.end);
+            }
+        }
+        let within = |code: Range<u64>| code.start.max(range.start)..code.end.min(range.end);
+        cut.into_iter().map(within).collect()
+    }
+
+    /// All of the window around a range that holds no code.
+    fn around(&self, range: &Range<u64>) -> Range<u64> {
+        let before = self.ranges.range(..range.start).next_back().map(|(_, &end)| end);
+        let after = self.ranges.range(range.end..).next().map(|(&start, _)| start);
+        before.unwrap_or(self.window.start)..after.unwrap_or(self.window.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const X: u32 = map_flag::READ | map_flag::EXECUTE;
+    const RW: u32 = map_flag::READ | map_flag::WRITE;
+
+    fn code(most: usize) -> Code {
+        let mut code = Code::new(most);
+        assert_eq!(code.begin(&(0x1000..0x100_0000)), piece(&(0x1000..0x100_0000), RW));
+        code
+    }
+
+    #[test]
+    fn the_offset_is_the_va() {
+        let piece = code(100).add(&(0x4000..0x6000)).unwrap();
+        assert_eq!((piece.address, piece.offset, piece.bytes), (0x4000, 0x4000, 0x2000));
+        assert_eq!((piece.file, piece.access), (Some(0), X));
+    }
+
+    #[test]
+    fn only_what_was_code_is_mapped_anew() {
+        let mut code = code(100);
+        code.add(&(0x4000..0x8000)).unwrap();
+        code.add(&(0x8000..0x9000)).unwrap();
+        assert!(code.remove(&(0x2000..0x4000)).is_empty());
+        let pieces = code.remove(&(0x6000..0xa000));
+        assert_eq!(pieces, [piece(&(0x6000..0x8000), RW), piece(&(0x8000..0x9000), RW)]);
+        // The rest of the first is still code.
+        assert_eq!(code.remove(&(0..0x100_0000)), [piece(&(0x4000..0x6000), RW)]);
+    }
+
+    #[test]
+    fn cuts_do_not_grow_without_bound() {
+        let mut code = code(1 << 20);
+        let lasting = 0x80_0000..0x80_1000;
+        code.add(&lasting).unwrap();
+        for round in 0..3 * MANY as u64 {
+            let range = 0x2000 * (1 + round % 1000)..0x2000 * (1 + round % 1000) + 0x1000;
+            code.add(&range).unwrap();
+            for piece in code.remove(&range) {
+                let mapped = piece.address..piece.address + piece.bytes;
+                assert!(mapped.end <= lasting.start || mapped.start >= lasting.end);
+            }
+        }
+        assert!(code.starts.len() <= MANY + 4, "{}", code.starts.len());
+    }
+
+    #[test]
+    fn there_is_a_bound_on_mappings() {
+        let mut code = code(9);
+        for i in 0..4 {
+            code.add(&(0x10_000 + i * 0x2000..0x11_000 + i * 0x2000)).unwrap();
+        }
+        assert_eq!(code.add(&(0x80_000..0x81_000)), None);
+        code.remove(&(0x10_000..0x11_000));
+    }
+}
