@@ -247,16 +247,24 @@ pub fn kernel_memory_runs_out_in_its_cgroup() -> Outcome {
     const PAGES: u64 = 1024;
     let Some(group) = Group::new("tally-kernel") else { return NONE };
     group.set("memory.max", LIMIT);
-    // Memory outside of the group: inside, only what the kernel needs to bind it is new.
-    let (protection, flags) =
-        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-    let bytes = (PAGES * PAGE) as usize;
-    // SAFETY: a new mapping, all of which is written.
+    // Memory outside of the group: inside, only what the kernel needs to bind it is new. That is most where
+    // no page lies behind the one before it, so this is a file's from its last page to its first.
+    let (protection, bytes) = (libc::PROT_READ | libc::PROT_WRITE, (PAGES * PAGE) as usize);
+    // SAFETY: a new file, and new mappings of it, all of which are written.
     let memory = unsafe {
-        let memory = libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0);
-        assert_ne!(memory, libc::MAP_FAILED);
-        memory.cast::<u8>().write_bytes(1, bytes);
-        memory.addr() as u64
+        let file = libc::memfd_create(c"backwards".as_ptr(), libc::MFD_CLOEXEC);
+        assert_eq!(libc::ftruncate(file, bytes as i64), 0);
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        let whole = libc::mmap(std::ptr::null_mut(), bytes, protection, flags, file, 0);
+        assert_ne!(whole, libc::MAP_FAILED);
+        for page in 0..PAGES {
+            let (at, offset) = (whole.byte_add((page * PAGE) as usize), (PAGES - 1 - page) * PAGE);
+            let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+            assert_eq!(libc::mmap(at, PAGE as usize, protection, flags, file, offset as i64), at);
+            at.cast::<u8>().write(1);
+        }
+        libc::close(file);
+        whole.addr() as u64
     };
     let mut member = group.start(|node, stream| {
         let fixture = Fixture::on(node);

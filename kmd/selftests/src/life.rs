@@ -3,7 +3,7 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering::Acquire;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,36 +17,14 @@ use crate::device::{
     FOREVER, Fixture, Node, PAGE, RW, counter, debug_file, entry, eventually, nobody_is_left,
     shared_kib, wait, wait_for,
 };
-
-pub fn driver() -> PathBuf {
-    PathBuf::from("/sys/bus/pci/drivers/tally")
-}
-
-/// The PCI address of the bound device.
-pub fn address() -> String {
-    let entries = fs::read_dir(driver()).expect("the driver").flatten();
-    let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.find(|name| name.contains(':')).expect("a bound device")
-}
-
-/// A file of the bound device in sysfs.
-pub fn device_file(name: &str) -> PathBuf {
-    driver().join(address()).join(name)
-}
-
-/// Whether the device may reach memory by itself: bit 2 of the command register.
-fn is_master(address: &str) -> bool {
-    let config = fs::read(Path::new("/sys/bus/pci/devices").join(address).join("config"));
-    config.expect("the configuration space")[4] & 4 != 0
-}
+use crate::half::{Gone, Program, is_pci};
 
 /// "rmmod and unbind with open files and 1000 sleepers (ENODEV, clean reload)"
 pub fn unbind_wakes_a_thousand_sleepers() {
     let fixture = Fixture::new();
     let mut queue = fixture.queue(0);
     let (handle, memory) = fixture.memory(8, 1);
-    let address = address();
-    thread::scope(|scope| {
+    let gone = thread::scope(|scope| {
         let sleepers: Vec<_> = (0..1000)
             .map(|index| {
                 let wanted = entry(handle, index % 512 * 8, 1);
@@ -56,21 +34,20 @@ pub fn unbind_wakes_a_thousand_sleepers() {
             })
             .collect();
         eventually(|| counter("asleep") == 1000);
-        assert!(is_master(&address));
-        fs::write(driver().join("unbind"), &address).expect("unbind");
+        let gone = Gone::now();
         for sleeper in sleepers {
             assert_eq!(sleeper.join().unwrap(), Err(libc::ENODEV));
         }
+        gone
     });
-    assert!(!is_master(&address), "an unbound device has no business with memory");
+    assert!(!gone.is_master(), "an unbound device has no business with memory");
     // The file is of no use any more, but harmless; its memory is still there.
     assert_eq!(memory.word(0).load(Acquire), 0);
     queue.push(queue.signal(0, 1));
     let node = &fixture.node;
     assert_eq!(node.call(&mut VmCreate::default()), Err(libc::ENODEV));
     assert_eq!(node.call(&mut BoInfo { handle, ..Default::default() }), Err(libc::ENODEV));
-    fs::write(driver().join("bind"), &address).expect("bind");
-    eventually(|| Node::try_open().is_some());
+    drop(gone);
     crate::queues::a_signal_arrives();
 }
 
@@ -81,22 +58,22 @@ pub fn unbind_does_not_wait_for_memory() {
     nobody_is_left();
     let fixture = Fixture::new();
     let handle = fixture.node.bo(PAGES, 0).expect("a buffer");
-    let (address, before) = (address(), shared_kib());
-    thread::scope(|scope| {
+    let before = shared_kib();
+    let gone = thread::scope(|scope| {
         let binder = scope.spawn(|| fixture.bind(fixture.map(handle, 0, 0, 1, RW)));
         // To have all of it takes many times as long as unbinding.
         eventually(|| shared_kib() > before + KIB / 64);
         let begun = Instant::now();
-        fs::write(driver().join("unbind"), &address).expect("unbind");
+        let gone = Gone::now();
         println!("# unbinding took {} ms", begun.elapsed().as_millis());
         assert_eq!(binder.join().unwrap(), Err(libc::ENODEV));
+        gone
     });
     let had = shared_kib() - before;
     // The count lags behind by some pages for each processor.
     assert!(had < KIB / 2, "it had {had} KiB of {KIB}");
     drop(fixture);
-    fs::write(driver().join("bind"), &address).expect("bind");
-    eventually(|| Node::try_open().is_some());
+    drop(gone);
 }
 
 /// Each parameter is in debugfs, with its value, by the name that the module file gives it.
@@ -161,14 +138,25 @@ pub fn the_module_comes_back_a_hundred_times() -> Outcome {
     };
     let parameters = CString::default();
     let name = CString::new("tally").unwrap();
+    // It has the module in use while it runs.
+    let program = (!is_pci()).then(Program::take_over);
     let round = || {
+        // SAFETY: a system call with a valid string.
+        let remove = || unsafe {
+            libc::syscall(libc::SYS_delete_module, name.as_ptr(), libc::O_NONBLOCK) == 0
+        };
+        match program {
+            // An engine process ends by itself when its daemon has, and has the module in use until then.
+            Some(_) => eventually(remove),
+            None => assert!(remove(), "the module is in use"),
+        }
         // SAFETY: system calls with valid strings.
         unsafe {
-            assert_eq!(libc::syscall(libc::SYS_delete_module, name.as_ptr(), libc::O_NONBLOCK), 0);
             let file = fs::File::open(&path).expect("the module's file");
             let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
             assert_eq!(libc::syscall(libc::SYS_finit_module, fd, parameters.as_ptr(), 0), 0);
         }
+        let _running = program.as_ref().map(Program::start);
         eventually(|| Node::try_open().is_some());
         crate::queues::a_signal_arrives();
     };

@@ -19,6 +19,7 @@ mod cgroups;
 mod coverage;
 mod device;
 mod fuzz;
+mod half;
 mod hostile;
 mod life;
 mod power;

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 
 use tally_uapi::cell::CellKind;
@@ -11,7 +12,7 @@ use tally_uapi::ioctl::{QueueKick, VmCreate, VmDestroy};
 
 use crate::Outcome;
 use crate::device::{Fixture, Node, PAGE, counter, eventually, in_ms, wait_for};
-use crate::life::device_file;
+use crate::half::{device_file, is_pci};
 
 /// Has a client, with a thread in SEM_WAIT, meet `event`, which ends its VM; afterwards new VMs work.
 fn lost_by(event: impl FnOnce()) {
@@ -48,6 +49,39 @@ fn lost_by(event: impl FnOnce()) {
     crate::waits::the_device_wakes_a_sleeper();
 }
 
+/// Has clients meet `event`, in which the device's process is frozen with them: they notice nothing of it,
+/// neither a thread in SEM_WAIT nor those that wait for answers of the device.
+fn kept_through(event: impl FnOnce()) {
+    let fixture = Fixture::new();
+    let mut queue = fixture.queue(0);
+    let lost = counter("vms_lost");
+    let end = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let entry = queue.entry(0, 1);
+        let fixture = &fixture;
+        let sleeper = scope.spawn(move || fixture.wait(&[entry], 0, in_ms(180_000)));
+        for place in 0..4 {
+            let end = &end;
+            scope.spawn(move || {
+                let node = Node::open();
+                while !end.load(SeqCst) {
+                    let start = (1 + place) << 36;
+                    let mut create = VmCreate { start, size: PAGE, ..Default::default() };
+                    node.call(&mut create).expect("a VM");
+                    node.call(&mut VmDestroy { vm_id: create.vm_id, pad: 0 }).expect("its end");
+                }
+            });
+        }
+        eventually(|| counter("asleep") == 1);
+        event();
+        end.store(true, SeqCst);
+        queue.push(queue.signal(0, 1));
+        assert_eq!(sleeper.join().unwrap(), Ok(0));
+    });
+    assert_eq!(counter("vms_lost"), lost);
+    crate::queues::a_signal_arrives();
+}
+
 fn can_make_a_vm() -> bool {
     Node::try_open().is_some_and(|node| {
         let mut create = VmCreate { start: 0x10_0000_0000, size: PAGE, ..Default::default() };
@@ -62,10 +96,11 @@ pub fn the_machine_sleeps() -> Outcome {
         return Outcome::Skipped("the kernel cannot pretend to sleep");
     }
     let _ = fs::write("/sys/module/suspend/parameters/pm_test_delay", "1");
+    let sleep = || fs::write("/sys/power/state", "freeze").expect("to sleep and wake");
     // Up to where devices are suspended, and up to where their interrupts are off as well.
     for depth in ["devices", "platform"] {
         fs::write(test, depth).expect("pm_test");
-        lost_by(|| fs::write("/sys/power/state", "freeze").expect("to sleep and wake"));
+        if is_pci() { lost_by(sleep) } else { kept_through(sleep) }
     }
     fs::write(test, "none").expect("pm_test");
     Outcome::Passed
@@ -87,6 +122,9 @@ fn inject(function: &str, uncorrectable: u32) {
 
 /// An error of the port above the device: its link is reset, and the device with it.
 pub fn pci_recovers_from_an_error() -> Outcome {
+    if !is_pci() {
+        return Outcome::Skipped("the device is no PCI function");
+    }
     let device = fs::canonicalize(device_file(".")).expect("the device");
     let port = device.parent().and_then(Path::file_name).expect("a parent").to_string_lossy();
     if !Path::new("/dev/aer_inject").exists() || port.starts_with("pci") {

@@ -14,6 +14,7 @@ use crate::device::{
     FOREVER, Fixture, Node, PAGE, Queue, RW, counter, dispatch, eventually, in_ms, wait_for,
     without_interrupts,
 };
+use crate::half::is_pci;
 
 /// The whole way: ring, kick, device, signal, interrupt, wake.
 pub fn a_signal_arrives() {
@@ -231,10 +232,13 @@ pub fn tools_see_engine_time() {
     let time = |class: &str| value(&format!("drm-engine-{class}:")).parse::<u64>().unwrap();
     copy(1);
     assert_eq!(value("drm-driver:"), "tally");
-    assert!(value("drm-pdev:").contains(':'));
+    if is_pci() {
+        assert!(value("drm-pdev:").contains(':'));
+    }
     assert_eq!(time("compute"), 0);
+    // A reader waits no longer than 20 ms for the device to say it.
+    eventually(|| time("copy") != 0);
     let first = time("copy");
-    assert_ne!(first, 0);
     copy(2);
     fixture.node.call(&mut QueueDestroy { queue_id: queue.id, pad: 0 }).unwrap();
     let both = time("copy");

@@ -8,11 +8,15 @@ use std::thread;
 use tally_uapi::cell::CellKind;
 use tally_uapi::ioctl::{QueueDestroy, QueueKick, VmDestroy};
 
-use crate::device::{FOREVER, Fixture, counter, eventually, wait_for};
-use crate::life::device_file;
+use crate::Outcome;
+use crate::device::{FOREVER, Fixture, Node, counter, eventually, wait_for};
+use crate::half::{device_file, is_pci, signal_daemon};
 
 /// A function-level reset through sysfs: waits that name a VM end, the VMs are lost, new ones work.
-pub fn a_reset_from_outside_is_noticed() {
+pub fn a_reset_from_outside_is_noticed() -> Outcome {
+    if !is_pci() {
+        return Outcome::Skipped("only PCI resets devices");
+    }
     let fixture = Fixture::new();
     let mut queue = fixture.queue(0);
     queue.push(wait_for(queue.cell(1), 1, CellKind::Event));
@@ -32,9 +36,11 @@ pub fn a_reset_from_outside_is_noticed() {
     node.call(&mut QueueDestroy { queue_id: queue.id, pad: 0 }).unwrap();
     node.call(&mut VmDestroy { vm_id: fixture.vm, pad: 0 }).unwrap();
     crate::queues::a_signal_arrives();
+    Outcome::Passed
 }
 
-/// Resets while another thread makes and ends things: none of it hangs, and none is left.
+/// Resets while another thread makes and ends things: none of it hangs, and none is left. On the host half
+/// the device's process is killed and started anew.
 pub fn resets_among_other_calls() {
     crate::device::nobody_is_left();
     let end = AtomicBool::new(false);
@@ -49,10 +55,16 @@ pub fn resets_among_other_calls() {
             });
         }
         for _ in 0..10 {
-            fs::write(device_file("reset"), "1").expect("a reset");
+            if is_pci() {
+                fs::write(device_file("reset"), "1").expect("a reset");
+            } else {
+                drop(Node::await_one());
+                signal_daemon(libc::SIGKILL);
+            }
         }
         end.store(true, SeqCst);
     });
+    drop(Node::await_one());
     crate::device::nobody_is_left();
     crate::queues::a_signal_arrives();
 }

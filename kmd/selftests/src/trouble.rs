@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::device::{Node, eventually};
+use crate::device::Node;
 use crate::fuzz::Dice;
-use crate::life::{address, device_file, driver};
+use crate::half::{Gone, device_file, is_pci};
 use crate::processes::kill_if_alive;
 
 /// Makes trouble for the processes `pids` until `end`, and prints how often what. One that it has
@@ -33,17 +33,15 @@ pub fn make(
         };
         let begun = Instant::now();
         let what = match dice.below(5) {
-            0 => {
+            0 if is_pci() => {
                 fs::write(device_file("reset"), "1").expect("a reset");
                 "resets"
             }
-            1 => {
-                let address = address();
-                fs::write(driver().join("unbind"), &address).expect("unbind");
+            0 | 1 => {
+                let gone = Gone::now();
                 std::thread::sleep(pause);
-                // Memory may be made to fail.
-                eventually(|| fs::write(driver().join("bind"), &address).is_ok());
-                "unbinds"
+                drop(gone);
+                "ends of the device"
             }
             2 => {
                 signal(libc::SIGSTOP);

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The two halves of the module: the device is a PCI function, or a process of this machine. How it goes and
+//! comes back, as tests need it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::device::{Node, eventually};
+
+/// Whether the device is a PCI function.
+pub fn is_pci() -> bool {
+    fs::read_dir(driver()).is_ok_and(|entries| {
+        entries.flatten().any(|entry| entry.file_name().to_string_lossy().contains(':'))
+    })
+}
+
+/// The PCI driver.
+fn driver() -> PathBuf {
+    PathBuf::from("/sys/bus/pci/drivers/tally")
+}
+
+/// The PCI address of the bound device.
+fn address() -> String {
+    let entries = fs::read_dir(driver()).expect("the driver").flatten();
+    let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.find(|name| name.contains(':')).expect("a bound device")
+}
+
+/// A file of the bound PCI device in sysfs.
+pub fn device_file(name: &str) -> PathBuf {
+    driver().join(address()).join(name)
+}
+
+/// The device's process, by its number. Only on the host half.
+pub fn daemon() -> Option<libc::pid_t> {
+    let processes = fs::read_dir("/proc").expect("/proc").flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.into_iter().find(|pid| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = words.split(|&byte| byte == 0);
+        words.next().is_some_and(|program| program.ends_with(b"tally-gpu"))
+            && words.any(|word| word == b"--host")
+    })
+}
+
+/// A signal to the device's process, if there is one.
+pub fn signal_daemon(signal: i32) {
+    if let Some(pid) = daemon() {
+        // SAFETY: takes numbers. That it has just ended is no matter.
+        unsafe { libc::kill(pid, signal) };
+    }
+}
+
+/// While this file is there, nobody starts the device's process anew (`scripts/vm.d/guest-init`).
+const STOPPED: &str = "/run/tally-gpu.stopped";
+
+/// A device that is gone, and comes back when this is dropped.
+pub struct Gone {
+    /// On the PCI half: its address.
+    address: Option<String>,
+}
+
+impl Gone {
+    /// Has the device go: the driver is unbound, or the device's process is killed.
+    pub fn now() -> Self {
+        if is_pci() {
+            let address = address();
+            fs::write(driver().join("unbind"), &address).expect("unbind");
+            return Self { address: Some(address) };
+        }
+        fs::write(STOPPED, "").expect("to stop it");
+        let pid = daemon().expect("the device's process");
+        // SAFETY: takes numbers.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        eventually(|| !Path::new("/proc").join(pid.to_string()).exists());
+        Self { address: None }
+    }
+
+    /// On the PCI half: whether the device may reach memory by itself, bit 2 of the command register.
+    pub fn is_master(&self) -> bool {
+        let Some(address) = &self.address else { return false };
+        let config = Path::new("/sys/bus/pci/devices").join(address).join("config");
+        fs::read(config).expect("the configuration space")[4] & 4 != 0
+    }
+}
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        match &self.address {
+            // Memory may be made to fail.
+            Some(address) => eventually(|| fs::write(driver().join("bind"), address).is_ok()),
+            None => fs::remove_file(STOPPED).expect("to go on"),
+        }
+        eventually(|| Node::try_open().is_some());
+    }
+}
+
+/// The program of the device's process, for tests that start it themselves.
+pub struct Program {
+    words: Vec<String>,
+    _gone: Gone,
+}
+
+impl Program {
+    /// Takes over from those who have started it until now.
+    pub fn take_over() -> Self {
+        let pid = daemon().expect("the device's process");
+        let words = fs::read(format!("/proc/{pid}/cmdline")).expect("its words");
+        let words = words.split(|&byte| byte == 0).filter(|word| !word.is_empty());
+        let words = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+        Self { words, _gone: Gone::now() }
+    }
+
+    /// Starts it.
+    pub fn start(&self) -> Running {
+        let mut command = Command::new(&self.words[0]);
+        command.args(&self.words[1..]).stderr(Stdio::null());
+        Running(command.spawn().expect("the device's process"))
+    }
+}
+
+/// The device's process, until this is dropped.
+pub struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().expect("to end it");
+        self.0.wait().expect("its end");
+    }
+}
