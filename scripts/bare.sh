@@ -28,16 +28,17 @@ unpack_bare() {
     mv -T "$work" "$bare/system"
 }
 
-# fetch_wheels PYTHON: what the tests install by pip, for this version of Python, in $bare/wheels-PYTHON.
+# fetch_wheels PYTHON FOLDER PACKAGE...: what pip installs for these packages in this version of Python.
 fetch_wheels() {
-    local venv=$bare/pip-$$ wheels=$bare/wheels-$1
-    [ ! -e "$wheels/complete" ] || return 0
+    local python=$1 folder=$2 venv=$bare/pip-$$
+    shift 2
+    [ ! -e "$folder/complete" ] || return 0
     python3 -m venv "$venv"
-    progress "fetching $*" "$venv/bin/python" -m pip download --quiet --disable-pip-version-check --no-input --only-binary :all: \
-        --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux2014_x86_64 \
-        --python-version "$1" --dest "$wheels" "${bare_packages[@]}"
+    progress "fetching $*" "$venv/bin/python" -m pip download --quiet --disable-pip-version-check --no-input \
+        --only-binary :all: --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux2014_x86_64 \
+        --platform manylinux1_x86_64 --python-version "$python" --dest "$folder" "$@"
     rm -rf "$venv"
-    touch "$wheels/complete"
+    touch "$folder/complete"
 }
 
 # fetch_debs SUITE FOLDER PACKAGE...: what `apt-get install` of these packages fetches in the minimal Debian of
@@ -69,7 +70,7 @@ fill_system() {
         shift
     done
     shift
-    fetch_wheels "$python" >&2
+    fetch_wheels "$python" "$bare/wheels-$python" "${bare_packages[@]}" >&2
     for name; do
         compile_kernels "$target/kernels" "$root/tests/kernels/$name.cl"
     done

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Tries the wheel in a bare system, as docs/running.md says. Usage: wheel.py SYSTEM
+"""Tries the wheel in a bare system, as docs/install.md says. Usage: wheel.py SYSTEM [dpnp]
 
 SYSTEM is a folder of scripts/bare.sh; its kernel/ also holds `demo`, a C program. Prints a line per check.
 """
@@ -13,6 +13,12 @@ BIN = "/tmp/env/bin"
 DEVICE = "Tally virtual GPU"
 LIST = "import dpctl; print([it.name for it in dpctl.get_devices()])"
 ACTIVATE = "import tally_level_zero as t; t.activate(); "
+DPNP = """
+import math, dpnp as np
+a = np.arange(1000.0)
+print(float((a * a).sum()), float(np.sqrt(a).sum()) - math.fsum(map(math.sqrt, range(1000))) < 1e-9, a.device)
+print(np.sort(np.array([3, 1, 2])), np.linalg.solve(np.array([[3.0, 1.0], [1.0, 2.0]]), np.array([9.0, 8.0])))
+"""
 LATE = "import tally_level_zero as t\ntry: t.activate()\nexcept RuntimeError as error: print('raised', error)"
 
 
@@ -31,6 +37,11 @@ def commands_run_with_tally_run(s):
 def c_programs_run(s):
     said = s.run(f"{BIN}/tally-run", "/kernel/demo", "/kernel").stdout
     assert "loader   1.32" in said and "All 5 parts agree" in said, said
+
+
+def dpnp_runs(s):
+    said = s.run(f"{BIN}/tally-run", f"{BIN}/python", "-c", DPNP).stdout
+    assert said == "332833500.0 True Device(level_zero:gpu:0)\n[1 2 3] [2. 3.]\n", said
 
 
 def tools_answer(s):
@@ -82,16 +93,16 @@ def files(s):
     return {str(it.relative_to(env)) for it in env.rglob("*") if it.is_file() and it.suffix != ".pyc"}
 
 
-def main(folder):
+def main(folder, *more):
     system = System(folder)
     system.new_environment()
-    system.run(*PIP, "dpctl", "pytest")
+    system.run(*PIP, "dpctl", "pytest", *more)
     before = files(system)
     system.run(*PIP, "tally-level-zero")
     for check in (
             a_bare_system_has_nothing_of_it, commands_run_with_tally_run, c_programs_run, tools_answer,
             python_activates_it, activation_that_comes_too_late_raises,
-            the_cache_outlives_an_installation, pytest_has_an_option):
+            the_cache_outlives_an_installation, pytest_has_an_option, *([dpnp_runs] if more else [])):
         check(system)
         print(f"{check.__name__.replace('_', ' ')}: ok", flush=True)
     system.run(f"{BIN}/pip", "uninstall", "--quiet", "--yes", "tally-level-zero")
@@ -105,6 +116,6 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
-    main(sys.argv[1])
+    main(*sys.argv[1:])
