@@ -26,9 +26,21 @@ pub struct Config {
     pub reset_time: Duration,
     /// Set for a device in an engine process.
     pub confined: Option<Confined>,
+    /// The source of memory for groups of work-items. None: the device maps it.
+    pub group_memory: Option<GroupMemory>,
     /// The seed of the adversarial device: all that SPEC.md leaves open, such as
     /// the order of unordered commands, is decided by chance, with pauses.
     pub chaos: Option<u64>,
+}
+
+/// The source of local memory and scratch, for an owner that keeps a record of all memory that kernels
+/// reach. A thread keeps what it has got until it ends.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupMemory {
+    /// Gives so many bytes at a page, readable and writable; null: the device maps them.
+    pub take: fn(usize) -> *mut u8,
+    /// Takes them back.
+    pub give: fn(*mut u8, usize),
 }
 
 impl Default for Config {
@@ -40,6 +52,7 @@ impl Default for Config {
             substitutes: None,
             reset_time: Duration::from_millis(100),
             confined: None,
+            group_memory: None,
             chaos: None,
         }
     }

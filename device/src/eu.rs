@@ -10,6 +10,7 @@ use tally_uapi::eu::{
 };
 use tally_uapi::packet::{Dispatch, flag};
 
+use crate::config::GroupMemory;
 use crate::fields::{MAX_UNITS, bad_field};
 use crate::grid::{self, Grid};
 use crate::guard::{Guard, Trap, set_float_control};
@@ -126,9 +127,15 @@ impl Launch {
 pub(crate) struct Arena {
     local: Block,
     scratch: Block,
+    source: Option<GroupMemory>,
 }
 
 impl Arena {
+    /// An arena whose memory comes from there.
+    pub(crate) fn new(source: Option<GroupMemory>) -> Self {
+        Self { source, ..Self::default() }
+    }
+
     /// Makes room for any group, for a process that can map nothing later.
     /// Errors: no memory.
     pub(crate) fn reserve_all(&mut self) -> Result<(), Trap> {
@@ -137,8 +144,9 @@ impl Arena {
 
     /// Makes room for a group. Errors: no memory.
     fn reserve(&mut self, scratch_bytes: usize) -> Result<(), Trap> {
-        self.local.reserve(MAX_LOCAL_BYTES as usize)?;
-        self.scratch.reserve(scratch_bytes.max(BLOCK_ALIGN as usize))
+        let source = self.source;
+        self.local.reserve(MAX_LOCAL_BYTES as usize, source)?;
+        self.scratch.reserve(scratch_bytes.max(BLOCK_ALIGN as usize), source)
     }
 
     fn local(&self) -> *mut u8 {
@@ -150,11 +158,13 @@ impl Arena {
     }
 }
 
-/// A page-aligned anonymous mapping. Untouched pages cost nothing.
+/// A page-aligned anonymous mapping, or memory of the owner's. Untouched pages cost nothing.
 #[derive(Debug)]
 struct Block {
     start: *mut u8,
     bytes: usize,
+    /// The owner that it came from.
+    source: Option<GroupMemory>,
 }
 
 // SAFETY: the mapping is the block's alone, whichever thread has the block.
@@ -162,16 +172,21 @@ unsafe impl Send for Block {}
 
 impl Default for Block {
     fn default() -> Self {
-        Self { start: std::ptr::null_mut(), bytes: 0 }
+        Self { start: std::ptr::null_mut(), bytes: 0, source: None }
     }
 }
 
 impl Block {
-    fn reserve(&mut self, bytes: usize) -> Result<(), Trap> {
+    fn reserve(&mut self, bytes: usize, source: Option<GroupMemory>) -> Result<(), Trap> {
         if bytes <= self.bytes {
             return Ok(());
         }
         let bytes = bytes.next_power_of_two().max(1 << 16);
+        let given = source.map_or(std::ptr::null_mut(), |source| (source.take)(bytes));
+        if !given.is_null() {
+            *self = Self { start: given, bytes, source };
+            return Ok(());
+        }
         // SAFETY: a fresh anonymous mapping touches nothing that exists.
         let start = unsafe {
             libc::mmap(
@@ -186,14 +201,16 @@ impl Block {
         if start == libc::MAP_FAILED {
             return Err(Trap::new(tally_uapi::fault::FaultKind::OutOfResources, 0));
         }
-        *self = Self { start: start.cast(), bytes };
+        *self = Self { start: start.cast(), bytes, source: None };
         Ok(())
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if self.bytes != 0 {
+        if let Some(source) = self.source {
+            (source.give)(self.start, self.bytes);
+        } else if self.bytes != 0 {
             // SAFETY: our own mapping, which no running group refers to.
             unsafe { libc::munmap(self.start.cast(), self.bytes) };
         }

@@ -49,7 +49,8 @@ use cell::SemaphoreUnit;
 use chaos::Chaos;
 pub use clock::{CLOCK_HZ, Clock, monotonic_ns};
 pub use config::{
-    Config, EngineClass, Error, MAX_ENGINES, Priority, QueueConfig, QueueState, QueueStatus,
+    Config, EngineClass, Error, GroupMemory, MAX_ENGINES, Priority, QueueConfig, QueueState,
+    QueueStatus,
 };
 use confined::Outside;
 pub use confined::{Confined, Waiters};
@@ -105,6 +106,7 @@ impl Device {
             times: eu::KernelTimes::new(),
             host,
             chaos: config.chaos.map(Chaos::new),
+            group_memory: config.group_memory,
         });
         let device = Self {
             shared: Arc::clone(&shared),

@@ -76,7 +76,8 @@ impl Kit {
         pool.helpers.push(Arc::clone(&slot));
         drop(pool);
         let slot = OwnSlot(slot);
-        Some(Self { shared: Arc::clone(shared), loan, arena: Arena::default(), slot })
+        let arena = Arena::new(shared.group_memory);
+        Some(Self { shared: Arc::clone(shared), loan, arena, slot })
     }
 
     /// Keeps it until the thread waits again, or ends.

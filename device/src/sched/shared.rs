@@ -10,6 +10,7 @@ use super::Sched;
 use crate::cell::SemaphoreUnit;
 use crate::chaos::Chaos;
 use crate::clock::Clock;
+use crate::config::GroupMemory;
 use crate::eu::KernelTimes;
 use crate::host::Host;
 use crate::queue::Queue;
@@ -24,6 +25,7 @@ pub(crate) struct Shared {
     pub(crate) times: KernelTimes,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) chaos: Option<Chaos>,
+    pub(crate) group_memory: Option<GroupMemory>,
 }
 
 impl Shared {

@@ -145,7 +145,7 @@ pub(super) fn start(
             // Attaching fails only for arguments that are wrong, which is no
             // input: then there is a thread less.
             let guard = Guard::attach(seat);
-            let mut arena = Arena::default();
+            let mut arena = Arena::new(shared.group_memory);
             let fit = shared.sem.outside.is_none() || arena.reserve_all().is_ok();
             shared.sched.thread_ready(guard.is_ok() && fit);
             let Ok(guard) = guard else { return };
