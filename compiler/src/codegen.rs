@@ -3,12 +3,14 @@
 
 use std::collections::HashMap;
 
+use tally_compiler_protocol::checks::Checks;
 use tally_compiler_protocol::{
     Access, ArgInfo, ArgKind, Export, ForeignGlobal, GlobalInfo, ImageKind, Import, KernelCode,
     KernelInfo, ModuleInfo, Reloc, TargetCpu,
 };
 
 use crate::check::Unlinked;
+use crate::instrument::{Instrumented, instrument};
 use crate::ir::{self, AddressSpace, GlobalId, Kernel, Module};
 use crate::llvm::{Level, Output};
 use crate::lower::Lowered;
@@ -23,6 +25,8 @@ pub struct Options {
     pub level: Level,
     /// Whether the code comes with debug information.
     pub debug: bool,
+    /// What kernels check while they run.
+    pub checks: Checks,
 }
 
 /// LLVM's time grows faster than what it optimises. A kernel of more assembly language than that takes
@@ -86,15 +90,18 @@ pub fn kernel_code(
     target: &TargetCpu,
     options: Options,
 ) -> Result<KernelCode, String> {
-    let lanes = match options.level {
-        Level::None => 1,
-        Level::Little | Level::Full => widen::lanes(kernel),
-    };
-    if options.level == Level::Full && llvm::has_long_vectors(target) {
-        let widened = widen::widen_twice(module, kernel, lanes);
-        return code_of(module, kernel, target, options, lanes, widened);
-    }
-    kernel_code_of(module, kernel, target, options, lanes)
+    checked(module, kernel, options.checks, |module, kernel| {
+        let lanes = match options.level {
+            Level::None => 1,
+            Level::Little | Level::Full => widen::lanes(kernel),
+        };
+        let twice = options.level == Level::Full && llvm::has_long_vectors(target);
+        let widened = match twice {
+            true => widen::widen_twice(module, kernel, lanes),
+            false => widen::widen(module, kernel, lanes),
+        };
+        code_of(module, kernel, target, options, lanes, widened)
+    })
 }
 
 /// Generates the code of a kernel with vectors of so many items, or with one item at a time if it
@@ -109,7 +116,28 @@ pub fn kernel_code_of(
     options: Options,
     lanes: u32,
 ) -> Result<KernelCode, String> {
-    code_of(module, kernel, target, options, lanes, widen::widen(module, kernel, lanes))
+    checked(module, kernel, options.checks, |module, kernel| {
+        code_of(module, kernel, target, options, lanes, widen::widen(module, kernel, lanes))
+    })
+}
+
+/// Makes the code of a kernel after its checks are written into it, if there are to be any.
+fn checked(
+    module: &Module,
+    kernel: &Kernel,
+    checks: Checks,
+    make: impl FnOnce(&Module, &Kernel) -> Result<KernelCode, String>,
+) -> Result<KernelCode, String> {
+    if !checks.any() {
+        return make(module, kernel);
+    }
+    let Some(Instrumented { module, kernel, sites }) = instrument(module, kernel, checks) else {
+        let mut code = make(module, kernel)?;
+        let before = if code.remark.is_empty() { "" } else { "; " };
+        code.remark += &format!("{before}unchecked: it is too large");
+        return Ok(code);
+    };
+    Ok(KernelCode { sites: Some(sites), ..make(&module, &kernel)? })
 }
 
 fn code_of(
@@ -172,6 +200,7 @@ pub fn lowered_code(
         local_static_bytes: lowered.local_static_bytes,
         remark: String::new(),
         debug: blob.debug,
+        sites: None,
     })
 }
 
@@ -214,6 +243,7 @@ fn kernel_info(kernel: &Kernel) -> KernelInfo {
         args: kernel.args.iter().map(arg_info).collect(),
         args_size: narrow(kernel.block_size()),
         printf_ring: facts.printf_ring.map(narrow),
+        checks: facts.watch.map(narrow),
         required_group_size: kernel.required_group_size,
         group_size_hint: kernel.group_size_hint,
         local_static_bytes: narrow(facts.local_static_bytes),

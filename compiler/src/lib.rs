@@ -6,6 +6,7 @@
 //! - [`link`]: modules that import from each other become one.
 //! - [`check`]: what cannot be compiled is refused here, with its place.
 //! - [`optimise`]: passes over the IR of one kernel.
+//! - [`instrument`]: checks of memory accesses, if they are asked for.
 //! - [`widen`]: one function that runs a vector of work-items.
 //! - [`regions`]: kernels cut at their barriers.
 //! - [`lower`]: IR → LLVM's assembly language.
@@ -26,6 +27,7 @@ pub mod blob;
 pub mod check;
 #[cfg(feature = "llvm")]
 pub mod codegen;
+pub mod instrument;
 pub mod interp;
 pub mod ir;
 pub mod link;

@@ -22,6 +22,7 @@
 
 mod arith;
 mod body;
+mod checks;
 mod composite;
 mod context;
 mod entry;

@@ -24,7 +24,7 @@ use tally_compiler_protocol::{
 };
 
 use crate::codegen::Options;
-use crate::ir::Module;
+use crate::ir::{Kernel, Module};
 use crate::{check, codegen, link, llvm, parse};
 use queue::{Job, Queue};
 
@@ -167,6 +167,7 @@ impl Server {
 
 /// The whole front end; the last part are warnings.
 fn build(source: Source) -> Result<(ModuleInfo, Module, String), String> {
+    let checks = source.checks;
     let mut objects = Vec::with_capacity(source.objects.len());
     for object in source.objects {
         let links = object.links.into_iter().map(|link| (link.name, link.object as usize));
@@ -183,6 +184,9 @@ fn build(source: Source) -> Result<(ModuleInfo, Module, String), String> {
     }
     let mut module = link::link(objects)?;
     let unlinked = check::check_unlinked(&mut module).map_err(|failure| failure.to_string())?;
+    if checks.any() {
+        module.kernels.iter_mut().for_each(Kernel::make_room_for_checks);
+    }
     let mut warnings = unlinked.warnings.clone();
     for (name, by_kernels) in &unlinked.imports {
         let who = if *by_kernels { "a kernel" } else { "an export" };

@@ -432,7 +432,7 @@ mod tests {
 
     fn module() -> Source {
         let target = crate::TargetCpu { name: String::new(), features: String::new() };
-        Source { objects: Vec::new(), target, careful: false }
+        Source { objects: Vec::new(), target, careful: false, checks: Default::default() }
     }
 
     /// cat reads what it is sent, and then waits for more.

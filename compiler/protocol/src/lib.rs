@@ -24,6 +24,7 @@
 //! [`Compiler`] is the driver's side: it starts and restarts the process and turns the messages
 //! into blocking calls.
 
+pub mod checks;
 pub mod debug;
 pub mod frame;
 pub mod native;

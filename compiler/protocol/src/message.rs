@@ -3,9 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::checks::{Checks, Sites};
+
 /// Version of the messages. Driver and compiler come from one build, so any difference is an
 /// installation error and ends the connection.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 
 /// The sizes of full sub-groups that a kernel may require, in work-items, ascending.
 pub const SUBGROUP_SIZES: [u32; 3] = [8, 16, 32];
@@ -31,6 +33,8 @@ pub struct Source {
     pub target: TargetCpu,
     /// Optimise little: a build with more has run into a limit of the compiler.
     pub careful: bool,
+    /// What kernels check while they run.
+    pub checks: Checks,
 }
 
 /// What one module of Level Zero is made from.
@@ -215,6 +219,9 @@ pub struct KernelInfo {
     /// Offset in the argument block of the address of the [ring](crate::printf) that `printf`
     /// writes to; `None` if the kernel prints nothing.
     pub printf_ring: Option<u32>,
+    /// Offset in the argument block of the [words](crate::checks::hidden) that its checks need; `None` if
+    /// it is not checked.
+    pub checks: Option<u32>,
     /// `LocalSize`: the only group size that is allowed.
     pub required_group_size: Option<[u32; 3]>,
     /// `LocalSizeHint`.
@@ -323,6 +330,8 @@ pub struct KernelCode {
     pub remark: String,
     /// Debug information, if `-g` was among the build flags.
     pub debug: Vec<DebugSection>,
+    /// The places that it checks; `None` if it checks nothing.
+    pub sites: Option<Sites>,
 }
 
 /// A section of the debug information of a kernel's code, as in an ELF file: DWARF.

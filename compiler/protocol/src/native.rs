@@ -22,7 +22,7 @@ use crate::{ArgKind, DebugPlace, Input, KernelCode, ModuleInfo, TargetCpu, finge
 
 /// Version of the format, and of the interface between kernels and device. Every change of either
 /// gets a new number.
-pub const NATIVE_VERSION: u32 = 5;
+pub const NATIVE_VERSION: u32 = 6;
 
 /// What a native binary begins with.
 pub const MAGIC: [u8; 8] = *b"TallyNat";

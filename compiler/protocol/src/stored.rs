@@ -75,7 +75,7 @@ mod tests {
         let input = Input { options: options.into(), ..Input::default() };
         let objects = vec![Object { inputs: vec![input], links: Vec::new() }];
         let target = TargetCpu { name: "x86-64".into(), features: String::new() };
-        Source { objects, target, careful: false }
+        Source { objects, target, careful: false, checks: Default::default() }
     }
 
     fn code() -> KernelCode {
@@ -87,6 +87,7 @@ mod tests {
             scratch_bytes_per_item: 0,
             local_static_bytes: 0,
             remark: String::new(),
+            sites: None,
             debug: Vec::new(),
         }
     }

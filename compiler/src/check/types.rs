@@ -164,6 +164,15 @@ impl Types<'_> {
                 self.bool_like(self.of(*mask), self.of(*value))?;
                 return rule(result.is_none());
             }
+            Op::CopyStates(to, from, size) => {
+                self.pointer(*to)?;
+                self.pointer(*from)?;
+                self.scalar_int(*size)?;
+                return rule(result.is_none());
+            }
+            Op::Report { mistake, .. } => {
+                return rule(self.is_bool(self.of(*mistake)) && result.is_none());
+            }
             Op::Image(op, args) => return self.image(*op, args, result),
             Op::Assume(condition) => {
                 return rule(*self.ty(self.of(*condition)) == Type::Bool && result.is_none());
@@ -223,6 +232,16 @@ impl Types<'_> {
             | Op::ExtractDynamic(..)
             | Op::InsertDynamic(..)
             | Op::Shuffle(..) => self.composite(op, result),
+            Op::Accessible(at, size) => {
+                self.pointer(*at)?;
+                self.scalar_int(*size)?;
+                rule(matches!(self.ty(result), Type::Int(64)))
+            }
+            Op::CheckWord(_) => rule(matches!(self.ty(result), Type::Int(64))),
+            Op::Shadow(at) => {
+                rule(self.is_pointer(self.of(*at)) && self.is_pointer(result))?;
+                rule(self.lanes(self.of(*at)) == self.lanes(result))
+            }
             Op::Present => rule(self.is_bool(result)),
             Op::Splat(a) => match self.ty(result) {
                 Type::Vector(element, _) => rule(*element == self.of(*a)),

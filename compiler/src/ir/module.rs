@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use tally_compiler_protocol::checks::hidden;
+
 use super::arena::{Arena, Id};
 use super::group;
 use super::ids::{BlockId, ConstId, FileId, FunctionId, GlobalId, Operand, ValueId};
@@ -346,6 +348,9 @@ pub struct KernelFacts {
     /// Offset in the argument block, behind the arguments, of the address of the ring that the
     /// kernel prints to; `None` if it prints nothing.
     pub printf_ring: Option<u64>,
+    /// Offset in the argument block, behind all else, of the words that checks need
+    /// ([`tally_compiler_protocol::checks::hidden`]); `None` if the kernel is not checked.
+    pub watch: Option<u64>,
 }
 
 /// A compiled program before code generation.
@@ -480,7 +485,16 @@ impl Module {
 impl Kernel {
     /// Size of the argument block in bytes: the arguments, and what the compiler adds.
     pub fn block_size(&self) -> u64 {
-        self.facts.printf_ring.map_or(self.args_size, |at| at.saturating_add(8))
+        let printing = self.facts.printf_ring.map_or(self.args_size, |at| at.saturating_add(8));
+        let locals =
+            self.args.iter().filter(|arg| arg.kind == ArgKind::LocalPointer).count() as u64;
+        let words = u64::from(hidden::LOCAL_ARGS) + 8 * locals;
+        self.facts.watch.map_or(printing, |at| at.saturating_add(words))
+    }
+
+    /// Makes room in the argument block for the words that checks need.
+    pub fn make_room_for_checks(&mut self) {
+        self.facts.watch = Some(self.block_size().next_multiple_of(8));
     }
 
     /// Work-items of a full sub-group.

@@ -120,6 +120,36 @@ pub enum Op {
     /// -1 if there was no room.
     Printf(Operand, Operand, u32),
 
+    /// The address, in global memory, of the states of the bytes at a pointer
+    /// ([`tally_compiler_protocol::checks`]): as many bytes. Reading there never traps, whatever the
+    /// pointer is.
+    Shadow(Operand),
+    /// A word that the driver gives a checked kernel, by its offset among them: 64 bits.
+    CheckWord(u32),
+    /// How many of the bytes from a pointer on, of so many (second, 64 bits), may be accessed up to the first
+    /// one that may not: 64 bits. 0 where bytes have no states.
+    Accessible(Operand, Operand),
+    /// Gives the bytes from a pointer on the states of as many others (second; null: they are defined). The
+    /// number is the third operand, of 64 bits.
+    CopyStates(Operand, Operand, Operand),
+    /// Reports a mistake at one of the places of a kernel that are checked, if there is one. Has no
+    /// result.
+    Report {
+        /// The number of the place.
+        site: u32,
+        /// Bytes whose states are wrong; 0 if the mistake is another.
+        size: u32,
+        /// The address that is accessed, or an offset of 64 bits. In widened code it may be the first
+        /// item's, or a vector.
+        at: Operand,
+        /// Bytes from one item's address to the next one's, if `at` is the first item's.
+        step: i64,
+        /// Whether there is a mistake: a `bool`, or in widened code a vector of it.
+        mistake: Operand,
+        /// In widened code the items that make a mistake which they share: a vector of `bool`.
+        items: Option<Operand>,
+    },
+
     /// What the work-item is. The number is the dimension, 0 where there is none.
     WorkItem(WorkItemQuery, u8),
     /// All work-items of the execution scope wait for each other; memory is ordered for the memory
@@ -272,6 +302,7 @@ macro_rules! visit_operands {
             | Op::Any(a)
             | Op::LastTrue(a)
             | Op::Prefetch(a)
+            | Op::Shadow(a)
             | Op::Assume(a) => visit(a),
             Op::Binary(_, a, b)
             | Op::Compare(_, a, b)
@@ -288,6 +319,7 @@ macro_rules! visit_operands {
             | Op::InLine(a, b, _)
             | Op::AtomicStore(a, b, ..)
             | Op::AtomicRmw(_, a, b, ..)
+            | Op::Accessible(a, b)
             | Op::Printf(a, b, _) => {
                 visit(a);
                 visit(b);
@@ -297,6 +329,7 @@ macro_rules! visit_operands {
             | Op::MaskedStore(a, b, c, _)
             | Op::Scatter(a, b, c, _)
             | Op::InsertDynamic(a, b, c)
+            | Op::CopyStates(a, b, c)
             | Op::Copy(a, b, c, _) => {
                 visit(a);
                 visit(b);
@@ -306,6 +339,13 @@ macro_rules! visit_operands {
                 visit(ptr);
                 visit(expected);
                 visit(value);
+            }
+            Op::Report { at, mistake, items, .. } => {
+                visit(at);
+                visit(mistake);
+                if let Some(items) = items {
+                    visit(items);
+                }
             }
             Op::Math(_, args) | Op::Image(_, args) | Op::Construct(args) | Op::Call(_, args) => {
                 args.$iter().for_each(visit);
@@ -317,6 +357,7 @@ macro_rules! visit_operands {
             Op::Phi(incoming) => incoming.$iter().for_each(|(_, value)| visit(value)),
             Op::WorkItem(..)
             | Op::Present
+            | Op::CheckWord(_)
             | Op::ControlBarrier { .. }
             | Op::GridBarrier
             | Op::Fence(..)

@@ -273,6 +273,18 @@ impl FunctionText<'_> {
             Op::Printf(format, args, bytes) => {
                 format!("printf {}, {} of {bytes} bytes", o(format), o(args))
             }
+            Op::Shadow(p) => format!("shadow {}", o(p)),
+            Op::CheckWord(offset) => format!("check_word {offset}"),
+            Op::Accessible(p, size) => format!("accessible {}, {}", o(p), o(size)),
+            Op::CopyStates(to, from, size) => {
+                format!("copy_states {}, {}, {}", o(to), o(from), o(size))
+            }
+            Op::Report { site, size, at, step, mistake, items } => {
+                let step = if *step == 0 { String::new() } else { format!(" step {step}") };
+                let items = items.as_ref().map(|items| format!(" for {}", o(items)));
+                let items = items.unwrap_or_default();
+                format!("report {site} at {}{step} of {size} if {}{items}", o(at), o(mistake))
+            }
             Op::WorkItem(query, dimension) if query.has_dimension() => {
                 format!("work_item {}.{dimension}", query.name())
             }

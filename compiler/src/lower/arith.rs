@@ -73,6 +73,11 @@ impl Body<'_, '_> {
             | Op::Gather(..)
             | Op::Scatter(..) => return self.vector_op(&inst.op, ty),
             &Op::Printf(format, args, bytes) => self.printf(format, args, bytes)?,
+            Op::Shadow(_)
+            | Op::CheckWord(_)
+            | Op::Accessible(..)
+            | Op::CopyStates(..)
+            | Op::Report { .. } => return self.checks(&inst.op, ty),
             op => return self.memory(op, ty),
         }))
     }

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
+use super::checks::Watch;
 use super::context::{LOCAL, load_context};
 use super::frame::Frame;
 use super::places;
@@ -36,6 +37,8 @@ pub(super) struct Body<'u, 'm> {
     pub(super) queries: HashMap<(WorkItemQuery, u8), String>,
     /// Pointers loaded from the context in the prelude, by offset.
     pub(super) bases: HashMap<u32, String>,
+    /// What checks need, loaded in the prelude.
+    pub(super) watch: Option<Watch>,
     /// The function, and the place of the instruction that is written, as debug information.
     pub(super) scope: Option<places::Scope>,
     pub(super) place: Option<u32>,
@@ -59,6 +62,7 @@ impl<'u, 'm> Body<'u, 'm> {
             frame: None,
             queries: HashMap::new(),
             bases: HashMap::new(),
+            watch: None,
         }
     }
 

@@ -90,6 +90,8 @@ pub(super) struct Unit<'m> {
     pub(super) subgroup_size: u32,
     /// Offset in the argument block of the address of the ring that `printf` writes to.
     pub(super) printf_ring: Option<u64>,
+    /// Offset in the argument block of the words for checks, in a checked kernel.
+    pub(super) watch: Option<u64>,
     /// The functions that combine what items exchange, by name.
     pub(super) helpers: BTreeMap<String, String>,
     /// Debug information, if it is asked for, and the form of the function that is lowered.
@@ -127,6 +129,7 @@ impl<'m> Unit<'m> {
             exact: None,
             subgroup_size: kernel.subgroup_size(),
             printf_ring: kernel.facts.printf_ring,
+            watch: kernel.facts.watch,
             helpers: BTreeMap::new(),
             places: None,
             form: Form::Item,
@@ -184,6 +187,8 @@ impl<'m> Unit<'m> {
         let plain = |id| self.module.globals_in([id]).is_empty();
         let eligible = global.space == AddressSpace::Constant
             && !global.exported
+            // What runs over the end of a variable is to be seen.
+            && self.watch.is_none()
             && global.size <= EMBED_BYTES
             && global.init.is_some_and(plain);
         let init = global.init.filter(|_| eligible);

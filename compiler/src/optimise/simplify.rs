@@ -119,6 +119,9 @@ impl Walk {
             self.stops += 1;
         }
         inst.op.for_each_operand_mut(|operand| *operand = self.resolved(*operand));
+        if let Op::Report { mistake: Operand::Const(id), .. } = inst.op {
+            return module.const_bits(id) != Some(0);
+        }
         let Some(result) = inst.result else { return true };
         let ty = function.values[result].ty;
         if let Some(name) = self.known.simplified(module, function, inst, ty) {
@@ -175,6 +178,8 @@ fn is_pure(op: &Op) -> bool {
             | Op::InsertDynamic(..)
             | Op::Shuffle(..)
             | Op::Address { .. }
+            | Op::Shadow(_)
+            | Op::CheckWord(_)
             | Op::WorkItem(..)
     )
 }

@@ -30,7 +30,8 @@ impl Options {
             (false, asked) => asked,
         };
         let debug = options().filter(|flag| flag.starts_with("-g")).last();
-        Self { level, debug: debug.is_some_and(|flag| flag != "-g0") }
+        let debug = debug.is_some_and(|flag| flag != "-g0");
+        Self { level, debug, checks: source.checks }
     }
 }
 
@@ -73,7 +74,7 @@ mod tests {
         let input = Input { options: options.into(), ..Input::default() };
         let objects = vec![Object { inputs: vec![input], links: Vec::new() }];
         let target = TargetCpu { name: String::new(), features: String::new() };
-        Source { objects, target, careful }
+        Source { objects, target, careful, checks: Default::default() }
     }
 
     /// "0 is no optimizations (equivalent to ze-opt-disable)", "2 is optimize more (default)".

@@ -55,6 +55,15 @@ impl Widener<'_> {
             {
                 return Ok(false);
             }
+            Op::Accessible(a, b) if [*a, *b].iter().all(|&it| self.shape(it) == Shape::Uniform) => {
+                return Ok(false);
+            }
+            Op::CopyStates(a, b, c)
+                if [*a, *b, *c].iter().all(|&it| self.shape(it) == Shape::Uniform) =>
+            {
+                return Ok(false);
+            }
+            &Op::Report { site, size, at, mistake, .. } => self.report(site, size, at, mistake)?,
             Op::Load(..)
             | Op::Image(..)
             | Op::Store(..)
@@ -62,6 +71,8 @@ impl Widener<'_> {
             | Op::AtomicStore(..)
             | Op::AtomicRmw(..)
             | Op::AtomicCompareExchange { .. }
+            | Op::Accessible(..)
+            | Op::CopyStates(..)
             | Op::Printf(..) => self.one_by_one(inst)?,
             _ => return Ok(false),
         }
@@ -150,14 +161,14 @@ impl Widener<'_> {
         let line = self.is_vector(&leaves, size);
         match self.lie(at, size, line)? {
             Lie::Line(first, holds) if line => {
-                let own = self.shapes.is_own(at);
-                if holds.is_none() {
+                let readable = self.shapes.is_readable(at);
+                if holds.is_none() && !readable {
                     self.prefetch(at, first, size);
                 }
                 self.guarded(
                     holds,
                     &leaves,
-                    |this| Ok(this.load_line(first, &leaves, access, own)),
+                    |this| Ok(this.load_line(first, &leaves, access, readable)),
                     |this| this.gather(at, &leaves, access),
                 )
             }
@@ -195,11 +206,11 @@ impl Widener<'_> {
         first: Operand,
         leaves: &[Leaf],
         access: Access,
-        own: bool,
+        readable: bool,
     ) -> Vec<Operand> {
         let leaf = leaves[0].ty;
         let vector = self.out.vector_of(leaf);
-        if let Some(mask) = self.mask.filter(|_| !own) {
+        if let Some(mask) = self.mask.filter(|_| !readable) {
             return vec![self.out.value(Op::MaskedLoad(first, mask, access), vector)];
         }
         if leaves.len() == 1 {
@@ -373,6 +384,31 @@ impl Widener<'_> {
         self.out.end(Terminator::Branch(join));
         self.out.switch_to(join);
         Ok(vars.into_iter().map(|var| self.out.read(var)).collect())
+    }
+
+    /// Reports the items of the mask that make a mistake.
+    fn report(
+        &mut self,
+        site: u32,
+        size: u32,
+        at: Operand,
+        mistake: Operand,
+    ) -> Result<(), Refusal> {
+        let (at, step) = match self.shape(at) {
+            Shape::Uniform => (self.one(at), 0),
+            Shape::Strided { step, guard: None } => (self.one(at), step),
+            _ => (self.vector(at)?, 0),
+        };
+        let (mistake, items) = match self.shape(mistake) {
+            Shape::Uniform => (self.one(mistake), Some(self.mask_value())),
+            _ => {
+                let mistakes = self.vector(mistake)?;
+                (self.and(self.mask, mistakes), None)
+            }
+        };
+        let op = Op::Report { site, size, at, step, mistake, items };
+        self.out.effect(op, Default::default());
+        Ok(())
     }
 
     /// Notes what makes the code slow, for people.

@@ -155,6 +155,10 @@ impl Widener<'_> {
                 self.address(ty, *base, *offset, terms).map(|address| vec![address])
             }
             Op::Convert(ConvertOp::Bitcast, a) => self.bitcast(*a, ty),
+            Op::Shadow(at) => {
+                let (at, vector) = (self.vector(*at)?, self.out.vector_of(ty));
+                Ok(vec![self.out.value(Op::Shadow(at), vector)])
+            }
             Op::Math(op, args) => self.math(inst, *op, args, ty),
             Op::AddCarry(a, b)
             | Op::SubBorrow(a, b)

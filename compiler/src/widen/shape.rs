@@ -72,6 +72,8 @@ pub(super) struct Shapes {
     shifted: HashMap<ValueId, (Operand, i64)>,
     /// Places in the items' own variables that are equally far from their starts.
     own: Vec<bool>,
+    /// Addresses that can be read whatever they are.
+    readable: Vec<bool>,
     /// The least items that a vector has.
     least: u64,
 }
@@ -94,6 +96,7 @@ impl Shapes {
             computed: vec![false; count],
             shifted: HashMap::new(),
             own: vec![false; count],
+            readable: vec![false; count],
             least: if rows == Rows::Whole { 8 } else { 1 },
         };
         for &param in &function.params {
@@ -146,7 +149,9 @@ impl Shapes {
                         | Op::Convert(..)
                         | Op::Select(..)
                         | Op::Address { .. }
+                        | Op::Shadow(_)
                 );
+                self.readable[result.index()] = matches!(inst.op, Op::Shadow(_));
                 let mut computed = self.of(result) != Shape::Varying || arithmetic;
                 if self.of(result) == Shape::Varying {
                     inst.op.for_each_operand(|operand| computed &= self.is_computed(operand));
@@ -181,6 +186,12 @@ impl Shapes {
     /// lies there for an item is there whether the item runs or not.
     pub(super) fn is_own(&self, operand: Operand) -> bool {
         matches!(operand, Operand::Value(value) if self.own[value.index()])
+    }
+
+    /// Whether an address may be read for items that do not run.
+    pub(super) fn is_readable(&self, operand: Operand) -> bool {
+        self.is_own(operand)
+            || matches!(operand, Operand::Value(value) if self.readable[value.index()])
     }
 
     /// The shape of a value where it is defined.
@@ -347,9 +358,8 @@ impl Shapes {
                 }
             }
             Op::Convert(ConvertOp::Trunc, a) => step(*a).filter(|(_, guard)| guard.is_none()),
-            Op::Convert(ConvertOp::PtrToInt | ConvertOp::IntToPtr | ConvertOp::PtrCast, a) => {
-                step(*a)
-            }
+            Op::Convert(ConvertOp::PtrToInt | ConvertOp::IntToPtr | ConvertOp::PtrCast, a)
+            | Op::Shadow(a) => step(*a),
             Op::Convert(ConvertOp::SExt | ConvertOp::ZExt, a) => match step(*a) {
                 Some((by, None)) if self.is_small(*a) => Some((by, None)),
                 Some((by, None))

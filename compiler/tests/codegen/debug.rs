@@ -110,7 +110,7 @@ fn target() -> TargetCpu {
 
 fn build(module: &Module, name: &str, level: Level, lanes: u32) -> KernelCode {
     let (_, kernel) = module.kernel(name).expect("it is there");
-    let options = Options { level, debug: true };
+    let options = Options { level, debug: true, ..Options::default() };
     kernel_code_of(module, kernel, &target(), options, lanes).expect("it is good")
 }
 

@@ -13,6 +13,7 @@ use tally_compiler::llvm::Level;
 use tally_compiler::lower::Lowered;
 use tally_compiler::widen::Widened;
 use tally_compiler::{check, codegen, lower, parse, widen};
+use tally_compiler_protocol::checks::Checks;
 use tally_compiler_protocol::{ArgKind, GlobalInfo, KernelCode, KernelInfo, TargetCpu};
 
 #[path = "../support/clang.rs"]
@@ -175,6 +176,23 @@ impl Kernel {
         widen::widen(module, kernel, lanes).is_ok()
     }
 
+    /// Compiles a kernel that checks its accesses, with vectors of so many items.
+    pub fn checked(
+        module: &Module,
+        name: &str,
+        target: &TargetCpu,
+        lanes: u32,
+        checks: Checks,
+    ) -> Self {
+        let mut module = module.clone();
+        module.kernels.iter_mut().for_each(tally_compiler::ir::Kernel::make_room_for_checks);
+        let (index, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
+        let options = Options { checks, ..Options::default() };
+        let code = codegen::kernel_code_of(&module, kernel, target, options, lanes)
+            .unwrap_or_else(|log| panic!("{log}"));
+        Self::load(&module, index, code)
+    }
+
     /// Compiles a kernel with instructions changed after widening: as if the compiler had a fault there.
     /// `None` if the kernel is not widened.
     pub fn with_fault(
@@ -242,7 +260,12 @@ impl Kernel {
     }
 
     /// As [`Kernel::run`], with the address of a ring if the kernel prints.
-    pub fn run_printing(&self, grid: Grid, mut args: Vec<Arg<'_>>, ring: u64) {
+    pub fn run_printing(&self, grid: Grid, args: Vec<Arg<'_>>, ring: u64) {
+        self.run_checked(grid, args, ring, &[]);
+    }
+
+    /// As [`Kernel::run_printing`], with the words that checks need.
+    pub fn run_checked(&self, grid: Grid, mut args: Vec<Arg<'_>>, ring: u64, words: &[u64]) {
         let _watch = Watch::new(&self.info.name);
         let launch = grid.launch();
         let mut block = Aligned::new(self.info.args_size as usize);
@@ -270,6 +293,12 @@ impl Kernel {
         }
         if let Some(at) = self.info.printf_ring {
             block.bytes()[at as usize..][..8].copy_from_slice(&ring.to_le_bytes());
+        }
+        if let Some(at) = self.info.checks {
+            for (i, word) in words.iter().enumerate() {
+                let at = at as usize + 8 * i;
+                block.bytes()[at..at + 8].copy_from_slice(&word.to_le_bytes());
+            }
         }
         let items: u64 = grid.group.iter().map(|&n| u64::from(n)).product();
         let per_item = u64::from(self.code.scratch_bytes_per_item);

@@ -4,6 +4,7 @@
 
 mod async_copy;
 mod blob;
+mod checks;
 mod coverage;
 mod debug;
 mod diff;

@@ -62,7 +62,7 @@ fn source(spirv: Vec<u8>) -> Source {
     let target = TargetCpu { name: String::new(), features: String::new() };
     let input = Input { spirv, ..Input::default() };
     let objects = vec![Object { inputs: vec![input], links: Vec::new() }];
-    Source { objects, target, careful: false }
+    Source { objects, target, careful: false, checks: Default::default() }
 }
 
 /// A folder with a shell script in the place of the program.

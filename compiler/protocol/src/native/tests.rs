@@ -20,6 +20,7 @@ fn module() -> NativeModule {
         args: vec![arg],
         args_size: 8,
         printf_ring: None,
+        checks: None,
         required_group_size: None,
         group_size_hint: None,
         local_static_bytes: 0,
@@ -49,6 +50,7 @@ fn module() -> NativeModule {
         scratch_bytes_per_item: 64,
         local_static_bytes: 0,
         remark: String::new(),
+        sites: None,
         debug: vec![DebugSection { name: ".debug_info".into(), bytes: vec![0; 16], places }],
     };
     let info = ModuleInfo { kernels: vec![kernel], globals: vec![global], ..ModuleInfo::default() };

@@ -149,7 +149,7 @@ impl Recipe {
         let object =
             |part: &Part| Object { inputs: part.inputs.to_vec(), links: part.links.clone() };
         let objects = self.parts.iter().map(object).collect();
-        Source { objects, target: self.target.clone(), careful }
+        Source { objects, target: self.target.clone(), careful, checks: Default::default() }
     }
 
     fn attempt(&self) -> std::sync::MutexGuard<'_, Attempt> {

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Reports of checked kernels: writes a record to the ring that the driver reads, and counts. The layouts
+// are in protocol/src/checks.rs.
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct Launch {
+  uint64_t global_offset[3];
+  uint64_t global_size[3];
+  uint32_t groups[3];
+  uint32_t group_size[3];
+};
+
+struct Context {
+  const struct Launch *launch;
+  const void *args;
+  void *local, *scratch;
+  uint32_t group[3];
+};
+
+struct Watch {
+  uint64_t mask;
+  unsigned char *shadow;
+  uint64_t start;
+  struct Ring *ring;
+  uint64_t *counts;
+};
+
+enum { CAPACITY = 1024, OUTSIDE = 64, KEPT = 8, ACCESSIBLE = 0x80, DEFINED = 0xff };
+
+struct Record {
+  uint64_t ready, watch, launch, site, items, address, states, when, group, local_id, global_id[3];
+  uint64_t unused[3];
+};
+
+struct Ring {
+  _Alignas(64) uint64_t head;
+  _Alignas(64) uint64_t tail;
+  _Alignas(64) uint64_t lost;
+  _Alignas(64) uint64_t epoch;
+  _Alignas(64) struct Record outside[OUTSIDE];
+  struct Record records[CAPACITY];
+};
+
+_Static_assert(sizeof(struct Record) == 128, "16 words");
+
+// What the compiler passes on: the group, the first item of the vector, and the place.
+struct Place {
+  const struct Context *ctx;
+  uint64_t lx, ly, lz;
+  struct Watch *watch;
+  uint64_t launch;
+  uint32_t site;
+};
+
+static inline uint64_t packed(uint64_t x, uint64_t y, uint64_t z) {
+  return x | y << 21 | z << 42;
+}
+
+// The states of up to eight bytes from an address on.
+static uint64_t states_at(const struct Watch *watch, uint64_t address) {
+  uint64_t at = address & watch->mask, states = 0;
+  for (uint64_t i = 0; i < 8 && at + i <= watch->mask; i++)
+    states |= (uint64_t)watch->shadow[at + i] << 8 * i;
+  return states;
+}
+
+// Fills a record, but for its number.
+static void fill(struct Record *record, const struct Place *place, uint32_t items, uint64_t address) {
+  const struct Context *ctx = place->ctx;
+  uint64_t first = (uint64_t)__builtin_ctz(items);
+  uint64_t local[3] = {place->lx + first, place->ly, place->lz};
+  record->watch = (uint64_t)place->watch;
+  record->launch = place->launch;
+  record->site = place->site | first << 32;
+  record->items = items;
+  record->address = address;
+  record->states = states_at(place->watch, address);
+  record->when = __atomic_load_n(&place->watch->ring->epoch, __ATOMIC_RELAXED);
+  record->group = packed(ctx->group[0], ctx->group[1], ctx->group[2]);
+  record->local_id = packed(local[0], local[1], local[2]);
+  for (int d = 0; d < 3; d++) {
+    uint64_t group = (uint64_t)ctx->group[d] * ctx->launch->group_size[d];
+    record->global_id[d] = ctx->launch->global_offset[d] + group + local[d];
+  }
+}
+
+// Counts a mistake, and tells the first ones that are made at a site.
+static void tell(const struct Place *place, uint32_t items, uint64_t address) {
+  struct Ring *ring = place->watch->ring;
+  uint64_t *counts = place->watch->counts + 2 * (uint64_t)place->site;
+  __atomic_fetch_add(&counts[0], (uint64_t)__builtin_popcount(items), __ATOMIC_RELAXED);
+  if (__atomic_fetch_add(&counts[1], 1, __ATOMIC_RELAXED) >= KEPT)
+    return;
+  uint64_t number = __atomic_load_n(&ring->head, __ATOMIC_RELAXED);
+  do {
+    if (number - __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE) >= CAPACITY) {
+      __atomic_fetch_add(&ring->lost, 1, __ATOMIC_RELAXED);
+      return;
+    }
+  } while (!__atomic_compare_exchange_n(&ring->head, &number, number + 1, true, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED));
+  struct Record *record = &ring->records[number % CAPACITY];
+  fill(record, place, items, address);
+  __atomic_store_n(&record->ready, number + 1, __ATOMIC_RELEASE);
+}
+
+// Whether an address has a state. What was found for one that has none are the states of another: there is
+// no mistake, unless there is no memory. Then the access faults now, and the driver looks here for what it
+// was.
+static bool has_state(const struct Place *place, uint32_t item, uint64_t address) {
+  const struct Watch *watch = place->watch;
+  if (address - watch->start <= watch->mask)
+    return true;
+  fill(&watch->ring->outside[(address >> 4 ^ address >> 12) % OUTSIDE], place, 1u << item, address);
+  return false;
+}
+
+// What is told as undefined once is not told by all that read it later.
+static void define(const struct Place *place, uint32_t size, uint64_t address) {
+  struct Watch *watch = place->watch;
+  uint64_t at = address & watch->mask;
+  for (uint64_t i = 0; i < size && at + i <= watch->mask; i++)
+    if (watch->shadow[at + i] & ACCESSIBLE)
+      watch->shadow[at + i] = DEFINED;
+}
+
+// `size`: bytes at each address whose states are not as they should be; 0 if it is not about states.
+static inline void report(const struct Place *place, uint32_t items, uint32_t size,
+                          uint64_t (*address_of)(const void *, uint32_t), const void *addresses) {
+  uint32_t wrong = 0;
+  for (uint32_t left = items; left != 0; left &= left - 1) {
+    uint32_t item = (uint32_t)__builtin_ctz(left);
+    if (size == 0 || has_state(place, item, address_of(addresses, item)))
+      wrong |= 1u << item;
+  }
+  if (wrong == 0)
+    return;
+  tell(place, wrong, address_of(addresses, (uint32_t)__builtin_ctz(wrong)));
+  for (uint32_t left = size == 0 ? 0 : wrong; left != 0; left &= left - 1)
+    define(place, size, address_of(addresses, (uint32_t)__builtin_ctz(left)));
+}
+
+static inline uint64_t at_most(const struct Watch *watch, uint64_t address, uint64_t size) {
+  uint64_t offset = address - watch->start;
+  if (offset > watch->mask)
+    return 0;
+  uint64_t left = watch->mask - offset + 1;
+  return size < left ? size : left;
+}
+
+// How many of so many bytes from an address on may be accessed, up to the first one that may not. 0 where
+// bytes have no states: the code that reports sees that.
+uint64_t __tally_accessible(const struct Watch *watch, uint64_t address, uint64_t size) {
+  const uint64_t all = 0x0101010101010101 * (uint64_t)ACCESSIBLE;
+  const unsigned char *states = watch->shadow + (address & watch->mask);
+  uint64_t count = at_most(watch, address, size), i = 0, word;
+  for (; i + 8 <= count; i += 8) {
+    __builtin_memcpy(&word, states + i, 8);
+    if ((word & all) != all)
+      break;
+  }
+  while (i < count && states[i] & ACCESSIBLE)
+    i++;
+  return i;
+}
+
+// Gives bytes the states of others; those of bytes that have none, and without others: they are defined.
+void __tally_copy_states(const struct Watch *watch, uint64_t to, uint64_t from, uint64_t size) {
+  unsigned char *states = watch->shadow + (to & watch->mask);
+  uint64_t count = at_most(watch, to, size), known = at_most(watch, from, count);
+  __builtin_memmove(states, watch->shadow + (from & watch->mask), known);
+  __builtin_memset(states + known, DEFINED, count - known);
+}
+
+struct Steps {
+  uint64_t first, step;
+};
+
+static uint64_t in_steps(const void *addresses, uint32_t item) {
+  const struct Steps *steps = addresses;
+  return steps->first + steps->step * item;
+}
+
+static uint64_t apart(const void *addresses, uint32_t item) {
+  return ((const uint64_t *)addresses)[item];
+}
+
+// A mistake at addresses with a step.
+__attribute__((noinline, cold)) void __tally_report(const struct Context *ctx, uint64_t lx, uint64_t ly,
+                                                    uint64_t lz, struct Watch *watch, uint64_t launch,
+                                                    uint32_t site, uint32_t size, uint32_t items,
+                                                    uint64_t first, uint64_t step) {
+  const struct Place place = {ctx, lx, ly, lz, watch, launch, site};
+  const struct Steps steps = {first, step};
+  report(&place, items, size, in_steps, &steps);
+}
+
+// The same at any addresses.
+__attribute__((noinline, cold)) void __tally_report_apart(const struct Context *ctx, uint64_t lx,
+                                                          uint64_t ly, uint64_t lz, struct Watch *watch,
+                                                          uint64_t launch, uint32_t site, uint32_t size,
+                                                          uint32_t items, const uint64_t *at) {
+  const struct Place place = {ctx, lx, ly, lz, watch, launch, site};
+  report(&place, items, size, apart, at);
+}

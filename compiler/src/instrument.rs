@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Makes a kernel check its own memory accesses.
+//!
+//! A check is written in front of each access, as operations of the IR, when all calls are inlined and
+//! before anything else is done to the kernel. Afterwards accesses may be widened, merged and moved like
+//! those of any other kernel, and even removed: the checks stay what they were, since a report is an
+//! effect. Loads of states ([`tally_compiler_protocol::checks`]) are widened as what they are beside.
+//!
+//! ```text
+//!                                   %9 = shadow %8
+//!                                   %10: i32 = load %9 align 4
+//!                                   %11: bool = ne %10, i32 -1
+//!   %5: f32 = load %8 align 4  ──▶  report 3 at %8 if %11
+//!                                   %5: f32 = load %8 align 4
+//! ```
+//!
+//! - **memory**: the bytes of an access are accessible. Private variables have no states; the offset in
+//!   the variable is compared with its size.
+//! - **init**: what is read was written. Where a value is only moved, its states move along, to a place in
+//!   memory or to an operation that depends on the value ([`follow`]).
+//!
+//! A check that an earlier one on every way there includes is left out. Private variables that become
+//! values do so before.
+
+mod follow;
+mod rewrite;
+mod roots;
+mod sites;
+mod states;
+
+use tally_compiler_protocol::checks::{Checks, Sites};
+
+use crate::ir::{Kernel, Module};
+use crate::optimise::{self, Pass};
+
+/// The most that a kernel may weigh with all calls inlined; larger ones are not checked.
+const MAX_WEIGHT: usize = 1 << 18;
+
+/// What comes before, since it makes private variables values that need no check.
+const BEFORE: [Pass; 3] = [Pass::Copies, Pass::Registers, Pass::Simplify];
+
+/// A kernel that checks its accesses.
+pub struct Instrumented {
+    /// The kernel's part of its module.
+    pub module: Module,
+    /// The kernel, which calls no function.
+    pub kernel: Kernel,
+    /// The places that are checked.
+    pub sites: Sites,
+}
+
+/// Makes a kernel check its accesses. `None` if it is too large.
+pub fn instrument(module: &Module, kernel: &Kernel, checks: Checks) -> Option<Instrumented> {
+    let (mut part, mut function) = optimise::inlined(module, kernel, MAX_WEIGHT)?;
+    for pass in BEFORE {
+        pass.run(&mut part, &mut function);
+    }
+    let names = sites::Names::new(module, kernel);
+    let sites = rewrite::run(&mut part, &mut function, kernel, names, checks);
+    part.functions[kernel.function] = function;
+    let mut kernel = kernel.clone();
+    kernel.facts.functions = vec![kernel.function];
+    Some(Instrumented { module: part, kernel, sites })
+}

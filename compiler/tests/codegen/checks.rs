@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Checked kernels: which accesses they report, in all widths, and that they compute what they did.
+
+use std::ptr;
+
+use tally_compiler_protocol::checks::{
+    Checks, DEFINED, NO_MEMORY, SiteKind, UNDEFINED, record, watch,
+};
+
+use super::harness::clang::compile_text;
+use super::harness::{Arg, Grid, Kernel, module, value, widths};
+
+/// Addresses with states.
+const BYTES: usize = 1 << 20;
+
+const ALL: Checks = Checks { memory: true, init: true };
+const MEMORY: Checks = Checks { memory: true, init: false };
+
+/// Memory with states, and what kernels report about it.
+struct World {
+    memory: *mut u8,
+    shadow: *mut u8,
+    ring: Vec<u64>,
+    counts: Vec<u64>,
+    watch: Vec<u64>,
+}
+
+/// What a record says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    kind: SiteKind,
+    /// Offset in the memory, or in a variable.
+    at: u64,
+    item: [u64; 3],
+    items: u32,
+}
+
+impl World {
+    fn new() -> Self {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping, with room to begin at a multiple of its size.
+        let map = || unsafe { libc::mmap(ptr::null_mut(), 2 * BYTES, protection, flags, -1, 0) };
+        let aligned = |at: *mut libc::c_void| {
+            assert_ne!(at, libc::MAP_FAILED);
+            at.cast::<u8>().wrapping_add((at as usize).wrapping_neg() % BYTES)
+        };
+        let (memory, shadow) = (aligned(map()), aligned(map()));
+        let ring = vec![0; record::SIZE as usize / 8 + 8];
+        let mut world = Self { memory, shadow, ring, counts: vec![0; 200], watch: vec![0; 5] };
+        let ring = world.ring_start();
+        let fields = [
+            (watch::MASK, BYTES as u64 - 1),
+            (watch::SHADOW, world.shadow as u64),
+            (watch::START, world.memory as u64),
+            (watch::RING, (&raw const world.ring[ring]) as u64),
+            (watch::COUNTS, world.counts.as_ptr() as u64),
+        ];
+        for (at, word) in fields {
+            world.watch[at as usize / 8] = word;
+        }
+        world
+    }
+
+    fn ring_start(&self) -> usize {
+        (self.ring.as_ptr() as usize).wrapping_neg() % 64 / 8
+    }
+
+    /// Sets the states of bytes.
+    fn set(&mut self, at: usize, bytes: usize, state: u8) {
+        assert!(at + bytes <= BYTES);
+        // SAFETY: within the shadow.
+        unsafe { self.shadow.add(at).write_bytes(state, bytes) };
+    }
+
+    fn states(&self, at: usize, bytes: usize) -> Vec<u8> {
+        assert!(at + bytes <= BYTES);
+        // SAFETY: within the shadow.
+        unsafe { std::slice::from_raw_parts(self.shadow.add(at), bytes).to_vec() }
+    }
+
+    fn words(&self) -> [u64; 3] {
+        [self.watch.as_ptr() as u64, 77, 0]
+    }
+
+    /// The argument for memory from an offset on.
+    fn at(&self, offset: usize) -> Arg<'static> {
+        value(self.memory as u64 + offset as u64)
+    }
+
+    /// What was reported since, in order.
+    fn take(&mut self, kernel: &Kernel) -> Vec<Seen> {
+        let start = self.ring_start();
+        let head = self.ring[start] as usize;
+        let first = start + record::FIRST as usize / 8;
+        let seen = (0..head).map(|i| {
+            let word = |at: usize| self.ring[first + i * record::WORDS + at];
+            assert_eq!(word(record::READY), i as u64 + 1);
+            assert_eq!(word(record::LAUNCH), 77);
+            let site = &kernel.code.sites.as_ref().expect("it is checked").sites
+                [word(record::SITE) as u32 as usize];
+            let offset = matches!(
+                site.kind,
+                SiteKind::ReadVariable { .. }
+                    | SiteKind::WriteVariable { .. }
+                    | SiteKind::ReadLocal
+                    | SiteKind::WriteLocal
+                    | SiteKind::Use
+            );
+            let base = if offset { 0 } else { self.memory as u64 };
+            Seen {
+                kind: site.kind,
+                at: word(record::ADDRESS).wrapping_sub(base),
+                item: [0, 1, 2].map(|d| word(record::GLOBAL_ID + d)),
+                items: (word(record::ITEMS) as u32).count_ones(),
+            }
+        });
+        let seen = seen.collect();
+        self.ring.fill(0);
+        self.counts.fill(0);
+        seen
+    }
+}
+
+/// Runs a kernel of a text in all widths, checked.
+fn in_all_widths(text: &str, checks: Checks, run: impl Fn(&mut World, &Kernel, u32)) {
+    for options in [&["-O0"], &["-O2"]] {
+        let module = module(&compile_text(text, options));
+        for (target, lanes) in widths() {
+            let kernel = Kernel::checked(&module, "k", &target, lanes, checks);
+            assert!(!kernel.code.remark.contains("one item"), "{}", kernel.code.remark);
+            run(&mut World::new(), &kernel, lanes);
+        }
+    }
+}
+
+/// The one item that is beyond the end is told, the others are not.
+#[test]
+fn an_item_beyond_the_end_is_told() {
+    let text = "kernel void k(global int *a, int n) {
+        int i = get_global_id(0);
+        if (i <= n) a[i] = i;
+    }";
+    in_all_widths(text, ALL, |world, kernel, lanes| {
+        let n = 100;
+        world.set(4096, 4 * n, UNDEFINED);
+        let args = vec![world.at(4096), value(n as i32)];
+        kernel.run_checked(Grid::line(256, 64), args, 0, &world.words());
+        let seen = Seen { kind: SiteKind::Write, at: 4096 + 400, item: [100, 0, 0], items: 1 };
+        assert_eq!(world.take(kernel), [seen], "{lanes}");
+        assert!(world.states(4096, 400).iter().all(|&state| state == DEFINED));
+    });
+}
+
+/// A copy of bytes is checked as a whole, and the states go along: what was never written is told where it is
+/// used, whatever it went through.
+#[test]
+fn copies_of_structures_are_checked_and_move_states() {
+    let text = "struct pair { int a; char b[24]; int c; };
+    kernel void k(global struct pair *to, global struct pair *from, global int *out) {
+        int i = get_global_id(0);
+        to[i] = from[i];
+        out[i] = to[i].c + 1;
+    }";
+    in_all_widths(text, ALL, |world, kernel, lanes| {
+        let (n, size) = (64, 32);
+        let (to, from, out) = (4096, 16384, 32768);
+        world.set(to, size * n, UNDEFINED);
+        // The last one is 4 bytes short, and the last member of the third one is not written.
+        world.set(from, size * n - 4, DEFINED);
+        world.set(from + 2 * size + 28, 4, UNDEFINED);
+        world.set(out, 4 * n, UNDEFINED);
+        let args = vec![world.at(to), world.at(from), world.at(out)];
+        kernel.run_checked(Grid::line(n as u64, 32), args, 0, &world.words());
+        let mut seen = world.take(kernel);
+        seen.sort_by_key(|it| it.item);
+        assert_eq!(seen.len(), 2, "{seen:?} with {lanes} lanes");
+        let undefined = &seen[0];
+        assert_eq!((undefined.item[0], undefined.kind), (2, SiteKind::Read), "{lanes}");
+        assert_eq!(undefined.at, (to + 2 * size + 28) as u64);
+        let beyond = &seen[1];
+        assert_eq!((beyond.item[0], beyond.kind), (63, SiteKind::Read), "{lanes}");
+        assert!((from + 63 * size..from + 64 * size).contains(&(beyond.at as usize)), "{beyond:?}");
+    });
+}
+
+/// Padding, the fourth component of a vector of three, and what a select leaves out are no mistakes.
+#[test]
+fn what_is_only_moved_is_not_told() {
+    let text = "struct odd { char a; int b; };
+    kernel void k(global struct odd *to, global struct odd *from, global float4 *v, global int *out) {
+        int i = get_global_id(0);
+        to[i] = from[i];
+        float3 xyz = v[i].xyz;
+        int limit = out[i];
+        int other = from[i + 64].b * 3;
+        out[i] = (int)(xyz.x + xyz.y + xyz.z) + (limit > 0 ? limit : other) + to[i].a + to[i].b;
+    }";
+    in_all_widths(text, ALL, |world, kernel, lanes| {
+        let (n, to, from, v, out) = (64, 4096, 16384, 32768, 65536);
+        world.set(to, 8 * n, UNDEFINED);
+        world.set(from, 8 * 2 * n, UNDEFINED);
+        world.set(v, 16 * n, UNDEFINED);
+        world.set(out, 4 * n, DEFINED);
+        for i in 0..n {
+            world.set(from + 8 * i, 1, DEFINED);
+            world.set(from + 8 * i + 4, 4, DEFINED);
+            world.set(v + 16 * i, 12, DEFINED);
+        }
+        // SAFETY: within the memory.
+        unsafe { world.memory.add(out).write_bytes(1, 4 * n) };
+        let args = vec![world.at(to), world.at(from), world.at(v), world.at(out)];
+        kernel.run_checked(Grid::line(n as u64, 32), args, 0, &world.words());
+        assert_eq!(world.take(kernel), [], "{lanes}");
+        let mut wanted = vec![DEFINED; 8];
+        wanted[1..4].fill(UNDEFINED);
+        assert_eq!(world.states(to, 8), wanted, "{lanes}");
+    });
+}
+
+/// What is not accessible stays so, and is told again at another place.
+#[test]
+fn a_mistake_changes_no_states() {
+    let text = "kernel void k(global int *a) {
+        int i = get_global_id(0);
+        a[i] = i;
+        a[i] += 1;
+    }";
+    in_all_widths(text, MEMORY, |world, kernel, _| {
+        world.set(4096, 4 * 30, DEFINED);
+        kernel.run_checked(Grid::line(32, 32), vec![world.at(4096)], 0, &world.words());
+        assert_eq!(world.take(kernel).iter().map(|it| it.items).sum::<u32>(), 2);
+        assert_eq!(world.states(4096 + 120, 8), [NO_MEMORY; 8]);
+    });
+}
+
+/// Private variables have no states: the place in them is compared with their size.
+#[test]
+fn private_arrays_are_checked() {
+    let text = "kernel void k(global int *a, int far) {
+        int i = get_global_id(0);
+        int mine[8];
+        for (int j = 0; j < 8; j++) mine[(i + j) & 7] = j;
+        mine[(i & 7) + (i == 5) * far] = 3;
+        a[i] = mine[i & 7];
+    }";
+    in_all_widths(text, MEMORY, |world, kernel, lanes| {
+        world.set(4096, 4 * 64, DEFINED);
+        for (far, at) in [(3, 32), (-6, -4_i64 as u64)] {
+            let args = vec![world.at(4096), value(far)];
+            kernel.run_checked(Grid::line(64, 32), args, 0, &world.words());
+            let seen = world.take(kernel);
+            let kind = SiteKind::WriteVariable { size: 32 };
+            assert!(!seen.is_empty(), "{lanes}");
+            for it in seen {
+                assert_eq!((it.kind, it.at, it.item[0], it.items), (kind, at, 5, 1), "{lanes}");
+            }
+        }
+    });
+}
+
+/// An atomic access that crosses its own size is told; it is made all the same.
+#[test]
+fn misaligned_atomics_are_told() {
+    let text = "kernel void k(global char *a, int by) {
+        atomic_inc((global int *)(a + by));
+    }";
+    in_all_widths(text, MEMORY, |world, kernel, lanes| {
+        world.set(4096, 64, DEFINED);
+        let args = vec![world.at(4096), value(2_i32)];
+        kernel.run_checked(Grid::line(16, 16), args, 0, &world.words());
+        let seen = world.take(kernel);
+        assert!(seen.iter().all(|it| it.kind == SiteKind::Align && it.at == 4098), "{seen:?}");
+        assert!(!seen.is_empty(), "{lanes}");
+    });
+}
