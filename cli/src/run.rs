@@ -2,11 +2,14 @@
 //! The command line of `tally-run`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
-use clap::{Parser, ValueHint};
+use clap::{Args, Parser, ValueHint};
 
 /// GPUs that the device can pass for.
 pub const IDENTITIES: [&str; 4] = ["uhd-770", "arc-a770", "arc-b580", "max-1100"];
+/// Checks that there are, and all of them.
+pub const CHECKS: [&str; 3] = ["memory", "init", "all"];
 
 /// Starts a Level Zero, SYCL or Python program on Tally
 #[derive(Debug, Parser)]
@@ -47,6 +50,53 @@ pub struct Arguments {
         required_unless_present = "check_environment"
     )]
     pub command: Vec<OsString>,
+
+    // Last, since its heading counts for all options behind it.
+    /// How the program is checked.
+    #[command(flatten)]
+    pub checks: Checks,
+}
+
+/// How a program is checked: `docs/checks.md`.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Checks")]
+pub struct Checks {
+    /// Find mistakes of the program's: memory, init, or both: all
+    #[arg(
+        long = "check",
+        value_name = "CHECKS",
+        value_parser = CHECKS,
+        value_delimiter = ',',
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "all"
+    )]
+    pub wanted: Vec<String>,
+
+    /// Write what was found to FILE, as JSON; %p stands for the process id
+    #[arg(long, value_name = "FILE", requires = "wanted", value_hint = ValueHint::FilePath)]
+    pub report: Option<PathBuf>,
+
+    /// Write what was found to FILE, as SARIF
+    #[arg(long, value_name = "FILE", requires = "wanted", value_hint = ValueHint::FilePath)]
+    pub sarif: Option<PathBuf>,
+
+    /// Do not tell the mistakes that FILE names; may be repeated
+    #[arg(long, value_name = "FILE", requires = "wanted", value_hint = ValueHint::FilePath)]
+    pub suppressions: Vec<PathBuf>,
+
+    /// The exit status if anything was found
+    #[arg(
+        long,
+        value_name = "STATUS",
+        requires = "wanted",
+        value_parser = clap::value_parser!(u8).range(1..)
+    )]
+    pub error_exitcode: Option<u8>,
+
+    /// Tell from where the program has called
+    #[arg(long, requires = "wanted")]
+    pub stacks: bool,
 }
 
 const AFTER: &str = "\
@@ -63,9 +113,10 @@ Examples:
   tally-run python -c 'import dpctl'      a Python program that uses SYCL
   tally-run --as arc-a770 ./program       the device calls itself an Arc A770
   TALLY_HANG_MS=1000 tally-run ./program  says who waits for whom when it hangs
+  tally-run --check ./program             finds wrong accesses to memory
 
 Exit status:
-  that of the program; or
+  that of the program, or the one that --error-exitcode gives; or
   2    the command line is wrong
   126  the program cannot be started
   127  there is no such program

@@ -170,6 +170,9 @@ fn admitted(function: &'static str, early: bool) -> std::result::Result<Span, ze
         return Err(error.code());
     }
     crate::host_waits::enter(function);
+    if process::is_checked() {
+        crate::checks::calls::enter(function);
+    }
     Ok(crate::trace::span(function))
 }
 

@@ -24,11 +24,12 @@ const TRACED: u32 = 1 << 1;
 const FORKED: u32 = 1 << 2;
 const EXITED: u32 = 1 << 3;
 const WATCHED: u32 = 1 << 4;
+const CHECKED: u32 = 1 << 5;
 
 static GATE: AtomicU32 = AtomicU32::new(0);
 
 impl Gate {
-    /// Initialised, neither traced nor watched: the state that entry points have one compare for.
+    /// Initialised, neither traced, watched nor checked: the state that entry points have one compare for.
     pub const OPEN: Self = Self(READY);
 
     /// The reason why a call may not run, if there is one; `early`: it may run before zeInit.
@@ -57,6 +58,9 @@ pub enum Refusal {
 /// Ends the trace at exit; set while there is one.
 static FINISH_TRACE: OnceLock<fn()> = OnceLock::new();
 
+/// Ends the checks; set while there are any. It answers the status that the process is to end with.
+static FINISH_CHECKS: OnceLock<fn() -> Option<i32>> = OnceLock::new();
+
 /// The gate as it stands.
 #[inline]
 pub fn gate() -> Gate {
@@ -78,6 +82,19 @@ pub fn set_traced(finish: fn()) {
 /// From here on calls tell their names to `host_waits`.
 pub fn set_watched() {
     GATE.fetch_or(WATCHED, Ordering::Release);
+}
+
+/// From here on calls are numbered; `finish` is called when the process has ended all else, and answers the
+/// status that it is to end with, if that is another.
+pub fn set_checked(finish: fn() -> Option<i32>) {
+    // There is one set of checks in a process.
+    let _ = FINISH_CHECKS.set(finish);
+    GATE.fetch_or(CHECKED, Ordering::Release);
+}
+
+/// Whether calls are numbered.
+pub fn is_checked() -> bool {
+    GATE.load(Ordering::Relaxed) & CHECKED != 0
 }
 
 /// Whether the process is on its way out, or is a forked child.
@@ -127,6 +144,24 @@ extern "C" fn exiting() {
         finish();
     }
 }
+
+/// Called when libraries end, behind all exit handlers: whatever the program does at its end is done.
+extern "C" fn ended() {
+    if GATE.load(Ordering::Relaxed) & FORKED != 0 {
+        return;
+    }
+    if let Some(status) = FINISH_CHECKS.get().and_then(|finish| finish()) {
+        // SAFETY: writes what the program has printed, which is all that is still to come.
+        unsafe {
+            libc::fflush(std::ptr::null_mut());
+            libc::_exit(status);
+        }
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static ENDED: extern "C" fn() = ended;
 
 /// File of the shared object that holds this code: libze_tally.so, or a test program.
 fn own_file() -> Option<PathBuf> {

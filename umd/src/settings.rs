@@ -14,6 +14,12 @@
 //! | `TALLY_HANG_JSON` | file | with `TALLY_HANG_MS`: adds each report to the file, as one line of JSON with the fields of `tally-top --json` |
 //! | `TALLY_TOP` | `1` | the process answers [`tally-top`](tally-top.md), which shows the same for a live process |
 //! | `TALLY_CHAOS` | any number | an adversarial device that decides by chance everything that is not guaranteed, the same way for the same number; on the kernel lane the program also sees no more of its memory than is guaranteed ([chaos.md](chaos.md)) |
+//! | `TALLY_CHECK` | `memory`, `init`, with commas; `all` | finds mistakes of the program ([checks.md](checks.md)); embedded lane only. The variables below count only with it |
+//! | `TALLY_CHECK_REPORT` | file | what was found, as JSON; `%p` stands for the process's number |
+//! | `TALLY_CHECK_SARIF` | file | the same as SARIF |
+//! | `TALLY_CHECK_SUPPRESSIONS` | files, with colons | mistakes that are not reported |
+//! | `TALLY_CHECK_EXITCODE` | 1 to 255 | the process's exit status if anything was found; default: the program's |
+//! | `TALLY_CHECK_STACKS` | `1` | a report shows the program's stack at each call that it names |
 //!
 //! ## The device
 //!
@@ -63,6 +69,10 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use crate::identity::{self, Identity};
+
+mod checks;
+
+pub use checks::Checks;
 
 /// The lane by which a device is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +126,8 @@ pub struct Settings {
     pub top: bool,
     /// `TALLY_CHAOS`.
     pub chaos: Option<u64>,
+    /// `TALLY_CHECK` and its like.
+    pub checks: Checks,
     /// `TALLY_RESET_MS`.
     pub reset_ms: Option<u64>,
     /// `TALLY_WINDOW`, in bytes.
@@ -170,6 +182,7 @@ impl Settings {
             }
         };
         const MIB: u64 = 1 << 20;
+        let exit_code = number("TALLY_CHECK_EXITCODE", 1, 255).map(|code| code as i32);
         let small = |value: Option<u64>| value.and_then(|value| u32::try_from(value).ok());
         Self {
             workers: small(number("TALLY_WORKERS", 1, 1024)),
@@ -186,6 +199,7 @@ impl Settings {
             reset_ms: number("TALLY_RESET_MS", 1, 3_600_000),
             cache_max: number("TALLY_CACHE_MAX", 1, 1 << 20).map(|mib| mib * MIB),
             reservation: number("TALLY_WINDOW", 256, 1 << 26).map(|mib| mib * MIB),
+            checks: Checks { exit_code, ..Checks::read(present, &mut complaints) },
             lane: present("TALLY_LANE").and_then(|value| {
                 let lane = Lane::from_name(&value.to_string_lossy());
                 if lane.is_none() {

@@ -4,10 +4,11 @@
 //! A buffer has the same address for the host and for the GPU, so the driver places all buffers
 //! inside a range that it has reserved for itself: one inaccessible mapping without memory behind it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tally_uapi::PAGE_SIZE;
 use tally_ze::ze_result_t;
@@ -18,6 +19,8 @@ use crate::error::{Error, Result};
 const DEFAULT_SIZE: u64 = 256 << 30;
 /// Least that is of any use.
 const MIN_SIZE: u64 = 64 << 20;
+/// Least and most bytes on either side of a range that is given out while checks run: as many as it has.
+const ROOM: (u64, u64) = (64 << 10, 16 << 20);
 /// Page size of large allocations; the VA reservation starts at a multiple of it.
 pub const HUGE_PAGE: u64 = 2 << 20;
 
@@ -33,6 +36,23 @@ pub struct Space {
     size: u64,
     /// Free ranges: start and size. Neighbours are always merged.
     free: Mutex<BTreeMap<u64, u64>>,
+    /// See [`Space::open`].
+    open: AtomicBool,
+    told: OnceLock<Told>,
+    wide: Mutex<Wide>,
+}
+
+/// Who is told of addresses, by start and size, when they are given out (`true`) and back.
+pub type Told = fn(u64, u64, bool);
+
+/// Ranges that are given out with room around them.
+#[derive(Debug, Default)]
+struct Wide {
+    /// By the address that was given out, the whole range.
+    ranges: BTreeMap<u64, (u64, u64)>,
+    /// Ranges that were given back and are not used again yet, and their bytes.
+    resting: VecDeque<(u64, u64)>,
+    resting_bytes: u64,
 }
 
 impl Space {
@@ -52,7 +72,9 @@ impl Space {
                 }
                 if let Some(start) = reserve_at(place, size, lowest, end) {
                     log::debug!("VA reservation: {size:#x} bytes at {start:#x}");
-                    return Ok(Self { start, size, free: Mutex::new([(start, size)].into()) });
+                    let free = Mutex::new([(start, size)].into());
+                    let (open, wide) = (AtomicBool::new(false), Mutex::default());
+                    return Ok(Self { start, size, free, open, told: OnceLock::new(), wide });
                 }
             }
             size = (size / 4).next_multiple_of(HUGE_PAGE);
@@ -78,11 +100,77 @@ impl Space {
         address.wrapping_sub(self.start) < self.size
     }
 
+    /// From now on, for checks: what is not given out can be accessed without harm, so that a program goes on
+    /// after an access to it; ranges have room around them, so that what misses one does not hit another;
+    /// and what is given back is not used again for a long time. Nothing has been given out yet.
+    pub fn open(&self, told: Told) {
+        // It is opened once.
+        let _ = self.told.set(told);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let (start, size) = (self.start as *mut c_void, self.size as usize);
+        // SAFETY: the reservation is ours, and nothing is in it. Where the system does not give as much, it
+        // stays closed, and an access to what is not given out ends the device's work.
+        unsafe { libc::mmap(start, size, Self::protection(true), flags, -1, 0) };
+        // Null pointers look like the first addresses to checked kernels.
+        self.alloc_at(self.start, HUGE_PAGE);
+        self.open.store(true, Ordering::Relaxed);
+    }
+
+    fn protection(open: bool) -> i32 {
+        if open { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_NONE }
+    }
+
+    fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    fn wide(&self) -> MutexGuard<'_, Wide> {
+        self.wide.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Addresses for `size` bytes, aligned to `align` (a power of two, at least a page); the lowest
     /// that fit. `None` if there are none.
     pub fn alloc(&self, size: u64, align: u64) -> Option<u64> {
         let size = size.checked_next_multiple_of(PAGE_SIZE).filter(|&size| size != 0)?;
         let align = align.max(PAGE_SIZE);
+        if self.is_open() {
+            return self.alloc_wide(size, align);
+        }
+        self.alloc_close(size, align)
+    }
+
+    fn alloc_wide(&self, size: u64, align: u64) -> Option<u64> {
+        let room = size.clamp(ROOM.0, ROOM.1).next_multiple_of(PAGE_SIZE).next_multiple_of(align);
+        let whole = size.checked_add(2 * room)?;
+        let start = loop {
+            if let Some(start) = self.alloc_close(whole, align) {
+                break start;
+            }
+            let (start, size) = self.wide().resting.pop_front()?;
+            self.wide().resting_bytes -= size;
+            self.free_close(start, size);
+        };
+        self.wide().ranges.insert(start + room, (start, whole));
+        self.tell(start + room, size, true);
+        Some(start + room)
+    }
+
+    fn tell(&self, start: u64, size: u64, given: bool) {
+        if let Some(told) = self.told.get() {
+            told(start, size, given);
+        }
+    }
+
+    /// Start and size of the range with an address that is given out, as far as that is known: while checks
+    /// run.
+    pub fn range_of(&self, address: u64) -> Option<(u64, u64)> {
+        let wide = self.wide();
+        let (&at, &(start, whole)) = wide.ranges.range(..=address).next_back()?;
+        let room = at - start;
+        (address < start + whole - room).then_some((at, whole - 2 * room))
+    }
+
+    fn alloc_close(&self, size: u64, align: u64) -> Option<u64> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let (hole, len, at) = free.iter().find_map(|(&hole, &len)| {
             let at = hole.checked_next_multiple_of(align)?;
@@ -106,6 +194,28 @@ impl Space {
 
     /// Gives addresses back that [`Space::alloc`] returned for the same size.
     pub fn free(&self, start: u64, size: u64) {
+        if self.is_open() {
+            let mut wide = self.wide();
+            if let Some(range) = wide.ranges.remove(&start) {
+                wide.resting.push_back(range);
+                wide.resting_bytes += range.1;
+                let surplus = match wide.resting_bytes > self.size / 2 {
+                    true => wide.resting.pop_front(),
+                    false => None,
+                };
+                wide.resting_bytes -= surplus.map_or(0, |(_, size)| size);
+                drop(wide);
+                self.tell(start, size.next_multiple_of(PAGE_SIZE), false);
+                if let Some((start, size)) = surplus {
+                    self.free_close(start, size);
+                }
+                return;
+            }
+        }
+        self.free_close(start, size);
+    }
+
+    fn free_close(&self, start: u64, size: u64) {
         let mut size = size.next_multiple_of(PAGE_SIZE);
         let mut start = start;
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,7 +240,8 @@ impl Space {
         // SAFETY: replaces pages of our own reservation only, says the caller. A failure leaves the
         // old pages, which is a leak until the range is used again, not a danger.
         unsafe {
-            libc::mmap(start as *mut c_void, size as usize, libc::PROT_NONE, flags, -1, 0);
+            let protection = Self::protection(self.is_open());
+            libc::mmap(start as *mut c_void, size as usize, protection, flags, -1, 0);
         }
     }
 }

@@ -19,6 +19,7 @@ use tally_uapi::ioctl::{Errno, SemWait, SemWaitEntry, VmCreate};
 use tally_uapi::queue::QueueControl;
 
 use crate::backend::{Backend, BoUse, SharedBo};
+use crate::checks;
 use crate::error::{Error, Result};
 use crate::settings;
 use crate::space::{HUGE_PAGE, Space};
@@ -34,6 +35,7 @@ mod timeline;
 mod user;
 mod usm;
 mod views;
+mod watcher;
 
 use atomics::SystemAtomics;
 pub use bindings::{Bindings, Mapping, Source};
@@ -46,6 +48,7 @@ pub use user::{Access, UserRange};
 pub use usm::{Allocation, Found, Retired};
 use usm::{Cache, Registry};
 use views::Views;
+use watcher::Watcher;
 
 /// The address space with the driver's heap and the users' memory in it.
 pub struct Vm {
@@ -59,8 +62,8 @@ pub struct Vm {
     /// Attributes of atomics on memory that is none of the driver's.
     system_atomics: SystemAtomics,
     reserved: Reserved,
-    /// The program's view of user memory, where that is not the memory itself.
-    views: Option<Views>,
+    /// Those who are told of user memory, where anybody is.
+    watcher: Option<Box<Watcher>>,
     /// A cell that is never met, to ask for the VM's state.
     probe: OnceLock<Block>,
     /// The ring that kernels print to, if any does.
@@ -98,7 +101,9 @@ impl Vm {
         let reserved = Reserved::new(bindings.clone());
         let poisons = settings::get().chaos.is_some();
         // A block that rests stays mapped, which would hide an access to freed memory.
-        let cache = (backend.is_sparse() && views.is_none() && !poisons).then(Cache::default);
+        let watched = views.is_some() || poisons || checks::get().is_some();
+        let cache = (backend.is_sparse() && !watched).then(Cache::default);
+        let watcher = Watcher::new(views);
         let (probe, printf) = (OnceLock::new(), Mutex::default());
         let timeline = Timeline::start(&bindings);
         Ok(Arc::new(Self {
@@ -109,7 +114,7 @@ impl Vm {
             poisons,
             system_atomics: SystemAtomics::default(),
             reserved,
-            views,
+            watcher,
             probe,
             printf,
             timeline,

@@ -24,8 +24,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use std::time::Duration;
 
 use tally_device::{
-    Config, Device, EngineClass, Error, Priority, QueueConfig, QueueHandle, QueueId, QueueState,
-    Vm, VmId,
+    Config, Device, EngineClass, Error, GroupMemory, Priority, QueueConfig, QueueHandle, QueueId,
+    QueueState, Vm, VmId,
 };
 use tally_uapi::PAGE_SIZE;
 use tally_uapi::cell::{CELL_SIZE, waiters_index};
@@ -39,6 +39,7 @@ use tally_uapi::queue::{RING_MAX_PACKETS, RING_MIN_PACKETS};
 use zerocopy::IntoBytes;
 
 use super::{Backend, BoUse, Hold, HostWait, Ioctls, Loss, Result, SharedBo, Sharing, Watcher};
+use crate::checks;
 use crate::settings::Settings;
 
 mod bindings;
@@ -178,6 +179,11 @@ impl Embedded {
             workers: settings.workers.map(|workers| workers as usize),
             reset_time: settings.reset_ms.map_or(defaults.reset_time, Duration::from_millis),
             chaos: settings.chaos,
+            // Checked kernels reach all memory through addresses that have states.
+            group_memory: settings.checks.any().then_some(GroupMemory {
+                take: checks::take_group_memory,
+                give: checks::give_group_memory,
+            }),
             ..defaults
         };
         let sleepers = Arc::new(Sleepers::default());

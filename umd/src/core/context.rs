@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use tally_ze::{ze_context_handle_t, ze_memory_type_t, ze_result_t};
 
+use crate::checks;
 use crate::core::device::Device;
 use crate::error::{Error, Result};
 use crate::handle::{self, Kind, object};
@@ -225,7 +226,11 @@ impl Context {
     }
 
     /// The error for an address that is not the first of an allocation.
+    #[cold]
     fn no_start(&self, address: u64) -> Error {
+        if let Some(checks) = checks::get() {
+            checks.freed_badly(address);
+        }
         let what = match self.vm.find(address) {
             Some(found) => format!("points into the allocation at {:#x}", found.base),
             None => "was not allocated by this driver, or has been freed".to_owned(),

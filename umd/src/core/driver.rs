@@ -9,9 +9,11 @@ use tally_ze::{ze_context_handle_t, ze_driver_handle_t};
 
 use crate::core::context::Context;
 use crate::core::device::{Device, Devices};
+use crate::core::list::special;
 use crate::error::Result;
 use crate::handle::{self, Kind, object};
-use crate::{hang, process, settings, trace};
+use crate::vm::printf;
+use crate::{checks, hang, process, settings, trace};
 
 /// The start of the driver's UUID; the rest is its version.
 const UUID: [u8; 12] = *b"Tally driver";
@@ -51,6 +53,10 @@ impl Driver {
             trace::start(path);
         }
         let devices = Devices::open(settings)?;
+        if checks::get().is_some() {
+            special::set_checked();
+            printf::include_checks();
+        }
         let default_context = AtomicPtr::default();
         let driver = handle::create(Self { devices, default_context, making: Mutex::new(()) })?;
         process::set_ready();

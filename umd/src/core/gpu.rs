@@ -10,6 +10,7 @@ use tally_ze::ze_result_t;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::backend::Backend;
+use crate::checks;
 use crate::core::device::Device;
 use crate::error::{Error, Result};
 use crate::settings::Settings;
@@ -46,6 +47,8 @@ impl Gpu {
     pub fn new(backend: Arc<dyn Backend>, settings: &Settings) -> Result<Self> {
         let info: DeviceInfo = ask(&*backend, query::DEVICE)?;
         let space = Space::reserve(settings.reservation, info.va_start, info.va_end)?;
+        let space = Arc::new(space);
+        checks::start(&space, backend.sees_process());
         let engines = ask_bytes(&*backend, query::ENGINES)?;
         let engines = engines
             .chunks_exact(size_of::<EngineInfo>())
@@ -56,7 +59,7 @@ impl Gpu {
         let mut word = || words.next().unwrap_or_default().into_owned();
         let target = TargetCpu { name: word(), features: word() };
         let (vm, devices) = (Mutex::default(), OnceLock::new());
-        let gpu = Self { backend, info, engines, target, space: space.into(), vm, devices };
+        let gpu = Self { backend, info, engines, target, space, vm, devices };
         let clock = gpu.clock()?;
         trace::set_clock(clock.host_ns, clock.device_ticks);
         log::info!("{} device: {:?}, {:?}", gpu.backend.lane(), gpu.info, gpu.target);

@@ -130,15 +130,8 @@ pub struct Callback {
     pub data: *mut c_void,
 }
 
-/// Graphs that are being captured: how many, and which.
-static ACTIVE: AtomicUsize = AtomicUsize::new(0);
+/// Graphs that are being captured. Appends ask `core::list::special` whether there are any.
 static CAPTURES: Mutex<Vec<Weak<Graph>>> = Mutex::new(Vec::new());
-
-/// Whether any graph is being captured, which a thread that takes part in it finds for certain.
-#[inline]
-pub fn is_any_captured() -> bool {
-    ACTIVE.load(Ordering::Relaxed) != 0
-}
 
 fn captures() -> Vec<Arc<Graph>> {
     let captures = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner);

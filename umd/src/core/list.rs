@@ -9,9 +9,9 @@ use tally_ze::{
     ze_command_queue_priority_t, ze_result_t,
 };
 
+use crate::checks;
 use crate::core::context::Context;
 use crate::core::device::Device;
-use crate::core::graph;
 use crate::core::graph::Membership;
 use crate::core::kernel::Launched;
 use crate::core::queue::QueueTraits;
@@ -26,7 +26,9 @@ use crate::list::target::Signal;
 use crate::list::waits::WaitList;
 use crate::sync::event::Event;
 
+mod checked;
 pub mod mutable;
+pub mod special;
 
 use mutable::Mutable;
 
@@ -232,9 +234,48 @@ impl List {
         signal: Option<Signal<'_>>,
         waits: WaitList<'_, '_>,
     ) -> Result {
-        if !graph::is_any_captured() {
+        if !special::is_any() {
             return self.append_outside(command, launched, signal, waits);
         }
+        self.append_special(command, launched, signal, waits)
+    }
+
+    /// Appends while there is a reason to look closer.
+    #[inline(never)]
+    fn append_special(
+        &self,
+        command: &Command<'_>,
+        launched: Option<Launched<'_>>,
+        signal: Option<Signal<'_>>,
+        waits: WaitList<'_, '_>,
+    ) -> Result {
+        let signals_nothing = signal.is_none();
+        match checks::get() {
+            Some(checks) => {
+                let used = checked::append(checks, command, launched, |command, launched| {
+                    self.append_captured_or_outside(command, launched, signal, waits)
+                })?;
+                let (state, regular) = match &self.kind {
+                    ListKind::Immediate(_, list, _) => (checked::immediate(list), false),
+                    ListKind::Regular(_, list, _) => (Some(checked::regular(list)), true),
+                };
+                if let Some(state) = state.filter(|_| signals_nothing && !used.is_empty()) {
+                    checks.uses(used, state, regular);
+                }
+                Ok(())
+            }
+            None => self.append_captured_or_outside(command, launched, signal, waits),
+        }
+    }
+
+    /// Appends to a list that may be captured.
+    fn append_captured_or_outside(
+        &self,
+        command: &Command<'_>,
+        launched: Option<Launched<'_>>,
+        signal: Option<Signal<'_>>,
+        waits: WaitList<'_, '_>,
+    ) -> Result {
         let events = waits.collect::<Result<Vec<&Event>>>()?;
         if self.append_captured((command, launched), signal, &events)? {
             return Ok(());
@@ -297,7 +338,7 @@ impl List {
         signal: Option<Signal<'_>>,
         waits: impl ExactSizeIterator<Item = Result<&'e Event>>,
     ) -> Result<bool> {
-        if graph::is_any_captured() {
+        if special::is_any() {
             return Ok(false);
         }
         match &self.kind {

@@ -8,12 +8,14 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use tally_compiler_protocol::checks::Checks;
 use tally_compiler_protocol::native::NativeModule;
 use tally_compiler_protocol::{Input, KernelCode, ModuleInfo, debug, fingerprint};
 use tally_uapi::eu::BLOCK_ALIGN;
 use tally_uapi::ioctl::bind_flag;
 use tally_ze::ze_result_t;
 
+use crate::checks::{self, Watched};
 use crate::core::context::Context;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, object};
@@ -94,7 +96,8 @@ impl Module {
         let uuid = fingerprint(inputs.iter().map(|input| &input.spirv[..]));
         let inputs = Arc::new(inputs);
         let part = Part { inputs: inputs.clone(), links: Vec::new() };
-        let (built, log) = Origin::compile(vec![part], context.device().target());
+        let target = context.device().target();
+        let (built, log) = Origin::compile(vec![part], target, checks::of_kernels());
         let module =
             built.and_then(|(origin, info)| Self::new(context, info, origin, inputs, uuid));
         (module, log)
@@ -112,6 +115,10 @@ impl Module {
             Ok(native) => native,
             Err(why) => return (Err(not_native(&why)), format!("native binary: {why}")),
         };
+        if checks::of_kernels().any() && !native.inputs.is_empty() {
+            // The code of a native binary checks nothing.
+            return Self::build(context, native.inputs);
+        }
         let code = native.code.into_iter().map(Arc::new).collect();
         let (info, inputs) = (Arc::new(native.info), Arc::new(native.inputs));
         (Self::new(context, info, Origin::Native(code), inputs, native.uuid), String::new())
@@ -142,8 +149,10 @@ impl Module {
     /// # Errors
     /// MODULE_BUILD_FAILURE, OUT_OF_HOST_MEMORY.
     pub fn native_binary(&self) -> Result<Vec<u8>> {
-        let Build { info, origin, .. } = &self.built;
-        let linkable = !(info.imports.is_empty() && info.exports.is_empty());
+        let unchecked = self.unchecked()?;
+        let Build { info, origin, .. } = unchecked.as_ref().unwrap_or(&self.built);
+        // With the source a process that checks can build it anew.
+        let linkable = !(info.imports.is_empty() && info.exports.is_empty()) || unchecked.is_some();
         let kernels = if info.imports.is_empty() { info.kernels.len() as u32 } else { 0 };
         let code = (0..kernels)
             .map(|kernel| origin.kernel_code(info, kernel).map(|code| KernelCode::clone(&code)));
@@ -160,6 +169,17 @@ impl Module {
                 "hModule: the native binary is too large",
             )
         })
+    }
+
+    /// The module built without checks, for others; `None` if it has none anyway.
+    fn unchecked(&self) -> Result<Option<Build>> {
+        if !self.built.info.kernels.iter().any(|kernel| kernel.checks.is_some()) {
+            return Ok(None);
+        }
+        let part = Part { inputs: self.unit().inputs.clone(), links: Vec::new() };
+        let target = self.context.device().target();
+        let (origin, info) = Origin::compile(vec![part], target, Checks::default()).0?;
+        Ok(Some(Build { info, origin, graph: self.built.graph.clone() }))
     }
 
     /// The debug information of all kernels as an ELF file; waits for their code. Empty if the module
@@ -277,7 +297,7 @@ impl Module {
         // The lock is not held here: other kernels of the module may be ready.
         let build = self.latest();
         let made = build.origin.kernel_code(&build.info, kernel)?;
-        let code = Arc::new(Code::load(self.context.vm(), build, &made)?);
+        let code = Arc::new(Code::load(self.context.vm(), build, kernel, &made)?);
         if let Some(name) = self.info().kernels.get(kernel as usize).map(|it| &it.name) {
             trace::kernel_name(code.entry, name);
             log::debug!("kernel {name:?} is at {:#x}", code.entry);
@@ -315,12 +335,14 @@ pub struct Code {
     pub scratch_per_item: u32,
     /// Local memory of the kernel's own variables, in bytes.
     pub local_static: u32,
+    /// What its checks refer to, if it has any.
+    pub watched: Option<Arc<Watched>>,
     _mapping: Mapping,
     _units: Vec<Arc<Unit>>,
 }
 
 impl Code {
-    fn load(vm: &Vm, build: &Build, made: &KernelCode) -> Result<Self> {
+    fn load(vm: &Vm, build: &Build, kernel: u32, made: &KernelCode) -> Result<Self> {
         if made.entry as usize >= made.blob.len() {
             return Err(inconsistent());
         }
@@ -329,7 +351,9 @@ impl Code {
         let mut mapping = vm.place(blob.len() as u64, BLOCK_ALIGN)?;
         mapping.write(&blob)?;
         mapping.bind(0, mapping.size(), bind_flag::READ | bind_flag::EXECUTE)?;
+        let name = build.info.kernels.get(kernel as usize).map_or("", |kernel| &kernel.name);
         Ok(Self {
+            watched: checks::get().and_then(|checks| checks.watch(name, made.sites.as_ref())),
             entry: mapping.va() + u64::from(made.entry),
             scratch_fixed: made.scratch_bytes_fixed,
             scratch_per_item: made.scratch_bytes_per_item,

@@ -86,6 +86,14 @@ pub enum Command<'a> {
     Graph(&'a Execution),
     /// A call of a function of the application's.
     HostFunction(&'a Arc<HostFunction>),
+    /// A copy or a fill, and copies and fills with patterns of a byte that belong to it: they wait for the
+    /// same, and are complete when it is.
+    Together {
+        /// The command.
+        main: &'a Command<'a>,
+        /// What belongs to it; begun before it.
+        with: &'a [Command<'a>],
+    },
 }
 
 /// A timestamp slot to copy, and where to.
@@ -158,6 +166,7 @@ impl Command<'_> {
             Command::Lists(lists) => lists.len(),
             Command::HostFunction(_) => 5,
             Command::Graph(graph) => graph.bound(),
+            Command::Together { main, with } => main.bound() + with.len() + 1,
             _ => 1,
         }
     }
@@ -275,18 +284,11 @@ impl Body {
                 self.last(target, copy(dst, src, *size), posts);
             }
             Command::CopyRegion { dst, src, shape } => {
-                let at = target.memory(size_of::<Region>() as u64, 8)?;
-                // SAFETY: the memory has this size and alignment and is not yet in use.
-                unsafe { at.ptr.cast::<Region>().write(*shape) };
-                let header = Header { opcode: opcode::COPY_REGION, ..Default::default() };
                 let (to, from) = spans(shape);
                 let dst = target.reach(*dst, to, Access::Write)?;
                 let src = target.reach(*src, from, Access::Read)?;
-                let region = at.va();
-                let zero = [0; 2];
-                let post = PostSync::default();
-                let packet = CopyRegion { header, dst, src, region, zero, post };
-                self.last(target, packet.into(), posts);
+                let packet = region(target, (dst, src), shape)?;
+                self.last(target, packet, posts);
             }
             Command::Fill { dst, size, pattern } => {
                 let dst = target.reach(*dst, *size, Access::Write)?;
@@ -379,12 +381,34 @@ impl Body {
                 self.push_post(target, Post::store(cell, host_function::IDLE));
                 self.last(target, nop(0), posts);
             }
+            Command::Together { main, with } => {
+                with.iter().try_for_each(|part| self.part(target, part))?;
+                if self.order != 0 || posts.is_empty() {
+                    return self.write(target, main, posts);
+                }
+                self.write(target, main, &[])?;
+                let ordered = Self { slot: self.slot, order: flag::ORDERED };
+                ordered.last(target, nop(0), posts);
+            }
             Command::Wait
             | Command::Barrier
             | Command::Signal
             | Command::Reset(_)
             | Command::Clock(_) => self.last(target, nop(0), posts),
         }
+        Ok(())
+    }
+
+    /// Something that belongs to a command, at addresses that the device reaches.
+    #[cold]
+    fn part<T: Target>(&self, target: &mut T, part: &Command<'_>) -> Result {
+        let packet = match *part {
+            Command::Copy { dst, src, size } => copy(dst, src, size),
+            Command::CopyRegion { dst, src, ref shape } => region(target, (dst, src), shape)?,
+            Command::Fill { dst, size, pattern } => fill(target, dst, size, pattern)?,
+            _ => return Ok(()),
+        };
+        self.inner(target, packet);
         Ok(())
     }
 
@@ -436,6 +460,16 @@ impl Body {
             target.push(packet);
         }
     }
+}
+
+/// The packet of a copy of rows between two addresses.
+fn region<T: Target>(target: &mut T, (dst, src): (u64, u64), shape: &Region) -> Result<Packet> {
+    let at = target.memory(size_of::<Region>() as u64, 8)?;
+    // SAFETY: the memory has this size and alignment and is not yet in use.
+    unsafe { at.ptr.cast::<Region>().write(*shape) };
+    let header = Header { opcode: opcode::COPY_REGION, ..Default::default() };
+    let (region, zero, post) = (at.va(), [0; 2], PostSync::default());
+    Ok(CopyRegion { header, dst, src, region, zero, post }.into())
 }
 
 /// Bytes from the first to the last one that a copy of rows touches: of the destination, of the source.

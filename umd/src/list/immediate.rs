@@ -177,6 +177,11 @@ impl Immediate {
         Ok(())
     }
 
+    /// The value of the counter at which all that was appended is complete, if the list is in order.
+    pub fn last(&self) -> Option<(Cell, u64)> {
+        self.in_order.then(|| (self.counter.cell(), self.counter.reserved()))
+    }
+
     /// The counter's word.
     pub fn cell(&self) -> Cell {
         self.counter.cell()

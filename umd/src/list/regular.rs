@@ -206,6 +206,11 @@ impl Regular {
         fast_path::append(&mut Recorder { list: self, state: &mut state }, command, signal, waits)
     }
 
+    /// The values that its commands reserve.
+    pub fn recording(&self) -> Arc<Recording> {
+        self.lock().recording.clone()
+    }
+
     /// Makes the list ready for execution. Closing it twice is no error.
     ///
     /// # Errors

@@ -116,6 +116,12 @@ impl Recording {
         self.latest.load(Ordering::Acquire) != NONE
     }
 
+    /// Whether an execution was submitted that is not complete.
+    pub fn is_running(&self) -> bool {
+        let base = self.latest.load(Ordering::Acquire);
+        base != NONE && !self.counter.cell().reached(base + u64::from(self.signals()))
+    }
+
     /// Base of the next execution, which is submitted with this. Callers hold the list's lock.
     pub fn submit(&self) -> u64 {
         let signals = u64::from(self.signals());

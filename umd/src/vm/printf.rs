@@ -20,6 +20,7 @@ use tally_compiler_protocol::printf::{CAPACITY, DATA, HEAD, REFUSED, SKIP, TAIL,
 use tally_uapi::ioctl::bind_flag;
 
 use super::bindings::{Bindings, Mapping};
+use crate::checks;
 use crate::error::Result;
 use crate::process;
 
@@ -32,10 +33,15 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Text is written when there is so much of it, and at the end.
 const CHUNK: usize = 1 << 20;
 
-/// Whether any kernel of the process prints.
+/// Whether any kernel of the process prints, or is checked.
 static ANY: AtomicBool = AtomicBool::new(false);
 /// The rings of the process.
 static RINGS: Mutex<Vec<Weak<Ring>>> = Mutex::new(Vec::new());
+
+/// From now on [`flush`] also tells what checks have found.
+pub fn include_checks() {
+    ANY.store(true, Ordering::Relaxed);
+}
 
 /// Writes to standard output what kernels have printed. With `complete` also what they are in the
 /// middle of writing.
@@ -53,6 +59,7 @@ fn flush_all(complete: bool) {
     }
     let rings: Vec<Arc<Ring>> = rings().iter().filter_map(Weak::upgrade).collect();
     rings.iter().for_each(|ring| ring.drain(complete));
+    checks::drain();
 }
 
 fn rings() -> MutexGuard<'static, Vec<Weak<Ring>>> {

@@ -181,8 +181,8 @@ impl Vm {
         block.context = owner.context;
         block.charge = owner.charge;
         block.id = Self::allocation_id();
-        if let Some(views) = &self.views {
-            views.enter(&block);
+        if let Some(watcher) = &self.watcher {
+            watcher.enter(&block, !block.exportable && block.import.is_none());
         }
         self.usm.enter(block)
     }
@@ -215,8 +215,8 @@ impl Vm {
 
     /// An allocation that was taken out.
     fn taken(&self, allocation: Box<Allocation>) -> Box<Allocation> {
-        if let Some(views) = &self.views {
-            views.leave(allocation.mapping.va());
+        if let Some(watcher) = &self.watcher {
+            watcher.leave(allocation.mapping.va());
         }
         allocation
     }

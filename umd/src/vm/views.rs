@@ -237,13 +237,13 @@ impl Vm {
     /// Whether the program has views of its memory.
     #[inline]
     pub fn has_views(&self) -> bool {
-        self.views.is_some()
+        self.views().is_some()
     }
 
     /// Lets the device see what the host has written so far.
     #[inline]
     pub fn flush_host(&self) {
-        if let Some(views) = &self.views {
+        if let Some(views) = self.views() {
             views.state().views.values_mut().for_each(View::flush);
         }
     }
@@ -251,7 +251,7 @@ impl Vm {
     /// Lets the host see what the device has written so far.
     #[inline]
     pub fn refresh_host(&self) {
-        if let Some(views) = &self.views {
+        if let Some(views) = self.views() {
             views.state().views.values_mut().for_each(View::refresh);
         }
     }
@@ -262,7 +262,7 @@ impl Vm {
     /// # Errors
     /// OUT_OF_HOST_MEMORY.
     pub fn make_coherent(&self, base: u64) -> Result {
-        let Some(views) = &self.views else { return Ok(()) };
+        let Some(views) = self.views() else { return Ok(()) };
         self.end_view(&mut views.state(), base)
     }
 
@@ -279,7 +279,7 @@ impl Vm {
     /// # Errors
     /// OUT_OF_HOST_MEMORY.
     pub fn make_all_coherent(&self) -> Result {
-        let Some(views) = &self.views else { return Ok(()) };
+        let Some(views) = self.views() else { return Ok(()) };
         let mut state = views.state();
         if !std::mem::replace(&mut state.ended, true) {
             log::debug!("TALLY_CHAOS: memory is coherent from now on");

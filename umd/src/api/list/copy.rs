@@ -8,6 +8,7 @@ use tally_ze::*;
 
 use super::{Events, append, no_extensions};
 use crate::api::{Call, api};
+use crate::checks;
 use crate::core::list::List;
 use crate::error::{Error, Result};
 use crate::list::command::Command;
@@ -227,6 +228,9 @@ fn wraps(address: u64, size: u64, name: &str) -> Error {
 
 #[cold]
 fn reaches_beyond(rest: u64, address: u64, size: u64, name: &str) -> Error {
+    if let Some(checks) = checks::get() {
+        checks.reaches_beyond(address, size);
+    }
     Error::invalid(format!(
         "{name}: {size} bytes from {address:#x} reach beyond the allocation, of which {rest} are left"
     ))

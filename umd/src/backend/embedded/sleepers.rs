@@ -20,6 +20,7 @@ use super::buffer::Buffer;
 use super::watches::Watches;
 use super::window::Window;
 use crate::backend::Result;
+use crate::checks;
 
 /// Copies the entries of a SEM_WAIT, after the checks of its own fields.
 ///
@@ -134,6 +135,9 @@ impl Host for Sleepers {
             queue.0,
             fault.packet
         );
+        if let Some(checks) = checks::get() {
+            checks.faulted(fault);
+        }
         self.wake_vm(vm.0);
     }
 }

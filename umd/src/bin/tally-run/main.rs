@@ -21,6 +21,7 @@ use tally_cli::run::Arguments;
 use image::{Image, find_program};
 use loader::{Loader, driver};
 
+mod checks;
 mod environment;
 mod image;
 mod loader;
@@ -78,6 +79,7 @@ fn command(arguments: &Arguments, program: &Path, of_its_own: &[OsString]) -> Re
     if let Some(identity) = &arguments.identity {
         command.env("TALLY_DEVICE_AS", identity);
     }
+    checks::ask_for(&mut command, &arguments.checks)?;
     Ok(command)
 }
 

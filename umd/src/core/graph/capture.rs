@@ -6,16 +6,15 @@
 //! a signal that comes after the last work of the fork.
 
 use std::ptr;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use tally_ze::{
     ze_command_list_handle_t, ze_event_counter_based_flags_t, ze_graph_handle_t, ze_result_t,
 };
 
-use super::{ACTIVE, Branch, CAPTURES, Graph, Membership, Phase, Point, State, captures, dump};
+use super::{Branch, CAPTURES, Graph, Membership, Phase, Point, State, captures, dump};
 use crate::core::kernel::Launched;
-use crate::core::list::List;
+use crate::core::list::{List, special};
 use crate::core::queue::QueueTraits;
 use crate::error::{Error, Result};
 use crate::list::command::Command;
@@ -51,7 +50,7 @@ impl Graph {
         membership.join(self, 0);
         let mut captures = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner);
         captures.push(Arc::downgrade(self));
-        ACTIVE.store(captures.len(), Ordering::Relaxed);
+        special::set_captures(captures.len());
         Ok(())
     }
 
@@ -101,7 +100,7 @@ impl Graph {
     fn leave(self: &Arc<Self>) {
         let mut captures = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner);
         captures.retain(|it| it.strong_count() != 0 && !ptr::eq(it.as_ptr(), Arc::as_ptr(self)));
-        ACTIVE.store(captures.len(), Ordering::Relaxed);
+        special::set_captures(captures.len());
     }
 
     /// The place at which the capture last signalled an event.
@@ -247,7 +246,7 @@ impl List {
     /// # Errors
     /// GRAPH_CAPTURE_UNSUPPORTED.
     pub fn must_not_be_captured(&self) -> Result {
-        if !super::is_any_captured() || self.capture().is_none() {
+        if !special::is_any_captured() || self.capture().is_none() {
             return Ok(());
         }
         Err(unsupported("hCommandList: it is being captured, so nothing was submitted".to_owned()))
@@ -310,7 +309,7 @@ fn signal_outside(signal: Option<Signal<'_>>) -> Result<bool> {
 /// # Errors
 /// GRAPH_CAPTURE_UNSUPPORTED.
 pub fn must_not_be_captured(event: &Event) -> Result {
-    if !super::is_any_captured() || find(event).is_none() {
+    if !special::is_any_captured() || find(event).is_none() {
         return Ok(());
     }
     Err(unsupported("hEvent: the command that signals it is being captured in a graph".to_owned()))

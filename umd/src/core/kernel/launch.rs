@@ -6,11 +6,13 @@ use std::ffi::c_void;
 use std::slice;
 use std::sync::Arc;
 
+use tally_compiler_protocol::checks::hidden;
 use tally_compiler_protocol::{ArgInfo, ArgKind, KernelInfo};
 use tally_uapi::eu::{BLOCK_ALIGN, MAX_GROUP_ITEMS, MAX_LOCAL_BYTES, MAX_SCRATCH_BYTES};
 use tally_ze::ze_result_t;
 
 use super::{Kernel, resource};
+use crate::checks;
 use crate::core::module::{Code, Module};
 use crate::error::{Error, Result};
 use crate::list::launch::{self as list, Groups};
@@ -41,6 +43,8 @@ pub struct Launch {
     unset: Vec<u32>,
     /// Bytes of each local argument, by argument index.
     local_args: Vec<(u32, u32)>,
+    /// Offset of the words for checks in the arguments, if the kernel checks anything.
+    checks: Option<u32>,
 }
 
 impl Launch {
@@ -69,8 +73,10 @@ impl Launch {
             global_offset: [0; 3],
             unset: (0..info.args.len() as u32).collect(),
             local_args: locals.map(|(i, _)| (i as u32, 0)).collect(),
+            checks: info.checks.filter(|_| code.watched.is_some()),
             code,
         };
+        launch.write_local_checks();
         // A launch without a size gets this one ("Kernel Group Size").
         match info.required_group_size {
             Some(required) => launch.set_group_size(info, required)?,
@@ -122,6 +128,38 @@ impl Launch {
         if let Some(place) = self.args.get_mut(start..start.saturating_add(bytes.len())) {
             place.copy_from_slice(bytes);
         }
+    }
+
+    /// Writes a word that the kernel's checks need, if it has checks.
+    fn write_check(&mut self, offset: u32, word: u64) {
+        let Some(words) = self.checks else { return };
+        let start = words as usize + offset as usize;
+        if let Some(place) = self.args.get_mut(start..).and_then(|rest| rest.first_chunk_mut::<8>())
+        {
+            *place = word.to_le_bytes();
+        }
+    }
+
+    /// Writes how local memory is divided, for the kernel's checks.
+    fn write_local_checks(&mut self) {
+        if self.checks.is_none() {
+            return;
+        }
+        let block = self.code.watched.as_ref().map_or(0, |watched| watched.block());
+        self.write_check(hidden::WATCH, block);
+        self.write_check(hidden::LOCAL, self.local_bytes.into());
+        for (i, (_, size)) in (0..).zip(self.local_args.clone()) {
+            self.write_check(hidden::LOCAL_ARGS + 8 * i, size.into());
+        }
+    }
+
+    /// The launch as one that the current call appends, with a number by which the kernel's checks tell of
+    /// it. `None` if it has no checks.
+    pub fn numbered(&self) -> Option<Self> {
+        self.checks?;
+        let mut launch = self.clone();
+        launch.write_check(hidden::LAUNCH, checks::get()?.launch());
+        Some(launch)
     }
 
     fn mark_set(&mut self, index: u32) {
@@ -288,6 +326,7 @@ impl Launch {
         for (arg, place) in places {
             self.write(&info.args[arg as usize], &place.to_le_bytes());
         }
+        self.write_local_checks();
         self.mark_set(index);
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tally_compiler_protocol::{GlobalInfo, Input, Reloc};
 use tally_ze::{ze_memory_type_t, ze_result_t};
 
+use crate::checks;
 use crate::core::context::Context;
 use crate::error::{Error, Result};
 use crate::space::{self, HUGE_PAGE};
@@ -28,6 +29,9 @@ pub struct Globals {
     addresses: Vec<u64>,
 }
 
+/// Bytes between variables where checks are to see what runs over the end of one.
+const APART: u64 = 256;
+
 /// The owner of memory that belongs to the driver: no context has this id.
 const DRIVER_OWNED: u64 = 0;
 
@@ -41,6 +45,7 @@ impl Globals {
         let mut size = 0_u64;
         let mut align = 1_u64;
         let mut offsets = Vec::with_capacity(infos.len());
+        let checks = checks::get();
         for info in infos {
             let own = u64::from(info.align).next_power_of_two().min(HUGE_PAGE);
             align = align.max(own);
@@ -48,7 +53,7 @@ impl Globals {
             let end = offset.and_then(|offset| offset.checked_add(info.size.max(1)));
             let (Some(offset), Some(end)) = (offset, end) else { return Err(too_large(info)) };
             offsets.push(offset);
-            size = end;
+            size = end + if checks.is_some() { APART } else { 0 };
         }
         let mut globals = Self { vm: vm.clone(), base: 0, addresses: Vec::new() };
         if size == 0 {
@@ -58,6 +63,11 @@ impl Globals {
         let charge = context.device().budget().charge(0)?;
         globals.base = vm.allocate(Source::New, size, align, kind, DRIVER_OWNED, Some(charge))?;
         globals.addresses = offsets.iter().map(|offset| globals.base + offset).collect();
+        if let Some(checks) = checks {
+            let named = infos.iter().zip(&globals.addresses);
+            let named = named.map(|(info, &address)| (address, info.size, info.name.clone()));
+            checks.divided(globals.base, size, named);
+        }
         for (info, &address) in infos.iter().zip(&globals.addresses) {
             let mut bytes = info.init.clone();
             if bytes.len() as u64 > info.size {

@@ -14,6 +14,7 @@ use tally_ze::ze_result_t;
 use super::globals::Unit;
 use super::origin::{Origin, Part};
 use super::{Build, Module};
+use crate::checks;
 use crate::error::{Error, Result};
 
 /// Objects, and where each one's imports are: indices into the list.
@@ -39,7 +40,8 @@ pub fn link(modules: &[&Arc<Module>]) -> (Result, String) {
         let parts = graph
             .iter()
             .map(|(unit, links)| Part { inputs: unit.inputs.clone(), links: links.clone() });
-        match Origin::compile(parts.collect(), module.context().device().target()) {
+        let target = module.context().device().target();
+        match Origin::compile(parts.collect(), target, checks::of_kernels()) {
             (Ok((origin, info)), remarks) => {
                 log += &remarks;
                 built.push((module, Build { info, origin, graph }));

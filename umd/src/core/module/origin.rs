@@ -7,6 +7,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use tally_compiler_protocol::checks::Checks;
 use tally_compiler_protocol::{
     Compiler, CompilerError, Input, KernelCode, Link, ModuleInfo, Object, PendingModule, Source,
     TargetCpu,
@@ -38,6 +39,7 @@ pub enum Origin {
 pub struct Recipe {
     parts: Vec<Part>,
     target: TargetCpu,
+    checks: Checks,
     entry: Option<Entry>,
     attempt: Mutex<Attempt>,
 }
@@ -97,9 +99,10 @@ impl Origin {
     pub fn compile(
         parts: Vec<Part>,
         target: &TargetCpu,
+        checks: Checks,
     ) -> (Result<(Self, Arc<ModuleInfo>)>, String) {
-        let mut recipe =
-            Recipe { parts, target: target.clone(), entry: None, attempt: Mutex::default() };
+        let (target, attempt) = (target.clone(), Mutex::default());
+        let mut recipe = Recipe { parts, target, checks, entry: None, attempt };
         recipe.entry = Entry::of(|| recipe.source(false));
         if let Some((info, log)) = recipe.entry.as_ref().and_then(Entry::info) {
             return (Ok((Self::Compiler(recipe), Arc::new(info))), log);
@@ -149,7 +152,7 @@ impl Recipe {
         let object =
             |part: &Part| Object { inputs: part.inputs.to_vec(), links: part.links.clone() };
         let objects = self.parts.iter().map(object).collect();
-        Source { objects, target: self.target.clone(), careful, checks: Default::default() }
+        Source { objects, target: self.target.clone(), careful, checks: self.checks }
     }
 
     fn attempt(&self) -> std::sync::MutexGuard<'_, Attempt> {

@@ -55,7 +55,7 @@ impl<'a> Both<'a> {
     }
 
     fn has_view(&self) -> bool {
-        self.vm.views.as_ref().is_some_and(|it| it.state().views.contains_key(&self.base))
+        self.vm.views().is_some_and(|it| it.state().views.contains_key(&self.base))
     }
 }
 

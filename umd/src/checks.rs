@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `TALLY_CHECK`: finds mistakes of the program's and says where they are (`docs/checks.md`).
+//!
+//! ```text
+//!  allocations, frees ──► history ◄── which allocation is at an address? ──┐
+//!         └────► shadow ◄── states of bytes ── checked kernels ─► ring ────┴─► kernels ─┐
+//!  calls ── numbers, stacks ─────────────────────────────────────────────► report ◄─────┤
+//!  API calls that are mistakes themselves, leaks ───────────────────────────────────────┤
+//!                              text at once, JSON and SARIF at the end ◄── collector ◄──┘
+//! ```
+//!
+//! While no checks are asked for, nothing of this runs, and no code elsewhere has an instruction more: what
+//! leads here are places that are looked at anyway, such as the gate of entry points.
+//!
+//! Kernels are checked by code in themselves ([`tally_compiler_protocol::checks`]), on the embedded lane
+//! only: an engine process has other addresses.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use tally_compiler_protocol::checks::{
+    Checks as KernelChecks, DEFINED, NO_MEMORY, Sites, UNDEFINED,
+};
+use tally_uapi::PAGE_SIZE;
+use tally_uapi::fault::{Fault, FaultKind};
+
+use crate::settings;
+use crate::space::Space;
+
+pub mod calls;
+mod collector;
+mod describe;
+mod history;
+mod kernels;
+mod launches;
+pub mod report;
+mod sarif;
+mod shadow;
+mod suppressions;
+mod transfers;
+mod uses;
+
+pub use history::Kind;
+use history::{Found, History};
+use kernels::Kernels;
+pub use kernels::Watched;
+use launches::Launches;
+use report::{Report, Rule};
+use shadow::Shadow;
+pub use transfers::{Move, Rows, Transfer};
+pub use uses::State;
+use uses::Uses;
+
+/// The checks of this process.
+pub struct Checks {
+    /// The checks of kernels; none where kernels run elsewhere.
+    kernels: KernelChecks,
+    space: Arc<Space>,
+    shadow: Option<Shadow>,
+    history: History,
+    watched: Kernels,
+    launches: Launches,
+    uses: Uses,
+    faults: Mutex<Vec<Fault>>,
+    /// All memory counts as written.
+    all_defined: AtomicBool,
+}
+
+static CHECKS: OnceLock<Checks> = OnceLock::new();
+
+/// The checks, if any are asked for and the driver is initialised.
+pub fn get() -> Option<&'static Checks> {
+    CHECKS.get()
+}
+
+/// What kernels are to check.
+pub fn of_kernels() -> KernelChecks {
+    get().map_or(KernelChecks::default(), |checks| checks.kernels)
+}
+
+/// Begins to check, if that is asked for. `kernels`: they run in this process.
+pub fn start(space: &Arc<Space>, kernels: bool) {
+    let asked = &settings::get().checks;
+    if !asked.any() || CHECKS.get().is_some() {
+        return;
+    }
+    let mut wanted = KernelChecks { memory: asked.memory, init: asked.init };
+    let mut shadow = None;
+    if wanted.any() && kernels {
+        shadow = Shadow::new(space);
+        if shadow.is_none() {
+            collector::note(
+                "kernels are not checked: there are no addresses for the states of memory",
+            );
+        }
+    } else if wanted.any() {
+        collector::note("kernels are not checked: they do not run in this process");
+    }
+    if shadow.is_none() {
+        wanted = KernelChecks::default();
+    } else {
+        space.open(given_out);
+    }
+    let checks = Checks {
+        kernels: wanted,
+        space: Arc::clone(space),
+        shadow,
+        history: History::default(),
+        watched: Kernels::default(),
+        launches: Launches::default(),
+        uses: Uses::default(),
+        faults: Mutex::default(),
+        all_defined: AtomicBool::new(false),
+    };
+    if CHECKS.set(checks).is_ok() {
+        collector::start();
+        crate::process::set_checked(finish);
+    }
+}
+
+/// Tells what was found since, and writes the files. Called when the process ends.
+fn finish() -> Option<i32> {
+    if let Some(checks) = get() {
+        checks.drain();
+    }
+    collector::finish()
+}
+
+/// Tells what kernels have found since.
+#[cold]
+pub fn drain() {
+    if let Some(checks) = get() {
+        checks.drain();
+    }
+}
+
+/// Addresses are given out or come back. What is the driver's own, or is mapped by the application, counts as
+/// written; the application's allocations get their states when they are made.
+fn given_out(start: u64, size: u64, given: bool) {
+    if let Some(shadow) = get().and_then(|checks| checks.shadow.as_ref()) {
+        shadow.set(start, size, if given { DEFINED } else { NO_MEMORY });
+    }
+}
+
+/// Memory of a group of work-items, which kernels reach by generic pointers too: like other memory it has
+/// states. Null if no kernels are checked.
+pub fn take_group_memory(bytes: usize) -> *mut u8 {
+    let memory = get().and_then(|checks| checks.take_group_memory(bytes as u64));
+    memory.map_or(std::ptr::null_mut(), crate::space::pointer)
+}
+
+/// Takes it back.
+pub fn give_group_memory(memory: *mut u8, bytes: usize) {
+    if let Some(checks) = get() {
+        checks.give_group_memory(memory as u64, bytes as u64);
+    }
+}
+
+impl Checks {
+    /// Memory was allocated. `defined`: it may hold something that the program has written.
+    pub fn allocated(&self, base: u64, size: u64, kind: Kind, defined: bool) {
+        self.history.made(base, size, kind);
+        self.watched.set_epoch(self.history.epoch());
+        if let Some(shadow) = &self.shadow {
+            // What else was given out for it is none of it.
+            if let Some((start, all)) =
+                self.space.range_of(base).filter(|&(start, _)| start == base)
+            {
+                shadow.set(start, all, NO_MEMORY);
+            }
+            let defined = defined || !self.kernels.init || self.all_defined.load(Ordering::Relaxed);
+            shadow.set(base, size, if defined { DEFINED } else { UNDEFINED });
+        }
+    }
+
+    /// The memory of an allocation is that of variables: by address, size and name.
+    pub fn divided(
+        &self,
+        base: u64,
+        size: u64,
+        variables: impl Iterator<Item = (u64, u64, String)>,
+    ) {
+        if let Some(shadow) = &self.shadow {
+            shadow.set(base, size, NO_MEMORY);
+        }
+        for (address, size, name) in variables {
+            self.history.part(base, address, size, Kind::Variable(name));
+            if let Some(shadow) = &self.shadow {
+                shadow.set(address, size, DEFINED);
+            }
+        }
+        self.watched.set_epoch(self.history.epoch());
+    }
+
+    /// It was freed.
+    pub fn freed(&self, base: u64) {
+        self.check_unused(base);
+        if let (Some(size), Some(shadow)) = (self.history.freed(base), &self.shadow) {
+            shadow.set(base, size, NO_MEMORY);
+        }
+        self.watched.set_epoch(self.history.epoch());
+    }
+
+    /// Begins to watch a kernel's code. Without `sites` it checks nothing: what it writes is not known to be
+    /// written, so that all memory counts as written from then on.
+    pub fn watch(&self, kernel: &str, sites: Option<&Sites>) -> Option<Arc<Watched>> {
+        let shadow = self.shadow.as_ref()?;
+        if let Some(sites) = sites {
+            return Some(self.watched.add(shadow, kernel, sites));
+        }
+        let kernel = describe::demangled(kernel);
+        collector::note(&format!(
+            "kernel '{kernel}' is not checked: its code comes from elsewhere, or it is too large"
+        ));
+        if self.kernels.init && !self.all_defined.swap(true, Ordering::Relaxed) {
+            collector::note("from now on all memory counts as written");
+            self.history
+                .pieces()
+                .into_iter()
+                .for_each(|(base, size)| shadow.set(base, size, DEFINED));
+        }
+        None
+    }
+
+    /// A number for a launch that the current call appends.
+    pub fn launch(&self) -> u64 {
+        self.launches.add(calls::current())
+    }
+
+    /// The current call was to free an address at which no allocation begins.
+    pub fn freed_badly(&self, address: u64) {
+        let epoch = self.history.epoch();
+        let (rule, message) = match self.history.find(address, epoch) {
+            Found::Freed(it, 0) => {
+                (Rule::DoubleFree, format!("{} is freed a second time", describe::name(&it.kind)))
+            }
+            _ => (Rule::BadFree, "an address is freed at which no allocation begins".to_owned()),
+        };
+        let (memory, _) = self.place(address, 0, epoch);
+        collector::add(Report { memory, ..Report::of_call(rule, message) }, None);
+    }
+
+    /// The device has stopped since a command faulted. Called on a thread of the device's.
+    pub fn faulted(&self, fault: Fault) {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
+    }
+
+    fn tell_fault(&self, fault: Fault) {
+        let found = (fault.kind == FaultKind::PageFault)
+            .then(|| self.watched.outside(fault.address))
+            .flatten();
+        let report = match found {
+            Some(record) => self.describe_fault(&record, fault.address),
+            None => {
+                let what = fault.kind.name();
+                let mut report = Report::of_call(
+                    Rule::DeviceFault,
+                    format!("a command has stopped the device: {what} at {:#x}", fault.address),
+                );
+                report.call = None;
+                report
+            }
+        };
+        collector::add(report, None);
+    }
+
+    fn take_group_memory(&self, bytes: u64) -> Option<u64> {
+        self.shadow.as_ref()?;
+        self.space.alloc(bytes, PAGE_SIZE)
+    }
+
+    fn give_group_memory(&self, base: u64, bytes: u64) {
+        if self.shadow.is_some() {
+            // SAFETY: it was taken from there, and the thread that had it ends.
+            unsafe { self.space.close(base, bytes) };
+            self.space.free(base, bytes);
+        }
+    }
+
+    fn drain(&self) {
+        let found = self.watched.take();
+        for record in found {
+            let report = self.describe(&record);
+            collector::add(report, Some((record.watched, record.site)));
+        }
+        let faults =
+            std::mem::take(&mut *self.faults.lock().unwrap_or_else(PoisonError::into_inner));
+        faults.into_iter().for_each(|fault| self.tell_fault(fault));
+        let lost = self.watched.lost();
+        if lost != 0 {
+            collector::note(
+                "kernels made mistakes faster than they could be told: some are missing",
+            );
+        }
+    }
+}

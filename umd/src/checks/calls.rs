@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The program's calls of the driver: each has a number, by which reports name it.
+
+use std::backtrace::Backtrace;
+use std::cell::Cell;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+
+use crate::settings;
+
+/// Frames of a stack by which callers are told apart.
+const MOST_FRAMES: usize = 64;
+
+thread_local! {
+    /// The call that this thread is in: its number and the entry point.
+    static CURRENT: Cell<(u64, &'static str)> = const { Cell::new((0, "")) };
+}
+
+/// A call of an entry point.
+#[derive(Clone, Debug, Serialize)]
+pub struct Call {
+    /// Counts the calls of the process, from 1.
+    pub number: u64,
+    /// The entry point.
+    pub function: &'static str,
+    /// The system's number of the thread.
+    pub thread: i32,
+    /// The functions of the program that led there, the innermost first; empty without `--stacks`.
+    #[serde(skip_serializing_if = "Stack::is_empty", serialize_with = "frames")]
+    pub stack: Stack,
+}
+
+/// The place in the program that has made the current call, as a number: equal for calls from one place by one
+/// way.
+pub fn caller() -> u64 {
+    let mut frames = [std::ptr::null_mut(); MOST_FRAMES];
+    // SAFETY: writes at most as many addresses as there is room for.
+    let count = unsafe { libc::backtrace(frames.as_mut_ptr(), MOST_FRAMES as i32) };
+    let mut hasher = DefaultHasher::new();
+    frames[..usize::try_from(count).unwrap_or(0)].hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A stack, whose functions are found out when it is shown.
+#[derive(Clone, Debug, Default)]
+pub struct Stack(Option<Arc<Backtrace>>);
+
+/// This thread is in an entry point of this name from now on.
+#[cold]
+pub fn enter(function: &'static str) {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    // After thread-local destructors have run nobody asks for it any more.
+    let _ = CURRENT.try_with(|current| current.set((number, function)));
+}
+
+/// The call that this thread is in.
+pub fn current() -> Call {
+    let (number, function) = CURRENT.try_with(Cell::get).unwrap_or_default();
+    // SAFETY: takes no arguments and cannot fail.
+    let thread = unsafe { libc::gettid() };
+    let stack = settings::get().checks.stacks.then(|| Arc::new(Backtrace::force_capture()));
+    Call { number, function, thread, stack: Stack(stack) }
+}
+
+impl Stack {
+    fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The program's functions, the innermost first, each with its place in the source if that is known.
+    pub fn frames(&self) -> Vec<String> {
+        let Some(stack) = &self.0 else { return Vec::new() };
+        let text = stack.to_string();
+        let mut frames: Vec<String> = Vec::new();
+        for line in text.lines().map(str::trim) {
+            if let Some(place) = line.strip_prefix("at ") {
+                if let Some(last) = frames.last_mut() {
+                    *last += &format!(" at {place}");
+                }
+            } else if let Some((_, function)) = line.split_once(": ") {
+                frames.push(function.to_owned());
+            }
+        }
+        // What is above the entry point is the driver; below it there may be the loader's function of the
+        // same name, and its layers'.
+        let entry = frames.iter().rposition(|frame| is_entry_point(frame));
+        frames.drain(..entry.map_or(0, |entry| entry + 1));
+        // What starts main is the C library's.
+        if let Some(main) = frames.iter().position(|frame| name_of(frame) == "main") {
+            frames.truncate(main + 1);
+        }
+        frames
+    }
+}
+
+fn name_of(frame: &str) -> &str {
+    let function = frame.split(" at ").next().unwrap_or(frame);
+    function.rsplit("::").next().unwrap_or(function)
+}
+
+fn is_entry_point(frame: &str) -> bool {
+    let name = name_of(frame);
+    let rest = ["zer", "zes", "zet", "ze"].iter().find_map(|prefix| name.strip_prefix(prefix));
+    rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+}
+
+fn frames<S: serde::Serializer>(stack: &Stack, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(stack.frames())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entry_points_are_told_by_their_names() {
+        assert!(is_entry_point("zeMemFree at ./loader.cpp:12:3"));
+        assert!(is_entry_point("ze_tally::api::memory::zeMemFree"));
+        assert!(!is_entry_point("zebra at ./zoo.c:1:1") && !is_entry_point("main"));
+    }
+
+    #[test]
+    fn calls_are_numbered_in_their_order() {
+        enter("zeA");
+        let first = current();
+        enter("zeB");
+        let second = current();
+        assert!(first.number < second.number);
+        assert_eq!((first.function, second.function), ("zeA", "zeB"));
+    }
+}

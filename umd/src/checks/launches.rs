@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The calls that appended launches, by the numbers that the launches' kernels know them by.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use super::calls::Call;
+
+/// Launches that are remembered.
+const REMEMBERED: usize = 1 << 18;
+
+/// See the module's description.
+#[derive(Default)]
+pub struct Launches(Mutex<State>);
+
+struct State {
+    calls: VecDeque<Call>,
+    /// The number of the first one that is remembered. 0 is none: a launch without a number.
+    first: u64,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { calls: VecDeque::new(), first: 1 }
+    }
+}
+
+impl Launches {
+    /// The number of a launch that a call appends.
+    pub fn add(&self, call: Call) -> u64 {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.calls.len() == REMEMBERED {
+            state.calls.pop_front();
+            state.first += 1;
+        }
+        state.calls.push_back(call);
+        state.first + state.calls.len() as u64 - 1
+    }
+
+    /// The call that appended a launch; `None` if it was too long ago.
+    pub fn get(&self, number: u64) -> Option<Call> {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = number.checked_sub(state.first)?;
+        state.calls.get(usize::try_from(at).ok()?).cloned()
+    }
+}

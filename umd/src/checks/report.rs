@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A mistake as a value, and as text for people. JSON has the fields of these types under their names;
+//! addresses are strings in hexadecimal.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::calls::{self, Call};
+
+/// A mistake.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The check that found it.
+    pub check: Check,
+    /// The rule that it breaks.
+    pub rule: Rule,
+    /// One sentence.
+    pub message: String,
+    /// The kernel's name, if one has made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// The place in the kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+    /// The first work-item that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub item: Option<Item>,
+    /// The memory that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
+    /// The call that appended the kernel, or that is the mistake itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<Call>,
+    /// What else is known, in sentences.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// How often it was made: by work-items, or by calls.
+    pub count: u64,
+}
+
+/// A check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, strum::IntoStaticStr)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum Check {
+    /// Accesses stay inside of allocations that exist.
+    Memory,
+    /// What is read was written before.
+    Init,
+}
+
+/// A rule.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum Rule {
+    /// An access is not inside of an allocation.
+    OutOfBounds,
+    /// An access is in memory that was freed.
+    UseAfterFree,
+    /// An access has a null pointer.
+    NullPointer,
+    /// An access is to an address at which there is no memory.
+    NoMemory,
+    /// An atomic access is not aligned to its size.
+    MisalignedAtomic,
+    /// Memory is freed a second time.
+    DoubleFree,
+    /// What is freed is not the start of an allocation.
+    BadFree,
+    /// Memory is freed while a command that uses it is not complete.
+    FreeInUse,
+    /// A command has stopped the device.
+    DeviceFault,
+    /// Something is read that nothing has written.
+    UninitialisedRead,
+}
+
+impl Rule {
+    /// The rule in a sentence.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::OutOfBounds => "An access stays inside of the allocation that it is meant for.",
+            Self::UseAfterFree => "Memory is not used after it was freed.",
+            Self::NullPointer => "A null pointer is not followed.",
+            Self::NoMemory => "An access is to an address at which there is memory.",
+            Self::MisalignedAtomic => "An atomic access is aligned to its size.",
+            Self::DoubleFree => "Memory is freed once.",
+            Self::BadFree => "What is freed is the start of an allocation.",
+            Self::FreeInUse => "Memory is freed when no command uses it any more.",
+            Self::DeviceFault => "A command does nothing that stops the device.",
+            Self::UninitialisedRead => "What is read was written before.",
+        }
+    }
+
+    /// The check that knows it.
+    pub fn check(self) -> Check {
+        match self {
+            Self::UninitialisedRead => Check::Init,
+            _ => Check::Memory,
+        }
+    }
+}
+
+/// A place in a kernel.
+#[derive(Clone, Debug, Serialize)]
+pub struct Place {
+    /// The function, as the source names it.
+    pub function: String,
+    /// The source file, if the module names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Line, from 1; 0 if it is not known.
+    pub line: u32,
+    /// Column, from 1; 0 if it is not known.
+    pub column: u32,
+    /// The line's text, if it could be found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Offset of the instruction in the SPIR-V module, in words.
+    pub word: u32,
+}
+
+/// A work-item.
+#[derive(Clone, Debug, Serialize)]
+pub struct Item {
+    /// Its global id.
+    pub global: [u64; 3],
+    /// Its id in its work-group.
+    pub local: [u64; 3],
+    /// The work-group's id.
+    pub group: [u64; 3],
+    /// How many items made the mistake together: those of one vector.
+    pub together: u32,
+}
+
+/// Memory that a mistake is about.
+#[derive(Clone, Debug, Serialize)]
+pub struct Memory {
+    /// The address, or the offset in a private variable.
+    #[serde(serialize_with = "hexadecimal")]
+    pub address: u64,
+    /// Bytes that are accessed.
+    pub size: u64,
+    /// How the kernel names what it accesses: an argument or a variable.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub object: String,
+    /// The allocation that the address is in, or near.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocation: Option<Allocation>,
+}
+
+/// An allocation.
+#[derive(Clone, Debug, Serialize)]
+pub struct Allocation {
+    /// What it is, in words.
+    pub kind: String,
+    /// Its first address.
+    #[serde(serialize_with = "hexadecimal")]
+    pub base: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Where the accessed address is, in words.
+    pub place: String,
+    /// The call that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub made: Option<Call>,
+    /// The call that freed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub freed: Option<Call>,
+}
+
+fn hexadecimal<S: serde::Serializer>(address: &u64, out: S) -> Result<S::Ok, S::Error> {
+    out.collect_str(&format_args!("{address:#x}"))
+}
+
+impl Report {
+    /// A mistake that the current call is.
+    pub fn of_call(rule: Rule, message: String) -> Self {
+        Self {
+            check: rule.check(),
+            rule,
+            message,
+            kernel: None,
+            place: None,
+            item: None,
+            memory: None,
+            call: Some(calls::current()),
+            notes: Vec::new(),
+            count: 1,
+        }
+    }
+
+    /// The report for people, without the count.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let (check, rule): (&str, &str) = (self.check.into(), self.rule.into());
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "{check}: {} [{rule}]", self.message);
+        if let Some(place) = &self.place {
+            let _ = writeln!(text, "  at {}", place.words());
+            if let Some(line) = &place.text {
+                let _ = writeln!(text, "      {}", line.trim());
+            }
+        }
+        if let Some(item) = &self.item {
+            let _ = writeln!(text, "  by {}", item.words());
+        }
+        if let Some(memory) = &self.memory {
+            memory.write(&mut text);
+        }
+        if let Some(call) = &self.call {
+            let what = if self.kernel.is_some() { "launched by" } else { "in" };
+            write_call(&mut text, what, call);
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "  {note}");
+        }
+        text
+    }
+}
+
+fn write_call(text: &mut String, what: &str, call: &Call) {
+    let Call { number, function, thread, stack } = call;
+    let _ = writeln!(text, "  {what} call {number}, {function}, in thread {thread}");
+    for frame in stack.frames() {
+        let _ = writeln!(text, "      from {frame}");
+    }
+}
+
+impl Place {
+    /// The place in words.
+    pub fn words(&self) -> String {
+        let Self { function, file, line, column, word, .. } = self;
+        match file {
+            Some(file) => format!("{file}:{line}:{column}, in {function}"),
+            None => format!(
+                "word {word} of the SPIR-V module, in {function} (the module says no lines here)"
+            ),
+        }
+    }
+}
+
+impl Item {
+    fn words(&self) -> String {
+        let three = |[x, y, z]: [u64; 3]| format!("({x}, {y}, {z})");
+        let others = match self.together {
+            0 | 1 => String::new(),
+            2 => " and another one".to_owned(),
+            more => format!(" and {} others", more - 1),
+        };
+        let Self { global, local, group, .. } = *self;
+        format!(
+            "work-item {}{others}, local id {} in group {}",
+            three(global),
+            three(local),
+            three(group)
+        )
+    }
+}
+
+impl Memory {
+    fn write(&self, text: &mut String) {
+        let through = match self.object.as_str() {
+            "" => String::new(),
+            object => format!(", through {object}"),
+        };
+        match &self.allocation {
+            Some(it) => {
+                let _ = writeln!(text, "  address {:#x}, {}{through}", self.address, it.place);
+                let _ = writeln!(text, "  {} of {} bytes at {:#x}", it.kind, it.size, it.base);
+                if let Some(call) = &it.made {
+                    write_call(text, "made by", call);
+                }
+                if let Some(call) = &it.freed {
+                    write_call(text, "freed by", call);
+                }
+            }
+            None if self.address != 0 || !self.object.is_empty() => {
+                let _ = writeln!(text, "  address {:#x}{through}", self.address);
+            }
+            None => {}
+        }
+    }
+}

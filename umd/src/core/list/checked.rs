@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Appends while checks run (`crate::checks`): commands that move memory are checked where they are
+//! appended, and move its states too; launches get numbers; and it is noted what a command uses until it is
+//! complete.
+
+use std::sync::Arc;
+
+use tally_compiler_protocol::{ArgKind, KernelInfo};
+use tally_uapi::packet::Region;
+use tally_ze::ze_kernel_timestamp_result_t;
+
+use crate::checks::{Checks, Move, Rows, State, Transfer};
+use crate::core::kernel::Launched;
+use crate::error::Result;
+use crate::list::command::Command;
+use crate::list::immediate::Immediate;
+use crate::list::regular::Regular;
+
+/// Appends a command with what checks need, by `append`. The addresses of the memory that it uses.
+pub(super) fn append(
+    checks: &'static Checks,
+    command: &Command<'_>,
+    launched: Option<Launched<'_>>,
+    append: impl FnOnce(&Command<'_>, Option<Launched<'_>>) -> Result,
+) -> Result<Vec<u64>> {
+    if let Some((kernel, launch, groups)) = launched {
+        let numbered = launch.numbered();
+        let launch = numbered.as_ref().unwrap_or(launch);
+        append(&Command::Launch(&launch.with(groups)), Some((kernel, launch, groups)))?;
+        return Ok(pointers(kernel.info(), &launch.args));
+    }
+    if let Command::Clock(dst) = *command {
+        // It is a write behind a packet, and no packet beside which there could be another.
+        checks.written(Rows::of(dst, size_of::<u64>() as u64));
+        append(command, None)?;
+        return Ok(vec![dst]);
+    }
+    let transfers = transfers(command);
+    let moves = checks.moved(&transfers);
+    let with: Vec<Command<'_>> = moves.iter().map(of_move).collect();
+    let together = Command::Together { main: command, with: &with };
+    append(if with.is_empty() { command } else { &together }, None)?;
+    let rows = transfers.iter().flat_map(|it| [it.to, it.from]).flatten();
+    Ok(rows.map(|rows| rows.address).collect())
+}
+
+/// Whether what was just appended to an immediate list is complete; `None`: that is not known.
+pub(super) fn immediate(list: &Immediate) -> Option<State> {
+    let (cell, value) = list.last()?;
+    Some(Box::new(move || (!cell.reached(value)).then_some(true)))
+}
+
+/// Whether a regular list is being executed.
+pub(super) fn regular(list: &Regular) -> State {
+    let recording = Arc::downgrade(&list.recording());
+    Box::new(move || recording.upgrade().map(|it| it.is_running()))
+}
+
+/// The memory that a command writes and reads, other than by kernels.
+fn transfers(command: &Command<'_>) -> Vec<Transfer> {
+    let one = match *command {
+        Command::Copy { dst, src, size } => {
+            Transfer::copy(Rows::of(dst, size), Rows::of(src, size))
+        }
+        Command::Fill { dst, size, .. } => Transfer::write(Rows::of(dst, size)),
+        Command::CopyRegion { dst, src, shape } => {
+            let Region { width, height, depth, .. } = shape;
+            let side = |address, row_pitch, slice_pitch| Rows {
+                address,
+                width,
+                height,
+                depth,
+                row_pitch,
+                slice_pitch,
+            };
+            let to = side(dst, shape.dst_row_pitch, shape.dst_slice_pitch);
+            Transfer::copy(to, side(src, shape.src_row_pitch, shape.src_slice_pitch))
+        }
+        Command::Times(times) => {
+            let size = size_of::<ze_kernel_timestamp_result_t>() as u64;
+            return times.iter().map(|it| Transfer::write(Rows::of(it.dst, size))).collect();
+        }
+        _ => return Vec::new(),
+    };
+    vec![one]
+}
+
+fn of_move(it: &Move) -> Command<'static> {
+    use tally_compiler_protocol::checks::DEFINED;
+    match *it {
+        Move::Copy { dst, src, size } => Command::Copy { dst, src, size },
+        Move::Region { dst, src, shape } => Command::CopyRegion { dst, src, shape },
+        Move::Define { dst, size } => Command::Fill { dst, size, pattern: &[DEFINED] },
+    }
+}
+
+/// The pointers among a kernel's arguments.
+fn pointers(info: &KernelInfo, args: &[u8]) -> Vec<u64> {
+    let is_pointer = |kind| matches!(kind, ArgKind::GlobalPointer | ArgKind::ConstantPointer);
+    let places = info.args.iter().filter(|arg| is_pointer(arg.kind)).map(|arg| arg.offset as usize);
+    let bytes = places.filter_map(|at| args.get(at..)?.first_chunk());
+    bytes.map(|bytes| u64::from_le_bytes(*bytes)).collect()
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The settings of checks.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Which mistakes are looked for, and what becomes of those that are found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checks {
+    /// Accesses outside of allocations.
+    pub memory: bool,
+    /// Reads of what nothing has written.
+    pub init: bool,
+    /// `TALLY_CHECK_REPORT`.
+    pub report: Option<PathBuf>,
+    /// `TALLY_CHECK_SARIF`.
+    pub sarif: Option<PathBuf>,
+    /// `TALLY_CHECK_SUPPRESSIONS`.
+    pub suppressions: Vec<PathBuf>,
+    /// `TALLY_CHECK_EXITCODE`.
+    pub exit_code: Option<i32>,
+    /// `TALLY_CHECK_STACKS`.
+    pub stacks: bool,
+}
+
+impl Checks {
+    /// Whether there is any check.
+    pub fn any(&self) -> bool {
+        self.memory || self.init
+    }
+
+    /// Reads what is `present` in the environment; what is not understood goes to `complaints`.
+    pub(super) fn read(
+        present: impl Fn(&str) -> Option<OsString>,
+        complaints: &mut Vec<String>,
+    ) -> Self {
+        let text = |name| present(name).map(|value| value.to_string_lossy().into_owned());
+        let mut checks = Self {
+            report: present("TALLY_CHECK_REPORT").map(PathBuf::from),
+            sarif: present("TALLY_CHECK_SARIF").map(PathBuf::from),
+            suppressions: present("TALLY_CHECK_SUPPRESSIONS")
+                .map_or(Vec::new(), |files| std::env::split_paths(&files).collect()),
+            stacks: text("TALLY_CHECK_STACKS").is_some_and(|value| value == "1"),
+            ..Self::default()
+        };
+        for name in text("TALLY_CHECK").unwrap_or_default().split(',').map(str::trim) {
+            match name {
+                "" => {}
+                "memory" => checks.memory = true,
+                "init" => checks.init = true,
+                "all" | "1" => (checks.memory, checks.init) = (true, true),
+                _ => complaints.push(format!("TALLY_CHECK: {name:?} is none of memory, init, all")),
+            }
+        }
+        checks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_are_named_with_commas() {
+        let read = |value: &str, complaints: &mut Vec<String>| {
+            Checks::read(|name| (name == "TALLY_CHECK").then(|| value.into()), complaints)
+        };
+        let mut complaints = Vec::new();
+        assert!(!read("", &mut complaints).any());
+        let memory = read("memory", &mut complaints);
+        assert!(memory.memory && !memory.init);
+        let both = read("init, memory", &mut complaints);
+        assert!(both.memory && both.init && both == read("all", &mut complaints));
+        assert!(complaints.is_empty());
+        assert!(read("init,sanity", &mut complaints).init);
+        assert!(complaints[0].contains("sanity"), "{complaints:?}");
+    }
+}
