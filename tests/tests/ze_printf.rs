@@ -77,6 +77,9 @@ impl Drop for Output {
     }
 }
 
+/// The most groups that a test launches.
+const MOST_GROUPS: u32 = 2;
+
 struct Printer {
     gpu: Gpu,
     kernel: ze_kernel_handle_t,
@@ -88,7 +91,7 @@ impl Printer {
         let gpu = Gpu::new();
         let module = gpu.module(&ze::spirv_from(KERNELS), "").expect("it is valid");
         let kernel = gpu.kernel(module, name);
-        let out = gpu.host(items as usize);
+        let out = gpu.host((MOST_GROUPS * items) as usize);
         check!(zeKernelSetGroupSize(kernel, items, 1, 1));
         let address = out.address();
         check!(zeKernelSetArgumentValue(kernel, 0, 8, ptr::from_ref(&address).cast()));
