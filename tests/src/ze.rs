@@ -135,7 +135,7 @@ pub fn file(name: &str) -> PathBuf {
 }
 
 /// A product of the build that made this test: in its folder or the one above, the newer one.
-fn beside(name: &str) -> Option<PathBuf> {
+pub fn beside(name: &str) -> Option<PathBuf> {
     let program = program();
     let files = program.ancestors().skip(1).take(2).map(|folder| folder.join(name));
     let found: Vec<PathBuf> = files.filter(|file| file.is_file()).collect();

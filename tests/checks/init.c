@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Programs whose kernels read what nothing has written.
+#include "wrong.h"
+
+WRONG(sums_without_a_start)
+{
+    int n = 16;
+    int *sums = device_memory(64 * sizeof(int)), *in = shared_memory(n * sizeof(int));
+
+    for (int i = 0; i < n; i++)
+        in[i] = i;
+    launch(synchronous, "sums_without_a_start", LINE(1, 64), ARG(sums), ARG(in), ARG(n)); //! launched
+    release(sums);
+    release(in);
+}
+
+WRONG(half_written)
+{
+    int n = 64, *a = device_memory(n * sizeof(int)), *out = shared_memory(sizeof(int)); //! made
+
+    launch(synchronous, "every_second", LINE(1, 64), ARG(a));
+    launch(synchronous, "add_all", LINE(1, 1), ARG(a), ARG(out), ARG(n)); //! launched
+    release(a);
+    release(out);
+}
+
+WRONG(fill_too_short)
+{
+    int n = 64, zero = 0;
+    int *a = device_memory(n * sizeof(int)), *out = shared_memory(sizeof(int)); //! made
+
+    must(zeCommandListAppendMemoryFill(synchronous, a, &zero, sizeof(zero), TWIN(n, n * sizeof(int)), NULL, 0, NULL));
+    launch(synchronous, "add_all", LINE(1, 1), ARG(a), ARG(out), ARG(n)); //! launched
+    release(a);
+    release(out);
+}
+
+// The copy is in order, the sum of what was copied is not.
+WRONG(copy_of_nothing)
+{
+    int n = 64, zero = 0;
+    int *a = device_memory(n * sizeof(int));
+    int *b = device_memory(n * sizeof(int)), *out = shared_memory(sizeof(int)); //! made
+
+#ifdef MENDED
+    must(zeCommandListAppendMemoryFill(synchronous, a, &zero, sizeof(zero), n * sizeof(int), NULL, 0, NULL));
+#endif
+    (void)zero;
+    must(zeCommandListAppendMemoryCopy(synchronous, b, a, n * sizeof(int), NULL, 0, NULL));
+    launch(synchronous, "add_all", LINE(1, 1), ARG(b), ARG(out), ARG(n)); //! launched
+    release(a);
+    release(b);
+    release(out);
+}
+
+WRONG(branch)
+{
+    int *flags = device_memory(64 * sizeof(int)), *out = shared_memory(64 * sizeof(int)); //! made
+    int one = 1;
+
+#ifdef MENDED
+    must(zeCommandListAppendMemoryFill(synchronous, flags, &one, sizeof(one), 64 * sizeof(int), NULL, 0, NULL));
+#endif
+    (void)one;
+    launch(synchronous, "branch", LINE(1, 64), ARG(flags), ARG(out)); //! launched
+    release(flags);
+    release(out);
+}
+
+WRONG(gather)
+{
+    int *index = device_memory(64 * sizeof(int)); //! made
+    float *in = shared_memory(64 * sizeof(float)), *out = shared_memory(64 * sizeof(float));
+
+#ifdef MENDED
+    launch(synchronous, "every_second", LINE(1, 64), ARG(index));
+#endif
+    launch(synchronous, "gather", LINE(1, 64), ARG(index), ARG(in), ARG(out)); //! launched
+    release(index);
+    release(in);
+    release(out);
+}
+
+WRONG(field_never_written)
+{
+    char *first = device_memory(64 * 8);
+    char *second = device_memory(64 * 8); //! made
+    int *out = shared_memory(64 * sizeof(int));
+
+    launch(synchronous, "make_pairs", LINE(1, 64), ARG(first));
+    launch(synchronous, "move_pairs", LINE(1, 64), ARG(second), ARG(first));
+    launch(synchronous, "use_pairs", LINE(1, 64), ARG(second), ARG(out)); //! launched
+    release(first);
+    release(second);
+    release(out);
+}
+
+WRONG(count)
+{
+    uint32_t *counts = device_memory(4 * sizeof(uint32_t)), zero = 0; //! made
+
+#ifdef MENDED
+    must(zeCommandListAppendMemoryFill(synchronous, counts, &zero, sizeof(zero), 16, NULL, 0, NULL));
+#endif
+    (void)zero;
+    launch(synchronous, "count", LINE(1, 64), ARG(counts)); //! launched
+    release(counts);
+}
+
+WRONG(three_of_four)
+{
+    float *v = device_memory(64 * 16), *out = shared_memory(64 * sizeof(float)); //! made
+
+    launch(synchronous, "three_of_four", LINE(1, 64), ARG(v));
+    launch(synchronous, "length_of_all", LINE(1, 64), ARG(v), ARG(out)); //! launched
+    release(v);
+    release(out);
+}
+
+// A regular list, executed twice: the second time there is something.
+WRONG(read_before_it_is_written)
+{
+    int n = 64, *a = device_memory(n * sizeof(int)), *out = shared_memory(sizeof(int)); //! made
+    ze_command_list_handle_t list = regular_list();
+
+#ifdef MENDED
+    launch(list, "every_second", LINE(1, 64), ARG(a));
+    launch(list, "add_all", LINE(1, 1), ARG(a), ARG(out), ARG(n));
+#else
+    launch(list, "add_all", LINE(1, 1), ARG(a), ARG(out), ARG(n)); //! launched
+    launch(list, "every_second", LINE(1, 64), ARG(a));
+#endif
+    must(zeCommandListClose(list));
+    execute(list);
+    execute(list);
+    must(zeCommandListDestroy(list));
+    release(a);
+    release(out);
+}
+
+// Bytes of a region of which one column was left out.
+WRONG(column_left_out)
+{
+    int n = 64;
+    int *a = device_memory(n * sizeof(int)), *from = shared_memory(n * sizeof(int)), *out = shared_memory(sizeof(int)); //! made
+    ze_copy_region_t region = {0, 0, 0, TWIN(28, 32), 8, 0};
+
+    memset(from, 0, n * sizeof(int));
+    must(zeCommandListAppendMemoryCopyRegion(synchronous, a, &region, 32, 0, from, &region, 32, 0, NULL, 0, NULL));
+    launch(synchronous, "add_all", LINE(1, 1), ARG(a), ARG(out), ARG(n)); //! launched
+    release(a);
+    release(from);
+    release(out);
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs with mistakes, which the checks have to find where they are, and the same programs mended, about
+//! which they have to say nothing (`tests/checks/`).
+//!
+//! The programs say in comments what is to be reported. In a kernel or a host function of the name of a
+//! program:
+//!
+//! ```text
+//!   a[i] = 1; //! out-of-bounds                    a report of this rule names this line
+//!   a[i] = 1; //! past_the_end: out-of-bounds      the same, in a function of another name
+//!   int *a = device_memory(400); //! made          a report names this call as the one that made the memory
+//!   release(a); //! freed                          likewise
+//!   launch(list, "kernel", ...); //! launched      a report names this call as the one that launched the kernel
+//! ```
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+use serde_json::Value;
+use tally_tests::ze;
+
+/// The exit status of a program in which something was found.
+const FOUND: i32 = 99;
+/// After so many seconds a program hangs.
+const PATIENCE: &str = "600";
+
+/// What is to be reported.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Wanted {
+    /// The source file's name, without its folder.
+    file: String,
+    line: u64,
+    /// A rule, or `made`, `freed` or `launched`.
+    what: String,
+}
+
+/// The programs of a C file with their kernels, built.
+struct Programs {
+    program: PathBuf,
+    kernels: PathBuf,
+}
+
+fn folder() -> PathBuf {
+    ze::file("checks")
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn is_newer(file: &Path, than: &Path) -> bool {
+    let time = |path: &Path| path.metadata().and_then(|it| it.modified()).ok();
+    time(file).is_none_or(|time_of_file| time(than).is_none_or(|it| time_of_file > it))
+}
+
+impl Programs {
+    /// Builds them if they are out of date.
+    fn build(name: &str, mended: bool) -> Self {
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("checks");
+        fs::create_dir_all(&out).expect("a folder for what is built");
+        let suffix = if mended { "-mended" } else { "" };
+        let define: &[&str] = if mended { &["-DMENDED"] } else { &[] };
+        let program = out.join(format!("{name}{suffix}"));
+        let kernels = out.join(format!("{name}{suffix}.spv"));
+        let source = folder().join(name).with_extension("c");
+        let shared = [folder().join("wrong.c"), folder().join("wrong.h")];
+        if shared.iter().chain([&source]).any(|file| is_newer(file, &program)) {
+            let mut gcc = Command::new("gcc");
+            gcc.args(["-std=gnu11", "-g", "-O0", "-Wall", "-Wextra", "-Werror"]).args(define);
+            // What is wrong with them is no matter for gcc.
+            gcc.args(["-Wno-use-after-free", "-Wno-free-nonheap-object"]);
+            run(gcc.arg(&source).arg(&shared[0]).arg("-o").arg(&program).arg("-lze_loader"));
+        }
+        let source = source.with_extension("cl");
+        if is_newer(&source, &kernels) {
+            let mut spirv = Command::new(folder().join("../../scripts/spirv-lines"));
+            run(spirv.arg(&source).arg("-o").arg(&kernels).args(["-O1"]).args(define));
+        }
+        Self { program, kernels }
+    }
+
+    fn names(&self) -> Vec<String> {
+        run(&mut Command::new(&self.program)).lines().map(str::to_owned).collect()
+    }
+
+    /// Runs one of them: what was found, and what it said.
+    fn run(&self, name: &str, checks: &str) -> (Vec<Value>, String) {
+        let report = self.program.with_extension(format!("{name}.json"));
+        let output = Command::new("timeout")
+            .args(["--foreground", "--signal=KILL", PATIENCE])
+            .arg(ze::beside("tally-run").expect("it is built with the driver"))
+            .arg(format!("--check={checks}"))
+            .args(["--stacks", &format!("--error-exitcode={FOUND}"), "--report"])
+            .arg(&report)
+            .arg(&self.program)
+            .arg(&self.kernels)
+            .arg(name)
+            .envs([("TALLY_LANE", "embedded"), ("TALLY_CACHE", "0")])
+            .output()
+            .expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let text =
+            fs::read_to_string(&report).unwrap_or_else(|error| panic!("{name}: {error}: {said}"));
+        // Left over, it is litter.
+        let _ = fs::remove_file(&report);
+        let json: Value = serde_json::from_str(&text).expect("a report is JSON");
+        let reports = json["reports"].as_array().expect("a list").clone();
+        let status = output.status.code();
+        let wanted = if reports.is_empty() { 0 } else { FOUND };
+        assert_eq!(status, Some(wanted), "{name}: the exit status\n{said}");
+        (reports, said)
+    }
+}
+
+/// What the comments of a file say of a program.
+fn wanted(name: &str, program: &str) -> BTreeSet<Wanted> {
+    let mut all = BTreeSet::new();
+    for extension in ["c", "cl"] {
+        let file = format!("{name}.{extension}");
+        let text = fs::read_to_string(folder().join(&file)).expect("it can be read");
+        let mut function = "";
+        for (number, line) in (1..).zip(text.lines()) {
+            let begins = line.strip_prefix("WRONG(").or_else(|| line.strip_prefix("kernel void "));
+            if let Some(rest) = begins {
+                function = rest.split(['(', ')']).next().unwrap_or("");
+            }
+            let Some((_, said)) = line.split_once("//! ") else { continue };
+            for said in said.split(", ") {
+                let (whose, what) = said.split_once(": ").unwrap_or((function, said));
+                if whose == program {
+                    all.insert(Wanted { file: file.clone(), line: number, what: what.to_owned() });
+                }
+            }
+        }
+    }
+    all
+}
+
+/// The place in a file of the programs' of each function of a call's stack.
+fn places(call: &Value, what: &str) -> Vec<Wanted> {
+    let frames = call["stack"].as_array().map_or(&[][..], Vec::as_slice);
+    let place = |frame: &Value| {
+        let (_, place) = frame.as_str()?.rsplit_once(" at ")?;
+        let mut parts = place.rsplit('/').next()?.split(':');
+        let (file, line) = (parts.next()?.to_owned(), parts.next()?.parse().ok()?);
+        Some(Wanted { file, line, what: what.to_owned() })
+    };
+    frames.iter().filter_map(place).collect()
+}
+
+/// What reports name: for each the places that it may be wanted at, and the calls that it names.
+fn found(reports: &[Value]) -> (Vec<Vec<Wanted>>, Vec<Wanted>) {
+    let (mut mistakes, mut calls) = (Vec::new(), Vec::new());
+    for report in reports {
+        let rule = report["rule"].as_str().expect("a rule").to_owned();
+        let place = &report["place"];
+        if let (Some(file), Some(line)) = (place["file"].as_str(), place["line"].as_u64()) {
+            let file = file.rsplit('/').next().unwrap_or(file).to_owned();
+            mistakes.push(vec![Wanted { file, line, what: rule }]);
+            calls.extend(places(&report["call"], "launched"));
+        } else {
+            mistakes.push(places(&report["call"], &rule));
+        }
+        let allocation = &report["memory"]["allocation"];
+        calls.extend(places(&allocation["made"], "made"));
+        calls.extend(places(&allocation["freed"], "freed"));
+    }
+    (mistakes, calls)
+}
+
+/// Compares what was found with what the comments say; what differs.
+fn differences(wanted: &BTreeSet<Wanted>, reports: &[Value]) -> Vec<String> {
+    let (mistakes, calls) = found(reports);
+    let is_call = |it: &&Wanted| ["made", "freed", "launched"].contains(&it.what.as_str());
+    let mut out = Vec::new();
+    for it in wanted.iter().filter(is_call).filter(|it| !calls.contains(it)) {
+        out.push(format!("no report names the call: {it:?}"));
+    }
+    for it in wanted.iter().filter(|it| !is_call(it)) {
+        if !mistakes.iter().any(|places| places.contains(it)) {
+            out.push(format!("not reported: {it:?}"));
+        }
+    }
+    for places in mistakes.iter().filter(|places| !places.iter().any(|it| wanted.contains(it))) {
+        out.push(format!("not wanted: {places:?}"));
+    }
+    out
+}
+
+/// Runs all programs of a file, wrong and mended; those that are named by `TALLY_WRONG` if it is set.
+fn try_all(name: &str, checks: &str) {
+    let (wrong, mended) = (Programs::build(name, false), Programs::build(name, true));
+    let only = std::env::var("TALLY_WRONG").ok();
+    let names: Vec<String> = wrong
+        .names()
+        .into_iter()
+        .filter(|it| only.as_ref().is_none_or(|only| only == it))
+        .collect();
+    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let workers = thread::available_parallelism().map_or(2, |it| it.get().min(4));
+    let work = || {
+        while let Some(program) = names.get(next.fetch_add(1, Relaxed)) {
+            let wanted = wanted(name, program);
+            assert!(!wanted.is_empty(), "{program} has no comments");
+            let (reports, said) = wrong.run(program, checks);
+            let mut failed = differences(&wanted, &reports);
+            if !failed.is_empty() {
+                failed.push(said);
+            }
+            let (reports, said) = mended.run(program, checks);
+            if !reports.is_empty() {
+                failed.push(format!("mended, and yet:\n{said}"));
+            }
+            if !failed.is_empty() {
+                failures
+                    .lock()
+                    .expect("no thread panics")
+                    .push(format!("{program}: {}", failed.join("\n  ")));
+            }
+        }
+    };
+    thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
+    let failures = failures.into_inner().expect("no thread panics");
+    assert!(
+        failures.is_empty(),
+        "{} of {} failed:\n{}",
+        failures.len(),
+        names.len(),
+        failures.join("\n")
+    );
+}
+
+#[test]
+fn wrong_accesses_of_kernels_and_commands_are_told() {
+    try_all("memory", "memory");
+}
+
+#[test]
+fn reads_of_what_nothing_has_written_are_told() {
+    try_all("init", "init");
+}
