@@ -25,6 +25,7 @@
 
 mod blocks;
 mod build;
+mod divide;
 mod emit;
 mod flow;
 mod group;

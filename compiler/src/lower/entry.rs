@@ -130,9 +130,10 @@ fn ids_are_small() -> String {
         );
     }
     text + &format!(
-        "  %ids.first.small = icmp ult i64 %ids.first, {0}
-  %ids.size.small = icmp ult i64 %ids.size, {0}
-  %small = and i1 %ids.first.small, %ids.size.small
+        "  %ids.end = add i64 %ids.first, %ids.size
+  %ids.first.small = icmp ult i64 %ids.first, {0}
+  %ids.end.small = icmp ule i64 %ids.end, {0}
+  %small = and i1 %ids.first.small, %ids.end.small
 ",
         1u32 << 30
     )

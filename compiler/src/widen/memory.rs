@@ -357,7 +357,7 @@ impl Widener<'_> {
     }
 
     /// Does one thing if something holds, else another. Both give a vector for each leaf.
-    fn guarded(
+    pub(super) fn guarded(
         &mut self,
         holds: Option<Operand>,
         leaves: &[Leaf],

@@ -4,6 +4,7 @@
 //! A value is one vector for each scalar that it is made of, so that a component of all items'
 //! `float4` lies in one vector. Structures and arrays are taken apart in the same way.
 
+use super::divide::Division;
 use super::emit::Widener;
 use super::refusal::Refusal;
 use super::shape::Shape;
@@ -303,8 +304,20 @@ impl Widener<'_> {
                 *operand = parts[number][n];
                 number += 1;
             });
-            if let Op::Binary(kind, a, b) = op {
-                op = Op::Binary(kind, a, self.divisor(kind, b));
+            if let (Op::Binary(kind, a, b), &Op::Binary(_, whole, by)) = (&op, &inst.op) {
+                let (kind, dividend, divisor) = (*kind, *a, *b);
+                let uniform = (self.shape(by) == Shape::Uniform).then(|| self.one(by));
+                let uniform = uniform.map(|one| self.scalars(one)).transpose()?;
+                let uniform = uniform.and_then(|scalars| scalars.get(n).copied());
+                let is_small = self.shapes.is_small(whole);
+                let division = Division { op: kind, dividend, is_small, divisor, uniform };
+                if divides(kind)
+                    && let Some(result) = self.divide(&division)?
+                {
+                    all.push(result);
+                    continue;
+                }
+                op = Op::Binary(kind, dividend, self.divisor(kind, divisor));
             }
             all.push(self.out.def(op, vector, inst.flags));
         }
@@ -312,7 +325,7 @@ impl Widener<'_> {
     }
 
     /// Items that are not here have any divisor, and none may trap.
-    fn divisor(&mut self, op: BinaryOp, divisor: Operand) -> Operand {
+    pub(super) fn divisor(&mut self, op: BinaryOp, divisor: Operand) -> Operand {
         let Some(mask) = self.mask.filter(|_| divides(op)) else { return divisor };
         if matches!(divisor, Operand::Const(_)) {
             return divisor;

@@ -26,6 +26,9 @@ pub enum Rows {
     Any,
 }
 
+/// What a small number may be moved by, either way, and stay one of 32 bits.
+const MOST_MOVED: i64 = 1 << 30;
+
 /// How a value differs between the items of a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -64,11 +67,12 @@ pub(super) struct Shapes {
     shapes: Vec<Option<Shape>>,
     /// The block that defines each value; `None` for parameters and the like.
     home: Vec<Option<BlockId>>,
-    /// Values between 0 and 2^31 - 1 for every item.
+    /// Values between 0 and 2^30 - 1 for every item.
     small: Vec<bool>,
     /// Values that are made of ids and of what is the same for all, by arithmetic alone.
     computed: Vec<bool>,
-    /// Small numbers that are shifted to the left by at most 32 of 64 bits, by the result.
+    /// Small numbers that are shifted to the left by at most 32 of 64 bits, by the result; by 32 also with a
+    /// constant added, so that the sum stays one of 32 bits.
     shifted: HashMap<ValueId, (Operand, i64)>,
     /// Places in the items' own variables that are equally far from their starts.
     own: Vec<bool>,
@@ -256,10 +260,31 @@ impl Shapes {
                                 && module.types.scalar_bits(function.values[result].ty) >= 32
                                 && module.types.lanes(function.values[result].ty) == 1
                         }
+                        // Not larger than the first.
+                        Op::Binary(
+                            BinaryOp::UDiv
+                            | BinaryOp::URem
+                            | BinaryOp::SRem
+                            | BinaryOp::LShr
+                            | BinaryOp::AShr
+                            | BinaryOp::And
+                            | BinaryOp::UMin,
+                            a,
+                            _,
+                        ) => self.is_small(*a),
                         _ => false,
                     };
                     changed |= small && !self.small[result.index()];
                     self.small[result.index()] |= small;
+                    if let Op::Binary(BinaryOp::Add, Operand::Value(a), Operand::Const(more)) =
+                        inst.op
+                        && let Some(&(base, 32)) = self.shifted.get(&a)
+                        && let Some(more) = module.const_bits(more)
+                        && more << 32 == 0
+                        && (more as i64 >> 32).abs() <= MOST_MOVED
+                    {
+                        self.shifted.insert(result, (base, 32));
+                    }
                     if let Op::Binary(BinaryOp::Shl, a, Operand::Const(amount)) = inst.op
                         && self.is_small(a)
                         && function.values[result].ty == module.operand_type(function, a)
@@ -273,7 +298,7 @@ impl Shapes {
         }
     }
 
-    /// Whether a value is between 0 and 2^31 - 1 for every item.
+    /// Whether a value is between 0 and 2^30 - 1 for every item.
     pub(super) fn is_small(&self, operand: Operand) -> bool {
         matches!(operand, Operand::Value(value) if self.small[value.index()])
     }

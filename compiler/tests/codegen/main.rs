@@ -8,6 +8,7 @@ mod checks;
 mod coverage;
 mod debug;
 mod diff;
+mod divide;
 mod faults;
 mod golden;
 mod graphs;

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Quotients and remainders of integers that differ between the items.
+//!
+//! Processors have no division of vectors of integers; LLVM takes one item after the other. Floats have one,
+//! and numbers that are far below the precision of a float have exact quotients by way of it. With `a + 1/2`
+//! for `a`, a quotient is at least `1/2b` away from the next integer, which is more than its roundings, also
+//! those of a product with `1 / b`. So `(a + 1/2) / b - 1/2` rounds to the integer quotient.
+//!
+//! Numbers of up to 16 bits are computed as floats, those of 32 as doubles, those of 64 too if all are below
+//! 2^50, which is found out when the code runs.
+
+use super::emit::Widener;
+use super::ops::Leaf;
+use super::refusal::Refusal;
+use crate::ir::{BinaryOp, CompareOp, ConvertOp, Float, Op, Operand, Type, TypeId, UnaryOp};
+
+/// Numbers of 64 bits below it are divided as doubles.
+const MOST: i64 = 1 << 50;
+
+/// Of doubles and floats: one half; and 1.5 times what has a last place of 1, to which an integer is added to
+/// have it in the low bits.
+const HALF: (u64, u64) = (0x3fe0_0000_0000_0000, 0x3f00_0000);
+const ROUNDER: (u64, u64) = (0x4338_0000_0000_0000, 0x4b40_0000);
+const ONE: (u64, u64) = (0x3ff0_0000_0000_0000, 0x3f80_0000);
+/// 2^52, also the bits in front of an integer that is added to it.
+const FRONT: u64 = 0x4330_0000_0000_0000;
+
+/// A division of all items' numbers.
+pub(super) struct Division {
+    pub(super) op: BinaryOp,
+    /// A vector.
+    pub(super) dividend: Operand,
+    /// Whether all items' dividends are known to be between 0 and 2^30 - 1.
+    pub(super) is_small: bool,
+    /// A vector.
+    pub(super) divisor: Operand,
+    /// The divisor if it is the same for all.
+    pub(super) uniform: Option<Operand>,
+}
+
+impl Division {
+    fn is_signed(&self) -> bool {
+        matches!(self.op, BinaryOp::SDiv | BinaryOp::SRem)
+    }
+}
+
+impl Widener<'_> {
+    /// The vector of results, or `None` if LLVM does better: it multiplies by what a constant divisor says.
+    pub(super) fn divide(&mut self, division: &Division) -> Result<Option<Operand>, Refusal> {
+        use BinaryOp as B;
+        if !matches!(division.op, B::UDiv | B::SDiv | B::URem | B::SRem) {
+            return Ok(None);
+        }
+        let vector = self.out.type_of(division.dividend);
+        let ty = self.out.module.types.element(vector);
+        let bits = self.out.module.types.scalar_bits(ty);
+        let constant = match division.uniform {
+            Some(Operand::Const(id)) => self.out.module.const_bits(id),
+            _ => None,
+        };
+        if matches!(division.uniform, Some(Operand::Const(_)))
+            && (bits <= 32 || constant.is_none_or(|by| by >= MOST as u64 || by.is_power_of_two()))
+        {
+            return Ok(None);
+        }
+        if bits <= 32 {
+            return Ok(Some(self.by_floats(division, ty)));
+        }
+        if bits != 64 {
+            return Ok(None);
+        }
+        let holds = self.fits(division, constant.is_some());
+        let leaf = Leaf { ty, offset: 0 };
+        let results = self.guarded(
+            holds,
+            &[leaf],
+            |this| Ok(vec![this.by_floats(division, ty)]),
+            |this| {
+                let divisor = this.divisor(division.op, division.divisor);
+                let op = Op::Binary(division.op, division.dividend, divisor);
+                Ok(vec![this.out.value(op, vector)])
+            },
+        )?;
+        Ok(results.first().copied())
+    }
+
+    /// Whether the numbers of 64 bits of all items that run are below the limit. `None` if that is known.
+    fn fits(&mut self, division: &Division, has_constant: bool) -> Option<Operand> {
+        let bool = self.out.module.types.bool();
+        let divisor = match division.uniform {
+            Some(_) if has_constant => None,
+            Some(divisor) => Some(self.is_below(divisor)),
+            None => Some(self.all_below(division.divisor)),
+        };
+        let dividend = (!division.is_small).then(|| self.all_below(division.dividend));
+        match (divisor, dividend) {
+            (Some(one), Some(other)) => {
+                Some(self.out.value(Op::Binary(BinaryOp::And, one, other), bool))
+            }
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// Compares a number with the limit, or each of a vector.
+    fn is_below(&mut self, number: Operand) -> Operand {
+        let ty = self.out.type_of(number);
+        let limit = self.out.int(ty, MOST);
+        let bool = self.out.module.types.bool();
+        let truth = if self.out.module.types.lanes(ty) == 1 { bool } else { self.out.mask_type() };
+        self.out.value(Op::Compare(CompareOp::ULt, number, limit), truth)
+    }
+
+    fn all_below(&mut self, numbers: Operand) -> Operand {
+        let mask_type = self.out.mask_type();
+        let bool = self.out.module.types.bool();
+        let below = self.is_below(numbers);
+        let mut beyond = self.out.value(Op::Unary(UnaryOp::Not, below), mask_type);
+        if let Some(mask) = self.mask {
+            beyond = self.out.value(Op::Binary(BinaryOp::And, beyond, mask), mask_type);
+        }
+        let any = self.out.value(Op::Any(beyond), bool);
+        self.out.value(Op::Unary(UnaryOp::Not, any), bool)
+    }
+
+    fn by_floats(&mut self, division: &Division, ty: TypeId) -> Operand {
+        let bits = self.out.module.types.scalar_bits(ty);
+        let is_double = bits > 16;
+        let format = if is_double { Float::F64 } else { Float::F32 };
+        let float = self.out.module.types.float(format);
+        let int = self.out.module.types.int(if is_double { 64 } else { 32 });
+        let vector = self.out.vector_of(ty);
+        let (floats, ints) = (self.out.vector_of(float), self.out.vector_of(int));
+        let pick = |(double, single): (u64, u64)| (if is_double { double } else { single }) as i64;
+        let half = self.out.int(floats, pick(HALF));
+        let is_signed = division.is_signed() && bits != 64;
+        let half_of = |this: &mut Self, sign: Operand| match is_signed {
+            true => this.out.value(Op::Binary(BinaryOp::CopySign, half, sign), floats),
+            false => half,
+        };
+
+        let a = self.float_of(division.dividend, is_signed, floats);
+        let half_a = if division.is_small { half } else { half_of(self, a) };
+        let a = self.out.value(Op::Binary(BinaryOp::FAdd, a, half_a), floats);
+        let quotient = match division.uniform {
+            Some(divisor) => {
+                let divisor = self.float_of(divisor, is_signed, float);
+                let one = self.out.int(float, pick(ONE));
+                let inverse = self.out.value(Op::Binary(BinaryOp::FDiv, one, divisor), float);
+                let inverse = self.out.splat(inverse);
+                self.out.value(Op::Binary(BinaryOp::FMul, a, inverse), floats)
+            }
+            None => {
+                let divisor = self.float_of(division.divisor, is_signed, floats);
+                self.out.value(Op::Binary(BinaryOp::FDiv, a, divisor), floats)
+            }
+        };
+        let half = half_of(self, quotient);
+        let quotient = self.out.value(Op::Binary(BinaryOp::FSub, quotient, half), floats);
+        let rounder = self.out.int(floats, pick(ROUNDER));
+        let rounded = self.out.value(Op::Binary(BinaryOp::FAdd, quotient, rounder), floats);
+        let rounded = self.out.value(Op::Convert(ConvertOp::Bitcast, rounded), ints);
+        let quotient = if ints == vector {
+            let front = self.out.int(ints, pick(ROUNDER));
+            self.out.value(Op::Binary(BinaryOp::Sub, rounded, front), ints)
+        } else {
+            self.out.value(Op::Convert(ConvertOp::Trunc, rounded), vector)
+        };
+        if matches!(division.op, BinaryOp::UDiv | BinaryOp::SDiv) {
+            return quotient;
+        }
+        let product = Op::Binary(BinaryOp::Mul, quotient, division.divisor);
+        let product = self.out.value(product, vector);
+        self.out.value(Op::Binary(BinaryOp::Sub, division.dividend, product), vector)
+    }
+
+    /// The float that an integer is, or each of a vector.
+    fn float_of(&mut self, number: Operand, is_signed: bool, to: TypeId) -> Operand {
+        let ty = self.out.type_of(number);
+        let bits = self.out.module.types.scalar_bits(ty);
+        if bits == 64 && matches!(self.out.module.types[to], Type::Vector(..)) {
+            // Without registers of 512 bits there is no conversion of such vectors.
+            let front = self.out.int(ty, FRONT as i64);
+            let number = self.out.value(Op::Binary(BinaryOp::Or, number, front), ty);
+            let number = self.out.value(Op::Convert(ConvertOp::Bitcast, number), to);
+            let front = self.out.int(to, FRONT as i64);
+            return self.out.value(Op::Binary(BinaryOp::FSub, number, front), to);
+        }
+        // Of 64 bits they are below the limit.
+        let op = if is_signed || bits == 64 { ConvertOp::SToF } else { ConvertOp::UToF };
+        self.out.value(Op::Convert(op, number), to)
+    }
+}
