@@ -35,87 +35,7 @@
 #include <drm/drm_gem_shmem_helper.h>
 #include <drm/drm_vma_manager.h>
 
-/* The prototypes are for the compiler's check alone: raw/ has the other side. */
-void tally_waiter_init(struct wait_queue_head *queue);
-int tally_waiter_sleep(struct wait_queue_head *queue, const u32 *woken, s64 deadline, bool killable,
-		       bool freezable);
-void tally_waiter_wake(struct wait_queue_head *queue, u32 *woken);
-u64 tally_memory_bytes(void);
-u32 tally_current_user(void);
-int tally_reset_function(struct pci_dev *pdev);
-
-/* What the driver does when PCI finds an error, is about to take power or state, and has given it back. */
-struct tally_power {
-	void (*halt)(struct pci_dev *pdev);
-	void (*pause)(struct pci_dev *pdev);
-	void (*go_on)(struct pci_dev *pdev);
-};
-
-void tally_handle_power(struct pci_dev *pdev, const struct tally_power *power);
-int tally_huge_pages(struct drm_device *drm);
-void *tally_page_address(struct page *page);
-int tally_fill_buffer(struct drm_gem_object *obj);
-struct page *tally_buffer_page(struct drm_gem_object *obj, unsigned long index);
-enum drm_gem_object_status tally_buffer_status(struct drm_gem_object *obj);
-void tally_put_page(struct page *page);
-int tally_mmap(struct file *file, struct vm_area_struct *vma);
-vm_fault_t tally_fault(struct vm_fault *vmf);
-vm_fault_t tally_huge_fault(struct vm_fault *vmf, unsigned int order);
-
-
-/* What is bound at a page of a VM. */
-struct tally_shown {
-	/* The pages of the memory behind the binding; NULL: zeros. */
-	struct page *const *pages;
-	/* The one that is meant, and those of the binding, which are contiguous there and in the VM. */
-	unsigned long index;
-	unsigned long first;
-	unsigned long end;
-	bool write;
-	bool execute;
-	/* Pages of one folio are in the order of the folio. */
-	bool whole_folios;
-};
-
-#define TALLY_FS_MAGIC 0x54414c59 /* "TALY" */
-
-int tally_fs_pin(void);
-void tally_fs_unpin(void);
-struct file *tally_space_file(const struct file_operations *fops, void *data);
-void tally_space_zap(struct file *file, u64 start, u64 bytes);
-void tally_space_map(struct vm_area_struct *vma);
-vm_fault_t tally_space_show(struct vm_fault *vmf, unsigned int order, const struct tally_shown *at);
-void *tally_area_new(unsigned long bytes);
-int tally_area_map(struct vm_area_struct *vma, void *area);
-void tally_area_free(void *area);
-struct page *tally_area_page(void *area, unsigned long offset);
-
-struct tally_null {
-	struct mem_cgroup *payer;
-	unsigned long count;
-	struct page *pages[];
-};
-
-struct tally_null *tally_null_new(unsigned long count);
-struct page **tally_null_pages(struct tally_null *null);
-int tally_null_fill(struct tally_null *null, unsigned long index);
-void tally_null_free(struct tally_null *null);
-
-struct tally_user_pages {
-	struct device *dev;
-	struct user_struct *user;
-	struct mm_struct *mm;
-	struct page **pages;
-	unsigned long count;
-	bool write;
-	struct sg_table sgt;
-};
-
-int tally_user_pin(u64 address, unsigned long count, bool write, struct tally_user_pages **out);
-int tally_user_map(struct tally_user_pages *user, struct device *dev);
-struct sg_table *tally_user_table(struct tally_user_pages *user);
-struct page **tally_user_array(struct tally_user_pages *user);
-void tally_user_unpin(struct tally_user_pages *user);
+#include "shim.h"
 
 void tally_waiter_init(struct wait_queue_head *queue)
 {
@@ -123,14 +43,16 @@ void tally_waiter_init(struct wait_queue_head *queue)
 }
 
 /*
- * Sleeps until *woken is not 0. -ETIME at the deadline (CLOCK_MONOTONIC ns), -EINTR on a signal, or only on
- * a fatal one. A freezable sleep goes on where it was when the machine has slept; its caller holds no lock.
+ * Sleeps until *woken is not 0. -ETIME at the deadline (CLOCK_MONOTONIC ns), -EINTR on a
+ * signal, or only on a fatal one. A freezable sleep goes on where it was when the machine has
+ * slept; its caller holds no lock.
  */
 int tally_waiter_sleep(struct wait_queue_head *queue, const u32 *woken, s64 deadline, bool killable,
 		       bool freezable)
 {
 	unsigned int state = (killable ? TASK_KILLABLE : TASK_INTERRUPTIBLE) |
 			     (freezable ? TASK_FREEZABLE : 0);
+	const u64 slack = 50 * NSEC_PER_USEC;
 	ktime_t expires = ns_to_ktime(deadline);
 	DEFINE_WAIT(wait);
 	int ret;
@@ -138,6 +60,7 @@ int tally_waiter_sleep(struct wait_queue_head *queue, const u32 *woken, s64 dead
 	might_sleep();
 	for (;;) {
 		ret = prepare_to_wait_event(queue, &wait, state) ? -EINTR : 0;
+		/* Pairs with the release in tally_waiter_wake(). */
 		if (smp_load_acquire(woken)) {
 			ret = 0;
 			break;
@@ -146,7 +69,8 @@ int tally_waiter_sleep(struct wait_queue_head *queue, const u32 *woken, s64 dead
 			break;
 		if (deadline == S64_MAX) {
 			schedule();
-		} else if (!schedule_hrtimeout_range(&expires, 50 * NSEC_PER_USEC, HRTIMER_MODE_ABS)) {
+		} else if (!schedule_hrtimeout_range(&expires, slack, HRTIMER_MODE_ABS)) {
+			/* Pairs with the release in tally_waiter_wake(). */
 			ret = smp_load_acquire(woken) ? 0 : -ETIME;
 			break;
 		}
@@ -157,6 +81,10 @@ int tally_waiter_sleep(struct wait_queue_head *queue, const u32 *woken, s64 dead
 
 void tally_waiter_wake(struct wait_queue_head *queue, u32 *woken)
 {
+	/*
+	 * What was written before is seen by the sleeper, who acquires it in
+	 * tally_waiter_sleep().
+	 */
 	smp_store_release(woken, 1);
 	wake_up(queue);
 }
@@ -261,9 +189,9 @@ void *tally_page_address(struct page *page)
 }
 
 /*
- * Has memory for all pages of a buffer, or -EINTR when a fatal signal comes, or -ENODEV when the driver
- * is unbound. For a large buffer this takes long. The helper, which then finds all pages, would see
- * neither, and have the buffer's lock.
+ * Has memory for all pages of a buffer, or -EINTR when a fatal signal comes, or -ENODEV when
+ * the driver is unbound. For a large buffer this takes long. The helper, which then finds all
+ * pages, would see neither, and have the buffer's lock.
  */
 int tally_fill_buffer(struct drm_gem_object *obj)
 {
@@ -440,7 +368,7 @@ int tally_user_pin(u64 address, unsigned long count, bool write, struct tally_us
 		return -EFAULT;
 	if (count > min_t(unsigned long, totalram_pages(), INT_MAX / sizeof(struct page *)))
 		return -ENOSPC;
-	user = kzalloc(sizeof(*user), GFP_KERNEL_ACCOUNT);
+	user = kzalloc_obj(*user, GFP_KERNEL_ACCOUNT);
 	if (!user)
 		return -ENOMEM;
 	user->user = get_uid(current_user());
@@ -485,13 +413,14 @@ free_user:
 }
 
 /*
- * Maps them for DMA, once. The processor and the device use the pages at the same time, without calls that
- * pass them from one to the other, because DMA is always coherent here. For the same reason a page may
- * be mapped any number of times.
+ * Maps them for DMA, once. The processor and the device use the pages at the same time,
+ * without calls that pass them from one to the other, because DMA is always coherent here. For
+ * the same reason a page may be mapped any number of times.
  */
 int tally_user_map(struct tally_user_pages *user, struct device *dev)
 {
-	int ret = dma_map_sgtable(dev, &user->sgt, tally_direction(user), DMA_ATTR_REQUIRE_COHERENT);
+	int ret = dma_map_sgtable(dev, &user->sgt, tally_direction(user),
+				  DMA_ATTR_REQUIRE_COHERENT);
 
 	if (!ret)
 		user->dev = get_device(dev);
@@ -525,8 +454,9 @@ void tally_user_unpin(struct tally_user_pages *user)
 }
 
 /*
- * The files of VMs are of a file system of their own, which is mounted nowhere. Those of the system's
- * anonymous inodes share an address space, and none of it may be executed, as kernels of a GPU have to be.
+ * The files of VMs are of a file system of their own, which is mounted nowhere. Those of the
+ * system's anonymous inodes share an address space, and none of it may be executed, as kernels
+ * of a GPU have to be.
  */
 static int tally_fs_init(struct fs_context *fc)
 {
@@ -558,8 +488,8 @@ void tally_fs_unpin(void)
 }
 
 /*
- * A file of an inode of its own, whose mappings can be found. It owns the data from here on, unless it cannot
- * be made. The caller has pinned the file system.
+ * A file of an inode of its own, whose mappings can be found. It owns the data from here on,
+ * unless it cannot be made. The caller has pinned the file system.
  */
 struct file *tally_space_file(const struct file_operations *fops, void *data)
 {
@@ -597,8 +527,9 @@ void tally_space_map(struct vm_area_struct *vma)
 }
 
 /*
- * Shows a page. It is shown with the access that the binding gives, also where the area would allow more: a
- * page that may be written is shown so at once, and any other is never made writable, see pfn_mkwrite.
+ * Shows a page. It is shown with the access that the binding gives, also where the area would
+ * allow more: a page that may be written is shown so at once, and any other is never made
+ * writable, see pfn_mkwrite.
  */
 vm_fault_t tally_space_show(struct vm_fault *vmf, unsigned int order, const struct tally_shown *at)
 {
@@ -629,7 +560,10 @@ vm_fault_t tally_space_show(struct vm_fault *vmf, unsigned int order, const stru
 	return VM_FAULT_FALLBACK;
 }
 
-/* Memory that the kernel and a process share. Freed here, its pages last as long as they are mapped. */
+/*
+ * Memory that the kernel and a process share. Freed here, its pages last as long as they are
+ * mapped.
+ */
 void *tally_area_new(unsigned long bytes)
 {
 	return vmalloc_user(bytes);
@@ -656,7 +590,10 @@ struct page *tally_area_page(void *area, unsigned long offset)
 	return page;
 }
 
-/* Memory that begins as zero and comes page by page, at the expense of the caller of this function. */
+/*
+ * Memory that begins as zero and comes page by page, at the expense of the caller of this
+ * function.
+ */
 struct tally_null *tally_null_new(unsigned long count)
 {
 	struct tally_null *null = kvzalloc(struct_size(null, pages, count),
@@ -678,7 +615,8 @@ struct page **tally_null_pages(struct tally_null *null)
 int tally_null_fill(struct tally_null *null, unsigned long index)
 {
 	struct mem_cgroup *before = set_active_memcg(null->payer);
-	struct page *page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NORETRY | __GFP_NOWARN);
+	struct page *page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NORETRY |
+				       __GFP_NOWARN);
 
 	set_active_memcg(before);
 	if (!page)
