@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Error and gamma functions, which only have the complete forms: erf, erfc, lgamma, lgamma_r, tgamma.
+// Functions that only have the complete forms: erfc, lgamma, lgamma_r, tgamma.
 
 #include <stdint.h>
 
@@ -9,7 +9,6 @@
   double __tally_##name##_f64(double x) { return __tally_far_##name##_f64(x); }                              \
   float __tally_##name##_f32(float x) { return (float)__tally_far_##name##_f64((double)x); }
 
-COMPLETE(erf)
 COMPLETE(erfc)
 COMPLETE(lgamma)
 COMPLETE(tgamma)

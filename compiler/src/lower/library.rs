@@ -23,13 +23,12 @@ const MOST_DOUBLES: u32 = 8;
 /// Whether a function has forms for vectors.
 fn takes_vectors(op: MathOp) -> bool {
     use MathOp::{
-        Erf, Erfc, Fmod, Fract, Frexp, Ilogb, Ldexp, Lgamma, LgammaR, Logb, Modf, Nextafter,
-        Remainder, Remquo, Tgamma,
+        Erfc, Fmod, Fract, Frexp, Ilogb, Ldexp, Lgamma, LgammaR, Logb, Modf, Nextafter, Remainder,
+        Remquo, Tgamma,
     };
     !matches!(
         op,
-        Erf | Erfc
-            | Fmod
+        Erfc | Fmod
             | Fract
             | Frexp
             | Ilogb

@@ -66,6 +66,7 @@ static inline uint64_t double_bits(double x) { return bits_of_double(x); }
   ONE(cos, type, suffix, V)                                                                                  \
   ONE(cosh, type, suffix, V)                                                                                 \
   ONE(cospi, type, suffix, V)                                                                                \
+  ONE(erf, type, suffix, V)                                                                                  \
   ONE(exp, type, suffix, V)                                                                                  \
   ONE(exp2, type, suffix, V)                                                                                 \
   ONE(exp10, type, suffix, V)                                                                                \

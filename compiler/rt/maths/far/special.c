@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Error and gamma functions: erf, erfc, lgamma, lgamma_r, tgamma.
+// Error and gamma functions: erfc, lgamma, lgamma_r, tgamma.
 //
 // Intervals and coefficients of the error functions and of lgamma are those of FreeBSD's msun
 // (s_erf.c, e_lgamma_r.c, 1993 by Sun Microsystems); those of tgamma are a Lanczos approximation
@@ -76,22 +76,6 @@ static inline double erfc_tail(double a) {
   struct dd exponent = dd_add(two_sum(-0.5625, ratio), dd_negate(square));
   // Scaled up by 2^100, so that only the last product may be subnormal.
   return exp_sum(exponent.hi, exponent.lo, 100) / a * 0x1p-100;
-}
-
-double __tally_far_erf_f64(double x) {
-  double a = __builtin_fabs(x);
-  if (is_nan(x))
-    return x;
-  if (a < 0x1p-28) // 2/sqrt(pi) - 1 in its own digits; a subnormal product must round once.
-    return a < 0x1p-960 ? (x * 0x1p100 * 0x1.20dd750429b6dp0) * 0x1p-100 : x + x * ERF_SMALL_NUM[0];
-  if (a < 0.84375)
-    return x + erf_small(x);
-  double result;
-  if (a < 1.25)
-    result = ERF_NEAR_ONE + erf_near_one(a);
-  else
-    result = a < 6 ? 1 - erfc_tail(a) : 1;
-  return __builtin_copysign(result, x);
 }
 
 double __tally_far_erfc_f64(double x) {
