@@ -9,7 +9,7 @@ use clap::{Args, Parser, ValueHint};
 /// GPUs that the device can pass for.
 pub const IDENTITIES: [&str; 4] = ["uhd-770", "arc-a770", "arc-b580", "max-1100"];
 /// Checks that there are, and all of them.
-pub const CHECKS: [&str; 3] = ["memory", "init", "all"];
+pub const CHECKS: [&str; 4] = ["memory", "init", "leaks", "all"];
 
 /// Starts a Level Zero, SYCL or Python program on Tally
 #[derive(Debug, Parser)]
@@ -61,7 +61,7 @@ pub struct Arguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Checks")]
 pub struct Checks {
-    /// Find mistakes of the program's: memory, init, or both: all
+    /// Find mistakes of the program: memory and init, or what CHECKS names
     #[arg(
         long = "check",
         value_name = "CHECKS",
@@ -69,7 +69,7 @@ pub struct Checks {
         value_delimiter = ',',
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "all"
+        default_missing_values = ["memory", "init"]
     )]
     pub wanted: Vec<String>,
 

@@ -167,7 +167,9 @@ fn found(reports: &[Value]) -> (Vec<Vec<Wanted>>, Vec<Wanted>) {
             mistakes.push(vec![Wanted { file, line, what: rule }]);
             calls.extend(places(&report["call"], "launched"));
         } else {
-            mistakes.push(places(&report["call"], &rule));
+            let maker = &report["memory"]["allocation"]["made"];
+            let call = if rule == "not-freed" { maker } else { &report["call"] };
+            mistakes.push(places(call, &rule));
         }
         let allocation = &report["memory"]["allocation"];
         calls.extend(places(&allocation["made"], "made"));
@@ -246,4 +248,9 @@ fn wrong_accesses_of_kernels_and_commands_are_told() {
 #[test]
 fn reads_of_what_nothing_has_written_are_told() {
     try_all("init", "init");
+}
+
+#[test]
+fn memory_that_is_not_freed_is_told() {
+    try_all("leaks", "leaks");
 }

@@ -122,6 +122,9 @@ pub fn start(space: &Arc<Space>, kernels: bool) {
 fn finish() -> Option<i32> {
     if let Some(checks) = get() {
         checks.drain();
+        if settings::get().checks.leaks {
+            checks.tell_leaks();
+        }
     }
     collector::finish()
 }
@@ -243,6 +246,21 @@ impl Checks {
     /// The device has stopped since a command faulted. Called on a thread of the device's.
     pub fn faulted(&self, fault: Fault) {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
+    }
+
+    fn tell_leaks(&self) {
+        for it in self.history.left() {
+            let (caller, size) = (it.maker, it.size);
+            let (kind, bytes) = (describe::name(&it.kind), describe::bytes(size));
+            let message = format!("{kind} of {bytes} is never freed");
+            let memory = describe::memory_of(it.clone(), it.base, size, "all of it".to_owned());
+            let report = Report {
+                memory: Some(memory),
+                call: None,
+                ..Report::of_call(Rule::NotFreed, message)
+            };
+            collector::add_of_caller(caller, report);
+        }
     }
 
     fn tell_fault(&self, fault: Fault) {

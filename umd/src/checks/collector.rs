@@ -92,6 +92,15 @@ pub fn add(report: Report, counts: Option<(Arc<Watched>, u32)>) {
         (Some(kernel), Some(place)) => Place::Kernel(kernel.clone(), place.word),
         _ => Place::Caller(calls::caller()),
     };
+    add_at(place, report, counts);
+}
+
+/// Adds a mistake of the call that the program has made at a place ([`calls::caller`]).
+pub fn add_of_caller(caller: u64, report: Report) {
+    add_at(Place::Caller(caller), report, None);
+}
+
+fn add_at(place: Place, report: Report, counts: Option<(Arc<Watched>, u32)>) {
     let key = (report.rule, place);
     let mut it = collector();
     if let Some(&index) = it.known.get(&key) {

@@ -36,6 +36,8 @@ pub struct Allocation {
     pub size: u64,
     pub kind: Kind,
     pub made: Call,
+    /// Where the program has called ([`calls::caller`]).
+    pub maker: u64,
     made_at: u64,
     /// The start of the allocation that it is, or is a part of.
     owner: u64,
@@ -90,12 +92,13 @@ impl History {
 
     /// Memory was allocated by the current call.
     pub fn made(&self, base: u64, size: u64, kind: Kind) {
-        let made = calls::current();
+        let (made, maker) = (calls::current(), calls::caller());
         let mut state = self.lock();
         state.epoch += 1;
         let made_at = state.epoch;
         let owner = base;
-        let new = Allocation { base, size, kind, made, made_at, owner, freed: None, freed_at: 0 };
+        let new =
+            Allocation { base, size, kind, made, maker, made_at, owner, freed: None, freed_at: 0 };
         state.live.insert(base, new);
     }
 
@@ -133,6 +136,12 @@ impl History {
     /// Start and size of each piece of memory that there is.
     pub fn pieces(&self) -> Vec<(u64, u64)> {
         self.lock().live.values().map(|it| (it.base, it.size)).collect()
+    }
+
+    /// The application's allocations that are not freed.
+    pub fn left(&self) -> Vec<Allocation> {
+        let state = self.lock();
+        state.live.values().filter(|it| !matches!(it.kind, Kind::Variable(_))).cloned().collect()
     }
 
     /// The count of allocations and frees.

@@ -48,6 +48,8 @@ pub enum Check {
     Memory,
     /// What is read was written before.
     Init,
+    /// Memory is freed before the process ends.
+    Leaks,
 }
 
 /// A rule.
@@ -87,6 +89,8 @@ pub enum Rule {
     DeviceFault,
     /// Something is read that nothing has written.
     UninitialisedRead,
+    /// Memory is not freed.
+    NotFreed,
 }
 
 impl Rule {
@@ -103,6 +107,7 @@ impl Rule {
             Self::FreeInUse => "Memory is freed when no command uses it any more.",
             Self::DeviceFault => "A command does nothing that stops the device.",
             Self::UninitialisedRead => "What is read was written before.",
+            Self::NotFreed => "Memory is freed before the process ends.",
         }
     }
 
@@ -110,6 +115,7 @@ impl Rule {
     pub fn check(self) -> Check {
         match self {
             Self::UninitialisedRead => Check::Init,
+            Self::NotFreed => Check::Leaks,
             _ => Check::Memory,
         }
     }

@@ -11,6 +11,8 @@ pub struct Checks {
     pub memory: bool,
     /// Reads of what nothing has written.
     pub init: bool,
+    /// Memory that is not freed.
+    pub leaks: bool,
     /// `TALLY_CHECK_REPORT`.
     pub report: Option<PathBuf>,
     /// `TALLY_CHECK_SARIF`.
@@ -26,7 +28,7 @@ pub struct Checks {
 impl Checks {
     /// Whether there is any check.
     pub fn any(&self) -> bool {
-        self.memory || self.init
+        self.memory || self.init || self.leaks
     }
 
     /// Reads what is `present` in the environment; what is not understood goes to `complaints`.
@@ -48,8 +50,10 @@ impl Checks {
                 "" => {}
                 "memory" => checks.memory = true,
                 "init" => checks.init = true,
-                "all" | "1" => (checks.memory, checks.init) = (true, true),
-                _ => complaints.push(format!("TALLY_CHECK: {name:?} is none of memory, init, all")),
+                "leaks" => checks.leaks = true,
+                "all" | "1" => (checks.memory, checks.init, checks.leaks) = (true, true, true),
+                _ => complaints
+                    .push(format!("TALLY_CHECK: {name:?} is none of memory, init, leaks, all")),
             }
         }
         checks
