@@ -95,6 +95,13 @@ impl Node {
             .find(Self::is_tally)
     }
 
+    /// Opens a node of Tally's.
+    pub fn open_path(path: &std::path::Path) -> Self {
+        let options =
+            OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).clone();
+        Self(options.open(path).expect("the render node"))
+    }
+
     fn is_tally(&self) -> bool {
         let mut name = [0u8; 16];
         let mut version = Version {

@@ -70,10 +70,13 @@ impl Gone {
             return Self { address: Some(address) };
         }
         fs::write(STOPPED, "").expect("to stop it");
-        let pid = daemon().expect("the device's process");
-        // SAFETY: takes numbers.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
-        eventually(|| !Path::new("/proc").join(pid.to_string()).exists());
+        // Others may end it, too, and it may be about to be started.
+        eventually(|| {
+            signal_daemon(libc::SIGKILL);
+            daemon().is_none()
+        });
+        // A child that it was about to start has its file a moment longer.
+        eventually(|| Node::try_open().is_none());
         Self { address: None }
     }
 

@@ -21,6 +21,7 @@ mod device;
 mod fuzz;
 mod half;
 mod hostile;
+mod liars;
 mod life;
 mod power;
 mod processes;
@@ -80,6 +81,7 @@ const TESTS: &[Test] = tests! {
     cgroups: a_cgroup_pays_for_buffers a_cgroup_at_its_limit_gets_no_buffer
         a_cgroup_pays_for_kernel_objects kernel_memory_runs_out_in_its_cgroup;
     power: the_machine_sleeps pci_recovers_from_an_error;
+    liars: starts_are_checked a_file_shows_what_is_bound silence_ends_the_gpu garbage_is_harmless;
     resets: a_reset_from_outside_is_noticed resets_among_other_calls;
     life: parameters_are_visible unbind_wakes_a_thousand_sleepers
         unbind_does_not_wait_for_memory
