@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use tally_uapi::firmware::{Answer, Command, Identity, op};
 use tally_uapi::host::{ADMIN_ENTRIES, Area, INTERRUPT, Ioctl, PATH, Start, VmFile, Write};
-use tally_uapi::ioctl::{DeviceInfo, EngineInfo, VmBind, VmCreate, bind_op, engine_capability};
+use tally_uapi::ioctl::{
+    DeviceInfo, EngineInfo, VmBind, VmCreate, VmDestroy, bind_op, engine_capability,
+};
 use tally_uapi::regs;
 use zerocopy::IntoBytes;
 
@@ -292,6 +294,7 @@ pub fn a_file_shows_what_is_bound() -> Outcome {
         });
         let mut vm = VmCreate { start: WINDOW.0, size: WINDOW.1, ..Default::default() };
         node.call(&mut vm).expect("VM_CREATE");
+        let ends = Ends(&node, vm.vm_id);
         let file = given.lock().unwrap().take().expect("its file");
         let handle = node.bo(4, 0).expect("a buffer");
         let bind = |op, address, pages, flags| {
@@ -325,12 +328,21 @@ pub fn a_file_shows_what_is_bound() -> Outcome {
             bind(bind_op::UNMAP, WINDOW.0, 1, 0).expect("UNMAP");
             assert!(!child.can(0, true));
         }
-        node.call(&mut tally_uapi::ioctl::VmDestroy { vm_id: vm.vm_id, pad: 0 }).expect("the end");
+        drop(ends);
         assert!(!child.can(1, false), "after the VM");
     });
     drop(device);
     witness();
     Outcome::Passed
+}
+
+/// A VM that ends with this, and with it the thread that serves it.
+struct Ends<'a>(&'a Node, u32);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.call(&mut VmDestroy { vm_id: self.1, pad: 0 }).expect("the end of the VM");
+    }
 }
 
 /// Maps pages of the file of a VM.
