@@ -46,7 +46,7 @@ build_packaged() {
     # Of two prefixes that fit, the later one counts.
     (cd "$root" && TALLY_STATIC_LLVM=$archives CARGO_TARGET_DIR=$packaged CARGO_PROFILE_RELEASE_STRIP=symbols \
         RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo --remap-path-prefix=$root=/tally --remap-path-prefix=$packaged=/build" \
-        cargo build --locked --release -p tally-umd -p tally-compiler)
+        cargo build --locked --release -p tally-umd -p tally-compiler ${packaged_more[@]+"${packaged_more[@]}"})
 }
 
 # The loader that packages carry, as Debian's archive of sources has it.
