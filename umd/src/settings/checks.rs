@@ -51,7 +51,8 @@ impl Checks {
                 "memory" => checks.memory = true,
                 "init" => checks.init = true,
                 "leaks" => checks.leaks = true,
-                "all" | "1" => (checks.memory, checks.init, checks.leaks) = (true, true, true),
+                "1" => (checks.memory, checks.init) = (true, true),
+                "all" => (checks.memory, checks.init, checks.leaks) = (true, true, true),
                 _ => complaints
                     .push(format!("TALLY_CHECK: {name:?} is none of memory, init, leaks, all")),
             }
@@ -74,7 +75,9 @@ mod tests {
         let memory = read("memory", &mut complaints);
         assert!(memory.memory && !memory.init);
         let both = read("init, memory", &mut complaints);
-        assert!(both.memory && both.init && both == read("all", &mut complaints));
+        assert!(both.memory && both.init && !both.leaks && both == read("1", &mut complaints));
+        let all = read("memory,init,leaks", &mut complaints);
+        assert!(all.leaks && all == read("all", &mut complaints));
         assert!(complaints.is_empty());
         assert!(read("init,sanity", &mut complaints).init);
         assert!(complaints[0].contains("sanity"), "{complaints:?}");
