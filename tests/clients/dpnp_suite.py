@@ -18,6 +18,8 @@ import time
 
 # Results of a test that is over: of its set-up, call and tear-down the one that comes first here counts.
 ORDER = ["died", "timed out", "failed", "xfailed", "skipped", "passed"]
+# The exit status of a process whose device is lost: the tests after it go on in a new one.
+LOST = 17
 # Stands for a file's tests if they could not be listed.
 COLLECTION = "(collection)"
 
@@ -42,6 +44,7 @@ class Recorder:
     def __init__(self, path, sample, seed):
         self.path, self.sample, self.seed = path, sample, seed
         self.worst = {}
+        self.lost = False
 
     def write(self, *words):
         with self.path.open("a") as out:
@@ -72,16 +75,20 @@ class Recorder:
             crash = getattr(report.longrepr, "reprcrash", None)
             lines = (crash.message if crash else str(report.longrepr)).split("\n")
             reason = " ".join(" ".join(lines[:3]).split())[:200]
+            self.lost |= "DEVICE_LOST" in str(report.longrepr)
         before = self.worst.get(report.nodeid)
         if before is None or ORDER.index(result) < ORDER.index(before[0]):
             self.worst[report.nodeid] = (result, reason)
 
     def pytest_runtest_logfinish(self, nodeid):
         self.write(key(nodeid), *self.worst.pop(nodeid, ("skipped", "")))
+        if self.lost:
+            pytest.exit("the device is lost", LOST)
 
 
 def run_file(arguments):
     """In the process of one file: runs it. dpnp is imported by pytest alone, after its options."""
+    global pytest
     import pytest
 
     recorder = Recorder(pathlib.Path(arguments.record), arguments.sample, arguments.seed)
@@ -108,6 +115,8 @@ def watch(command, path, limit):
     # pytest: 0, all passed; 1, some failed; 5, none were left to run.
     if process.returncode in (0, 1, 5):
         return True
+    if process.returncode == LOST:
+        return False
     return end_running(path, "died", f"the process ended with {process.returncode}")
 
 
