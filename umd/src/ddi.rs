@@ -20,6 +20,7 @@ use crate::error::{self, Error};
 pub mod dispatch;
 mod exports;
 mod implemented;
+mod old_loader;
 
 pub use exports::EXPORTED;
 pub use implemented::{IMPLEMENTED, lookup};
@@ -42,7 +43,7 @@ unsafe fn fill(
     if table.is_null() {
         return ze_result_t::ZE_RESULT_ERROR_INVALID_NULL_POINTER;
     }
-    if version.0 >> 16 != MAJOR {
+    if version.0 >> 16 != MAJOR || old_loader::would_crash(version) {
         return ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_VERSION;
     }
     for (i, entry) in description.entries_at(version.0).enumerate() {

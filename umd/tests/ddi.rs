@@ -98,6 +98,47 @@ fn another_major_version_is_refused_and_nothing_written() {
     }
 }
 
+/// SYCL's adapters call zeInitDrivers, which an old loader does not have, without a check. A mapped file of
+/// that name stands for one.
+#[test]
+fn a_loader_that_would_crash_sycl_gets_no_driver() {
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_with_an_adapter", "--ignored", "--nocapture"])
+        .output()
+        .expect("it starts");
+    assert!(child.status.success(), "{child:?}");
+    let said = String::from_utf8_lossy(&child.stderr).into_owned();
+    let sentence = "loader of this process is too old for SYCL (API 1.9; 1.10 is needed)";
+    assert_eq!(said.matches(sentence).count(), 1, "once: {said}");
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_with_an_adapter() {
+    let table = tables::get("zeGetGlobalProcAddrTable");
+    let (old, new) = (make_version(1, 9), make_version(1, 10));
+    let success = ze_result_t::ZE_RESULT_SUCCESS;
+    assert_eq!(ask(table, old).0, success, "nothing here would call what it does not have");
+    let folder = std::env::temp_dir().join(format!("tally-adapter-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("libur_adapter_level_zero_v2.so.0");
+    std::fs::write(&path, [0; 4096]).unwrap();
+    let file = std::fs::File::open(&path).unwrap();
+    // SAFETY: new pages, which nothing uses, of a file that is not changed.
+    let at = unsafe {
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+        libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, libc::MAP_PRIVATE, fd, 0)
+    };
+    assert_ne!(at, libc::MAP_FAILED);
+    for _ in 0..2 {
+        let (result, words) = ask(table, old);
+        assert_eq!(result, ze_result_t::ZE_RESULT_ERROR_UNSUPPORTED_VERSION);
+        assert!(words.iter().all(|&word| word == CANARY), "nothing is written");
+    }
+    assert_eq!(ask(table, new).0, success);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn a_null_table_is_refused() {
     for table in tables::all() {

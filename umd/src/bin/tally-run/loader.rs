@@ -63,11 +63,13 @@ impl Loader {
         Self::automatic(&SystemLoader::find(), needs_new)
     }
 
-    /// The system's loader where it does, else the one beside the driver or the newest that is unpacked.
+    /// The system's loader where it is new enough, else the one beside the driver or the newest that is unpacked.
+    /// A program that does not need a newer one may start one that does, which gets the one beside the driver by
+    /// the library path. An unpacked one cannot be handed on.
     pub(crate) fn automatic(system: &SystemLoader, needs_new: impl Fn() -> bool) -> Result<Self> {
         match system {
             SystemLoader::New(_) => Ok(Self::System),
-            SystemLoader::Old(_) if !needs_new() => Ok(Self::System),
+            SystemLoader::Old(_) if !needs_new() => Ok(beside_driver().unwrap_or(Self::System)),
             SystemLoader::Old(path) => own().ok_or_else(|| {
                 format!(
                     "{} is older than SYCL needs, which would crash: scripts/loaders sid true unpacks a newer one; --loader system starts a Python program that does without SYCL",
