@@ -270,21 +270,79 @@ impl Widener<'_> {
         Ok(self.out.value(Op::Address { base, offset, terms: same, inbounds: false }, vector))
     }
 
-    /// The same bits as another type. What changes the number of components is not done.
+    /// The same bits as another type, which may have fewer and larger components, or more and smaller
+    /// ones.
     fn bitcast(&mut self, a: Operand, ty: TypeId) -> Result<Vec<Operand>, Refusal> {
-        let (from, to) = (self.leaves(self.type_in(a))?, self.leaves(ty)?);
-        if from.len() != to.len() {
-            return Err(Refusal::new("a bitcast that changes the number of components"));
+        let to = self.leaves(ty)?;
+        let mut parts = self.vectors(a)?;
+        let (n, wanted) = (parts.len(), to.len());
+        if n == wanted {
+            // Each is one of the others.
+        } else if n.is_multiple_of(wanted) {
+            parts = self.join(&parts, n / wanted);
+        } else if wanted.is_multiple_of(n) {
+            parts = self.split(&parts, wanted / n);
+        } else {
+            return Err(Refusal::new("a bitcast between components that do not divide each other"));
         }
         let mut all = Vec::new();
-        for (value, leaf) in self.vectors(a)?.into_iter().zip(to) {
+        for (value, leaf) in parts.into_iter().zip(to) {
             let vector = self.out.vector_of(leaf.ty);
-            all.push(match self.out.type_of(value) == vector {
-                true => value,
-                false => self.out.value(Op::Convert(ConvertOp::Bitcast, value), vector),
-            });
+            all.push(self.bits_as(value, vector));
         }
         Ok(all)
+    }
+
+    fn bits_as(&mut self, value: Operand, ty: TypeId) -> Operand {
+        match self.out.type_of(value) == ty {
+            true => value,
+            false => self.out.value(Op::Convert(ConvertOp::Bitcast, value), ty),
+        }
+    }
+
+    /// Vectors of integers with the bits of `n` parts each, the first part lowest.
+    fn join(&mut self, parts: &[Operand], n: usize) -> Vec<Operand> {
+        let Some(&first) = parts.first() else { return Vec::new() };
+        let bits = self.out.module.types.scalar_bits(self.out.type_of(first));
+        let (small, large) = (self.vector_of_ints(bits), self.vector_of_ints(bits * n as u32));
+        let mut all = Vec::new();
+        for parts in parts.chunks_exact(n) {
+            let mut whole = None;
+            for (&part, at) in parts.iter().zip((0..).step_by(bits as usize)) {
+                let part = self.bits_as(part, small);
+                let part = self.out.value(Op::Convert(ConvertOp::ZExt, part), large);
+                whole = Some(whole.map_or(part, |below| {
+                    let places = self.out.int(large, at);
+                    let part = self.out.value(Op::Binary(BinaryOp::Shl, part, places), large);
+                    self.out.value(Op::Binary(BinaryOp::Or, below, part), large)
+                }));
+            }
+            all.extend(whole);
+        }
+        all
+    }
+
+    /// Vectors of integers with `n` parts of the bits of each of `wholes`, the lowest first.
+    fn split(&mut self, wholes: &[Operand], n: usize) -> Vec<Operand> {
+        let Some(&first) = wholes.first() else { return Vec::new() };
+        let large_bits = self.out.module.types.scalar_bits(self.out.type_of(first));
+        let bits = large_bits / n as u32;
+        let (small, large) = (self.vector_of_ints(bits), self.vector_of_ints(large_bits));
+        let mut all = Vec::new();
+        for &whole in wholes {
+            let whole = self.bits_as(whole, large);
+            for at in (0..i64::from(large_bits)).step_by(bits as usize) {
+                let places = self.out.int(large, at);
+                let part = self.out.value(Op::Binary(BinaryOp::LShr, whole, places), large);
+                all.push(self.out.value(Op::Convert(ConvertOp::Trunc, part), small));
+            }
+        }
+        all
+    }
+
+    fn vector_of_ints(&mut self, bits: u32) -> TypeId {
+        let int = self.out.module.types.int(bits);
+        self.out.vector_of(int)
     }
 
     fn by_component(&mut self, inst: &Inst, ty: TypeId) -> Result<Vec<Operand>, Refusal> {

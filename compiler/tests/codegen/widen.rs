@@ -406,6 +406,28 @@ fn groups_of_vectors_work_together() {
     same(&rows, "rows", grid, &[p(), Input::Local(256)], "");
 }
 
+/// The bits of several components as one, and of one as several. A kernel that is not widened for it
+/// runs item by item; oneMKL's, whose items exchange places without a barrier, are wrong then.
+#[test]
+fn bits_become_more_or_fewer_components() {
+    let module = wide(
+        "kernel void bits(global uint *p, global ulong *q) {
+           size_t i = get_global_id(0);
+           uint2 x = vload2(i, p);
+           ulong y = as_ulong(x) * 0x9e3779b97f4a7c15ul;
+           ushort4 h = as_ushort4(y ^ y >> 7);
+           h = h.wxzy + (ushort4)(1, 2, 3, 4);
+           uchar8 b = as_uchar8(h);
+           b = b.s70615243 ^ (uchar)i;
+           uint2 z = as_uint2(b);
+           ushort2 v = as_ushort2(z.x) * (ushort)3;
+           q[i] = as_ulong(z) + as_uint(v) + as_ulong(as_float2(y));
+         }",
+    );
+    let p = ints(300, |i| i.wrapping_mul(0x9e37_79b9_u32 as i32));
+    same(&module, "bits", Grid::line(150, 64), &[p, ints(300, |_| 0)], "");
+}
+
 /// What people read: which values are uniform, where items part, what is gathered, and the code.
 #[test]
 fn the_view_of_a_widened_kernel_is_readable() {
