@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The half of the driver whose device is a process of this machine (`device/SPEC.md`, chapter 17).
 //!
-//! A process that opens the misc device and calls START is a GPU until the file is closed, whoever closes it
-//! and why. Nothing here waits for the process, and nothing that it does or leaves out keeps memory from being
-//! freed: it is shown what is bound, through the files of VMs, and no longer than it is bound.
+//! A process that opens the misc device and calls START is a GPU until the last reference to the file is
+//! closed, for any reason. Nothing here waits for the process, and nothing that it does or leaves out keeps
+//! memory from being freed: it is shown what is bound, through the files of VMs, and no longer than it is bound.
 
 use kernel::device::Device;
 use kernel::drm;

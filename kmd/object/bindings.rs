@@ -110,11 +110,11 @@ pub(crate) enum Backing {
     User(#[expect(dead_code, reason = "kept, not read")] Arc<UserPages>),
     /// Pages of a process, for a device that is shown them.
     Pinned(Arc<PinnedUser>),
-    /// Memory of nobody's; none of it if it is only read, and is zero.
+    /// Memory that no buffer owns; none of it if it is only read, and is zero.
     Null(Option<Arc<Null>>),
 }
 
-/// Memory of nobody's.
+/// Memory that no buffer owns.
 pub(crate) struct Null {
     /// What it counts as.
     _charge: Charge,

@@ -184,7 +184,7 @@ impl Vm {
         Ok(result)
     }
 
-    /// All mappings, which it then has no more, and shows to nobody.
+    /// Takes all mappings out, so that no process sees them any more.
     pub(crate) fn take_mappings(&self) -> RBTree<u64, Mapping> {
         self.bindings.take_all(&self.space, &self.window)
     }

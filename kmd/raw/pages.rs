@@ -324,7 +324,7 @@ struct RawNull {
     private: [u8; 0],
 }
 
-/// Memory of nobody's, which begins as zero, and comes page by page.
+/// Memory that no buffer owns; it begins as zero, and comes page by page.
 pub(crate) struct NullPages(NonNull<RawNull>);
 
 // SAFETY: the shim's object may be used and freed by any thread.

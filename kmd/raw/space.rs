@@ -221,7 +221,7 @@ impl<B: Bound> Space<B> {
                 drop(unsafe { KBox::from_raw(view) });
             })?;
         let file = NonNull::new(file).ok_or(ENOMEM)?;
-        // SAFETY: a new file with one reference, which is ours; nobody is in the middle of a call on it.
+        // SAFETY: a new file with one reference, which is ours; no call on it is going on.
         Ok(Self { file: unsafe { ARef::from_raw(file.cast()) }, _of: PhantomData })
     }
 
