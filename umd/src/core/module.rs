@@ -46,6 +46,8 @@ pub struct Module {
     code: Mutex<HashMap<u32, Arc<Code>>>,
     /// Identifies the source.
     uuid: [u8; 16],
+    /// It came from a native binary, which has no code before it is linked if it imports anything.
+    native: bool,
 }
 
 object!(ze_module_handle_t => Arc<Module>, Kind::Module);
@@ -81,6 +83,8 @@ fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "")).unwrap_or_default()
 }
 
+const NO_COMPILER: ze_result_t = ze_result_t::ZE_RESULT_ERROR_DEPENDENCY_UNAVAILABLE;
+
 /// A native binary that can't be loaded.
 fn not_native(why: &str) -> Error {
     Error::new(
@@ -93,13 +97,21 @@ impl Module {
     /// Builds a module of one SPIR-V module or several: the whole front end runs before this
     /// returns. The second part is the log, also if the build fails.
     pub fn build(context: &Arc<Context>, inputs: Vec<Input>) -> (Result<Arc<Self>>, String) {
+        Self::compile(context, inputs, false)
+    }
+
+    fn compile(
+        context: &Arc<Context>,
+        inputs: Vec<Input>,
+        native: bool,
+    ) -> (Result<Arc<Self>>, String) {
         let uuid = fingerprint(inputs.iter().map(|input| &input.spirv[..]));
         let inputs = Arc::new(inputs);
         let part = Part { inputs: inputs.clone(), links: Vec::new() };
         let target = context.device().target();
         let (built, log) = Origin::compile(vec![part], target, checks::of_kernels());
         let module =
-            built.and_then(|(origin, info)| Self::new(context, info, origin, inputs, uuid));
+            built.and_then(|(origin, info)| Self::new(context, info, origin, inputs, uuid, native));
         (module, log)
     }
 
@@ -116,12 +128,15 @@ impl Module {
             Err(why) => return (Err(not_native(&why)), format!("native binary: {why}")),
         };
         if checks::of_kernels().any() && !native.inputs.is_empty() {
-            // The code of a native binary checks nothing.
-            return Self::build(context, native.inputs);
+            // The code of a native binary checks nothing, so it is made anew where there is a compiler.
+            let (built, log) = Self::compile(context, native.inputs.clone(), true);
+            if !built.as_ref().is_err_and(|error| error.code() == NO_COMPILER) {
+                return (built, log);
+            }
         }
         let code = native.code.into_iter().map(Arc::new).collect();
         let (info, inputs) = (Arc::new(native.info), Arc::new(native.inputs));
-        (Self::new(context, info, Origin::Native(code), inputs, native.uuid), String::new())
+        (Self::new(context, info, Origin::Native(code), inputs, native.uuid, true), String::new())
     }
 
     fn new(
@@ -130,6 +145,7 @@ impl Module {
         origin: Origin,
         inputs: Arc<Vec<Input>>,
         uuid: [u8; 16],
+        native: bool,
     ) -> Result<Arc<Self>> {
         let globals = Globals::allocate(context, &info.globals)?;
         let names = info.kernels.iter().map(|kernel| c_string(&kernel.name)).collect();
@@ -141,6 +157,7 @@ impl Module {
             names,
             code: Mutex::default(),
             uuid,
+            native,
         }))
     }
 
@@ -152,7 +169,9 @@ impl Module {
         let unchecked = self.unchecked()?;
         let Build { info, origin, .. } = unchecked.as_ref().unwrap_or(&self.built);
         // With the source a process that checks can build it anew.
-        let linkable = !(info.imports.is_empty() && info.exports.is_empty()) || unchecked.is_some();
+        let with_source = !(info.imports.is_empty() && info.exports.is_empty())
+            || unchecked.is_some()
+            || self.native;
         let kernels = if info.imports.is_empty() { info.kernels.len() as u32 } else { 0 };
         let code = (0..kernels)
             .map(|kernel| origin.kernel_code(info, kernel).map(|code| KernelCode::clone(&code)));
@@ -160,7 +179,7 @@ impl Module {
             target: self.context.device().target().clone(),
             info: ModuleInfo::clone(info),
             code: code.collect::<Result<_>>()?,
-            inputs: if linkable { self.unit().inputs.to_vec() } else { Vec::new() },
+            inputs: if with_source { self.unit().inputs.to_vec() } else { Vec::new() },
             uuid: self.uuid,
         };
         native.to_bytes().ok_or_else(|| {
@@ -279,9 +298,9 @@ impl Module {
 
     /// Names that kernels need and no link has brought.
     pub fn missing(&self) -> Vec<&str> {
-        let Build { info, origin, .. } = self.latest();
+        let info = self.info();
         // A binary with imports has no code: all its kernels need a link.
-        let all = matches!(origin, Origin::Native(_));
+        let all = self.native && self.linked.get().is_none();
         let imports = info.imports.iter().filter(|import| all || import.by_kernels);
         imports.map(|import| import.name.as_str()).collect()
     }
