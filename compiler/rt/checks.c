@@ -27,7 +27,7 @@ struct Watch {
   uint64_t *counts;
 };
 
-enum { CAPACITY = 1024, OUTSIDE = 64, KEPT = 8, ACCESSIBLE = 0x80, DEFINED = 0xff };
+enum { CAPACITY = 1024, OUTSIDE = 64, KEPT = 8, ACCESSIBLE = 0x80, UNDEFINED = 0x80, DEFINED = 0xff };
 
 struct Record {
   uint64_t ready, watch, launch, site, items, address, states, when, group, local_id, global_id[3];
@@ -172,6 +172,11 @@ void __tally_copy_states(const struct Watch *watch, uint64_t to, uint64_t from, 
   uint64_t count = at_most(watch, to, size), known = at_most(watch, from, count);
   __builtin_memmove(states, watch->shadow + (from & watch->mask), known);
   __builtin_memset(states + known, DEFINED, count - known);
+}
+
+// Bytes count as not written: a group's local memory when the group begins.
+void __tally_forget(const struct Watch *watch, uint64_t address, uint64_t size) {
+  __builtin_memset(watch->shadow + (address & watch->mask), UNDEFINED, at_most(watch, address, size));
 }
 
 struct Steps {

@@ -30,7 +30,7 @@ mod states;
 
 use tally_compiler_protocol::checks::{Checks, Sites};
 
-use crate::ir::{Kernel, Module};
+use crate::ir::{ArgKind, Kernel, Module};
 use crate::optimise::{self, Pass};
 
 /// The most that a kernel may weigh with all calls inlined; larger ones are not checked.
@@ -60,5 +60,8 @@ pub fn instrument(module: &Module, kernel: &Kernel, checks: Checks) -> Option<In
     part.functions[kernel.function] = function;
     let mut kernel = kernel.clone();
     kernel.facts.functions = vec![kernel.function];
+    let has_local = kernel.facts.local_static_bytes != 0
+        || kernel.args.iter().any(|arg| arg.kind == ArgKind::LocalPointer);
+    kernel.facts.forgets_local = checks.init && has_local;
     Some(Instrumented { module: part, kernel, sites })
 }

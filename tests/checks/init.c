@@ -152,3 +152,62 @@ WRONG(column_left_out)
     release(from);
     release(out);
 }
+
+WRONG(local_never_written)
+{
+    int *out = shared_memory(64 * sizeof(int));
+
+    launch(synchronous, "local_never_written", LINE(2, 32), ARG(out)); //! launched
+    release(out);
+}
+
+// The group's memory holds what another group has left there.
+WRONG(local_sum_without_a_start)
+{
+    int *out = shared_memory(4 * sizeof(int));
+
+    launch(synchronous, "local_sum_without_a_start", LINE(4, 16), ARG(out)); //! launched
+    release(out);
+}
+
+WRONG(local_argument_half_written)
+{
+    float *out = shared_memory(64 * sizeof(float));
+
+    launch(synchronous, "local_argument_half_written", LINE(1, 64), ARG(out), LOCAL(64 * sizeof(float))); //! launched
+    release(out);
+}
+
+// A copy of what nothing has written into local memory is no mistake, its use is.
+WRONG(local_copy_of_nothing)
+{
+    int zero = 0, *in = device_memory(64 * sizeof(int)), *out = shared_memory(64 * sizeof(int));
+
+#ifdef MENDED
+    must(zeCommandListAppendMemoryFill(synchronous, in, &zero, sizeof(zero), 64 * sizeof(int), NULL, 0, NULL));
+#endif
+    (void)zero;
+    launch(synchronous, "local_copy_of_nothing", LINE(1, 64), ARG(in), ARG(out)); //! launched
+    release(in);
+    release(out);
+}
+
+WRONG(local_through_a_generic_pointer)
+{
+    int *out = shared_memory(16 * sizeof(int));
+
+    launch(synchronous, "local_through_a_generic_pointer", LINE(1, 16), ARG(out)); //! launched
+    release(out);
+}
+
+// What was read behind the end is told there, and is no uninitialised value afterwards.
+WRONG(read_behind_the_end)
+{
+    int n = TWIN(65, 64), *in = shared_memory(64 * sizeof(int)), *out = device_memory(sizeof(int));
+
+    launch(synchronous, "any_bit", LINE(1, 1), ARG(in), ARG(out), ARG(n)); //! launched
+    launch(synchronous, "any_bit", LINE(1, 1), ARG(in), ARG(out), ARG(n));
+    launch(synchronous, "double_it", LINE(1, 1), ARG(out));
+    release(in);
+    release(out);
+}

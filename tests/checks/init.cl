@@ -89,3 +89,72 @@ kernel void length_of_all(global const float4 *v, global float *out)
     float4 it = v[i]; //! three_of_four: uninitialised-read
     out[i] = it.x + it.y + it.z + it.w;
 }
+
+kernel void local_never_written(global int *out)
+{
+    local int tile[32];
+    int l = get_local_id(0);
+    if (TWIN(l % 2, 1))
+        tile[l] = l;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    out[get_global_id(0)] = tile[31 - l] + 1; //! uninitialised-read
+}
+
+kernel void local_sum_without_a_start(global int *out)
+{
+    local int sum;
+#ifdef MENDED
+    if (get_local_id(0) == 0)
+        sum = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+    atomic_add(&sum, 1); //! uninitialised-read
+    barrier(CLK_LOCAL_MEM_FENCE);
+    out[get_group_id(0)] = sum;
+}
+
+kernel void local_argument_half_written(global float *out, local float *half_of_it)
+{
+    int l = get_local_id(0), n = get_local_size(0);
+    if (l < TWIN(n / 2, n))
+        half_of_it[l] = l;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    out[l] = half_of_it[n - 1 - l] * 0.5f; //! uninitialised-read
+}
+
+kernel void local_copy_of_nothing(global const int *in, global int *out)
+{
+    local int tile[64];
+    int l = get_local_id(0);
+    tile[l] = in[l];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    out[l] = tile[l ^ 1] * 3; //! uninitialised-read
+}
+
+static int twice(const int *at)
+{
+    return *at * 2; //! local_through_a_generic_pointer: uninitialised-read
+}
+
+kernel void local_through_a_generic_pointer(global int *out)
+{
+    local int here[16];
+    int l = get_local_id(0);
+    if (l != TWIN(3, 99))
+        here[l] = l;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    out[l] = twice(l < 8 ? (int *)&here[l] : (int *)&out[l]);
+}
+
+kernel void any_bit(global const int *in, global int *out, int n)
+{
+    int bits = 0;
+    for (int k = 0; k < n; k++)
+        bits |= in[k]; //! read_behind_the_end: out-of-bounds
+    out[0] = bits;
+}
+
+kernel void double_it(global int *a)
+{
+    a[0] *= 2;
+}

@@ -247,7 +247,7 @@ fn wrong_accesses_of_kernels_and_commands_are_told() {
 
 #[test]
 fn reads_of_what_nothing_has_written_are_told() {
-    try_all("init", "init");
+    try_all("init", "memory,init");
 }
 
 #[test]

@@ -92,8 +92,15 @@ impl Followed {
 
 /// Whether memory at an address has states: private memory has none.
 pub(super) fn has_states(module: &Module, function: &Function, at: Operand) -> bool {
-    let ty = module.operand_type(function, at);
-    !matches!(module.types[ty], Type::Pointer(AddressSpace::Private | AddressSpace::Local))
+    !matches!(space_of(module, function, at), Some(AddressSpace::Private))
+}
+
+/// The address space of a pointer.
+pub(super) fn space_of(module: &Module, function: &Function, at: Operand) -> Option<AddressSpace> {
+    match module.types[module.operand_type(function, at)] {
+        Type::Pointer(space) => Some(space),
+        _ => None,
+    }
 }
 
 /// Whether something in a load's own block depends on all of its value.

@@ -5,14 +5,14 @@ use std::collections::HashMap;
 
 use tally_compiler_protocol::checks::{Checks, DEFINED, SiteKind, Sites, Space};
 
-use super::follow::{Followed, Use, has_states, use_of};
+use super::follow::{Followed, Use, has_states, space_of, use_of};
 use super::roots::Roots;
 use super::sites::{About, Names, Table, space};
 use super::states::{Wanted, all, state_type};
 use crate::ir::eval::apply;
 use crate::ir::{
     Access, AddressSpace, BinaryOp, BlockId, CompareOp, ConstKind, ConvertOp, Dominators, ENTRY,
-    Flags, Function, Inst, Kernel, Loc, Module, Op, Operand, Type, TypeId, ValueId,
+    Flags, Function, Inst, Kernel, Loc, Module, Op, Operand, Type, TypeId, UnaryOp, ValueId,
 };
 
 mod moves;
@@ -215,10 +215,11 @@ impl Rewriter<'_> {
     fn load(&mut self, inst: &Inst, at: Operand, access: Access) {
         let Some(result) = inst.result else { return };
         let ty = self.function.values[result].ty;
-        if !has_states(self.module, self.source, at) {
-            return self.variable(at, self.accessed(ty), false);
-        }
         let bytes = self.accessed(ty);
+        let beyond = self.bounds(at, bytes, false);
+        if !self.has_states(at) {
+            return;
+        }
         let known = self.known.get(&at).filter(|known| known.bytes >= bytes).copied();
         let follows = self.followed.has(result);
         let wants_defined = self.checks.init && !follows;
@@ -232,12 +233,20 @@ impl Rewriter<'_> {
             return;
         }
         let shadow = self.shadow(at);
-        let state = self.make(Op::Load(shadow, plain(access)), states);
+        let mut state = self.make(Op::Load(shadow, plain(access)), states);
         let site = self.site(SiteKind::Read, at, bytes);
-        // Without followed values all accessible memory counts as defined.
-        let wanted = if follows { Wanted::Accessible } else { Wanted::Defined };
-        if !(follows && known.is_some()) {
-            self.report(site, at, state, wanted);
+        if !follows {
+            // Without init all accessible memory counts as defined.
+            self.report(site, at, state, Wanted::Defined, beyond);
+        } else if known.is_none() {
+            let mistake = if self.is_local(at) {
+                self.lacks(state, Wanted::Accessible)
+            } else {
+                self.report(site, at, state, Wanted::Accessible, None)
+            };
+            // What was read there is told once, and is not followed.
+            let defined = all(self.module, states, DEFINED);
+            state = self.make(Op::Select(mistake, defined, state), states);
         }
         if follows {
             self.states.insert(result, state);
@@ -248,10 +257,11 @@ impl Rewriter<'_> {
 
     fn store(&mut self, at: Operand, value: Operand, access: Access) {
         let ty = self.type_of(value);
-        if !has_states(self.module, self.source, at) {
-            return self.variable(at, self.accessed(ty), true);
-        }
         let bytes = self.accessed(ty);
+        self.bounds(at, bytes, true);
+        if !self.has_states(at) {
+            return;
+        }
         let known = self.known.get(&at).filter(|known| known.bytes >= bytes).copied();
         let follows = self.followed.has_operand(value);
         if known.is_some_and(|known| known.defined || !self.checks.init) && !follows {
@@ -261,10 +271,15 @@ impl Rewriter<'_> {
         let shadow = self.shadow(at);
         let mut before = None;
         if known.is_none() {
-            let site = self.site(SiteKind::Write, at, bytes);
             let states = self.make(Op::Load(shadow, plain(access)), states);
             let wanted = if self.checks.init { Wanted::Accessible } else { Wanted::Defined };
-            before = Some((states, self.report(site, at, states, wanted)));
+            let mistake = if self.is_local(at) {
+                self.lacks(states, wanted)
+            } else {
+                let site = self.site(SiteKind::Write, at, bytes);
+                self.report(site, at, states, wanted, None)
+            };
+            before = Some((states, mistake));
         }
         if self.checks.init {
             let new = if follows { self.state(value) } else { all(self.module, states, DEFINED) };
@@ -280,11 +295,14 @@ impl Rewriter<'_> {
 
     /// An atomic access, which depends on what it reads.
     fn atomic(&mut self, kind: SiteKind, at: Operand, ty: TypeId) {
-        if !has_states(self.module, self.source, at) {
-            return self.variable(at, self.accessed(ty), kind != SiteKind::Read);
-        }
-        self.aligned(at, ty);
         let bytes = self.accessed(ty);
+        let beyond = self.bounds(at, bytes, kind != SiteKind::Read);
+        if has_states(self.module, self.source, at) {
+            self.aligned(at, ty);
+        }
+        if !self.has_states(at) {
+            return;
+        }
         let known = self.known.get(&at).filter(|known| known.bytes >= bytes).copied();
         if known.is_some_and(|known| known.defined || !self.checks.init) {
             return;
@@ -294,7 +312,7 @@ impl Rewriter<'_> {
         let access = natural(self.module, ty);
         let state = self.make(Op::Load(shadow, plain(access)), states);
         let site = self.site(kind, at, bytes);
-        self.report(site, at, state, Wanted::Defined);
+        self.report(site, at, state, Wanted::Defined, beyond);
         self.learn(at, Known { bytes, defined: self.checks.init });
     }
 
@@ -352,13 +370,17 @@ impl Rewriter<'_> {
         constant: Option<u64>,
         writes: bool,
     ) -> Option<Operand> {
-        if !has_states(self.module, self.source, at) {
-            self.variable(at, constant.unwrap_or(1), writes);
+        let (i64, bool) = (self.module.types.int(64), self.module.types.bool());
+        let beyond = self.bounds(at, constant.unwrap_or(1), writes);
+        if !self.has_states(at) {
             return None;
+        }
+        if self.is_local(at) {
+            let no = || Operand::Const(self.module.const_int(bool, 0));
+            return Some(beyond.unwrap_or_else(no));
         }
         let kind = if writes { SiteKind::Write } else { SiteKind::Read };
         let site = self.site(kind, at, constant.unwrap_or(0));
-        let (i64, bool) = (self.module.types.int(64), self.module.types.bool());
         let good = self.make(Op::Accessible(at, size), i64);
         let mistake = self.make(Op::Compare(CompareOp::Ne, good, size), bool);
         let op = Op::Address { base: at, offset: 0, terms: vec![(good, 1)], inbounds: false };
@@ -367,12 +389,39 @@ impl Rewriter<'_> {
         Some(mistake)
     }
 
-    /// Reports a site unless all states are as wanted.
-    /// Whether there is a mistake.
-    fn report(&mut self, site: u32, at: Operand, state: Operand, wanted: Wanted) -> Operand {
+    /// Whether memory at an address has states for these checks. For what is only about the bounds of an
+    /// access local memory needs none.
+    fn has_states(&self, at: Operand) -> bool {
+        has_states(self.module, self.source, at) && (self.checks.init || !self.is_local(at))
+    }
+
+    fn is_local(&self, at: Operand) -> bool {
+        space_of(self.module, self.source, at) == Some(AddressSpace::Local)
+    }
+
+    /// Whether states are not as wanted.
+    fn lacks(&mut self, state: Operand, wanted: Wanted) -> Operand {
         let bool = self.module.types.bool();
         let good = self.good(state, wanted);
-        let mistake = self.make(Op::Unary(crate::ir::UnaryOp::Not, good), bool);
+        self.make(Op::Unary(UnaryOp::Not, good), bool)
+    }
+
+    /// Reports a site unless all states are as wanted, or another mistake was made there. Whether there is a
+    /// mistake.
+    fn report(
+        &mut self,
+        site: u32,
+        at: Operand,
+        state: Operand,
+        wanted: Wanted,
+        other: Option<Operand>,
+    ) -> Operand {
+        let bool = self.module.types.bool();
+        let mut mistake = self.lacks(state, wanted);
+        if let Some(other) = other {
+            let no_other = self.make(Op::Unary(UnaryOp::Not, other), bool);
+            mistake = self.make(Op::Binary(BinaryOp::And, mistake, no_other), bool);
+        }
         let size = self.sites.size(site);
         self.note(site, size, at, mistake);
         mistake

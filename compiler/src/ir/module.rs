@@ -351,6 +351,8 @@ pub struct KernelFacts {
     /// Offset in the argument block, behind all else, of the words that checks need
     /// ([`tally_compiler_protocol::checks::hidden`]); `None` if the kernel is not checked.
     pub watch: Option<u64>,
+    /// Whether a group's local memory counts as not written when the group begins.
+    pub forgets_local: bool,
 }
 
 /// A compiled program before code generation.

@@ -138,6 +138,23 @@ impl Body<'_, '_> {
     }
 }
 
+/// Makes the group's local memory count as not written.
+pub(super) fn forget_local(unit: &mut Unit<'_>) -> String {
+    let words = unit.watch.unwrap_or_default();
+    unit.declare("void", "__tally_forget", "ptr, ptr, i64");
+    let mut text = String::new();
+    let fields = [("block", "ptr", hidden::WATCH), ("bytes", "i64", hidden::LOCAL)];
+    for (name, ty, offset) in fields {
+        let at = words + u64::from(offset);
+        text += &format!(
+            "  %local.{name}.at = getelementptr i8, ptr %args, i64 {at}
+  %local.{name} = load {ty}, ptr %local.{name}.at, align 8, !invariant.load !0
+"
+        );
+    }
+    text + "  call void @__tally_forget(ptr %local.block, ptr %local, i64 %local.bytes)\n"
+}
+
 /// The function that reports if there is a mistake of so many items, at addresses with a step or `apart`;
 /// its name.
 fn helper(unit: &mut Unit<'_>, lanes: u32, apart: bool) -> String {

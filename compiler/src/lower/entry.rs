@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use super::checks;
 use super::context::{ARGS, GLOBAL_OFFSET, GLOBAL_SIZE, LOCAL, SCRATCH, load_context, local_size};
 use super::frame::Frame;
 use super::phases::Resumable;
@@ -158,6 +159,9 @@ fn group(
     let mut text = head(symbol);
     for (name, offset) in [("%args", ARGS), ("%local", LOCAL), ("%scratch", SCRATCH)] {
         text += &load_context(name, offset);
+    }
+    if kernel.facts.forgets_local {
+        text += &checks::forget_local(unit);
     }
     match one.rows {
         Rows::Whole => text += &local_size("%nx", 0, unit.exact),

@@ -77,10 +77,15 @@ impl Checks {
         let what = format!("{verb} {}", bytes(size));
         let (memory, place) = self.place(record.address, size, record.epoch);
         let memory = memory.map(|memory| Memory { object: site.object.clone(), ..memory });
+        let states = &record.states[..record.states.len().min(size as usize)];
+        let accessible = states.iter().all(|state| state & ACCESSIBLE != 0);
         let rule = match self.history.find(record.address, record.epoch) {
+            found if accessible && !matches!(found, Found::Inside(..)) => {
+                let message = format!("{what} of local memory that its group has not written");
+                let memory = memory.map(|memory| Memory { allocation: None, ..memory });
+                return (Rule::UninitialisedRead, message, memory);
+            }
             Found::Inside(it, offset) if offset + size <= it.size => {
-                let states = &record.states[..record.states.len().min(size as usize)];
-                let accessible = states.iter().all(|state| state & ACCESSIBLE != 0);
                 if accessible {
                     let message = format!("{what} that nothing has written, {place}");
                     return (Rule::UninitialisedRead, message, memory);

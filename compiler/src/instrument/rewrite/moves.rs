@@ -153,7 +153,7 @@ impl Rewriter<'_> {
                 (self.sites.add(self.module, self.loc, about), nowhere)
             }
         };
-        self.report(site, at, state, Wanted::Defined);
+        self.report(site, at, state, Wanted::Defined, None);
     }
 
     /// Whether all states are as wanted: a `bool`.

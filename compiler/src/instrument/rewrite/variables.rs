@@ -3,20 +3,27 @@
 
 use tally_compiler_protocol::checks::{SiteKind, hidden};
 
+use super::super::follow::space_of;
 use super::super::roots::{Base, Root};
 use super::Rewriter;
-use crate::ir::{ArgKind, BinaryOp, CompareOp, ConvertOp, KernelArg, Op, Operand, Type};
+use crate::ir::{
+    AddressSpace, ArgKind, BinaryOp, CompareOp, ConvertOp, KernelArg, Op, Operand, Type,
+};
 
 impl Rewriter<'_> {
     /// Checks an access to private or local memory by its offset in the variable or argument that it belongs
-    /// to, if that is known.
-    pub(super) fn variable(&mut self, at: Operand, bytes: u64, writes: bool) {
+    /// to, if that is known. Whether there is a mistake, if there may be one.
+    pub(super) fn bounds(&mut self, at: Operand, bytes: u64, writes: bool) -> Option<Operand> {
+        let space = space_of(self.module, self.source, at);
+        if !matches!(space, Some(AddressSpace::Private | AddressSpace::Local)) {
+            return None;
+        }
         let root = self.roots.of(self.module, self.source, at);
         let size = match root.base {
             Base::Variable(index) => self.source.variables[index].size,
             Base::Global(id) => self.module.globals[id].size,
             Base::Parameter(index) => return self.local_argument(at, index, &root, bytes, writes),
-            Base::Other => return,
+            Base::Other => return None,
         };
         let last = size.checked_sub(bytes);
         let constant = root.terms.is_empty().then_some(root.offset);
@@ -24,7 +31,7 @@ impl Rewriter<'_> {
             u64::try_from(offset).is_ok_and(|offset| last.is_some_and(|last| offset <= last))
         };
         if !self.checks.memory || constant.is_some_and(inside) {
-            return;
+            return None;
         }
         let bool = self.module.types.bool();
         let (i64, offset) = (self.module.types.int(64), self.offset(&root));
@@ -41,6 +48,7 @@ impl Rewriter<'_> {
         };
         let site = self.site(kind, at, bytes);
         self.note(site, 0, offset, mistake);
+        Some(mistake)
     }
 
     /// How far an address is from the start of what it was computed from.
@@ -68,11 +76,11 @@ impl Rewriter<'_> {
         root: &Root,
         bytes: u64,
         writes: bool,
-    ) {
+    ) -> Option<Operand> {
         let is_local = |arg: &KernelArg| arg.kind == ArgKind::LocalPointer;
         let given = self.kernel.args.get(index).is_some_and(is_local);
         if !self.checks.memory || !given {
-            return;
+            return None;
         }
         let before = self.kernel.args[..index].iter().filter(|arg| is_local(arg)).count() as u32;
         let (i64, bool) = (self.module.types.int(64), self.module.types.bool());
@@ -87,5 +95,6 @@ impl Rewriter<'_> {
         let kind = if writes { SiteKind::WriteLocal } else { SiteKind::ReadLocal };
         let site = self.site(kind, at, bytes);
         self.note(site, 0, distance, mistake);
+        Some(mistake)
     }
 }
