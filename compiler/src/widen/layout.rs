@@ -128,13 +128,11 @@ fn survey(
                 }
                 // The order is the same.
                 Op::Compare(_, a, b) => others.extend([*a, *b]),
-                Op::Load(_, access) if !access.volatile => {
+                Op::Load(..) => {
                     let ty = function.values[inst.result?].ty;
                     accessed(module, ty, &mut unit, &mut distances)?;
                 }
-                Op::Store(_, stored, access)
-                    if !access.volatile && *stored != Operand::Value(value) =>
-                {
+                Op::Store(_, stored, _) if *stored != Operand::Value(value) => {
                     let ty = module.operand_type(function, *stored);
                     accessed(module, ty, &mut unit, &mut distances)?;
                 }

@@ -4,6 +4,8 @@
 //! Adjacent values are read and written as a vector, with the mask where items are
 //! missing. Other addresses are gathered and scattered. What has no vector form (atomics, copies of
 //! bytes, volatile accesses, images, printing) is done for one item after the other, in their order.
+//! Volatile accesses of private variables stay vectors where all items access the same place in
+//! theirs, since no item sees the order in which others access their own.
 //! Items that are not in the mask touch no memory, except private variables, which no other item sees.
 
 use super::emit::Widener;
@@ -27,7 +29,7 @@ impl Widener<'_> {
         let uniform = inst.result.map(|result| self.shapes.of(result)) == Some(Shape::Uniform);
         match &inst.op {
             Op::Load(..) | Op::AtomicLoad(..) if uniform => return Ok(false),
-            &Op::Load(at, access) if !access.volatile => {
+            &Op::Load(at, access) if !access.volatile || self.shapes.is_own(at) => {
                 let Some(result) = inst.result else { return Ok(true) };
                 let values = self.load(at, self.from.values[result].ty, access)?;
                 self.set(result, &values)?;
@@ -37,7 +39,9 @@ impl Widener<'_> {
                 let at = self.one(at);
                 self.out.effect(Op::Store(at, value, access), inst.flags);
             }
-            &Op::Store(at, value, access) if !access.volatile => self.store(at, value, access)?,
+            &Op::Store(at, value, access) if !access.volatile || self.shapes.is_own(at) => {
+                self.store(at, value, access)?;
+            }
             &Op::AtomicStore(at, value, ordering, scope) if self.shape(at) == Shape::Uniform => {
                 let value = self.last(value)?;
                 let at = self.one(at);
