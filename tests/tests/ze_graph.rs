@@ -460,6 +460,99 @@ fn graphs_have_their_older_names() {
     check!(zeGraphDestroyExp(other));
 }
 
+/// Two functions of Intel's driver that the specification does not have: while a capture is paused, what is
+/// appended to its lists is submitted, and its events fork no list; resumed, the capture goes on, with its
+/// forks.
+#[test]
+fn a_capture_pauses_and_goes_on() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(8);
+    for counting in [true, false] {
+        memory.fill_with(|_| 0);
+        let pool = gpu.pool(4, ze_event_pool_flags_t::empty());
+        let new = |index| if counting { gpu.cb_event() } else { pool.event(index) };
+        let (forked, joined) = (new(0), new(1));
+        let (list, child, outside) =
+            (gpu.immediate(0, true), gpu.immediate(0, true), gpu.immediate(0, true));
+        begin(&list);
+        list.set((&memory, 0), 1, Some(&forked), &[]);
+        child.set((&memory, 1), 2, None, &[&forked]);
+        let mut graph = ze_graph_handle_t::NULL;
+        check!(zeCommandListGetGraphExt(list.0, &raw mut graph));
+        refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeGraphResumeCaptureExt(graph));
+        for round in 1..=2 {
+            check!(zeGraphPauseCaptureExt(graph));
+            assert!(!is_capturing(&list) && !is_capturing(&child));
+            list.set((&memory, 4), 10 * round, None, &[]);
+            child.set((&memory, 5), 20 * round, None, &[]);
+            list.synchronize();
+            child.synchronize();
+            assert_eq!(memory.to_vec()[..6], [0, 0, 0, 0, 10 * round, 20 * round]);
+            // The event forks no list now. A counter-based one still means the graph's command.
+            if counting {
+                let mut waits = [forked.0];
+                refused!(
+                    ZE_RESULT_ERROR_GRAPH_INTERNAL_EVENT,
+                    zeCommandListAppendBarrier(outside.0, NONE, 1, waits.as_mut_ptr())
+                );
+            } else {
+                let code = ze_result_t::ZE_RESULT_NOT_READY;
+                assert_eq!(call!(zeEventQueryStatus(forked.0)), code, "nothing has run");
+                outside.set((&memory, 6), 30, None, &[&forked]);
+                check!(zeEventHostSignal(forked.0));
+                outside.synchronize();
+                check!(zeEventHostReset(forked.0));
+                assert_eq!(memory.get(6), 30);
+            }
+            assert!(!is_capturing(&outside));
+            refused!(ZE_RESULT_ERROR_INVALID_ARGUMENT, zeGraphPauseCaptureExt(graph));
+            refused!(ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE, zeGraphDestroyExt(graph));
+            let mut none = ze_graph_handle_t::NULL;
+            let code = ze_result_t::ZE_RESULT_ERROR_COMMAND_LIST_NOT_CAPTURING;
+            let ended = call!(zeCommandListEndGraphCaptureExt(list.0, ptr::null(), &raw mut none));
+            assert_eq!(ended, code);
+            refused!(
+                ZE_RESULT_ERROR_INVALID_ARGUMENT,
+                zeCommandListBeginGraphCaptureExt(list.0, ptr::null())
+            );
+            check!(zeGraphResumeCaptureExt(graph));
+            assert!(is_capturing(&list) && is_capturing(&child));
+        }
+        child.set((&memory, 2), 3, Some(&joined), &[]);
+        list.set((&memory, 3), 4, None, &[&joined]);
+        let graph = end(&list);
+        refused!(ZE_RESULT_ERROR_COMMAND_LIST_NOT_CAPTURING, zeGraphPauseCaptureExt(graph.0));
+        memory.fill_with(|_| 0);
+        run(&list, &instantiate(&graph), None, &[]);
+        list.synchronize();
+        assert_eq!(memory.to_vec(), [1, 2, 3, 4, 0, 0, 0, 0], "what ran meanwhile is not in it");
+    }
+}
+
+/// A list of a paused capture joins no other, and its end ends the capture.
+#[test]
+fn a_list_of_a_paused_capture_stays_in_it() {
+    let gpu = Gpu::new();
+    let memory = gpu.host::<u32>(2);
+    let (list, other, event) = (gpu.immediate(0, true), gpu.immediate(0, true), gpu.cb_event());
+    begin(&list);
+    let mut graph = ze_graph_handle_t::NULL;
+    check!(zeCommandListGetGraphExt(list.0, &raw mut graph));
+    check!(zeGraphPauseCaptureExt(graph));
+    begin(&other);
+    other.set((&memory, 0), 1, Some(&event), &[]);
+    let mut waits = [event.0];
+    refused!(
+        ZE_RESULT_ERROR_GRAPH_CAPTURE_MERGE_ATTEMPT,
+        zeCommandListAppendBarrier(list.0, NONE, 1, waits.as_mut_ptr())
+    );
+    drop(end(&other));
+    check!(zeCommandListDestroy(list.0));
+    std::mem::forget(list);
+    refused!(ZE_RESULT_ERROR_COMMAND_LIST_NOT_CAPTURING, zeGraphResumeCaptureExt(graph));
+    check!(zeGraphDestroyExt(graph));
+}
+
 /// "All executable graph instances created from the recorded graph must be destroyed before this function is
 /// called.": Intel's driver does not look, and its own programs destroy the graph first. So the callbacks run,
 /// the handle ends, and the executable graph runs on.

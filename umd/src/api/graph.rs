@@ -115,6 +115,17 @@ api! {
         Ok(())
     }
 
+    /// The function of Intel's driver: until the capture is resumed, what is appended to its lists is
+    /// submitted, as to others.
+    fn zeGraphPauseCaptureExt(call, hGraph: ze_graph_handle_t) {
+        call.handle(hGraph, "hGraph")?.pause(true)
+    }
+
+    /// Has the meaning that it has in Intel's driver.
+    fn zeGraphResumeCaptureExt(call, hGraph: ze_graph_handle_t) {
+        call.handle(hGraph, "hGraph")?.pause(false)
+    }
+
     /// Spec: `zeGraphSetDestructionCallbackExt`.
     fn zeGraphSetDestructionCallbackExt(
         call,

@@ -43,9 +43,14 @@ impl Membership {
 
     /// The graph that the list is being captured into, and the number of its branch.
     pub fn find(&self) -> Option<(Arc<Graph>, usize)> {
+        self.belongs().filter(|(graph, _)| graph.state().phase == Phase::Capturing)
+    }
+
+    /// The same, also while the capture is paused.
+    pub fn belongs(&self) -> Option<(Arc<Graph>, usize)> {
         let mut member = self.lock();
         let (graph, branch) = member.as_ref()?;
-        let graph = graph.upgrade().filter(|it| it.state().phase == Phase::Capturing);
+        let graph = graph.upgrade().filter(|it| it.state().phase.is_open());
         if graph.is_none() {
             // The capture has ended for all of its lists.
             *member = None;
@@ -94,9 +99,18 @@ enum Phase {
     #[default]
     New,
     Capturing,
+    /// What is appended meanwhile is submitted. The capture's regular events are like others.
+    Paused,
     Captured,
     /// The reason why it cannot be executed.
     Invalid(&'static str),
+}
+
+impl Phase {
+    /// Whether a capture has begun and not ended.
+    fn is_open(self) -> bool {
+        matches!(self, Self::Capturing | Self::Paused)
+    }
 }
 
 /// A command of a graph.
@@ -192,7 +206,7 @@ impl Graph {
     /// # Errors
     /// HANDLE_OBJECT_IN_USE.
     pub fn must_be_free(&self) -> Result {
-        if self.state().phase == Phase::Capturing {
+        if self.state().phase.is_open() {
             let code = ze_result_t::ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE;
             return Err(Error::new(code, "hGraph: it is being captured"));
         }

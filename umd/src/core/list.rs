@@ -415,7 +415,7 @@ impl List {
     /// Ends the list; what was submitted is completed all the same.
     pub fn destroy(self) {
         // A list that was forked from a graph's first list stays in the graph.
-        if let Some((graph, 0)) = self.capture() {
+        if let Some((graph, 0)) = self.membership().and_then(Membership::belongs) {
             graph.abandon();
         }
         if let ListKind::Immediate(_, list, _) = self.kind {

@@ -193,6 +193,8 @@ implemented! {
     zeCommandListEndGraphCaptureExt => graph::zeCommandListEndGraphCaptureExt,
     zeCommandListGetGraphExt => graph::zeCommandListGetGraphExt,
     zeGraphGetPrimaryCommandListExt => graph::zeGraphGetPrimaryCommandListExt,
+    zeGraphPauseCaptureExt => graph::zeGraphPauseCaptureExt,
+    zeGraphResumeCaptureExt => graph::zeGraphResumeCaptureExt,
     zeGraphSetDestructionCallbackExt => graph::zeGraphSetDestructionCallbackExt,
     zeGraphInstantiateExt => graph::zeGraphInstantiateExt,
     zeCommandListAppendGraphExt => graph::zeCommandListAppendGraphExt,

@@ -102,6 +102,12 @@ pub type zexCounterBasedEventCloseIpcHandle =
 pub type zexDeviceGetAggregatedCopyOffloadIncrementValue =
     unsafe extern "C" fn(hDevice: ze_device_handle_t, incrementValue: *mut u32) -> ze_result_t;
 
+/// The type of Intel's `zeGraphPauseCaptureExt`.
+pub type zeGraphPauseCaptureExt = unsafe extern "C" fn(hGraph: ze_graph_handle_t) -> ze_result_t;
+
+/// The type of Intel's `zeGraphResumeCaptureExt`.
+pub type zeGraphResumeCaptureExt = unsafe extern "C" fn(hGraph: ze_graph_handle_t) -> ze_result_t;
+
 /// The type of Intel's `zeGraphCreateExp`.
 pub type zeGraphCreateExp = unsafe extern "C" fn(
     hContext: ze_context_handle_t,

@@ -36,7 +36,7 @@ impl Graph {
         if !Arc::ptr_eq(&self.context, list.context()) {
             return Err(Error::invalid("hGraph: it is of another context than hCommandList"));
         }
-        if membership.find().is_some() {
+        if membership.belongs().is_some() {
             return Err(Error::invalid("hCommandList: it is being captured already"));
         }
         let mut state = self.state();
@@ -83,6 +83,25 @@ impl Graph {
             ze_result_t::ZE_RESULT_ERROR_GRAPH_UNJOINED_FORKS,
             "hCommandList: work of a list that was forked is not waited for by this one",
         ))
+    }
+
+    /// Pauses the capture of all lists, or resumes it.
+    ///
+    /// # Errors
+    /// COMMAND_LIST_NOT_CAPTURING; INVALID_ARGUMENT: it is paused already, or is not paused.
+    pub fn pause(&self, paused: bool) -> Result {
+        let mut state = self.state();
+        state.phase = match (state.phase, paused) {
+            (Phase::Capturing, true) => Phase::Paused,
+            (Phase::Paused, false) => Phase::Capturing,
+            (Phase::Paused, true) => return Err(Error::invalid("hGraph: it is paused already")),
+            (Phase::Capturing, false) => return Err(Error::invalid("hGraph: it is not paused")),
+            _ => {
+                let code = ze_result_t::ZE_RESULT_ERROR_COMMAND_LIST_NOT_CAPTURING;
+                return Err(Error::new(code, "hGraph: nothing is being captured into it"));
+            }
+        };
+        Ok(())
     }
 
     /// Ends the capture without a graph: its first list was destroyed.
@@ -270,12 +289,13 @@ impl List {
             return signal_outside(signal);
         };
         let own = membership.find();
+        let is_paused = own.is_none() && membership.belongs().is_some();
         let mut points = Vec::with_capacity(waits.len());
         let mut graph = own.as_ref().map(|it| it.0.clone());
         for &event in waits {
             let found = find(event);
             if let Some((of, _)) = &found
-                && !Arc::ptr_eq(graph.get_or_insert_with(|| of.clone()), of)
+                && (is_paused || !Arc::ptr_eq(graph.get_or_insert_with(|| of.clone()), of))
             {
                 return Err(Error::new(
                     ze_result_t::ZE_RESULT_ERROR_GRAPH_CAPTURE_MERGE_ATTEMPT,
