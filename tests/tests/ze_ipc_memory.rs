@@ -3,6 +3,7 @@
 //! "Memory").
 
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 use std::ptr;
 
 use tally_tests::lists::PATIENCE;
@@ -261,7 +262,6 @@ fn physical_memory_is_shared_by_its_address_or_its_handle() {
 /// the page at which the mapping begins, so both processes see the same pages behind their pointers.
 #[test]
 fn a_mapping_with_an_offset_is_shared_from_its_first_page() {
-    const PAGE: usize = 4096;
     let gpu = Gpu::new();
     let memory = physical(&gpu, 6 * PAGE);
     let range = reserve(&gpu, 16 * PAGE);
@@ -295,6 +295,82 @@ fn a_mapping_with_an_offset_is_shared_from_its_first_page() {
     close(&gpu, whole);
     check!(zeVirtualMemFree(gpu.context, range, 16 * PAGE));
     check!(zePhysicalMemDestroy(gpu.context, memory));
+}
+
+const PAGE: usize = 4096;
+
+/// Shares pages in every way: a handle, the address at which its first page is here, and that page's number.
+/// Page `n` is filled with `n`. All of it is kept until the process ends.
+fn shared_pages(gpu: &Gpu) -> Vec<(HandleBytes, *mut c_void, u32)> {
+    let mut all = Vec::new();
+    for on_host in [false, true] {
+        let flags = if on_host {
+            ze_physical_mem_flags_t::ZE_PHYSICAL_MEM_FLAG_ALLOCATE_ON_HOST
+        } else {
+            ze_physical_mem_flags_t::ZE_PHYSICAL_MEM_FLAG_ALLOCATE_ON_DEVICE
+        };
+        let mut desc = ze_physical_mem_desc_t { flags, size: 8 * PAGE, ..Default::default() };
+        let mut memory = ze_physical_mem_handle_t::default();
+        check!(zePhysicalMemCreate(gpu.context, gpu.device, &raw mut desc, &raw mut memory));
+        let range = reserve(gpu, 16 * PAGE);
+        let at = |page: usize| range.wrapping_byte_add(page * PAGE);
+        check!(zeVirtualMemMap(gpu.context, range, 8 * PAGE, memory, 0, RW));
+        for page in 0..8_u32 {
+            fill(gpu, at(page as usize), page, PAGE);
+        }
+        // From the start of a mapping, its middle, and another mapping of the same page.
+        check!(zeVirtualMemMap(gpu.context, at(10), 3 * PAGE, memory, 5 * PAGE, RW));
+        all.push((handle_at(gpu, range), range, 0));
+        all.push((handle_at(gpu, at(10)), at(10), 5));
+        all.push((handle_at(gpu, at(11).wrapping_byte_add(12)), at(10), 5));
+        all.push((handle_at(gpu, memory.0), range, 0));
+    }
+    let plain = Box::leak(Box::new(gpu.device_memory::<u32>(2 * PAGE / 4)));
+    fill(gpu, plain.ptr().cast(), 3, 2 * PAGE);
+    let inside = plain.ptr().wrapping_add(PAGE / 4 + 1);
+    all.push((handle_at(gpu, inside.cast()), plain.ptr().cast(), 3));
+    all
+}
+
+/// Opens what the other process shares, sees its page, and writes to it.
+fn see_page(gpu: &Gpu, handle: HandleBytes, page: u32, round: u32) {
+    let at = open(gpu, handle);
+    assert_eq!(read(at, PAGE / 4 - 1), page);
+    fill(gpu, at, 100 * round + page, 8);
+    close(gpu, at);
+}
+
+/// Both processes share, and open what the other shares: reserved, mapped at an offset, of device and host.
+#[test]
+fn mappings_with_an_offset_are_shared_in_both_directions() {
+    let gpu = ManuallyDrop::new(Gpu::new());
+    let mut other = Peer::start("child_that_shares_pages");
+    for (round, (handle, at, page)) in (1..).zip(shared_pages(&gpu)) {
+        other.say_handle(&handle);
+        other.say(&format!("{page}"));
+        other.expect("seen");
+        assert_eq!(read(at, 1), 100 * round + page, "what the other process wrote");
+        let handle = other.hear_handle();
+        let page = other.hear().parse().expect("a number");
+        see_page(&gpu, handle, page, round);
+        other.say("seen");
+    }
+    other.finish();
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_that_shares_pages() {
+    let gpu = ManuallyDrop::new(Gpu::new());
+    for (round, (handle, at, page)) in (1..).zip(shared_pages(&gpu)) {
+        let theirs = peer::hear_handle();
+        see_page(&gpu, theirs, peer::hear().parse().expect("a number"), round);
+        peer::say("seen");
+        peer::say_handle(&handle);
+        peer::say(&format!("{page}"));
+        peer::expect("seen");
+        assert_eq!(read(at, 1), 100 * round + page, "what the other process wrote");
+    }
 }
 
 /// "The driver must not release the underlying physical memory until all IPC handles referencing it
