@@ -29,6 +29,7 @@ mod divide;
 mod emit;
 mod flow;
 mod group;
+mod guard;
 mod known;
 mod layout;
 mod memory;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::checks;
 use super::context::{ARGS, GLOBAL_OFFSET, GLOBAL_SIZE, LOCAL, SCRATCH, load_context, local_size};
-use super::frame::Frame;
+use super::frame::{Frame, SHARED};
 use super::phases::Resumable;
 use super::types::{self, is_bool, memory_type, value_type};
 use super::unit::{MAX_ALIGN, Unit, function_symbol};
@@ -175,7 +175,7 @@ fn group(
     }
     text += &local_size("%ny", 1, unit.exact);
     text += &local_size("%nz", 2, unit.exact);
-    let args = arguments(unit, kernel, &mut text);
+    let mut args = arguments(unit, kernel, &mut text);
     let function = function_symbol(one.function);
     match &one.frame {
         None => {
@@ -207,6 +207,11 @@ fn group(
             text += &rows(&calls.collect::<Vec<_>>(), &item, one.lanes);
         }
         Some(frame) => {
+            let size = frame.shared.size;
+            for name in SHARED.iter().filter(|_| size > 0) {
+                text += &format!("  {name} = alloca [{size} x i8], align {MAX_ALIGN}\n");
+                args.push(Argument { ty: "ptr".into(), name: (*name).into() });
+            }
             let (symbol, args, lanes, rows) = (&*function, &args[..], one.lanes, one.rows);
             text += &Resumable { symbol, args, frame, lanes, rows }.run_group(unit);
         }

@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use super::places::Form;
+use super::types::memory_type;
 use super::unit::{MAX_ALIGN, Unit, align_up};
 use crate::ir::{Module, Op, Scope, ValueId};
 use crate::regions::{Ends, Regions, uniform};
@@ -22,7 +24,27 @@ pub(super) struct Frame {
     pub(super) stops_alike: bool,
     /// Offsets of private variables, by their addresses, and of values.
     pub(super) offsets: HashMap<ValueId, u64>,
+    /// The values that all vectors share, which have one place for the whole group.
+    pub(super) shared: GroupValues,
 }
+
+/// Values that are live across barriers and the same for all vectors of a group: loop counters,
+/// distances, what is computed of those. They are in two places of the group, not in frames: vectors
+/// read what the barrier before has left in one, and leave in the other what the next barrier needs.
+/// Both are variables of the function that runs the group. LLVM makes them values, and computes
+/// outside the loop over the vectors what depends on nothing else.
+#[derive(Default)]
+pub(super) struct GroupValues {
+    /// Bytes of each place.
+    pub(super) size: u64,
+    /// Offsets in either place, by value.
+    pub(super) offsets: HashMap<ValueId, u64>,
+    /// By barrier, what is copied from one place to the other behind it: offsets and LLVM's types.
+    pub(super) changed: Vec<Vec<(u64, String)>>,
+}
+
+/// The parameters of a resumable function with such values: the place that it reads, and the other.
+pub(super) const SHARED: [&str; 2] = ["%shared", "%shared.next"];
 
 impl Frame {
     pub(super) fn new(unit: &Unit<'_>, regions: &Regions) -> Self {
@@ -36,8 +58,21 @@ impl Frame {
         };
         let mut end = private_offset + unit.private_size;
         let mut offsets = HashMap::new();
+        let ends = regions.ends();
+        // It is not used where regions are run as one.
+        let alike = match ends.is_empty() {
+            true => None,
+            false => uniform::shared(unit.module, function),
+        };
+        let shared = match &alike {
+            Some(alike) if unit.form == Form::Vector && exchange.is_none() => {
+                GroupValues::new(unit.module, regions, alike)
+            }
+            _ => GroupValues::default(),
+        };
         let variables = function.variables.iter().map(|v| (v.address, v.size, v.align));
-        let values = regions.crossing.iter().map(|&value| {
+        let own = regions.crossing.iter().filter(|value| !shared.offsets.contains_key(value));
+        let values = own.map(|&value| {
             let ty = function.values[value].ty;
             (value, types.size(ty), types.align(ty))
         });
@@ -46,11 +81,28 @@ impl Frame {
             offsets.insert(value, end);
             end += size;
         }
-        let ends = regions.ends();
-        // It is not used where regions are run as one.
-        let stops_alike = !ends.is_empty() && uniform::stops_alike(unit.module, function);
         let size = align_up(end, MAX_ALIGN);
-        Self { size, private_offset, exchange, ends, stops_alike, offsets }
+        let stops_alike = alike.is_some();
+        Self { size, private_offset, exchange, ends, stops_alike, offsets, shared }
+    }
+}
+
+impl GroupValues {
+    fn new(module: &Module, regions: &Regions, alike: &uniform::Shared) -> Self {
+        let type_of = |value: ValueId| regions.function.values[value].ty;
+        let mut shared = Self::default();
+        for &value in regions.crossing.iter().filter(|&&value| alike.contains(value)) {
+            let at = align_up(shared.size, module.types.align(type_of(value)).min(MAX_ALIGN));
+            shared.offsets.insert(value, at);
+            shared.size = at + module.types.size(type_of(value));
+        }
+        for barrier in &regions.barriers {
+            let changed = barrier.changed.iter().filter_map(|value| {
+                Some((*shared.offsets.get(value)?, memory_type(module, type_of(*value))))
+            });
+            shared.changed.push(changed.collect());
+        }
+        shared
     }
 }
 

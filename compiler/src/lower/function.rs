@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 use super::body::{Body, name};
 use super::context::SCRATCH;
-use super::frame::{EXCHANGE_PARAMS, Frame, SUBGROUP_STATES};
+use super::frame::{EXCHANGE_PARAMS, Frame, SHARED, SUBGROUP_STATES};
 use super::places;
 use super::types::{constant, memory_type, value_type};
 use super::unit::{ITEM_PARAMS, LowerError, MAX_ALIGN, Unit, function_symbol};
@@ -91,8 +91,12 @@ pub(super) fn lower_resumable(
         Some(_) => ("", EXCHANGE_PARAMS),
         None => ("noalias ", ""),
     };
+    let shared: String = match frame.shared.size {
+        0 => String::new(),
+        _ => SHARED.map(|name| format!(", ptr noalias {name}")).concat(),
+    };
     Ok(format!(
-        "\n; {}, to be resumed\ndefine internal i32 {symbol}({ITEM_PARAMS}, ptr {noalias}%frame, i32 %resume{exchange}{params}) {attributes}{place} {{
+        "\n; {}, to be resumed\ndefine internal i32 {symbol}({ITEM_PARAMS}, ptr {noalias}%frame, i32 %resume{exchange}{params}{shared}) {attributes}{place} {{
 entry:
 {prelude}  switch i32 %resume, label %start [{cases} ]
 start:
@@ -293,7 +297,7 @@ impl Body<'_, '_> {
     /// Slot to frame.
     fn save(&mut self, frame: &Frame, value: ValueId) {
         let ty = self.function.values[value].ty;
-        let at = self.frame_place(frame, value);
+        let at = self.frame_place(frame, value, SHARED[1]);
         let text = self.operand(Operand::Value(value));
         self.store(ty, &text, &at, self.plain_access(ty));
     }
@@ -301,16 +305,20 @@ impl Body<'_, '_> {
     /// Frame to slot.
     fn restore(&mut self, frame: &Frame, value: ValueId) {
         let ty = self.function.values[value].ty;
-        let at = self.frame_place(frame, value);
+        let at = self.frame_place(frame, value, SHARED[0]);
         let load = self.load(ty, &at, self.plain_access(ty));
         let text = self.def(&load);
         let ty = self.value_type(ty);
         self.line(&format!("store {ty} {text}, ptr {}.slot", name(value)));
     }
 
-    fn frame_place(&mut self, frame: &Frame, value: ValueId) -> String {
-        let offset = frame.offsets[&value];
-        self.def(&format!("getelementptr i8, ptr %frame, i64 {offset}"))
+    /// The place of a value: in the frame, or in the group's place that is given.
+    fn frame_place(&mut self, frame: &Frame, value: ValueId, shared: &str) -> String {
+        let (base, offset) = match frame.shared.offsets.get(&value) {
+            Some(&offset) => (shared, offset),
+            None => ("%frame", frame.offsets[&value]),
+        };
+        self.def(&format!("getelementptr i8, ptr {base}, i64 {offset}"))
     }
 
     fn terminator(&mut self, id: BlockId, block: &Block) {

@@ -20,7 +20,7 @@
 use std::fmt::Write;
 
 use super::entry::{Argument, private_init};
-use super::frame::{EXCHANGE_PARAMS, Frame};
+use super::frame::{EXCHANGE_PARAMS, Frame, SHARED};
 use super::unit::Unit;
 use crate::regions::Ends;
 use crate::widen::Rows;
@@ -193,10 +193,31 @@ entry:
             listed.iter().map(|&s| format!(" i32 {s}, label %{}", block(s))).collect();
         format!(
             "r{region}:
-  %r{region}.stop = call i32 @__tally_run_region({given}, i32 {region}, i32 {common}, i1 zeroext {alike})
+{}  %r{region}.stop = call i32 @__tally_run_region({given}, i32 {region}, i32 {common}, i1 zeroext {alike})
   switch i32 %r{region}.stop, label %{otherwise} [{cases} ]
-"
+",
+            self.hand_on(region)
         )
+    }
+
+    /// Lets a region read what the one before has left of the values that all vectors share.
+    fn hand_on(&self, region: usize) -> String {
+        let barrier =
+            region.checked_sub(1).and_then(|number| self.frame.shared.changed.get(number));
+        let mut text = String::new();
+        for (number, (offset, ty)) in barrier.into_iter().flatten().enumerate() {
+            let name = format!("%r{region}.shared{number}");
+            let [now, next] = SHARED;
+            let _ = write!(
+                text,
+                "  {name}.from = getelementptr i8, ptr {next}, i64 {offset}
+  {name} = load {ty}, ptr {name}.from
+  {name}.to = getelementptr i8, ptr {now}, i64 {offset}
+  store {ty} {name}, ptr {name}.to
+"
+            );
+        }
+        text
     }
 }
 

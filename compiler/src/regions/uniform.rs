@@ -15,9 +15,10 @@ use crate::ir::{
     Block, BlockId, ConstKind, Function, Module, Op, Operand, Terminator, ValueId, WorkItemQuery,
 };
 
-/// Whether items, or vectors of them, that run a function come to the same barriers, for certain.
-pub fn stops_alike(module: &Module, function: &Function) -> bool {
-    let Some(behind) = Behind::new(function) else { return false };
+/// The values that are the same for all items, or vectors of them, that run a function, if all come to
+/// the same barriers for certain; `None` if they may not.
+pub fn shared(module: &Module, function: &Function) -> Option<Shared> {
+    let behind = Behind::new(function)?;
     let mut shared = Shared::new(module, function);
     let mut parting = HashSet::new();
     // Each round finds branches at which they part, or is the last one.
@@ -33,14 +34,14 @@ pub fn stops_alike(module: &Module, function: &Function) -> bool {
         let new: Vec<BlockId> =
             function.blocks.iter().filter_map(parts).filter(|id| !parting.contains(id)).collect();
         if new.is_empty() {
-            return true;
+            return Some(shared);
         }
         for from in new {
             parting.insert(from);
             for (id, meets) in behind.detour(function, from) {
                 let block = &function.blocks[id];
                 if !meets && block.insts.iter().any(|inst| stop_scope(&inst.op).is_some()) {
-                    return false;
+                    return None;
                 }
                 for result in block.phis().filter_map(|phi| phi.result) {
                     shared.drop(result);
@@ -51,9 +52,14 @@ pub fn stops_alike(module: &Module, function: &Function) -> bool {
 }
 
 /// The values that are the same for all.
-struct Shared(Vec<bool>);
+pub struct Shared(Vec<bool>);
 
 impl Shared {
+    /// Whether a value is the same for all that compute it between the same two barriers.
+    pub fn contains(&self, value: ValueId) -> bool {
+        self.0[value.index()]
+    }
+
     /// All but those of which it is known from the start.
     fn new(module: &Module, function: &Function) -> Self {
         let mut shared = Self(vec![true; function.values.len()]);

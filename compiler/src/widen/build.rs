@@ -315,16 +315,16 @@ impl Builder {
             }
             nodes.push((value, Node::phi(incoming)));
         }
-        let kind = |operand| match operand {
-            Operand::Const(id) => match self.module.constants[id].kind {
-                ConstKind::Undef => Kind::Undefined,
-                ConstKind::Null => Kind::Null,
-                _ => Kind::Other,
-            },
-            Operand::Value(_) => Kind::Other,
-        };
         let mut nodes = Nodes::new(self.function.values.len(), nodes);
-        nodes.settle(&mut names, kind, MAX_STEPS).ok_or_else(too_much)?;
+        let settle = |nodes: &mut Nodes, names: &mut Names, module: &Module| {
+            nodes.settle(names, |operand| kind(module, operand), MAX_STEPS).ok_or_else(too_much)
+        };
+        settle(&mut nodes, &mut names, &self.module)?;
+        for value in nodes.find_null(&mut names, |operand| kind(&self.module, operand)) {
+            let null = self.null(self.function.values[value].ty);
+            nodes.settle_null(value, null, &mut names);
+        }
+        settle(&mut nodes, &mut names, &self.module)?;
         ask_scalars(&mut self.function, &self.known, &mut names);
         let mut placed: HashMap<BlockId, Vec<Inst>> = HashMap::new();
         for (value, incoming) in nodes.into_phis() {
@@ -359,6 +359,18 @@ impl Builder {
             _ => None,
         };
         insts.filter_map(union).collect()
+    }
+}
+
+/// The effect of an operand on those that it arrives at.
+fn kind(module: &Module, operand: Operand) -> Kind {
+    match operand {
+        Operand::Const(id) => match module.constants[id].kind {
+            ConstKind::Undef => Kind::Undefined,
+            ConstKind::Null => Kind::Null,
+            _ => Kind::Other,
+        },
+        Operand::Value(_) => Kind::Other,
     }
 }
 

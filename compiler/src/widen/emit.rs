@@ -3,12 +3,13 @@
 
 use super::build::{Builder, Var};
 use super::flow::{Flow, Node};
+use super::guard::Guard;
 use super::refusal::Refusal;
 use super::shape::{Rows, Shape, Shapes};
 use crate::ir::arena::Id;
 use crate::ir::{
-    BinaryOp, BlockId, CompareOp, ConstKind, ConvertOp, ENTRY, Flags, Function, Inst, Loc, Module,
-    Op, Operand, PrivateVariable, Type, TypeId, ValueId,
+    BinaryOp, BlockId, ConstKind, ENTRY, Flags, Function, Inst, Loc, Module, Op, Operand,
+    PrivateVariable, Type, TypeId, ValueId,
 };
 
 /// The place in the widened function of a value of the original.
@@ -20,20 +21,6 @@ pub(super) enum Place {
     One(Var),
     /// A vector for each scalar that the value is made of.
     Vectors(Vec<Var>),
-}
-
-/// The parts of a guarded step.
-#[derive(Clone, Copy)]
-pub(super) struct Guard {
-    /// Whether the step holds.
-    pub(super) holds: Var,
-    /// The first item's value before the extension, and its step.
-    narrow: Var,
-    narrow_step: i64,
-    /// The extension.
-    convert: ConvertOp,
-    /// The step of the extension.
-    step: i64,
 }
 
 /// The items that run a block: all, or those of a mask.
@@ -406,49 +393,6 @@ impl<'f> Widener<'f> {
         let mut op = op.clone();
         op.for_each_operand_mut(|operand| *operand = self.one(*operand));
         op
-    }
-
-    /// Finds out whether an extension keeps its step.
-    fn guard(
-        &mut self,
-        result: ValueId,
-        inst: &Inst,
-        first: Operand,
-        step: i64,
-    ) -> Result<(), Refusal> {
-        let Op::Convert(convert, from) = inst.op else { return Ok(()) };
-        let i64_type = self.out.module.types.int(64);
-        let bool = self.out.module.types.bool();
-        let narrow = self.out.module.operand_type(self.from, from);
-        let lanes = i64::from(self.out.lanes);
-        let way = self.out.int(i64_type, step.wrapping_mul(lanes - 1));
-        let last = self.out.value(Op::Binary(BinaryOp::Add, first, way), i64_type);
-        let cut = self.out.value(Op::Convert(ConvertOp::Trunc, last), narrow);
-        let again = self.out.value(Op::Convert(convert, cut), i64_type);
-        let holds = self.out.value(Op::Compare(CompareOp::Eq, again, last), bool);
-        let Shape::Strided { step: narrow_step, guard: None } = self.shape(from) else {
-            return Err(Refusal::new("an extension of what has no step"));
-        };
-        let (holds_var, narrow_var) = (self.out.var(bool), self.out.var(narrow));
-        self.out.write(holds_var, holds);
-        let from = self.one(from);
-        self.out.write(narrow_var, from);
-        self.guards[result.index()] =
-            Some(Guard { holds: holds_var, narrow: narrow_var, narrow_step, convert, step });
-        Ok(())
-    }
-
-    /// How far each item's value of a guarded extension is from the first one's, 64 bits. Made anew
-    /// where it is needed: that is the way that is hardly ever gone.
-    fn distance(&mut self, guard: Guard) -> Operand {
-        let i64_type = self.out.module.types.int(64);
-        let wide_type = self.out.vector_of(i64_type);
-        let narrow = self.out.read(guard.narrow);
-        let vector = self.stepped(narrow, guard.narrow_step, None);
-        let wide = self.out.value(Op::Convert(guard.convert, vector), wide_type);
-        let first = self.out.value(Op::Convert(guard.convert, narrow), i64_type);
-        let firsts = self.out.splat(first);
-        self.out.value(Op::Binary(BinaryOp::Sub, wide, firsts), wide_type)
     }
 }
 

@@ -165,6 +165,54 @@ impl Nodes {
         }
     }
 
+    /// The nodes that only null and each other arrive at, which are null too: the masks of blocks
+    /// that no item ever waits for, around any number of loops. To be called when all have settled;
+    /// [`Self::settle_null`] takes them.
+    pub(super) fn find_null(
+        &self,
+        names: &mut Names,
+        kind: impl Fn(Operand) -> Kind,
+    ) -> Vec<ValueId> {
+        let mut users: Vec<Vec<ValueId>> = vec![Vec::new(); self.nodes.len()];
+        let mut holds = vec![false; self.nodes.len()];
+        let mut work = Vec::new();
+        for (number, node) in self.nodes.iter().enumerate() {
+            let value = ValueId::from_index(number);
+            let operands: Vec<Operand> = match node {
+                None => continue,
+                Some(Node::Phi(arms, _)) => arms.iter().map(|&(_, operand)| operand).collect(),
+                &Some(Node::Union(first, second)) => vec![first, second],
+            };
+            for operand in operands {
+                match names.find(operand) {
+                    Operand::Value(from) if self.nodes[from.index()].is_some() => {
+                        users[from.index()].push(value);
+                    }
+                    operand => holds[number] |= kind(operand) != Kind::Null,
+                }
+            }
+            if holds[number] {
+                work.push(value);
+            }
+        }
+        while let Some(value) = work.pop() {
+            for &user in &users[value.index()] {
+                if !std::mem::replace(&mut holds[user.index()], true) {
+                    work.push(user);
+                }
+            }
+        }
+        let null = |number: &usize| self.nodes[*number].is_some() && !holds[*number];
+        (0..self.nodes.len()).filter(null).map(ValueId::from_index).collect()
+    }
+
+    /// Lets a node stand for null. What uses it is looked at by the next [`Self::settle`].
+    pub(super) fn settle_null(&mut self, value: ValueId, null: Operand, names: &mut Names) {
+        self.nodes[value.index()] = None;
+        names.set(value, null);
+        self.unite(value, null);
+    }
+
     /// The phis that are left, with their arms as they were, by number.
     pub(super) fn into_phis(self) -> impl Iterator<Item = (ValueId, Arms)> {
         let nodes = self.nodes.into_iter().enumerate();
@@ -308,6 +356,37 @@ mod tests {
         ];
         let found = settled(1, &nodes, 100).expect("few steps");
         assert_eq!(found, [NULL, value(2), UNDEFINED, value(4)]);
+    }
+
+    /// Null that goes around loops within loops is null, and so are unions of such; another value that
+    /// enters anywhere shows everywhere behind it.
+    #[test]
+    fn what_only_null_reaches_is_null() {
+        // 1 and 2 are the headers of two loops, 3 what leaves the inner one, 4 a union; 5 uses it.
+        let web = |entering: Operand| {
+            let nodes = [
+                phi(&[entering, value(3)]),
+                phi(&[value(1), value(3)]),
+                phi(&[value(2), NULL, value(4)]),
+                Node::Union(value(2), value(1)),
+                Node::Union(value(4), value(0)),
+                phi(&[NULL, value(6)]),
+            ];
+            let numbered = nodes.into_iter().enumerate();
+            let numbered = numbered.map(|(n, node)| (ValueId::from_index(1 + n), node));
+            let (mut nodes, mut names) = (Nodes::new(7, numbered), Names::default());
+            nodes.settle(&mut names, kind, 100).expect("few steps");
+            for value in nodes.find_null(&mut names, kind) {
+                nodes.settle_null(value, NULL, &mut names);
+            }
+            nodes.settle(&mut names, kind, 100).expect("few steps");
+            (1..7).map(|number| names.find(value(number))).collect::<Vec<_>>()
+        };
+        assert_eq!(web(NULL), [NULL, NULL, NULL, NULL, value(0), NULL]);
+        let itself = (1..6).map(value).collect::<Vec<_>>();
+        assert_eq!(web(value(0))[..5], itself);
+        assert_eq!(web(value(0))[5], NULL);
+        assert_eq!(web(UNDEFINED)[..5], itself);
     }
 
     /// A union with a mask that turns out to have no items is the other mask, also of a mask that

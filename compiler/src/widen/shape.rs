@@ -6,7 +6,8 @@
 //!
 //! A 32-bit number with a step that is extended to 64 bits keeps the step only if it does not wrap
 //! around within the vector. That is known of ids; of others it is found out when the code runs:
-//! the value is then *guarded*, and code that uses its step has a second way for the other case.
+//! the value is then *guarded*, and code that uses its step has a second way for the other case
+//! ([`guard`](super::guard)).
 
 use std::collections::HashMap;
 
@@ -29,6 +30,9 @@ pub enum Rows {
 /// What a small number may be moved by, either way, and stay one of 32 bits.
 const MOST_MOVED: i64 = 1 << 30;
 
+/// The longest step of an index whose bits are masked: elements of longer ones are no neighbours.
+const MOST_STEP: i64 = 16;
+
 /// How a value differs between the items of a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -39,7 +43,7 @@ pub enum Shape {
     Strided {
         /// The step, not 0.
         step: i64,
-        /// The extension on whose not wrapping around this depends.
+        /// The operation on whose not wrapping around this depends.
         guard: Option<ValueId>,
     },
     /// Any value for each.
@@ -74,6 +78,8 @@ pub(super) struct Shapes {
     /// Small numbers that are shifted to the left by at most 32 of 64 bits, by the result; by 32 also with a
     /// constant added, so that the sum stays one of 32 bits.
     shifted: HashMap<ValueId, (Operand, i64)>,
+    /// Values that are used as indices of addresses, and for nothing else.
+    indices: Vec<bool>,
     /// Places in the items' own variables that are equally far from their starts.
     own: Vec<bool>,
     /// Addresses that can be read whatever they are.
@@ -99,6 +105,7 @@ impl Shapes {
             small: vec![false; count],
             computed: vec![false; count],
             shifted: HashMap::new(),
+            indices: indices(function),
             own: vec![false; count],
             readable: vec![false; count],
             least: if rows == Rows::Whole { 8 } else { 1 },
@@ -369,6 +376,24 @@ impl Shapes {
                 _ => None,
             },
             Op::Binary(B::Shl, a, b) => amount(*b).and_then(|amount| times(step(*a), 1 << amount)),
+            // And so the truncation of an id to 32 bits: it keeps all bits of a small number.
+            Op::Binary(B::And, a, b) => match (constant(*a), constant(*b)) {
+                (_, Some(mask)) if self.is_small(*a) && keeps_small(mask) => step(*a),
+                (Some(mask), _) if self.is_small(*b) && keeps_small(mask) => step(*b),
+                // For an index that is worth a test when it runs.
+                _ if self.indices[result.index()] && module.types.scalar_bits(ty) == 64 => {
+                    match (step(*a), step(*b)) {
+                        (Some((by, None)), Some((0, None)))
+                        | (Some((0, None)), Some((by, None)))
+                            if (1..=MOST_STEP).contains(&by) =>
+                        {
+                            Some((by, Some(result)))
+                        }
+                        _ => None,
+                    }
+                }
+                _ => None,
+            },
             // How C compilers write the extension of a 32-bit id, times a power of two.
             Op::Binary(B::AShr, a, b) => {
                 let shifted = match a {
@@ -468,6 +493,32 @@ pub(super) fn mixes(flow: &Flow, from: BlockId, to: BlockId) -> bool {
     let several = flow.forward(to).nth(1).is_some();
     flow.masked_around(from) != outer_masked(flow, to)
         || (several && flow.deferred[flow.place[to.index()]])
+}
+
+/// The values that are used as indices of addresses, and for nothing else, by number.
+fn indices(function: &Function) -> Vec<bool> {
+    let mut indices = vec![true; function.values.len()];
+    let mut other = |operand: Operand| {
+        if let Operand::Value(value) = operand {
+            indices[value.index()] = false;
+        }
+    };
+    for (_, block) in function.blocks.iter() {
+        for inst in &block.insts {
+            match &inst.op {
+                Op::Address { base, .. } => other(*base),
+                op => op.for_each_operand(&mut other),
+            }
+        }
+        block.terminator.for_each_operand(&mut other);
+    }
+    indices
+}
+
+/// Whether a mask has all bits that a small number may have.
+fn keeps_small(mask: i64) -> bool {
+    const SMALL: i64 = (1 << 30) - 1;
+    mask & SMALL == SMALL
 }
 
 fn sum(

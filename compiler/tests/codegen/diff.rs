@@ -36,9 +36,14 @@ impl Input {
 }
 
 /// Random numbers (xorshift64*).
-struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
+    /// Those of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -46,7 +51,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    fn below(&mut self, n: u64) -> u64 {
+    pub fn below(&mut self, n: u64) -> u64 {
         (self.next() >> 11) % n
     }
 
@@ -102,7 +107,9 @@ pub fn same_at(
     compare_at(widths, module, name, &[run]).unwrap_or_else(|how| panic!("{how}\n{context}"));
 }
 
-fn compare_at(
+/// Whether a kernel does in several launches what the interpreter does, after each pass and with some of
+/// [`widths`].
+pub fn compare_at(
     widths: &[(TargetCpu, u32)],
     module: &Module,
     name: &str,
@@ -126,6 +133,22 @@ fn compare_at(
         }
         compare_with(&kernel, module, name, runs)
             .map_err(|how| format!("{name} for {}, {lanes} lanes: {how}", target.name))
+    })
+}
+
+/// As [`compare`], of a random program. LLVM optimises it at one of [`widths`] in turn, as a driver has it;
+/// at the others it does not, which takes less time and shows what widening does as well.
+fn compare_program(seed: u64, module: &Module, runs: &[Run]) -> Result<(), String> {
+    let widths = widths();
+    let turn = seed as usize % widths.len();
+    compare_at(&widths[turn..=turn], module, "random", runs)?;
+    let others = widths.iter().enumerate().filter(|&(number, _)| number != turn);
+    others.map(|(_, width)| width).try_for_each(|(target, lanes)| {
+        // Those of one item at a time are not widened.
+        let kernel = Kernel::with_text(module, "random", target, *lanes, &|text| text);
+        kernel.map_or(Ok(()), |kernel| compare_with(&kernel, module, "random", runs)).map_err(
+            |how| format!("random for {}, {lanes} lanes, not optimised: {how}", target.name),
+        )
     })
 }
 
@@ -447,7 +470,7 @@ impl Program {
 
     fn new(seed: u64, left_out: BTreeSet<usize>) -> Self {
         Self {
-            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            random: Random::new(seed),
             text: String::new(),
             depth: 0,
             conditions: 0,
@@ -673,8 +696,8 @@ pub fn shrink(seed: u64, differs: &dyn Fn(&BTreeSet<usize>) -> bool) -> BTreeSet
 fn programs_agree(groups: Groups, count: u64) {
     let first: u64 =
         std::env::var("TALLY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    let all = |module: &Module, runs: &[Run]| compare(module, "random", runs);
     for seed in first..first + count {
+        let all = |module: &Module, runs: &[Run]| compare_program(seed, module, runs);
         // The levels take turns: another program shows more than the same one at the other level.
         let level = &LEVELS[(seed % 2) as usize..][..1];
         let difference =

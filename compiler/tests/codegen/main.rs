@@ -18,6 +18,7 @@ mod harness;
 mod images;
 mod kernels;
 mod maths;
+mod nests;
 mod numbers;
 mod passes;
 mod printf;
