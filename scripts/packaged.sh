@@ -39,14 +39,15 @@ static_llvm() {
     archives=$folder/usr/lib/llvm-$llvm/lib
 }
 
-# build_packaged: driver, tools and compiler as packages carry them, in $packaged/release.
+# build_packaged: driver, tools, compiler and GPU as packages carry them, in $packaged/release. In one build, since
+# with other crates beside it Cargo builds the driver with other features.
 build_packaged() {
     local archives
     static_llvm
     # Of two prefixes that fit, the later one counts.
     (cd "$root" && TALLY_STATIC_LLVM=$archives CARGO_TARGET_DIR=$packaged CARGO_PROFILE_RELEASE_STRIP=symbols \
         RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo --remap-path-prefix=$root=/tally --remap-path-prefix=$packaged=/build" \
-        cargo build --locked --release -p tally-umd -p tally-compiler ${packaged_more[@]+"${packaged_more[@]}"})
+        cargo build --locked --release -p tally-umd -p tally-compiler -p tally-gpu)
 }
 
 # The loader that packages carry, as Debian's archive of sources has it.
