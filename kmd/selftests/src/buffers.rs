@@ -15,7 +15,7 @@ use crate::device::{
     FOREVER, Fixture, Mapped, Node, PAGE, RW, counter, eventually, memory_limit, nobody_is_left,
     shared_kib,
 };
-use crate::processes::{kill_if_alive, process};
+use crate::processes::process;
 
 const BOTH: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
@@ -152,7 +152,7 @@ pub fn a_bind_ends_with_its_caller() -> Outcome {
             false => fixture.bind(fixture.map(handle, 0, 0, pages, RW)).is_ok(),
         });
         eventually(|| shared_kib() > before + (1 << 10));
-        if !kill_if_alive(child) {
+        if !child.kill_if_alive() {
             return Outcome::Skipped("all the memory was there before the caller could be killed");
         }
         let taken = shared_kib().saturating_sub(before);

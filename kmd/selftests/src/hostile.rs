@@ -17,7 +17,7 @@ use tally_uapi::packet::{Copy, Header, PostSync, flag, opcode};
 use crate::device::{
     Fixture, Node, PAGE, RW, counter, entry, in_ms, nobody_is_left, now_ns, shared_kib, wait,
 };
-use crate::processes::{kill_if_alive, process};
+use crate::processes::{Child, process};
 use crate::users::open_to_all;
 
 /// What the hostile one does, each in a process of its own, until it is killed.
@@ -149,7 +149,7 @@ fn compute() -> bool {
     if unsafe { libc::setuid(65534) } != 0 {
         return false;
     }
-    for index in 0..MEANS.len() {
+    let start = |index| {
         process(move || {
             // SAFETY: takes numbers.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -159,8 +159,9 @@ fn compute() -> bool {
                 crate::queues::start_endless(&fixture, &mut queue, 8);
             }
             busy()
-        });
-    }
+        })
+    };
+    let _children: Vec<_> = (0..MEANS.len()).map(start).collect();
     loop {
         std::thread::sleep(Duration::from_secs(100));
     }
@@ -186,20 +187,15 @@ fn harm(means: &[usize]) -> bool {
     };
     let mut children: Vec<_> = means.iter().map(|&means| start(means)).collect();
     for round in 0.. {
-        let child = round % children.len();
-        let pid = children[child];
-        let signal = |signal| {
-            // SAFETY: an own child that was not waited for.
-            unsafe { libc::kill(pid, signal) };
-        };
+        let index = round % children.len();
         std::thread::sleep(Duration::from_millis(70));
         // Often in the middle of a call.
-        signal(libc::SIGSTOP);
+        children[index].signal(libc::SIGSTOP);
         std::thread::sleep(Duration::from_millis(30));
-        signal(libc::SIGCONT);
+        children[index].signal(libc::SIGCONT);
         if round % 5 == 4 {
-            kill_if_alive(pid);
-            children[child] = start(means[child]);
+            children.remove(index).kill_if_alive();
+            children.insert(index, start(means[index]));
         }
     }
     true
@@ -300,13 +296,13 @@ pub fn a_witness_notices_nothing() {
     let mut alone = Witness::work(time);
     let others = process(compute);
     let mut honest = Witness::work(time);
-    assert!(kill_if_alive(others));
+    others.kill();
     let (resets, lost) = (counter("resets"), counter("vms_lost"));
     let (kills, shared) = (oom_kills(), shared_kib());
     let other = process(|| harm(&(0..MEANS.len()).collect::<Vec<_>>()));
     let beside = Witness::work(time);
     let most = shared_kib().saturating_sub(shared);
-    assert!(kill_if_alive(other), "the hostile one has ended");
+    other.kill();
     println!("# {:40} {:>8} {:>8} {:>8} {:>8}", "in us", "times", "median", "99 %", "longest");
     for (what, mut times) in beside {
         let before = alone.get_mut(what).map(|it| show(it)).unwrap_or_default();
@@ -352,9 +348,9 @@ pub fn each_means(first: bool) {
         come_first();
     }
     measure("alone");
-    let beside = |name: &str, other: libc::pid_t| {
+    let beside = |name: &str, other: Child| {
         measure(name);
-        assert!(kill_if_alive(other), "the other one has ended");
+        other.kill();
         nobody_is_left();
     };
     beside("a busy loop", process(busy));

@@ -12,8 +12,57 @@ use crate::device::{
     nobody_is_left, wait, wait_for,
 };
 
+/// A child. One that is left is killed: when a test fails, its processes do not disturb the next ones.
+pub struct Child(libc::pid_t);
+
+impl Child {
+    /// A child that this process has forked, and has not waited for.
+    pub fn new(pid: libc::pid_t) -> Self {
+        assert!(pid > 0, "fork failed");
+        Self(pid)
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: takes numbers; an own child that was not waited for.
+        assert_eq!(unsafe { libc::kill(self.0, signal) }, 0);
+    }
+
+    /// Waits for its end; its status.
+    pub fn status(self) -> i32 {
+        let mut status = 0;
+        // SAFETY: an own child.
+        assert_eq!(unsafe { libc::waitpid(self.0, &mut status, 0) }, self.0);
+        std::mem::forget(self);
+        status
+    }
+
+    /// Kills it. False if it had ended well before.
+    pub fn kill_if_alive(self) -> bool {
+        self.signal(libc::SIGKILL);
+        let status = self.status();
+        assert!(status == 0 || status == libc::SIGKILL, "{status:#x}");
+        status != 0
+    }
+
+    /// Kills it. It must not have ended before.
+    pub fn kill(self) {
+        assert!(self.kill_if_alive(), "it has ended");
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // SAFETY: an own child that was not waited for.
+        unsafe {
+            libc::kill(self.0, libc::SIGKILL);
+            libc::waitpid(self.0, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
 /// Runs `child` in a process of its own, which ends with 0 if it says true.
-pub fn process(child: impl FnOnce() -> bool) -> libc::pid_t {
+pub fn process(child: impl FnOnce() -> bool) -> Child {
     // SAFETY: the program has one thread here; the child only makes system calls, and ends.
     unsafe {
         match libc::fork() {
@@ -21,29 +70,9 @@ pub fn process(child: impl FnOnce() -> bool) -> libc::pid_t {
                 let good = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
                 libc::_exit(i32::from(!good.unwrap_or(false)));
             }
-            pid => pid,
+            pid => Child::new(pid),
         }
     }
-}
-
-fn status(pid: libc::pid_t) -> i32 {
-    let mut status = 0;
-    // SAFETY: an own child.
-    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
-    status
-}
-
-fn kill(pid: libc::pid_t) {
-    assert!(kill_if_alive(pid));
-}
-
-/// Kills a child. False if it had ended well before.
-pub fn kill_if_alive(pid: libc::pid_t) -> bool {
-    // SAFETY: an own child that was not waited for.
-    assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
-    let status = status(pid);
-    assert!(status == 0 || status == libc::SIGKILL, "{status:#x}");
-    status != 0
 }
 
 /// BO_CREATE: "With IMPORT_READ_ONLY a client that gets the buffer by PRIME may bind it
@@ -98,7 +127,7 @@ pub fn an_importer_outlives_the_exporter() {
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| wait(&node, 0, &[entry(handle, 0, 1)], 0, FOREVER));
         eventually(|| counter("asleep") == 1);
-        kill(exporter);
+        exporter.kill();
         let late = wait(&node, 0, &[entry(handle, 0, 1)], 0, in_ms(50));
         assert_eq!(late, Err(libc::ETIME), "no false completion");
         memory.word(0).store(1, Release);
@@ -132,7 +161,7 @@ pub fn a_killed_process_leaves_nothing() {
         let mut byte = [0u8];
         // SAFETY: into an own array.
         assert_eq!(unsafe { libc::read(pair[1], byte.as_mut_ptr().cast(), 1) }, 1);
-        kill(child);
+        child.kill();
     }
     eventually(|| left() == before);
 }
@@ -155,7 +184,7 @@ pub fn a_killed_process_takes_its_endless_kernel_along() {
     let mut byte = [0u8];
     // SAFETY: into an own array.
     assert_eq!(unsafe { libc::read(pair[1], byte.as_mut_ptr().cast(), 1) }, 1);
-    kill(child);
+    child.kill();
     eventually(|| left() == before);
 }
 
@@ -173,7 +202,7 @@ pub fn a_forked_child_may_use_the_file() {
         queue.push(queue.signal(0, 5));
         fixture.wait(&[queue.entry(0, 5)], 0, FOREVER) == Ok(0)
     });
-    assert_eq!(status(child), 0);
+    assert_eq!(child.status(), 0);
     // The child's end has not taken the parent's VM along.
     let mut other = fixture.queue(8);
     other.push(other.signal(0, 1));

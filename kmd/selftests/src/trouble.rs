@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::device::Node;
 use crate::fuzz::Dice;
 use crate::half::{Gone, device_file, is_pci};
-use crate::processes::kill_if_alive;
+use crate::processes::Child;
 
 /// Makes trouble for the processes `pids` until `end`, and prints how often what. One that it has
 /// killed is started anew.
@@ -50,7 +50,7 @@ pub fn make(
                 "pauses"
             }
             3 => {
-                if !kill_if_alive(pid) {
+                if !Child::new(pid).kill_if_alive() {
                     // Its time was over.
                     pids[index as usize] = start(index);
                     break;
