@@ -60,11 +60,13 @@ macro_rules! table {
 /// By number.
 pub(crate) const TABLE: &[DrmIoctlDescriptor] = table! {
     Query => |caller, arg| caller.gpu(|gpu| query::query(gpu, &caller.file(), arg)),
-    BoCreate => |caller, arg| caller.gpu(|_| buffers::create(caller.dev, caller.drm_file, arg)),
+    BoCreate => |caller, arg| caller.with_room(|| {
+        caller.gpu(|_| buffers::create(caller.dev, caller.drm_file, arg))
+    }),
     BoInfo => |caller, arg| buffers::info(caller.drm_file, arg),
     VmCreate => |caller, arg| vms::create(&caller, arg),
     VmDestroy => |caller, arg| vms::destroy(&caller, arg),
-    VmBind => |caller, arg| bind::bind(&caller, arg),
+    VmBind => |caller, arg| caller.with_room(|| bind::bind(&caller, arg)),
     QueueCreate => |caller, arg| queues::create(&caller, arg),
     QueueDestroy => |caller, arg| queues::destroy(&caller, arg),
     QueueQuery => |caller, arg| queues::query(&caller, arg),

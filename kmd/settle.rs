@@ -51,9 +51,10 @@ impl Kept for Keep {
                 }
             }
             Self::Queue(queue) if quiet => state.queues.free(&queue),
-            Self::Extents(..) | Self::Identity(_) if !quiet => core::mem::forget(self),
-            _ => {}
+            Self::Extents(..) | Self::Identity(_) if !quiet => return core::mem::forget(self),
+            _ => return,
         }
+        state.releases.note();
     }
 }
 

@@ -15,6 +15,7 @@ use crate::object::keep::Keep;
 use crate::object::queue::Queue;
 use crate::object::vm::Vm;
 use crate::raw::time::monotonic_ns;
+use crate::releases::Releases;
 use crate::sleepers::Sleepers;
 use crate::table::{Limits, Table};
 
@@ -83,6 +84,9 @@ pub(crate) struct State {
     /// Threads in SEM_WAIT.
     #[pin]
     pub(crate) sleepers: Sleepers,
+    /// Threads that wait for room.
+    #[pin]
+    pub(crate) releases: Releases,
     /// Who uses how much.
     pub(crate) accounts: Arc<Accounts>,
     /// The device's clock and ours.
@@ -113,6 +117,7 @@ impl State {
                 vms <- Table::new(MAX_VMS),
                 queues <- Table::new(MAX_QUEUES),
                 sleepers <- Sleepers::new(),
+                releases <- Releases::new(),
                 accounts: Accounts::new()?,
                 clock <- Clock::new(),
                 fault <- new_mutex!(None),
@@ -136,6 +141,39 @@ impl State {
     pub(crate) fn go(&self) {
         self.gone.xchg(true, Full);
         self.sleepers.wake_all();
+        self.releases.note();
+    }
+
+    /// Calls `f` again when it answers ENOSPC while the device has yet to release what files of `user`
+    /// have closed. The caller holds no lock.
+    ///
+    /// # Errors
+    /// Those of `f`. ENOSPC: also if the device does not answer in time. EINTR: killed. ENOMEM.
+    pub(crate) fn with_room<T>(&self, user: u32, mut f: impl FnMut() -> Result<T>) -> Result<T> {
+        let patience_ns = i64::from(*module_parameters::admin_timeout_ms.value_ref()) * 1_000_000;
+        let deadline_ns = monotonic_ns().saturating_add(patience_ns);
+        let full = |answer: &Result<T>| matches!(answer, Err(error) if *error == ENOSPC);
+        let mut answer = f();
+        while full(&answer) && monotonic_ns() < deadline_ns {
+            // What is under way now is noted after `done`.
+            let done = self.releases.done();
+            let under_way = self.is_releasing(user);
+            // The last release may have come since `f` looked.
+            answer = f();
+            if !under_way {
+                break;
+            }
+            if full(&answer) {
+                self.releases.wait(done, deadline_ns)?;
+            }
+        }
+        answer
+    }
+
+    /// Whether something that files of `user` have closed is not released yet.
+    fn is_releasing(&self, user: u32) -> bool {
+        self.vms.next(0, |vm| vm.owner().user == user && vm.ended()).is_some()
+            || self.queues.next(0, |it| it.vm().owner().user == user && it.ended()).is_some()
     }
 
     /// A number for a new file, never used again.

@@ -44,6 +44,7 @@ mod lanes;
 mod object;
 mod pci;
 mod raw;
+mod releases;
 mod request;
 mod settle;
 mod shared;

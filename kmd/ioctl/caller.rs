@@ -42,6 +42,15 @@ impl<'a> Caller<'a> {
         guard.registration_data_with(|registered| f(registered.gpu))
     }
 
+    /// Calls `f` again when it answers ENOSPC while something that the user has closed is not released yet.
+    ///
+    /// # Errors
+    /// As [`State::with_room`](crate::state::State::with_room).
+    pub(super) fn with_room<T>(&self, f: impl FnMut() -> Result<T>) -> Result<T> {
+        let file = self.file();
+        file.state().with_room(file.owner().user, f)
+    }
+
     pub(super) fn lookup(&self) -> impl Fn(u32) -> Result<BoRef> + use<'a> {
         let file = self.drm_file;
         move |handle| buffers::lookup(file, handle)

@@ -19,7 +19,7 @@ use crate::state::State;
 /// IOCTL: VM_CREATE: an address space.
 pub(super) fn create(caller: &Caller<'_>, arg: &mut VmCreate) -> Result {
     let file = caller.file();
-    let (vm, call) = caller.gpu(|gpu| begin(gpu, &file, arg))?;
+    let (vm, call) = caller.with_room(|| caller.gpu(|gpu| begin(gpu, &file, arg)))?;
     if let Err(error) = call.wait(file.state()) {
         // Killed, or refused: VM_DESTROY comes after it, and frees the id.
         if vm.close() {

@@ -74,7 +74,7 @@ const TESTS: &[Test] = tests! {
     processes: importers_of_read_only_buffers_only_read an_importer_outlives_the_exporter
         a_killed_process_leaves_nothing
         a_killed_process_takes_its_endless_kernel_along a_forked_child_may_use_the_file;
-    users: one_user_cannot_have_all_vms one_user_cannot_have_all_memory one_user_cannot_have_all_buffers
+    users: closed_things_make_room one_user_cannot_have_all_vms one_user_cannot_have_all_memory one_user_cannot_have_all_buffers
         one_user_cannot_have_all_kernel_memory null_memory_counts locked_memory_is_counted_by_user
         a_wait_takes_no_memory_but_its_cells;
     hostile: a_witness_notices_nothing;

@@ -67,6 +67,36 @@ pub fn one_user_cannot_have_all_vms() {
     nobody_is_left();
 }
 
+/// "What was closed counts until the device has answered." Ioctls wait for that before they answer ENOSPC:
+/// whoever is ready to ask when others close all that their user may have gets it.
+pub fn closed_things_make_room() {
+    nobody_is_left();
+    let null = |fixture: &Fixture, piece: u64| {
+        let map = fixture.map(0, 0, piece << 14, 1 << 14, RW);
+        fixture.bind(VmBind { op: bind_op::MAP_NULL, ..map })
+    };
+    let (next, full) = (Fixture::new(), Fixture::new());
+    let memory = [&next, &full].map(|fixture| fixture.memory(0, 3));
+    let queue = |fixture: &Fixture| fixture.node.call(&mut fixture.queue_create(0));
+    while queue(&full).is_ok() {}
+    // What is mapped keeps the file.
+    drop((memory, full));
+    assert_eq!(queue(&next), Ok(()));
+
+    let next = Node::open();
+    let full: Vec<_> = (0..64).map(|_| Node::open()).collect();
+    let vm = |node: &Node| Fixture::create_vm(node, 1 << 36);
+    full.iter().for_each(|node| while vm(node).is_ok() {});
+    drop(full);
+    assert!(vm(&next).is_ok());
+
+    let next = Fixture::new();
+    let full: Vec<_> = (0..16).map(|_| Fixture::new()).collect();
+    full.iter().for_each(|fixture| while (0..4).any(|piece| null(fixture, piece).is_ok()) {});
+    drop(full);
+    assert_eq!(null(&next, 0), Ok(()));
+}
+
 /// "Memory that the buffers of a user may use": those of all his files.
 pub fn one_user_cannot_have_all_memory() {
     nobody_is_left();
