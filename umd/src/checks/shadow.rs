@@ -2,14 +2,25 @@
 //! The states of bytes: a byte for each one of the VA reservation, in a mapping of its own.
 
 use std::ffi::c_void;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::ptr;
+use std::sync::OnceLock;
+
+use tally_compiler_protocol::checks::{DEFINED, NO_MEMORY, UNDEFINED};
 
 use crate::space::Space;
 
-/// Bytes of states from which on they are made inaccessible by giving their pages back, which is faster
-/// than to write them.
+/// Bytes of states from which on they are made inaccessible by new pages, which is faster than to write them.
 const DROPPED: u64 = 1 << 20;
+/// Bytes of states from which on they are pages of a file in which all bytes have that state. So what is
+/// never touched of a large allocation takes no memory for its states.
+const MAPPED: u64 = 64 << 20;
+/// Bytes of such a file.
+const FILE: u64 = 32 << 20;
 const PAGE: u64 = tally_uapi::PAGE_SIZE;
+const FLAGS: i32 = libc::MAP_PRIVATE | libc::MAP_NORESERVE;
 
 /// The states. They are never unmapped: kernels may look at them until the process ends.
 pub struct Shadow {
@@ -18,6 +29,8 @@ pub struct Shadow {
     /// The number of addresses, a power of two, less one.
     mask: u64,
     states: u64,
+    /// Files full of the states that large allocations begin with.
+    files: [(u8, OnceLock<Option<File>>); 2],
 }
 
 impl Shadow {
@@ -30,7 +43,7 @@ impl Shadow {
         // Accesses at the last addresses read a little further.
         let bytes = usize::try_from(mask + 1 + PAGE).ok()?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let flags = FLAGS | libc::MAP_ANONYMOUS;
         // SAFETY: without an address nothing that exists is replaced.
         let at = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0) };
         if at == libc::MAP_FAILED {
@@ -39,7 +52,8 @@ impl Shadow {
         // It would be most of a core file. A system that cannot leave it out writes larger ones.
         // SAFETY: our own mapping.
         unsafe { libc::madvise(at, bytes, libc::MADV_DONTDUMP) };
-        Some(Self { start: first & !mask, mask, states: at as u64 })
+        let files = [UNDEFINED, DEFINED].map(|state| (state, OnceLock::new()));
+        Some(Self { start: first & !mask, mask, states: at as u64, files })
     }
 
     /// The first address that has a state.
@@ -61,19 +75,43 @@ impl Shadow {
     pub fn set(&self, address: u64, size: u64, state: u8) {
         let (from, to) = (address - self.start, address - self.start + size);
         assert!(to <= self.mask + 1, "states of addresses that have none");
-        if state == 0 && size >= DROPPED {
-            let (first, last) = (from.next_multiple_of(PAGE), to / PAGE * PAGE);
-            // SAFETY: whole pages of our own private mapping, which are zeros afterwards.
-            let dropped = unsafe {
-                let at = (self.states + first) as *mut c_void;
-                libc::madvise(at, (last - first) as usize, libc::MADV_DONTNEED) == 0
-            };
-            if dropped {
-                self.write(from, first - from, 0);
-                return self.write(last, to - last, 0);
-            }
+        let (first, last) = (from.next_multiple_of(PAGE), to / PAGE * PAGE);
+        let mapped = match state {
+            NO_MEMORY => size >= DROPPED && self.map(first, last, None),
+            _ => size >= MAPPED && self.fill(first, last, state),
+        };
+        if mapped {
+            self.write(from, first - from, state);
+            return self.write(last, to - last, state);
         }
         self.write(from, size, state);
+    }
+
+    /// Maps pages of states that are all the same. Whether that was done.
+    fn fill(&self, first: u64, last: u64, state: u8) -> bool {
+        let Some((_, file)) = self.files.iter().find(|(of, _)| *of == state) else { return false };
+        let file = file.get_or_init(|| full_of(state).ok());
+        let Some(file) = file else { return false };
+        let mut pieces = (first..last).step_by(FILE as usize);
+        pieces.all(|at| self.map(at, last.min(at + FILE), Some(file)))
+    }
+
+    /// Maps pages of a file, or of zeros, in place of what is there. Whether that was done.
+    fn map(&self, first: u64, last: u64, file: Option<&File>) -> bool {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, FLAGS | libc::MAP_FIXED);
+        let (flags, file) = match file {
+            Some(file) => (flags, file.as_raw_fd()),
+            None => (flags | libc::MAP_ANONYMOUS, -1),
+        };
+        let (at, bytes) = ((self.states + first) as *mut c_void, (last - first) as usize);
+        // SAFETY: whole pages within our own private mapping, which `set` has checked. What is read there at
+        // the same time are the states before or after.
+        unsafe {
+            let mapped = libc::mmap(at, bytes, protection, flags, file, 0) == at;
+            // As in `new`.
+            libc::madvise(at, bytes, libc::MADV_DONTDUMP);
+            mapped
+        }
     }
 
     fn write(&self, offset: u64, size: u64, state: u8) {
@@ -82,6 +120,20 @@ impl Shadow {
         // memory that is being allocated or freed, which is the program's race.
         unsafe { at.write_bytes(state, size as usize) };
     }
+}
+
+/// A file in memory in which all bytes are the same.
+fn full_of(state: u8) -> io::Result<File> {
+    // SAFETY: the name is a string for C.
+    let file = unsafe { libc::memfd_create(c"tally-states".as_ptr(), libc::MFD_CLOEXEC) };
+    if file < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and ours.
+    let mut file = unsafe { File::from_raw_fd(file) };
+    let piece = vec![state; 1 << 20];
+    (0..FILE >> 20).try_for_each(|_| file.write_all(&piece))?;
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -111,5 +163,25 @@ mod tests {
         let seen = states(&shadow, at, large + 2);
         assert_eq!((seen[0], seen[1], seen[large], seen[large + 1]), (0x80, 0xff, 0xff, 0));
         assert!(seen[2..large].iter().all(|&state| state == 0));
+    }
+
+    #[test]
+    fn states_of_large_memory_can_be_set_and_changed() {
+        let space = Space::reserve(Some(256 << 20), PAGE, 1 << 47).expect("addresses");
+        let shadow = Shadow::new(&space).expect("room");
+        let (at, size) = (space.start() + 4096, (MAPPED + 3 * PAGE) as usize + 5);
+        for state in [UNDEFINED, DEFINED, NO_MEMORY, UNDEFINED] {
+            shadow.set(at + 1, size as u64, state);
+            let seen = states(&shadow, at, size + 2);
+            assert_eq!((seen[0], seen[size + 1]), (0, 0));
+            assert!(seen[1..=size].iter().all(|&it| it == state), "{state:#x}");
+        }
+        shadow.set(at + MAPPED, 7, DEFINED);
+        let other = at + MAPPED - FILE;
+        assert_eq!(
+            states(&shadow, at + MAPPED, 8),
+            [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x80]
+        );
+        assert!(states(&shadow, other, 8).iter().all(|&it| it == UNDEFINED), "pages are private");
     }
 }
