@@ -201,7 +201,7 @@ static void begin(const char *kernels_file)
     asynchronous = immediate(ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS);
 }
 
-static void end(void)
+static void destroy_all_but_the_context(void)
 {
     for (int i = 0; i < MAX_KERNELS && kernels[i].name; i++)
         if (kernels[i].handle)
@@ -209,7 +209,12 @@ static void end(void)
     must(zeCommandListDestroy(synchronous));
     must(zeCommandListDestroy(asynchronous));
     must(zeModuleDestroy(module));
-    must(zeContextDestroy(context));
+}
+
+void leave(void)
+{
+    destroy_all_but_the_context();
+    exit(0);
 }
 
 // wrong KERNELS.spv [NAME]: runs a program, or names them all.
@@ -224,6 +229,7 @@ int main(int argc, char **argv)
     for (struct wrong *it = all; it; it = it->next)
         if (argc == 2 || strcmp(it->name, argv[2]) == 0)
             it->run();
-    end();
+    destroy_all_but_the_context();
+    must(zeContextDestroy(context));
     return 0;
 }

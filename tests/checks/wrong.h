@@ -51,6 +51,9 @@ extern ze_command_list_handle_t asynchronous; // immediate
 #define must(call) check((call), #call)
 void check(ze_result_t result, const char *call);
 
+// Destroys what was set before the program ran, but not the context, and ends the process.
+void leave(void);
+
 void *device_memory(size_t bytes);
 void *host_memory(size_t bytes);
 void *shared_memory(size_t bytes);

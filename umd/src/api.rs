@@ -161,19 +161,23 @@ fn panicked(function: &'static str, payload: &(dyn std::any::Any + Send)) -> ze_
     error.code()
 }
 
+/// What watches a call until it returns.
+struct Admitted {
+    _making: Option<crate::checks::Making<'static>>,
+    _span: Span,
+}
+
 /// The way through a gate that is not simply open.
 #[cold]
-fn admitted(function: &'static str, early: bool) -> std::result::Result<Span, ze_result_t> {
+fn admitted(function: &'static str, early: bool) -> std::result::Result<Admitted, ze_result_t> {
     if let Some(refusal) = process::gate().refuses(early) {
         let error = Error::from(refusal);
         error::set_last(function, &error);
         return Err(error.code());
     }
     crate::host_waits::enter(function);
-    if process::is_checked() {
-        crate::checks::calls::enter(function);
-    }
-    Ok(crate::trace::span(function))
+    let making = if process::is_checked() { crate::checks::enter(function) } else { None };
+    Ok(Admitted { _making: making, _span: crate::trace::span(function) })
 }
 
 /// What the caller of an entry point has promised, and the only way to its pointers and handles.

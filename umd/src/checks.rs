@@ -30,6 +30,7 @@ use crate::space::Space;
 pub mod calls;
 mod collector;
 mod describe;
+mod handles;
 mod history;
 mod kernels;
 mod launches;
@@ -40,6 +41,8 @@ mod suppressions;
 mod transfers;
 mod uses;
 
+pub use handles::Making;
+use handles::{Handles, Left};
 pub use history::Kind;
 use history::{Found, History};
 use kernels::Kernels;
@@ -61,6 +64,7 @@ pub struct Checks {
     watched: Kernels,
     launches: Launches,
     uses: Uses,
+    handles: Handles,
     faults: Mutex<Vec<Fault>>,
     /// All memory counts as written.
     all_defined: AtomicBool,
@@ -109,6 +113,7 @@ pub fn start(space: &Arc<Space>, kernels: bool) {
         watched: Kernels::default(),
         launches: Launches::default(),
         uses: Uses::default(),
+        handles: Handles::default(),
         faults: Mutex::default(),
         all_defined: AtomicBool::new(false),
     };
@@ -116,6 +121,14 @@ pub fn start(space: &Arc<Space>, kernels: bool) {
         collector::start();
         crate::process::set_checked(finish);
     }
+}
+
+/// This thread is in an entry point of this name from now on, until what is returned is dropped.
+#[cold]
+pub fn enter(function: &'static str) -> Option<Making<'static>> {
+    calls::enter(function);
+    let checks = get().filter(|_| settings::get().checks.leaks)?;
+    checks.handles.begin(function)
 }
 
 /// Tells what was found since, and writes the files. Called when the process ends.
@@ -260,6 +273,12 @@ impl Checks {
                 ..Report::of_call(Rule::NotFreed, message)
             };
             collector::add_of_caller(caller, report);
+        }
+        for Left { kind, made, maker } in self.handles.left() {
+            let message = format!("{} is never destroyed", kind.name());
+            let report =
+                Report { call: Some(made), ..Report::of_call(Rule::NotDestroyed, message) };
+            collector::add_of_caller(maker, report);
         }
     }
 

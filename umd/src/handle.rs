@@ -107,6 +107,25 @@ impl Kind {
     const fn live(self) -> u32 {
         LIVE | self as u32
     }
+
+    /// Names the slots that hold an object, of the first so many, each with how many it has held.
+    pub fn each_live(self, most: usize, mut visit: impl FnMut(usize, u64)) {
+        let slab = self.slab();
+        let (base, used, slots) = {
+            let growth = slab.growth();
+            let slots = slab.slots.load(Ordering::Relaxed);
+            (slab.base.load(Ordering::Relaxed), growth.used, slots)
+        };
+        for slot in 0..slots.min(most) {
+            let address = base + slot * (used / slots);
+            let head = ptr::with_exposed_provenance::<Slot<()>>(address);
+            // SAFETY: slots that have been used stay accessible, and begin alike whatever they hold.
+            let head = unsafe { &*head };
+            if head.tag.load(Ordering::Acquire) == self.live() {
+                visit(slot, head.uses.load(Ordering::Relaxed));
+            }
+        }
+    }
 }
 
 /// Tag of a slot that holds an object; the low byte is the kind. Anything else is a free slot.

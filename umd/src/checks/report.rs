@@ -48,7 +48,7 @@ pub enum Check {
     Memory,
     /// What is read was written before.
     Init,
-    /// Memory is freed before the process ends.
+    /// Memory is freed, and objects are destroyed, before the process ends.
     Leaks,
 }
 
@@ -91,6 +91,8 @@ pub enum Rule {
     UninitialisedRead,
     /// Memory is not freed.
     NotFreed,
+    /// An object is not destroyed.
+    NotDestroyed,
 }
 
 impl Rule {
@@ -108,6 +110,7 @@ impl Rule {
             Self::DeviceFault => "A command does nothing that stops the device.",
             Self::UninitialisedRead => "What is read was written before.",
             Self::NotFreed => "Memory is freed before the process ends.",
+            Self::NotDestroyed => "What was created is destroyed before the process ends.",
         }
     }
 
@@ -115,7 +118,7 @@ impl Rule {
     pub fn check(self) -> Check {
         match self {
             Self::UninitialisedRead => Check::Init,
-            Self::NotFreed => Check::Leaks,
+            Self::NotFreed | Self::NotDestroyed => Check::Leaks,
             _ => Check::Memory,
         }
     }
@@ -229,7 +232,11 @@ impl Report {
             memory.write(&mut text);
         }
         if let Some(call) = &self.call {
-            let what = if self.kernel.is_some() { "launched by" } else { "in" };
+            let what = match (&self.kernel, self.rule) {
+                (Some(_), _) => "launched by",
+                (None, Rule::NotDestroyed) => "made by",
+                (None, _) => "in",
+            };
             write_call(&mut text, what, call);
         }
         for note in &self.notes {

@@ -11,7 +11,7 @@ pub struct Checks {
     pub memory: bool,
     /// Reads of what nothing has written.
     pub init: bool,
-    /// Memory that is not freed.
+    /// Memory that is not freed, and objects that are not destroyed.
     pub leaks: bool,
     /// `TALLY_CHECK_REPORT`.
     pub report: Option<PathBuf>,
