@@ -17,8 +17,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use serde_json::Value;
@@ -64,6 +64,8 @@ fn is_newer(file: &Path, than: &Path) -> bool {
 impl Programs {
     /// Builds them if they are out of date.
     fn build(name: &str, mended: bool) -> Self {
+        static BUILDING: Mutex<()> = Mutex::new(());
+        let _one = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
         let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("checks");
         fs::create_dir_all(&out).expect("a folder for what is built");
         let suffix = if mended { "-mended" } else { "" };
@@ -261,4 +263,47 @@ fn reads_of_what_nothing_has_written_are_told() {
 #[test]
 fn memory_that_is_not_freed_is_told() {
     try_all("leaks", "leaks");
+}
+
+/// The files that a program's options name: what is known to be wrong is left out of all, and of the exit
+/// status; the rest is SARIF at the place in the kernel.
+#[test]
+fn suppressions_and_sarif_go_through_a_whole_program() {
+    let programs = Programs::build("memory", false);
+    let file = |extension: &str| programs.program.with_extension(extension);
+    let (known, sarif, json) = (file("known"), file("sarif"), file("json"));
+    let run = |suppressed: &str| {
+        fs::write(&known, suppressed).expect("it can be written");
+        let output = Command::new(ze::beside("tally-run").expect("it is built with the driver"))
+            .args(["--check=memory", &format!("--error-exitcode={FOUND}"), "--suppressions"])
+            .args([&known, Path::new("--sarif"), &sarif, Path::new("--report"), &json])
+            .args([&programs.program, &programs.kernels, Path::new("past_the_end")])
+            .envs([("TALLY_LANE", "embedded"), ("TALLY_CACHE", "0")])
+            .output()
+            .expect("it starts");
+        let read = |path: &Path| -> Value {
+            let text = fs::read_to_string(path).expect("it was written");
+            serde_json::from_str(&text).expect("it is JSON")
+        };
+        (output.status.code(), read(&sarif)["runs"][0]["results"].clone(), read(&json))
+    };
+    let (status, results, report) = run("use-after-free kernel=past_the_end\n");
+    assert_eq!((status, &report["suppressed"]), (Some(FOUND), &Value::from(0)));
+    assert_eq!(results[0]["ruleId"], "out-of-bounds", "{results}");
+    let place = &results[0]["locations"][0];
+    let place = &place["physicalLocation"];
+    let uri = place["artifactLocation"]["uri"].as_str().expect("a file");
+    assert!(uri.starts_with("file:///") && uri.ends_with("/memory.cl"), "{uri}");
+    let lines = wanted("memory", "past_the_end");
+    let line = lines.iter().find(|it| it.what == "out-of-bounds").expect("its comment").line;
+    assert_eq!(place["region"]["startLine"], line);
+    let (status, results, report) =
+        run("# known\nout-of-bounds kernel=past_* function=past_the_end\n");
+    assert_eq!((status, &results), (Some(0), &Value::Array(Vec::new())));
+    assert_eq!(report["reports"], Value::Array(Vec::new()));
+    assert_ne!(report["suppressed"], 0);
+    for left in [&known, &sarif, &json] {
+        // Left over, it is litter.
+        let _ = fs::remove_file(left);
+    }
 }
