@@ -54,8 +54,24 @@ pub(super) struct Widener<'f> {
     pub(super) bodies: Vec<BlockId>,
     /// The value that was last offered to the items of a group.
     pub(super) offered: Option<Operand>,
+    /// Whether a vector takes so long that the processor does not look ahead to the next one's loads.
+    pub(super) long: bool,
     /// Remarks for people on what slows the code down.
     pub(super) remarks: Vec<(Loc, String)>,
+}
+
+/// The instructions of a vector from which on the next one's loads are prefetched: with more than a third
+/// of the 512 that a large processor looks ahead, few loads are under way at once. exp + log + sin takes
+/// 0.5 times as long with it.
+const LONG: usize = 96;
+/// The instructions that a mathematical function takes about.
+const OF_FUNCTION: usize = 32;
+
+/// Whether a vector takes that many, without counting the turns of loops.
+fn is_long(function: &Function) -> bool {
+    let cost = |inst: &Inst| if matches!(inst.op, Op::Math(..)) { OF_FUNCTION } else { 1 };
+    let insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
+    insts.map(cost).sum::<usize>() >= LONG
 }
 
 impl<'f> Widener<'f> {
@@ -85,6 +101,7 @@ impl<'f> Widener<'f> {
             labels: Vec::new(),
             bodies: Vec::new(),
             offered: None,
+            long: is_long(from),
             remarks: Vec::new(),
         }
     }

@@ -182,15 +182,22 @@ impl Widener<'_> {
 
     /// Loops walk down columns as often as along rows, and then each time needs a line of its own
     /// that the processor does not foresee. The next vectors of this row will need its neighbours:
-    /// asked for two vectors ahead they are there when their turn comes.
+    /// asked for two vectors ahead they are there when their turn comes. Outside of loops the same is
+    /// done four vectors ahead if a vector takes long.
     fn prefetch(&mut self, at: Operand, first: Operand, size: u64) {
         let ty = self.type_in(at);
         let Operand::Value(value) = at else { return };
         let global = matches!(self.out.module.types[ty], Type::Pointer(AddressSpace::Global));
-        if !global || !self.shapes.moves_in_loop(self.flow, value, self.block) {
+        let outside = self.flow.within[self.block.index()].is_none();
+        let ahead = match self.shapes.moves_in_loop(self.flow, value, self.block) {
+            true => 2,
+            false if outside && self.long => 4,
+            false => return,
+        };
+        if !global {
             return;
         }
-        let offset = 2 * i64::from(self.out.lanes) * size as i64;
+        let offset = ahead * i64::from(self.out.lanes) * size as i64;
         let op = Op::Address { base: first, offset, terms: Vec::new(), inbounds: false };
         let ahead = self.out.value(op, ty);
         self.out.effect(Op::Prefetch(ahead), Default::default());

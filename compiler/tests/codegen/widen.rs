@@ -522,3 +522,24 @@ fn a_widened_kernel_brings_only_its_own_functions() {
         assert_eq!(widened.module.functions.len(), module.functions.len() + 1);
     }
 }
+
+/// What the next vectors of a row will load is prefetched in loops, and where a vector takes long; not
+/// where it is short.
+#[test]
+fn long_vectors_prefetch_what_the_next_ones_load() {
+    let prefetches = |value: &str| {
+        let module = wide(&format!(
+            "kernel void row(global float *out, global const float *x) {{
+               size_t i = get_global_id(0);
+               out[i] = {value};
+             }}"
+        ));
+        let widened = widen(&module, &module.kernels[0], 16).expect("it is widened");
+        let function = &widened.module.functions[widened.function];
+        let insts = function.blocks.iter().flat_map(|(_, block)| &block.insts);
+        insts.filter(|inst| matches!(inst.op, Op::Prefetch(_))).count()
+    };
+    assert_eq!(prefetches("x[i] + 1"), 0);
+    assert_eq!(prefetches("exp(x[i])"), 0);
+    assert_eq!(prefetches("exp(x[i]) + log(x[i] + 1) + sin(x[i])"), 1);
+}
