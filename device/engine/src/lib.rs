@@ -7,10 +7,12 @@
 pub mod arena;
 mod commands;
 mod confine;
+mod doorbell;
 pub mod filter;
 mod futex;
 pub mod mailbox;
 pub mod process;
+mod sync;
 
 /// Windows of VMs begin here: the engine process itself lies below.
 pub const VA_START: u64 = 4 << 30;

@@ -17,48 +17,11 @@ use tally_device::Waiters;
 use tally_uapi::cell::WAITERS;
 use tally_uapi::firmware::{MAX_QUEUES, map_flag};
 
+pub use crate::doorbell::Doorbell;
 use crate::{FIRST_FILE, futex};
 
 /// Most mappings of one command.
 pub const MAX_PIECES: usize = 256;
-
-/// Wakes the other side.
-#[repr(C)]
-#[derive(Debug, Default)]
-pub struct Doorbell {
-    rings: AtomicU32,
-    asleep: AtomicU32,
-}
-
-impl Doorbell {
-    /// Something has changed.
-    pub fn ring(&self) {
-        self.rings.fetch_add(1, Ordering::SeqCst);
-        if self.asleep.swap(0, Ordering::SeqCst) != 0 {
-            futex::wake(&self.rings);
-        }
-    }
-
-    /// The same, whatever the other side has made of its words.
-    pub fn insist(&self) {
-        self.rings.fetch_add(1, Ordering::SeqCst);
-        futex::wake(&self.rings);
-    }
-
-    /// To be read before looking what has changed.
-    pub fn rings(&self) -> u32 {
-        self.rings.load(Ordering::SeqCst)
-    }
-
-    /// Sleeps until it is rung after `seen`. May return early.
-    pub fn wait(&self, seen: u32) {
-        self.asleep.store(1, Ordering::SeqCst);
-        if self.rings.load(Ordering::SeqCst) == seen {
-            futex::wait(&self.rings, seen);
-        }
-        self.asleep.store(0, Ordering::SeqCst);
-    }
-}
 
 /// A set of numbers that one side adds to and the other takes.
 #[repr(C)]
