@@ -61,16 +61,30 @@ impl Drop for Child {
     }
 }
 
-/// Runs `child` in a process of its own, which ends with 0 if it says true.
+/// Runs `child` in a process of its own, which ends with 0 if it says true. Until it changes its user, it is
+/// killed when its parent ends.
 pub fn process(child: impl FnOnce() -> bool) -> Child {
+    let parent = std::process::id();
     // SAFETY: the program has one thread here; the child only makes system calls, and ends.
     unsafe {
         match libc::fork() {
             0 => {
+                end_with(parent);
                 let good = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
                 libc::_exit(i32::from(!good.unwrap_or(false)));
             }
             pid => Child::new(pid),
+        }
+    }
+}
+
+/// Has this process killed when its parent ends. The parent may have ended already.
+fn end_with(parent: u32) {
+    // SAFETY: takes numbers.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() as u32 != parent {
+            libc::_exit(1);
         }
     }
 }
