@@ -68,7 +68,7 @@ pub fn one_user_cannot_have_all_vms() {
 }
 
 /// "What was closed counts until the device has answered." Ioctls wait for that before they answer ENOSPC:
-/// whoever is ready to ask when others close all that their user may have gets it.
+/// a caller that asks just after other files of its user were closed gets what they had.
 pub fn closed_things_make_room() {
     nobody_is_left();
     let null = |fixture: &Fixture, piece: u64| {
