@@ -52,7 +52,7 @@ static inline uint64_t double_bits(double x) { return bits_of_double(x); }
     return first[place];                                                                                     \
   }
 
-#define ALL(type, suffix, V)                                                                                 \
+#define ALL_OF(type, suffix, V)                                                                              \
   ONE(acos, type, suffix, V)                                                                                 \
   ONE(acosh, type, suffix, V)                                                                                \
   ONE(acospi, type, suffix, V)                                                                               \
@@ -91,7 +91,7 @@ static inline uint64_t double_bits(double x) { return bits_of_double(x); }
   WITH_INT(rootn, type, suffix, V)                                                                           \
   WITH_SECOND(sincos, type, suffix, V)
 
-ALL(float, f32, F32)
+ALL_OF(float, f32, F32)
 #if LANES == 8
-ALL(double, f64, F64)
+ALL_OF(double, f64, F64)
 #endif
