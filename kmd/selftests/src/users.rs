@@ -83,12 +83,20 @@ pub fn closed_things_make_room() {
     drop((memory, full));
     assert_eq!(queue(&next), Ok(()));
 
-    let next = Node::open();
-    let full: Vec<_> = (0..64).map(|_| Node::open()).collect();
     let vm = |node: &Node| Fixture::create_vm(node, 1 << 36);
-    full.iter().for_each(|node| while vm(node).is_ok() {});
-    drop(full);
+    let mut full = Vec::new();
+    let next = loop {
+        let node = Node::open();
+        if vm(&node).is_err() {
+            break node;
+        }
+        while vm(&node).is_ok() {}
+        full.push(node);
+    };
+    // One of them only: the first of many would be answered while the others are closed.
+    drop(full.pop());
     assert!(vm(&next).is_ok());
+    drop((next, full));
 
     let next = Fixture::new();
     let full: Vec<_> = (0..16).map(|_| Fixture::new()).collect();
