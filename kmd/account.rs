@@ -63,12 +63,21 @@ pub(crate) struct Amount {
     pub(crate) buffers: u64,
     /// Bytes of kernel memory for what nothing else limits.
     pub(crate) kernel: u64,
+    /// Files of waits. A signal goes through all that wait in its bucket, with a lock held.
+    pub(crate) waits: u64,
 }
 
+const NOTHING: Amount = Amount { bytes: 0, buffers: 0, kernel: 0, waits: 0 };
+
 /// What a mapping takes: the mapping itself, and what keeps its memory.
-pub(crate) const MAPPING: Amount = Amount { bytes: 0, buffers: 0, kernel: 256 };
+pub(crate) const MAPPING: Amount = Amount { kernel: 256, ..NOTHING };
 /// What a command takes that names a page of extents, until it is answered.
-pub(crate) const EXTENTS: Amount = Amount { bytes: 0, buffers: 0, kernel: PAGE_SIZE + 512 };
+pub(crate) const EXTENTS: Amount = Amount { kernel: PAGE_SIZE + 512, ..NOTHING };
+/// What a file of a wait takes, with 64 entries.
+pub(crate) const WAIT_FILE: Amount = Amount { kernel: 8 << 10, waits: 1, ..NOTHING };
+
+/// The most files of waits, in all and of a user.
+const WAIT_FILES: (u64, u64) = (4096, 1024);
 
 /// What is used, of each thing that is counted.
 pub(crate) struct Account {
@@ -78,6 +87,8 @@ pub(crate) struct Account {
     pub(crate) buffers: Quota,
     /// See [`Amount`].
     pub(crate) kernel: Quota,
+    /// See [`Amount`].
+    pub(crate) waits: Quota,
 }
 
 impl Account {
@@ -86,6 +97,7 @@ impl Account {
             bytes: Quota::new(limit.bytes),
             buffers: Quota::new(limit.buffers),
             kernel: Quota::new(limit.kernel),
+            waits: Quota::new(limit.waits),
         }
     }
 
@@ -95,6 +107,9 @@ impl Account {
         self.kernel.take(amount.kernel).inspect_err(|_| {
             self.bytes.give(amount.bytes);
             self.buffers.give(amount.buffers);
+        })?;
+        self.waits.take(amount.waits).inspect_err(|_| {
+            self.give(Amount { waits: 0, ..amount });
         })
     }
 
@@ -102,6 +117,7 @@ impl Account {
         self.bytes.give(amount.bytes);
         self.buffers.give(amount.buffers);
         self.kernel.give(amount.kernel);
+        self.waits.give(amount.waits);
     }
 }
 
@@ -161,7 +177,7 @@ impl Accounts {
         // The kernel's own limit of open files is one for each 10 KiB of memory.
         let buffers = machine::memory_bytes() / (20 << 10);
         let kernel = machine::memory_bytes() / 16;
-        let all = Account::new(Amount { bytes, buffers, kernel });
+        let all = Account::new(Amount { bytes, buffers, kernel, waits: WAIT_FILES.0 });
         Arc::pin_init(pin_init!(Self { all, users <- new_mutex!(KVVec::new()) }), GFP_KERNEL)
     }
 
@@ -184,6 +200,7 @@ impl Accounts {
             bytes,
             buffers: user.account.buffers.limit,
             kernel: user.account.kernel.limit,
+            waits: user.account.waits.limit,
         });
         Ok(Arc::new(Client { own, user, all: self.clone() }, GFP_KERNEL_ACCOUNT)?)
     }
@@ -236,6 +253,7 @@ impl Accounts {
             bytes: self.user_bytes(),
             buffers: self.user_buffers(),
             kernel: self.user_kernel(),
+            waits: WAIT_FILES.1,
         });
         let user = Arc::new(User { id, clients: Atomic::new(1), account }, GFP_KERNEL)?;
         users.push(user.clone(), GFP_KERNEL)?;
@@ -298,7 +316,7 @@ mod tests {
 
     /// Some bytes and buffers.
     fn of(bytes: u64, buffers: u64) -> Amount {
-        Amount { bytes, buffers, kernel: 0 }
+        Amount { bytes, buffers, ..NOTHING }
     }
 
     /// Accounts with room for 12 pages, 6 buffers and 8 mappings in all.

@@ -11,6 +11,7 @@ pub(crate) mod drm;
 pub(crate) mod machine;
 pub(crate) mod pages;
 pub(crate) mod pci;
+pub(crate) mod poll;
 pub(crate) mod space;
 pub(crate) mod time;
 pub(crate) mod wait;

@@ -300,6 +300,8 @@ pub(crate) struct Wait {
     pub(crate) count: usize,
     /// Whether one that is met is enough.
     pub(crate) any: bool,
+    /// Whether a file stands for the wait, and nothing sleeps.
+    pub(crate) file: bool,
     /// CLOCK_MONOTONIC.
     pub(crate) deadline_ns: i64,
     /// The VM with whose end the wait ends, if any.
@@ -310,7 +312,11 @@ impl TryFrom<&SemWait> for Wait {
     type Error = Error;
 
     fn try_from(arg: &SemWait) -> Result<Self> {
-        zero(arg.flags & !sem_wait_flag::ANY)?;
+        zero(arg.flags & !sem_wait_flag::ALL)?;
+        let file = arg.flags & sem_wait_flag::FILE != 0;
+        if file && arg.timeout_ns != 0 {
+            return Err(EINVAL);
+        }
         if !(1..=SEM_WAIT_MAX_ENTRIES).contains(&arg.count) {
             return Err(EINVAL);
         }
@@ -318,6 +324,7 @@ impl TryFrom<&SemWait> for Wait {
             entries: arg.entries,
             count: arg.count as usize,
             any: arg.flags & sem_wait_flag::ANY != 0,
+            file,
             deadline_ns: arg.timeout_ns,
             vm: Some(arg.vm_id).filter(|&id| id != 0),
         })

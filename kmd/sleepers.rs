@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who sleeps in SEM_WAIT, by the bucket of the cell that is waited for.
+//! Who sleeps in SEM_WAIT, by the bucket of the cell that is waited for. A file of a wait, which is
+//! polled, counts as a sleeper.
 //!
 //! A sleeper is in the list of every bucket that one of its cells is in, and is
 //! counted there in the waiters page, which the device reads after each signal
@@ -9,6 +10,7 @@
 //! All this outlives the hardware: sleepers are woken when the device goes, and
 //! leave their lists later.
 
+use core::ops::Deref;
 use core::sync::atomic::{fence, Ordering};
 
 use kernel::list::{impl_list_arc_safe, impl_list_item, List, ListArc, ListLinks};
@@ -170,19 +172,19 @@ impl Sleepers {
     }
 }
 
-/// A sleeper's places in the lists; leaves them when dropped.
-pub(crate) struct Places<'a> {
-    sleepers: &'a Sleepers,
+/// A sleeper's places in the lists; leaves them when dropped. `S` leads to the lists.
+pub(crate) struct Places<S: Deref<Target = Sleepers>> {
+    sleepers: S,
     links: KVec<(usize, Arc<Link>)>,
 }
 
-impl<'a> Places<'a> {
+impl<S: Deref<Target = Sleepers>> Places<S> {
     /// Counts `waiter` in each of these buckets, once.
     ///
     /// # Errors
     /// ENOMEM.
     pub(crate) fn enter(
-        sleepers: &'a Sleepers,
+        sleepers: S,
         waiter: &Arc<Waiter>,
         cells: impl ExactSizeIterator<Item = (usize, About)>,
     ) -> Result<Self> {
@@ -197,7 +199,7 @@ impl<'a> Places<'a> {
                 try_pin_init!(Link { waiter, about, links <- ListLinks::new() }),
                 GFP_KERNEL_ACCOUNT,
             )?;
-            places.links.push((bucket, sleepers.enter(bucket, link)), GFP_KERNEL_ACCOUNT)?;
+            places.links.push((bucket, places.sleepers.enter(bucket, link)), GFP_KERNEL_ACCOUNT)?;
         }
         // Between the counting and the look at the cells (`uapi/src/cell.rs`).
         fence(Ordering::SeqCst);
@@ -205,7 +207,7 @@ impl<'a> Places<'a> {
     }
 }
 
-impl Drop for Places<'_> {
+impl<S: Deref<Target = Sleepers>> Drop for Places<S> {
     fn drop(&mut self) {
         for (bucket, link) in &self.links {
             self.sleepers.leave(*bucket, link);

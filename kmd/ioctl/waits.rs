@@ -1,25 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
-//! SEM_WAIT and SEM_WAKE: hosts that sleep on cells, and their own signals.
+//! SEM_WAIT and SEM_WAKE: hosts that sleep on cells or poll a file for them, and their own signals.
 
+use core::ops::Deref;
 use core::sync::atomic::{fence, Ordering};
 
+use kernel::fs::file::{flags, FileDescriptorReservation};
 use kernel::prelude::*;
-use kernel::sync::Arc;
+use kernel::sync::aref::ARef;
+use kernel::sync::{new_mutex, Arc, Mutex};
 use kernel::uaccess::{UserPtr, UserSlice};
 use tally_uapi::cell::{waiters_index, Compare, CELL_SIZE};
 use tally_uapi::ioctl::{SemWait, SemWaitEntry, SemWake};
 use tally_uapi::regs::WAKE_FOREIGN;
 use zerocopy::{FromZeros, IntoBytes};
 
+use crate::account::{Charge, WAIT_FILE};
 use crate::buffer::BoRef;
+use crate::device::TallyDevice;
 use crate::file::TallyFile;
 use crate::gpu::Gpu;
 use crate::object::vm::Vm;
 use crate::raw::pages::PinnedWord;
+use crate::raw::poll::{self, Polled, Readiness};
 use crate::raw::time::monotonic_ns;
 use crate::raw::wait::{Interrupted, Sleep, Waiter};
 use crate::request::{Condition, Wait, Wake};
-use crate::sleepers::{About, Places};
+use crate::sleepers::{About, Places, Sleepers};
 use crate::state::{Count, State};
 
 /// One entry of a wait.
@@ -102,23 +108,26 @@ pub(super) fn wait(
     let vm = asked.vm.map(|id| state.vms.get(file.id(), id)).transpose()?;
     let mut progress = Progress { cells, met: 0, any: asked.any };
     arg.index = match progress.look() {
+        _ if asked.file => open(file, progress, vm)?,
         Some(index) => index,
         None => sleep(state, &mut progress, vm.as_deref(), asked.deadline_ns)?,
     };
     Ok(())
 }
 
+/// Why a wait cannot go on, if so. Looked at after the cells: what is met counts.
+fn ended(state: &State, vm: Option<&Vm>) -> Result {
+    if state.gone() {
+        Err(ENODEV)
+    } else if vm.is_some_and(|vm| vm.lost() || vm.ended()) {
+        Err(EIO)
+    } else {
+        Ok(())
+    }
+}
+
 fn sleep(state: &State, progress: &mut Progress, vm: Option<&Vm>, deadline_ns: i64) -> Result<u32> {
-    // Why the wait cannot go on, if so. Looked at after the cells: what is met counts.
-    let ended = || {
-        if state.gone() {
-            Err(ENODEV)
-        } else if vm.is_some_and(|vm| vm.lost() || vm.ended()) {
-            Err(EIO)
-        } else {
-            Ok(())
-        }
-    };
+    let ended = || ended(state, vm);
     if deadline_ns <= monotonic_ns() {
         ended()?;
         return Err(ETIME);
@@ -143,6 +152,86 @@ fn sleep(state: &State, progress: &mut Progress, vm: Option<&Vm>, deadline_ns: i
             };
         }
     }
+}
+
+/// The way of a file to the sleepers.
+struct Shared(Arc<State>);
+
+impl Deref for Shared {
+    type Target = Sleepers;
+
+    fn deref(&self) -> &Sleepers {
+        &self.0.sleepers
+    }
+}
+
+/// What the file of a wait is about. Its fields go in this order: the device outlives the buffers.
+#[pin_data]
+struct WaitFile {
+    #[pin]
+    watch: Mutex<Watch>,
+    waiter: Arc<Waiter>,
+    vm: Option<Arc<Vm>>,
+    _charge: Charge,
+    state: Arc<State>,
+    _dev: ARef<TallyDevice>,
+}
+
+struct Watch {
+    progress: Progress,
+    /// None once the wait is met: no signal concerns it any more.
+    places: Option<Places<Shared>>,
+}
+
+impl Polled for WaitFile {
+    fn waiter(&self) -> &Waiter {
+        &self.waiter
+    }
+
+    fn state(&self) -> Readiness {
+        let mut watch = self.watch.lock();
+        let woken = self.waiter.rearm();
+        if watch.progress.look().is_some() {
+            // The signal may not have come here yet, and will find nobody any more. Pollers that looked
+            // before are told now, unless a wake since then has told them.
+            if watch.places.take().is_some() && !woken {
+                self.waiter.wake();
+            }
+            return Readiness::Ready;
+        }
+        match ended(&self.state, self.vm.as_deref()) {
+            Ok(()) => Readiness::Waiting,
+            Err(error) if error == ENODEV => Readiness::Gone,
+            Err(_) => Readiness::Failed,
+        }
+    }
+}
+
+/// Makes a file for a wait; its descriptor.
+fn open(file: &TallyFile, progress: Progress, vm: Option<Arc<Vm>>) -> Result<u32> {
+    let charge = Charge::take(file.account(), WAIT_FILE)?;
+    let waiter = Arc::pin_init(Waiter::new(), GFP_KERNEL_ACCOUNT)?;
+    let thread = kernel::current!().pid();
+    let cells = progress.cells.iter().map(|cell| (cell.bucket, cell.about(thread)));
+    let state = file.state();
+    // Before the first poll looks.
+    let places = Some(Places::enter(Shared(state.clone()), &waiter, cells)?);
+    let about = KBox::pin_init(
+        pin_init!(WaitFile {
+            watch <- new_mutex!(Watch { progress, places }),
+            waiter,
+            vm,
+            _charge: charge,
+            state: state.clone(),
+            _dev: file.device().into(),
+        }),
+        GFP_KERNEL_ACCOUNT,
+    )?;
+    let descriptor = FileDescriptorReservation::get_unused_fd_flags(flags::O_CLOEXEC)?;
+    let opened = poll::file(about)?;
+    let number = descriptor.reserved_fd();
+    descriptor.fd_install(opened);
+    Ok(number)
 }
 
 /// IOCTL: SEM_WAKE: the host wrote a cell, whose waiters look again.

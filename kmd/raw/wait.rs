@@ -2,7 +2,7 @@
 //! A thread that sleeps until it is woken, to the ns, and killably where it must.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{fence, AtomicU32, Ordering};
 
 use kernel::bindings;
 use kernel::prelude::*;
@@ -92,10 +92,24 @@ impl Waiter {
         unsafe { tally_waiter_wake(self.queue.get(), self.woken.get()) };
     }
 
-    /// Forgets wakes so far. The caller looks at what it waits for afterwards.
-    pub(crate) fn rearm(&self) {
+    /// Has `table` called when this is woken; a full barrier follows.
+    ///
+    /// # Safety
+    /// Both are arguments of a poll of a file that keeps this waiter until it is released.
+    pub(super) unsafe fn register(
+        &self,
+        file: *mut bindings::file,
+        table: *mut bindings::poll_table_struct,
+    ) {
+        // SAFETY: a live queue, which stays as long as the file; as the caller says.
+        unsafe { bindings::poll_wait(file, self.queue.get(), table) };
+        fence(Ordering::SeqCst);
+    }
+
+    /// Forgets wakes so far; whether there were any. The caller looks at what it waits for afterwards.
+    pub(crate) fn rearm(&self) -> bool {
         // SAFETY: `woken` is valid for the life of `self` and accessed atomically only.
         let woken = unsafe { AtomicU32::from_ptr(self.woken.get()) };
-        woken.store(0, Ordering::SeqCst);
+        woken.swap(0, Ordering::SeqCst) != 0
     }
 }

@@ -11,7 +11,7 @@ pub const DRIVER_NAME: &str = "tally";
 /// Major version: changes when an old caller would break.
 pub const VERSION_MAJOR: u32 = 0;
 /// Minor version: grows when something is added.
-pub const VERSION_MINOR: u32 = 2;
+pub const VERSION_MINOR: u32 = 3;
 
 /// First DRM command number that belongs to drivers.
 const COMMAND_BASE: u32 = 0x40;
@@ -398,6 +398,10 @@ pub struct QueueKick {
 pub mod sem_wait_flag {
     /// Any entry ends the wait, not all of them.
     pub const ANY: u32 = 1 << 0;
+    /// Does not sleep: makes a file that poll says is readable once the wait is met. Since 0.3.
+    pub const FILE: u32 = 1 << 1;
+    /// All bits that have a meaning.
+    pub const ALL: u32 = ANY | FILE;
 }
 
 /// Most entries of a SEM_WAIT.
@@ -414,11 +418,11 @@ pub struct SemWait {
     /// Bits of [`sem_wait_flag`].
     pub flags: u32,
     /// Absolute CLOCK_MONOTONIC time in ns; 0 or the past asks only, the
-    /// largest value waits for ever.
+    /// largest value waits for ever. With FILE it is 0.
     pub timeout_ns: i64,
     /// A VM whose loss ends the wait with EIO, or 0.
     pub vm_id: u32,
-    /// Out: the first entry that is met.
+    /// Out: the first entry that is met. With FILE the new file descriptor.
     pub index: u32,
 }
 

@@ -109,7 +109,7 @@ fn facts() -> Vec<(String, u64)> {
         bind_flag: READ WRITE EXECUTE;
         priority: HIGH NORMAL LOW;
         queue_state: IDLE RUNNING PARKED STOPPED;
-        sem_wait_flag: ANY;
+        sem_wait_flag: ANY FILE;
     }
     requests! { facts,
         QUERY Query BO_CREATE BoCreate BO_INFO BoInfo VM_CREATE VmCreate VM_DESTROY VmDestroy

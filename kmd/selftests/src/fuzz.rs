@@ -9,13 +9,13 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tally_uapi::ioctl::{
     BoCreate, BoInfo, Ioctl, Query, QueueCreate, QueueDestroy, QueueKick, QueueQuery, SemWait,
-    SemWaitEntry, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan,
+    SemWaitEntry, SemWake, VmBind, VmCreate, VmDestroy, VmOrphan, sem_wait_flag,
 };
 use tally_uapi::packet::Packet;
 use tally_uapi::queue::QueueControl;
@@ -330,7 +330,7 @@ impl Client {
         let mut arg = SemWait {
             entries: entries.as_ptr().addr() as u64,
             count: count as u32,
-            flags: self.dice.mostly32(self.dice.0 as u32 & 1),
+            flags: self.dice.mostly32(self.dice.0 as u32 & sem_wait_flag::ALL),
             timeout_ns: if self.dice.below(2) == 0 { 0 } else { in_ms(2) },
             vm_id: if self.dice.below(2) == 0 {
                 0
@@ -339,7 +339,13 @@ impl Client {
             },
             index: 0,
         };
-        let _ = self.call(&mut arg);
+        if self.call(&mut arg).is_ok() && arg.flags & sem_wait_flag::FILE != 0 {
+            // SAFETY: the ioctl has made it for us.
+            let file = unsafe { OwnedFd::from_raw_fd(arg.index as i32) };
+            let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one entry.
+            unsafe { libc::poll(&mut poll, 1, 2) };
+        }
     }
 
     /// Sends a buffer to the other file and back.

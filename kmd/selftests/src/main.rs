@@ -23,6 +23,7 @@ mod half;
 mod hostile;
 mod liars;
 mod life;
+mod polls;
 mod power;
 mod processes;
 mod queues;
@@ -71,6 +72,10 @@ const TESTS: &[Test] = tests! {
         no_sleeper_no_interrupt
         a_destroyed_vm_ends_waits queues_of_two_vms_wait_for_each_other
         a_queue_does_not_wait_for_the_dead;
+    polls: a_signal_makes_a_file_readable all_pollers_learn_of_it event_loops_watch_files
+        a_file_outlives_its_node
+        a_destroyed_vm_fails_files pollers_and_producers_are_killed a_reset_fails_files
+        an_unbound_driver_hangs_files_up files_of_waits_are_limited;
     processes: importers_of_read_only_buffers_only_read an_importer_outlives_the_exporter
         a_killed_process_leaves_nothing
         a_killed_process_takes_its_endless_kernel_along a_forked_child_may_use_the_file;

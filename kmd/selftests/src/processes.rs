@@ -22,6 +22,11 @@ impl Child {
         Self(pid)
     }
 
+    /// Its number.
+    pub fn pid(&self) -> libc::pid_t {
+        self.0
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: i32) {
         // SAFETY: takes numbers; an own child that was not waited for.

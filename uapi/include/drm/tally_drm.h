@@ -137,7 +137,7 @@ enum drm_tally_fault_kind {
 #define DRM_TALLY_VERSION_MAJOR 0
 
 /* Minor version: grows when something is added. */
-#define DRM_TALLY_VERSION_MINOR 2
+#define DRM_TALLY_VERSION_MINOR 3
 
 /* QUERY: what a struct drm_tally_query asks for. */
 
@@ -436,6 +436,11 @@ struct drm_tally_queue_kick {
 
 /* Any entry ends the wait, not all of them. */
 #define DRM_TALLY_SEM_WAIT_FLAG_ANY (1 << 0)
+/*
+ * Does not sleep: makes a file that poll says is readable once the wait is
+ * met. Since 0.3.
+ */
+#define DRM_TALLY_SEM_WAIT_FLAG_FILE (1 << 1)
 
 /* Most entries of a SEM_WAIT. */
 #define DRM_TALLY_SEM_WAIT_MAX_ENTRIES 64
@@ -455,12 +460,15 @@ struct drm_tally_sem_wait {
 	__u32 flags;
 	/**
 	 * @timeout_ns: Absolute CLOCK_MONOTONIC time in ns; 0 or the past
-	 * asks only, the largest value waits for ever.
+	 * asks only, the largest value waits for ever. With FILE it is 0.
 	 */
 	__s64 timeout_ns;
 	/** @vm_id: A VM whose loss ends the wait with EIO, or 0. */
 	__u32 vm_id;
-	/** @index: Out: the first entry that is met. */
+	/**
+	 * @index: Out: the first entry that is met. With FILE the new file
+	 * descriptor.
+	 */
 	__u32 index;
 };
 

@@ -4,6 +4,7 @@
 //! device in this process, or with TALLY_LANE=drm the module's. There the tests
 //! share one device, so they run one at a time (`--test-threads=1`).
 
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -486,7 +487,7 @@ fn sem_wait_refuses_what_has_no_meaning() {
     assert_eq!(wait(&[], 0), Err(Errno::Invalid));
     assert_eq!(wait(&[good; 64], 0), Ok(0));
     assert_eq!(wait(&[good; 65], 0), Err(Errno::Invalid));
-    assert_eq!(wait(&[good], 2), Err(Errno::Invalid));
+    assert_eq!(wait(&[good], 4), Err(Errno::Invalid));
     assert_eq!(wait(&[SemWaitEntry { compare: 6, ..good }], 0), Err(Errno::Invalid));
     assert_eq!(wait(&[SemWaitEntry { compare: 256, ..good }], 0), Err(Errno::Invalid));
     assert_eq!(wait(&[SemWaitEntry { offset: 4, ..good }], 0), Err(Errno::Invalid));
@@ -496,6 +497,31 @@ fn sem_wait_refuses_what_has_no_meaning() {
     let mut nowhere = SemWait { count: 1, ..Default::default() };
     // SAFETY: an address of 0 is refused before it is read.
     assert_eq!(unsafe { fixture.backend.sem_wait(&mut nowhere) }, Err(Errno::Fault));
+}
+
+// "With FILE (since 0.3) the ioctl does not sleep." "EOPNOTSUPP: FILE on the embedded lane."
+#[test]
+fn sem_wait_makes_files_for_event_loops() {
+    let fixture = Fixture::new();
+    let handle = fixture.memory(0, 1);
+    let file = fixture.wait(&[entry(handle, 0, 1)], sem_wait_flag::FILE, 0);
+    if fixture.backend.lane() == "embedded" {
+        assert_eq!(file, Err(Errno::NotSupported));
+        return;
+    }
+    // SAFETY: the ioctl has made it for us.
+    let file = unsafe { OwnedFd::from_raw_fd(file.unwrap() as i32) };
+    let polled = || {
+        let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry.
+        assert!(unsafe { libc::poll(&mut poll, 1, 0) } >= 0);
+        poll.revents
+    };
+    assert_eq!(polled(), 0);
+    fixture.word(fixture.va(0)).store(1, Ordering::Release);
+    assert_eq!(polled(), libc::POLLIN);
+    let timed = fixture.wait(&[entry(handle, 0, 1)], sem_wait_flag::FILE, 1);
+    assert_eq!(timed, Err(Errno::Invalid));
 }
 
 #[test]

@@ -25,13 +25,16 @@ use crate::checks;
 /// Copies the entries of a SEM_WAIT, after the checks of its own fields.
 ///
 /// # Errors
-/// EINVAL, EFAULT.
+/// EINVAL, EFAULT. EOPNOTSUPP: a file is asked for, which takes a kernel.
 ///
 /// # Safety
 /// `count` entries may be read at `entries`.
 pub(super) unsafe fn entries(arg: &SemWait) -> Result<Vec<SemWaitEntry>> {
-    if arg.flags & !sem_wait_flag::ANY != 0 || arg.count == 0 || arg.count > SEM_WAIT_MAX_ENTRIES {
+    if arg.flags & !sem_wait_flag::ALL != 0 || arg.count == 0 || arg.count > SEM_WAIT_MAX_ENTRIES {
         return Err(Errno::Invalid);
+    }
+    if arg.flags & sem_wait_flag::FILE != 0 {
+        return Err(Errno::NotSupported);
     }
     if arg.entries == 0 {
         return Err(Errno::Fault);
