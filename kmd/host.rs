@@ -245,7 +245,8 @@ impl HostFile {
         let gpu = self.gpu()?;
         let vm = gpu.gpu.state().vms.by_id(request.vm).ok_or(ENOENT)?;
         let offset = core::mem::offset_of!(host::Area, waiters);
-        let space = vm.space(|bound| Space::new(&gpu.files, bound, &self.area, offset, gpu.owner))?;
+        let space =
+            vm.space(|bound| Space::new(&gpu.files, bound, &self.area, offset, gpu.owner))?;
         let fd =
             FileDescriptorReservation::get_unused_fd_flags(kernel::fs::file::flags::O_CLOEXEC)?;
         request.fd = fd.reserved_fd() as i32;

@@ -29,8 +29,7 @@ fn get(state: &State, file: &TallyFile, id: u32) -> Result<Arc<Queue>> {
 pub(super) fn create(caller: &Caller<'_>, arg: &mut QueueCreate) -> Result {
     let file = caller.file();
     // The second order is for the end of a queue that its client will not have.
-    let (queue, call, ending) =
-        caller.with_room(|| caller.gpu(|gpu| begin(gpu, &file, arg)))?;
+    let (queue, call, ending) = caller.with_room(|| caller.gpu(|gpu| begin(gpu, &file, arg)))?;
     if let Err(error) = call.wait(file.state()) {
         // Killed, or refused: QUEUE_DESTROY comes after it, and frees the id.
         if queue.close() {

@@ -153,11 +153,7 @@ impl<'bound> Regs<'bound> {
     /// What the device does.
     pub(crate) fn status(&self) -> Status {
         let status = self.0.read(STATUS);
-        Status {
-            enabled: status.enabled(),
-            resetting: status.resetting(),
-            failed: status.failed(),
-        }
+        Status { enabled: status.enabled(), resetting: status.resetting(), failed: status.failed() }
     }
 
     /// Begins a reset, which is done when the status says that none goes on.
