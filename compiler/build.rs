@@ -3,8 +3,9 @@
 //!
 //! Most files become LLVM bitcode, which is linked into the kernels that call it and is optimised with them.
 //! Those in `rt/maths/` are compiled for one number and for vectors of 8 and 16, each in three forms: for any
-//! processor, for those with fused multiply-add, and for those with registers of 512 bits. Which file defines
-//! a function is written down too, so that nothing but what a kernel needs is read when one is compiled.
+//! processor, for those with fused multiply-add, and for those with registers of 512 bits. An index
+//! names the file that defines each function, so that compiling a kernel reads only the files that it
+//! needs.
 //!
 //! `support.c` and the files in `rt/maths/far/` become object files. LLVM's code generator calls the functions
 //! of the first by their well-known names after all optimisation, and those of the others are rarely needed.
@@ -14,28 +15,29 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Where clang may be. Its version must be LLVM's, because bitcode of a newer one is not read.
+/// Candidates for clang. Its version must be LLVM's, because LLVM does not read the bitcode of a newer
+/// version.
 const CLANGS: [&str; 2] = ["clang-22", "/usr/lib/llvm-22/bin/clang"];
 
-/// LLVM's C and C++ API in one shared library, by the name that says its version: what Debian's library
-/// package has, while the name without a version comes with the development files.
+/// LLVM's C and C++ API in one shared library, by its versioned name: Debian's library package has only
+/// that one, and the name without a version is in the development package.
 const LLVM: &str = "libLLVM.so.22.1";
 
-/// The folder of LLVM's archives, for a compiler that has LLVM inside: what packages carry
-/// (scripts/packaged.sh).
+/// Environment variable with the folder of LLVM's static libraries. Packages set it to link LLVM into
+/// the compiler (scripts/packaged.sh).
 const STATIC_LLVM: &str = "TALLY_STATIC_LLVM";
 
-/// Archives of engines that run LLVM's code in the process. inkwell has calls to them, which nothing calls;
-/// some start themselves if they are there.
+/// Archives of LLVM's engines that run code in the process. inkwell links to them, but Tally calls none
+/// of them; some register themselves if they are linked.
 const UNUSED: [&str; 4] = ["libLLVMInterpreter.", "libLLVMJIT", "libLLVMMCJIT.", "libLLVMOrc"];
 
-/// What the archives need in turn.
+/// Static libraries that LLVM's archives depend on.
 const STATIC_NEEDS: [&str; 3] = ["libstdc++.a", "libz.a", "libzstd.a"];
 
-/// Where LLVM is installed if not among the system's libraries; the variable is llvm-sys's own.
+/// LLVM's prefix, if it is not installed with the system's libraries; the variable is llvm-sys's own.
 const LLVM_PREFIX: &str = "LLVM_SYS_221_PREFIX";
 
-/// What all functions of the library are called.
+/// Prefix of all the library's functions.
 const PREFIX: &str = "__tally_";
 
 fn main() {
@@ -72,8 +74,8 @@ fn link_llvm() -> Result<(), String> {
     if archives.is_empty() {
         return Err(format!("{STATIC_LLVM}: {} has no archives of LLVM", folder.display()));
     }
-    // The linker takes the members that something refers to, in whatever order the archives come; sorted,
-    // so that each build gives the same program.
+    // The linker takes the members that something refers to, in the order of the archives. Sorting them
+    // makes the build reproducible.
     archives.sort();
     println!("cargo::rustc-link-arg=-Wl,--start-group");
     for name in archives {
@@ -84,20 +86,21 @@ fn link_llvm() -> Result<(), String> {
     }
     println!("cargo::rustc-link-arg=-Wl,--end-group");
     println!("cargo::rustc-link-arg=-lm");
-    // The driver's cache tells compilers apart by it.
+    // The driver's cache identifies the compiler by its build ID.
     println!("cargo::rustc-link-arg=-Wl,--build-id=sha1");
     Ok(())
 }
 
-/// Numbers in a vector of the functions in `rt/maths/`, or one number.
+/// Vector widths of the functions in `rt/maths/`; 1 is scalar.
 const LANES: [u32; 3] = [1, 8, 16];
 
-/// The forms of the maths library: for any processor, and for those that have what the macros say.
+/// The forms of the maths library: one for any processor, and those for the features that the macros
+/// name.
 const FORMS: [&[&str]; 3] = [&[], &["-DTALLY_FMA"], &["-DTALLY_FMA", "-DTALLY_AVX512"]];
 
-/// The files are compiled for long registers, so that functions pass vectors as they are in each form. The code
-/// is for the kernel's processor all the same, whatever that is (`src/llvm.rs`). `&` of two `bool` is what
-/// vectors have for `&&`, and vectors of 16 have no functions of doubles.
+/// The files are compiled for long registers, so that all forms pass vectors in the same way. The code
+/// is still generated for the kernel's processor (`src/llvm.rs`). Vectors have no `&&`, so the files
+/// use `&` on two `bool` values; there are no functions for vectors of 16 doubles.
 const MATHS: [&str; 3] =
     ["-march=x86-64-v4", "-Wno-bitwise-instead-of-logical", "-Wno-unused-function"];
 
@@ -171,12 +174,12 @@ fn stem(source: &Path) -> String {
     source.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The run-time library as far as it is compiled.
+/// The compiled files of the run-time library.
 struct Library {
     clang: String,
     out: PathBuf,
     families: Vec<[PathBuf; 3]>,
-    /// Which family has a function.
+    /// Index of the family that defines each function.
     defined: BTreeMap<String, usize>,
 }
 
@@ -198,7 +201,7 @@ impl Library {
         Ok(object)
     }
 
-    /// Adds a family if the file has functions at all. All forms define the same.
+    /// Adds a family unless the file defines no functions. All forms define the same ones.
     fn add(&mut self, source: &Path, more: &[&str], forms: [PathBuf; 3]) -> Result<(), String> {
         let text = self.out.join("functions.ll");
         compile(&self.clang, source, &text, &[&["-S", "-emit-llvm"], more].concat())?;

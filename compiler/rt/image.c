@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Reads, samples and writes images, one work-item a call.
 //
-// Addressing and filtering follow OpenCL C's chapter of that name, in float arithmetic as it is
-// written there. What it leaves undefined gives the border: no coordinate reaches memory outside of
-// the image, since a place is compared with the descriptor's extents where it is used.
+// Addressing and filtering follow OpenCL C's chapter of that name, in float arithmetic as written
+// there. Where it leaves the result undefined, this code returns the border: no coordinate reaches
+// memory outside of the image, since each place is compared with the descriptor's extents where it is
+// used.
 
 #include "image.h"
 
@@ -18,10 +19,10 @@ enum sampler {
   LINEAR = 1 << 4
 };
 
-// The functions are large and called once for each item: no kernel gains from copies of them.
+// The functions are large and called once for each item: inlining them would gain nothing.
 #define FUNCTION __attribute__((noinline))
 
-// Never traps and has a value for everything.
+// Never traps, and returns a value for every input.
 static int64_t to_int(float x) {
   if (x != x)
     return 0;
@@ -33,7 +34,7 @@ static int64_t clamp(int64_t i, uint32_t n) {
   return i < 0 ? 0 : i > last ? last : i;
 }
 
-// Where the texel is; null if it is outside of the image.
+// The address of the texel; null if it is outside of the image.
 static uint8_t *place(const struct image *image, const int64_t at[3]) {
   if ((uint64_t)at[0] >= image->width || (uint64_t)at[1] >= image->height ||
       (uint64_t)at[2] >= image->depth)
@@ -63,7 +64,8 @@ static texel_t fetch(const struct image *image, const int64_t at[3]) {
   return texel;
 }
 
-// How many coordinates are filtered or wrapped, and which one is the layer; 3 if none is.
+// The number of coordinates that are filtered or wrapped, and the index of the layer; 3 if there is
+// none.
 static int dimensions(const struct image *image) {
   switch (image->kind) {
   case D2:
@@ -101,7 +103,7 @@ static float unwrap(float c, uint32_t n, uint32_t sampler) {
   }
 }
 
-// The texel that an index means, beyond the edges too.
+// The texel that an index addresses, also beyond the edges.
 static int64_t wrap(int64_t i, uint32_t n, uint32_t sampler) {
   switch (sampler & ADDRESS) {
   case REPEAT:
@@ -114,7 +116,7 @@ static int64_t wrap(int64_t i, uint32_t n, uint32_t sampler) {
   }
 }
 
-// Coordinates that are whole numbers: no filter, and the layer as it is, if there is one.
+// Coordinates that are integers: no filter, and the layer is used as it is, if there is one.
 FUNCTION texel_t __tally_image_fetch(const struct image *image, uint64_t sampler, int32_t x,
                                      int32_t y, int32_t z) {
   int32_t given[3] = {x, y, z};
@@ -127,7 +129,7 @@ FUNCTION texel_t __tally_image_fetch(const struct image *image, uint64_t sampler
   return fetch(image, at);
 }
 
-// Weighs the two, four or eight neighbours of a place.
+// Weights the two, four or eight neighbours of a place.
 static texel_t filter(const struct image *image, const float given[3], int64_t at[3], int count,
                       uint32_t sampler) {
   int64_t low[3], high[3];
@@ -167,7 +169,7 @@ FUNCTION texel_t __tally_image_sample(const struct image *image, uint64_t word, 
   int count = dimensions(image), layer = layer_of(image);
   if (layer < 3)
     at[2] = clamp(to_int(__builtin_rintf(given[layer])), image->depth);
-  // Integers have no numbers between them.
+  // Integer texels cannot be interpolated.
   if (sampler & LINEAR && is_float(image))
     return filter(image, given, at, count, sampler);
   for (int i = 0; i < count; i++) {

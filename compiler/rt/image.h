@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Images as kernels find them: the descriptor, and how texels become numbers and back.
+// Images as kernels see them: the descriptor, and the conversion of texels to numbers and back.
 //
-// device/SPEC.md, chapter "Images and samplers". What a kernel sees of a texel are four channels of
-// 32 bits: floats or integers, as the format has it.
+// See device/SPEC.md, chapter "Images and samplers". A kernel sees a texel as four channels of 32 bits:
+// floats or integers, depending on the format.
 
 #ifndef TALLY_IMAGE_H
 #define TALLY_IMAGE_H
@@ -31,12 +31,12 @@ enum layout { B8, B16, B32, B10_10_10_2, B11_11_10, B5_6_5, B5_5_5_1, B4_4_4_4 }
 enum channel { UINT, SINT, UNORM, SNORM, FLOAT, SRGB };
 enum swizzle { ZERO = 4, ONE, ONE_INSIDE };
 
-// Four channels as their bits.
+// The bits of four channels.
 typedef uint32_t texel_t __attribute__((ext_vector_type(4)));
 
 static inline bool is_float(const struct image *image) { return image->channel >= UNORM; }
 
-// Where a component lies in the word of a packed texel: its lowest bit and its bits.
+// Position of a component in the word of a packed texel: its lowest bit and its width in bits.
 struct field {
   uint8_t shift, bits;
 };
@@ -52,7 +52,7 @@ static inline struct field field_of(uint8_t layout, uint32_t component) {
   return fields[layout][component];
 }
 
-// The bits of a component, and how many there are. Texels need no alignment.
+// The bits of a component, and their number. Texels need no alignment.
 static inline uint32_t load_component(const struct image *image, const uint8_t *at, uint32_t i,
                                       uint32_t *bits) {
   uint16_t half;
@@ -92,8 +92,8 @@ static inline float small_float(uint32_t raw, uint32_t mantissa) {
   return float_of_bits(biased << 23 | fraction << (23 - mantissa));
 }
 
-// The nearest float of that kind; negative numbers become 0, what is too large the largest. A NaN
-// keeps what fits of its fraction, so that a copy by a kernel changes nothing.
+// The nearest float of that kind; negative numbers become 0, numbers above the largest one become the
+// largest. A NaN keeps the bits of its fraction that fit, so that a copy by a kernel changes nothing.
 static inline uint32_t to_small_float(float x, uint32_t mantissa) {
   uint32_t raw = bits_of_float(x), infinity = 31u << mantissa;
   if (x != x) {
@@ -106,7 +106,7 @@ static inline uint32_t to_small_float(float x, uint32_t mantissa) {
     return infinity;
   int32_t exponent = (int32_t)(raw >> 23) - 112;
   uint32_t fraction = (raw & 0x7fffff) | 0x800000, drop = 23 - mantissa;
-  // Below the normal numbers the exponent stays, and more of the fraction goes.
+  // Below the normal numbers the exponent stays, and the fraction loses more bits.
   if (exponent < 1)
     drop += (uint32_t)(1 - exponent), exponent = 1;
   if (drop > 24)
@@ -132,12 +132,12 @@ static inline uint32_t to_half(float x) {
   return bits;
 }
 
-// Whether a component lies on sRGB's curve: the fourth, alpha, does not.
+// Whether a component is encoded with sRGB's curve; the fourth, alpha, is not.
 static inline bool is_srgb(const struct image *image, uint32_t component) {
   return image->channel == SRGB && component < 3;
 }
 
-// What the bits of a component mean, as the bits of a channel.
+// Decodes the bits of a component to the bits of a channel.
 static inline uint32_t decode(const struct image *image, uint32_t component, uint32_t raw,
                               uint32_t bits) {
   if (is_srgb(image, component))
@@ -168,7 +168,7 @@ static inline uint32_t decode(const struct image *image, uint32_t component, uin
   return bits_of_float((float)((double)raw / (double)most));
 }
 
-// The other way: the bits of a component from those of a channel, within its range.
+// Encodes the bits of a channel as those of a component, clamped to its range.
 static inline uint32_t encode(const struct image *image, uint32_t component, uint32_t channel,
                               uint32_t bits) {
   uint32_t unused = 32 - bits, most = 0xffffffffu >> unused;

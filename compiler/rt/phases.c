@@ -1,48 +1,48 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // The loops that run a work-group whose items wait at barriers.
 //
-// A kernel with barriers is a function that runs one item from a state to the next barrier, and
-// returns the state in which the item stopped there. Between two calls, all that is left of an item
-// is its frame. Where a kernel is widened, a vector of items is like an item here.
+// A kernel with barriers is a function that runs one item from a state to the next barrier, and returns
+// the state in which the item stopped there. Between two calls, an item exists only as its frame. If
+// the kernel is widened, a vector of items takes the place of an item here.
 //
-// src/lower/phases.rs calls these functions, and writes `layout` and the functions that they call
-// as constants. Everything is inlined, so that LLVM sees plain loops over the kernel's code.
+// src/lower/phases.rs calls these functions, and emits `layout` and the functions that they call as
+// constants. Everything is inlined, so that LLVM sees plain loops over the kernel's code.
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-// States of an item: where it begins, that it has ended, and the first one that waits for its
-// sub-group alone. All others are barriers of the work-group.
+// States of an item: its beginning, its end, and the first state in which it waits only for its
+// sub-group. All others are barriers of the work-group.
 enum { BEGINS = 0, ENDED = -1, SUBGROUP_STATES = 1 << 30 };
 
 // A state that no item has.
 enum { NONE = -2 };
 
-// What the code generator knows of the frames.
+// Layout of the frames, as the code generator has chosen it.
 struct layout {
   // Items of a vector, a power of two, and bytes from one frame to the next.
   uint64_t lanes, size;
   // Offset of the private variables of module scope.
   int64_t privates;
-  // Where items exchange values: the offset of the first of the two offers to the sub-group, and
-  // the bytes of each.
+  // The places where items exchange values: the offset of the first of the two offers to the sub-group,
+  // and the bytes of each.
   int64_t offers, offer_size;
-  // Items, or vectors, that take turns among themselves; 0 stands for all of the group.
+  // Number of items, or vectors, that take turns with each other; 0 stands for the whole group.
   int64_t peers;
 };
 
-// The work-group: what the kernel gets, all frames, and how many items there are in each dimension.
+// The work-group: the kernel's parameters, all frames, and the number of items in each dimension.
 struct group {
   const void *context, *arguments;
   char *frames;
   int64_t nx, ny, nz;
 };
 
-// Gives the private variables of module scope their first values.
+// Initialises the private variables of module scope.
 typedef void initialise(char *privates);
 
-// Runs an item from a state to where it stops.
+// Runs an item from a state until it stops.
 typedef int32_t run(const void *context, const void *arguments, int64_t x, int64_t y, int64_t z,
                     char *privates, char *frame, int32_t state);
 
@@ -58,7 +58,7 @@ static INLINE char *frame_of(const struct layout *layout, const struct group *gr
   return group->frames + item / layout->lanes * layout->size;
 }
 
-// Gives all items but one the state that they have, or will have, in common.
+// Sets all items but one to their common state, or to the one that they will have.
 __attribute__((noinline, cold)) static void part(char *frames, int64_t count, uint64_t size,
                                                  int32_t common) {
   for (int64_t i = 0; i != count; i++)
@@ -66,9 +66,9 @@ __attribute__((noinline, cold)) static void part(char *frames, int64_t count, ui
 }
 
 // Runs one region of the kernel, the code from one barrier to the next, in all items before any
-// goes on. Returns the state in which all have stopped. `common` is that state where there is but
-// one, and NONE where the first item shows it. Unless `alike` says that all items stop in the same
-// state, the result may be NONE: their states are in their frames.
+// continues. Returns the state in which all have stopped. `common` is that state if only one is
+// possible, and NONE if the first item determines it. Unless `alike` says that all items stop in the
+// same state, the result may be NONE: then their states are in their frames.
 INLINE int32_t __tally_run_region(const struct layout *layout, const struct group *group, run *run,
                                   int32_t region, int32_t common, bool alike) {
   bool parted = false;
@@ -94,7 +94,7 @@ INLINE int32_t __tally_run_region(const struct layout *layout, const struct grou
   return parted ? NONE : common;
 }
 
-// Prepares the frames of items that go on one by one.
+// Prepares the frames of items that continue one by one.
 INLINE void __tally_begin_items(const struct layout *layout, const struct group *group,
                                 initialise *initialise) {
   int64_t items = count(layout, group);
@@ -140,8 +140,8 @@ _Static_assert(offsetof(struct head, subgroup_ready) == 20, "place(8, 20, ..) in
 _Static_assert(offsetof(struct head, x) == 24, "LOCAL_IDS in frame.rs");
 _Static_assert(sizeof(struct head) == 36, "frame.rs continues after it");
 
-// What resumes an item that exchanges values finds besides: the frames of its sub-group and of its
-// group, how many there are, and which of each pair is written now.
+// Further parameters for resuming an item that exchanges values: the frames of its sub-group and of its
+// group, their numbers, and which one of each pair is written now.
 struct turn {
   char *peers, *frames;
   int64_t peer_count, items;
@@ -167,10 +167,10 @@ static INLINE void begin_exchange(const struct layout *layout, const struct grou
   }
 }
 
-// Runs the items of a sub-group until all have come to a barrier of the work-group, or ended. In
-// its first turn all of them go on; after that, those at the first of the barriers of the sub-group
-// where some wait. The others take their offers along. Every item writes its state in every turn,
-// so that none in a pair is ever old. Returns whether an item waits for the work-group.
+// Runs the items of a sub-group until all have reached a barrier of the work-group, or ended. In the
+// first turn all of them run; after that, those at the first of the sub-group's barriers where some
+// wait. The others carry their offers over. Every item writes its state in every turn, so that neither
+// of a pair is ever stale. Returns whether an item waits for the work-group.
 static INLINE bool take_turns(const struct layout *layout, const struct group *group,
                               struct turn *now, run_exchanging *run) {
   bool waits, begins = true;

@@ -38,8 +38,8 @@ static void put_bytes(unsigned char *to, const unsigned char *from, uint64_t cou
     to[i] = from[i];
 }
 
-// The characters of a string; no more than `limit`, so that a text without an end is found to be
-// too long instead of being read without end.
+// The characters of a string, at most `limit`: an unterminated text is found to be too long instead of
+// being read without end.
 static uint64_t length(const unsigned char *text, uint64_t limit) {
   uint64_t count = 0;
   while (count < limit && text[count] != 0)
@@ -47,7 +47,7 @@ static uint64_t length(const unsigned char *text, uint64_t limit) {
   return count;
 }
 
-// Takes `size` bytes of the ring in one piece; null if they are not free.
+// Reserves `size` contiguous bytes of the ring; null if they are not free.
 static uint64_t *reserve(struct Ring *ring, uint64_t size) {
   uint64_t capacity = ring->capacity;
   uint64_t head = __atomic_load_n(&ring->head, __ATOMIC_RELAXED);
@@ -95,8 +95,8 @@ __attribute__((noinline)) int __tally_printf(struct Ring *ring, const unsigned c
   unsigned char *record = (unsigned char *)first;
   put_bytes(record + RECORD_HEADER, format, format_bytes);
   unsigned char *to = record + RECORD_HEADER + padded(format_bytes);
-  // Who changes a string meanwhile may print some of both, and lose arguments that there is no room
-  // for any more.
+  // If the string changes meanwhile, the output may mix both texts, and lack arguments for which there
+  // is no room any more.
   uint64_t used = 0;
   for (uint32_t at = 0; at < args_bytes && all - used >= ARGUMENT_HEADER;) {
     uint64_t header = word_at(args + at);

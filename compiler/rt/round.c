@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Exact functions: parts of a number, remainders, neighbours, scaling.
 //
-// What is exact is the same on floats as on the doubles that they are.
+// Exact operations give the same result for floats as for the same values as doubles.
 
 #include "maths/far/exact.h"
 
@@ -26,8 +26,8 @@ struct division {
   uint32_t quotient;
 };
 
-// |x| divided by |y|; the remainder is that of the quotient towards zero, or of the nearest one,
-// and has the sign of x times its own. NaN if there is none.
+// |x| divided by |y|; the remainder belongs to the quotient rounded towards zero, or to the nearest one,
+// and its sign is multiplied by that of x. NaN if there is none.
 static inline struct division divide(double x, double y, bool nearest) {
   if (is_nan(x) || is_nan(y) || is_inf(x) || y == 0)
     return (struct division){__builtin_nan(""), 0};
@@ -41,7 +41,7 @@ static inline struct division divide(double x, double y, bool nearest) {
     b = (struct integer){b.value << 1, a.exponent};
   }
   uint64_t quotient = a.value / b.value, rest = a.value % b.value;
-  // Long division, as many bits at a time as fit above the 53 of the remainder.
+  // Long division, each step with as many bits as fit above the 53 of the remainder.
   for (int32_t left = a.exponent - b.exponent; left > 0;) {
     if (rest == 0) {
       quotient = left < 64 ? quotient << left : 0;
@@ -101,7 +101,7 @@ static inline double round_down(double x) {
   return whole > x ? whole - 1 : whole;
 }
 
-// The fraction above the floor; it stays below 1 where rounding would not.
+// The fraction above the floor; it stays below 1 even where rounding would make it 1.
 double __tally_fract_f64(double x, double *floor) {
   *floor = round_down(x);
   double rest = is_inf(x) ? __builtin_copysign(0, x) : x - *floor;
@@ -160,7 +160,7 @@ double __tally_ldexp_f64(double x, int32_t n) {
   n = n > 2100 ? 2100 : n;
   n = n < -2100 ? -2100 : n;
   int32_t exponent;
-  // Near 1 there is no rounding before the last factor.
+  // Near 1 nothing is rounded before the last factor.
   double fraction = __tally_frexp_f64(x, &exponent);
   if (x == 0 || is_inf(x) || is_nan(x))
     return x;

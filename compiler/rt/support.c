@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// What LLVM's code generator calls by name where the processor has no instruction: moving bytes,
-// half floats, fused multiply-add, rounding. Each function is linked only where it is called.
+// Functions that LLVM's code generator calls by name where the processor has no instruction: moving
+// bytes, half floats, fused multiply-add, rounding. Each function is linked only where it is called.
 //
-// The names and meanings are those of the C library and of compiler-rt. Nothing here may be
-// compiled into a call of itself, so loops over bytes hide what they do from the optimiser.
+// The names and meanings are those of the C library and of compiler-rt. No function here may be
+// compiled into a call of itself, so loops over bytes are hidden from the optimiser's pattern matching.
 
 #include "bits.h"
 
@@ -65,17 +65,17 @@ EXPORT float __extendhfsf2(_Float16 half) {
   return float_of_bits(sign | ((exponent + 112) << 23) | (fraction << 13));
 }
 
-// Rounds a double to half, ties to even. A float is a double without loss, so this serves both.
+// Rounds a double to half, ties to even. Floats convert to double exactly, so this serves both.
 static inline _Float16 round_to_half(double x) {
   uint64_t bits = bits_of_double(x);
   uint16_t sign = (uint16_t)((bits >> 48) & 0x8000);
   uint64_t magnitude = bits & 0x7fffffffffffffff;
   if (magnitude > 0x7ff0000000000000)
     return half_of_bits(sign | 0x7e00 | (uint16_t)((magnitude >> 42) & 0x3ff));
-  // From 65520 on, half of the last step, the result is infinity.
+  // From 65520 on, half a step above the largest half, the result is infinity.
   if (magnitude >= 0x40effe0000000000)
     return half_of_bits(sign | 0x7c00);
-  // Below 2^-14 results are multiples of 2^-24: adding 2^28, whose last place that is, rounds so.
+  // Below 2^-14 results are multiples of 2^-24: adding 2^28, which has that last place, rounds to them.
   if (magnitude < 0x3f10000000000000) {
     double rounded = double_of_bits(magnitude) + 0x1p28;
     return half_of_bits(sign | (uint16_t)(bits_of_double(rounded) & 0xffff));
@@ -108,7 +108,7 @@ EXPORT float fmaf(float a, float b, float c) {
   return (float)sum;
 }
 
-// A magnitude as an integer times a power of two, which are exact for every finite double.
+// A magnitude as an integer times a power of two; exact for every finite double.
 struct Parts {
   uint64_t fraction;
   int exponent;
@@ -130,7 +130,7 @@ static inline int leading_zeros(u128 x) {
   return high ? __builtin_clzll(high) : 64 + __builtin_clzll((uint64_t)x);
 }
 
-// x >> n with the bits that fall out kept as one sticky bit.
+// x >> n, with the lost bits combined into one sticky bit.
 static inline u128 shift_sticky(u128 x, int n) {
   if (n == 0)
     return x;
@@ -139,8 +139,8 @@ static inline u128 shift_sticky(u128 x, int n) {
   return (x >> n) | ((x << (128 - n)) != 0);
 }
 
-// Fused multiply-add of doubles in integers: the product has 106 bits and the addend is aligned
-// with it in 128, so that only bits that decide nothing but stickiness fall out.
+// Fused multiply-add of doubles in integers: the product has 106 bits and the addend is aligned with it
+// in 128, so that the lost bits matter only as a sticky bit.
 EXPORT double fma(double a, double b, double c) {
   uint64_t a_bits = bits_of_double(a), b_bits = bits_of_double(b), c_bits = bits_of_double(c);
   const uint64_t infinity = 0x7ff0000000000000, magnitude = 0x7fffffffffffffff;
@@ -162,7 +162,7 @@ EXPORT double fma(double a, double b, double c) {
   int product_exponent = pa.exponent + pb.exponent;
   u128 addend = pc.fraction;
   int addend_exponent = pc.exponent;
-  // Both to the top of the word less two bits: one for the sum's carry, one for safety.
+  // Shift both to the top of the word less two bits: one for the sum's carry, one as a margin.
   int shift = leading_zeros(product) - 2;
   product <<= shift;
   product_exponent -= shift;

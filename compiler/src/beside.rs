@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A kernel for people: its instructions, what widening makes of each, and the processor's code of
-//! that, beside one another.
+//! A view of a kernel for readers: its instructions, the widened form of each, and the processor's code
+//! for that, side by side.
 //!
 //! ```text
 //! word SPIR-V  value    kernel                    | widened                     | processor
@@ -9,7 +9,7 @@
 //!  208 Load     varying  %9 = load %8 align 4      | ! %21: f32x16 = gather %20  | vgatherdps ...
 //! ```
 //!
-//! Rows are found by the word of the SPIR-V module that an instruction comes from, which the code
+//! Rows are matched by the word of the SPIR-V module that an instruction comes from, which the code
 //! keeps as debug information ([`crate::lower::places`]).
 
 use std::collections::HashMap;
@@ -23,15 +23,15 @@ use crate::lower::places::{Form, Kind};
 use crate::widen::{self, Widened};
 use crate::{lower, parse};
 
-/// Widths of columns: names of instructions, how values differ, and code.
+/// Widths of the columns: names of instructions, shapes of values, and code.
 const NAME: usize = 14;
 const SHAPE: usize = 10;
 const CODE: usize = 60;
 
-/// The texts that come from each word of the SPIR-V module.
+/// The texts for each word of the SPIR-V module.
 type ByWord = HashMap<u32, Vec<String>>;
 
-/// The view of a kernel.
+/// Builds the view of a kernel.
 ///
 /// # Errors
 /// The message of the lowering or of LLVM.
@@ -69,7 +69,7 @@ pub fn view(module: &Module, kernel: &Kernel, target: &TargetCpu) -> Result<Stri
     Ok(out)
 }
 
-/// The table in the making. What a word has become is given once.
+/// The table under construction. The code for a word is shown once.
 struct Rows {
     out: String,
     wide: ByWord,
@@ -88,7 +88,8 @@ impl Rows {
                 let shape = inst.result.zip(wide).map(|(value, wide)| wide.shape(value));
                 let shape = shape.map(|shape| shape.to_string()).unwrap_or_default();
                 let text = module.inst_text(source, inst);
-                // An instruction of SPIR-V may have become several; all else is beside the last.
+                // An instruction of SPIR-V may have become several; the other columns stand beside the
+                // last one.
                 let last = insts.peek().is_none_or(|next| next.loc.word != inst.loc.word);
                 self.rows(inst.loc, &shape, &text, last);
             }
@@ -98,7 +99,8 @@ impl Rows {
         }
     }
 
-    /// An instruction of the kernel, with all that its word has become if it is the `last` of it.
+    /// Adds an instruction of the kernel. If it is the `last` one of its word, the row shows the word's
+    /// other forms too.
     fn rows(&mut self, loc: Loc, shape: &str, text: &str, last: bool) {
         let take = |by: &mut ByWord| {
             let texts = if last { by.remove(&loc.word) } else { None };
@@ -129,7 +131,7 @@ impl Rows {
     }
 }
 
-/// A text that fits a column.
+/// A text cut to a column's width.
 fn cut(text: &str, width: usize) -> String {
     match text.chars().count() {
         n if n <= width => text.to_owned(),
@@ -137,8 +139,8 @@ fn cut(text: &str, width: usize) -> String {
     }
 }
 
-/// The widened code. What accesses memory item by item has an exclamation mark, what does so under a
-/// mask a question mark.
+/// The widened code. An exclamation mark stands for a memory access item by item, a question mark for
+/// one under a mask.
 fn widened_by_word(wide: &Widened) -> ByWord {
     let function = &wide.module.functions[wide.function];
     let mut found = ByWord::new();
@@ -156,7 +158,7 @@ fn widened_by_word(wide: &Widened) -> ByWord {
     found
 }
 
-/// Remarks on what slows the code down.
+/// Remarks on instructions that slow the code down.
 fn remarks_by_word(wide: &Widened) -> ByWord {
     let mut found = ByWord::new();
     for (loc, what) in &wide.remarks {
@@ -165,7 +167,8 @@ fn remarks_by_word(wide: &Widened) -> ByWord {
     found
 }
 
-/// The instructions of a form of the kernel in LLVM's assembly text, and how many others there are.
+/// The instructions of a form of the kernel in LLVM's assembly text, and the number of other
+/// instructions.
 fn code_by_word(assembly: &str, form: Form) -> (ByWord, usize) {
     let mut found = ByWord::new();
     let mut others = 0;

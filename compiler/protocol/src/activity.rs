@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tells whether the compiler process still works. On a machine with much else to do, a build takes
-//! many times its processor time; only a process that asks for no processor is stuck.
+//! Tells whether the compiler process still makes progress. On a busy machine a build can take many
+//! times its processor time, so a process counts as stuck only if it does not ask for a processor.
 
 use std::fs;
 
-/// A process, and what was last seen of it: at first nothing.
+/// A process and its last observation; at first there is none.
 pub(crate) struct Activity {
     process: libc::pid_t,
     ticks: u64,
@@ -15,8 +15,8 @@ impl Activity {
         Self { process, ticks: 0 }
     }
 
-    /// Whether it has used processor time since the last look, or is waiting for a processor or a disk.
-    /// A process that cannot be looked at does not work.
+    /// Whether it has used processor time since the last call, or is waiting for a processor or a disk.
+    /// False for a process whose state cannot be read.
     pub(crate) fn goes_on(&mut self) -> bool {
         let Some(ticks) = ticks(self.process) else { return false };
         let before = std::mem::replace(&mut self.ticks, ticks);
@@ -24,7 +24,7 @@ impl Activity {
     }
 }
 
-/// Processor time, in the kernel's unit.
+/// Processor time in clock ticks.
 fn ticks(process: libc::pid_t) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let mut times = fields(&stat)?.skip(11).map(str::parse::<u64>);
@@ -39,7 +39,7 @@ fn any_thread_is_ready(process: libc::pid_t) -> bool {
     })
 }
 
-/// What follows a program's name, which may hold blanks and brackets: the state, and numbers.
+/// The fields behind the program's name, which may hold blanks and brackets: the state, then numbers.
 fn fields(stat: &str) -> Option<impl Iterator<Item = &str>> {
     Some(stat.rsplit_once(')')?.1.split_ascii_whitespace())
 }

@@ -8,8 +8,8 @@
 //!   .symtab .strtab .shstrtab
 //! ```
 //!
-//! The code is where no kernel runs: a driver maps that of each kernel by itself, wherever there is
-//! room. A debugger is told the distance for the kernel in question.
+//! No kernel runs at the addresses of `.text`: a driver maps each kernel's code by itself, wherever
+//! there is room. A debugger gets the offset between the two addresses of the kernel in question.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::{DebugPlace, KernelCode};
 
 /// The address of the first kernel, and where its code is in the file.
 const TEXT: u64 = 0x1000;
-/// What the addresses of kernels are multiples of.
+/// Alignment of the kernels' addresses.
 const ALIGN: usize = 64;
 
 const HEADER: u16 = 64;
@@ -25,10 +25,10 @@ const PROGRAM_HEADER: u16 = 56;
 const SECTION_HEADER: u16 = 64;
 const SYMBOL: u64 = 24;
 
-/// More kinds of sections than DWARF has.
+/// An upper limit: DWARF has fewer kinds of sections.
 const MAX_SECTIONS: usize = 64;
 
-/// ELF's numbers.
+/// Constants of ELF.
 const ET_DYN: u16 = 3;
 const EM_X86_64: u16 = 62;
 const PT_LOAD: u32 = 1;
@@ -38,11 +38,11 @@ const SHT_SYMTAB: u32 = 2;
 const SHT_STRTAB: u32 = 3;
 const SHF_ALLOC_EXECUTE: u64 = 6;
 const GLOBAL_FUNCTION: u8 = 0x12;
-/// The number of `.text`.
+/// The section index of `.text`.
 const TEXT_SECTION: u16 = 1;
 
 impl DebugPlace {
-    /// The bytes of the contents that it is.
+    /// The range of the file that holds its contents.
     pub fn range(&self) -> Range<usize> {
         let offset = self.offset as usize;
         offset..offset + if self.wide { 8 } else { 4 }
@@ -69,8 +69,8 @@ impl Section {
     }
 }
 
-/// The file of a module's kernels, each with its name. Empty if no kernel has debug information, `None`
-/// if there is more of it than such a file can hold.
+/// Builds the ELF file of a module's kernels, each given with its name. The file is empty if no kernel
+/// has debug information; `None` if there is more of it than such a file can hold.
 pub fn elf<'a>(kernels: impl IntoIterator<Item = (&'a str, &'a KernelCode)>) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     let mut debug: Vec<Section> = Vec::new();
@@ -113,8 +113,8 @@ pub fn elf<'a>(kernels: impl IntoIterator<Item = (&'a str, &'a KernelCode)>) -> 
     Some(file(sections))
 }
 
-/// Puts a kernel's sections behind those of the same names, with what they say of each other and of
-/// the code at `base` changed accordingly.
+/// Appends a kernel's sections to those of the same names, and relocates their references to each other
+/// and to the code at `base`.
 fn merge(code: &KernelCode, base: u64, merged: &mut Vec<Section>) -> Option<()> {
     let mut homes = Vec::with_capacity(code.debug.len());
     for section in &code.debug {
@@ -146,7 +146,7 @@ fn merge(code: &KernelCode, base: u64, merged: &mut Vec<Section>) -> Option<()> 
     Some(())
 }
 
-/// The bytes of a file with these sections, the first of which is the code.
+/// The bytes of a file with these sections; the first one is the code.
 fn file(mut sections: Vec<Section>) -> Vec<u8> {
     sections.push(Section::new(".shstrtab", SHT_STRTAB, Vec::new()));
     let mut names = vec![0];
@@ -160,7 +160,7 @@ fn file(mut sections: Vec<Section>) -> Vec<u8> {
         last.bytes = names;
     }
     let mut out = vec![0; TEXT as usize];
-    // The first header is of no section.
+    // The first header belongs to no section.
     let mut headers = vec![0; usize::from(SECTION_HEADER)];
     for (section, name) in sections.iter().zip(starts) {
         out.resize(out.len().next_multiple_of(section.align as usize), 0);
@@ -186,8 +186,8 @@ fn file(mut sections: Vec<Section>) -> Vec<u8> {
     out
 }
 
-/// The header of a file whose section headers, with the first empty one `sections` + 1, are at
-/// `offset`.
+/// The ELF header of a file whose section headers are at `offset`. There are `sections` + 1 of them,
+/// with the first empty one.
 fn header(offset: u64, sections: u16) -> Vec<u8> {
     // 64 bits, little-endian, version 1.
     let mut out = b"\x7fELF\x02\x01\x01".to_vec();
@@ -199,14 +199,14 @@ fn header(offset: u64, sections: u16) -> Vec<u8> {
         out.extend_from_slice(&word.to_le_bytes());
     }
     out.extend_from_slice(&0u32.to_le_bytes());
-    // The last section has the names of all.
+    // The last section holds the names of all sections.
     for half in [HEADER, PROGRAM_HEADER, 1, SECTION_HEADER, sections + 1, sections] {
         out.extend_from_slice(&half.to_le_bytes());
     }
     out
 }
 
-/// The header that maps so many bytes of code.
+/// The program header that maps `size` bytes of code.
 fn program_header(size: u64) -> Vec<u8> {
     let mut out = PT_LOAD.to_le_bytes().to_vec();
     out.extend_from_slice(&READ_EXECUTE.to_le_bytes());

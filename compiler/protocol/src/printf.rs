@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The output of kernels' printf: the buffer that they write to, and the text that the host makes
-//! of it.
+//! The output of kernels' `printf`: the ring that they write to, and the text that the host makes from
+//! it.
 //!
-//! `printf` in a kernel writes a *record* to a ring in memory: the format, and each argument with
-//! its type. The host formats it later ([`text`]). A record holds all that is needed, strings
-//! included, so it outlives the memory and the module that it came from.
+//! `printf` in a kernel writes a *record* to a ring in memory: the format, and each argument with its
+//! type. The host formats it later ([`text`]). A record is self-contained, strings included, so it
+//! outlives the memory and the module of the kernel.
 //!
 //! ```text
 //!  ring      0 head    bytes that writers have reserved, ever
@@ -25,14 +25,14 @@
 //!            8 …       the value, padded to 8
 //! ```
 //!
-//! A writer takes room for its record by a compare-and-swap on `head`, fills it, and stores its
-//! first word with release. What is free is all zeros, so a record that is not complete reads as 0.
-//! A record does not wrap: the rest of the ring is skipped by a word with [`SKIP`] and its bytes.
-//! The reader goes from `tail` on, zeroes what it has read, and advances `tail`. A call that finds
-//! no room writes nothing, counts itself in `refused` and returns -1.
+//! A writer reserves room for its record with a compare-and-swap on `head`, fills it, and stores its
+//! first word with release order. Free room is all zeros, so the first word of an incomplete record
+//! reads as 0. A record does not wrap: a word with [`SKIP`] and the number of bytes skips the rest of
+//! the ring. The reader continues at `tail`, zeroes what it has read, and advances `tail`. A call that
+//! finds no room writes nothing, increments `refused` and returns -1.
 //!
-//! In what kernels hand to the library (`rt/printf.c`), the value of a string is its address; the
-//! record then holds its characters.
+//! Kernels pass the address of a string to the library (`rt/printf.c`); the record then holds its
+//! characters.
 
 mod argument;
 mod format;
@@ -52,15 +52,15 @@ pub const REFUSED: usize = 128;
 pub const CAPACITY: usize = 192;
 /// Offset of the data.
 pub const DATA: usize = 4096;
-/// The flag of a record's first word that says that the record is only to be skipped.
+/// Flag in a record's first word: the reader skips the record.
 pub const SKIP: u64 = 1 << 63;
 /// Bytes of a record before the format.
 pub const RECORD_HEADER: usize = 16;
 
-/// The text of a record. `None`: the bytes are no record.
+/// Formats a record. `None` if the bytes are no record.
 ///
-/// Arguments that a conversion does not fit are printed as what they are; a conversion without an
-/// argument is printed as it stands.
+/// An argument whose type does not fit its conversion is printed by its own type; a conversion without
+/// an argument is printed literally.
 pub fn text(record: &[u8]) -> Option<Vec<u8>> {
     let length = |at: usize| {
         let bytes = record.get(at..at + 4)?.first_chunk::<4>()?;
@@ -79,7 +79,7 @@ pub fn text(record: &[u8]) -> Option<Vec<u8>> {
     Some(format::print(text, &list))
 }
 
-/// A record as a kernel writes it, of a format and arguments whose strings are in place.
+/// Encodes a record as a kernel does, from a format and arguments that hold their strings.
 pub fn record(format: &[u8], arguments: &[u8]) -> Vec<u8> {
     let text = format.len().next_multiple_of(8);
     let size = RECORD_HEADER + text + arguments.len();

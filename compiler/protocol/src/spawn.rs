@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Starts the compiler process from within the application's process.
 //!
-//! The host may call `waitpid(-1)` or handle SIGCHLD, and must not meet a child that it did not
-//! make. A child cloned without an exit signal is invisible to both, but `execve` gives the exit
-//! signal back to SIGCHLD. So there are two steps: a *middle* child without exit signal clones
-//! the *compiler* and exits at once; the compiler then belongs to init (or to the nearest
-//! subreaper). The middle child never calls `execve` and is reaped here with `__WCLONE`.
+//! The host may call `waitpid(-1)` or handle SIGCHLD, and must not see a child that it did not start. A
+//! child cloned without an exit signal is invisible to both, but `execve` resets the exit signal to
+//! SIGCHLD. So there are two steps: a *middle* child without exit signal clones the *compiler* and
+//! exits at once; the compiler is then reparented to init (or to the nearest subreaper). The middle
+//! child never calls `execve` and is reaped here with `__WCLONE`.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -21,13 +21,13 @@ use std::{env, ptr};
 pub(crate) struct Process {
     /// Our end of its standard input.
     pub(crate) socket: UnixStream,
-    /// What it wrote to standard error.
+    /// Its standard error.
     pub(crate) log: Log,
-    /// Its number; 0 if that is not known.
+    /// Its process ID; 0 if that is not known.
     pub(crate) id: libc::pid_t,
 }
 
-/// The process's standard error: a file in memory, so that no thread has to drain it.
+/// The process's standard error: a file in memory, so no thread has to drain it.
 pub(crate) struct Log(File);
 
 impl Log {
@@ -37,21 +37,22 @@ impl Log {
         let mut bytes = Vec::new();
         let end = self.0.seek(SeekFrom::End(0)).unwrap_or(0);
         if self.0.seek(SeekFrom::Start(end.saturating_sub(LEN))).is_ok() {
-            // What could be read is shown; a failing log must not hide the death itself.
+            // Shows as much as can be read: a log that cannot be read must not hide the process's
+            // death.
             let _ = (&mut self.0).take(LEN).read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).trim().to_owned()
     }
 }
 
-/// The time to wait for news of `execve`.
+/// Time limit for `execve` to report.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Name of the program.
 const PROGRAM: &str = "tally-compiler";
 
 /// Finds the compiler's program: `$TALLY_COMPILER`, else in `dir`, else in `$PATH`. A process that has
-/// more rights than its caller (AT_SECURE) starts nothing that its caller's environment names.
+/// more rights than its caller (AT_SECURE) starts no program that its caller's environment names.
 pub fn find(dir: Option<&Path>) -> Option<PathBuf> {
     // SAFETY: takes a number.
     let has_more_rights = unsafe { libc::getauxval(libc::AT_SECURE) != 0 };
@@ -120,8 +121,9 @@ pub(crate) fn spawn(program: &Path) -> io::Result<Process> {
     drop((theirs, error_writer));
     reap(pid as libc::pid_t);
     let (mut id, mut word) = (0, [0; 4]);
-    // The orderly end is that `execve` has closed the last copy. A timeout means that another thread of
-    // the host forked meanwhile and its child holds a copy: then the socket will tell.
+    // The normal end of this loop is that `execve` has closed the last copy of the pipe. A timeout
+    // means that another thread of the host has forked meanwhile and its child holds a copy; the socket
+    // then shows whether the compiler runs.
     while error.read_exact(&mut word).is_ok() {
         match i32::from_ne_bytes(word) {
             told if told < 0 => id = -told,
@@ -153,8 +155,8 @@ fn memfd() -> io::Result<File> {
 /// The rules of fork in a program with threads hold: the child may only make async-signal-safe calls.
 unsafe fn clone(exit_signal: libc::c_int) -> libc::c_long {
     let none = ptr::null::<u8>();
-    // SAFETY: with a null stack and no CLONE_VM the child goes on with a copy of this stack; the
-    // order of the later arguments differs between architectures, but all are null.
+    // SAFETY: with a null stack and no CLONE_VM the child continues on a copy of this stack; the order
+    // of the later arguments differs between architectures, but all are null.
     unsafe {
         libc::syscall(libc::SYS_clone, libc::c_long::from(exit_signal), none, none, none, none)
     }
@@ -170,8 +172,8 @@ fn exit(status: libc::c_int) -> ! {
 
 /// The middle child: clones the compiler and exits.
 ///
-/// What it and the compiler's child ask of the kernel they ask by number: in the C library's functions a
-/// sanitizer of the host's may have its own hooks, and their locks may never be released here.
+/// It and the compiler's child make raw system calls: a sanitizer in the host may have hooked the C
+/// library's functions, and its locks may never be released in the child.
 ///
 /// # Safety
 /// To be called in a freshly cloned child only; async-signal-safe calls only.
@@ -202,11 +204,12 @@ unsafe fn execute(plan: &Plan) -> ! {
     // SAFETY: all pointers come from `plan` or this frame, which outlive the calls; the kernel's signal set
     // has the size of a u64.
     unsafe {
-        // The process leaves the terminal's foreground group: Ctrl-C is for the host to handle.
+        // The process leaves the terminal's foreground process group: Ctrl-C is for the host to handle.
         libc::syscall(libc::SYS_setpgid, 0_i64, 0_i64);
         let set = libc::c_long::from(libc::SIG_SETMASK);
         libc::syscall(libc::SYS_rt_sigprocmask, set, &raw const no_signals, none, size_of::<u64>());
-        // The host's own 0 to 2 may be closed, and then ours may sit there: move them up first.
+        // The host may have closed its descriptors 0 to 2, and ours may have these numbers: move them
+        // up first.
         let fds =
             [socket, null, log].map(|fd| libc::syscall(libc::SYS_fcntl, fd, duplicate, 3_i64));
         let placed = fds
@@ -214,7 +217,7 @@ unsafe fn execute(plan: &Plan) -> ! {
             .zip(0_i64..)
             .all(|(fd, to)| fd >= 0 && libc::syscall(libc::SYS_dup3, fd, to, 0_i64) == to);
         let last = libc::c_uint::MAX;
-        // Closed by execve and not before it, because the error pipe is one of them.
+        // `execve` closes them, and nothing before it does, because the error pipe is one of them.
         let flag = libc::CLOSE_RANGE_CLOEXEC;
         if placed && libc::syscall(libc::SYS_close_range, 3, last, flag) == 0 {
             let (argv, envp) = (plan.argv.as_ptr(), plan.envp.as_ptr());
@@ -225,7 +228,7 @@ unsafe fn execute(plan: &Plan) -> ! {
     exit(127)
 }
 
-/// Tells the host an errno, or the compiler's number as a negative one.
+/// Reports an errno to the host, or the compiler's process ID as a negative number.
 ///
 /// # Safety
 /// The rules of [`middle`] hold.
@@ -249,8 +252,8 @@ fn reap(pid: libc::pid_t) {
 mod tests {
     use super::*;
 
-    /// Without an environment, as for a process with more rights than its caller, only the folder of the
-    /// driver is searched.
+    /// If the environment does not count, as in a process with more rights than its caller, only the
+    /// driver's folder is searched.
     #[test]
     fn the_environment_comes_first_if_it_counts() {
         let named = |name: &str| (name == "TALLY_COMPILER").then(|| OsString::from("/a/b"));

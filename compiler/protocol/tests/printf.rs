@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The text of what kernels print: scalars beside the C library's, vectors and what is wrong by
-//! hand.
+//! Tests the text of kernels' `printf`: scalars against the C library, vectors and malformed records
+//! against expected text.
 
 use std::ffi::{CString, c_char, c_int};
 
@@ -37,7 +37,7 @@ fn print(format: &str, arguments: &[Vec<u8>]) -> String {
     String::from_utf8_lossy(&printf::text(&record).expect("it is a record")).into_owned()
 }
 
-/// What the C library prints by a call of snprintf.
+/// The output of the C library for a call of snprintf.
 fn c(call: impl Fn(*mut c_char, usize) -> c_int) -> String {
     let mut out = vec![0_u8; 8192];
     let length = call(out.as_mut_ptr().cast(), out.len());
@@ -63,7 +63,7 @@ fn c_double_of(format: &str, value: f64) -> String {
     c(|out, size| unsafe { libc::snprintf(out, size, format.as_ptr(), value) })
 }
 
-/// Every set of flags with some widths and precisions.
+/// All sets of flags with some widths and precisions.
 fn specifications(letter: &str) -> Vec<String> {
     let mut all = Vec::new();
     for flags in 0..32 {
@@ -207,10 +207,10 @@ fn bytes_that_are_no_record_are_known() {
     for length in 0..record.len() {
         assert!(printf::text(&record[..length]).is_none(), "{length}");
     }
-    // A string where a width is wanted, whose characters claim to be of 200 bytes.
+    // A string in place of a width, whose header claims 200 bytes a component.
     let long = argument(Kind::String, 200, 1, &[b'!'; 200]);
     assert!(printf::text(&printf::record(b"%*d", &[long, int(1)].concat())).is_some());
-    // Every byte of the headers changed in turn is refused or printed, never a panic.
+    // A change of any byte of the headers is refused or printed, and never panics.
     for at in 0..record.len() {
         for bit in 0..8 {
             let mut damaged = record.clone();

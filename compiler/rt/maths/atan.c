@@ -28,11 +28,11 @@ static const double ASIN64[] = {
     0x1.1c4d1024c2d7bp-6, 0x1.c9d32bd644ad4p-7, 0x1.77ffaa7006755p-7, 0x1.5333c6a7a698cp-7, 0x1.5dd6507cfd388p-8,
     0x1.223fdd6e02a8ep-6, -0x1.f64a161f2a4d8p-7, 0x1.dc5b057ad804bp-6,
 };
-// The same for floats, to 2^-25.9.
+// The same for floats, good to 2^-25.9.
 static const float ASIN32[] = {0x1.55555ep-3f, 0x1.332636p-4f, 0x1.70ceb6p-5f, 0x1.b10c48p-6f, 0x1.3a085cp-5f};
 
-// The angle whose sine is `size`, or where that is above 1/2 half of what is left to a quarter turn. NaN for a
-// size above 1.
+// The angle whose sine is `size`; for a size above 1/2, half of the complement to a quarter turn. NaN
+// for a size above 1.
 struct arc64 {
   D64 angle;
   M64 is_half;
@@ -46,7 +46,7 @@ static inline struct arc64 arc64(F64 size) {
   return (struct arc64){angle, is_half};
 }
 
-// The same, twice what is left where that is half of it.
+// The same angle, but the whole complement where `arc64` gives half of it.
 static inline D64 asin64(F64 size) {
   struct arc64 it = arc64(size);
   D64 left = sum64(0.5 * PI_64, -2 * it.angle.hi);
@@ -54,7 +54,7 @@ static inline D64 asin64(F64 size) {
   return (D64){it.is_half ? left.hi : it.angle.hi, it.is_half ? left.lo : it.angle.lo};
 }
 
-// The angle whose cosine is x: twice what is left, or pi less that, or pi/2 less the angle of the sine.
+// The angle whose cosine is x: the complement, or pi less that, or pi/2 less the angle of the sine.
 static inline D64 acos64(F64 x) {
   struct arc64 it = arc64(abs64(x));
   M64 is_negative = x < 0, adds = it.is_half ^ is_negative;
@@ -99,7 +99,7 @@ static inline D32 acos32(F32 x) {
 static inline F64 joined64(D64 x) { return x.hi + x.lo; }
 static inline F32 joined32(D32 x) { return x.hi + x.lo; }
 
-// What is above 1 has no angle, not even where an estimate of a root has a value.
+// An argument above 1 has no angle, even if the estimate of its root has a value.
 static inline F64 up_to_one64(F64 x, F64 result) { return abs64(x) <= 1 ? result : (F64)__builtin_nan(""); }
 static inline F32 up_to_one32(F32 x, F32 result) { return abs32(x) <= 1 ? result : (F32)__builtin_nanf(""); }
 
@@ -119,14 +119,15 @@ static const double ATAN64[] = {
     -0x1.a0cfc7283b30bp-5, 0x1.41f4126570a84p-5,  -0x1.3b7e4bc43ce09p-6,
 };
 #define TAN_EIGHTH 0x1.a827999fcef32p-2
-// For t <= 1, to 2^-26.
+// For t <= 1, good to 2^-26.
 static const float ATAN32[] = {
     -0x1.555554p-2f, 0x1.99984cp-3f,  -0x1.246f74p-3f, 0x1.c423eep-4f, -0x1.636dfp-4f,
     0x1.01e50ap-4f,  -0x1.2a7576p-5f, 0x1.c62e36p-7f,  -0x1.449996p-9f,
 };
 
-// The angle of the vector (right, up), both from 0 to 2^1000. From the half of the quarter turn in which it is,
-// and there from its middle, the quotient is small. That of two zeros is 0.
+// The angle of the vector (right, up), both from 0 to 2^1000. The quotient is small if it is taken
+// relative to the middle of the half of the quarter turn that contains the vector. The angle of two
+// zeros is 0.
 static inline D64 first_quarter64(F64 up, F64 right) {
   M64 is_steep = up > right;
   F64 large = is_steep ? up : right, small = is_steep ? right : up;
@@ -178,8 +179,8 @@ WHOLE64(atanpi, with_sign64(in_half_turns64(atan64(x)), x))
 WHOLE32(atan, with_sign32(joined32(atan32(x)), x))
 WHOLE32(atanpi, with_sign32(in_half_turns32(atan32(x)), x))
 
-// x is OpenCL's first argument here and y its second, as with all functions of two. A quotient of subnormal
-// doubles says little about where its angle is.
+// x is OpenCL's first argument here and y its second, as in all functions of two arguments. A quotient
+// of subnormal doubles says little about the angle.
 static inline M64 has_angle64(F64 x, F64 y) {
   F64 size = abs64(x) + abs64(y);
   return (size <= 0x1p1000) & ((size >= 0x1p-1000) | (size == 0));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The error function, erf. Around 0 it is x and a part of x; beyond, what it lacks of 1 is e^-p with a
+// The error function, erf. Around 0 it is x plus a fraction of x; beyond, 1 - erf(x) is e^-p with a
 // polynomial p.
 
 #include "exponential.h"
@@ -19,7 +19,7 @@ static const double ERF_LARGE64[] = {
     -0x1.61b758744536dp-44, 0x1.5cea26f85a2b5p-47, -0x1.023cf38be487bp-50, 0x1.0c6b54e3debddp-54, -0x1.5b677d4ec3313p-59,
     0x1.a29db724f056ap-65,
 };
-// Where nothing is lacking any more.
+// From here on erf rounds to 1.
 #define ERF_MOST64 5.93
 
 static inline F64 erf_near(F64 x) {

@@ -35,7 +35,7 @@ static const double EXPM1_TAIL[] = {
     0x1.816ef62e3b104p-33,
 };
 
-// 2^n (1 + r + r^2/2 + ...) - 1, each part of it on its own.
+// 2^n (1 + r + r^2/2 + ...) - 1, with each term added separately.
 static inline F64 expm1_near(F64 x) {
   struct reduced64 e = reduce64(x, 0);
   F64 r = e.r, power = scaled64(1, e.shifted);
@@ -64,13 +64,13 @@ static const float EXP_TAIL_32[] = {
     0x1.555556p-3f, 0x1.555518p-5f, 0x1.110f7ep-7f, 0x1.6d12cap-10f, 0x1.a37bc6p-13f,
 };
 
-// What r^2/2, in two parts, and r + rest leave of e^(r + rest) - 1.
+// The remainder of e^(r + rest) - 1 after r + rest and r^2/2, which is given in two parts.
 static inline F32 exp_rest_32(F32 r, F32 rest, D32 square) {
   F32 cube = r * (square.hi + square.hi);
   return fma32(cube, POLYNOMIAL32(EXP_TAIL_32, r, r * r), fma32(rest, r, rest) + square.lo);
 }
 
-// As exp32, with hardly an error but the last rounding.
+// Like exp32, but with hardly any error besides the last rounding.
 static inline F32 exp_close_32(F32 r, F32 rest) {
   D32 square = product32(r, 0.5f * r);
   D32 first = sum32(1, r), second = sum32(first.hi, square.hi);

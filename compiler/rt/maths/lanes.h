@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Mathematical functions of one number, or of a vector of numbers at a time.
+// Mathematical functions of one number or of a vector of numbers.
 //
 // A file that includes this is compiled for one number (LANES is 1) and for vectors of 8 and of 16
-// numbers; vectors of doubles have 8. What it says means the same for all: comparisons give masks,
-// `mask ? a : b` chooses number by number, `&` and `|` join masks, and a constant stands for a vector of
-// it. A number's result does not depend on how many others come with it.
+// numbers; vectors of doubles have 8. Its source means the same for all widths: comparisons give masks,
+// `mask ? a : b` selects per element, `&` and `|` combine masks, and a constant stands for a vector of
+// it. The result for a number does not depend on the width.
 //
-// Each function is good for the arguments that programs usually have, without a branch: it is the near
-// form. What is far (infinite, NaN, subnormal, out of range) is left to functions of doubles that are
-// compiled beforehand (`far/`), which take one number at a time.
+// The *near* form of each function handles the arguments that programs usually have, without a branch.
+// Arguments that are *far* (infinite, NaN, subnormal, out of range) are left to functions of doubles
+// that are compiled beforehand (`far/`) and take one number at a time.
 //
-// There are three forms: for any processor, with TALLY_FMA for those that multiply and add in one step,
-// and with TALLY_AVX512 for those with registers of 512 bits, which have estimates of reciprocals and
-// look numbers up in registers.
+// There are three forms: for any processor; with TALLY_FMA, for processors with fused multiply-add; and
+// with TALLY_AVX512, for those with registers of 512 bits, which have estimates of reciprocals and
+// table lookups in registers.
 //
-// Where no other source is named, coefficients are of minimax approximations on the interval stated
-// (Sollya's fpminimax), and constants are correctly rounded. The code needs IEEE arithmetic as written: no
-// contraction except in `fma64` and `fma32`, no reassociation.
+// Unless a comment names another source, coefficients are those of minimax approximations on the stated
+// interval (Sollya's fpminimax), and constants are correctly rounded. The code needs IEEE arithmetic as
+// written: no contraction except in `fma64` and `fma32`, no reassociation.
 
 #ifndef LANES_H
 #define LANES_H
@@ -68,7 +68,7 @@ static inline F64 wide_of_int(I32 x) { return __builtin_convertvector(x, F64); }
 static inline M32 narrow_mask(M64 x) { return __builtin_convertvector(x, M32); }
 #endif
 
-// a * b + c; where processors have no such step the product is rounded.
+// a * b + c; on processors without fused multiply-add the product is rounded.
 static inline F64 fma64(F64 a, F64 b, F64 c) {
 #ifdef TALLY_FMA
   return __builtin_elementwise_fma(a, b, c);
@@ -85,7 +85,7 @@ static inline F32 fma32(F32 a, F32 b, F32 c) {
 #endif
 }
 
-// What a product has lost by rounding.
+// The rounding error of a product.
 static inline F64 lost64(F64 a, F64 b, F64 product) {
 #ifdef TALLY_FMA
   return __builtin_elementwise_fma(a, b, -product);
@@ -120,7 +120,7 @@ static inline M32 is_usual32(F32 x) { return (x >= 0x1p-126f) & (x <= 0x1.fffffe
 static inline F64 with_sign64(F64 x, F64 sign) { return __builtin_elementwise_copysign(x, sign); }
 static inline F32 with_sign32(F32 x, F32 sign) { return __builtin_elementwise_copysign(x, sign); }
 
-// Numbers as the sum of two; `hi` is nearly all of it.
+// A number as the sum of two; `hi` is nearly all of it.
 typedef struct {
   F64 hi, lo;
 } D64;
@@ -193,8 +193,8 @@ typedef double pair64 __attribute__((vector_size(16)));
 typedef float four32 __attribute__((vector_size(16)));
 #endif
 
-// About 1 / sqrt(x), to 2^-42 and 2^-27 of it, for positive numbers that are neither subnormal nor so large that
-// the result is; or 0 for 0 on processors that have an instruction for it.
+// About 1 / sqrt(x), to 2^-42 and 2^-27 of it, for positive numbers that are neither subnormal nor so
+// large that the result is; 0 for 0 on processors that have an instruction for it.
 static inline F64 inverse_root64(F64 x) {
 #if defined(TALLY_AVX512) && LANES != 16
 #if LANES == 1
@@ -205,7 +205,7 @@ static inline F64 inverse_root64(F64 x) {
   F64 y = __builtin_ia32_rsqrt14pd512_mask(x, zero, __builtin_ia32_cmppd512_mask(x, zero, 4, -1, 4));
 #endif
 #else
-  // Half of the exponent, negated, is good to 2^-4.8.
+  // Halving and negating the exponent gives an estimate good to 2^-4.8.
   F64 y = of_bits64(0x5fe6eb50c7b537a9 - (bits64(x) >> 1)), rough = fma64(-x * y, y, 1);
   y = fma64(y * rough, fma64(fma64(rough, 0.3125, 0.375), rough, 0.5), y);
 #endif
@@ -242,8 +242,8 @@ static inline F32 inverse_root32(F32 x) {
   return fma32(y * e, 0.5f, y);
 }
 
-// The square root of a number of such size, or of 0. On processors with long registers the instruction takes
-// longer than this, which for floats also tells what the root has lost.
+// The square root of a number of such size, or of 0. On processors with long registers the instruction
+// is slower than this, and for floats this also computes the rounding error of the root.
 static inline F64 root64(F64 x) {
 #if defined(TALLY_AVX512) && LANES != 16
   F64 y = inverse_root64(x), root = x * y;
@@ -262,7 +262,7 @@ static inline D32 root32(F32 x) {
 #endif
 }
 
-// The numbers at places of a table of 16.
+// The numbers at the given indices of a table of 16.
 static inline F64 lookup64(const double table[16], U64 index) {
 #if LANES == 1
   return table[index];
@@ -310,8 +310,8 @@ static inline F32 lookup32(const float table[16], U32 index) {
 #endif
 }
 
-// Defines the function `name`: `near` where `inside` holds, both in terms of x (and of y, or the place of the
-// second result). The far functions take what is left, one number at a time.
+// Defines the function `name` as `near` where `inside` holds, both in terms of x (and of y, or the
+// place of the second result). The far functions compute the rest, one number at a time.
 #define FAR(name) __tally_far_##name##_f64
 #if LANES == 1
 #define DEFINE(F, name, suffix, inside, near)                                                                \
@@ -423,7 +423,7 @@ static inline F32 lookup32(const float table[16], U32 index) {
 #define FUNCTION32_WITH_INT(name, inside, near) DEFINE_WITH_INT(F32, M32, float, name, f32, inside, near)
 #endif
 
-// The same where simple code does for what is left.
+// The same, with simple code for the rest.
 #define DEFINE_OR(F, M, name, suffix, inside, near, otherwise)                                               \
   F SHAPED(__tally_##name##_##suffix)(F x) {                                                                 \
     F result = near;                                                                                         \

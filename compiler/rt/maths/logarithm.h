@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The core of the logarithms: x is a power of two and a number around 1, whose logarithm is
-// 2 atanh(s) with s = (m - 1) / (m + 1).
+// The core of the logarithms: x is a power of two times a number m around 1, whose logarithm is 2
+// atanh(s) with s = (m - 1) / (m + 1).
 
 #ifndef LOGARITHM_H
 #define LOGARITHM_H
@@ -22,7 +22,7 @@ struct split32 {
 // Splits a positive normal number.
 static inline struct split64 split64(F64 x) {
   U64 bits = bits64(x) - SQRT_HALF_BITS64;
-  // As a double without a conversion of 64-bit integers: put it below 2^52.
+  // Converts to double without a conversion of 64-bit integers: the integer is placed below 2^52.
   F64 exponent = of_bits64((bits >> 52 ^ 0x800) | 0x4330000000000000) - (0x1p52 + 0x800);
   return (struct split64){of_bits64((bits & 0xfffffffffffff) + SQRT_HALF_BITS64), exponent};
 }
@@ -33,8 +33,8 @@ static inline struct split32 split32(F32 x) {
   return (struct split32){of_bits32((bits & 0x7fffff) + SQRT_HALF_BITS32), exponent};
 }
 
-// (2 atanh(s) - 2 s) / s^3 of s^2 for |s| <= 0.202, so that the logarithm is good to 2^-60. Of numbers around 1,
-// |s| is up to 0.1716.
+// (2 atanh(s) - 2 s) / s^3 as a polynomial of s^2 for |s| <= 0.202, so that the logarithm is good to
+// 2^-60. For numbers around 1, |s| is up to 0.1716.
 static const double ATANH64[] = {
     0x1.5555555555555p-1, 0x1.999999999a085p-2, 0x1.24924923bc8e5p-2, 0x1.c71c7307994a3p-3,
     0x1.745ca0a19b8ddp-3, 0x1.3b2b8d61b46cfp-3, 0x1.0e6b469b2f1a6p-3, 0x1.179321d845005p-3,
@@ -44,7 +44,7 @@ static const double ATANH64[] = {
 static inline D64 log_around_one64(F64 m, F64 rest) {
   F64 f = m - 1, sum = m + 1;
   F64 inverse = 1 / sum, s = f * inverse;
-  // What s has lost, with what its divisor has.
+  // The rounding error of s, with that of its divisor.
   F64 left = fma64(-s, (m - (sum - 1)) + rest, rest - lost64(s, sum, f));
   F64 square = s * s;
   F64 low = fma64(s * square, POLYNOMIAL64(ATANH64, square, square * square),
@@ -87,10 +87,10 @@ static inline F32 with_exponent32(D32 log, F32 exponent) {
   return joined32(exponent * LN_2_HIGH_32, log);
 }
 
-// The logarithm of the sum of two, whose first part is positive and normal.
+// The logarithm of a sum of two parts, the first of which is positive and normal.
 static inline F64 log_of_sum64(D64 sum) {
   struct split64 it = split64(sum.hi);
-  // The second part in units of the power of two.
+  // The second part divided by the power of two.
   F64 unit = of_bits64(bits64(it.m) + 0x3ff0000000000000 - bits64(sum.hi));
   return with_exponent64(log_around_one64(it.m, sum.lo * unit), it.exponent);
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Powers: pow, powr, pown, rootn.
 //
-// The mantissa m is brought close to 1 by a factor c out of a table, log(m) = log(m c) - log(c). Powers of
-// doubles need eight more bits of the logarithm than a double has; those of floats are computed in doubles.
+// A factor c from a table brings the mantissa m close to 1: log(m) = log(m c) - log(c). Powers of
+// doubles need eight more bits of the logarithm than a double has; those of floats are computed in
+// doubles.
 
 #include "exponential.h"
 
-// Each sixteenth of the numbers from 0.6875 to 1.375, counted by their bits, has a factor. Around 1 it is 1.
+// The numbers from 0.6875 to 1.375 fall into sixteen intervals of equal size in their bits. Each has a
+// factor; around 1 it is 1.
 #define FIRST_BITS 0x3fe6000000000000
 static const double FACTORS[16] = {
     0x1.6cp0, 0x1.5dp0, 0x1.4ep0, 0x1.41p0,
@@ -28,13 +30,13 @@ static const double LOGS_LOW[16] = {
     0x1.39d6ccb81b4a1p-47, 0x1.7f22858a0ff6fp-47, -0x1.90d04cd7cc834p-44, 0x1.a9cfa4a5004f4p-45,
 };
 
-// x = m * 2^exponent, and m's place in the tables.
+// x = m * 2^exponent, and m's index in the tables.
 struct place {
   F64 m, exponent;
   U64 index;
 };
 
-// Of a positive normal x.
+// The parts of a positive normal x.
 static inline struct place place_of(F64 x) {
   U64 bits = bits64(x) - FIRST_BITS;
   F64 exponent = of_bits64((bits >> 52 ^ 0x800) | 0x4330000000000000) - (0x1p52 + 0x800);
@@ -61,7 +63,7 @@ static inline D64 log_close(F64 x) {
   F64 low = fma64(it.exponent, LN_2_REST, lookup64(LOGS_LOW, it.index)) + (product.lo - square.lo);
   F64 whole_square = square.hi + square.hi, cube = r * whole_square;
   low = fma64(cube, POLYNOMIAL64(LOG_TAIL, r, whole_square), low + (first.lo + second.lo));
-  // The rounded product's own rest counts 1 / (1 + r) times.
+  // The rest of the rounded product has the weight 1 / (1 + r).
   return sum64(second.hi, fma64(whole_square - r, product.lo, low));
 }
 
@@ -81,7 +83,7 @@ static inline struct power power(F64 x, F64 y, F64 more) {
   return (struct power){scaled64(exp64(rest.hi, rest.lo), shifted), abs64(hi) <= 700};
 }
 
-// The same for a float's precision.
+// The same, precise enough for floats.
 
 // -log2(c).
 static const double LOGS2[16] = {
@@ -119,7 +121,7 @@ struct integer64 {
   U64 low_bits;
 };
 
-// Of a number below 2^51.
+// Splits a number below 2^51.
 static inline struct integer64 integer64(F64 y) {
   F64 shifted = y + ROUNDER64;
   return (struct integer64){shifted - ROUNDER64 == y, bits64(shifted)};

@@ -4,7 +4,7 @@
 #include "lanes.h"
 
 #ifdef TALLY_FMA
-// The inverse root with hardly an error but the last rounding.
+// The inverse root with hardly any error besides the last rounding.
 static inline F64 rsqrt_near(F64 x) {
   F64 y = inverse_root64(x), product = x * y;
   F64 e = fma64(-lost64(x, y, product), y, fma64(-product, y, 1));
@@ -37,10 +37,10 @@ static inline F32 better32(F32 x, F32 y) {
   return fma32(y * e, factor, y);
 }
 
-// Of a positive number or 0. A third of the exponent, negated, makes a guess (Kahan); each step has four times
-// as many right digits.
+// The cube root of a positive number or 0. A third of the exponent, negated, gives the first estimate
+// (Kahan); each step has four times as many right digits.
 static inline F64 cbrt_near(F64 x) {
-  // The upper half of the bits, put below 2^52 as an integer.
+  // The upper half of the bits, as an integer below 2^52.
   F64 upper = of_bits64((bits64(x) >> 32) | 0x4330000000000000) - 0x1p52;
   F64 guess = fma64(upper, -0x1.5555555555555p-2, 0x1.54fb96p30 + 0x1p52);
   F64 y = better64(x, better64(x, of_bits64(bits64(guess) << 32)));
@@ -71,7 +71,7 @@ static inline F32 hypot_near_32(F32 x, F32 y) {
   return root.hi + root.lo;
 }
 
-// Where no square is extreme.
+// Whether no square can overflow or underflow.
 static inline M64 has_hypot64(F64 x, F64 y) {
   F64 size = abs64(x) + abs64(y);
   return (size >= 0x1p-450) & (size <= 0x1p450);
@@ -82,7 +82,7 @@ static inline M32 has_hypot32(F32 x, F32 y) {
   return (size >= 0x1p-40f) & (size <= 0x1p40f);
 }
 
-// Squares of floats are never extreme as doubles. An infinity counts more than a NaN.
+// Squares of floats never overflow or underflow as doubles. An infinity takes precedence over a NaN.
 static inline F32 hypot_far_32(F32 x, F32 y) {
   F64 a = wide(x), b = wide(y);
   F32 result = narrow(__builtin_elementwise_sqrt(a * a + b * b));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Circular functions: sin, cos, tan, sincos, sinpi, cospi, tanpi.
 //
-// An argument is reduced to an angle and a count of half turns, or quarter turns where both sine and cosine
-// of the angle are needed; the count says which of them is asked for, and its sign.
+// An argument is reduced to an angle and a count of half turns, or of quarter turns where both sine and
+// cosine of the angle are needed; the count selects one of them and its sign.
 
 #include "exponential.h"
 
-// pi in three parts, as doubles; with FMA nothing is lost but the last rounding.
+// pi in three parts, as doubles; with FMA only the last rounding loses bits.
 #define PI_64 0x1.921fb54442d18p1
 #define PI_LOW_64 0x1.1a62633145c07p-53
 #define PI_REST_64 -0x1.f1976b7ed8fbcp-109
@@ -15,7 +15,7 @@
 #define ONE_OVER_PI 0x1.45f306dc9c883p-2
 #define TWO_OVER_PI 0x1.45f306dc9c883p-1
 
-// Up to here the near forms are good.
+// The near forms are accurate up to here.
 #ifdef TALLY_FMA
 #define NEAR_64 0x1p30
 #else
@@ -26,7 +26,7 @@
 // x less `count` times pi, where the count is a multiple of 1/2.
 static inline D64 less_half_turns64(F64 x, F64 count) {
 #ifdef TALLY_FMA
-  // The first difference is exact: what is left of x has no more digits than a double.
+  // The first difference is exact: it has no more digits than a double.
   F64 rest = fma64(-count, PI_64, x), second = count * PI_LOW_64, high = rest - second;
   F64 lost = (rest - high) - second;
   return (D64){high, fma64(-count, PI_REST_64, lost - lost64(count, PI_LOW_64, second))};
@@ -55,7 +55,7 @@ static inline F32 second_signed32(F32 x, U32 quarters) {
   return of_bits32(bits32(x) ^ ((quarters & 2) << 30));
 }
 
-// No sine is beyond 1, nor the last rounding of one.
+// Keeps the last rounding from making a sine larger than 1.
 static inline F64 bounded64(F64 x) { return abs64(x) > 1 ? with_sign64((F64)1, x) : x; }
 static inline F32 bounded32(F32 x) { return abs32(x) > 1 ? with_sign32((F32)1, x) : x; }
 
@@ -67,7 +67,8 @@ static inline F64 sine_of_rest64(D64 r, U64 half_turns) {
   return signed64(bounded64(r.hi + low), half_turns);
 }
 
-// What is lost of a small number counts when it is 0 or subnormal; its cosine is 1.
+// A small number is its own sine: the bits that the computation loses would matter if it is 0 or
+// subnormal. Its cosine is 1.
 static inline F64 or_small64(F64 x, F64 result) { return abs64(x) < 0x1p-27 ? x : result; }
 static inline F64 or_one64(F64 x, F64 result) { return abs64(x) < 0x1p-27 ? (F64)1 : result; }
 static inline F32 or_one32(F32 x, F32 result) { return abs32(x) < 0x1p-13f ? (F32)1 : result; }
@@ -99,7 +100,7 @@ struct quarter64 {
   U64 quarters;
 };
 
-// Sine and cosine of an angle, with the quarter turns that were taken off.
+// Sine and cosine of an angle, with the number of quarter turns that were subtracted.
 static inline struct quarter64 quarter_of64(D64 r, U64 quarters) {
   F64 square = r.hi * r.hi;
   F64 sine = fma64(r.hi * square, POLYNOMIAL64(SIN64, square, square * square),
@@ -145,8 +146,8 @@ static const double SINPI64[] = {
     -0x1.e3075022b742cp-8, 0x1.e8f417cf84e28p-12, -0x1.6f97b801ec18ap-16, 0x1.a114858c97425p-21,
 };
 
-// The sine of pi t, negated for odd numbers of half turns; a zero is positive. t is not below 0, or has
-// more digits than one that is tiny.
+// The sine of pi t, negated for odd numbers of half turns; a zero is positive. A negative t is never
+// tiny.
 static inline F64 sinpi_of_rest64(F64 t, U64 half_turns) {
   t = signed64(t, half_turns) + 0;
   F64 square = t * t;
@@ -159,7 +160,7 @@ static inline F64 sinpi_of_rest64(F64 t, U64 half_turns) {
 static inline F64 sinpi_near(F64 x) {
   F64 size = abs64(x), shifted = size + ROUNDER64;
   F64 sine = sinpi_of_rest64(size - (shifted - ROUNDER64), bits64(shifted));
-  // What is tiny has no second part.
+  // A tiny number has no second part.
   sine = size < 0x1p-500 ? size * PI_64 : sine;
   return of_bits64(bits64(sine) ^ (bits64(x) & 0x8000000000000000));
 }
@@ -192,7 +193,7 @@ FUNCTION64(cospi, abs64(x) < 0x1p50, cospi_near(x))
 // (sin(r) - r) / r^3 as a polynomial of r^2 for |r| <= 1.62, so that the sine is good to 2^-26.8.
 static const float SIN_HALF32[] = {-0x1.55554ap-3f, 0x1.110e7ap-7f, -0x1.9f5dbp-13f, 0x1.5ca808p-19f};
 
-// x less `count` times pi. The parts are positive, so that nothing off -0 is -0.
+// x less `count` times pi. The parts are positive, so that subtracting 0 parts from -0 gives -0.
 static inline F32 less_half_turns32(F32 x, F32 count) {
 #ifdef TALLY_FMA
   F32 r = fma32(-count, 0x1.921fb4p1f, x);

@@ -9,8 +9,8 @@ use crate::ir::{
     MathOp, Module, Op, Operand, SecondResult, Terminator, TernaryOp, Type, TypeId, UnaryOp,
 };
 
-/// Checks that every instruction of a function is supported and fits its types; reports each that
-/// does not. Whether there was none.
+/// Checks that every instruction of a function is supported and fits its types, and reports each that
+/// does not. Returns whether all do.
 pub fn check(module: &Module, function: &Function, report: &mut impl FnMut(Loc, String)) -> bool {
     let types = Types { module, function };
     let mut good = true;
@@ -56,7 +56,7 @@ struct Types<'m> {
     function: &'m Function,
 }
 
-/// `Some` if a rule holds. Rules read as chains of `?`.
+/// `Some` if a rule holds, so that rules can be chained with `?`.
 type Rule = Option<()>;
 
 fn rule(holds: bool) -> Rule {
@@ -118,7 +118,7 @@ impl Types<'_> {
         rule(matches!(self.ty(self.of(operand)), Type::Int(_)))
     }
 
-    /// The operand is a pointer; its address space.
+    /// Requires a pointer; returns its address space.
     fn pointer(&self, operand: Operand) -> Option<AddressSpace> {
         match self.ty(self.of(operand)) {
             Type::Pointer(space) => Some(*space),
@@ -126,12 +126,12 @@ impl Types<'_> {
         }
     }
 
-    /// The operand is a pointer that may be written through.
+    /// Requires a pointer that may be written through.
     fn target(&self, operand: Operand) -> Rule {
         rule(self.pointer(operand)? != AddressSpace::Constant)
     }
 
-    /// `bool` or a vector of it with as many components as another type.
+    /// Requires `bool` or a vector of it with as many components as another type.
     fn bool_like(&self, id: TypeId, other: TypeId) -> Rule {
         rule(self.is_bool(id) && self.lanes(id) == self.lanes(other))
     }
@@ -306,7 +306,8 @@ impl Types<'_> {
         }
     }
 
-    /// What a group offers and collects stands together and is of one type that can be combined.
+    /// Requires that a group's offer and its collection are adjacent, and of one type that can be
+    /// combined.
     fn exchange_fits(&self, before: Option<&Inst>, inst: &Inst, next: Option<&Inst>) -> Rule {
         match (&inst.op, before.map(|inst| &inst.op), next.map(|inst| &inst.op)) {
             (Op::Offer(scope, _), _, next) => {
@@ -355,7 +356,7 @@ impl Types<'_> {
 
     fn compare(&self, op: CompareOp, a: TypeId, b: TypeId, result: TypeId) -> Rule {
         self.bool_like(result, a)?;
-        // Pointers into different address spaces are numbers of one flat space.
+        // Pointers into different address spaces are numbers in one flat space.
         rule(a == b)?;
         rule(match op {
             CompareOp::Eq | CompareOp::Ne => {
@@ -400,7 +401,7 @@ impl Types<'_> {
         })
     }
 
-    /// The type is a structure of these two.
+    /// Requires a structure of these two types.
     fn pair(&self, ty: TypeId, first: TypeId, second: TypeId) -> Rule {
         match self.ty(ty) {
             Type::Struct { members, .. } => rule(*members == [first, second]),

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which values are followed from the load to where they are used.
+//! Finds the values whose states are tracked from the load to their uses.
 //!
-//! A program may move what it has never written: padding of structures, the fourth component of a vector
-//! of three, the rest of a row. That is no mistake before something depends on it. So a load is not
-//! checked where its value is only moved; the states move along, and are looked at where the value
+//! A program may move bytes that it has never written: padding of structures, the fourth component of a
+//! vector of three, the rest of a row. That is no mistake before something depends on them. So a load
+//! is not checked if its value is only moved; the states move along, and are checked where the value
 //!
 //! - is an operand of arithmetic or a comparison, decides a branch, or is an address,
-//! - and, what compilers write before they know whether the result is wanted: arithmetic whose results
-//!   are only chosen from, by a select or by a branch later on, is not a use, its result is followed too.
+//! - except for arithmetic that compilers speculate before they know whether the result is needed: arithmetic
+//!   whose results are only selected, by a select or by a later branch, is not a use; its result is followed
+//!   too.
 //!
-//! Most loads are used right behind, in their own block. Those are checked at once and not followed.
+//! Most loads are used right after, in their own block. Those are checked at once and not followed.
 
 use std::collections::HashSet;
 
@@ -18,14 +19,14 @@ use crate::ir::{
     Type, Uses, ValueId,
 };
 
-/// What an instruction does with the value of an operand.
+/// The effect of an instruction on an operand's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     /// Its result holds the value, or a part of it.
     Moves,
     /// It writes the value to memory.
     Stores,
-    /// It shows the value to other items, where it is followed no further.
+    /// It shows the value to other items; it is not followed there.
     Ends,
     /// It depends on the value.
     Depends,
@@ -34,12 +35,12 @@ pub(super) enum Use {
 /// The values that are followed.
 pub(super) struct Followed {
     values: HashSet<ValueId>,
-    /// Arithmetic whose results are only chosen from.
+    /// Arithmetic whose results are only selected.
     speculated: HashSet<ValueId>,
 }
 
 impl Followed {
-    /// Finds them.
+    /// Finds the values to follow in a function.
     pub(super) fn find(module: &Module, function: &Function, dominators: &Dominators) -> Self {
         let uses = Uses::of_function(function);
         let speculated = speculated(function, &uses, dominators);
@@ -69,7 +70,7 @@ impl Followed {
         Self { values, speculated }
     }
 
-    /// None are.
+    /// Follows no value.
     pub(super) fn none() -> Self {
         Self { values: HashSet::new(), speculated: HashSet::new() }
     }
@@ -84,7 +85,7 @@ impl Followed {
         matches!(operand, Operand::Value(value) if self.has(value))
     }
 
-    /// Whether a value is arithmetic whose results are only chosen from.
+    /// Whether a value is arithmetic whose results are only selected.
     pub(super) fn is_speculated(&self, value: ValueId) -> bool {
         self.speculated.contains(&value)
     }
@@ -103,7 +104,7 @@ pub(super) fn space_of(module: &Module, function: &Function, at: Operand) -> Opt
     }
 }
 
-/// Whether something in a load's own block depends on all of its value.
+/// Whether an instruction in a load's own block depends on all of its value.
 fn used_at_once(
     module: &Module,
     function: &Function,
@@ -114,7 +115,7 @@ fn used_at_once(
 ) -> bool {
     let block = &function.blocks[id];
     let Some(result) = block.insts[index].result else { return false };
-    // A phi of this block takes the value in the next turn of a loop.
+    // A phi of this block takes the value in the next iteration of a loop.
     let here =
         uses.of(result).iter().filter(|&&(at, use_index)| at == id && use_index as usize > index);
     here.into_iter().any(|&(_, use_index)| match block.insts.get(use_index as usize) {
@@ -126,7 +127,7 @@ fn used_at_once(
     })
 }
 
-/// What an instruction does with a value that is among its operands.
+/// The effect of an instruction on a value that is among its operands.
 pub(super) fn use_of(module: &Module, function: &Function, inst: &Inst, value: ValueId) -> Use {
     let is = |operand: &Operand| *operand == Operand::Value(value);
     match &inst.op {
@@ -145,7 +146,7 @@ pub(super) fn use_of(module: &Module, function: &Function, inst: &Inst, value: V
             _,
         ) => Use::Moves,
         Op::Binary(BinaryOp::And | BinaryOp::Or | BinaryOp::Xor, ..) => match inst.result {
-            // A truth value is one bit of a byte: it is computed.
+            // A boolean is one bit of a byte: it is computed.
             Some(result) if is_bool(module, function, result) => Use::Depends,
             _ => Use::Moves,
         },
@@ -168,7 +169,7 @@ fn is_bool(module: &Module, function: &Function, value: ValueId) -> bool {
     module.types[module.types.element(ty)] == Type::Bool
 }
 
-/// The constant distance of a shift of an integer, in bits, if it is one of whole bytes.
+/// The constant amount of an integer's shift, in bits, if it is a multiple of eight.
 pub(super) fn whole_bytes(module: &Module, amount: Operand) -> Option<u64> {
     let Operand::Const(id) = amount else { return None };
     let bits = u64::from(module.types.scalar_bits(module.constants[id].ty));
@@ -176,8 +177,9 @@ pub(super) fn whole_bytes(module: &Module, amount: Operand) -> Option<u64> {
     amount.is_multiple_of(8).then_some(amount)
 }
 
-/// Arithmetic whose results are only chosen from, by way of other such arithmetic: by selects, and by phis of
-/// blocks that it comes in front of. (What a loop adds up in each turn is used.)
+/// Finds arithmetic whose results are only selected, also by way of other such arithmetic: by selects,
+/// and by phis in other blocks that its block dominates. (A value that a loop accumulates counts as
+/// used.)
 fn speculated(function: &Function, uses: &Uses, dominators: &Dominators) -> HashSet<ValueId> {
     let is_arithmetic = |inst: &Inst| {
         matches!(
@@ -192,7 +194,7 @@ fn speculated(function: &Function, uses: &Uses, dominators: &Dominators) -> Hash
     };
     let mut found: HashSet<ValueId> = HashSet::new();
     for (id, block) in function.blocks.iter() {
-        // Users come later in the block, so one way back is enough.
+        // Users come later in the block, so one pass backwards is enough.
         for inst in block.insts.iter().rev().filter(|inst| is_arithmetic(inst)) {
             let Some(result) = inst.result else { continue };
             let all = uses.of(result);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where addresses come from: the object that they were computed from, and how far they are from its
-//! start.
+//! Finds the origins of addresses: the object that each was computed from, and its offset from the
+//! object's start.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::ir::{
     definitions,
 };
 
-/// The most steps of an address that are looked at.
+/// The maximum number of steps that an address is traced back.
 const MAX_STEPS: usize = 32;
 
 /// The object that an address was computed from.
@@ -21,7 +21,7 @@ pub(super) enum Base {
     Global(GlobalId),
     /// A parameter of the kernel, by its index.
     Parameter(usize),
-    /// What a load, a phi or a conversion has given.
+    /// The result of a load, a phi or a conversion.
     Other,
 }
 
@@ -92,7 +92,7 @@ impl Roots {
 }
 
 impl Base {
-    /// The object in words, empty if nothing is known of it.
+    /// A description of the object, empty if nothing is known of it.
     pub(super) fn text(self, module: &Module, function: &Function, kernel: &Kernel) -> String {
         let named = |what: &str, name: &str| match name {
             "" => what.to_owned(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! States of values: an integer for each scalar, a byte for each byte of it, as they lie in the shadow
-//! of its memory.
+//! States of values: an integer for each scalar, with one byte for each byte of the scalar, in the
+//! layout of the shadow of its memory.
 
 use tally_compiler_protocol::checks::{ACCESSIBLE, DEFINED, UNDEFINED};
 
@@ -18,11 +18,11 @@ pub(super) fn state_type(module: &mut Module, ty: TypeId) -> TypeId {
         Type::Void | Type::Opaque(_) => return ty,
         _ => Type::Int(module.types.size(ty) as u32 * 8),
     };
-    // As large as a type that there is.
+    // This succeeds: the new type is as large as one that exists.
     module.types.intern(new).unwrap_or(ty)
 }
 
-/// A state repeated in all bytes of an integer of so many bits.
+/// A state repeated in all bytes of an integer of `bits` bits.
 pub(super) fn repeated(state: u8, bits: u32) -> u64 {
     u64::from_le_bytes([state; 8]) & (u64::MAX >> (64 - bits.clamp(1, 64)))
 }
@@ -47,7 +47,7 @@ pub(super) fn all(module: &mut Module, ty: TypeId, state: u8) -> Operand {
     Operand::Const(module.constant(ty, ConstKind::Composite(parts)))
 }
 
-/// What is asked of states.
+/// The property that a check requires of states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// All bytes are defined.
@@ -57,7 +57,7 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
-    /// The bits that count, if not all of them do, and the value that they have where all is well.
+    /// The mask of the bits that are compared, if not all are, and their value if the check succeeds.
     pub(super) fn bits(self) -> (Option<u8>, u8) {
         match self {
             Self::Defined => (None, DEFINED),
@@ -66,5 +66,5 @@ impl Wanted {
     }
 }
 
-/// The states of a scalar of which nothing is known to be defined.
+/// The states of a scalar that is not known to be defined.
 pub(super) const UNKNOWN: u8 = UNDEFINED;

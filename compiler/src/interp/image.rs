@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Images: texels to channels and back, addressing and filtering, as OpenCL C writes it down.
+//! Images: conversion of texels to channels and back, addressing and filtering, as OpenCL C defines
+//! them.
 //!
-//! The run-time library of compiled kernels does the same; this is what it is compared with. Both
-//! compute in `f32` where OpenCL's formulas do, so that their results have the same bits.
+//! The run-time library of compiled kernels does the same and is compared with this code. Both compute
+//! in `f32` where OpenCL's formulas do, so that their results have the same bits.
 
 use super::Memory;
 use super::value::{AccessError, Value};
@@ -12,7 +13,7 @@ use crate::ir::{Float, ImageOp};
 /// Bytes of a descriptor.
 const BYTES: usize = 64;
 
-/// The addressing modes of samplers; `NONE` and `CLAMP` leave the image.
+/// The addressing modes of samplers; `NONE` and `CLAMP` may leave the image.
 const CLAMP_TO_EDGE: u64 = 1;
 const REPEAT: u64 = 3;
 const MIRROR: u64 = 4;
@@ -20,18 +21,18 @@ const ADDRESS: u64 = 7;
 const NORMALIZED: u64 = 8;
 const LINEAR: u64 = 16;
 
-/// Kinds of images with layers, and how many coordinates each kind has before them.
+/// Kinds of images with layers, and the number of coordinates in front of the layer for each kind.
 const ARRAYS: [u8; 2] = [1, 3];
 const DIMENSIONS: [usize; 6] = [1, 1, 2, 2, 3, 1];
 
-/// A swizzle's codes for a channel that is the number one.
+/// A swizzle's codes for a channel with the value 1.
 const ONE: u8 = 5;
 const ONE_INSIDE: u8 = 6;
 
-/// The component that is not on sRGB's curve.
+/// The component that is not encoded with sRGB's curve.
 const ALPHA: usize = 3;
 
-/// Meanings of components, in the order of the descriptor's numbers.
+/// Formats of components, in the order of the descriptor's numbers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Channel {
     Uint,
@@ -42,20 +43,20 @@ enum Channel {
     Srgb,
 }
 
-/// A descriptor, taken apart.
+/// A decoded descriptor.
 struct Image {
     base: u64,
     pitches: [u64; 3],
     size: [u32; 3],
     kind: u8,
-    /// Lowest bit and bits of each component.
+    /// Lowest bit and number of bits of each component.
     fields: Vec<(u32, u32)>,
     channel: Channel,
     swizzle: [u8; 4],
     texel_bytes: usize,
 }
 
-/// Does an operation on an image. The result is a texel; that of a write is not used.
+/// Executes an operation on an image. The result is a texel; that of a write is not used.
 pub fn apply(op: ImageOp, args: &[Value], memory: &mut Memory) -> Result<Value, AccessError> {
     let bits = |i: usize| args.get(i).map_or(0, Value::bits);
     let image = Image::read(bits(0), memory)?;
@@ -179,7 +180,7 @@ impl Image {
                 32 => raw,
                 16 => (float_value(Float::F16, raw.into()) as f32).to_bits(),
                 10 | 11 => {
-                    // A binary16 without its sign and its last bits.
+                    // A binary16 number without its sign and its last bits.
                     (float_value(Float::F16, u64::from(raw) << (15 - bits)) as f32).to_bits()
                 }
                 _ => unorm(),
@@ -305,13 +306,14 @@ fn unwrap(c: f32, n: u32, sampler: u64) -> f32 {
     }
 }
 
-/// The light of `k` / 510 in sRGB: of the 8-bit value `k` / 2, or of what is half way between two.
+/// The linear intensity of `k` / 510 in sRGB: of the 8-bit value `k` / 2, or of the point half way
+/// between two.
 fn srgb(k: u32) -> f32 {
     let c = f64::from(k) / 510.0;
     (if c <= 0.04045 { c / 12.92 } else { libm::pow((c + 0.055) / 1.055, 2.4) }) as f32
 }
 
-/// The texel that an index means.
+/// The texel that an index addresses.
 fn wrap(i: i64, n: u32, sampler: u64) -> i64 {
     let n = i64::from(n);
     match sampler & ADDRESS {
@@ -322,8 +324,8 @@ fn wrap(i: i64, n: u32, sampler: u64) -> i64 {
     }
 }
 
-/// The nearest number of 5 bits of exponent and some of mantissa, without a sign. A NaN keeps what
-/// fits of its fraction.
+/// The nearest number with 5 bits of exponent and `mantissa` bits of mantissa, without a sign. A NaN
+/// keeps the bits of its fraction that fit.
 fn small_float(x: f32, mantissa: u32) -> u32 {
     let infinity = 31 << mantissa;
     if x.is_nan() {
@@ -333,11 +335,11 @@ fn small_float(x: f32, mantissa: u32) -> u32 {
     if x <= 0.0 || x.is_infinite() {
         return if x > 0.0 { infinity } else { 0 };
     }
-    // The exponent of the number's unit in the last place, that of the subnormals at least.
+    // The exponent of the number's unit in the last place, at least that of the subnormals.
     let exponent = ((x.to_bits() >> 52) as i32 - 1023).max(-14);
     let unit = libm::scalbn(1.0, exponent - mantissa as i32);
     let units = (x / unit).round_ties_even() as u64;
-    // As many units as a normal number has, and more for each exponent.
+    // Consecutive encodings are a unit apart; each exponent has 2^`mantissa` of them.
     let steps = u64::from((exponent + 14) as u32) << mantissa;
     let bits = steps.saturating_add(units);
     u32::try_from(bits).unwrap_or(u32::MAX).min(infinity - 1)

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The interpreter's memory: separate allocations at chosen addresses, every access checked.
+//! The interpreter's memory: separate allocations at chosen addresses, with a check of every access.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use crate::ir::{AddressSpace, GlobalId, Module};
 
-/// Start of the running group's local memory. These addresses are not canonical on x86-64,
-/// so no buffer of a test can meet them.
+/// Start of the running group's local memory. These addresses are not canonical on x86-64, so no buffer
+/// of a test can overlap them.
 pub const LOCAL_BASE: u64 = 0xe000_0000_0000_0000;
 /// Start of private memory; each work-item has [`PRIVATE_STRIDE`] bytes of address space.
 const PRIVATE_BASE: u64 = 0xf000_0000_0000_0000;
 const PRIVATE_STRIDE: u64 = 1 << 32;
 /// Start of the variables of module scope.
 const GLOBALS_BASE: u64 = 0xd000_0000_0000_0000;
-/// The most local memory of a group, in bytes.
+/// The maximum local memory of a group, in bytes.
 pub const MAX_LOCAL: u64 = 1 << 28;
-/// The most private memory of one work-item, in bytes.
+/// The maximum private memory of one work-item, in bytes.
 const MAX_PRIVATE: u64 = 1 << 24;
-/// The most bytes of one variable of module scope.
+/// The maximum size of a variable of module scope, in bytes.
 const MAX_GLOBAL: u64 = 1 << 30;
 
 /// A wrong use of memory.
@@ -28,14 +28,14 @@ pub enum MemoryError {
     OutOfBounds {
         /// Its start.
         address: u64,
-        /// Its bytes.
+        /// Its size in bytes.
         size: u64,
     },
     /// An allocation would overlap another, or is too large.
     NoRoom {
         /// The start that it would have.
         address: u64,
-        /// Its bytes.
+        /// Its size in bytes.
         size: u64,
     },
 }
@@ -61,26 +61,26 @@ pub struct Memory {
     /// Buffers and variables of module scope by address.
     buffers: BTreeMap<u64, Vec<u8>>,
     globals: HashMap<GlobalId, u64>,
-    /// Offsets of the private variables of module scope in what each work-item has of them, and
-    /// what that holds at first.
+    /// Offsets of the private variables of module scope in each work-item's copy of them, and the
+    /// initial contents of that copy.
     item_globals: HashMap<GlobalId, u64>,
     item_image: Vec<u8>,
-    /// The work-item that runs.
+    /// The running work-item.
     item: usize,
     local: Vec<u8>,
-    /// By number of the work-item.
+    /// Private memory, by the number of the work-item.
     private: Vec<Vec<u8>>,
     /// The text that kernels have printed.
     pub(super) printed: Vec<Vec<u8>>,
 }
 
 impl Memory {
-    /// Memory without any buffer.
+    /// Memory without buffers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes `bytes` a buffer at `address`.
+    /// Adds a buffer with the contents `bytes` at `address`.
     ///
     /// # Errors
     /// If it would overlap another one.
@@ -103,7 +103,7 @@ impl Memory {
         self.buffers.get(&address).map(Vec::as_slice)
     }
 
-    /// The output of kernels, a text for each call of `printf`, in order.
+    /// The output of kernels, one text for each call of `printf`, in order.
     pub fn printed(&self) -> &[Vec<u8>] {
         &self.printed
     }
@@ -131,7 +131,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Copies bytes from one place to another.
+    /// Copies `size` bytes from one place to another.
     ///
     /// # Errors
     /// If not all of either lie in one allocation.
@@ -145,18 +145,18 @@ impl Memory {
     }
 
     /// The address of a variable of module scope that is not local: for a private one, that of the
-    /// work-item that runs.
+    /// running work-item's copy.
     pub fn global(&self, id: GlobalId) -> Option<u64> {
         let private = |offset| PRIVATE_BASE + self.item as u64 * PRIVATE_STRIDE + offset;
         self.globals.get(&id).copied().or_else(|| self.item_globals.get(&id).copied().map(private))
     }
 
-    /// From now on a work-item runs.
+    /// Makes a work-item the running one.
     pub(super) fn enter(&mut self, item: usize) {
         self.item = item;
     }
 
-    /// Gives a new work-item, which runs, its private variables of module scope.
+    /// Allocates the private variables of module scope for a new work-item, which is running.
     pub(super) fn new_item(&mut self) -> Result<(), MemoryError> {
         let address = self.push_private(self.item, self.item_image.len() as u64, 1)?;
         let image = std::mem::take(&mut self.item_image);
@@ -195,7 +195,7 @@ impl Memory {
                 return Err(MemoryError::NoRoom { address, size: global.size });
             }
             self.globals.insert(id, address);
-            // A gap behind each catches accesses past its end.
+            // A gap after each variable catches accesses past its end.
             next = address + global.size + 64;
         }
         for (id, global) in module.globals.iter() {
@@ -216,14 +216,14 @@ impl Memory {
         Ok(())
     }
 
-    /// Fresh local and private memory for a group.
+    /// Gives a group fresh local and private memory.
     pub(super) fn new_group(&mut self, local_bytes: u64) {
         self.local.clear();
         self.local.resize(local_bytes as usize, 0);
         self.private.clear();
     }
 
-    /// Memory on the stack of a work-item, zeroed; its address.
+    /// Allocates zeroed memory on the stack of a work-item and returns its address.
     pub(super) fn push_private(
         &mut self,
         item: usize,
@@ -245,12 +245,12 @@ impl Memory {
         }
     }
 
-    /// How much of its stack a work-item uses.
+    /// The number of bytes that a work-item uses of its stack.
     pub(super) fn private_mark(&self, item: usize) -> usize {
         self.private.get(item).map_or(0, Vec::len)
     }
 
-    /// Takes back what a work-item's stack grew since a mark.
+    /// Frees the growth of a work-item's stack since a mark.
     pub(super) fn pop_private(&mut self, item: usize, mark: usize) {
         if let Some(stack) = self.private.get_mut(item) {
             stack.truncate(mark);

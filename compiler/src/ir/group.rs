@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Work-items together: their places in groups, and what they compute with one another.
+//! Queries of work-items for their places in groups, and operations that the items of a group compute
+//! together.
 
 use super::eval::float_bits;
 use super::named::named_enum;
@@ -10,7 +11,7 @@ use super::types::{Float, Scalar};
 pub const DEFAULT_SUBGROUP_SIZE: u32 = 16;
 
 named_enum! {
-    /// A work-item's question about its place. The answer is of type `i64` unless noted.
+    /// A query of a work-item for its place. The result is of type `i64` unless noted.
     WorkItemQuery {
         /// Global id, with the global offset. Has a dimension.
         GlobalId = "global_id",
@@ -50,7 +51,7 @@ named_enum! {
 }
 
 impl WorkItemQuery {
-    /// Whether the question is asked per dimension 0, 1, 2.
+    /// Whether the query has a dimension, 0, 1 or 2.
     pub fn has_dimension(self) -> bool {
         use WorkItemQuery::*;
         matches!(
@@ -66,7 +67,7 @@ impl WorkItemQuery {
         )
     }
 
-    /// Whether the question is about sub-groups.
+    /// Whether the query is about sub-groups.
     pub fn is_subgroup(self) -> bool {
         use WorkItemQuery::*;
         matches!(
@@ -80,18 +81,18 @@ impl WorkItemQuery {
         )
     }
 
-    /// The width of the answer in bits: 64 or 32.
+    /// The width of the result in bits: 64 or 32.
     pub fn bits(self) -> u32 {
         if self.is_subgroup() || self == WorkItemQuery::WorkDim { 32 } else { 64 }
     }
 }
 
-/// What is made of the values that work-items have offered ([`super::Op::Collect`]). The items
-/// count in the order of their linear ids; what is combined begins with the [`identity`].
+/// How the values that work-items have offered are combined ([`super::Op::Collect`]). The items are in
+/// the order of their linear ids; combining begins with the [`identity`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GroupOp {
-    /// All values combined. With a number of items, which is a power of two: the values of each
-    /// so many items on end, combined by themselves.
+    /// All values combined. With a number of items, which is a power of two: the values of each cluster
+    /// of so many adjacent items, combined separately.
     Reduce(BinaryOp, Option<u32>),
     /// The values up to the item's own, combined.
     InclusiveScan(BinaryOp),
@@ -102,7 +103,7 @@ pub enum GroupOp {
 }
 
 impl GroupOp {
-    /// The operation that combines, if values are combined.
+    /// The operator that combines the values, if values are combined.
     pub fn combines(self) -> Option<BinaryOp> {
         match self {
             GroupOp::Reduce(op, _) | GroupOp::InclusiveScan(op) | GroupOp::ExclusiveScan(op) => {
@@ -124,8 +125,8 @@ impl GroupOp {
     }
 }
 
-/// The bits of the value with which combining begins, as SPIR-V has it for `OpGroup*`. `None` if
-/// values of the type are not combined so.
+/// The bits of the value with which combining begins, as SPIR-V defines it for `OpGroup*`. `None` if
+/// values of the type cannot be combined with the operator.
 pub fn identity(op: BinaryOp, ty: Scalar) -> Option<u64> {
     let infinity = |float| match float {
         Float::F16 => 0x7c00,

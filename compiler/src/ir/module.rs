@@ -24,10 +24,10 @@ pub struct Constant {
 /// The contents of a constant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ConstKind {
-    /// Some value of the type. The interpreter takes zero.
+    /// Any value of the type. The interpreter takes zero.
     Undef,
-    /// All bytes zero; of any type that has a layout. Numbers, `bool` and pointers that are zero
-    /// are always written so.
+    /// All bytes zero; of any type that has a layout. Numbers, `bool` and pointers that are zero always
+    /// have this form.
     Null,
     /// The bits of a `bool`, integer or float in the low bits, the rest zero; or a pointer made
     /// from an integer. Never zero.
@@ -114,7 +114,7 @@ impl Flags {
     }
 }
 
-/// One instruction.
+/// An instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inst {
     /// The value it defines. `None` for operations without result.
@@ -142,9 +142,9 @@ pub struct Value {
 pub struct Block {
     /// Instructions in order, phis first.
     pub insts: Vec<Inst>,
-    /// How it ends.
+    /// The terminator of the block.
     pub terminator: Terminator,
-    /// The place of its end in the source.
+    /// The terminator's place in the source.
     pub loc: Loc,
 }
 
@@ -154,7 +154,7 @@ pub struct Block {
 pub struct PrivateVariable {
     /// The value that is its address, of type pointer to private.
     pub address: ValueId,
-    /// The type of what is stored.
+    /// The type of its contents.
     pub ty: TypeId,
     /// Size in bytes.
     pub size: u64,
@@ -164,7 +164,7 @@ pub struct PrivateVariable {
     pub init: Option<ConstId>,
 }
 
-/// A function. Without blocks it is only declared: a linked module defines it, by its name.
+/// A function. Without blocks it is only declared: a linked module of that name defines it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
     /// The name in the source, or one made from its SPIR-V id. Unique names are not guaranteed.
@@ -175,7 +175,7 @@ pub struct Function {
     pub return_type: TypeId,
     /// All values.
     pub values: Arena<ValueId, Value>,
-    /// Private memory of a call.
+    /// Private variables of a call.
     pub variables: Vec<PrivateVariable>,
     /// The blocks; block 0 is the entry. Blocks that cannot be reached have been removed. None if
     /// the function is only declared.
@@ -197,7 +197,7 @@ pub struct Global {
     /// `Local`, `Global`, `Constant` or `Private`. A local one exists once per work-group and is
     /// not initialised; a private one exists once per work-item.
     pub space: AddressSpace,
-    /// The type of what is stored.
+    /// The type of its contents.
     pub ty: TypeId,
     /// Size in bytes.
     pub size: u64,
@@ -214,7 +214,7 @@ pub struct Global {
 }
 
 named_enum! {
-    /// How a kernel argument is given.
+    /// How a kernel argument is passed.
     ArgKind {
         /// The bytes of a value.
         Value = "value",
@@ -232,7 +232,7 @@ named_enum! {
 }
 
 named_enum! {
-    /// How an image is addressed.
+    /// The coordinates that address an image.
     ImageKind {
         /// x
         D1 = "1d",
@@ -250,7 +250,7 @@ named_enum! {
 }
 
 impl ImageKind {
-    /// Dimensions and layers: how many numbers its size has, and coordinates count.
+    /// Number of dimensions and layers: the components of its size, and the coordinates that are used.
     pub fn dimensions(self) -> usize {
         match self {
             ImageKind::D1 | ImageKind::Buffer => 1,
@@ -263,7 +263,7 @@ impl ImageKind {
 /// An image as the type of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageArg {
-    /// How it is addressed.
+    /// The coordinates that address it.
     pub kind: ImageKind,
     /// Whether the kernel may read it.
     pub read: bool,
@@ -274,7 +274,7 @@ pub struct ImageArg {
 /// One argument of a kernel. Its bytes lie at `offset` of the argument block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelArg {
-    /// How it is given.
+    /// How it is passed.
     pub kind: ArgKind,
     /// The type of the bytes in the argument block: for a value passed by reference to a copy
     /// (`by_reference`) the type that is copied.
@@ -292,7 +292,7 @@ pub struct KernelArg {
     pub name: String,
     /// The type's name in the source language, as in `float*`, empty if unknown.
     pub type_name: String,
-    /// Which image, if it is one.
+    /// The kind of the image, if it is one.
     pub image: Option<ImageArg>,
     /// The qualifiers of the type: `const`, `restrict`, `volatile`, `pipe`.
     pub qualifiers: Vec<&'static str>,
@@ -326,14 +326,14 @@ pub struct Kernel {
     pub loc: Loc,
 }
 
-/// The things that a kernel uses, over all functions that it reaches.
+/// The resources that a kernel uses, over all functions that it reaches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KernelFacts {
-    /// All functions that run, the kernel's own first, callers before callees.
+    /// All functions that can run, the kernel's own first, callers before callees.
     pub functions: Vec<FunctionId>,
-    /// The global variables that are named (any address space but local).
+    /// The global variables that are referenced (any address space but local).
     pub globals: Vec<GlobalId>,
-    /// The local variables that are named, with their offsets in the group's local memory.
+    /// The local variables that are referenced, with their offsets in the group's local memory.
     pub locals: Vec<(GlobalId, u64)>,
     /// Bytes of local memory for these variables.
     pub local_static_bytes: u64,
@@ -341,9 +341,9 @@ pub struct KernelFacts {
     pub private_bytes: u64,
     /// Whether work-items wait for each other: at a barrier or an operation of a group.
     pub uses_barrier: bool,
-    /// Whether it can tell how its items are shared out to sub-groups.
+    /// Whether it can observe how its items are divided into sub-groups.
     pub uses_subgroups: bool,
-    /// Whether an atomic operation or a fence may speak to others than the device.
+    /// Whether an atomic operation or a fence may have a scope beyond the device.
     pub uses_system_scope: bool,
     /// Offset in the argument block, behind the arguments, of the address of the ring that the
     /// kernel prints to; `None` if it prints nothing.
@@ -372,14 +372,14 @@ pub struct Module {
     pub files: Arena<FileId, String>,
     /// The value of a pointer to an exported function, by the function's name.
     pub pointers: BTreeMap<String, u64>,
-    /// Functions that stand for calls through pointers ([`crate::pointers`]).
+    /// Functions that implement calls through pointers ([`crate::pointers`]).
     pub dispatchers: Vec<FunctionId>,
-    /// Functions that pointers are made of, each with the number that such a pointer is.
+    /// Functions whose addresses are taken, each with the number that such a pointer holds.
     pub callable: Vec<(u64, FunctionId)>,
-    /// Names of exports that other modules may define too, all alike.
+    /// Names of exports that other modules may define too, with the same definition.
     pub link_once: BTreeSet<String>,
-    /// If modules were linked into this one: the first variable of each of the others, ascending.
-    /// A kernel finds those variables where the other modules have them.
+    /// If modules were linked into this one: the first variable of each of the others, ascending. A
+    /// kernel uses those variables at their addresses in the other modules.
     pub foreign: Vec<GlobalId>,
     const_ids: HashMap<Constant, ConstId>,
 }
@@ -425,8 +425,8 @@ impl Module {
         }
     }
 
-    /// The module as far as a kernel needs it: all ids mean what they did, but the functions that it
-    /// does not reach are empty places, and no kernels are named.
+    /// The part of the module that a kernel needs: all ids stay valid, but the functions that the
+    /// kernel does not reach are placeholders, and there are no kernels.
     pub fn part_of(&self, kernel: &Kernel) -> Module {
         let mut functions = Arena::new();
         for (id, function) in self.functions.iter() {
@@ -485,7 +485,7 @@ impl Module {
 }
 
 impl Kernel {
-    /// Size of the argument block in bytes: the arguments, and what the compiler adds.
+    /// Size of the argument block in bytes: the arguments, and the words that the compiler adds.
     pub fn block_size(&self) -> u64 {
         let printing = self.facts.printf_ring.map_or(self.args_size, |at| at.saturating_add(8));
         let locals =
@@ -494,7 +494,7 @@ impl Kernel {
         self.facts.watch.map_or(printing, |at| at.saturating_add(words))
     }
 
-    /// Makes room in the argument block for the words that checks need.
+    /// Reserves room in the argument block for the words that checks need.
     pub fn make_room_for_checks(&mut self) {
         self.facts.watch = Some(self.block_size().next_multiple_of(8));
     }
@@ -511,8 +511,8 @@ impl Function {
         self.blocks.is_empty()
     }
 
-    /// What stands in the place of the function where nothing calls it. It has no name either:
-    /// each kernel of a module has such places for all other kernels.
+    /// A placeholder for a function that nothing calls. It has no name either: each kernel of a module
+    /// has such placeholders for all other kernels.
     fn placeholder(&self) -> Function {
         Function {
             name: String::new(),

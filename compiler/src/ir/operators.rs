@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The operators that the operations of the IR are made with.
+//! The operators of the IR's operations.
 
 use super::named::named_enum;
 
@@ -16,7 +16,7 @@ named_enum! {
         Clz = "clz",
         /// Trailing zero bits; the width for 0.
         Ctz = "ctz",
-        /// Bits that are set.
+        /// Number of bits that are set.
         PopCount = "popcount",
         /// Bits in reverse order.
         BitReverse = "bit_reverse",
@@ -192,8 +192,8 @@ named_enum! {
 }
 
 named_enum! {
-    /// Questions about one float; the result is `bool` or a vector of it. They answer by the bits,
-    /// whatever fast-math flags say elsewhere.
+    /// Tests of one float; the result is `bool` or a vector of it. They look at the bits and ignore
+    /// fast-math flags.
     FloatTest {
         /// NaN.
         IsNan = "is_nan",
@@ -209,14 +209,14 @@ named_enum! {
 }
 
 named_enum! {
-    /// Changes of type. Results that are floats are rounded to nearest, ties to even; results that
+    /// Conversions of type. Results that are floats are rounded to nearest, ties to even; results that
     /// are integers are truncated towards zero.
     ConvertOp {
         /// Integer to a narrower integer: the low bits.
         Trunc = "trunc",
-        /// Integer to a wider one by sign.
+        /// Integer to a wider one, sign-extended.
         SExt = "sext",
-        /// Integer to a wider one by zeros.
+        /// Integer to a wider one, zero-extended.
         ZExt = "zext",
         /// Float to signed integer; some value if it does not fit.
         FToS = "ftos",
@@ -247,9 +247,9 @@ named_enum! {
 /// Declares [`MathOp`] with the number of arguments of each function.
 macro_rules! math_ops {
     ($($variant:ident = $text:literal, $arity:literal;)*) => {
-        /// Functions of OpenCL.std that need a library. Arguments and result are `f32` or `f64`
-        /// (or vectors of them) alike, except where noted; `f16` is computed in `f32` by the
-        /// parser. The result of a function with two results is a structure of the two.
+        /// Functions of OpenCL.std that need a library. Arguments and result are all `f32` or all `f64`
+        /// (or vectors of them), except where noted; the parser computes `f16` in `f32`. The result of
+        /// a function with two results is a structure of the two.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum MathOp { $(#[doc = concat!("`", $text, "` of OpenCL.std.")] $variant),* }
 
@@ -363,12 +363,13 @@ impl MathOp {
 
 named_enum! {
     /// Operations on an image. The first operand is the address of its descriptor, a pointer to
-    /// constant memory; texels are vectors of four `i32`, the bits of floats or integers as the
-    /// image's format has it. Coordinates are three scalars, the image's kind says how many count.
+    /// constant memory; texels are vectors of four `i32`, the bits of floats or integers depending on
+    /// the image's format. Coordinates are three scalars; the image's kind says how many are used.
     ImageOp {
         /// Image, sampler (`i64`), coordinates as `i32`: the texel there.
         Fetch = "fetch",
-        /// Image, sampler (`i64`), coordinates as `f32`: what the sampler makes of the texels there.
+        /// Image, sampler (`i64`), coordinates as `f32`: the sampler's filtered value of the texels
+        /// there.
         Sample = "sample",
         /// Image, coordinates as `i32`, texel. Has no result.
         Write = "write",
@@ -376,7 +377,7 @@ named_enum! {
 }
 
 named_enum! {
-    /// Operations that read a location and write it as one step; the result is the old value.
+    /// Operations that read and write a location in one step; the result is the old value.
     AtomicOp {
         /// Replace.
         Exchange = "xchg",
@@ -400,15 +401,15 @@ named_enum! {
         Xor = "xor",
         /// Float sum.
         FAdd = "fadd",
-        /// Smaller float, as [`BinaryOp::FMin`].
+        /// Smaller float, like [`BinaryOp::FMin`].
         FMin = "fmin",
-        /// Larger float, as [`BinaryOp::FMax`].
+        /// Larger float, like [`BinaryOp::FMax`].
         FMax = "fmax",
     }
 }
 
 named_enum! {
-    /// How strongly an atomic operation or a fence orders other accesses.
+    /// Memory ordering of an atomic operation or a fence.
     Ordering {
         /// Not at all.
         Relaxed = "relaxed",
@@ -424,7 +425,7 @@ named_enum! {
 }
 
 named_enum! {
-    /// The set of work-items that an operation speaks to.
+    /// The set of work-items that an operation synchronises with.
     Scope {
         /// The work-item itself.
         WorkItem = "work_item",

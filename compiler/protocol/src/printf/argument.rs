@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The arguments of a record.
 
-/// The bytes of a string that is a null pointer.
+/// The size that stands for a string argument that is a null pointer.
 pub const NULL_STRING: u32 = u32::MAX;
 
-/// What an argument is.
+/// The type of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -18,7 +18,7 @@ pub enum Kind {
     String = 4,
 }
 
-/// The first word of an argument.
+/// Encodes the first word of an argument.
 pub fn argument_header(kind: Kind, component_bytes: u8, components: u8, bytes: u32) -> u64 {
     u64::from(bytes) << 32
         | u64::from(components) << 16
@@ -32,12 +32,12 @@ pub(crate) struct Argument<'a> {
     pub(crate) kind: Kind,
     /// Bytes of a component.
     pub(crate) width: usize,
-    /// The value; `None` is a string that is a null pointer.
+    /// The value; `None` for a string that is a null pointer.
     pub(crate) value: Option<&'a [u8]>,
 }
 
 impl<'a> Argument<'a> {
-    /// The argument at the start of `bytes`, and what follows it.
+    /// Reads the argument at the start of `bytes`. Returns the bytes behind it too.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (header, rest) = bytes.split_first_chunk::<8>()?;
         let [kind, width, components, _, length @ ..] = *header;
@@ -65,7 +65,8 @@ impl<'a> Argument<'a> {
         };
         let value = rest.get(..length).filter(|_| fits)?;
         let rest = rest.get(length.next_multiple_of(8)..)?;
-        // Characters, whatever the record says: a string may be taken for a number.
+        // A string has bytes, even if the record claims another width: a conversion may read it as a
+        // number.
         let width = if kind == Kind::String { 1 } else { usize::from(width) };
         Some((Self { kind, width, value: Some(value) }, rest))
     }

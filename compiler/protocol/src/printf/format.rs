@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Format strings: OpenCL C's, which are C's with vectors and without `n`.
+//! Format strings of OpenCL C: those of C, with vectors and without `n`.
 
 use super::argument::{Argument, Kind};
 use super::number::{self, Pad};
 use crate::half::half_value;
 
-/// The widest field and the most digits that are printed; a format may ask for more.
+/// The widest field and the highest precision that are printed; a format may ask for more.
 const MAX_FIELD: u32 = 1 << 15;
 
 /// A part of a format string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// Printed as it is.
+    /// Printed literally.
     Text(&'a [u8]),
-    /// Replaced by arguments; with its own text.
+    /// Replaced by arguments; with its source text.
     Conversion(Conversion, &'a [u8]),
 }
 
@@ -22,11 +22,11 @@ pub enum Piece<'a> {
 pub enum Count {
     /// A number.
     Number(u32),
-    /// `*`: an argument before the value. C's, not OpenCL C's; accepted.
+    /// `*`: an argument in front of the value. C has it, OpenCL C does not; it is accepted.
     Argument,
 }
 
-/// The width that an integer is meant to have.
+/// The width of an integer, as its length modifier gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
     /// The width of the argument: no modifier, `hl`, `l` or `ll`.
@@ -40,37 +40,37 @@ pub enum Length {
 /// A conversion specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conversion {
-    /// `-`: to the left.
+    /// `-`: align to the left.
     pub left: bool,
-    /// `+`: a sign in any case.
+    /// `+`: always print a sign.
     pub plus: bool,
-    /// A blank in the place of a plus.
+    /// A blank where `+` would print a plus.
     pub space: bool,
     /// `#`: the alternative form.
     pub alternative: bool,
     /// `0`: leading zeros.
     pub zero: bool,
-    /// The least characters.
+    /// The minimum number of characters.
     pub width: Option<Count>,
-    /// Digits, or the most characters of a string.
+    /// The number of digits, or the maximum number of characters of a string.
     pub precision: Option<Count>,
     /// Components of the vector; 1 for a scalar.
     pub components: u32,
     /// The integer's width.
     pub length: Length,
-    /// The letter.
+    /// The conversion's letter.
     pub letter: u8,
 }
 
 impl Conversion {
-    /// Arguments that it takes.
+    /// The number of arguments that it takes.
     pub fn arguments(&self) -> usize {
         let counts = [self.width, self.precision];
         1 + counts.iter().filter(|count| **count == Some(Count::Argument)).count()
     }
 }
 
-/// Takes a format string apart. It ends at a NUL. What is no conversion is text.
+/// Splits a format string into pieces. It ends at a NUL. Everything that is no conversion is text.
 pub fn pieces(format: &[u8]) -> Vec<Piece<'_>> {
     let end = format.iter().position(|&byte| byte == 0).unwrap_or(format.len());
     let mut rest = &format[..end];
@@ -102,7 +102,7 @@ pub fn pieces(format: &[u8]) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// The conversion behind a `%`, and its characters.
+/// The conversion behind a `%`, and the number of its characters.
 fn conversion(text: &[u8]) -> Option<(Conversion, usize)> {
     let mut at = 0;
     let mut found = Conversion {
@@ -187,7 +187,7 @@ pub(super) fn print(format: &[u8], arguments: &[Argument<'_>]) -> Vec<u8> {
             Count::Argument => Some(next.next().map_or(0, |it| integer(it, 0, true))),
         };
         let width = taken(conversion.width).unwrap_or(0);
-        // A negative width is a flag and a width, a negative precision is none.
+        // A negative width means the `-` flag and a width; a negative precision counts as omitted.
         left |= width < 0;
         let limit = u64::from(MAX_FIELD);
         let width = width.unsigned_abs().min(limit) as usize;
@@ -241,7 +241,7 @@ fn value(out: &mut Vec<u8>, conversion: &Conversion, pad: &Pad, argument: &Argum
     }
 }
 
-/// An integer cut to what the length modifier says.
+/// An integer truncated to the width of the length modifier.
 fn narrow(conversion: &Conversion, value: i64, signed: bool) -> i64 {
     match (conversion.length, signed) {
         (Length::Whole, _) => value,
@@ -263,7 +263,7 @@ fn bits(argument: &Argument<'_>, index: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// A component as an integer, which it may not be.
+/// A component as an integer; the argument may be of another type.
 fn integer(argument: &Argument<'_>, index: usize, signed: bool) -> i64 {
     let bits = bits(argument, index);
     match argument.kind {
@@ -276,7 +276,7 @@ fn integer(argument: &Argument<'_>, index: usize, signed: bool) -> i64 {
     }
 }
 
-/// A component as a float, which it may not be.
+/// A component as a float; the argument may be of another type.
 fn float(argument: &Argument<'_>, index: usize) -> f64 {
     let bits = bits(argument, index);
     match (argument.kind, argument.width) {

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers as C prints them, in the "C" locale whatever the process has set.
+//! Prints numbers as C does in the "C" locale, whichever locale the process has set.
 
 use super::format::Conversion;
 
-/// The filling of a field.
+/// How a field is padded.
 #[derive(Clone, Copy)]
 pub(super) struct Pad {
-    /// To the left.
+    /// Align to the left.
     pub(super) left: bool,
-    /// With zeros, if that is possible.
+    /// Pad with zeros, where that is possible.
     pub(super) zero: bool,
-    /// The least characters.
+    /// The minimum number of characters.
     pub(super) width: usize,
-    /// Digits, or the most characters of a string.
+    /// The number of digits, or the maximum number of characters of a string.
     pub(super) precision: Option<usize>,
 }
 
 impl Pad {
-    /// Prints a number whose zeros go between its prefix and its digits.
+    /// Prints a number, padded with zeros between its prefix and its digits or with blanks.
     fn number(&self, out: &mut Vec<u8>, prefix: &[u8], digits: &[u8], zeros: bool) {
         let missing = self.width.saturating_sub(prefix.len() + digits.len());
         let (blanks, zeros) = match (self.left, self.zero && zeros) {
@@ -41,7 +41,7 @@ pub(super) fn characters(out: &mut Vec<u8>, pad: &Pad, text: &[u8]) {
     pad.number(out, b"", &text[..count], false);
 }
 
-/// What stands before a number that is not negative.
+/// The sign, or the blank in place of one, in front of a number.
 fn sign(conversion: &Conversion, negative: bool) -> Vec<u8> {
     match (negative, conversion.plus, conversion.space) {
         (true, ..) => b"-".to_vec(),
@@ -51,7 +51,7 @@ fn sign(conversion: &Conversion, negative: bool) -> Vec<u8> {
     }
 }
 
-/// Prints an integer, of which the magnitude is given.
+/// Prints an integer given by its magnitude.
 pub(super) fn integer(
     out: &mut Vec<u8>,
     conversion: &Conversion,
@@ -115,7 +115,7 @@ fn fixed(value: f64, precision: usize, point: bool) -> String {
     text
 }
 
-/// Digits and exponent of a number with `precision` digits behind the point.
+/// The digits and the exponent of a number with `precision` digits after the decimal point.
 fn decimal(value: f64, precision: usize) -> (String, i32) {
     let text = format!("{value:.precision$e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -146,7 +146,7 @@ fn general(value: f64, precision: usize, point: bool) -> String {
             text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
         }
     };
-    // Not negative, and so below the precision, which is at most some thousands.
+    // It is not negative, and so below the precision, which is at most a few thousand.
     let places = usize::try_from(exponent).ok();
     if exponent < -4 || places.is_some_and(|places| places >= precision) {
         trim(&mut digits);
@@ -165,7 +165,7 @@ fn general(value: f64, precision: usize, point: bool) -> String {
 }
 
 /// Writes the number without `0x`. A normal number begins with 1, a subnormal one with 0 and the
-/// least exponent.
+/// smallest exponent.
 fn hexadecimal(value: f64, precision: Option<usize>, point: bool) -> String {
     const FRACTION: u32 = 52;
     let bits = value.to_bits();

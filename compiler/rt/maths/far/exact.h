@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// What the complete forms of the mathematical functions share: double-double numbers, and the cores of the
-// exponential and the logarithm.
+// Shared parts of the complete forms of the mathematical functions: double-double numbers, and the
+// cores of the exponential and the logarithm.
 //
-// They take any argument, keep intermediate results as the unevaluated sum of two doubles where that saves the
-// last bits, and are compiled once, for any processor.
+// The complete forms take any argument, keep intermediate results as the unevaluated sum of two doubles
+// where that saves the last bits, and are compiled once, for any processor.
 
 #ifndef EXACT_H
 #define EXACT_H
@@ -149,7 +149,7 @@ static const double EXP_COEFFICIENTS[] = {
     0x1.1f75aba0b1e2ep-29,
 };
 
-// What is left of an exponential: e^x = (1 + fraction) * 2^exponent.
+// An exponential in parts: e^x = (1 + fraction) * 2^exponent.
 struct exponential {
   struct dd fraction;
   int32_t exponent;
@@ -167,7 +167,7 @@ static inline struct exponential exp_core(double hi, double lo) {
   return (struct exponential){quick_two_sum(r, curve + rest), (int32_t)bits_of_double(shifted)};
 }
 
-// e^(hi + lo) * 2^more for small |more|, whatever hi is.
+// e^(hi + lo) * 2^more for a small |more| and any hi.
 static inline double exp_sum(double hi, double lo, int32_t more) {
   bool outside = __builtin_fabs(hi) > 800;
   hi = outside ? __builtin_copysign(800, hi) : hi;

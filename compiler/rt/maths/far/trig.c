@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Circular functions: sin, cos, tan, sincos, sinpi, cospi, tanpi.
 //
-// An argument is reduced to an angle in [-pi/4, pi/4] and a count of quarter turns; the count says
-// which of sine and cosine of the angle is asked for, and its sign.
+// An argument is reduced to an angle in [-pi/4, pi/4] and a count of quarter turns; the count selects
+// the sine or the cosine of the angle, and its sign.
 
 #include "exact.h"
 
@@ -150,7 +150,7 @@ double __tally_far_sincos_f64(double x, double *cosine) { return sincos_of(x, re
 
 // Reduces pi * x; the half turns come off exactly.
 static inline struct angle reduce_pi(double x) {
-  // Where everything is even, nothing is left; this also keeps the doubled number finite.
+  // Numbers this large are even, so nothing is left of them; this also keeps the doubled number finite.
   double small = __builtin_fabs(x) < 0x1p53 ? x : x - x;
   double twice = 2 * small;
   double count = round_even(twice);
@@ -175,8 +175,8 @@ double __tally_far_cospi_f64(double x) {
   return result == 0 ? 0 : result;
 }
 
-// Zeros have the sign of x at even, the other at odd numbers; infinities are positive at n + 1/2
-// for even n.
+// Zeros have the sign of x at even integers and the other sign at odd ones; infinities are positive at
+// n + 1/2 for even n.
 double __tally_far_tanpi_f64(double x) {
   if (__builtin_fabs(x) < 0x1p-100)
     return x * (2 * HALF_PI_HIGH);

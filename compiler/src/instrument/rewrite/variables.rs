@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Accesses whose object is known: the offset in it is compared with its size.
+//! Accesses whose object is known: the offset in the object is compared with its size.
 
 use tally_compiler_protocol::checks::{SiteKind, hidden};
 
@@ -11,8 +11,8 @@ use crate::ir::{
 };
 
 impl Rewriter<'_> {
-    /// Checks an access to private or local memory by its offset in the variable or argument that it belongs
-    /// to, if that is known. Whether there is a mistake, if there may be one.
+    /// Checks an access to private or local memory by its offset in the variable or argument that it
+    /// belongs to, if that is known. Returns the condition that the access is wrong, if it can be.
     pub(super) fn bounds(&mut self, at: Operand, bytes: u64, writes: bool) -> Option<Operand> {
         let space = space_of(self.module, self.source, at);
         if !matches!(space, Some(AddressSpace::Private | AddressSpace::Local)) {
@@ -51,7 +51,7 @@ impl Rewriter<'_> {
         Some(mistake)
     }
 
-    /// How far an address is from the start of what it was computed from.
+    /// The offset of an address from the start of its root object.
     pub(super) fn offset(&mut self, root: &Root) -> Operand {
         let i64 = self.module.types.int(64);
         let mut offset = Operand::Const(self.module.const_int(i64, root.offset as u64));
@@ -68,7 +68,7 @@ impl Rewriter<'_> {
         offset
     }
 
-    /// Checks an access to local memory that is an argument, whose size is known when it is launched.
+    /// Checks an access to local memory that is an argument; the launch gives its size.
     pub(super) fn local_argument(
         &mut self,
         at: Operand,
