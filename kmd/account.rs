@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who uses how much: bytes, buffers and kernel memory of all, of a user, and of an open file.
+//! Accounting of bytes, buffers and kernel memory: for the device, for each user, and for each open file.
 //!
-//! A user's share is smaller than the whole, so that one user, with as many processes and files as he
-//! likes, cannot take all that there is from the others.
+//! A user's limit is below the device's, so that one user, with any number of processes and files, cannot
+//! take everything from the others.
 
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Full, Relaxed};
@@ -12,7 +12,7 @@ use tally_uapi::PAGE_SIZE;
 use crate::module_parameters;
 use crate::raw::machine;
 
-/// A sum that has a limit.
+/// A sum with a limit.
 pub(crate) struct Quota {
     limit: u64,
     used: Atomic<u64>,
@@ -28,7 +28,7 @@ impl Quota {
         self.limit
     }
 
-    /// What is used.
+    /// The amount in use.
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Relaxed)
     }
@@ -54,7 +54,7 @@ impl Quota {
     }
 }
 
-/// An amount of each thing that is counted.
+/// An amount of each counted resource.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Amount {
     /// Bytes in buffers and in NULL mappings.
@@ -63,23 +63,23 @@ pub(crate) struct Amount {
     pub(crate) buffers: u64,
     /// Bytes of kernel memory for what nothing else limits.
     pub(crate) kernel: u64,
-    /// Files of waits. A signal goes through all that wait in its bucket, with a lock held.
+    /// Files of waits. A signal visits all waiters of its bucket with a lock held.
     pub(crate) waits: u64,
 }
 
 const NOTHING: Amount = Amount { bytes: 0, buffers: 0, kernel: 0, waits: 0 };
 
-/// What a mapping takes: the mapping itself, and what keeps its memory.
+/// The quota that one mapping consumes: for the mapping itself, and for the object that keeps its memory.
 pub(crate) const MAPPING: Amount = Amount { kernel: 256, ..NOTHING };
-/// What a command takes that names a page of extents, until it is answered.
+/// The quota that a command with a page of extents consumes until it is answered.
 pub(crate) const EXTENTS: Amount = Amount { kernel: PAGE_SIZE + 512, ..NOTHING };
-/// What a file of a wait takes, with 64 entries.
+/// The quota that the file of a wait with 64 entries consumes.
 pub(crate) const WAIT_FILE: Amount = Amount { kernel: 8 << 10, waits: 1, ..NOTHING };
 
-/// The most files of waits, in all and of a user.
+/// The most files of waits: of the device, and of one user.
 const WAIT_FILES: (u64, u64) = (4096, 1024);
 
-/// What is used, of each thing that is counted.
+/// The quotas of one account, one for each counted resource.
 pub(crate) struct Account {
     /// See [`Amount`].
     pub(crate) bytes: Quota,
@@ -125,7 +125,7 @@ impl Account {
 struct User {
     /// Its number.
     id: u32,
-    /// How many [`Client`]s refer to it.
+    /// Number of [`Client`]s that refer to it.
     clients: Atomic<u32>,
     account: Account,
 }
@@ -147,8 +147,8 @@ impl Drop for UserRef {
     }
 }
 
-/// The account of an open file, with those that it counts in. It outlives the file as long as there
-/// are charges to it.
+/// The account of an open file, with its user's and the device's, in which it counts too. It outlives the
+/// file as long as there are charges to it.
 pub(crate) struct Client {
     own: Account,
     user: UserRef,
@@ -159,13 +159,13 @@ pub(crate) struct Client {
 #[pin_data]
 pub(crate) struct Accounts {
     all: Account,
-    /// Those who have open files, or something that has outlived them.
+    /// Users with open files, or with charges that have outlived their files.
     #[pin]
     users: Mutex<KVVec<Arc<User>>>,
 }
 
 impl Accounts {
-    /// Accounts with nothing in them, with the limits that the module's parameters give.
+    /// Empty accounts with the limits of the module's parameters.
     ///
     /// # Errors
     /// ENOMEM.
@@ -181,7 +181,7 @@ impl Accounts {
         Arc::pin_init(pin_init!(Self { all, users <- new_mutex!(KVVec::new()) }), GFP_KERNEL)
     }
 
-    /// The account of all.
+    /// The device's account, in which everything counts.
     pub(crate) fn all(&self) -> &Account {
         &self.all
     }
@@ -232,7 +232,8 @@ impl Accounts {
         }
     }
 
-    /// Calls `f` for every user, with the number of its files and of those that something has outlived.
+    /// Calls `f` for every user, with the number of its accounts of files: of open files, and of closed ones that
+    /// charges have outlived.
     pub(crate) fn for_each_user(&self, mut f: impl FnMut(u32, u32, &Account)) {
         for user in self.users.lock().iter() {
             let clients = user.clients.load(Relaxed);
@@ -273,17 +274,17 @@ impl Client {
     }
 }
 
-/// Something that was taken from an account, and is given back when this is dropped.
+/// An amount that was taken from an account and is given back on drop.
 pub(crate) struct Charge {
     client: Arc<Client>,
     amount: Amount,
 }
 
 impl Charge {
-    /// Takes from the accounts of the file, its user, and all.
+    /// Takes from the accounts of the file, of its user, and of the device.
     ///
     /// # Errors
-    /// ENOSPC: one of them has not as much left.
+    /// ENOSPC: one of them does not have that much left.
     pub(crate) fn take(client: &Arc<Client>, amount: Amount) -> Result<Self> {
         let Client { own, user, all } = &**client;
         own.take(amount)?;
@@ -337,7 +338,7 @@ mod tests {
         assert_eq!(quota.used(), 0);
     }
 
-    /// "one user, with as many processes and files as he likes, cannot take all"
+    /// "one user, with any number of processes and files, cannot take everything"
     #[test]
     fn files_of_a_user_share_an_account() -> Result {
         let accounts = accounts()?;

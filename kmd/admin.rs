@@ -18,9 +18,9 @@ use crate::shared::Shared;
 use crate::state::{Count, State};
 use crate::transport::{Purpose, Transport};
 
-/// The memory that a command needs, made first.
+/// The memory that a command needs, allocated first.
 pub(crate) type Order = crate::call::Order<Keep>;
-/// A command's sender's side.
+/// The sender's side of a command.
 pub(crate) type Call = crate::call::Call<Keep>;
 /// A command that could not be sent.
 pub(crate) type Unsent = crate::lanes::Unsent<Keep>;
@@ -28,16 +28,16 @@ pub(crate) type Unsent = crate::lanes::Unsent<Keep>;
 /// Commands in the ring.
 const ENTRIES: u32 = ADMIN_ENTRIES;
 
-/// Who takes commands.
+/// State of the ring, by what happens to commands that are sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// The device.
+    /// The device takes them.
     Running,
-    /// No one; what comes is kept until the reset is over.
+    /// A reset is going on: none is taken, and memory of unsent commands is kept until it is over.
     Stopping,
-    /// No one, and the device touches nothing.
+    /// None is taken, and the device touches no memory.
     Stopped,
-    /// No one, and the device may touch anything.
+    /// None is taken, and the device may still touch any memory.
     Quarantined,
 }
 
@@ -72,7 +72,7 @@ impl Admin {
         (self.commands.address(), self.answers.address(), ENTRIES)
     }
 
-    /// Makes the ring empty, before ENABLE.
+    /// Empties the ring, before ENABLE.
     pub(crate) fn start(&self) {
         for slot in 0..ANSWERS as usize {
             self.answers.write(slot, Answer::default());
@@ -82,11 +82,11 @@ impl Admin {
         inner.phase = Phase::Running;
     }
 
-    /// Sends a command. Waits for nothing. `then` is called at the moment at which it is certain that
-    /// the device will be given the command, and before it can have it; it may take no lock but those of tables.
+    /// Sends a command, without waiting. `then` is called once it is certain that the device will be given the
+    /// command, and before the device can have it; `then` may take only the locks of tables.
     ///
     /// # Errors
-    /// ENODEV: the device takes no commands. As [`Lanes::add`]. The caller settles what comes back.
+    /// ENODEV: the device takes no commands. The errors of [`Lanes::add`]. The caller settles the [`Unsent`].
     pub(crate) fn send(
         &self,
         transport: &dyn Transport,
@@ -108,7 +108,7 @@ impl Admin {
         Ok(())
     }
 
-    /// Gives the device the next command of a lane, if it has none of it.
+    /// Gives the device the next command of a lane, unless it still has one of that lane.
     fn give(&self, inner: &mut Inner, transport: &dyn Transport, slot: usize) {
         if let Some(command) = inner.lanes.start(slot, inner.tail, monotonic_ns()) {
             self.commands.write((inner.tail % ENTRIES) as usize, command);
@@ -119,12 +119,12 @@ impl Admin {
         }
     }
 
-    /// Deals with what a command that was not sent would have kept.
+    /// Settles the resources of a command that was not sent.
     pub(crate) fn settle(&self, state: &State, unsent: Unsent) {
         let mut inner = self.inner.lock();
         let quiet = match inner.phase {
-            // A running device that was not given the end of something has never had it, or has been
-            // reset since: the end of a VM's lane and of its objects come by the same lock.
+            // A running device that was not given the command that ends an object never had the object, or has
+            // been reset since: a VM's lane and its objects end under the same lock.
             Phase::Running | Phase::Stopped => true,
             Phase::Quarantined => false,
             Phase::Stopping => return inner.lanes.keep_late(unsent),
@@ -133,9 +133,9 @@ impl Admin {
         unsent.into_keep().settle(state, quiet);
     }
 
-    /// Takes answers and gives them to their callers, who free what the commands have set free. Whether
-    /// something is left for [`State::reap`]. `ended` is called for each VM of which the device says
-    /// nothing any more, before its id can be used again.
+    /// Takes answers and hands them to their callers, which free the resources that the commands released.
+    /// Returns whether something is left for [`State::reap`]. `ended` is called for each VM that the device
+    /// reports nothing about any more, before its id can be used again.
     pub(crate) fn collect(
         &self,
         transport: &dyn Transport,
@@ -181,27 +181,27 @@ impl Admin {
         sequence.load(Ordering::Acquire) == number.wrapping_add(1)
     }
 
-    /// A slot whose command the device has had since before `since_ns`; each command is told once.
+    /// A slot whose command the device has had since before `since_ns`. Each command is reported once.
     pub(crate) fn overdue(&self, since_ns: i64) -> Option<u32> {
         self.inner.lock().lanes.overdue(since_ns).map(|slot| slot as u32)
     }
 
-    /// Ends the calls of a VM with EIO. What they keep stays until they are answered.
+    /// Ends the calls of a VM with EIO. The resources that they keep stay until the answers arrive.
     pub(crate) fn end_calls(&self, vm: u32) {
         self.inner.lock().lanes.end_calls(vm as usize, EIO);
     }
 
-    /// Whether the device has a command, of any VM or none.
+    /// Whether the device has a command, with or without a VM.
     pub(crate) fn is_busy(&self) -> bool {
         self.inner.lock().lanes.out().next().is_some()
     }
 
-    /// Whether the device has no command that is of no VM.
+    /// Whether the device has no command of the lane without a VM.
     pub(crate) fn is_idle(&self) -> bool {
         self.inner.lock().lanes.is_idle(0)
     }
 
-    /// Ends all calls with `error`, and takes no more. What they keep stays until [`Self::stopped`].
+    /// Ends all calls with `error`, and takes no more. The resources that they keep stay until [`Self::stopped`].
     pub(crate) fn stop(&self, error: Error) {
         let mut inner = self.inner.lock();
         if inner.phase == Phase::Running {
@@ -235,7 +235,7 @@ pub(crate) fn identify(page: &Shared<Identity>) -> Command {
     vm_command(op::IDENTIFY, 0, [page.address(), 0, 0, 0, 0, 0])
 }
 
-/// A command that does nothing but be answered.
+/// A command that the device only answers.
 pub(crate) fn nop() -> Command {
     Command::default()
 }

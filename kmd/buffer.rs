@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Buffers: shmem objects with an account and a creator.
 //!
-//! `kernel::drm::gem::shmem` does the work. What it leaves open (foreign and dumb
-//! buffers, who may map what) is closed in raw/drm.rs.
+//! `kernel::drm::gem::shmem` does the work. raw/drm.rs handles the rest: it refuses
+//! foreign and dumb buffers, and checks which client may map a buffer how.
 
 use kernel::drm::gem::{self, shmem};
 use kernel::prelude::*;
@@ -18,21 +18,21 @@ pub(crate) type Bo = shmem::Object<BoData>;
 /// A counted reference to one.
 pub(crate) type BoRef = ARef<Bo>;
 
-/// What the driver knows of a buffer.
+/// The driver's data of a buffer.
 #[pin_data]
 pub(crate) struct BoData {
-    /// To the account of the client that made it.
+    /// Its charge to the account of the client that made it.
     charge: Charge,
     flags: u32,
     creator: u64,
-    /// Held while the table of its pages is made, by [`crate::raw::pages::sg_table`].
+    /// Held by [`crate::raw::pages::sg_table`] while it makes the table of the buffer's pages.
     #[pin]
     pub(crate) table_lock: Mutex<()>,
 }
 
-/// What [`BoData`] is made of.
+/// Arguments for a new [`BoData`].
 pub(crate) struct BoArgs {
-    /// Of the file that makes it.
+    /// The account of the file that makes the buffer.
     pub(crate) account: Arc<Client>,
     /// Bits of `bo_flag`.
     pub(crate) flags: u32,
@@ -41,12 +41,12 @@ pub(crate) struct BoArgs {
 }
 
 impl BoData {
-    /// The size.
+    /// Its size.
     pub(crate) fn bytes(&self) -> u64 {
         self.charge.bytes()
     }
 
-    /// Whether `client` (a file, or somebody unknown) may do more than read.
+    /// Whether `client` (a file, or `None` if it is unknown) may do more than read.
     pub(crate) fn may_write(&self, client: Option<u64>) -> bool {
         self.flags & bo_flag::IMPORT_READ_ONLY == 0 || client == Some(self.creator)
     }

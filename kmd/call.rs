@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A command and its sender.
 //!
-//! What a command has set free is freed by the thread that waits for it, at that thread's expense.
-//! What no thread waits for any more is freed from a workqueue.
+//! The thread that waits for a command frees the resources that the command released, at that thread's
+//! expense. A workqueue frees them if no thread waits any more.
 //!
-//! What commands keep until they are answered is of no concern here: see [`Kept`].
+//! This module does not know which resources those are: see [`Kept`].
 
 use kernel::prelude::*;
 use kernel::rbtree::{RBTree, RBTreeNodeReservation};
@@ -13,45 +13,46 @@ use tally_uapi::firmware::{answer_status, Answer, Command};
 
 use crate::raw::wait::{Interrupted, Sleep, Waiter};
 
-/// What has to stay until a command is answered, and is freed then.
+/// The resources that a command keeps until it is answered, and that are freed then.
 pub(crate) trait Kept: Sized + Unpin {
-    /// Where it came from.
+    /// The owner of the resources.
     type Owner;
-    /// What a command that keeps nothing has.
+    /// The value for a command that keeps nothing.
     const NOTHING: Self;
 
-    /// Takes from the answer what is of interest for this. Whether the device touches nothing of it
-    /// any more.
+    /// Notes the parts of the answer that concern these resources. Returns whether the device has stopped
+    /// touching them.
     fn answered(&self, owner: &Self::Owner, answer: &Answer) -> bool;
-    /// Whether the command sets something free, and so must always be taken.
+    /// Whether the command releases resources, and so must always be accepted.
     fn sets_free(&self) -> bool;
-    /// Frees it. `quiet`: the device is known to touch nothing of it any more; otherwise what it may touch
-    /// is never freed.
+    /// Frees the resources. `quiet`: the device is known to touch none of them any more; otherwise memory that
+    /// it may touch is never freed.
     fn settle(self, owner: &Self::Owner, quiet: bool);
 }
 
 /// A command on its way to its answer.
 pub(crate) struct Sent<K> {
-    /// Its sender's side.
+    /// The sender's side of it.
     pub(crate) call: Arc<Call<K>>,
     /// The command.
     pub(crate) command: Command,
-    /// What goes with it.
+    /// The resources that it keeps.
     pub(crate) keep: K,
-    /// Whether the device touches nothing of `keep`; known with the answer.
+    /// Whether the device has stopped touching `keep`; known once the answer is here.
     pub(crate) quiet: bool,
 }
 
-/// Commands by a number that no two have.
+/// Commands by a unique number.
 pub(crate) type Commands<K> = RBTree<u64, Sent<K>>;
-/// A place for one.
+/// Memory for one entry of [`Commands`].
 pub(crate) type Place<K> = RBTreeNodeReservation<u64, Sent<K>>;
 
-/// All memory that a command needs. Made first, so that nothing is begun that memory is then missing for.
+/// All memory that a command needs. It is allocated first, so that no operation fails for lack of memory after
+/// it has begun.
 pub(crate) struct Order<K> {
     /// The sender's side.
     pub(crate) call: Arc<Call<K>>,
-    /// Where the command will be kept.
+    /// The place at which the command will be kept.
     pub(crate) place: Place<K>,
 }
 
@@ -63,13 +64,13 @@ impl<K: Kept> Order<K> {
     }
 }
 
-/// What has become of a command.
+/// The outcome of a command so far.
 enum Outcome<K> {
-    /// Nothing yet; its sender waits, or will.
+    /// It has not ended; its sender waits, or will.
     Pending,
-    /// Nothing yet, or it was told; its sender does not wait any more.
+    /// Its sender does not wait, or has taken the result.
     Left,
-    /// It has ended. What it has set free, and whether the device is done with that.
+    /// It has ended: the result, the resources that it released, and whether the device is done with them.
     Ended(Result<Answer>, K, bool),
 }
 
@@ -112,8 +113,8 @@ impl<K: Kept> Call<K> {
         None
     }
 
-    /// Waits for the answer until a fatal signal, or until `deadline_ns`, and frees what it set free. The
-    /// caller may hold locks.
+    /// Waits for the answer until a fatal signal, or until `deadline_ns`, and frees the released resources.
+    /// The caller may hold locks.
     ///
     /// # Errors
     /// EINTR: killed; the command is carried out all the same. EIO: the device was reset, or its VM is
@@ -123,7 +124,7 @@ impl<K: Kept> Call<K> {
         self.take(owner, slept)
     }
 
-    /// As [`Self::wait_until`] without a deadline, for a caller that holds no lock: it may be frozen.
+    /// Like [`Self::wait_until`] without a deadline, for a caller that holds no lock, since it may be frozen.
     fn wait_freezably(&self, owner: &K::Owner) -> Result<Answer> {
         let slept = self.waiter.sleep(i64::MAX, Sleep::KillableFreezable);
         self.take(owner, slept)
@@ -144,15 +145,14 @@ impl<K: Kept> Call<K> {
     /// Waits for the answer until a fatal signal. The caller holds no lock.
     ///
     /// # Errors
-    /// As [`Self::wait_until`], and what the answer's status means.
+    /// Those of [`Self::wait_until`], and of [`status`].
     pub(crate) fn wait(&self, owner: &K::Owner) -> Result<Answer> {
         let answer = self.wait_freezably(owner)?;
         status(&answer)?;
         Ok(answer)
     }
 
-    /// Waits until something has ended: whether by the answer or because the device was reset, it is gone.
-    /// The caller holds no lock.
+    /// Waits until an object has ended, by the answer or by a reset of the device. The caller holds no lock.
     ///
     /// # Errors
     /// EINTR: killed.
@@ -167,8 +167,8 @@ impl<K: Kept> Call<K> {
 /// An answer's status as an error of the uapi.
 ///
 /// # Errors
-/// EIO: lost. ENOENT, EINVAL, ENOSPC as the device says. EXISTS would be a mistake
-/// of this driver, and is EIO.
+/// EIO: the VM is lost. ENOENT, EINVAL, ENOSPC: as the device answered. EXISTS would be
+/// a bug of this driver, and becomes EIO.
 pub(crate) fn status(answer: &Answer) -> Result {
     match answer.status {
         answer_status::OK => Ok(()),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How the device's clock relates to ours.
+//! The offset between the device's clock and the kernel's.
 //!
-//! Both run at the same rate (`device/SPEC.md`, chapter 11), so there is one number to know: what
-//! the device's clock is ahead. A read of its register tells it as exactly as the read takes time,
-//! and on a busy machine that may be long. So the number is measured well once, and kept as long as
-//! no later read contradicts it: then all times are converted alike.
+//! Both run at the same rate (`device/SPEC.md`, chapter 11), so one number relates them: how far the
+//! device's clock is ahead. A read of its register is as uncertain as the read is long, and on a busy
+//! machine that may be long. So the number is measured carefully once, and kept until a later read
+//! contradicts it: all times are then converted alike.
 
 use kernel::prelude::*;
 use kernel::sync::{new_mutex, Mutex};
@@ -12,18 +12,18 @@ use tally_uapi::ioctl::ClockPair;
 
 use crate::raw::time::monotonic_ns;
 
-/// How often the clock is read to measure well.
+/// Reads of the clock in one measurement.
 const ROUNDS: usize = 16;
 
 /// See the module.
 #[pin_data]
 pub(crate) struct Clock {
-    /// What the device's clock is ahead of ours, once it was measured.
+    /// The device's clock minus ours, once it was measured.
     #[pin]
     ahead: Mutex<Option<i64>>,
 }
 
-/// A read of the device's clock between two looks at ours.
+/// A read of the device's clock between two reads of ours.
 #[derive(Clone, Copy)]
 struct Sample {
     before: i64,
@@ -38,17 +38,17 @@ impl Sample {
         Ok(Self { before, ticks, after: monotonic_ns() })
     }
 
-    /// How long it took.
+    /// The time between the two reads of our clock.
     fn width(&self) -> i64 {
         self.after.wrapping_sub(self.before)
     }
 
-    /// Whether the device's clock can have been that much ahead.
+    /// Whether the device's clock can have been ahead by `ahead`.
     fn allows(&self, ahead: i64) -> bool {
         (self.before..=self.after).contains(&self.ticks.wrapping_sub(ahead))
     }
 
-    /// How much it was ahead if the read was made in the middle.
+    /// The device's clock minus ours, if the read happened in the middle.
     fn ahead(&self) -> i64 {
         self.ticks.wrapping_sub(self.before.wrapping_add(self.width() / 2))
     }
@@ -61,7 +61,7 @@ impl Sample {
 }
 
 impl Clock {
-    /// A relation that was not measured.
+    /// An offset that was not measured yet.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self { ahead <- new_mutex!(None) })
     }
@@ -94,20 +94,20 @@ impl Clock {
 mod tests {
     use super::*;
 
-    /// QUERY CLOCK: "sampled now": between the two looks, and on one line with other pairs.
+    /// QUERY CLOCK: "sampled now": between the two reads, and on one line with other pairs.
     #[test]
     fn pairs_lie_within_their_samples_and_convert_alike() {
         let first = Sample { before: 100, ticks: 1_150, after: 200 };
         let ahead = first.ahead();
         assert_eq!(ahead, 1_000);
         assert_eq!(first.pair(ahead), ClockPair { host_ns: 150, device_ticks: 1_150 });
-        // A long read, in which the register was read near the end.
+        // A long sample, in which the device's register was read near the end.
         let long = Sample { before: 300, ticks: 1_390, after: 400 };
         assert!(long.allows(ahead));
         assert_eq!(long.pair(ahead), ClockPair { host_ns: 390, device_ticks: 1_390 });
     }
 
-    /// A read that contradicts what was kept is seen.
+    /// A read that contradicts the kept offset is noticed.
     #[test]
     fn a_relation_that_cannot_be_is_noticed() {
         let sample = Sample { before: 300, ticks: 1_390, after: 400 };

@@ -12,8 +12,8 @@ use crate::object::keep::Keep;
 use crate::object::queue::Queue;
 use crate::object::vm::Vm;
 
-/// Sends the end of a closed VM; the answer frees what it had. What cannot be sent is freed by the
-/// reset that prevents it.
+/// Sends VM_DESTROY for a closed VM; the answer frees its resources. If it cannot be sent, the reset that
+/// prevents it frees them.
 ///
 /// # Errors
 /// ENOENT: that was done before. ENODEV, EIO: the device takes no commands.
@@ -27,20 +27,20 @@ pub(crate) fn end_vm(gpu: &Gpu<'_>, vm: &Arc<Vm>, attended: bool) -> Result<Arc<
     })?;
     gpu.state().sleepers.wake_all();
     if gpu.transport().dma().is_none() {
-        // It has lost the pages already, whatever it will answer.
+        // The device has lost the pages already, whatever it will answer.
         drop(vm.take_mappings());
     }
-    // Settling takes the mappings, and so their lock.
+    // Settling takes the mappings out, and so takes their lock.
     sent.map_err(|unsent| gpu.settle(unsent))
 }
 
-/// Sends the end of a closed VM, and does not wait for it.
+/// Sends VM_DESTROY for a closed VM, and does not wait for the answer.
 pub(crate) fn end_vm_unattended(gpu: &Gpu<'_>, vm: &Arc<Vm>) {
-    // What could not be sent was settled.
+    // A command that could not be sent was settled.
     let _ = end_vm(gpu, vm, false);
 }
 
-/// Sends the end of a closed queue.
+/// Sends QUEUE_DESTROY for a closed queue.
 ///
 /// # Errors
 /// ENOENT: VM_DESTROY was sent, which ends its queues. ENODEV, EIO: the device takes no commands.
@@ -49,7 +49,7 @@ pub(crate) fn end_queue(gpu: &Gpu<'_>, queue: &Arc<Queue>, order: Order) -> Resu
     queue.vm().while_mapped(&[], || gpu.send(order, command, Keep::Queue(queue.clone())))
 }
 
-/// Asks the device what a queue does; its time on an engine is noted with the answer.
+/// Asks the device for the state of a queue; the answer updates the queue's time on its engine.
 ///
 /// # Errors
 /// ENOENT: its VM ends. ENODEV, EIO: the device takes no commands.
@@ -58,7 +58,7 @@ pub(crate) fn ask(gpu: &Gpu<'_>, queue: &Arc<Queue>, order: Order) -> Result<Arc
     queue.vm().while_mapped(&[], || gpu.send(order, command, Keep::Time(queue.clone())))
 }
 
-/// Has the time of a queue on its engine asked for, unless an answer is still awaited.
+/// Asks for the time of a queue on its engine, unless an answer is still awaited.
 pub(crate) fn refresh(gpu: &Gpu<'_>, queue: &Arc<Queue>) -> Option<Arc<Call>> {
     if !queue.begin_asking() {
         return None;

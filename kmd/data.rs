@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a DRM device holds until its last file is closed: what files share, and the works
-//! that look after the hardware. What the works do is said in `driver.rs`.
+//! The data of a DRM device until its last file is closed: the state that files share, and the work items
+//! that look after the hardware. `driver.rs` defines what the work items do.
 
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) const REAPER: u64 = 1;
 /// See the module.
 #[pin_data]
 pub(crate) struct Data {
-    /// What files share.
+    /// The state that files share.
     pub(crate) state: Arc<State>,
     #[pin]
     watchdog: DelayedWork<TallyDevice>,
@@ -35,7 +35,7 @@ impl_has_delayed_work! {
 }
 
 impl Data {
-    /// Data with works that are not queued.
+    /// Data whose work items are not queued.
     pub(crate) fn new(state: Arc<State>) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             state,

@@ -12,7 +12,7 @@ use crate::module_parameters;
 use crate::sleepers::About;
 use crate::state::State;
 
-/// The files of a device; gone when dropped.
+/// The files of a device; removed on drop.
 #[pin_data]
 pub(crate) struct Debug {
     #[pin]
@@ -25,7 +25,7 @@ pub(crate) struct Debug {
 }
 
 impl Debug {
-    /// Makes the files. Without debugfs they do nothing.
+    /// Makes the files. Without debugfs this does nothing.
     pub(crate) fn new(name: kernel::str::CString, state: Arc<State>) -> impl PinInit<Self, Error> {
         pin_init::pin_init_scope(move || {
             let dir = Dir::new(&name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The names of the DRM driver and its device, by which all modules speak of them. What
-//! the driver is made of is said in `driver.rs`.
+//! The types of the DRM driver and its device, by which all modules name them. `driver.rs`
+//! implements the driver.
 
 use kernel::drm;
 

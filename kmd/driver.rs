@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The DRM driver that user space sees, whichever way the device is reached.
+//! The DRM driver that user space sees, for each way of reaching a device.
 
 use kernel::device::DeviceContext;
 use kernel::drm;
@@ -45,7 +45,7 @@ impl Buffer for BoData {
     }
 }
 
-/// What ioctls may use while the driver is bound.
+/// The data that ioctls may use while the driver is bound.
 pub(crate) struct Registered<'drm> {
     /// The hardware.
     pub(crate) gpu: &'drm Gpu<'drm>,
@@ -80,7 +80,7 @@ impl drm::file::DriverFile for TallyFile {
 }
 
 impl Drop for TallyFile {
-    /// Ends what the client has left. Waits for nothing: the answers free the rest.
+    /// Ends the VMs and queues that the client has left, without waiting: the answers free the rest.
     fn drop(&mut self) {
         let guard = once_registered(self.device()).registration_guard();
         let (id, state) = (self.id(), self.state());
@@ -93,7 +93,7 @@ impl Drop for TallyFile {
                         end_vm_unattended(registered.gpu, &vm);
                     }),
                     Some(_) => {}
-                    // Unbound: the device was reset, and has nothing of it.
+                    // Unbound: the device was reset, and the VM is gone there.
                     None => state.vms.free(&vm),
                 }
             },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Cuts a part out of a list of memory pieces, and joins neighbours: what VM_MAP
-//! is given for a range of a buffer.
+//! Cuts a part out of a list of memory pieces, and joins neighbours: the extents that
+//! VM_MAP is given for a range of a buffer.
 
 use tally_uapi::firmware::Extent;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What /proc/PID/fdinfo says of a client: engine time, in the keys of the kernel's
-//! Documentation/gpu/drm-usage-stats.rst, which nvtop and others read, and what counts
-//! against its limits. Memory by the common keys comes from the core, which counts each
-//! buffer that the client has a handle of once (`raw::drm`).
+//! The lines of a client in /proc/PID/fdinfo: engine time, in the keys of the kernel's
+//! Documentation/gpu/drm-usage-stats.rst, which nvtop and others read, and the usage that
+//! counts against its limits. The DRM core writes the common keys of memory, which count
+//! each buffer that the client has a handle of once (`raw::drm`).
 
 use kernel::fmt::Write;
 
@@ -12,7 +12,7 @@ use crate::object::queue::CLASSES;
 use crate::raw::drm::{once_registered, Fdinfo, Printer};
 use crate::raw::time::monotonic_ns;
 
-/// How long a reader waits for answers of the device.
+/// Time that a reader waits for answers of the device, in ns.
 const PATIENCE_NS: i64 = 20_000_000;
 
 impl Fdinfo for TallyFile {
@@ -33,15 +33,15 @@ impl Fdinfo for TallyFile {
                 }
             },
         );
-        // Unbinding does not wait for what follows.
+        // Dropped first, so that unbinding does not wait for the sleep below.
         drop(guard);
-        // What is not answered soon counts with what was known before: a reader does not wait for a slow VM.
+        // A queue that does not answer soon counts with its last known time: readers do not wait for a slow VM.
         if let Some(call) = last {
             let _ = call.wait_until(state, monotonic_ns().saturating_add(PATIENCE_NS));
         }
         let mut mappings = 0;
         state.vms.for_each(|vm| vm.owner_id() == self.id(), |_, vm| mappings += vm.mapped().0);
-        // A printer that is full drops the rest, and the caller cannot be told.
+        // A printer that is full drops the rest; the error cannot be reported to the caller.
         for (class, ns) in CLASSES.iter().zip(self.engine_time().ns()) {
             let _ = writeln!(out, "drm-engine-{class}:\t{ns} ns");
         }

@@ -37,7 +37,7 @@ impl TallyFile {
         Ok(Self { id, user, pid, account, engine_time, state, dev })
     }
 
-    /// The number of this file; never used again for another.
+    /// The number of this file; no other file ever gets it.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
@@ -52,7 +52,7 @@ impl TallyFile {
         self.pid
     }
 
-    /// What it uses.
+    /// Its account.
     pub(crate) fn account(&self) -> &Arc<Client> {
         &self.account
     }
@@ -62,7 +62,7 @@ impl TallyFile {
         &self.engine_time
     }
 
-    /// What files share.
+    /// The state that files share.
     pub(crate) fn state(&self) -> &Arc<State> {
         &self.state
     }

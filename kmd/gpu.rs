@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The hardware while the driver is bound: start, interrupts, reset, and the end.
 //!
-//! What happens to memory that the device uses is decided here. It is freed when
-//! the device has answered that it is done with it, or when a reset is complete.
-//! A device that does neither keeps the memory until the machine is restarted: it is counted,
-//! reported, and never given to another user.
+//! This module decides when memory that the device uses is freed: once the device has
+//! answered that it is done with it, or once a reset is complete. If the device does
+//! neither, the memory is kept until the machine restarts: it is counted, reported, and
+//! never given to another user.
 
 use core::sync::atomic::Ordering;
 
@@ -28,9 +28,9 @@ use crate::shared::Shared;
 use crate::state::{Count, State};
 use crate::transport::{Addresses, Purpose, Transport};
 
-/// How often the device is looked after while there are VMs or commands are out.
+/// Period of the watchdog, in ms, while VMs exist or commands are outstanding.
 const WATCH_MS: u32 = 500;
-/// How often it is asked for a sign of life then.
+/// Time between two commands that only ask the device for a sign of life, in ns.
 const PING_NS: i64 = 2_000_000_000;
 
 /// See the module.
@@ -43,24 +43,23 @@ pub(crate) struct Gpu<'bound> {
     identity: SetOnce<KBox<Identity>>,
     state: Arc<State>,
     drm: ARef<TallyDevice>,
-    /// Whether the DRM device has been registered: before, there is nothing by which the watchdog
-    /// finds the hardware.
+    /// Whether the DRM device has been registered: before that the watchdog cannot find the hardware.
     registered: Atomic<bool>,
-    /// When the device was last asked for a sign of life.
+    /// Time at which the device was last asked for a sign of life, in CLOCK_MONOTONIC ns.
     pinged_ns: Atomic<i64>,
     /// Held during a reset.
     #[pin]
     power: Mutex<Power>,
 }
 
-/// What the device does.
+/// State of the device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Power {
     /// It takes commands.
     On,
-    /// Its bus has failed: it takes no commands, and may still touch memory, until it was reset.
+    /// Its bus has failed: it takes no commands, and may still touch memory until it has been reset.
     Halted,
-    /// It was reset and touches nothing, until [`Gpu::go_on`].
+    /// It was reset and touches no memory until [`Gpu::go_on`].
     Paused,
     /// It is not used any more.
     Off,
@@ -92,20 +91,20 @@ impl<'bound> Gpu<'bound> {
         self.transport
     }
 
-    /// What outlives the hardware.
+    /// The state that outlives the hardware.
     pub(crate) fn state(&self) -> &Arc<State> {
         &self.state
     }
 
-    /// What the device said of itself.
+    /// The device's answer to IDENTIFY.
     ///
     /// # Errors
-    /// ENODEV: it has not yet.
+    /// ENODEV: it has not answered yet.
     pub(crate) fn identity(&self) -> Result<&Identity> {
         self.identity.as_ref().map(|identity| &**identity).ok_or(ENODEV)
     }
 
-    /// Starts the device and asks what it is.
+    /// Starts the device and sends IDENTIFY.
     ///
     /// # Errors
     /// EIO: it refuses. ETIME: it does not answer.
@@ -117,7 +116,8 @@ impl<'bound> Gpu<'bound> {
         self.start()?;
         let page =
             Arc::new(Shared::<Identity>::new(self.transport, Purpose::Argument, 1)?, GFP_KERNEL)?;
-        // Not watched: this waits itself, and the watchdog uses what is registered after it.
+        // The watchdog does not cover this command: this function waits itself, and the watchdog needs the DRM
+        // device, which is registered later.
         let call =
             self.send(Order::new()?, admin::identify(&page), Keep::Identity(page.clone()))?;
         let answer = call.wait_until(&self.state, monotonic_ns().saturating_add(timeout_ns()))?;
@@ -125,7 +125,7 @@ impl<'bound> Gpu<'bound> {
         self.introduce(page.read_boxed()?)
     }
 
-    /// Starts a device that has said already what it is.
+    /// Starts a device whose identity is already known.
     ///
     /// # Errors
     /// EIO: it refuses.
@@ -184,16 +184,16 @@ impl<'bound> Gpu<'bound> {
     /// Sends a command; see [`Admin::send`].
     ///
     /// # Errors
-    /// ENODEV: the device is gone. EIO: it is being reset, or was since the VM was made, which is lost then.
-    /// As [`crate::lanes::Lanes::add`].
+    /// ENODEV: the device is gone. EIO: it is being reset, or has been since the VM was made; the VM is lost.
+    /// The errors of [`crate::lanes::Lanes::add`].
     pub(crate) fn send(&self, order: Order, command: Command, keep: Keep) -> Result<Arc<Call>> {
         self.send_then(order, command, keep, || ())
     }
 
-    /// As [`Self::send`]; `then` is called once it is certain that the device will be given the command.
+    /// Like [`Self::send`]; `then` is called once it is certain that the device will be given the command.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Self::send`].
     pub(crate) fn send_then(
         &self,
         order: Order,
@@ -208,10 +208,10 @@ impl<'bound> Gpu<'bound> {
         Ok(call)
     }
 
-    /// As [`Self::send`], for who must not settle a VM under its lock.
+    /// Like [`Self::send`], for callers that hold a VM's lock, under which they must not settle.
     ///
     /// # Errors
-    /// What could not be sent, for [`Self::settle`].
+    /// The command that could not be sent, for [`Self::settle`].
     pub(crate) fn send_locked(
         &self,
         order: Order,
@@ -224,26 +224,26 @@ impl<'bound> Gpu<'bound> {
         Ok(call)
     }
 
-    /// Deals with what a command that was not sent would have kept. Returns why it was not sent.
+    /// Settles the resources of a command that was not sent. Returns the reason why it was not sent.
     pub(crate) fn settle(&self, unsent: Unsent) -> Error {
         let error = unsent.error;
         self.admin.settle(&self.state, unsent);
         match error {
             _ if self.state.gone() => ENODEV,
-            // The VM's lane is closed although it was not ended: a reset has taken it.
+            // The VM's lane is closed although the VM was not ended: a reset has closed it.
             error if error == ENODEV || error == ENOENT => EIO,
             error => error,
         }
     }
 
-    /// The DRM device has been registered, and commands may be out already.
+    /// Notes that the DRM device has been registered. Commands may be outstanding already.
     pub(crate) fn set_registered(&self) {
         self.registered.store(true, Release);
         self.watch();
     }
 
     fn watch(&self) {
-        // Before that only `probe` sends, and waits with a limit of its own.
+        // Before that only `probe` sends commands, and it waits with a limit of its own.
         if !self.registered.load(Acquire) {
             return;
         }
@@ -252,7 +252,7 @@ impl<'bound> Gpu<'bound> {
             workqueue::system_long().enqueue_delayed(self.drm.clone(), msecs_to_jiffies(WATCH_MS));
     }
 
-    /// Looks why the device interrupts.
+    /// Handles an interrupt: finds out its reasons from the status page and the answers.
     pub(crate) fn interrupt(&self) {
         let Some(page) = self.status.atomics() else { return };
         for (index, word) in page.signalled.iter().enumerate() {
@@ -264,7 +264,7 @@ impl<'bound> Gpu<'bound> {
             each_bit(word.swap(0, Ordering::SeqCst), |bit| self.lost((index * 64 + bit) as u32));
         }
         let left = self.admin.collect(self.transport, &self.state, |vm| {
-            // It may have become lost before it ended. The next VM of this id has not.
+            // The VM may have become lost before it ended. The next VM with this id is not lost.
             if let Some(word) = page.lost.get(vm as usize / 64) {
                 word.fetch_and(!(1 << (vm % 64)), Ordering::SeqCst);
             }
@@ -275,7 +275,7 @@ impl<'bound> Gpu<'bound> {
         }
     }
 
-    /// The device says that a VM is lost: asks its queues which one is to blame.
+    /// Handles the device's report that a VM is lost: asks the device which of its queues faulted.
     fn lost(&self, id: u32) {
         let Some(vm) = self.state.vms.by_id(id) else { return };
         if !vm.lose() {
@@ -289,7 +289,7 @@ impl<'bound> Gpu<'bound> {
         self.state.queues.for_each(
             |queue| core::ptr::eq(&**queue.vm(), &*vm),
             |_, queue| {
-                // Without memory to ask it remains unknown.
+                // Without memory for the question the answer remains unknown.
                 if let Ok(order) = Order::new() {
                     order.call.leave();
                     let command = queue_command(op::QUEUE_QUERY, &queue, [0; 6]);
@@ -299,9 +299,9 @@ impl<'bound> Gpu<'bound> {
         );
     }
 
-    /// While there are VMs or commands are out: does the device still do its part?
+    /// The watchdog's check that the device still answers, while VMs exist or commands are outstanding.
     pub(crate) fn look_after(&self) {
-        // Should an interrupt have got lost, this is the end of the wait for it.
+        // Recovers from an interrupt that got lost.
         self.interrupt();
         let now = monotonic_ns();
         while let Some(slot) = self.admin.overdue(now.saturating_sub(timeout_ns())) {
@@ -317,8 +317,8 @@ impl<'bound> Gpu<'bound> {
         if !self.admin.is_busy() && self.state.vms.next(0, |_| true).is_none() {
             return;
         }
-        // By the ring and not by a register, whose read would stop this processor for as long as the
-        // device's process stands still.
+        // Asks by the ring and not by a register: the read of a register would stop this processor as long as
+        // the device's process does not run.
         if self.admin.is_idle() && now.saturating_sub(self.pinged_ns.load(Relaxed)) > PING_NS {
             self.pinged_ns.store(now, Relaxed);
             if let Ok(order) = Order::new() {
@@ -330,7 +330,7 @@ impl<'bound> Gpu<'bound> {
         self.watch();
     }
 
-    /// A VM's command is not answered: the VM is lost, and what it uses stays until there is an answer.
+    /// Loses a VM whose command is not answered. Its resources stay until the answer arrives.
     fn give_up(&self, id: u32) {
         dev_err!(self.transport.device(), "a command of vm {id} is not answered; the vm is lost\n");
         if let Some(vm) = self.state.vms.by_id(id) {
@@ -342,7 +342,7 @@ impl<'bound> Gpu<'bound> {
         self.state.sleepers.wake_all();
     }
 
-    /// Loses all VMs and wakes who waits for them.
+    /// Loses all VMs and wakes their waiters.
     fn lose_all(&self) {
         self.state.vms.for_each(
             |_| true,
@@ -355,20 +355,20 @@ impl<'bound> Gpu<'bound> {
         self.state.sleepers.wake_all();
     }
 
-    /// Resets a device that no longer answers. All its VMs are lost; if it comes
-    /// back new ones can be made, and else it is gone.
+    /// Resets a device that no longer answers. All its VMs are lost. If it works again,
+    /// new ones can be made; otherwise it is gone.
     fn recover(&self) {
         let mut power = self.power.lock();
         if *power != Power::On {
             return;
         }
         self.state.count(Count::Resets);
-        // Who waits need not wait for the reset.
+        // Done first, so that waiters do not wait for the reset.
         self.lose_all();
         self.admin.stop(EIO);
         let reset = self.reset();
         if !reset {
-            // The other reset may take a minute, and comes too late for who uses the device.
+            // The forced reset may take a minute, which is too long for clients to wait.
             self.state.go();
         }
         self.settle_all(reset || self.force_reset());
@@ -384,8 +384,8 @@ impl<'bound> Gpu<'bound> {
         self.state.go();
     }
 
-    /// The device's bus has failed, and its registers cannot be reached: all its VMs are lost. What they
-    /// use stays until the device was reset.
+    /// Handles a failure of the device's bus, which makes its registers unreachable: all its VMs are lost.
+    /// Their resources stay until the device has been reset.
     pub(crate) fn halt(&self) {
         let mut power = self.power.lock();
         if *power == Power::On {
@@ -394,7 +394,7 @@ impl<'bound> Gpu<'bound> {
         }
     }
 
-    /// Before the device is reset or loses power: ends what it does. All its VMs are lost.
+    /// Stops the device before it is reset or loses power. All its VMs are lost.
     pub(crate) fn pause(&self) {
         let mut power = self.power.lock();
         if *power == Power::On {
@@ -411,7 +411,7 @@ impl<'bound> Gpu<'bound> {
         self.admin.stop(EIO);
     }
 
-    /// Resets a device that was halted, and frees what it has used.
+    /// Resets a device that was halted, and frees the memory that it has used.
     fn settle_halted(&self, power: &mut Power) {
         if *power != Power::Halted {
             return;
@@ -424,14 +424,14 @@ impl<'bound> Gpu<'bound> {
         }
     }
 
-    /// After [`Self::pause`] or [`Self::halt`]: new VMs can be made.
+    /// Starts the device again after [`Self::pause`] or [`Self::halt`]: new VMs can be made.
     pub(crate) fn go_on(&self) {
         let mut power = self.power.lock();
         self.settle_halted(&mut power);
         if *power != Power::Paused {
             return;
         }
-        // What had power may have to be told anew what to forget.
+        // Reset again: the device may have got power since, in any state.
         if self.reset() && self.start().is_ok() {
             *power = Power::On;
         } else {
@@ -440,7 +440,7 @@ impl<'bound> Gpu<'bound> {
         }
     }
 
-    /// Before the driver goes: ends all waits, and the device's use of memory.
+    /// Ends all waits and the device's use of memory, before the driver is unbound.
     pub(crate) fn stop(&self) {
         self.state.go();
         // Ends the waits for answers; the guards that they hold would delay unbind.
@@ -449,7 +449,7 @@ impl<'bound> Gpu<'bound> {
         let mut power = self.power.lock();
         let before = core::mem::replace(&mut *power, Power::Off);
         if matches!(before, Power::On | Power::Halted) {
-            // A reset that went on until now may have let commands in again.
+            // A reset that has just ended may have admitted commands again.
             self.admin.stop(ENODEV);
             let quiet = self.reset() || self.force_reset();
             self.state.sleepers.publish_to(None);
@@ -458,7 +458,7 @@ impl<'bound> Gpu<'bound> {
         self.state.reap();
     }
 
-    /// Frees or gives up all that the device has used, and loses all VMs.
+    /// Frees or quarantines all memory that the device has used, and loses all VMs.
     fn settle_all(&self, quiet: bool) {
         self.state.vms.for_each(
             |_| true,
@@ -474,7 +474,7 @@ impl<'bound> Gpu<'bound> {
                 self.transport.device(),
                 "no reset: {bytes} bytes stay allocated until the machine is restarted\n"
             );
-            // The device may write its rings, and the buffers belong to the DRM device.
+            // The device may still write its rings, and the buffers belong to the DRM device.
             core::mem::forget(self.admin.clone());
             core::mem::forget(self.status.clone());
             core::mem::forget(self.waiters.clone());
@@ -482,12 +482,12 @@ impl<'bound> Gpu<'bound> {
         }
     }
 
-    /// Resets the device. Whether it confirmed that it touches no memory any more.
+    /// Resets the device. Returns whether it confirmed that it touches no memory any more.
     fn reset(&self) -> bool {
         self.transport.present() && self.transport.begin_reset() && self.poll(|| self.is_reset())
     }
 
-    /// The same for a device that ignores that.
+    /// Like [`Self::reset`], for a device that ignores its reset register.
     fn force_reset(&self) -> bool {
         self.transport.force_reset().is_ok() && self.poll(|| self.is_reset())
     }
@@ -514,7 +514,7 @@ impl<'bound> Gpu<'bound> {
 impl PinnedDrop for Gpu<'_> {
     fn drop(self: Pin<&mut Self>) {
         self.stop();
-        // Nobody is left who could queue it again.
+        // The work cannot be queued again after this.
         cancel_work(&self.drm);
     }
 }

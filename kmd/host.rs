@@ -2,8 +2,8 @@
 //! The half of the driver whose device is a process of this machine (`device/SPEC.md`, chapter 17).
 //!
 //! A process that opens the misc device and calls START is a GPU until the last reference to the file is
-//! closed, for any reason. Nothing here waits for the process, and nothing that it does or leaves out keeps
-//! memory from being freed: it is shown what is bound, through the files of VMs, and no longer than it is bound.
+//! closed, for any reason. Nothing here waits for the process, and the process cannot keep memory from being
+//! freed: the files of VMs show it the bound pages, and only as long as they are bound.
 
 use kernel::device::Device;
 use kernel::drm;
@@ -49,13 +49,13 @@ pub(crate) fn register() -> impl PinInit<MiscDeviceRegistration<HostFile>, Error
 /// An open file of the misc device.
 #[pin_data]
 pub(crate) struct HostFile {
-    /// What is shared with the process.
+    /// Memory that is shared with the process.
     area: Arc<Area>,
-    /// What it is told.
+    /// Register writes for the process to read.
     doorbells: Arc<Doorbells>,
     /// Whether START was called.
     started: Atomic<bool>,
-    /// Since START: the GPU.
+    /// The GPU, once START was called.
     gpu: SetOnce<Pin<KBox<HostGpu>>>,
 }
 
@@ -71,7 +71,7 @@ struct HostGpu {
     parent: faux::Registration,
     number: Number,
     files: Files,
-    /// Who called START.
+    /// The process that called START.
     owner: space::Process,
 }
 
@@ -83,8 +83,8 @@ impl HostGpu {
         let parent = faux::Registration::new(&name, None)?;
         let dev: &faux::Device<kernel::device::Bound> = parent.as_ref();
         let dev: *const Device<kernel::device::Bound> = dev.as_ref();
-        // SAFETY: the parent stays as long as its registration, which is a field of what this makes, and is
-        // dropped after all that refers to it.
+        // SAFETY: the parent stays as long as its registration, which is a field of the value made here, and is
+        // dropped after all fields that refer to it.
         let dev = unsafe { &*dev };
 
         let state = State::new()?;
@@ -155,7 +155,7 @@ impl MiscDevice for HostFile {
         let bytes = writes[..count].as_bytes();
         match iov.copy_to_iter(bytes) {
             copied if copied == bytes.len() => Ok(copied),
-            // What it was told of is lost, and with it all sense in going on.
+            // The writes that it should have read are lost, so the device cannot go on.
             _ => {
                 this.doorbells.end();
                 Err(EFAULT)
@@ -201,7 +201,7 @@ impl HostFile {
         }
         let made = HostGpu::new(self, &start, identity).and_then(|gpu| {
             start.number = gpu.number.get();
-            // The GPU goes again if that cannot be told.
+            // The GPU is stopped again if the result cannot be written.
             write(arg, &start).inspect_err(|_| gpu.gpu.stop())?;
             Ok(gpu)
         });
@@ -225,7 +225,7 @@ impl HostFile {
         Ok(gpu)
     }
 
-    /// INTERRUPT: what the status page and the answers say.
+    /// INTERRUPT: the driver reads the status page and the answers.
     ///
     /// # Errors
     /// EINVAL: not started. ENODEV: the driver has given the GPU up.
@@ -239,7 +239,7 @@ impl HostFile {
     /// VM_FILE: the file of a VM.
     ///
     /// # Errors
-    /// As INTERRUPT. ENOENT: there is no such VM. ENOMEM, EMFILE, ENFILE, EFAULT.
+    /// Those of INTERRUPT. ENOENT: there is no such VM. ENOMEM, EMFILE, ENFILE, EFAULT.
     fn vm_file(&self, arg: usize) -> Result {
         let mut request: VmFile = read(arg)?;
         let gpu = self.gpu()?;
@@ -256,7 +256,7 @@ impl HostFile {
     }
 }
 
-/// What the process says of itself, checked.
+/// The checked identity from the process's START.
 fn identity(start: &Start) -> Result<KBox<Identity>> {
     if start.version >> 16 != u32::from(regs::VERSION_MAJOR) {
         pr_err!(
@@ -280,7 +280,7 @@ fn identity(start: &Start) -> Result<KBox<Identity>> {
         identity.assume_init()
     };
     let window = identity.device.va_start..identity.device.va_end;
-    // The first page of the file of a VM is not a window's.
+    // The first page of the file of a VM is never part of a window.
     let aligned = (window.start | window.end) % PAGE_SIZE == 0;
     if window.start < PAGE_SIZE || window.start >= window.end || window.end >> 63 != 0 || !aligned {
         return Err(EINVAL);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The table of ioctls.
 //!
-//! `declare_drm_ioctls!` knows only structs of the kernel's own uapi, and keeps
-//! the driver from unbinding for the whole of a handler, which SEM_WAIT must not.
+//! `declare_drm_ioctls!` accepts only structs of the kernel's own uapi, and keeps
+//! the driver from unbinding for the whole handler, which SEM_WAIT must not do.
 
 use core::ffi::{c_int, c_void};
 
@@ -30,13 +30,13 @@ macro_rules! table {
             /// One ioctl, as the DRM core calls it.
             ///
             /// # Safety
-            /// For the core alone: device, argument and file are those of the call.
+            /// Only the DRM core may call this: device, argument and file are those of the call.
             unsafe extern "C" fn handler(
                 dev: *mut drm_device,
                 data: *mut c_void,
                 file: *mut drm_file,
             ) -> c_int {
-                // SAFETY: as the core has called us.
+                // SAFETY: the core has called this with its device and file.
                 let (dev, drm_file) = unsafe { ioctl_arguments(dev, file) };
                 let $caller = Caller { dev, drm_file };
                 // SAFETY: the core passes a buffer of its own, as large as the number of
@@ -57,7 +57,7 @@ macro_rules! table {
     };
 }
 
-/// By number.
+/// The ioctls by number.
 pub(crate) const TABLE: &[DrmIoctlDescriptor] = table! {
     Query => |caller, arg| caller.gpu(|gpu| query::query(gpu, &caller.file(), arg)),
     BoCreate => |caller, arg| caller.with_room(|| {
@@ -79,7 +79,7 @@ pub(crate) const TABLE: &[DrmIoctlDescriptor] = table! {
     VmOrphan => |caller, arg| vms::orphan(&caller, arg),
 };
 
-/// The core takes the number within the driver as the index in the table.
+/// The core uses an ioctl's number within the driver as the index in the table.
 const _: () = {
     let mut index = 0;
     while index < TABLE.len() {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Commands in their order: a lane for each VM, and one for commands without a VM.
+//! Commands in order: one lane for each VM, and one for commands without a VM.
 //!
 //! The device takes one command of a VM at a time (`device/SPEC.md`, chapter 13). The others wait here:
-//! sending never waits for the device, a VM's commands wait for those of no other, and the age of a
+//! sending never waits for the device, a VM's commands never wait for another VM's, and the age of a
 //! lane's first command is the time that the device has had for it.
 //!
-//! A lane opens with VM_CREATE and closes with VM_DESTROY, which is its last command. So nothing that
-//! was meant for a VM reaches the next one of the same id.
+//! A lane opens with VM_CREATE and closes with VM_DESTROY, which is its last command. So no command for a
+//! VM reaches the next VM with the same id.
 
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -14,12 +14,12 @@ use tally_uapi::firmware::{op, Command, ANSWERS};
 
 use crate::call::{Call, Commands, Kept, Order, Place, Sent};
 
-/// Most commands of a lane that wait, beyond those that set something free.
+/// The most waiting commands of a lane, not counting those that release resources.
 const MOST_WAITING: u32 = 16_384;
 
 /// A command that could not be sent.
 pub(crate) struct Unsent<K> {
-    /// Why.
+    /// The reason.
     pub(crate) error: Error,
     order: Order<K>,
     keep: K,
@@ -31,12 +31,12 @@ impl<K: Kept> Unsent<K> {
         Self { error, order, keep }
     }
 
-    /// What it would have kept: to be settled, with no lock of a VM held.
+    /// The resources that it would have kept. They must be settled without the lock of any VM.
     pub(crate) fn into_keep(self) -> K {
         self.keep
     }
 
-    /// As [`Self::into_keep`], with a place where it can be kept.
+    /// Like [`Self::into_keep`], with memory in which they can be kept.
     fn into_sent(self) -> (Place<K>, Sent<K>) {
         let Order { call, place } = self.order;
         (place, Sent { call, command: Command::default(), keep: self.keep, quiet: false })
@@ -49,40 +49,40 @@ struct Out {
     /// Its number on the ring.
     number: u32,
     since_ns: i64,
-    /// It has taken too long, and that was told.
+    /// Whether it has taken too long and was reported.
     late: bool,
 }
 
 /// The commands of a VM.
 struct Lane<K> {
     open: bool,
-    /// In their order. The device has the first one if `out` says so.
+    /// In order. The device has the first one if `out` is set.
     commands: Commands<K>,
     count: u32,
     out: Option<Out>,
 }
 
-/// What was sent and is not answered.
+/// Commands that were sent and not answered yet.
 pub(crate) struct Lanes<K> {
     /// By slot of the answers.
     lanes: KVVec<Lane<K>>,
     /// The number of the next command, by which trees of commands are sorted.
     next: u64,
-    /// What could not be sent and may not be freed before the next reset.
+    /// Resources of commands that could not be sent; they may not be freed before the next reset.
     late: Commands<K>,
 }
 
 /// A command that was answered.
 pub(crate) struct Answered<K> {
-    /// Its sender's side.
+    /// The sender's side of it.
     pub(crate) call: Arc<Call<K>>,
     /// The command.
     pub(crate) command: Command,
-    /// What went with it.
+    /// The resources that it kept.
     pub(crate) keep: K,
-    /// Its number here.
+    /// Its number in the lane's tree.
     pub(crate) key: u64,
-    /// Memory to keep `keep` in for a while.
+    /// Memory in which `keep` can be kept for a while.
     pub(crate) place: Place<K>,
 }
 
@@ -103,7 +103,7 @@ impl<K: Kept> Lanes<K> {
     /// Adds a command to the lane of its VM.
     ///
     /// # Errors
-    /// ENOENT: the VM has not begun, or ends. ENOSPC: too many wait already.
+    /// ENOENT: the VM has not been created, or is ending. ENOSPC: too many commands wait already.
     pub(crate) fn add(
         &mut self,
         order: Order<K>,
@@ -139,7 +139,7 @@ impl<K: Kept> Lanes<K> {
         self.next
     }
 
-    /// The first command of a lane, if the device has none of it. It is given to the device as `number`.
+    /// The first command of a lane, if the device has none of that lane. The device gets it as `number`.
     pub(crate) fn start(&mut self, slot: usize, number: u32, now_ns: i64) -> Option<Command> {
         let lane = self.lanes.get_mut(slot)?;
         if lane.out.is_some() {
@@ -150,13 +150,13 @@ impl<K: Kept> Lanes<K> {
         Some(command)
     }
 
-    /// The lanes of which the device has a command: slot and number.
+    /// The slots of the lanes of which the device has a command, and the command's number.
     pub(crate) fn out(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
         let lanes = self.lanes.iter().enumerate();
         lanes.filter_map(|(slot, lane)| Some((slot, lane.out?.number)))
     }
 
-    /// Takes the first command of a lane out; it was answered.
+    /// Removes the first command of a lane, which was answered.
     pub(crate) fn finish(&mut self, slot: usize) -> Option<Answered<K>> {
         let lane = self.lanes.get_mut(slot)?;
         lane.out = None;
@@ -174,7 +174,7 @@ impl<K: Kept> Lanes<K> {
         self.lanes.get(slot).is_some_and(|lane| lane.out.is_none())
     }
 
-    /// A lane whose command the device has had since before `since_ns`. Each command is told once.
+    /// A lane whose command the device has had since before `since_ns`. Each command is reported once.
     pub(crate) fn overdue(&mut self, since_ns: i64) -> Option<usize> {
         self.lanes.iter_mut().position(|lane| match &mut lane.out {
             Some(out) if !out.late && out.since_ns < since_ns => {
@@ -185,7 +185,7 @@ impl<K: Kept> Lanes<K> {
         })
     }
 
-    /// Ends the calls of a lane. What they keep stays.
+    /// Ends the calls of a lane. The resources that they keep stay.
     pub(crate) fn end_calls(&self, slot: usize, error: Error) {
         let commands = self.lanes.get(slot).map(|lane| lane.commands.values());
         for sent in commands.into_iter().flatten() {
@@ -193,7 +193,7 @@ impl<K: Kept> Lanes<K> {
         }
     }
 
-    /// As [`Self::end_calls`] for all lanes, which are then closed.
+    /// Like [`Self::end_calls`], for all lanes, and closes the lanes.
     pub(crate) fn close(&mut self, error: Error) {
         for slot in 0..self.lanes.len() {
             self.end_calls(slot, error);
@@ -203,14 +203,14 @@ impl<K: Kept> Lanes<K> {
         }
     }
 
-    /// Keeps what a command that was not sent would have kept.
+    /// Keeps the resources of a command that was not sent.
     pub(crate) fn keep_late(&mut self, unsent: Unsent<K>) {
         let (place, sent) = unsent.into_sent();
         let key = self.key();
         self.late.insert(place.into_node(key, sent));
     }
 
-    /// Takes out what is kept, in the order in which it came for each lane. For a device that was reset.
+    /// Removes the resources of one command, lane by lane in the order of sending. For a device that was reset.
     pub(crate) fn take(&mut self) -> Option<K> {
         for lane in self.lanes.iter_mut() {
             lane.out = None;
@@ -298,7 +298,7 @@ mod tests {
         for opcode in [op::VM_CREATE, op::VM_MAP] {
             add(&mut lanes, opcode, 7)?;
         }
-        // They were not given to the device.
+        // The device was not given these commands.
         assert_eq!(lanes.overdue(100), None);
         lanes.start(7, 0, 50);
         assert_eq!(

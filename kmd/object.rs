@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! VMs, queues, and what commands keep of them until they are answered: a VM has the memory
-//! for its last command, which keeps the VM.
+//! VMs, queues, and the resources of theirs that commands keep until they are answered. A VM holds the
+//! memory for its last command, and that command keeps the VM.
 
 pub(crate) mod bindings;
 pub(crate) mod keep;

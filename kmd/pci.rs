@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The half of the driver that reaches its device as a PCI function.
+//! The half of the driver whose device is a PCI function.
 
 use core::ptr::NonNull;
 
@@ -30,7 +30,7 @@ use crate::transport::{Addresses, Memory, Purpose, Status, Transport};
 mod bar;
 mod irq;
 
-/// The way to a PCI function.
+/// The transport to a PCI function.
 struct Function<'bound> {
     pdev: &'bound pci::Device<Bound>,
     regs: Regs<'bound>,
@@ -147,7 +147,7 @@ impl pci::Driver for TallyPci {
             pdev.set_master();
             // SAFETY: nothing of this device is mapped for DMA before probe ends.
             unsafe { pdev.dma_set_mask_and_coherent(dma::DmaMask::new::<64>())? };
-            // An extent of the admin ring is as long as the memory lies in one piece.
+            // An extent of the admin ring may be as long as memory is contiguous.
             // SAFETY: as above.
             unsafe { pdev.dma_set_max_seg_size(u32::MAX) };
 
@@ -202,7 +202,7 @@ impl pci::Driver for TallyPci {
 
     fn unbind<'bound>(pdev: &'bound pci::Device<Core<'_>>, this: Pin<&TallyPciData<'bound>>) {
         this.gpu.stop();
-        // Whatever the device does from now on, it does not do it to memory.
+        // From now on the device cannot reach memory, whatever it does.
         clear_master(pdev);
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Everything that goes round the kernel crate's abstractions: raw bindings, the
-//! shim, and pointers that the abstractions keep to themselves. No other file of
-//! the driver uses `kernel::bindings`.
+//! All code that bypasses the kernel crate's abstractions: raw bindings, the shim,
+//! and pointers that the abstractions keep private. No other file of the driver uses
+//! `kernel::bindings`.
 //!
-//! These modules import nothing of the driver: what they have to know of it they
-//! ask for by traits. Why each thing is here stands at it; most are things that the
-//! abstractions of DRM and PCI cannot express yet.
+//! These modules import nothing of the driver: they reach it by traits. Each item
+//! says why it is here; most are things that the abstractions of DRM and PCI cannot
+//! express yet.
 
 pub(crate) mod drm;
 pub(crate) mod machine;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Threads that wait for room. What a client has closed counts until the device has answered, which may
-//! be after the client has ended: the next one waits for that, instead of being refused.
+//! Threads that wait for room. Closed objects count until the device has answered, which may be after their
+//! client has ended: the user's next client waits for that, instead of being refused.
 
 use kernel::prelude::*;
 use kernel::sync::{new_mutex, Arc, Mutex};
@@ -15,24 +15,24 @@ pub(crate) struct Releases {
 }
 
 struct Inner {
-    /// Releases so far.
+    /// Number of releases so far.
     done: u64,
-    /// Who waits for the next one.
+    /// The threads that wait for the next release.
     waiting: KVec<Arc<Waiter>>,
 }
 
 impl Releases {
-    /// None so far.
+    /// No releases so far.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self { inner <- new_mutex!(Inner { done: 0, waiting: KVec::new() }) })
     }
 
-    /// How many there were, for [`Self::wait`].
+    /// Number of releases so far, for [`Self::wait`].
     pub(crate) fn done(&self) -> u64 {
         self.inner.lock().done
     }
 
-    /// Something was released, or the device has gone: those who wait look again.
+    /// Notes that something was released, or that the device has gone: waiting threads look again.
     pub(crate) fn note(&self) {
         let mut inner = self.inner.lock();
         inner.done += 1;
@@ -43,7 +43,7 @@ impl Releases {
         }
     }
 
-    /// Waits until there was one since `done` was read. The caller holds no lock.
+    /// Waits for a release since `done` was read. The caller holds no lock.
     ///
     /// # Errors
     /// ENOSPC: `deadline_ns` has passed. EINTR: killed. ENOMEM.

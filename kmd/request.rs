@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What ioctls ask for, in types. All that can be refused without a look at objects is
-//! refused here, before anything has been done.
+//! The requests of ioctls as types. Every error that can be found without looking at objects
+//! is found here, before anything has been done.
 
 use core::ops::Range;
 
@@ -15,7 +15,7 @@ use tally_uapi::packet::PACKET_SIZE;
 use tally_uapi::queue::{RING_MAX_PACKETS, RING_MIN_PACKETS};
 use tally_uapi::PAGE_SIZE;
 
-/// What the device may do with memory: bits of `bind_flag`.
+/// The device's access to memory: bits of `bind_flag`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Access(u32);
 
@@ -122,7 +122,7 @@ impl TryFrom<&BoCreate> for NewBuffer {
     }
 }
 
-/// A struct that is a handle or an id, and zeros.
+/// Requests that consist of a handle or an id, and zeros.
 macro_rules! named {
     ($($(#[$doc:meta])* $name:ident: $($arg:ident.$field:ident),*;)*) => {
         $(
@@ -166,39 +166,39 @@ impl TryFrom<&VmCreate> for NewVm {
     }
 }
 
-/// VM_BIND: what the VAs of `range` are to be.
+/// VM_BIND: new content for the VAs of `range`.
 pub(crate) struct Bind {
     /// The id of the VM.
     pub(crate) vm: u32,
     /// Whole pages.
     pub(crate) range: Range<u64>,
-    /// What is there afterwards.
+    /// The content afterwards.
     pub(crate) content: Content,
 }
 
-/// What a range of VAs is to hold.
+/// The new content of a range of VAs.
 pub(crate) enum Content {
-    /// Nothing: what is mapped is unmapped.
+    /// Nothing: all mappings of the range are removed.
     Nothing,
     /// A part of a buffer, as long as the range.
     Buffer {
         /// Its handle.
         handle: u32,
-        /// Where the part begins, a whole page.
+        /// Start of the part in bytes, a multiple of the page size.
         offset: u64,
-        /// What the device may do.
+        /// The device's access.
         access: Access,
     },
     /// The caller's memory, as long as the range.
     User {
-        /// Where it begins, a whole page.
+        /// Start of the memory, a multiple of the page size.
         address: u64,
-        /// What the device may do.
+        /// The device's access.
         access: Access,
     },
-    /// Memory of the device's.
+    /// Memory of the device.
     Null {
-        /// What the device may do.
+        /// The device's access.
         access: Access,
     },
 }
@@ -233,7 +233,7 @@ impl TryFrom<&VmBind> for Bind {
     }
 }
 
-/// VM_ORPHAN: cells that nobody will signal.
+/// VM_ORPHAN: cells that will never be signalled.
 pub(crate) struct Orphan {
     /// The id of the VM.
     pub(crate) vm: u32,
@@ -250,15 +250,15 @@ impl TryFrom<&VmOrphan> for Orphan {
     }
 }
 
-/// QUEUE_CREATE: a ring on an engine. Whether there is that engine, the device knows.
+/// QUEUE_CREATE: a ring on an engine. The device checks that the engine exists.
 pub(crate) struct NewQueue {
     /// The id of the VM.
     pub(crate) vm: u32,
-    /// Of the engine.
+    /// Class of the engine.
     pub(crate) class: u32,
-    /// Of the engine in its class.
+    /// Index of the engine in its class.
     pub(crate) index: u32,
-    /// Of `priority`.
+    /// A value of `priority`.
     pub(crate) priority: u32,
     /// A power of two.
     pub(crate) packets: u32,
@@ -294,17 +294,17 @@ impl TryFrom<&QueueCreate> for NewQueue {
 
 /// SEM_WAIT, without its entries.
 pub(crate) struct Wait {
-    /// Where the entries are in the caller's memory.
+    /// Address of the entries in the caller's memory.
     pub(crate) entries: u64,
-    /// How many there are, not 0.
+    /// Number of entries, not 0.
     pub(crate) count: usize,
-    /// Whether one that is met is enough.
+    /// Whether one met entry is enough.
     pub(crate) any: bool,
-    /// Whether a file stands for the wait, and nothing sleeps.
+    /// Whether to make a file for the wait instead of sleeping.
     pub(crate) file: bool,
-    /// CLOCK_MONOTONIC.
+    /// The deadline in CLOCK_MONOTONIC ns.
     pub(crate) deadline_ns: i64,
-    /// The VM with whose end the wait ends, if any.
+    /// The id of the VM whose end also ends the wait, if any.
     pub(crate) vm: Option<u32>,
 }
 
@@ -333,13 +333,13 @@ impl TryFrom<&SemWait> for Wait {
 
 /// An entry of SEM_WAIT.
 pub(crate) struct Condition {
-    /// Of the buffer.
+    /// Handle of the buffer.
     pub(crate) handle: u32,
-    /// Of a cell in it.
+    /// Offset of a cell in it, in bytes.
     pub(crate) offset: u64,
-    /// How the cell is compared with `value`.
+    /// The comparison of the cell with `value`.
     pub(crate) compare: Compare,
-    /// What it is compared with.
+    /// The value to compare with.
     pub(crate) value: u64,
 }
 
@@ -353,15 +353,15 @@ impl TryFrom<&SemWaitEntry> for Condition {
     }
 }
 
-/// SEM_WAKE: what was written.
+/// SEM_WAKE: the cells that were written.
 pub(crate) enum Wake {
-    /// Cells of buffers that others have.
+    /// All foreign cells.
     Foreign,
     /// A cell.
     Cell {
-        /// Of the buffer.
+        /// Handle of the buffer.
         handle: u32,
-        /// Of the cell in it.
+        /// Offset of the cell in it, in bytes.
         offset: u64,
     },
 }
@@ -398,7 +398,7 @@ mod tests {
         Bind::try_from(&arg).err() == Some(EINVAL)
     }
 
-    /// VM_BIND: what each operation takes, and that all else must be 0.
+    /// VM_BIND: each operation uses its own fields, and all others must be 0.
     #[test]
     fn a_bind_is_one_of_four() -> Result {
         let Bind { vm, range, content } = Bind::try_from(&MAP)?;

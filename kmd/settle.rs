@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is done with what a command has kept, when it is answered or will not be.
+//! Frees the resources that a command has kept, once it is answered or cannot be any more.
 
 use kernel::prelude::*;
 use kernel::rbtree::RBTree;
@@ -58,7 +58,7 @@ impl Kept for Keep {
     }
 }
 
-/// Whether freeing it may take long, or wait for a lock that a client's thread has.
+/// Whether freeing it may take long, or wait for a lock that a client's thread holds.
 pub(crate) fn is_heavy(keep: &Keep) -> bool {
     matches!(keep, Keep::Mappings(_) | Keep::Vm(_))
 }
@@ -72,7 +72,7 @@ pub(crate) fn free(state: &State, mappings: RBTree<u64, Mapping>, quiet: bool) {
     }
 }
 
-/// Keeps the first fault of all, and tells the log.
+/// Keeps the first fault since the driver was bound, and logs faults.
 fn fault(state: &State, queue: &Queue, answer: &Answer) {
     let kind = (answer.values[query_value::STATE] >> 32) as u32;
     if answer.status != answer_status::OK || kind == 0 {

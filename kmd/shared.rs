@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Memory that driver and device share, seen as plain words that either side may change.
+//! Memory that driver and device share, accessed as plain words that either side may change.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -12,13 +12,13 @@ use crate::transport::{Memory, Purpose, Transport};
 
 /// `count` objects `T` in memory that the device reads and writes.
 ///
-/// `T` holds plain numbers or atomics; all bits zero is a value of it.
+/// `T` consists of plain numbers or atomics; all bits zero is a valid value.
 pub(crate) struct Shared<T> {
     memory: KBox<dyn Memory>,
     _type: PhantomData<T>,
 }
 
-// SAFETY: it is memory; all access is volatile or atomic.
+// SAFETY: plain memory of no particular thread; all accesses are volatile or atomic.
 unsafe impl<T> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Shared<T> {}
@@ -26,7 +26,7 @@ unsafe impl<T> Sync for Shared<T> {}
 /// Types that may lie in memory that the device changes at any time.
 ///
 /// # Safety
-/// All bit patterns are values, there are no references or pointers, and the
+/// All bit patterns are valid values, there are no references or pointers, and the
 /// alignment is at most a page.
 pub(crate) unsafe trait Wire {}
 
@@ -46,7 +46,7 @@ unsafe impl Wire for StatusPage {}
 /// [`Wire`] types that consist of atomics, which may change under a reference.
 ///
 /// # Safety
-/// As it says.
+/// The type consists of atomics only.
 pub(crate) unsafe trait Atomics: Wire {}
 
 // SAFETY: see its definition.
@@ -63,7 +63,7 @@ impl<T: Wire> Shared<T> {
         Self::with_flags(transport, purpose, count, GFP_KERNEL)
     }
 
-    /// As [`Self::new`] for an argument, charged to the caller's cgroup.
+    /// Like [`Self::new`], for an argument, charged to the caller's cgroup.
     ///
     /// # Errors
     /// ENOMEM.
@@ -77,7 +77,7 @@ impl<T: Wire> Shared<T> {
         count: usize,
         flags: Flags,
     ) -> Result<Self> {
-        // Whole pages, and so page-aligned.
+        // Whole pages are page-aligned.
         let bytes = (count * size_of::<T>()).next_multiple_of(tally_uapi::PAGE_SIZE as usize);
         Ok(Self { memory: transport.memory(purpose, bytes, flags)?, _type: PhantomData })
     }
@@ -87,7 +87,7 @@ impl<T: Wire> Shared<T> {
         self.memory.address()
     }
 
-    /// Where object `index` is. `None` beyond the last.
+    /// The address of object `index`. `None` beyond the last.
     pub(crate) fn at(&self, index: usize) -> Option<NonNull<T>> {
         if index >= self.memory.bytes() / size_of::<T>() {
             return None;
@@ -99,18 +99,18 @@ impl<T: Wire> Shared<T> {
     /// Writes object `index`, if there is one.
     pub(crate) fn write(&self, index: usize, value: T) {
         if let Some(place) = self.at(index) {
-            // SAFETY: valid, and any value may be there.
+            // SAFETY: the pointer is valid for writes, and any value may be there.
             unsafe { place.as_ptr().write_volatile(value) };
         }
     }
 
     /// A copy of object `index`, if there is one.
     pub(crate) fn read(&self, index: usize) -> Option<T> {
-        // SAFETY: valid, and all bits are values of a `Wire` type.
+        // SAFETY: the pointer is valid, and all bit patterns are values of a `Wire` type.
         self.at(index).map(|place| unsafe { place.as_ptr().read_volatile() })
     }
 
-    /// A copy of object 0, made where it stays: it may be too large for the stack.
+    /// A copy of object 0, made on the heap, since it may be too large for the stack.
     ///
     /// # Errors
     /// ENOMEM.
@@ -119,13 +119,13 @@ impl<T: Wire> Shared<T> {
         let mut copy = KBox::<T>::new_uninit(GFP_KERNEL)?;
         // SAFETY: both are valid for a `T`, and do not overlap.
         unsafe { copy.as_mut_ptr().copy_from_nonoverlapping(place.as_ptr(), 1) };
-        // SAFETY: just written, and all bits are values of a `Wire` type.
+        // SAFETY: just written, and all bit patterns are values of a `Wire` type.
         Ok(unsafe { copy.assume_init() })
     }
 }
 
 impl<T: Atomics> Shared<T> {
-    /// Object 0, to be used together with the device.
+    /// Object 0, for concurrent use with the device.
     pub(crate) fn atomics(&self) -> Option<&T> {
         // SAFETY: valid for the life of `self`, and atomics may change under a reference.
         self.at(0).map(|place| unsafe { place.as_ref() })

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What Rust cannot call: macros, inline functions, and a few services that the
+ * Functions that Rust cannot call: macros, inline functions, and a few services that the
  * kernel crate has no bindings for. raw/ declares and explains each.
  */
 
@@ -44,8 +44,8 @@ void tally_waiter_init(struct wait_queue_head *queue)
 
 /*
  * Sleeps until *woken is not 0. -ETIME at the deadline (CLOCK_MONOTONIC ns), -EINTR on a
- * signal, or only on a fatal one. A freezable sleep goes on where it was when the machine has
- * slept; its caller holds no lock.
+ * signal, or only on a fatal one. A freezable sleep continues after the machine has slept; its
+ * caller holds no lock.
  */
 int tally_waiter_sleep(struct wait_queue_head *queue, const u32 *woken, s64 deadline, bool killable,
 		       bool freezable)
@@ -82,7 +82,7 @@ int tally_waiter_sleep(struct wait_queue_head *queue, const u32 *woken, s64 dead
 void tally_waiter_wake(struct wait_queue_head *queue, u32 *woken)
 {
 	/*
-	 * What was written before is seen by the sleeper, who acquires it in
+	 * The sleeper sees all earlier writes: it acquires them in
 	 * tally_waiter_sleep().
 	 */
 	smp_store_release(woken, 1);
@@ -107,7 +107,7 @@ int tally_reset_function(struct pci_dev *pdev)
 {
 	int ret;
 
-	/* Others who look at the configuration space wait meanwhile. */
+	/* Other users of the configuration space wait meanwhile. */
 	pci_cfg_access_lock(pdev);
 	pci_save_state(pdev);
 	ret = pcie_reset_flr(pdev, PCI_RESET_DO_RESET);
@@ -164,7 +164,7 @@ static int tally_resume(struct device *dev)
 
 static DEFINE_SIMPLE_DEV_PM_OPS(tally_pm_ops, tally_suspend, tally_resume);
 
-/* The driver is the same for all its devices: the first to be bound sets what all others would. */
+/* All devices have the same driver: the first device to be bound sets the handlers for all. */
 void tally_handle_power(struct pci_dev *pdev, const struct tally_power *power)
 {
 	struct pci_driver *driver = to_pci_driver(pdev->dev.driver);
@@ -189,9 +189,9 @@ void *tally_page_address(struct page *page)
 }
 
 /*
- * Has memory for all pages of a buffer, or -EINTR when a fatal signal comes, or -ENODEV when
- * the driver is unbound. For a large buffer this takes long. The helper, which then finds all
- * pages, would see neither, and have the buffer's lock.
+ * Allocates all pages of a buffer. -EINTR on a fatal signal, -ENODEV when the driver is unbound.
+ * This takes long for a large buffer. The DRM helper, which then finds all pages, would notice
+ * neither, and hold the buffer's lock meanwhile.
  */
 int tally_fill_buffer(struct drm_gem_object *obj)
 {
@@ -199,7 +199,7 @@ int tally_fill_buffer(struct drm_gem_object *obj)
 	unsigned long index = 0;
 	struct folio *folio;
 
-	/* Its pages are in use, and so there. */
+	/* Its pages are in use, and so allocated. */
 	if (refcount_read(&to_drm_gem_shmem_obj(obj)->pages_use_count))
 		return 0;
 	while (index < obj->size >> PAGE_SHIFT) {
@@ -218,8 +218,8 @@ int tally_fill_buffer(struct drm_gem_object *obj)
 }
 
 /*
- * A page of a buffer, with a reference by which it stays where it is. It need not be pinned before:
- * a page with one reference more than the kernel knows of is neither moved nor written out.
+ * A page of a buffer, with a reference that keeps it in place. It need not be pinned before: the
+ * kernel neither moves nor writes out a page with one reference more than it knows of.
  */
 struct page *tally_buffer_page(struct drm_gem_object *obj, unsigned long index)
 {
@@ -228,7 +228,7 @@ struct page *tally_buffer_page(struct drm_gem_object *obj, unsigned long index)
 	return shmem_read_mapping_page(obj->filp->f_mapping, index);
 }
 
-/* Whether all pages of a buffer are there. fdinfo asks, with a spinlock held. */
+/* Whether all pages of a buffer are allocated. fdinfo calls this with a spinlock held. */
 enum drm_gem_object_status tally_buffer_status(struct drm_gem_object *obj)
 {
 	return refcount_read(&to_drm_gem_shmem_obj(obj)->pages_use_count) ?
@@ -241,8 +241,8 @@ void tally_put_page(struct page *page)
 }
 
 /*
- * mmap of the render node. The core's finds a buffer by the offset of its first
- * page only; this one by that of any page, so that a part of it can be mapped.
+ * mmap of the render node. The core's function finds a buffer by the offset of its first
+ * page only; this one finds it by that of any page, so that a part of it can be mapped.
  */
 int tally_mmap(struct file *file, struct vm_area_struct *vma)
 {
@@ -259,7 +259,7 @@ int tally_mmap(struct file *file, struct vm_area_struct *vma)
 	node = drm_vma_offset_lookup_locked(drm->vma_offset_manager, vma->vm_pgoff, vma_pages(vma));
 	if (node) {
 		obj = container_of(node, struct drm_gem_object, vma_node);
-		/* Without references it is being freed, and waits for our lock. */
+		/* An object without references is being freed, which waits for our lock. */
 		if (!kref_get_unless_zero(&obj->refcount))
 			obj = NULL;
 	}
@@ -275,9 +275,9 @@ int tally_mmap(struct file *file, struct vm_area_struct *vma)
 }
 
 /*
- * A page of a mapped buffer, by its distance from the start of the buffer. The
- * helper's handlers go by the distance from the start of the area, which is
- * another one once the area was cut by munmap or mremap, or began further on.
+ * A fault on a page of a mapped buffer, found by its distance from the start of the
+ * buffer. The helper's handlers use the distance from the start of the area, which
+ * differs once munmap or mremap has cut the area, or if the area began further on.
  */
 vm_fault_t tally_huge_fault(struct vm_fault *vmf, unsigned int order)
 {
@@ -292,7 +292,7 @@ vm_fault_t tally_huge_fault(struct vm_fault *vmf, unsigned int order)
 		return VM_FAULT_FALLBACK;
 
 	dma_resv_lock(obj->resv, NULL);
-	/* The area holds the pages, so they are there. */
+	/* The area holds the pages, so they are allocated. */
 	if (index >= obj->size >> PAGE_SHIFT || WARN_ON_ONCE(!shmem->pages))
 		goto unlock;
 	pfn = page_to_pfn(shmem->pages[index]);
@@ -306,7 +306,7 @@ vm_fault_t tally_huge_fault(struct vm_fault *vmf, unsigned int order)
 		unsigned long start = ALIGN_DOWN(vmf->address, PMD_SIZE);
 		unsigned long within = (vmf->address - start) >> PAGE_SHIFT;
 
-		/* One huge page that lies in memory as it does in the area. */
+		/* A huge page that is aligned in memory as it is in the area. */
 		if (start >= vma->vm_start && start + PMD_SIZE <= vma->vm_end &&
 		    (pfn & (PMD_SIZE / PAGE_SIZE - 1)) == within &&
 		    folio_test_pmd_mappable(page_folio(pfn_to_page(pfn))))
@@ -324,9 +324,9 @@ vm_fault_t tally_fault(struct vm_fault *vmf)
 }
 
 /*
- * Counts pages that a user has locked, as io_uring and BPF do: those of all the user's processes
- * together, by an atomic. So giving them back takes no lock that a process could hold. The
- * process's own number is for /proc alone.
+ * Counts pages that a user has locked, as io_uring and BPF do: one atomic for all the user's
+ * processes. So uncounting them takes no lock that a process could hold. The process's own number
+ * is for /proc only.
  */
 static bool tally_lock_pages(struct user_struct *user, struct mm_struct *mm, unsigned long count)
 {
@@ -363,7 +363,7 @@ int tally_user_pin(u64 address, unsigned long count, bool write, struct tally_us
 	unsigned long done = 0;
 	int ret;
 
-	/* Before anything is made as large as the caller says. */
+	/* Checked before anything of the caller's size is allocated. */
 	if (!access_ok((void __user *)address, (u64)count << PAGE_SHIFT))
 		return -EFAULT;
 	if (count > min_t(unsigned long, totalram_pages(), INT_MAX / sizeof(struct page *)))
@@ -413,9 +413,9 @@ free_user:
 }
 
 /*
- * Maps them for DMA, once. The processor and the device use the pages at the same time,
- * without calls that pass them from one to the other, because DMA is always coherent here. For
- * the same reason a page may be mapped any number of times.
+ * Maps them for DMA, once. The processor and the device use the pages at the same time, without
+ * calls that pass ownership between them, because DMA is always coherent here. For the same
+ * reason a page may be mapped any number of times.
  */
 int tally_user_map(struct tally_user_pages *user, struct device *dev)
 {
@@ -454,8 +454,8 @@ void tally_user_unpin(struct tally_user_pages *user)
 }
 
 /*
- * The files of VMs are of a file system of their own, which is mounted nowhere. Those of the
- * system's anonymous inodes share an address space, and none of it may be executed, as kernels
+ * The files of VMs have a file system of their own, which is mounted nowhere. Files of the
+ * system's anonymous inodes share an address space, and none of it may be executed, but kernels
  * of a GPU have to be.
  */
 static int tally_fs_init(struct fs_context *fc)
@@ -476,7 +476,7 @@ static struct file_system_type tally_fs = {
 static struct vfsmount *tally_fs_mount;
 static int tally_fs_users;
 
-/* The file system is there, and the module with it, until tally_fs_unpin. Files keep it longer. */
+/* Keeps the file system, and the module, until tally_fs_unpin. Open files keep them longer. */
 int tally_fs_pin(void)
 {
 	return simple_pin_fs(&tally_fs, &tally_fs_mount, &tally_fs_users);
@@ -488,8 +488,8 @@ void tally_fs_unpin(void)
 }
 
 /*
- * A file of an inode of its own, whose mappings can be found. It owns the data from here on,
- * unless it cannot be made. The caller has pinned the file system.
+ * A file with an inode of its own, so that its mappings can be found. On success it owns the data.
+ * The caller has pinned the file system.
  */
 struct file *tally_space_file(const struct file_operations *fops, void *data)
 {
@@ -498,7 +498,7 @@ struct file *tally_space_file(const struct file_operations *fops, void *data)
 
 	if (IS_ERR(inode))
 		return ERR_CAST(inode);
-	/* For the system's own, which it sees to that nothing executes. */
+	/* The flag is for the kernel's own anonymous inodes, which the kernel keeps from being executed. */
 	inode->i_flags &= ~S_ANON_INODE;
 	if (!try_module_get(fops->owner)) {
 		iput(inode);
@@ -514,22 +514,22 @@ struct file *tally_space_file(const struct file_operations *fops, void *data)
 	return file;
 }
 
-/* Takes pages out of all mappings of the file. */
+/* Unmaps pages from all mappings of the file. */
 void tally_space_zap(struct file *file, u64 start, u64 bytes)
 {
 	unmap_mapping_range(file->f_mapping, start, bytes, 0);
 }
 
-/* An area that shows what is bound: by faults, without a reference to the pages, and only here. */
+/* An area that shows bound pages: by faults, without references to the pages, and in this process only. */
 void tally_space_map(struct vm_area_struct *vma)
 {
 	vm_flags_set(vma, VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
 }
 
 /*
- * Shows a page. It is shown with the access that the binding gives, also where the area would
- * allow more: a page that may be written is shown so at once, and any other is never made
- * writable, see pfn_mkwrite.
+ * Maps a page on a fault, with the access of the binding, even where the area would allow more: a
+ * page that may be written is mapped writable at once, and any other is never made writable, see
+ * pfn_mkwrite.
  */
 vm_fault_t tally_space_show(struct vm_fault *vmf, unsigned int order, const struct tally_shown *at)
 {
@@ -561,8 +561,8 @@ vm_fault_t tally_space_show(struct vm_fault *vmf, unsigned int order, const stru
 }
 
 /*
- * Memory that the kernel and a process share. Freed here, its pages last as long as they are
- * mapped.
+ * Memory that the kernel and a process share. After it is freed here, its pages last as long as
+ * they are mapped.
  */
 void *tally_area_new(unsigned long bytes)
 {
@@ -591,7 +591,7 @@ struct page *tally_area_page(void *area, unsigned long offset)
 }
 
 /*
- * Memory that begins as zero and comes page by page, at the expense of the caller of this
+ * Memory that is zero at first and allocated page by page, charged to the caller of this
  * function.
  */
 struct tally_null *tally_null_new(unsigned long count)
@@ -611,7 +611,7 @@ struct page **tally_null_pages(struct tally_null *null)
 	return null->pages;
 }
 
-/* Has a page for a place. Whoever pays must not be ended for it: then there is none. */
+/* Allocates a page for an index. It fails rather than have the charged cgroup's processes killed. */
 int tally_null_fill(struct tally_null *null, unsigned long index)
 {
 	struct mem_cgroup *before = set_active_memcg(null->payer);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What shim.c has for raw/, which declares it once more for Rust. The prototypes
- * here are for the compiler's check of shim.c alone.
+ * The functions of shim.c for raw/, which declares them once more for Rust. The
+ * prototypes here only let the compiler check shim.c.
  */
 #ifndef _TALLY_SHIM_H_
 #define _TALLY_SHIM_H_
@@ -26,8 +26,8 @@ u32 tally_current_user(void);
 int tally_reset_function(struct pci_dev *pdev);
 
 /*
- * What the driver does when PCI finds an error, is about to take power or state, and has given
- * it back.
+ * The driver's callbacks for when PCI has found an error, is about to take power or state, and has
+ * given it back.
  */
 struct tally_power {
 	void (*halt)(struct pci_dev *pdev);
@@ -46,13 +46,13 @@ int tally_mmap(struct file *file, struct vm_area_struct *vma);
 vm_fault_t tally_fault(struct vm_fault *vmf);
 vm_fault_t tally_huge_fault(struct vm_fault *vmf, unsigned int order);
 
-/* What is bound at a page of a VM. */
+/* The binding at a page of a VM. */
 struct tally_shown {
 	/* The pages of the memory behind the binding; NULL: zeros. */
 	struct page *const *pages;
 	/*
-	 * The one that is meant, and those of the binding, which are contiguous there and in
-	 * the VM.
+	 * The wanted page, and the pages of the binding, which are contiguous there and in the
+	 * VM.
 	 */
 	unsigned long index;
 	unsigned long first;

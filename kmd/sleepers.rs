@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who sleeps in SEM_WAIT, by the bucket of the cell that is waited for. A file of a wait, which is
-//! polled, counts as a sleeper.
+//! The threads that sleep in SEM_WAIT, by the bucket of the cell that they wait for. The file of a wait,
+//! which is polled, counts as a sleeper.
 //!
 //! A sleeper is in the list of every bucket that one of its cells is in, and is
 //! counted there in the waiters page, which the device reads after each signal
-//! (`device/SPEC.md`, chapters 6 and 14). Only then it looks at its cells and
+//! (`device/SPEC.md`, chapters 6 and 14). Only after that it reads its cells and
 //! sleeps: so either it sees the signal, or the signaller sees it.
 //!
 //! All this outlives the hardware: sleepers are woken when the device goes, and
@@ -22,7 +22,7 @@ use tally_uapi::firmware::WaitersPage;
 use crate::raw::wait::Waiter;
 use crate::shared::Shared;
 
-/// A thread in SEM_WAIT, as the lists have it: one for each bucket of its cells.
+/// An entry of a thread in SEM_WAIT, one for each bucket of its cells.
 #[pin_data]
 struct Link {
     waiter: Arc<Waiter>,
@@ -31,18 +31,18 @@ struct Link {
     links: ListLinks,
 }
 
-/// What somebody sleeps on, for people: of the cells in a bucket the first.
+/// The cell that a thread sleeps on, for debugfs: the first of its cells in a bucket.
 #[derive(Clone, Copy)]
 pub(crate) struct About {
     /// The thread.
     pub(crate) thread: i32,
-    /// The cell's place in its page, in bytes.
+    /// The cell's offset in its page, in bytes.
     pub(crate) place: usize,
-    /// What it held when the thread looked first.
+    /// The cell's value when the thread first read it.
     pub(crate) cell: u64,
-    /// How it is compared with `value`.
+    /// The comparison of the cell with `value`.
     pub(crate) compare: Compare,
-    /// What it is compared with.
+    /// The awaited value.
     pub(crate) value: u64,
 }
 
@@ -53,7 +53,7 @@ impl_list_item! {
     impl ListItem<0> for Link { using ListLinks { self.links }; }
 }
 
-/// Everybody who sleeps, by bucket.
+/// All sleepers, by bucket.
 #[pin_data]
 pub(crate) struct Sleepers {
     #[pin]
@@ -62,12 +62,12 @@ pub(crate) struct Sleepers {
 
 struct Inner {
     lists: KVVec<List<Link>>,
-    /// What the device reads; none while there is no device.
+    /// The page that the device reads; none while there is no device.
     page: Option<Arc<Shared<WaitersPage>>>,
 }
 
 impl Inner {
-    /// Wakes who sleeps on a cell of `bucket`; how many they are.
+    /// Wakes the sleepers of `bucket`, and returns their number.
     fn wake(&self, bucket: usize) -> u32 {
         let links = self.lists.get(bucket).into_iter().flat_map(List::iter);
         links.map(|link| link.waiter.wake()).count() as u32
@@ -82,7 +82,7 @@ impl Inner {
 }
 
 impl Sleepers {
-    /// Nobody sleeps.
+    /// Empty lists.
     pub(crate) fn new() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             inner <- new_spinlock!(Inner {
@@ -98,8 +98,8 @@ impl Sleepers {
         }? Error)
     }
 
-    /// From now on the device reads `page`: counts in it who sleeps already. `None`:
-    /// the page is not written any more.
+    /// Counts the present sleepers in `page`, which the device reads from now on. `None`:
+    /// the previous page is not written any more.
     pub(crate) fn publish_to(&self, page: Option<Arc<Shared<WaitersPage>>>) {
         let mut inner = self.inner.lock();
         let before = core::mem::replace(&mut inner.page, page);
@@ -108,7 +108,7 @@ impl Sleepers {
             inner.count(bucket, |word| word.store(sleeping, Ordering::Relaxed));
         }
         drop(inner);
-        // Outside of the lock: freeing it may sleep.
+        // Dropped without the lock, since freeing it may sleep.
         drop(before);
     }
 
@@ -126,7 +126,7 @@ impl Sleepers {
 
     fn leave(&self, bucket: usize, link: &Link) {
         let mut inner = self.inner.lock();
-        // SAFETY: a link is only ever in the list of its bucket.
+        // SAFETY: a link is never in another list than that of its bucket.
         let removed = inner.lists.get_mut(bucket).and_then(|list| unsafe { list.remove(link) });
         inner.count(bucket, |word| {
             word.fetch_sub(1, Ordering::Release);
@@ -135,36 +135,36 @@ impl Sleepers {
         drop(removed);
     }
 
-    /// Wakes who sleeps on a cell of `bucket`.
+    /// Wakes the sleepers of `bucket`.
     pub(crate) fn wake(&self, bucket: usize) {
         self.inner.lock().wake(bucket);
     }
 
-    /// As [`Self::wake`], after a host has written a cell there, and a full fence. Whether the device
-    /// has waiters there, too, which are to be told.
+    /// Like [`Self::wake`], after a host has written a cell of the bucket and executed a full fence.
+    /// Returns whether the device has waiters there, too, which then have to be woken.
     #[must_use]
     pub(crate) fn wake_for_host(&self, bucket: usize) -> bool {
         let inner = self.inner.lock();
         let ours = inner.wake(bucket);
-        // Ours change under this lock only, and what the device counts reads its cells afterwards.
+        // Our count changes under this lock only, and waiters that the device counts read their cells after that.
         let page = inner.page.as_ref().and_then(|page| page.atomics());
         let word = page.and_then(|page| page.waiters.get(bucket));
         word.is_some_and(|word| word.load(Ordering::SeqCst) != ours)
     }
 
-    /// Wakes everybody: something else than a cell has changed.
+    /// Wakes all sleepers: something other than a cell has changed.
     pub(crate) fn wake_all(&self) {
         for bucket in 0..WAITERS {
             self.wake(bucket);
         }
     }
 
-    /// How many cells are slept on.
+    /// Number of sleepers, counted once for each bucket of their cells.
     pub(crate) fn asleep(&self) -> usize {
         self.inner.lock().lists.iter().map(|list| list.iter().count()).sum()
     }
 
-    /// Who sleeps on what, as far as there is room in `out`; returns for how many there was none.
+    /// Lists the sleepers, as far as `out` has room; returns the number of those that it had no room for.
     pub(crate) fn about(&self, out: &mut KVec<About>) -> usize {
         let inner = self.inner.lock();
         let all = inner.lists.iter().flat_map(List::iter);
@@ -172,7 +172,7 @@ impl Sleepers {
     }
 }
 
-/// A sleeper's places in the lists; leaves them when dropped. `S` leads to the lists.
+/// A sleeper's places in the lists, which it leaves on drop. `S` refers to the lists.
 pub(crate) struct Places<S: Deref<Target = Sleepers>> {
     sleepers: S,
     links: KVec<(usize, Arc<Link>)>,
@@ -201,7 +201,7 @@ impl<S: Deref<Target = Sleepers>> Places<S> {
             )?;
             places.links.push((bucket, places.sleepers.enter(bucket, link)), GFP_KERNEL_ACCOUNT)?;
         }
-        // Between the counting and the look at the cells (`uapi/src/cell.rs`).
+        // Orders the counting before the caller's reads of the cells (`uapi/src/cell.rs`).
         fence(Ordering::SeqCst);
         Ok(places)
     }

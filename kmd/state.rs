@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What files refer to, as long as there are files: it survives the hardware.
+//! The state that files refer to. It lives as long as there are files, and outlives the hardware.
 
 use kernel::prelude::*;
 use kernel::rbtree::RBTreeNode;
@@ -19,14 +19,14 @@ use crate::releases::Releases;
 use crate::sleepers::Sleepers;
 use crate::table::{Limits, Table};
 
-/// Things that are counted, for debugfs and for tests.
+/// Counters for debugfs and for tests.
 #[derive(Clone, Copy)]
 pub(crate) enum Count {
     /// Interrupts taken.
     Interrupts,
     /// QUEUE_KICKs.
     Kicks,
-    /// SEM_WAKEs that the device was told of.
+    /// SEM_WAKEs that were forwarded to the device.
     Wakes,
     /// SEM_WAITs that went to sleep.
     Sleeps,
@@ -47,7 +47,7 @@ pub(crate) const COUNTS: [&str; 8] =
 /// The first fault since the driver was bound.
 #[derive(Clone, Copy)]
 pub(crate) struct FirstFault {
-    /// When, in CLOCK_MONOTONIC ns.
+    /// Its time in CLOCK_MONOTONIC ns.
     pub(crate) time_ns: i64,
     /// The VM.
     pub(crate) vm: u32,
@@ -59,16 +59,16 @@ pub(crate) struct FirstFault {
     pub(crate) address: u64,
     /// Index of the ring packet.
     pub(crate) packet: u64,
-    /// Thread group that had opened the file.
+    /// The thread group that had opened the file.
     pub(crate) pid: i32,
 }
 
 /// Lines in the log about what clients did.
 struct Log {
-    /// Since when they are counted.
+    /// Time from which they are counted, in CLOCK_MONOTONIC ns.
     since_ns: i64,
     lines: u32,
-    /// Those that there were too many of.
+    /// Lines that were suppressed.
     left_out: u32,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct State {
     /// Threads that wait for room.
     #[pin]
     pub(crate) releases: Releases,
-    /// Who uses how much.
+    /// Accounts of the device, its users and its files.
     pub(crate) accounts: Arc<Accounts>,
     /// The device's clock and ours.
     #[pin]
@@ -107,7 +107,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// A device without files.
+    /// State of a device without files.
     ///
     /// # Errors
     /// ENOMEM.
@@ -137,7 +137,7 @@ impl State {
         self.gone.load(kernel::sync::atomic::Acquire)
     }
 
-    /// The device goes: all sleepers answer ENODEV.
+    /// Marks the device as gone: all sleepers return ENODEV.
     pub(crate) fn go(&self) {
         self.gone.xchg(true, Full);
         self.sleepers.wake_all();
@@ -155,10 +155,10 @@ impl State {
         let full = |answer: &Result<T>| matches!(answer, Err(error) if *error == ENOSPC);
         let mut answer = f();
         while full(&answer) && monotonic_ns() < deadline_ns {
-            // What is under way now is noted after `done`.
+            // A release that is under way now is noted after `done` was read.
             let done = self.releases.done();
             let under_way = self.is_releasing(user);
-            // The last release may have come since `f` looked.
+            // The last release may have happened since the previous call of `f`.
             answer = f();
             if !under_way {
                 break;
@@ -170,7 +170,7 @@ impl State {
         answer
     }
 
-    /// Whether something that files of `user` have closed is not released yet.
+    /// Whether an object that a file of `user` has closed is not released yet.
     fn is_releasing(&self, user: u32) -> bool {
         self.vms.next(0, |vm| vm.owner().user == user && vm.ended()).is_some()
             || self.queues.next(0, |it| it.vm().owner().user == user && it.ended()).is_some()
@@ -181,8 +181,8 @@ impl State {
         self.files.fetch_add(1u64, Relaxed)
     }
 
-    /// Whether the log may have another line about what clients did: ten in five seconds, since
-    /// clients can make as many faults as they like.
+    /// Whether another line about clients' actions may be logged: ten are allowed in five seconds,
+    /// since clients can make any number of faults.
     pub(crate) fn may_log(&self) -> bool {
         let now = monotonic_ns();
         let mut log = self.log.lock();
@@ -198,12 +198,12 @@ impl State {
         may
     }
 
-    /// Keeps what an answered command has set free until [`Self::reap`].
+    /// Keeps the resources that an answered command has released until [`Self::reap`].
     pub(crate) fn leave(&self, sent: RBTreeNode<u64, Sent<Keep>>) {
         self.left.lock().insert(sent);
     }
 
-    /// Frees what [`Self::leave`] has kept.
+    /// Frees the resources that [`Self::leave`] has kept.
     pub(crate) fn reap(&self) {
         loop {
             let mut left = self.left.lock();
@@ -215,7 +215,7 @@ impl State {
         }
     }
 
-    /// How many VMs there may be.
+    /// Limits of the number of VMs.
     pub(crate) fn vm_limits() -> Limits {
         Limits {
             file: *module_parameters::max_vms.value_ref(),
@@ -223,7 +223,7 @@ impl State {
         }
     }
 
-    /// How many queues there may be.
+    /// Limits of the number of queues.
     pub(crate) fn queue_limits() -> Limits {
         Limits {
             file: *module_parameters::max_queues.value_ref(),
@@ -247,12 +247,12 @@ impl State {
         ]
     }
 
-    /// Counts.
+    /// Increments a counter.
     pub(crate) fn count(&self, what: Count) {
         self.counts[what as usize].add(1u64, Relaxed);
     }
 
-    /// How often, by [`COUNTS`].
+    /// The counters with their names of [`COUNTS`].
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         COUNTS.iter().copied().zip(self.counts.iter().map(|count| count.load(Relaxed)))
     }
@@ -262,7 +262,7 @@ impl State {
         self.quarantined.add(bytes, Relaxed);
     }
 
-    /// Bytes that were given up, see [`Self::quarantine`].
+    /// Bytes in quarantine, see [`Self::quarantine`].
     pub(crate) fn quarantined(&self) -> u64 {
         self.quarantined.load(Relaxed)
     }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Objects by the ids that the device knows them by: VMs and queues.
 //!
-//! An id is reserved first ([`Reserved`]), and seen by nobody. [`Reserved::publish`] consumes the
-//! reservation and puts the object in its place; the admin ring calls it at the moment at which it takes
-//! the command that makes the object, so that whatever is sent for a published object comes after its
-//! creation. A reservation that is dropped gives the id back: the device has not heard of it. From
-//! then on only [`Table::free`] gives the id back, and it is told by the object, not by the number.
+//! An id is reserved first ([`Reserved`]), and no look-up finds it. [`Reserved::publish`] consumes the
+//! reservation and puts the object in its place. The admin ring calls it when it accepts the command that
+//! makes the object, so that every command for a published object follows its creation. A reservation that
+//! is dropped gives the id back: the device has never seen it. After publication only [`Table::free`] gives
+//! the id back, and its argument is the object, not the number.
 //!
-//! For its owner an object ends when it is closed, which is before the device has forgotten it.
+//! For its owner an object ends when it is closed, which is before the device has released it.
 
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Relaxed};
 use kernel::sync::{new_mutex, Arc, Mutex};
 
-/// Who has an object.
+/// The owner of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     /// The number of the file.
@@ -22,20 +22,20 @@ pub(crate) struct Owner {
     pub(crate) user: u32,
 }
 
-/// How many objects there may be.
+/// Limits of the number of objects.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
-    /// Of a file.
+    /// The most objects of one file.
     pub(crate) file: u32,
-    /// Of all files of a user.
+    /// The most objects of all files of one user.
     pub(crate) user: u32,
 }
 
-/// What a [`Table`] needs to know of its objects.
+/// The properties of its objects that a [`Table`] uses.
 pub(crate) trait Entry {
     /// The id by which it was made.
     fn id(&self) -> u32;
-    /// Who has it.
+    /// Its owner.
     fn owner(&self) -> Owner;
     /// Whether its owner has ended it.
     fn closed(&self) -> &Closed;
@@ -45,7 +45,7 @@ pub(crate) trait Entry {
 pub(crate) struct Closed(Atomic<bool>);
 
 impl Closed {
-    /// Not closed.
+    /// An open object.
     pub(crate) fn new() -> Self {
         Self(Atomic::new(false))
     }
@@ -70,10 +70,10 @@ pub(crate) struct Table<T> {
 }
 
 struct Slots<T> {
-    /// By id - 1. As long as the largest id so far.
+    /// The slots by id - 1. Its length is the largest id so far.
     slots: KVVec<Slot<T>>,
-    /// Where the search for a free id begins: ids are not used again at once, so
-    /// that a late use of an old one is an error and not somebody else's.
+    /// The index at which the search for a free id begins: ids are not used again at
+    /// once, so that a late use of an old id fails instead of reaching another object.
     next: usize,
 }
 
@@ -100,7 +100,7 @@ impl<T: Entry> Slot<T> {
     }
 }
 
-/// An id that is in use by nothing yet. Dropping it gives it back.
+/// An id that no object uses yet. Dropping it gives the id back.
 pub(crate) struct Reserved<'a, T: Entry> {
     table: &'a Table<T>,
     index: usize,
@@ -149,7 +149,7 @@ impl<T: Entry> Table<T> {
         if of_file >= limits.file || of_user >= limits.user {
             return Err(ENOSPC);
         }
-        // Until the table has its full length ids that were never used come first.
+        // Until the table has its full length, ids that were never used come first.
         let index = if slots.len() < self.max as usize {
             slots.push(Slot::Free, GFP_KERNEL)?;
             slots.len() - 1
@@ -200,8 +200,8 @@ impl<T: Entry> Table<T> {
         }
     }
 
-    /// Gives the id of `object` back; the device has forgotten it. Does nothing if it has been given
-    /// back already, whatever has the id by now.
+    /// Gives the id of `object` back, which the device has released. Does nothing if it has been given
+    /// back already, even if another object has the id by now.
     pub(crate) fn free(&self, object: &T) {
         let index = (object.id() as usize).wrapping_sub(1);
         let mut guard = self.slots.lock();
@@ -209,12 +209,12 @@ impl<T: Entry> Table<T> {
         let slot = slot.filter(|slot| slot.object().is_some_and(|it| core::ptr::eq(&**it, object)));
         let freed = slot.map(|slot| core::mem::replace(slot, Slot::Free));
         drop(guard);
-        // Outside of the lock: it may be the last reference.
+        // Dropped without the lock, since it may be the last reference.
         drop(freed);
     }
 
-    /// The first object with an id above `after` that is as `wanted` says: for
-    /// walks that must not hold the lock.
+    /// The first object with an id above `after` for which `wanted` is true, for
+    /// iterations that must not hold the lock.
     pub(crate) fn next(&self, after: u32, wanted: impl Fn(&T) -> bool) -> Option<(u32, Arc<T>)> {
         let guard = self.slots.lock();
         let rest = guard.slots.iter().enumerate().skip(after as usize);
@@ -223,7 +223,7 @@ impl<T: Entry> Table<T> {
             .map(|(id, object)| (id, object.clone()))
     }
 
-    /// Calls `f` for every object that is as `wanted` says.
+    /// Calls `f` for every object for which `wanted` is true.
     pub(crate) fn for_each(&self, wanted: impl Fn(&T) -> bool, mut f: impl FnMut(u32, Arc<T>)) {
         let mut last = 0;
         while let Some((id, object)) = self.next(last, &wanted) {
@@ -312,7 +312,7 @@ mod tests {
         Ok(())
     }
 
-    /// "Of all files of a user."
+    /// "The most objects of all files of one user."
     #[test]
     fn files_of_a_user_share_a_limit() -> Result {
         let table = table(9)?;
@@ -338,7 +338,7 @@ mod tests {
         Ok(())
     }
 
-    /// "seen by nobody", "A reservation that is dropped gives the id back"
+    /// "no look-up finds it", "A reservation that is dropped gives the id back"
     #[test]
     fn a_reservation_is_not_seen() -> Result {
         let table = table(1)?;
@@ -352,7 +352,7 @@ mod tests {
         Ok(())
     }
 
-    /// "Does nothing if it has been given back already, whatever has the id by now."
+    /// "Does nothing if it has been given back already, even if another object has the id by now."
     #[test]
     fn an_object_frees_no_other() -> Result {
         let table = table(1)?;

@@ -2,7 +2,7 @@
 //! The DRM driver of the Tally GPU.
 //!
 //! `device/SPEC.md` is the device's manual (chapters 12 to 15 are this driver's
-//! side of it), `uapi/UAPI.md` what user space gets.
+//! side of it), `uapi/UAPI.md` describes the interface for user space.
 //!
 //! ```text
 //!  ioctl/ ── request.rs     commands.rs ── admin.rs, lanes.rs ── transport.rs ── device
@@ -10,10 +10,11 @@
 //!     object/ ── state.rs ◄── gpu.rs (start, reset, interrupts) ◄── pci.rs
 //! ```
 //!
-//! Two halves with two lifetimes. [`gpu::Gpu`] is the hardware: registers, rings
-//! and interrupts, and lives while the driver is bound. [`state::State`] is what
-//! files refer to: VMs, queues, sleepers, accounts; it lives until the last file
-//! is closed, and knows when the hardware has gone.
+//! The driver has two halves with two lifetimes. [`gpu::Gpu`] is the hardware:
+//! registers, rings and interrupts. It lives while the driver is bound.
+//! [`state::State`] is the state that files refer to: VMs, queues, sleepers,
+//! accounts. It lives until the last file is closed, and knows when the hardware
+//! has gone.
 //!
 //! Lock order: a VM's mappings, the admin ring, tables and sleepers (leaves).
 //!
@@ -53,7 +54,7 @@ mod state;
 mod table;
 mod transport;
 
-/// The module: the ways to devices.
+/// The module: its registrations for each way of reaching a device.
 #[pin_data]
 pub(crate) struct TallyModule {
     #[pin]

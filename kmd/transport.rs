@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How the driver reaches a device: registers, memory that both use, and the way by which the device
-//! reaches what clients bind. All that differs between the halves of the driver is behind this trait.
+//! The driver's access to a device: registers, shared memory, and the device's access to the memory that
+//! clients bind. Every difference between the halves of the driver is behind this trait.
 
 use core::ptr::NonNull;
 
@@ -8,18 +8,18 @@ use kernel::alloc::Flags;
 use kernel::device::{Bound, Device};
 use kernel::prelude::*;
 
-/// What STATUS says.
+/// The register STATUS.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Status {
     /// The admin ring is served.
     pub(crate) enabled: bool,
-    /// A reset goes on.
+    /// A reset is in progress.
     pub(crate) resetting: bool,
     /// ENABLE was refused, or the rings became unreadable. A reset clears it.
     pub(crate) failed: bool,
 }
 
-/// What the device is told at ENABLE: addresses of [`Memory`].
+/// The addresses that the device is given at ENABLE, each of a [`Memory`].
 pub(crate) struct Addresses {
     /// The admin ring.
     pub(crate) ring: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Addresses {
     pub(crate) status: u64,
 }
 
-/// What memory is for, of which some devices have a fixed place.
+/// The purpose of memory, which for some devices decides its place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The admin ring.
@@ -44,17 +44,17 @@ pub(crate) enum Purpose {
     Status,
     /// The waiters page.
     Waiters,
-    /// What a command names by its address.
+    /// Memory that a command names by its address.
     Argument,
 }
 
-/// Memory that driver and device use, whole pages, zero at first. It is freed when this is dropped.
+/// Memory that driver and device share: whole pages, zero at first, freed on drop.
 pub(crate) trait Memory: Send + Sync {
-    /// Where it is. It stays there as long as `self` lives.
+    /// The address of the memory, which is valid as long as `self` lives.
     fn base(&self) -> NonNull<u64>;
-    /// How long it is.
+    /// The size in bytes.
     fn bytes(&self) -> usize;
-    /// Its address as the device knows it, page-aligned.
+    /// The address that the device uses, page-aligned.
     fn address(&self) -> u64;
 }
 
@@ -69,15 +69,15 @@ pub(crate) trait Transport: Send + Sync {
     /// Whether the device can be reached.
     fn present(&self) -> bool;
 
-    /// What the device does.
+    /// State of the device.
     fn status(&self) -> Status;
 
-    /// Begins a reset, which is done when the status says that none goes on. False: the device is not one
-    /// that resets itself.
+    /// Begins a reset, which is done when the status shows none in progress. False: this kind of device does
+    /// not reset itself.
     fn begin_reset(&self) -> bool;
 
-    /// Ends what the device does without its help, and for good if it is not one that resets itself. It is
-    /// done when this has returned and the status says that no reset goes on.
+    /// Stops the device without its help, and for good if it does not reset itself. It is done when this has
+    /// returned and the status shows no reset in progress.
     ///
     /// # Errors
     /// It cannot be done.
@@ -92,22 +92,22 @@ pub(crate) trait Transport: Send + Sync {
     /// It cannot be read.
     fn clock(&self) -> Result<u64>;
 
-    /// So many commands were published on the admin ring, modulo 2^32.
+    /// Tells the device the number of commands published on the admin ring, modulo 2^32.
     fn admin_tail(&self, tail: u32);
 
-    /// A queue was found asleep.
+    /// Tells the device that a queue was found asleep.
     fn kick(&self, queue: u32);
 
-    /// A cell of `bucket` was written.
+    /// Tells the device that a cell of `bucket` was written.
     fn wake(&self, bucket: u32);
 
-    /// Memory to share with the device; `flags` say who is charged.
+    /// Memory to share with the device; `flags` say which cgroup is charged.
     ///
     /// # Errors
-    /// ENOMEM. EINVAL: it takes none for this.
+    /// ENOMEM. EINVAL: the device has no memory for this purpose or size.
     fn memory(&self, purpose: Purpose, bytes: usize, flags: Flags) -> Result<KBox<dyn Memory>>;
 
-    /// The device by whose bus addresses it reaches the pages that VM_MAP names. None: it is shown what is
-    /// bound when it needs it, through the file of a VM, and loses it without being asked.
+    /// The device whose bus addresses VM_MAP uses to name pages. None: the device sees bound pages through the
+    /// file of a VM as it needs them, and loses them without being asked.
     fn dma(&self) -> Option<&Device<Bound>>;
 }

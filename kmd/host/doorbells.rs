@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Register writes that the process has not read yet. Each is a level: what is written twice before it is read
-//! is told once, so nothing here grows.
+//! Register writes that the process has not read yet. Each is a level: a register that is written twice before
+//! it is read is reported once, so nothing here grows.
 
 use kernel::prelude::*;
 use kernel::sync::{new_spinlock, Arc, SpinLock};
@@ -20,16 +20,16 @@ pub(super) struct Doorbells {
     reader: Waiter,
 }
 
-/// What was written.
+/// The writes that were not read yet.
 struct Pending {
     tail: Option<u32>,
-    /// All foreign cells.
+    /// Whether foreign cells were written.
     foreign: bool,
-    /// Bits of queues.
+    /// The kicked queues.
     kicks: Bits<{ MAX_QUEUES as usize / 64 + 1 }>,
-    /// Bits of buckets.
+    /// The buckets whose cells were written.
     wakes: Bits<{ WAITERS / 64 }>,
-    /// The driver does not use the device any more.
+    /// The driver has stopped using the device.
     ended: bool,
 }
 
@@ -37,7 +37,7 @@ struct Pending {
 struct Bits<const WORDS: usize>([u64; WORDS]);
 
 impl<const WORDS: usize> Bits<WORDS> {
-    /// Adds a number; none that is too large.
+    /// Adds a number, unless it is too large.
     fn set(&mut self, number: u32) {
         if let Some(word) = self.0.get_mut(number as usize / 64) {
             *word |= 1 << (number % 64);
@@ -78,7 +78,7 @@ impl Pending {
 }
 
 impl Doorbells {
-    /// None was rung.
+    /// Doorbells without a write.
     ///
     /// # Errors
     /// ENOMEM.
@@ -115,23 +115,23 @@ impl Doorbells {
         });
     }
 
-    /// The driver does not use the device any more.
+    /// Notes that the driver has stopped using the device.
     pub(super) fn end(&self) {
         self.ring(|pending| pending.ended = true);
     }
 
-    /// Whether that is so.
+    /// Whether [`Self::end`] was called.
     pub(super) fn ended(&self) -> bool {
         self.pending.lock().ended
     }
 
-    /// Waits until something was written, and takes as much as there is room for.
+    /// Waits until a register was written, and takes as many writes as `out` has room for.
     ///
     /// # Errors
-    /// ENODEV: the driver does not use the device any more. EINTR.
+    /// ENODEV: the driver has stopped using the device. EINTR.
     pub(super) fn take(&self, out: &mut [Write]) -> Result<usize> {
         loop {
-            // Before the look: what is written after it wakes the sleeper.
+            // Rearmed before the look, so that a later write wakes the sleeper.
             self.reader.rearm();
             let mut pending = self.pending.lock();
             if pending.ended {
@@ -159,7 +159,7 @@ impl Doorbells {
 mod tests {
     use super::*;
 
-    /// "what is written twice before it is read is told once"
+    /// "a register that is written twice before it is read is reported once"
     #[test]
     fn writes_are_levels() -> Result {
         let bells = Doorbells::new()?;
@@ -178,7 +178,7 @@ mod tests {
             write(regs::WAKE, 511),
             write(regs::WAKE, regs::WAKE_FOREIGN),
         ];
-        // Without room for all of them the others stay.
+        // Writes without room in the slice stay.
         let mut out = [Write::default(); 8];
         assert_eq!(bells.take(&mut out[..2])?, 2);
         assert_eq!(bells.take(&mut out[2..])?, 3);

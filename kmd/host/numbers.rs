@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Numbers of GPUs, by which the kernel names them: the lowest that is free.
+//! Numbers of GPUs, by which the kernel names them. Each GPU takes the lowest free one.
 
 use kernel::prelude::*;
 use kernel::sync::atomic::{Atomic, Full, Relaxed};
 
-/// By bit: the numbers in use.
+/// The numbers in use, one bit each.
 static USED: Atomic<u64> = Atomic::new(0);
 
-/// A number in use, until it is dropped.
+/// A number in use, freed on drop.
 pub(super) struct Number(u32);
 
 impl Number {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The way to a device that is a process of this machine.
+//! The transport to a device that is a process of this machine.
 
 use core::mem::offset_of;
 use core::ptr::NonNull;
@@ -15,7 +15,7 @@ use crate::raw::space::Area;
 use crate::raw::time::monotonic_ns;
 use crate::transport::{Addresses, Memory, Purpose, Status, Transport};
 
-/// See the module. Registers that are written are doorbells; those that are read are known here.
+/// See the module. Writes of registers become doorbells; registers that are read have their values here.
 pub(super) struct Process {
     dev: &'static Device<Bound>,
     area: Arc<Area>,
@@ -34,16 +34,16 @@ impl Process {
     }
 }
 
-/// A part of the area.
+/// Part of the area.
 struct Part {
     start: NonNull<u64>,
     bytes: usize,
     offset: usize,
-    /// Keeps it.
+    /// Keeps the area alive.
     _area: Arc<Area>,
 }
 
-// SAFETY: a part of an `Area`, which it keeps.
+// SAFETY: a part of an `Area`, which it keeps alive and which any thread may use.
 unsafe impl Send for Part {}
 // SAFETY: as above.
 unsafe impl Sync for Part {}
@@ -79,18 +79,18 @@ impl Transport for Process {
         Status { enabled: !self.doorbells.ended(), resetting: false, failed: false }
     }
 
-    /// A process that does not answer would not do this either.
+    /// Returns false: a process that does not answer would not reset itself either.
     fn begin_reset(&self) -> bool {
         false
     }
 
-    /// The process loses what it was shown with the bindings, which the driver takes out itself.
+    /// The process loses its view of the pages with the bindings, which the driver removes itself.
     fn force_reset(&self) -> Result {
         self.doorbells.end();
         Ok(())
     }
 
-    /// It was enabled with START, which says where everything is.
+    /// Does nothing: START has enabled the device and told the process where everything is.
     fn enable(&self, _: &Addresses) {}
 
     fn clock(&self) -> Result<u64> {

@@ -25,10 +25,10 @@ use crate::shared::Shared;
 
 /// IOCTL: VM_BIND: maps and unmaps.
 ///
-/// Memory is had before the hardware is used: how long that takes is up to the caller, and unbinding
-/// waits for all who use the hardware.
+/// Memory is allocated before the hardware is used: that takes as long as the caller makes it take, and
+/// unbinding waits for every user of the hardware.
 pub(super) fn bind(caller: &Caller<'_>, arg: &VmBind) -> Result {
-    // Unbound: ENODEV, whatever is asked for.
+    // An unbound driver answers ENODEV to every request.
     caller.gpu_or_gone(|_| Ok(()))?;
     let Bind { vm, range, content } = Bind::try_from(arg)?;
     let file = caller.file();
@@ -91,8 +91,8 @@ pub(super) fn bind(caller: &Caller<'_>, arg: &VmBind) -> Result {
             })
         }
         (Content::Null { access }, _) => {
-            // A device that is told has the memory, from the same machine in the end. Zeros that are only
-            // read need none.
+            // A device that is told provides the memory itself, in the end from the same machine. Zeros that
+            // are only read need no memory.
             let amount = Amount { bytes, ..Amount::default() };
             let charge = access.writes().then(|| Charge::take(vm.account(), amount)).transpose()?;
             map(caller, &vm, &range, |gpu, mapping| {
@@ -109,8 +109,8 @@ pub(super) fn bind(caller: &Caller<'_>, arg: &VmBind) -> Result {
     }
 }
 
-/// Calls `f` again when it answers EINTR: a signal came while another thread had the
-/// buffer's lock, which it does not have for long. The call does not end for the signal.
+/// Calls `f` again when it answers EINTR: a signal arrived while another thread held the
+/// buffer's lock, which it does not hold for long. The signal does not end the call.
 fn patiently<T>(f: impl Fn() -> Result<T>) -> Result<T> {
     loop {
         match f() {
@@ -124,15 +124,15 @@ fn patiently<T>(f: impl Fn() -> Result<T>) -> Result<T> {
 struct NewMapping<'a> {
     vm: &'a Arc<Vm>,
     range: &'a Range<u64>,
-    /// The commands that were sent.
+    /// The commands that were sent for it.
     calls: KVVec<Arc<Call>>,
-    /// Its number, once it is in the tree, and what became of the sending.
+    /// Its number, once it is in the tree, and the result of sending its commands.
     made: Option<(u64, Result)>,
 }
 
 impl NewMapping<'_> {
-    /// Puts it into the tree, and tells a device that maps by itself: `extents`, or memory of the device's
-    /// where there are none.
+    /// Puts it into the tree, and sends VM_MAP to a device that keeps its own mappings: for `extents`, or for
+    /// memory of the device if there are none.
     ///
     /// # Errors
     /// It is not in the tree.
@@ -149,8 +149,8 @@ impl NewMapping<'_> {
         })
     }
 
-    /// Puts it into the tree, where the faults of a device find it that is shown what is bound. Only of code
-    /// is it told, for which it changes its own mapping.
+    /// Puts it into the tree, where the page faults of a device that sees bindings through the VM's file find
+    /// it. Only mappings of code are sent to such a device, since it changes its own mapping for them.
     ///
     /// # Errors
     /// It is not in the tree.
@@ -177,7 +177,7 @@ impl NewMapping<'_> {
     }
 }
 
-/// Makes a mapping; `send` has it sent, and this waits for the answers.
+/// Makes a mapping; `send` sends its commands, and this waits for the answers.
 fn map(
     caller: &Caller<'_>,
     vm: &Arc<Vm>,
@@ -194,7 +194,7 @@ fn map(
     // A killed caller leaves the mapping: its file ends soon, and the VM with it.
     match result {
         Err(error) if error != EINTR => {
-            // Unbound: its end has taken all mappings back.
+            // Unbound: unbinding has removed all mappings.
             let _ = caller.gpu_or_gone(|gpu| {
                 undo(gpu, vm, range.start, serial, undoing);
                 Ok(())
@@ -205,7 +205,7 @@ fn map(
     }
 }
 
-/// VM_MAP of `bytes` from `start`; `flags` are those of the mapping.
+/// The VM_MAP of `bytes` bytes from `start`; `flags` are those of the mapping.
 fn map_command(vm: &Vm, start: u64, bytes: u64, flags: u32, extents: (u64, usize)) -> Command {
     let args = [start, bytes, extents.0, extents.1 as u64, 0, 0];
     Command { flags, ..vm_command(op::VM_MAP, vm.id(), args) }
@@ -229,7 +229,7 @@ fn send_unlisted_map(
     send_map(gpu, map_command(vm, range.start, bytes, flags, (0, 0)), Keep::Nothing, calls)
 }
 
-/// Sends the VM_MAPs of a range, a page of extents each.
+/// Sends the VM_MAPs of a range, with one page of extents each.
 fn send_maps(
     gpu: &Gpu<'_>,
     vm: &Vm,
@@ -249,7 +249,7 @@ fn send_maps(
             bytes += extent.bytes;
         }
         if bytes == 0 {
-            // Fewer pages than the range has: cannot be, and must not loop.
+            // The list has fewer pages than the range. That cannot happen, and must not loop.
             return Err(EFAULT);
         }
         let command = map_command(vm, from, bytes, access.bits(), (page.address(), count));
@@ -259,14 +259,14 @@ fn send_maps(
     Ok(())
 }
 
-/// Takes a mapping back that could not be made as a whole.
+/// Removes a mapping that could not be made as a whole.
 fn undo(gpu: &Gpu<'_>, vm: &Arc<Vm>, start: u64, serial: u64, order: Order) {
-    // VM_DESTROY takes it back with all others.
+    // VM_DESTROY removes it with all others.
     let Ok(mut edit) = vm.edit() else { return };
-    // Somebody else may have unmapped it meanwhile, or a part of it.
+    // Another thread may have unmapped it meanwhile, or a part of it.
     let Some((end, gone)) = edit.take_back(start, serial) else { return };
     order.call.leave();
-    // What could not be sent was settled.
+    // A command that could not be sent was settled.
     let _ = send_unmap(gpu, vm, &(start..end), gone, order, edit);
 }
 
@@ -284,7 +284,7 @@ fn unmap(caller: &Caller<'_>, vm: &Arc<Vm>, range: &Range<u64>) -> Result {
     call.map_or(Ok(()), |call| call.wait_for_end(caller.file().state()))
 }
 
-/// Sends the VM_UNMAP of what was taken out under `edit`. None: there is nothing to be waited for.
+/// Sends the VM_UNMAP of the mappings that were removed under `edit`. None: there is no answer to wait for.
 fn send_unmap(
     gpu: &Gpu<'_>,
     vm: &Vm,
@@ -298,7 +298,8 @@ fn send_unmap(
     if gpu.transport().dma().is_some() {
         return gpu.send(order, command, Keep::Mappings(taken)).ok();
     }
-    // It has lost the pages already. It changes its own mapping for code, and forgets orphans.
+    // The device has lost the pages already. It is told so that it changes its own mapping of code and
+    // forgets orphans.
     let tell = vm.orphaned() || taken.values().any(Mapping::executes);
     let call = tell.then(|| gpu.send(order, command, Keep::Nothing).ok()).flatten();
     // The pages are freed without the lock.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! BO_CREATE and BO_INFO, and the way from handles to buffers.
+//! BO_CREATE and BO_INFO, and the look-up of buffers by handle.
 
 use kernel::drm;
 use kernel::drm::gem::{shmem, BaseObject};

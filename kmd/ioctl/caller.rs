@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The caller of an ioctl, and what it may use.
+//! The caller of an ioctl, and its access to the hardware.
 
 use kernel::drm;
 use kernel::prelude::*;
@@ -10,7 +10,7 @@ use crate::device::TallyDevice;
 use crate::file::TallyFile;
 use crate::gpu::Gpu;
 
-/// Who calls.
+/// The device and the open file of an ioctl.
 pub(super) struct Caller<'a> {
     pub(super) dev: &'a TallyDevice<drm::Ioctl>,
     pub(super) drm_file: &'a drm::File<TallyFile>,
@@ -21,16 +21,16 @@ impl<'a> Caller<'a> {
         self.drm_file.inner()
     }
 
-    /// Uses the hardware, which stays meanwhile. `f` does not wait for the device: unbinding waits for `f`,
-    /// and a thread that waits in it could not be frozen.
+    /// Calls `f` with the hardware, which stays bound meanwhile. `f` must not wait for the device: unbinding waits
+    /// for `f`, and a thread that waits in `f` could not be frozen.
     ///
     /// # Errors
-    /// ENODEV: it has gone. Those of `f`.
+    /// ENODEV: the device is gone. Those of `f`.
     pub(super) fn gpu<T>(&self, f: impl for<'g> FnOnce(&Gpu<'g>) -> Result<T>) -> Result<T> {
         self.gpu_or_gone(|gpu| if gpu.state().gone() { Err(ENODEV) } else { f(gpu) })
     }
 
-    /// As [`Self::gpu`], for what frees: that a device has been given up does not keep it from that.
+    /// Like [`Self::gpu`], for calls that free resources, which also work after the device has been given up.
     ///
     /// # Errors
     /// ENODEV: the driver was unbound. Those of `f`.
@@ -42,10 +42,10 @@ impl<'a> Caller<'a> {
         guard.registration_data_with(|registered| f(registered.gpu))
     }
 
-    /// Calls `f` again when it answers ENOSPC while something that the user has closed is not released yet.
+    /// Calls `f` again when it answers ENOSPC while an object that the user has closed is not released yet.
     ///
     /// # Errors
-    /// As [`State::with_room`](crate::state::State::with_room).
+    /// Those of [`State::with_room`](crate::state::State::with_room).
     pub(super) fn with_room<T>(&self, f: impl FnMut() -> Result<T>) -> Result<T> {
         let file = self.file();
         file.state().with_room(file.owner().user, f)

@@ -32,7 +32,7 @@ pub(super) fn query(gpu: &Gpu<'_>, file: &TallyFile, arg: &mut Query) -> Result 
     }
 }
 
-/// What the device says, within what the module allows.
+/// The device's properties, within the module's limits.
 fn device(file: &TallyFile, device: &DeviceInfo) -> DeviceInfo {
     let (vms, queues) = (State::vm_limits(), State::queue_limits());
     DeviceInfo {

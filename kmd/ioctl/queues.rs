@@ -28,13 +28,13 @@ fn get(state: &State, file: &TallyFile, id: u32) -> Result<Arc<Queue>> {
 /// IOCTL: QUEUE_CREATE: a ring on an engine.
 pub(super) fn create(caller: &Caller<'_>, arg: &mut QueueCreate) -> Result {
     let file = caller.file();
-    // The second order is for the end of a queue that its client will not have.
+    // The second order is for ending the queue, should its client not get it.
     let (queue, call, ending) = caller.with_room(|| caller.gpu(|gpu| begin(gpu, &file, arg)))?;
     if let Err(error) = call.wait(file.state()) {
-        // Killed, or refused: QUEUE_DESTROY comes after it, and frees the id.
+        // Killed or refused: QUEUE_DESTROY follows QUEUE_CREATE, and frees the id.
         if queue.close() {
             ending.call.leave();
-            // What could not be sent was settled. Unbound: the file frees it.
+            // A command that could not be sent was settled. If the driver was unbound, the file frees the queue.
             let _ = caller.gpu_or_gone(|gpu| end_queue(gpu, &queue, ending));
         }
         return Err(error);
@@ -83,18 +83,18 @@ pub(super) fn destroy(caller: &Caller<'_>, arg: &QueueDestroy) -> Result {
         get(state, &file, id)?;
         let order = Order::new()?;
         let queue = state.queues.close(file.id(), id)?;
-        // What it has done since it was last asked counts as well, if there is memory to ask.
+        // The queue's time since the last question counts as well, if there is memory for another one.
         if let Ok(asking) = Order::new() {
             asking.call.leave();
             let _ = ask(gpu, &queue, asking);
         }
         Ok(end_queue(gpu, &queue, order).ok())
     })?;
-    // A device that is reset has no queue any more; that is success.
+    // A device that was reset has no queue any more; that is success.
     call.map_or(Ok(()), |call| call.wait_for_end(file.state()))
 }
 
-/// IOCTL: QUEUE_QUERY: what a queue does.
+/// IOCTL: QUEUE_QUERY: the state of a queue.
 pub(super) fn query(caller: &Caller<'_>, arg: &mut QueueQuery) -> Result {
     let file = caller.file();
     let (queue, call) = caller.gpu(|gpu| {
@@ -117,7 +117,7 @@ pub(super) fn query(caller: &Caller<'_>, arg: &mut QueueQuery) -> Result {
             head: answer.values[query_value::HEAD],
             busy_ns: answer.values[query_value::BUSY_NS],
         },
-        // A reset has taken it; the file still has it.
+        // A reset has ended it on the device; the file still has it.
         Err(error) if (error == ENOENT || error == EIO) && queue.vm().lost() => QueueQuery {
             queue_id,
             state: queue_state::STOPPED,
@@ -129,7 +129,7 @@ pub(super) fn query(caller: &Caller<'_>, arg: &mut QueueQuery) -> Result {
     Ok(())
 }
 
-/// IOCTL: QUEUE_KICK: the device sleeps and has to look at the ring.
+/// IOCTL: QUEUE_KICK: tells a sleeping device to look at the ring.
 pub(super) fn kick(gpu: &Gpu<'_>, file: &TallyFile, arg: &QueueKick) -> Result {
     let QueueId(id) = QueueId::try_from(arg)?;
     let queue = get(gpu.state(), file, id)?;

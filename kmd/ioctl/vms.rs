@@ -21,9 +21,9 @@ pub(super) fn create(caller: &Caller<'_>, arg: &mut VmCreate) -> Result {
     let file = caller.file();
     let (vm, call) = caller.with_room(|| caller.gpu(|gpu| begin(gpu, &file, arg)))?;
     if let Err(error) = call.wait(file.state()) {
-        // Killed, or refused: VM_DESTROY comes after it, and frees the id.
+        // Killed or refused: VM_DESTROY follows VM_CREATE, and frees the id.
         if vm.close() {
-            // Unbound: the file frees it.
+            // If the driver was unbound, the file frees the VM.
             let _ = caller.gpu_or_gone(|gpu| {
                 end_vm_unattended(gpu, &vm);
                 Ok(())
@@ -61,7 +61,7 @@ pub(super) fn destroy(caller: &Caller<'_>, arg: &VmDestroy) -> Result {
         let vm = gpu.state().vms.close(file.id(), id)?;
         Ok(end_vm(gpu, &vm, true).ok())
     })?;
-    // A device that is reset has no VM any more; that is success.
+    // A device that was reset has no VM any more; that is success.
     call.map_or(Ok(()), |call| call.wait_for_end(file.state()))
 }
 
@@ -79,7 +79,7 @@ pub(super) fn orphan(caller: &Caller<'_>, arg: &VmOrphan) -> Result {
             return Err(EIO);
         }
         let order = Order::new()?;
-        // In order with the UNMAP that ends it.
+        // Sent under the lock, so that a later VM_UNMAP, which ends it, follows it.
         let _edit = vm.edit()?;
         vm.set_orphaned();
         let args = [cells.start, cells.end - cells.start, 0, 0, 0, 0];

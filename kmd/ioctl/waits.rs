@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! SEM_WAIT and SEM_WAKE: hosts that sleep on cells or poll a file for them, and their own signals.
+//! SEM_WAIT and SEM_WAKE: host threads that sleep on cells or poll a file for them, and signals by the host.
 
 use core::ops::Deref;
 use core::sync::atomic::{fence, Ordering};
@@ -30,7 +30,7 @@ use crate::state::{Count, State};
 
 /// One entry of a wait.
 struct Cell {
-    /// Keeps the memory.
+    /// Keeps the memory alive.
     _bo: BoRef,
     word: PinnedWord,
     compare: Compare,
@@ -65,7 +65,7 @@ impl Cell {
     }
 }
 
-/// What a wait is for; remembers which entries of an ALL wait were met.
+/// The entries of a wait, and which entries of an ALL wait were met.
 struct Progress {
     cells: KVec<Cell>,
     met: u64,
@@ -73,7 +73,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// The index of the first entry that is met, once the wait as a whole is.
+    /// The index of the first entry that is met, once the whole wait is met.
     fn look(&mut self) -> Option<u32> {
         for (index, cell) in self.cells.iter().enumerate() {
             if self.met & 1 << index == 0 && cell.met() {
@@ -115,7 +115,7 @@ pub(super) fn wait(
     Ok(())
 }
 
-/// Why a wait cannot go on, if so. Looked at after the cells: what is met counts.
+/// Checks that a wait can go on. Called after the cells were read, so that a met condition counts first.
 fn ended(state: &State, vm: Option<&Vm>) -> Result {
     if state.gone() {
         Err(ENODEV)
@@ -154,7 +154,7 @@ fn sleep(state: &State, progress: &mut Progress, vm: Option<&Vm>, deadline_ns: i
     }
 }
 
-/// The way of a file to the sleepers.
+/// A file's reference to the sleepers.
 struct Shared(Arc<State>);
 
 impl Deref for Shared {
@@ -165,7 +165,7 @@ impl Deref for Shared {
     }
 }
 
-/// What the file of a wait is about. Its fields go in this order: the device outlives the buffers.
+/// The data of a wait's file. Fields are dropped in this order: the device outlives the buffers.
 #[pin_data]
 struct WaitFile {
     #[pin]
@@ -179,7 +179,7 @@ struct WaitFile {
 
 struct Watch {
     progress: Progress,
-    /// None once the wait is met: no signal concerns it any more.
+    /// Its places in the lists. None once the wait is met: it needs no more signals.
     places: Option<Places<Shared>>,
 }
 
@@ -192,8 +192,8 @@ impl Polled for WaitFile {
         let mut watch = self.watch.lock();
         let woken = self.waiter.rearm();
         if watch.progress.look().is_some() {
-            // The signal may not have come here yet, and will find nobody any more. Pollers that looked
-            // before are told now, unless a wake since then has told them.
+            // The signal may not have arrived here yet, and would then find no waiter in the lists. So this
+            // wakes pollers that looked before, unless a wake since then has done it.
             if watch.places.take().is_some() && !woken {
                 self.waiter.wake();
             }
@@ -207,14 +207,14 @@ impl Polled for WaitFile {
     }
 }
 
-/// Makes a file for a wait; its descriptor.
+/// Makes a file for a wait. Returns its descriptor.
 fn open(file: &TallyFile, progress: Progress, vm: Option<Arc<Vm>>) -> Result<u32> {
     let charge = Charge::take(file.account(), WAIT_FILE)?;
     let waiter = Arc::pin_init(Waiter::new(), GFP_KERNEL_ACCOUNT)?;
     let thread = kernel::current!().pid();
     let cells = progress.cells.iter().map(|cell| (cell.bucket, cell.about(thread)));
     let state = file.state();
-    // Before the first poll looks.
+    // Entered before the first poll reads the cells.
     let places = Some(Places::enter(Shared(state.clone()), &waiter, cells)?);
     let about = KBox::pin_init(
         pin_init!(WaitFile {
@@ -234,10 +234,10 @@ fn open(file: &TallyFile, progress: Progress, vm: Option<Arc<Vm>>) -> Result<u32
     Ok(number)
 }
 
-/// IOCTL: SEM_WAKE: the host wrote a cell, whose waiters look again.
+/// IOCTL: SEM_WAKE: the host wrote a cell, so its waiters look again.
 pub(super) fn wake(gpu: &Gpu<'_>, lookup: impl Fn(u32) -> Result<BoRef>, arg: &SemWake) -> Result {
     let wake = Wake::try_from(arg)?;
-    // The caller's store comes before the look at the lists and the device's look.
+    // Orders the caller's store before the look at the lists and before the device's look.
     fence(Ordering::SeqCst);
     match wake {
         Wake::Foreign => ring(gpu, WAKE_FOREIGN),
@@ -246,8 +246,8 @@ pub(super) fn wake(gpu: &Gpu<'_>, lookup: impl Fn(u32) -> Result<BoRef>, arg: &S
                 return Err(EINVAL);
             }
             let bucket = waiters_index(offset);
-            // The device takes one register write at a time, for all clients. A wake without a waiter is
-            // not worth one.
+            // The device takes one register write at a time, for all clients. A wake without a waiter needs
+            // none.
             if gpu.state().sleepers.wake_for_host(bucket) {
                 ring(gpu, bucket as u32);
             }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What is bound in a VM.
+//! The bindings of a VM.
 //!
-//! Mappings are kept in a tree of their own. drm_gpuvm's abstraction asks for a
-//! GEM object behind every mapping, and has no look-up: there would be no place
-//! for user pages and NULL mappings, and no way to answer EEXIST, which the uapi
-//! promises where gpuvm would replace.
+//! Mappings are kept in a tree of our own. drm_gpuvm's abstraction needs a GEM
+//! object behind every mapping, and has no look-up: it could not represent user
+//! pages and NULL mappings, and could not answer EEXIST, which the uapi promises
+//! where gpuvm would replace a mapping.
 //!
-//! A device that is told addresses has the pages until it has answered. A device that is a process of this
-//! machine sees them through the VM's file: its page faults look a page up here and show it, under the lock
-//! under which mappings come and go. What goes is taken away from that process under the lock, too, and
-//! freed afterwards.
+//! A device that is given addresses may use the pages until it has answered. A device that is a process of
+//! this machine sees them through the VM's file: its page faults look a page up here and map it, under the
+//! lock under which bindings change. Pages that are unbound are unmapped from that process under the same
+//! lock, and freed afterwards.
 
 use core::ops::Range;
 
@@ -32,46 +32,46 @@ pub(crate) struct Bindings {
 }
 
 struct Maps {
-    /// By first VA.
+    /// Mappings by first VA.
     tree: RBTree<u64, Mapping>,
-    /// The VM ends, and nothing is bound in it any more.
+    /// Whether the VM is ending: then nothing can be bound in it any more.
     ended: bool,
     /// Number of the next mapping.
     serial: u64,
 }
 
-/// What is mapped at a range of VAs.
+/// A mapping of a range of VAs.
 pub(crate) struct Mapping {
     end: u64,
     access: Access,
     serial: u64,
     /// Keeps the pages where they are.
     backing: Backing,
-    /// The number there of its first page.
+    /// Index in `backing` of its first page.
     from: u64,
-    /// What it takes. None only in tests.
+    /// The quota that it consumes. None only in tests.
     _cost: Option<Charge>,
 }
 
 impl Mapping {
-    /// What is left from VA `at` to `end` of a mapping that begins at `start`, as a mapping of its own.
+    /// The part from VA `at` to `end` of a mapping that begins at `start`, as a mapping of its own.
     fn rest(&self, start: u64, at: u64, end: u64, cost: Option<Charge>) -> Self {
         let Self { access, serial, ref backing, from, .. } = *self;
         let from = from + (at - start) / PAGE_SIZE;
         Self { end, access, serial, backing: backing.clone(), from, _cost: cost }
     }
 
-    /// The first VA behind it.
+    /// The first VA after it.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Whether the device may execute what is there.
+    /// Whether the device may execute its content.
     pub(crate) fn executes(&self) -> bool {
         self.access.executes()
     }
 
-    /// What it shows at `va` if it begins at `start`.
+    /// The page at `va` of a mapping that begins at `start`, as the VM's file shows it.
     fn shown(&self, start: u64, va: u64) -> Result<Shown, Missing> {
         let part = Part {
             index: self.from + (va - start) / PAGE_SIZE,
@@ -95,35 +95,35 @@ impl Mapping {
     }
 }
 
-/// A page that there is room, but no memory for yet.
+/// A page of a NULL mapping that has no memory yet.
 struct Missing {
     null: Arc<Null>,
     index: u64,
 }
 
-/// What keeps the memory of a mapping.
+/// The owner of a mapping's memory.
 #[derive(Clone)]
 pub(crate) enum Backing {
     /// A buffer.
     Bo(Arc<PinnedBo<BoData>>),
-    /// Pages of a process, for a device that is told their addresses.
+    /// Pages of a process, for a device that is given their addresses.
     User(#[expect(dead_code, reason = "kept, not read")] Arc<UserPages>),
-    /// Pages of a process, for a device that is shown them.
+    /// Pages of a process, for a device that maps them through the VM's file.
     Pinned(Arc<PinnedUser>),
-    /// Memory that no buffer owns; none of it if it is only read, and is zero.
+    /// Memory that no buffer owns. None if it is read only, and so always zero.
     Null(Option<Arc<Null>>),
 }
 
 /// Memory that no buffer owns.
 pub(crate) struct Null {
-    /// What it counts as.
+    /// Its charge.
     _charge: Charge,
-    /// Its pages. None: the device has it.
+    /// Its pages. None: the device provides the memory.
     pages: Option<NullPages>,
 }
 
 impl Null {
-    /// As much as `charge` says; the device has it, or it comes `here`.
+    /// The bytes of `charge`, in memory of this kernel if `here`, and otherwise in memory of the device.
     ///
     /// # Errors
     /// ENOMEM.
@@ -133,11 +133,11 @@ impl Null {
     }
 }
 
-/// A place for a mapping.
+/// Memory for a mapping's entry in the tree.
 pub(crate) type Place = RBTreeNodeReservation<u64, Mapping>;
 
 impl Bindings {
-    /// Nothing is bound.
+    /// Empty bindings.
     ///
     /// # Errors
     /// ENOMEM.
@@ -146,7 +146,7 @@ impl Bindings {
         Arc::pin_init(pin_init!(Self { maps <- new_mutex!(maps) }), GFP_KERNEL_ACCOUNT)
     }
 
-    /// Locks them, to change them. `space` is the file that shows them.
+    /// Locks the bindings, to change them. `space` is the file that shows them.
     ///
     /// # Errors
     /// ENOENT: the VM is ending.
@@ -158,14 +158,14 @@ impl Bindings {
         Ok(Edit { maps, space })
     }
 
-    /// How many mappings there are, and of how many bytes.
+    /// The number of mappings, and their size in bytes.
     pub(crate) fn count(&self) -> (usize, u64) {
         let maps = self.maps.lock();
         let bytes = maps.tree.iter().map(|(start, mapping)| mapping.end - start).sum();
         (maps.tree.keys().count(), bytes)
     }
 
-    /// Takes all of them out, of which `window` is shown.
+    /// Removes all mappings; the VM's file shows those in `window`.
     pub(crate) fn take_all(
         &self,
         space: &SetOnce<Space<Self>>,
@@ -191,7 +191,7 @@ impl space::Bound for Bindings {
                 }
                 Err(missing) => missing,
             };
-            // Memory is waited for outside of the lock.
+            // Memory is allocated without the lock, since that may wait.
             drop(maps);
             if missing.null.pages.as_ref().is_none_or(|pages| pages.fill(missing.index).is_err()) {
                 return false;
@@ -200,31 +200,31 @@ impl space::Bound for Bindings {
     }
 }
 
-/// Takes a range away from those to whom `space` has shown it. The caller has the bindings' lock.
+/// Unmaps a range from all processes that map it through `space`. The caller holds the bindings' lock.
 fn zap(space: &SetOnce<Space<Bindings>>, range: &Range<u64>) {
     if let Some(space) = space.as_ref() {
         space.zap(range.start, range.end - range.start);
     }
 }
 
-/// The mappings of a VM that is not ending, locked. What is sent meanwhile reaches the device in the order
-/// in which they change.
+/// The locked mappings of a VM that is not ending. Commands that are sent under the lock reach the device in
+/// the order in which the mappings change.
 pub(crate) struct Edit<'a> {
     maps: MutexGuard<'a, Maps>,
     space: &'a SetOnce<Space<Bindings>>,
 }
 
 impl Edit<'_> {
-    /// The VM ends: nothing can be bound any more.
+    /// Marks the VM as ending: nothing can be bound any more.
     pub(crate) fn end(&mut self) {
         self.maps.ended = true;
     }
 
-    /// Adds a mapping of the pages of `backing` from number `from` on, and returns its number, which no other
-    /// of the VM has.
+    /// Adds a mapping of the pages of `backing` from index `from` on, and returns its number, which is unique in
+    /// the VM.
     ///
     /// # Errors
-    /// EEXIST: something is mapped there.
+    /// EEXIST: a part of the range is mapped already.
     pub(crate) fn insert(
         &mut self,
         place: Place,
@@ -244,15 +244,15 @@ impl Edit<'_> {
         Ok(serial)
     }
 
-    /// Whether all ranges are mapped with (at least) their access.
+    /// Whether all ranges are mapped with at least their access.
     pub(crate) fn covers(&self, ranges: &[(Range<u64>, Access)]) -> bool {
         ranges.iter().all(|(range, access)| covers(&self.maps.tree, range, *access))
     }
 
-    /// Takes out what is mapped in `range`; `cost` is asked for what each mapping that comes into being takes.
+    /// Removes the mappings in `range`; `cost` is called for the charge of each mapping that a cut creates.
     ///
     /// # Errors
-    /// ENOMEM, and those of `cost`, with everything as it was.
+    /// ENOMEM, and those of `cost`; then nothing has changed.
     pub(crate) fn take(
         &mut self,
         range: &Range<u64>,
@@ -263,7 +263,7 @@ impl Edit<'_> {
         Ok(taken)
     }
 
-    /// Takes out the mapping of that number at `start`, or what is left of it there. Returns its end, too.
+    /// Removes the mapping with that number at `start`, or the rest of it there. Returns its end, too.
     pub(crate) fn take_back(
         &mut self,
         start: u64,
@@ -278,7 +278,7 @@ impl Edit<'_> {
     }
 }
 
-/// The first VA of the first mapping that has a part in `range`.
+/// The first VA of the first mapping that overlaps `range`.
 fn overlap(tree: &RBTree<u64, Mapping>, range: &Range<u64>) -> Option<u64> {
     let before = match tree.cursor_lower_bound(&range.start) {
         Some(cursor) => {
@@ -307,8 +307,7 @@ fn covers(tree: &RBTree<u64, Mapping>, range: &Range<u64>, access: Access) -> bo
     true
 }
 
-/// Whether a mapping begins before `range` and goes on in it, and whether one begins in it, or before,
-/// and goes on behind it.
+/// Whether a mapping crosses the start of `range`, and whether one crosses its end.
 fn cuts(tree: &RBTree<u64, Mapping>, range: &Range<u64>) -> (bool, bool) {
     let at =
         |va: u64| overlap(tree, &(va..va + 1)).and_then(|start| Some((start, tree.get(&start)?)));
@@ -317,11 +316,11 @@ fn cuts(tree: &RBTree<u64, Mapping>, range: &Range<u64>) -> (bool, bool) {
     (left, right)
 }
 
-/// Takes `range`, which is not empty, out of `tree`; what was in it, whole mappings, goes to the
-/// result. `cost` is asked for what each mapping that comes into being takes.
+/// Removes `range`, which is not empty, from `tree`, and returns its content as whole mappings. `cost` is
+/// called for the charge of each mapping that a cut creates.
 ///
 /// # Errors
-/// ENOMEM, and those of `cost`, with the tree as it was.
+/// ENOMEM, and those of `cost`; then the tree has not changed.
 fn take(
     tree: &mut RBTree<u64, Mapping>,
     range: &Range<u64>,
@@ -419,7 +418,7 @@ mod tests {
         Ok(())
     }
 
-    /// "ENOSPC: too many pieces": what does not cut needs nothing, and what may not cut changes nothing.
+    /// "ENOSPC: too many pieces": a removal without a cut costs nothing, and a refused cut changes nothing.
     #[test]
     fn only_cuts_cost() -> Result {
         let mut tree = RBTree::new();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What has to stay until a command is answered, and what is to be done then.
+//! The resources that a command keeps until it is answered.
 //!
-//! A command may leave its sender behind: waits are killable, and closing a file does not wait at all.
-//! So what a command needs, or what it will set free, travels with it and comes out with the answer, or
-//! when a reset is known to be complete.
+//! A command may outlive its sender: waits are killable, and closing a file does not wait at all. So the
+//! resources that a command needs, or will release, belong to the command until it is answered, or until a
+//! reset is known to be complete.
 
 use kernel::rbtree::RBTree;
 use kernel::sync::Arc;
@@ -19,18 +19,18 @@ use crate::shared::Shared;
 pub(crate) enum Keep {
     /// Nothing.
     Nothing,
-    /// Memory that the command names, and what it counts as.
+    /// Memory that the command names, and its charge.
     Extents(
         #[expect(dead_code, reason = "kept, not read")] Shared<Extent>,
         #[expect(dead_code, reason = "kept, not read")] Charge,
     ),
-    /// As [`Self::Extents`].
+    /// Memory that the command names, for the device's identity.
     Identity(#[expect(dead_code, reason = "kept, not read")] Arc<Shared<Identity>>),
-    /// Mappings that are being undone.
+    /// Mappings that are being removed.
     Mappings(RBTree<u64, Mapping>),
-    /// A VM that ends, with its queues.
+    /// A VM that is ending, with its queues.
     Vm(Arc<Vm>),
-    /// A queue that ends.
+    /// A queue that is ending.
     Queue(Arc<Queue>),
     /// A queue whose time on an engine is asked for.
     Time(Arc<Queue>),

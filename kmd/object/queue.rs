@@ -9,14 +9,14 @@ use tally_uapi::firmware::{query_value, Answer};
 use super::vm::Vm;
 use crate::table::{Closed, Entry, Owner};
 
-/// Engine classes by their index in QUERY ENGINES, as far as they have names.
+/// Names of engine classes, by their index in QUERY ENGINES.
 pub(crate) const CLASSES: [&str; 2] = ["compute", "copy"];
 
-/// Time of a client's queues on engines, in ns, by class. It only grows, also when queues end.
+/// Time of a client's queues on engines, in ns, by class. It only grows, even when queues end.
 pub(crate) struct EngineTime([Atomic<u64>; CLASSES.len()]);
 
 impl EngineTime {
-    /// None yet.
+    /// No time.
     pub(crate) const fn new() -> Self {
         Self([const { Atomic::new(0) }; CLASSES.len()])
     }
@@ -40,11 +40,11 @@ pub(crate) struct Queue {
     vm: Arc<Vm>,
     class: u32,
     closed: Closed,
-    /// Time on an engine when it was last asked, in ns.
+    /// Time on its engine in the device's last answer, in ns.
     busy_ns: Atomic<u64>,
-    /// Whether that is being asked for by a reader of fdinfo.
+    /// Whether a reader of fdinfo is asking for that time.
     asked: Atomic<bool>,
-    /// Its client's, to which that time was added.
+    /// Its client's time, to which that time was added.
     engine_time: Arc<EngineTime>,
 }
 
@@ -78,7 +78,7 @@ impl Queue {
         Ok(Arc::new(queue, GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// The device's id, which is the file's, too.
+    /// The id, which device and client use.
     pub(crate) fn id(&self) -> u32 {
         self.id
     }
@@ -103,32 +103,32 @@ impl Queue {
         self.closed.is() || self.vm.ended()
     }
 
-    /// Time on an engine when it was last asked, in ns.
+    /// Time on its engine in the device's last answer, in ns.
     pub(crate) fn busy_ns(&self) -> u64 {
         self.busy_ns.load(Relaxed)
     }
 
-    /// Ends it for its owner. False if somebody else did before.
+    /// Ends it for its owner. False if it was ended before.
     pub(crate) fn close(&self) -> bool {
         self.closed.close()
     }
 
-    /// Notes that its time is being asked for. False if that was so before.
+    /// Notes that its time is being asked for. False if it was being asked for already.
     pub(crate) fn begin_asking(&self) -> bool {
         !self.asked.xchg(true, Relaxed)
     }
 
-    /// It could not be asked.
+    /// Notes that its time is not being asked for any more.
     pub(crate) fn end_asking(&self) {
         self.asked.store(false, Relaxed);
     }
 
-    /// Keeps what the device said of it, and adds what is new to the client's time.
+    /// Keeps the time in the device's answer, and adds the increase to the client's time.
     pub(crate) fn note(&self, answer: &Answer) {
         self.end_asking();
         let now = answer.values[query_value::BUSY_NS];
         let mut before = self.busy_ns();
-        // An answer that others have overtaken says nothing new.
+        // An answer that later ones have overtaken adds nothing.
         while before < now {
             match self.busy_ns.cmpxchg(before, now, Relaxed) {
                 Ok(_) => return self.engine_time.add(self.class, now - before),

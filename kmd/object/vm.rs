@@ -27,7 +27,7 @@ pub(crate) struct Vm {
     owner: Owner,
     pid: i32,
     window: Range<u64>,
-    /// Of its file: what its mappings take.
+    /// The account of its file, which its mappings are charged to.
     account: Arc<Client>,
     closed: Closed,
     lost: Atomic<bool>,
@@ -36,7 +36,7 @@ pub(crate) struct Vm {
     bindings: Arc<Bindings>,
     /// The file that shows them to a device that is a process of this machine.
     space: SetOnce<Space<Bindings>>,
-    /// For its VM_DESTROY. None: that was sent.
+    /// Memory for its VM_DESTROY. None: that was sent.
     #[pin]
     end: Mutex<Option<Order<Keep>>>,
 }
@@ -87,12 +87,12 @@ impl Vm {
         )
     }
 
-    /// The device's id, which is the file's, too.
+    /// The id, which device and client use.
     pub(crate) fn id(&self) -> u32 {
         self.id
     }
 
-    /// Who made it.
+    /// The file that made it, and its user.
     pub(crate) fn owner(&self) -> Owner {
         self.owner
     }
@@ -117,7 +117,7 @@ impl Vm {
         self.lost.load(Relaxed)
     }
 
-    /// The device has lost it. False if that was known.
+    /// Marks it as lost. False if it was marked already.
     pub(crate) fn lose(&self) -> bool {
         !self.lost.xchg(true, Full)
     }
@@ -127,12 +127,12 @@ impl Vm {
         self.closed.is()
     }
 
-    /// Ends it for its owner. False if somebody else did before.
+    /// Ends it for its owner. False if it was ended before.
     pub(crate) fn close(&self) -> bool {
         self.closed.close()
     }
 
-    /// The account that its mappings count in.
+    /// The account that its mappings are charged to.
     pub(crate) fn account(&self) -> &Arc<Client> {
         &self.account
     }
@@ -147,7 +147,7 @@ impl Vm {
         self.orphaned.load(Relaxed)
     }
 
-    /// The file that shows its mappings; `make` makes it, should it be the first time.
+    /// The file that shows its mappings; `make` makes it the first time.
     ///
     /// # Errors
     /// Those of `make`.
@@ -156,10 +156,10 @@ impl Vm {
         make: impl FnOnce(Arc<Bindings>) -> Result<Space<Bindings>>,
     ) -> Result<&Space<Bindings>> {
         if self.space.as_ref().is_none() {
-            // Another thread may be faster; then this one's is not needed.
+            // If another thread was faster, this thread's file is dropped.
             let _ = self.space.populate(make(self.bindings.clone())?);
         }
-        // The other may not have finished.
+        // The other thread may not have finished.
         self.space.as_ref().ok_or(EAGAIN)
     }
 
@@ -171,10 +171,10 @@ impl Vm {
         self.bindings.edit(&self.space)
     }
 
-    /// Calls `f` with the memory for its last command; nothing that is sent follows it.
+    /// Calls `f` with the memory for its last command; no command is sent after that one.
     ///
     /// # Errors
-    /// ENOENT: that was done before.
+    /// ENOENT: this was called before.
     pub(crate) fn end<T>(&self, f: impl FnOnce(Order<Keep>) -> T) -> Result<T> {
         let mut edit = self.edit()?;
         edit.end();
@@ -184,21 +184,21 @@ impl Vm {
         Ok(result)
     }
 
-    /// Takes all mappings out, so that no process sees them any more.
+    /// Removes all mappings, so that no process sees them any more.
     pub(crate) fn take_mappings(&self) -> RBTree<u64, Mapping> {
         self.bindings.take_all(&self.space, &self.window)
     }
 
-    /// How many mappings there are, and of how many bytes.
+    /// The number of mappings, and their size in bytes.
     pub(crate) fn mapped(&self) -> (usize, u64) {
         self.bindings.count()
     }
 
-    /// Calls `f` if all ranges are mapped with (at least) their access. What `f` sends
-    /// comes before any later change.
+    /// Calls `f` if all ranges are mapped with at least their access. Commands that `f`
+    /// sends precede any later change.
     ///
     /// # Errors
-    /// EFAULT: not mapped so. ENOENT: the VM is ending. Those of `f`.
+    /// EFAULT: they are not. ENOENT: the VM is ending. Those of `f`.
     pub(crate) fn while_mapped<T>(
         &self,
         ranges: &[(Range<u64>, Access)],

@@ -14,7 +14,7 @@ use crate::transport::{Addresses, Status};
 const BAR_SIZE: usize = regs::BAR_SIZE as usize;
 
 register! {
-    /// Says that this is a Tally.
+    /// Identifies a Tally.
     MAGIC(u32) @ 0x000 {
         31:0 value;
     }
@@ -25,17 +25,17 @@ register! {
         15:0 minor => u16;
     }
 
-    /// What the device does.
+    /// State of the device.
     STATUS(u32) @ 0x008 {
         /// ENABLE was refused, or the rings became unreadable. RESET clears it.
         2:2 failed => bool;
-        /// A reset goes on.
+        /// A reset is in progress.
         1:1 resetting => bool;
         /// The admin ring is served.
         0:0 enabled => bool;
     }
 
-    /// What the device is told to do: one at a time.
+    /// Requests to the device, one at a time.
     CONTROL(u32) @ 0x00c {
         /// Ends all address spaces and forgets all addresses.
         1:1 reset => bool;
@@ -89,7 +89,7 @@ register! {
     }
 }
 
-/// The macro wants offsets as literals; these are those of the uapi, which the device uses.
+/// Checks the offsets, which the macro wants as literals, against those of the uapi, which the device uses.
 const _: () = {
     let offsets = [
         (MAGIC::OFFSET, regs::MAGIC),
@@ -117,7 +117,7 @@ const _: () = {
 pub(crate) struct Regs<'bound>(pci::Bar<'bound, BAR_SIZE>);
 
 impl<'bound> Regs<'bound> {
-    /// Maps the BAR and looks whether this is a Tally that this driver knows.
+    /// Maps the BAR and checks that this is a Tally whose version the driver knows.
     ///
     /// # Errors
     /// ENODEV: it is not. Others: the BAR cannot be mapped.
@@ -139,7 +139,7 @@ impl<'bound> Regs<'bound> {
         Ok(regs)
     }
 
-    /// Whether something answers that says it is a Tally. A device that is gone reads as ones.
+    /// Whether a Tally answers. The registers of a device that is gone read as all ones.
     pub(crate) fn present(&self) -> bool {
         u32::from(self.0.read(MAGIC)) == regs::MAGIC_VALUE
     }
@@ -150,20 +150,20 @@ impl<'bound> Regs<'bound> {
         (version.major(), version.minor())
     }
 
-    /// What the device does.
+    /// State of the device.
     pub(crate) fn status(&self) -> Status {
         let status = self.0.read(STATUS);
         Status { enabled: status.enabled(), resetting: status.resetting(), failed: status.failed() }
     }
 
-    /// Begins a reset, which is done when the status says that none goes on.
+    /// Begins a reset. It is done when the status shows none in progress.
     pub(crate) fn reset(&self) {
         self.0.write_reg(CONTROL::zeroed().with_reset(true));
     }
 
     /// Tells the device where its rings are and lets it serve them.
     pub(crate) fn enable(&self, at: &Addresses) {
-        // Addresses in halves, the lower one first, as the manual allows.
+        // Addresses are written in halves, the lower one first, as the manual allows.
         let halves = |address: u64| (address as u32, (address >> 32) as u32);
         let (low, high) = halves(at.ring);
         self.0.write(ADMIN_RING::at(0), low.into());
@@ -191,17 +191,17 @@ impl<'bound> Regs<'bound> {
         Ok(self.0.try_read(CLOCK)?.into())
     }
 
-    /// Commands published on the admin ring.
+    /// Publishes commands on the admin ring: `tail` is their number, modulo 2^32.
     pub(crate) fn admin_tail(&self, tail: u32) {
         self.0.write_reg(ADMIN_TAIL::from(tail));
     }
 
-    /// A queue was found asleep.
+    /// Tells the device that a queue was found asleep.
     pub(crate) fn kick(&self, queue: u32) {
         self.0.write_reg(KICK::from(queue));
     }
 
-    /// A cell of `bucket` was written.
+    /// Tells the device that a cell of `bucket` was written.
     pub(crate) fn wake(&self, bucket: u32) {
         self.0.write_reg(WAKE::from(bucket));
     }

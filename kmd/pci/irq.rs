@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The interrupt: one vector, served by a thread, since what it does may sleep.
+//! The interrupt: one vector, served by a thread, since its handler may sleep.
 
 use kernel::irq::{IrqReturn, ThreadedHandler};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! DRM's tables of functions, changed where the abstraction cannot say what the driver
-//! wants, and ways to the abstraction's types from C.
+//! DRM's tables of functions, changed where the abstraction cannot express the driver's
+//! needs, and conversions from C pointers to the abstraction's types.
 
 use core::ffi::{c_int, c_uint};
 use core::marker::PhantomData;
@@ -14,7 +14,7 @@ use kernel::sync::SetOnce;
 
 use super::pages;
 
-// bindgen's empty structs inside of the kernel's are an artefact of configuration.
+// The empty structs that bindgen makes inside kernel structs depend on the configuration only.
 #[allow(improper_ctypes)]
 extern "C" {
     fn tally_huge_pages(drm: *mut bindings::drm_device) -> c_int;
@@ -22,23 +22,23 @@ extern "C" {
     fn tally_mmap(file: *mut bindings::file, vma: *mut bindings::vm_area_struct) -> c_int;
     fn tally_fault(vmf: *mut bindings::vm_fault) -> bindings::vm_fault_t;
     fn tally_huge_fault(vmf: *mut bindings::vm_fault, order: c_uint) -> bindings::vm_fault_t;
-    // The kernel's own; bindgen does not see its header.
+    // Exported by the kernel; bindgen does not see its header.
     fn drm_puts(printer: *mut bindings::drm_printer, text: *const core::ffi::c_char);
 }
 
-/// A client that says something of itself in fdinfo.
+/// A client with lines of its own in fdinfo.
 pub(crate) trait Fdinfo: drm::file::DriverFile {
     /// Writes its lines.
     fn show(&self, out: &mut Printer);
 }
 
-/// Buffers of a driver: shmem objects, about which the driver says more than the abstraction asks.
+/// Buffers of a driver: shmem objects, about which the driver knows more than the abstraction asks for.
 pub(crate) trait Buffer:
     DriverObject<Driver: drm::Driver<Object = shmem::Object<Self>, File: Fdinfo>>
 {
-    /// Where the changed tables of its driver are.
+    /// The changed tables of its driver.
     fn tables() -> &'static Tables<Self>;
-    /// Whether `client`, or somebody unknown, may do more than read.
+    /// Whether `client`, or an unknown one if `None`, may do more than read.
     fn may_write(&self, client: Option<&FileOf<Self>>) -> bool;
 }
 
@@ -48,7 +48,7 @@ pub(crate) type FileOf<B> = <<B as DriverObject>::Driver as drm::Driver>::File;
 /// Types that a handler of an ioctl has in its signature.
 pub(crate) use bindings::{drm_device, drm_file};
 
-/// The parent of a DRM device, of whatever bus it is. The abstraction asks for one type of bus.
+/// The parent of a DRM device, on any bus. The abstraction wants one type of bus.
 #[repr(transparent)]
 pub(crate) struct Parent<C: DeviceContext = Normal>(Device<C>);
 
@@ -58,7 +58,7 @@ impl<C: DeviceContext> AsRef<Device<C>> for Parent<C> {
     }
 }
 
-// SAFETY: it is the device itself.
+// SAFETY: the wrapper is transparent, so the device is at offset 0.
 unsafe impl<C: DeviceContext> AsBusDevice<C> for Parent<C> {
     const OFFSET: usize = 0;
 }
@@ -66,7 +66,7 @@ unsafe impl<C: DeviceContext> AsBusDevice<C> for Parent<C> {
 impl Parent<Bound> {
     /// A bound device as a parent.
     pub(crate) fn of(dev: &Device<Bound>) -> &Self {
-        // SAFETY: a transparent wrapper.
+        // SAFETY: `Parent` is a transparent wrapper of `Device`.
         unsafe { &*core::ptr::from_ref(dev).cast() }
     }
 }
@@ -78,9 +78,10 @@ fn raw<D: drm::Driver, C: drm::DeviceContext>(
     core::ptr::from_ref(dev).cast::<bindings::drm_device>().cast_mut()
 }
 
-/// A device that a file was opened on, or whose watchdog was queued, has been registered:
-/// that is all that the `Ioctl` context says. Unregistered, its guard would lead to nothing.
-/// There is no other way to a registration guard outside of an ioctl.
+/// The `Ioctl` context of a device that has been registered, which a device with an open
+/// file or a queued watchdog has been: that is all that the context asserts. The guard of
+/// an unregistered device would refer to nothing. Outside of an ioctl there is no other
+/// way to a registration guard.
 pub(crate) fn once_registered<D: drm::Driver>(dev: &drm::Device<D>) -> &drm::Device<D, drm::Ioctl> {
     // SAFETY: a live device of the driver `D` that was registered, see above.
     unsafe { drm::Device::from_raw(raw(dev)) }
@@ -89,7 +90,7 @@ pub(crate) fn once_registered<D: drm::Driver>(dev: &drm::Device<D>) -> &drm::Dev
 /// The device and the file of an ioctl, from what the core passes to its handler.
 ///
 /// # Safety
-/// As the arguments of a handler in the driver's table of ioctls.
+/// Both are the arguments of a handler in the driver's table of ioctls.
 pub(crate) unsafe fn ioctl_arguments<'a, D: drm::Driver>(
     dev: *mut drm_device,
     file: *mut drm_file,
@@ -105,7 +106,7 @@ struct Patched<T>(SetOnce<T>);
 unsafe impl<T> Sync for Patched<T> {}
 
 impl<T> Patched<T> {
-    /// The table; `make` makes it, should it be the first time.
+    /// The table; `make` makes it the first time.
     fn get_or(&'static self, make: impl FnOnce() -> T) -> &'static T {
         if self.0.as_ref().is_none() {
             // Two callers may both find it missing. They make the same table, and the first one stays.
@@ -114,14 +115,14 @@ impl<T> Patched<T> {
         loop {
             match self.0.as_ref() {
                 Some(table) => return table,
-                // The other is about to have copied his.
+                // The other caller is about to finish its copy.
                 None => core::hint::spin_loop(),
             }
         }
     }
 }
 
-/// The changed tables of the driver whose buffers are `B`; the type sees to it that no other has them.
+/// The changed tables of the driver whose buffers are `B`; the type keeps other drivers from using them.
 pub(crate) struct Tables<B> {
     driver: Patched<bindings::drm_driver>,
     files: Patched<bindings::file_operations>,
@@ -143,15 +144,15 @@ impl<B> Tables<B> {
     }
 }
 
-/// Replaces the C vtable of a device that is not registered yet by a copy with
-/// what the abstraction cannot say:
+/// Replaces the C vtable of a device that is not registered yet by a copy with changes
+/// that the abstraction cannot express:
 ///
 /// - no import of foreign buffers and no dumb buffers: both would make bare C
-///   objects, which `lookup_handle` would then take for a buffer of ours;
+///   objects, which `lookup_handle` would then take for one of our buffers;
 /// - fdinfo;
 /// - mmap of parts of buffers.
 ///
-/// It also asks for huge pages; without them buffers work, in smaller pieces.
+/// It also asks for huge pages; without them buffers work, in smaller pages.
 pub(crate) fn patch_driver<B: Buffer>(drm: &drm::UnregisteredDevice<B::Driver>) {
     let raw = raw::<B::Driver, drm::Normal>(drm);
     // SAFETY: the device is alive and not shared yet.
@@ -169,8 +170,8 @@ pub(crate) fn patch_driver<B: Buffer>(drm: &drm::UnregisteredDevice<B::Driver>) 
         fops,
         ..*original
     });
-    // SAFETY: not registered, so nobody else reads it; the new table is static and
-    // so lives as long as the module, which outlives the device.
+    // SAFETY: the device is not registered, so no other thread reads the field; the new table
+    // is static and so lives as long as the module, which outlives the device.
     unsafe { (*raw).driver = driver };
     // SAFETY: a live device before its registration.
     if unsafe { tally_huge_pages(raw) } != 0 {
@@ -181,16 +182,16 @@ pub(crate) fn patch_driver<B: Buffer>(drm: &drm::UnregisteredDevice<B::Driver>) 
 /// The client's part of its fdinfo.
 ///
 /// # Safety
-/// For the DRM core alone, with an open file of the driver whose buffers are `B`.
+/// Only the DRM core may call this, with an open file of the driver whose buffers are `B`.
 unsafe extern "C" fn show_fdinfo<B: Buffer>(
     printer: *mut bindings::drm_printer,
     raw_file: *mut bindings::drm_file,
 ) {
-    // SAFETY: as we were called.
+    // SAFETY: the core passes an open file of this driver.
     let file = unsafe { drm::File::<FileOf<B>>::from_raw(raw_file) };
     let mut text = Printer(printer);
     file.inner().show(&mut text);
-    // SAFETY: as we were called.
+    // SAFETY: printer and file are those that the core passed, and live during the call.
     unsafe { bindings::drm_show_memory_stats(printer, raw_file) };
 }
 
@@ -199,7 +200,7 @@ pub(crate) struct Printer(*mut bindings::drm_printer);
 
 impl kernel::fmt::Write for Printer {
     fn write_str(&mut self, text: &str) -> kernel::fmt::Result {
-        // Through a buffer: C wants a NUL.
+        // Copied to a buffer, because C wants a NUL.
         let mut buffer = [0u8; 64];
         for piece in text.as_bytes().chunks(buffer.len() - 1) {
             buffer[..piece.len()].copy_from_slice(piece);
@@ -211,15 +212,16 @@ impl kernel::fmt::Write for Printer {
     }
 }
 
-/// Gives a new buffer functions of our own: mmap that knows IMPORT_READ_ONLY, faults
-/// that find the page of a part, whether it has memory, and no way for other drivers to
-/// map the pages, which would not know it.
+/// Gives a new buffer functions of our own: an mmap that enforces IMPORT_READ_ONLY,
+/// faults that find the page of a partial mapping, a status that tells whether it has
+/// memory, and no way for other drivers, which would not enforce the flag, to map the
+/// pages.
 pub(crate) fn patch_buffer<B: Buffer>(bo: &shmem::Object<B>) {
     let raw = bo.as_raw();
     let vm_ops = B::tables().areas.get_or(|| bindings::vm_operations_struct {
         fault: Some(tally_fault),
         huge_fault: Some(tally_huge_fault),
-        // It keeps track of dirty pages, which all are: see `pages::keep_content`.
+        // The helper's function tracks dirty pages, but all pages are dirty: see `pages::keep_content`.
         pfn_mkwrite: None,
         // SAFETY: a constant of the helper's.
         ..unsafe { bindings::drm_gem_shmem_vm_ops }
@@ -234,14 +236,14 @@ pub(crate) fn patch_buffer<B: Buffer>(bo: &shmem::Object<B>) {
         // SAFETY: the abstraction has set it, to a constant.
         ..unsafe { *(*raw).funcs }
     });
-    // SAFETY: the buffer has no handle yet, so nobody else uses it; static data.
+    // SAFETY: the buffer has no handle yet, so no other thread uses it; the table is static.
     unsafe { (*raw).funcs = funcs };
 }
 
 /// mmap of a buffer, through the render node or through its dma-buf.
 ///
 /// # Safety
-/// For the DRM core alone, with a buffer `B` and an area to be set up.
+/// Only the DRM core may call this, with a buffer `B` and an area to be set up.
 unsafe extern "C" fn mmap<B: Buffer>(
     obj: *mut bindings::drm_gem_object,
     vma: *mut bindings::vm_area_struct,
@@ -252,7 +254,7 @@ unsafe extern "C" fn mmap<B: Buffer>(
     let (file, flags) = unsafe { ((*vma).vm_file, (*vma).__bindgen_anon_2.vm_flags) };
     // SAFETY: a file in use has operations; the device's driver is set since `patch_driver`.
     let through_node = unsafe { (*file).f_op == (*(*(*obj).dev).driver).fops };
-    // A dma-buf's mapping can be anybody's.
+    // Any process can map a dma-buf.
     let client = through_node.then(|| {
         // SAFETY: a file of the render node holds a `drm_file` of this driver.
         unsafe { drm::File::<FileOf<B>>::from_raw((*file).private_data.cast()) }.inner()
@@ -261,13 +263,13 @@ unsafe extern "C" fn mmap<B: Buffer>(
         if flags & bindings::VM_WRITE as bindings::vm_flags_t != 0 {
             return EACCES.to_errno();
         }
-        // Also not by mprotect later.
+        // Not by a later mprotect either.
         // SAFETY: the area is being set up, and locked for that.
         unsafe {
             (*vma).__bindgen_anon_2.vm_flags =
                 flags & !(bindings::VM_MAYWRITE as bindings::vm_flags_t);
         }
     }
-    // SAFETY: as we were called.
+    // SAFETY: the core passes an area to be set up, of a file through which `bo` is mapped.
     unsafe { pages::map_all(bo, vma) }
 }

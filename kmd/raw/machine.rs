@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Facts of the machine and of who calls.
+//! Facts about the machine and the calling process.
 
 extern "C" {
     fn tally_memory_bytes() -> u64;

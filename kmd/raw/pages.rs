@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Pages of buffers and of processes: pinned, as the device sees them, and mapped.
+//! Pages of buffers and of processes: pinned, mapped for the device, and mapped into processes.
 
 use core::ffi::{c_int, c_ulong, c_void};
 use core::ptr::NonNull;
@@ -16,7 +16,7 @@ use kernel::sync::Mutex;
 
 use super::space::Shown;
 
-// bindgen's empty structs inside of the kernel's are an artefact of configuration.
+// The empty structs that bindgen makes inside kernel structs depend on the configuration only.
 #[allow(improper_ctypes)]
 extern "C" {
     fn tally_fill_buffer(obj: *mut bindings::drm_gem_object) -> c_int;
@@ -39,14 +39,14 @@ extern "C" {
     fn tally_null_free(null: *mut RawNull);
 }
 
-/// What a binding shows of the memory behind it: pages by their number there.
+/// The part of its memory that a binding shows: pages by their index in the memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Part {
-    /// The page that is meant.
+    /// The wanted page.
     pub(crate) index: u64,
     /// The first page of the binding.
     pub(crate) first: u64,
-    /// The first page behind it.
+    /// The first page after the binding.
     pub(crate) end: u64,
     /// Whether the device may write.
     pub(crate) write: bool,
@@ -55,7 +55,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Of these pages, or of zeros where there are none.
+    /// The shim's description of this part of `pages`, or of zeros if that is NULL.
     fn of(self, pages: *const *mut bindings::page, whole_folios: bool) -> Shown {
         let Self { index, first, end, write, execute } = self;
         let [index, first, end] = [index, first, end].map(|it| it as c_ulong);
@@ -68,7 +68,7 @@ pub(crate) fn zeros(part: Part) -> Shown {
     Part { write: false, ..part }.of(core::ptr::null(), false)
 }
 
-/// The pages of a buffer, mapped by a process.
+/// Maps the pages of a buffer for a process.
 ///
 /// # Safety
 /// `vma` is an area to be set up, of a file through which the buffer is mapped.
@@ -81,7 +81,7 @@ pub(super) unsafe fn map_all<B: DriverObject>(
     if filled != 0 {
         return filled;
     }
-    // SAFETY: a live shmem object, and as the caller says.
+    // SAFETY: a live shmem object; the caller guarantees that the area is to be set up.
     let mapped = unsafe { bindings::drm_gem_shmem_object_mmap(bo.as_raw(), vma) };
     if mapped == 0 {
         let resv = reservation(bo);
@@ -95,11 +95,11 @@ pub(super) unsafe fn map_all<B: DriverObject>(
     mapped
 }
 
-/// Has the buffer's pages kept when nobody uses them any more. The kernel may drop pages that
-/// it thinks nobody has written, and the device's writes it does not see.
+/// Has the content of the buffer's pages kept when the pages are not in use any more. The kernel
+/// may drop pages that it believes were not written, and it does not see the device's writes.
 ///
 /// # Safety
-/// The caller has the buffer's lock, and its pages are in use.
+/// The caller holds the buffer's lock, and its pages are in use.
 unsafe fn keep_content<B: DriverObject>(bo: &shmem::Object<B>) {
     // SAFETY: a live shmem object; the field is protected by the lock.
     unsafe { (*base(bo)).set_pages_mark_dirty_on_put(true) };
@@ -107,23 +107,23 @@ unsafe fn keep_content<B: DriverObject>(bo: &shmem::Object<B>) {
 
 /// The C object of a buffer.
 fn base<B: DriverObject>(bo: &shmem::Object<B>) -> *mut bindings::drm_gem_shmem_object {
-    // SAFETY: a shmem object, in which the GEM object is.
+    // SAFETY: the GEM object is part of a shmem object.
     unsafe { kernel::container_of!(bo.as_raw(), bindings::drm_gem_shmem_object, base) }
 }
 
 /// The lock of a buffer.
 fn reservation<B: DriverObject>(bo: &shmem::Object<B>) -> *mut bindings::dma_resv {
-    // SAFETY: a live object; set when it was made.
+    // SAFETY: a live object; the field was set when it was made.
     unsafe { (*bo.as_raw()).resv }
 }
 
-/// A buffer whose pages stay where they are, all of them.
+/// A buffer all of whose pages are pinned.
 ///
-/// The abstraction pins only with a DMA mapping, which is undone at unbind.
+/// The abstraction pins only together with a DMA mapping, which ends at unbind.
 pub(crate) struct PinnedBo<B: DriverObject>(ARef<shmem::Object<B>>);
 
-/// Has memory for all pages of a buffer. For a large one that takes long: the caller holds nothing that
-/// others wait for.
+/// Allocates all pages of a buffer. That takes long for a large one: the caller holds nothing that other
+/// threads wait for.
 ///
 /// # Errors
 /// ENOMEM; EINTR: killed; ENODEV: unbound meanwhile.
@@ -133,14 +133,15 @@ pub(crate) fn fill<B: DriverObject>(bo: &shmem::Object<B>) -> Result {
 }
 
 impl<B: DriverObject> PinnedBo<B> {
-    /// Of a buffer that was filled: what is missing nevertheless is had here, and no signal heard.
+    /// Pins a buffer that was filled. Pages that are missing nevertheless are allocated here, and signals do not
+    /// interrupt that.
     ///
     /// # Errors
     /// ENOMEM.
     pub(crate) fn new(bo: ARef<shmem::Object<B>>) -> Result<Self> {
         let (base, resv) = (base(&bo), reservation(&bo));
-        // `drm_gem_shmem_pin` would answer EINTR to any signal while another thread has
-        // the lock, and the uapi promises otherwise.
+        // `drm_gem_shmem_pin` would answer EINTR to any signal while another thread holds
+        // the lock, which the uapi excludes.
         // SAFETY: a live shmem object that was not imported, and its own lock.
         let pinned = unsafe {
             bindings::dma_resv_lock(resv, core::ptr::null_mut());
@@ -160,7 +161,7 @@ impl<B: DriverObject> PinnedBo<B> {
         &self.0
     }
 
-    /// What a binding of it shows. The buffer is as long as `part` says.
+    /// The pages that a binding of it shows. `part` lies within the buffer.
     pub(crate) fn shown(&self, part: Part) -> Shown {
         // SAFETY: a live shmem object, whose array of pages stays as long as they are pinned.
         part.of(unsafe { (*base(&self.0)).pages }, true)
@@ -175,13 +176,13 @@ impl<B: DriverObject> Drop for PinnedBo<B> {
     }
 }
 
-/// A word of a buffer, whose page stays where it is. The buffer's other pages need not be there.
+/// A word of a buffer, in a page that stays in place. The buffer's other pages need not be allocated.
 pub(crate) struct PinnedWord {
     page: NonNull<bindings::page>,
     word: NonNull<u64>,
 }
 
-// SAFETY: memory that is used by atomics only, and a reference to its page.
+// SAFETY: the word is accessed by atomics only, and the reference to its page is counted.
 unsafe impl Send for PinnedWord {}
 // SAFETY: as above.
 unsafe impl Sync for PinnedWord {}
@@ -200,17 +201,17 @@ impl PinnedWord {
         // SAFETY: a live shmem object, and a page of it.
         let page = from_err_ptr(unsafe { tally_buffer_page(bo.as_raw(), offset >> 12) })?;
         let page = NonNull::new(page).ok_or(ENOMEM)?;
-        // SAFETY: a page in use; x86-64 has all memory mapped.
+        // SAFETY: a page in use; on x86-64 all memory is mapped.
         let address = unsafe { tally_page_address(page.as_ptr()) }.cast::<u8>();
         // SAFETY: within the page.
         let word = NonNull::new(unsafe { address.add(offset & 0xfff) }.cast()).ok_or(EFAULT)?;
         Ok(Self { page, word })
     }
 
-    /// What it holds.
+    /// The word's value.
     pub(crate) fn load(&self) -> u64 {
-        // SAFETY: the word is aligned, and in a page that stays. Everybody who changes it while we look
-        // does so with whole aligned stores.
+        // SAFETY: the word is aligned, and in a page that stays. All concurrent writers use whole aligned
+        // stores.
         let word = unsafe { AtomicU64::from_ptr(self.word.as_ptr()) };
         word.load(Ordering::Acquire)
     }
@@ -223,15 +224,15 @@ impl Drop for PinnedWord {
     }
 }
 
-/// A buffer's pages as the device sees them; made once, and kept until unbind.
+/// The table of a buffer's pages for the device. It is made once, and kept until unbind.
 ///
-/// When the abstraction has made the table and then finds no memory to remember it, it frees the table
-/// but not the reference to the pages that came with it. So the table is made here, and that
-/// reference is ours. `alone` is the buffer's own: with two at a time the table that is missing
-/// afterwards need not be the one that was there.
+/// If the abstraction has made the table and then finds no memory to remember it, it frees the table
+/// but not the table's reference to the pages. So this function makes the table, and drops that reference
+/// on such a failure. `alone` is the buffer's own lock: with two callers at a time the table that is
+/// missing afterwards need not be the one that was there before.
 ///
 /// # Errors
-/// ENOMEM. EINTR: a signal came while another thread had the buffer's lock.
+/// ENOMEM. EINTR: a signal arrived while another thread held the buffer's lock.
 pub(crate) fn sg_table<'a, B: DriverObject>(
     bo: &'a shmem::Object<B>,
     dev: &'a Device<Bound>,
@@ -243,8 +244,8 @@ pub(crate) fn sg_table<'a, B: DriverObject>(
     from_err_ptr(unsafe { bindings::drm_gem_shmem_get_pages_sgt(base) })?;
     bo.sg_table(dev).inspect_err(|_| {
         let resv = reservation(bo);
-        // SAFETY: a live object and its lock. The table had a reference to the pages, which are
-        // used as long as that is there.
+        // SAFETY: a live object and its lock. The table had a reference to the pages, which stay in
+        // use as long as that reference exists.
         unsafe {
             bindings::dma_resv_lock(resv, core::ptr::null_mut());
             if (*base).sgt.is_null() {
@@ -265,25 +266,25 @@ pub(crate) struct PinnedUser(NonNull<RawUserPages>);
 
 // SAFETY: the shim's object may be used and freed by any thread.
 unsafe impl Send for PinnedUser {}
-// SAFETY: nothing changes it but `UserPages::map`, which owns it.
+// SAFETY: only `UserPages::map` changes it, and it owns the value.
 unsafe impl Sync for PinnedUser {}
 
 impl PinnedUser {
-    /// Pins `count` pages of the calling process from `address`. The memory may be anybody's to provide,
-    /// so this may take any time: the caller holds nothing that others wait for.
+    /// Pins `count` pages of the calling process from `address`. Any process or file system may have to provide
+    /// the memory, so this may take any time: the caller holds nothing that other threads wait for.
     ///
     /// # Errors
     /// EFAULT: no memory there, or not writable. ENOSPC: RLIMIT_MEMLOCK. ENOMEM, EINTR.
     pub(crate) fn new(address: u64, count: usize, write: bool) -> Result<Self> {
         let mut out = core::ptr::null_mut();
-        // SAFETY: a place for the result; any address will do.
+        // SAFETY: `out` is a place for the result; the shim checks the address.
         to_result(unsafe { tally_user_pin(address, count, write, &mut out) })?;
         NonNull::new(out).map(Self).ok_or(ENOMEM)
     }
 }
 
 impl PinnedUser {
-    /// What a binding of them shows. They are as many as `part` says.
+    /// The pages that a binding of them shows. `part` lies within them.
     pub(crate) fn shown(&self, part: Part) -> Shown {
         // A folio of a process may be mapped in any order.
         // SAFETY: a live object of the shim's.
@@ -312,7 +313,7 @@ impl UserPages {
         Ok(Self(pinned))
     }
 
-    /// Where the pages are.
+    /// The pages' bus addresses.
     pub(crate) fn table(&self) -> &SGTable {
         // SAFETY: the table is mapped; it lives and stays as it is until `drop`.
         unsafe { SGTable::from_raw(tally_user_table(self.0 .0.as_ptr())) }
@@ -324,16 +325,16 @@ struct RawNull {
     private: [u8; 0],
 }
 
-/// Memory that no buffer owns; it begins as zero, and comes page by page.
+/// Memory that no buffer owns. It is zero at first, and allocated page by page.
 pub(crate) struct NullPages(NonNull<RawNull>);
 
 // SAFETY: the shim's object may be used and freed by any thread.
 unsafe impl Send for NullPages {}
-// SAFETY: places are filled atomically, and emptied at the end only.
+// SAFETY: entries are set atomically, and cleared only on drop.
 unsafe impl Sync for NullPages {}
 
 impl NullPages {
-    /// Room for `count` pages, which the caller's cgroup will pay for.
+    /// Room for `count` pages, which will be charged to the caller's cgroup.
     ///
     /// # Errors
     /// ENOMEM.
@@ -347,26 +348,27 @@ impl NullPages {
         unsafe { tally_null_pages(self.0.as_ptr()) }
     }
 
-    /// What a binding shows, if the page is there. It is as long as `part` says.
+    /// The pages that a binding shows, if the wanted page is allocated. `part` lies within the memory.
     pub(crate) fn shown(&self, part: Part) -> Option<Shown> {
-        // SAFETY: within the array, which is written atomically.
+        // SAFETY: within the array, whose entries are written atomically.
         let page = unsafe { AtomicPtr::from_ptr(self.array().add(part.index as usize)) };
         (!page.load(Ordering::Acquire).is_null()).then(|| part.of(self.array(), false))
     }
 
-    /// Has page `index` there. The caller holds no lock that a process could wait for while it holds memory.
+    /// Allocates page `index`, if it is missing. The caller holds no lock that a process could wait for while it
+    /// holds memory.
     ///
     /// # Errors
     /// ENOMEM.
     pub(crate) fn fill(&self, index: u64) -> Result {
-        // SAFETY: a live object of the shim's; within the array, as the caller says.
+        // SAFETY: a live object of the shim's; the caller guarantees that `index` is within the array.
         to_result(unsafe { tally_null_fill(self.0.as_ptr(), index as c_ulong) })
     }
 }
 
 impl Drop for NullPages {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, and not shown any more.
+        // SAFETY: made by `new`, and no binding shows it any more.
         unsafe { tally_null_free(self.0.as_ptr()) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the abstraction of PCI drivers has no words for: other vendors' ids, resets
-//! by others, recovery from errors, sleep, and the end of bus mastering.
+//! Services that the abstraction of PCI drivers lacks: other vendors' ids, resets by
+//! others, recovery from errors, sleep, and the end of bus mastering.
 
 use core::ffi::c_int;
 use core::marker::PhantomData;
@@ -20,25 +20,25 @@ struct Callbacks {
     go_on: unsafe extern "C" fn(*mut bindings::pci_dev),
 }
 
-// bindgen's empty structs inside of the kernel's are an artefact of configuration.
+// The empty structs that bindgen makes inside kernel structs depend on the configuration only.
 #[allow(improper_ctypes)]
 extern "C" {
     fn tally_reset_function(pdev: *mut bindings::pci_dev) -> c_int;
     fn tally_handle_power(pdev: *mut bindings::pci_dev, callbacks: *const Callbacks);
 }
 
-/// A driver whose devices are reset by others, and lose their power, while it is bound.
+/// A driver whose devices may be reset by others, or lose power, while it is bound.
 pub(crate) trait Power: pci::Driver {
-    /// PCI has found an error of the device's bus.
+    /// Called when PCI has found an error of the device's bus.
     fn halt(data: Pin<&Self::Data<'_>>);
-    /// PCI is about to reset the device, or to take its power.
+    /// Called before PCI resets the device or takes its power.
     fn pause(data: Pin<&Self::Data<'_>>);
-    /// PCI has reset the device, or given it power again.
+    /// Called after PCI has reset the device or given it power again.
     fn go_on(data: Pin<&Self::Data<'_>>);
 }
 
-/// The PCI id of a vendor that the kernel has no name for, which is all that
-/// `pci::Vendor` knows.
+/// The PCI id of a vendor that the kernel has no name for. `pci::Vendor` has only
+/// vendors with names.
 pub(crate) const fn id(vendor: u16, device: u16) -> pci::DeviceId {
     let raw = bindings::pci_device_id {
         vendor: vendor as u32,
@@ -60,12 +60,12 @@ fn raw(pdev: &pci::Device<Bound>) -> *mut bindings::pci_dev {
     core::ptr::from_ref(pdev).cast::<bindings::pci_dev>().cast_mut()
 }
 
-/// Has the functions of [`Power`] called. The abstraction of PCI drivers has no such callbacks.
+/// Installs the functions of [`Power`]. The abstraction of PCI drivers has no such callbacks.
 ///
 /// # Safety
 /// `pdev` is being bound to the driver `D`, and no other driver of this module calls this.
 pub(crate) unsafe fn handle_power<D: Power>(pdev: &pci::Device<Bound>) {
-    // SAFETY: a device that is being bound, and so has a driver, `D`; the callbacks are static.
+    // SAFETY: the device is being bound, and so has a driver, `D`; the callbacks are static.
     unsafe { tally_handle_power(raw(pdev), &const { CallbacksOf::<D>::ALL }) };
 }
 
@@ -87,27 +87,27 @@ unsafe fn bound_data<'a, D: pci::Driver>(pdev: *mut bindings::pci_dev) -> Pin<&'
 }
 
 /// # Safety
-/// For the shim alone: `pdev` is bound to the driver `D`, and locked so that it stays so.
+/// Only the shim may call this: `pdev` is bound to the driver `D`, and locked so that it stays bound.
 unsafe extern "C" fn halt<D: Power>(pdev: *mut bindings::pci_dev) {
-    // SAFETY: as we were called.
+    // SAFETY: the shim passes a device that is bound to `D` and locked.
     D::halt(unsafe { bound_data::<D>(pdev) });
 }
 
 /// # Safety
-/// As [`halt`].
+/// The same as for [`halt`].
 unsafe extern "C" fn pause<D: Power>(pdev: *mut bindings::pci_dev) {
-    // SAFETY: as we were called.
+    // SAFETY: the shim passes a device that is bound to `D` and locked.
     D::pause(unsafe { bound_data::<D>(pdev) });
 }
 
 /// # Safety
-/// As [`halt`].
+/// The same as for [`halt`].
 unsafe extern "C" fn go_on<D: Power>(pdev: *mut bindings::pci_dev) {
-    // SAFETY: as we were called.
+    // SAFETY: the shim passes a device that is bound to `D` and locked.
     D::go_on(unsafe { bound_data::<D>(pdev) });
 }
 
-/// Takes from the device the right to reach memory.
+/// Ends the device's access to memory.
 pub(crate) fn clear_master(pdev: &pci::Device<Bound>) {
     // SAFETY: a bound device.
     unsafe { bindings::pci_clear_master(raw(pdev)) };

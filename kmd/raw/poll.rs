@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Files that can do nothing but be polled. The kernel crate has neither anonymous files nor a table of file
-//! operations with `poll`; its `PollCondVar` is for queues that end before their files.
+//! Files that can only be polled. The kernel crate has neither anonymous files nor a table of file operations
+//! with `poll`; its `PollCondVar` is for queues that end before their files.
 
 use core::ffi::{c_int, c_void};
 use core::marker::PhantomData;
@@ -15,38 +15,38 @@ use kernel::sync::aref::ARef;
 
 use super::wait::Waiter;
 
-// bindgen's empty structs inside of the kernel's are an artefact of configuration.
+// The empty structs that bindgen makes inside kernel structs depend on the configuration only.
 #[allow(improper_ctypes)]
 extern "C" {
-    // The kernel's own; bindgen does not see its header.
+    // Exported by the kernel; bindgen does not see its header.
     fn anon_inode_getfile(
         name: *const c_char,
         fops: *const bindings::file_operations,
         data: *mut c_void,
         flags: c_int,
     ) -> *mut bindings::file;
-    /// The module whose code this is, which its files keep. The linker makes it.
+    /// The module that contains this code. Its files hold a reference to it. The linker makes it.
     static __this_module: bindings::module;
 }
 
-/// What a file that is polled is about.
+/// The subject of a file that is polled.
 pub(crate) trait Polled: Send + Sync + 'static {
-    /// What is woken whenever [`Self::state`] may have changed.
+    /// The waiter that is woken whenever [`Self::state`] may have changed.
     fn waiter(&self) -> &Waiter;
-    /// What it is now. May sleep.
+    /// The current state. May sleep.
     fn state(&self) -> Readiness;
 }
 
-/// What poll says of a file.
+/// The result of polling a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Readiness {
-    /// Nothing yet.
+    /// No event yet.
     Waiting,
     /// POLLIN, for good.
     Ready,
     /// POLLERR: it will never be ready.
     Failed,
-    /// POLLERR and POLLHUP: what it is about is gone.
+    /// POLLERR and POLLHUP: the subject is gone.
     Gone,
 }
 
@@ -79,7 +79,7 @@ impl<P: Polled> Operations<P> {
     };
 }
 
-/// A new file, which owns what it is about, and keeps the module.
+/// A new file, which owns `about` and keeps the module loaded.
 ///
 /// # Errors
 /// ENOMEM, ENFILE.
@@ -92,34 +92,35 @@ pub(crate) fn file<P: Polled>(about: Pin<KBox<P>>) -> Result<ARef<File>> {
         anon_inode_getfile(name, &Operations::<P>::FILE, about.cast(), bindings::O_RDONLY as c_int)
     })
     .inspect_err(|_| {
-        // SAFETY: there is no file that could have taken it.
+        // SAFETY: no file was made, so `about` is still ours.
         drop(unsafe { KBox::from_raw(about) });
     })?;
     let file = NonNull::new(file).ok_or(ENOMEM)?;
-    // SAFETY: a new file with one reference, which is ours; nobody is in the middle of a call on it.
+    // SAFETY: a new file with one reference, which is ours; no call on it is in progress.
     Ok(unsafe { ARef::from_raw(file.cast()) })
 }
 
 /// # Safety
-/// For the kernel alone: a file of [`file`] is polled.
+/// Only the kernel may call this, to poll a file of [`file`].
 unsafe extern "C" fn poll<P: Polled>(
     file: *mut bindings::file,
     table: *mut bindings::poll_table_struct,
 ) -> bindings::__poll_t {
-    // SAFETY: the file has it as long as it lives.
+    // SAFETY: the file owns its data as long as it lives.
     let about = unsafe { &*(*file).private_data.cast::<P>() };
-    // SAFETY: as we were called; the file owns the waiter, and pollers hold the file or leave at its release.
+    // SAFETY: the arguments are the kernel's; the file owns the waiter, and pollers hold the file or leave when it
+    // is released.
     unsafe { about.waiter().register(file, table) };
     about.state().events()
 }
 
 /// # Safety
-/// For the kernel alone: the last reference to a file of [`file`] goes.
+/// Only the kernel may call this, when the last reference to a file of [`file`] is dropped.
 unsafe extern "C" fn release<P: Polled>(
     _inode: *mut bindings::inode,
     file: *mut bindings::file,
 ) -> c_int {
-    // SAFETY: `file` has put it there, and nobody else takes it out.
+    // SAFETY: `file` has put it there, and only this function takes it out.
     drop(unsafe { KBox::from_raw((*file).private_data.cast::<P>()) });
     0
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A thread that sleeps until it is woken, to the ns, and killably where it must.
+//! Sleeping until a wake or a deadline, with ns precision, and killably where needed.
 
 use core::ffi::c_int;
 use core::sync::atomic::{fence, AtomicU32, Ordering};
@@ -8,7 +8,7 @@ use kernel::bindings;
 use kernel::prelude::*;
 use kernel::types::Opaque;
 
-// bindgen's empty structs inside of the kernel's are an artefact of configuration.
+// The empty structs that bindgen makes inside kernel structs depend on the configuration only.
 #[allow(improper_ctypes)]
 extern "C" {
     fn tally_waiter_init(queue: *mut bindings::wait_queue_head);
@@ -22,16 +22,16 @@ extern "C" {
     fn tally_waiter_wake(queue: *mut bindings::wait_queue_head, woken: *mut u32);
 }
 
-/// Why a sleep ended without a wake.
+/// The reason why a sleep ended without a wake.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interrupted {
     /// The deadline passed.
     Late,
-    /// A signal came.
+    /// A signal arrived.
     Signal,
 }
 
-/// Which signals end a sleep, and whether the sleeper may be frozen in it, which asks that it holds no lock.
+/// Which signals end a sleep, and whether the sleeper may be frozen in it; a freezable sleeper holds no lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sleep {
     /// All signals end it, and it may be frozen.
@@ -92,7 +92,7 @@ impl Waiter {
         unsafe { tally_waiter_wake(self.queue.get(), self.woken.get()) };
     }
 
-    /// Has `table` called when this is woken; a full barrier follows.
+    /// Registers the poller of `table` to be woken by [`Self::wake`], then executes a full barrier.
     ///
     /// # Safety
     /// Both are arguments of a poll of a file that keeps this waiter until it is released.
@@ -101,12 +101,12 @@ impl Waiter {
         file: *mut bindings::file,
         table: *mut bindings::poll_table_struct,
     ) {
-        // SAFETY: a live queue, which stays as long as the file; as the caller says.
+        // SAFETY: a live queue, which stays as long as the file; the caller guarantees the arguments.
         unsafe { bindings::poll_wait(file, self.queue.get(), table) };
         fence(Ordering::SeqCst);
     }
 
-    /// Forgets wakes so far; whether there were any. The caller looks at what it waits for afterwards.
+    /// Clears earlier wakes, and returns whether there were any. The caller checks its condition afterwards.
     pub(crate) fn rearm(&self) -> bool {
         // SAFETY: `woken` is valid for the life of `self` and accessed atomically only.
         let woken = unsafe { AtomicU32::from_ptr(self.woken.get()) };

@@ -13,13 +13,13 @@ use kernel::workqueue::{DelayedWork, Work};
 /// A work item as C sees it.
 pub(crate) struct RawWork(*mut bindings::work_struct);
 
-/// The work item in C of a work.
+/// The C work item of a work.
 pub(crate) fn plain<T: ?Sized, const ID: u64>(work: &Work<T, ID>) -> RawWork {
     // SAFETY: a live object; the pointer is only computed.
     RawWork(unsafe { Work::raw_get(work) })
 }
 
-/// The work item of a delayed work, which its type keeps to itself.
+/// The C work item of a delayed work, which its type keeps private.
 pub(crate) fn delayed<T: ?Sized, const ID: u64>(work: Pin<&DelayedWork<T, ID>>) -> RawWork {
     // SAFETY: a live object; the pointers are only computed.
     RawWork(unsafe { Work::raw_get(DelayedWork::raw_as_work(core::ptr::from_ref(work.get_ref()))) })
@@ -28,8 +28,8 @@ pub(crate) fn delayed<T: ?Sized, const ID: u64>(work: Pin<&DelayedWork<T, ID>>) 
 /// Ends pending and running work of `dev`: no code of it runs afterwards.
 ///
 /// # Safety
-/// Both are part of `dev` and own a reference to it while they are pending; `delayed` is one
-/// that [`delayed`] gave, and `plain` one that [`plain`] gave.
+/// Both are part of `dev` and own a reference to it while they are pending; `delayed` comes
+/// from [`delayed`], and `plain` from [`plain`].
 pub(crate) unsafe fn cancel<D: drm::Driver>(
     dev: &drm::Device<D>,
     delayed: &RawWork,
