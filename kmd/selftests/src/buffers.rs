@@ -49,7 +49,7 @@ pub fn a_mapping_outlives_its_handle() {
     eventually(|| counter("memory") == before);
 }
 
-/// Bytes that fdinfo tells of a client's memory, 0 where it says nothing.
+/// Bytes of a client's memory in fdinfo, 0 if the key is missing.
 fn told(node: &Node, what: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", node.fd())).unwrap();
     let key = format!("drm-{what}-memory:");
@@ -65,7 +65,7 @@ fn told(node: &Node, what: &str) -> u64 {
     number << shift
 }
 
-/// "drm-resident: The total size of buffers that are resident": each once, however often it is mapped.
+/// "drm-resident: The total size of buffers that are resident": each counts once, however often it is mapped.
 pub fn tools_see_each_buffer_once() {
     let fixture = Fixture::new();
     let handle = fixture.node.bo(512, 0).unwrap();
@@ -81,14 +81,14 @@ pub fn tools_see_each_buffer_once() {
     fixture.bind(there).unwrap();
     let _mapped = fixture.node.map(handle, BOTH).unwrap();
     assert_eq!(memory(), [513, 512, 0]);
-    // A dma-buf can be anybody's.
+    // Any process can have a dma-buf.
     let _exported = fixture.node.export(other).unwrap();
     assert_eq!(memory(), [513, 512, 1]);
     fixture.node.close(handle).unwrap();
     assert_eq!(memory(), [1, 0, 1]);
 }
 
-/// Pages that QUERY says a client may have.
+/// Pages that a client may have, from QUERY.
 fn limit(node: &Node) -> u64 {
     let mut info = DeviceInfo::new_zeroed();
     let data = (&raw mut info).addr() as u64;
@@ -97,7 +97,7 @@ fn limit(node: &Node) -> u64 {
     info.memory_bytes / PAGE
 }
 
-/// "ENOSPC: more than `memory_bytes` of QUERY DEVICE in this client's buffers": others have theirs.
+/// "ENOSPC: more than `memory_bytes` of QUERY DEVICE in this client's buffers": other clients are not affected.
 pub fn clients_have_limits() -> Outcome {
     let (node, other) = (Node::open(), Node::open());
     let all = limit(&node);
@@ -106,7 +106,7 @@ pub fn clients_have_limits() -> Outcome {
     if other.bo(1, 0).is_err() {
         return Outcome::Skipped("the module was loaded without client_memory_mib");
     }
-    // Whoever imports it has not made it.
+    // An imported buffer is not charged to the importer.
     let fd = node.export(handle).unwrap();
     other.import(fd.as_raw_fd()).unwrap();
     let rest = other.bo(all - 1, 0).unwrap();
@@ -116,11 +116,11 @@ pub fn clients_have_limits() -> Outcome {
     Outcome::Passed
 }
 
-/// "or more than its user may have": what all his files have.
+/// "or more than its user may have": the buffers of all the user's files count.
 pub fn memory_has_a_limit() {
     nobody_is_left();
     let last = Node::open();
-    // A failure has taken nothing, and what is closed comes back.
+    // A failure takes nothing, and closing a buffer gives its memory back.
     for _ in 0..3 {
         let mut left = (memory_limit() / 8 * 7 - counter("memory")) / PAGE;
         let mut buffers = Vec::new();
@@ -137,8 +137,8 @@ pub fn memory_has_a_limit() {
     }
 }
 
-/// "Only a fatal signal ends such a wait early": who is killed while a large buffer is bound does not
-/// first get all its memory.
+/// "Only a fatal signal ends such a wait early": a process that is killed while it binds a large buffer does
+/// not get all the buffer's memory first.
 pub fn a_bind_ends_with_its_caller() -> Outcome {
     nobody_is_left();
     for by_mmap in [false, true] {
@@ -191,7 +191,7 @@ pub fn bindings_are_cut_and_joined() {
     word(1).store(11, Relaxed);
     copy_word(&fixture, &mut queue, 1, 3, 1);
     assert_eq!(word(3).load(Relaxed), 11);
-    // The middle is taken out and comes back the other way round.
+    // The middle is unmapped and mapped again with its pages swapped.
     fixture.bind(fixture.unmap(1, 2)).unwrap();
     fixture.bind(fixture.unmap(1, 2)).unwrap();
     fixture.bind(fixture.map(handle, 1, 2, 1, RW)).unwrap();
@@ -218,7 +218,7 @@ pub fn userptr_is_the_callers_memory() {
     copy_word(&fixture, &mut queue, 0, 1, 1);
     assert_eq!(memory[PAGE as usize / 8].load(Relaxed), 33);
     fixture.bind(fixture.unmap(0, 2)).unwrap();
-    // "ENOSPC: … too much locked memory", for who has no right to more.
+    // "ENOSPC: … too much locked memory", for a process without the right to more.
     // SAFETY: plain system calls of a child that only exits.
     unsafe {
         let child = libc::fork();
@@ -235,7 +235,7 @@ pub fn userptr_is_the_callers_memory() {
     }
 }
 
-/// A page of the caller's is bound as often as he likes; no check of DMA thinks that one is left over.
+/// A page of the caller is bound any number of times; the kernel's DMA debugging reports no leftover mapping.
 pub fn a_page_is_bound_many_times() {
     let fixture = Fixture::new();
     let mut queue = fixture.queue(100);
@@ -262,7 +262,7 @@ fn anonymous(pages: u64) -> &'static [std::sync::atomic::AtomicU64] {
     }
 }
 
-/// Many pages, in one piece and in many.
+/// Many pages, in one contiguous piece and in many pieces.
 pub fn huge_and_many() {
     let fixture = Fixture::new();
     let mut queue = fixture.queue(60_000);
@@ -283,8 +283,8 @@ pub fn huge_and_many() {
     fixture.bind(fixture.unmap(10_000, 1024)).unwrap();
 }
 
-/// BO_INFO: "a part of the buffer is mapped by adding its offset": and each page is what it is,
-/// also when the mapping is cut by munmap or mremap before it is touched.
+/// BO_INFO: "a part of the buffer is mapped by adding its offset": each page shows its own content, even
+/// when munmap or mremap cuts the mapping before it is touched.
 pub fn parts_are_mapped_and_mappings_are_cut() {
     let node = Node::open();
     let (read, both) = (libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE);
@@ -307,7 +307,7 @@ pub fn parts_are_mapped_and_mappings_are_cut() {
         for (from, count) in [(pages - 1, 2), (pages, 1), (0, pages + 1)] {
             assert_eq!(part(from, count).err(), Some(libc::EINVAL));
         }
-        // "A mapping … keeps it alive after its handle is closed": the rest is of the file alone.
+        // "A mapping … keeps it alive after its handle is closed": from here the file alone keeps it.
         let fd = node.export(handle).unwrap();
         let of_dmabuf = Mapped::new(fd.as_raw_fd(), 2 * PAGE, 2 * PAGE, read).unwrap();
         assert_eq!(of_dmabuf.word(words).load(Relaxed), 4);
@@ -322,8 +322,8 @@ pub fn parts_are_mapped_and_mappings_are_cut() {
 }
 
 /// "ENOMEM: no memory for the kernel's own needs", "An ioctl that fails has changed nothing.": each
-/// allocation of the first VM_BIND of a buffer fails once, and then it works. What is left behind is the
-/// kernel's to complain of.
+/// allocation of the first VM_BIND of a buffer fails once, and then it works. The kernel itself reports
+/// leaks.
 pub fn a_bind_without_memory_changes_nothing() -> Outcome {
     let nth = OpenOptions::new().read(true).write(true).open("/proc/thread-self/fail-nth");
     let Ok(nth) = nth else { return Outcome::Skipped("no allocation can be made to fail") };
@@ -336,11 +336,11 @@ pub fn a_bind_without_memory_changes_nothing() -> Outcome {
         nth.write_at(number.to_string().as_bytes(), 0).unwrap();
         let answer = fixture.bind(bind);
         let mut left = [0; 8];
-        // These copies fail as well, if the bind had fewer than `number` things to fail.
+        // These copies fail as well, if the bind made fewer than `number` allocations.
         let length = nth.read_at(&mut left, 0);
         let _ = nth.write_at(b"0", 0);
         match answer {
-            // The kernel also lets copies of the struct fail; by the one back all was done.
+            // The kernel also makes copies of the struct fail; at the copy back the bind was done.
             Ok(()) | Err(libc::EFAULT) => fixture.bind(fixture.unmap(0, 4)).unwrap(),
             Err(error) => {
                 assert_eq!(error, libc::ENOMEM, "allocation {number}");
@@ -350,7 +350,7 @@ pub fn a_bind_without_memory_changes_nothing() -> Outcome {
         fixture.bind(bind).unwrap();
         fixture.bind(fixture.unmap(0, 4)).unwrap();
         fixture.node.close(handle).unwrap();
-        // There were not as many.
+        // The bind made fewer allocations.
         if length.is_err() || !left.starts_with(b"0") {
             assert_ne!(refused, 0, "of {number}");
             return Outcome::Passed;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Memory of a cgroup: what its processes cause is charged to it, and when it has no more, that is its
-//! own trouble. On a kernel with memory cgroups, with /sys/fs/cgroup mounted.
+//! Memory of a cgroup: allocations for its processes are charged to it, and when it runs out of memory, no
+//! other process suffers. For a kernel with memory cgroups, with /sys/fs/cgroup mounted.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -71,8 +71,8 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Its processes have ended, but the kernel may still be busy with their end. A test that has failed
-        // says why, and not that this fails as well.
+        // Its processes have ended, but the kernel may still be cleaning up after them. If the test has failed,
+        // its message is the one to report, not a failure here.
         let until = Instant::now() + Duration::from_secs(60);
         while fs::remove_dir(&self.0).is_err() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(2));
@@ -87,20 +87,20 @@ struct Member {
 }
 
 impl Member {
-    /// The next number that it tells, or None if it has ended.
+    /// The next number that it sends, or None if it has ended.
     fn hear(&mut self) -> Option<u64> {
         let mut bytes = [0; 8];
         self.stream.read_exact(&mut bytes).is_ok().then(|| u64::from_ne_bytes(bytes))
     }
 
-    /// Lets it go on.
+    /// Lets it continue.
     fn answer(&mut self) {
         self.stream.write_all(&[0]).expect("it listens");
     }
 
-    /// Waits for its end; its status.
+    /// Waits for its end and returns its status.
     fn end(mut self) -> i32 {
-        // A child that still waits for an answer sees the end of the stream, and goes on.
+        // A child that still waits for an answer sees the end of the stream, and continues.
         let _ = self.stream.shutdown(Shutdown::Both);
         let mut status = 0;
         // SAFETY: an own child.
@@ -111,7 +111,7 @@ impl Member {
 }
 
 impl Drop for Member {
-    /// Ends it with a test that has failed.
+    /// Kills it if the test has failed before its end.
     fn drop(&mut self) {
         if self.pid != 0 {
             // SAFETY: an own child that was not waited for.
@@ -128,11 +128,11 @@ fn tell(stream: &mut UnixStream, number: u64) {
 }
 
 fn listen(stream: &mut UnixStream) {
-    // The parent may end without a word.
+    // The parent may end without an answer.
     let _ = stream.read(&mut [0]);
 }
 
-/// A client outside of the group has all that it asks for.
+/// Checks that a client outside of the group gets everything that it asks for.
 fn others_are_well() {
     let fixture = Fixture::new();
     fixture.memory(64, 2048);
@@ -141,7 +141,7 @@ fn others_are_well() {
     assert_eq!(fixture.wait(&[queue.entry(0, 1)], 0, FOREVER), Ok(0));
 }
 
-/// The pages of a buffer are charged to the cgroup of who binds it, until it is freed.
+/// The pages of a buffer are charged to the cgroup of the process that binds it, until it is freed.
 pub fn a_cgroup_pays_for_buffers() -> Outcome {
     const BYTES: u64 = 32 << 20;
     let Some(group) = Group::new("tally-buffers") else { return NONE };
@@ -172,7 +172,8 @@ pub fn a_cgroup_pays_for_buffers() -> Outcome {
     Outcome::Passed
 }
 
-/// "When memory runs out, a buffer gets none (ENOMEM) and no process is ended": also that of a cgroup.
+/// "When memory runs out, a buffer gets none (ENOMEM) and no process is ended": this holds for the memory of a
+/// cgroup, too.
 pub fn a_cgroup_at_its_limit_gets_no_buffer() -> Outcome {
     const LIMIT: u64 = 64 << 20;
     const PAGES: u64 = 2048;
@@ -195,7 +196,7 @@ pub fn a_cgroup_at_its_limit_gets_no_buffer() -> Outcome {
         tell(stream, error as u64);
         tell(stream, bound * PAGE);
         listen(stream);
-        // What it gives back it can have again.
+        // It can have again the memory that it gives back.
         fixture.bind(fixture.unmap(0, PAGES)).unwrap();
     });
     assert_eq!(member.hear(), Some(libc::ENOMEM as u64));
@@ -210,7 +211,7 @@ pub fn a_cgroup_at_its_limit_gets_no_buffer() -> Outcome {
     Outcome::Passed
 }
 
-/// GFP_KERNEL_ACCOUNT: what VM_BIND makes in the kernel is charged to the caller's cgroup.
+/// GFP_KERNEL_ACCOUNT: kernel objects that VM_BIND makes are charged to the caller's cgroup.
 pub fn a_cgroup_pays_for_kernel_objects() -> Outcome {
     const COUNT: u64 = 4000;
     let Some(group) = Group::new("tally-objects") else { return NONE };
@@ -229,8 +230,8 @@ pub fn a_cgroup_pays_for_kernel_objects() -> Outcome {
     let before = group.value("memory.stat", "kernel");
     member.answer();
     assert_eq!(member.hear(), Some(0));
-    // A mapping and what it counts as, each an allocation of at least 64 bytes. Sums are exact to some
-    // pages for each processor, and may be two seconds old.
+    // A mapping and its charge, each an allocation of at least 64 bytes. Sums are exact to some pages for
+    // each processor, and may be two seconds old.
     let mut with = 0;
     eventually(|| {
         with = group.value("memory.stat", "kernel");
@@ -241,14 +242,14 @@ pub fn a_cgroup_pays_for_kernel_objects() -> Outcome {
     Outcome::Passed
 }
 
-/// Kernel memory that a cgroup has no more of: the call fails, or the cgroup's own process is ended.
+/// When a cgroup runs out of kernel memory, the call fails, or the cgroup's own process is killed.
 pub fn kernel_memory_runs_out_in_its_cgroup() -> Outcome {
     const LIMIT: u64 = 12 << 20;
     const PAGES: u64 = 1024;
     let Some(group) = Group::new("tally-kernel") else { return NONE };
     group.set("memory.max", LIMIT);
-    // Memory outside of the group: inside, only what the kernel needs to bind it is new. That is most where
-    // no page lies behind the one before it, so this is a file's from its last page to its first.
+    // The memory is allocated outside of the group, so that inside only the kernel's memory for binding it is
+    // new. That is largest if no page follows its predecessor, so these are a file's pages from last to first.
     let (protection, bytes) = (libc::PROT_READ | libc::PROT_WRITE, (PAGES * PAGE) as usize);
     // SAFETY: a new file, and new mappings of it, all of which are written.
     let memory = unsafe {
@@ -273,7 +274,7 @@ pub fn kernel_memory_runs_out_in_its_cgroup() -> Outcome {
             fixture.bind(VmBind { op: bind_op::MAP_USERPTR, offset: memory, ..map })
         });
         let error = made.filter_map(Result::err).next();
-        // In the window there is room for 64; more takes more windows.
+        // The window has room for 64; more bindings need more windows.
         let error = error.or_else(|| {
             (0x20_0000_0000..).step_by(1 << 30).take(15).find_map(|start| {
                 let vm = match Fixture::create_vm(&fixture.node, start) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Which blocks of the module were run (KCOV), where the kernel can tell.
+//! Coverage of the module's basic blocks (KCOV), on kernels that have it.
 //!
 //! A thread's calls leave the addresses of the blocks that they ran in a buffer, which is read after each ioctl;
-//! those of the module are marked in memory that all processes of a run share. What the interrupt's thread and
-//! workqueues run is not seen.
+//! those of the module are marked in memory that all processes of a run share. Blocks that the interrupt's thread
+//! and workqueues run are not seen.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -15,18 +15,18 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Addresses that a thread's buffer holds.
 const ROOM: usize = 1 << 16;
-/// Threads of a process that are traced: a buffer takes half a MiB of the kernel's.
+/// The most threads of a process that are traced: each buffer takes half a MiB of kernel memory.
 const MOST: u32 = 64;
-/// `_IOR('c', 1, unsigned long)`: how long the buffer is.
+/// `_IOR('c', 1, unsigned long)`: sets the buffer's length in words.
 const KCOV_INIT_TRACE: u64 = 0x8008_6301;
-/// `_IO('c', 100)`: from now on, this thread.
+/// `_IO('c', 100)`: begins to trace the calling thread.
 const KCOV_ENABLE: u64 = 0x6364;
 
 static MAP: OnceLock<Map> = OnceLock::new();
 static TRACES: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// The thread's buffer, if it has one, and the process in which it was asked for: a child has none of it.
+    /// The thread's buffer, if it has one, and the process that asked for it: a child does not inherit the trace.
     static TRACE: RefCell<Option<(u32, Option<Trace>)>> = const { RefCell::new(None) };
 }
 
@@ -38,7 +38,7 @@ struct Map {
 
 /// A thread's buffer.
 struct Trace {
-    /// The number of addresses, then they.
+    /// The number of addresses, followed by the addresses.
     buffer: NonNull<AtomicU64>,
     /// Ends the trace when closed.
     _file: File,
@@ -74,8 +74,8 @@ pub fn collect() {
     }
 }
 
-/// Says how many blocks were run. `TALLY_COVERAGE` names a file to which they are added, a line each: function
-/// and distance from its start.
+/// Prints the number of blocks that were run. `TALLY_COVERAGE` names a file to which they are appended, a line
+/// each: function and offset from its start.
 pub fn report() {
     let blocks = MAP.get().map(Map::blocks).unwrap_or_default();
     if blocks.is_empty() {
@@ -104,7 +104,7 @@ pub fn report() {
     std::io::Write::write_all(&mut file.expect("a file"), lines.as_bytes()).expect("a report");
 }
 
-/// Shared memory for `bytes`, which stays.
+/// Shared memory of `bytes` bytes, which is never unmapped.
 fn shared(bytes: usize, fd: i32) -> Option<NonNull<u8>> {
     let anonymous = if fd < 0 { libc::MAP_ANONYMOUS } else { 0 };
     let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -175,7 +175,7 @@ impl Trace {
 impl Drop for Trace {
     fn drop(&mut self) {
         TRACES.fetch_sub(1, Relaxed);
-        // SAFETY: the own mapping, which nobody refers to any more.
+        // SAFETY: our own mapping, without any references left.
         unsafe { libc::munmap(self.buffer.as_ptr().cast(), ROOM * 8) };
     }
 }

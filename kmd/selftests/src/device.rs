@@ -20,11 +20,11 @@ use crate::coverage;
 
 /// Bytes of a page.
 pub const PAGE: u64 = tally_uapi::PAGE_SIZE;
-/// Access to both sides.
+/// Read and write access.
 pub const RW: u32 = bind_flag::READ | bind_flag::WRITE;
 /// Pages of a fixture's window.
 pub const WINDOW_PAGES: u64 = 1 << 16;
-/// As a deadline: none.
+/// The timeout of a wait without a deadline.
 pub const FOREVER: i64 = i64::MAX;
 
 /// `_IOWR('d', number, struct)` of the DRM core.
@@ -95,7 +95,7 @@ impl Node {
             .find(Self::is_tally)
     }
 
-    /// Opens a node of Tally's.
+    /// Opens a Tally node by its path.
     pub fn open_path(path: &std::path::Path) -> Self {
         let options =
             OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).clone();
@@ -118,10 +118,10 @@ impl Node {
     /// An ioctl by number.
     ///
     /// # Safety
-    /// `arg` is what the number says, with valid addresses in it.
+    /// `arg` is the struct of that number, with valid addresses in it.
     pub unsafe fn raw<T>(&self, request: u64, arg: &mut T) -> Result<(), i32> {
         coverage::trace();
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees that the struct fits the number.
         let answer = match unsafe { libc::ioctl(self.0.as_raw_fd(), request as libc::Ioctl, arg) } {
             0 => Ok(()),
             _ => Err(errno()),
@@ -130,9 +130,9 @@ impl Node {
         answer
     }
 
-    /// An ioctl of Tally's. Addresses in `arg` may be wrong on purpose: the kernel checks.
+    /// An ioctl of Tally. Addresses in `arg` may be wrong on purpose: the kernel checks them.
     pub fn call<T: Ioctl>(&self, arg: &mut T) -> Result<(), i32> {
-        // SAFETY: the number fits the struct; what the tests' addresses name is theirs.
+        // SAFETY: the number fits the struct; the addresses that tests pass name their own memory, or none.
         unsafe { self.raw(u64::from(T::REQUEST), arg) }
     }
 
@@ -186,7 +186,7 @@ pub struct Mapped {
     bytes: usize,
 }
 
-// SAFETY: it is memory, used by atomics only.
+// SAFETY: plain memory, accessed by atomics only.
 unsafe impl Send for Mapped {}
 // SAFETY: as above.
 unsafe impl Sync for Mapped {}
@@ -205,18 +205,18 @@ impl Mapped {
     /// Word `index`.
     pub fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < self.bytes / 8);
-        // SAFETY: within the mapping; whoever else uses it does so atomically.
+        // SAFETY: within the mapping; all other users access it atomically.
         unsafe { AtomicU64::from_ptr(self.address.cast::<u64>().add(index)) }
     }
 
-    /// Where it is.
+    /// Its address.
     pub fn address(&self) -> u64 {
         self.address.addr() as u64
     }
 
     /// munmap of its first bytes, whole pages.
     pub fn cut_front(&mut self, bytes: u64) {
-        // SAFETY: of the own mapping; nobody refers to it.
+        // SAFETY: a part of our own mapping, without references into it.
         assert_eq!(unsafe { libc::munmap(self.address, bytes as usize) }, 0);
         self.address = self.address.wrapping_byte_add(bytes as usize);
         self.bytes -= bytes as usize;
@@ -224,7 +224,7 @@ impl Mapped {
 
     /// mremap of all of it.
     pub fn move_elsewhere(&mut self) {
-        // SAFETY: a place to move to, which is then replaced by the own mapping.
+        // SAFETY: a new mapping as the target, which our own mapping then replaces.
         let moved = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             let place = libc::mmap(std::ptr::null_mut(), self.bytes, libc::PROT_NONE, flags, -1, 0);
@@ -238,7 +238,7 @@ impl Mapped {
 
     /// mprotect of all of it.
     pub fn protect(&self, protection: i32) -> Result<(), i32> {
-        // SAFETY: of the own mapping.
+        // SAFETY: our own mapping.
         if unsafe { libc::mprotect(self.address, self.bytes, protection) } == 0 {
             Ok(())
         } else {
@@ -249,7 +249,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: the own mapping; references into it have ended.
+        // SAFETY: our own mapping; references into it have ended.
         unsafe { libc::munmap(self.address, self.bytes) };
     }
 }
@@ -322,10 +322,10 @@ impl Fixture {
         self.queue_on(page, 0)
     }
 
-    /// As [`Self::queue`], on an engine of `class`.
+    /// Like [`Self::queue`], on an engine of `class`.
     pub fn queue_on(&self, page: u64, class: u32) -> Queue<'_> {
         let (handle, memory) = self.memory(page, 3);
-        // SAFETY: the page is mapped and nobody else uses it.
+        // SAFETY: the page is mapped and not used otherwise.
         unsafe { (memory.address() as *mut QueueControl).write(QueueControl::new()) };
         let mut create = QueueCreate { engine_class: class, ..self.queue_create(page) };
         self.node.call(&mut create).expect("a queue");
@@ -333,7 +333,7 @@ impl Fixture {
         Queue { fixture: self, id: create.queue_id, handle, page, memory, tail: 0 }
     }
 
-    /// What [`Self::queue`] asks for.
+    /// The QUEUE_CREATE of [`Self::queue`].
     pub fn queue_create(&self, page: u64) -> QueueCreate {
         QueueCreate {
             vm_id: self.vm,
@@ -381,7 +381,7 @@ pub struct Queue<'a> {
 }
 
 impl Queue<'_> {
-    /// Publishes a packet. Whether the device slept, and had to be kicked.
+    /// Publishes a packet. Returns whether the device slept and had to be kicked.
     pub fn push(&mut self, packet: impl Into<Packet>) -> bool {
         let slot = self.memory.address() + PAGE + self.tail % 64 * 64;
         // SAFETY: a slot of the ring; the tests never have 64 packets under way.
@@ -412,7 +412,7 @@ impl Queue<'_> {
         entry(self.handle, 2 * PAGE + index as u64 * 8, value)
     }
 
-    /// A packet that signals a cell when all before it is done.
+    /// A packet that signals a cell once all earlier packets are done.
     pub fn signal(&self, index: usize, value: u64) -> Nop {
         signal_at(self.cell(index), value)
     }
@@ -466,13 +466,13 @@ pub fn now_ns() -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// A deadline so many ms from now.
+/// A deadline `ms` ms from now.
 pub fn in_ms(ms: i64) -> i64 {
     now_ns() + ms * 1_000_000
 }
 
-/// Waits for something that nothing announces. The limit means that it hangs: on the debug kernel the
-/// device takes minutes to undo all mappings that a user may have.
+/// Waits for a condition without a notification. A wait beyond the limit is a hang: on the debug kernel the
+/// device takes minutes to remove all mappings that a user may have.
 pub fn eventually(mut done: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(900);
     while !done() {
@@ -481,13 +481,13 @@ pub fn eventually(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A number of the module's file in debugfs.
+/// A number in the module's file in debugfs.
 pub fn counter(name: &str) -> u64 {
     debug_number(name, 1)
 }
 
-/// KiB of memory in buffers and other shared memory, by the kernel's own count, which may lag behind by
-/// some pages for each processor.
+/// KiB of buffers and other shared memory, by the kernel's own count, which may lag behind by some pages for
+/// each processor.
 pub fn shared_kib() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").expect("meminfo");
     let line = text.lines().find(|line| line.starts_with("Shmem:")).expect("Shmem");
@@ -507,10 +507,10 @@ fn debug_number(name: &str, word: usize) -> u64 {
     value.unwrap_or_else(|| panic!("no number {word} of {name} in debugfs:\n{text}"))
 }
 
-/// Waits until there are only so many VMs, and returns the number of interrupts.
+/// Waits until there are only `vms` VMs, and returns the number of interrupts.
 ///
-/// The end of a file is answered after it was closed, and an answer that is taken with an earlier one's
-/// interrupt has its own all the same: so none must have come for a while.
+/// The device answers the end of a file after it was closed, and an answer that is taken with an earlier one's
+/// interrupt still has its own interrupt. So this waits until none has arrived for a while.
 pub fn interrupts_with(vms: usize) -> u64 {
     eventually(|| debug_lines("vm ") == vms);
     let mut last = counter("interrupts");
@@ -522,8 +522,8 @@ pub fn interrupts_with(vms: usize) -> u64 {
     last
 }
 
-/// Asserts that `f` causes no interrupts, with `vms` VMs. The driver asks the device now and then
-/// whether it is still there, and may have done so just before; those answers are not meant.
+/// Asserts that `f` causes no interrupts, with `vms` VMs. The driver pings the device now and then, and may
+/// have done so just before; the answers to pings do not count.
 pub fn without_interrupts(vms: usize, f: impl FnOnce()) {
     let pings = counter("pings");
     let interrupts = interrupts_with(vms);
@@ -533,12 +533,12 @@ pub fn without_interrupts(vms: usize, f: impl FnOnce()) {
     assert!(interrupts <= pings + 1, "{interrupts} interrupts, {pings} of them answers to pings");
 }
 
-/// Waits until the device has answered the end of all files that were closed: what they had is free.
+/// Waits until the device has answered the end of all closed files, so that their resources are free.
 pub fn nobody_is_left() {
     eventually(|| debug_lines("vm ") == 0 && debug_lines("queue ") == 0);
 }
 
-/// How many lines of the module's file in debugfs begin with `start`.
+/// Number of lines in the module's file in debugfs that begin with `start`.
 pub fn debug_lines(start: &str) -> usize {
     debug_text().lines().filter(|line| line.starts_with(start)).count()
 }
@@ -547,7 +547,7 @@ fn debug_text() -> String {
     debug_file("state")
 }
 
-/// A file of the module's in debugfs.
+/// A file of the module in debugfs.
 pub fn debug_file(name: &str) -> String {
     let entries = read_dir("/sys/kernel/debug").expect("debugfs").flatten();
     let of_tally = entries.map(|e| e.path()).find(|path| {

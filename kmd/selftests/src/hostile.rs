@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A client that harms others as much as it can, and a witness beside it.
+//! A hostile client that harms others as much as it can, and a witness beside it.
 //!
-//! The hostile one is another user with some processes, each of which does one thing as fast as it can.
-//! They are stopped, go on and are killed at any moment, and begin anew. The witness must notice
-//! nothing: its results are right, its VM is not lost, and it gets all it asks for. How long it waits
-//! is printed: alone, beside as many processes that compute, one of them on the device, and beside him. It
-//! shares the processors with all of them, so no time is asserted.
+//! The hostile client is another user with some processes, each of which does one thing as fast as it can.
+//! They are stopped, continued, killed and restarted at any moment. The witness must notice nothing: its
+//! results are right, its VM is not lost, and it gets all it asks for. The test prints the witness's waiting
+//! times: alone, beside the same number of processes that compute, one of them on the device, and beside the
+//! hostile client. The witness shares the processors with all of them, so no time is asserted.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use crate::device::{
 use crate::processes::{Child, process};
 use crate::users::open_to_all;
 
-/// What the hostile one does, each in a process of its own, until it is killed.
+/// The hostile client's attacks, each in a process of its own, until it is killed.
 const MEANS: [(&str, fn()); 7] = [
     ("endless kernels", endless_kernels),
     ("memory", memory),
@@ -44,13 +44,13 @@ fn endless_kernels() {
     }
 }
 
-/// All the memory that one may have, written to: large buffers, small ones, and NULL memory.
+/// Takes and writes all the memory that a user may have: large buffers, small ones, and NULL memory.
 fn memory() {
     loop {
         let fixture = Fixture::new();
         let mut held = Vec::new();
         for pages in (0..16).rev().map(|bits| 1 << bits) {
-            // Thousands of the smallest, which cost the kernel more than they hold.
+            // Thousands of the smallest buffers, which cost the kernel more memory than they contain.
             for _ in 0..if pages == 1 { 5000 } else { 64 } {
                 let Ok(handle) = fixture.node.bo(pages, 0) else { break };
                 let Ok(mapped) = fixture.node.map(handle, libc::PROT_READ | libc::PROT_WRITE)
@@ -71,7 +71,7 @@ fn memory() {
     }
 }
 
-/// All the queues that one may have, each with packets.
+/// Makes all the queues that a user may have, each with packets.
 fn queues() {
     loop {
         let fixture = Fixture::new();
@@ -82,7 +82,7 @@ fn queues() {
     }
 }
 
-/// All the VMs that one may have.
+/// Makes all the VMs that a user may have.
 fn vms() {
     loop {
         let nodes: Vec<Node> = (0..16).map(|_| Node::open()).collect();
@@ -94,7 +94,7 @@ fn vms() {
     }
 }
 
-/// One page everywhere, in pieces.
+/// Maps one page everywhere, in separate mappings.
 fn mappings() {
     loop {
         let fixture = Fixture::new();
@@ -110,7 +110,7 @@ fn mappings() {
     }
 }
 
-/// Sleepers and wakes, of cells that others have in the same buckets.
+/// Sleeps on and wakes cells whose buckets other clients use, too.
 fn waits() {
     let node = Node::open();
     let Ok(handle) = node.bo(1, 0) else { return };
@@ -130,7 +130,7 @@ fn waits() {
     });
 }
 
-/// What the device or the interrupt's thread has to answer.
+/// Sends calls that the device or the interrupt's thread has to answer.
 fn questions() {
     let fixture = Fixture::new();
     let queue = fixture.queue(0);
@@ -143,8 +143,8 @@ fn questions() {
     }
 }
 
-/// Honest company: as many processes as the hostile one has. Each uses a processor, one of them by the
-/// device, and nothing else.
+/// The harmless comparison: as many processes as the hostile client has. Each uses a processor, one of them
+/// through the device, and nothing else.
 fn compute() -> bool {
     // SAFETY: takes numbers. This process has one thread.
     if unsafe { libc::setuid(65534) } != 0 {
@@ -166,8 +166,8 @@ fn compute() -> bool {
     }
 }
 
-/// The hostile one: starts a process for each of these means as another user, and stops, wakes, kills and
-/// restarts them.
+/// The hostile client: starts a process for each of these attacks as another user, and stops, continues,
+/// kills and restarts them.
 fn harm(means: &[usize]) -> bool {
     // SAFETY: takes numbers. This process has one thread.
     if unsafe { libc::setuid(65534) } != 0 {
@@ -175,7 +175,7 @@ fn harm(means: &[usize]) -> bool {
     }
     let start = |means: usize| {
         process(move || {
-            // What ends with an error, since a limit is reached, begins anew.
+            // An attack that ends with an error, because a limit is reached, begins anew.
             std::panic::set_hook(Box::new(|_| ()));
             loop {
                 let _ = std::panic::catch_unwind(MEANS[means].1);
@@ -186,7 +186,7 @@ fn harm(means: &[usize]) -> bool {
     for round in 0.. {
         let index = round % children.len();
         std::thread::sleep(Duration::from_millis(70));
-        // Often in the middle of a call.
+        // This often hits the middle of a call.
         children[index].signal(libc::SIGSTOP);
         std::thread::sleep(Duration::from_millis(30));
         children[index].signal(libc::SIGCONT);
@@ -198,10 +198,10 @@ fn harm(means: &[usize]) -> bool {
     true
 }
 
-/// How long things took, in ns, by name.
+/// Durations in ns, by the name of the operation.
 type Times = BTreeMap<&'static str, Vec<i64>>;
 
-/// What the witness does again and again.
+/// The witness, with the durations of the operations that it repeats.
 struct Witness {
     times: Times,
 }
@@ -214,7 +214,7 @@ impl Witness {
         result
     }
 
-    /// Works for `time`; every result is as it must be.
+    /// Works for `time`, and asserts that every result is right.
     fn work(time: Duration) -> Times {
         let mut witness = Self { times: Times::new() };
         let (fixture, end) = (Fixture::new(), Instant::now() + time);
@@ -268,8 +268,8 @@ impl Witness {
     }
 }
 
-/// Waits until a signal has arrived, a second at a time: a virtual machine may stand still for minutes, which
-/// then uses up one of these waits. All of them together mean that it hangs.
+/// Waits until a signal has arrived, a second at a time: a virtual machine may be paused for minutes, which
+/// then uses up one of these waits. If all of them pass, it is a hang.
 fn arrives(fixture: &Fixture, queue: &Queue<'_>, index: usize, value: u64) {
     const WAITS: usize = 900;
     let wait = || fixture.wait(&[queue.entry(index, value)], 0, in_ms(1000));
@@ -280,7 +280,7 @@ fn arrives(fixture: &Fixture, queue: &Queue<'_>, index: usize, value: u64) {
     assert_eq!(result, Some(Ok(0)), "cell {index} should reach {value}");
 }
 
-/// How often the kernel says that it has ended a process for want of memory, as far as its log goes back.
+/// Number of processes that the kernel has killed for lack of memory, as far back as its log goes.
 fn oom_kills() -> usize {
     const READ_ALL: i32 = 3;
     let mut log = vec![0_u8; 1 << 20];
@@ -296,7 +296,7 @@ fn show(times: &mut [i64]) -> String {
     format!("{:>8} {:>8} {:>8} {:>8}", times.len(), at(50), at(99), at(100))
 }
 
-/// A witness beside a hostile client has all its results, and all it asks for.
+/// A witness beside a hostile client gets all its results, and everything that it asks for.
 pub fn a_witness_notices_nothing() {
     nobody_is_left();
     open_to_all();
@@ -330,7 +330,7 @@ pub fn a_witness_notices_nothing() {
     nobody_is_left();
 }
 
-/// Has this thread run before all others of the machine that are ready, which its children do not inherit.
+/// Gives this thread priority over all other ready threads of the machine. Its children do not inherit that.
 fn come_first() {
     // SAFETY: takes numbers and a struct.
     let set = unsafe {
@@ -340,9 +340,9 @@ fn come_first() {
     assert_eq!(set, 0);
 }
 
-/// How long a witness waits beside each of the means alone, and beside a process that only uses a
-/// processor. With `first` the witness has a processor whenever it is ready: what it then waits for
-/// is not a processor of the machine.
+/// Measures the waits of a witness beside each attack alone, and beside a process that only uses a processor.
+/// With `first` the witness has a processor whenever it is ready, so that it never waits for a processor of
+/// the machine.
 pub fn each_means(first: bool) {
     open_to_all();
     let time = std::env::var("TALLY_HOSTILE_SECONDS").ok().and_then(|text| text.parse().ok());

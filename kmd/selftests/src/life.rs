@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The driver's own end: unbinding and unloading.
+//! The end of the driver: unbinding and unloading.
 
 use std::ffi::CString;
 use std::fs;
@@ -41,7 +41,7 @@ pub fn unbind_wakes_a_thousand_sleepers() {
         gone
     });
     assert!(!gone.is_master(), "an unbound device has no business with memory");
-    // The file is of no use any more, but harmless; its memory is still there.
+    // The file is useless by now, but harmless; its memory is still mapped.
     assert_eq!(memory.word(0).load(Acquire), 0);
     queue.push(queue.signal(0, 1));
     let node = &fixture.node;
@@ -51,7 +51,7 @@ pub fn unbind_wakes_a_thousand_sleepers() {
     crate::queues::a_signal_arrives();
 }
 
-/// Unbinding does not wait until a client has all the memory that it binds.
+/// Unbinding does not wait until a client has got all the memory that it binds.
 pub fn unbind_does_not_wait_for_memory() {
     const PAGES: u64 = 1 << 18;
     const KIB: u64 = (PAGES * PAGE) >> 10;
@@ -61,7 +61,7 @@ pub fn unbind_does_not_wait_for_memory() {
     let before = shared_kib();
     let gone = thread::scope(|scope| {
         let binder = scope.spawn(|| fixture.bind(fixture.map(handle, 0, 0, 1, RW)));
-        // To have all of it takes many times as long as unbinding.
+        // Allocating all of it takes many times as long as unbinding.
         eventually(|| shared_kib() > before + KIB / 64);
         let begun = Instant::now();
         let gone = Gone::now();
@@ -95,7 +95,7 @@ pub fn parameters_are_visible() -> Outcome {
     Outcome::Passed
 }
 
-/// "the hub killed": whoever sleeps is told, and the driver can go.
+/// "the hub killed": sleepers are woken, and the driver can be unloaded.
 pub fn outlive() {
     let fixture = Fixture::new();
     let (handle, _memory) = fixture.memory(0, 1);
@@ -138,7 +138,7 @@ pub fn the_module_comes_back_a_hundred_times() -> Outcome {
     };
     let parameters = CString::default();
     let name = CString::new("tally").unwrap();
-    // It has the module in use while it runs.
+    // The daemon keeps the module in use while it runs.
     let program = (!is_pci()).then(Program::take_over);
     let round = || {
         // SAFETY: a system call with a valid string.
@@ -146,7 +146,7 @@ pub fn the_module_comes_back_a_hundred_times() -> Outcome {
             libc::syscall(libc::SYS_delete_module, name.as_ptr(), libc::O_NONBLOCK) == 0
         };
         match program {
-            // An engine process ends by itself when its daemon has, and has the module in use until then.
+            // An engine process ends by itself after its daemon, and keeps the module in use until then.
             Some(_) => eventually(remove),
             None => assert!(remove(), "the module is in use"),
         }
@@ -168,7 +168,7 @@ pub fn the_module_comes_back_a_hundred_times() -> Outcome {
         assert!(found.is_empty(), "{found}");
         return Outcome::Passed;
     }
-    // What the module loses it loses every time; what caches have taken meanwhile they take once.
+    // A leak of the module repeats every time; memory that caches have taken meanwhile is taken once.
     let lost = || {
         let before = available_kib();
         (0..100).for_each(|_| round());
@@ -179,21 +179,21 @@ pub fn the_module_comes_back_a_hundred_times() -> Outcome {
     Outcome::Passed
 }
 
-/// The kernel's own search for memory that nothing refers to. A kernel that has it also has KASAN,
-/// which keeps freed memory back for a while: there is less of it then without a leak.
+/// The kernel's leak detector, kmemleak. A kernel that has it also has KASAN, which holds freed memory back
+/// for a while: then free memory shrinks without a leak.
 struct Leaks(&'static Path);
 
 impl Leaks {
-    /// Forgets what was found until now. None: this kernel does not search.
+    /// Clears earlier findings. None: this kernel has no leak detector.
     fn watch() -> Option<Self> {
         let leaks = Self(Path::new("/sys/kernel/debug/kmemleak"));
         fs::write(leaks.0, "clear").ok().map(|()| leaks)
     }
 
-    /// What has been lost since.
+    /// The leaks since then.
     fn found(&self) -> String {
         for _ in 0..2 {
-            // What is younger than five seconds, or has changed since the last search, is not told.
+            // Memory that is younger than five seconds, or has changed since the last scan, is not reported.
             thread::sleep(Duration::from_secs(6));
             fs::write(self.0, "scan").expect("a search");
         }

@@ -12,7 +12,7 @@ use crate::device::{
     nobody_is_left, wait, wait_for,
 };
 
-/// A child. One that is left is killed: when a test fails, its processes do not disturb the next ones.
+/// A child process, killed on drop, so that the processes of a failed test do not disturb the next ones.
 pub struct Child(libc::pid_t);
 
 impl Child {
@@ -33,7 +33,7 @@ impl Child {
         assert_eq!(unsafe { libc::kill(self.0, signal) }, 0);
     }
 
-    /// Waits for its end; its status.
+    /// Waits for its end and returns its status.
     pub fn status(self) -> i32 {
         let mut status = 0;
         // SAFETY: an own child.
@@ -42,7 +42,7 @@ impl Child {
         status
     }
 
-    /// Kills it. False if it had ended well before.
+    /// Kills it. False if it had already ended successfully.
     pub fn kill_if_alive(self) -> bool {
         self.signal(libc::SIGKILL);
         let status = self.status();
@@ -66,8 +66,8 @@ impl Drop for Child {
     }
 }
 
-/// Runs `child` in a process of its own, which ends with 0 if it says true. Until it changes its user, it is
-/// killed when its parent ends.
+/// Runs `child` in a process of its own, whose status is 0 if `child` returns true. Until it changes its user,
+/// it is killed when its parent ends.
 pub fn process(child: impl FnOnce() -> bool) -> Child {
     let parent = std::process::id();
     // SAFETY: the program has one thread here; the child only makes system calls, and ends.
@@ -83,7 +83,7 @@ pub fn process(child: impl FnOnce() -> bool) -> Child {
     }
 }
 
-/// Has this process killed when its parent ends. The parent may have ended already.
+/// Arranges that this process is killed when its parent ends, which may have happened already.
 fn end_with(parent: u32) {
     // SAFETY: takes numbers.
     unsafe {
@@ -114,17 +114,17 @@ pub fn importers_of_read_only_buffers_only_read() {
     let read = client.node.map(imported, libc::PROT_READ).unwrap();
     assert_eq!(read.word(0).load(Relaxed), 6);
     assert_eq!(read.protect(both), Err(libc::EACCES));
-    // The dma-buf itself is no way round.
+    // The dma-buf itself does not bypass the rule.
     assert_eq!(Mapped::new(fd.as_raw_fd(), 0, PAGE, both).err(), Some(libc::EACCES));
     let direct = Mapped::new(fd.as_raw_fd(), 0, PAGE, libc::PROT_READ).unwrap();
     assert_eq!(direct.word(0).load(Relaxed), 6);
     assert_eq!(direct.protect(both), Err(libc::EACCES));
-    // The owner gets his own handle back, with all his rights.
+    // The owner gets its own handle back, with all its rights.
     assert_eq!(owner.node.import(fd.as_raw_fd()), Ok(handle));
     drop(owner.node.map(handle, both).unwrap());
 }
 
-/// A wait on a counter whose owner was killed goes on; the memory stays.
+/// A wait on a counter whose owner was killed continues, and the memory stays.
 pub fn an_importer_outlives_the_exporter() {
     let pair = sockets();
     let exporter = process(|| {
@@ -157,7 +157,7 @@ pub fn an_importer_outlives_the_exporter() {
     unsafe { libc::close(fd) };
 }
 
-/// "a process killed with work in flight": all comes back.
+/// "a process killed with work in flight": all its resources are freed.
 pub fn a_killed_process_leaves_nothing() {
     nobody_is_left();
     let before = left();
@@ -207,12 +207,12 @@ pub fn a_killed_process_takes_its_endless_kernel_along() {
     eventually(|| left() == before);
 }
 
-/// What clients have: bytes in buffers, VMs, queues.
+/// Usage of all clients: bytes in buffers, VMs, queues.
 fn left() -> (u64, usize, usize) {
     (counter("memory"), debug_lines("vm "), debug_lines("queue "))
 }
 
-/// A file is shared by fork; what the child does with it, the parent sees.
+/// A file is shared by fork: the parent sees the child's actions on it.
 pub fn a_forked_child_may_use_the_file() {
     let fixture = Fixture::new();
     let queue = fixture.queue(0);
@@ -222,7 +222,7 @@ pub fn a_forked_child_may_use_the_file() {
         fixture.wait(&[queue.entry(0, 5)], 0, FOREVER) == Ok(0)
     });
     assert_eq!(child.status(), 0);
-    // The child's end has not taken the parent's VM along.
+    // The child's end has not ended the parent's VM.
     let mut other = fixture.queue(8);
     other.push(other.signal(0, 1));
     assert_eq!(fixture.wait(&[other.entry(0, 1)], 0, FOREVER), Ok(0));
@@ -255,7 +255,7 @@ fn send_fd(socket: i32, fd: i32) {
     let (mut byte, mut control) = ([0u8; 1], Control([0; 24]));
     let mut vector = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
     let message = message(&mut vector, &mut control);
-    // SAFETY: the header fits the room; all outlives the call.
+    // SAFETY: the header fits into the buffer, and all buffers outlive the call.
     unsafe {
         let header = libc::CMSG_FIRSTHDR(&message);
         (*header).cmsg_level = libc::SOL_SOCKET;
@@ -270,7 +270,7 @@ fn receive_fd(socket: i32) -> i32 {
     let (mut byte, mut control) = ([0u8; 1], Control([0; 24]));
     let mut vector = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
     let mut message = message(&mut vector, &mut control);
-    // SAFETY: all outlives the call; one descriptor was sent.
+    // SAFETY: all buffers outlive the call, and one descriptor was sent.
     unsafe {
         assert_eq!(libc::recvmsg(socket, &mut message, 0), 1);
         libc::CMSG_DATA(libc::CMSG_FIRSTHDR(&message)).cast::<i32>().read_unaligned()

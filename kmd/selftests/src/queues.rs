@@ -16,7 +16,7 @@ use crate::device::{
 };
 use crate::half::is_pci;
 
-/// The whole way: ring, kick, device, signal, interrupt, wake.
+/// The whole path: ring, kick, device, signal, interrupt, wake.
 pub fn a_signal_arrives() {
     let fixture = Fixture::new();
     for class in [0, 1] {
@@ -73,7 +73,7 @@ pub fn a_fault_loses_the_vm_and_no_other() {
     assert_eq!(bad.node.call(&mut bad.queue_create(0)), Err(libc::EIO));
     // "UNMAP still works"
     bad.bind(bad.unmap(0, 3)).unwrap();
-    // The file can have another.
+    // The file can have another VM.
     let again = Fixture::create_vm(&bad.node, bad.start).unwrap();
     assert_ne!(again, bad.vm);
     other.push(other.signal(0, 1));
@@ -116,7 +116,7 @@ pub fn destroyed_queues_do_not_signal() {
 /// x86-64: a jump to itself.
 const ENDLESS: u64 = 0xfeeb;
 
-/// Starts a kernel that never ends, and signals cell 0 with 1 behind it.
+/// Starts a kernel that never ends, followed by a signal of cell 0 with 1.
 pub fn start_endless(fixture: &Fixture, queue: &mut Queue<'_>, page: u64) {
     let handle = fixture.node.bo(2, 0).unwrap();
     let code = fixture.node.map(handle, libc::PROT_READ | libc::PROT_WRITE).unwrap();
@@ -140,7 +140,7 @@ pub fn an_endless_kernel_is_ended() {
     assert_eq!(stuck.wait(&[endless.entry(0, 1)], 0, in_ms(100)), Err(libc::ETIME));
     let destroy = QueueDestroy { queue_id: endless.id, pad: 0 };
     stuck.node.call(&mut destroy.clone()).unwrap();
-    // Aborting it may have lost the VM; in no case is it complete.
+    // Aborting it may have lost the VM, but never completes it.
     let waited = stuck.wait(&[endless.entry(0, 1)], 0, in_ms(100));
     assert!(matches!(waited, Err(libc::EIO | libc::ETIME)), "{waited:?}");
     assert_eq!(endless.word(0).load(Acquire), 0);
@@ -185,7 +185,7 @@ pub fn limits_are_reached() {
 pub fn a_busy_queue_needs_no_kicks() {
     let fixture = Fixture::new();
     let mut queue = fixture.queue(0);
-    // Parked, it is not asleep: what is appended needs no kick.
+    // A parked queue is not asleep: packets that are appended need no kick.
     queue.push(wait_for(queue.cell(1), 1, CellKind::Event));
     eventually(|| queue.query().state == queue_state::PARKED);
     let wake = tally_uapi::ioctl::SemWake { handle: queue.handle, pad: 0, offset: 2 * PAGE + 8 };
@@ -201,8 +201,8 @@ pub fn a_busy_queue_needs_no_kicks() {
     });
 }
 
-/// fdinfo: the keys by which nvtop and others know a driver, and the time of its engines, which a queue
-/// that ends does not take with it.
+/// fdinfo: the keys by which nvtop and others recognise a driver, and the time of its engines, which does not
+/// shrink when a queue ends.
 pub fn tools_see_engine_time() {
     let fixture = Fixture::new();
     let mut queue = fixture.queue_on(0, 1);
@@ -236,7 +236,7 @@ pub fn tools_see_engine_time() {
         assert!(value("drm-pdev:").contains(':'));
     }
     assert_eq!(time("compute"), 0);
-    // A reader waits no longer than 20 ms for the device to say it.
+    // A reader waits at most 20 ms for the device's answer.
     eventually(|| time("copy") != 0);
     let first = time("copy");
     copy(2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What `uapi/UAPI.md` refuses, and by which error.
+//! Calls that `uapi/UAPI.md` refuses, each with its error.
 
 use tally_uapi::cell::Compare;
 use tally_uapi::ioctl::{
@@ -149,7 +149,7 @@ pub fn bindings_are_checked() {
     // "EFAULT: MAP_USERPTR of memory that is not there."
     let user = VmBind { op: bind_op::MAP_USERPTR, handle: 0, offset: PAGE, ..good };
     assert_eq!(refused(VmBind { address: fixture.va(8), ..user }), libc::EFAULT);
-    // Also where there could not be as much.
+    // The same for more memory than there could be.
     let (start, size) = (0x20_0000_0000, 1 << 42);
     let mut vast = VmCreate { start, size, ..Default::default() };
     fixture.node.call(&mut vast).unwrap();
@@ -251,7 +251,7 @@ pub fn numbers_beyond_the_last_are_refused() {
 }
 
 /// "Minor versions only add: … new fields in reserved places whose zero means the old
-/// behaviour": what an older caller's struct lacks counts as zero.
+/// behaviour": fields that an older caller's struct lacks count as zero.
 pub fn structs_may_be_shorter() {
     let node = Node::open();
     let shorter = |request: u32, bytes: u64| u64::from(request & !(0x3fff << 16)) | bytes << 16;
@@ -278,7 +278,7 @@ struct HeapAllocation {
 /// "only buffers of the same device can be imported"
 pub fn foreign_and_dumb_buffers_are_refused() -> Outcome {
     let node = Node::open();
-    // DRM_IOCTL_MODE_CREATE_DUMB, by the primary node and by this one: nothing makes one.
+    // DRM_IOCTL_MODE_CREATE_DUMB: no node makes dumb buffers.
     let mut dumb = [64u32, 64, 32, 0, 0, 0, 0, 0];
     // SAFETY: the core's struct has 32 bytes.
     assert!(unsafe { node.raw(0xc020_64b2, &mut dumb) }.is_err());
@@ -293,7 +293,7 @@ pub fn foreign_and_dumb_buffers_are_refused() -> Outcome {
     };
     assert_eq!(made, 0);
     assert!(node.import(arg.fd as i32).is_err());
-    // SAFETY: made above, and nobody else knows it.
+    // SAFETY: made above, and not used anywhere else.
     unsafe { libc::close(arg.fd as i32) };
     Outcome::Passed
 }

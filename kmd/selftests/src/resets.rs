@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Resets, by others and of a VM that does not do its part.
+//! Resets from outside of the driver, and the loss of a VM whose commands take too long.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -31,7 +31,7 @@ pub fn a_reset_from_outside_is_noticed() -> Outcome {
     let node = &fixture.node;
     assert_eq!(node.call(&mut QueueKick { queue_id: queue.id, pad: 0 }), Err(libc::EIO));
     assert_eq!(fixture.bind(fixture.map(queue.handle, 0, 100, 1, 3)), Err(libc::EIO));
-    // What ends things is success, since they have ended.
+    // Calls that end objects succeed, since the objects have ended.
     fixture.bind(fixture.unmap(0, 3)).unwrap();
     node.call(&mut QueueDestroy { queue_id: queue.id, pad: 0 }).unwrap();
     node.call(&mut VmDestroy { vm_id: fixture.vm, pad: 0 }).unwrap();
@@ -39,8 +39,8 @@ pub fn a_reset_from_outside_is_noticed() -> Outcome {
     Outcome::Passed
 }
 
-/// Resets while another thread makes and ends things: none of it hangs, and none is left. On the host half
-/// the device's process is killed and started anew.
+/// Resets while another thread makes and ends objects: no call hangs, and no object is left. On the host half
+/// the device's process is killed and restarted.
 pub fn resets_among_other_calls() {
     crate::device::nobody_is_left();
     let end = AtomicBool::new(false);
@@ -69,9 +69,9 @@ pub fn resets_among_other_calls() {
     crate::queues::a_signal_arrives();
 }
 
-/// "One client's slowness is its own": a VM whose commands take seconds is lost, with the commands that
-/// wait behind it, and another has all its commands answered meanwhile. For a device with `--reset-ms
-/// 5000` and a module with `admin_timeout_ms=2000`, so that a queue's end takes longer than it may.
+/// "One client's slowness is its own": a VM whose commands take seconds is lost, with the commands that wait
+/// behind them, and all commands of another VM are answered meanwhile. For a device with `--reset-ms 5000`
+/// and a module with `admin_timeout_ms=2000`, so that QUEUE_DESTROY takes longer than it may.
 pub fn slow() {
     let (slow, other) = (Fixture::new(), Fixture::new());
     let mut queue = slow.queue(0);
@@ -87,7 +87,7 @@ pub fn slow() {
         });
         let kept_waiting =
             scope.spawn(|| slow.node.call(&mut QueueDestroy { queue_id: behind.id, pad: 0 }));
-        // Many more than a ring holds.
+        // Many more commands than a ring holds.
         for round in 0..1000 {
             other.memory(round % 8 * 16, 1);
             other.bind(other.unmap(round % 8 * 16, 1)).unwrap();
@@ -95,7 +95,7 @@ pub fn slow() {
         let path = format!("/proc/self/fdinfo/{}", slow.node.fd());
         fs::read_to_string(path).expect("fdinfo");
         println!("the slow one had {}ended by then", if ended.load(SeqCst) { "" } else { "not " });
-        // To its owner the queue is gone, with its VM.
+        // For its owner the queue is gone, with its VM.
         assert_eq!(destroying.join().unwrap(), Ok(()));
         assert_eq!(kept_waiting.join().unwrap(), Ok(()));
     });
@@ -106,9 +106,9 @@ pub fn slow() {
     let mut alive = other.queue(200);
     alive.push(alive.signal(0, 1));
     assert_eq!(other.wait(&[alive.entry(0, 1)], 0, FOREVER), Ok(0));
-    // The answer comes at last, and with it all that the VM had.
+    // The answer finally arrives, and frees all resources of the VM.
     slow.node.call(&mut VmDestroy { vm_id: slow.vm, pad: 0 }).unwrap();
-    // What is mapped keeps its file open.
+    // A mapping keeps its file open.
     drop(alive);
     drop(other);
     crate::device::nobody_is_left();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What happens around clients: resets, unbinding, processes that stop for a while or are killed.
+//! Events around clients: resets, unbinding, processes that are stopped for a while or killed.
 //!
-//! `scripts/vm --disturb` adds what happens to the device, outside of the machine.
+//! `scripts/vm --disturb` adds events of the device, outside of the virtual machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,15 +12,15 @@ use crate::fuzz::Dice;
 use crate::half::{Gone, device_file, is_pci};
 use crate::processes::Child;
 
-/// Makes trouble for the processes `pids` until `end`, and prints how often what. One that it has
-/// killed is started anew.
+/// Causes such events for the processes `pids` until `end`, and prints the number of each. A process that it
+/// has killed is restarted.
 pub fn make(
     mut dice: Dice,
     pids: &mut [libc::pid_t],
     end: Instant,
     start: impl Fn(u64) -> libc::pid_t,
 ) {
-    // How often, and the longest.
+    // The number of events, and the longest.
     let mut done = BTreeMap::<&str, (u64, Duration)>::new();
     while Instant::now() < end {
         std::thread::sleep(Duration::from_millis(50 + dice.below(500)));
@@ -51,7 +51,7 @@ pub fn make(
             }
             3 => {
                 if !Child::new(pid).kill_if_alive() {
-                    // Its time was over.
+                    // The process had ended by itself.
                     pids[index as usize] = start(index);
                     break;
                 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a user may have: with as many processes and files as he likes, never all that there is.
+//! Limits of a user: with any number of processes and files, a user never gets all of a resource.
 
 use tally_uapi::ioctl::{VmBind, VmCreate, VmDestroy, bind_flag, bind_op};
 
@@ -17,7 +17,7 @@ pub fn open_to_all() {
     }
 }
 
-/// Runs `f` in a process of another user, who may open render nodes; whether it says true.
+/// Runs `f` in a process of another user, who may open render nodes. Returns whether `f` returned true.
 fn as_another_user(f: impl FnOnce(Node) -> bool) -> bool {
     open_to_all();
     // SAFETY: the program has one thread here; the child only makes system calls, and ends.
@@ -35,7 +35,7 @@ fn as_another_user(f: impl FnOnce(Node) -> bool) -> bool {
     }
 }
 
-/// "Most address spaces of a user": those of all his files.
+/// "Most address spaces of a user": those of all the user's files count.
 pub fn one_user_cannot_have_all_vms() {
     nobody_is_left();
     let mut nodes = Vec::new();
@@ -68,7 +68,7 @@ pub fn one_user_cannot_have_all_vms() {
 }
 
 /// "What was closed counts until the device has answered." Ioctls wait for that before they answer ENOSPC:
-/// a caller that asks just after other files of its user were closed gets what they had.
+/// a caller that asks just after other files of its user were closed gets the resources of those files.
 pub fn closed_things_make_room() {
     nobody_is_left();
     let null = |fixture: &Fixture, piece: u64| {
@@ -79,7 +79,7 @@ pub fn closed_things_make_room() {
     let memory = [&next, &full].map(|fixture| fixture.memory(0, 3));
     let queue = |fixture: &Fixture| fixture.node.call(&mut fixture.queue_create(0));
     while queue(&full).is_ok() {}
-    // What is mapped keeps the file.
+    // A mapping keeps the file open.
     drop((memory, full));
     assert_eq!(queue(&next), Ok(()));
 
@@ -93,7 +93,7 @@ pub fn closed_things_make_room() {
         while vm(&node).is_ok() {}
         full.push(node);
     };
-    // One of them only: the first of many would be answered while the others are closed.
+    // Only one file: the first of many would be answered while the others are closed.
     drop(full.pop());
     assert!(vm(&next).is_ok());
     drop((next, full));
@@ -105,7 +105,7 @@ pub fn closed_things_make_room() {
     assert_eq!(null(&next, 0), Ok(()));
 }
 
-/// "Memory that the buffers of a user may use": those of all his files.
+/// "Memory that the buffers of a user may use": those of all the user's files count.
 pub fn one_user_cannot_have_all_memory() {
     nobody_is_left();
     let mut held = Vec::new();
@@ -156,7 +156,8 @@ pub fn null_memory_counts() {
     assert_eq!(counter("memory"), before);
 }
 
-/// "Kernel memory that the mappings of a user may take": those in all his VMs, and what UNMAP makes of them.
+/// "Kernel memory that the mappings of a user may take": those in all the user's VMs, and the parts that UNMAP
+/// makes of them.
 pub fn one_user_cannot_have_all_kernel_memory() -> Outcome {
     nobody_is_left();
     let most = counter("user_kernel");
@@ -177,19 +178,19 @@ pub fn one_user_cannot_have_all_kernel_memory() -> Outcome {
         }
         assert_eq!(made, [Ok(()); 2]);
     }
-    // What is left is not enough for a command with a page, but for some without.
+    // The rest is not enough for a command with a page of extents, but for some commands without.
     let null = |page| VmBind { op: bind_op::MAP_NULL, ..fixtures[0].map(0, 0, page, 1, RW) };
     let full = (50_000..60_000).find_map(|page| fixtures[0].bind(null(page)).err());
     assert_eq!(full, Some(libc::ENOSPC));
     assert_eq!(counter("kernel"), most);
-    // To take the middle out makes two of one.
+    // Unmapping the middle splits a mapping in two.
     assert_eq!(fixtures[0].bind(fixtures[0].unmap(1, 1)), Err(libc::ENOSPC));
     assert!(as_another_user(|node| {
         let fixture = Fixture::on(node);
         let handle = fixture.node.bo(1, 0).unwrap();
         fixture.bind(fixture.map(handle, 0, 0, 1, RW)).is_ok()
     }));
-    // Whole mappings can always be undone.
+    // Whole mappings can always be unmapped.
     fixtures[0].bind(fixtures[0].unmap(3, 1000)).unwrap();
     fixtures[0].bind(fixtures[0].unmap(1, 1)).unwrap();
     drop(fixtures);
@@ -198,7 +199,7 @@ pub fn one_user_cannot_have_all_kernel_memory() -> Outcome {
     Outcome::Passed
 }
 
-/// RLIMIT_MEMLOCK is of the user: a second process has what the first one left of it.
+/// RLIMIT_MEMLOCK counts by user: a second process can lock only as much as the first one has left.
 pub fn locked_memory_is_counted_by_user() {
     let (first, second) = (Fixture::new(), Fixture::new());
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -234,13 +235,13 @@ pub fn locked_memory_is_counted_by_user() {
         status == 0
     };
     assert!(ends(&|| limit_and_user() && bind(&first).is_ok()));
-    // The VM of a file that others have as well keeps the pages when the process has ended.
+    // The VM of a file that other processes share keeps the pages when the process has ended.
     assert!(ends(&|| limit_and_user() && bind(&second) == Err(libc::ENOSPC)));
     first.bind(first.unmap(0, 2)).unwrap();
     assert!(ends(&|| limit_and_user() && bind(&second).is_ok()));
 }
 
-/// SEM_WAIT needs the page of a cell, not the buffer.
+/// SEM_WAIT allocates the page of a cell, not the whole buffer.
 pub fn a_wait_takes_no_memory_but_its_cells() {
     let node = Node::open();
     let handle = node.bo(64 << 10, 0).unwrap();
@@ -250,7 +251,7 @@ pub fn a_wait_takes_no_memory_but_its_cells() {
         assert_eq!(wait(&node, 0, &[entry], 0, 0), Err(libc::ETIME));
         assert_eq!(wait(&node, 0, &[entry], 0, in_ms(1)), Err(libc::ETIME));
     }
-    // A page may be a huge one.
+    // A page may be a huge page.
     let taken = shared_kib().saturating_sub(before);
     assert!(taken <= 4 * 2048 + 4096, "{taken} KiB of 256 MiB");
 }

@@ -57,7 +57,7 @@ pub fn any_and_all() {
             fixture.wait(&entries, 0, FOREVER)
         });
         eventually(|| counter("asleep") == 6 - 2);
-        // The other one is woken each time, looks and sleeps again.
+        // The other thread is woken each time, looks and sleeps again.
         let mut slept = until_asleep_after(&number, 0);
         wake(1);
         assert_eq!(any.join().unwrap(), Ok(1));
@@ -65,7 +65,7 @@ pub fn any_and_all() {
         slept = until_asleep_after(&number, slept);
         wake(0);
         until_asleep_after(&number, slept);
-        // Met once is met, also if it is undone.
+        // An entry that was met once counts as met, even if the cell changes back.
         memory.word(0).store(0, Release);
         wake(PAGE as usize / 8);
         assert_eq!(all.join().unwrap(), Ok(0));
@@ -73,7 +73,8 @@ pub fn any_and_all() {
     assert_eq!(counter("asleep"), 0);
 }
 
-/// Waits until a thread of this process has gone to sleep more than `times` times, and sleeps; how often.
+/// Waits until a thread of this process has gone to sleep more than `times` times, and is asleep. Returns the
+/// number of times.
 fn until_asleep_after(number: &AtomicI32, times: u64) -> u64 {
     let mut slept = 0;
     eventually(|| {
@@ -102,7 +103,7 @@ pub fn a_signal_handler_interrupts() {
     let (sender, receiver) = std::sync::mpsc::channel();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
-            // SAFETY: the own thread.
+            // SAFETY: the calling thread.
             sender.send(unsafe { libc::pthread_self() }).unwrap();
             let first = fixture.wait(&[entry(handle, 0, 1)], 0, FOREVER);
             (first, fixture.wait(&[entry(handle, 0, 1)], 0, FOREVER))
@@ -195,7 +196,7 @@ pub fn the_device_hears_only_of_what_it_waits_for() {
         assert_eq!(sleeper.join().unwrap(), Ok(0));
     });
     assert_eq!(counter("wakes"), wakes);
-    // A queue that waits there, and it alone.
+    // A queue is the only waiter there.
     queue.push(wait_for(queue.cell(1), 2, CellKind::Event));
     eventually(|| {
         wake();
@@ -236,7 +237,7 @@ pub fn a_queue_does_not_wait_for_the_dead() {
             fixture.node.call(&mut VmOrphan { vm_id: fixture.vm, pad: 0, address, size })
         };
         let mut queue = fixture.queue(0);
-        // What was mapped there since is not orphaned.
+        // Memory that is mapped there later is not orphaned.
         orphan().unwrap();
         fixture.bind(fixture.unmap(50, 1)).unwrap();
         fixture.bind(fixture.map(imported, 0, 50, 1, RW)).unwrap();
