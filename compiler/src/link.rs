@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Puts modules together that import from each other, before the checks: the importing module's
-//! kernels are then compiled with what they call, as if it had been one module from the start.
+//! Links modules that import from each other, before the checks: the importing module's kernels are
+//! then compiled with the functions that they call, as if all had been one module from the start.
 //!
-//! An *object* is what one zeModuleCreate has made, from one SPIR-V module or several. The kernels
-//! of the first object are built; the others only lend their functions and variables. Variables
-//! stay where their object has them, so all objects see the same ones.
+//! An *object* is the product of one zeModuleCreate, from one SPIR-V module or several. The kernels of
+//! the first object are built; the others only provide their functions and variables. Variables keep
+//! their addresses in their own object, so all objects see the same ones.
 //!
 //! ```text
 //!   object 0: kernels, f()   ──▶ calls f, g        links: g → object 1
 //!   object 1: g(), table     ──▶ g reads table
 //! ```
 //!
-//! An import means a definition of its own object, if there is one, else the one of the object that
-//! `links` names. What no module names stays an import, which the checks then refuse or list.
+//! An import refers to a definition of its own object, if there is one, else to the one of the object
+//! that `links` names. A name that no module defines stays an import, which the checks then refuse or
+//! list.
 
 mod merge;
 
@@ -21,7 +22,7 @@ use std::collections::HashMap;
 use crate::ir::{FunctionId, GlobalId, Module};
 use merge::Merger;
 
-/// Modules that were made into one, and where what they import is found.
+/// Modules of one object, and the objects that define its imports.
 #[derive(Debug, Default)]
 pub struct Object {
     /// The modules, parsed and not checked yet.
@@ -30,7 +31,7 @@ pub struct Object {
     pub links: HashMap<String, usize>,
 }
 
-/// The most errors that are listed.
+/// The maximum number of errors that are listed.
 const MAX_ERRORS: usize = 32;
 
 /// Links objects; the result has the kernels of the first.
@@ -75,20 +76,20 @@ pub fn link(mut objects: Vec<Object>) -> Result<Module, String> {
     Err(errors.join("\n"))
 }
 
-/// Whether a module declares anything that it may find elsewhere.
+/// Whether a module declares a name that another one may define.
 fn imports(module: &Module) -> bool {
     module.functions.iter().any(|(_, function)| function.is_declared())
         || module.globals.iter().any(|(_, global)| global.imported)
 }
 
-/// The definitions that an object offers, by name.
+/// The definitions that an object provides, by name.
 #[derive(Default)]
 struct Exports(HashMap<String, Export>);
 
 #[derive(Clone, Copy)]
 struct Export {
     what: Definition,
-    /// Others may define the same.
+    /// Whether others may define the same.
     once: bool,
 }
 
@@ -100,7 +101,7 @@ enum Definition {
 }
 
 impl Exports {
-    /// Adds a definition; one that others may define too gives way.
+    /// Adds a definition, in place of one that others may define too.
     fn add(&mut self, name: &str, export: Export, errors: &mut Vec<String>) {
         match self.0.get(name) {
             Some(before) if !before.once && !export.once => {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! LLVM: assembly text → optimised object file for the device's processor.
 //!
-//! The text is parsed and verified first, so whatever is wrong with it is a message. The functions
-//! of the run-time library that it calls are linked in as bitcode, made private, and optimised with
-//! the kernel.
+//! The text is parsed and verified first, so every fault in it becomes a message. The functions of the
+//! run-time library that it calls are linked in as bitcode, made private, and optimised with the
+//! kernel.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -28,8 +28,8 @@ mod runtime {
     include!(concat!(env!("OUT_DIR"), "/runtime.rs"));
 }
 
-/// The part of the run-time library that is compiled beforehand, as object files: what LLVM's code generator
-/// calls by name, and mathematical functions of numbers out of the common range.
+/// The part of the run-time library that is compiled beforehand, as object files: functions that LLVM's
+/// code generator calls by name, and mathematical functions of numbers out of the common range.
 pub fn support() -> &'static [&'static [u8]] {
     runtime::SUPPORT
 }
@@ -40,7 +40,7 @@ const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 /// A step of code generation that failed, with LLVM's message. None is the program's fault.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LlvmError {
-    /// The processor can't be generated for.
+    /// LLVM cannot generate code for the processor.
     Target(String),
     /// The text is not LLVM assembly.
     Parse(String),
@@ -48,7 +48,7 @@ pub enum LlvmError {
     Verify(String),
     /// The run-time library could not be linked in.
     Link(String),
-    /// Optimisation could not be run.
+    /// The optimisation passes could not be run.
     Passes(String),
     /// The object file could not be written.
     Emit(String),
@@ -69,14 +69,14 @@ impl fmt::Display for LlvmError {
 
 impl std::error::Error for LlvmError {}
 
-/// How much to optimise.
+/// The optimisation level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Level {
-    /// Not at all, and one work-item at a time.
+    /// No optimisation, and one work-item at a time.
     None,
     /// Passes that cost little time and memory; vectors of work-items.
     Little,
-    /// All of it.
+    /// Full optimisation.
     #[default]
     Full,
 }
@@ -100,14 +100,14 @@ impl Level {
     }
 }
 
-/// The form in which a module is wanted.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// An ELF object file.
     Object,
-    /// The processor's assembly language, for people.
+    /// The processor's assembly language, for readers.
     Assembly,
-    /// LLVM's optimised assembly language, for people.
+    /// LLVM's optimised assembly language, for readers.
     Optimised,
 }
 
@@ -157,32 +157,34 @@ pub fn compile(
     Ok(buffer.as_slice().to_vec())
 }
 
-/// Has LLVM ready for use. The first call costs some milliseconds.
+/// Initialises LLVM. The first call takes some milliseconds.
 pub fn initialise() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| Target::initialize_x86(&InitializationConfig::default()));
 }
 
-/// Has LLVM measure its passes from here on, in the whole process: a tool's business, not a driver's.
+/// Makes LLVM measure its passes from here on, in the whole process. It is for tools, not for a driver.
 pub fn time_passes() {
     let words = [c"tally-compiler", c"-time-passes"].map(CStr::as_ptr);
-    // SAFETY: `words` is as long as is said, its strings end with zeros, and LLVM copies what it keeps. A
-    // null overview is allowed. LLVM's options are process-wide; `main` has started no other thread.
+    // SAFETY: `words` has the length that is passed, its strings end with zeros, and LLVM copies what
+    // it keeps. A null overview is allowed. LLVM's options are process-wide; `main` has started no
+    // other thread.
     unsafe {
         llvm_sys::support::LLVMParseCommandLineOptions(2, words.as_ptr(), std::ptr::null());
     }
 }
 
-/// Prints to standard error what [`time_passes`] has had measured. LLVM cannot be used afterwards.
+/// Prints the measurements of [`time_passes`] to standard error. LLVM cannot be used afterwards.
 pub fn print_times() {
-    // SAFETY: no object of LLVM's is left: `compile` drops all of its own, and there is no other thread.
+    // SAFETY: no object of LLVM's is left: `compile` drops all of its own, and there is no other
+    // thread.
     unsafe { inkwell::support::shutdown_llvm() };
 }
 
 fn machine(target: &TargetCpu, level: Level) -> Result<TargetMachine, LlvmError> {
     initialise();
     let wrong = |why: &str| LlvmError::Target(why.to_owned());
-    // These go into an LLVM command line of sorts; names of processors and features are words.
+    // LLVM parses these like a command line; names of processors and features are words.
     let word = |c: char| c.is_ascii_alphanumeric() || "+-_.,".contains(c);
     if ![&target.name, &target.features].into_iter().all(|text| text.chars().all(word)) {
         return Err(wrong("the processor's name or features hold a strange character"));
@@ -202,7 +204,7 @@ fn machine(target: &TargetCpu, level: Level) -> Result<TargetMachine, LlvmError>
         .ok_or_else(|| wrong("LLVM can't generate code for it"))
 }
 
-/// Whether a processor is known to have a feature, which all processors of a level have.
+/// Whether a processor is known to have a feature, which all processors of the levels have.
 fn has(target: &TargetCpu, levels: &[&str], feature: &str) -> bool {
     levels.contains(&target.name.as_str())
         || target.features.split(',').any(|word| word.strip_prefix('+') == Some(feature))
@@ -216,12 +218,12 @@ pub fn has_long_vectors(target: &TargetCpu) -> bool {
 /// The form of the run-time library for a processor (`build.rs`).
 fn form(target: &TargetCpu) -> usize {
     let fuses = has(target, &["x86-64-v3", "x86-64-v4"], "fma");
-    // Short vectors have the instructions of long ones.
+    // AVX512VL provides the instructions of long vectors for short ones.
     let is_long = has_long_vectors(target) && has(target, &["x86-64-v4"], "avx512vl");
     usize::from(fuses) + usize::from(fuses && is_long)
 }
 
-/// Bytes of the longest registers that a processor is known to have.
+/// Size in bytes of the longest registers that a processor is known to have.
 fn register_bytes(target: &TargetCpu) -> u64 {
     let has_avx =
         target.name == "x86-64-v3" || target.features.split(',').any(|feature| feature == "+avx");
@@ -232,9 +234,10 @@ fn register_bytes(target: &TargetCpu) -> u64 {
     }
 }
 
-/// Aligns the stack of each function to its longest vectors. LLVM does so by itself only if it knows before it
-/// assigns registers that the stack will hold vectors. Else a register that it spills may lie in two cache
-/// lines, as the caller's stack pointer has it: `exp` + `log` + `sin` then took 30 % longer in 16 lanes.
+/// Aligns the stack of each function to its longest vectors. LLVM does so by itself only if it knows
+/// before register allocation that the stack will hold vectors. Otherwise a spilled register may
+/// straddle two cache lines, depending on the caller's stack pointer: `exp` + `log` + `sin` then took
+/// 30 % longer in 16 lanes.
 fn align_stacks<'c>(context: &'c Context, module: &Module<'c>, target: &TargetCpu) {
     let kind = Attribute::get_named_enum_kind_id("alignstack");
     let most = register_bytes(target);
@@ -247,10 +250,10 @@ fn align_stacks<'c>(context: &'c Context, module: &Module<'c>, target: &TargetCp
     }
 }
 
-/// Bytes to which every caller aligns its stack.
+/// The alignment of the stack, in bytes, that every caller guarantees.
 const STACK_ALIGN: u64 = 16;
 
-/// Bytes of the longest vector that an instruction of the function makes.
+/// Size in bytes of the longest vector that an instruction of the function produces.
 fn longest_vector(function: FunctionValue<'_>) -> u64 {
     let instructions = function.get_basic_block_iter().flat_map(|block| block.get_instructions());
     let lengths = instructions.map(|instruction| match instruction.get_type() {
@@ -267,7 +270,7 @@ fn longest_vector(function: FunctionValue<'_>) -> u64 {
     lengths.max().unwrap_or(0)
 }
 
-/// Links the families of the run-time library that `module` needs, and those that they need.
+/// Links the families of the run-time library that `module` needs, and those that these need.
 fn link_library<'c>(
     context: &'c Context,
     module: &Module<'c>,
@@ -278,14 +281,14 @@ fn link_library<'c>(
         let missing = module.get_functions().filter(|function| function.count_basic_blocks() == 0);
         let mut needed =
             missing.filter_map(|function| family_of(&function.get_name().to_string_lossy()));
-        // A function that no family has is left; linking the blob names it.
+        // No family defines the remaining functions; linking the blob reports them.
         let Some(family) = needed.find(|&family| !linked[family]) else { return Ok(()) };
         linked[family] = true;
         let library = library(context, runtime::FAMILIES[family][form])?;
         library.set_triple(&module.get_triple());
         library.set_data_layout(&module.get_data_layout());
-        // Whatever it was compiled for; here it is for the same processor as the kernel, whose vectors may be as
-        // long as registers are.
+        // Without the attributes of its own compilation the library is compiled for the kernel's
+        // processor, and its vectors may be as long as registers are.
         for function in library.get_functions() {
             for key in ["target-cpu", "target-features", "tune-cpu", "min-legal-vector-width"] {
                 function.remove_string_attribute(AttributeLoc::Function, key);
@@ -301,7 +304,7 @@ fn library<'c>(context: &'c Context, bytes: &[u8]) -> Result<Module<'c>, LlvmErr
         .map_err(|error| LlvmError::Link(error.to_string()))
 }
 
-/// Which family defines a function of the run-time library, in both forms.
+/// The family that defines a function of the run-time library, in both forms.
 fn family_of(name: &str) -> Option<usize> {
     let found = runtime::DEFINED.binary_search_by_key(&name, |&(name, _)| name).ok()?;
     Some(runtime::DEFINED[found].1)

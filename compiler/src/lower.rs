@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checked IR → LLVM's assembly language, one item at a time or widened ([`crate::widen`]).
 //!
-//! The output is text that LLVM parses ([`crate::llvm`]), not calls of its builder: what is
-//! generated can be read and compared as it is, a mistake is a message instead of a crash, and
-//! this module needs no LLVM.
+//! The output is text that LLVM parses ([`crate::llvm`]), not calls of its builder: the generated code
+//! can be read and compared directly, a mistake is a message instead of a crash, and this module needs
+//! no LLVM.
 //!
 //! A kernel becomes one function for the device, [`ENTRY`], that runs a whole work-group: it loads
 //! the arguments once and runs the *item function* for each work-item in turn. Without barriers
@@ -11,14 +11,14 @@
 //! ([`crate::regions`]), and the loop repeats until every item has ended. Operations of groups and
 //! sub-groups are barriers too, at which items exchange values ([`group`]).
 //!
-//! A widened kernel has a second item function, which runs a vector of items. The entry function
-//! calls it for whole vectors of a row and the other one for what is left. Some have a third one for
-//! vectors of twice as many items, which comes first. With barriers or sub-groups the third one is for
-//! groups with uneven rows, and all items of a group go in one form.
+//! A widened kernel has a second item function, which runs a vector of items. The entry function calls
+//! it for whole vectors of a row and the other one for the remaining items. Some have a third one for
+//! vectors of twice as many items, which is used first. With barriers or sub-groups the third one is
+//! for groups with uneven rows, and all items of a group run in one form.
 //!
-//! Every function of a kernel takes the same five values first: the group's context, the item's
-//! three local ids, and the item's copy of the private variables of module scope. All address
-//! spaces are ranges of one flat space, so a generic pointer is just a pointer.
+//! Every function of a kernel takes the same five values first: the group's context, the item's three
+//! local ids, and the item's copy of the private variables of module scope. All address spaces are
+//! ranges of one flat space, so a generic pointer is just a pointer.
 
 mod arith;
 mod body;
@@ -51,14 +51,14 @@ use places::{Form, Kind, Places};
 pub use unit::LowerError;
 use unit::{Inlining, STACK_BYTES, Unit};
 
-/// A kernel in LLVM's assembly language, and what its code needs.
+/// A kernel in LLVM's assembly language, and the resources that its code needs.
 #[derive(Debug)]
 pub struct Lowered {
     /// The LLVM module.
     pub text: String,
     /// The module's globals that the text refers to, by symbol.
     pub globals: HashMap<String, GlobalId>,
-    /// Scratch memory of a group in bytes, whatever its size.
+    /// Scratch memory of a group in bytes, independent of its size.
     pub scratch_bytes_fixed: u32,
     /// Scratch memory of each item in bytes.
     pub scratch_bytes_per_item: u32,
@@ -66,7 +66,7 @@ pub struct Lowered {
     pub local_static_bytes: u32,
 }
 
-/// Lowers one kernel and all that it calls, one item at a time.
+/// Lowers one kernel and all functions that it calls, one item at a time.
 ///
 /// # Errors
 /// See [`LowerError`].
@@ -74,7 +74,7 @@ pub fn lower(module: &Module, kernel: &Kernel) -> Result<Lowered, LowerError> {
     lower_both(module, kernel, None, None)
 }
 
-/// Lowers a kernel that runs vectors of items, and one item at a time where they do not fit.
+/// Lowers a kernel that runs vectors of items, and one item at a time where vectors do not fit.
 ///
 /// # Errors
 /// See [`LowerError`].
@@ -82,8 +82,8 @@ pub fn lower_widened(widened: &Widened, kernel: &Kernel) -> Result<Lowered, Lowe
     lower_both(&widened.module, kernel, Some(widened), None)
 }
 
-/// Like [`lower`] or [`lower_widened`], with debug information that says where each instruction comes
-/// from ([`places`]).
+/// Like [`lower`] or [`lower_widened`], with debug information that gives the origin of each
+/// instruction ([`places`]).
 ///
 /// # Errors
 /// See [`LowerError`].
@@ -122,7 +122,7 @@ fn lower_both(
     };
     unit.inlining = Inlining::Usual;
     for &id in &kernel.facts.functions {
-        // Those with barriers have become part of the kernel.
+        // Functions with barriers have become part of the kernel.
         if id != kernel.function && !stopping.contains(&id) {
             functions += &function::lower(&mut unit, id, &module.functions[id])?;
         }
@@ -149,7 +149,7 @@ fn lower_both(
             }
             let frame = if waits {
                 let frame = lower_resumable(&mut unit, function, body, &mut functions)?;
-                // Of the least items for which a vector has a frame.
+                // The smallest number of items for which a vector has a frame.
                 let least = if rows == Rows::Any { widen::least_row(lanes) } else { lanes };
                 per_item = per_item.max(frame.size.div_ceil(u64::from(least)));
                 Some(frame)
@@ -180,7 +180,7 @@ fn lower_both(
     })
 }
 
-/// Lowers a function that can be resumed; gives what a frame of it is.
+/// Lowers a function that can be resumed, and returns the layout of its frame.
 fn lower_resumable(
     unit: &mut Unit<'_>,
     id: FunctionId,

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Passes over the IR of a kernel before it is widened.
 //!
-//! LLVM optimises what widening has written, but then it is late: a private array is memory of all
-//! items by then, and what one item loads from it is a gather. So what has to do with memory of one
-//! item is done here, on the kernel with all calls inlined. The form for one item is left to LLVM.
+//! LLVM optimises the widened code, but that is too late: a private array is memory of all items by
+//! then, and a load from it by one item has become a gather. So optimisations of memory of one item are
+//! done here, on the kernel with all calls inlined. The scalar form is left to LLVM.
 //!
 //! ```text
 //!   inlined ──▶ copies ──▶ registers ──▶ simplify ──▶ unroll ──▶ registers ──▶ simplify ──▶ unused
 //!   ──▶ widen
 //! ```
 //!
-//! Each pass takes a function and leaves one that means the same, so any of them may be left out:
-//! `TALLY_SKIP_PASSES` names those that are, with commas between them.
+//! Each pass takes a function and leaves an equivalent one, so any of them may be skipped:
+//! `TALLY_SKIP_PASSES` names the skipped ones, separated by commas.
 
 mod blocks;
 mod copies;
@@ -32,15 +32,15 @@ use crate::regions::inline;
 /// A pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// Copies of few bytes become loads and stores.
+    /// Turns copies of few bytes into loads and stores.
     Copies,
-    /// Private variables become values.
+    /// Turns private variables into values.
     Registers,
-    /// What is constant, or known already, is not computed.
+    /// Folds constants and removes redundant computations.
     Simplify,
-    /// Loops that count through private arrays and constant tables become their turns.
+    /// Unrolls loops that index private arrays and constant tables.
     Unroll,
-    /// Instructions whose results are not used are removed.
+    /// Removes instructions whose results are not used.
     Unused,
 }
 
@@ -50,14 +50,14 @@ pub const ORDER: [Pass; 7] = [
     Pass::Registers,
     Pass::Simplify,
     Pass::Unroll,
-    // Indices that were variables are constants by now.
+    // Indices that were variables may be constants by now.
     Pass::Registers,
     Pass::Simplify,
     Pass::Unused,
 ];
 
 impl Pass {
-    /// The name by which it is left out, and its time is shown.
+    /// The name that skips it, and under which its time is shown.
     pub fn name(self) -> &'static str {
         match self {
             Pass::Copies => "copies",

@@ -9,10 +9,10 @@
 //! - [`function`]: function bodies, one instruction at a time. It finds the file that translates an
 //!   instruction: [`arith`], [`dot`], [`vendor`], [`memory`], [`group`], [`async_copy`], [`image`],
 //!   [`opencl`], [`opencl_float`], [`printf`], [`imports`], [`opencl_c`], [`indirect`], [`debug`].
-//!   All of them write through [`body`], which knows none of them;
+//! All of them emit through [`body`], which depends on none of them;
 //! - [`kernels`]: entry points and their arguments.
 //!
-//! What is not valid SPIR-V is an [`Error`] here. What is valid but cannot be compiled becomes
+//! Input that is not valid SPIR-V is an [`Error`] here. Valid input that cannot be compiled becomes
 //! [`crate::ir::Op::Unsupported`], which [`crate::check`] refuses where a kernel reaches it.
 //!
 //! Any input gives a module or an error; time and memory are bounded by the input's size.

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls through function pointers, as parsing and linking make them.
+//! Calls through function pointers, for parsing and linking.
 //!
 //! A pointer is a number, and a call through one is a call of a *dispatcher*, which compares the number
-//! and calls the function that it stands for:
+//! and calls the function with that number:
 //!
 //! ```text
 //!   dispatch(pointer, args...) =  switch pointer { 1: return f(args...)  2: return g(args...) }
 //! ```
 //!
-//! So such calls may wait at barriers, and are widened and inlined, as all others. There is one
+//! So such calls may wait at barriers, and are widened and inlined, like all others. There is one
 //! dispatcher for each type of function and SPIR-V module. A number begins with a hash of the module,
-//! so it means the same function wherever it is known, and calls nothing elsewhere.
+//! so it denotes the same function wherever that is known, and calls nothing elsewhere.
 
 use std::collections::{HashMap, HashSet};
 
@@ -75,7 +75,7 @@ fn block(insts: Vec<Inst>, terminator: Terminator) -> Block {
     Block { insts, terminator, loc: Loc::default() }
 }
 
-/// Lets a dispatcher call `callee` where it is given this number.
+/// Makes a dispatcher call `callee` for this number.
 pub fn add_case(module: &mut Module, dispatcher: FunctionId, number: u64, callee: FunctionId) {
     let function = &mut module.functions[dispatcher];
     let void = module.types[function.return_type] == Type::Void;
@@ -99,7 +99,7 @@ pub fn add_case(module: &mut Module, dispatcher: FunctionId, number: u64, callee
 pub struct Callers(HashMap<FunctionId, Vec<FunctionId>>);
 
 impl Callers {
-    /// The calls that a module's functions make.
+    /// Collects the calls of a module's functions.
     pub fn of(module: &Module) -> Self {
         let mut callers = Self(HashMap::new());
         for (id, function) in module.functions.iter() {
@@ -113,12 +113,12 @@ impl Callers {
         callers
     }
 
-    /// Notes a call more.
+    /// Records a call.
     pub fn add(&mut self, caller: FunctionId, callee: FunctionId) {
         self.0.entry(callee).or_default().push(caller);
     }
 
-    /// Everything that comes to a call of a function, and the function.
+    /// A function and all its direct and indirect callers.
     pub fn above(&self, id: FunctionId) -> HashSet<FunctionId> {
         let mut above = HashSet::from([id]);
         let mut work = vec![id];
@@ -130,8 +130,8 @@ impl Callers {
     }
 }
 
-/// Lets each dispatcher of a module that was linked call the functions of all its parts. What comes to
-/// such a call itself is left out: that would be recursion.
+/// Makes each dispatcher of a linked module call the functions of all its parts. Functions that reach
+/// such a call themselves are left out: that would be recursion.
 pub fn connect(module: &mut Module) {
     if module.dispatchers.is_empty() {
         return;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cuts a kernel where work-items wait for each other, so that one thread can run a whole group.
+//! Cuts a kernel at the points where work-items wait for each other, so that one thread can run a whole
+//! group.
 //!
-//! Items wait at barriers, and at operations of groups and sub-groups. Such an operation is a
-//! barrier at which each item leaves a value ([`Op::Offer`](crate::ir::Op::Offer)); behind it each computes what it wants
-//! of all of them ([`Op::Collect`](crate::ir::Op::Collect)). What follows says "barrier" for all of these.
+//! Items wait at barriers, and at operations of groups and sub-groups. Such an operation is a barrier
+//! at which each item shows a value ([`Op::Offer`](crate::ir::Op::Offer)); behind it each computes its
+//! result from all of them ([`Op::Collect`](crate::ir::Op::Collect)). In the following, "barrier"
+//! includes these.
 //!
-//! A kernel with barriers becomes a *resumable item*: a function that runs one work-item from
-//! where it stopped to the next barrier or to the end. The group runs in phases: each phase
-//! resumes every item that has not ended. In a kernel whose barriers are uniform all items stop at
-//! the same barrier; one that diverges still ends, with every item having run all of its code.
+//! A kernel with barriers becomes a *resumable item*: a function that runs one work-item from where it
+//! stopped to the next barrier or to the end. The group runs in phases: each phase resumes every item
+//! that has not ended. In a kernel whose barriers are uniform all items stop at the same barrier; one
+//! with divergent barriers still ends, with every item having run all of its code.
 //!
 //! ```text
 //!   item:  ── region 0 ──┤ barrier 1 ├── region 1 ──┤ barrier 2 ├── region 2 ── return
@@ -20,10 +22,10 @@
 //! any path from a barrier to a use of it passes its definition, so the definition dominates the
 //! use in the cut graph too.
 //!
-//! With sub-groups a phase has turns: the items of one sub-group run on, from one of its own
-//! barriers to the next, until all of them have ended or wait for the work-group; only then comes
-//! the next sub-group's part of the phase. Those at the first of these barriers in program order
-//! ([`order`]) go on, the others wait for them: items that have parted meet again.
+//! With sub-groups a phase has turns: the items of one sub-group run, from one of its own barriers to
+//! the next, until all of them have ended or wait for the work-group; only then the next sub-group runs
+//! its part of the phase. Those at the first of these barriers in program order ([`order`]) continue,
+//! and the others wait for them: items that have diverged reconverge.
 
 mod barrier;
 mod cut;
@@ -48,17 +50,20 @@ pub struct Regions {
     pub barriers: Vec<Barrier>,
     /// The values that are kept across some barrier, in ascending order.
     pub crossing: Vec<ValueId>,
-    /// The values that are live across some barrier and made again behind it, and what that takes.
+    /// The values that are live across some barrier and recomputed behind it, and the values needed for
+    /// that.
     pub remade: HashSet<ValueId>,
 }
 
-/// The places that items may have reached when they have run a region: barriers, by index, or the kernel's end.
+/// The places that items may have reached when they have run a region: barriers, by index, or the
+/// kernel's end.
 pub type Ends = BTreeSet<Option<usize>>;
 
-/// The most regions that are generated one by one.
+/// The maximum number of regions that are generated one by one.
 const MAX_TOGETHER: usize = 16;
 
-/// The most instructions of all regions together: those that belong to several count several times.
+/// The maximum number of instructions of all regions together; one that belongs to several regions
+/// counts for each.
 const MAX_TOGETHER_INSTRUCTIONS: usize = 4096;
 
 impl Regions {

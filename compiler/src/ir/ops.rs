@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The operations of the IR.
 //!
-//! The set is small on purpose. The parser rewrites what SPIR-V and OpenCL.std can say in terms of
-//! it (geometric functions, `vloadn`, `select`, bit fields, directed roundings, ...), so that the
-//! interpreter, code generation and widening each see one way to say a thing.
+//! The set is small on purpose. The parser expresses everything in SPIR-V and OpenCL.std with it
+//! (geometric functions, `vloadn`, `select`, bit fields, directed roundings, ...), so that the
+//! interpreter, code generation and widening each handle only one form of each operation.
 //!
 //! Arithmetic, comparisons, conversions, `Select` and `Math` work on scalars and, component by
-//! component, on vectors. No operation traps and none has undefined behaviour on values alone:
-//! where SPIR-V leaves a result undefined, it is some value of the type.
+//! component, on vectors. No operation traps and none has undefined behaviour on values alone: where
+//! SPIR-V leaves a result undefined, it is some value of the type.
 
 use super::group::{GroupOp, WorkItemQuery};
 use super::ids::{BlockId, FunctionId, GlobalId, Operand};
@@ -16,7 +16,7 @@ use super::operators::{
     TernaryOp, UnaryOp,
 };
 
-/// How a memory access behaves beyond its type.
+/// Properties of a memory access beyond its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Access {
     /// Alignment in bytes that the address is known to have, a power of two.
@@ -90,8 +90,8 @@ pub enum Op {
     Load(Operand, Access),
     /// Writes a value (second) to a pointer (first). A vector of three writes three components.
     Store(Operand, Operand, Access),
-    /// Copies bytes to a pointer (first) from another (second); an integer (third) says how many.
-    /// Ranges that overlap are copied as if by way of a third place: clang writes `memmove` so.
+    /// Copies bytes to a pointer (first) from another (second); an integer (third) is their number.
+    /// Ranges may overlap, as with `memmove`, which clang writes in this way.
     Copy(Operand, Operand, Operand, Access),
     /// An atomic load of an integer, float or pointer.
     AtomicLoad(Operand, Ordering, Scope),
@@ -115,29 +115,28 @@ pub enum Op {
         scope: Scope,
     },
 
-    /// Prints by a format string (first) the arguments that lie, so many bytes, at a private pointer
-    /// (second), in the form of [`tally_compiler_protocol::printf`]. The result is an `i32`: 0, or
-    /// -1 if there was no room.
+    /// Prints by a format string (first) the arguments at a private pointer (second), whose size in
+    /// bytes is given, in the form of [`tally_compiler_protocol::printf`]. The result is an `i32`: 0,
+    /// or -1 if there was no room.
     Printf(Operand, Operand, u32),
 
     /// The address, in global memory, of the states of the bytes at a pointer
-    /// ([`tally_compiler_protocol::checks`]): as many bytes. Reading there never traps, whatever the
-    /// pointer is.
+    /// ([`tally_compiler_protocol::checks`]), one byte for each. Reading there never traps, whatever
+    /// the pointer is.
     Shadow(Operand),
-    /// A word that the driver gives a checked kernel, by its offset among them: 64 bits.
+    /// A 64-bit word that the driver passes to a checked kernel, by its offset among these words.
     CheckWord(u32),
-    /// How many of the bytes from a pointer on, of so many (second, 64 bits), may be accessed up to the first
-    /// one that may not: 64 bits. 0 where bytes have no states.
+    /// The number of accessible bytes, 64 bits: of at most so many (second, 64 bits) from a pointer on,
+    /// up to the first one that may not be accessed. 0 if the bytes have no states.
     Accessible(Operand, Operand),
-    /// Gives the bytes from a pointer on the states of as many others (second; null: they are defined). The
-    /// number is the third operand, of 64 bits.
+    /// Gives the bytes from a pointer on the states of the bytes at another one (second; null: they
+    /// become defined). The third operand is their number, of 64 bits.
     CopyStates(Operand, Operand, Operand),
-    /// Reports a mistake at one of the places of a kernel that are checked, if there is one. Has no
-    /// result.
+    /// Reports a mistake at one of a kernel's checked places, if there is one. Has no result.
     Report {
         /// The number of the place.
         site: u32,
-        /// Bytes whose states are wrong; 0 if the mistake is another.
+        /// The number of bytes whose states are wrong; 0 for another kind of mistake.
         size: u32,
         /// The address that is accessed, or an offset of 64 bits. In widened code it may be the first
         /// item's, or a vector.
@@ -146,11 +145,12 @@ pub enum Op {
         step: i64,
         /// Whether there is a mistake: a `bool`, or in widened code a vector of it.
         mistake: Operand,
-        /// In widened code the items that make a mistake which they share: a vector of `bool`.
+        /// In widened code the items that make the mistake, if it is the same for all: a vector of
+        /// `bool`.
         items: Option<Operand>,
     },
 
-    /// What the work-item is. The number is the dimension, 0 where there is none.
+    /// A work-item's place. The number is the dimension, 0 where there is none.
     WorkItem(WorkItemQuery, u8),
     /// All work-items of the execution scope wait for each other; memory is ordered for the memory
     /// scope. Has no result.
@@ -159,22 +159,22 @@ pub enum Op {
         execution: Scope,
         /// The scope in which the memory becomes visible.
         memory: Scope,
-        /// How memory is ordered.
+        /// The memory ordering.
         ordering: Ordering,
     },
-    /// The work-group waits for all others of the launch, which is cooperative. One work-item says so,
-    /// between two barriers of the work-group. Has no result.
+    /// The work-group waits for all others of the launch, which is cooperative. One work-item executes
+    /// it, between two barriers of the work-group. Has no result.
     GridBarrier,
-    /// Memory is ordered for the scope. Has no result.
+    /// Orders memory for the scope. Has no result.
     Fence(Scope, Ordering),
-    /// Shows a value to the other work-items of the scope and waits for all of them, to return or
-    /// to stop too. Has no result; a [`Op::Collect`] comes next.
+    /// Shows a value to the other work-items of the scope and waits until all of them have stopped here
+    /// or returned. Has no result; a [`Op::Collect`] follows it.
     Offer(Scope, Operand),
-    /// What becomes of the values that the [`Op::Offer`] before it has shown, those of the
-    /// work-items that came there together. Of the offered type. A shuffle has an `i32` index.
+    /// Combines the values that the [`Op::Offer`] before it has shown: those of the work-items that
+    /// reached it together. Of the offered type. A shuffle has an `i32` index.
     Collect(GroupOp, Scope, Option<Operand>),
 
-    /// Which work-items of a vector there are, a vector of `bool`: fewer at the end of an uneven row.
+    /// The work-items of a vector that exist, a vector of `bool`: fewer at the end of an uneven row.
     Present,
     /// A value in every component of a vector.
     Splat(Operand),
@@ -183,16 +183,16 @@ pub enum Op {
     /// The index of the last true component of a vector of `bool`, `i32`; some number if there is
     /// none.
     LastTrue(Operand),
-    /// Whether the addresses of a vector (first) lie one behind the other, so many bytes apart, where
-    /// a vector of `bool` (second) is true, and it is true for the first component. `bool`.
+    /// Whether the addresses of a vector (first) are contiguous at the given distance in bytes where a
+    /// vector of `bool` (second) is true, and it is true for the first component. `bool`.
     InLine(Operand, Operand, u64),
-    /// Tells the processor that what lies at a pointer will be read. Accesses nothing.
+    /// Hints to the processor that the memory at a pointer will be read. Accesses nothing.
     Prefetch(Operand),
-    /// Reads the components of a vector, which lie one behind the other at a pointer (first), where
-    /// a vector of `bool` (second) is true; others are some value and are not accessed.
+    /// Reads the components of a vector, which are contiguous at a pointer (first), where a vector of
+    /// `bool` (second) is true; others are some value and are not accessed.
     MaskedLoad(Operand, Operand, Access),
-    /// Writes the components of a vector (second) one behind the other at a pointer (first) where a
-    /// vector of `bool` (third) is true.
+    /// Writes the components of a vector (second) contiguously at a pointer (first) where a vector of
+    /// `bool` (third) is true.
     MaskedStore(Operand, Operand, Operand, Access),
     /// Reads one component through each pointer of a vector (first) where a vector of `bool`
     /// (second) is true; others are some value and are not accessed.
@@ -203,30 +203,30 @@ pub enum Op {
 
     /// A call of a function of the module. Has a result unless the function returns `void`.
     Call(FunctionId, Vec<Operand>),
-    /// The value that belongs to the predecessor the block was entered from. Each predecessor is
-    /// named once. All phis of a block come first and take effect together.
+    /// The value that belongs to the predecessor the block was entered from. Each predecessor is named
+    /// once. All phis of a block stand at its start and take effect together.
     Phi(Vec<(BlockId, Operand)>),
     /// The operand is true; otherwise behaviour is undefined. Has no result.
     Assume(Operand),
-    /// Something the compiler cannot do, by name. `check` refuses it where it is reachable, so no
-    /// later stage sees it. Operands are not kept.
+    /// An operation that the compiler does not support, by name. `check` refuses it where it is
+    /// reachable, so no later stage sees it. Operands are not kept.
     Unsupported(String),
 }
 
-/// How a block ends.
+/// The terminator of a block.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Terminator {
-    /// Goes on at a block.
+    /// Continues at a block.
     Branch(BlockId),
-    /// Goes on at the first block if the `bool` is true, else at the second.
+    /// Continues at the first block if the `bool` is true, else at the second.
     CondBranch(Operand, BlockId, BlockId),
-    /// Goes on at the block of the first case that equals the integer, else at the default.
+    /// Continues at the block of the first case that equals the integer, else at the default.
     Switch {
         /// An integer.
         value: Operand,
         /// The target if no case matches.
         default: BlockId,
-        /// Values, zero-extended to 64 bits, and where to go. No value appears twice.
+        /// Values, zero-extended to 64 bits, and their targets. No value appears twice.
         cases: Vec<(u64, BlockId)>,
     },
     /// Ends the function, with a value unless it returns `void`.
@@ -236,7 +236,7 @@ pub enum Terminator {
 }
 
 impl Terminator {
-    /// The blocks that may come next, in order; a block may appear more than once.
+    /// The successors, in order; a block may appear more than once.
     pub fn successors(&self) -> Vec<BlockId> {
         match self {
             Terminator::Branch(next) => vec![*next],
@@ -268,7 +268,7 @@ impl Terminator {
         }
     }
 
-    /// Calls `change` on each block that may come next.
+    /// Calls `change` on each successor.
     pub fn for_each_successor_mut(&mut self, mut change: impl FnMut(&mut BlockId)) {
         match self {
             Terminator::Branch(next) => change(next),
@@ -285,7 +285,7 @@ impl Terminator {
     }
 }
 
-/// One list of operands for readers and for writers.
+/// Lists the operands of each operation once, for readers and for writers.
 macro_rules! visit_operands {
     ($op:expr, $visit:expr, $iter:ident) => {{
         let mut visit = $visit;
@@ -380,7 +380,7 @@ impl Op {
 }
 
 impl Op {
-    /// Whether it has to do with sub-groups: with an item's place in one, or with the others there.
+    /// Whether it concerns sub-groups: an item's place in one, or the other items there.
     pub fn is_of_subgroup(&self) -> bool {
         match self {
             Op::WorkItem(query, _) => query.is_subgroup(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the values of a function are defined, and where they are used.
+//! The definitions and the uses of a function's values.
 
 use super::arena::Id;
 use super::ids::{BlockId, Operand, ValueId};
@@ -14,7 +14,7 @@ pub enum Definition {
     Inst(BlockId, usize),
 }
 
-/// By value, where it is defined; `None` of those that nothing defines.
+/// The definition of each value, by value; `None` for values without one.
 pub fn definitions(function: &Function) -> Vec<Option<Definition>> {
     let mut definitions = vec![None; function.values.len()];
     let mut set = |value: ValueId, definition| {
@@ -40,14 +40,15 @@ pub fn definitions(function: &Function) -> Vec<Option<Definition>> {
 
 /// The places where each value is used.
 pub struct Uses {
-    /// By value, where its places begin; one more at the end.
+    /// By value, the index of its first place; one more entry at the end.
     starts: Vec<u32>,
-    /// Block, and index of the instruction in it: as many as the block has for its end.
+    /// The block, and the index of the instruction in it; the number of instructions stands for the
+    /// block's terminator.
     places: Vec<(BlockId, u32)>,
 }
 
 impl Uses {
-    /// The uses in a function. An instruction that names a value twice is there twice.
+    /// Collects the uses in a function. An instruction that names a value twice is listed twice.
     pub fn of_function(function: &Function) -> Self {
         let mut starts = vec![0; function.values.len() + 1];
         for_each_use(function, |value, _| starts[value.index() + 1] += 1);

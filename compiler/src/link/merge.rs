@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Renumbers modules into one.
 //!
-//! Types and constants are interned anew; functions, variables and files follow those that are
-//! there. What holds constants is renumbered last, when all imports are resolved.
+//! Types and constants are interned anew; functions, variables and files are appended to the existing
+//! ones. Everything that holds constants is renumbered last, when all imports are resolved.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::ir::{
 };
 use crate::pointers;
 
-/// The merged module being made.
+/// The merged module under construction.
 #[derive(Default)]
 pub(super) struct Merger {
     module: Module,
@@ -25,7 +25,7 @@ pub(super) struct Merger {
     globals: HashMap<GlobalId, GlobalId>,
 }
 
-/// One of the modules: its own constants, and where its numbers are in the merged module.
+/// One of the modules: its own constants, and the offsets of its numbers in the merged module.
 struct Part {
     object: usize,
     constants: Arena<ConstId, Constant>,
@@ -35,7 +35,7 @@ struct Part {
 }
 
 impl Merger {
-    /// The modules that come next are another object's.
+    /// The following modules belong to another object.
     pub(super) fn begin_foreign(&mut self) {
         self.module.foreign.push(GlobalId::from_index(self.module.globals.len()));
     }
@@ -102,7 +102,7 @@ impl Merger {
         });
     }
 
-    /// The merged module's number of each type; a type comes after those that it is made of.
+    /// The merged module's number of each type; a type follows those that it consists of.
     fn add_types(&mut self, module: &Module) -> Vec<TypeId> {
         let void = self.module.types.void();
         let mut types: Vec<TypeId> = Vec::new();
@@ -122,8 +122,9 @@ impl Merger {
         types
     }
 
-    /// Finds the definition of everything that is only declared. `find` gives what a name means in
-    /// an object. Definitions that give way to another of their object (`LinkOnceODR`) become it.
+    /// Finds the definition of everything that is only declared. `find` returns the definition of a
+    /// name in an object. Definitions that give way to another of their object (`LinkOnceODR`) are
+    /// mapped to it.
     pub(super) fn resolve(
         &mut self,
         find: impl Fn(usize, &str) -> Option<Definition>,
@@ -172,10 +173,10 @@ impl Merger {
         }
     }
 
-    /// Renumbers constants, and calls of what is only declared.
+    /// Renumbers constants, and calls of functions that are only declared.
     ///
     /// # Errors
-    /// A module whose constants are in no order, which the parser does not make.
+    /// A module whose constants are not in order, which the parser does not produce.
     pub(super) fn finish(mut self) -> Result<Module, String> {
         for part in std::mem::take(&mut self.parts) {
             let constants = self.add_constants(&part)?;
@@ -241,7 +242,7 @@ fn signature(function: &Function) -> (Vec<TypeId>, TypeId) {
     (params, function.return_type)
 }
 
-/// Says that something is not what its name means.
+/// The error for a declaration that differs from the definition of its name.
 fn differs(name: &str, defined: bool, what: &str) -> String {
     match defined {
         false => format!("{name:?} is imported as another type of {what} than it is defined"),
@@ -249,13 +250,13 @@ fn differs(name: &str, defined: bool, what: &str) -> String {
     }
 }
 
-/// Why an import, or a definition that gives way, can't mean a variable. The declaration of an array
-/// may leave its length open.
+/// The reason why an import, or a definition that gives way, can't refer to a variable. The declaration
+/// of an array may leave its length open.
 fn misfit(import: &Global, export: &Global) -> Option<String> {
     if import.space != export.space || import.size > export.size {
         return Some(differs(&import.name, import.exported, "variable"));
     }
-    // Code of the importing module may rely on the alignment that it was told.
+    // Code of the importing module may rely on the alignment of its declaration.
     (import.align > export.align).then(|| {
         let Global { name, align, .. } = import;
         let defined = export.align;
@@ -263,7 +264,7 @@ fn misfit(import: &Global, export: &Global) -> Option<String> {
     })
 }
 
-/// Renumbers what needs no constants.
+/// Renumbers everything that needs no constants.
 fn renumber(
     function: &mut Function,
     first_function: usize,

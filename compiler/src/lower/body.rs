@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The function that is being lowered: names for values, and how instructions are written.
+//! The function that is being lowered: its names for values, and the emission of instructions.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -16,13 +16,13 @@ use crate::ir::{
 };
 use crate::regions::Barrier;
 
-/// A function in the making.
+/// A function under construction.
 pub(super) struct Body<'u, 'm> {
     pub(super) unit: &'u mut Unit<'m>,
     pub(super) function: &'u Function,
-    /// The block `entry`, without its end.
+    /// The block `entry`, without its terminator.
     pub(super) prelude: String,
-    /// The blocks so far.
+    /// The text of the blocks so far.
     pub(super) out: String,
     /// The number of the next temporary.
     pub(super) next: u32,
@@ -30,16 +30,16 @@ pub(super) struct Body<'u, 'm> {
     pub(super) slots: HashSet<ValueId>,
     /// Values that are computed in the prelude, wherever the IR defines them.
     pub(super) hoisted: HashMap<ValueId, String>,
-    /// Barriers by the block that they end, with the item's state behind them.
+    /// Barriers by the block that they end, with the state of an item that stopped there.
     pub(super) barriers: HashMap<BlockId, (u32, &'u Barrier)>,
     pub(super) frame: Option<&'u Frame>,
-    /// Answers computed in the prelude.
+    /// Results of queries that are computed in the prelude.
     pub(super) queries: HashMap<(WorkItemQuery, u8), String>,
     /// Pointers loaded from the context in the prelude, by offset.
     pub(super) bases: HashMap<u32, String>,
-    /// What checks need, loaded in the prelude.
+    /// Values for the checks, loaded in the prelude.
     pub(super) watch: Option<Watch>,
-    /// The function, and the place of the instruction that is written, as debug information.
+    /// The function, and the place of the instruction that is being emitted, as debug information.
     pub(super) scope: Option<places::Scope>,
     pub(super) place: Option<u32>,
 }
@@ -66,7 +66,7 @@ impl<'u, 'm> Body<'u, 'm> {
         }
     }
 
-    /// A new name.
+    /// A new temporary's name.
     pub(super) fn temp(&mut self) -> String {
         self.next += 1;
         format!("%t{}", self.next)
@@ -80,7 +80,7 @@ impl<'u, 'm> Body<'u, 'm> {
         };
     }
 
-    /// Sets the source of the instructions that are written next.
+    /// Sets the place in the source of the instructions that are emitted next.
     pub(super) fn come_from(&mut self, loc: Loc) {
         if let (Some(scope), Some(places)) = (self.scope, &mut self.unit.places) {
             self.place = Some(places.at(scope, loc));
@@ -134,7 +134,7 @@ impl<'u, 'm> Body<'u, 'm> {
         format!("{ty} {}", self.operand(operand))
     }
 
-    /// A constant. Adds instructions if it holds addresses that only running code knows.
+    /// A constant. Adds instructions if it holds addresses that are known only at run time.
     pub(super) fn constant(&mut self, id: ConstId, in_memory: bool) -> String {
         let module = self.unit.module;
         let text = constant(module, id, in_memory, &mut |global| self.unit.symbol(global));
@@ -189,14 +189,14 @@ impl<'u, 'm> Body<'u, 'm> {
         name
     }
 
-    /// Runs `write` and gives the instructions that it added, to be put elsewhere.
+    /// Runs `write` and returns the instructions that it added, so that they can be placed elsewhere.
     pub(super) fn captured<T>(&mut self, write: impl FnOnce(&mut Self) -> T) -> (T, String) {
         let before = std::mem::take(&mut self.out);
         let result = write(self);
         (result, std::mem::replace(&mut self.out, before))
     }
 
-    /// Text that loads a value of the IR type, in its value form. May add instructions.
+    /// Emits a load of a value of the IR type, in its value form. May add instructions.
     pub(super) fn load(&mut self, ty: TypeId, at: &str, access: Access) -> String {
         let module = self.unit.module;
         let memory = memory_type(module, ty);
@@ -217,13 +217,13 @@ impl<'u, 'm> Body<'u, 'm> {
         self.line(&format!("store {volatile}{memory} {value}, ptr {at}, {rest}"));
     }
 
-    /// How a value of the IR type is accessed where this compiler has put it.
+    /// The access to a value of the IR type in memory that this compiler has laid out.
     pub(super) fn plain_access(&self, ty: TypeId) -> Access {
         let align = self.unit.module.types.align(ty).min(MAX_ALIGN) as u32;
         Access { align, volatile: false, nontemporal: false }
     }
 
-    /// A value in the form that lies in memory.
+    /// Converts a value to its form in memory.
     pub(super) fn in_memory_form(&mut self, ty: TypeId, value: &str) -> String {
         let module = self.unit.module;
         if !is_bool(module, ty) {
@@ -234,7 +234,7 @@ impl<'u, 'm> Body<'u, 'm> {
     }
 }
 
-/// How LLVM writes an access: before the type, and behind the address.
+/// LLVM's modifiers of an access: the one before the type, and those behind the address.
 pub(super) fn modifiers(access: Access) -> (&'static str, String) {
     let volatile = if access.volatile { "volatile " } else { "" };
     let metadata = if access.nontemporal { ", !nontemporal !1" } else { "" };

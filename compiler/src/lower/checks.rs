@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What checked kernels have: addresses of states, and reports ([`crate::instrument`]).
+//! Code of checked kernels: addresses of states, and reports ([`crate::instrument`]).
 
 use tally_compiler_protocol::checks::{hidden, watch};
 
@@ -8,10 +8,10 @@ use super::context::ARGS;
 use super::unit::{LowerError, Unit};
 use crate::ir::{Op, Operand, TypeId};
 
-/// The function through which checks report: its fast way is inlined.
+/// The function through which checks report: its fast path is inlined.
 const REPORT: &str = "tally.report";
 
-/// What a function loads at its start for its checks.
+/// Values that a function loads at its start for its checks.
 #[derive(Clone)]
 pub(super) struct Watch {
     /// The block that all launches share.
@@ -78,7 +78,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Loads what checks need, once.
+    /// Loads the values that checks need, once.
     fn watch(&mut self) -> Result<Watch, LowerError> {
         if let Some(watch) = &self.watch {
             return Ok(watch.clone());
@@ -155,8 +155,8 @@ pub(super) fn forget_local(unit: &mut Unit<'_>) -> String {
     text + "  call void @__tally_forget(ptr %local.block, ptr %local, i64 %local.bytes)\n"
 }
 
-/// The function that reports if there is a mistake of so many items, at addresses with a step or `apart`;
-/// its name.
+/// Emits the function that reports mistakes of `lanes` items, at addresses with a step or `apart`.
+/// Returns its name.
 fn helper(unit: &mut Unit<'_>, lanes: u32, apart: bool) -> String {
     let name = format!("{REPORT}.{}{lanes}", if apart { "apart." } else { "" });
     if unit.helpers.contains_key(&name) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The function that the device calls: runs the items of one work-group.
+//! The function that the device calls: it runs the items of one work-group.
 
 use std::fmt;
 
@@ -15,13 +15,13 @@ use crate::widen::{self, Rows};
 /// The symbol of the function that runs a work-group.
 pub const ENTRY: &str = "tally_entry";
 
-/// A function that runs items: its symbol, and what is known about it.
+/// A function that runs items: its symbol and properties.
 pub(super) struct Runner {
     /// The IR function.
     pub(super) function: FunctionId,
-    /// The frame of what can be resumed.
+    /// The frame of an item, if the function can be resumed.
     pub(super) frame: Option<Frame>,
-    /// Items that it runs at a time.
+    /// The number of items that it runs at a time.
     pub(super) lanes: u32,
     /// The rows that it runs.
     pub(super) rows: Rows,
@@ -29,13 +29,13 @@ pub(super) struct Runner {
 
 /// The symbol of the function that runs a group in vectors, where the kernel has barriers.
 const VECTORS: &str = "tally.vectors";
-/// The symbol of the function that does so where rows are uneven.
+/// The symbol of the function that does so for uneven rows.
 const UNEVEN: &str = "tally.uneven";
 /// The symbol of the function that runs such a group one item at a time.
 const ITEMS: &str = "tally.items";
 
-/// Writes the entry function. `vectors` run several items at a time, if the kernel is widened.
-/// `subgroups` says that vectors are sub-groups: one that begins elsewhere than those do is none.
+/// Emits the entry function. `vectors` run several items at a time, if the kernel is widened. With
+/// `subgroups`, vectors are sub-groups: a vector must begin where a sub-group does.
 pub(super) fn lower(
     unit: &mut Unit<'_>,
     kernel: &Kernel,
@@ -62,7 +62,7 @@ pub(super) fn lower(
     text
 }
 
-/// The function that runs a group in such vectors where there is a choice.
+/// The symbol of the function that runs a group in the runner's vectors, if there is a choice.
 fn symbol(runner: &Runner) -> &'static str {
     match runner.rows {
         Rows::Whole => VECTORS,
@@ -70,10 +70,10 @@ fn symbol(runner: &Runner) -> &'static str {
     }
 }
 
-/// The entry function of a kernel that is there in several forms: vectors if rows are made of whole
-/// ones, or if the form is for uneven ones and they are not too short for it; one item at a time
-/// otherwise. Where the kernel requires a size of groups all sizes are constants in its one form with
-/// vectors, which is for that size alone.
+/// The entry function of a kernel with several forms. It chooses vectors if rows consist of whole ones,
+/// or if the form is for uneven rows and they are not too short for it; else it runs one item at a
+/// time. If the kernel requires a group size, all sizes are constants in its one form with vectors,
+/// which is for that size alone.
 fn choice(vectors: &[Runner], subgroups: bool, exact: Option<[u32; 3]>) -> String {
     let mut text = head(ENTRY);
     for (dimension, name) in ["%nx", "%ny", "%nz"].into_iter().enumerate() {
@@ -98,7 +98,7 @@ fn choice(vectors: &[Runner], subgroups: bool, exact: Option<[u32; 3]>) -> Strin
             (None, Rows::Any) => {
                 let least = widen::least_row(lanes);
                 text += &format!("  %long = icmp uge i64 %nx, {least}\n");
-                // Sub-groups are numbered through the group: a second row begins within one.
+                // Sub-groups are numbered through the group: a second row may begin within one.
                 text += "  %rows = mul i64 %ny, %nz\n";
                 let most = if subgroups { 1 } else { u32::MAX };
                 text += &format!("  %few = icmp ule i64 %rows, {most}\n");
@@ -118,8 +118,8 @@ fn choice(vectors: &[Runner], subgroups: bool, exact: Option<[u32; 3]>) -> Strin
     text + &format!("  call void @{ITEMS}(ptr %ctx)\n  ret void\n}}\n")
 }
 
-/// Finds out in `%small` whether global ids of the first dimension fit a signed 32-bit number,
-/// which widened code relies on.
+/// Computes in `%small` whether global ids of the first dimension fit a signed 32-bit number; widened
+/// code relies on that.
 fn ids_are_small() -> String {
     let mut text = String::new();
     text += "  %launch = load ptr, ptr %ctx, align 8, !invariant.load !0\n";
@@ -147,8 +147,8 @@ fn head(symbol: &str) -> String {
     )
 }
 
-/// A function that runs a group. Without barriers `vectors` run whole vectors of a row, the longest
-/// ones first, and `one` the items that are left over.
+/// Emits a function that runs a group. Without barriers `vectors` run whole vectors of a row, the
+/// longest ones first, and `one` runs the remaining items.
 fn group(
     unit: &mut Unit<'_>,
     kernel: &Kernel,
@@ -165,7 +165,7 @@ fn group(
     }
     match one.rows {
         Rows::Whole => text += &local_size("%nx", 0, unit.exact),
-        // The last vector is there whole, though some of its items are not.
+        // The last vector is whole, though some of its items do not exist.
         Rows::Any => {
             text += &local_size("%nx.items", 0, unit.exact);
             let (last, step) = (one.lanes - 1, i64::from(one.lanes));
@@ -219,8 +219,8 @@ fn group(
     text + "done:\n  ret void\n}\n"
 }
 
-/// Loops over the rows of a group: for each number of items the whole vectors that there is still
-/// room for, then the items that are left over, `lanes` at a time.
+/// Emits loops over the rows of a group: for each number of lanes, the whole vectors that still fit,
+/// then the remaining items, `lanes` at a time.
 fn rows(vectors: &[(u32, String)], item: &str, lanes: u32) -> String {
     let mut text = String::from(
         "  br label %z.loop
@@ -270,11 +270,11 @@ y.done:
     )
 }
 
-/// An argument of the kernel, once it is loaded.
+/// A loaded argument of the kernel.
 pub(super) struct Argument {
     /// LLVM's type.
     pub(super) ty: String,
-    /// The name that it has in the function that runs a group.
+    /// Its name in the function that runs a group.
     name: String,
 }
 
@@ -316,7 +316,7 @@ fn arguments(unit: &Unit<'_>, kernel: &Kernel, text: &mut String) -> Vec<Argumen
     list
 }
 
-/// The place of the private variables of module scope when one serves all items.
+/// The place of the private variables of module scope, if all items share one.
 fn private_place(unit: &Unit<'_>, name: &str) -> String {
     match unit.private_size {
         0 => format!("  {name} = getelementptr i8, ptr %scratch, i64 0\n"),
@@ -326,7 +326,7 @@ fn private_place(unit: &Unit<'_>, name: &str) -> String {
     }
 }
 
-/// Gives an item's private variables of module scope, at `base`, their first values.
+/// Initialises an item's private variables of module scope, at `base`.
 pub(super) fn private_init(unit: &mut Unit<'_>, base: &str) -> String {
     let mut text = String::new();
     let privates: Vec<(GlobalId, u64)> = unit.privates.iter().map(|(&id, &at)| (id, at)).collect();
@@ -335,7 +335,7 @@ pub(super) fn private_init(unit: &mut Unit<'_>, base: &str) -> String {
         let ty = memory_type(unit.module, global.ty);
         let module = unit.module;
         let constant = |init| types::constant(module, init, true, &mut |id| unit.symbol(id));
-        // The address of a local or private variable is no initialiser that SPIR-V allows.
+        // SPIR-V does not allow the address of a local or private variable as an initialiser.
         let value = global.init.and_then(constant);
         let value = value.unwrap_or_else(|| types::zero(module, global.ty).into());
         let align = global.align.clamp(1, MAX_ALIGN);

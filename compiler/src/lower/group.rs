@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What work-items exchange: operations of groups and sub-groups. The loops that run the items are in
-//! `rt/phases.c`.
+//! Exchange of values between work-items: operations of groups and sub-groups. The loops that run the
+//! items are in `rt/phases.c`.
 //!
-//! Such an operation is a place where items stop, like a barrier. Each leaves its value in an
-//! *offer* of its frame and returns; when all items of the scope have stopped, they are resumed, and
-//! each takes its result from the offers. (Of a sub-group only those at the first such place are
-//! resumed, so that items which have parted meet again. The others take their offers along.)
+//! Such an operation is a place where items stop, like a barrier. Each stores its value in an *offer*
+//! of its frame and returns; when all items of the scope have stopped, they are resumed, and each
+//! computes its result from the offers. (Of a sub-group only those at the first such place are resumed,
+//! so that items that have diverged reconverge. The others carry their offers over.)
 //!
 //! No second stop is needed before the next operation: there are two offers, written in turn. An item
 //! writes offer `n mod 2` when it stops for the `n`th time, and the results of that stop are read
-//! between stops `n` and `n + 1`. The next write to the same offer is stop `n + 2`. No item gets there
-//! before all have come to stop `n + 1`, so all have read.
+//! between stops `n` and `n + 1`. The next write to the same offer is at stop `n + 2`. No item gets
+//! there before all have reached stop `n + 1`, so all have read.
 //!
-//! Work-group and sub-group count their stops by themselves, so each has its own pair of offers: a
-//! sub-group takes any number of turns while an offer to the work-group lies waiting.
+//! Work-group and sub-group count their stops separately, so each has its own pair of offers: a
+//! sub-group can take any number of turns while an offer to the work-group is pending.
 //!
-//! Which items take part is in their *states*, which are kept in pairs too: those at the same
-//! barrier when the scope had stopped. In uniform code that is all of them; where control flow
-//! differs it is the active ones.
+//! The items' *states*, which are kept in pairs too, determine which items take part: those at the same
+//! barrier when the scope had stopped. In uniform code that is all of them; where control flow differs
+//! it is the active ones.
 //!
-//! The first item that collects a reduction or scan walks over all offers and gives each
-//! participant its result; the others find theirs *ready*. A result is taken before the item's next
-//! stop, and no item writes one before all have come to that, so one place for it is enough.
+//! The first item that collects a reduction or scan iterates over all offers and stores each
+//! participant's result; the others find theirs *ready*. A result is read before the item's next stop,
+//! and no item writes one before all have reached that stop, so one place for it is enough.
 
 use std::fmt::Write;
 
@@ -47,7 +47,7 @@ impl Body<'_, '_> {
         frame.ok_or(LowerError::Unsupported("a group operation out of place".into()))
     }
 
-    /// Leaves a value in the item's offer.
+    /// Stores a value in the item's offer.
     pub(super) fn offer(&mut self, scope: Scope, value: Operand) -> Result<(), LowerError> {
         let slots = self.exchange()?.1.slots(scope);
         let [_, _, now] = scope_values(scope);
@@ -60,7 +60,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    /// Takes the item's result from the offers.
+    /// Computes the item's result from the offers.
     pub(super) fn collect(
         &mut self,
         op: GroupOp,
@@ -72,7 +72,7 @@ impl Body<'_, '_> {
         let slots = exchange.slots(scope);
         let [first, count, now] = scope_values(scope);
         let before = self.def(&format!("xor i64 {now}, 1"));
-        // Items that stopped at the same barrier have the state that this one is resumed with.
+        // Items that stopped at the same barrier have the state with which this one is resumed.
         let who = format!("ptr %frame, ptr {first}, i64 {count}, i64 {before}, i32 %resume");
         let (kind, last) = match (op, index) {
             (GroupOp::Shuffle, Some(index)) => ("shuffle", self.operand(index)),
@@ -118,7 +118,7 @@ fn type_name(llvm: &str) -> String {
     llvm.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
-/// A function that makes results out of offers.
+/// A function that computes results from offers.
 struct Helper {
     ty: TypeId,
     /// LLVM's type of the values in memory.
@@ -142,7 +142,7 @@ entry:
         )
     }
 
-    /// Code that finds the frame of item `%{i}` and whether it takes part.
+    /// Code that finds the frame of item `%{i}` and tests whether it takes part.
     fn look(&self, i: &str) -> String {
         format!(
             "  %{i}.at = mul i64 %{i}, {}
@@ -168,7 +168,7 @@ entry:
         )
     }
 
-    /// The offer of the item with an index; the own one if no active item has it.
+    /// The offer of the item with an index; the item's own one if no active item has that index.
     fn shuffle(&self, name: &str) -> String {
         let memory = &self.memory;
         let mut text = self.head(name);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a work-group runs whose items wait at barriers. The loops are C (`rt/phases.c`); this writes
-//! what they are given: the layout of the frames, and functions that call the kernel's code.
+//! Runs a work-group whose items wait at barriers. The loops are C (`rt/phases.c`); this emits their
+//! parameters: the layout of the frames, and functions that call the kernel's code.
 //!
-//! Barriers are uniform as a rule, so vectors go *together*: each region is run in all vectors before
-//! the next one is, by a loop of its own with the code of that region alone, and no state is kept.
-//! LLVM moves what all vectors share out of that loop. Where the code does not show that vectors stop
-//! at the same barriers ([`crate::regions::uniform`]), those that do not have their states written
-//! down, and the group goes on *apart*: each vector is resumed from its own state. The form for uneven
-//! rows goes apart from the start, so that there is not one more copy of the kernel to compile.
+//! Barriers are usually uniform, so vectors run *together*: each region is run in all vectors before
+//! the next one, by a loop of its own with the code of that region alone, and no state is kept. LLVM
+//! hoists the computations that all vectors share out of that loop. If the code does not prove that
+//! vectors stop at the same barriers ([`crate::regions::uniform`]), the states of vectors that stop
+//! elsewhere are stored, and the group continues *apart*: each vector is resumed from its own state.
+//! The form for uneven rows runs apart from the start, to save the compile time of another copy of the
+//! kernel.
 //!
 //! ```text
 //!   region 0: all vectors ──▶ region 1: all vectors ──▶ … ──▶ done
@@ -15,7 +16,7 @@
 //!        └──── stopped apart ──────┴──▶ vectors, by states ────┘
 //! ```
 //!
-//! Items that exchange values ([`super::group`]) have a loop for themselves.
+//! Items that exchange values ([`super::group`]) have a loop of their own.
 
 use std::fmt::Write;
 
@@ -25,11 +26,11 @@ use super::unit::Unit;
 use crate::regions::Ends;
 use crate::widen::Rows;
 
-/// The state of what has ended, and one that nothing has: `ENDED` and `NONE` of `rt/phases.c`.
+/// The state of an item that has ended, and one that no item has: `ENDED` and `NONE` of `rt/phases.c`.
 const ENDED: i32 = -1;
 const NONE: i32 = -2;
 
-/// The function that gives the private variables of module scope their first values.
+/// The function that initialises the private variables of module scope.
 const BEGIN: &str = "tally.begin";
 
 /// LLVM's type of `struct group`.
@@ -103,7 +104,7 @@ impl Resumable<'_> {
         name
     }
 
-    /// Writes `struct group`, with the arguments in a structure of their own and the frames behind the
+    /// Emits `struct group`, with the arguments in a structure of their own and the frames behind the
     /// first `fixed` bytes of scratch memory.
     fn group(&self, fixed: u64) -> String {
         let arguments = self.arguments();
@@ -141,7 +142,7 @@ impl Resumable<'_> {
     }
 
     /// The function through which the loops call the kernel's code: `run` or `run_exchanging`. Its
-    /// symbol begins with `tally.` and `name`; `attribute` is of the call.
+    /// symbol begins with `tally.` and `name`; `attribute` is that of the call.
     fn caller(&self, unit: &mut Unit<'_>, name: &str, attribute: &str) -> String {
         let function = self.symbol;
         let symbol = format!("tally.{name}.{}", function.trim_start_matches('@'));
@@ -180,12 +181,12 @@ entry:
         symbol
     }
 
-    /// Runs a region in all vectors and goes on where they have stopped; `given` begins the call.
+    /// Runs a region in all vectors and continues where they have stopped; `given` begins the call.
     fn region(&self, region: usize, ends: &Ends, given: &str) -> String {
         let states: Vec<i32> = ends.iter().map(|&end| state(end)).collect();
         let alike = self.frame.stops_alike;
         let (last, others) = states.split_last().unwrap_or((&ENDED, &[]));
-        // Where a region has one end, LLVM finds that no vector stops elsewhere.
+        // If a region has one end, LLVM sees that no vector stops elsewhere.
         let common = if others.is_empty() { *last } else { NONE };
         let (otherwise, listed) =
             if alike { (block(*last), others) } else { ("apart".into(), &states[..]) };
@@ -200,7 +201,7 @@ entry:
         )
     }
 
-    /// Lets a region read what the one before has left of the values that all vectors share.
+    /// Makes the shared values of the previous region available to a region.
     fn hand_on(&self, region: usize) -> String {
         let barrier =
             region.checked_sub(1).and_then(|number| self.frame.shared.changed.get(number));
@@ -221,7 +222,7 @@ entry:
     }
 }
 
-/// Writes [`BEGIN`]; its symbol.
+/// Emits [`BEGIN`] and returns its symbol.
 fn begin(unit: &mut Unit<'_>) -> &'static str {
     let init = private_init(unit, "%priv");
     let text = format!(
@@ -254,7 +255,7 @@ fn load_turn() -> String {
     text
 }
 
-/// The state of items that have come to the end of a region.
+/// The state of items that have reached the end of a region.
 fn state(end: Option<usize>) -> i32 {
     end.map_or(ENDED, |barrier| barrier as i32 + 1)
 }

@@ -9,24 +9,24 @@ use super::types;
 use crate::ir::{AddressSpace, FunctionId, GlobalId, Kernel, Module};
 use crate::regions::inline;
 
-/// The strictest alignment that is promised to LLVM: scratch and local memory are aligned so.
+/// The strictest alignment that LLVM may rely on: scratch and local memory have it.
 pub(super) const MAX_ALIGN: u64 = 64;
 
-/// Private memory beyond this many bytes lies in the group's scratch memory instead of the stack,
-/// of which a kernel has 64 KiB.
+/// If private memory exceeds this many bytes, it lies in the group's scratch memory instead of the
+/// stack, of which a kernel has 64 KiB.
 pub(super) const STACK_BYTES: u64 = 16 << 10;
 
 /// Constants of up to this many bytes are copied into the code, where LLVM can see them.
 const EMBED_BYTES: u64 = 64 << 10;
 
-/// The parameters that every function takes first.
+/// The first parameters of every function.
 pub(super) const ITEM_PARAMS: &str =
     "ptr noalias readonly align 8 dereferenceable(48) %ctx, i64 %lx, i64 %ly, i64 %lz, ptr %priv";
 
-/// A kernel that is beyond a limit of code generation.
+/// A kernel that exceeds a limit of code generation.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LowerError {
-    /// More private or local memory than 32-bit sizes can say.
+    /// The private or local memory exceeds 32-bit sizes.
     Memory,
     /// Too many instructions after inlining.
     Size,
@@ -50,13 +50,13 @@ impl fmt::Display for LowerError {
 
 impl std::error::Error for LowerError {}
 
-/// The treatment of a function's calls.
+/// The inlining of a function's calls.
 #[derive(Clone, Copy)]
 pub(super) enum Inlining {
     /// LLVM decides.
     Usual,
-    /// They stay: of the item function beside a widened one, which runs what is left over or groups
-    /// that are rare, LLVM would spend a third of its time on making fast loops.
+    /// They stay: the item function beside a widened one runs only the remaining items, or groups that
+    /// are rare, and LLVM would spend a third of its time on making its loops fast.
     Never,
     /// They are inlined before all else: a widened function has one call, and LLVM would optimise it
     /// twice, by itself and in its place.
@@ -68,7 +68,7 @@ pub(super) struct Unit<'m> {
     pub(super) module: &'m Module,
     /// Declarations of intrinsics and library functions.
     pub(super) declarations: BTreeSet<String>,
-    /// Symbols of the globals that are named and live in the driver's memory.
+    /// Symbols of the referenced globals in the driver's memory.
     pub(super) globals: BTreeMap<GlobalId, String>,
     /// Definitions of the constants that are copied into the code.
     pub(super) embedded: BTreeMap<GlobalId, String>,
@@ -78,13 +78,13 @@ pub(super) struct Unit<'m> {
     pub(super) privates: BTreeMap<GlobalId, u64>,
     /// Size of that copy.
     pub(super) private_size: u64,
-    /// The scratch memory that private variables of functions have taken so far.
+    /// The scratch memory in use by private variables of functions so far.
     pub(super) scratch: u64,
     /// Whether private variables of functions go to scratch memory.
     pub(super) spill_variables: bool,
-    /// The treatment of the calls of the function that is lowered.
+    /// The inlining of calls of the function that is being lowered.
     pub(super) inlining: Inlining,
-    /// The size of every group that runs what is lowered, where it is known.
+    /// The size of every group that runs the code, if it is known.
     pub(super) exact: Option<[u32; 3]>,
     /// Work-items of a full sub-group.
     pub(super) subgroup_size: u32,
@@ -94,7 +94,7 @@ pub(super) struct Unit<'m> {
     pub(super) watch: Option<u64>,
     /// The functions that combine what items exchange, by name.
     pub(super) helpers: BTreeMap<String, String>,
-    /// Debug information, if it is asked for, and the form of the function that is lowered.
+    /// Debug information, if it is requested, and the form of the function that is being lowered.
     pub(super) places: Option<Places<'m>>,
     pub(super) form: Form,
 }
@@ -136,7 +136,7 @@ impl<'m> Unit<'m> {
         }
     }
 
-    /// LLVM's attributes of the function that is lowered.
+    /// LLVM's attributes of the function that is being lowered.
     pub(super) fn attributes(&self) -> &'static str {
         match self.inlining {
             Inlining::Usual => "#0",
@@ -150,8 +150,8 @@ impl<'m> Unit<'m> {
         self.subgroup_size.trailing_zeros()
     }
 
-    /// Room in the group's scratch memory for a private variable. One place serves all items and
-    /// calls: items run one after the other, and functions do not recurse.
+    /// Reserves a private variable in the group's scratch memory. One place serves all items and calls:
+    /// items run one after the other, and functions do not recurse.
     pub(super) fn take_scratch(&mut self, size: u64, align: u64) -> u64 {
         let offset = align_up(self.scratch, align);
         self.scratch = offset + size;
@@ -163,8 +163,8 @@ impl<'m> Unit<'m> {
         align_up(self.scratch, MAX_ALIGN)
     }
 
-    /// The symbol of a global that has one: not of local and private ones, whose addresses only
-    /// running code knows.
+    /// The symbol of a global that has one. Local and private globals have none, as their addresses are
+    /// known only at run time.
     pub(super) fn symbol(&mut self, id: GlobalId) -> Option<String> {
         let global = &self.module.globals[id];
         if matches!(global.space, AddressSpace::Local | AddressSpace::Private) {
@@ -181,13 +181,13 @@ impl<'m> Unit<'m> {
         Some(format!("@{symbol}"))
     }
 
-    /// Copies a constant into the code if the copy cannot be told from the variable.
+    /// Copies a constant into the code if a program cannot distinguish the copy from the variable.
     fn embed(&mut self, id: GlobalId, symbol: &str) -> bool {
         let global = &self.module.globals[id];
         let plain = |id| self.module.globals_in([id]).is_empty();
         let eligible = global.space == AddressSpace::Constant
             && !global.exported
-            // What runs over the end of a variable is to be seen.
+            // The checks must see accesses beyond the end of a variable.
             && self.watch.is_none()
             && global.size <= EMBED_BYTES
             && global.init.is_some_and(plain);
@@ -230,7 +230,7 @@ pub(super) fn function_symbol(id: FunctionId) -> String {
     format!("@{id}")
 }
 
-/// Rounds up to an alignment, of which no more than [`MAX_ALIGN`] is kept.
+/// Rounds up to an alignment, which is limited to [`MAX_ALIGN`].
 pub(super) fn align_up(offset: u64, align: u64) -> u64 {
     offset.next_multiple_of(align.clamp(1, MAX_ALIGN))
 }

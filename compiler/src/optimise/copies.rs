@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Copies of few bytes from or to a private variable become loads and stores of what lies there.
+//! Turns copies of few bytes from or to a private variable into loads and stores of the variable's
+//! parts.
 //!
 //! C compilers write an assignment of structures as a copy of bytes.
 //!
@@ -12,7 +13,7 @@
 //!                                   store %5, %6 align 4
 //! ```
 //!
-//! Bytes between the parts of a structure are copied as integers: a union may have something there.
+//! Padding between the members of a structure is copied as integers: a union may have data there.
 
 use super::units::{Unit, constant_offset, units};
 use crate::ir::{
@@ -20,7 +21,7 @@ use crate::ir::{
     definitions,
 };
 
-/// The most bytes that are copied part by part.
+/// The maximum size of a copy that is replaced, in bytes.
 const MAX_BYTES: u64 = 256;
 
 /// Replaces such copies.
@@ -47,7 +48,7 @@ fn has_copies(function: &Function) -> bool {
     insts.any(|inst| matches!(inst.op, Op::Copy(..)))
 }
 
-/// By value that is a place in a private variable: that variable's type, and the offset.
+/// For each value that is an address in a private variable: that variable's type, and the offset.
 fn private_places(module: &Module, function: &Function) -> Vec<Option<(TypeId, u64)>> {
     let mut places: Vec<Option<(TypeId, u64)>> = vec![None; function.values.len()];
     for variable in &function.variables {
@@ -56,7 +57,7 @@ fn private_places(module: &Module, function: &Function) -> Vec<Option<(TypeId, u
     let definitions = definitions(function);
     for value in function.values.ids() {
         let mut way = vec![value];
-        // Up to what is known, and back.
+        // Up to a known address, and back.
         while let Some(&top) = way.last()
             && places[top.index()].is_none()
             && let Some((base, _)) = step(module, function, &definitions, top)
@@ -75,7 +76,7 @@ fn private_places(module: &Module, function: &Function) -> Vec<Option<(TypeId, u
     places
 }
 
-/// What an address is computed from, and how far it is from there if that is constant.
+/// The value that an address is computed from, and its offset from there if that is constant.
 fn step(
     module: &Module,
     function: &Function,
@@ -92,7 +93,7 @@ fn step(
     }
 }
 
-/// The parts of a copy, relative to its start, if it is one that is replaced.
+/// The parts of a copy that is to be replaced, relative to its start; `None` if it is kept.
 fn parts(module: &mut Module, places: &[Option<(TypeId, u64)>], op: &Op) -> Option<Vec<Unit>> {
     let Op::Copy(to, from, Operand::Const(len), access) = *op else { return None };
     let len = module.const_bits(len)?;
@@ -168,7 +169,7 @@ fn write(
         loads.push((Op::Load(source, access), Some(value)));
         stores.push((Op::Store(target, Operand::Value(value), access), None));
     }
-    // The ranges may overlap: all is read before anything is written.
+    // The ranges may overlap, so all is read before anything is written.
     let both = loads.into_iter().chain(stores);
     out.extend(both.map(|(op, result)| Inst { result, op, flags: copy.flags, loc: copy.loc }));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Operations whose result is an operand, a constant, or a part of what an operand was made of.
+//! Finds operations whose result is an operand, a constant, or a part that an operand was constructed
+//! from.
 
 use super::units::constant_offset;
 use crate::ir::eval::apply;
@@ -8,10 +9,10 @@ use crate::ir::{
     Op, Operand, Type, TypeId, UnaryOp, ValueId,
 };
 
-/// Steps that one operation takes at most.
+/// The maximum number of steps for one operation.
 const MAX_STEPS: usize = 16;
 
-/// How values were made, as far as that is of use.
+/// The operations that define values, as far as the identities need them.
 pub(super) struct Known(Vec<Option<Op>>);
 
 impl Known {
@@ -19,7 +20,7 @@ impl Known {
         Self(vec![None; function.values.len()])
     }
 
-    /// Remembers how a value was made.
+    /// Records the operation that defines a value.
     pub(super) fn note(&mut self, result: ValueId, op: &Op) {
         let useful = match op {
             Op::Construct(_)
@@ -44,8 +45,8 @@ impl Known {
         }
     }
 
-    /// What stands for the result of an instruction, if anything that there is does. The operation may
-    /// become a simpler one.
+    /// An existing value that equals the result of an instruction, if there is one. Else the operation
+    /// may be replaced by a simpler one.
     pub(super) fn simplified(
         &self,
         module: &mut Module,
@@ -154,7 +155,7 @@ impl Known {
         }
     }
 
-    /// C compilers make an integer of a condition, and compare that with zero.
+    /// C compilers convert a condition to an integer and compare that with zero.
     fn compare(&self, module: &mut Module, op: CompareOp, a: Operand, b: Operand) -> Step {
         let negated = match op {
             CompareOp::Ne => false,
@@ -210,7 +211,7 @@ impl Known {
         }
     }
 
-    /// What has been taken apart and is put together again.
+    /// A composite that is constructed from the parts of another one.
     fn taken_apart(
         &self,
         module: &Module,
@@ -229,9 +230,9 @@ impl Known {
 }
 
 enum Step {
-    /// Something else is the result.
+    /// The result equals another value.
     Name(Operand),
-    /// The same result comes of this.
+    /// This operation has the same result.
     Changed(Op),
     Same,
 }
@@ -244,7 +245,7 @@ fn bits(module: &Module, operand: Operand) -> Option<u64> {
     }
 }
 
-/// The constant that an operation on constants makes.
+/// The constant result of an operation on constants.
 fn folded(module: &mut Module, op: &Op, ty: TypeId) -> Option<Operand> {
     let mut constants = Some(Vec::new());
     op.for_each_operand(|operand| match (operand, &mut constants) {
@@ -258,7 +259,7 @@ fn folded(module: &mut Module, op: &Op, ty: TypeId) -> Option<Operand> {
     apply(module, op, ty, &constants).map(Operand::Const)
 }
 
-/// What a load of a type from a constant address gives, if that is in memory that never changes.
+/// The constant that a load of a type from a constant address returns, if that memory never changes.
 fn constant_at(module: &mut Module, at: ConstId, ty: TypeId) -> Option<ConstId> {
     let ConstKind::Address(global, offset) = module.constants[at].kind else { return None };
     let global = &module.globals[global];
@@ -267,7 +268,7 @@ fn constant_at(module: &mut Module, at: ConstId, ty: TypeId) -> Option<ConstId> 
     }
     let mut offset = u64::try_from(offset).ok()?;
     let mut whole = global.init?;
-    // Each step leads to a part of what was there.
+    // Each step descends into a part.
     loop {
         let own = module.constants[whole].ty;
         if offset == 0 && own == ty {
@@ -307,7 +308,7 @@ fn binary(module: &mut Module, op: BinaryOp, a: Operand, b: Operand, ty: TypeId)
     };
     let ones = u64::MAX >> (64 - width);
     let zero = |module: &mut Module| Step::Name(Operand::Const(module.const_int(ty, 0)));
-    // A constant first is one that counts in either place.
+    // Puts a constant first operand of a commutative operation second.
     let (a, b) = match op {
         B::Add | B::Mul | B::And | B::Or | B::Xor if bits(module, a).is_some() => (b, a),
         _ => (a, b),

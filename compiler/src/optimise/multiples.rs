@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! By which powers of two the integers of a function can be divided.
+//! Finds the powers of two that divide the integers of a function.
 //!
 //! C compilers count bytes where the source counts elements, so the index of an array of floats is a
 //! number that starts at 0 and grows by 4.
 
 use crate::ir::{BinaryOp, ConvertOp, Function, Id, Inst, Module, Op, Operand, UnaryOp};
 
-/// Rounds over the function before this gives up and knows nothing.
+/// The maximum number of iterations over the function; after that nothing is known.
 const MAX_ROUNDS: usize = 16;
 
-/// What is known of 0.
+/// The number of zero bits of the integer 0.
 const ALL: u32 = 64;
 
-/// Low bits of integers that are known to be zero.
+/// The number of low bits of each integer that are known to be zero.
 pub struct Multiples(Vec<u32>);
 
 impl Multiples {
-    /// Finds them: each value has as many as it seems to have until an instruction shows it has less.
+    /// Computes them from optimistic initial values, which instructions lower until nothing changes.
     pub fn of_function(module: &Module, function: &Function) -> Self {
         let mut zeros = Self(vec![0; function.values.len()]);
         let insts = || function.blocks.iter().flat_map(|(_, block)| &block.insts);
@@ -38,7 +38,7 @@ impl Multiples {
         Self(vec![0; function.values.len()])
     }
 
-    /// How many low bits of an integer are zero for certain.
+    /// The number of low bits of an integer that are known to be zero.
     pub fn zeros(&self, module: &Module, operand: Operand) -> u32 {
         match operand {
             Operand::Const(id) => module.const_bits(id).map_or(0, u64::trailing_zeros),

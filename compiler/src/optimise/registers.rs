@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Private variables become values, with phis where several may arrive.
+//! Turns private variables into values, with phis where several values may arrive.
 //!
 //! ```text
 //!   %1 = private f32x4                    branch ...
@@ -8,9 +8,9 @@
 //!   %6: f32x4 = load %1
 //! ```
 //!
-//! Phis stand where the dominance of a write ends and the value is still read (Cytron and others,
-//! "Efficiently computing static single assignment form", 1991). What is read before anything was
-//! written is undefined.
+//! Phis are placed at the dominance frontiers of writes where the value is still read (Cytron and
+//! others, "Efficiently computing static single assignment form", 1991). A read before any write is
+//! undefined.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ use crate::ir::{
     Inst, Loc, Module, Op, Operand, Type, TypeId, ValueId,
 };
 
-/// The most slots times blocks: a bound on the time that one function takes.
+/// The maximum of slots times blocks: a bound on the time that one function takes.
 const MAX_WORK: usize = 1 << 20;
 
 /// Replaces the variables of a function whose blocks can all be reached.
@@ -59,14 +59,14 @@ pub(super) fn run(module: &mut Module, function: &mut Function) {
     });
 }
 
-/// What a slot holds before anything is written.
+/// The value of a slot before the first write.
 fn start(module: &mut Module, slot: &Slot) -> Operand {
-    // Parts that were never written do not matter beside those that were.
+    // The value of parts that were never written does not matter beside those that were.
     let kind = if slot.shared { ConstKind::Null } else { ConstKind::Undef };
     Operand::Const(module.constant(slot.ty, kind))
 }
 
-/// By block, the slots that need a phi there, with its result.
+/// For each block, the slots that need a phi there, with the phi's result.
 fn place(
     module: &Module,
     function: &mut Function,
@@ -78,7 +78,7 @@ fn place(
     let frontiers = dominators.frontiers(predecessors);
     let count = function.blocks.len();
     let mut phis = vec![Vec::new(); count];
-    // By block, the last slot that was found to be live at its start, to have a phi there, to be
+    // For each block, the last slot that was found to be live at its start, to have a phi there, to be
     // written there; from 1.
     let (mut live, mut placed, mut written) = (vec![0; count], vec![0; count], vec![0; count]);
     for (slot, info) in slots.all.iter().enumerate() {
@@ -112,19 +112,19 @@ fn place(
     phis
 }
 
-/// Goes over the blocks with what the slots hold.
+/// Traverses the blocks with the current values of the slots.
 struct Renamer<'a> {
     module: &'a mut Module,
     function: &'a mut Function,
     slots: &'a Slots,
     phis: Vec<Vec<(usize, ValueId)>>,
-    /// By phi, what arrives.
+    /// For each phi, the values that arrive.
     arms: HashMap<ValueId, Vec<(BlockId, Operand)>>,
-    /// By slot, its value here.
+    /// For each slot, its value here.
     current: Vec<Operand>,
-    /// What slots held before they were written, the last one last.
+    /// The previous values of slots, the latest one last.
     old: Vec<(usize, Operand)>,
-    /// The values of loads that are gone.
+    /// The values of removed loads.
     replaced: HashMap<ValueId, Operand>,
     /// The instructions of the block.
     out: Vec<Inst>,
@@ -183,7 +183,7 @@ impl Renamer<'_> {
         }
     }
 
-    /// Sets what the variables hold at the start.
+    /// Sets the initial values of the variables.
     fn initialise(&mut self) {
         for index in 0..self.function.variables.len() {
             let init = self.function.variables[index].init.filter(|_| self.slots.chosen[index]);
@@ -234,7 +234,7 @@ impl Renamer<'_> {
         }
     }
 
-    /// Adds an instruction, or gives the constant that it would make.
+    /// Adds an instruction, or returns the constant that it would produce.
     fn make(&mut self, op: Op, ty: TypeId) -> Operand {
         let mut constants = Some(Vec::new());
         op.for_each_operand(|operand| match (operand, &mut constants) {
@@ -270,7 +270,7 @@ impl Renamer<'_> {
         }
     }
 
-    /// The slot that a scalar or vector is a whole value of, or that a scalar is a part of.
+    /// The slot whose whole value a scalar or vector is, or of which a scalar is a part.
     fn slot_of(&self, variable: usize, ty: TypeId, offset: u64) -> Option<usize> {
         let unit = Unit::new(&self.module.types, ty, offset);
         let slot = self.slots.within(variable, unit.offset, unit.end()).next()?;
@@ -388,7 +388,7 @@ impl Renamer<'_> {
         }
     }
 
-    /// Writes the phis, and what was loaded to where it is used.
+    /// Writes the phis, and replaces the uses of removed loads.
     fn finish(self) {
         let Self { function, phis, mut arms, replaced, .. } = self;
         for (id, own) in function.blocks.ids().zip(phis) {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is constant, or known already, is not computed.
+//! Folds constants and removes redundant computations.
 //!
-//! One walk down the dominator tree folds constants, drops operations that change nothing, and gives
-//! a value that was computed before the name that it has (value numbering). A branch on a constant
-//! goes one way, and blocks that only follow one another become one.
+//! One walk down the dominator tree folds constants, drops operations that change nothing, and replaces
+//! a value that was computed before by the earlier one (value numbering). A branch on a constant
+//! becomes unconditional, and blocks that only follow one another are merged.
 //!
-//! A value keeps its loop: behind a loop that the items of a vector leave at different times each value
-//! of it has to be kept for every item. Where items wait for each other only what takes an instruction
-//! is shared across the wait, since other values have to be saved there.
+//! A value is not reused outside of its loop: behind a loop that the items of a vector leave at
+//! different times, each value of the loop has to be kept for every item. Where items wait for each
+//! other, only values of one cheap instruction are shared across the wait: they are recomputed behind
+//! it, while any other value would have to be saved.
 
 use std::collections::HashMap;
 
@@ -45,7 +46,7 @@ pub(super) fn run(module: &mut Module, function: &mut Function) {
     blocks::join_chains(function);
 }
 
-/// An operation with all that its result depends on.
+/// An operation with everything that its result depends on.
 type Key = (Op, TypeId, Flags);
 
 /// A value, its block, and the stops before it.
@@ -55,12 +56,12 @@ struct Walk {
     loops: Loops,
     /// Whether items wait for each other anywhere.
     waits: bool,
-    /// Waits and blocks so far.
+    /// The number of waits and blocks so far.
     stops: usize,
     known: Known,
-    /// The values of operations in the blocks above.
+    /// The values of operations in the dominating blocks.
     numbered: HashMap<Key, Numbered>,
-    /// The keys of the blocks above in order, with what they stood for before.
+    /// The keys of the dominating blocks in order, with their previous values.
     added: Vec<(Key, Option<Numbered>)>,
     replaced: HashMap<ValueId, Operand>,
 }
@@ -107,7 +108,7 @@ impl Walk {
         operand
     }
 
-    /// Simplifies an instruction; `false` if something else stands for it now.
+    /// Simplifies an instruction; `false` if another value replaces it.
     fn keeps(
         &mut self,
         module: &mut Module,
@@ -147,7 +148,7 @@ impl Walk {
         true
     }
 
-    /// Whether a block may use what another above it has computed.
+    /// Whether a block may use a value of a dominating block.
     fn may_share(&self, op: &Op, home: BlockId, user: BlockId, stops: usize) -> bool {
         let leaves = self.loops.within[home.index()];
         let same_loop = leaves.is_none_or(|index| self.loops.contains(index, user));
@@ -184,7 +185,8 @@ fn is_pure(op: &Op) -> bool {
     )
 }
 
-/// Whether a value is made again behind a wait instead of being saved, as long as its operands are.
+/// Whether a value is recomputed behind a wait instead of being saved, as long as its operands are
+/// saved.
 fn is_cheap(op: &Op) -> bool {
     use BinaryOp as B;
     use ConvertOp as C;
@@ -196,7 +198,7 @@ fn is_cheap(op: &Op) -> bool {
     }
 }
 
-/// An operation with its operands in one order, if that does not matter.
+/// An operation with its operands in canonical order, if their order does not matter.
 fn ordered(op: &Op) -> Op {
     use BinaryOp as B;
     let rank = |operand: Operand| match operand {
@@ -221,7 +223,7 @@ fn ordered(op: &Op) -> Op {
     }
 }
 
-/// Branches on constants, and those with one target, go that way.
+/// Makes branches on constants, and those with one target, unconditional.
 fn go_one_way(module: &Module, function: &mut Function) {
     for id in function.blocks.ids() {
         let bits = |operand: &Operand| match operand {
@@ -253,7 +255,7 @@ fn go_one_way(module: &Module, function: &mut Function) {
     }
 }
 
-/// Puts what arrives in the place of phis to which one way is left.
+/// Replaces phis with one remaining arm by the value that arrives.
 fn drop_single_phis(function: &mut Function) {
     let mut names = HashMap::new();
     for (_, block) in function.blocks.iter_mut() {
@@ -265,6 +267,6 @@ fn drop_single_phis(function: &mut Function) {
             _ => true,
         });
     }
-    // In code that is reached no phi of one arm is its own.
+    // In reachable code no phi with one arm has itself as operand.
     rename(function, &names);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which private variables can become values, and how they are divided for it.
+//! Chooses the private variables that can become values, and divides them.
 //!
 //! A variable whose address is only used by loads and stores at constant offsets is divided into
-//! *slots*. Where all accesses agree on a scalar or vector, that is a slot. Where they do not, each
+//! *slots*. If all accesses to some bytes agree on a scalar or vector, that is a slot. Otherwise each
 //! scalar is one, and scalars of different sizes at one place share an integer.
 
 use std::collections::HashMap;
@@ -27,16 +27,16 @@ pub(super) struct Slot {
     pub(super) shared: bool,
 }
 
-/// What becomes of the variables of a function.
+/// The slots of a function's variables.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    /// All slots: those of one variable follow each other, in ascending order.
+    /// All slots: those of one variable are adjacent, in ascending order.
     pub(super) all: Vec<Slot>,
     /// The variables that become values, by index.
     pub(super) chosen: Vec<bool>,
     /// The addresses in those variables, with the index and the offset.
     pub(super) addresses: HashMap<ValueId, (usize, u64)>,
-    /// By variable that becomes values, its first slot.
+    /// For each variable that becomes values, its first slot.
     first: Vec<usize>,
 }
 
@@ -47,7 +47,7 @@ struct Survey {
 }
 
 impl Slots {
-    /// Finds them, at most `limit` in all.
+    /// Finds the slots, at most `limit` in all.
     pub(super) fn find(module: &mut Module, function: &Function, limit: usize) -> Self {
         let uses = Uses::of_function(function);
         let mut slots = Self::default();
@@ -56,7 +56,7 @@ impl Slots {
             slots.first.push(before);
             let mut survey = survey(module, function, &uses, variable.address, variable.size);
             // An initial value is a write, too: of its own parts, which need not be those that the
-            // function accesses. Nothing at all is the same in any parts.
+            // function accesses. A null value can be divided into any parts.
             let init = variable.init.filter(|&init| module.constants[init].kind != ConstKind::Null);
             if let (Some(found), Some(_)) = (&mut survey, init) {
                 let (ty, size) = (variable.ty, variable.size);
@@ -90,14 +90,14 @@ impl Slots {
         (own.start + from..own.end).take_while(move |&slot| self.all[slot].start < end)
     }
 
-    /// The numbers of a variable's slots.
+    /// The range of a variable's slots.
     pub(super) fn of(&self, variable: usize) -> Range<usize> {
         let behind = self.first.get(variable + 1).copied().unwrap_or(self.all.len());
         self.first[variable]..behind
     }
 }
 
-/// The uses of a variable, if none of them keeps it from becoming values.
+/// The uses of a variable, unless one of them keeps it from becoming values.
 fn survey(
     module: &Module,
     function: &Function,
@@ -182,7 +182,7 @@ fn divide(module: &mut Module, accesses: &[Unit]) -> Option<Vec<(u64, u64, TypeI
     Some(slots)
 }
 
-/// Groups of those that have bytes in common, in ascending order.
+/// Groups of units that have bytes in common, in ascending order.
 fn overlapping(mut all: Vec<Unit>) -> Vec<Vec<Unit>> {
     all.sort_by_key(|unit| (unit.offset, unit.size, unit.ty));
     all.dedup();
@@ -198,7 +198,7 @@ fn overlapping(mut all: Vec<Unit>) -> Vec<Vec<Unit>> {
     groups
 }
 
-/// By slot, the blocks that write it, and those that read what it held before them.
+/// For each slot, the blocks that write it, and those that read its earlier value.
 pub(super) struct Traffic {
     pub(super) writes: Vec<Vec<BlockId>>,
     pub(super) reads: Vec<Vec<BlockId>>,

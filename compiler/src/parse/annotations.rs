@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a module says about its ids before it defines them: names, decorations, entry points and
-//! execution modes.
+//! A module's information about its ids that precedes their definitions: names, decorations, entry
+//! points and execution modes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use super::error::{Error, Result};
 use super::words::Instruction;
 use crate::ir::Flags;
 
-/// The most kernels of a module; each costs a walk over all that it calls.
+/// The maximum number of kernels of a module; each costs a walk over all functions that it calls.
 const MAX_KERNELS: usize = 8192;
 
 /// Linkage types of SPIR-V.
 const IMPORT: u32 = 1;
 const LINK_ONCE_ODR: u32 = 2;
 
-/// How an object is linked to other modules.
+/// The linkage of an object.
 #[derive(Clone, Debug)]
 pub struct Linkage {
-    /// The name other modules know.
+    /// The name that other modules use.
     pub name: Arc<str>,
     /// Whether the object is defined elsewhere.
     pub import: bool,
-    /// Whether several modules may define it, all alike.
+    /// Whether several modules may define it, with the same definition.
     pub once: bool,
 }
 
-/// The direction that a conversion was asked to round in.
+/// The rounding direction of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
     /// To nearest, ties to even.
@@ -55,14 +55,14 @@ impl Rounding {
     }
 }
 
-/// The decorations of one id that mean something to the compiler.
+/// The decorations of one id that the compiler uses.
 #[derive(Clone, Debug, Default)]
 pub struct Decorations {
     /// Alignment in bytes, a power of two.
     pub alignment: Option<u32>,
     /// The built-in that a variable stands for.
     pub builtin: Option<u32>,
-    /// How it is linked.
+    /// Its linkage.
     pub linkage: Option<Linkage>,
     /// Number of a specialization constant.
     pub spec_id: Option<u32>,
@@ -90,7 +90,7 @@ pub struct EntryPoint {
     pub function: u32,
     /// The kernel's name.
     pub name: String,
-    /// Its place, in words.
+    /// Its offset in the module, in words.
     pub word: usize,
 }
 
@@ -123,7 +123,7 @@ pub struct Annotations {
     kernel_names: HashSet<String>,
     /// Execution modes by function id.
     pub modes: HashMap<u32, Modes>,
-    /// A kernel forbids fusing; it then holds for the whole module, as functions are shared.
+    /// Whether a kernel forbids fusing; that then holds for the whole module, as functions are shared.
     pub contraction_off: bool,
 }
 
@@ -177,7 +177,7 @@ impl Annotations {
 
     fn decorate(&mut self, inst: &Instruction<'_>) -> Result<()> {
         let target = self.decorations.entry(inst.arg(0)?).or_default();
-        // Decorations that are not known change nothing that the compiler looks at.
+        // Unknown decorations do not affect anything that the compiler looks at.
         let Some(decoration) = Decoration::from_u32(inst.arg(1)?) else { return Ok(()) };
         match decoration {
             Decoration::Alignment => target.alignment = Some(alignment(inst, inst.arg(2)?)?),
@@ -278,7 +278,7 @@ impl Annotations {
 
 /// Checks that a number is an alignment that memory can have.
 pub fn alignment(inst: &Instruction<'_>, bytes: u32) -> Result<u32> {
-    // Zero says nothing; some producers write it.
+    // Zero specifies nothing; some producers write it.
     match bytes {
         0 => Ok(1),
         n if n.is_power_of_two() && n <= 1 << 16 => Ok(n),
@@ -304,7 +304,7 @@ fn fast_math(mask: u32) -> Flags {
         }
     }
     if mask & 0x10 != 0 {
-        // The old "Fast" bit is all of them.
+        // The old "Fast" bit stands for all of them.
         for (_, flag) in pairs {
             flags = flags.union(flag);
         }

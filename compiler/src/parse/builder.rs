@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The module that is being built, and what its ids stand for.
+//! The module that is being built, and the definitions of its ids.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::ir::{
 /// Values for specialization constants: `SpecId` and the value's bits.
 pub type SpecConstants = [(u32, u64)];
 
-/// The meaning of an id of module scope.
+/// The definition of an id of module scope.
 #[derive(Clone, Debug)]
 pub enum Def {
     /// A type.
@@ -28,7 +28,7 @@ pub enum Def {
     BuiltIn(u32, u32),
     /// A function with a body.
     Function(FunctionId),
-    /// A function without one: its name, and what stands for it in the module.
+    /// A function without one: its name, and its placeholder in the module.
     Import(String, FunctionId),
     /// An imported set of extended instructions.
     InstructionSet(InstructionSet),
@@ -41,25 +41,25 @@ pub enum Def {
 pub enum InstructionSet {
     /// `OpenCL.std`
     OpenCl,
-    /// NonSemantic.Shader.DebugInfo, which may say lines in its own way.
+    /// NonSemantic.Shader.DebugInfo, which may give lines in its own way.
     DebugLines,
-    /// Any other set of debug information or without semantics.
+    /// Any other set for debug information or without semantics.
     Debug,
 }
 
-/// A SPIR-V type: the IR's type and what that does not say.
+/// A SPIR-V type: the IR's type, and the properties that it lacks.
 #[derive(Clone, Debug)]
 pub struct SpvType {
     /// The IR's type.
     pub ir: TypeId,
-    /// How deep composites are nested in it.
+    /// The nesting depth of composites in it.
     pub depth: u32,
-    /// The rest.
+    /// The properties that the IR's type lacks.
     pub kind: SpvKind,
 }
 
-/// The most components of a composite that an instruction of a few words makes, and the most that all
-/// of a module make.
+/// The maximum number of components of a composite that an instruction of a few words makes, and the
+/// maximum for all such instructions of a module.
 const MAX_COMPONENTS: u64 = 1 << 12;
 const MAX_REPEATED: u64 = 1 << 20;
 
@@ -80,11 +80,11 @@ pub enum SpvKind {
     Function(u32, Vec<u32>),
 }
 
-/// A function as it is declared.
+/// A function's declaration.
 pub struct Signature<'a> {
     /// Its `OpFunction`.
     pub head: Instruction<'a>,
-    /// Its line in the source; its first block's too, if that says nothing else.
+    /// Its line in the source; that of its first block too, unless the block has its own.
     pub line: Line,
     /// Its number.
     pub id: FunctionId,
@@ -94,7 +94,8 @@ pub struct Signature<'a> {
     pub params: Vec<Instruction<'a>>,
     /// The id of the return type.
     pub return_type: u32,
-    /// Everything from the first label to before `OpFunctionEnd`; empty if it is defined elsewhere.
+    /// Everything from the first label up to `OpFunctionEnd`, exclusive; empty if it is defined
+    /// elsewhere.
     pub body: Vec<Instruction<'a>>,
 }
 
@@ -104,7 +105,7 @@ pub struct Builder<'a> {
     pub module: Module,
     /// Names, decorations and the like.
     pub annotations: Annotations,
-    /// Ids of module scope.
+    /// The definitions of ids of module scope.
     pub defs: HashMap<u32, Def>,
     /// SPIR-V ids of functions, by number.
     pub function_ids: Vec<u32>,
@@ -113,14 +114,14 @@ pub struct Builder<'a> {
     pub bound: u32,
     pub spec_constants: &'a SpecConstants,
     pub files: HashMap<u32, FileId>,
-    /// The ids of the names of sources, by the ids of those.
+    /// The ids of the names of sources, by the ids of the sources.
     pub sources: HashMap<u32, u32>,
     pub forward_pointers: HashMap<u32, StorageClass>,
     /// Calls through pointers.
     pub indirect: Indirect,
-    /// Places, in words, and names of what other modules may link to.
+    /// Offsets, in words, and names of the definitions that other modules may link to.
     pub exports: Vec<(usize, String)>,
-    /// Components so far that repeat one.
+    /// The number of components so far that repeat one value.
     repeated: u64,
 }
 
@@ -144,7 +145,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Gives the result id of an instruction its meaning.
+    /// Defines the result id of an instruction.
     pub fn define(&mut self, inst: &Instruction<'_>, def: Def) -> Result<()> {
         let id = inst.result().unwrap_or_default();
         self.check_new(inst, id)?;
@@ -240,7 +241,7 @@ impl<'a> Builder<'a> {
         loc
     }
 
-    /// How many components a composite has.
+    /// The number of a composite's components.
     pub fn component_count(&self, ty: TypeId) -> u64 {
         match &self.module.types[ty] {
             Type::Vector(_, n) => u64::from(*n),
@@ -250,10 +251,11 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// How many components a composite has that is made of one of them.
+    /// The number of components of a composite that repeats one value.
     ///
     /// # Errors
-    /// If there are more than [`MAX_COMPONENTS`], or more than [`MAX_REPEATED`] with all before.
+    /// If there are more than [`MAX_COMPONENTS`], or more than [`MAX_REPEATED`] including all earlier
+    /// ones.
     pub fn repeated_components(&mut self, inst: &Instruction<'_>, ty: TypeId) -> Result<usize> {
         let count = self.component_count(ty);
         if count > MAX_COMPONENTS {

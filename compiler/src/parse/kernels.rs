@@ -80,7 +80,7 @@ fn size_from_ids(builder: &Builder<'_>, ids: [u32; 3]) -> Result<[u32; 3], Strin
     Ok(size)
 }
 
-/// The arguments of a kernel with sizes, not yet laid out.
+/// The arguments of a kernel with their sizes, not yet laid out.
 fn arguments(builder: &Builder<'_>, function: FunctionId) -> Vec<KernelArg> {
     let module = &builder.module;
     let body = &module.functions[function];
@@ -107,7 +107,7 @@ fn arguments(builder: &Builder<'_>, function: FunctionId) -> Vec<KernelArg> {
             Type::Pointer(AddressSpace::Local) => ArgKind::LocalPointer,
             Type::Pointer(AddressSpace::Private) => {
                 by_reference = true;
-                // The parser copies what the parameter points to into a variable at entry.
+                // At entry, the parsed function copies what the parameter points to into a variable.
                 let copied =
                     body.blocks.iter().flat_map(|(_, block)| &block.insts).find_map(|inst| {
                         match inst.op {
@@ -140,7 +140,7 @@ fn arguments(builder: &Builder<'_>, function: FunctionId) -> Vec<KernelArg> {
     args
 }
 
-/// Gives each argument its offset; the size of the block.
+/// Assigns each argument its offset; returns the size of the block.
 fn lay_out(args: &mut [KernelArg]) -> u64 {
     let mut end = 0u64;
     for arg in args {
@@ -150,7 +150,7 @@ fn lay_out(args: &mut [KernelArg]) -> u64 {
     end
 }
 
-/// How strings about the types of arguments begin.
+/// Prefix of strings about the types of arguments.
 const TYPES: &str = "kernel_arg_type";
 
 /// Type names and qualifiers, which producers keep in strings such as

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The OpenCL.std instruction set: floats.
 //!
-//! What the IR has no operation for and a library need not do is written out here by its definition
-//! in the OpenCL C specification.
+//! Functions for which the IR has no operation, and that do not need a library, are expanded here by
+//! their definition in the OpenCL C specification.
 
 use rspirv::spirv::OpenclStd100Op as Cl;
 
@@ -131,7 +131,7 @@ fn library(
     Ok(first)
 }
 
-/// Instructions that are one operation of the IR or nearly so.
+/// Instructions that are one operation of the IR, or nearly so.
 fn basic(
     body: &mut Body<'_, '_>,
     cl: Cl,
@@ -176,7 +176,7 @@ fn basic(
         Cl::mad => {
             let (a, b) = (args.like(body, 0, ty)?, args.like(body, 1, ty)?);
             let c = args.like(body, 2, ty)?;
-            // `mad` may round once or twice, as is fastest, whatever holds elsewhere.
+            // `mad` may round once or twice, whichever is faster, regardless of other settings.
             body.allow_contraction();
             let product = body.emit(ty, Op::Binary(BinaryOp::FMul, a, b));
             body.emit(ty, Op::Binary(BinaryOp::FAdd, product, c))
@@ -341,7 +341,7 @@ fn geometric(
 }
 
 impl Body<'_, '_> {
-    /// A library function with one result. `f16` goes through `f32`.
+    /// Calls a library function with one result. `f16` is computed in `f32`.
     pub fn math(&mut self, op: MathOp, ty: TypeId, mut args: Vec<Operand>) -> Operand {
         let Some(wide) = self.widened(op, &mut args) else {
             return self.emit(ty, Op::Math(op, args));
@@ -351,7 +351,7 @@ impl Body<'_, '_> {
         if op.returns_int() { result } else { self.float_to_float(result, ty, Rounding::Nearest) }
     }
 
-    /// A library function with two results. `f16` goes through `f32`.
+    /// Calls a library function with two results. `f16` is computed in `f32`.
     pub fn math_pair(
         &mut self,
         op: MathOp,
@@ -385,7 +385,7 @@ impl Body<'_, '_> {
         (first, second)
     }
 
-    /// Widens `f16` arguments to `f32`; the type they have then.
+    /// Widens `f16` arguments to `f32`; returns their type then.
     fn widened(&mut self, op: MathOp, args: &mut [Operand]) -> Option<TypeId> {
         let from = self.type_of(*args.first()?);
         let half = Type::Float(Float::F16);
@@ -408,7 +408,7 @@ impl Body<'_, '_> {
         let element = self.b.module.types.element(ty);
         let f64 = self.b.module.types.float(Float::F64);
         if element != f64 {
-            // The squares of all `f16` and `f32` are exact enough in `f64`.
+            // `f64` holds the squares of all `f16` and `f32` exactly enough.
             let wide_ty = self.b.module.types.with_element(ty, f64);
             let wide = self.emit(wide_ty, Op::Convert(ConvertOp::FToF, a));
             let square = self.dot(wide, wide);
@@ -418,7 +418,7 @@ impl Body<'_, '_> {
         let size = self.emit(ty, Op::Unary(UnaryOp::FAbs, a));
         let largest = self.fold_lanes(size, BinaryOp::FMax);
         let bool_ty = self.b.module.types.bool();
-        // Powers of two as scales change no digit.
+        // Scaling by powers of two changes no digit.
         let scale_for = |body: &mut Self, compare, limit: f64, scale: f64, otherwise| {
             let limit = body.splat_float(f64, limit);
             let scale = body.splat_float(f64, scale);
@@ -450,7 +450,7 @@ impl Body<'_, '_> {
         let larger = self.emit(bits_ty, Op::Binary(BinaryOp::Add, bits, one));
         let smaller = self.emit(bits_ty, Op::Binary(BinaryOp::Sub, bits, one));
         let moved = self.emit(bits_ty, Op::Select(grows, larger, smaller));
-        // From zero the least number of the target's sign.
+        // The neighbour of zero is the smallest number with the target's sign.
         let to_sign = self.emit(bits_ty, Op::Binary(BinaryOp::And, to_bits, sign));
         let least = self.emit(bits_ty, Op::Binary(BinaryOp::Or, to_sign, one));
         let is_zero = self.emit(bool_ty, Op::Compare(CompareOp::FOEq, from, float_zero));
@@ -458,7 +458,7 @@ impl Body<'_, '_> {
         let moved = self.bitcast(moved, ty);
         let equal = self.emit(bool_ty, Op::Compare(CompareOp::FOEq, from, to));
         let result = self.emit(ty, Op::Select(equal, to, moved));
-        // A sum with a NaN is one.
+        // A sum with a NaN is a NaN.
         let unordered = self.emit(bool_ty, Op::Compare(CompareOp::FUno, from, to));
         let nan = self.emit(ty, Op::Binary(BinaryOp::FAdd, from, to));
         self.emit(ty, Op::Select(unordered, nan, result))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Puts callees that hold a barrier into the kernel that calls them: only one function can be cut
-//! into regions. Calls are not recursive, so this ends.
+//! Inlines functions that contain a barrier into the kernel that calls them: only one function can be
+//! cut into regions. Calls are not recursive, so this ends.
 
 use std::collections::{HashMap, HashSet};
 
@@ -37,7 +37,7 @@ pub fn with_barrier(module: &Module, functions: &[FunctionId]) -> HashSet<Functi
 /// inlined; beyond it code generation would take unreasonably long.
 pub const MAX_WEIGHT: usize = 1 << 20;
 
-/// The most values, blocks and cases that an instruction of weight one may name.
+/// The number of values, blocks and cases that an instruction of weight one may name.
 const USUAL_PARTS: usize = 8;
 
 /// A copy of `kernel` in which no call of a function in `stopping` is left. `None` if it would
@@ -71,8 +71,8 @@ pub fn inline(
     Some(function)
 }
 
-/// How much a copy of a function takes: its instructions. One that names thousands of values or of
-/// cases weighs as many, and so do values that no instruction is left of, in a small measure.
+/// The cost of copying a function: its instructions. One that names thousands of values or cases counts
+/// as many, and values without an instruction count a little.
 fn weight(function: &Function) -> usize {
     let long = |parts: usize| parts.saturating_sub(USUAL_PARTS) + 1;
     let of_block = |block: &Block| {
@@ -136,8 +136,8 @@ fn inline_call(module: &Module, function: &mut Function, head: BlockId, at: usiz
         }
         function.blocks[blocks[id.index()]] = block;
     }
-    // A private variable is new in each call, but one place in the frame serves all: the calls of
-    // one site follow one another.
+    // A private variable is new in each call, but one place in the frame serves all: the calls of one
+    // site follow one another.
     for variable in &callee.variables {
         let address = new_value(variable.address);
         let init = variable.init;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether all items of a group, or all vectors of them, come to the same barriers in the same order.
+//! Decides whether all items of a group, or all vectors of them, reach the same barriers in the same
+//! order.
 //!
-//! A value is *shared* if it is the same for all of them: arguments, sizes, what is computed of such
-//! values. They part at branches on other values, and meet where all ways from there have come
-//! together again; what lies between is a *detour*. So all run the blocks that are in no detour, in the
+//! A value is *shared* if it is the same for all of them: arguments, sizes, and results computed from
+//! such values. They diverge at branches on other values, and reconverge where all paths from there
+//! have joined; the blocks between are a *detour*. So all run the blocks that are in no detour, in the
 //! same order, and a phi there has the same value for all if its operands have. No barrier may lie in a
 //! detour.
 
@@ -15,13 +16,13 @@ use crate::ir::{
     Block, BlockId, ConstKind, Function, Module, Op, Operand, Terminator, ValueId, WorkItemQuery,
 };
 
-/// The values that are the same for all items, or vectors of them, that run a function, if all come to
-/// the same barriers for certain; `None` if they may not.
+/// The values that are the same for all items, or vectors of them, that run a function, if all
+/// certainly reach the same barriers; `None` if they may not.
 pub fn shared(module: &Module, function: &Function) -> Option<Shared> {
     let behind = Behind::new(function)?;
     let mut shared = Shared::new(module, function);
     let mut parting = HashSet::new();
-    // Each round finds branches at which they part, or is the last one.
+    // Each round finds divergent branches, or is the last one.
     loop {
         shared.update(module, function);
         let parts = |(id, block): (BlockId, &Block)| {
@@ -60,7 +61,7 @@ impl Shared {
         self.0[value.index()]
     }
 
-    /// All but those of which it is known from the start.
+    /// All values except those that are known from the start to differ.
     fn new(module: &Module, function: &Function) -> Self {
         let mut shared = Self(vec![true; function.values.len()]);
         for variable in &function.variables {
@@ -89,7 +90,7 @@ impl Shared {
         self.0[value.index()] = false;
     }
 
-    /// Drops what is made of those that have been dropped.
+    /// Drops values computed from dropped ones.
     fn update(&mut self, module: &Module, function: &Function) {
         let mut changed = true;
         while changed {
@@ -109,7 +110,7 @@ impl Shared {
     }
 }
 
-/// Whether an operation gives the same for all that do it with the same operands.
+/// Whether an operation has the same result for all that execute it with the same operands.
 fn can_share(op: &Op) -> bool {
     use WorkItemQuery as Q;
     match op {
@@ -144,20 +145,21 @@ fn can_share(op: &Op) -> bool {
     }
 }
 
-/// What lies behind each block on every way to the end.
+/// For each block, the blocks on every path from it to the end.
 struct Behind(Vec<HashSet<BlockId>>);
 
 impl Behind {
-    /// The most blocks of a function that is looked at: the sets grow with their square.
+    /// The maximum number of blocks of a function that is analysed: the size of the sets is quadratic
+    /// in it.
     const MAX_BLOCKS: usize = 512;
 
-    /// `None` if there are too many blocks, or some from which there is no way to the end.
+    /// `None` if there are too many blocks, or some from which there is no path to the end.
     fn new(function: &Function) -> Option<Self> {
         let count = function.blocks.len();
         if count > Self::MAX_BLOCKS {
             return None;
         }
-        // Blocks that have not been looked at yet have no set.
+        // Blocks that have not been visited yet have no set.
         let mut behind: Vec<Option<HashSet<BlockId>>> = vec![None; count];
         let mut changed = true;
         while changed {
@@ -182,8 +184,8 @@ impl Behind {
         behind.into_iter().collect::<Option<Vec<_>>>().map(Self)
     }
 
-    /// The blocks that some who part at the end of a block may run before all have met, and, told
-    /// apart by `true`, the one where they do.
+    /// The blocks that items may run after diverging at the end of a block and before all reconverge;
+    /// and, marked with `true`, the block where they do.
     fn detour(&self, function: &Function, from: BlockId) -> Vec<(BlockId, bool)> {
         let meet = &self.0[from.index()];
         let mut work = function.blocks[from].terminator.successors();

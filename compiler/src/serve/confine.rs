@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rights that the process gives up before it reads a client's module.
+//! Confines the process before it reads a client's module.
 //!
-//! LLVM is large, and modules come from anywhere. All that a build needs is memory, threads and the two
-//! descriptors that are open. So every other system call is refused (EPERM): no file can be opened, made or
-//! removed, no socket be had, no program be started, no other process be reached. What is refused does
-//! not end the process: whatever asks has to live with the answer, as on a machine that lacks the
-//! thing. Landlock would add nothing to that.
+//! LLVM is large, and modules come from untrusted clients. A build needs only memory, threads and the
+//! two descriptors that are open. So every other system call fails with EPERM: the process cannot open,
+//! create or remove files, create sockets, start programs or reach other processes. A refused call does
+//! not end the process: the caller has to handle the error, as on a machine that lacks the feature.
+//! Landlock would add nothing to that.
 
 use std::io;
 
@@ -52,7 +52,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
     libc::SYS_restart_syscall,
-    // Time and chance.
+    // Time and random numbers.
     libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep,
     libc::SYS_nanosleep,
@@ -67,7 +67,7 @@ const FIRST_ARGUMENT: u32 = 16;
 
 const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 
-/// Gives the rights up, for this thread and those that it starts.
+/// Confines this thread and those that it starts.
 ///
 /// # Errors
 /// The kernel refuses seccomp filters.
@@ -75,7 +75,7 @@ pub(super) fn confine() -> io::Result<()> {
     let program = program();
     let filter =
         libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
-    // SAFETY: numbers, and a program that the kernel copies during the call.
+    // SAFETY: the arguments are numbers, and a program that the kernel copies during the call.
     let done = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const filter)
@@ -102,7 +102,7 @@ fn program() -> Vec<sock_filter> {
     }
     // A filter cannot see what clone3's first argument points to. The C library falls back to clone.
     program.extend([if_equal(libc::SYS_clone3 as u32), errno(libc::ENOSYS)]);
-    // Limits and signals, but none of others'.
+    // Limits and signals, but only the process's own.
     for (number, whose) in [(libc::SYS_prlimit64, 0), (libc::SYS_tgkill, std::process::id())] {
         program.extend([
             put(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, number as u32, 0, 4),
@@ -112,7 +112,7 @@ fn program() -> Vec<sock_filter> {
             errno(libc::EPERM),
         ]);
     }
-    // clone makes threads, but no processes.
+    // clone may make threads, but no processes.
     program.extend([
         put(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, libc::SYS_clone as u32, 0, 3),
         load(FIRST_ARGUMENT),
@@ -132,8 +132,8 @@ mod tests {
 
     use super::*;
 
-    /// "no file can be opened, made or removed, no socket be had, no program be started"; threads, memory
-    /// and open descriptors are there.
+    /// A confined thread cannot open, create or remove files, create sockets or start programs;
+    /// threads, memory and open descriptors still work.
     #[test]
     fn what_is_open_is_all_there_is() {
         let folder = std::env::temp_dir();
@@ -141,7 +141,7 @@ mod tests {
         let (mut ours, mut theirs) = UnixStream::pair().unwrap();
         File::create(&kept).unwrap();
         let path = kept.clone();
-        // The thread alone is confined, and those that it starts.
+        // Only this thread and those that it starts are confined.
         let errors = thread::spawn(move || {
             confine().unwrap();
             let inner = thread::spawn(move || {

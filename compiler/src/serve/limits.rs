@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Limits that the process sets for itself, so that no build can take the machine down.
+//! Limits that the process sets for itself, so that no build can exhaust the machine.
 
 use std::sync::OnceLock;
 use std::{env, thread};
 
-/// Address space in bytes; `TALLY_COMPILER_MEMORY` (in MiB) sets another.
+/// Address space in bytes; `TALLY_COMPILER_MEMORY` (in MiB) overrides it.
 const MEMORY_BYTES: u64 = 8 << 30;
 
-/// Processor time of one build on each processor, in seconds; `TALLY_COMPILER_TIME` sets another.
+/// Processor time of one build on each processor, in seconds; `TALLY_COMPILER_TIME` overrides it.
 const BUILD_SECONDS: u64 = 120;
 
-/// Limits the address space: what exceeds it fails to allocate, which ends the process. A process
-/// that dies leaves no core file in the application's folder.
+/// Limits the address space: an allocation beyond it fails, which ends the process. A process that dies
+/// leaves no core file in the application's folder.
 pub(super) fn set() {
     lower_soft_limit(libc::RLIMIT_CORE, 0);
     let chosen = number("TALLY_COMPILER_MEMORY").and_then(|mib| mib.checked_mul(1 << 20));
@@ -19,18 +19,18 @@ pub(super) fn set() {
     lower_soft_limit(libc::RLIMIT_AS, bytes);
 }
 
-/// A setting, if it is there and a number.
+/// A setting, if it is set to a number.
 fn number(name: &str) -> Option<u64> {
     env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
-/// How many processors there are for the process, as they were when it was first asked.
+/// The number of processors available to the process when this was first called.
 pub(super) fn processors() -> usize {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
     *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// Allows a build its time from now on. When it is used up SIGXCPU ends the process.
+/// Gives a build its processor time from now on. When it is used up, SIGXCPU ends the process.
 pub(super) fn allow_time() {
     let threads = processors() as u64;
     let seconds = number("TALLY_COMPILER_TIME").unwrap_or(BUILD_SECONDS).saturating_mul(threads);

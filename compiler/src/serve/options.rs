@@ -7,9 +7,10 @@
 //! | `-ze-opt-level=1`, `-O1` | little optimisation |
 //! | `-ze-opt-level=2`, `-O2`, `-O3` | all of it, as without a flag |
 //! | `-g`, but not `-g0` | code comes with debug information |
-//! | other flags of the same families | none: they are about register files, buffers beyond 4 GiB and the like, or only permit what is not made use of |
+//! | other flags of the same families | none: they concern register files, buffers beyond 4 GiB and the like, or only permit optimisations that the compiler does not make |
 //!
-//! Of several the last counts. A flag of no known family is a warning in the log and changes nothing.
+//! If there are several, the last one counts. A flag of no known family gives a warning in the log and
+//! changes nothing.
 
 use tally_compiler_protocol::{Object, Source};
 
@@ -20,7 +21,7 @@ use crate::llvm::Level;
 const KNOWN: [&str; 6] = ["-ze-", "-cl-", "-g", "-O", "-w", "-W"];
 
 impl Options {
-    /// The options that the flags of the object ask for.
+    /// The options that the object's flags select.
     pub(super) fn of(source: &Source) -> Self {
         let options = || source.objects.first().into_iter().flat_map(flags);
         let asked = options().filter_map(level).last().unwrap_or_default();
@@ -48,7 +49,7 @@ fn level(flag: &str) -> Option<Level> {
     })
 }
 
-/// A line for each build flag that is not understood.
+/// A warning for each build flag that is not known.
 pub(super) fn warnings(object: &Object) -> String {
     let mut text = String::new();
     for flag in flags(object) {
@@ -89,7 +90,7 @@ mod tests {
         assert_eq!(of("-ze-opt-large-register-file"), Level::Full);
     }
 
-    /// After a limit was hit a build is tried with less.
+    /// After a limit was hit, a build is repeated with less optimisation.
     #[test]
     fn a_careful_build_optimises_less_than_was_asked_for() {
         let of = |options| Options::of(&source(options, true)).level;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The widened control flow: masks, what is pending, and the values of phis.
+//! The widened control flow: masks, pending blocks, and the values of phis.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,11 +14,11 @@ use crate::ir::{
 };
 use crate::regions;
 
-/// The most values of a widened function.
+/// The maximum number of values of a widened function.
 const MAX_WIDENED: usize = 1 << 19;
 
 impl Widener<'_> {
-    /// Those items of a mask for which a vector of `bool` is true. Others' may be undefined.
+    /// The items of a mask for which a vector of `bool` is true. Its other components may be undefined.
     pub(super) fn and(&mut self, mask: Mask, condition: Operand) -> Operand {
         let Some(mask) = mask else { return condition };
         let ty = self.out.mask_type();
@@ -47,7 +47,7 @@ impl Widener<'_> {
         }
     }
 
-    /// The blocks that may be pending when a block has run, without its own successors.
+    /// The places that may be pending when a block has run, without its own successors.
     fn pending(&self, place: usize, block: BlockId) -> BTreeSet<usize> {
         let mut pending = self.flow.pending[place].clone();
         let equals = self.flow.equals_of(block).iter();
@@ -55,7 +55,7 @@ impl Widener<'_> {
         pending
     }
 
-    /// Ends the block that is being written by going to the first of what may be pending.
+    /// Ends the block that is being written with a jump to the first place that may be pending.
     fn go(&mut self, pending: &BTreeSet<usize>) {
         match pending.first() {
             Some(&next) => self.out.end(Terminator::Branch(self.labels[next])),
@@ -117,7 +117,7 @@ impl Widener<'_> {
         self.terminator(place, id, block)
     }
 
-    /// Starts a block with a mask of its own, and leaves it out if the mask is empty.
+    /// Starts a block with a mask of its own, and skips it if the mask is empty.
     fn enter(&mut self, place: usize, id: BlockId) {
         let (Some(waiting), Some(running)) = (self.waiting[id.index()], self.running[id.index()])
         else {
@@ -137,14 +137,14 @@ impl Widener<'_> {
             let (body, leave) = (self.out.new_block(), self.out.new_block());
             self.out.end(Terminator::CondBranch(any, body, leave));
             self.out.switch_to(leave);
-            // So says the test; LLVM would keep the mask until it is united with another.
+            // The test implies this; LLVM would keep the mask alive until it is united with another.
             let none = self.out.null(ty);
             self.out.write(waiting, none);
             self.go(&self.flow.pending[place].clone());
             self.out.switch_to(body);
             self.bodies[place] = body;
         } else if masked_header {
-            // The latch comes back here, not to what may be in front.
+            // The latch jumps back here, past the code that may be in front.
             let body = self.out.new_block();
             self.out.end(Terminator::Branch(body));
             self.out.switch_to(body);
@@ -157,9 +157,10 @@ impl Widener<'_> {
         self.mask = Some(mask);
     }
 
-    /// Whether a block may be run without items: a few operations on values, and no other block
-    /// relies on its having items. What is promised of values does not hold then: LLVM may take them
-    /// for anything, which only a divisor must not be. Those that differ between the items are masked.
+    /// Whether a block may run without items: it has a few operations on values, and no other block
+    /// relies on its having items. Flags and assumptions may not hold then, so that LLVM may take the
+    /// values for anything; only a divisor must not be. Divisors that differ between the items are
+    /// masked.
     fn harmless(&self, id: BlockId) -> bool {
         const FEW: usize = 6;
         let block = &self.from.blocks[id];
@@ -188,7 +189,7 @@ impl Widener<'_> {
             })
     }
 
-    /// A barrier of the work-group can only stand where all items of the vector come together.
+    /// A barrier of the work-group is only allowed where all items of the vector are together.
     fn check_stop(&self, place: usize, id: BlockId) -> Result<(), Refusal> {
         let together = self.flow.leader[id.index()] == ENTRY
             && self.flow.masked_around(id).is_none()
@@ -241,7 +242,7 @@ impl Widener<'_> {
         Ok(())
     }
 
-    /// Ends the block by going where all its items go.
+    /// Ends the block with a jump to the target of all its items.
     fn leave_for(&mut self, from: BlockId, to: BlockId, pending: &BTreeSet<usize>) {
         if let Some(index) = self.flow.back_edge(from, to)
             && !self.flow.loops[index].masked
@@ -266,7 +267,7 @@ impl Widener<'_> {
         }
     }
 
-    /// The items that go along each edge of a branch where they part.
+    /// The items that take each edge of a divergent branch.
     fn edge_masks(&mut self, end: &Terminator) -> Result<Vec<(BlockId, Operand)>, Refusal> {
         match end {
             &Terminator::CondBranch(condition, yes, no) => {
@@ -304,7 +305,8 @@ impl Widener<'_> {
         }
     }
 
-    /// Sends the items of a mask along an edge: they wait there, and its phis have their values.
+    /// Sends the items of a mask along an edge: they become pending at its target, and its phis get
+    /// their values.
     fn edge(&mut self, from: BlockId, to: BlockId, mask: Mask) -> Result<(), Refusal> {
         if let Some(waiting) = self.waiting[to.index()] {
             let before = self.out.read(waiting);
@@ -350,12 +352,12 @@ impl Widener<'_> {
         Ok(())
     }
 
-    /// Whether items of other edges, or of another time around a loop, may wait at the target.
+    /// Whether items of other edges, or of another iteration of a loop, may be pending at the target.
     fn must_blend(&self, from: BlockId, to: BlockId) -> bool {
         if !mixes(self.flow, from, to) {
             return false;
         }
-        // The first edge to arrive finds no item there.
+        // The first edge to arrive finds no pending item there.
         let here = self.flow.back_edge(from, to).is_some();
         let place = |block: BlockId| self.flow.place[block.index()];
         let others = self.flow.predecessors[to.index()].iter();

@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Quotients and remainders of integers that differ between the items.
 //!
-//! Processors have no division of vectors of integers; LLVM takes one item after the other. Floats have one,
-//! and numbers that are far below the precision of a float have exact quotients by way of it. With `a + 1/2`
-//! for `a`, a quotient is at least `1/2b` away from the next integer, which is more than its roundings, also
-//! those of a product with `1 / b`. So `(a + 1/2) / b - 1/2` rounds to the integer quotient.
+//! Processors cannot divide vectors of integers, so LLVM divides one item after the other. They can
+//! divide floats, which give exact quotients of integers far below the precision of a float. With `a +
+//! 1/2` instead of `a`, a quotient is at least `1/2b` away from the next integer, which is more than
+//! its rounding errors, also those of a product with `1 / b`. So `(a + 1/2) / b - 1/2` rounds to the
+//! integer quotient.
 //!
-//! Numbers of up to 16 bits are computed as floats, those of 32 as doubles, those of 64 too if all are below
-//! 2^50, which is found out when the code runs.
+//! Numbers of up to 16 bits are computed as floats, those of 32 as doubles, and those of 64 too if all
+//! are below 2^50, which is tested at run time.
 
 use super::emit::Widener;
 use super::ops::Leaf;
 use super::refusal::Refusal;
 use crate::ir::{BinaryOp, CompareOp, ConvertOp, Float, Op, Operand, Type, TypeId, UnaryOp};
 
-/// Numbers of 64 bits below it are divided as doubles.
+/// 64-bit numbers below this limit are divided as doubles.
 const MOST: i64 = 1 << 50;
 
-/// Of doubles and floats: one half; and 1.5 times what has a last place of 1, to which an integer is added to
-/// have it in the low bits.
+/// Constants for doubles and floats: one half; and 1.5 times the number whose last place is 1: an
+/// integer that is added to it has its value in the low bits.
 const HALF: (u64, u64) = (0x3fe0_0000_0000_0000, 0x3f00_0000);
 const ROUNDER: (u64, u64) = (0x4338_0000_0000_0000, 0x4b40_0000);
 const ONE: (u64, u64) = (0x3ff0_0000_0000_0000, 0x3f80_0000);
-/// 2^52, also the bits in front of an integer that is added to it.
+/// 2^52, which is also the bits above an integer that is added to it.
 const FRONT: u64 = 0x4330_0000_0000_0000;
 
-/// A division of all items' numbers.
+/// A division in all items.
 pub(super) struct Division {
     pub(super) op: BinaryOp,
     /// A vector.
@@ -34,7 +35,7 @@ pub(super) struct Division {
     pub(super) is_small: bool,
     /// A vector.
     pub(super) divisor: Operand,
-    /// The divisor if it is the same for all.
+    /// The divisor, if it is the same for all.
     pub(super) uniform: Option<Operand>,
 }
 
@@ -45,7 +46,8 @@ impl Division {
 }
 
 impl Widener<'_> {
-    /// The vector of results, or `None` if LLVM does better: it multiplies by what a constant divisor says.
+    /// The vector of results, or `None` if LLVM's code is better: it multiplies by the reciprocal of a
+    /// constant divisor.
     pub(super) fn divide(&mut self, division: &Division) -> Result<Option<Operand>, Refusal> {
         use BinaryOp as B;
         if !matches!(division.op, B::UDiv | B::SDiv | B::URem | B::SRem) {
@@ -84,7 +86,7 @@ impl Widener<'_> {
         Ok(results.first().copied())
     }
 
-    /// Whether the numbers of 64 bits of all items that run are below the limit. `None` if that is known.
+    /// Whether the 64-bit numbers of all running items are below the limit. `None` if that is known.
     fn fits(&mut self, division: &Division, has_constant: bool) -> Option<Operand> {
         let bool = self.out.module.types.bool();
         let divisor = match division.uniform {
@@ -101,7 +103,7 @@ impl Widener<'_> {
         }
     }
 
-    /// Compares a number with the limit, or each of a vector.
+    /// Compares a number, or each one of a vector, with the limit.
     fn is_below(&mut self, number: Operand) -> Operand {
         let ty = self.out.type_of(number);
         let limit = self.out.int(ty, MOST);
@@ -173,19 +175,19 @@ impl Widener<'_> {
         self.out.value(Op::Binary(BinaryOp::Sub, division.dividend, product), vector)
     }
 
-    /// The float that an integer is, or each of a vector.
+    /// Converts an integer, or each one of a vector, to a float.
     fn float_of(&mut self, number: Operand, is_signed: bool, to: TypeId) -> Operand {
         let ty = self.out.type_of(number);
         let bits = self.out.module.types.scalar_bits(ty);
         if bits == 64 && matches!(self.out.module.types[to], Type::Vector(..)) {
-            // Without registers of 512 bits there is no conversion of such vectors.
+            // Processors without registers of 512 bits cannot convert such vectors.
             let front = self.out.int(ty, FRONT as i64);
             let number = self.out.value(Op::Binary(BinaryOp::Or, number, front), ty);
             let number = self.out.value(Op::Convert(ConvertOp::Bitcast, number), to);
             let front = self.out.int(to, FRONT as i64);
             return self.out.value(Op::Binary(BinaryOp::FSub, number, front), to);
         }
-        // Of 64 bits they are below the limit.
+        // 64-bit numbers are below the limit.
         let op = if is_signed || bits == 64 { ConvertOp::SToF } else { ConvertOp::UToF };
         self.out.value(Op::Convert(op, number), to)
     }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way of a vector of work-items through a control-flow graph.
+//! The path of a vector of work-items through a control-flow graph.
 //!
-//! Blocks are run in one order ([`order`]): whatever comes later waits for what comes earlier, and
-//! a loop is one stretch. Where the items of a vector part at a branch, all blocks that some of them
-//! go to become *pending*, and the first of them in the order is run, with the items that it has
-//! (its *mask*); at its end come the others. Where all items go the same way the branch stays a
-//! branch. This is partial linearisation (Moll and Hack, "Partial control-flow linearization",
+//! Blocks are run in one order ([`order`]): a later block waits for the earlier ones, and a loop is
+//! contiguous. If the items of a vector diverge at a branch, all targets that some of them take become
+//! *pending*, and the first of them in the order is run, with its items (its *mask*); the others follow
+//! at its end. If all items take the same target, the branch stays a branch. This is partial
+//! linearisation (Moll and Hack, "Partial control-flow linearization", 2018).
 //! 2018).
 //!
-//! A loop that items leave at different times is *masked*: it is run until no item is left in it,
-//! and everything behind it is pending meanwhile. Its *latch* is a place of its own in the order.
+//! A loop that items leave at different times is *masked*: it is run until no item is left in it, and
+//! everything behind it is pending meanwhile. Its *latch* has a place of its own in the order.
 //!
-//! Many blocks are run by exactly the items that run an earlier one, their *leader*: no mask is
-//! kept for them.
+//! Many blocks are run by exactly the items of an earlier one, their *leader*: no mask is kept for
+//! them.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ pub(super) struct Loop {
     pub(super) masked: bool,
 }
 
-/// The way through a function.
+/// The path of a vector through a function.
 pub(super) struct Flow {
     pub(super) order: Vec<Node>,
     /// The place of each block.
@@ -61,23 +61,23 @@ pub(super) struct Flow {
     pub(super) pending: Vec<BTreeSet<usize>>,
     /// Whether a place may become pending while another is run.
     pub(super) deferred: Vec<bool>,
-    /// Whether control gets to a place.
+    /// Whether control reaches a place.
     pub(super) reached: Vec<bool>,
     dominators: Dominators,
-    /// Blocks that must have masks of their own, whatever the analysis says.
+    /// Blocks that must have masks of their own, regardless of the analysis.
     own: BTreeSet<BlockId>,
-    /// Those that are run by exactly the items of a block before them, by that block.
+    /// For each block, the later blocks that are run by exactly its items.
     equals: Vec<Vec<BlockId>>,
 }
 
-/// A reason to begin anew.
+/// A reason to restart the analysis.
 enum Again {
     Masked(usize),
     Own(BlockId),
 }
 
 impl Flow {
-    /// The way through `function` if no items part.
+    /// The path through `function` if no items diverge.
     pub(super) fn new(function: &Function) -> Result<Self, Refusal> {
         let nest = order::nest(function);
         if nest.too_deep {
@@ -94,7 +94,7 @@ impl Flow {
                 && first == index
             {
                 let parent = open.last().copied();
-                // The latch's place is not known yet; meanwhile the last block's index.
+                // The latch's place is not known yet; the last block's index stands in for it.
                 loops.push(Loop {
                     header: block,
                     first: order.len(),
@@ -167,18 +167,18 @@ impl Flow {
         self.around(block).find(|&index| self.loops[index].masked)
     }
 
-    /// The loop that an edge goes around.
+    /// The loop whose back edge an edge is.
     pub(super) fn back_edge(&self, from: BlockId, to: BlockId) -> Option<usize> {
         self.around(from).find(|&index| self.loops[index].header == to)
     }
 
-    /// Those blocks before `block` from which edges come that do not go around a loop.
+    /// The predecessors of `block` without back edges.
     pub(super) fn forward(&self, block: BlockId) -> impl Iterator<Item = BlockId> + '_ {
         let from = self.predecessors[block.index()].iter().copied();
         from.filter(move |&from| self.back_edge(from, block).is_none())
     }
 
-    /// The blocks that are run by exactly the items of a block before them, which is this one.
+    /// The later blocks that are run by exactly the items of this one.
     pub(super) fn equals_of(&self, block: BlockId) -> &[BlockId] {
         &self.equals[block.index()]
     }
@@ -189,7 +189,7 @@ impl Flow {
             .is_some_and(|index| self.loops[index].masked && self.loops[index].header == block)
     }
 
-    /// Finds the way when the items part at the ends of the blocks in `divergent`.
+    /// Computes the path for items that diverge at the ends of the blocks in `divergent`.
     pub(super) fn update(&mut self, function: &Function, divergent: &[bool]) {
         loop {
             self.find_leaders(function, divergent);
@@ -221,7 +221,7 @@ impl Flow {
             }
             let around = self.within[block.index()];
             let header = around.filter(|&index| self.loops[index].header == block);
-            // A header counts as part of what is around its loop.
+            // A header counts as part of the code around its loop.
             let outside = match header {
                 Some(index) => self.loops[index].parent,
                 None => around,
@@ -255,7 +255,8 @@ impl Flow {
                 let mut above = self.dominators.parent(block);
                 while let Some(block_above) = above {
                     if self.within[block_above.index()] == outside {
-                        // If not this one, none above: their ways lead through it.
+                        // If this one does not, none above does: the paths from there lead through this
+                        // one.
                         if levels.always_follows(self, outside, block_above, block) {
                             found = Some(self.leader[block_above.index()]);
                             equal = Some(block_above);
@@ -282,7 +283,7 @@ impl Flow {
         }
     }
 
-    /// A loop that has to be masked: its items do not all go around, or leave, together.
+    /// A loop that has to be masked: its items do not all repeat it, or leave it, together.
     fn mask_loops(&self, function: &Function, divergent: &[bool]) -> Option<Again> {
         for (id, block) in function.blocks.iter() {
             for index in self.around(id) {
@@ -302,10 +303,11 @@ impl Flow {
     }
 }
 
-/// For each loop, and for what is in none: which of the things in it always follow which, within
-/// one time around. A loop within counts as one thing.
+/// For each loop, and for the code outside of loops: which of its places always follow which others,
+/// within one iteration. An inner loop counts as one place.
 struct Levels {
-    /// By loop, the last for what is in none: for each place, the next place that all ways pass.
+    /// By loop, with the code outside of loops last: for each place, the next place that all paths
+    /// pass.
     next: Vec<std::collections::HashMap<usize, Option<usize>>>,
 }
 
@@ -315,7 +317,7 @@ impl Levels {
         Self { next: levels.map(|level| Self::level(flow, function, level)).collect() }
     }
 
-    /// The place that stands for a block at a level; `None` if it is outside.
+    /// The place that represents a block at a level; `None` if it is outside.
     fn stands_for(flow: &Flow, level: Option<usize>, block: BlockId) -> Option<usize> {
         if level.is_some_and(|index| !flow.contains(index, block)) {
             return None;
@@ -356,7 +358,7 @@ impl Levels {
                 }
             }
         }
-        // `None` in the result: the end of the level. Absent: no way on.
+        // `None` in the result stands for the end of the level. An absent place has no path on.
         let mut result: std::collections::HashMap<usize, Option<usize>> = Default::default();
         let mut places: Vec<usize> = after.keys().copied().collect();
         places.sort();
@@ -378,7 +380,7 @@ impl Levels {
         result
     }
 
-    /// Whether whatever passes `above` passes `below` too, in the same time around `level`.
+    /// Whether every path that passes `above` passes `below` too, in the same iteration of `level`.
     fn always_follows(
         &self,
         flow: &Flow,
@@ -392,7 +394,7 @@ impl Levels {
         else {
             return false;
         };
-        // Ways lead on to later places only.
+        // Paths lead to later places only.
         while let Some(&Some(after)) = next.get(&place)
             && place < wanted
         {
@@ -402,7 +404,7 @@ impl Levels {
     }
 }
 
-/// The first place that all ways from both pass.
+/// The first place that all paths from both pass.
 fn meet(
     next: &std::collections::HashMap<usize, Option<usize>>,
     mut a: Option<usize>,
@@ -419,17 +421,17 @@ fn meet(
     a
 }
 
-/// One walk over the order.
+/// One traversal of the order.
 struct Way<'f> {
     flow: &'f Flow,
     function: &'f Function,
     divergent: &'f [bool],
     pending: Vec<BTreeSet<usize>>,
-    /// The blocks that are pending on every way that control may have come.
+    /// The blocks that are pending on every path by which control may have come.
     surely: Vec<Option<BTreeSet<usize>>>,
     deferred: Vec<bool>,
     reached: Vec<bool>,
-    /// Blocks that control may come to although no item does.
+    /// Blocks that control may reach although no item does.
     unsure: Vec<BlockId>,
 }
 
@@ -481,7 +483,7 @@ impl<'f> Way<'f> {
     ) -> Option<Again> {
         let flow = self.flow;
         if flow.leader[block.index()] == block && block != ENTRY {
-            // It may be left out if it has no item.
+            // It may be skipped if it has no item.
             self.go(&may, &must);
         }
         for &other in &flow.equals[block.index()] {
@@ -540,7 +542,7 @@ impl<'f> Way<'f> {
         }
     }
 
-    /// Control goes to the first of what may be pending.
+    /// Passes control to the first place that may be pending.
     fn go(&mut self, may: &BTreeSet<usize>, must: &BTreeSet<usize>) {
         let Some(&next) = may.first() else { return };
         for &place in may.iter().skip(1) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Steps that hold in most vectors: the code finds out in which, and has a second way for the others.
+//! Steps that hold in most vectors: the code tests whether they do, and has a second path for the
+//! others.
 //!
-//! Two operations make such values. An extension to 64 bits keeps its step unless the narrow number
-//! wraps around within the vector. And the low bits of a number with a step, as an index into a table
-//! of `n` elements has them, go on by that step unless they overflow:
+//! Two operations have such results. An extension to 64 bits keeps its step unless the narrow number
+//! wraps around within the vector. And the low bits of a number with a step, for example an index
+//! masked for a table of `n` elements, continue with that step unless they overflow:
 //!
 //! ```text
 //!   (i + 1024) & (n - 1)     n = 4096, first item   0xc40     ... 0xc4f        in line
@@ -30,7 +31,7 @@ pub(super) struct Guard {
     then: Then,
 }
 
-/// The operation that makes a guarded step.
+/// The operation whose result has a guarded step.
 #[derive(Clone, Copy)]
 enum Then {
     Extend(ConvertOp),
@@ -39,7 +40,7 @@ enum Then {
 }
 
 impl Widener<'_> {
-    /// Finds out whether the result of an operation keeps its step; `first` is the first item's.
+    /// Tests whether the result of an operation keeps its step; `first` is the first item's.
     pub(super) fn guard(
         &mut self,
         result: ValueId,
@@ -94,31 +95,31 @@ impl Widener<'_> {
     }
 
     /// Whether the lowest bits of the mask, those below its lowest 0, have room for all items. `first`
-    /// has been masked already.
+    /// is already masked.
     fn mask_holds(&mut self, mask: Operand, first: Operand, step: i64) -> Operand {
         let i64_type = self.out.module.types.int(64);
         let bool = self.out.module.types.bool();
         let one = self.out.int(i64_type, 1);
-        // The lowest 0 becomes the only 1 of those that change: mask ^ (mask + 1) is 0..01..1.
+        // The lowest 0 becomes the only 1 of the bits that change: mask ^ (mask + 1) is 0..01..1.
         let above = self.out.value(Op::Binary(BinaryOp::Add, mask, one), i64_type);
         let changed = self.out.value(Op::Binary(BinaryOp::Xor, mask, above), i64_type);
         let low = self.out.value(Op::Binary(BinaryOp::LShr, changed, one), i64_type);
         let start = self.out.value(Op::Binary(BinaryOp::And, first, low), i64_type);
         let way = self.way(step);
-        // No sum: a mask of 64 bits may have room for all numbers there are.
+        // A sum could overflow: a mask of 64 bits may have room for all numbers.
         let room = self.out.value(Op::Binary(BinaryOp::Sub, low, start), i64_type);
         self.out.value(Op::Compare(CompareOp::UGe, room, way), bool)
     }
 
-    /// How far the last item is from the first.
+    /// The difference between the last item and the first.
     fn way(&mut self, step: i64) -> Operand {
         let i64_type = self.out.module.types.int(64);
         let lanes = i64::from(self.out.lanes);
         self.out.int(i64_type, step.wrapping_mul(lanes - 1))
     }
 
-    /// How far each item's value is from the first one's where the step does not hold, 64 bits. Made anew
-    /// where it is needed: that is the way that is hardly ever gone.
+    /// The difference of each item's value from the first one's if the step does not hold, 64 bits. It
+    /// is computed where it is needed, because that path is hardly ever taken.
     pub(super) fn distance(&mut self, guard: Guard) -> Operand {
         let i64_type = self.out.module.types.int(64);
         let wide_type = self.out.vector_of(i64_type);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the private variables of a vector's items lie in memory.
+//! The memory layout of the private variables of a vector's items.
 //!
-//! Usually one item's variable follows another's. An item's third element is then as far from its
-//! neighbour's as the variable is long, and what all items load at one index is gathered. A variable
+//! Usually the items' variables are adjacent in memory. An item's third element is then a whole
+//! variable away from its neighbour's, and a load at one index in all items is a gather. A variable
 //! whose scalars all have one size is laid out element by element instead: at one index, the items'
-//! elements are neighbours, and make a plain vector.
+//! elements are neighbours, and form a plain vector.
 //!
 //! ```text
 //!   float a[3], four items        a0 a1 a2 | a0 a1 a2 | a0 a1 a2 | a0 a1 a2
 //!   element by element            a0 a0 a0 a0 | a1 a1 a1 a1 | a2 a2 a2 a2
 //! ```
 //!
-//! An item's address of a variable laid out so is that of its first element, and all distances from
-//! there are multiplied by the number of items. This needs to know each use of the variable's address.
+//! An item's address of such a variable is that of its first element, and all offsets from there are
+//! multiplied by the number of items. This requires that each use of the variable's address is known.
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,16 +26,16 @@ use super::shape::private_step;
 use crate::optimise::is_skipped;
 use crate::optimise::multiples::Multiples;
 
-/// The most that a variable is aligned to: what a processor loads at once.
+/// The maximum alignment of a variable: the size of a processor's largest load.
 const MAX_ALIGN: u64 = 64;
-/// The most scalars that one access may have, and that an initialised variable may have.
+/// The maximum number of scalars of one access, and of an initialised variable.
 const MAX_SCALARS: usize = 64;
 
-/// The name by which this is left out, like a pass of [`crate::optimise`].
+/// The name that skips this, like a pass of [`crate::optimise`].
 const NAME: &str = "layout";
 
-/// Lays out those variables element by element that can be, for vectors of so many items. Returns, by
-/// variable, the bytes from one item's to the next's.
+/// Lays out the variables for which this is possible element by element, for vectors of `lanes` items.
+/// Returns, by variable, the distance in bytes from one item's variable to the next one's.
 pub fn lay_out(module: &mut Module, function: &mut Function, lanes: u32) -> Vec<i64> {
     let variables = function.variables.iter();
     let mut steps: Vec<i64> = variables.map(|it| private_step(it.size, it.align)).collect();
@@ -52,7 +52,7 @@ pub fn lay_out(module: &mut Module, function: &mut Function, lanes: u32) -> Vec<
             continue;
         };
         let variable = &mut function.variables[index];
-        // A variable of one element is laid out so anyhow.
+        // A variable of one element has this layout anyway.
         if unit == variable.size {
             continue;
         }
@@ -69,7 +69,7 @@ pub fn lay_out(module: &mut Module, function: &mut Function, lanes: u32) -> Vec<
             let access = Access { align: unit as u32, volatile: false, nontemporal: false };
             let op = Op::Store(address, Operand::Const(init), access);
             let (flags, loc) = (Flags::empty(), function.loc);
-            // It is taken apart with all others.
+            // It is split with all others.
             stores.push(Inst { result: None, op, flags, loc });
         }
     }
@@ -94,9 +94,9 @@ fn survey(
     // Operands that must be addresses of the variable too.
     let mut others = Vec::new();
     let mut unit = None;
-    // All distances: multiples of an element.
+    // All distances, which must be multiples of an element.
     let mut distances = vec![variable.size as i64];
-    // Indices with what they are multiplied by, of which the same holds.
+    // Indices with their scales, for which the same must hold.
     let mut scaled = Vec::new();
     if let Some(init) = variable.init {
         accessed(module, module.constants[init].ty, &mut unit, &mut distances)?;
@@ -126,7 +126,7 @@ fn survey(
                     others.extend([*a, *b]);
                     add(inst.result?);
                 }
-                // The order is the same.
+                // The order of addresses stays the same.
                 Op::Compare(_, a, b) => others.extend([*a, *b]),
                 Op::Load(..) => {
                     let ty = function.values[inst.result?].ty;
@@ -158,7 +158,7 @@ fn survey(
     good.then_some((unit, found))
 }
 
-/// Notes an access of a type: its scalars must have the size of all others.
+/// Records an access of a type: its scalars must have the size of all others.
 fn accessed(
     module: &Module,
     ty: TypeId,
@@ -177,14 +177,14 @@ fn accessed(
     Some(())
 }
 
-/// A scalar of a type: its place in memory, and the way to it.
+/// A scalar of a type: its place in memory, and its path.
 struct Scalar {
     ty: TypeId,
     offset: u64,
     path: Vec<u32>,
 }
 
-/// Adds the scalars of a type; `None` if they are too many, or cannot be accessed.
+/// Adds the scalars of a type; `None` if there are too many, or if they cannot be accessed.
 fn add_scalars(
     module: &Module,
     ty: TypeId,
@@ -224,7 +224,7 @@ fn add_scalars(
     Some(())
 }
 
-/// Multiplies the distances, and takes accesses of several scalars apart.
+/// Multiplies the distances, and splits accesses of several scalars.
 fn rewrite(
     module: &mut Module,
     function: &mut Function,
@@ -278,10 +278,10 @@ impl Writer<'_> {
         Operand::Value(result)
     }
 
-    /// The scalars of a type; none of them if it is a scalar itself.
+    /// The scalars of a type; none if it is a scalar itself.
     fn scalars(&self, ty: TypeId) -> Vec<Scalar> {
         let mut scalars = Vec::new();
-        // The survey has seen that this can be done.
+        // The survey has checked that this succeeds.
         let _ = add_scalars(self.module, ty, 0, &mut Vec::new(), &mut scalars);
         scalars.retain(|scalar| !scalar.path.is_empty());
         scalars
@@ -310,7 +310,7 @@ impl Writer<'_> {
             values.push(self.push(Op::Load(at, access), scalar.ty, inst.loc));
         }
         let whole = self.assemble(ty, &mut values.into_iter(), inst.loc);
-        // The last part has just been put together: it gets the result's name.
+        // The last insertion has just completed the value, so it gets the result's name.
         if let (Operand::Value(value), Some(last)) = (whole, self.out.last_mut())
             && last.result == Some(value)
         {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Replaces phis at which only one value arrives by that value.
 //!
-//! Each phi that goes may make others go at which two values met that are one now. Only those are
-//! looked at again: of two values that become one, the users of that which has fewer. So a value's
-//! users are looked at no more often than their number can double, and each look goes on where the
-//! last one ended.
+//! Each phi that is replaced may allow others to be, if two values that met there have become one. Only
+//! those are visited again: of two values that become one, the users of the one with fewer. So a
+//! value's users are visited no more often than their number can double, and each visit continues where
+//! the last one ended.
 
 use crate::ir::arena::Id;
 use crate::ir::{BlockId, Operand, ValueId};
@@ -12,12 +12,12 @@ use crate::ir::{BlockId, Operand, ValueId};
 /// The operands of a phi, with the blocks that they come from.
 pub(super) type Arms = Vec<(BlockId, Operand)>;
 
-/// The operand that each value stands for, by number.
+/// The operand that stands for each value, by number.
 #[derive(Default)]
 pub(super) struct Names(Vec<Option<Operand>>);
 
 impl Names {
-    /// Lets a value stand for something else from now on.
+    /// Replaces a value by another operand from now on.
     pub(super) fn set(&mut self, value: ValueId, operand: Operand) {
         let at = value.index();
         if at >= self.0.len() {
@@ -31,7 +31,7 @@ impl Names {
         self.0.get(value.index()).copied().flatten()
     }
 
-    /// The operand at the end of the chain of names. Names on the way there point to it directly afterwards.
+    /// The operand at the end of the chain of names. Names on the path point to it directly afterwards.
     pub(super) fn find(&mut self, operand: Operand) -> Operand {
         let mut last = operand;
         while let Some(next) = self.next(last) {
@@ -48,30 +48,30 @@ impl Names {
     }
 }
 
-/// An instruction that may turn out to be one of its operands.
+/// An instruction that may turn out to equal one of its operands.
 #[derive(Clone)]
 pub(super) enum Node {
-    /// A phi, and what has been seen of it.
+    /// A phi, and the state of its arms.
     Phi(Arms, Seen),
-    /// All items of two masks. It is the second if the first has none.
+    /// All items of two masks. It equals the second if the first has none.
     Union(Operand, Operand),
 }
 
-/// The state of a phi's arms so far. Arms that were equal stay equal.
+/// The state of a phi's first arms. Arms that were equal stay equal.
 #[derive(Clone, Default)]
 pub(super) struct Seen {
-    /// How many.
+    /// The number of these arms.
     arms: usize,
     /// The value that arrives there, if one does.
     only: Option<Operand>,
-    /// An undefined one that does.
+    /// An undefined value that arrives there, if one does.
     undefined: Option<Operand>,
 }
 
 /// The effect of a constant on the nodes that use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Any value will do.
+    /// Any value is allowed.
     Undefined,
     /// All bits are 0.
     Null,
@@ -83,13 +83,13 @@ pub(super) enum Kind {
 pub(super) struct Nodes {
     nodes: Vec<Option<Node>>,
     users: Vec<Vec<ValueId>>,
-    /// Nodes to look at, the last one first, and whether each is among them.
+    /// Nodes to visit, the last one first, and whether each is among them.
     work: Vec<ValueId>,
     waits: Vec<bool>,
 }
 
 impl Nodes {
-    /// The nodes of a function with so many values.
+    /// The nodes of a function with `values` values.
     pub(super) fn new(values: usize, nodes: impl IntoIterator<Item = (ValueId, Node)>) -> Self {
         let mut all = Self {
             nodes: vec![None; values],
@@ -115,8 +115,8 @@ impl Nodes {
         all
     }
 
-    /// Lets all that turn out to be something else stand for it. Afterwards the phis are those at
-    /// which several values meet. `None` if it takes more than so many steps.
+    /// Replaces all nodes that turn out to equal another operand. The remaining phis are those at which
+    /// several values meet. `None` if it takes more than `steps` steps.
     pub(super) fn settle(
         &mut self,
         names: &mut Names,
@@ -138,7 +138,7 @@ impl Nodes {
         Some(())
     }
 
-    /// Has those looked at again for which it may matter that two operands are one now; how many.
+    /// Schedules the nodes that may change because two operands are one now, and returns their number.
     fn unite(&mut self, value: ValueId, operand: Operand) -> usize {
         let mut fewer = std::mem::take(&mut self.users[value.index()]);
         let Operand::Value(other) = operand else {
@@ -165,8 +165,8 @@ impl Nodes {
         }
     }
 
-    /// The nodes that only null and each other arrive at, which are null too: the masks of blocks
-    /// that no item ever waits for, around any number of loops. To be called when all have settled;
+    /// The nodes at which only null and each other arrive, which are null too: the masks of blocks at
+    /// which no item is ever pending, around any number of loops. To be called when all have settled;
     /// [`Self::settle_null`] takes them.
     pub(super) fn find_null(
         &self,
@@ -206,14 +206,14 @@ impl Nodes {
         (0..self.nodes.len()).filter(null).map(ValueId::from_index).collect()
     }
 
-    /// Lets a node stand for null. What uses it is looked at by the next [`Self::settle`].
+    /// Replaces a node by null. The next [`Self::settle`] visits its users.
     pub(super) fn settle_null(&mut self, value: ValueId, null: Operand, names: &mut Names) {
         self.nodes[value.index()] = None;
         names.set(value, null);
         self.unite(value, null);
     }
 
-    /// The phis that are left, with their arms as they were, by number.
+    /// The remaining phis, with their original arms, by number.
     pub(super) fn into_phis(self) -> impl Iterator<Item = (ValueId, Arms)> {
         let nodes = self.nodes.into_iter().enumerate();
         nodes.filter_map(|(number, node)| match node {
@@ -229,7 +229,7 @@ impl Node {
         Self::Phi(arms, Seen::default())
     }
 
-    /// The operand that a node stands for, if it is not itself, and how many steps it took to find it.
+    /// The operand that a node equals, if it is not itself, and the number of steps taken to find it.
     fn stands_for(
         &mut self,
         value: ValueId,
@@ -251,7 +251,7 @@ impl Node {
         for (number, operand) in first.chain(rest).enumerate() {
             let operand = names.find(operand);
             if operand == Operand::Value(value) {
-                // It arrives at itself.
+                // It is the phi's own value.
             } else if kind(operand) == Kind::Undefined {
                 seen.undefined = Some(operand);
             } else if seen.only.is_some_and(|only| only != operand) {
@@ -263,7 +263,7 @@ impl Node {
             steps += 1;
         }
         seen.arms = arms.len();
-        // A value beside an undefined one may not reach here on all paths.
+        // A value beside an undefined one may not be available here on all paths.
         let partial = seen.undefined.is_some() && matches!(seen.only, Some(Operand::Value(_)));
         (seen.only.or(seen.undefined).filter(|_| !partial), steps)
     }
@@ -293,7 +293,8 @@ mod tests {
         Node::phi(arms.iter().map(|&operand| (ENTRY, operand)).collect())
     }
 
-    /// Settles nodes with the numbers from `first` on; what they stand for, if the steps suffice.
+    /// Settles nodes with the numbers from `first` on; returns their replacements, if the steps
+    /// suffice.
     fn settled(first: usize, nodes: &[Node], steps: usize) -> Option<Vec<Operand>> {
         let count = first + nodes.len();
         let numbered = nodes.iter().cloned().enumerate();
@@ -303,8 +304,8 @@ mod tests {
         Some((first..count).map(|number| names.find(value(number))).collect())
     }
 
-    /// "Each phi that goes may make others go", in any order of numbers, and each is looked at a few
-    /// times only.
+    /// Replacing a phi allows others to be replaced, in any order of numbers, and each is visited only
+    /// a few times.
     #[test]
     fn long_chains_of_phis_take_few_steps() {
         let n = 10_000;
@@ -314,20 +315,20 @@ mod tests {
                 (true, i) => value(i + 2),
                 (false, i) => value(i),
             };
-            // A loop around each: it arrives at itself too.
+            // There is a loop around each: it is one of its own arms too.
             let chain: Vec<Node> = (0..n).map(|i| phi(&[source(i), value(i + 1)])).collect();
             assert_eq!(settled(1, &chain, 8 * n), Some(vec![value(0); n]), "{forth}");
         }
-        // Each goes when two others have gone, one of them long before.
+        // Each can be replaced once two others are, one of them long before.
         let ladder: Vec<Node> = (0..n).map(|i| phi(&[value(i), value(i / 2), value(0)])).collect();
         assert_eq!(settled(1, &ladder, 64 * n), Some(vec![value(0); n]));
     }
 
-    /// Phis of many arms are not looked at from the start whenever two of those become one.
+    /// Phis of many arms are not scanned from the start whenever two of their arms become one.
     #[test]
     fn phis_of_many_arms_take_few_steps() {
         let n = 300;
-        // Each arrives when the one before has gone, and all meet another value at last.
+        // Each settles when the one before has settled, and all meet another value in the end.
         let mut nodes: Vec<Node> =
             (0..n).map(|i| phi(&[value(0), value(if i == 0 { 0 } else { i + 1 })])).collect();
         let arms: Vec<Operand> = (2..n + 2).chain([1]).map(value).collect();
@@ -337,7 +338,7 @@ mod tests {
         assert_eq!(found[n..], (n + 2..2 * n + 2).map(value).collect::<Vec<_>>());
     }
 
-    /// "a step budget that refuses": no more is done than is allowed.
+    /// The step budget bounds the work that is done.
     #[test]
     fn steps_are_limited() {
         let chain: Vec<Node> = (0..100).map(|i| phi(&[value(i)])).collect();
@@ -345,7 +346,8 @@ mod tests {
         assert!(settled(1, &chain, 500).is_some());
     }
 
-    /// Undefined values give way to constants, but not to values, which may not be there on all paths.
+    /// Undefined values give way to constants, but not to values, which may not be available on all
+    /// paths.
     #[test]
     fn undefined_arms_give_way_to_constants() {
         let nodes = [
@@ -358,11 +360,12 @@ mod tests {
         assert_eq!(found, [NULL, value(2), UNDEFINED, value(4)]);
     }
 
-    /// Null that goes around loops within loops is null, and so are unions of such; another value that
-    /// enters anywhere shows everywhere behind it.
+    /// Null that circulates in loops within loops is null, and so are unions of such; another value
+    /// that enters anywhere is visible everywhere behind it.
     #[test]
     fn what_only_null_reaches_is_null() {
-        // 1 and 2 are the headers of two loops, 3 what leaves the inner one, 4 a union; 5 uses it.
+        // 1 and 2 are the headers of two loops, 3 is a value that leaves the inner one, 4 a union; 5
+        // uses it.
         let web = |entering: Operand| {
             let nodes = [
                 phi(&[entering, value(3)]),
@@ -389,7 +392,7 @@ mod tests {
         assert_eq!(web(UNDEFINED)[..5], itself);
     }
 
-    /// A union with a mask that turns out to have no items is the other mask, also of a mask that
+    /// A union with a mask that turns out to have no items equals the other mask, also if that mask
     /// depends on it.
     #[test]
     fn unions_with_empty_masks_go() {

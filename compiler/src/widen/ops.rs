@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Operations on values that differ between the items.
 //!
-//! A value is one vector for each scalar that it is made of, so that a component of all items'
-//! `float4` lies in one vector. Structures and arrays are taken apart in the same way.
+//! A value is represented by one vector for each of its scalars, so that a component of all items'
+//! `float4` lies in one vector. Structures and arrays are split in the same way.
 
 use super::divide::Division;
 use super::emit::Widener;
@@ -10,7 +10,7 @@ use super::refusal::Refusal;
 use super::shape::Shape;
 use crate::ir::{BinaryOp, CompareOp, ConvertOp, Inst, MathOp, Op, Operand, Type, TypeId};
 
-/// The most scalars that a value may be made of.
+/// The maximum number of scalars of a value.
 const MAX_LEAVES: usize = 64;
 
 /// A scalar in a value.
@@ -28,7 +28,7 @@ pub(super) fn divides(op: BinaryOp) -> bool {
 }
 
 impl Widener<'_> {
-    /// The scalars that a type is made of.
+    /// The scalars of a type.
     pub(super) fn leaves(&self, ty: TypeId) -> Result<Vec<Leaf>, Refusal> {
         let mut leaves = Vec::new();
         self.add_leaves(ty, 0, &mut leaves)?;
@@ -74,7 +74,7 @@ impl Widener<'_> {
             Type::Struct { members, .. } => members.len() as u64,
             _ => return Ok(vec![whole]),
         };
-        // Refuses what is too large before it is taken apart.
+        // Refuses a value that is too large before it is split.
         self.leaves(ty)?;
         let mut scalars = Vec::new();
         for index in 0..count {
@@ -94,7 +94,7 @@ impl Widener<'_> {
         }
     }
 
-    /// The stretch of a type's scalars that a path leads to: first, and how many.
+    /// The range of a type's scalars at a path: the first one, and their number.
     fn stretch(&self, mut ty: TypeId, path: &[u32]) -> Result<(usize, usize), Refusal> {
         let mut first = 0;
         for &index in path {
@@ -193,7 +193,7 @@ impl Widener<'_> {
         }
     }
 
-    /// A name of an operation that has no rule here, for the refusal.
+    /// A name for an operation that has no rule here, for the refusal.
     fn op_text(&self, op: &Op) -> &'static str {
         match op {
             Op::Call(..) => "call",
@@ -231,7 +231,7 @@ impl Widener<'_> {
         Ok(all)
     }
 
-    /// A vector of addresses. What is uniform stays one number.
+    /// A vector of addresses. A uniform address stays scalar.
     pub(super) fn address(
         &mut self,
         ty: TypeId,
@@ -277,7 +277,7 @@ impl Widener<'_> {
         let mut parts = self.vectors(a)?;
         let (n, wanted) = (parts.len(), to.len());
         if n == wanted {
-            // Each is one of the others.
+            // Each is a part of one of the others.
         } else if n.is_multiple_of(wanted) {
             parts = self.join(&parts, n / wanted);
         } else if wanted.is_multiple_of(n) {
@@ -382,7 +382,7 @@ impl Widener<'_> {
         Ok(all)
     }
 
-    /// Items that are not here have any divisor, and none may trap.
+    /// Inactive items have arbitrary divisors, which must not trap.
     pub(super) fn divisor(&mut self, op: BinaryOp, divisor: Operand) -> Operand {
         let Some(mask) = self.mask.filter(|_| divides(op)) else { return divisor };
         if matches!(divisor, Operand::Const(_)) {
@@ -395,7 +395,7 @@ impl Widener<'_> {
 
     fn pair_type(&mut self, first: TypeId, second: TypeId) -> TypeId {
         let ty = Type::Struct { members: vec![first, second], packed: false };
-        // Two vectors are far below the limit on sizes.
+        // A structure of two vectors is far below the limit on sizes.
         self.out.module.types.intern(ty).unwrap_or(first)
     }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a value differs between the items of a vector: not at all, by a constant step, or anyhow.
+//! The shape of a value: how it differs between the items of a vector. It is uniform, has a constant
+//! step, or varies.
 //!
-//! The items of a vector follow one another in the first dimension. An address with the step of
-//! what lies there is contiguous, and computing with steps needs only the first item's value.
+//! The items of a vector are adjacent in the first dimension. An address whose step is the size of the
+//! data there is contiguous, and arithmetic on values with steps needs only the first item's value.
 //!
 //! A 32-bit number with a step that is extended to 64 bits keeps the step only if it does not wrap
-//! around within the vector. That is known of ids; of others it is found out when the code runs:
-//! the value is then *guarded*, and code that uses its step has a second way for the other case
+//! around within the vector. That is known of ids; for other values it is tested at run time: the value
+//! is then *guarded*, and code that uses its step has a second path for the other case
 //! ([`guard`](super::guard)).
 
 use std::collections::HashMap;
@@ -18,32 +19,33 @@ use crate::ir::{
     Terminator, Type, UnaryOp, ValueId, WorkItemQuery,
 };
 
-/// How long the rows are of the groups that a function runs.
+/// The rows of the groups that a function runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
-    /// They are made of whole vectors, or only those are run that are whole.
+    /// Rows consist of whole vectors, or only their whole vectors are run.
     Whole,
-    /// Anything: the last vector of a row may have fewer items ([`Op::Present`]).
+    /// Any rows: the last vector of a row may have fewer items ([`Op::Present`]).
     Any,
 }
 
-/// What a small number may be moved by, either way, and stay one of 32 bits.
+/// The maximum distance, in either direction, by which a small number may be moved and still fit 32
+/// bits.
 const MOST_MOVED: i64 = 1 << 30;
 
-/// The longest step of an index whose bits are masked: elements of longer ones are no neighbours.
+/// The longest step of an index whose bits are masked: with longer steps elements are not adjacent.
 const MOST_STEP: i64 = 16;
 
-/// How a value differs between the items of a vector.
+/// The shape of a value: how it differs between the items of a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// The same for all.
     Uniform,
-    /// Item `i` has the first item's value plus `i` times the step, wrapping. Of integers and
-    /// pointers only.
+    /// Item `i` has the first item's value plus `i` times the step, wrapping. Only for integers and
+    /// pointers.
     Strided {
         /// The step, not 0.
         step: i64,
-        /// The operation on whose not wrapping around this depends.
+        /// The operation that must not wrap around for this to hold.
         guard: Option<ValueId>,
     },
     /// Any value for each.
@@ -67,30 +69,30 @@ impl Shape {
 
 /// The shapes of a function's values.
 pub(super) struct Shapes {
-    /// By value; `None` for those that no reached code defines.
+    /// By value; `None` for values that no reachable code defines.
     shapes: Vec<Option<Shape>>,
     /// The block that defines each value; `None` for parameters and the like.
     home: Vec<Option<BlockId>>,
     /// Values between 0 and 2^30 - 1 for every item.
     small: Vec<bool>,
-    /// Values that are made of ids and of what is the same for all, by arithmetic alone.
+    /// Values computed from ids and uniform values by arithmetic alone.
     computed: Vec<bool>,
-    /// Small numbers that are shifted to the left by at most 32 of 64 bits, by the result; by 32 also with a
-    /// constant added, so that the sum stays one of 32 bits.
+    /// Small numbers that are shifted to the left by at most 32 of 64 bits, by the result; if by 32,
+    /// also with a constant added, so that the sum still fits 32 bits.
     shifted: HashMap<ValueId, (Operand, i64)>,
     /// Values that are used as indices of addresses, and for nothing else.
     indices: Vec<bool>,
-    /// Places in the items' own variables that are equally far from their starts.
+    /// Addresses in the items' own variables that have the same offset in all items.
     own: Vec<bool>,
     /// Addresses that can be read whatever they are.
     readable: Vec<bool>,
-    /// The least items that a vector has.
+    /// The smallest number of items of a vector.
     least: u64,
 }
 
 impl Shapes {
-    /// Finds the shapes for a way through the function. `steps` are the bytes from one item's private
-    /// variables to the next's.
+    /// Computes the shapes for a path through the function. `steps` are the distances in bytes from one
+    /// item's private variables to the next one's.
     pub(super) fn new(
         module: &Module,
         function: &Function,
@@ -182,7 +184,7 @@ impl Shapes {
         }
     }
 
-    /// Whether a value is made of ids and of what is the same for all, by arithmetic alone.
+    /// Whether a value is computed from ids and uniform values by arithmetic alone.
     pub(super) fn is_computed(&self, operand: Operand) -> bool {
         match operand {
             Operand::Const(_) => true,
@@ -193,8 +195,8 @@ impl Shapes {
         }
     }
 
-    /// Whether an address is one in the items' own variables, equally far from the start for all: what
-    /// lies there for an item is there whether the item runs or not.
+    /// Whether an address is one in the items' own variables, with the same offset in all items: that
+    /// memory exists for an item whether the item runs or not.
     pub(super) fn is_own(&self, operand: Operand) -> bool {
         matches!(operand, Operand::Value(value) if self.own[value.index()])
     }
@@ -210,14 +212,14 @@ impl Shapes {
         self.shapes[value.index()].unwrap_or(Shape::Uniform)
     }
 
-    /// Whether a value is used behind a loop that items have left at different times: they may
-    /// have different ones of the values that it had.
+    /// Whether a value is used behind a loop that items have left at different times: then each item
+    /// may have the value of another iteration.
     pub(super) fn escapes(&self, flow: &Flow, value: ValueId, user: BlockId) -> bool {
         let Some(home) = self.home[value.index()] else { return false };
         flow.masked_around(home).is_some_and(|index| !flow.contains(index, user))
     }
 
-    /// Whether a value is made anew each time around the innermost loop of a block that uses it.
+    /// Whether a value is recomputed in each iteration of the innermost loop of a block that uses it.
     pub(super) fn moves_in_loop(&self, flow: &Flow, value: ValueId, user: BlockId) -> bool {
         let home = self.home[value.index()];
         let within = flow.within[user.index()];
@@ -233,7 +235,7 @@ impl Shapes {
         }
     }
 
-    /// Whether the items part at the end of a block.
+    /// Whether the items diverge at the end of a block.
     pub(super) fn parts(&self, function: &Function, flow: &Flow, block: BlockId) -> bool {
         let terminator = &function.blocks[block].terminator;
         let mut next = terminator.successors();
@@ -246,8 +248,8 @@ impl Shapes {
         parts
     }
 
-    /// Numbers that are small whatever the launch, provided that global ids are (the entry
-    /// function sees to that).
+    /// Finds numbers that are small in every launch, provided that global ids are (the entry function
+    /// ensures that).
     fn find_small(&mut self, module: &Module, function: &Function) {
         use WorkItemQuery as Q;
         let mut changed = true;
@@ -267,7 +269,7 @@ impl Shapes {
                                 && module.types.scalar_bits(function.values[result].ty) >= 32
                                 && module.types.lanes(function.values[result].ty) == 1
                         }
-                        // Not larger than the first.
+                        // The result is not larger than the first operand.
                         Op::Binary(
                             BinaryOp::UDiv
                             | BinaryOp::URem
@@ -376,11 +378,12 @@ impl Shapes {
                 _ => None,
             },
             Op::Binary(B::Shl, a, b) => amount(*b).and_then(|amount| times(step(*a), 1 << amount)),
-            // And so the truncation of an id to 32 bits: it keeps all bits of a small number.
+            // The same holds for the truncation of an id to 32 bits: it keeps all bits of a small
+            // number.
             Op::Binary(B::And, a, b) => match (constant(*a), constant(*b)) {
                 (_, Some(mask)) if self.is_small(*a) && keeps_small(mask) => step(*a),
                 (Some(mask), _) if self.is_small(*b) && keeps_small(mask) => step(*b),
-                // For an index that is worth a test when it runs.
+                // For an index, a test at run time is worth it.
                 _ if self.indices[result.index()] && module.types.scalar_bits(ty) == 64 => {
                     match (step(*a), step(*b)) {
                         (Some((by, None)), Some((0, None)))
@@ -394,7 +397,7 @@ impl Shapes {
                 }
                 _ => None,
             },
-            // How C compilers write the extension of a 32-bit id, times a power of two.
+            // C compilers write the extension of a 32-bit id, times a power of two, in this form.
             Op::Binary(B::AShr, a, b) => {
                 let shifted = match a {
                     Operand::Value(value) => self.shifted.get(value),
@@ -470,20 +473,20 @@ impl Shapes {
     }
 }
 
-/// Bytes from one item's private variable to the next item's.
+/// The distance in bytes from one item's private variable to the next item's.
 pub(super) fn private_step(size: u64, align: u64) -> i64 {
     size.next_multiple_of(align.max(1)) as i64
 }
 
-/// The innermost masked loop around a block, where a loop's header does not count as in it.
+/// The innermost masked loop around a block; a loop's header does not count as inside it.
 pub(super) fn outer_masked(flow: &Flow, block: BlockId) -> Option<usize> {
     flow.around(block)
         .filter(|&index| flow.loops[index].header != block)
         .find(|&index| flow.loops[index].masked)
 }
 
-/// Whether items that come along an edge may find others that have come along another edge, or
-/// the same at another time.
+/// Whether items that arrive by an edge may meet others that have arrived by another edge, or by the
+/// same one at another time.
 pub(super) fn mixes(flow: &Flow, from: BlockId, to: BlockId) -> bool {
     if let Some(index) = flow.back_edge(from, to) {
         let back = flow.predecessors[to.index()].iter();
@@ -529,7 +532,7 @@ fn sum(
     let ((a, guard_a), (b, guard_b)) = (a?, b?);
     let guard = match (guard_a, guard_b) {
         (None, None) => None,
-        // A guarded value is corrected by its own step's multiples only.
+        // A guarded value is only corrected by multiples of its own step.
         (Some(guard), None) if b == 0 => Some(guard),
         (None, Some(guard)) if a == 0 => Some(guard),
         (Some(one), Some(other)) if one == other => Some(one),
@@ -542,8 +545,8 @@ fn sum(
     Some((step, guard))
 }
 
-/// A guarded step stays a multiple of its guard's, by which it is divided where the guard fails: what
-/// wraps around is none any more.
+/// A guarded step stays a multiple of its guard's, by which it is divided if the guard fails; after a
+/// wrap-around it is not a multiple any more.
 fn times(a: Option<(i64, Option<ValueId>)>, factor: i64) -> Option<(i64, Option<ValueId>)> {
     let (step, guard) = a?;
     let step = match guard {
@@ -563,8 +566,8 @@ fn of_query(query: WorkItemQuery, dimension: u8) -> Shape {
     Shape::with_step(i64::from(by_item), None)
 }
 
-/// How the results of a group operation differ between the items. `uniform` says whether the index
-/// of a shuffle does not, `least` how many items a vector has at least.
+/// The shape of a group operation's result. `uniform` says whether the index of a shuffle is uniform;
+/// `least` is the smallest number of items of a vector.
 fn of_group(
     module: &Module,
     flow: &Flow,
@@ -577,7 +580,7 @@ fn of_group(
     match (op, scope, index) {
         (GroupOp::Reduce(_, None), ..) => Shape::Uniform,
         (GroupOp::Shuffle, Scope::Subgroup, Some(Operand::Const(index))) => {
-            // Items that have parted may not find the one that they ask.
+            // Items that have diverged may not find the one whose value they want.
             let together = flow.leader[block.index()] == ENTRY;
             let there = module.const_bits(*index).is_some_and(|index| index < least);
             if together && there { Shape::Uniform } else { Shape::Varying }

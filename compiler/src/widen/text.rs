@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The result of widening as readable text: the kernel with what differs between the items
+//! The result of widening as readable text: the kernel with the values that differ between the items
 //! marked, the remarks, and the widened code.
 
 use std::fmt::{self, Display, Formatter};
@@ -23,17 +23,17 @@ impl Display for Shape {
 }
 
 impl Widened {
-    /// How a value of the kernel differs between the items.
+    /// The shape of a value of the kernel.
     pub fn shape(&self, value: ValueId) -> Shape {
         self.facts.shapes[value.index()]
     }
 
-    /// Whether items part at the end of a block of the kernel.
+    /// Whether items diverge at the end of a block of the kernel.
     pub fn parts(&self, block: BlockId) -> bool {
         self.facts.parting[block.index()]
     }
 
-    /// A block of the kernel, and whether it is run under a mask.
+    /// A block of the kernel, and whether it runs under a mask.
     pub fn block_text(&self, id: BlockId) -> String {
         let has = |facts: &[bool]| facts[id.index()];
         let mask = if has(&self.facts.masks) && id != ENTRY { " has a mask" } else { "" };
@@ -63,7 +63,7 @@ impl Display for Widened {
             0 => format!("remark: word {}: {what}", loc.word),
             line => format!("remark: line {line}: {what}"),
         };
-        // A line may be of several instructions.
+        // A line may have several instructions.
         let mut remarks: Vec<String> = self.remarks.iter().map(remark).collect();
         remarks.dedup();
         remarks.iter().try_for_each(|remark| writeln!(f, "{remark}"))?;
