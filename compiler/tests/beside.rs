@@ -19,7 +19,7 @@ fn view(source: &str) -> Vec<String> {
     view_of(&clang::compile_text(source, &["-O2"]))
 }
 
-/// As [`view`], of the first kernel of a module.
+/// Like [`view`], for the first kernel of a module.
 fn view_of(spirv: &[u8]) -> Vec<String> {
     let mut module = parse(spirv, &[]).expect("it is SPIR-V");
     check(&mut module).expect("it is good");
@@ -47,7 +47,7 @@ fn an_instruction_stands_beside_what_it_becomes() {
     let all = lines.join("\n");
     let find = |what: &dyn Fn(&[&str]) -> bool| lines.iter().any(|line| what(&columns(line)));
     assert!(lines[0].contains("16 items at a time"), "{all}");
-    // The multiplication: one of SPIR-V, of vectors, of the processor.
+    // The multiplication, in SPIR-V, on vectors, and as an instruction of the processor.
     let product = |cells: &[&str]| {
         cells.len() == 3 && cells[1].contains("f32x16 = fmul") && cells[2].contains("vmul")
             || cells.len() == 3 && cells[1].contains("f32x16 = f") && cells[2].contains("vf")
@@ -82,7 +82,7 @@ fn remarks_stand_there_whether_lines_are_known_or_not() {
     }
 }
 
-/// What is not widened is shown as it runs, with the reason.
+/// A kernel that is not widened is shown in its scalar form, with the reason.
 #[test]
 fn a_kernel_that_is_not_widened_is_shown_with_the_reason() {
     let lines = view(

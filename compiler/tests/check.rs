@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The checks: what is not supported is refused where a kernel reaches it, and what is found out
-//! about a kernel is right.
+//! The checks: unsupported features are refused where a kernel reaches them, and the facts about a
+//! kernel are right.
 
 use launch::{Run, front_end};
 use tally_compiler::check::check;
@@ -19,7 +19,7 @@ fn log_of(source: &str, options: &[&str]) -> String {
     check(&mut module).expect_err("the module is refused").to_string()
 }
 
-/// Each kind of thing that is not supported is named, with the kernel.
+/// Each kind of unsupported feature is named, with the kernel.
 #[test]
 fn unsupported_things_are_named() {
     let cases = [
@@ -86,7 +86,7 @@ fn named_barriers_and_pipes_are_refused_by_name() {
     }
 }
 
-/// An image of a kind that does not exist here is named, by the instruction that asks for it.
+/// An image of an unsupported kind is named, by the instruction that uses it.
 #[test]
 fn images_of_unknown_kinds_are_refused_by_name() {
     let module = |image: &str| {
@@ -119,8 +119,8 @@ fn images_of_unknown_kinds_are_refused_by_name() {
     }
 }
 
-/// Vectors as long as a GPU's registers, which Intel's explicit SIMD has, do not exist here, not even as
-/// constants; the kernel that computes with one is refused.
+/// Vectors as long as a GPU's registers, which Intel's explicit SIMD uses, are not supported, not even
+/// as constants; the kernel that computes with one is refused.
 #[test]
 fn vectors_of_other_lengths_are_refused_by_name() {
     let module = |body: &str| {
@@ -154,7 +154,8 @@ fn vectors_of_other_lengths_are_refused_by_name() {
     assert!(log.contains("kernel \"k\""), "{log}");
 }
 
-/// What no kernel reaches may be anything; a function reached through another names the kernel.
+/// Code that no kernel reaches is not checked; a fault in a function that is reached through another
+/// names the kernel.
 #[test]
 fn only_what_is_reached_counts() {
     let helper = "uint elsewhere(void);
@@ -167,7 +168,7 @@ fn only_what_is_reached_counts() {
     assert!(log.contains("in function \"odd\", reached by kernel \"k\": OpFunctionCall"), "{log}");
 }
 
-/// Attributes, argument offsets and memory of a kernel are what the source says.
+/// Attributes, argument offsets and memory of a kernel agree with the source.
 #[test]
 fn kernels_are_described() {
     let source = "
@@ -218,8 +219,8 @@ fn kernels_are_described() {
     assert_eq!(plain.source_attributes, "work_group_size_hint(4,1,1)");
 }
 
-/// The check knows whether the host takes part in a kernel's atomic operations, but for loads and
-/// stores, whose scope the compiler of OpenCL C loses.
+/// The check finds out whether the host takes part in a kernel's atomic operations, except for loads
+/// and stores, whose scope the compiler of OpenCL C loses.
 #[test]
 fn system_scope_is_seen() {
     let cases = [
@@ -278,7 +279,7 @@ fn stored(module: &Module) -> u32 {
     run.launch(&Launch::linear(1, 1)).read::<u32>(out)[0]
 }
 
-/// Specialization constants take given values or their defaults, through all operations on them.
+/// Specialization constants have the given values or their defaults, in all operations on them.
 #[test]
 fn specialization_constants_are_applied() {
     let bytes = constant_module(
@@ -342,7 +343,7 @@ fn specialization_sizes_local_memory() {
     assert!(log.contains("needs 67108864 bytes for its local variables"), "{log}");
 }
 
-/// Irreducible control flow is taken as it is: a loop with two entries.
+/// Irreducible control flow is accepted: a loop with two entries.
 #[test]
 fn irreducible_flow_runs() {
     let bytes = clang::assemble(
@@ -389,7 +390,7 @@ fn irreducible_flow_runs() {
     }
 }
 
-/// Modules as SYCL compilers write them: built-ins as imported variables, read in each way.
+/// Modules in the form that SYCL compilers write: built-ins as imported variables, read in each way.
 #[test]
 fn imported_built_in_variables_are_read() {
     let bytes = clang::assemble(
@@ -445,7 +446,7 @@ fn imported_built_in_variables_are_read() {
     assert_eq!(run.read::<u64>(out), [4, 4, 4, 5]);
 }
 
-/// Initialisers of variables lie in memory as C has them, addresses of others among them.
+/// Initialisers of variables have C's layout in memory, including addresses of other variables.
 #[test]
 fn initialisers_are_laid_out() {
     let source = "

@@ -13,8 +13,8 @@ mod clang;
 #[allow(dead_code, reason = "only part of it is needed here")]
 mod launch;
 
-/// Kernel `k` applies `twice` to even work-items' ids and `plus` to others', through a pointer;
-/// kernel `given` applies what it is given. `cube` is exported only.
+/// Kernel `k` applies `twice` to even work-items' ids and `plus` to others', through a pointer; kernel
+/// `given` applies its argument. `cube` is exported only.
 fn assembly(extra: &str) -> String {
     format!(
         "OpCapability Addresses
@@ -103,7 +103,7 @@ fn given(module: &Module, pointer: u64) -> Vec<u32> {
     run.read(out)
 }
 
-/// A call through a pointer calls what the pointer was made from, for each work-item its own.
+/// A call through a pointer calls the function whose address was taken, in each work-item its own.
 #[test]
 fn work_items_may_call_different_functions_through_one_pointer() {
     let module = front_end(&clang::assemble(&assembly("")));
@@ -113,7 +113,7 @@ fn work_items_may_call_different_functions_through_one_pointer() {
     assert_eq!(run.read::<u32>(out), [0, 2, 4, 4]);
 }
 
-/// The pointer of an exported function works where it is given; any other number calls nothing.
+/// The pointer of an exported function works as an argument; any other number calls nothing.
 #[test]
 fn pointers_of_exported_functions_can_be_given() {
     let module = front_end(&clang::assemble(&assembly("")));
@@ -124,7 +124,7 @@ fn pointers_of_exported_functions_can_be_given() {
     assert_eq!(given(&module, cube ^ 1 << 40), [0; 4]);
 }
 
-/// What a pointer is made from has to be a function; a cycle through pointers is recursion.
+/// Only the address of a function can be taken; a cycle through pointers is recursion.
 #[test]
 fn wrong_pointers_are_refused() {
     let wrong = assembly("%bad = OpConstantFunctionPointerINTEL %punary %one");
@@ -137,8 +137,9 @@ fn wrong_pointers_are_refused() {
     assert!(failure.contains("recursion"), "{failure}");
 }
 
-/// An exported function that comes to a call through a pointer of its own type, itself or by way of
-/// another, is not called by it: the module is no recursion. Its pointer calls nothing there.
+/// An exported function that reaches a call through a pointer of its own type, directly or through
+/// another function, is not a target of that call: the module is not recursive. Its pointer calls
+/// nothing there.
 #[test]
 fn exported_functions_may_call_through_pointers_of_their_own_type() {
     let helper = "%helper = OpFunction %u32 None %unary

@@ -25,7 +25,7 @@ fn object(sources: &[&str], links: &[(&str, usize)]) -> Object {
     Object { modules: sources.iter().map(|text| module(text)).collect(), links: links.collect() }
 }
 
-/// Links, checks and runs kernel `k` for four work-items; its buffer.
+/// Links, checks and runs kernel `k` for four work-items; returns its buffer.
 fn run(objects: Vec<Object>) -> Vec<u32> {
     let mut linked = link(objects).unwrap_or_else(|log| panic!("{log}"));
     check(&mut linked).unwrap_or_else(|failure| panic!("{failure}"));
@@ -65,7 +65,7 @@ fn functions_and_variables_of_other_objects_are_found_by_name() {
     assert_eq!(linked.kernels.len(), 1);
 }
 
-/// Several modules of one object know each other's exports without being told.
+/// Several modules of one object see each other's exports without `links`.
 #[test]
 fn the_modules_of_one_object_are_linked() {
     assert_eq!(run(vec![object(&[CALLER, WEIGH, MIRROR], &[])]), [108, 107, 106, 105]);
@@ -103,8 +103,8 @@ const POINTERS: [&str; 5] = [
     "--spirv-ext=+SPV_INTEL_function_pointers",
 ];
 
-/// Calls through pointers find the functions of all linked modules, whichever the pointer was made in:
-/// `apply` calls what `k`'s module has taken the address of, `k` what `offer`'s has.
+/// Calls through pointers find the functions of all linked modules, whichever module took the address:
+/// `apply` calls the function whose address `k`'s module has taken, and `k` one of `offer`'s.
 #[test]
 fn function_pointers_mean_the_same_in_all_linked_modules() {
     let unary = "
@@ -141,7 +141,7 @@ fn function_pointers_mean_the_same_in_all_linked_modules() {
     assert_eq!(run(objects(false)), [0, 22, 44, 44]);
 }
 
-/// A declaration that differs from the definition is refused by name, as the types say.
+/// A declaration whose types differ from the definition's is refused by name.
 #[test]
 fn an_import_of_another_type_than_its_definition_is_refused() {
     let log = |definition: &str, name: &str| {
@@ -155,7 +155,8 @@ fn an_import_of_another_type_than_its_definition_is_refused() {
     assert!(log_of_shift.contains("\"shift\" is imported as another type"), "{log_of_shift}");
 }
 
-/// What no object defines stays an import: listed with who needs it, and refused by the full check.
+/// A name that no object defines stays an import: it is listed with its users, and refused by the full
+/// check.
 #[test]
 fn what_is_not_found_is_listed() {
     let both = format!("{CALLER}\nuint far(uint); uint near(uint x) {{ return far(x); }}");
@@ -169,7 +170,7 @@ fn what_is_not_found_is_listed() {
     assert!(failure.contains("\"shift\", which the module only imports"), "{failure}");
 }
 
-/// SPV_KHR_linkonce_odr: modules may define the same function, all alike; one of them is taken.
+/// SPV_KHR_linkonce_odr: modules may define the same function identically; one definition is used.
 #[test]
 fn link_once_definitions_are_not_ambiguous() {
     let once = |value: u32| {
@@ -197,7 +198,7 @@ fn link_once_definitions_are_not_ambiguous() {
         run(vec![Object { modules, links: HashMap::new() }])
     };
     assert_eq!(with(vec![once(7), once(7)]), [107; 4]);
-    // A definition that is the only one counts more than those.
+    // An ordinary definition takes precedence over those.
     assert_eq!(with(vec![once(7), module(WEIGH)]), [108, 107, 106, 105]);
     assert_eq!(with(vec![module(WEIGH), once(7)]), [108, 107, 106, 105]);
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernels' maths library (`rt/maths/`) keeps OpenCL's accuracy and special cases.
 //!
-//! The library is compiled as the build does, but into a shared object, and is called from here: as for any
-//! x86-64 and (if this processor can) with fused multiply-add and with registers of 512 bits. Each form for
-//! one number is compared with references of 128 bits (GNU MPFR), and those for vectors with that for one. Run with `--nocapture` to see the largest error found of each function, and with
+//! The library is compiled as in the build, but into a shared object, and is called from here: for any
+//! x86-64 and (if this processor can run it) with fused multiply-add and with registers of 512 bits.
+//! The scalar forms are compared with references of 128 bits (GNU MPFR), and those for vectors with the
+//! scalar ones. Run with `--nocapture` to see the largest error of each function, and with
 //! `TALLY_MATHS_EFFORT=100` for a hundred times as many numbers.
 //!
 //! Limits are from the OpenCL C 3.0 specification, "Relative error as ULPs", full profile.
@@ -25,10 +26,10 @@ use maths::sample::{
     Float, Random, effort, error, half_error, halves, samples, special, special_pairs,
 };
 
-/// What floats keep whatever OpenCL allows. Where no more is lost than a few roundings, this is it.
+/// The error limit of floats, whatever OpenCL allows, where only a few roundings lose bits.
 const FLOAT_LIMIT: f64 = 3.0;
 
-/// What halves keep, which are rounded from floats.
+/// The error limit of halves, which are rounded from floats.
 const HALF_LIMIT: f64 = 0.51;
 
 /// Random pairs of arguments for each function of two.
@@ -36,7 +37,7 @@ fn pairs() -> u32 {
     20_000 * effort()
 }
 
-/// A function: its name, OpenCL's limit, and the range to look at closely.
+/// A function: its name, OpenCL's limit, and the range to test closely.
 type Row = (&'static str, f64, (f64, f64));
 
 const UNARY: &[Row] = &[
@@ -128,7 +129,7 @@ impl Worst {
         }
     }
 
-    /// Prints it, and gives the complaint if it is beyond the limit.
+    /// Prints the error, and returns a complaint if it exceeds the limit.
     fn judge(self, limit: f64) -> Option<String> {
         let line = format!("{:22} {:6.3} of {limit} ulp, {}", self.name, self.error, self.at);
         println!("{line}");
@@ -203,7 +204,7 @@ fn bits<F: Float>(x: F) -> u64 {
     if x.wide().is_nan() { u64::MAX } else { x.wide().to_bits() }
 }
 
-/// Compares all functions on vectors with those of one number, by their bits.
+/// Compares all functions on vectors with the scalar ones, by their bits.
 fn check_vectors<F: Float + Default>(one: &Library, many: &Library) {
     let mut random = Random::new();
     let differ = |name: &str, arguments: String| format!("{name}({arguments}): {}", many.name);
@@ -292,7 +293,7 @@ fn native(&(name, ulps, range): &Row) -> Vec<String> {
         (library.unary::<f32>(&name), Worst::new::<f32>(library, &name))
     };
     let mut tried: Vec<_> = libraries().iter().map(made).collect();
-    // What is closest to zeros and poles.
+    // The arguments closest to zeros and poles.
     let multiples = (1..41_722).map(|n| (f64::from(n) * std::f64::consts::FRAC_PI_2) as f32);
     for x in samples::<f32>(range).chain(multiples) {
         let want = exact(x.into());
@@ -339,8 +340,8 @@ fn native_powers_keep_more_than_half_powers_have_to() {
     }));
 }
 
-/// Halves are computed as floats. All of them are tried; nothing is left of OpenCL's 2 to 4 ulp but
-/// the rounding.
+/// Halves are computed as floats. All of them are tested; of OpenCL's 2 to 4 ulp only the rounding
+/// remains.
 #[test]
 fn all_halves_are_rounded_from_accurate_floats() {
     let complaints = UNARY.iter().flat_map(|&(name, ..)| {
@@ -392,7 +393,7 @@ fn ldexp_is_rounded_once() {
     for library in libraries() {
         let (narrow, wide) = (library.with_int::<f32>("ldexp"), library.with_int::<f64>("ldexp"));
         for (x, n) in special_with_int::<f32>() {
-            // A double has room for what matters to a float, so the conversion rounds once.
+            // A double holds all bits that matter to a float, so the conversion rounds once.
             let want = c::ldexp(f64::from(x), n.clamp(-500, 500)) as f32;
             assert_eq!(error(narrow(x, n), f64::from(want)), 0.0, "ldexp({x:e}, {n})");
         }
@@ -472,7 +473,7 @@ fn sincos_is_sin_and_cos() {
     );
 }
 
-/// A result that is beyond 1 makes NaN of the roots and arcs that programs take of it.
+/// A result above 1 would make NaN of the roots and arcs that programs compute from it.
 #[test]
 fn no_sine_or_cosine_is_beyond_one() {
     fn check<F: Float>(library: &Library) {
@@ -496,7 +497,7 @@ fn no_sine_or_cosine_is_beyond_one() {
     }
 }
 
-/// What needs no rounding is exact.
+/// Results that need no rounding are exact.
 #[test]
 fn powers_and_roots_of_small_integers_are_exact() {
     fn check<F: Float>(library: &Library) {
@@ -598,7 +599,7 @@ fn check_remquo<F: Float>(library: &Library) {
         assert_eq!(error(rest, remainder(x, y).wide()), 0.0, "remquo({x:e}, {y:e}): {rest:e}");
         assert!((-127..=127).contains(&quotient), "remquo({x:e}, {y:e}): {quotient}");
     }
-    // Of whole numbers of 24 bits, a double tells the nearest quotient.
+    // For integers of 24 bits, a double determines the nearest quotient.
     for _ in 0..count {
         let (x, y) = (random.integer() >> 8, random.integer() >> 8);
         if x != 0 && y != 0 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The parser and the checks on modules that are damaged, odd or hostile: always a module or an
-//! error, never a panic, and the error says where.
+//! The parser and the checks on damaged, odd or hostile modules: they always return a module or an
+//! error, never panic, and the error names the place.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use tally_compiler::parse::parse;
 #[path = "support/clang.rs"]
 mod clang;
 
-/// Modules of every kind that the suite has.
+/// All kinds of modules of the test suite.
 fn modules() -> Vec<Vec<u8>> {
     let files = ["saxpy.cl", "matmul.cl", "control.cl", "memory.cl", "atomics.cl"];
     files.iter().flat_map(|file| ["-O0", "-O2"].map(|o| clang::compile(file, &[o]))).collect()
 }
 
-/// Runs the whole front end; whether the module passed.
+/// Runs the whole front end; returns whether the module passed.
 fn front_end(bytes: &[u8]) -> bool {
     let Ok(mut module) = parse(bytes, &[]) else { return false };
     let passed = check(&mut module).is_ok();
-    // The text and the images must work on whatever passes.
+    // Printing a module and looking at its images must work for every module that passes.
     let _ = module.to_string();
     if passed {
         for global in module.globals.ids() {
@@ -33,8 +33,8 @@ fn front_end(bytes: &[u8]) -> bool {
     passed
 }
 
-/// Runs a kernel for a while with one small buffer for all pointers. What it does may be wrong, but
-/// never the interpreter's undoing.
+/// Runs a kernel for a while with one small buffer for all pointers. Its accesses may be wrong, but
+/// must not break the interpreter.
 fn interpret(module: &Module, kernel: usize) {
     const BUFFER: u64 = 0x1000;
     if module.globals.iter().any(|(_, global)| global.size > 1 << 20) {
@@ -60,7 +60,7 @@ fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// What clang makes passes, at every level of optimisation.
+/// Clang's output passes, at every level of optimisation.
 #[test]
 fn whole_modules_pass() {
     for module in modules() {
@@ -72,7 +72,7 @@ fn whole_modules_pass() {
 #[test]
 fn truncated_modules_do_not_panic() {
     for module in modules() {
-        // A whole function may be gone without damage, but never the last word.
+        // A whole function may be missing without damage, but never the last word.
         assert!(!front_end(&module[..module.len() - 4]));
         for end in (0..module.len()).step_by(4) {
             front_end(&module[..end]);
@@ -96,7 +96,7 @@ impl Random {
     }
 }
 
-/// Processor time of this thread, which others on the machine take none of.
+/// Processor time of this thread, which other load on the machine does not change.
 fn own_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: fills the struct.
@@ -104,7 +104,8 @@ fn own_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Flipped bits, exchanged words and repeated instructions give an error or a module, soon.
+/// Flipped bits, exchanged words and repeated instructions give an error or a module, within a time
+/// limit.
 #[test]
 fn damaged_modules_do_not_panic() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
@@ -133,7 +134,7 @@ fn damaged_modules_do_not_panic() {
         }
         front_end(&module);
     }
-    // Nothing in a module of some kilobytes may make the front end work for long.
+    // No module of a few kilobytes may keep the front end busy for long.
     assert!(own_time() - begin < Duration::from_secs(300));
 }
 
@@ -170,7 +171,7 @@ fn headers_are_checked() {
     );
 }
 
-/// What stands before the functions of the modules below.
+/// The part of the modules below in front of the functions.
 const PRELUDE: &str = "
     OpCapability Addresses
     OpCapability Kernel
@@ -326,7 +327,7 @@ fn repeated_components_have_a_limit() {
         .chunks(4)
         .map(|b| u32::from_le_bytes(b.try_into().unwrap()))
         .collect();
-    // So many of each: constants, and values in the function.
+    // The number of each: constants, and values in the function.
     let module = |constants: u32, values: u32| {
         let mut words = prelude.clone();
         words[3] = 10_000;
@@ -353,7 +354,7 @@ fn repeated_components_have_a_limit() {
     }
 }
 
-/// The line of the source stands in the error if the module says it.
+/// The error has the line of the source if the module names it.
 #[test]
 fn errors_name_the_source_line() {
     let text = PRELUDE.replacen("%void =", "%file = OpString \"dir/wrong.cl\"\n%void =", 1)
@@ -372,7 +373,7 @@ fn errors_name_the_source_line() {
 }
 
 /// Any instruction on operands of any types, in a function and as an operation on specialization
-/// constants, is an error or has a meaning.
+/// constants, gives an error or a module.
 #[test]
 fn instructions_on_any_types_do_not_panic() {
     // Ids 1 to 15 are types, 20 to 49 constants of them.
@@ -453,6 +454,6 @@ fn instructions_on_any_types_do_not_panic() {
         words.extend([1 << 16 | 253, 1 << 16 | 56]);
         passed += usize::from(front_end(&bytes(&words)));
     }
-    // The numbers are chosen so that a good part makes sense.
+    // The numbers are chosen so that a good part of the modules is valid.
     assert!(passed > 300, "{passed}");
 }

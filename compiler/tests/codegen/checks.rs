@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checked kernels: which accesses they report, in all widths, and that they compute what they did.
+//! Checked kernels: the accesses that they report, at all widths, and their unchanged results.
 
 use std::ptr;
 
@@ -10,13 +10,13 @@ use tally_compiler_protocol::checks::{
 use super::harness::clang::compile_text;
 use super::harness::{Arg, Grid, Kernel, module, value, widths};
 
-/// Addresses with states.
+/// Number of bytes with states.
 const BYTES: usize = 1 << 20;
 
 const ALL: Checks = Checks { memory: true, init: true };
 const MEMORY: Checks = Checks { memory: true, init: false };
 
-/// Memory with states, and what kernels report about it.
+/// Memory with states, and the reports of kernels about it.
 struct World {
     memory: *mut u8,
     shadow: *mut u8,
@@ -25,7 +25,7 @@ struct World {
     watch: Vec<u64>,
 }
 
-/// What a record says.
+/// The contents of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     kind: SiteKind,
@@ -88,7 +88,7 @@ impl World {
         value(self.memory as u64 + offset as u64)
     }
 
-    /// What was reported since, in order.
+    /// Takes the new reports, in order.
     fn take(&mut self, kernel: &Kernel) -> Vec<Seen> {
         let start = self.ring_start();
         let head = self.ring[start] as usize;
@@ -122,7 +122,7 @@ impl World {
     }
 }
 
-/// Runs a kernel of a text in all widths, checked.
+/// Compiles a kernel of OpenCL C with checks and runs it at all widths.
 fn in_all_widths(text: &str, checks: Checks, run: impl Fn(&mut World, &Kernel, u32)) {
     for options in [&["-O0"], &["-O2"]] {
         let module = module(&compile_text(text, options));
@@ -134,7 +134,7 @@ fn in_all_widths(text: &str, checks: Checks, run: impl Fn(&mut World, &Kernel, u
     }
 }
 
-/// The one item that is beyond the end is told, the others are not.
+/// Only the item that is beyond the end is reported.
 #[test]
 fn an_item_beyond_the_end_is_told() {
     let text = "kernel void k(global int *a, int n) {
@@ -152,8 +152,8 @@ fn an_item_beyond_the_end_is_told() {
     });
 }
 
-/// A copy of bytes is checked as a whole, and the states go along: what was never written is told where it is
-/// used, whatever it went through.
+/// A copy of bytes is checked as a whole, and the states are copied too: uninitialised bytes are
+/// reported where they are used, through any number of copies.
 #[test]
 fn copies_of_structures_are_checked_and_move_states() {
     let text = "struct pair { int a; char b[24]; int c; };
@@ -166,7 +166,7 @@ fn copies_of_structures_are_checked_and_move_states() {
         let (n, size) = (64, 32);
         let (to, from, out) = (4096, 16384, 32768);
         world.set(to, size * n, UNDEFINED);
-        // The last one is 4 bytes short, and the last member of the third one is not written.
+        // The last one is 4 bytes short, and the last member of the third one is not initialised.
         world.set(from, size * n - 4, DEFINED);
         world.set(from + 2 * size + 28, 4, UNDEFINED);
         world.set(out, 4 * n, UNDEFINED);
@@ -184,7 +184,7 @@ fn copies_of_structures_are_checked_and_move_states() {
     });
 }
 
-/// Padding, the fourth component of a vector of three, and what a select leaves out are no mistakes.
+/// Padding, the fourth component of a vector of three, and values that a select drops are no mistakes.
 #[test]
 fn what_is_only_moved_is_not_told() {
     let text = "struct odd { char a; int b; };
@@ -218,7 +218,7 @@ fn what_is_only_moved_is_not_told() {
     });
 }
 
-/// What is not accessible stays so, and is told again at another place.
+/// Inaccessible memory stays inaccessible, and is reported again at another place.
 #[test]
 fn a_mistake_changes_no_states() {
     let text = "kernel void k(global int *a) {
@@ -234,7 +234,7 @@ fn a_mistake_changes_no_states() {
     });
 }
 
-/// Private variables have no states: the place in them is compared with their size.
+/// Private variables have no states: the offset in them is compared with their size.
 #[test]
 fn private_arrays_are_checked() {
     let text = "kernel void k(global int *a, int far) {
@@ -259,7 +259,7 @@ fn private_arrays_are_checked() {
     });
 }
 
-/// An atomic access that crosses its own size is told; it is made all the same.
+/// An atomic access that crosses a multiple of its size is reported, and still executed.
 #[test]
 fn misaligned_atomics_are_told() {
     let text = "kernel void k(global char *a, int by) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What few programs use: conversions that LLVM leaves as calls, dot products, masks of sub-groups,
-//! and instructions of extensions, at every width.
+//! Rarely used features: conversions that LLVM leaves as calls, dot products, masks of sub-groups, and
+//! instructions of extensions, at every width.
 
 use crate::diff::{Input, same};
 use crate::harness::clang::Assembly;
 use crate::harness::{Grid, Kernel, buffer, clang, module, widths};
 
-/// What clang needs to be told for `coverage.cl`.
+/// Options of clang for `coverage.cl`.
 const OPTIONS: [&str; 4] = ["-O2", "-cl-ext=+all", "-mllvm", "--spirv-ext=all"];
 
 fn each(name: &str, check: impl Fn(&Kernel)) {
@@ -41,7 +41,7 @@ fn conversions_to_half_and_double_round_as_their_names_say() {
         kernel.run(Grid::line(32, 32), args);
         for i in 0..32 {
             assert_eq!(out[4 * i..4 * i + 3], halves[i % 8], "{}", input[i]);
-            // 65519 is no short; whatever it becomes is not looked at.
+            // 65519 does not fit a short, so the result is not compared.
             assert!(out[4 * i + 3] == integers[i % 8] || i % 8 == 4, "{}", input[i]);
             assert_eq!(doubles[3 * i], longs[i] as f64 + (longs[i] >> 3) as f64);
             if let Some(&value) = values.get(i % 8) {
@@ -123,7 +123,7 @@ fn floats_of_every_width_are_updated_atomically() {
     });
 }
 
-/// Instructions that no compiler here writes, as assembly: `in` and `out` are of 32-bit words.
+/// Instructions that no available compiler writes, as assembly: `in` and `out` are of 32-bit words.
 fn assembled(more_head: &str, body: &str) -> Vec<u8> {
     Assembly {
         head: &format!("OpCapability Int8\nOpCapability Int16\n{more_head}"),
@@ -145,7 +145,7 @@ fn assembled(more_head: &str, body: &str) -> Vec<u8> {
     .module()
 }
 
-/// Runs such an instruction over some words, at every width.
+/// Runs such an instruction on some words, at every width.
 fn words(more_head: &str, body: &str, expected: impl Fn(u32) -> u32) {
     let module = module(&assembled(more_head, body));
     let input: Vec<u32> = (0..32u32)
@@ -210,7 +210,7 @@ OpControlBarrierWaitINTEL %c2 %c2 %c16";
     words(head, body, |x| x.wrapping_add(3));
 }
 
-/// Relaxed minima and maxima look before they write (`rt/atomic.c`): in each type's own order.
+/// Relaxed minima and maxima read before they write (`rt/atomic.c`): in the order of each type.
 #[test]
 fn relaxed_extremes_follow_the_order_of_their_type() {
     let source = "

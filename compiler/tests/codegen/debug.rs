@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Debug information: an instruction of the processor is found in the source that the SPIR-V module
-//! names, in the file that a debugger reads.
+//! Debug information: a debugger's file maps an instruction of the processor to the source that the
+//! SPIR-V module names.
 
 use std::collections::BTreeSet;
 
@@ -15,9 +15,8 @@ use tally_compiler_protocol::{KernelCode, TargetCpu, debug};
 use super::harness;
 use super::harness::clang::assemble;
 
-/// Two kernels. `roots` takes roots in line 13 of one file, after a division in another, which a
-/// function there does; `quotients` divides in line 30, behind a barrier, and says so with
-/// `DebugLine`.
+/// Two kernels. `roots` takes roots in line 13 of one file, after a division in another, in a function
+/// there; `quotients` divides in line 30, behind a barrier, and has its line from `DebugLine`.
 const SOURCE: &str = r#"
     OpCapability Addresses
     OpCapability Kernel
@@ -96,7 +95,7 @@ const SOURCE: &str = r#"
     OpFunctionEnd
 "#;
 
-/// The operation codes of `sqrtps` and `divps`, or of the forms for one number behind a prefix.
+/// The opcodes of `sqrtps` and `divps`, or of the scalar forms behind a prefix.
 const SQRT: [u8; 2] = [0x0f, 0x51];
 const DIV: [u8; 2] = [0x0f, 0x5e];
 
@@ -114,7 +113,7 @@ fn build(module: &Module, name: &str, level: Level, lanes: u32) -> KernelCode {
     kernel_code_of(module, kernel, &target(), options, lanes).expect("it is good")
 }
 
-/// A file of debug information, as a reader of such files sees it.
+/// A file of debug information, parsed as a debugger does.
 struct File<'a> {
     elf: ElfFile64<'a, Endianness>,
     lines: Context<gimli::EndianSlice<'a, gimli::LittleEndian>>,
@@ -141,8 +140,7 @@ impl<'a> File<'a> {
         (symbol.address(), &bytes[from..][..symbol.size() as usize])
     }
 
-    /// Where the source has the instructions of a kernel with this operation code: functions, file
-    /// and line.
+    /// The places in the source of a kernel's instructions with this opcode: functions, file and line.
     fn places(&self, kernel: &str, code: [u8; 2]) -> BTreeSet<String> {
         let (base, bytes) = self.kernel(kernel);
         let found = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(&code));
@@ -164,13 +162,13 @@ impl<'a> File<'a> {
     }
 }
 
-/// The debug information of both kernels of a module, built so.
+/// The debug information of both kernels of a module, compiled with these options.
 fn file(module: &Module, level: Level, lanes: u32) -> Vec<u8> {
     let kernels = ["roots", "quotients"].map(|name| (name, build(module, name, level, lanes)));
     debug::elf(kernels.iter().map(|(name, code)| (*name, code))).expect("it is small")
 }
 
-/// The file's name holds what LLVM's assembly language has to quote.
+/// The file's name contains characters that LLVM's assembly language has to quote.
 const HEAD: &str = "a/\"an odd\\name\".h:3";
 
 #[test]
@@ -181,7 +179,7 @@ fn instructions_are_found_in_the_source_widened_or_not() {
     let wide = "roots for 16 items roots";
     let roots = ["a/roots.cl:13 roots".to_owned(), format!("a/roots.cl:13 {wide}")];
     assert_eq!(file.places("roots", SQRT), roots.into());
-    // Widening inlines calls itself: only the line tells where the code comes from.
+    // Widening inlines calls itself: only the line tells the origin of the code.
     let divided = [format!("{HEAD} divided roots"), format!("{HEAD} {wide}")];
     assert_eq!(file.places("roots", DIV), divided.into());
     assert_eq!(file.places("quotients", SQRT), BTreeSet::new());
@@ -201,7 +199,7 @@ fn instructions_are_found_at_every_level_and_behind_barriers() {
             ("quotients", DIV, "b/quotients.cl:30 "),
         ] {
             let mut places = file.places(kernel, code);
-            // LLVM knows no line where it has made one instruction of two inlined ones.
+            // LLVM has no line for one instruction that it has made of two inlined ones.
             places.retain(|place| !place.contains(":0 "));
             let good = !places.is_empty() && places.iter().all(|place| place.starts_with(line));
             assert!(good, "{kernel} at {level:?} with {lanes} items: {places:?}");

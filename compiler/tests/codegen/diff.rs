@@ -39,7 +39,7 @@ impl Input {
 pub struct Random(u64);
 
 impl Random {
-    /// Those of a seed.
+    /// A generator with a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
@@ -59,7 +59,7 @@ impl Random {
         Input::Buffer(Elements::Bytes, (0..len).map(|_| self.next() as u8).collect())
     }
 
-    /// Multiples of a quarter: sums and products of them are exact, so contraction is not seen.
+    /// Multiples of a quarter: their sums and products are exact, so contraction does not show.
     fn quarters(&mut self, n: usize) -> Vec<f64> {
         (0..n).map(|_| (self.below(4001) as f64 - 2000.0) / 4.0).collect()
     }
@@ -75,7 +75,7 @@ impl Random {
     }
 }
 
-/// A launch: what over, and with which arguments.
+/// A launch: its grid, and its arguments.
 pub type Run = (Grid, Vec<Input>);
 
 /// Runs a kernel both ways and compares all buffers.
@@ -84,17 +84,17 @@ pub fn same(module: &Module, name: &str, grid: Grid, inputs: &[Input], context: 
     compare(module, name, &[run]).unwrap_or_else(|how| panic!("{how}\n{context}"));
 }
 
-/// As [`same`], for several launches of the kernel.
+/// Like [`same`], for several launches of the kernel.
 pub fn same_in_all(module: &Module, name: &str, runs: &[Run]) {
     compare(module, name, runs).unwrap_or_else(|how| panic!("{how}"));
 }
 
-/// As [`same_in_all`]; how the buffers differ if they do.
+/// Like [`same_in_all`]; an error says how the buffers differ.
 fn compare(module: &Module, name: &str, runs: &[Run]) -> Result<(), String> {
     compare_at(&widths(), module, name, runs)
 }
 
-/// As [`same`], with some of [`widths`].
+/// Like [`same`], with some of [`widths`].
 pub fn same_at(
     widths: &[(TargetCpu, u32)],
     module: &Module,
@@ -107,7 +107,7 @@ pub fn same_at(
     compare_at(widths, module, name, &[run]).unwrap_or_else(|how| panic!("{how}\n{context}"));
 }
 
-/// Whether a kernel does in several launches what the interpreter does, after each pass and with some of
+/// Compares a kernel with the interpreter in several launches, after each pass and with some of
 /// [`widths`].
 pub fn compare_at(
     widths: &[(TargetCpu, u32)],
@@ -120,7 +120,7 @@ pub fn compare_at(
     let mut scalar: Option<&TargetCpu> = None;
     widths.iter().try_for_each(|(target, lanes)| {
         let lanes = *lanes;
-        // There a driver may get two lengths of vectors.
+        // For this processor a driver may get two lengths of vectors.
         let kernel = match target.name.as_str() {
             "x86-64-v4" => Kernel::new(module, name, target),
             _ if scalar == Some(target) && !Kernel::is_widened(module, name, lanes) => {
@@ -136,15 +136,15 @@ pub fn compare_at(
     })
 }
 
-/// As [`compare`], of a random program. LLVM optimises it at one of [`widths`] in turn, as a driver has it;
-/// at the others it does not, which takes less time and shows what widening does as well.
+/// Like [`compare`], for a random program. LLVM optimises it as for a driver at one of [`widths`], in
+/// turn; at the others it does not, which takes less time and shows the effects of widening as well.
 fn compare_program(seed: u64, module: &Module, runs: &[Run]) -> Result<(), String> {
     let widths = widths();
     let turn = seed as usize % widths.len();
     compare_at(&widths[turn..=turn], module, "random", runs)?;
     let others = widths.iter().enumerate().filter(|&(number, _)| number != turn);
     others.map(|(_, width)| width).try_for_each(|(target, lanes)| {
-        // Those of one item at a time are not widened.
+        // The scalar forms are not widened.
         let kernel = Kernel::with_text(module, "random", target, *lanes, &|text| text);
         kernel.map_or(Ok(()), |kernel| compare_with(&kernel, module, "random", runs)).map_err(
             |how| format!("random for {}, {lanes} lanes, not optimised: {how}", target.name),
@@ -152,12 +152,12 @@ fn compare_program(seed: u64, module: &Module, runs: &[Run]) -> Result<(), Strin
     })
 }
 
-/// How a run of a kernel does not do what the interpreter does.
+/// The difference between a kernel's run and the interpreter's.
 #[derive(Debug)]
 pub enum Mismatch {
     /// The interpreter does not run it: the kernel is wrong.
     Interpreter(String),
-    /// Buffers hold something else: the compiled code is wrong.
+    /// The contents of the buffers differ: the compiled code is wrong.
     Buffers(String),
 }
 
@@ -185,7 +185,8 @@ pub fn compare_with(
     })
 }
 
-/// Runs a kernel in the interpreter. Each buffer lies at the next of the addresses. Memory afterwards.
+/// Runs a kernel in the interpreter, with the buffers at the given addresses, and returns the memory
+/// afterwards.
 pub fn interpret(
     module: &Module,
     name: &str,
@@ -218,7 +219,7 @@ pub fn interpret(
     Ok(memory)
 }
 
-/// What the buffers of a launch hold after the interpreter has run it.
+/// The contents of a launch's buffers after the interpreter has run it.
 pub fn interpreted(
     module: &Module,
     name: &str,
@@ -240,7 +241,7 @@ fn compare_run(
     let mut buffers: Vec<Vec<u8>> = Vec::new();
     for input in inputs {
         if let Input::Buffer(_, bytes) = input {
-            // Doubles and vectors want more than a byte vector's alignment.
+            // Doubles and vectors need more than a byte vector's alignment.
             let mut aligned: Vec<u8> = Vec::with_capacity(bytes.len() + 64 + 2 * MARGIN);
             let start = aligned.as_ptr().align_offset(64) + MARGIN;
             aligned.resize(start, 0);
@@ -308,7 +309,7 @@ fn sign(size: usize) -> u64 {
     1 << (8 * size - 1)
 }
 
-/// The module of a file at a level of clang's optimisation, at each of the two.
+/// The modules of a file at clang's two levels of optimisation.
 fn both(file: &str) -> Vec<Module> {
     ["-O0", "-O2"].map(|level| module(&clang::compile(file, &[level]))).into()
 }
@@ -389,29 +390,29 @@ pub struct Program {
     random: Random,
     text: String,
     depth: u32,
-    /// Conditions around the statement that items may see differently: no place for a barrier.
+    /// The number of divergent conditions around the statement: no place for a barrier.
     conditions: u32,
-    /// Loops around the statement.
+    /// The number of loops around the statement.
     loops: u32,
     /// Whether items exchange values.
     collectives: bool,
-    /// Statements so far.
+    /// The number of statements so far.
     statements: usize,
-    /// Numbers of statements that are left out, though all else stays as it is.
+    /// Numbers of statements that are left out; everything else stays the same.
     left_out: BTreeSet<usize>,
 }
 
 /// The groups that programs run in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Groups {
-    /// A row of 32 items, and one of the half.
+    /// A row of 32 items, and one of half as many.
     Rows,
-    /// Of up to three dimensions, with rows that are seldom made of whole vectors.
+    /// Groups of up to three dimensions, with rows that seldom consist of whole vectors.
     Uneven,
 }
 
 impl Groups {
-    /// What a program begins with: where its item is, in the launch and in the group.
+    /// The beginning of a program: the position of its item in the launch and in the group.
     fn place(self) -> &'static str {
         match self {
             Self::Rows => {
@@ -424,7 +425,7 @@ impl Groups {
         }
     }
 
-    /// The launches that a program of a seed is compared in.
+    /// The launches with which a seed's program is compared.
     fn runs(self, seed: u64) -> Vec<Run> {
         let grids = match self {
             Self::Rows => vec![Grid::line(80, 32)],
@@ -475,14 +476,14 @@ impl Program {
             depth: 0,
             conditions: 0,
             loops: 0,
-            // Half of them have none: sub-groups bind a kernel to one number of lanes.
+            // Half of the programs have none: sub-groups bind a kernel to one number of lanes.
             collectives: seed.is_multiple_of(2),
             statements: 0,
             left_out,
         }
     }
 
-    /// The program of a seed without some of its statements, and how many it had.
+    /// The program of a seed without some of its statements, and the number of all statements.
     pub fn write(seed: u64, groups: Groups, left_out: &BTreeSet<usize>) -> (String, usize) {
         let mut program = Self::new(seed, left_out.clone());
         program.text += "__attribute__((noinline)) int exchange(local int *t, size_t l, size_t n, int v) {\n\
@@ -502,7 +503,7 @@ impl Program {
         (program.text, program.statements)
     }
 
-    /// An atomic operation whose order among the items does not show.
+    /// An atomic operation whose result does not depend on the order of the items.
     fn atomic(&mut self) {
         let (value, at) = (self.expression(1, false), self.random.below(4));
         // Each number is only changed by one kind of operation.
@@ -550,7 +551,7 @@ impl Program {
         };
     }
 
-    /// An operation of the group, or among those items of the sub-group that come here.
+    /// An operation of the group, or among the items of the sub-group that reach it.
     fn collective(&mut self) {
         let value = self.expression(1, false);
         let uniform = self.conditions == 0;
@@ -577,8 +578,8 @@ impl Program {
         }
     }
 
-    /// Whether the items that come here are the same ones however they run. Those of several turns of a
-    /// loop may meet where one item goes on before another has come: SPIR-V leaves that open.
+    /// Whether the same items reach this point together in every schedule. In a loop, items of several
+    /// iterations may meet if one continues before another has arrived: SPIR-V leaves that open.
     fn may_exchange(&self) -> bool {
         self.collectives && (self.loops == 0 || self.conditions == 0)
     }
@@ -643,11 +644,11 @@ impl Program {
     }
 }
 
-/// Compiles the kernel of a module, runs it and compares; how it differs from the interpreter's.
+/// Compiles the kernel of a module, runs it, and returns its difference from the interpreter's run.
 type Comparison<'a> = dyn Fn(&Module, &[Run]) -> Result<(), String> + 'a;
 
-/// How the compiled program of a seed differs from the interpreter's, if it does, at one of clang's levels
-/// or at the other. `with` makes the kernels and compares.
+/// The difference between the compiled program of a seed and the interpreter's run, if there is one, at
+/// either of clang's levels. `with` compiles the kernels and compares.
 pub fn difference_of(
     seed: u64,
     groups: Groups,
@@ -657,7 +658,7 @@ pub fn difference_of(
     difference_at(&LEVELS, seed, groups, left_out, with)
 }
 
-/// Clang's levels at which programs are tried.
+/// Clang's optimisation levels for programs.
 const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
 fn difference_at(
@@ -674,11 +675,11 @@ fn difference_at(
     })
 }
 
-/// Leaves statements out of a program that shows a difference, until it shows none without any one of
-/// those that are left; the numbers of those left out.
+/// Leaves out statements of a program that shows a difference, until every remaining one is needed for
+/// it. Returns the numbers of those left out.
 pub fn shrink(seed: u64, differs: &dyn Fn(&BTreeSet<usize>) -> bool) -> BTreeSet<usize> {
     let mut left_out = BTreeSet::new();
-    // As many in groups of any kind.
+    // The number is the same for groups of any kind.
     let (_, statements) = Program::write(seed, Groups::Rows, &left_out);
     loop {
         let before = left_out.len();
@@ -698,7 +699,7 @@ fn programs_agree(groups: Groups, count: u64) {
         std::env::var("TALLY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     for seed in first..first + count {
         let all = |module: &Module, runs: &[Run]| compare_program(seed, module, runs);
-        // The levels take turns: another program shows more than the same one at the other level.
+        // The levels alternate: another program shows more than the same one at the other level.
         let level = &LEVELS[(seed % 2) as usize..][..1];
         let difference =
             |left_out: &BTreeSet<usize>| difference_at(level, seed, groups, left_out, &all);

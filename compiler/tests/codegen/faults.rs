@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tests' test: faults as a compiler may have them are put into what widening has made, and the
-//! random kernels have to show each.
+//! Tests the tests: typical faults of a compiler are injected into widened code, and the random kernels
+//! have to show each.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use tally_compiler::ir::{AtomicOp, BinaryOp, CompareOp, ConvertOp, Module, Op};
 use crate::diff::{Groups, Mismatch, Program, Run, compare_with, difference_of, shrink};
 use crate::harness::{Kernel, targets};
 
-/// Programs that are tried.
+/// The seeds of the programs.
 const SEEDS: std::ops::Range<u64> = 1..25;
 
-/// A fault, and what it does to an instruction.
+/// A fault: its name, and its change of an instruction.
 type Fault = (&'static str, fn(&mut Op));
 
 const FAULTS: [Fault; 9] = [
@@ -63,8 +63,8 @@ const FAULTS: [Fault; 9] = [
     }),
 ];
 
-/// Whether a program shows a fault: buffers differ with it, and do not without. `build` makes the
-/// kernel with the fault or without, if it is widened.
+/// Whether a program shows a fault: buffers differ with it, and do not without. `build` compiles the
+/// kernel with the fault or without it, if it is widened.
 fn shows_in(
     seed: u64,
     groups: Groups,
@@ -96,14 +96,14 @@ fn shows(seed: u64, left_out: &BTreeSet<usize>, fault: fn(&mut Op)) -> bool {
     })
 }
 
-/// How the items that there are in an uneven row may be told wrongly, as another comparison.
+/// Wrong masks of the items that exist in an uneven row, as other comparisons.
 const WRONG_ITEMS: [(&str, &str); 3] = [
     ("one more is there", "uge"),
     ("those are there that are not", "ule"),
     ("all but one are", "ne"),
 ];
 
-/// "seeded compiler faults are found": in the mask of an uneven row, by groups that have some.
+/// Injected faults in the mask of an uneven row are found, by groups that have some.
 #[test]
 fn every_wrong_mask_shows_in_some_random_program() {
     let target = targets().pop().expect("the oldest is always there");
@@ -125,7 +125,7 @@ fn every_wrong_mask_shows_in_some_random_program() {
     }
 }
 
-/// "seeded compiler faults are found"
+/// Injected faults in widened code are found.
 #[test]
 fn every_fault_shows_in_some_random_program() {
     for (what, fault) in FAULTS {
@@ -140,8 +140,8 @@ fn what_is_no_fault_does_not_show() {
     assert!(!(1..5).any(|seed| shows(seed, &BTreeSet::new(), |_| {})));
 }
 
-/// "differences shrink": what is left of a program shows the fault, and does not without any one of
-/// its statements.
+/// Differences shrink: the remaining program shows the fault, and does not without any one of its
+/// statements.
 #[test]
 fn a_difference_shrinks() {
     let (_, fault) = FAULTS[0];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the cut at barriers and the lowering write, for readers. `TALLY_BLESS=1` writes the files
-//! anew.
+//! Golden texts of the cut at barriers and of the lowering, for readers. `TALLY_BLESS=1` rewrites the
+//! files.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -6,7 +6,7 @@ use tally_compiler_protocol::TargetCpu;
 use crate::diff::{Elements, Input, interpreted, same, same_at};
 use crate::harness::{Grid, Kernel, buffer, clang, module, targets, widths};
 
-/// A scalar type of SPIR-V: how its elements become numbers and numbers elements.
+/// A scalar type of SPIR-V, and the conversion of numbers to its elements and back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Ty {
     Bool,
@@ -40,7 +40,7 @@ impl Ty {
         }
     }
 
-    /// Bytes of a number. Halves here are integers of few bits, which they hold exactly.
+    /// The bytes of a number. Halves are small integers here, which they represent exactly.
     fn encode(self, x: f64) -> Vec<u8> {
         match self {
             Ty::Float(16) => half(x).to_le_bytes().to_vec(),
@@ -66,7 +66,8 @@ fn half(x: f64) -> u16 {
     sign | exponent << 10 | (bits >> 42 & 0x3ff) as u16
 }
 
-/// What combines numbers: the opcode's end, the types, and the plain function with its start.
+/// An operation that combines numbers: the end of its opcode, the types, and the plain function with
+/// its start value.
 struct Combine {
     opcode: &'static str,
     /// Whether the uniform form has the suffix of its extension.
@@ -101,7 +102,7 @@ const COMBINES: [Combine; 16] = {
     ) -> Combine {
         Combine { opcode, khr, ints: None, floats: Some(op), start }
     }
-    // For minima and maxima the start is a sign: every number is on the other side.
+    // For minima and maxima the start value is an extreme: every number is on the other side.
     [
         int("IAdd", false, 0.0, |a, b, _| a + b),
         int("IMul", true, 1.0, |a, b, n| signed(signed(a, n) * signed(b, n), n)),
@@ -122,7 +123,7 @@ const COMBINES: [Combine; 16] = {
     ]
 };
 
-/// How values of a scope are combined, in the order of the results of the kernel.
+/// How values of a scope are combined, in the order of the kernel's results.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Reduce,
@@ -132,7 +133,7 @@ enum Kind {
     Clustered,
 }
 
-/// A kernel that does several operations one after the other and stores each result.
+/// A kernel that executes several operations one after the other and stores each result.
 fn kernel_text(ty: Ty, subgroup: u32, operations: &[String]) -> String {
     let value = match ty {
         Ty::Bool => "%x = OpINotEqual %bool %loaded %n0\n",
@@ -195,7 +196,8 @@ OpDecorate %gid BuiltIn GlobalInvocationId
     )
 }
 
-/// What item `i` of `n` gets, of groups of `group` items with sub-groups of `subgroup`.
+/// The range of items whose values item `i` of `n` combines, in groups of `group` items with sub-groups
+/// of `scope_size`.
 fn range(kind: Kind, scope_size: usize, group: usize, n: usize, i: usize) -> (usize, usize) {
     let group_start = i / group * group;
     let group_end = (group_start + group).min(n);
@@ -212,8 +214,8 @@ fn range(kind: Kind, scope_size: usize, group: usize, n: usize, i: usize) -> (us
     }
 }
 
-/// Checks one way to combine on one type: all kinds in a row, in both scopes, with a partial last
-/// group, and partial sub-groups if the groups are not made of whole ones.
+/// Checks one operation on one type: all kinds one after the other, in both scopes, with a partial last
+/// group, and with partial sub-groups if the groups do not consist of whole ones.
 fn check_combine(combine: &Combine, ty: Ty, subgroup: u32, group: usize, at: &[(TargetCpu, u32)]) {
     const N: usize = 61;
     let khr = if combine.khr { "KHR" } else { "" };
@@ -298,7 +300,7 @@ fn check_combine(combine: &Combine, ty: Ty, subgroup: u32, group: usize, at: &[(
     }
 }
 
-/// Reductions and scans of each operation and type, of groups and sub-groups, are those of a loop.
+/// Reductions and scans of each operation and type, of groups and sub-groups, equal those of a loop.
 #[test]
 fn everything_that_combines_is_a_plain_loop() {
     for (number, combine) in COMBINES.iter().enumerate() {
@@ -313,7 +315,7 @@ fn everything_that_combines_is_a_plain_loop() {
         for (turn, ty) in types.into_iter().enumerate() {
             // Groups of 32 are widened, groups of 28 are not.
             let group = [28, 32][(number / 3 + turn) % 2];
-            // Two of the widths: every type and every operation meets all of them.
+            // Two of the widths: every type and every operation is tested with all of them over time.
             let all = widths();
             let at = [number + turn, number + turn + 2].map(|n| all[n % all.len()].clone());
             check_combine(combine, ty, subgroup, group, &at);
@@ -328,7 +330,8 @@ fn kernels() -> Vec<tally_compiler::ir::Module> {
         .into()
 }
 
-/// Runs a kernel of [`kernels`], compiled for each processor and interpreted; the first buffer.
+/// Runs a kernel of [`kernels`], compiled for each processor and interpreted, and returns the first
+/// buffer.
 fn results<T: Copy + Default + PartialEq + std::fmt::Debug>(
     name: &str,
     grid: Grid,
@@ -389,7 +392,7 @@ fn items_know_their_places_in_sub_groups() {
     }
 }
 
-/// A ballot has the bits of the items that there are, and its queries count these.
+/// A ballot has the bits of the items that exist, and its queries count these.
 #[test]
 fn ballots_and_their_queries_are_right() {
     const N: usize = 75;
@@ -426,7 +429,7 @@ fn ballots_and_their_queries_are_right() {
     }
 }
 
-/// Shuffles and broadcasts take the named item's value, for all kinds of types.
+/// Shuffles and broadcasts return the named item's value, for all kinds of types.
 #[test]
 fn shuffles_take_the_value_of_another_item() {
     const N: usize = 64 + 24;
@@ -465,7 +468,7 @@ fn shuffles_take_the_value_of_another_item() {
     }
 }
 
-/// Where items of a sub-group part, only those that come to an operation together take part in it.
+/// In divergent code, only the items of a sub-group that reach an operation together take part in it.
 #[test]
 fn operations_in_divergent_code_are_of_the_active_items() {
     const N: usize = 29;
@@ -570,7 +573,7 @@ fn operations_in_a_row_keep_apart() {
                 let least = before.iter().copied().min().unwrap_or(0);
                 for l in start..end {
                     let most = before[..l - start].iter().copied().fold(i32::MIN, i32::max);
-                    // The items below part from the others here.
+                    // The items below diverge from the others here.
                     x[l] = if most > 0 { i32::MIN } else { before[l - start] + 1 };
                 }
                 let active: Vec<usize> = (start..end).filter(|&l| x[l] == i32::MIN).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs compiled kernels in the test process, as the device would: the blob is mapped
-//! read-execute, and its entry point is called for each work-group.
+//! Runs compiled kernels in the test process, like the device: the blob is mapped read-execute, and its
+//! entry point is called for each work-group.
 
 use std::ptr;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -33,9 +33,9 @@ pub struct LaunchInfo {
     pub grid: u64,
 }
 
-/// Groups run one after the other, so only a lone one may wait for all.
+/// Groups run one after the other, so only a single group may wait for all.
 unsafe extern "C" fn grid_wait(context: *const GroupContext) {
-    // SAFETY: the context is the one that the kernel was given.
+    // SAFETY: the context is the one that the kernel received.
     let groups = unsafe { (*(*context).launch).num_groups };
     assert_eq!(groups, [1; 3], "a barrier of several groups");
 }
@@ -53,7 +53,7 @@ pub struct GroupContext {
 
 const _: () = assert!(size_of::<LaunchInfo>() == 96 && size_of::<GroupContext>() == 48);
 
-/// What a kernel is launched over.
+/// The index space of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
     pub offset: [u64; 3],
@@ -105,15 +105,15 @@ pub fn buffer<T: Copy>(slice: &mut [T]) -> Arg<'_> {
     Arg::Buffer(unsafe { std::slice::from_raw_parts_mut(at, len) })
 }
 
-/// The front end, which must succeed.
+/// Runs the front end, which must succeed.
 pub fn module(spirv: &[u8]) -> Module {
     let mut module = parse::parse(spirv, &[]).unwrap_or_else(|error| panic!("{error}"));
     check::check(&mut module).unwrap_or_else(|failure| panic!("{failure}"));
     module
 }
 
-/// The processors that tests generate code for: the oldest, and those with wider vectors that this
-/// machine can stand for.
+/// The processors that tests generate code for: the oldest, and those with wider vectors whose code
+/// this machine can run.
 pub fn targets() -> Vec<TargetCpu> {
     let mut names = vec!["x86-64"];
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
@@ -130,8 +130,7 @@ pub fn targets() -> Vec<TargetCpu> {
     names.into_iter().map(target).collect()
 }
 
-/// The same processors, with numbers of items for the vectors that suit them: every number at least
-/// once.
+/// The same processors, with numbers of lanes that suit them: every number at least once.
 pub fn widths() -> Vec<(TargetCpu, u32)> {
     let widths = |target: TargetCpu| {
         let lanes: &[u32] = match target.name.as_str() {
@@ -154,7 +153,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Compiles a kernel of a module, as wide as a driver gets it.
+    /// Compiles a kernel of a module at the width that a driver gets.
     pub fn new(module: &Module, name: &str, target: &TargetCpu) -> Self {
         let (index, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
         let code = codegen::kernel_code(module, kernel, target, Options::default())
@@ -162,7 +161,7 @@ impl Kernel {
         Self::load(module, index, code)
     }
 
-    /// Compiles a kernel of a module with vectors of so many items.
+    /// Compiles a kernel of a module with vectors of `lanes` items.
     pub fn with_lanes(module: &Module, name: &str, target: &TargetCpu, lanes: u32) -> Self {
         let (index, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
         let code = codegen::kernel_code_of(module, kernel, target, Options::default(), lanes)
@@ -170,13 +169,13 @@ impl Kernel {
         Self::load(module, index, code)
     }
 
-    /// Whether a kernel has code for vectors of so many items.
+    /// Whether a kernel has code for vectors of `lanes` items.
     pub fn is_widened(module: &Module, name: &str, lanes: u32) -> bool {
         let (_, kernel) = module.kernel(name).unwrap_or_else(|| panic!("no kernel {name}"));
         widen::widen(module, kernel, lanes).is_ok()
     }
 
-    /// Compiles a kernel that checks its accesses, with vectors of so many items.
+    /// Compiles a kernel that checks its accesses, with vectors of `lanes` items.
     pub fn checked(
         module: &Module,
         name: &str,
@@ -193,8 +192,8 @@ impl Kernel {
         Self::load(&module, index, code)
     }
 
-    /// Compiles a kernel with instructions changed after widening: as if the compiler had a fault there.
-    /// `None` if the kernel is not widened.
+    /// Compiles a kernel with instructions changed after widening, like a fault of the compiler. `None`
+    /// if the kernel is not widened.
     pub fn with_fault(
         module: &Module,
         name: &str,
@@ -259,12 +258,12 @@ impl Kernel {
         self.run_printing(grid, args, 0);
     }
 
-    /// As [`Kernel::run`], with the address of a ring if the kernel prints.
+    /// Like [`Kernel::run`], with the address of a ring if the kernel prints.
     pub fn run_printing(&self, grid: Grid, args: Vec<Arg<'_>>, ring: u64) {
         self.run_checked(grid, args, ring, &[]);
     }
 
-    /// As [`Kernel::run_printing`], with the words that checks need.
+    /// Like [`Kernel::run_printing`], with the words that checks need.
     pub fn run_checked(&self, grid: Grid, mut args: Vec<Arg<'_>>, ring: u64, words: &[u64]) {
         let _watch = Watch::new(&self.info.name);
         let launch = grid.launch();
@@ -307,7 +306,7 @@ impl Kernel {
         for z in 0..nz {
             for y in 0..ny {
                 for x in 0..nx {
-                    // Contents are undefined: a pattern shows who counts on zeros.
+                    // Contents are undefined: the pattern exposes kernels that rely on zeros.
                     let mut local = Aligned::filled(local_bytes, 0xa5);
                     let mut scratch = Aligned::filled(scratch_bytes as usize, 0x5a);
                     let context = GroupContext {
@@ -318,8 +317,8 @@ impl Kernel {
                         group: [x, y, z],
                         reserved: 0,
                     };
-                    // SAFETY: the blob is a kernel that was linked for this interface, and all that
-                    // the context points to outlives the call.
+                    // SAFETY: the blob is a kernel that was linked for this interface, and everything
+                    // that the context points to outlives the call.
                     unsafe { (self.mapping.entry(self.code.entry))(&context) };
                 }
             }
@@ -327,7 +326,7 @@ impl Kernel {
     }
 }
 
-/// Ends the process when a kernel does not end: nothing else can stop a loop in native code.
+/// Ends the process if a kernel hangs: nothing else can stop a loop in native code.
 struct Watch(Option<(mpsc::Sender<()>, JoinHandle<()>)>);
 
 impl Watch {
@@ -367,11 +366,11 @@ fn globals(infos: &[GlobalInfo]) -> Vec<Aligned> {
     globals
 }
 
-/// Bytes on either side of what kernels are given: for what those with faults on purpose touch there.
-/// A multiple of 64.
+/// Bytes on either side of a kernel's memory, for the accesses of kernels with injected faults. A
+/// multiple of 64.
 pub const MARGIN: usize = 1024;
 
-/// Bytes at a multiple of 64, with a margin.
+/// Bytes at an address that is a multiple of 64, with a margin.
 struct Aligned {
     memory: Vec<u8>,
     start: usize,
@@ -416,7 +415,7 @@ impl Mapping {
         // SAFETY: a new private mapping of its own pages.
         let at = unsafe { libc::mmap(ptr::null_mut(), len, write, private, -1, 0) };
         assert_ne!(at, libc::MAP_FAILED);
-        // SAFETY: the mapping is `len` writable bytes that nothing else knows.
+        // SAFETY: the mapping is `len` writable bytes that nothing else uses.
         unsafe { ptr::copy_nonoverlapping(blob.as_ptr(), at.cast(), blob.len()) };
         // SAFETY: the mapping is ours; from now on nothing writes it.
         assert_eq!(unsafe { libc::mprotect(at, len, libc::PROT_READ | libc::PROT_EXEC) }, 0);
@@ -425,8 +424,8 @@ impl Mapping {
 
     fn entry(&self, offset: u32) -> unsafe extern "C" fn(*const GroupContext) {
         assert!((offset as usize) < self.len);
-        // SAFETY: the offset is inside the mapping, and the compiler says that it is a function of
-        // this type.
+        // SAFETY: the offset is inside the mapping, and the compiler states that a function of this
+        // type begins there.
         unsafe { std::mem::transmute(self.at.byte_add(offset as usize)) }
     }
 }

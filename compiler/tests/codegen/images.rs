@@ -8,7 +8,7 @@ use tally_compiler::ir::Module;
 use crate::harness::{Arg, Grid, Kernel, buffer, clang, module, value, widths};
 use crate::reference::{Image, KINDS, LAYOUTS, Rng};
 
-/// Work-items of a run: two whole vectors of any width, and some.
+/// Work-items of a run: two whole vectors of any width, and some more.
 const ITEMS: usize = 72;
 
 /// Runs a kernel of `images.cl` in the interpreter. `image` is read and written back.
@@ -62,14 +62,14 @@ fn kernels(module: &Module, name: &str) -> Vec<Kernel> {
     all.map(|(target, lanes)| Kernel::with_lanes(module, name, &target, lanes)).collect()
 }
 
-/// The same bits, or both no number.
+/// The same bits, or both NaN.
 fn same(a: u32, b: u32) -> bool {
     a == b || (f32::from_bits(a).is_nan() && f32::from_bits(b).is_nan())
 }
 
-/// OpenCL C, "Image Addressing and Filtering": every format, kind, addressing mode, filter and kind
-/// of coordinates. The interpreter and compiled code have the same bits; the reference, which
-/// computes with more digits, is near.
+/// OpenCL C, "Image Addressing and Filtering": every format, kind, addressing mode, filter and kind of
+/// coordinates. The interpreter and compiled code give the same bits; the reference, which computes
+/// with more digits, is close to them.
 #[test]
 fn sampling_is_what_opencl_says() {
     let module = module(&clang::compile("images.cl", &["-O2"]));
@@ -81,8 +81,8 @@ fn sampling_is_what_opencl_says() {
             for &channel in layout.channels {
                 for sampler in 0..40_u64 {
                     let (address, normalized) = (sampler & 7, sampler & 8 != 0);
-                    // What OpenCL leaves undefined is not compared: unnormalised coordinates that
-                    // repeat. Of the others each format takes a part.
+                    // Results that OpenCL leaves undefined are not compared: repeated unnormalised
+                    // coordinates. Of the other combinations each format tests a part.
                     if address > 4 || (address > 2 && !normalized) || rng.below(5) > 1 {
                         continue;
                     }
@@ -120,7 +120,7 @@ fn sampling_is_what_opencl_says() {
     }
 }
 
-/// Places beyond the numbers of texels, infinities and NaN touch no memory outside of the image.
+/// Out-of-range integers, infinities and NaN as coordinates access no memory outside of the image.
 #[test]
 fn no_coordinate_leaves_the_image() {
     let module = module(&clang::compile("images.cl", &["-O2"]));
@@ -143,7 +143,7 @@ fn no_coordinate_leaves_the_image() {
     }
 }
 
-/// Reads without a sampler take the texel itself, of buffers too, and only for the items that read.
+/// Reads without a sampler return the texel itself, of buffers too, and only in the items that read.
 #[test]
 fn fetches_take_texels() {
     let module = module(&clang::compile("images.cl", &["-O2"]));
@@ -181,8 +181,8 @@ fn fetches_take_texels() {
     }
 }
 
-/// Writes store the nearest number that the format has; beyond the image they store nothing, and
-/// items that do not write leave their texels alone.
+/// Writes store the format's nearest number; outside of the image they store nothing, and items that do
+/// not write leave their texels unchanged.
 #[test]
 fn writes_round_and_saturate() {
     let module = module(&clang::compile("images.cl", &["-O2"]));
@@ -216,12 +216,12 @@ fn writes_round_and_saturate() {
     }
 }
 
-/// Texels that kernels store whole.
+/// Texels that kernels store as a whole.
 #[repr(align(16))]
 struct Texels([f32; 32]);
 
-/// SPV_INTEL_bindless_images: a number in memory or an argument stands for an image, and for an image
-/// with its sampler.
+/// SPV_INTEL_bindless_images: a number in memory or an argument serves as an image, or as an image with
+/// its sampler.
 #[test]
 fn a_number_stands_for_an_image() {
     const COPY_OBJECT: u32 = 83;
@@ -269,7 +269,7 @@ fn a_number_stands_for_an_image() {
         OpStore %to %sum Aligned 16
         OpReturn
         OpFunctionEnd";
-    // The assembler at hand may not know the extension's instructions, which have this one's form.
+    // An older assembler may not know the extension's instructions, which have the form of this one.
     let mut spirv = clang::assemble(text);
     let mut wanted = [TO_IMAGE, TO_SAMPLED_IMAGE].into_iter();
     for word in spirv.chunks_exact_mut(4) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every function of the maths library links and computes: compiled code against the interpreter,
-//! which asks other libraries. How accurate the functions are is the library's own test.
+//! Every function of the maths library links and computes: compiled code is compared with the
+//! interpreter, which calls other libraries. The library's own test covers accuracy.
 
 use tally_compiler::interp::{self, Launch, Memory};
 use tally_compiler::ir::Module;
@@ -67,11 +67,11 @@ const RESULTS: [&str; 56] = [
     "tgamma",
 ];
 
-/// A float of either width, in units of which errors are measured.
+/// A float of either width, in whose units errors are measured.
 trait Number: Copy + Default {
     const NAME: &str;
     const BYTES: usize;
-    /// Errors in units of the last place that are no concern here.
+    /// Errors up to this number of units in the last place are accepted here.
     const LIMIT: f64;
     fn new(value: f64) -> Self;
     fn bytes(self) -> Vec<u8>;
@@ -204,10 +204,10 @@ fn functions_of_vectors_compute_each_component() {
     }
 }
 
-/// What a function is in double precision.
+/// A function in double precision.
 type Reference = fn(f64) -> f64;
 
-/// The tests of accuracy see one number at a time. Roots have no form of their own.
+/// The tests of accuracy use single numbers; this one uses vectors. Roots have no form of their own.
 #[test]
 fn native_functions_are_as_good_in_vectors() {
     let module = module(&clang::compile("maths.cl", &["-O2"]));
@@ -233,7 +233,7 @@ fn native_functions_are_as_good_in_vectors() {
         kernel.run(Grid::line(n as u64, 64), vec![buffer(&mut x), buffer(&mut out)]);
         for ((name, function), got) in functions.iter().zip(out.chunks(n)) {
             for (&x, &got) in x.iter().zip(got) {
-                // Rust has a power of a negative infinity.
+                // Rust defines a power of a negative infinity.
                 let undefined = *name == "powr" && x < 0.0;
                 let want = if undefined { f32::NAN } else { function(x.into()) as f32 };
                 let close = (got - want).abs() <= want.abs() * 2f32.powi(-13);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Barriers in loops within loops, as networks that sort, scan and transform have them: random kernels
-//! against the interpreter. What all items share is kept once for the group, the rest in each vector's
-//! frame, and a kernel that mixes both up computes something else.
+//! Barriers in nested loops, as in networks for sorting, scans and transforms: random kernels are
+//! compared with the interpreter. Values that all items share are kept once for the group, the others
+//! in each vector's frame, and a kernel that mixes both up has wrong results.
 
 use std::fmt::Write;
 
@@ -11,24 +11,24 @@ use crate::diff::{Input, Random, Run, compare_at, compare_with};
 use crate::harness::{Grid, Kernel, clang, module, targets, widths};
 use crate::widen::{int, ints, wide};
 
-/// Writes a kernel: loops whose numbers of turns all items share, values that they share and others,
+/// Writes a kernel: loops with the same number of iterations in all items, shared and other values, and
 /// exchanges through local memory at places that depend on both.
 struct Nest {
     random: Random,
     text: String,
-    /// Loops and branches around the statement.
+    /// The number of loops and branches around the statement.
     depth: u32,
     loops: u32,
 }
 
-/// What items share, unless one of them is changed where items have parted.
+/// The variables that items share, unless one is changed where items have diverged.
 const SHARED: [(&str, &str); 6] =
     [("int", "s"), ("uint", "u"), ("long", "w"), ("uchar", "b"), ("float", "f"), ("int2", "p")];
 
 impl Nest {
     fn write(seed: u64) -> String {
         let mut nest = Self { random: Random::new(seed), text: String::new(), depth: 0, loops: 0 };
-        // Signed numbers must not wrap around.
+        // Signed numbers must not overflow.
         nest.text += "#define ADD(a, b) (int)((uint)(a) + (uint)(b))\n\
              kernel void nest(global int *out, local int *t, int n, int m) {\n\
              uint l = get_local_id(0) + get_local_id(1) * get_local_size(0);\n\
@@ -47,7 +47,7 @@ impl Nest {
         self.random.below(n)
     }
 
-    /// A number that all items share, as long as no item has changed what it is made of.
+    /// A number that all items share, as long as no item has changed its inputs.
     fn shared(&mut self) -> String {
         let counter = 1 + self.random.below(u64::from(self.loops.max(1)));
         match self.below(9) {
@@ -142,7 +142,7 @@ impl Nest {
             4 => {
                 let condition = self.own();
                 let _ = writeln!(self.text, "if ({condition} & 1) {{");
-                // Now and then what items shared differs from here on.
+                // Now and then shared values differ from here on.
                 if self.below(4) == 0 {
                     self.change_shared();
                 }
@@ -162,12 +162,12 @@ impl Nest {
     }
 }
 
-/// Not every kernel is widened: items may part where clang has merged branches.
+/// Not every kernel is widened: items may diverge where clang has merged branches.
 fn compile(text: &str) -> Module {
     module(&clang::compile_text(text, &["-O2", "-w"]))
 }
 
-/// Groups of one and of two rows, whole vectors and not, with several numbers for what items share.
+/// Groups of one and of two rows, of whole vectors and not, with several values of the shared numbers.
 fn runs(seed: u64) -> Vec<Run> {
     let mut random = Random::new(seed);
     let sizes: [[u32; 3]; 3] = [[64, 1, 1], [32, 2, 1], [20, 3, 1]];
@@ -192,15 +192,14 @@ fn loops_with_barriers_keep_what_items_share_and_what_each_has() {
     }
 }
 
-/// A copy of what items share that is left out behind a barrier shows in some kernel: the test above
-/// would find it.
+/// The test above finds a missing copy of shared values behind a barrier in some kernel.
 #[test]
 fn a_value_that_is_not_handed_on_shows() {
     let target = targets().pop().expect("the oldest is always there");
     let build = |module: &Module, change: &dyn Fn(String) -> String| {
         Kernel::with_text(module, "nest", &target, 16, change)
     };
-    // Only of floats, on which no loop depends: one that never ends shows nothing.
+    // Only floats, on which no loop depends: an endless loop would show nothing.
     let stale = |text: String| {
         let lines: Vec<&str> = text.lines().collect();
         let line = |(number, line): (usize, &&str)| match lines.get(number + 1) {
@@ -243,14 +242,14 @@ fn masked() -> (Module, Vec<Run>) {
     (module, [0, 120, 250, 505, 1020].map(run).into())
 }
 
-/// Ids that are cut to fewer bits are where they should be, whether that changes them or not.
+/// Ids that are truncated to fewer bits index the right places, whether truncation changes them or not.
 #[test]
 fn masked_ids_are_where_they_should_be() {
     let (module, runs) = masked();
     compare_at(&widths(), &module, "masked", &runs).unwrap_or_else(|how| panic!("{how}"));
 }
 
-/// The launches of the test above would show a test of masks that is wrong.
+/// The launches of the test above would show a wrong test of masks.
 #[test]
 fn a_wrong_test_of_masks_shows() {
     let target = targets().pop().expect("the oldest is always there");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Arithmetic of all widths, conversions and vectors against Rust's own.
+//! Arithmetic of all widths, conversions and vectors, compared with Rust's own.
 
 use crate::harness::{Grid, buffer, value};
 use crate::kernels::each;
@@ -156,7 +156,7 @@ macro_rules! float_test {
                 kernel.run(grid, args);
                 for (i, got) in out.chunks(20).enumerate() {
                     for (k, (&got, &want)) in got.iter().zip(&reference(a[i], b[i])).enumerate() {
-                        // Which zero fmin and fmax give is open.
+                        // fmin and fmax may return either zero.
                         let same = got == want || (got.is_nan() && want.is_nan());
                         let zero = (12..14).contains(&k) || got.is_nan();
                         let signs = zero || got.is_sign_negative() == want.is_sign_negative();
@@ -187,7 +187,7 @@ fn half_value(bits: u16) -> f64 {
     if bits & 0x8000 == 0 { magnitude } else { -magnitude }
 }
 
-/// The half float nearest to a value, ties to even: found by search among all.
+/// The half float nearest to a value, ties to even, by search among all half floats.
 fn half_bits(value: f64) -> u16 {
     let sign = if value.is_sign_negative() { 0x8000 } else { 0 };
     let value = value.abs();
@@ -266,8 +266,8 @@ fn fused_multiply_adds_are_rounded_once_with_and_without_the_instruction() {
     let mut state = 1;
     let mut triples = Vec::new();
     for round in 0..200_000 {
-        // Exponents near each other, so that sums cancel and ties occur; at the ends of the range
-        // every fourth time; few significant bits every other time.
+        // The exponents are close, so that sums cancel and ties occur; at the ends of the range every
+        // fourth time; few significant bits every other time.
         let middle = [1023, 1023, 1023, 0, 1020, 2046, 512, 1535][round % 8];
         let mut number = |spread: u64| {
             let bits = random(&mut state);
@@ -356,7 +356,7 @@ fn conversions_saturate_and_round_as_they_say() {
         let mut values = floats();
         values.extend([127.4, 127.6, -128.9, 255.5, 32767.9, -32769.0, 65535.9, 2147483647.5]);
         values.extend([4294967295.9, 9.3e18, 1.9e19, -9.3e18, 1.5, 2.5, -0.5, -1.5, 1e300]);
-        // Just above a tie of half floats, by less than a float can say.
+        // Just above a tie of half floats, by less than a float can represent.
         values.extend([1.0 + 2f64.powi(-11) + 2f64.powi(-40), 1.0 + 2f64.powi(-11)]);
         let mut out = vec![0i64; values.len() * 16];
         let grid = Grid::line(values.len() as u64, 8);
@@ -384,7 +384,7 @@ fn conversions_saturate_and_round_as_they_say() {
             ];
             let mut got = got.to_vec();
             if x.is_nan() {
-                // A NaN's bits are open.
+                // The bits of a NaN are unspecified.
                 (8..12).for_each(|k| (expected[k], got[k]) = (0, 0));
             }
             assert_eq!(got, expected, "{x:?}");
@@ -407,7 +407,7 @@ fn vectors_are_built_shuffled_selected_and_indexed() {
     });
 }
 
-/// What the kernel `vectors` does.
+/// The results of the kernel `vectors`.
 fn vectors(a: &[i32], pick: i32) -> Vec<i32> {
     let b = [a[2] + 1, a[1] + 2, a[0] + 3];
     let mut c = [a[0], a[1], a[2], a[3], a[3], a[2], a[1], a[0]];

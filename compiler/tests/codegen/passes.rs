@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The passes before widening: a kernel means the same after each of them, as the interpreter sees it,
-//! and what each does to a small kernel, for readers.
+//! The passes before widening: the interpreter gets the same results after each of them, and golden
+//! texts show readers the effect of each on a small kernel.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use crate::golden::golden;
 use crate::harness::clang::Assembly;
 use crate::harness::{Grid, clang, module};
 
-/// More than any kernel of the tests weighs.
+/// A limit above the weight of all kernels of the tests.
 const LIMIT: usize = 1 << 20;
 
 /// The module with its kernel's function replaced, which must pass the checks.
@@ -27,7 +27,7 @@ fn with_function(module: &Module, name: &str, function: &Function) -> Result<Mod
     Ok(module)
 }
 
-/// Compares what the interpreter makes of a kernel before the passes and after each of them.
+/// Compares the interpreter's results of a kernel before the passes and after each of them.
 pub fn agree_after_each(module: &Module, name: &str, runs: &[Run]) -> Result<(), String> {
     let (_, kernel) = module.kernel(name).expect("the kernel is there");
     let Some((_, mut function)) = optimise::inlined(module, kernel, LIMIT) else { return Ok(()) };
@@ -52,7 +52,7 @@ pub fn agree_after_each(module: &Module, name: &str, runs: &[Run]) -> Result<(),
     Ok(())
 }
 
-/// The text of a function that would be a kernel's.
+/// The text of a kernel with this function as its body.
 fn text(module: &Module, name: &str, function: &Function) -> String {
     let mut module = module.clone();
     let id = module.kernel(name).expect("the kernel is there").1.function;
@@ -60,7 +60,7 @@ fn text(module: &Module, name: &str, function: &Function) -> String {
     module.function_text(id).to_string()
 }
 
-/// A kernel of OpenCL C at a level before a pass, with those in front of it, and after.
+/// A kernel of OpenCL C at one of clang's levels before a pass, after the earlier passes, and after it.
 fn golden_of(pass: Pass, source: &str, level: &str) {
     let mut module = module(&clang::compile_text(source, &[level]));
     let kernel = module.kernels[0].clone();
@@ -125,7 +125,7 @@ fn counted_loops_over_private_arrays_are_their_turns() {
     golden_of(Pass::Unroll, source, "-O0");
 }
 
-/// Loops over a private array that end in each of the ways that there are, and such as the pass leaves.
+/// Loops over a private array with each form of end, and loops that the pass leaves.
 const LOOPS: &str = "
 kernel void loops(global int *io, int n) {
   int i = get_global_id(0), x = io[i], a[8], s = 0, k;
@@ -176,7 +176,7 @@ kernel void loops(global int *io, int n) {
   io[i] = s;
 }";
 
-/// "so any form of counting will do"
+/// Loops with any form of counting are unrolled.
 #[test]
 fn unrolled_loops_do_the_same() {
     let bytes = (0..100).flat_map(|i: i32| (i.wrapping_mul(0x3c6e_f35f) >> (i % 29)).to_le_bytes());
@@ -189,7 +189,7 @@ fn unrolled_loops_do_the_same() {
     }
 }
 
-/// The loops that are left of a kernel.
+/// The number of loops left in a kernel.
 fn loops_left(body: &str) -> usize {
     let source = format!(
         "constant int table[4] = {{3, 1, 4, 1}};
@@ -225,7 +225,7 @@ fn loops_without_gain_or_bound_are_left() {
     );
 }
 
-/// "Each pass takes a function and leaves one that means the same": the random programs, alone.
+/// Each pass preserves the meaning of the random programs, alone.
 #[test]
 fn random_programs_mean_the_same_after_each_pass() {
     let with = |module: &Module, runs: &[Run]| agree_after_each(module, "random", runs);
@@ -237,7 +237,7 @@ fn random_programs_mean_the_same_after_each_pass() {
     }
 }
 
-/// Operations that are alike but not the same, and such that change nothing.
+/// Operations that are similar but not the same, and operations that change nothing.
 const ALIKE: &str = "
 kernel void alike(global int *io) {
   int i = get_global_id(0), x = io[i], y = io[i + 64], s = 0;
@@ -273,7 +273,7 @@ fn what_is_alike_is_not_taken_for_the_same() {
     }
 }
 
-/// What keeps a variable in memory: a varying index, a volatile access, an address that is stored.
+/// A varying index, a volatile access, or an address that is stored keeps a variable in memory.
 #[test]
 fn some_variables_stay_in_memory() {
     let stays = |body: &str| {
@@ -291,8 +291,8 @@ fn some_variables_stay_in_memory() {
     assert_eq!(stays("struct { int a; float b[3]; } s; s.b[1] = n; s.a = 1; p[0] = s.b[1];"), 0);
 }
 
-/// Variables whose initial value has other parts than what is read of them: Intel's SYCL compiler makes
-/// them of `memset` and of copies of tables.
+/// Variables whose initial value has other parts than the reads: Intel's SYCL compiler makes them of
+/// `memset` and of copies of tables.
 #[test]
 fn initial_values_are_read_in_other_parts() {
     let spirv = Assembly {
@@ -356,7 +356,7 @@ fn initial_values_are_read_in_other_parts() {
     assert_eq!(after[0], sum.to_le_bytes().repeat(32));
 }
 
-/// Arrays whose elements move on by one: clang makes copies of overlapping ranges of such loops.
+/// Arrays whose elements move by one: clang turns such loops into copies of overlapping ranges.
 const SHIFTS: &str = "
 kernel void shifts(global int *io) {
   int i = get_global_id(0), up[8], down[8], far[70];
@@ -396,7 +396,8 @@ fn overlapping_copies_read_before_they_write() {
     same(&module, "shifts", run.0, &run.1, "shifts");
 }
 
-/// Private arrays of one size of scalars, of which items read and write elements, together and apart.
+/// Private arrays of scalars of one size, whose elements items read and write, uniformly and
+/// divergently.
 const ARRAYS: &str = "
 typedef struct { int a; float b; } pair;
 kernel void arrays(global int *io, int n) {
@@ -429,7 +430,7 @@ kernel void arrays(global int *io, int n) {
   io[i] = sum;
 }";
 
-/// "at one index, the items' elements are neighbours": the same results, at all widths.
+/// Arrays that are laid out element by element give the same results, at all widths.
 #[test]
 fn private_arrays_laid_out_by_element_hold_the_same() {
     let input = |n: i32| Input::bytes((0..n).flat_map(|i| (i * 37 - 500).to_le_bytes()).collect());
@@ -441,7 +442,7 @@ fn private_arrays_laid_out_by_element_hold_the_same() {
     }
 }
 
-/// What all items load and store at one index is no gather and no scatter.
+/// Loads and stores of all items at one index are no gathers and no scatters.
 #[test]
 fn elements_at_one_index_are_vectors() {
     let source = "kernel void k(global float *io, int n, int m) {

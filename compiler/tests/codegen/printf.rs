@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What compiled kernels print, at every width, is what the interpreter says; and a full ring
-//! refuses.
+//! Compiled kernels print at every width the same as in the interpreter; and a full ring refuses calls.
 
 use tally_compiler::interp;
 use tally_compiler_protocol::printf::{self, CAPACITY, DATA, HEAD, REFUSED, SKIP, TAIL};
 
 use crate::harness::{Arg, Grid, Kernel, buffer, clang, module, value, widths};
 
-/// A ring, as the driver has it.
+/// A ring, as the driver creates it.
 struct Ring {
     words: Vec<u64>,
     start: usize,
@@ -30,7 +29,7 @@ impl Ring {
         &mut self.words[self.start + offset / 8]
     }
 
-    /// The texts of all records; frees them.
+    /// Returns the texts of all records and frees them.
     fn drain(&mut self) -> Vec<String> {
         let mut texts = Vec::new();
         let capacity = *self.word(CAPACITY) as usize;
@@ -52,7 +51,7 @@ impl Ring {
     }
 }
 
-/// The same arguments for both.
+/// An argument for both.
 #[derive(Clone)]
 enum Given {
     Out(usize),
@@ -188,7 +187,7 @@ fn a_full_ring_refuses_and_each_refusal_is_known_to_the_caller() {
     for (target, lanes) in widths() {
         let kernel = Kernel::with_lanes(&module, "many", &target, lanes);
         let mut ring = Ring::new(4096);
-        // The second round begins where the first has ended, so that records wrap.
+        // The second round begins where the first one ended, so that records wrap.
         for _ in 0..3 {
             let mut out = vec![0_i32; 32];
             let args = vec![buffer(&mut out), value(CALLS)];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What OpenCL C's formulas make of an image, in plain Rust with more digits than needed.
+//! A reference for OpenCL C's formulas for images, in plain Rust with more digits than needed.
 
 /// A small generator of random numbers (SplitMix64).
 pub struct Rng(pub u64);
@@ -24,7 +24,7 @@ pub struct Kind {
     pub name: &'static str,
     /// Its number in descriptors.
     number: u8,
-    /// Coordinates that are filtered; a layer may follow.
+    /// The number of filtered coordinates; a layer may follow.
     dimensions: usize,
     layers: bool,
 }
@@ -42,7 +42,7 @@ pub const KINDS: [Kind; 6] = [
     kind("1d_buffer", 5, 1, false),
 ];
 
-/// Components of a texel by their bits.
+/// The components of a texel by their bits.
 #[derive(Debug)]
 pub struct Layout {
     number: u8,
@@ -126,7 +126,7 @@ impl Image {
         image
     }
 
-    /// Makes random bits of floats numbers of some size, so that sums mean something.
+    /// Makes random bits of floats numbers of moderate size, so that sums are meaningful.
     fn tame(&mut self, rng: &mut Rng) {
         let [w, h, d] = self.size;
         for i in 0..w * h * d {
@@ -161,7 +161,8 @@ impl Image {
         bytes
     }
 
-    /// Places to sample: in and around the image, in parts of texels that floats hold exactly.
+    /// Coordinates to sample: in and around the image, in fractions of texels that floats represent
+    /// exactly.
     pub fn coordinates(&self, rng: &mut Rng, count: usize, normalized: bool) -> Vec<[f32; 4]> {
         let mut one = |dimension: usize| {
             let n = self.size[dimension] as f32;
@@ -187,12 +188,12 @@ impl Image {
             .collect()
     }
 
-    /// Texels, up to `beyond` outside of the image; one in eight is marked as not wanted.
+    /// Texels, up to `beyond` outside of the image; one in eight is marked as unused.
     pub fn places(&self, rng: &mut Rng, count: usize, beyond: i32) -> Vec<u32> {
         let mut all = Vec::new();
         for _ in 0..count {
             let mut at = self.size.map(|n| rng.below(n + 2 * beyond as usize) as i32 - beyond);
-            // One writer for each texel, or the last one would be a matter of order.
+            // There is one writer for each texel, so that the order does not matter.
             if beyond != 0 {
                 let i = all.len() / 4 % (self.size[0] * self.size[1] * self.size[2] + 3);
                 let [w, h, _] = self.size;
@@ -211,7 +212,7 @@ impl Image {
         all
     }
 
-    /// Bits of a channel to write: of numbers around and beyond the format's range.
+    /// Bits of a channel for a write: numbers inside and outside of the format's range.
     pub fn random_channel(&self, rng: &mut Rng) -> u32 {
         match self.channel {
             0 | 1 => (rng.next() as u32) >> rng.below(32),
@@ -307,16 +308,16 @@ impl Image {
         place
     }
 
-    /// What a kernel reads there without a sampler.
+    /// The result of a kernel's read at a place without a sampler.
     pub fn texel(&self, at: [i64; 3]) -> [f64; 4] {
         self.channels(self.ordered(at))
     }
 
-    /// What a sampler makes of a place.
+    /// The result of sampling at a place.
     pub fn sample(&self, sampler: u64, given: [f64; 3]) -> [f64; 4] {
         let (address, normalized) = (sampler & 7, sampler & 8 != 0);
         let linear = sampler & 16 != 0 && self.channel >= 2;
-        // By dimension: texels and their shares.
+        // For each dimension, the texels and their weights.
         let mut shares: Vec<Vec<(i64, f64)>> = Vec::new();
         for (&size, &c) in self.size.iter().zip(&given).take(self.kind.dimensions) {
             let n = size as f64;
@@ -375,7 +376,7 @@ impl Image {
         }
     }
 
-    /// The bits of the number nearest to a channel.
+    /// The bits of the component's number nearest to a channel.
     fn nearest(&self, component: usize, channel: u32) -> u32 {
         let bits = self.layout.bits[component];
         let most = 2_f64.powi(bits as i32) - 1.0;
@@ -402,7 +403,7 @@ impl Image {
         }
     }
 
-    /// Whether a channel's bits are a number: exactly for integers, nearly for others.
+    /// Compares a channel's bits with a number: exactly for integers, approximately for others.
     pub fn check(&self, bits: u32, want: f64) -> Result<(), String> {
         let (found, near) = match self.channel {
             0 => (f64::from(bits), 0.0),
@@ -414,7 +415,7 @@ impl Image {
     }
 }
 
-/// A number of 5 bits of exponent and `mantissa` behind them.
+/// A number with 5 bits of exponent and `mantissa` bits of mantissa.
 fn float(raw: u32, mantissa: u32) -> f64 {
     let (exponent, fraction) = (raw >> mantissa, f64::from(raw & ((1 << mantissa) - 1)));
     let unit = 2_f64.powi(-(mantissa as i32));
@@ -426,7 +427,7 @@ fn float(raw: u32, mantissa: u32) -> f64 {
     }
 }
 
-/// Of all numbers of the format the nearest, of two the even one; the largest if `x` is beyond it.
+/// The nearest number of the format, the even one of two; the largest if `x` is beyond it.
 fn nearest_small(x: f64, mantissa: u32) -> u32 {
     if x == f64::INFINITY {
         return 31 << mantissa;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What widened code finds out as it runs: whether places lie in line, whether any item passes a
-//! limit, and whether all vectors of a group stop at the same barrier.
+//! Tests that widened code makes at run time: whether addresses are contiguous, whether any item is
+//! within a limit, and whether all vectors of a group stop at the same barrier.
 
 use tally_compiler::widen::widen_twice;
 
@@ -8,8 +8,8 @@ use crate::diff::{Input, same};
 use crate::harness::Grid;
 use crate::widen::{int, ints, wide};
 
-/// Remainders and bits of ids lead to neighbours in some vectors and to places apart in others;
-/// whichever items take part, each reads and writes the place that it names.
+/// Remainders and bits of ids index adjacent elements in some vectors and scattered ones in others;
+/// each active item reads and writes its own place, whichever items take part.
 #[test]
 fn computed_places_are_those_named_in_line_or_not() {
     let module = wide(
@@ -27,7 +27,7 @@ fn computed_places_are_those_named_in_line_or_not() {
     }
 }
 
-/// What an item has loaded is what an atomic gets, though the item has written to that place since.
+/// An atomic uses the value that an item has loaded, though the item has written to that place since.
 #[test]
 fn an_atomic_gets_what_was_loaded_before_a_write() {
     let module = wide(
@@ -51,7 +51,7 @@ fn an_atomic_gets_what_was_loaded_before_a_write() {
     }
 }
 
-/// A comparison of an id with a limit holds for the items that it holds for, wherever the limit lies.
+/// A comparison of an id with a limit is right for each item, wherever the limit lies.
 #[test]
 fn ids_pass_limits_one_by_one() {
     let module = wide(
@@ -73,7 +73,7 @@ fn ids_pass_limits_one_by_one() {
     }
 }
 
-/// Vectors that stop at different barriers go on, each from where it stopped, until all have run all
+/// Vectors that stop at different barriers continue, each from where it stopped, until all have run all
 /// of their code.
 #[test]
 fn vectors_that_stop_apart_all_run_to_their_end() {
@@ -109,8 +109,8 @@ fn vectors_that_stop_apart_all_run_to_their_end() {
     }
 }
 
-/// Items whose loops wait for their own results go 32 at a time where a row has room for that, then
-/// 16, then one; wherever a row ends, each item is run once.
+/// Items whose loops depend on their own results run in vectors of 32 if a row has room for that, then
+/// of 16, then singly; wherever a row ends, each item is run once.
 #[test]
 fn rows_are_run_in_two_lengths_of_vectors_and_a_rest() {
     let module = wide(
@@ -146,7 +146,8 @@ fn rows_are_run_in_two_lengths_of_vectors_and_a_rest() {
     }
 }
 
-/// Where a kernel requires rows of eights, vectors of 8 make them up; longer ones would not be full.
+/// A kernel whose required rows consist of vectors of 8 or 16 items runs in those; longer ones would not
+/// be full.
 #[test]
 fn required_rows_are_made_of_whole_vectors() {
     let module = wide(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where spilled vectors lie.
+//! The alignment of spilled vectors.
 
 use tally_compiler::llvm::{self, Level, Output};
 use tally_compiler_protocol::TargetCpu;
@@ -28,7 +28,7 @@ fn the_stack_is_aligned_to_the_vectors_that_it_may_hold() {
         let text = assembly(cpu, lanes);
         assert!(text.contains(&format!("andq\t$-{bytes}, %rsp")), "{cpu}, {lanes} lanes:\n{text}");
     }
-    // Every caller aligns it to 16 bytes.
+    // Every caller aligns the stack to 16 bytes.
     for (cpu, lanes) in [("x86-64", 16), ("x86-64-v2", 8), ("x86-64-v4", 4), ("x86-64-v4", 1)] {
         let text = assembly(cpu, lanes);
         assert!(!text.contains("%rsp"), "{cpu}, {lanes} lanes:\n{text}");

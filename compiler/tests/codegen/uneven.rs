@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Groups whose rows are not made of whole vectors: the last vector of a row has fewer items, and those
-//! that it has not do nothing.
+//! Groups whose rows do not consist of whole vectors: the last vector of a row has fewer items, and the
+//! missing ones have no effect.
 
 use tally_compiler::ir::{Module, Op};
 use tally_compiler::widen::{Rows, widen};
@@ -11,8 +11,8 @@ use crate::guarded::Guarded;
 use crate::harness::{Arg, Grid, Kernel, clang, module, widths};
 use crate::widen::{int, ints, wide};
 
-/// Sizes of groups: with a part of a vector in each row, with one item behind whole ones, shorter than
-/// a quarter of a vector, and a column.
+/// Sizes of groups: with a part of a vector in each row, with one item behind whole vectors, shorter
+/// than a quarter of a vector, and a column.
 const GROUPS: [[u32; 3]; 9] = [
     [10, 10, 1],
     [100, 1, 1],
@@ -35,14 +35,14 @@ fn volume(grid: Grid) -> i32 {
     grid.global.iter().product::<u64>() as i32
 }
 
-/// The launches of a group's size: whole, and with edges.
+/// The launches for a size of groups: whole, and with edges.
 fn grids(group: [u32; 3]) -> [Grid; 2] {
     let less = group.map(|n| u64::from(n) / 3);
     [grid(group, [0; 3]), grid(group, less)]
 }
 
-/// Where the items of a vector come together, only those write that there are: a tile of a stencil,
-/// with private memory, a divergent loop and a store between barriers.
+/// Where the items of a vector reconverge, only the items that exist write: a tile of a stencil, with
+/// private memory, a divergent loop and a store between barriers.
 #[test]
 fn tiles_of_any_size_are_exchanged_at_barriers() {
     let module = wide(
@@ -73,8 +73,8 @@ fn tiles_of_any_size_are_exchanged_at_barriers() {
     same_in_all(&module, "tile", &runs.collect::<Vec<_>>());
 }
 
-/// Atomics of the same place, and of places apart, are done once by each item that there is, and so are
-/// volatile accesses.
+/// Atomics on the same place and on different places are executed once by each item that exists, and so
+/// are volatile accesses.
 #[test]
 fn what_is_done_item_by_item_is_done_by_those_that_there_are() {
     let module = wide(
@@ -98,7 +98,7 @@ fn what_is_done_item_by_item_is_done_by_those_that_there_are() {
     same_in_all(&module, "count", &runs.collect::<Vec<_>>());
 }
 
-/// Groups reduce and scan what the items that there are bring, and a broadcast finds an item by its
+/// Groups reduce and scan the values of the items that exist, and a broadcast finds an item by its
 /// place in the group.
 #[test]
 fn groups_reduce_scan_and_broadcast() {
@@ -124,7 +124,7 @@ fn groups_reduce_scan_and_broadcast() {
 }
 
 /// A sub-group is a part of the group in its order, so in one row the last one is partial; those of
-/// several uneven rows begin within rows, and such groups go one item at a time.
+/// several uneven rows begin within rows, and such groups run scalar.
 const SUBGROUPS: &str = "
 #define LID get_sub_group_local_id()
 kernel SIZE void together(global uint *out, global uint *ids) {
@@ -165,7 +165,7 @@ fn the_last_sub_group_of_a_row_is_partial() {
     }
 }
 
-/// Where a kernel requires rows that are uneven, it has one form with vectors, for those.
+/// A kernel that requires uneven rows has one form with vectors, for those.
 #[test]
 fn a_required_size_with_uneven_rows_goes_in_vectors() {
     let text = |[x, y, z]: [u32; 3]| {
@@ -199,8 +199,8 @@ fn a_required_size_with_uneven_rows_goes_in_vectors() {
     assert_eq!(refusal.to_string(), "rows of a group that fill no vectors");
 }
 
-/// "An item that is masked off touches no memory": what the missing items would read and write behind
-/// their row is not mapped.
+/// Masked items access no memory: the memory that the missing items would read and write behind their
+/// row is not mapped.
 #[test]
 fn missing_items_touch_no_memory() {
     let module = wide(
@@ -229,8 +229,8 @@ fn missing_items_touch_no_memory() {
     }
 }
 
-/// What people read of a kernel with a barrier: its form for uneven rows asks once which items there
-/// are, and does nothing without that mask.
+/// The view of a kernel with a barrier: its form for uneven rows tests once which items exist, and has
+/// no effect without that mask.
 #[test]
 fn the_form_for_uneven_rows_is_readable() {
     let module = module(&clang::compile_text(

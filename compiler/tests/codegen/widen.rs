@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Widened kernels do what the same kernels do one item at a time. The interpreter says what that
-//! is; [`same`] runs each kernel with 1, 8, 16 and 32 items to a vector.
+//! Widened kernels have the results of the same kernels in scalar form. The interpreter gives these
+//! results; [`same`] runs each kernel with 1, 8, 16 and 32 items to a vector.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use crate::guarded::Guarded;
 use crate::harness::clang::Assembly;
 use crate::harness::{Arg, Grid, Kernel, clang, module, value, widths};
 
-/// Compiles text, sees that every kernel is widened with 8, 16 and 32 items, and gives the module.
+/// Compiles text, checks that every kernel is widened with 8, 16 and 32 items, and returns the module.
 pub fn wide(text: &str) -> tally_compiler::ir::Module {
     let module = module(&clang::compile_text(text, &["-O2", "-w"]));
     for kernel in &module.kernels {
@@ -57,7 +57,7 @@ fn items_part_and_meet_again() {
     same(&module, "part", Grid::line(150, 64), &[p, int(100)], "");
 }
 
-/// A value that a loop has computed is, behind the loop, the one with which each item left it.
+/// Behind a loop, each item has the value with which it left the loop.
 #[test]
 fn items_keep_what_they_leave_a_loop_with() {
     let module = wide(
@@ -70,7 +70,7 @@ fn items_keep_what_they_leave_a_loop_with() {
     same(&module, "leave", Grid::line(128, 64), &[ints(128, |i| i * 37 % 300)], "");
 }
 
-/// A 32-bit index that wraps around within a vector leads to the places that it names.
+/// A 32-bit index that wraps around within a vector indexes the right places.
 #[test]
 fn indices_that_wrap_around_are_followed() {
     let module = wide(
@@ -88,7 +88,7 @@ fn indices_that_wrap_around_are_followed() {
     }
 }
 
-/// Ids that do not fit 32 bits are right, cut to 32 bits and whole.
+/// Ids that do not fit 32 bits are right, truncated to 32 bits and whole.
 #[test]
 fn large_ids_are_right() {
     let module = wide(
@@ -106,7 +106,7 @@ fn large_ids_are_right() {
     }
 }
 
-/// Vectors of 2, 3 and 4 components, structures and private arrays keep their places in memory.
+/// Vectors of 2, 3 and 4 components, structures and private arrays keep their layout in memory.
 #[test]
 fn values_of_several_parts_keep_their_places() {
     let module = wide(
@@ -136,7 +136,7 @@ fn values_of_several_parts_keep_their_places() {
     same(&module, "parts", Grid::line(70, 32), &inputs, "");
 }
 
-/// Steps of extended numbers that wrap around 2^64 are no less than others: `(3 * i - by) / 3`.
+/// Steps of extended numbers that wrap around 2^64 are handled: `(3 * i - by) / 3`.
 #[test]
 fn multiples_that_wrap_around_are_right() {
     let module = wide(
@@ -151,7 +151,7 @@ fn multiples_that_wrap_around_are_right() {
     }
 }
 
-/// Structures of two, three and four floats that are loaded and stored in one piece.
+/// Structures of two, three and four floats that are loaded and stored as a whole.
 #[test]
 fn structures_are_stored_whole() {
     for floats in 2..5 {
@@ -251,7 +251,7 @@ fn items_of_uneven_rows_know_their_sub_group() {
     }
 }
 
-/// Atomics are done by each active item, once.
+/// Each active item executes an atomic once.
 #[test]
 fn atomics_are_done_once_by_each_active_item() {
     let module = wide(
@@ -300,8 +300,8 @@ fn lines_of_a_loop_are_loaded_by_items_that_take_turns() {
     same(&module, "count", Grid::line(64, 64), &inputs, "");
 }
 
-/// A kernel in which each item's address is so many steps away from a buffer, and is used by so many
-/// atomics.
+/// A kernel in which each item's address is `steps` computations away from a buffer, and is used by
+/// `atomics` atomics.
 fn far_atomics(steps: usize, atomics: usize) -> tally_compiler::ir::Module {
     let mut body = "%at = OpInBoundsPtrAccessChain %p %in %i
         %x = OpLoad %i32 %at Aligned 4
@@ -324,7 +324,7 @@ fn far_atomics(steps: usize, atomics: usize) -> tally_compiler::ir::Module {
     module(&assembly.module())
 }
 
-/// Items that take turns make their own addresses, but not long chains of them again and again.
+/// Items that take turns compute their own addresses, but do not repeat long chains of computations.
 #[test]
 fn chains_of_addresses_are_not_repeated() {
     let (steps, atomics) = (60, 20);
@@ -342,7 +342,7 @@ fn what_grows_too_much_is_refused() {
     assert_eq!(refusal.to_string(), "too many instructions once widened");
 }
 
-/// Items that are masked off never touch memory: what they would read and write is not mapped.
+/// Masked items never access memory: what they would read and write is not mapped.
 #[test]
 fn masked_off_items_touch_no_memory() {
     let text =
@@ -373,7 +373,7 @@ fn masked_off_items_touch_no_memory() {
     }
 }
 
-/// Barriers, local memory and collectives work on vectors as on items.
+/// Barriers, local memory and collectives work in widened kernels.
 #[test]
 fn groups_of_vectors_work_together() {
     let module = wide(
@@ -407,7 +407,7 @@ fn groups_of_vectors_work_together() {
 }
 
 /// The bits of several components as one, and of one as several. A kernel that is not widened for it
-/// runs item by item; oneMKL's, whose items exchange places without a barrier, are wrong then.
+/// runs item by item; kernels of oneMKL, whose items exchange values without a barrier, are wrong then.
 #[test]
 fn bits_become_more_or_fewer_components() {
     let module = wide(
@@ -428,9 +428,9 @@ fn bits_become_more_or_fewer_components() {
     same(&module, "bits", Grid::line(150, 64), &[p, ints(300, |_| 0)], "");
 }
 
-/// No item sees the order in which others access their own variables: where all access the same place,
-/// volatile ones stay vectors, and volatile. oneMKL rounds in such variables; item by item, one kernel of
-/// 860 instructions became 39,000.
+/// No item sees the order in which others access their own variables: if all access the same place,
+/// volatile accesses stay vectors, and volatile. oneMKL rounds in such variables; item by item, one
+/// kernel of 860 instructions became 39,000.
 #[test]
 fn volatile_private_variables_are_vectors() {
     let module = wide(
@@ -469,7 +469,7 @@ fn volatile_private_variables_are_vectors() {
     same(&module, "exact", Grid::line(100, 32), &[x, ints(100, |_| 0)], "");
 }
 
-/// What people read: which values are uniform, where items part, what is gathered, and the code.
+/// The view for readers: the uniform values, the divergent branches, the gathers, and the code.
 #[test]
 fn the_view_of_a_widened_kernel_is_readable() {
     let module = module(&clang::compile_text(
@@ -488,7 +488,7 @@ fn the_view_of_a_widened_kernel_is_readable() {
     golden("widen-steps.txt", &widened.to_string());
 }
 
-/// What the vectors can't do is built with one item at a time, and the reason is said.
+/// A kernel that cannot be widened is built in scalar form, and the reason is given.
 #[test]
 fn what_is_refused_has_a_reason() {
     let module = module(&clang::compile_text(
@@ -502,8 +502,8 @@ fn what_is_refused_has_a_reason() {
     assert_eq!(refusal.to_string(), "a barrier where the items of a vector may have parted");
 }
 
-/// A module of a thousand kernels is not copied a thousand times: with a kernel go the functions
-/// that it reaches.
+/// A module of a thousand kernels is not copied a thousand times: only the functions that a kernel
+/// reaches are copied with it.
 #[test]
 fn a_widened_kernel_brings_only_its_own_functions() {
     let module = module(&clang::compile_text(
@@ -523,8 +523,8 @@ fn a_widened_kernel_brings_only_its_own_functions() {
     }
 }
 
-/// What the next vectors of a row will load is prefetched in loops, and where a vector takes long; not
-/// where it is short.
+/// Loads of the next vectors of a row are prefetched in loops, and where a vector takes long; not where
+/// it is short.
 #[test]
 fn long_vectors_prefetch_what_the_next_ones_load() {
     let prefetches = |value: &str| {

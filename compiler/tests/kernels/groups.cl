@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Groups and sub-groups, as programs use them.
+// Groups and sub-groups in typical use.
 
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 
 #define SUB(n) __attribute__((intel_reqd_sub_group_size(n)))
 
-// Where an item is: seven answers each.
+// The place of an item: seven queries each.
 kernel SUB(8) void places(global uint *out) {
     size_t i = (get_global_id(2) * get_global_size(1) + get_global_id(1)) * get_global_size(0)
                + get_global_id(0);
@@ -19,7 +19,7 @@ kernel SUB(8) void places(global uint *out) {
     to[6] = (uint)get_local_linear_id();
 }
 
-// Ballots and the questions about them, with the sub-group's default size.
+// Ballots and their queries, with the sub-group's default size.
 kernel void ballots(global uint *out, global const int *in) {
     size_t i = get_global_id(0);
     global uint *to = out + i * 10;
@@ -62,7 +62,7 @@ kernel SUB(16) void shuffles(global long *out, global const long *in) {
     to[11] = sub_group_non_uniform_all_equal((int)(x > -100)) + 2 * sub_group_non_uniform_all_equal((int)x);
 }
 
-// Divergent code: each branch is a group of its own, and loops leave at different times.
+// Divergent code: each branch is a group of its own, and items leave loops at different times.
 kernel SUB(8) void divergent(global uint *out) {
     uint i = get_global_id(0), lane = get_sub_group_local_id();
     uint r = 0;
@@ -77,7 +77,7 @@ kernel SUB(8) void divergent(global uint *out) {
     out[i] = r;
 }
 
-// Sub-groups that go different ways, any number of turns, between barriers of the work-group.
+// Divergent sub-groups, with any number of iterations, between barriers of the work-group.
 kernel SUB(8) void turns(global int *out, local int *t) {
     uint l = get_local_id(0), sub = get_sub_group_id(), lane = get_sub_group_local_id();
     int x = (int)l;
@@ -95,7 +95,7 @@ kernel SUB(8) void turns(global int *out, local int *t) {
     out[get_global_id(0)] = x;
 }
 
-// One after the other: no operation sees the values of the next.
+// Consecutive operations do not see each other's values.
 kernel SUB(16) void in_a_row(global int *out) {
     int x = (int)get_local_id(0);
     for (int k = 0; k < 5; k++) {

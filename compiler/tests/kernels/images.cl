@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Reads, samples and writes images of every kind at given places. What lies behind the coordinates
-// that a kind has is ignored.
+// Reads, samples and writes images of every kind at given places. Components behind the coordinates of
+// an image's kind are ignored.
 
 #define SAMPLE(kind, coordinate)                                                                    \
   kernel void sample_##kind(read_only image##kind##_t image, sampler_t s, global const float4 *at, \

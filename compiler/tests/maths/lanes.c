@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The functions on vectors (rt/maths/) as functions of one number, which is one of the vector's.
+// The functions on vectors (rt/maths/) as scalar functions, which use one element of a vector.
 //
-// Where in the vector it is depends on its bits. The other numbers are common ones, or one far from the range of
-// all functions, so that vectors of both kinds of numbers are tried, too.
+// The bits of the number determine its place in the vector. The other elements are common numbers, or
+// one that is far from the range of all functions, so that vectors with both kinds of numbers are
+// tested, too.
 
 #include "../../rt/maths/lanes.h"
 

@@ -11,12 +11,12 @@ use std::{env, fs};
 
 use super::sample::Float;
 
-/// The library, compiled for some processor and a number of numbers at a time, and loaded. It is never
-/// unloaded.
+/// The library, compiled for some processor and a vector width, and loaded. It is never unloaded.
 pub struct Library {
-    /// What it was compiled for.
+    /// The processor and the width that it was compiled for.
     pub name: String,
-    /// How many numbers its functions take at a time. More than one: it has functions on vectors alone.
+    /// The number of elements that its functions take. If it is more than one, only functions on
+    /// vectors exist.
     pub lanes: u32,
     handle: *mut c_void,
 }
@@ -26,14 +26,14 @@ unsafe impl Send for Library {}
 // SAFETY: as above; the library's functions have no state.
 unsafe impl Sync for Library {}
 
-/// The forms of the library for one number, as far as this processor can run them: for any x86-64, with fused
+/// The scalar forms of the library that this processor can run: for any x86-64, with fused
 /// multiply-add, with registers of 512 bits.
 pub fn libraries() -> &'static [Library] {
     static LIBRARIES: OnceLock<Vec<Library>> = OnceLock::new();
     LIBRARIES.get_or_init(|| forms_for(1))
 }
 
-/// The same forms for one number and for vectors of 8 and of 16.
+/// The same forms, scalar and for vectors of 8 and of 16.
 pub fn all_libraries() -> impl Iterator<Item = &'static Library> {
     static LONG: OnceLock<Vec<Library>> = OnceLock::new();
     let long = LONG.get_or_init(|| forms_for(8).into_iter().chain(forms_for(16)).collect());
@@ -94,7 +94,7 @@ impl Library {
         // SAFETY: the path is a C string; the object has no constructors.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         assert!(!handle.is_null(), "the maths library can't be loaded");
-        // The mapping stays.
+        // The mapping remains.
         let _ = fs::remove_file(object);
         Library { name, lanes, handle }
     }

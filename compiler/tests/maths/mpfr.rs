@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! References of more precision than any format: GNU MPFR's functions, correctly rounded to
+//! References with more precision than any format: GNU MPFR's functions, correctly rounded to
 //! [`PRECISION`] bits.
 //!
-//! The library is opened when the tests run. It is there wherever GCC is, whose compiler needs it;
-//! functions in half turns need version 4.2, as Debian 12 has it.
+//! The library is opened when the tests run. Every installation of GCC has it, because the compiler
+//! needs it; functions in half turns need version 4.2, which Debian 12 has.
 
 use std::ffi::{CString, c_int, c_long, c_void};
 use std::mem::transmute;
 use std::sync::OnceLock;
 
-/// Bits of what functions are computed to: those of a double, and as many to spare.
+/// The precision of results in bits: that of a double, with a wide margin.
 const PRECISION: c_long = 128;
 
 /// A number as the sum of two doubles, the first of which is its rounding.
@@ -63,7 +63,7 @@ fn symbol(name: &str) -> *mut c_void {
     address
 }
 
-/// What every number is made and read with.
+/// The functions that initialise, set and read numbers.
 struct Basics {
     init: Init,
     clear: Clear,
@@ -132,7 +132,7 @@ pub fn unary(name: &str) -> impl Fn(f64) -> Exact {
     };
     // SAFETY: MPFR's functions of one number have this prototype.
     let function = unsafe { transmute::<*mut c_void, OfOne>(symbol(&format!("mpfr_{own}"))) };
-    // OpenCL's inverse root of -0 is that of a root of -0.
+    // OpenCL's inverse root of -0 has the sign of the zero, like the root.
     let odd = name == "rsqrt";
     move |x| {
         if odd && x == 0.0 {
@@ -149,7 +149,7 @@ pub fn unary(name: &str) -> impl Fn(f64) -> Exact {
 pub fn binary(name: &str) -> impl Fn(f64, f64) -> Exact {
     // SAFETY: MPFR's functions of two numbers have this prototype.
     let function = unsafe { transmute::<*mut c_void, OfTwo>(symbol(&format!("mpfr_{name}"))) };
-    // 1 to any power is 1, says MPFR; for `powr`, OpenCL and IEEE 754 do not.
+    // In MPFR 1 to any power is 1; OpenCL's and IEEE 754's `powr` differ.
     let strict = name == "powr";
     move |x, y| {
         if strict && (x.is_nan() || y.is_nan()) {

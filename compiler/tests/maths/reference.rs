@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the C library computes exactly.
+//! Functions that the C library computes exactly.
 
 // SAFETY: these are the C standard's functions with their prototypes, and read and write nothing
 // but numbers.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers to try, and how far off a result is.
+//! Numbers to test, and the errors of results.
 
 use std::f32::consts as f32_consts;
 use std::f64::consts::{FRAC_PI_2, PI};
@@ -8,15 +8,15 @@ use std::fmt::{Debug, LowerExp};
 use super::mpfr::Exact;
 use super::reference::ldexp;
 
-/// What the tests need to know of a format.
+/// The properties of a format.
 pub trait Float: Copy + Debug + LowerExp + 'static {
-    /// In bits.
+    /// The width in bits.
     const WIDTH: u32;
     /// Digits of the significand.
     const DIGITS: i32;
-    /// Of the number that would follow the largest.
+    /// The exponent of the number that would follow the largest.
     const TOP_EXPONENT: i32;
-    /// Where something special happens, without negatives.
+    /// Numbers around which functions have special cases, without negatives.
     const SPECIAL: &[Self];
 
     /// The number nearest to a double.
@@ -91,7 +91,7 @@ pub fn special_pairs<F: Float>() -> Vec<(F, F)> {
     all.iter().flat_map(|&x| all.iter().map(move |&y| (x, y))).collect()
 }
 
-/// How many times as many numbers as usual are tried: `TALLY_MATHS_EFFORT`, for longer runs by hand.
+/// Factor for the number of tested numbers: `TALLY_MATHS_EFFORT`, for longer runs by hand.
 pub fn effort() -> u32 {
     let asked = std::env::var("TALLY_MATHS_EFFORT").ok();
     asked.and_then(|text| text.parse().ok()).unwrap_or(1).clamp(1, 100_000)
@@ -100,7 +100,7 @@ pub fn effort() -> u32 {
 /// The special numbers, numbers of every size and sign, and evenly spaced ones of a range.
 pub fn samples<F: Float>((from, to): (f64, f64)) -> impl Iterator<Item = F> {
     let count = 10_000 * effort();
-    // Each number's bits are as many steps from the last one's.
+    // The bits of successive numbers are equally far apart.
     let step = (u64::MAX / u64::from(count)) as usize;
     let all = (0..=u64::MAX).step_by(step).map(F::any);
     let spaced = (0..count)
@@ -119,7 +119,7 @@ pub fn halves() -> impl Iterator<Item = f32> {
     sizes.chain([f32::INFINITY]).flat_map(|x| [x, -x]).chain([f32::NAN])
 }
 
-/// How far a float is from `want` once it is rounded to a half, in units of a half's last place, as
+/// The difference between a float, rounded to a half, and `want`, in units of a half's last place, like
 /// [`error`].
 pub fn half_error(got: f32, want: Exact) -> f64 {
     let unit = |x: f64| {
@@ -156,7 +156,7 @@ pub fn error<F: Float>(got: F, want: impl Into<Exact>) -> f64 {
     if got.is_nan() || want.is_nan() || (got == 0.0 && got.signum() != want.signum()) {
         return f64::INFINITY;
     }
-    // So near the top that the number after the largest needs room, everything is made smaller.
+    // Near the top, the number after the largest does not fit, so both are scaled down.
     const DOWN: i32 = 128;
     let top = F::TOP_EXPONENT - DOWN;
     let (got, want, low) = if got.abs().max(want.abs()) > ldexp(1.0, F::TOP_EXPONENT - 64) {
@@ -188,7 +188,7 @@ impl Random {
         self.0
     }
 
-    /// Less than a limit.
+    /// A number below a limit.
     pub fn below(&mut self, limit: u32) -> u32 {
         ((self.next() >> 32) % u64::from(limit)) as u32
     }

@@ -74,8 +74,9 @@ pub fn assemble(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// One kernel, `k`, in SPIR-V assembly, for what no compiler here writes. There are `%void`, `%bool`,
-/// `%i32`, `%i64`, `%p`, which points to an `%i32` in global memory, and `%i`, the number of the item.
+/// One kernel, `k`, in SPIR-V assembly, for code that no available compiler writes. It defines `%void`,
+/// `%bool`, `%i32`, `%i64`, `%p`, which points to an `%i32` in global memory, and `%i`, the number of
+/// the item.
 #[allow(dead_code, reason = "not every test binary assembles")]
 #[derive(Default)]
 pub struct Assembly<'a> {
@@ -89,7 +90,7 @@ pub struct Assembly<'a> {
     pub parameters: &'a [(&'a str, &'a str)],
     /// Private variables.
     pub variables: &'a str,
-    /// What the item does before it returns.
+    /// The code of an item before it returns.
     pub body: &'a str,
 }
 

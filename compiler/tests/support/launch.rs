@@ -35,7 +35,7 @@ macro_rules! number {
 }
 number!(i8, u8, i16, u16, i32, u32, i64, u64, f32, f64);
 
-/// A run of one kernel being put together.
+/// A run of one kernel under construction.
 pub struct Run<'m> {
     module: &'m Module,
     kernel: usize,
@@ -82,12 +82,12 @@ impl<'m> Run<'m> {
         self.args.push(Arg::Local(bytes));
     }
 
-    /// Runs, or says why not.
+    /// Runs the kernel; an error says why that is not possible.
     pub fn try_launch(&mut self, launch: &Launch) -> Result<(), InterpError> {
         run(self.module, self.kernel, launch, &self.args, &mut self.memory)
     }
 
-    /// Runs; fails the test if that does not work.
+    /// Runs the kernel; fails the test if that is not possible.
     pub fn launch(&mut self, launch: &Launch) -> &mut Self {
         self.try_launch(launch).unwrap_or_else(|error| panic!("{error}"));
         self
@@ -98,7 +98,7 @@ impl<'m> Run<'m> {
         self.launch(&Launch::linear(global, group))
     }
 
-    /// What a buffer holds.
+    /// The contents of a buffer.
     pub fn read<T: Number>(&self, buffer: Buffer) -> Vec<T> {
         let bytes = self.memory.buffer(buffer.0).expect("the buffer is mapped");
         bytes.chunks(std::mem::size_of::<T>()).map(T::from).collect()
