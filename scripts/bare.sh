@@ -1,15 +1,15 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# Sourced by the scripts that try packages as a user has them: in a bare Debian 12 or 13 with Python, which has
-# no compiler, no LLVM, no Level Zero loader, and nothing of this checkout.
+# Sourced by the scripts that test packages like a user: in a bare Debian 12 or 13 with Python, which
+# has no compiler, no LLVM, no Level Zero loader, and nothing of this checkout.
 . "$root/scripts/packages.sh"
 
 readonly bare=${TALLY_SCRIPTS_CACHE:-$HOME/.cache/tally}/bare
-# What the programs use besides Tally.
+# Python packages that the programs use besides Tally.
 readonly bare_packages=(dpctl==0.22.1 pytest==9.2.0)
 
-# It is unpacked and not installed: nothing in it is run but Python.
+# It is unpacked and not installed: only Python is run in it.
 unpack_bare() {
     local work
     [ ! -d "$bare/system" ] || return 0
@@ -18,7 +18,7 @@ unpack_bare() {
     apt_root "$work/apt" bookworm
     mkdir -p "$work"/usr/{lib,lib64,bin,sbin} "$work"/{proc,dev}
     mkdir -m 1777 "$work/tmp"
-    # Packages for a merged /usr leave these to whoever installs them.
+    # Packages for a merged /usr expect these links to exist.
     ln -s usr/lib usr/lib64 usr/bin usr/sbin "$work/"
     progress_start "making a bare Debian 12"
     unpack_closure "$work/apt" "$work" python3 python3-venv coreutils dash libstdc++6
@@ -28,7 +28,8 @@ unpack_bare() {
     mv -T "$work" "$bare/system"
 }
 
-# fetch_wheels PYTHON FOLDER PACKAGE...: what pip installs for these packages in this version of Python.
+# fetch_wheels PYTHON FOLDER PACKAGE...: fetches what pip installs for these packages in this version of
+# Python.
 fetch_wheels() {
     local python=$1 folder=$2 venv=$bare/pip-$$
     shift 2
@@ -41,8 +42,8 @@ fetch_wheels() {
     touch "$folder/complete"
 }
 
-# fetch_debs SUITE FOLDER PACKAGE...: what `apt-get install` of these packages fetches in the minimal Debian of
-# this suite.
+# fetch_debs SUITE FOLDER PACKAGE...: fetches what `apt-get install` of these packages fetches in the
+# minimal Debian of this suite.
 fetch_debs() {
     local suite=$1 folder=$2 names
     shift 2
@@ -60,8 +61,9 @@ fetch_debs() {
     rm -rf "$folder.partial"
 }
 
-# fill_system PYTHON FILE... -- KERNEL...: puts into the folder `system` what the tests use: in wheels/ the
-# packages for pip and these files, in kernel/ these kernels of tests/kernels and a first SYCL program.
+# fill_system PYTHON FILE... -- KERNEL...: copies the tests' inputs into the folder `system`: to wheels/
+# the packages for pip and these files, to kernel/ these kernels of tests/kernels and a first SYCL
+# program.
 fill_system() {
     local python=$1 files=() name
     shift
@@ -83,8 +85,8 @@ fill_system() {
     cp "$root/tests/packages/first_kernel.py" "$system/kernel/"
 }
 
-# bare_system KERNEL...: sets `system` to the folder of a Debian 12 in which nothing can be installed but by
-# pip, and fills it; the wheel is in its wheels/.
+# bare_system KERNEL...: sets `system` to the folder of a Debian 12 in which only pip can install
+# packages, and fills it; the wheel is in its wheels/.
 bare_system() {
     unpack_bare >&2
     system=$bare/system
@@ -100,7 +102,7 @@ minimal_debian() {
     command -v mmdebstrap >/dev/null || install_packages mmdebstrap
     mkdir -p "$bare"
     work=$(mktemp -d "$system.XXXXXX")
-    # Of a suite that gets no more uploads even the index grows old.
+    # If a suite gets no more uploads, its index becomes too old.
     progress "making a bare Debian $suite" mmdebstrap --quiet --variant=apt --include=python3-venv \
         --aptopt='Acquire::Check-Valid-Until "false"' --format=directory "$suite" "$work" "$(debian_archive)"
     chmod 755 "$work"

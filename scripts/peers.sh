@@ -1,19 +1,19 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# Sourced by scripts/bench: fetches the drivers and run times that Tally is measured beside, and says how
-# to run a program on each. Nothing is installed: they are unpacked into folders of
-# ${TALLY_SCRIPTS_CACHE:-~/.cache/tally}/peers; remove a folder to fetch it anew.
+# Sourced by scripts/bench: fetches the drivers and run times that Tally is compared with, and prints
+# how to run a program on each. Nothing is installed: they are unpacked into folders of
+# ${TALLY_SCRIPTS_CACHE:-~/.cache/tally}/peers; remove a folder to fetch it again.
 #
-# Each function prints the words to put before a program, one a line, or fails if there is no such peer
-# on this machine.
+# Each function prints the words to put in front of a program, one a line, or fails if there is no such
+# peer on this machine.
 . "$(dirname "${BASH_SOURCE[0]}")/packages.sh"
 
 readonly peers=${TALLY_SCRIPTS_CACHE:-$HOME/.cache/tally}/peers
 # PoCL's own cache on disk.
 export POCL_CACHE_DIR=$peers/pocl/cache
 
-# fetch_debian FOLDER SUITE PACKAGE...: packages of a suite with all that they depend on.
+# fetch_debian FOLDER SUITE PACKAGE...: fetches packages of a suite with all their dependencies.
 fetch_debian() {
     local folder=$peers/$1 suite=$2
     shift 2
@@ -39,8 +39,8 @@ with_libraries() {
     printf '%s\n' "$lib/ld-linux-x86-64.so.2" --library-path "$path"
 }
 
-# Intel's GPU driver for Level Zero, from Debian unstable. It makes command lists for a simulated device,
-# which executes nothing.
+# Intel's GPU driver for Level Zero, from Debian unstable. It builds command lists for a simulated
+# device, which executes nothing.
 peer_intel_gpu() {
     fetch_debian intel-gpu sid libze-intel-gpu1 libze1 libigc2 || return 1
     printf '%s\n' env NEOReadDebugKeys=1 UseAubStream=0 SetCommandStreamReceiver=1 \
@@ -64,7 +64,7 @@ peer_intel_cpu() {
 }
 
 # PoCL, from Debian 13. It starts Debian's translator of SPIR-V by its path in /usr/bin, and the program
-# ends if there is none: PoCL then sees a /usr/bin that has it, which nobody else does.
+# ends if there is none: PoCL then runs in a mount namespace whose /usr/bin has it.
 peer_pocl() {
     fetch_debian pocl trixie pocl-opencl-icd ocl-icd-libopencl1 || return 1
     local tree=$peers/pocl/tree enter=$peers/pocl/enter

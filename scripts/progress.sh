@@ -1,17 +1,18 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# Sourced by scripts that do things which take long: they say what they do, and how far they are.
+# Sourced by scripts with long steps: prints what they do, and their progress.
 
-# say STEP: a line with the time.
+# say STEP: prints a line with the time.
 say() {
     printf '%s  %s\n' "$(date +%T)" "$*" >&2
 }
 
-# How often a step tells how far it is, in seconds.
+# The interval between reports of a step's progress, in seconds.
 readonly progress_every=5
 
-# watching TOTAL UNIT COUNT... -- COMMAND...: runs the command; the command COUNT says how much is done.
+# watching TOTAL UNIT COUNT... -- COMMAND...: runs the command; the command COUNT prints how much is
+# done.
 watching() {
     local total=$1 unit=$2 count=() watcher status=0
     shift 2
@@ -32,7 +33,7 @@ watching() {
     return "$status"
 }
 
-# counted TOTAL UNIT: reads a line for each thing that is done.
+# counted TOTAL UNIT: reads a line for each finished unit.
 counted() {
     local total=$1 unit=$2 done=0 last=$SECONDS
     while read -r _; do
@@ -44,7 +45,7 @@ counted() {
     done
 }
 
-# cargo_counted ARGUMENT...: cargo, which tells in a terminal's way how many crates of how many it has built.
+# cargo_counted ARGUMENT...: runs cargo with its progress output for terminals, which counts the crates.
 cargo_counted() {
     local status=0 log last=$SECONDS line
     log=$(mktemp)

@@ -24,7 +24,7 @@ CORES = len(os.sched_getaffinity(0))
 TICK = os.sysconf("SC_CLK_TCK")
 # Seconds without progress after which a program hangs.
 HUNG = 60
-# Seconds for a test program that makes progress but does not end, such as one that spins.
+# Seconds for a test program that makes progress but does not end, for example because it spins.
 ENDLESS = 900
 # Random programs of one process. Each process builds its kernels first, which takes as long as a hundred
 # programs.
@@ -32,14 +32,15 @@ PROGRAMS = 5000
 # A program whose last sign of life is younger, in seconds, is still making progress.
 ALIVE = 5
 RANDOM = "the_driver_agrees_with_the_model"
-# What the test prints as soon as a program differs; it then goes on for a while to make the program smaller.
+# The test prints this as soon as a program differs; it then spends a while on making the program
+# smaller.
 DIFFERS = "before it is made smaller"
 
 
 def loader():
     """The folder of the newest Level Zero loader that this machine's C library can load."""
     for folder in sorted((HERE / "loaders").iterdir(), key=lambda it: version(it.name), reverse=True):
-        # In a process of its own: a loader that does not fit must not stay in this one.
+        # In a process of its own: an incompatible loader must not stay in this one.
         try:
             libraries = environment(folder)
             subprocess.run(
@@ -136,7 +137,7 @@ def stats():
                 stat = Path(entry.path, "stat").read_text(errors="replace")
             except OSError:
                 continue
-            # The name of the program, in parentheses, may hold anything.
+            # The name of the program, in parentheses, may contain anything.
             words = stat.rpartition(")")[2].split()
             yield int(entry.name), int(words[3]), int(words[11]) + int(words[12])
 
@@ -282,7 +283,7 @@ class Tests:
 
     def look(self, child, ticks):
         status = child.process.poll()
-        # A program that is asleep uses none; its threads that look after others use next to none.
+        # A program that sleeps uses no processor time; its monitoring threads use next to none.
         if ticks > child.ticks + TICK // 10:
             child.ticks = ticks
         silent = child.look((child.ticks, child.log.stat().st_size))

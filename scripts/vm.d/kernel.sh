@@ -3,12 +3,12 @@
 #
 # Sourced by scripts/vm: fetches, builds and keeps the dev kernel.
 #
-# A kernel lies in a folder named by its version and a digest of all that shapes it, so that another
-# config or compiler gives another kernel. What is kept can boot and can build modules; the rest of the
+# A kernel lies in a folder named by its version and a digest of all its inputs, so that another config
+# or compiler gives another kernel. The files that are kept can boot and build modules; the rest of the
 # tree is removed. Modules need the tree at the path where it was built.
 
-# Rust support asks for one toolchain: clang and the linker by major version, rustc by its real path
-# (a shim that chooses a toolchain confuses the build), and the library's source of that very version.
+# Rust support needs matching tools: clang and the linker by major version, rustc by its real path (a
+# shim that chooses a toolchain breaks the build), and the library's source of that very version.
 readonly bindgen_version=0.72.1
 kernel_lower_suites=(trixie trixie-backports)
 
@@ -22,7 +22,7 @@ need_kernel_tools() {
     install_packages "${missing[@]}"
 }
 
-# The apt root of the newer suites, read anew when it is a day old; an old one is better than none.
+# The apt root of the newer suites, updated when it is a day old; an old one is better than none.
 newer_packages() {
     local lists=$cache/apt
     if [ -n "$(find "$lists/complete" -mmin -1440 2>/dev/null)" ]; then
@@ -37,7 +37,7 @@ newer_packages() {
     printf '%s\n' "$lists"
 }
 
-# The newest 7.x that the suites offer, or the one asked for.
+# The newest 7.x that the suites offer, or the requested one.
 kernel_package() {
     local series=${TALLY_KERNEL:-}
     [ -n "$series" ] || series=$(in_apt_root "$1" apt-cache search --names-only '^linux-source-7\.[0-9]+$' |
@@ -46,7 +46,7 @@ kernel_package() {
     printf 'linux-source-%s\n' "$series"
 }
 
-# What is passed to every make, of the kernel and of modules.
+# Arguments of every make, of the kernel and of modules.
 kernel_make_flags() {
     local sysroot
     sysroot=$(rustc --print sysroot)
@@ -55,7 +55,8 @@ kernel_make_flags() {
         "BINDGEN=$cache/tools/bin/bindgen" "RUST_LIB_SRC=$cache/rust-$rust_version/library")
 }
 
-# kernel_prepare VARIANT: says which kernel (kernel_dir) and with which tools (make_flags).
+# kernel_prepare VARIANT: sets the kernel's folder (kernel_dir) and the arguments for its tools
+# (make_flags).
 kernel_prepare() {
     local variant=$1 lists package version digest
     rust_version=$(rustc --version | sed 's/^rustc \([0-9.]*\).*/\1/')
@@ -73,24 +74,24 @@ kernel_prepare() {
     kernel_dir=$cache/kernel/${version%%[-+]*}-$variant-$digest
 }
 
-# mib_of LISTS ARGUMENT...: how much apt-get would fetch, in MiB.
+# mib_of LISTS ARGUMENT...: prints how much apt-get would fetch, in MiB.
 mib_of() {
     local lists=$1
     shift
     in_apt_root "$lists" apt-get --print-uris "$@" | awk '{ bytes += $3 } END { print int(bytes / 1048576) + 1 }'
 }
 
-# What is fetched already, in MiB.
+# Prints the size of the packages that are fetched already, in MiB.
 mib_fetched() {
     du -sm "$cache/apt/packages" | cut -f 1
 }
 
-# unpack_watched LISTS FOLDER PACKAGE: unpack_packages, which tells how far it is.
+# unpack_watched LISTS FOLDER PACKAGE: calls unpack_packages and reports its progress.
 unpack_watched() {
     watching "$(mib_of "$1" download "$3")" MiB mib_fetched -- unpack_packages "$@"
 }
 
-# Bindgen and the source of Rust's library.
+# Installs bindgen and the source of Rust's library.
 kernel_tools() {
     local lists=$1 version unpacked
     [ -x "$cache/tools/bin/bindgen" ] || {
@@ -111,7 +112,7 @@ kernel_tools() {
     }
 }
 
-# The build tree, up to its config.
+# Unpacks the build tree and writes its config.
 kernel_unpack() {
     local lists=$1 archive bytes
     say "fetching $kernel_source"
@@ -142,7 +143,7 @@ kernel_unpack() {
     touch "$kernel_dir/unpacked"
 }
 
-# A symbol that the kernel's own rules took away would be missed much later.
+# If the kernel's own rules removed a symbol, that would only be noticed much later.
 kernel_check_config() {
     local line lost=()
     while read -r line; do
@@ -152,32 +153,32 @@ kernel_check_config() {
     [ ${#lost[@]} = 0 ] || say "this kernel does not take ${lost[*]}"
 }
 
-# The number of objects made.
+# Prints the number of objects that are built.
 kernel_objects_made() {
     find "$kernel_dir/build" -name '*.o' 2>/dev/null | wc -l
 }
 
-# How many there are in the end, about, by variant: to know it exactly is to build.
+# The approximate number of objects of each variant: the exact number is known only after building.
 declare -rA kernel_objects=([dev]=1660 [debug]=1800)
 
 kernel_compile() {
     nice -n 5 make -C "$kernel_dir/build" -j"$(nproc)" "${make_flags[@]}" bzImage modules >"$kernel_dir/build.log" 2>&1
 }
 
-# Keeps what booting and building modules need.
+# Keeps the files needed to boot and to build modules.
 kernel_prune() {
     local list=$kernel_dir/superfluous superfluous=(Documentation block crypto drivers fs init io_uring ipc
         kernel lib mm net samples security sound tools/testing tools/perf virt)
     cd "$kernel_dir/build"
     cp arch/x86/boot/bzImage ../bzImage
     make -s "${make_flags[@]}" INSTALL_MOD_PATH="$kernel_dir/modules" modules_install
-    # From here on the tree builds no kernel any more: one that is cut short is unpacked anew.
+    # From here on the tree cannot build a kernel any more: after an interruption it is unpacked again.
     rm ../unpacked
     {
         find . -type f \( -name '*.o' -o -name '*.a' -o -name '*.cmd' -o -name '*.ko' \) \
             ! -path './scripts/*' ! -path './rust/*' ! -path './tools/objtool/*'
         find arch -mindepth 1 -maxdepth 1 ! -name Kconfig ! -name 'x86*' -exec find {} ! -type d \;
-        # Not each kernel has all of them.
+        # Not every kernel has all of them.
         find vmlinux vmlinux.* .tmp_vmlinux* "${superfluous[@]}" ! -type d || true
     } 2>/dev/null | sort -u >"$list"
     say "removing what is not needed any more"
@@ -186,10 +187,10 @@ kernel_prune() {
     find arch -type d -empty -delete
 }
 
-# alone FUNCTION [ARGUMENT]...: calls it while no other of these scripts makes something that is kept.
+# alone FUNCTION [ARGUMENT]...: calls it while no other of these scripts builds something that is kept.
 alone() {
     local lock status
-    # The lock is had already.
+    # This process holds the lock already.
     [ -z "${TALLY_VM_ALONE:-}" ] || {
         "$@"
         return
@@ -200,22 +201,22 @@ alone() {
         say "waiting for another scripts/vm"
         flock "$lock"
     }
-    # Where the caller asks (`alone ... ||`) a failure does not end the script, but must still be told. No
-    # `||` here: with it, nothing in a function that is called would end the script.
+    # If the caller tests the result (`alone ... ||`), a failure does not end the script, but must still
+    # be returned. No `||` here: with it, no failure in a called function would end the script.
     "$@"
     status=$?
     exec {lock}>&-
     return "$status"
 }
 
-# kernel_ensure VARIANT: the kernel is there when this returns.
+# kernel_ensure VARIANT: makes sure that the kernel exists.
 kernel_ensure() {
     mkdir -p "$cache"
     kernel_prepare "$1"
     [ -e "$kernel_dir/complete" ] || alone kernel_make "$1"
 }
 
-# kernel_make VARIANT: makes the kernel that kernel_prepare has named.
+# kernel_make VARIANT: builds the kernel that kernel_prepare has named.
 kernel_make() {
     local lists
     [ ! -e "$kernel_dir/complete" ] || return 0

@@ -3,10 +3,10 @@
 #
 # Sourced by scripts/vm: the machine around the kernel.
 
-# vfio-user-pci, which attaches the virtual GPU, is there from this version on.
+# vfio-user-pci, which attaches the virtual GPU, exists from this version on.
 readonly qemu_oldest=10.1
 
-# qemu_fetch FOLDER: unpacks it there.
+# qemu_fetch FOLDER: unpacks QEMU there.
 qemu_fetch() {
     local tree=$1 lists packages count apt_tell=yes
     [ ! -d "$tree" ] || return 0
@@ -20,7 +20,7 @@ qemu_fetch() {
     mv "$tree.partial" "$tree"
 }
 
-# qemu_prepare: the command that starts QEMU (qemu), of this machine if it is new enough.
+# qemu_prepare: sets the command that starts QEMU (qemu), this machine's if it is new enough.
 qemu_prepare() {
     local found tree=$cache/qemu lib
     found=$(qemu-system-x86_64 --version 2>/dev/null | sed -n 's/^QEMU emulator version \([0-9.]*\).*/\1/p') || true
@@ -34,7 +34,7 @@ qemu_prepare() {
         "$tree/usr/bin/qemu-system-x86_64" -L "$tree/usr/share/qemu" -L "$tree/usr/share/seabios")
 }
 
-# guest_initramfs FILE: busybox and guest-init, which finds the rest on the host.
+# guest_initramfs FILE: packs busybox and guest-init, which finds the rest on the host.
 guest_initramfs() {
     local tree
     tree=$(mktemp -d)
@@ -45,25 +45,26 @@ guest_initramfs() {
     rm -rf "$tree"
 }
 
-# share TAG FOLDER [OPTION]: a folder of the host, for QEMU's command line.
+# share TAG FOLDER [OPTION]: prints QEMU's arguments for a folder of the host.
 share() {
     printf '%s\n' -fsdev "local,id=$1,path=$2,security_model=none,multidevs=remap${3:+,$3}"
     device "$1" virtio-9p-pci "fsdev=$1,mount_tag=$1$keeps_state"
 }
 
-# device ID DRIVER [PROPERTIES]: a device, in a slot of its own.
+# device ID DRIVER [PROPERTIES]: prints QEMU's arguments for a device, in a slot of its own.
 device() {
     slots=$((slots + 1))
     printf '%s\n' -device "pcie-root-port,id=slot-$1,chassis=$slots" -device "$2,bus=slot-$1${3:+,$3}"
 }
 
-# How long QEMU waits for an answer of the device's process, in ms. After that it gives the device up for
-# good, by default after five seconds, which a process that stands still for a while may exceed.
+# The time that QEMU waits for an answer of the device's process, in ms. After that it gives up the
+# device permanently. The default of five seconds is too short for a process that is stopped for a
+# while.
 readonly device_patience=3600000
 
-# machine RUN_FOLDER: the devices, one argument a line. They are in slots, so that the bus can report errors of
-# the virtual GPU's, and virtio's keep their state while the machine sleeps: that of 9p and of the ports is
-# not made anew by their drivers.
+# machine RUN_FOLDER: prints the devices, one argument a line. They are in slots, so that the bus can
+# report errors of the virtual GPU, and virtio's devices keep their state while the machine sleeps: the
+# drivers of 9p and of the ports do not restore it.
 machine() {
     local run=$1 stream slots=0 keeps_state=,x-pcie-pm-no-soft-reset=on
     share root / readonly=on
@@ -76,7 +77,7 @@ machine() {
     printf '%s\n' -chardev "file,id=console,path=$run/console.log"
     device serial virtio-serial-pci "${keeps_state#,}"
     if [ -e "$run/shell" ]; then
-        # Beside the kernel's console, so that its messages do not come between.
+        # It is separate from the kernel's console, so that kernel messages do not mix with the output.
         printf '%s\n' -chardev stdio,id=terminal,signal=off -device virtconsole,chardev=terminal
         return
     fi
@@ -87,22 +88,23 @@ machine() {
     done
 }
 
-# What every kernel is told. Without the last word one in fifty boots on two busy processors never ends:
-# before Linux 7.3 has changed to the TSC its clock is a timer's interrupt, and its clocksource watchdog
-# waits, with interrupts off, for a time to pass or a processor that has stopped for just that change.
+# Parameters of every kernel. Without the last one, one in fifty boots on two busy processors never
+# ends: before Linux 7.3 has changed to the TSC its clock is a timer's interrupt, and its clocksource
+# watchdog waits, with interrupts off, for a time to pass or for a processor that has stopped for just
+# that change.
 readonly kernel_parameters='console=ttyS0 panic=-1 loglevel=7 tsc=nowatchdog'
 
-# The time in which a kernel has to reach its first process, in seconds. It takes 3 s, that for debugging
-# 80, and on a host that has other things to do many times as long.
+# The time in which a kernel has to reach its first process, in seconds. It takes 3 s, the debug kernel
+# 80, and many times as long on a busy host.
 boot_limit=300
 
-# guest_guard RUN_FOLDER: ends a machine that does not come up, with the status `stuck`.
+# guest_guard RUN_FOLDER: ends a machine that does not boot in time, with the status `stuck`.
 guest_guard() {
     local run=$1 end=$((SECONDS + boot_limit))
     while [ -d "$run" ] && [ ! -e "$run/started" ]; do
         [ "$SECONDS" -lt "$end" ] || {
             echo stuck >"$run/status"
-            # What hangs may no longer listen to anything milder.
+            # A hung process may not react to any other signal.
             kill -KILL "$(cat "$run/pid")"
             return
         }
@@ -110,7 +112,7 @@ guest_guard() {
     done
 }
 
-# boot_tell RUN_FOLDER: tells a person who waits how far it is.
+# boot_tell RUN_FOLDER: shows a waiting user the progress.
 boot_tell() {
     local run=$1 step
     while sleep "$progress_every" && [ -d "$run" ] && [ ! -e "$run/loaded" ]; do
@@ -122,17 +124,17 @@ boot_tell() {
     done
 }
 
-# guest_feed RUN_FOLDER: the input for the machine's command, from when there is no other boot any more.
+# guest_feed RUN_FOLDER: copies the input of the machine's command, once no further boot follows.
 guest_feed() {
     local run=$1
     [ ! -e "$run/shell" ] || return 0
-    # To read a terminal in the background is to be stopped.
+    # A background process that reads a terminal is stopped.
     [ ! -t 0 ] || [ "$(ps -o pgid= -p $$)" = "$(ps -o tpgid= -p $$)" ] || return 0
     while [ -d "$run" ] && [ ! -e "$run/loaded" ]; do sleep 0.1; done
     exec cat
 }
 
-# with_parent COMMAND...: which ends when this script does, however that ends.
+# with_parent COMMAND...: runs a command that ends when this script does, however that ends.
 with_parent() {
     exec setpriv --pdeathsig KILL -- "$@"
 }
@@ -146,14 +148,14 @@ guest_stop() {
         wait "$machine" 2>/dev/null || true
     }
     machine=
-    # QEMU leaves it as it was only when it ends by itself.
+    # QEMU restores the terminal only if it ends by itself.
     [ -z "$terminal" ] || stty "$terminal" 2>/dev/null || true
 }
 
 # guest_run RUN_FOLDER: boots kernel_dir's kernel and waits for the end of the machine.
 #
-# The folder holds what the guest is to do (see guest-init) and receives its answers. The streams of the
-# command come through ports of their own, so that nothing of the kernel's is between them.
+# The folder holds the guest's task (see guest-init) and receives its answers. The streams of the
+# command have ports of their own, so that no kernel messages are between them.
 guest_run() {
     local run=$1 devices in out err readers=() status=0
     mkfifo "$run/in" "$run/out" "$run/err"
@@ -174,7 +176,8 @@ guest_run() {
         boot_tell "$run" {in}<&- {out}<&- {err}<&- &
         guards+=($!)
     }
-    # In the background, so that this shell hears signals; a shell's terminal is its standard input all the same.
+    # In the background, so that this shell handles signals; its standard input is still the shell's
+    # terminal.
     with_parent timeout --foreground "$limit" setpriv --pdeathsig KILL -- \
         "${qemu[@]}" -nodefaults -no-user-config -display none -no-reboot \
         -pidfile "$run/pid" -M q35,memory-backend=memory -accel "$accelerator" -cpu max -smp "$cpus" -m "$memory" \
@@ -183,7 +186,7 @@ guest_run() {
         -append "$kernel_parameters tally.target=$target tally.modules=$kernel_dir/modules $append" \
         -serial chardev:console "${devices[@]}" {in}<&- {out}<&- {err}<&- <&0 2>"$run/qemu.log" &
     machine=$!
-    # From here on only the feeder has it open to write, and its end is the end of the input.
+    # From here on only the feeder has it open for writing, and its end is the end of the input.
     exec {in}<&-
     wait "$machine" || status=$?
     machine=

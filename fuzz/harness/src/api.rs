@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sequences of Level Zero calls, in an order and with handles that nobody would choose.
+//! Sequences of Level Zero calls in unusual orders and with unusual handles.
 //!
-//! The calls keep to what the specification asks of addresses and lifetimes, since what breaks that
-//! is undefined; all else is free: null, wild and dead handles, lists in the wrong state, waits for
-//! what never comes, objects destroyed while others wait for them.
+//! The calls follow the specification's rules for addresses and lifetimes, because breaking these is
+//! undefined; all else is free: null, wild and dead handles, lists in the wrong state, waits for events
+//! that are never signalled, objects destroyed while others wait for them.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -17,9 +17,9 @@ mod objects;
 
 /// Bytes of each allocation.
 const MEMORY: usize = 4096;
-/// Calls of an input.
+/// The maximum number of calls of an input.
 const CALLS: usize = 200;
-/// Objects of a kind: more only take time.
+/// The maximum number of objects of a kind: more only take time.
 const MANY: usize = 8;
 /// Longest host wait in ns.
 const MOMENT: u64 = 50_000;
@@ -30,7 +30,7 @@ macro_rules! call {
         let address = ze_tally::ddi::lookup(stringify!($name)).expect("it is implemented");
         // SAFETY: the driver's list gives each name the function of its type.
         let function = unsafe { std::mem::transmute::<*const c_void, functions::$name>(address) };
-        // SAFETY: pointers are good for the call; handles may be wrong, which the driver tells.
+        // SAFETY: pointers are valid for the call; the driver must refuse wrong handles.
         #[allow(clippy::macro_metavars_in_unsafe)]
         let result = unsafe { function($($arg),*) };
         $crate::api::judge(stringify!($name), result)
@@ -38,10 +38,10 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// Refuses the answers that no valid or invalid call may have.
+/// Refuses results that no valid or invalid call may have.
 ///
 /// # Panics
-/// If the driver found a mistake of its own, or lost a device that nothing was done to.
+/// If the driver found a mistake of its own, or lost a device without a fault.
 fn judge(name: &str, result: ze_result_t) -> ze_result_t {
     use ze_result_t as r;
     let never = [r::ZE_RESULT_ERROR_UNKNOWN, r::ZE_RESULT_ERROR_UNINITIALIZED];
@@ -92,7 +92,7 @@ pub fn calls(data: &[u8]) {
     assert_eq!(call!(zeDeviceGetStatus(device)), ok, "nothing did anything to the device");
 }
 
-/// What exists. Handles of objects that were destroyed may stay in the lists.
+/// The existing objects. Handles of destroyed objects may stay in the lists.
 struct World {
     device: ze_device_handle_t,
     context: ze_context_handle_t,
@@ -143,7 +143,7 @@ impl World {
         Self::pick(u, from, ze_event_handle_t)
     }
 
-    /// One call.
+    /// Makes one call.
     fn step(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         match u.arbitrary::<u8>()? {
             0..60 => self.create(u),
@@ -155,8 +155,8 @@ impl World {
         }
     }
 
-    /// Destroys everything, after what waits was let go or, if that is not enough, after the device
-    /// was lost: nothing of one input may be left for the next.
+    /// Destroys everything, after releasing all waits or, if that is not enough, after losing the
+    /// device: an input may leave nothing for the next one.
     fn end(&mut self) {
         for &event in &self.events {
             call!(zeEventHostSignal(event));
@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    /// Whether nothing runs or waits any more, as far as it can be known.
+    /// Whether nothing runs or waits any more, as far as that can be known.
     fn is_idle(&self) -> bool {
         const LONG: u64 = 20 * MOMENT;
         let ok = ze_result_t::ZE_RESULT_SUCCESS;
@@ -197,7 +197,7 @@ impl World {
             && self.queues.iter().all(|&queue| call!(zeCommandQueueSynchronize(queue, LONG)) == ok)
     }
 
-    /// Makes the device touch an address that nobody has, and sees that all waits end.
+    /// Makes the device access an unmapped address, and checks that all waits end.
     fn lose(&self) {
         let desc = ze_command_queue_desc_t {
             mode: ze_command_queue_mode_t::ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS,
@@ -220,7 +220,7 @@ impl World {
         );
         assert_eq!(call!(zeCommandListDestroy(list)), ok);
         for &queue in &self.queues {
-            // One that had nothing left to do has succeeded.
+            // A queue that had no work left has succeeded.
             let answer = call!(zeCommandQueueSynchronize(queue, u64::MAX));
             assert!([ok, lost].contains(&answer), "zeCommandQueueSynchronize: {answer:?}");
         }

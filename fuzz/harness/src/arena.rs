@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory for packets to name, in the middle of addresses that nobody has.
+//! Memory for the addresses in packets, surrounded by inaccessible addresses.
 //!
-//! The device runs in this process, so an address that is mapped but not meant for it would damage
-//! the fuzzer and not be noticed. Every range that a generated packet can reach from these addresses
-//! therefore ends in pages without access.
+//! The device runs in this process, so an access to other mapped memory would damage the fuzzer
+//! unnoticed. Every range that a generated packet can reach from these addresses therefore ends in
+//! pages without access.
 
 use std::ptr;
 
-/// Addresses without access before and after the memory: more than any size in a packet.
+/// Bytes without access before and after the memory: more than any size in a packet.
 pub const GUARD: u64 = 1 << 34;
-/// Bytes of each part.
+/// The size of each part, in bytes.
 pub const PART: u64 = 64 << 10;
 
 /// Three parts, each of [`PART`] bytes with a guard behind it.
@@ -18,14 +18,14 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// New memory, all accessible and zero. Never unmapped: a device that is told to stop may be late.
+    /// Maps new memory, all accessible and zero. It is never unmapped: a device may stop late.
     ///
     /// # Panics
     /// If the process has no addresses left.
     pub fn new() -> Self {
         let bytes = 4 * GUARD as usize;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping touches nothing of others.
+        // SAFETY: a new mapping does not affect others.
         let base = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
         assert_ne!(base, libc::MAP_FAILED, "no addresses for the arena");
         let arena = Self { start: base.expose_provenance() as u64 + GUARD };
@@ -50,21 +50,21 @@ impl Arena {
         self.start + 2 * PART
     }
 
-    /// Makes the parts that are not writable for the device read-only, or all of them writable.
+    /// Makes the parts that the device may not write read-only, or all parts writable.
     pub fn seal(&self, sealed: bool) {
         let access = if sealed { libc::PROT_READ } else { libc::PROT_READ | libc::PROT_WRITE };
         self.protect(self.readable(), access);
         self.protect(self.packets(), access);
     }
 
-    /// Writes a value into a part that is not sealed.
+    /// Writes a value to a part that is not sealed.
     ///
     /// # Panics
     /// If it does not lie within the three parts.
     pub fn write<T: Copy>(&self, address: u64, value: T) {
         let end = address + size_of::<T>() as u64;
         assert!(address >= self.start && end <= self.start + 3 * PART);
-        // SAFETY: the range is the arena's own and accessible; nothing refers to it.
+        // SAFETY: the range is the arena's own and accessible; no reference to it exists.
         unsafe {
             ptr::with_exposed_provenance_mut::<T>(address as usize).write_unaligned(value);
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Packets that the device library takes from rings and recordings.
 //!
-//! Packets are generated, not taken as they come: their addresses lead into the [`Arena`], to guard
-//! pages, or to where no page can be, and their sizes stay below the guard. All else may be anything.
+//! Packets are generated, not decoded from the input: their addresses lead into the [`Arena`], to guard
+//! pages, or to where no page can be, and their sizes stay below the guard. All else is arbitrary.
 
 use std::arch::asm;
 use std::ptr;
@@ -25,16 +25,16 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::arena::{Arena, GUARD, PART};
 
-/// Packets of each ring.
+/// The number of packets of each ring.
 const RING: u32 = 32;
-/// Queues of an input.
+/// The number of queues of an input.
 const QUEUES: usize = 3;
-/// Packets, shapes and counts that LINK, CALL, COPY_REGION and INDIRECT may find.
+/// The number of packets, shapes and counts that LINK, CALL, COPY_REGION and INDIRECT may use.
 const PREPARED: u64 = 64;
-/// What the device needs at most for any input, with much to spare.
+/// The maximum time that the device needs for any input, with a wide margin.
 const SOON: Duration = Duration::from_secs(20);
 
-/// The device tells nothing that matters here.
+/// Ignores the device's notifications.
 struct Deaf;
 
 impl Host for Deaf {
@@ -46,7 +46,7 @@ impl Host for Deaf {
 struct Bench {
     device: Device,
     arena: Arena,
-    /// Page of control and ring of each queue.
+    /// The address of each queue's control page and ring.
     rings: [u64; QUEUES],
 }
 
@@ -74,8 +74,8 @@ fn bench() -> &'static Mutex<Bench> {
 /// Runs the packets that the input describes on three queues of one VM.
 ///
 /// # Panics
-/// If a queue does not come to rest, if one that rests without a fault has not consumed everything,
-/// or if the device or the disassembler panics.
+/// If a queue does not come to rest, if one that rests without a fault has not consumed
+/// everything, or if the device or the disassembler panics.
 pub fn packets(data: &[u8]) {
     for raw in
         data.chunks_exact(PACKET_SIZE as usize).filter_map(|it| Packet::read_from_bytes(it).ok())
@@ -108,7 +108,7 @@ impl Bench {
                 let Ok(packet) = packet else { break };
                 let slot = self.rings[index] + PAGE_SIZE + u64::from(number) * PACKET_SIZE;
                 // SAFETY: the slot is in the ring, which is large enough and aligned, and the device
-                // has not been told of it.
+                // has not been notified of it.
                 unsafe { ptr::with_exposed_provenance_mut::<Packet>(slot as usize).write(packet) };
                 tails[index] += 1;
             }
@@ -147,8 +147,7 @@ impl Bench {
     }
 
     fn control(&self, index: usize) -> &QueueControl {
-        // SAFETY: the page is there for ever and holds a control page since `queue`; all of it is
-        // atomics.
+        // SAFETY: the page is never freed and holds a control page since `queue`; all of it is atomics.
         unsafe { &*ptr::with_exposed_provenance(self.rings[index] as usize) }
     }
 
@@ -189,7 +188,7 @@ impl Bench {
                 reserved: u64::from(i == 63),
             };
             self.arena.write(self.readable(SHAPES, i), shape);
-            // Nothing, something, or more than there may be.
+            // Zero, valid counts, or more than allowed.
             let groups = [[0, 1, 1], [3, 2, 1], [1, 1, 1], [u32::MAX; 3]][(i % 4) as usize];
             self.arena.write(self.readable(GROUPS, i), groups);
             let operand = Operand {
@@ -227,14 +226,14 @@ const SHAPES: u64 = 0;
 const GROUPS: u64 = PREPARED * PACKET_SIZE;
 const OPERANDS: u64 = 2 * PREPARED * PACKET_SIZE;
 
-/// Packets out of bytes.
+/// Generates packets from bytes.
 struct Generator<'a, 'b> {
     u: &'a mut Unstructured<'b>,
     arena: &'a Arena,
 }
 
 impl Generator<'_, '_> {
-    /// An address that is good, read-only, not mapped, or impossible.
+    /// An address that is valid, read-only, not mapped, or impossible.
     fn address(&mut self) -> Result<u64> {
         let (kind, offset) = self.u.arbitrary::<(u8, u16)>()?;
         let aligned = u64::from(offset) & !7;
@@ -244,13 +243,13 @@ impl Generator<'_, '_> {
             2 => self.arena.writable() - GUARD / 2,
             3 => self.arena.readable() + aligned,
             4 => self.arena.writable() + u64::from(offset),
-            // Few, so that packets meet.
+            // There are few of these, so that packets access the same ones.
             5..12 => self.arena.writable() + aligned % 128,
             _ => self.arena.writable() + aligned,
         })
     }
 
-    /// An entry of a prepared table, or no good address.
+    /// An entry of a prepared table, or an invalid address.
     fn entry(&mut self, table: u64, stride: u64) -> Result<u64> {
         let entry = u64::from(self.u.arbitrary::<u8>()?);
         Ok(match entry {
@@ -293,7 +292,7 @@ impl Generator<'_, '_> {
             255 => self.u.arbitrary::<u8>()?,
             _ => OPCODES[usize::from(choice) % OPCODES.len()],
         };
-        // One bit that is reserved may be set, seldom.
+        // A reserved bit may be set, rarely.
         packet.header.flags = if flags >= 240 { flags } else { flags & flag::ALL };
         packet.header.post_op = self.u.arbitrary::<u8>()? % 8 / 2;
         let plain = !matches!(
@@ -393,7 +392,7 @@ impl Generator<'_, '_> {
             n => u32::from(n) * 64,
         };
         packet.body[0] = match choice {
-            // Most kernels are harmless, or nothing comes after the first.
+            // Most kernels are harmless, since a fault ends the queue.
             0..200 => KERNELS[usize::from(choice) % 2] as usize as u64,
             200..240 => KERNELS[usize::from(choice) % 4] as usize as u64,
             _ => self.address()?,
@@ -419,10 +418,10 @@ impl Generator<'_, '_> {
     }
 }
 
-/// Kernel: nothing.
+/// Kernel: does nothing.
 unsafe extern "C" fn nothing(_: *const GroupContext) {}
 
-/// Kernel: looks at everything that it is given, and writes what it may.
+/// Kernel: reads all its inputs, and writes the memory that it may write.
 unsafe extern "C" fn scribble(context: *const GroupContext) {
     // SAFETY: the device passes a context with a launch; its arguments begin behind a header that
     // the device has read.
@@ -433,13 +432,13 @@ unsafe extern "C" fn scribble(context: *const GroupContext) {
     }
 }
 
-/// Kernel: writes to an address that nobody has.
+/// Kernel: writes to an unmapped address.
 unsafe extern "C" fn stray(_: *const GroupContext) {
     // SAFETY: none; the device stops it there, which is what is tested.
     unsafe { ptr::without_provenance_mut::<u8>(0x10).write_volatile(1) };
 }
 
-/// Kernel: an instruction that does not exist.
+/// Kernel: executes an instruction that does not exist.
 unsafe extern "C" fn illegal(_: *const GroupContext) {
     // SAFETY: as for `stray`.
     unsafe { asm!("ud2") };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SPIR-V through the compiler's front end, the linking of modules, the interpreter, the widening and
-//! the lowering. LLVM is not called.
+//! Runs SPIR-V through the compiler's front end, the linking of modules, the interpreter, the widening
+//! and the lowering. LLVM is not called.
 
 use tally_compiler::check::{check, check_unlinked};
 use tally_compiler::interp::{Arg, Launch, Memory, run};
@@ -10,18 +10,18 @@ use tally_compiler::lower::{LowerError, Lowered, lower, lower_widened};
 use tally_compiler::parse::parse;
 use tally_compiler::widen::widen;
 
-/// Address of the one buffer that kernels get.
+/// The address of the kernels' only buffer.
 const BUFFER: u64 = 0x1000;
 /// Larger modules only take longer.
 const MAX_BYTES: usize = 64 << 10;
 /// Work-items of a vector.
 const LANES: u32 = 16;
-/// Steps of the interpreter for each kernel.
+/// The limit on the interpreter's steps for each kernel.
 const STEPS: u64 = 500;
-/// Largest variable that is laid out.
+/// The largest variable that is laid out, in bytes.
 const MAX_GLOBAL: u64 = 1 << 20;
 
-/// Builds a module as zeModuleCreate and zeKernelCreate do, alone and linked, as far as that needs no LLVM.
+/// Builds a module like zeModuleCreate and zeKernelCreate, alone and linked, up to LLVM.
 ///
 /// # Panics
 /// If the lowering finds an operation that the checks should have refused, or if any stage panics.
@@ -32,7 +32,7 @@ pub fn spirv(data: &[u8]) {
     let Ok(mut module) = parse(data, &[]) else { return };
     linked(module.clone());
     let passed = check(&mut module).is_ok();
-    // The text is for people who look at what failed, too.
+    // The text is printed too, because people read it to look at failures.
     let _ = module.to_string();
     if !passed || module.globals.iter().any(|(_, global)| global.size > MAX_GLOBAL) {
         return;
@@ -49,15 +49,15 @@ pub fn spirv(data: &[u8]) {
     }
 }
 
-/// Limits of size are no fault.
+/// Accepts limits of size, which are no fault.
 fn supported(kernel: &Kernel, lowered: Result<Lowered, LowerError>) {
     if let Err(LowerError::Unsupported(what)) = lowered {
         panic!("{}: the checks let {what} pass", kernel.name);
     }
 }
 
-/// Links a module with itself, as one object and as two that find everything in each other. What
-/// then passes the checks can be lowered.
+/// Links a module with itself, as one object and as two that find everything in each other. A module
+/// that then passes the checks can be lowered.
 fn linked(module: Module) {
     let functions = module.functions.iter().map(|(_, function)| &function.name);
     let names = functions.chain(module.globals.iter().map(|(_, global)| &global.name));
@@ -74,7 +74,7 @@ fn linked(module: Module) {
     }
 }
 
-/// Runs a kernel for a while. What it does may be wrong, but never the interpreter's undoing.
+/// Runs a kernel for a while. Its accesses may be wrong, but must not break the interpreter.
 fn interpret(module: &Module, index: usize) {
     let kernel = &module.kernels[index];
     let argument = |arg: &KernelArg| match arg.kind {

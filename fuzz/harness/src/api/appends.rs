@@ -9,7 +9,7 @@ use tally_ze::*;
 
 use super::{MEMORY, World, call};
 
-/// Most events that one command waits for.
+/// The maximum number of events that one command waits for.
 const WAITS: u8 = 4;
 
 impl World {
@@ -42,7 +42,7 @@ impl World {
                 let ((to, len), pattern) = (self.range(u)?, u.arbitrary::<[u8; 16]>()?);
                 let size = usize::from(u.arbitrary::<u8>()? % 18);
                 let pattern = pattern.as_ptr().cast();
-                // 17 bytes are no power of two, and refused before they are read.
+                // 17 bytes are no power of two, and are refused before they are read.
                 call!(zeCommandListAppendMemoryFill(
                     list, to, pattern, size, len, signal, count, waits
                 ))
@@ -142,5 +142,5 @@ impl World {
     }
 }
 
-/// What a list calls.
+/// The host function of lists.
 unsafe extern "C" fn nothing(_: *mut c_void) {}
