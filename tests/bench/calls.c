@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What one call does on the thread that makes it, counted instruction by instruction: instructions,
-// system calls, instructions that lock memory, allocations, pages of code. Unlike times these do not depend
-// on the machine's mood, so limits on them can be tests. Usage: calls FOLDER-OF-MODULES [check|appends].
+// Counts the work of one call on the thread that makes it, instruction by instruction: instructions,
+// system calls, instructions that lock memory, allocations, pages of code. Unlike times these do not
+// depend on the machine's load, so limits on them can be tests. Usage: calls FOLDER-OF-MODULES
+// [check|appends].
 //
-// A child makes the calls between two breakpoints of its own; the parent steps through what is between
-// them. Where that would be too slow for what is to be seen it counts system calls by futex alone, which
-// wake or sleep, and stop the child without steps. Another one appends to a list while Tally logs packets,
-// which tells the bytes of packets and of arguments. With `check` the program fails if a call does more than
-// it may; with `appends` only what a simulated device can do is counted.
+// A child makes the calls between two breakpoints of its own; the parent single-steps through the code
+// between them. If that would be too slow for the effect in question, it only counts system calls by
+// futex, which wake or sleep, and stop the child without steps. Another child appends to a list while
+// Tally logs packets, which gives the bytes of packets and of arguments. With `check` the program fails
+// if a call exceeds its limits; with `appends` it only counts what a simulated device can do.
 #include "counter_events.h"
 
 #include <dlfcn.h>
@@ -27,7 +28,7 @@ enum { LOGGED = 8, WARM_UP = 100, SAMPLES = 9, ALLOCATORS = 4, MOST_PAGES = 64, 
 
 struct counts {
     long instructions, system_calls, locked, allocations;
-    // Pages that instructions were read from, of program, loader, driver and C library.
+    // Pages that instructions were fetched from, of program, loader, driver and C library.
     long pages;
 };
 
@@ -35,10 +36,10 @@ struct bytes {
     long packets, arguments;
 };
 
-// The code that the kernel lends to processes, by which they read clocks: addresses from, to.
+// The kernel's code in the process that reads clocks (the vDSO): addresses from, to.
 static unsigned long long lent[2];
 
-// What parent and child share.
+// Data that parent and child share.
 struct shared {
     int row;
     void *allocators[ALLOCATORS];
@@ -125,10 +126,10 @@ static const struct {
     const char *what;
     void (*call)(struct calls *c);
     bool executes;
-    // The most that it may do, through the loader: what it does in a release build, and a tenth; two pages or
-    // three more, since functions move a little with each change. umd/hot.ld has them together.
+    // The limits of a call through the loader: what it does in a release build, plus a tenth; plus two
+    // pages or three, since functions move a little with each change. umd/hot.ld keeps them together.
     struct counts limit;
-    // The most bytes that it may write for the device.
+    // The maximum number of bytes that it may write for the device.
     struct bytes bytes;
 } rows[] = {
     {"the cheapest call", nothing, false, {85, 0, 2, 0, 6}, {0}},
@@ -139,9 +140,9 @@ static const struct {
     {"copy of 64 bytes, regular in-order list", copy, false, {505, 0, 1, 0, 13}, {64, 0}},
     {"fill of 64 bytes, regular in-order list", fill, false, {535, 0, 1, 0, 15}, {64, 0}},
     {"counter-based event, create and destroy", event, false, {345, 0, 1, 0, 12}, {0}},
-    // It wakes a worker, and the watch if another worker is still busy with what came before.
+    // It wakes a worker, and the watchdog if another worker is still busy with earlier commands.
     {"append to an immediate list that sleeps", immediate, true, {1500, 2, 20, 0, 17}, {0}},
-    // Nobody is woken for a host that usually waits at once.
+    // No worker is woken for a host that usually waits at once.
     {"  and to wait for it, as before (futex)", round_trip, true, {0}, {0}},
     {"query of an event that is complete", query, true, {185, 0, 1, 0, 8}, {0}},
 };
@@ -223,7 +224,7 @@ static void make_calls(struct shared *shared, const char *modules, bool executes
     _exit(0);
 }
 
-// Whether an instruction locks memory: by prefix, or as an exchange with memory does.
+// Whether an instruction locks memory: it has the prefix, or exchanges a register with memory.
 static bool locks(const unsigned char *code)
 {
     while (*code == 0x66 || *code == 0xf2 || *code == 0xf3)
@@ -235,13 +236,13 @@ static bool locks(const unsigned char *code)
     return (code[0] == 0x86 || code[0] == 0x87) && code[1] >> 6 != 3;
 }
 
-// Counts the calls of futex up to the next breakpoint. False if the child is gone.
+// Counts the calls of futex up to the next breakpoint. False if the child has ended.
 static bool run_through(pid_t child, struct counts *counts)
 {
     struct user_regs_struct registers;
     int status, stops = 0;
 
-    // It stops at each entry and each return.
+    // The child stops at each entry and each return.
     if (ptrace(PTRACE_SETOPTIONS, child, NULL, (void *)PTRACE_O_TRACESYSGOOD) < 0)
         return false;
     do {
@@ -255,7 +256,7 @@ static bool run_through(pid_t child, struct counts *counts)
     return true;
 }
 
-// Where the kernel's code is, which is the same in the child. Nowhere if there is none.
+// Finds the kernel's code, which has the same address in the child. There may be none.
 static void find_lent(void)
 {
     FILE *maps = fopen("/proc/self/maps", "r");
@@ -268,7 +269,7 @@ static void find_lent(void)
         fclose(maps);
 }
 
-// Counts the page of an instruction that is on none of those before it.
+// Counts an instruction's page unless an earlier instruction was on it.
 static void count_page(struct counts *counts, unsigned long long pages[MOST_PAGES], unsigned long long at)
 {
     for (long i = 0; i < counts->pages; i++)
@@ -278,10 +279,10 @@ static void count_page(struct counts *counts, unsigned long long pages[MOST_PAGE
         pages[counts->pages++] = at >> 12;
 }
 
-// Steps from one breakpoint to the next. False if the child is gone.
+// Steps from one breakpoint to the next. False if the child has ended.
 //
-// The kernel's code that reads a clock begins anew if the clock's tick comes meanwhile. Stepped through it
-// takes so long that ticks come, up to sixty times on one machine; what it does again is not counted.
+// The kernel's code that reads a clock restarts if the clock ticks meanwhile. Single-stepping takes so
+// long that it restarts, up to sixty times on one machine; the repeated instructions are not counted.
 static bool step_through(pid_t child, const struct shared *shared, struct counts *counts)
 {
     struct user_regs_struct registers;
@@ -301,7 +302,7 @@ static bool step_through(pid_t child, const struct shared *shared, struct counts
         bool is_lent = registers.rip >= lent[0] && registers.rip < lent[1];
         bool again = is_lent && registers.rip <= reached;
         reached = !is_lent ? 0 : again ? reached : registers.rip;
-        // A repeated instruction stops at every turn.
+        // A repeated instruction stops in every iteration.
         if (registers.rip != before && !again) {
             counts->instructions++;
             counts->locked += locks(code.bytes);
@@ -335,7 +336,7 @@ static bool exceeds(const struct counts *is, const struct counts *may)
            is->locked > may->locked || is->allocations > may->allocations || is->pages > may->pages;
 }
 
-// Counts all calls of a child that stops at its first breakpoint. 0 if all is as it should be.
+// Counts all calls of a child that has stopped at its first breakpoint. 0 if no limit is exceeded.
 static int count_calls(pid_t child, const struct shared *shared, bool check)
 {
     struct counts samples[ROWS][SAMPLES] = {0};
@@ -401,7 +402,7 @@ static bool count_bytes(FILE *log, struct bytes bytes[ROWS])
         const char *arguments = strstr(line, "kernarg=[0x");
 
         if (sscanf(line, "end of row %d", &row) == 1 && row >= 0 && row < ROWS) {
-            // The list begins with a launch that is not the row's.
+            // The list begins with a launch that does not belong to the row.
             bytes[row].packets = (packets - 1) * 64 / LOGGED;
             bytes[row].arguments = (long)(last - first) / LOGGED;
             packets = 0;
@@ -418,7 +419,7 @@ static bool count_bytes(FILE *log, struct bytes bytes[ROWS])
     return read != 0;
 }
 
-// Bytes of packets and of arguments that the calls write. 0 if none writes more than it may.
+// Bytes of packets and of arguments that the calls write. 0 if none exceeds its limit.
 static int weigh_calls(const char *modules, bool check)
 {
     struct bytes bytes[ROWS] = {0};

@@ -31,7 +31,7 @@ def processes(mark):
             if mark in (folder / "environ").read_bytes():
                 yield folder
         except OSError:
-            continue  # somebody else's, or gone
+            continue  # another user's, or ended
 
 
 def cost(mark):
@@ -42,7 +42,7 @@ def cost(mark):
             stat, status = (folder / "stat").read_text(), (folder / "status").read_text()
         except OSError:
             continue  # it has ended meanwhile
-        # Its own and that of children which have ended.
+        # Its own time and that of its ended children.
         ticks += sum(map(int, stat.rpartition(")")[2].split()[11:15]))
         kib += sum(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
     return 1e3 * ticks / TICK, kib / 1024
@@ -51,7 +51,7 @@ def cost(mark):
 def run(command, kernels):
     """Wall and processor milliseconds and MiB, or None if the program fails."""
     words, env = split(command)
-    # A driver's helpers need not be its children, but have its environment.
+    # A driver's helper processes need not be its children, but have its environment.
     env |= NO_CACHE | {"BENCH_RUN": uuid.uuid4().hex}
     start = time.monotonic()
     with subprocess.Popen(

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Copies and fills of the device beside memcpy and memset in this thread, of the same memory, in turn.
-// Usage: copies FOLDER-OF-MODULES. Small ones are appended many at a time and waited for once, or each
-// waited for; a figure is the median of REPEATS repeats. Then long batches and the engine alone, several
-// engines at once, and beside a kernel, the last two one run each.
+// Compares copies and fills of the device with memcpy and memset in this thread, on the same memory, in
+// turn. Usage: copies FOLDER-OF-MODULES. Small ones are appended many at a time and waited for once, or
+// each waited for; a figure is the median of REPEATS repeats. Then long batches and the engine alone,
+// several engines at once, and copies beside a kernel, the last two one run each.
 //
-// A batch of the first table takes 10 to 100 microseconds and begins with a device that has fallen asleep
-// while the host ran its own copies: its wake is a part of the figure, which the host's copies do not have.
-// So the second table has the same in batches of 3 to 16 milliseconds from 16 KiB on, beside which two wakes
-// (50 to 100 microseconds each on a virtual machine) are little, and what the engine takes for commands that
-// are all there already when it is let go. Beside it is what it takes without a driver to have another
-// thread copy: a ring of 64-byte packets that say from where, to where and how much, nothing else.
+// A batch of the first table takes 10 to 100 microseconds and begins with a device that has fallen
+// asleep while the host ran its own copies: the figure includes its wake, which the host's copies do
+// not have. So from 16 KiB on, the second table has batches of 3 to 16 milliseconds, in which two wakes
+// (50 to 100 microseconds each on a virtual machine) matter little, and the engine's time for commands
+// that are all queued before it starts. The column beside it is the time of another thread that copies
+// without a driver: a ring of 64-byte packets with source, target and size, and nothing else.
 #include "counter_events.h"
 
 #include <pthread.h>
@@ -27,7 +27,8 @@ enum { REPEATS = 9, MOST = 256 };
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define LARGEST ((size_t)1 << 30)
-// Bytes that a repeat moves at least, if it is not of MOST operations; of a long batch, and its operations.
+// The minimum number of bytes of a repeat that does not have MOST operations; of a long batch, and its
+// operations.
 #define ENOUGH (4 * MIB)
 #define PLENTY (512 * MIB)
 #define LONGEST ((size_t)8192)
@@ -38,7 +39,7 @@ struct bench {
     struct gpu gpu;
     ze_command_list_handle_t list;
     ze_event_handle_t done;
-    // What the host lets an engine go by.
+    // The event with which the host starts an engine.
     ze_event_pool_handle_t pool;
     ze_event_handle_t gate;
     char *to, *from;
@@ -100,7 +101,7 @@ static void host_fill(struct bench *b, size_t size, int count)
     }
 }
 
-// Each waited for before the next is appended.
+// Each copy is waited for before the next is appended.
 static void copy_and_wait(struct bench *b, size_t size, int count)
 {
     for (int i = 0; i < count; i++)
@@ -124,7 +125,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// How many operations move `bytes`: 1 at least, `most` at most.
+// The number of operations that move `bytes`: at least 1, at most `most`.
 static int operations(size_t bytes, size_t size, size_t most)
 {
     size_t wanted = bytes / size;
@@ -132,7 +133,7 @@ static int operations(size_t bytes, size_t size, size_t most)
     return wanted < 1 ? 1 : wanted > most ? (int)most : (int)wanted;
 }
 
-// Medians of two operations, measured in turn, so many at a time.
+// Medians of two operations, measured in turn, `count` at a time.
 static void compare(struct bench *b, size_t size, int count, const operation run[2], double medians[2])
 {
     double all[2][REPEATS];
@@ -179,7 +180,7 @@ static void sizes(struct bench *b)
     }
 }
 
-// What the engine takes for an operation that is there already, in seconds.
+// The engine's time for an operation that is queued already, in seconds.
 static double engine_alone(struct bench *b, size_t size, operation run, int count)
 {
     double all[REPEATS];
@@ -238,7 +239,7 @@ static void bare_copy(struct bench *b, size_t size, int count)
         ;
 }
 
-// What a copy takes that way, in seconds.
+// The time of a copy without a driver, in seconds.
 static double without_driver(struct bench *b, size_t size, int count)
 {
     double all[REPEATS];
@@ -276,7 +277,7 @@ static void long_batches(struct bench *b)
     }
 }
 
-// Where the target begins a little further into its page than the source into its own.
+// The target begins a little further into its page than the source into its own.
 static void misplaced(struct bench *b)
 {
     printf("\n%-14s%9s%9s%7s\n", "ns, 8 bytes on", "a copy", "memcpy", "ratio");
@@ -335,7 +336,7 @@ static void together(struct bench *b)
         must(zeCommandListDestroy(lists[i]));
 }
 
-// A kernel that reckons, alone, beside a copy on a copy engine, and the copy alone.
+// A kernel that computes, alone, beside a copy on a copy engine, and the copy alone.
 static void beside_a_kernel(struct bench *b)
 {
     enum { SIDE = 512, TILE = 16, KERNELS = 8 };
@@ -359,7 +360,7 @@ static void beside_a_kernel(struct bench *b)
     }
     set_argument(kernel, 3, sizeof(side), &side);
     for (int round = 0; round < 4; round++) {
-        // The first round warms up. What is run: the kernels, the copy, both.
+        // The first round warms up. The rounds run the kernels, the copy, and both.
         double start = now();
         if (round != 2)
             for (int i = 0; i < KERNELS; i++)

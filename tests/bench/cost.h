@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What an operation costs: wall time, processor time, and how much of its processor a program had meanwhile.
+// The cost of an operation: wall time, processor time, and the share of its processor that a program
+// had meanwhile.
 #ifndef TALLY_BENCH_COST_H
 #define TALLY_BENCH_COST_H
 
@@ -31,8 +32,8 @@ static inline double used_ns(void)
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e3;
 }
 
-// What a loop takes that calls nothing and stays in the nearest cache. On a machine that is shared with
-// others, whose threads run on the same core at times, it takes up to twice as long then, as all else does.
+// The time of a loop that calls nothing and stays in the nearest cache. On a shared machine, where
+// other threads sometimes run on the same core, it takes up to twice as long then, like all other code.
 static inline double loop_ns(void)
 {
     static volatile uint64_t words[512];
@@ -48,8 +49,8 @@ static inline double loop_ns(void)
     return best;
 }
 
-// Prints what host.py reads: the name of a measure, what it cost, and the longer of the loops before and
-// behind it.
+// Prints a line for host.py: the name of a measurement, its cost, and the longer of the loops before
+// and after it.
 static inline void print_cost(const char *name, struct cost cost)
 {
     static double before;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What counter-based events cost: appends, waits, wakes, aggregation, chains, memory, and what parked
-// queues take from others. Usage: events FOLDER-OF-MODULES. Figures are medians of REPEATS repeats
+// The cost of counter-based events: appends, waits, wakes, aggregation, chains, memory, and the effect
+// of parked queues on others. Usage: events FOLDER-OF-MODULES. Figures are medians of REPEATS repeats
 // unless they say otherwise.
 #include "cost.h"
 #include "counter_events.h"
@@ -17,7 +17,7 @@
 enum { REPEATS = 25, APPENDS = 2000, PRODUCERS = 64, INCREMENTS = 6400, HOPS = 10000, PARKED = 1000 };
 enum { LIVE = 1000000, SLEEPERS = 100 };
 
-// Of zex_event.h, which no loader brings along.
+// Constants of zex_event.h, which loaders do not install.
 enum { IMMEDIATE = 1, NON_IMMEDIATE = 2, HOST_VISIBLE = 4, SHARED = 8, KERNEL_TIMESTAMP = 16 };
 
 struct ipc_handle {
@@ -94,7 +94,7 @@ static void report(const char *what, double value, const char *unit)
     printf("%-62s%12.*f %s\n", what, value < 100 ? 1 : 0, value, unit);
 }
 
-// Appends: a kernel's worth of nothing, so that what an event adds shows.
+// Appends of an empty kernel, so that the cost of an event shows.
 static void appends(struct bench *b)
 {
     static double plain[REPEATS], signal[REPEATS], waits[REPEATS];
@@ -149,8 +149,8 @@ static void *open_gate_later(void *event)
     return NULL;
 }
 
-// From the device's end of the command that signals to the host's return from its wait. Both clocks run
-// alike, so one pair relates them.
+// From the device's end of the command that signals to the host's return from its wait. Both clocks
+// have the same rate, so one pair of timestamps relates them.
 static void wakes(struct bench *b)
 {
     static double spinning[REPEATS], asleep[REPEATS];
@@ -255,8 +255,8 @@ static void *function(const struct bench *b, const char *name)
     return address;
 }
 
-// What the other process does with its standard input and output: takes a handle, says that it is about to
-// wait, and tells when the wait was over.
+// The other process, controlled by its standard input and output: takes a handle, reports that it is
+// about to wait, and prints the time when the wait has ended.
 static int other_process(struct bench *b)
 {
     open_handle_fn open_handle = (open_handle_fn)function(b, "zexCounterBasedEventOpenIpcHandle");
@@ -288,7 +288,7 @@ static double answer_of(int from)
     return answer;
 }
 
-// From the host's signal, by way of a list of the device that waits for it, to the return of a wait in
+// From the host's signal, through a list of the device that waits for it, to the return of a wait in
 // another process, which sleeps by then.
 static void across(struct bench *b, char **arguments)
 {

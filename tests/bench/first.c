@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// How long a program waits for the first launch of kernels. Each line of standard input names a kernel,
-// the size of a group as in "8x1", and arguments: "m" is memory, "v24:8" a value of 24 bytes with the
-// address of that memory at 8, "l64" local memory of 64 bytes; the rest holds zeros. One group is
-// launched, and answered are the milliseconds from before the module's creation until that was done,
+// The time that a program waits for the first launch of kernels. Each line of standard input names a
+// kernel, the size of a group as in "8x1", and arguments: "m" is memory, "v24:8" a value of 24 bytes
+// with the address of that memory at 8, "l64" local memory of 64 bytes; all else is zero. One group is
+// launched. The answer is the time in milliseconds from before the module's creation until its end,
 // until the kernel was created, and until the launch had ended.
 // Usage: first MODULE.spv
 #include "kernels.h"

@@ -25,17 +25,17 @@ from kernels import split
 from spirv import launches
 
 REPEATS = 11
-# Of a module with more kernels than that fewer runs do, and the peers' caches are left out.
+# Modules with more kernels than this run fewer times, and without the peers' caches.
 MANY, REPEATS_OF_MANY = 100, 3
 SECONDS = 300
-# Says where the cache is, by the name of the program. Intel's run time has none.
+# The variable for the cache's folder, by the name of the program. Intel's run time has no cache.
 CACHES = {"Tally": "TALLY_CACHE_DIR", "PoCL": "POCL_CACHE_DIR"}
 
 
 def run(words, env, module, lines):
     """Milliseconds until the module is made, until the first and the last kernel has run, of processor
     time, and MiB; or None if the program fails."""
-    # A driver's helpers need not be its children, but have its environment.
+    # A driver's helper processes need not be its children, but have its environment.
     env = env | {"BENCH_RUN": uuid.uuid4().hex}
     with subprocess.Popen(
             [*words, str(module)], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -73,7 +73,7 @@ def measure(programs, module, lines, folder):
                 states |= {f"{name}, empty cache": cached, f"{name}, filled cache": cached}
             for title, more in states.items():
                 done = runs.setdefault(title, [])
-                # What has failed once only takes time.
+                # A repeat of a failed run would only take time.
                 if None not in done:
                     done.append(run(words, env | more, module, lines))
     return runs

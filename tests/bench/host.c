@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What the host pays: appends, events, and the way from an append to its completion, through the
-// loader. Usage: host FOLDER-OF-MODULES REPEATS [appends]. Prints each repeat in ns per operation; host.py
-// makes a table of it. With `appends` nothing is executed: for a driver whose device is simulated.
+// The cost on the host: appends, events, and the path from an append to its completion, through the
+// loader. Usage: host FOLDER-OF-MODULES REPEATS [appends]. Prints each repeat in ns per operation;
+// host.py makes a table of it. With `appends` nothing is executed: for a driver whose device is
+// simulated.
 #include "cost.h"
 #include "counter_events.h"
 
@@ -61,7 +62,7 @@ static struct cost record_wait_signal(struct bench *b)
     return record(b, b->signalled, b->waited);
 }
 
-// Of the cheapest call that there is: what the loader adds to each.
+// The cost of the cheapest call: the loader's overhead in each.
 static struct cost nothing(struct bench *b)
 {
     double start = now_ns(), used = used_ns();
@@ -98,7 +99,7 @@ static void round_trip(struct bench *b)
 
 static struct cost round_trips(struct bench *b)
 {
-    // Awake, and used to being waited for: the measure before waited for nothing.
+    // Awake, and in the expectation of waits: the measurement before did not wait.
     for (int i = 0; i < WARM_UP; i++)
         round_trip(b);
     double start = now_ns(), used = used_ns();
@@ -124,7 +125,7 @@ static int by_wall(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-// The median by wall time of `count` round trips, each after so many ms of sleep.
+// The median by wall time of `count` round trips, each after `ms` ms of sleep.
 static struct cost asleep(struct bench *b, int count, int ms)
 {
     struct cost costs[SERIES];
@@ -144,7 +145,7 @@ static struct cost round_trips_asleep(struct bench *b)
     return asleep(b, SERIES, 2);
 }
 
-// After commands that nobody waited for one by one: a driver cannot know that this one is waited for.
+// After commands without waits of their own: a driver cannot know that this one is waited for.
 static struct cost round_trip_unexpected(struct bench *b)
 {
     append_immediate(b);
@@ -156,7 +157,7 @@ static struct cost round_trips_long_asleep(struct bench *b)
     return asleep(b, LONG_WAKES, 50);
 }
 
-// What a wake costs on this machine without any driver.
+// The cost of a wake on this machine without a driver.
 static struct {
     atomic_uint word, answer;
 } bare;
@@ -176,7 +177,7 @@ static void *answer_wakes(void *unused)
     return unused;
 }
 
-// Of the call alone, or until the other thread has answered. The caller spins meanwhile.
+// The cost of the call alone, or until the other thread has answered. The caller spins meanwhile.
 static struct cost wakes(bool answered)
 {
     struct cost sum = {0, 0};

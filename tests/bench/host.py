@@ -9,7 +9,7 @@ first column is Tally."""
 import statistics
 import sys
 
-# Key, what it is called, the budget as (figure, factor, peers that it is measured beside).
+# Key, title, and the budget as (figure, factor, peers that it is compared with).
 ROWS = [
     ("loader", "cheapest call through the loader", None),
     ("append", "append, regular in-order list, 3 pointers", (None, 0.15, ["Intel GPU"])),
@@ -25,11 +25,11 @@ ROWS = [
     ("wake-answered", "  until the woken thread has answered", None),
 ]
 
-# A processor whose core runs nothing of others' at the same time lets the loop take as long as this times the
+# If no other thread runs on the same core at the same time, the loop takes at most this times the
 # fastest of all.
 UNDISTURBED = 1.2
 
-# What peers took where the limits in nanoseconds were set: it tells how fast the machine of a run is.
+# The peers' times when the limits in nanoseconds were set: they calibrate the speed of the machine.
 THEN = [("append-wait-signal", "Intel GPU", 542), ("round-trip", "Intel CPU", 4500)]
 
 

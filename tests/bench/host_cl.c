@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What a peer's host path costs: an OpenCL run time for CPUs, with the same empty kernel as host.c.
-// Usage: host_cl FILE.cl REPEATS. Prints each repeat in ns per operation. The library is opened at run time,
-// so that no OpenCL has to be there to build this; what is used of it is declared here.
+// The cost of a peer's path on the host: an OpenCL run time for CPUs, with the same empty kernel as
+// host.c. Usage: host_cl FILE.cl REPEATS. Prints each repeat in ns per operation. The library is opened
+// at run time, so that this builds without OpenCL; the functions that it uses are declared here.
 #include "cost.h"
 
 #include <dlfcn.h>
@@ -123,7 +123,7 @@ static int by_wall(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-// The median by wall time of `count` round trips, each after so many ms of sleep.
+// The median by wall time of `count` round trips, each after `ms` ms of sleep.
 static void report_asleep(const char *name, int count, int ms)
 {
     struct cost costs[SERIES];
@@ -156,7 +156,7 @@ static void measure(void)
     }
     report("event", start, used, APPENDS);
 
-    // Awake, and used to being waited for, as host.c has it.
+    // Awake, and in the expectation of waits, like in host.c.
     for (int i = 0; i < WARM_UP; i++) {
         enqueue();
         finish();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What the benchmarks of kernels ask of the API that they measure: Level Zero or OpenCL.
+// The interface between the benchmarks of kernels and the API that they measure: Level Zero or OpenCL.
 
 #ifndef KERNELS_H
 #define KERNELS_H
@@ -12,7 +12,7 @@ struct launch;
 
 // The first device.
 struct device *open_device(void);
-// Builds the SPIR-V module of a file, the only one that a device gets.
+// Builds the SPIR-V module of a file; a device has only one.
 void load_module(struct device *device, const char *path);
 // Memory that the host can write too.
 void *allocate_memory(struct device *device, size_t bytes);
@@ -28,7 +28,7 @@ struct argument {
 // A kernel with its arguments.
 struct launch *prepare(struct device *device, const char *kernel, int count,
                        const struct argument *arguments);
-// Runs it over a grid to its end.
+// Runs it over a grid and waits for its end.
 void run(struct device *device, struct launch *launch, const size_t global[2],
          const size_t local[2]);
 

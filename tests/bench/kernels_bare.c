@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// The benchmarks of kernels without a driver: the compiler's code on as many threads as there are processors.
-// They wait on one futex and claim groups from one counter, about 64 times each. So this is what the code and
-// the machine allow, and what a driver's queue, scheduler and protection can at most reach.
+// The benchmarks of kernels without a driver: the compiler's code on as many threads as there are
+// processors. They wait on one futex and claim groups from one counter, about 64 times each. So this is
+// the limit that the code and the machine set, which a driver with its queue, scheduler and protection
+// can at best reach.
 //
-// The module is a folder that compiler/examples/blobs.rs has written.
+// The module is a folder written by compiler/examples/blobs.rs.
 #define _GNU_SOURCE
 #include "kernels.h"
 
@@ -23,7 +24,7 @@
 
 enum { BLOCK = 64, LOCAL_BYTES = 64 << 10, SCRATCH_BYTES = 1 << 20, CLAIMS = 64, MOST_ARGUMENTS = 8 };
 
-// What compiler/examples/blobs.rs writes in front of the code.
+// The header that compiler/examples/blobs.rs writes in front of the code.
 struct header {
     uint32_t entry, args_size, local_static, scratch_fixed, scratch_per_item, args, size, zero;
 };
@@ -59,7 +60,7 @@ struct device {
     long threads;
     struct launch *launch;
     uint32_t groups, claim;
-    // The launch that threads run; changed for each, so that they wait for it.
+    // The number of the current launch; threads wait for it to change.
     atomic_uint number;
     atomic_uint claimed, busy;
 };
@@ -133,7 +134,7 @@ struct device *open_device(void)
     if (!device || sched_getaffinity(0, sizeof set, &set))
         stop("device");
     device->threads = CPU_COUNT(&set);
-    // The caller is one of them.
+    // The caller is one of the threads.
     for (long i = 1; i < device->threads; i++)
         if (pthread_create(&thread, NULL, life, device))
             stop("thread");

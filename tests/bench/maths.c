@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Measures the mathematical functions of tests/kernels/bench_maths.cl, one each time that its name with its
-// bits ("exp32") comes in a line of standard input. Answers with the processor nanoseconds of one value, the
-// worst error of 262,144 values in units of the last place, and the argument of that.
+// Measures the mathematical functions of tests/kernels/bench_maths.cl, each time that a line of
+// standard input has the name of one with its bits ("exp32"). Prints the processor time of one value in
+// nanoseconds, the worst error of 262,144 values in units of the last place, and the argument of that
+// error.
 // Usage: maths MODULE.spv
 #include "kernels.h"
 
@@ -16,7 +17,7 @@
 
 enum { VALUES = 1 << 18, ITEMS = 1 << 16, TURNS = 64, GROUP = 256 };
 
-// As in kernels.c.
+// The same as in kernels.c.
 static const struct timespec SETTLED = {.tv_nsec = 20 * 1000 * 1000};
 
 typedef __float128 quad;
@@ -65,7 +66,7 @@ static const struct function {
     {"sin", -20, 20, sinq, NULL},
     {"cos", -20, 20, cosq, NULL},
     {"tan", -20, 20, tanq, NULL},
-    // Only its time counts.
+    // Only its time is used.
     {"sine_and_cosine", -20, 20, NULL, NULL},
     {"sinpi", -4, 4, sinpi_quad, NULL},
     {"cospi", -4, 4, cospi_quad, NULL},
@@ -150,7 +151,7 @@ int main(int argc, char **argv)
                     set(which ? y : x, i, bits, f->least + (f->most - f->least) * part);
                 }
             }
-            // So small that the arguments stay where they are.
+            // So small that the arguments do not change.
             float step = 0x1p-20f;
             double wide_step = 0x1p-20;
             struct argument arguments[] = {

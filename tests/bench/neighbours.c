@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What others do to one thread's round trips: an empty kernel on an immediate list and the wait for it, alone,
-// beside lists that wait for an event, and beside threads that submit. Then what threads that only wait cost.
-// Usage: neighbours FOLDER-OF-MODULES.
+// The effect of other work on one thread's round trips: an empty kernel on an immediate list and the
+// wait for it, alone, beside lists that wait for an event, and beside threads that submit. Then the
+// cost of threads that only wait. Usage: neighbours FOLDER-OF-MODULES.
 #include "cost.h"
 #include "counter_events.h"
 #include "gpu.h"
@@ -121,7 +121,7 @@ static void *submit(void *number)
     return NULL;
 }
 
-// Nothing of the driver: what the machine does to a thread among so many.
+// Without the driver: the effect of the machine on a thread among so many.
 static void *spin(void *unused)
 {
     while (!is_over)
@@ -159,7 +159,7 @@ static void count_waiters(void)
     for (int i = 0; i < WAITERS; i++)
         if (pthread_create(&threads[i], NULL, wait_for_gate, gate))
             stop("no thread");
-    // Until all of them sleep.
+    // Wait until all of them sleep.
     sleep(1);
     double start = now_ns(), used = used_ns();
     sleep(1);

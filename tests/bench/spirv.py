@@ -35,7 +35,7 @@ def modules(data):
         rest = data[at:next_ if next_ >= 0 else len(data)]
         end, kernels, ended = HEADER, 0, False
         for opcode, operands in instructions(rest):
-            # What follows the last function may look like instructions, too.
+            # Data behind the last function may look like instructions, too.
             if ended and opcode not in BETWEEN_FUNCTIONS:
                 break
             ended = opcode == OP_FUNCTION_END or ended and opcode != OP_FUNCTION

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// How many operations threads get done together. Usage: threads FOLDER-OF-MODULES. Each line of standard
-// input asks for a measurement: OPERATION THREADS START SECONDS, with START in nanoseconds of the monotonic
-// clock, so that several processes can begin at the same time. The answer is a line of operations per second
-// and processor nanoseconds per operation, or "unknown".
+// The throughput of several threads together. Usage: threads FOLDER-OF-MODULES. Each line of standard
+// input requests a measurement: OPERATION THREADS START SECONDS, with START in nanoseconds of the
+// monotonic clock, so that several processes can begin at the same time. The answer is a line of
+// operations per second and processor nanoseconds per operation, or "unknown".
 #define _GNU_SOURCE
 #include "cost.h"
 #include "threads.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-// A thread looks at the clock after so many operations, and copies so many bytes where it does it itself.
+// A thread reads the clock after BATCH operations, and copies COPIED bytes if it does so itself.
 enum { BATCH = 16, COPIED = 1 << 16 };
 
 struct measurement {
@@ -43,14 +43,14 @@ static void sleep_until(double time)
         ;
 }
 
-// What a copy costs where no driver is: the limit of the machine's memory and of its threads.
+// The cost of a copy without a driver: the limit of the machine's memory and of its threads.
 static void copy_bare(unsigned times)
 {
     static _Thread_local uint8_t from[COPIED], to[COPIED];
 
     for (unsigned i = 0; i < times; i++) {
         memcpy(to, from, sizeof(to));
-        // For all that the compiler knows, both are used.
+        // The compiler has to assume that both are used.
         __asm__ volatile("" ::"r"(from), "r"(to) : "memory");
     }
 }

@@ -19,9 +19,9 @@ import sys
 import time
 
 ROUNDS = 5
-# Seconds for a measurement beyond its own length. One that takes longer hangs.
+# Seconds for a measurement beyond its own length. After that it counts as hung.
 PATIENCE = 60
-# Until all processes have read what they are asked to do.
+# Until all processes have read their requests.
 LEAD = 0.05
 OPERATIONS = {
     "append": "append to a regular list",
@@ -34,7 +34,7 @@ OPERATIONS = {
     "copy-4": "copy of 64 KiB and wait, four engines",
     "memcpy": "no driver: memcpy of 64 KiB",
 }
-# What `scripts/bench tuning` and --only measure besides.
+# Further operations for `scripts/bench tuning` and --only.
 MORE = {
     "limit": "empty kernel, and wait with a time limit",
     "slowly": "stream of empty kernels, with 4 µs between two",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Programs whose kernels read what nothing has written.
+// Programs whose kernels read uninitialised memory.
 #include "wrong.h"
 
 WRONG(sums_without_a_start)
@@ -35,7 +35,7 @@ WRONG(fill_too_short)
     release(out);
 }
 
-// The copy is in order, the sum of what was copied is not.
+// The copy is allowed, the sum of the copied values is not.
 WRONG(copy_of_nothing)
 {
     int n = 64, zero = 0;
@@ -117,7 +117,7 @@ WRONG(three_of_four)
     release(out);
 }
 
-// A regular list, executed twice: the second time there is something.
+// A regular list, executed twice: the second time the memory is initialised.
 WRONG(read_before_it_is_written)
 {
     int n = 64, *a = device_memory(n * sizeof(int)), *out = shared_memory(sizeof(int)); //! made
@@ -161,7 +161,7 @@ WRONG(local_never_written)
     release(out);
 }
 
-// The group's memory holds what another group has left there.
+// The group's memory holds values of another group.
 WRONG(local_sum_without_a_start)
 {
     int *out = shared_memory(4 * sizeof(int));
@@ -178,7 +178,7 @@ WRONG(local_argument_half_written)
     release(out);
 }
 
-// A copy of what nothing has written into local memory is no mistake, its use is.
+// A copy of uninitialised local memory is no mistake, its use is.
 WRONG(local_copy_of_nothing)
 {
     int zero = 0, *in = device_memory(64 * sizeof(int)), *out = shared_memory(64 * sizeof(int));
@@ -200,7 +200,7 @@ WRONG(local_through_a_generic_pointer)
     release(out);
 }
 
-// What was read behind the end is told there, and is no uninitialised value afterwards.
+// A value read behind the end is reported there, and is no uninitialised value afterwards.
 WRONG(read_behind_the_end)
 {
     int n = TWIN(65, 64), *in = shared_memory(64 * sizeof(int)), *out = device_memory(sizeof(int));

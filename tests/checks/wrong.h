@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What the wrong programs share. Each file has many of them: WRONG(name) { ... } is one, and the file's
-// program runs the one that its command line names. Built with -DMENDED, it makes no mistake.
+// The common part of the wrong programs. Each file has many of them: WRONG(name) { ... } is one, and
+// the file's program runs the one that its command line names. Built with -DMENDED, it makes no
+// mistake.
 //
-// A comment that begins with //! says what has to be reported on its line (tests/tests/ze_checks.rs).
+// A comment that begins with //! is the report expected for its line (tests/tests/ze_checks.rs).
 
 #ifndef WRONG_H
 #define WRONG_H
@@ -51,7 +52,7 @@ extern ze_command_list_handle_t asynchronous; // immediate
 #define must(call) check((call), #call)
 void check(ze_result_t result, const char *call);
 
-// Destroys what was set before the program ran, but not the context, and ends the process.
+// Destroys the objects that were set before the program ran, except the context, and ends the process.
 void leave(void);
 
 void *device_memory(size_t bytes);
@@ -59,7 +60,7 @@ void *host_memory(size_t bytes);
 void *shared_memory(size_t bytes);
 void release(void *memory);
 ze_kernel_handle_t kernel_of(const char *name);
-// The kernel was destroyed.
+// Records that the kernel was destroyed.
 void forget(ze_kernel_handle_t kernel);
 ze_command_list_handle_t regular_list(void);
 ze_command_queue_handle_t new_queue(void);

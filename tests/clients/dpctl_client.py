@@ -65,7 +65,8 @@ def device_is_listed(c):
     assert d.has_aspect_gpu and d.has_aspect_fp16 and d.has_aspect_fp64 and d.has_aspect_atomic64
     assert d.has_aspect_usm_device_allocations and d.has_aspect_usm_host_allocations
     assert d.has_aspect_usm_shared_allocations and d.has_aspect_queue_profiling
-    # What it has not, it does not claim: kernels reach memory of malloc's where they run in this process.
+    # The driver does not claim what it lacks: kernels reach memory of malloc's only where they run in
+    # this process.
     assert not d.has_aspect_image
     assert d.has_aspect_usm_system_allocations == (os.environ.get("TALLY_LANE") != "drm")
     assert d.partition_max_sub_devices == 0
@@ -126,7 +127,7 @@ def local_memory_as_an_argument(c):
 
 
 def eight_bytes_of_zero_are_a_value(c):
-    # SYCL gives the driver a null pointer for them: it does not know pointers from integers.
+    # SYCL passes a null pointer for them to the driver: it cannot distinguish pointers from integers.
     queue = c.queue()
     flag, outcome = (filled(usm.MemoryUSMShared, queue, np.full(1, it, np.uint32)) for it in (7, 5))
     looks = ctypes.c_uint64(0)
