@@ -264,7 +264,7 @@ def profiling(c, order):
         end = event.profiling_info_end
         assert 0 < submit <= start < end, (submit, start, end)
         assert last_end <= start, (last_end, start)
-        # A quarter of a million of additions: more than a microsecond, less than ten seconds.
+        # A quarter of a million additions take more than a microsecond and less than ten seconds.
         assert 1_000 < end - start < 10_000_000_000, end - start
         last_end = end
 

@@ -16,11 +16,11 @@ import subprocess
 import sys
 import time
 
-# Results of a test that is over: of its set-up, call and tear-down the one that comes first here counts.
+# Results of a finished test: of its set-up, call and tear-down, the one that comes first here counts.
 ORDER = ["died", "timed out", "failed", "xfailed", "skipped", "passed"]
-# The exit status of a process whose device is lost: the tests after it go on in a new one.
+# The exit status of a process that has lost its device: the remaining tests run in a new one.
 LOST = 17
-# Stands for a file's tests if they could not be listed.
+# Replaces a file's tests if they could not be listed.
 COLLECTION = "(collection)"
 
 
@@ -93,7 +93,8 @@ def run_file(arguments):
 
     recorder = Recorder(pathlib.Path(arguments.record), arguments.sample, arguments.seed)
     options = ["-q", "-p", "no:cacheprovider", "--tb=short", "--no-header", "-W", "ignore"]
-    # Without it pytest looks for dpnp's fixtures and lists of tests to skip beside the file only.
+    # Without this, pytest looks for dpnp's fixtures and lists of tests to skip only in the file's
+    # folder.
     options += ["--confcutdir", arguments.root]
     sys.exit(pytest.main([*options, arguments.files[0]], plugins=[recorder]))
 
@@ -145,7 +146,8 @@ def run_all(arguments, root, files):
         done = path.with_suffix(f".{arguments.sample}-{arguments.seed}.done")
         if done.exists():
             continue
-        # What was running when the whole run was stopped is run again, and so is a file without tests.
+        # Tests that were interrupted when the whole run was stopped run again, and so do files without
+        # tests.
         lines = path.read_text().splitlines() if path.exists() else []
         kept = [line for line in lines if "\t" in line and not line.startswith(COLLECTION)]
         path.write_text("".join(line + "\n" for line in kept))

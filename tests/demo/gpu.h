@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What every Level Zero program needs first: a device, its engines, and short ways to make the objects
-// that the parts of the demo use. A call that fails ends the program with the call, the code's name
-// and the driver's own description.
+// The set-up of every Level Zero program: a device, its engines, and short functions that create the
+// objects that the parts of the demo use. A call that fails ends the program and prints the call, the
+// name of its result code and the driver's description.
 
 #ifndef GPU_H
 #define GPU_H
@@ -14,7 +14,7 @@
 // A wait that takes longer than this has hung.
 #define PATIENCE_NS UINT64_C(60000000000)
 
-// A group of equal engines, as zeDeviceGetCommandQueueGroupProperties numbers and counts them.
+// A group of equal engines, with the number and size from zeDeviceGetCommandQueueGroupProperties.
 struct engines {
     uint32_t ordinal;
     uint32_t count;
@@ -52,21 +52,22 @@ void release(const struct gpu *gpu, void *memory);
 struct kernel build_kernel(const struct gpu *gpu, const char *file, const char *name);
 void destroy_kernel(struct kernel kernel);
 void set_argument(struct kernel kernel, uint32_t index, size_t size, const void *value);
-// Launches of this kernel cover `items` work-items or a few more, in groups of the driver's choice.
+// Launches of this kernel cover `items` work-items or a few more, in groups whose size the driver
+// suggests.
 ze_group_count_t group_items(struct kernel kernel, uint32_t items);
 
 ze_command_queue_handle_t create_queue(const struct gpu *gpu, struct engines engines, uint32_t index);
 ze_command_list_handle_t create_list(const struct gpu *gpu, struct engines engines, enum order order);
 ze_command_list_handle_t create_immediate_list(const struct gpu *gpu, struct engines engines,
                                                enum order order, ze_command_queue_mode_t mode);
-// The same on an engine of the group; numbers beyond the last begin again with the first.
+// The same on an engine of the group; numbers beyond the last one wrap around.
 ze_command_list_handle_t create_immediate_list_on(const struct gpu *gpu, struct engines engines,
                                                   uint32_t index, enum order order,
                                                   ze_command_queue_mode_t mode);
 void execute(ze_command_queue_handle_t queue, ze_command_list_handle_t list);
 // False if the queue still had work after PATIENCE_NS.
 bool queue_finishes(ze_command_queue_handle_t queue);
-// The same, where nothing can go on without it.
+// The same, but the program ends if the queue does not finish.
 void finish(ze_command_queue_handle_t queue);
 
 #endif

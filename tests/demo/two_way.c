@@ -7,13 +7,13 @@
 //             v                     |
 //   list 2:   wait for A, W  --->   B  -------->  D
 //
-// A wait goes by the latest execution submitted when the waiting list is executed. So the second
-// execution of list 1 waits for B of the first execution of list 2, and the second execution of list 2
-// for A of the second execution of list 1.
+// A wait refers to the latest execution that is submitted when the waiting list is executed. So the
+// second execution of list 1 waits for B of the first execution of list 2, and the second execution of
+// list 2 for A of the second execution of list 1.
 //
-// Each letter is a kernel that counts its runs and notes how often the kernel that it depends on had
-// run by then. Two gates, events that the host opens, hold A and B back until a wait that looked at
-// another execution has had its chance to go through and leave a wrong note.
+// Each letter is a kernel that counts its runs and records how often the kernel that it depends on had
+// run by then. Two gates, events that the host signals, hold A and B back until a wait on a wrong
+// execution would have had time to pass and leave a wrong record.
 #include "counter_events.h"
 #include "parts.h"
 
@@ -23,7 +23,7 @@
 
 enum { EXECUTIONS = 2 };
 
-// What one kernel leaves in host memory.
+// One kernel's records in host memory.
 struct notes {
     uint32_t runs;
     uint32_t seen[EXECUTIONS]; // by run: runs of the watched kernel
@@ -38,7 +38,7 @@ static const struct {
     [A] = {'A', A}, [B] = {'B', A}, [C] = {'C', B}, [D] = {'D', B}, [W] = {'W', A},
 };
 
-// The note of run n of each letter, from 0. C tells which B list 1 waited for, W and B which A list 2
+// The record of run n of each letter, from 0. C shows which B list 1 waited for, W and B which A list 2
 // waited for. A watches itself.
 static const uint32_t expected[EXECUTIONS][LETTERS] = {
     {[A] = 0, [W] = 1, [B] = 1, [C] = 1, [D] = 1},
@@ -103,8 +103,8 @@ static void create(const struct gpu *gpu, struct two_way *t)
     t->list2 = create_list(gpu, gpu->compute, IN_ORDER);
 }
 
-// A wait is for what the event is at that moment, so each signal is recorded before the wait for it:
-// the two lists grow side by side.
+// A wait refers to the event's state at that moment, so each signal is recorded before the wait for it:
+// the two lists are recorded in step.
 static void record(const struct two_way *t)
 {
     append(t, t->list1, A, t->event_a, t->gate_a);

@@ -30,7 +30,7 @@ def run(commands, folder, tally_run, sycl):
     if sycl:
         lines = [line for line in lines if "-m venv" not in line and "pip install" not in line]
     path = f"{tally_run.parent}:{os.environ['PATH']}"
-    # As the page has them; only the last one's output is what it shows.
+    # The lines of the page; only the last one's output is compared with it.
     script = "\n".join(["set -e", *(f"{line} >&2" for line in lines[:-1]), lines[-1]])
     ran = subprocess.run(["sh", "-c", script], cwd=folder, env={**os.environ, "PATH": path}, text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT)

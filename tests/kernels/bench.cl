@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What `scripts/bench kernels` measures, by class. Each kernel is what a programmer would write first, with
-// no thought of the processor that runs it.
+// The kernels of `scripts/bench kernels`, by class. Each kernel is what a programmer would write first,
+// without optimising it for a processor.
 
 #include "bench/atomics.cl"
 #include "bench/bytes.cl"

@@ -20,7 +20,7 @@ void matmul(global const float *a, global const float *b, global float *c, uint 
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint k = 0; k < TILE; k++)
             sum += tile_a[y][k] * tile_b[k][x];
-        // Nobody may load the next tiles while a neighbour still reads these.
+        // All neighbours must have read these tiles before the next ones are loaded.
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     c[row * n + column] = sum;

@@ -9,9 +9,9 @@ import subprocess
 import time
 
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "HOME": "/tmp/home", "LANG": "C.UTF-8"}
-# What is installed into a new environment.
+# Installs into a new environment.
 PIP = ["/tmp/env/bin/pip", "install", "--quiet", "--no-index", "--find-links", "/wheels"]
-# With namespaces of its own: a user's, for chroot, and empty ones for the network and the processes.
+# Namespaces: a user's, for chroot, and empty ones for the network and the processes.
 UNSHARE = ["/usr/bin/unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--net", "--kill-child"]
 
 def now():

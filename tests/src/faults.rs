@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Faults that a driver can be told to inject, to show that the tests would find them.
+//! Injected faults of a driver, which show that the tests would find them.
 //!
-//! The toy driver takes a [`Fault`] when it is made. The real driver, built with
-//! tests/mutants/driver/faults.patch, reads the name from the environment variable [`VARIABLE`]. "Every" below means each
-//! time; a fault that shows once in a thousand calls would need a thousand times the programs.
+//! The toy driver takes a [`Fault`] when it is created. The real driver, built with
+//! tests/mutants/driver/faults.patch, reads the name from the environment variable [`VARIABLE`].
+//! "Every" below means each time; a fault that shows once in a thousand calls would need a thousand
+//! times as many programs.
 
 use std::fmt;
 
-/// The environment variable that names the fault of a driver that can make them.
+/// The environment variable with the name of the fault to inject.
 pub const VARIABLE: &str = "TALLY_FAULT";
 
 macro_rules! faults {
@@ -30,7 +31,7 @@ macro_rules! faults {
                 }
             }
 
-            /// What the driver does wrong.
+            /// A description of the fault.
             #[must_use]
             pub fn meaning(self) -> &'static str {
                 match self {
@@ -80,7 +81,7 @@ faults! {
     ReservedNotRetired = "reserved-not-retired",
     /// An append that signals an aggregated event replaces its state, as that of another CB event.
     AggregateReplaced = "aggregate-replaced",
-    /// What a signal of an aggregated event should add to the user's word is stored to it.
+    /// The increment that a signal should add to the word of an aggregated event is stored to it.
     IncrementStored = "increment-stored",
     /// A wait for the user's word that is met when it is appended is left out, also in later executions of a regular list.
     WordWaitElided = "word-wait-elided",

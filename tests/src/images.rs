@@ -15,7 +15,7 @@ pub struct Image(pub ze_image_handle_t);
 
 impl Drop for Image {
     fn drop(&mut self) {
-        // What a failing test leaves behind must not hide the failure.
+        // A failure here, after a failed test, must not hide that test's failure.
         let _ = call!(zeImageDestroy(self.0));
     }
 }
@@ -26,7 +26,7 @@ pub struct Sampler(pub ze_sampler_handle_t);
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        // As for an image.
+        // See `Image`.
         let _ = call!(zeSamplerDestroy(self.0));
     }
 }
@@ -44,8 +44,8 @@ pub fn format(layout: ze_image_format_layout_t, ty: ze_image_format_type_t) -> z
     }
 }
 
-/// A description of an image that kernels may write. Sizes that the type has no use for are ignored;
-/// the last one is slices or layers.
+/// A description of an image that kernels may write. Sizes that the type does not have are ignored; the
+/// last one is slices or layers.
 pub fn image_desc(
     ty: ze_image_type_t,
     format: ze_image_format_t,

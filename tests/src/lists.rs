@@ -10,7 +10,7 @@ use tally_ze::*;
 
 /// No event.
 pub const NONE: ze_event_handle_t = ze_event_handle_t::NULL;
-/// Longest wait of a test: a minute, in ns.
+/// The maximum duration of a wait in ns: a minute.
 pub const PATIENCE: u64 = 60_000_000_000;
 
 macro_rules! owner {
@@ -21,7 +21,7 @@ macro_rules! owner {
 
         impl Drop for $name {
             fn drop(&mut self) {
-                // What a failing test leaves behind must not hide the failure.
+                // A failure here, after a failed test, must not hide that test's failure.
                 let _ = call!($destroy(self.0));
             }
         }
@@ -135,8 +135,8 @@ impl Gpu {
         Pool(pool)
     }
 
-    /// A counter-based event for all kinds of lists, by the core function. Who waits for it sees what was
-    /// written.
+    /// A counter-based event for all kinds of lists, created by the core function. A waiter sees the
+    /// memory written before.
     pub fn cb_event(&self) -> Event {
         self.cb_event_with(ze_event_counter_based_flags_t::empty())
     }

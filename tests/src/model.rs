@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The reference model: what the specification says about lists, queues, events, executions and
-//! fences, as a state machine without time.
+//! The reference model: the specification's rules for lists, queues, events, executions and fences, as
+//! a state machine without time.
 //!
-//! [`Model::apply`] takes one step of a program and answers the next state, or why the step would
-//! make the program invalid. The state is mostly a happens-before [graph](order): its nodes are
+//! [`Model::apply`] takes one step of a program and returns the next state, or the reason why the step
+//! would make the program invalid. The state is mostly a happens-before [graph](order): its nodes are
 //! host calls and commands, and an edge says that one is complete before the other starts. Only
-//! what is promised becomes an edge; the device may run everything else in any order. From the
-//! graph follow the final memory (one, since races are refused), and for each query whether the
-//! answer must be "ready", must be "not ready", or may be either.
+//! guaranteed order becomes an edge; the device may run everything else in any order. The graph
+//! determines the final memory (there is only one, since races are refused), and for each query whether
+//! the answer must be "ready", must be "not ready", or may be either.
 //!
-//! Rules and where they stand:
+//! Rules and their modules:
 //! - order inside a list, barriers, executions, and when events are bound: `device`;
 //! - states of events: [`event`]; signals and resets of regular ones and of user's words: `cell`;
-//! - the lives of lists and events: `object`;
-//! - waits of the host: `wait`; who calls first when threads share an object: [`host`];
+//! - lifetimes of lists and events: `object`;
+//! - waits of the host: `wait`; the order of calls when threads share an object: [`host`];
 //! - races: [`memory`]; answers: [`expect`];
 //! - times of commands: [`times`]; clones and executions by immediate lists: `device`, `object`;
 //! - events that another process opens: `object`. Event pools that processes share need no rule: their
-//!   events are regular ones, whatever signals them.
+//!   events are regular ones, whichever process signals them.
 //!
 //! Not in the model: memory scopes (every event and barrier is taken to make memory visible).
 
@@ -57,13 +57,13 @@ pub enum Refusal {
     /// Waits would form a cycle, also one that runs through the order within a queue. "There are
     /// no protections against events causing deadlocks".
     Deadlock,
-    /// A wait for what no earlier step brings about.
+    /// A wait that no earlier step can end.
     WouldHang,
     /// A signal, wait or reset of a regular event or fence has no order with another one.
     Unordered,
     /// Something is still in use on the device.
     InUse,
-    /// The call is an error whatever the order: the rule that it breaks.
+    /// The call is an error in any order; the rule that it breaks.
     Misuse(&'static str),
 }
 
@@ -88,9 +88,9 @@ struct Stream {
     commands: Vec<Node>,
     /// The last command that blocks all later ones of an out-of-order list.
     gate: Option<Node>,
-    /// What a host wait on the list waits for: see [`Queue::retired`]. In an in-order list these
-    /// are the commands, whose counter the wait and all CB events share; but a regular event has a
-    /// cell of its own, which may be seen a little before the counter.
+    /// The nodes that a host wait on the list waits for: see [`Queue::retired`]. In an in-order list
+    /// these are the commands, whose counter the wait and all CB events share; but a regular event has
+    /// a cell of its own, which may be visible a little before the counter.
     retired: Vec<Node>,
 }
 
@@ -131,21 +131,21 @@ struct Recording {
 struct Queue {
     engine: Engine,
     commands: Vec<Node>,
-    /// What a host wait on the queue waits for. It comes after the commands, perhaps a little
-    /// later than their events and fences: nothing promises that a queue reports itself idle as
-    /// soon as its last event is signalled.
+    /// The nodes that a host wait on the queue waits for. They come after the commands, perhaps a
+    /// little later than their events and fences: the specification does not say that a queue is idle
+    /// as soon as its last event is signalled.
     retired: Vec<Node>,
 }
 
 #[derive(Clone, Copy)]
 enum EventState {
     CounterBased(CbState),
-    /// What another event stood for when its handle was made, for ever.
+    /// The state that another event had when its handle was made; it never changes.
     Opened(Bound),
     /// Number of its cell.
     Regular(usize),
-    /// Number of the cell that the user's word is: that of an aggregated event, for ever, or of an
-    /// external one, whose state was not replaced yet.
+    /// Number of the cell of the user's word: of an aggregated event always, of an external one until
+    /// its state is replaced.
     Word(usize),
 }
 
@@ -154,7 +154,7 @@ struct Event {
     alive: bool,
     kind: EventKind,
     state: EventState,
-    /// Number of its cell: all but ordinary CB events have one, whatever their state is.
+    /// Number of its cell: all but ordinary CB events have one, in any state.
     cell: Option<usize>,
 }
 
@@ -171,7 +171,7 @@ struct HostStep {
     end: Node,
     after: Rc<[usize]>,
     question: Option<Question>,
-    /// The owner of the times that it asks for, too.
+    /// The owner of the times that it queries, too.
     times: Option<Bound>,
 }
 
@@ -183,7 +183,7 @@ struct FutureWait {
     waiter: Node,
 }
 
-/// What a program still has to do so that nothing waits for ever.
+/// A step that a program still owes, so that no wait hangs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owed {
     /// Signal this event, which has a cell.
@@ -200,7 +200,7 @@ pub enum Owed {
 }
 
 /// The state after some steps of a program. The generator copies it for each step that it tries, so
-/// copies share what seldom changes.
+/// copies share data that seldom changes.
 #[derive(Clone, Default)]
 pub struct Model {
     graph: Graph,
@@ -218,9 +218,9 @@ pub struct Model {
     future_waits: Vec<FutureWait>,
     /// Commands with a wait whose signal was not submitted yet, once for each such wait.
     pending: Vec<Node>,
-    /// Commands that read the times of others.
+    /// Commands that read the times of other commands.
     readings: Vec<Reading>,
-    /// Executions by immediate lists: the end, whose times may cover all since the beginning.
+    /// Executions by immediate lists: the end, whose times may cover the whole span from the beginning.
     spans: Vec<(Node, Node)>,
 }
 
@@ -317,7 +317,7 @@ impl Model {
         }
     }
 
-    /// What must still be done so that every submitted wait can end.
+    /// Steps that must still be taken so that every submitted wait can end.
     #[must_use]
     pub fn owed(&self) -> Vec<Owed> {
         let awaited = self.events.iter().enumerate().filter(|(_, event)| {
@@ -388,7 +388,7 @@ impl Model {
     }
 }
 
-/// Names are given in order, so that two programs with the same steps are the same.
+/// Requires that names are given in order, so that two programs with the same steps are equal.
 fn expect_next(name: usize, count: usize) -> Result<(), Refusal> {
     match name + 1 == count {
         true => Ok(()),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A second process that a test talks to: an ignored test of the same program, line by line.
+//! A second process that a test communicates with: an ignored test of the same program, line by line.
 //!
 //! ```text
 //! let mut peer = Peer::start("child_that_exports");      // in the test
@@ -17,7 +17,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// What lines of the conversation begin with; the test harness prints others.
+/// Prefix of the lines of the conversation; the test harness prints others.
 const MARK: &str = "peer> ";
 /// The time that a line may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -57,7 +57,7 @@ impl Peer {
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
-                // A line may follow what the harness printed without an end.
+                // A line may follow unterminated output of the harness.
                 if let Some((_, said)) = line.split_once(MARK) {
                     // The receiver is gone: the test has ended.
                     let _ = sender.send(said.to_owned());
@@ -72,7 +72,7 @@ impl Peer {
         self.child.id()
     }
 
-    /// Says a line to it.
+    /// Sends a line to it.
     ///
     /// # Panics
     /// If it has ended.
@@ -81,15 +81,15 @@ impl Peer {
         said.unwrap_or_else(|error| panic!("{} does not hear {line:?}: {error}", self.name));
     }
 
-    /// Says the bytes of a handle.
+    /// Sends the bytes of a handle.
     pub fn say_handle(&mut self, handle: &HandleBytes) {
         self.say(&to_hex(handle));
     }
 
-    /// The next line that it says.
+    /// The next line that it sends.
     ///
     /// # Panics
-    /// If it ends or says nothing.
+    /// If it ends or sends nothing.
     pub fn hear(&mut self) -> String {
         match self.lines.recv_timeout(PATIENCE) {
             Ok(line) => line,
@@ -101,7 +101,7 @@ impl Peer {
     /// The next line; none if it ends instead.
     ///
     /// # Panics
-    /// If it says nothing and does not end.
+    /// If it sends nothing and does not end.
     pub fn hear_or_end(&mut self) -> Option<String> {
         match self.lines.recv_timeout(PATIENCE) {
             Ok(line) => Some(line),
@@ -110,15 +110,15 @@ impl Peer {
         }
     }
 
-    /// Hears exactly this.
+    /// Expects exactly this line.
     ///
     /// # Panics
-    /// If it says something else.
+    /// If it sends something else.
     pub fn expect(&mut self, line: &str) {
         assert_eq!(self.hear(), line, "{}", self.name);
     }
 
-    /// Hears the bytes of a handle.
+    /// Receives the bytes of a handle.
     pub fn hear_handle(&mut self) -> HandleBytes {
         from_hex(&self.hear())
     }
@@ -146,12 +146,12 @@ impl Drop for Peer {
     }
 }
 
-/// In the child: says a line.
+/// In the child: sends a line.
 pub fn say(line: &str) {
     println!("{MARK}{line}");
 }
 
-/// In the child: says the bytes of a handle.
+/// In the child: sends the bytes of a handle.
 pub fn say_handle(handle: &HandleBytes) {
     say(&to_hex(handle));
 }
@@ -174,20 +174,20 @@ pub fn hear_or_end() -> Option<String> {
     (length != 0).then(|| line.trim_end().to_owned())
 }
 
-/// In the child: hears exactly this.
+/// In the child: expects exactly this line.
 ///
 /// # Panics
-/// If something else is said.
+/// If another line arrives.
 pub fn expect(line: &str) {
     assert_eq!(hear(), line);
 }
 
-/// In the child: hears the bytes of a handle.
+/// In the child: receives the bytes of a handle.
 pub fn hear_handle() -> HandleBytes {
     from_hex(&hear())
 }
 
-/// The bytes as text: a handle survives any way that carries bytes.
+/// The bytes as text: a handle may be transferred in any way that preserves its bytes.
 pub fn to_hex(handle: &HandleBytes) -> String {
     handle.iter().map(|&byte| format!("{:02x}", byte as u8)).collect()
 }

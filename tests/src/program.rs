@@ -2,11 +2,11 @@
 //! Programs: the vocabulary that the reference model, the generator and every backend share.
 //!
 //! A program is a list of [`Step`]s at the level of the Level Zero API: create a list, append a
-//! command, execute, synchronise, query. It names objects by small numbers, so the same program
-//! can be read by people, judged by the [model](crate::model) and [run](run::run) on a driver.
+//! command, execute, synchronise, query. It names objects by small numbers, so that people can read a
+//! program, the [model](crate::model) can judge it, and a driver can [run](run::run) it.
 //!
-//! Memory is a handful of [`Cell`]s, each a 32-bit integer. A backend may give a cell more room
-//! (the same value in every element of a buffer): the operations work on each element alike.
+//! Memory is a handful of [`Cell`]s, each a 32-bit integer. A backend may make a cell larger (the same
+//! value in every element of a buffer): the operations apply to each element alike.
 //!
 //! Glossary: a *cell* is a piece of the program's memory, not an event cell of the device; a
 //! *list* is a command list; *immediate* and *regular* lists are those of the specification.
@@ -42,8 +42,8 @@ macro_rules! id {
 }
 
 id!(
-    /// A command list, immediate or regular. Numbers are given in order of creation, from 0, and
-    /// never again, also after the list was destroyed. The same holds for the other names.
+    /// A command list, immediate or regular. Numbers are given in order of creation, from 0, and are
+    /// never reused, even after the list was destroyed. The same holds for the other names.
     ListId, "L"
 );
 id!(
@@ -63,7 +63,7 @@ id!(
     Cell, "m"
 );
 
-/// The command queue group that a queue or list is made for.
+/// The command queue group of a queue or list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Engine {
     /// Ordinal 0: kernels, copies and fills.
@@ -92,7 +92,7 @@ pub enum ListKind {
     ImmediateSynchronous,
 }
 
-/// What a list is created with.
+/// The properties of a new list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ListDesc {
     /// Its queue group.
@@ -115,8 +115,8 @@ pub enum EventKind {
     CounterBased,
     /// Counter-based, with the times of the command that it stands for.
     Timed,
-    /// Made of another counter-based event's handle for other processes: the state that it had then,
-    /// for waits and queries only.
+    /// Opened from the IPC handle of another counter-based event: it has the state that that event had
+    /// then, and is for waits and queries only.
     Opened,
     /// Counter-based with external storage: a word of the user's, not reached at first. The event
     /// follows it until an append replaces its state.
@@ -155,7 +155,7 @@ impl EventKind {
     }
 }
 
-/// What a command does, apart from its wait list and signal event. Arithmetic wraps.
+/// The operation of a command, apart from its wait list and signal event. Arithmetic wraps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
     /// Kernel: `dst = dst * 3 + src + add`. Not commutative, so the order shows in the result.
@@ -195,12 +195,12 @@ pub enum Op {
         /// Constant.
         add: u32,
     },
-    /// `zeCommandListAppendQueryKernelTimestamps` of one event, whose command is complete before, to
-    /// a place of its own.
+    /// `zeCommandListAppendQueryKernelTimestamps` of one event, whose command is complete before, to a
+    /// place of its own.
     QueryTimes {
         /// The event.
         event: EventId,
-        /// Where to: a number from 0, given once.
+        /// The number of the place, from 0; each is used once.
         place: usize,
     },
     /// `zeCommandListAppendBarrier`.
@@ -218,17 +218,17 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether a list of the copy queue group may hold it.
+    /// Whether a list of the copy queue group may contain it.
     #[must_use]
     pub fn fits(self, engine: Engine) -> bool {
         engine == Engine::Compute || !matches!(self, Op::Mix { .. } | Op::Add { .. })
     }
 }
 
-/// A command as it is appended.
+/// An appended command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Command {
-    /// What it does.
+    /// Its operation.
     pub op: Op,
     /// `phWaitEvents`.
     pub waits: Vec<EventId>,
@@ -236,7 +236,7 @@ pub struct Command {
     pub signal: Option<EventId>,
 }
 
-/// Something that the host can wait for or ask about.
+/// An object that the host can wait for or query.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Object {
     /// An immediate list: all that was appended so far (`zeCommandListHostSynchronize`).
@@ -263,16 +263,16 @@ pub enum Action {
     /// `zeCommandListCreateCloneExp` of a closed regular list: first the list, then its copy.
     CloneList(ListId, ListId),
     /// `zexCounterBasedEventGetIpcHandle` and `zexCounterBasedEventOpenIpcHandle`, or the core
-    /// functions: first the event, then the one that is made of its handle. The backend chooses the
+    /// functions: first the event, then the one that is opened from its handle. The backend chooses the
     /// process that opens it.
     Share(EventId, EventId),
     /// Any of the `zeCommandListAppend…` functions.
     Append(ListId, Command),
     /// `zeCommandListImmediateAppendCommandListsExp`.
     AppendLists {
-        /// Where.
+        /// The immediate list that executes them.
         list: ListId,
-        /// The lists.
+        /// The executed lists.
         lists: Vec<ListId>,
         /// `phWaitEvents`.
         waits: Vec<EventId>,
@@ -289,9 +289,9 @@ pub enum Action {
     DestroyEvent(EventId),
     /// `zeCommandQueueExecuteCommandLists`.
     Execute {
-        /// Where.
+        /// The queue.
         queue: QueueId,
-        /// What, in this order.
+        /// The executed lists, in this order.
         lists: Vec<ListId>,
         /// `hFence`.
         fence: Option<FenceId>,
@@ -302,8 +302,8 @@ pub enum Action {
     Query(Object),
     /// `zeEventQueryKernelTimestamp` of an event that was signalled.
     Times(EventId),
-    /// `zexEventGetDeviceAddress` or `zeEventCounterBasedGetDeviceAddress`, and a look at the
-    /// counter: the pair is reached or not. It is looked at again after the last step.
+    /// `zexEventGetDeviceAddress` or `zeEventCounterBasedGetDeviceAddress`, and a read of the counter:
+    /// the pair is reached or not. It is read again after the last step.
     Address(EventId),
     /// `zeEventHostSignal`; or the host writes the word of an external event, also after its state
     /// was replaced, or adds to that of an aggregated one.
@@ -316,16 +316,16 @@ pub enum Action {
     Read(Cell),
     /// The host writes a cell.
     Write(Cell, u32),
-    /// Not a call: this thread goes on when every earlier step of every thread has returned.
+    /// Not a call: this thread continues when every earlier step of every thread has returned.
     Join,
 }
 
-/// An action and the host thread that does it.
+/// An action and the host thread that executes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
     /// Host thread, from 0.
     pub thread: usize,
-    /// What it does.
+    /// Its action.
     pub action: Action,
 }
 
@@ -340,9 +340,9 @@ pub struct Program {
     pub steps: Vec<Step>,
 }
 
-/// Cells that a program has at most.
+/// The maximum number of cells of a program.
 pub const CELLS: usize = 16;
-/// Results of [`Op::QueryTimes`] that a program has at most.
+/// The maximum number of results of [`Op::QueryTimes`] of a program.
 pub const PLACES: usize = 16;
 
 /// The value of a cell before the first step.

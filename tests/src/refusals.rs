@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A system that refuses memory once: the n-th request of the calling thread, or of threads that it
-//! starts, fails.
+//! Makes one system call for memory fail: the n-th request of the calling thread, or of threads that it
+//! starts.
 //!
-//! A seccomp filter hands the system calls that get memory, files for memory and threads to a thread
-//! of this process, which counts them and lets them go on or fail. What the C library asks for in
-//! malloc goes on always: a Rust program ends when that fails.
+//! A seccomp filter passes the system calls for memory, memory files and threads to a thread of this
+//! process, which counts them and lets them continue or fail. Requests of malloc in the C library
+//! always succeed: a Rust program aborts if one fails.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const CALLS: [libc::c_long; 7] = [
     libc::SYS_clone3,
 ];
 
-/// What the listener's number is until the filter is there, and when there will be none.
+/// Values of the listener's number before the filter is installed, and if there will be none.
 const NOT_YET: i32 = -1;
 const NEVER: i32 = -2;
 
@@ -38,7 +38,7 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// From now on the request of this number, from 1, fails. None if the system has no such filters.
+    /// From now on the request of this number, from 1, fails. `None` if the system has no such filters.
     pub fn begin(refuse: u64) -> Option<Arc<Self>> {
         let this = Arc::new(Self {
             refuse,
@@ -47,15 +47,15 @@ impl Refusals {
             listener: AtomicI32::new(NOT_YET),
         });
         let clerk = this.clone();
-        // Before the filter, so that it has none itself.
+        // Started before the filter, so that the thread has none itself.
         std::thread::spawn(move || clerk.serve());
         let fd = install();
-        // Nothing between: a call that the filter stops waits for the thread above.
+        // No call may come between: a call that the filter stops waits for the thread above.
         this.listener.store(fd.unwrap_or(NEVER), Ordering::Release);
         fd.map(|_| this)
     }
 
-    /// Requests so far.
+    /// The number of requests so far.
     pub fn seen(&self) -> u64 {
         self.seen.load(Ordering::Relaxed)
     }
@@ -92,7 +92,7 @@ impl Refusals {
             } else {
                 answer.flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
             }
-            // SAFETY: as above. Who asked may be gone, which is its own affair.
+            // SAFETY: as above. The requesting thread may have ended, so errors are ignored.
             unsafe { libc::ioctl(listener.as_raw_fd(), SEND, &raw mut answer) };
         }
     }
@@ -104,7 +104,7 @@ impl Refusals {
         let is_malloc = i64::from(data.nr) == libc::SYS_mmap
             && data.args[3] & !(libc::MAP_NORESERVE as u64) == malloc
             && data.args[2] == writable;
-        // Another process, such as the compiler, is not what is tested.
+        // The calls of another process, such as the compiler, are not tested.
         let ours = std::path::Path::new(&format!("/proc/self/task/{}", request.pid)).exists();
         if is_malloc || !ours || self.paused.load(Ordering::SeqCst) {
             return false;
@@ -113,12 +113,12 @@ impl Refusals {
     }
 }
 
-/// Puts the filter on the calling thread; the descriptor that is told of its calls.
+/// Installs the filter on the calling thread; returns the descriptor that receives its calls.
 fn install() -> Option<i32> {
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let mut filter = vec![statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0)];
     for (i, call) in CALLS.iter().enumerate() {
-        // To the statement behind "allow".
+        // Jumps to the statement behind "allow".
         let jt = (CALLS.len() - i) as u8;
         let code = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
         filter.push(libc::sock_filter { code, jt, jf: 0, k: *call as u32 });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The calls that nearly every program makes, for tests of the surroundings: other loaders, layers,
-//! hosts with limits. Only functions and flags that every loader and its layers know are used.
+//! The common calls of nearly every program, for tests of the environment: other loaders, layers, hosts
+//! with limits. It uses only functions and flags that every loader and its layers know.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -123,7 +123,7 @@ impl Routine {
 
 impl Drop for Routine {
     fn drop(&mut self) {
-        // What a failing test leaves behind must not hide the failure.
+        // A failure here, after a failed test, must not hide that test's failure.
         let _ = crate::call!(zeKernelDestroy(self.kernel));
         let _ = crate::call!(zeModuleDestroy(self.module));
     }

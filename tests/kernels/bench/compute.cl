@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What arithmetic limits.
+// Kernels that are limited by arithmetic.
 
 kernel void gemm_naive(global const float *a, global const float *b, global float *c, int n)
 {
@@ -40,7 +40,7 @@ static float normal_below(float x)
     return x > 0 ? 1 - tail : tail;
 }
 
-// Black and Scholes: the price of an option to buy.
+// Black and Scholes: the price of a call option.
 kernel void pricing(global float *price, global const float *x)
 {
     size_t i = get_global_id(0);

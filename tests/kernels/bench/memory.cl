@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What memory limits: each element is read and written once or a few times.
+// Kernels that are limited by memory: each element is read and written once or a few times.
 
 kernel void triad(global float *a, global const float *b, global const float *c, float s)
 {
@@ -41,7 +41,7 @@ kernel void lengths(global float *out, global const float *xyz)
     out[i] = sqrt(dot(v, v));
 }
 
-// One number for each cell, taken apart.
+// One number for each cell, whose coordinates are computed from it.
 kernel void stencil3d(global const float *in, global float *out, int nx, int ny)
 {
     int i = get_global_id(0), n = get_global_size(0);

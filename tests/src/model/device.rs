@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Appends, submissions and executions: how commands come into the order.
+//! Appends, submissions and executions: the order of commands.
 
 use super::event::{Bound, CbState, Dependency, RecordingId};
 use super::order::{Bond, Node, Work};
@@ -64,9 +64,9 @@ impl Model {
         }
     }
 
-    /// `zeCommandListImmediateAppendCommandListsExp`: the lists begin when the wait list is met and,
-    /// in an in-order list, all before is complete; the signal comes after all of them. No order among
-    /// them is promised, and in an out-of-order list none with what is appended behind.
+    /// `zeCommandListImmediateAppendCommandListsExp`: the lists begin when the wait list is met and, in
+    /// an in-order list, everything before is complete; the signal comes after all of them. No order
+    /// among them is guaranteed, and in an out-of-order list none with later commands.
     pub(super) fn append_lists(
         &mut self,
         list: ListId,
@@ -89,7 +89,7 @@ impl Model {
         self.check_command(desc, &end)?;
         let waits = entry.waits.iter().map(|&event| self.capture(event));
         let waits = waits.collect::<Result<Vec<_>, _>>()?;
-        // In an out-of-order list a barrier would hold up what follows.
+        // In an out-of-order list a barrier would delay later commands.
         let op = match desc.order {
             ListOrder::InOrder => Op::Barrier,
             ListOrder::OutOfOrder => Op::SignalEvent,
@@ -178,7 +178,7 @@ impl Model {
         command.signal.is_some_and(cell) || matches!(command.op, Op::SetWord(_))
     }
 
-    /// What waiting for the event means from now on.
+    /// The dependency of a wait for the event from now on.
     fn capture(&self, event: EventId) -> Result<Dependency, Refusal> {
         Ok(match self.event(event)?.state {
             EventState::CounterBased(state) => Dependency::CounterBased(state),
@@ -212,7 +212,7 @@ impl Model {
         Ok(())
     }
 
-    /// What a state stands for, now: an event of a recording "resolves to the latest submitted
+    /// The work that a state refers to now: an event of a recording "resolves to the latest submitted
     /// execution's base + k, or to b(1) + k if none was submitted" (architecture, decision 7).
     /// Inside an execution of the same recording it is that execution.
     pub(super) fn bind(&self, state: CbState, executing: Option<(RecordingId, &[Node])>) -> Bound {
@@ -238,7 +238,7 @@ impl Model {
         }
     }
 
-    /// What an opened event stands for now: what it was given, of which more may be known.
+    /// The work that an opened event refers to now: it may have become more specific.
     pub(super) fn settle(&self, bound: Bound) -> Bound {
         match bound {
             Bound::FirstExecution { recording, index } => {
@@ -295,7 +295,7 @@ impl Model {
         }
         stream.commands.push(node);
         self.perform(node, Work::Command(command.op));
-        // Words are the user's: what was recorded with one stays also when its event is gone.
+        // Words belong to the user: what was recorded with one stays even after its event is destroyed.
         if let Op::ResetEvent(event) = command.op
             && let Some(cell) = self.events[event.0].cell
         {
@@ -339,8 +339,8 @@ impl Model {
         commands: &[Node],
         waits: &[Dependency],
     ) -> Result<(), Refusal> {
-        // The events of one wait list are looked at in any order. So each must be in its epoch
-        // without help from the others.
+        // The events of one wait list are read in any order. So each must be in its epoch without the
+        // order that the others would give.
         let before = self.graph.before(node);
         for &wait in waits {
             if let Some(cell) = self.awaited_cell(wait)?
@@ -379,7 +379,7 @@ impl Model {
         Ok(())
     }
 
-    /// The cell that a wait looks at whenever it is executed; such waits are never met before.
+    /// The cell that a wait reads whenever it is executed; such waits never count as met in advance.
     fn awaited_cell(&self, wait: Dependency) -> Result<Option<usize>, Refusal> {
         match wait {
             Dependency::Regular(event) => self.cell_of(event).map(Some),
@@ -472,7 +472,7 @@ impl Model {
             self.submit(&mut stream, place, command)?;
         }
         if recording.commands.is_empty() {
-            // An execution of nothing has its turn too, behind the one before.
+            // An execution of an empty list takes its turn too, behind the previous one.
             stream.commands.push(self.start(&Stream::default(), place));
         }
         self.finish_execution(id, &recording, &stream.commands)?;

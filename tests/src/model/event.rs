@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The states of events: counter-based ones, which the host programs, and cells of 0 or 1.
+//! The states of events: counter-based ones, which host calls change, and cells of 0 or 1.
 
 use super::order::Node;
 use crate::program::{EventId, ListId};
 
-/// Names a recording: what a regular list holds from its creation or reset to the next reset.
+/// Names a recording: the commands of a regular list from its creation or reset to the next reset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordingId(pub usize);
 
@@ -23,9 +23,9 @@ pub enum CbState {
         /// From 1.
         value: usize,
     },
-    /// Signalled by a command of a regular list. This is a place in a recording; which execution
-    /// is meant is decided at the wait or the query (architecture, decision 7): the latest
-    /// that was submitted, or the first if none was.
+    /// Signalled by a command of a regular list. This is a place in a recording; the execution that it
+    /// refers to is determined at the wait or the query (architecture, decision 7): the latest one
+    /// submitted, or the first if there was none.
     Recorded {
         /// The recording.
         recording: RecordingId,
@@ -34,7 +34,7 @@ pub enum CbState {
     },
 }
 
-/// A dependency as it is fixed by an append: later changes of the event do not touch it.
+/// A dependency that an append has captured: later changes of the event do not affect it.
 ///
 /// "cmdList2 can be still running on GPU. It waits for counter=X on memory CL1_alloc. Its also
 /// safe to delete Event object."
@@ -44,17 +44,17 @@ pub enum Dependency {
     CounterBased(CbState),
     /// On a regular event, whatever its state will be.
     Regular(EventId),
-    /// On the user's word, by the number of its cell: whatever it will hold, also when the event has
-    /// another state or is gone.
+    /// On the user's word, by the number of its cell: whatever it will hold, even if the event has
+    /// another state or is destroyed.
     Word(usize),
     /// On an opened event, which never changes.
     Opened(Bound),
 }
 
-/// What a CB event's state means at the moment when it is bound.
+/// The work that a CB event's state refers to when it is bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bound {
-    /// Nothing to wait for.
+    /// No wait is needed.
     Met,
     /// The completion of this command.
     Command(Node),
@@ -82,8 +82,8 @@ pub struct EventCell {
     pub epochs: Vec<Epoch>,
     /// The number of signals of one epoch that complete it: 1, except for aggregated events.
     pub needed: usize,
-    /// Whether it comes with times: then a second signal of an epoch would replace them, and who asks
-    /// could not know whose they are.
+    /// Whether it has timestamps: then a second signal of an epoch would replace them, and a reader
+    /// could not know which command they belong to.
     pub timed: bool,
 }
 
@@ -93,8 +93,8 @@ pub struct Epoch {
     /// The reset that begins it.
     pub reset: Node,
     /// Signals. As many as are needed have no order among themselves; they are ordered before all
-    /// others: "signaling a signaled event is valid and has no effect on the state of the event",
-    /// and what is added to a word beyond its final value leaves it complete.
+    /// others: "signaling a signaled event is valid and has no effect on the state of the event", and
+    /// an addition to a word beyond its final value leaves it complete.
     pub signals: Vec<Node>,
     /// Waits of the device and of the host.
     pub waits: Vec<Node>,
@@ -114,18 +114,18 @@ impl EventCell {
         self.current().signals.get(..self.needed)
     }
 
-    /// The epoch that submissions belong to now.
+    /// The epoch to which submissions belong now.
     #[must_use]
     pub fn current(&self) -> &Epoch {
         self.epochs.last().expect("creation begins the first epoch")
     }
 
-    /// The same, to add to.
+    /// The same, mutable.
     pub fn current_mut(&mut self) -> &mut Epoch {
         self.epochs.last_mut().expect("creation begins the first epoch")
     }
 
-    /// Everything that was ever done with it.
+    /// All nodes that ever used it.
     pub fn uses(&self) -> impl Iterator<Item = Node> + '_ {
         self.epochs.iter().flat_map(|epoch| {
             epoch.signals.iter().chain(&epoch.waits).copied().chain([epoch.reset])

@@ -13,9 +13,9 @@ use std::rc::Rc;
 pub enum Answer {
     /// Only "ready": its work is complete in every legal run.
     Ready,
-    /// Only "not ready": its work needs something that comes after the query.
+    /// Only "not ready": its work needs something that happens after the query.
     NotReady,
-    /// Both: it depends on how fast the device is.
+    /// Both: it depends on the speed of the device.
     Either,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for Answer {
     }
 }
 
-/// What a query asks, as it was bound when it was called.
+/// The subject of a query, as it was bound when it was called.
 #[derive(Clone, Debug)]
 pub(super) enum Question {
     /// Whether all of these are complete.
@@ -61,11 +61,11 @@ pub struct Expected {
     pub answers: Vec<Option<Answer>>,
     /// For each read of the host, its value.
     pub reads: Vec<Option<u32>>,
-    /// For each query, whether what it asked about is complete after the last step.
+    /// For each query, whether its subject is complete after the last step.
     pub completes: Vec<Option<bool>>,
     /// All cells after the last step.
     pub memory: Vec<u32>,
-    /// What is known of the times that are read.
+    /// The expected timestamps.
     pub times: ExpectedTimes,
 }
 
@@ -79,11 +79,11 @@ pub struct Outcome {
 }
 
 impl Model {
-    /// What to expect of the steps so far, as a whole program.
+    /// The expectations of the steps so far, as a whole program.
     ///
     /// # Errors
-    /// A program in which something waits for what no step signals, or that ends while the device
-    /// may still be at work.
+    /// A program in which a wait is never signalled, or that ends while the device may still be at
+    /// work.
     pub fn expected(&self) -> Result<Expected, Refusal> {
         if !self.pending.is_empty() {
             return Err(Refusal::WouldHang);
@@ -118,8 +118,8 @@ impl Model {
         Ok(Expected { after, answers, reads, completes, memory, times })
     }
 
-    /// One legal run, in which `pick(n)` chooses which of n possible pieces of work comes next.
-    /// All runs of a program have the same outcome, since the model takes no step with a race.
+    /// The outcome of one legal run, in which `pick(n)` chooses one of n possible pieces of work as the
+    /// next. All runs of a program have the same outcome, since the model takes no step with a race.
     pub fn outcome(&self, pick: impl FnMut(usize) -> usize) -> Outcome {
         let mut memory = memory::initial();
         let mut reads = vec![None; self.steps.len()];

@@ -13,10 +13,10 @@ impl Node {
     }
 }
 
-/// What a node does to memory.
+/// The effect of a node on memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
-    /// A host call, or a fence: nothing.
+    /// A host call, or a fence: no effect.
     None,
     /// A command.
     Command(Op),
@@ -31,8 +31,8 @@ pub enum Work {
 pub enum Bond {
     /// The specification promises it.
     Ordered,
-    /// It is allowed, not promised: both are in one list or queue, and "commands are started in
-    /// the same order in which they are appended", so the later may be stuck behind the earlier.
+    /// It is allowed, not guaranteed: both are in one list or queue, and "commands are started in the
+    /// same order in which they are appended", so the later may be stuck behind the earlier.
     Queued,
 }
 
@@ -72,7 +72,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A new node, ordered after nothing.
+    /// Adds a node that is ordered after no other.
     pub fn add(&mut self, work: Work) -> Node {
         let node = Node(u32::try_from(self.work.len()).expect("programs are small"));
         self.work.push(work);
@@ -80,12 +80,12 @@ impl Graph {
         node
     }
 
-    /// Changes what a node does.
+    /// Changes the effect of a node.
     pub fn set_work(&mut self, node: Node, work: Work) {
         self.work[node.index()] = work;
     }
 
-    /// What a node does.
+    /// The effect of a node.
     pub fn work(&self, node: Node) -> Work {
         self.work[node.index()]
     }
@@ -110,7 +110,7 @@ impl Graph {
         std::iter::successors(edge_at(self.incoming[node.index()]), move |edge| edge_at(edge.next))
     }
 
-    /// All nodes that are promised to be complete before the given one starts.
+    /// All nodes that are guaranteed to be complete before the given one starts.
     pub fn before(&self, node: Node) -> NodeSet {
         self.reach(node, |edge| edge.bond == Bond::Ordered)
     }
@@ -133,8 +133,8 @@ impl Graph {
         seen
     }
 
-    /// One of the sequences that the promised order allows: `pick(n)` chooses one of n nodes that
-    /// may come next. It leaves out nodes in a cycle and what comes after them.
+    /// One of the sequences that the guaranteed order allows: `pick(n)` chooses one of n nodes that may
+    /// come next. It leaves out nodes in a cycle and everything after them.
     pub fn sequence(&self, mut pick: impl FnMut(usize) -> usize) -> Vec<Node> {
         let nodes = || (0..self.work.len()).map(|index| Node(index as u32));
         let mut missing = vec![0; self.work.len()];

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Times of commands. The model has no clock: it knows whose times an answer must be, and that a
-//! command which comes after another one does not start before that one's end.
+//! Times of commands. The model has no clock: it knows which command's times a query must return, and
+//! that a command that is ordered after another one does not start before that one's end.
 
 use super::event::{Bound, CbState, RecordingId};
 use super::order::{Node, Work};
 use super::{EventState, Model, Refusal};
 use crate::program::{EventId, EventKind, Op};
 
-/// The owner of the times that are asked for.
+/// The owner of the queried times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimesOf {
-    /// Those of the command that a CB event stood for when the query was appended.
+    /// Those of the command that a CB event referred to when the query was appended.
     State(CbState),
     /// Those of the command that has signalled a regular event when the query is executed.
     Event(EventId),
@@ -27,12 +27,13 @@ pub struct Reading {
     command: Node,
 }
 
-/// What is known of times, with numbers for commands.
+/// The expected times, with numbers for commands.
 #[derive(Clone, Default, Debug)]
 pub struct ExpectedTimes {
-    /// For each step that asks for times, whose times it is given if they are there.
+    /// For each step that queries times, the command whose times it gets if there are any.
     pub steps: Vec<Option<usize>>,
-    /// For each place that is written, the place and whose times it holds after the last step.
+    /// For each place that is written, its number and the command whose times it holds after the last
+    /// step.
     pub places: Vec<(usize, usize)>,
     /// Pairs of commands: the first is complete before the second starts.
     pub order: Vec<(usize, usize)>,
@@ -66,7 +67,7 @@ impl Model {
         }
     }
 
-    /// Whether an event's times can be asked for.
+    /// Whether an event's times can be queried.
     #[must_use]
     pub fn has_times(&self, event: EventId) -> bool {
         match self.timed(event) {
@@ -77,9 +78,9 @@ impl Model {
     }
 
     /// "The value(s) written to the destination buffer are undefined if any timestamp event has not
-    /// been signaled prior to the command": the order must promise that it was. Which command is
-    /// meant is settled when the query is appended. An event of another regular list is left out: that
-    /// list's next execution may overwrite the times.
+    /// been signaled prior to the command": the order must guarantee that it was. The command is
+    /// determined when the query is appended. An event of another regular list is left out: that list's
+    /// next execution may overwrite the times.
     pub(super) fn read_times(
         &mut self,
         reader: Node,
@@ -91,7 +92,7 @@ impl Model {
             TimesOf::State(state) => self.timestamps(state, (own, commands))?,
             TimesOf::Event(event) => {
                 let command = self.signalling_command(event)?;
-                // The reset of the event, without which it cannot be signalled again, comes after the reader.
+                // The reset of the event, which must precede another signal, comes after the reader.
                 let cell = self.cell_of(event)?;
                 self.cells[cell].current_mut().waits.push(reader);
                 command

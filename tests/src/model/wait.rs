@@ -9,7 +9,7 @@ use super::{Body, EventState, Model, Refusal};
 use crate::program::{EventId, Object};
 
 impl Model {
-    /// The commands whose completion an immediate list, a queue or a CB event stands for.
+    /// The commands that an immediate list, a queue or a CB event stands for in a wait or a query.
     pub(super) fn target(&self, object: Object) -> Result<Question, Refusal> {
         Ok(match object {
             Object::List(list) => match &self.list(list)?.body {
@@ -64,8 +64,8 @@ impl Model {
         Ok(())
     }
 
-    /// A host wait. Valid only if earlier steps alone make it end: then no order in which threads
-    /// run can leave it waiting for ever.
+    /// A host wait. Valid only if earlier steps alone end it: then no schedule of the threads can make
+    /// it hang.
     pub(super) fn synchronize(&mut self, object: Object) -> Result<(), Refusal> {
         match self.target(object)? {
             Question::Commands(commands) => self.block(&commands),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The interface to what runs a program: the driver behind the loader, or the toy of the
-//! self-tests.
+//! The interface to an implementation that runs programs: the driver behind the loader, or the toy of
+//! the self-tests.
 
 use super::{
     Cell, Command, Engine, EventId, EventKind, FenceId, ListDesc, ListId, Object, QueueId,
@@ -10,9 +10,9 @@ use std::fmt;
 /// The time that a host wait may last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// Timeout 0: say what is true now.
+    /// Timeout 0: return the present state.
     Poll,
-    /// Until it is ready. A backend that suspects a hang gives up and answers "not ready".
+    /// Until it is ready. A backend that suspects a hang gives up and returns "not ready".
     Completion,
 }
 
@@ -21,7 +21,7 @@ pub enum Wait {
 pub struct BackendError {
     /// The function, for example `zeCommandListClose`.
     pub call: String,
-    /// What it answered, in words or as the name of its code.
+    /// Its result, in words or as the name of its code.
     pub answer: String,
 }
 
@@ -40,23 +40,23 @@ pub struct CounterAddress {
     pub value: u64,
 }
 
-/// When a command ran, in ticks of the device's clock, which is never 0.
+/// The time span of a command, in ticks of the device's clock, which is never 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Times {
-    /// The start, which is not before everything that the command comes after was complete.
+    /// The start. Everything that the command is ordered after is complete by then.
     pub start: u64,
     /// The end, which is not before the start.
     pub end: u64,
 }
 
-/// The answer of a backend's call.
+/// The result of a backend's call.
 pub type Answered<T> = Result<T, BackendError>;
 
-/// The calls that a program is made of, one method for each [`Action`](super::Action).
+/// The calls of a program, one method for each [`Action`](super::Action).
 ///
-/// Methods take `&self` because host threads call at the same time, as the API allows. The runner
-/// never makes two calls at once whose order would matter. Names are those of the program: the
-/// backend maps them to its handles. Dropping a backend frees whatever the program left behind.
+/// Methods take `&self` because host threads call at the same time, as the API allows. The runner never
+/// makes two calls at once whose order would matter. Names are those of the program: the backend maps
+/// them to its handles. Dropping a backend frees all objects that the program has left.
 ///
 /// A fast device hides missing order. A backend of a real driver should make some kernels slow
 /// (for example those with an odd constant) by tens of microseconds.
@@ -81,14 +81,14 @@ pub trait Backend: Sync {
     fn destroy_list(&self, list: ListId) -> Answered<()>;
     fn destroy_event(&self, event: EventId) -> Answered<()>;
     fn execute(&self, queue: QueueId, lists: &[ListId], fence: Option<FenceId>) -> Answered<()>;
-    /// Waits or asks; `true` is ready (`ZE_RESULT_SUCCESS`), `false` is `ZE_RESULT_NOT_READY`.
+    /// Waits or polls; `true` is ready (`ZE_RESULT_SUCCESS`), `false` is `ZE_RESULT_NOT_READY`.
     fn synchronize(&self, object: Object, wait: Wait) -> Answered<bool>;
-    /// The times of the command that the event stands for; none while it is not ready.
+    /// The times of the command that the event refers to; `None` while it is not ready.
     fn times(&self, event: EventId) -> Answered<Option<Times>>;
-    /// What [`Op::QueryTimes`](super::Op::QueryTimes) has left at a place.
+    /// The result of [`Op::QueryTimes`](super::Op::QueryTimes) at a place.
     fn times_at(&self, place: usize) -> Answered<Times>;
     fn address(&self, event: EventId) -> Answered<CounterAddress>;
-    /// Reads the counter of an address that [`Backend::address`] gave, also when the event or
+    /// Reads the counter of an address that [`Backend::address`] has returned, even if the event or
     /// list was destroyed since: "an address and value pair, once satisfied, stays so".
     fn reached(&self, address: CounterAddress) -> Answered<bool>;
     fn host_signal(&self, event: EventId) -> Answered<()>;

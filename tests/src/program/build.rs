@@ -2,9 +2,9 @@
 //! Turns intents into a valid program, with the [model](crate::model) as judge.
 //!
 //! Each intent becomes a step that the model accepts, or nothing. Objects are created when they are
-//! first named. A step that is refused because something is still running is tried again
-//! after host waits. Whatever the program then owes (signals and executions that something waits
-//! for) is checked after each step to be possible, and done at the end.
+//! first named. A step that is refused because something is still running is tried again after host
+//! waits. The steps that the program then owes (signals and executions that something waits for) are
+//! checked after each step to be possible, and added at the end.
 
 use super::{
     Action, Cell, Command, Engine, EventId, EventKind, FenceId, ListDesc, ListId, ListKind,
@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 mod compound;
 
-/// What an intent is about.
+/// The action of an intent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each is the action or command of the same name")]
 pub enum Verb {
@@ -23,19 +23,19 @@ pub enum Verb {
     Work,
     /// Execute one or two regular lists.
     Execute,
-    /// Execute a list once more, and let another one use what it has written, after its event.
+    /// Execute a list once more, and let another one use its results, after its event.
     Follow,
     /// An immediate list executes one or two regular lists.
     AppendLists,
     CloneList,
-    /// Make an event of another one's handle.
+    /// Open an event from another one's handle.
     Share,
     /// A function of the host.
     HostCall,
     Query,
-    /// Ask for the times of an event.
+    /// Query the times of an event.
     Times,
-    /// Let a list ask for them.
+    /// Let a list query them.
     QueryTimes,
     Address,
     Synchronize,
@@ -44,7 +44,7 @@ pub enum Verb {
     Between,
     SignalEvent,
     WaitOnEvents,
-    /// Wait on a new regular event that is signalled later: all behind it piles up.
+    /// Wait on a new regular event that is signalled later: everything behind it queues up.
     Hold,
     ResetEvent,
     /// Signal an aggregated event, one that something waits for if there is one.
@@ -66,14 +66,14 @@ pub enum Verb {
     Join,
 }
 
-/// What a program should do next. Numbers select among what exists, or mean "a new one".
+/// A suggestion for a program's next step. Numbers select among existing objects, or mean "a new one".
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Intent {
     /// The verb.
     pub verb: Verb,
-    /// The host thread that does it.
+    /// The host thread that executes it.
     pub thread: u8,
-    /// In which list or queue.
+    /// The list or queue.
     pub place: u8,
     /// The event, cell or other object.
     pub object: u8,
@@ -87,7 +87,7 @@ pub struct Intent {
 
 const MAX_LISTS: usize = 5;
 const MAX_EVENTS: usize = 7;
-/// Most increments that complete an aggregated event.
+/// The maximum number of increments that complete an aggregated event.
 const MAX_INCREMENTS: u8 = 3;
 const MAX_QUEUES: usize = 3;
 const MAX_FENCES: usize = 2;
@@ -98,20 +98,19 @@ const PRIVATE_CELLS: usize = super::CELLS - SHARED_CELLS;
 const CELL_TRIES: u8 = 4;
 /// The last one uses only the cell of the list.
 const LAST_TRY: u8 = CELL_TRIES - 1;
-/// The number of rounds of discharging that may be needed: a recording that is executed may wait
-/// for others.
+/// The maximum number of rounds of discharging: a recording that is executed may wait for others.
 const DISCHARGE_ROUNDS: usize = 16;
 
-/// Most commands of a regular list, so that re-executions stay small.
+/// The maximum number of commands of a regular list, so that re-executions stay small.
 const MAX_RECORDED: usize = 6;
 
-/// A valid program in the making.
+/// A valid program under construction.
 #[derive(Clone)]
 pub struct Builder {
     threads: usize,
     model: Model,
     steps: Vec<Rc<Step>>,
-    /// Places for times that are given away.
+    /// Places for times that are in use.
     places: usize,
 }
 
@@ -130,7 +129,7 @@ impl Builder {
         }
     }
 
-    /// Does what the program owes, waits for everything, and ends.
+    /// Takes the steps that the program owes, waits for everything, and ends.
     #[must_use]
     pub fn finish(mut self) -> Program {
         let done = self.discharge();
@@ -159,7 +158,7 @@ impl Builder {
         self.take(thread, action)
     }
 
-    /// Waits for each queue and immediate list that may be busy, as far as it can end by itself.
+    /// Waits for each queue and immediate list that may be busy, if it can end by itself.
     fn wait_for_everything(&mut self, thread: usize) {
         let lists = self.model.live_lists().filter(|(_, desc)| desc.kind != ListKind::Regular);
         let lists = lists.map(|(list, _)| Object::List(list));
@@ -171,7 +170,7 @@ impl Builder {
         }
     }
 
-    /// Signals and executes until nothing waits for what was not submitted.
+    /// Signals and executes until no wait depends on steps that are not submitted.
     fn discharge(&mut self) -> Option<()> {
         if self.model.owed().is_empty() {
             return Some(());
@@ -279,8 +278,8 @@ impl Builder {
         }
     }
 
-    /// Any object that exists and that the host can wait for; half of the time an event of the
-    /// last call, about which there is most to say.
+    /// Any object that exists and that the host can wait for; half of the time an event of the last
+    /// call, which is the most informative.
     fn object(&self, selector: u8) -> Option<Object> {
         let last = self.steps.last().and_then(|step| match &step.action {
             Action::Append(_, Command { op: Op::ResetEvent(event) | Op::SetWord(event), .. }) => {
@@ -413,7 +412,7 @@ impl Builder {
         let (list, desc) = self.list(thread, intent)?;
         let mut waits = Vec::new();
         let mut signal = None;
-        // Most barriers are those without a wait list, which order everything.
+        // Most barriers have no wait list and order everything.
         let may_wait = match intent.verb {
             Verb::SignalEvent | Verb::ResetEvent | Verb::Hold | Verb::Between => false,
             Verb::Increment | Verb::SetWord => false,
@@ -486,7 +485,7 @@ impl Builder {
     /// An event that the list may signal.
     fn signal_event(&mut self, thread: usize, order: ListOrder, selector: u8) -> Option<EventId> {
         match order {
-            // An opened event is another one's: what it was made of may be meant as well.
+            // An opened event cannot be signalled; a new event takes its place.
             ListOrder::InOrder => match self.any_event(thread, selector)? {
                 (_, EventKind::Opened) => self.new_event(thread, EventKind::CounterBased),
                 (event, _) => Some(event),
@@ -495,7 +494,7 @@ impl Builder {
         }
     }
 
-    /// A kernel, copy or fill on cells that nothing else uses at the time, if there are any.
+    /// A kernel, copy or fill on cells that no other command uses at the time, if there are any.
     fn append_work(
         &mut self,
         thread: usize,
@@ -505,7 +504,7 @@ impl Builder {
         intent: &Intent,
     ) -> Option<()> {
         let own = cell_of(list);
-        // Data flows along events: a command reads what the list that it waits for has written.
+        // Data flows along events: a command reads the results of the list that it waits for.
         let awaited = waits.iter().find_map(|&event| self.model.signaller(event)).map(cell_of);
         let value = u32::from(intent.detail & 15) + 1;
         let shared = |turn: u8| Cell(usize::from(intent.object.wrapping_add(turn)) % SHARED_CELLS);
@@ -580,8 +579,8 @@ fn pick<T>(items: &[T], selector: u8) -> Option<&T> {
     items.get(usize::from(selector).checked_rem(items.len())?)
 }
 
-/// `Some(None)` means a new one; `None` that there is none and no room for one. A selector of 0
-/// is the first one, so that shrinking joins objects.
+/// `Some(None)` means a new one; `None` means that there is none and no room for one. A selector of 0
+/// is the first one, so that shrinking merges objects.
 fn pick_or_new<T>(items: &[T], selector: u8, room: bool) -> Option<Option<&T>> {
     let choices = items.len() + usize::from(room);
     let choice = usize::from(selector & 15).checked_rem(choices)?;

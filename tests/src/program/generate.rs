@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random programs, as proptest strategies that shrink well.
 //!
-//! What is random is a list of [`Intent`]s, with small numbers as selectors. The
-//! [builder](super::build) turns them into a valid program, whatever they are. So a shrunk case,
-//! with fewer intents and smaller numbers, is valid too, and unused objects disappear.
+//! The random part is a list of [`Intent`]s, with small numbers as selectors. The
+//! [builder](super::build) turns any such list into a valid program. So a shrunk case, with fewer
+//! intents and smaller numbers, is valid too, and unused objects disappear.
 
 use super::Program;
 use super::build::{Builder, Intent, Verb};
@@ -16,12 +16,12 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
 
-/// What kind of programs to make.
+/// The kind of programs to generate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
-    /// Most intents of a program.
+    /// The maximum number of intents of a program.
     pub intents: usize,
-    /// Most host threads, at least 1.
+    /// The maximum number of host threads, at least 1.
     pub threads: usize,
     /// Whether events may be shared with other processes.
     pub sharing: bool,
@@ -66,7 +66,7 @@ pub struct Counterexample {
     pub passed: u32,
     /// The smallest one, after shrinking.
     pub program: Program,
-    /// What the test said of it.
+    /// The reason that the test gave.
     pub reason: String,
 }
 
@@ -82,18 +82,17 @@ impl fmt::Display for Counterexample {
 
 /// The number of times to run a program before it passes, since schedules differ from run to run.
 const RUNS: u32 = 4;
-/// The same while a failing program is made smaller: then a run that passes by luck costs more.
+/// The same while a failing program is shrunk: then a run that passes by luck costs more.
 const RUNS_TO_SHRINK: u32 = 24;
 
-/// The time that each of the two ways of shrinking may take: a program that hangs takes seconds a
-/// run.
+/// The time limit of each of the two ways of shrinking: a program that hangs takes seconds a run.
 const SHRINK_TIME: Duration = Duration::from_secs(60);
 
-/// Tests random programs, as many as `cases`, the same ones for the same seed. The test is also
-/// told how many times it should run the program.
+/// Tests random programs, as many as `cases`, the same ones for the same seed. The test's second
+/// argument is the number of times to run the program.
 ///
 /// # Errors
-/// The smallest program for which the test gives a reason to fail.
+/// The smallest program for which the test returns a reason to fail.
 pub fn search(
     shape: Shape,
     seed: u64,
@@ -130,7 +129,7 @@ fn runner(seed: u64, cases: u32) -> TestRunner {
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
 }
 
-/// Early verbs are the simplest: shrinking prefers them.
+/// The simplest verbs come first: shrinking prefers them.
 fn verb() -> impl Strategy<Value = Verb> {
     prop_oneof![
         28 => Just(Verb::Work),

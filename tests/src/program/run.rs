@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs a program on a backend and compares with what the model expects.
+//! Runs a program on a backend and compares it with the model's expectations.
 
 use super::backend::{Backend, BackendError, CounterAddress, Times, Wait};
 use super::{Action, CELLS, Cell, Program, initial_value};
@@ -10,33 +10,33 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 /// A difference between a backend and the model.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Mismatch {
-    /// A query said what the model rules out.
+    /// A query returned an answer that the model rules out.
     Answer {
         /// Number of the step.
         step: usize,
-        /// What the model requires.
+        /// The answer that the model requires.
         expected: Answer,
-        /// What the backend said.
+        /// The backend's answer.
         ready: bool,
     },
     /// The host read another value during the program.
     Read {
         /// Number of the step.
         step: usize,
-        /// What the model requires.
+        /// The value that the model requires.
         expected: u32,
-        /// What was read.
+        /// The value that was read.
         value: u32,
     },
-    /// After the program, the pair of address and value that a step was given says otherwise.
+    /// After the program, the pair of address and value of a step contradicts the model.
     Pair {
         /// Number of the step.
         step: usize,
         /// Whether it is reached.
         reached: bool,
     },
-    /// The times of commands cannot be: a command ends before it starts, has none or two, or starts
-    /// before the end of one that it comes after.
+    /// The times of commands are impossible: a command ends before it starts, has no times or two, or
+    /// starts before the end of one that it is ordered after.
     Times {
         /// The times of one command.
         one: Times,
@@ -47,9 +47,9 @@ pub enum Mismatch {
     Memory {
         /// The cell.
         cell: Cell,
-        /// What the model requires.
+        /// The value that the model requires.
         expected: u32,
-        /// What was read.
+        /// The value that was read.
         value: u32,
     },
     /// A wait did not end although everything that it waits for was submitted.
@@ -137,14 +137,14 @@ pub fn run_serially(
     compare_end(expected, &found, backend)
 }
 
-/// What a step was told that is looked at again in the end.
+/// A result of a step that is checked again at the end.
 enum Told {
     Nothing,
     Pair(CounterAddress),
     Times(Times),
 }
 
-/// What all steps were told, by their numbers.
+/// The results of all steps, by their numbers.
 #[derive(Default)]
 struct Found {
     pairs: Vec<(usize, CounterAddress)>,
