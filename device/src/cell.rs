@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The semaphore unit: which queues wait for which cells. Of a queue (`Q`) it
-//! knows only which one it is.
+//! The semaphore unit: it tracks which queues wait for which cells. It compares
+//! queues (`Q`) only by identity.
 //!
 //! Cells fall into 512 buckets by their place in the page. Each bucket has a
 //! waiters word, which every signaller reads, and a list of the queues that
 //! are parked there. A signal looks at one bucket only.
 //!
-//! A look makes a queue runnable when its cell is met, or cannot be read, or
-//! has been orphaned; the queue then takes its WAIT again, so a look too many
-//! does no harm.
+//! A look makes a queue runnable when its wait is met, or its cell cannot be
+//! read or has been orphaned. The queue then takes its WAIT again, so a needless
+//! look does no harm.
 
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
@@ -25,7 +25,7 @@ mod orphans;
 
 use orphans::Orphans;
 
-/// One wait: what a queue parks on.
+/// A wait for one cell, which a queue can park on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CellWait {
     pub(crate) address: u64,
@@ -35,12 +35,12 @@ pub(crate) struct CellWait {
 }
 
 impl CellWait {
-    /// The wait of a recording's execution for the one before it.
+    /// The wait of a recording's execution for the previous execution.
     pub(crate) fn counter(address: u64, value: u64) -> Self {
         Self { address, value, kind: CellKind::Counter, compare: Compare::GreaterEqual }
     }
 
-    /// Whether a store of `value` at `address` comes no later than what this counter's wait waits for.
+    /// Whether a store of `value` at `address` happens no later than the awaited store of this counter.
     pub(crate) fn waits_for(&self, address: u64, value: u64) -> bool {
         address == self.address && value <= self.value
     }
@@ -48,7 +48,7 @@ impl CellWait {
     /// Whether the cell meets the wait now. A trap if it does not and can no
     /// longer be signalled.
     pub(crate) fn met<Q>(&self, guard: &mut Guard, unit: &SemaphoreUnit<Q>) -> Result<bool, Trap> {
-        // Before the cell: what its signallers did while they lived is seen.
+        // Read before the cell, so that signals of its signallers while they lived are seen.
         let orphaned = unit.is_orphan(self.address);
         match self.compare.met(guard.load(self.address)?, self.value) {
             false if orphaned => Err(Trap::new(FaultKind::Orphaned, self.address)),
@@ -62,13 +62,13 @@ struct Parked<Q> {
     wait: CellWait,
 }
 
-/// A bucket, alone in its lines: signals of other cells read other lines.
+/// A bucket, alone in its cache lines, so that signals of other cells read other lines.
 #[repr(align(128))]
 struct Bucket<Q> {
-    /// Waiters, unless the word lies where others can read it.
+    /// The waiters word, unless it lies in memory that other processes can read.
     waiters: AtomicU32,
-    /// Queues that are parked here, or about to be: counted where `waiters` is, before its half of the
-    /// handshake, so who finds none has no queue to look at. Hosts are not counted here.
+    /// Queues that are parked here, or about to be. A queue is counted before its half of the handshake with
+    /// the waiters word, so a signaller that finds none has no queue to look at. Host threads are not counted.
     queues: AtomicUsize,
     /// Queues parked on foreign cells.
     foreign: AtomicUsize,
@@ -93,7 +93,7 @@ pub(crate) struct SemaphoreUnit<Q> {
     pub(crate) outside: Option<Outside>,
     /// Queues parked on foreign cells, in all buckets.
     foreign_total: AtomicUsize,
-    /// Waits on foreign cells that ever began.
+    /// Number of waits on foreign cells since the start.
     foreign_begun: AtomicU64,
     /// VAs of cells whose signallers are gone, and whether there are any.
     orphans: Mutex<Orphans>,
@@ -116,9 +116,9 @@ impl<Q> SemaphoreUnit<Q> {
         self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The cells of a range can no longer be signalled. The caller looks at the
-    /// waits that are parked there. False, with nothing changed, if
-    /// there are too many ranges.
+    /// Declares that the cells of a range can no longer be signalled. The caller
+    /// then looks at the waits that are parked there. False, with nothing changed,
+    /// if there are too many ranges.
     pub(crate) fn orphan(&self, cells: Range<u64>) -> bool {
         let mut orphans = self.orphans();
         let added = orphans.add(cells);
@@ -126,8 +126,8 @@ impl<Q> SemaphoreUnit<Q> {
         added
     }
 
-    /// The range is used for something else from now on. What it leaves of a
-    /// range of orphans stays one, or two.
+    /// Ends the declaration for a range, which is used for something else from now
+    /// on. The rest of a range of orphans that it cuts remains as one range, or two.
     pub(crate) fn adopt(&self, cells: &Range<u64>) {
         if self.any_orphans.load(Ordering::SeqCst) {
             let mut orphans = self.orphans();
@@ -173,10 +173,10 @@ impl<Q> SemaphoreUnit<Q> {
             // SAFETY: in a guarded call; packets with misaligned cells fault
             // before they get here.
             let cell = unsafe { word(wait.address) };
-            // Counts first, so it is counted also if the cell cannot be read.
+            // It counts first, so the queue is counted even if the cell cannot be read.
             sleeps = waiter_enters(waiters, cell, wait.compare, wait.value);
         });
-        // Asked after it was counted, under the bucket's lock: who orphans the cell then looks.
+        // Checked after the count and under the bucket's lock, so that a thread that orphans the cell then looks.
         if entered.is_err() || !sleeps || self.is_orphan(wait.address) {
             waiter_leaves(waiters);
             self.buckets[bucket].queues.fetch_sub(1, Ordering::Relaxed);
@@ -194,7 +194,7 @@ impl<Q> SemaphoreUnit<Q> {
         true
     }
 
-    /// Takes a parked queue out. False if it is not in the bucket of `address`.
+    /// Removes a parked queue. False if it is not in the bucket of `address`.
     pub(crate) fn remove(&self, queue: &Q, address: u64) -> bool {
         let bucket = waiters_index(address);
         let mut parked = self.bucket(bucket);
@@ -222,12 +222,12 @@ impl<Q> SemaphoreUnit<Q> {
         self.foreign_total.load(Ordering::Relaxed)
     }
 
-    /// Waits on foreign cells that ever began.
+    /// Number of waits on foreign cells since the start.
     pub(crate) fn foreign_begun(&self) -> u64 {
         self.foreign_begun.load(Ordering::Relaxed)
     }
 
-    /// Whether queues wait in a bucket. The caller has been told by
+    /// Whether queues wait in a bucket. The caller has learned from
     /// [`signaller_must_wake`](tally_uapi::cell::signaller_must_wake) that there is a waiter.
     pub(crate) fn has_queues(&self, bucket: usize) -> bool {
         self.buckets[bucket % WAITERS].queues.load(Ordering::Relaxed) != 0

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The adversarial but legal device (`Config::chaos`): everything that SPEC.md
-//! leaves open is decided against the client.
+//! The adversarial but legal device (`Config::chaos`): it decides against the client
+//! whatever SPEC.md leaves open.
 //!
-//! - A command that no order forbids to overtake is held back, up to
-//!   [`MOST_HELD`] of a queue, until the queue would have to wait or is empty;
-//!   then they start in an order of chance.
+//! - A command that later ones may overtake is held back, up to [`MOST_HELD`]
+//!   of a queue, until the queue would have to wait or is empty; then the held
+//!   commands start in random order.
 //! - Groups and blocks of a command run from the last to the first.
 //! - Before packets and before signals there are pauses.
-//! - A queue leaves its engine between packets, for others to come in between.
+//! - A queue leaves its engine between packets, so that other queues run in between.
 //!
-//! Decisions depend on the seed, the queue's number and the packet's place in its
-//! ring alone, so a program that submits the same gets the same ones again. What
-//! the operating system's scheduler does in between is not replayed.
+//! Decisions depend only on the seed, the queue's number and the packet's place in
+//! its ring, so a program that submits the same packets gets the same decisions
+//! again. The decisions of the operating system's scheduler are not replayed.
 
 use std::time::Duration;
 
 use crate::host::QueueId;
 
-/// Commands of a queue that are held back at most.
+/// The most commands of a queue that are held back.
 pub(crate) const MOST_HELD: usize = 16;
 
 /// The longest pause.
@@ -51,7 +51,7 @@ impl Chaos {
         Self { seed }
     }
 
-    /// The decision on a packet of a queue: 64 bits of chance.
+    /// The decision on a packet of a queue: 64 pseudo-random bits.
     pub(crate) fn draw(&self, about: About, queue: QueueId, packet: u64) -> u64 {
         let mut bits = self.seed;
         for word in [about as u64, u64::from(queue.0), packet] {
@@ -70,12 +70,12 @@ impl Chaos {
         let bits = self.draw(about, queue, packet);
         if bits.is_multiple_of(4) {
             let longest = LONGEST_PAUSE.as_nanos() as u64;
-            // A confined engine process may wait for a futex, but not sleep. Early is early.
+            // A confined engine process may wait for a futex, but not sleep. An early return is fine.
             std::thread::park_timeout(Duration::from_nanos((bits >> 2) % longest));
         }
     }
 
-    /// Brings a list into an order of chance.
+    /// Shuffles a list.
     pub(crate) fn shuffle<T>(&self, list: &mut [T], queue: QueueId, packet: u64) {
         let mut bits = self.draw(About::Order, queue, packet);
         for last in (1..list.len()).rev() {
@@ -85,7 +85,7 @@ impl Chaos {
     }
 }
 
-/// One step of SplitMix64: any two inputs have unlike outputs.
+/// One step of SplitMix64: different inputs have different outputs.
 fn mix(bits: u64) -> u64 {
     let bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

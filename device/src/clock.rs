@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The device's clock: 1 tick is 1 ns of CLOCK_MONOTONIC, counted from when
-//! the device was made.
+//! The device's clock: 1 tick is 1 ns of CLOCK_MONOTONIC, counted from the
+//! device's creation.
 
 /// Ticks of the device's clock in a second.
 pub const CLOCK_HZ: u64 = 1_000_000_000;
@@ -22,7 +22,7 @@ impl Clock {
     }
 
     /// A clock that started at this time of CLOCK_MONOTONIC, in ns: clocks of
-    /// several processes agree if they start at the same.
+    /// several processes agree if they have the same start.
     pub fn starting_at(start: u64) -> Self {
         Self { start }
     }
@@ -37,8 +37,8 @@ impl Clock {
         self.ticks_at(monotonic_ns())
     }
 
-    /// The same moment as (CLOCK_MONOTONIC in ns, device ticks): one reading,
-    /// so that every pair converts a time alike.
+    /// The same moment as (CLOCK_MONOTONIC in ns, device ticks). Both come from one
+    /// reading, so that every pair converts a time alike.
     pub(crate) fn pair(&self) -> (u64, u64) {
         let host = monotonic_ns();
         (host, self.ticks_at(host))
@@ -56,7 +56,7 @@ impl Default for Clock {
     }
 }
 
-/// The model's time in ns: it passes as it is asked for, so that a schedule can be run again.
+/// The model's time in ns. It advances with each call, so that a schedule can be replayed.
 #[cfg(shuttle)]
 pub fn monotonic_ns() -> u64 {
     crate::sync::model_ticks() * 100

@@ -18,26 +18,26 @@ pub struct Config {
     pub compute_engines: u32,
     /// Engines that take all but DISPATCH; may be 0.
     pub copy_engines: u32,
-    /// Worker threads: the execution units. None: one a CPU.
+    /// Worker threads: the execution units. None: one per CPU.
     pub workers: Option<usize>,
     /// Threads that take the place of stuck workers. None: workers + 8.
     pub substitutes: Option<usize>,
-    /// The time for which a kernel may run on after its queue's destruction began.
+    /// The time for which a kernel may continue to run after its queue's destruction began.
     pub reset_time: Duration,
     /// Set for a device in an engine process.
     pub confined: Option<Confined>,
     /// The source of memory for groups of work-items. None: the device maps it.
     pub group_memory: Option<GroupMemory>,
-    /// The seed of the adversarial device: all that SPEC.md leaves open, such as
-    /// the order of unordered commands, is decided by chance, with pauses.
+    /// The seed of the adversarial device, which decides at random whatever SPEC.md
+    /// leaves open, such as the order of unordered commands, and inserts pauses.
     pub chaos: Option<u64>,
 }
 
 /// The source of local memory and scratch, for an owner that keeps a record of all memory that kernels
-/// reach. A thread keeps what it has got until it ends.
+/// reach. A thread keeps its memory until it ends.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupMemory {
-    /// Gives so many bytes at a page, readable and writable; null: the device maps them.
+    /// Returns the given number of bytes, page-aligned, readable and writable; null: the device maps them.
     pub take: fn(usize) -> *mut u8,
     /// Takes them back.
     pub give: fn(*mut u8, usize),
@@ -78,8 +78,8 @@ pub enum Priority {
     Low = 2,
 }
 
-/// A queue to be made. The owner has checked that ring and control page are
-/// mapped as SPEC.md, chapter 10, asks.
+/// The parameters of a new queue. The owner has checked that ring and control
+/// page are mapped as SPEC.md, chapter 10, requires.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueConfig {
     /// The owner's number.
@@ -131,9 +131,9 @@ pub struct QueueStatus {
 pub enum Error {
     /// No thread, or no signal stack for one.
     Threads(std::io::Error),
-    /// There is no such engine.
+    /// The engine does not exist.
     NoEngine,
-    /// The ring's size or an address is not as [`QueueConfig`] asks.
+    /// The ring's size or an address is not as [`QueueConfig`] requires.
     BadQueue,
     /// The VM is lost.
     VmLost,

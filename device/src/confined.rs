@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The differences of a device in an engine process: one that will be
-//! confined, so that it can make no thread and map no memory later, and whose
-//! cells are waited for by others outside.
+//! The differences of a device in an engine process: the process will be
+//! confined, so that it can make no thread and map no memory later, and threads
+//! of other processes wait for its cells.
 
 use crate::sync::AtomicU32;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tally_uapi::cell::{WAITERS, signaller_must_wake};
 use crate::clock::Clock;
 use crate::host::Host;
 
-/// A waiters table: who waits, by bucket.
+/// A waiters table: the waiters word of each bucket.
 pub type Waiters = [AtomicU32; WAITERS];
 
 /// The settings of a device in an engine process. With them the device makes
@@ -20,13 +20,13 @@ pub type Waiters = [AtomicU32; WAITERS];
 pub struct Confined {
     /// The clock that all engine processes share.
     pub clock: Clock,
-    /// The device's own waiters words, where others can read them.
+    /// The device's own waiters words, in memory that other processes can read.
     pub waiters: &'static Waiters,
     /// The waiters outside of this device. Only read.
     pub outside: &'static Waiters,
 }
 
-/// Those outside, as the semaphore unit sees them.
+/// The waiters outside of the process, as the semaphore unit sees them.
 pub(crate) struct Outside {
     pub(crate) confined: Confined,
     pub(crate) host: Arc<dyn Host>,

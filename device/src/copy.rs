@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! COPY, COPY_REGION and FILL. A unit of work is a block of up to 256 KiB.
 //!
-//! A copy or fill larger than most caches is written past them: else each line would be read before it is
-//! written, and what others have in the cache would go. The C library does the same in one large
+//! A copy or fill larger than most caches bypasses them with non-temporal stores: otherwise each line would be
+//! read before it is written, and other data would be evicted. The C library does the same in one large
 //! memmove, but cannot see that a block is a part of one.
 
 use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
@@ -12,12 +12,12 @@ use tally_uapi::packet::{self, INLINE_FILL_PATTERN, MAX_FILL_PATTERN, Region};
 use crate::fields::{MAX_UNITS, bad_field};
 use crate::guard::{Guard, LINE, Trap, move_bytes, set_bytes, set_lines};
 
-/// Bytes of a unit: long beside the cost of a claim, short beside 5 ms.
+/// Bytes of a unit: it takes long compared to a claim, and short compared to 5 ms.
 pub(crate) const UNIT_BYTES: u64 = 256 << 10;
 
-/// Bytes from which on a copy passes the caches by.
+/// Size in bytes from which on a copy bypasses the caches.
 const STREAM_BYTES: u64 = 32 << 20;
-/// The same of a fill, which reads nothing: it has to be larger to gain by it.
+/// The same for a fill. It reads nothing, so it has to be larger to gain by it.
 const STREAM_FILL_BYTES: u64 = 128 << 20;
 
 /// COPY.
@@ -34,12 +34,12 @@ impl Copy {
     /// The copy and its units.
     pub(crate) fn new(packet: &packet::Copy) -> (Self, u64) {
         let (dst, src, size) = (packet.dst, packet.src, packet.size);
-        // Overlapping ranges are one memmove: its parts have an order.
+        // A copy between overlapping ranges is one memmove, since its parts have an order.
         let unit = if dst.abs_diff(src) < size { size } else { UNIT_BYTES };
         (Self { dst, src, size, unit }, if size == 0 { 0 } else { size.div_ceil(unit) })
     }
 
-    /// Whether it is cut at all, or short.
+    /// Whether its units are short: it is cut into units, or is short as a whole.
     pub(crate) fn has_short_units(&self) -> bool {
         self.unit <= UNIT_BYTES
     }
@@ -60,8 +60,8 @@ impl Copy {
     }
 }
 
-/// Writes the aligned lines of a range past the caches, from what `line` makes for an offset, and hands
-/// the two ends to `rest` as offset and bytes.
+/// Writes the aligned lines of a range with non-temporal stores: `line` returns the line at an offset. The two
+/// unaligned ends are passed to `rest` as offset and bytes.
 ///
 /// # Safety
 /// In a guarded call; `dst` is an address of a client.
@@ -84,8 +84,8 @@ unsafe fn stream(
         }
     }
     rest((head + body) as u64, bytes - head - body);
-    // Such writes are ordered with nothing that follows but by this.
-    // SAFETY: every x86-64 CPU has it.
+    // Non-temporal stores are ordered with later ones only by this fence.
+    // SAFETY: every x86-64 CPU has the instruction.
     unsafe { _mm_sfence() };
 }
 
@@ -174,15 +174,15 @@ enum Small {
 #[derive(Debug)]
 enum Pattern {
     Small(Small),
-    /// Whole repetitions of the pattern in memory of ours.
+    /// Whole repetitions of the pattern in our own memory.
     Block(Box<[u8]>),
 }
 
-/// Fills of patterns that do not divide a line go out in pieces of about this size.
+/// Fills with patterns that do not divide a line are written in pieces of about this size.
 const FILL_BLOCK: usize = 4096;
 
 impl Small {
-    /// One of a size that is a power of two up to a line, or of equal bytes.
+    /// A pattern whose size is a power of two up to a line, or whose bytes are equal. None: it is another.
     fn new(pattern: &[u8]) -> Option<Self> {
         let (&first, rest) = pattern.split_first()?;
         if rest.iter().all(|&byte| byte == first) {
@@ -195,7 +195,7 @@ impl Small {
         Some(Self::Line(words(line)))
     }
 
-    /// Writes it to so many bytes.
+    /// Writes it to `bytes` bytes.
     ///
     /// # Safety
     /// In a guarded call; `to` is an address of a client.
@@ -210,16 +210,16 @@ impl Small {
     }
 }
 
-/// The pattern of a fill that has it in its packet, of a size that is a power of two.
+/// The pattern of a fill that has it in its packet, with a size that is a power of two.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inline {
     pattern: [u8; INLINE_FILL_PATTERN as usize],
-    /// Its size less one: what of an offset is the place in it.
+    /// Its size less one: the bits of an offset that are the offset in the pattern.
     mask: u8,
 }
 
 impl Inline {
-    /// None: it is another, for [`Fill`].
+    /// None: the pattern is another, for [`Fill`].
     #[inline]
     pub(crate) fn of(packet: &packet::Fill) -> Option<Self> {
         let length = packet.header.param;
@@ -227,7 +227,7 @@ impl Inline {
         fits.then(|| Self { pattern: packet.pattern, mask: (length - 1) as u8 })
     }
 
-    /// Writes it to so many bytes.
+    /// Writes it to `bytes` bytes.
     ///
     /// # Safety
     /// In a guarded call; `to` is an address of a client.
@@ -259,7 +259,7 @@ impl Fill {
         let (pattern, unit) = match Small::new(pattern) {
             Some(small) => (Pattern::Small(small), UNIT_BYTES),
             None => {
-                // Repeated up to a block, but no further than the fill itself.
+                // Repeated up to the size of a block, but not beyond that of the fill.
                 let wanted = FILL_BLOCK.min(packet.size as usize).max(length);
                 let block: Box<[u8]> = pattern.repeat(wanted / length).into();
                 let unit = UNIT_BYTES / block.len() as u64 * block.len() as u64;
@@ -310,28 +310,28 @@ impl Fill {
 }
 
 fn words(line: [u8; LINE]) -> [__m128i; 4] {
-    // SAFETY: of the same size, and any bits are a vector.
+    // SAFETY: both types have the same size, and any bits are a valid vector.
     unsafe { std::mem::transmute(line) }
 }
 
-/// A line that goes on `by` bytes further in the pattern.
+/// The line that begins `by` bytes further in the pattern.
 fn turn(line: [__m128i; 4], by: usize) -> [__m128i; 4] {
-    // SAFETY: as above, the other way round.
+    // SAFETY: both types have the same size, and any bits are valid bytes.
     let mut bytes: [u8; LINE] = unsafe { std::mem::transmute(line) };
     bytes.rotate_left(by);
     words(bytes)
 }
 
-/// Writes a line over and over.
+/// Writes a line repeatedly.
 ///
 /// # Safety
 /// In a guarded call; `to` is an address of a client.
 unsafe fn lines(to: u64, bytes: usize, line: [__m128i; 4]) {
-    // SAFETY: of the same size; else as the caller promises.
+    // SAFETY: both types have the same size; the rest is the caller's promise.
     if unsafe { set_lines(to, std::mem::transmute::<[__m128i; 4], [u8; LINE]>(line), bytes) } {
         return;
     }
-    // More than one line at a time, unless that is more than there is to write.
+    // More than one line at a time, unless the whole fill is short.
     let (one, many);
     let block = if bytes <= 4 * LINE {
         one = [line];
@@ -340,13 +340,13 @@ unsafe fn lines(to: u64, bytes: usize, line: [__m128i; 4]) {
         many = [line; 16];
         many.as_flattened()
     };
-    // SAFETY: vectors are bytes without gaps, as many as their size says.
+    // SAFETY: vectors are bytes without padding, and the length is their size.
     let block = unsafe { std::slice::from_raw_parts(block.as_ptr().cast(), size_of_val(block)) };
     // SAFETY: as the caller promises.
     unsafe { repeat(to, bytes, block) };
 }
 
-/// Writes a block over and over.
+/// Writes a block repeatedly.
 ///
 /// # Safety
 /// In a guarded call; `to` is an address of a client.

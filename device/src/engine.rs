@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Engines: a worker fetches the packets of a queue, waits, orders, and starts
-//! work, until the queue has to leave its engine.
+//! Engines: a worker fetches the packets of a queue, checks waits and order, and
+//! starts work, until the queue has to leave its engine.
 
 use crate::sync::Instant;
 use crate::sync::Ordering;
@@ -44,7 +44,7 @@ enum Step {
     /// It has started; this worker runs its units. Not on the heap: most kernels that a host waits for
     /// end here, and allocating took longer than some of them.
     Run(Work),
-    /// It has started; this worker helps with its units, or runs what it finds of them.
+    /// It has started; this worker joins it, and runs units that no other thread has claimed.
     Join(Arc<Work>),
     /// It is not for a helping thread.
     Refused,
@@ -52,7 +52,7 @@ enum Step {
 
 impl Stream {
     /// Sets `asleep` if there is nothing to do: no packet in the ring, no CALL in
-    /// progress. True once it is set.
+    /// progress. Returns whether it is set.
     fn rests(&self, guard: &mut Guard) -> Result<bool, Trap> {
         Ok(self.frame.is_none() && !self.pending && self.ring.may_sleep(guard)?)
     }
@@ -66,7 +66,7 @@ impl Stream {
         if self.frame.is_some() { Place::Recording } else { Place::Ring }
     }
 
-    /// Takes the next packet as far as it goes.
+    /// Takes the next packet as far as it can proceed.
     fn step(&mut self, worker: &mut Worker, queue: &Arc<Queue>) -> Result<Step, Trap> {
         if !self.pending && !self.fetch(worker)? {
             return self.end_of_packets(worker, queue);
@@ -87,7 +87,7 @@ impl Stream {
         if matches!(command, Command::Dispatch(_)) && !queue.compute {
             return Err(Trap::new(FaultKind::BadOpcode, 0));
         }
-        // Returned as it is, and looked at by reference: a work is large, and each `?` would copy it.
+        // Returned unchanged, and inspected by reference: a work is large, and each `?` would copy it.
         let step = self.take(worker, queue, &command);
         self.pending = matches!(step, Ok(Step::Wait(_) | Step::Drain | Step::Refused));
         if self.parked.is_some() {
@@ -128,12 +128,12 @@ impl Stream {
         }
     }
 
-    /// The packet that was fetched has been taken.
+    /// Advances past the packet that was fetched and has been taken.
     fn advance(&mut self, queue: &Queue) {
         self.advance_by(queue, 1);
     }
 
-    /// `packets` packets have been taken, beginning with the one that was fetched.
+    /// Advances past `packets` packets that have been taken, beginning with the one that was fetched.
     fn advance_by(&mut self, queue: &Queue, packets: u64) {
         match &mut self.frame {
             Some(frame) => frame.advance(packets),
@@ -144,7 +144,7 @@ impl Stream {
         }
     }
 
-    /// The end of the ring, or of the recording.
+    /// Handles the end of the ring, or of the recording.
     fn end_of_packets(&mut self, worker: &mut Worker, queue: &Queue) -> Result<Step, Trap> {
         let Some(frame) = self.frame.take() else { return Ok(Step::Empty) };
         self.prefix = Prefix::default();
@@ -157,7 +157,7 @@ impl Stream {
         Ok(Step::Taken)
     }
 
-    /// The packets behind the one being taken that are known to be published.
+    /// The packets after the one being taken that are known to be published.
     fn ahead(&self) -> Ahead {
         self.frame.as_ref().map_or_else(|| self.ring.ahead(), Frame::ahead)
     }
@@ -167,8 +167,8 @@ impl Stream {
         self.ahead().peek(guard)
     }
 
-    /// Whether what follows the packet being taken is a command that may run
-    /// beside it. None: nothing is known to be published.
+    /// Whether the packet being taken is followed by a command that may run
+    /// beside it. None: no packet after it is known to be published.
     fn overlap_follows(&self, guard: &mut Guard) -> Option<bool> {
         let follower = match &self.frame {
             Some(frame) => frame.peek(guard).map(|packet| packet.header),
@@ -177,7 +177,7 @@ impl Stream {
         follower.as_ref().map(may_overlap)
     }
 
-    /// Whether a command of the ring that does more than signal is known to come after the one being taken.
+    /// Whether a command of the ring that does more than signal is known to follow the one being taken.
     fn work_follows(&self) -> bool {
         self.ring.follower().is_some_and(|next| {
             matches!(
@@ -213,14 +213,14 @@ impl Stream {
         leaves
     }
 
-    /// Starts what was held back. A queue never rests with commands that need nothing but to be let go.
+    /// Starts the held commands. A queue never rests while it holds commands that could start.
     fn let_go(&mut self, worker: &mut Worker, queue: &Arc<Queue>) {
         if self.held != 0 {
             self.let_all_go(worker, queue);
         }
     }
 
-    /// Starts what was held back, in an order of chance.
+    /// Starts the held commands in random order.
     #[cold]
     fn let_all_go(&mut self, worker: &mut Worker, queue: &Arc<Queue>) {
         let Some(chaos) = &worker.shared.chaos else { return };
@@ -255,7 +255,7 @@ pub(crate) fn stream(worker: &mut Worker, queue: &Arc<Queue>, taken: Option<Box<
     queue.time_stops(worker.shared.clock.ticks());
 }
 
-/// The device looks at the queue from here on.
+/// Notes in the control page that the device looks at the queue from here on.
 fn wakes(worker: &mut Worker, queue: &Arc<Queue>, stream: &Stream) {
     let trace = stream.ring.wake(&mut worker.guard);
     if let Err(trap) = trace.and_then(|trace| queue.trace.set(trace)) {
@@ -271,7 +271,7 @@ fn must_leave(shared: &Shared, queue: &Queue, slot: &Slot) -> Option<Leave> {
     (slot.preempted() || shared.sched.is_outranked(queue)).then_some(Leave::Yield)
 }
 
-/// Takes packets up to the next change of hands. Gives the stream back if this
+/// Takes packets until the stream changes hands. Returns the stream if this
 /// worker still has it.
 fn advance(
     worker: &mut Worker,
@@ -297,7 +297,7 @@ fn advance(
                 stream.let_go(worker, queue);
             }
             Ok(Step::Empty) if stream.held != 0 => {
-                // Something may yet come that could overtake what is held.
+                // A packet may still arrive that could overtake the held commands.
                 let until = Instant::now() + HELD_SPIN;
                 match stream.ring.lookout().linger(&mut worker.guard, || Instant::now() >= until) {
                     Ok(true) => {}
@@ -321,7 +321,7 @@ fn advance(
                 let found;
                 (stream, found) = lingers(worker, queue, stream)?;
                 if found {
-                    // To try to rest would show `asleep` to the producer, and a KICK would follow.
+                    // Trying to rest would show `asleep` to the producer, which would then send a KICK.
                     continue;
                 }
                 match stream.rests(&mut worker.guard) {
@@ -354,8 +354,8 @@ fn run(
     queue.reclaim_stream(worker.slot.index)
 }
 
-/// Looks at an empty ring a little longer; whether something came. None if a helping thread has taken the
-/// stream meanwhile. A helping thread itself does not linger: it has other things to do.
+/// Polls an empty ring a little longer, and returns whether a packet arrived. None if a helping thread has
+/// taken the stream meanwhile. A helping thread itself does not linger: it has other things to do.
 fn lingers(worker: &mut Worker, queue: &Queue, stream: Box<Stream>) -> Option<(Box<Stream>, bool)> {
     if worker.is_helper() {
         return Some((stream, false));
@@ -365,12 +365,12 @@ fn lingers(worker: &mut Worker, queue: &Queue, stream: Box<Stream>) -> Option<(B
     let sched = &shared.sched;
     let give_up = || queue.must_stop() || sched.streams_wait() || Instant::now() >= until;
     let lookout = stream.ring.lookout();
-    // Counts as work: the control page stays mapped until the last look, also if a helping thread has
-    // taken the stream meanwhile and the queue is destroyed.
+    // Counts as work, so that the control page stays mapped until the last look, even if a helping thread
+    // has taken the stream meanwhile and the queue is destroyed.
     queue.work_starts();
     queue.linger_stream(stream, slot.index);
     sched.lingering().fetch_add(1, Ordering::Relaxed);
-    // The next thread that looks meets a trap again.
+    // A trap is ignored here: the next thread that looks gets it again.
     let found = lookout.linger(guard, give_up).unwrap_or(false);
     sched.lingering().fetch_sub(1, Ordering::Relaxed);
     if queue.work_ends() {
@@ -379,8 +379,8 @@ fn lingers(worker: &mut Worker, queue: &Queue, stream: Box<Stream>) -> Option<(B
     queue.reclaim_stream(slot.index).map(|stream| (stream, found))
 }
 
-/// Puts the stream to rest and gives the engine up. Gives the stream back if
-/// there is a reason to go on.
+/// Puts the stream to rest and gives up the engine. Returns the stream if there
+/// is a reason to continue.
 fn leave(
     worker: &mut Worker,
     queue: &Arc<Queue>,

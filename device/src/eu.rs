@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Execution units: run the work-groups of a DISPATCH. A unit of work is a
+//! Execution units, which run the work-groups of a DISPATCH. A unit of work is a
 //! work-group.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// Reads what the packet points to. Returns the launch and its groups.
+    /// Reads the memory that the packet points to. Returns the launch and its number of groups.
     pub(crate) fn new(guard: &mut Guard, packet: &Dispatch) -> Result<(Self, u64), Trap> {
         let header: KernargHeader = guard.read(packet.kernarg)?;
         if header.reserved != [0; 2] {
@@ -80,7 +80,7 @@ impl Launch {
         self.grid.is_some()
     }
 
-    /// Some of the groups will never come to the barrier of all.
+    /// Releases the grid's barrier, since some of the groups will never reach it.
     pub(crate) fn release(&self) {
         if let Some(grid) = &self.grid {
             grid.release();
@@ -104,9 +104,9 @@ impl Launch {
             group: [0; 3],
             reserved: 0,
         };
-        // SAFETY: DISPATCH names the entry of a kernel; if it is anything else,
-        // running it is what the client asked for, in its own process. The
-        // packet's decoding has refused 0.
+        // SAFETY: DISPATCH names the entry of a kernel. If it is anything else,
+        // the client asked for running that, in its own process. The packet's
+        // decoding has refused 0.
         let entry = unsafe { std::mem::transmute::<usize, KernelEntry>(self.entry as usize) };
         let [x, y, _] = self.groups;
         guard.run(|| {
@@ -131,7 +131,7 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// An arena whose memory comes from there.
+    /// An arena whose memory comes from `source`.
     pub(crate) fn new(source: Option<GroupMemory>) -> Self {
         Self { source, ..Self::default() }
     }
@@ -158,16 +158,16 @@ impl Arena {
     }
 }
 
-/// A page-aligned anonymous mapping, or memory of the owner's. Untouched pages cost nothing.
+/// A page-aligned anonymous mapping, or memory of the owner. Untouched pages cost nothing.
 #[derive(Debug)]
 struct Block {
     start: *mut u8,
     bytes: usize,
-    /// The owner that it came from.
+    /// The source that it came from.
     source: Option<GroupMemory>,
 }
 
-// SAFETY: the mapping is the block's alone, whichever thread has the block.
+// SAFETY: only the block refers to the mapping, whichever thread has the block.
 unsafe impl Send for Block {}
 
 impl Default for Block {
@@ -217,14 +217,14 @@ impl Drop for Block {
     }
 }
 
-/// The time that a group of a kernel took lately, by the kernel's entry. A guess that only decides
-/// how work is shared out.
+/// The recent time of a group of a kernel, by the kernel's entry. It is an estimate that only decides how work
+/// is shared out.
 #[derive(Debug)]
 pub(crate) struct KernelTimes {
     slots: Box<[Times]>,
 }
 
-/// All in ticks. Alone in its lines.
+/// Times in ticks, alone in its cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Times {
@@ -250,9 +250,9 @@ impl KernelTimes {
         times.map(|times| times.average.load(Ordering::Relaxed))
     }
 
-    /// A group has taken `ticks`.
+    /// Notes that a group has taken `ticks`.
     ///
-    /// Writes only what differs enough to decide anything: all threads that run the kernel read the slot.
+    /// Small differences are not written, since all threads that run the kernel read the slot.
     pub(crate) fn put(&self, entry: u64, ticks: u64) {
         /// Differences below this many ticks decide nothing.
         const LITTLE: u64 = 100;

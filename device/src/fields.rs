@@ -9,7 +9,7 @@ use crate::guard::Trap;
 /// Most units of a command's work: claims may pass it without overflow.
 pub(crate) const MAX_UNITS: u64 = 1 << 62;
 
-/// A field has a value that no packet may have.
+/// The trap for a field with an invalid value.
 pub(crate) fn bad_field(value: u64) -> Trap {
     Trap::new(FaultKind::BadField, value)
 }

@@ -7,14 +7,14 @@ use tally_uapi::eu::GroupContext;
 
 use crate::spin::Spin;
 
-/// The groups that have come to the barrier.
+/// The state of the barrier.
 #[derive(Debug)]
 pub(crate) struct Grid {
     groups: u32,
     arrived: AtomicU32,
-    /// Times that all have arrived.
+    /// Number of times that all groups have arrived.
     turn: AtomicU32,
-    /// Some will never come.
+    /// Some groups will never arrive.
     released: AtomicBool,
 }
 
@@ -28,7 +28,7 @@ impl Grid {
         }
     }
 
-    /// Some groups will never come, since one has faulted: no group waits any more. Else the others
+    /// Releases all groups, since one has faulted and some will never arrive. Otherwise the other groups
     /// would keep their threads until the queue is destroyed.
     pub(crate) fn release(&self) {
         self.released.store(true, Ordering::Release);
@@ -41,7 +41,7 @@ impl Grid {
             self.turn.store(turn.wrapping_add(1), Ordering::Release);
             return;
         }
-        // An abort ends this loop from a signal handler: it holds nothing.
+        // A signal handler may abort this loop, which holds no resources.
         let mut spin = Spin::default();
         while self.turn.load(Ordering::Acquire) == turn && !self.released.load(Ordering::Acquire) {
             spin.turn();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The device's owner: its names for things, and what the device tells it.
+//! The device's owner: its names for objects, and the device's notifications to it.
 
 use tally_uapi::fault::Fault;
 
@@ -11,16 +11,16 @@ pub struct VmId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QueueId(pub u32);
 
-/// The calls by which a device tells its owner what happens. They are made on worker threads, with
-/// no lock held; they must not block and must not call the device's destroy functions.
+/// The calls by which a device notifies its owner. They are made on worker threads, with no lock held; they
+/// must not block and must not call the device's destroy functions.
 pub trait Host: Send + Sync {
     /// A cell of this bucket was written, and the bucket's waiters word was not
-    /// zero: the host's threads that sleep there look again.
+    /// zero: host threads that sleep there must look again.
     fn semaphore_interrupt(&self, bucket: usize);
-    /// A queue has faulted; its VM is lost. Once a VM.
+    /// A queue has faulted; its VM is lost. Called once per VM.
     fn vm_lost(&self, vm: VmId, queue: QueueId, fault: Fault);
     /// The number of queues that wait in the bucket may have changed from or to zero. Only a
-    /// [confined](crate::Confined) device says so. The device's locks may be held: only note it.
+    /// [confined](crate::Confined) device calls this, maybe with its locks held: the owner only notes it.
     fn waiters_changed(&self, bucket: usize) {
         let _ = bucket;
     }

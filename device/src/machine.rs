@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Facts of the machine that kernels run on, for QUERY DEVICE and QUERY TARGET.
+//! Properties of the machine that kernels run on, for QUERY DEVICE and QUERY TARGET.
 
 /// The answer to QUERY TARGET: name and features of this CPU as LLVM calls them,
 /// each with a NUL.
@@ -40,7 +40,7 @@ macro_rules! detect {
     };
 }
 
-// The names of a feature in std, which also asks whether the operating system saves its registers, and in
+// The names of a feature in std, which also checks that the operating system saves its registers, and in
 // LLVM.
 detect! {
     "sse3" "sse3",
@@ -78,7 +78,7 @@ detect! {
     "avx512bf16" "avx512bf16",
 }
 
-/// Lanes of 32 bits in the widest registers.
+/// Vector lanes of 32 bits in the widest registers.
 pub fn simd_lanes() -> u32 {
     if std::is_x86_feature_detected!("avx512f") {
         16
@@ -89,20 +89,20 @@ pub fn simd_lanes() -> u32 {
     }
 }
 
-/// A system constant, where it is known and not 0.
+/// A system constant, if it is known and not 0.
 pub fn sysconf(name: i32) -> Option<u64> {
     // SAFETY: takes a number.
     let value = unsafe { libc::sysconf(name) };
     u64::try_from(value).ok().filter(|&value| value != 0)
 }
 
-/// Bytes of a line of the first cache.
+/// Bytes of a line of the level-1 data cache.
 pub fn cache_line_bytes() -> u32 {
     sysconf(libc::_SC_LEVEL1_DCACHE_LINESIZE).unwrap_or(64) as u32
 }
 
-/// Bytes of the first CPU's last cache, or 0. Linux is asked before the C library, some versions of which count the
-/// cache of a virtual machine once for each of its CPUs.
+/// Bytes of the first CPU's last-level cache, or 0. Linux's files are read first, because some versions of the C
+/// library count the cache of a virtual machine once for each of its CPUs.
 pub fn cache_bytes() -> u64 {
     let size = |index: u32| {
         let file = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size");
@@ -114,7 +114,7 @@ pub fn cache_bytes() -> u64 {
     size(3).or_else(|| size(2)).or_else(library).unwrap_or(0)
 }
 
-/// The highest clock of the first CPU, or what it runs at now, or 1000.
+/// The highest clock of the first CPU in MHz, or its present clock, or 1000.
 pub fn core_clock_mhz() -> u32 {
     let khz = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq");
     if let Some(khz) = khz.ok().and_then(|text| text.trim().parse::<u32>().ok()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Queues and address spaces: what the scheduler, the engines and the
-//! semaphore unit know of them.
+//! Queues and address spaces: the state that the scheduler, the engines and the
+//! semaphore unit share.
 
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Counter, Ordering};
 use crate::sync::{Mutex, MutexGuard};
@@ -44,12 +44,12 @@ impl VmState {
         self.lost.load(Ordering::SeqCst)
     }
 
-    /// Marks it lost. True for the first who does.
+    /// Marks it lost. True for the first caller.
     pub(crate) fn lose(&self) -> bool {
         !self.lost.swap(true, Ordering::SeqCst)
     }
 
-    /// A queue was made. Forgets those that are gone before the list would grow.
+    /// Adds a new queue. Removes queues that are gone before the list would grow.
     pub(crate) fn add(&self, queue: &Arc<Queue>) {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         if queues.len() == queues.capacity() {
@@ -71,18 +71,18 @@ impl VmState {
 enum Place {
     /// At rest: the next worker that streams the queue takes it.
     Home(Box<Stream>),
-    /// The worker of this number runs a command of the queue itself. It comes
-    /// back for the stream, unless the command takes so long that the watchdog
-    /// takes it first.
+    /// The worker of this number runs a command of the queue itself. It takes
+    /// the stream back afterwards, unless the command lasts so long that the
+    /// watchdog takes the stream first.
     Exposed(Box<Stream>, usize),
-    /// The worker of this number looks at the empty ring. It comes back for the
-    /// stream, unless a helping thread takes it first.
+    /// The worker of this number polls the empty ring. It takes the stream back
+    /// afterwards, unless a helping thread takes it first.
     Lingering(Box<Stream>, usize),
     /// A worker has it.
     Taken,
 }
 
-/// A queue's own time: runs while an engine or a worker is busy with it.
+/// A queue's own time, which runs while an engine or a worker is busy with it.
 #[derive(Debug, Default)]
 struct OwnTime {
     users: usize,
@@ -95,13 +95,13 @@ pub(crate) const PRIORITIES: usize = 3;
 
 /// A queue.
 ///
-/// Alone in its lines: some of it changes with every packet, and the embedded driver's objects, which
-/// threads of the host write at the same time, lie in the same heap.
+/// It is alone in its cache lines: some fields change with every packet, and the embedded driver's objects,
+/// which host threads write at the same time, are in the same heap.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Queue {
     pub(crate) id: QueueId,
-    /// Tells queues of all devices of the process apart; names them to aborts.
+    /// A number that is unique among the queues of all devices of the process; aborts name queues by it.
     pub(crate) serial: u64,
     pub(crate) vm: Arc<VmState>,
     /// Whether its engine runs kernels.
@@ -111,20 +111,20 @@ pub(crate) struct Queue {
     /// Pieces of work that may still touch client memory.
     work: AtomicUsize,
     stopping: AtomicBool,
-    /// Its last command was one for helping threads: a guess about the next one.
+    /// Whether its last command suited helping threads: a prediction for the next one.
     brisk: AtomicBool,
-    /// It was one for several threads: as good a guess.
+    /// Whether its last command suited several threads: a prediction, too.
     wide: AtomicBool,
     fault: OnceLock<Fault>,
     pub(crate) head: AtomicU64,
     pub(crate) trace: Trace,
-    /// Its state, and where it is listed.
+    /// Its state, and the lists that contain it.
     pub(crate) run: RunWord,
     /// The cell that it waits for while it is parked.
     parked: Mutex<Option<CellWait>>,
     /// The worker that streamed it last.
     last_worker: AtomicUsize,
-    /// When its wake was left out last, in ticks, and whether the host did not come in time then.
+    /// The time in ticks when its wake was last deferred, and whether the host thread did not arrive in time.
     deferred_at: AtomicU64,
     missed: AtomicBool,
     stream: Mutex<Place>,
@@ -164,7 +164,7 @@ impl Queue {
         *self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It is about to be parked.
+    /// Notes the cell that it is about to be parked on.
     pub(crate) fn set_parked(&self, wait: CellWait) {
         *self.parked.lock().unwrap_or_else(PoisonError::into_inner) = Some(wait);
     }
@@ -174,34 +174,34 @@ impl Queue {
         self.last_worker.load(Ordering::Relaxed)
     }
 
-    /// A thread begins to stream it.
+    /// Notes the thread that begins to stream it.
     pub(crate) fn set_last_worker(&self, index: usize) {
         if self.last_worker() != index {
             self.last_worker.store(index, Ordering::Relaxed);
         }
     }
 
-    /// When its wake was left out last, in ticks.
+    /// The time in ticks when its wake was last deferred.
     pub(crate) fn deferred_at(&self) -> u64 {
         self.deferred_at.load(Ordering::Relaxed)
     }
 
-    /// Its wake is left out at `now`.
+    /// Notes that its wake is deferred at `now`.
     pub(crate) fn set_deferred_at(&self, now: u64) {
         self.deferred_at.store(now, Ordering::Relaxed);
     }
 
-    /// The host did not come in time for it.
+    /// Notes that the host thread did not arrive in time for it.
     pub(crate) fn set_missed(&self) {
         self.missed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the host did not come in time since the last call.
+    /// Whether the host thread did not arrive in time since the last call.
     pub(crate) fn take_missed(&self) -> bool {
         self.missed.load(Ordering::Relaxed) && self.missed.swap(false, Ordering::Relaxed)
     }
 
-    /// No packet may be taken any more.
+    /// Whether no packet may be taken any more.
     pub(crate) fn must_stop(&self) -> bool {
         self.stopping.load(Ordering::SeqCst) || self.vm.lost()
     }
@@ -224,7 +224,7 @@ impl Queue {
         self.work.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Last touch of client memory by a command. True if a thread waits for it.
+    /// Called after a command's last access to client memory. True if a thread waits for it.
     pub(crate) fn work_ends(&self) -> bool {
         self.work.fetch_sub(1, Ordering::SeqCst);
         self.stopping()
@@ -239,7 +239,7 @@ impl Queue {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the stream from rest.
+    /// Takes the stream that is at rest.
     pub(crate) fn take_stream(&self) -> Option<Box<Stream>> {
         let mut place = self.place();
         match std::mem::replace(&mut *place, Place::Taken) {
@@ -261,13 +261,13 @@ impl Queue {
         *self.place() = Place::Exposed(stream, worker);
     }
 
-    /// Leaves the stream where a helping thread can take it, while `worker` looks at the
+    /// Leaves the stream where a helping thread can take it, while `worker` polls the
     /// empty ring.
     pub(crate) fn linger_stream(&self, stream: Box<Stream>, worker: usize) {
         *self.place() = Place::Lingering(stream, worker);
     }
 
-    /// Takes the stream from a worker that lingers, if something has come.
+    /// Takes the stream from a worker that lingers, if a packet has arrived.
     pub(crate) fn take_lingering(&self, guard: &mut Guard) -> Option<Box<Stream>> {
         if !self.is_brisk() {
             return None;
@@ -291,7 +291,7 @@ impl Queue {
         self.brisk.store(brisk, Ordering::Relaxed);
     }
 
-    /// Whether the next command is likely to be one for several threads.
+    /// Whether the next command is likely to suit several threads.
     pub(crate) fn is_wide(&self) -> bool {
         self.wide.load(Ordering::Relaxed)
     }
@@ -300,7 +300,7 @@ impl Queue {
         self.wide.store(wide, Ordering::Relaxed);
     }
 
-    /// `worker` comes back for the stream. None if the watchdog or a helping thread has taken it.
+    /// Takes the stream back for `worker`. None if the watchdog or a helping thread has taken it.
     pub(crate) fn reclaim_stream(&self, worker: usize) -> Option<Box<Stream>> {
         let mut place = self.place();
         match std::mem::replace(&mut *place, Place::Taken) {
@@ -314,8 +314,8 @@ impl Queue {
         }
     }
 
-    /// The queue was destroyed. A CALL that it was in refers back to the queue:
-    /// without this, neither would ever be freed.
+    /// Drops the stream of a destroyed queue. A CALL in progress refers back to the
+    /// queue, so without this neither would ever be freed.
     pub(crate) fn drop_stream(&self) {
         let stream = std::mem::replace(&mut *self.place(), Place::Taken);
         drop(stream);
@@ -332,7 +332,7 @@ impl Queue {
         }
     }
 
-    /// Its own time runs from `now` on, if it did not.
+    /// Starts its own time at `now`, unless it runs already.
     pub(crate) fn time_starts(&self, now: u64) {
         let mut time = self.time.lock().unwrap_or_else(PoisonError::into_inner);
         if time.users == 0 {

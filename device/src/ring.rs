@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A queue's ring as the device reads it, and its control page.
+//! The device's view of a queue's ring and control page.
 
 use crate::sync::Ordering;
 
@@ -27,10 +27,10 @@ pub(crate) struct Ring {
     next: u64,
     /// Packets published, as last seen.
     tail: u64,
-    /// The index that the producer was told last.
+    /// The `head` that the producer was last told.
     told: u64,
-    /// Header of what follows the packet that was fetched, its prefixes skipped, if that was known to be
-    /// published then.
+    /// Header of the command or wait after the packet that was fetched, prefixes skipped, if that was known to
+    /// be published then.
     follower: Option<Header>,
 }
 
@@ -50,12 +50,12 @@ impl Ring {
         Ahead { base: self.base, mask: self.mask, next: self.next, end: self.tail }
     }
 
-    /// The packets behind the one that was fetched last that are known to be published.
+    /// The packets after the one that was fetched last that are known to be published.
     pub(crate) fn ahead(&self) -> Ahead {
         Ahead { next: self.next + 1, ..self.known() }
     }
 
-    /// The number of packets that may be done with before the producer is told.
+    /// The number of packets that may be finished before the producer is told.
     pub(crate) fn before_telling(&self) -> u64 {
         let every = TOLD_EVERY.min(self.mask / 4 + 1);
         (self.told + every).saturating_sub(self.next)
@@ -63,7 +63,7 @@ impl Ring {
 
     /// Copies the next packet, once. False if none is published.
     ///
-    /// Writes `head` on the way, now and then: one guarded call a packet.
+    /// Now and then it also writes `head`, so that each packet takes one guarded call.
     #[inline]
     pub(crate) fn fetch(&mut self, guard: &mut Guard, packet: &mut Packet) -> Result<bool, Trap> {
         let (next, control, mut known) = (self.next, self.control(), self.known());
@@ -100,12 +100,12 @@ impl Ring {
         self.follower
     }
 
-    /// Tells the producer which packets are done with.
+    /// Tells the producer which packets are finished.
     pub(crate) fn tell(&self, guard: &mut Guard) {
         let (control, next) = (self.control(), self.next);
         // SAFETY: as in `fetch`.
         let told = guard.run(|| unsafe { page(control) }.head.store(next, Ordering::Release));
-        // The next thread that looks meets a trap again.
+        // A trap is ignored here: the next thread that looks gets it again.
         let _ = told;
     }
 
@@ -114,19 +114,19 @@ impl Ring {
         self.ahead().peek(guard)
     }
 
-    /// The packet that was fetched, or so many from it on, are done with.
+    /// Notes that `packets` packets, from the fetched one on, are finished.
     pub(crate) fn advance(&mut self, packets: u64) {
         self.next += packets;
     }
 
-    /// The packets from the next one on are in another ring.
+    /// Continues in another ring from the next packet on.
     pub(crate) fn link(&mut self, base: u64, packets: u32) {
         self.base = base;
         self.mask = u64::from(packets) - 1;
     }
 
-    /// Tells the producer that a KICK is not needed, and reads where it wants a trace: VA of the
-    /// buffer, or 0, and the tag.
+    /// Tells the producer that a KICK is not needed, and reads its trace settings: VA of the buffer, or 0, and
+    /// the tag.
     pub(crate) fn wake(&self, guard: &mut Guard) -> Result<[u64; 2], Trap> {
         let control = self.control();
         let mut trace = [0; 2];
@@ -139,7 +139,7 @@ impl Ring {
         Ok(trace)
     }
 
-    /// The place where the next packet will show.
+    /// The place at which the next packet will appear.
     pub(crate) fn lookout(&self) -> Lookout {
         Lookout { control: self.control, next: self.next }
     }
@@ -164,7 +164,7 @@ impl Ring {
     }
 }
 
-/// Enough of a ring to see a new packet.
+/// The part of a ring that is needed to see a new packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lookout {
     control: u64,
@@ -172,7 +172,7 @@ pub(crate) struct Lookout {
 }
 
 impl Lookout {
-    /// Whether there is a new tail. A control page that is gone is news, too.
+    /// Whether there is a new tail. A control page that cannot be read counts as news, too.
     pub(crate) fn has_news(self, guard: &mut Guard) -> bool {
         let Self { control, next } = self;
         let mut tail = 0;
@@ -181,10 +181,10 @@ impl Lookout {
         looked.is_err() || tail != next
     }
 
-    /// Looks for a new tail until `give_up` says so.
+    /// Polls for a new tail until `give_up` returns true.
     ///
-    /// Only reads: another thread may own the stream by now and write the control page. A `head` stored
-    /// here could take its `head` back, and the producer would then leave out a KICK that is needed.
+    /// It only reads: another thread may own the stream by now and write the control page. A `head` stored here
+    /// could set that thread's `head` back, and the producer would then omit a KICK that is needed.
     pub(crate) fn linger(
         self,
         guard: &mut Guard,
@@ -210,8 +210,8 @@ impl Lookout {
 /// The control page at a VA.
 ///
 /// # Safety
-/// In a guarded call, in which the accesses are that trap if there is no memory; the VA is aligned, as
-/// creating the queue checks. All of the page is atomics, so any content is valid.
+/// In a guarded call, where accesses trap if there is no memory; the VA is aligned, which the creation of the
+/// queue checks. The page consists of atomics, so any content is valid.
 unsafe fn page<'a>(control: u64) -> &'a QueueControl {
     // SAFETY: as the caller promises.
     unsafe { &*(control as *const QueueControl) }
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
     use crate::guard::Seat;
 
-    /// A worker that has lost the stream while it looks may not take back what the new owner told.
+    /// A worker that loses the stream while it polls must not overwrite what the new owner has told.
     #[test]
     fn a_look_at_an_empty_ring_writes_nothing() {
         let control = QueueControl::new();

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The scheduler: which thread does what.
+//! The scheduler, which assigns tasks to threads.
 //!
 //! Workers are threads that take tasks: look at a bucket of the semaphore unit, stream a queue, or join a
 //! work that has units left. Host threads that wait may do the same meanwhile (see [`helper`]).
 //!
-//! There is no lock of the whole scheduler. What a queue is doing is one atomic word of its own
-//! (`queue/run.rs`); what waits for a thread lies in shards (`shards.rs`); workers that sleep are bits
-//! (`idle.rs`). A wake is never lost because of three rules, each a store, a full fence and a load on either
-//! side:
+//! There is no lock of the whole scheduler. The state of a queue is one atomic word of its own
+//! (`queue/run.rs`); tasks that wait for a thread are in shards (`shards.rs`); sleeping workers are bits
+//! (`idle.rs`). Three rules prevent lost wakes, each with a store, a full fence and a load on either side:
 //!
-//! 1. Who makes something wait (a queue, a work, a look) enlists it first and looks for a thread then. A
-//!    worker that goes to sleep announces that first and looks for tasks then.
-//! 2. While a worker *searches*, no other is woken. A worker that stops searching says so first and looks
-//!    for tasks then; one that has found a task and was the last to search wakes another if more waits.
+//! 1. A thread with a new task (a queue, a work, a look) first enlists it and then looks for a thread. A worker
+//!    that goes to sleep first announces that and then looks for tasks.
+//! 2. While a worker *searches*, no other is woken. A worker that stops searching first says so and then looks
+//!    for tasks; one that has found a task and was the last to search wakes another if more tasks wait.
 //! 3. If no worker can be woken, all are busy: each looks for tasks when it is done, and the watchdog, which
-//!    is awake from then on, sees to those that are not done soon.
+//!    is awake from then on, takes care of those that are not done soon.
 
 use crate::sync::{AtomicBool, AtomicUsize, Ordering, fence};
 use crate::sync::{Condvar, Mutex};
@@ -54,11 +53,11 @@ use shards::Shards;
 pub(crate) use shared::Shared;
 pub(crate) use worker::{Slot, Worker};
 
-/// The function that the engine provides: it streams a queue that is the thread's, until it has to leave. The caller may
-/// have the stream already.
+/// The function that the engine provides: it streams a queue that the thread has taken, until the queue has to
+/// leave. The caller may have the stream already.
 pub(crate) type StreamQueue = fn(&mut Worker, &Arc<Queue>, Option<Box<Stream>>);
 
-/// Why a thread leaves a queue.
+/// The reason why a thread leaves a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
     /// The ring is empty and `asleep` is set.
@@ -67,7 +66,7 @@ pub(crate) enum Leave {
     Park(CellWait),
     /// Its own commands are still in flight.
     Drain,
-    /// Others come first; the queue stays runnable.
+    /// Other queues have precedence; this one stays runnable.
     Yield,
     /// It was stopped or lost.
     Stop,
@@ -76,15 +75,15 @@ pub(crate) enum Leave {
 /// The outcome of an attempt to wake a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Woken {
-    /// One comes.
+    /// One was woken.
     One,
-    /// One that searches will find what there is.
+    /// A searching worker will find the task.
     Searcher,
     /// All are busy.
     None,
 }
 
-/// Alone in its lines.
+/// A value alone in its cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Apart<T>(T);
@@ -99,31 +98,31 @@ pub(crate) struct Sched {
     searchers: Apart<AtomicUsize>,
     /// Entries of queues of the highest priority.
     urgent: Apart<AtomicUsize>,
-    /// Threads that look at an empty ring.
+    /// Threads that poll an empty ring.
     lingering: Apart<AtomicUsize>,
     /// Workers that exist, substitutes not counted.
     started: AtomicUsize,
-    /// The watchdog has seen a work that no thread attends: it goes before streams, once.
+    /// The watchdog has seen a work without a thread: once, works have precedence over streams.
     works_first: AtomicBool,
     shutdown: AtomicBool,
-    /// Workers, as the device was asked for.
+    /// The number of workers that the device was configured with.
     workers: usize,
     /// Most threads: workers and substitutes.
     max_threads: usize,
     /// Most threads for cooperative launches.
     max_cooperative: usize,
     watchdog: Dozer,
-    /// A doorbell has come since the watchdog asked last.
+    /// A doorbell has rung since the watchdog last asked.
     rung: AtomicBool,
-    /// The next worker that comes is to wake the watchdog, without which no wake can be left out.
+    /// The next worker that wakes is to wake the watchdog, without which no wake can be deferred.
     wants_watchdog: AtomicBool,
     pool: Mutex<Pool>,
-    /// Told when a thread is ready.
+    /// Notified when a thread is ready.
     readiness: Condvar,
-    /// Told when a queue that is being stopped has changed.
+    /// Notified when a queue that is being stopped has changed.
     stoppers: (Mutex<()>, Condvar),
     cooperative: Mutex<cooperative::Cooperative>,
-    /// Told when there are units of cooperative launches.
+    /// Notified when there are units of cooperative launches.
     cooperative_units: Condvar,
 }
 
@@ -160,7 +159,7 @@ impl Sched {
         self.workers
     }
 
-    /// Threads that look at an empty ring. A hint.
+    /// Threads that poll an empty ring. A hint.
     pub(crate) fn lingering(&self) -> &AtomicUsize {
         &self.lingering.0
     }
@@ -190,7 +189,7 @@ impl Sched {
         self.shutdown.load(Ordering::Relaxed)
     }
 
-    /// Wakes a worker for what the caller has just enlisted, worker `preferred` if it sleeps.
+    /// Wakes a worker for the task that the caller has just enlisted, worker `preferred` if it sleeps.
     fn wake(&self, shared: &Arc<Shared>, preferred: usize) -> Woken {
         fence(Ordering::SeqCst);
         if self.searchers.0.load(Ordering::Relaxed) != 0 {
@@ -199,14 +198,14 @@ impl Sched {
         if self.idle.wake(preferred) || self.start_worker(shared) {
             return Woken::One;
         }
-        // A busy worker may be stuck, and something waits.
+        // A busy worker may be stuck while a task waits.
         self.watchdog.wake();
         Woken::None
     }
 
-    /// A KICK. True: the wake is left out, since this host thread usually blocks right after its doorbell
-    /// and then runs the queue itself. The producer goes on ringing now and then, by which the device sees
-    /// that the thread does not block.
+    /// Handles a KICK. True: the wake is deferred, since this host thread usually blocks right after its doorbell
+    /// and then runs the queue itself. The producer keeps ringing now and then, so that the device notices if the
+    /// thread does not block.
     pub(crate) fn kick(&self, shared: &Arc<Shared>, queue: &Arc<Queue>) -> bool {
         let defer = elision::doorbell(shared, queue);
         match queue.run.doorbell(defer) {
@@ -215,7 +214,7 @@ impl Sched {
                     self.shards.defer(queue);
                 }
                 fence(Ordering::SeqCst);
-                // A watchdog that is about to sleep either sees the queue or is seen here.
+                // A watchdog that is about to sleep either sees the queue, or its sleep is seen here.
                 if self.watchdog.is_asleep() {
                     self.promote(shared, queue);
                     return false;
@@ -247,7 +246,7 @@ impl Sched {
         self.shards.push_back(queue);
     }
 
-    /// A queue whose wake was left out gets a worker now, if it still needs one.
+    /// Gives a queue whose wake was deferred a worker now, if it still needs one.
     fn promote(&self, shared: &Arc<Shared>, queue: &Arc<Queue>) {
         self.promoted(shared, queue, queue.run.enqueue());
     }
@@ -256,14 +255,14 @@ impl Sched {
         match enqueued {
             Enqueue::No => return,
             Enqueue::Push => self.enlist(queue),
-            // The entry was there before the queue became runnable anew: it may be that no thread was
-            // woken for it.
+            // The entry was there before the queue became runnable again, so maybe no thread was woken for
+            // it.
             Enqueue::Listed => {}
         }
         self.wake(shared, queue.last_worker());
     }
 
-    /// A queue that was parked or draining goes on.
+    /// Continues a queue that was parked or draining.
     pub(crate) fn resume(&self, shared: &Arc<Shared>, queue: &Arc<Queue>) {
         if queue.must_stop() {
             queue.run.stop();
@@ -279,7 +278,7 @@ impl Sched {
         self.wake(shared, queue.last_worker());
     }
 
-    /// Publishes a work, for other threads to join; `attended`: the caller is at it. False if it is
+    /// Publishes a work, for other threads to join; `attended`: the caller works on it. False if it is
     /// cooperative and there is no thread for each of its units.
     pub(crate) fn share(&self, shared: &Arc<Shared>, work: &Arc<Work>, attended: bool) -> bool {
         if work.is_cooperative() {
@@ -300,17 +299,17 @@ impl Sched {
         self.shards.hold(work);
     }
 
-    /// The works of a queue that were kept, the first first.
+    /// The works of a queue that were kept, in their order.
     pub(crate) fn take_held(&self, queue: &Queue) -> Vec<Arc<Work>> {
         self.shards.take_held(queue)
     }
 
-    /// Wakes the threads that a work is worth. Those that have come take part in waking the others.
+    /// Wakes the threads that a work is worth. Threads that have joined take part in waking the others.
     pub(crate) fn call_others(&self, shared: &Arc<Shared>, work: &Work) {
         while work.take_call() && self.wake(shared, usize::MAX) == Woken::One {}
     }
 
-    /// All units of a shared work are claimed.
+    /// Removes a shared work whose units are all claimed.
     pub(crate) fn unshare(&self, work: &Arc<Work>) {
         if !work.is_cooperative() {
             self.shards.remove_work(work);
@@ -329,8 +328,8 @@ impl Sched {
         self.wake(shared, usize::MAX);
     }
 
-    /// A thread is done with a queue, whose stream is at rest already. Returns
-    /// false if there is a reason to go on at once: a KICK came.
+    /// Ends a thread's use of a queue, whose stream is at rest already. Returns
+    /// false if the thread has to continue at once, since a KICK arrived.
     pub(crate) fn leave(&self, shared: &Arc<Shared>, queue: &Arc<Queue>, why: Leave) -> bool {
         let to = match why {
             _ if queue.must_stop() => Run::Stopped,
@@ -344,14 +343,14 @@ impl Sched {
         let Ok(enlist) = queue.run.leave(to) else { return false };
         match to {
             Run::Runnable => {
-                // One that was outranked keeps its turn among its equals.
+                // A queue that was outranked keeps its turn within its priority.
                 if enlist && outranked {
                     // Not the highest priority: nothing outranks that.
                     self.shards.push_front(queue);
                 } else if enlist {
                     self.enlist(queue);
                 }
-                // This thread may be a helping one, which goes.
+                // This thread may be a helping one, which leaves.
                 self.wake(shared, usize::MAX);
             }
             Run::Stopped => self.tell_stoppers(),
@@ -368,18 +367,18 @@ impl Sched {
         true
     }
 
-    /// A thread begins a piece of work that may take any time. The watchdog is awake from now on: what is
-    /// published behind that comes without a KICK.
+    /// Called when a thread begins a piece of work that may take any time. The watchdog is awake from now on,
+    /// because packets that are published meanwhile arrive without a KICK.
     pub(crate) fn keep_watch(&self) {
         self.watchdog.wake();
     }
 
-    /// There is a new wait on a foreign cell.
+    /// Tells the watchdog that there is a new wait on a foreign cell.
     pub(crate) fn tell_watchdog(&self) {
         self.watchdog.interrupt();
     }
 
-    /// The next task, if there is one. Shards are looked at from number `start` on.
+    /// The next task, if there is one. The search begins at shard `start`.
     fn find(&self, start: usize) -> Option<Job> {
         if let Some(job) = self.looks.take() {
             return Some(job);
@@ -397,19 +396,19 @@ impl Sched {
         self.shards.find_work(start, joinable).map(Job::Join)
     }
 
-    /// Takes the next runnable queue, if it `suits`.
+    /// Takes the next runnable queue for which `suits` is true.
     fn pop(&self, start: usize, suits: impl Fn(&Queue) -> bool) -> Option<Arc<Queue>> {
         self.shards.pop(start, suits, |queue| self.unlisted(queue))
     }
 
-    /// An entry of a queue has left its run queue.
+    /// Notes that an entry of a queue has left its run queue.
     fn unlisted(&self, queue: &Queue) {
         if queue.priority == 0 {
             self.urgent.0.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Whether a worker that would sleep has something to do: also a work that it may join.
+    /// Whether there is a task for a worker that would sleep, including works that it may join.
     fn anything_for_a_worker(&self) -> bool {
         self.anything_waits() || self.shards.any_works()
     }
@@ -419,8 +418,8 @@ impl Sched {
         self.looks.any() || self.shards.any_runnable()
     }
 
-    /// Tells all threads to end; those that are in kernels are interrupted
-    /// after `grace`. Waits for them.
+    /// Ends all threads and waits for them; threads that are in kernels are
+    /// interrupted after `grace`.
     pub(crate) fn shut_down(&self, grace: Duration) {
         let threads = {
             // No thread is made after this.
@@ -443,7 +442,7 @@ impl Sched {
                 std::thread::sleep(nap);
                 nap = (nap * 2).min(Duration::from_millis(5));
             }
-            // A worker that panicked has nothing left to lose.
+            // The result is ignored: a worker that panicked has ended, too.
             let _ = thread.join();
         }
     }

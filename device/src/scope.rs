@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Scopes: the commands that an ORDERED command waits for. A ring is a scope,
-//! and so is each execution of a recording. They are only counted here; a
-//! command (`C`) is kept for the end of a CALL.
+//! In-flight groups (`Scope`): the commands that an ORDERED command waits for. A
+//! ring is one, and so is each execution of a recording. Commands are only counted
+//! here; a command (`C`) is kept for the end of a CALL.
 
 use crate::sync::Mutex;
 use crate::sync::{AtomicU64, Ordering};
@@ -11,13 +11,13 @@ const WAITING: u64 = 1 << 63;
 /// The commands of a ring or of one CALL that have started and not completed.
 #[derive(Debug)]
 pub(crate) struct Scope<C> {
-    /// Commands in flight, and [`WAITING`]. A CALL's own stream counts as one
-    /// until the end of the recording, so that it cannot complete before.
+    /// Number of commands in flight, and [`WAITING`]. A CALL's own stream counts as
+    /// one until the end of the recording, so that the CALL cannot complete before.
     state: AtomicU64,
     call: Option<CallEnd<C>>,
 }
 
-/// The end of a CALL, which comes once.
+/// The end of a CALL, which happens once.
 #[derive(Debug)]
 pub(crate) struct CallEnd<C> {
     /// VA of the recording's counter.
@@ -28,10 +28,10 @@ pub(crate) struct CallEnd<C> {
     pub(crate) command: Mutex<Option<C>>,
 }
 
-/// The meaning of a command's end for its scope.
+/// The effect of a command's end on its scope.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Finished {
-    /// Others are in flight.
+    /// Other commands are in flight.
     More,
     /// The stream waited for this one.
     Resume,
@@ -52,34 +52,34 @@ impl<C> Scope<C> {
         self.call.as_ref()
     }
 
-    /// The count when no command is in flight, while the stream is inside.
+    /// The count while the stream is inside and no command is in flight.
     fn own(&self) -> u64 {
         u64::from(self.call.is_some())
     }
 
-    /// A command starts. Only the stream calls this.
+    /// Notes that a command starts. Only the stream calls this.
     pub(crate) fn start(&self) {
         self.state.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether all commands that have started have completed. Only the stream
-    /// asks; what they wrote is then visible.
+    /// Whether all commands that have started have completed; their writes are then
+    /// visible. Only the stream calls this.
     pub(crate) fn drained(&self) -> bool {
         self.state.load(Ordering::Acquire) == self.own()
     }
 
-    /// The stream is at rest and waits. False if there is nothing to wait for;
-    /// if true, exactly one [`Self::finish`] returns [`Finished::Resume`].
+    /// Notes that the stream is at rest and waits. False if there is nothing to wait
+    /// for; if true, exactly one [`Self::finish`] returns [`Finished::Resume`].
     pub(crate) fn wait(&self) -> bool {
         if self.state.fetch_or(WAITING, Ordering::AcqRel) == self.own() {
-            // No other thread changes the word: nothing is in flight.
+            // No command is in flight, so no other thread changes the word.
             self.state.fetch_and(!WAITING, Ordering::Relaxed);
             return false;
         }
         true
     }
 
-    /// A command has completed, or the stream has reached the recording's end.
+    /// Notes that a command has completed, or that the stream has reached the recording's end.
     pub(crate) fn finish(&self) -> Finished {
         let left = self.state.fetch_sub(1, Ordering::AcqRel) - 1;
         if left == self.own() | WAITING {

@@ -28,13 +28,13 @@ pub(crate) use std::{
 #[cfg(not(shuttle))]
 pub(crate) use std::time::Instant;
 
-/// Locks. A thread that panicked with the lock has left the value whole: nothing here panics halfway.
+/// Locks a mutex. Poisoning is ignored: no code here panics while the value is inconsistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|error| error.into_inner())
 }
 
-/// A place where it matters who comes first. With the feature `delays` and `TALLY_DELAYS=SEED` a thread now and
-/// then waits here, so that others come in between; without the feature it is nothing.
+/// A place where the order of threads matters. With the feature `delays` and `TALLY_DELAYS=SEED` a thread now and
+/// then waits here, so that others run in between; without the feature it does nothing.
 #[cfg(not(feature = "delays"))]
 #[inline(always)]
 pub(crate) fn race() {}
@@ -49,7 +49,7 @@ pub(crate) fn race() {
     }
     let variable = || std::env::var("TALLY_DELAYS").ok()?.parse().ok();
     let Some(seed) = *SEED.get_or_init(variable) else { return };
-    // A thread that is ending goes on without delays.
+    // A thread that is ending continues without delays.
     let _ = STATE.try_with(|state| {
         let mut random = state.get();
         if random == 0 {
@@ -69,8 +69,8 @@ pub(crate) fn race() {
     });
 }
 
-/// Numbers that are unique in the process. They order nothing, so no model looks at them; a model's atomic
-/// may not outlive its schedule.
+/// Numbers that are unique in the process. They do not order anything, so they are not modelled; a model's
+/// atomic may not outlive its schedule.
 #[cfg(not(loom))]
 pub(crate) struct Counter(std::sync::atomic::AtomicU64);
 
@@ -86,14 +86,14 @@ impl Counter {
     }
 }
 
-/// A time of the model: it passes as it is asked for, so that a schedule can be run again.
+/// A time of the model. It advances with each look, so that a schedule can be replayed.
 #[cfg(shuttle)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Instant(std::time::Duration);
 
 #[cfg(shuttle)]
 impl Instant {
-    /// Between two looks at the clock.
+    /// The time between two looks at the clock.
     const STEP: std::time::Duration = std::time::Duration::from_nanos(400);
 
     pub(crate) fn now() -> Self {
@@ -123,8 +123,8 @@ impl std::ops::Sub for Instant {
     }
 }
 
-/// Looks at the model's clock so far. Each moves it on. A model runs in one thread of the system, and others
-/// run beside it.
+/// The number of looks at the model's clock so far. Each look advances it. The count is per thread of the system,
+/// since a model runs in one, and others run beside it.
 #[cfg(shuttle)]
 pub(crate) fn model_ticks() -> u64 {
     std::thread_local! {

@@ -9,9 +9,9 @@ use tally_uapi::trace::{TRACE_RECORD_SIZE, TraceBuffer, TraceRecord};
 
 use crate::guard::{Guard, Trap, word};
 
-/// The number of times that others may disturb a claim of a place before the record is dropped.
-/// Workers that claim at the same time disturb each other a few times; only a client that writes the
-/// word as well never stops.
+/// The number of times that other writers may disturb a claim of a place before the record is dropped.
+/// Workers that claim at the same time disturb each other a few times; only a client that writes the word, too,
+/// never stops.
 const TRIES: u32 = 1000;
 
 const CLAIMED: u64 = offset_of!(TraceBuffer, claimed) as u64;
@@ -19,7 +19,7 @@ const DROPPED: u64 = offset_of!(TraceBuffer, dropped) as u64;
 const TAKEN: u64 = offset_of!(TraceBuffer, taken) as u64;
 const RECORDS: u64 = offset_of!(TraceBuffer, records) as u64;
 
-/// The place that the records of a queue go to.
+/// The destination of a queue's records.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     /// VA of the buffer, aligned to records; 0: no records are wanted.
@@ -28,7 +28,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// What the control page says: VA of the buffer, or 0, and the tag.
+    /// Takes over the settings of the control page: VA of the buffer, or 0, and the tag.
     pub(crate) fn set(&self, [buffer, tag]: [u64; 2]) -> Result<(), Trap> {
         if !buffer.is_multiple_of(TRACE_RECORD_SIZE) {
             return Err(Trap::new(FaultKind::BadAlignment, buffer));
@@ -65,7 +65,7 @@ unsafe fn write(buffer: u64, words: &[u64]) {
     let records = records.load(Ordering::Relaxed);
     let mut number = claimed.load(Ordering::Relaxed);
     for _ in 0..TRIES {
-        // Acquire: the reader has read what was in the place before.
+        // Acquire: the reader has finished reading the place's previous record.
         if number.wrapping_sub(taken.load(Ordering::Acquire)) >= records {
             break;
         }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The one way in which threads of Tally sleep and are woken.
+//! The one mechanism by which threads of Tally sleep and are woken.
 //!
-//! A thread that is about to sleep *announces* it where those who have news will look, executes a full
-//! fence, looks for news once more, and sleeps. A thread that has news *publishes* it, executes a full
-//! fence, looks for announcements, and notifies. So at least one side sees the other. [`Wakeup`] is the
-//! sleep itself: a notification that comes before the sleep is kept. [`Dozer`] adds the announcement for a
-//! single thread; `sched::idle` does for all workers, the waiters words (`tally_uapi::cell`) for threads
-//! that wait for cells.
+//! A thread that is about to sleep *announces* it where threads with news will look, executes a full fence, looks
+//! for news once more, and sleeps. A thread that has news *publishes* it, executes a full fence, looks for
+//! announcements, and notifies. So at least one side sees the other. [`Wakeup`] is the sleep itself: a
+//! notification before the sleep is kept. [`Dozer`] adds the announcement for a single thread; `sched::idle`
+//! does that for all workers, the waiters words (`tally_uapi::cell`) for threads that wait for cells.
 
 #[cfg(not(shuttle))]
 use crate::sync::Instant;
@@ -28,7 +27,7 @@ impl Default for Wakeup {
 }
 
 impl Wakeup {
-    /// Sleeps until it is notified, or was since the last wait.
+    /// Sleeps until it is notified; returns at once if it was notified since the last wait.
     pub fn wait(&self) {
         let mut notified = lock(&self.notified);
         while !*notified {
@@ -37,15 +36,14 @@ impl Wakeup {
         *notified = false;
     }
 
-    /// Does the same as [`Self::wait`], for no longer than `time`. In a model the time is over once other
-    /// threads have run.
+    /// Like [`Self::wait`], for no longer than `time`. In a model the time is over once other threads have run.
     #[cfg(shuttle)]
     pub fn wait_for(&self, _time: Duration) {
         crate::sync::thread::yield_now();
         *lock(&self.notified) = false;
     }
 
-    /// Does the same as [`Self::wait`], for no longer than `time`.
+    /// Like [`Self::wait`], for no longer than `time`.
     #[cfg(not(shuttle))]
     pub fn wait_for(&self, time: Duration) {
         let until = Instant::now() + time;
@@ -70,7 +68,7 @@ impl Wakeup {
     pub fn notify(&self) {
         race();
         *lock(&self.notified) = true;
-        // Without the lock: the thread would come for it before it is free.
+        // Notified without the lock: otherwise the thread would try to take the lock before it is free.
         self.changed.notify_one();
     }
 }
@@ -83,14 +81,14 @@ pub(crate) struct Dozer {
 }
 
 impl Dozer {
-    /// The thread is about to sleep. It looks for news after this.
+    /// Announces that the thread is about to sleep. The thread looks for news after this.
     pub(crate) fn announce(&self) {
         race();
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// There was news.
+    /// Withdraws the announcement, since there was news.
     pub(crate) fn cancel(&self) {
         self.asleep.store(false, Ordering::Relaxed);
     }
@@ -107,8 +105,8 @@ impl Dozer {
         self.wakeup.wait_for(time);
     }
 
-    /// Whether the thread has announced its sleep. After a full fence, false means that it will see what
-    /// was published before that.
+    /// Whether the thread has announced its sleep. After a full fence, false means that it will see everything
+    /// that was published before the fence.
     pub(crate) fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::Relaxed)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The work of a command, cut into units that workers claim, and what happens
-//! when the last unit is done.
+//! The work of a command, cut into units that workers claim, and the command's
+//! completion after the last unit.
 
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -32,30 +32,30 @@ pub(crate) trait Runner {
     /// The guard and the memory that a kernel needs.
     fn eu(&mut self) -> (&mut Guard, &mut Arena);
 
-    /// A piece of work begins, for the queue of `serial`. `bounded`: it ends soon by itself.
+    /// Begins a piece of work for the queue of `serial`. `bounded`: it ends soon by itself.
     fn begin_piece(&mut self, serial: u64, bounded: bool);
 
-    /// It is over.
+    /// Ends the piece of work.
     fn end_piece(&mut self);
 
-    /// A cell was written: wakes what waits there.
+    /// Wakes the waiters of a cell that was written.
     fn signalled(&mut self, address: u64);
 
-    /// A command has ended.
+    /// Notes that a command has ended.
     fn command_ended(&mut self);
 
-    /// A queue goes on: the commands that it waited for have ended.
+    /// Continues a queue, since the commands that it waited for have ended.
     fn resume(&self, queue: &Arc<Queue>);
 
-    /// A queue has faulted at a ring packet: its VM is lost.
+    /// Handles a queue's fault at a ring packet: its VM is lost.
     fn fault(&self, queue: &Arc<Queue>, packet: u64, trap: Trap);
 
-    /// Nothing of a work touches client memory any more, and its queue is being stopped.
+    /// Called when a work does not touch client memory any more and its queue is being stopped.
     fn tell_stoppers(&self);
 }
 
 impl Completion {
-    /// The work starts now: reads the clocks if a timestamp or a trace record needs them.
+    /// Starts the work: reads the clocks if a timestamp or a trace record needs them.
     pub(crate) fn starts(&self, runner: &impl Runner) {
         if self.stamp != 0 || self.queue.trace.is_wanted() {
             let now = runner.clock().ticks();
@@ -64,7 +64,7 @@ impl Completion {
         }
     }
 
-    /// The work is done: times, post-sync operation, and the scope.
+    /// Completes the command after its work: times, post-sync operation, and the scope.
     pub(crate) fn complete(&self, runner: &mut impl Runner) {
         self.complete_after(runner, None);
     }
@@ -152,8 +152,8 @@ pub(crate) unsafe fn signal(address: u64, op: PostOp, value: u64) {
     }
 }
 
-/// The last command of a recording is done: raises the counter, then completes
-/// the CALL itself.
+/// Completes a recording after its last command: raises the counter, then
+/// completes the CALL itself.
 pub(crate) fn complete_call(runner: &mut impl Runner, end: &CallEnd) {
     let command = end.command.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
     let Some(command) = command else { return };
@@ -200,21 +200,21 @@ impl Task {
 pub(crate) struct Work {
     pub(crate) task: Task,
     pub(crate) completion: Completion,
-    /// Units in all.
+    /// Total number of units.
     units: u64,
     /// Units claimed, from 0 up; may pass `units`.
     claimed: AtomicU64,
     /// Units done or given up.
     done: AtomicU64,
-    /// Threads that are at it.
+    /// Number of threads that work on it.
     attendants: AtomicUsize,
-    /// Threads that are still to be woken for it.
+    /// Number of threads that are still to be woken for it.
     calls: AtomicUsize,
-    /// Other workers may join: the queue may leave its engine meanwhile.
+    /// Whether other workers may join: the queue may leave its engine meanwhile.
     shared: bool,
-    /// The start was noted when it was held back.
+    /// Whether it was held back: then its start was noted at that time.
     held: bool,
-    /// Units run from the last to the first.
+    /// Whether units run from the last to the first.
     backwards: bool,
     /// The address and value that the command after it stores at its end.
     told_next: Option<(u64, u64)>,
@@ -222,14 +222,14 @@ pub(crate) struct Work {
 
 /// Whether other threads may run units of a work.
 pub(crate) enum Share {
-    /// None may: the thread that starts it does all.
+    /// They may not: the thread that starts it runs all units.
     Alone,
     /// Other workers will be told.
     Others {
-        /// VA and value that the command behind it stores, which ends no sooner.
+        /// VA and value that the next command stores, which does not end sooner.
         told_next: Option<(u64, u64)>,
     },
-    /// Others may, once its stream lets it start.
+    /// They may, once its stream lets it start.
     Later,
 }
 
@@ -275,7 +275,7 @@ impl Work {
         self.shared
     }
 
-    /// Its units are short, however many they are.
+    /// Whether its units are short, however many there are.
     pub(crate) fn can_be_left(&self) -> bool {
         match &self.task {
             Task::Copy(copy) => copy.has_short_units(),
@@ -284,8 +284,8 @@ impl Work {
         }
     }
 
-    /// Whether a helping thread may join: one can leave it soon, or waits for its end. A kernel must have ended
-    /// before.
+    /// Whether a helping thread may join: it can leave the work soon, or waits for its end. A kernel must have
+    /// ended at least once before.
     pub(crate) fn suits_helper(&self, times: &KernelTimes, awaited: CellWait) -> bool {
         let known =
             |launch: &Launch| !launch.is_cooperative() && times.get(launch.entry()).is_some();
@@ -307,27 +307,27 @@ impl Work {
             })
     }
 
-    /// Nothing is left to be claimed.
+    /// Whether no unit is left to claim.
     pub(crate) fn exhausted(&self) -> bool {
         self.claimed.load(Ordering::Relaxed) >= self.units
     }
 
-    /// Threads that are at it.
+    /// Number of threads that work on it.
     pub(crate) fn attendants(&self) -> usize {
         self.attendants.load(Ordering::Relaxed)
     }
 
-    /// Whether any thread is at it.
+    /// Whether any thread works on it.
     pub(crate) fn attended(&self) -> bool {
         self.attendants() != 0
     }
 
-    /// Sets how many threads are to be woken for it.
+    /// Sets the number of threads to wake for it.
     pub(crate) fn call(&self, threads: usize) {
         self.calls.store(threads, Ordering::Relaxed);
     }
 
-    /// Whether one more is to be woken; the caller does.
+    /// Whether one more thread is to be woken, which the caller then does.
     pub(crate) fn take_call(&self) -> bool {
         let one_less = |calls: usize| calls.checked_sub(1);
         let relaxed = Ordering::Relaxed;
@@ -344,7 +344,7 @@ impl Work {
 
     fn claim(&self, wanted: u64, sharers: u64) -> Option<(u64, u64)> {
         let seen = self.claimed.load(Ordering::Relaxed);
-        // Near the end smaller claims, so that all workers end together.
+        // Claims get smaller near the end, so that all workers end together.
         let left = self.units.checked_sub(seen).filter(|&left| left != 0)?;
         let most = if self.shared { left.div_ceil(2 * sharers) } else { left };
         let wanted = wanted.min(most).max(1);
@@ -353,7 +353,7 @@ impl Work {
         Some((first, wanted.min(left)))
     }
 
-    /// Gives up all that is not claimed; how many units. Those that run need not wait for it.
+    /// Gives up all unclaimed units, and returns their number. Groups that run stop waiting for them.
     fn give_up(&self) -> u64 {
         if let Task::Dispatch(launch) = &self.task {
             launch.release();
@@ -367,8 +367,8 @@ impl Work {
         std::ptr::eq(Arc::as_ptr(&self.completion.queue), queue)
     }
 
-    /// Takes back a work of a queue that is being stopped, if no thread has claimed any of it: it is then
-    /// never run, completed or signalled. True if so. `now` is the device's clock.
+    /// Withdraws a work of a queue that is being stopped, if no thread has claimed any of it: it is then never
+    /// run, completed or signalled. Returns whether it was withdrawn. `now` is the device's clock.
     pub(crate) fn withdraw(&self, now: u64) -> bool {
         let (relaxed, all) = (Ordering::Relaxed, self.units);
         let withdrawn = self.claimed.compare_exchange(0, all, relaxed, relaxed).is_ok();
@@ -381,9 +381,9 @@ impl Work {
         withdrawn
     }
 
-    /// Gives up the units of a lost VM's work that no thread has claimed, since none may come to them any
-    /// more. Its command is never completed: nothing of a lost VM signals. A thread that is still at a unit
-    /// ends the work, or else this does. `now` is the device's clock.
+    /// Gives up the unclaimed units of a lost VM's work, since maybe no thread will ever run them. Its command is
+    /// never completed: nothing of a lost VM signals. A thread that still runs a unit ends the work; if there is
+    /// none, this does. `now` is the device's clock.
     pub(crate) fn abandon(&self, now: u64) -> bool {
         let gone = self.give_up();
         if gone != 0 && self.done.fetch_add(gone, Ordering::AcqRel) + gone == self.units {
@@ -395,8 +395,8 @@ impl Work {
         true
     }
 
-    /// Runs units until none is left or `leave` says that other things are more
-    /// urgent (asked after each claim). Completes the command after the last.
+    /// Runs units until none is left or `leave`, called after each claim, returns
+    /// true. Completes the command after the last unit.
     pub(crate) fn join<R: Runner>(&self, runner: &mut R, leave: impl Fn(&mut R) -> bool) {
         let sharers = runner.sharers() as u64;
         let mut wanted = self.first_claim(runner);
@@ -409,7 +409,7 @@ impl Work {
             if self.completion.queue.vm.lost() {
                 gone += self.give_up();
             } else {
-                // The time of a copy that is one claim decides nothing, and clocks cost.
+                // The time of a copy that is one claim is not used, and reading clocks costs time.
                 let clock = runner.clock();
                 let timed = count != self.units || matches!(self.task, Task::Dispatch(_));
                 let started = if timed { clock.ticks() } else { 0 };
@@ -426,8 +426,8 @@ impl Work {
                     wanted = (count / 2).max(1);
                 }
             }
-            // The release half publishes what this worker wrote to the
-            // one that completes, the acquire half takes in what all others wrote.
+            // The release half publishes this worker's writes to the one that
+            // completes, the acquire half makes all other workers' writes visible.
             if self.done.fetch_add(gone, Ordering::AcqRel) + gone == self.units {
                 self.end(runner);
             }
@@ -438,12 +438,12 @@ impl Work {
         self.attendants.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// After the last unit.
+    /// Ends the work after its last unit.
     fn end(&self, runner: &mut impl Runner) {
         let queue = &self.completion.queue;
         if self.shared {
-            // The clock of the queue's own time stands still from here on, if
-            // nothing else keeps it going; the command's end is read from it.
+            // The queue's own time stops here, unless something else keeps it
+            // running; the command's end is read from it.
             queue.time_stops(runner.clock().ticks());
         }
         self.completion.complete(runner);
@@ -473,7 +473,7 @@ impl Work {
                 Some(ticks) => (CLAIM_TICKS / ticks.max(1)).max(1),
                 None => 1,
             },
-            // No other thread takes the rest, and the C library does best with as much as it can get.
+            // No other thread takes the rest, and the C library is fastest with one large range.
             _ if !self.shared => self.units,
             _ => 1,
         }
@@ -481,7 +481,7 @@ impl Work {
 
     fn measured(&self, runner: &impl Runner, took: u64, count: u64) {
         if let Task::Dispatch(launch) = &self.task
-            // How long groups wait for each other says nothing of the kernel.
+            // The time for which groups wait for each other is not a property of the kernel.
             && !launch.is_cooperative()
         {
             runner.times().put(launch.entry(), took / count);

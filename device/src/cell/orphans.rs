@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cells that can no longer be signalled: ranges of VAs that do not touch.
+//! The cells that can no longer be signalled, as ranges of VAs that do not touch.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use tally_uapi::firmware::MAX_ORPHANS;
 
-/// The ranges: ends by starts.
+/// The ranges: maps each start to its end.
 #[derive(Debug, Default)]
 pub(super) struct Orphans(BTreeMap<u64, u64>);
 
@@ -35,8 +35,8 @@ impl Orphans {
         true
     }
 
-    /// Takes a range out. What is left of a range that it cuts is one or two, so there may be more
-    /// then than could be added.
+    /// Removes a range. A range that it cuts leaves one range or two, so there may be more afterwards than
+    /// could be added.
     pub(super) fn remove(&mut self, cells: &Range<u64>) {
         for it in self.from(cells.start, cells.end) {
             self.0.remove(&it.start);

@@ -73,7 +73,7 @@ impl Frame {
         Ok(found)
     }
 
-    /// The packets behind the next.
+    /// The packets after the next.
     pub(super) fn ahead(&self) -> Ahead {
         Ahead { next: self.packets.next + 1, ..self.packets }
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The rule for the commands that a stream lets a helping thread run.
 //!
-//! A helping thread is a host thread that waits (`sched/helper.rs`). It asks between commands, and between
-//! the pieces of copies and fills, whether the awaited value is there; it cannot leave a kernel. What the
-//! thread does after its wait may be the very thing that a kernel waits for, so it runs a kernel only if the
-//! wait would last until that kernel's end anyway. Then it may take long: the workers join it. But one that
-//! has never ended yet is for a worker, which is easier to help out of it.
+//! A helping thread is a host thread that waits (`sched/helper.rs`). Between commands, and between the pieces
+//! of copies and fills, it checks whether the awaited value has been reached; it cannot leave a kernel. A kernel
+//! may wait for something that the thread does after its wait, so the thread runs a kernel only if its wait
+//! would last until that kernel's end anyway. Such a kernel may take long: the workers join it. But a kernel
+//! that has never ended yet is for a worker, which is easier to replace.
 
 use tally_uapi::packet::{Command, Header, Packet, Place, PostOp, PostSync, flag};
 
@@ -16,8 +16,8 @@ use crate::queue::Stream;
 use crate::sched::Worker;
 
 impl Stream {
-    /// Whether a helping thread may run a command: nothing could run beside it, and either its thread waits for
-    /// the end anyway, or it is no kernel and can be left soon.
+    /// Whether a helping thread may run a command: no other command could run beside it, and either the thread
+    /// waits for its end anyway, or it is not a kernel and can be left soon.
     pub(super) fn suits_helper(&self, worker: &mut Worker, command: &Command) -> bool {
         if !may_suit_helpers(command) {
             return false;
@@ -44,7 +44,7 @@ impl Stream {
         self.told(header, post).is_some_and(|(address, value)| awaited.waits_for(address, value))
     }
 
-    /// The cell that a command stores to at its end, and what it stores.
+    /// The cell that a command stores to at its end, and the stored value.
     fn told(&self, header: &Header, post: &PostSync) -> Option<(u64, u64)> {
         let base = match &self.frame {
             Some(frame) if header.flags & flag::FROM_BASE != 0 => frame.base(),
@@ -55,7 +55,7 @@ impl Stream {
         stores.then(|| (post.address, post.value.wrapping_add(base)))
     }
 
-    /// The store at the end of the packet after the one that is being taken, which comes no sooner.
+    /// The store at the end of the packet after the one being taken, which does not end sooner.
     pub(super) fn told_next(&self, worker: &mut Worker) -> Option<(u64, u64)> {
         let next = self.peek(&mut worker.guard)?;
         self.packet_told(&next, self.place())
@@ -66,8 +66,7 @@ impl Stream {
         told.is_some_and(|(address, value)| awaited.waits_for(address, value))
     }
 
-    /// Does [`Self::told`] for a packet that follows. It ends after the one that is being taken if it is
-    /// ordered.
+    /// Like [`Self::told`], for a later packet. None unless it is ordered, and so ends after the one being taken.
     fn packet_told(&self, packet: &Packet, place: Place) -> Option<(u64, u64)> {
         let command = packet.decode(place).ok()?;
         let (header, post) = match &command {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Commands that the streaming thread executes inline.
 //!
-//! A command of a few bytes takes less time than the work that others could join: to make it, count it,
-//! lend the stream meanwhile and take it back. So an ordered copy or fill of at most one unit, and an
-//! ordered NOP, are run where they are met, in one guarded call with their post-sync operation, and in the
-//! same call those that follow, as far as they are published and short. Nothing can be seen of it but the
-//! time. It is not for commands whose times are wanted, nor for the adversarial device, which delays
-//! each signal.
+//! A command of a few bytes takes less time than the overhead of a work that others could join: making it,
+//! counting it, exposing the stream meanwhile and taking it back. So the streaming thread runs an ordered copy or
+//! fill of at most one unit, or an ordered NOP, at once, in one guarded call with its post-sync operation. The
+//! same call also runs the commands that follow, as long as they are published and short. Only the time differs.
+//! Commands whose times are wanted are excluded, and so is the adversarial device, which delays each signal.
 
 use std::sync::Arc;
 
@@ -39,7 +38,7 @@ impl Inlined {
         }
     }
 
-    /// Does it.
+    /// Executes it.
     ///
     /// # Safety
     /// In a guarded call.
@@ -63,7 +62,7 @@ struct Short {
 }
 
 impl Short {
-    /// None: it is no ordered command, or takes a work of its own, or is wrong. `base` is what FROM_BASE adds.
+    /// None: it is not an ordered command, needs a work of its own, or is invalid. `base` is added for FROM_BASE.
     #[inline]
     fn of(packet: &Packet, place: Place, base: u64) -> Option<Self> {
         let flags = packet.header.flags;
@@ -93,7 +92,7 @@ impl Short {
         Some(Self { task, post })
     }
 
-    /// Does it, with its signal.
+    /// Executes it, with its signal.
     ///
     /// # Safety
     /// In a guarded call.
@@ -108,16 +107,16 @@ impl Short {
     }
 }
 
-/// Commands that are executed inline, one behind the other, that signal where the first does if at all.
+/// Commands that are executed inline, one after the other. Each signals the cell of the first, or none.
 #[derive(Clone, Copy)]
 struct Series {
-    /// The one to be run.
+    /// The next command to run.
     short: Short,
     /// The cell that they signal.
     address: Option<u64>,
-    /// Bytes of all so far.
+    /// Bytes of all commands so far.
     bytes: u64,
-    /// Most of them.
+    /// The most commands in this series.
     most: u64,
     ahead: Ahead,
     place: Place,
@@ -126,8 +125,8 @@ struct Series {
 }
 
 impl Series {
-    /// Runs them as long as there are more and `leaves` does not say of one's signal that others have to be
-    /// seen to. Counts them in `done`, each when it has signalled.
+    /// Runs them until there are no more, or until `leaves` says after one's signal that something else needs
+    /// attention. Counts each in `done` once it has signalled.
     ///
     /// # Safety
     /// In a guarded call; `done` may be written.
@@ -137,7 +136,7 @@ impl Series {
         for n in 1..=self.most {
             // SAFETY: in a guarded call.
             unsafe { self.short.run() };
-            // SAFETY: as the caller promises. Volatile, for the next one may not come back from the call.
+            // SAFETY: as the caller promises. Volatile, since the call may end in the next command.
             unsafe { done.write_volatile(n) };
             // SAFETY: in a guarded call.
             if n == self.most || leaves(self.short.post) || !unsafe { self.goes_on(&mut packet) } {
@@ -164,7 +163,7 @@ impl Series {
         let Some(next) = Short::of(packet, self.place, self.base) else { return false };
         self.bytes += next.task.bytes();
         if let Some(post) = next.post {
-            // The clock is for who runs it first of a series.
+            // A clock write must be the first command of a series.
             if post.op == PostOp::Clock || self.address != Some(post.address) {
                 return false;
             }
@@ -174,7 +173,7 @@ impl Series {
     }
 }
 
-/// Whether others have to be seen to before the command behind one with this signal.
+/// Whether something else needs attention before the command that follows one with this signal.
 fn leaves(
     shared: &Shared,
     queue: &Queue,
@@ -188,15 +187,15 @@ fn leaves(
     }) || must_leave(shared, queue, slot).is_some()
 }
 
-/// Whether a signal may be what a awaited waits for.
+/// Whether a signal may be the awaited one.
 fn may_meet(post: &PostSync, awaited: &CellWait) -> bool {
     post.address == awaited.address
         && (post.op != PostOp::Store || awaited.compare.met(post.value, awaited.value))
 }
 
 impl Stream {
-    /// Runs the packet that was fetched last, if it is an ordered command, it is its turn, and it is executed
-    /// inline; then those behind it that are known to be published, as long as they are short.
+    /// Runs the packet that was fetched last, if it is an ordered command whose turn it is and that is executed
+    /// inline; then the packets after it that are known to be published, as long as they are short.
     pub(super) fn run_inline(
         &mut self,
         worker: &mut Worker,
@@ -206,7 +205,7 @@ impl Stream {
             return None;
         }
         let series = self.series(worker)?;
-        // Unless it is this plain, `suits_helper` decides what a helping thread runs.
+        // In all other cases `suits_helper` decides what a helping thread runs.
         if series.by_helper && self.overlap_follows(&mut worker.guard) == Some(true) {
             return None;
         }
@@ -232,7 +231,7 @@ impl Stream {
         Some(result)
     }
 
-    /// The packet that was fetched last and those behind it, if it is executed inline.
+    /// The packet that was fetched last and those after it, if it is executed inline.
     fn series(&self, worker: &Worker) -> Option<Series> {
         if self.prefix.stamp != 0 || self.prefix.predicate.is_some() {
             return None;
@@ -242,7 +241,7 @@ impl Stream {
         if let Some(post) = &mut short.post
             && post.op == PostOp::Clock
         {
-            // The time of the end, which is that of the start only if there is nothing to do.
+            // The clock is to be read at the end, which is the time of the start only for a command without work.
             if !matches!(short.task, Inlined::Nothing) {
                 return None;
             }
@@ -307,7 +306,7 @@ mod tests {
             (&raw mut self.cell).expose_provenance() as u64
         }
 
-        /// Runs packets that are all there as one series; how many were.
+        /// Runs packets, all of which are published, as one series, and returns the number that ran.
         fn run(&mut self, packets: &[Packet], leaves: impl Fn(Option<PostSync>) -> bool) -> u64 {
             let base = packets.as_ptr().expose_provenance() as u64;
             let count = packets.len() as u64;
@@ -335,7 +334,7 @@ mod tests {
         let mut memory = Memory::new();
         let nops: Vec<_> = (1..=40).map(|value| memory.packet(0, value)).collect();
         assert_eq!((memory.run(&nops, |_| false), memory.cell), (INLINE_SERIES, INLINE_SERIES));
-        // As many run as fit into the limit, and one that does not fit runs alone.
+        // The series ends at the limit of bytes, and a command that exceeds it runs alone.
         for (size, fit) in [(UNIT_BYTES / 4, 4), (UNIT_BYTES / 2 + 1, 1), (UNIT_BYTES, 1)] {
             let copies: Vec<_> = (1..=8).map(|value| memory.packet(size, value)).collect();
             assert_eq!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Taking a packet: waits, order, prefixes, and the start of its work.
+//! Takes a packet: waits, order, prefixes, and the start of its work.
 
 use crate::sync::Mutex;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::tuning::{FEW_BLOCKS, FEW_FILL_BLOCKS, QUICK_TICKS};
 use crate::work::{Runner, Share, Task, Work};
 
 impl Stream {
-    /// Takes a packet as far as it goes.
+    /// Takes a packet as far as it can proceed.
     pub(super) fn take(
         &mut self,
         worker: &mut Worker,
@@ -203,8 +203,8 @@ impl Stream {
         let helped = worker.shared.sched.has_free_worker();
         let cooperative = matches!(&task, Task::Dispatch(launch) if launch.is_cooperative());
         let small = !cooperative && is_small(worker, &task, units, self.work_follows());
-        // A large work is shared also when all workers are busy: they may help
-        // later. A small one only if another worker takes it over now.
+        // A large work is shared even when all workers are busy, since they may help
+        // later; a small one only if another worker takes it over now.
         let left = cooperative || overlaps && helped;
         let shared = !small || left;
         queue.set_wide(shared);
@@ -222,8 +222,8 @@ impl Stream {
             worker.fault(queue, work.completion.packet, trap);
             return Step::Join(work);
         }
-        // Others run it while the stream goes on. Without a free worker that
-        // would only pile works up.
+        // Other workers run it while the stream continues. Without a free worker that
+        // would only pile up works.
         if left { Step::Taken } else { Step::Join(work) }
     }
 }
@@ -238,8 +238,8 @@ impl Stream {
     }
 }
 
-/// Whether a command may be one for helping threads: a kernel, if the thread waits for its end, and what
-/// takes a few microseconds or has units that do.
+/// Whether a command may suit helping threads: a kernel, if the thread waits for its end, or a command that
+/// takes a few microseconds or whose units do.
 pub(super) fn may_suit_helpers(command: &Command) -> bool {
     match command {
         Command::Dispatch(dispatch) => dispatch.header.flags & flag::COOPERATIVE == 0,
@@ -249,8 +249,8 @@ pub(super) fn may_suit_helpers(command: &Command) -> bool {
     }
 }
 
-/// Whether the worker that starts a work had better run it alone. `more`: others follow, so a worker that
-/// wakes for this one is there for them.
+/// Whether the worker that starts a work should run it alone. `more`: other commands follow, so a worker that
+/// wakes for this one can serve them.
 fn is_small(worker: &Worker, task: &Task, units: u64, more: bool) -> bool {
     match task {
         Task::Dispatch(launch) => {
@@ -287,7 +287,7 @@ fn task(guard: &mut Guard, command: &Command) -> Result<Option<(Task, u64)>, Tra
 }
 
 impl Prefix {
-    /// Whether the command does its work.
+    /// Whether the command is executed: its predicate holds, or it has none.
     fn predicate_holds(&self, guard: &mut Guard) -> Result<bool, Trap> {
         match self.predicate {
             Some((index, count)) => Ok(index < guard.read::<u32>(count)?),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a kernel finds when it is called: its stack and the floating-point control.
+//! The state in which a kernel is called: its stack and the floating-point control.
 
-/// A kernel's stack: at least the 64 KiB of SPEC.md, and what is above it.
+/// Size of a kernel's stack: at least the 64 KiB of SPEC.md, and room for the frames above the kernel's.
 pub(crate) const STACK_BYTES: usize = 1 << 20;
 
 /// Sets the default floating-point control: nearest even, no traps, denormals kept.

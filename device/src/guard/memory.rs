@@ -20,8 +20,8 @@ pub(crate) unsafe fn word<'a>(address: u64) -> &'a AtomicU64 {
 
 /// memmove. An aligned word is moved as one: SPEC.md, chapter 5.
 ///
-/// The C function, because Rust's asserts in debug builds that pointers are not null, where we want the
-/// fault.
+/// It calls the C function, because Rust's asserts in debug builds that pointers are not null, where we want
+/// the fault.
 ///
 /// # Safety
 /// In a guarded call; each of the two is an address of a client, or `bytes` bytes of ours.
@@ -71,7 +71,7 @@ pub(crate) unsafe fn set_bytes(dst: u64, byte: u8, bytes: usize) {
     }
 }
 
-/// Writes a line over and over where that is faster than to copy it; else it answers false.
+/// Writes a line repeatedly, where that is faster than copying a block; otherwise it returns false.
 ///
 /// # Safety
 /// The same as for [`set_bytes`].
@@ -101,8 +101,8 @@ impl Guard {
         let mut value = T::new_zeroed();
         let to = (&raw mut value).cast::<u8>();
         self.run(|| {
-            // SAFETY: `to` is a whole T. A T whose size is no multiple of 8 is
-            // only 4-aligned. The source traps if it is not there.
+            // SAFETY: `to` is a whole T. A T whose size is not a multiple of 8 is
+            // only 4-aligned. A read of the source traps if there is no memory.
             unsafe {
                 if size_of::<T>().is_multiple_of(8) {
                     for i in 0..size_of::<T>() / 8 {

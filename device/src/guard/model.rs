@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Guarded calls in a model for `shuttle`: plain calls, before and after which another thread may run. All
-//! memory that a model names is there, and its kernels end.
+//! memory that a model names exists, and its kernels end.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ impl Record {
         self.work.load(Ordering::Relaxed)
     }
 
-    /// Nothing of a model is aborted.
+    /// Returns false, since a model aborts nothing.
     pub(crate) fn is_guarding(&self, _: u64) -> bool {
         false
     }
@@ -35,7 +35,7 @@ impl Record {
     pub(crate) fn abort(&self, _: u64) {}
 }
 
-/// A thread of the device's that is still to start.
+/// The place of a device thread that has not started yet.
 #[derive(Debug)]
 pub(crate) struct Seat(&'static Record);
 
@@ -49,7 +49,7 @@ impl Seat {
     }
 }
 
-/// A thread of the host's that may help.
+/// The place of a host thread that may help.
 #[derive(Debug)]
 pub(crate) struct Loan(&'static Record);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a guarded call ends that does not return.
+//! The end of a guarded call that does not return.
 
 use tally_uapi::fault::FaultKind;
 
@@ -7,7 +7,7 @@ use tally_uapi::fault::FaultKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trap {
     pub(crate) kind: FaultKind,
-    /// The address that was touched or executed; 0 where the CPU does not tell.
+    /// The address that was accessed or executed; 0 if the CPU does not report it.
     pub(crate) address: u64,
 }
 

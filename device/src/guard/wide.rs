@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Copies and fills of more than 2 KiB with vectors of 32 bytes.
 //!
-//! From that size on the C library leaves both to `rep movsb` and `rep stosb`. On AMD's processors those are
-//! no faster than a plain loop and mostly slower where the caches hold the memory, and far slower if the target
-//! begins a few bytes further into its page than the source: 1.4 µs instead of 0.05 for 4 KiB on Zen 3, measured.
-//! Other makers' have not been measured, so the C library keeps them.
+//! From that size on the C library uses `rep movsb` and `rep stosb`. On AMD's processors those are no faster
+//! than a plain loop and mostly slower if the memory is in the caches, and far slower if the target begins a few
+//! bytes further into its page than the source: 1.4 µs instead of 0.05 for 4 KiB on Zen 3, measured. Processors
+//! of other makers have not been measured, so the C library serves them.
 //!
-//! The loops are assembly: the host and kernels may write the same memory meanwhile, which Rust's own
-//! accesses must not meet.
+//! The loops are assembly: the host and kernels may write the same memory at the same time, which would be a
+//! data race for Rust's own accesses.
 
 use std::arch::asm;
 use std::arch::x86_64::__cpuid;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Bytes from which on the C library no longer has a loop of its own.
+/// Size in bytes from which on the C library no longer uses a loop of its own.
 const FROM: usize = 2049;
 
 /// Bytes of a vector.
@@ -21,7 +21,7 @@ const VECTOR: usize = 32;
 /// Bytes that the copying loop moves in a round: four vectors.
 const ROUND: usize = 4 * VECTOR;
 
-/// Bytes of a line of the caches, and of a pattern that is repeated to one.
+/// Bytes of a cache line, and of a pattern that is repeated to a line.
 pub(crate) const LINE: usize = 64;
 
 /// Whether such a copy or fill is faster here than the C library's.
@@ -30,7 +30,8 @@ pub(super) fn is_for(bytes: usize) -> bool {
     bytes >= FROM && is_faster()
 }
 
-/// Asked within guarded calls, which may hold no lock: each thread that comes first finds the same answer.
+/// Called within guarded calls, which may hold no lock: threads that call it first at the same time all find
+/// the same answer.
 fn is_faster() -> bool {
     const UNKNOWN: u8 = 0;
     const NO: u8 = 1;
@@ -56,12 +57,12 @@ fn is_faster() -> bool {
 /// In a guarded call, on a processor with AVX2. Both are addresses of a client or `bytes` bytes of ours,
 /// which are apart, and there are at least [`ROUND`] bytes.
 pub(super) unsafe fn copy(dst: u64, src: u64, bytes: usize) {
-    // From the second vector on the target is aligned; what is behind the last whole round is moved with
-    // the bytes before it, a second time.
+    // From the second vector on the target is aligned; the bytes after the last whole round are moved as part
+    // of one more round at the end, which moves the bytes before them a second time.
     let skip = VECTOR as u64 - dst % VECTOR as u64;
     let (last_dst, last_src) = (dst + (bytes - ROUND) as u64, src + (bytes - ROUND) as u64);
-    // SAFETY: reads and writes within the two ranges: the loop ends once less than a round is left, and both
-    // first and last bytes are as many as there are at least. Traps if there is no memory.
+    // SAFETY: reads and writes within the two ranges: the loop ends once less than a round is left, and the
+    // first vector and the last round fit into the smallest allowed size. Traps if there is no memory.
     unsafe {
         asm!(
             "vmovdqu ymm0, [{src}]",
@@ -108,13 +109,13 @@ pub(super) unsafe fn copy(dst: u64, src: u64, bytes: usize) {
     }
 }
 
-/// Writes a pattern over and over, from its first byte on.
+/// Writes a pattern repeatedly, from its first byte on.
 ///
 /// # Safety
 /// In a guarded call, on a processor with AVX2. `dst` is an address of a client, and there are at least two
 /// [`LINE`]s of bytes.
 pub(super) unsafe fn fill(dst: u64, line: [u8; LINE], bytes: usize) {
-    // As in `copy`: the first vector as it comes, then aligned ones, then the last line once more.
+    // The same order as in `copy`: the first vector unaligned, then aligned ones, then the last line again.
     let skip = VECTOR - dst as usize % VECTOR;
     let turned = |by: usize| {
         let mut line = line;
@@ -124,7 +125,7 @@ pub(super) unsafe fn fill(dst: u64, line: [u8; LINE], bytes: usize) {
     let (body, tail) = (turned(skip), turned(bytes));
     let last = dst + (bytes - LINE) as u64;
     // SAFETY: reads the three lines; writes within the range: the loop ends once less than a line is left,
-    // and both first and last bytes are fewer than there are at least. Traps if there is no memory.
+    // and the first vector and the last line fit into the smallest allowed size. Traps if there is no memory.
     unsafe {
         asm!(
             "vmovdqu ymm0, [{line}]",
@@ -164,7 +165,7 @@ mod tests {
     use super::*;
     use crate::guard::{Guard, Seat};
 
-    /// Room around what is written, to see that nothing else is.
+    /// Room around the written bytes, to check that no others are written.
     const ROOM: usize = 256;
 
     fn address(bytes: &mut [u8], at: usize) -> u64 {
@@ -223,7 +224,7 @@ mod tests {
         }
     }
 
-    /// A page, and no memory behind it: both loops reach the gap and end the guarded call there.
+    /// A page without memory after it: both loops reach the gap and end the guarded call there.
     #[test]
     fn where_there_is_no_memory_the_guarded_call_ends() {
         const PAGE: usize = 4096;
@@ -245,7 +246,7 @@ mod tests {
         let mut source = vec![7; 2 * PAGE];
         let seat = Seat::new().expect("a signal stack");
         let mut guard = Guard::attach(seat).expect("it is this thread's");
-        // SAFETY: in a guarded call; the second half of the target is not there.
+        // SAFETY: in a guarded call; the second half of the target is not mapped.
         let copied = guard.run(|| unsafe { copy(start, address(&mut source, 0), 2 * PAGE) });
         // SAFETY: as above, of the source.
         let read = guard.run(|| unsafe { copy(address(&mut source, 0), start, 2 * PAGE) });

@@ -9,16 +9,16 @@
 //! | Runnable | Running | [`take`](RunWord::take) | a helping thread takes it without its entry |
 //! | Running | Idle, Parked, Draining, Runnable, Stopped | [`leave`](RunWord::leave) | its owner |
 //! | Running | Runnable | [`lend`](RunWord::lend) | the watchdog has taken the stream from a stuck thread |
-//! | Parked, Draining | Runnable | [`resume`](RunWord::resume) | what it waited for has come |
+//! | Parked, Draining | Runnable | [`resume`](RunWord::resume) | its wait is over |
 //! | Idle, Runnable, Draining | Stopped | [`stop`](RunWord::stop) | it is destroyed, or its VM is lost |
 //! | Parked | Stopped | [`stop_parked`](RunWord::stop_parked) | the same, after the semaphore unit let go of it |
 //!
 //! Only the thread that made it Running owns its stream, until it leaves or the watchdog lends the stream.
 //!
-//! Two marks say where the queue is listed. `QUEUED`: an entry lies in a run queue. A helping thread that
-//! takes the queue leaves the entry where it is; who pops it finds that the queue is not Runnable, or
-//! Runnable anew, which is as good. `DEFERRED`: it lies in a list of queues whose wake was left out. Each
-//! mark is set and cleared together with the state, so there is at most one entry of each kind.
+//! Two marks say which lists contain the queue. `QUEUED`: an entry is in a run queue. A helping thread that
+//! takes the queue leaves the entry in place; the thread that pops it finds that the queue is not Runnable, or
+//! Runnable again, which is as good. `DEFERRED`: it is in a list of queues whose wake was deferred. Each mark
+//! is set and cleared together with the state, so there is at most one entry of each kind.
 
 use crate::sync::{AtomicU32, Ordering, race};
 
@@ -26,22 +26,22 @@ use crate::sync::{AtomicU32, Ordering, race};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Run {
-    /// Asleep: waits for a KICK.
+    /// It sleeps until a KICK.
     Idle = 0,
-    /// Waits for a thread that streams it.
+    /// It waits for a thread that streams it.
     Runnable = 1,
     /// A thread streams it.
     Running = 2,
-    /// In a bucket of the semaphore unit, or about to be.
+    /// It is in a bucket of the semaphore unit, or about to be.
     Parked = 3,
-    /// Waits for its own commands in flight.
+    /// It waits for its own commands in flight.
     Draining = 4,
     /// It never runs again.
     Stopped = 5,
 }
 
 const STATE: u32 = 7;
-/// A KICK came while it was streamed.
+/// A KICK arrived while it was streamed.
 const DOORBELL: u32 = 1 << 3;
 const QUEUED: u32 = 1 << 4;
 const DEFERRED: u32 = 1 << 5;
@@ -51,9 +51,9 @@ const DEFERRED: u32 = 1 << 5;
 pub(crate) enum Bell {
     /// The queue was idle and is runnable. `enlist`: the caller puts an entry into the list that it named.
     Fresh { enlist: bool },
-    /// Its wake was left out before, and no thread may have been woken for it since.
+    /// Its wake was deferred before, and maybe no thread has been woken for it since.
     Deferred,
-    /// There is nothing to do: it is looked after, or has stopped.
+    /// There is nothing to do: a thread attends to it, or it has stopped.
     Noted,
 }
 
@@ -98,13 +98,13 @@ impl RunWord {
         state(self.0.load(Ordering::Acquire))
     }
 
-    /// Whether it is runnable and its wake was left out.
+    /// Whether it is runnable and its wake was deferred.
     pub(crate) fn is_deferred(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         state(word) == Run::Runnable && word & DEFERRED != 0
     }
 
-    /// Changes the word to what `next` says; None leaves it as it is. What it was before.
+    /// Changes the word to the result of `next`; None leaves it unchanged. Returns the previous word.
     fn change(&self, mut next: impl FnMut(u32) -> Option<u32>) -> Result<u32, u32> {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
@@ -117,8 +117,8 @@ impl RunWord {
         }
     }
 
-    /// A KICK. A queue that was idle is to be enlisted in a run queue, or, if `defer`, among those whose
-    /// wake was left out.
+    /// Handles a KICK. A queue that was idle is to be enlisted in a run queue, or, if `defer`, among the queues
+    /// whose wake was deferred.
     pub(crate) fn doorbell(&self, defer: bool) -> Bell {
         let mark = if defer { DEFERRED } else { QUEUED };
         let changed = self.change(|word| match state(word) {
@@ -133,7 +133,7 @@ impl RunWord {
         }
     }
 
-    /// An entry was taken out of a run queue. True: the queue is the caller's to stream.
+    /// Notes that an entry was taken out of a run queue. True: the caller now streams the queue.
     pub(crate) fn pop(&self) -> bool {
         let taken = self.change(|word| {
             let word = word & !QUEUED;
@@ -142,19 +142,19 @@ impl RunWord {
         taken.is_ok_and(|before| state(before) == Run::Runnable)
     }
 
-    /// Takes a runnable queue wherever it is listed. True: it is the caller's to stream.
+    /// Takes a runnable queue, whichever lists contain it. True: the caller now streams it.
     pub(crate) fn take(&self) -> bool {
         let taken =
             self.change(|word| (state(word) == Run::Runnable).then(|| with(word, Run::Running)));
         taken.is_ok()
     }
 
-    /// A queue whose wake was left out is to be found by workers.
+    /// Makes a queue whose wake was deferred visible to workers.
     pub(crate) fn enqueue(&self) -> Enqueue {
         self.enqueue_without(0)
     }
 
-    /// Does [`Self::enqueue`] for a queue that was taken out of the list of those whose wake was left out.
+    /// Like [`Self::enqueue`], for a queue that was taken out of the list of those whose wake was deferred.
     pub(crate) fn undefer(&self) -> Enqueue {
         self.enqueue_without(DEFERRED)
     }
@@ -171,9 +171,9 @@ impl RunWord {
         }
     }
 
-    /// The owner leaves the queue for `to`. For `Runnable` it is to be enlisted if the answer says so.
+    /// The owner leaves the queue in state `to`. For `Runnable` the result says whether it is to be enlisted.
     ///
-    /// Errors: it would be idle, but a KICK has come. It stays Running, its owner's.
+    /// Errors: it would be idle, but a KICK has arrived. It stays Running, and its owner keeps it.
     pub(crate) fn leave(&self, to: Run) -> Result<bool, ()> {
         let kicked = |word| to == Run::Idle && word & DOORBELL != 0;
         let before = self.change(|word| {
@@ -190,12 +190,13 @@ impl RunWord {
         if kicked(before) { Err(()) } else { Ok(before & QUEUED == 0) }
     }
 
-    /// The watchdog has put the stream of a stuck owner to rest. True: the queue is to be enlisted.
+    /// Makes a queue runnable whose stream the watchdog has taken from a stuck owner and put to rest. True: the
+    /// queue is to be enlisted.
     pub(crate) fn lend(&self) -> bool {
         self.leave(Run::Runnable) == Ok(true)
     }
 
-    /// The cell or the commands that the queue waited for are there. True: it is to be enlisted.
+    /// Ends a queue's wait for a cell or for its commands. True: it is to be enlisted.
     ///
     /// Errors: it does not wait.
     pub(crate) fn resume(&self) -> Result<bool, ()> {
@@ -206,7 +207,7 @@ impl RunWord {
         changed.map(|before| before & QUEUED == 0).map_err(drop)
     }
 
-    /// Stops a queue that rests. What it was; one that is parked or streamed is as it was.
+    /// Stops a queue at rest; one that is parked or streamed stays unchanged. Returns the previous state.
     pub(crate) fn stop(&self) -> Run {
         let before = self.change(|word| {
             matches!(state(word), Run::Idle | Run::Runnable | Run::Draining)
@@ -220,7 +221,7 @@ impl RunWord {
     pub(crate) fn stop_parked(&self) {
         let stopped =
             self.change(|word| (state(word) == Run::Parked).then(|| with(word, Run::Stopped)));
-        // If it was resumed meanwhile, the thread that streams it next sees that it must stop.
+        // If it was resumed meanwhile, the next thread that streams it sees that it must stop.
         let _ = stopped;
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The data that the fetching side of a queue keeps from packet to packet. The engine works with it.
+//! The fetching state of a queue, which the engine keeps from packet to packet.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) struct Stream {
     pub(crate) frame: Option<Frame>,
     /// The packet that was fetched last.
     pub(crate) packet: Packet,
-    /// It has not been taken.
+    /// Whether that packet has not been taken yet.
     pub(crate) pending: bool,
     pub(crate) prefix: Prefix,
     /// The number of commands that the adversarial device has not let start yet. The scheduler
@@ -34,11 +34,11 @@ pub(crate) struct Stream {
     pub(crate) parked: Option<ParkedWait>,
 }
 
-/// A wait that has parked a queue, as its record will have it.
+/// A wait that has parked a queue, for its trace record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ParkedWait {
     pub(crate) wait: CellWait,
-    /// When, in ticks.
+    /// Time of parking, in ticks.
     pub(crate) since: u64,
     /// Index of the ring packet.
     pub(crate) packet: u64,

@@ -7,7 +7,7 @@ use super::{Queue, VmState};
 use crate::config::{EngineClass, Priority, QueueConfig};
 use crate::host::QueueId;
 
-/// A queue on a device's only engine. Nothing is mapped where its ring is said to be.
+/// A queue on a device's only engine. Its ring's address is not mapped.
 pub(crate) fn queue(vm: &Arc<VmState>) -> Arc<Queue> {
     let config = QueueConfig {
         id: QueueId(1),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packets that are known to be there, in a ring or in a recording, and how one is copied.
+//! Packets that are known to be published, in a ring or in a recording, and copying them.
 
 use std::arch::x86_64::{__m128i, _mm_set_epi64x};
 use std::sync::atomic::Ordering;
@@ -8,15 +8,15 @@ use tally_uapi::packet::{Header, PACKET_SIZE, Packet};
 
 use crate::guard::{Guard, word};
 
-/// Most prefixes of a command: one of each kind.
+/// The most prefixes of a command: one of each kind.
 const PREFIXES: u64 = 2;
 
-/// The packets from one index up to another, not included, of an array that may go round.
+/// The packets from one index to another, exclusive, of an array that may wrap around.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ahead {
     /// VA of the array.
     pub(crate) base: u64,
-    /// The bits of an index that are the place in the array.
+    /// The bits of an index that select the place in the array.
     pub(crate) mask: u64,
     pub(crate) next: u64,
     pub(crate) end: u64,
@@ -43,7 +43,7 @@ impl Ahead {
             // SAFETY: aligned, as the caller promises; traps if there is no memory.
             let [low, high] =
                 [from, from + 8].map(|at| unsafe { word(at) }.load(Ordering::Relaxed));
-            // By two: they are read so next, and a read of two stores waits for both.
+            // Written in pairs: the next reads are of this size, and a read across two stores waits for both.
             // SAFETY: a packet has four of these and their alignment; any CPU has the instruction.
             unsafe { to.add(i).write(_mm_set_epi64x(high as i64, low as i64)) };
         }
@@ -57,7 +57,7 @@ impl Ahead {
         (self.next..end).map(|index| self.slot(index))
     }
 
-    /// Reads the header of the next command or wait: prefixes belong to it. None: it is not there.
+    /// Reads the header of the next command or wait, prefixes skipped. None: it is not known to be published.
     ///
     /// # Safety
     /// The same as for [`Self::take`].
@@ -71,7 +71,7 @@ impl Ahead {
         })
     }
 
-    /// Reads the next command or wait, without its prefixes. None: it is not there.
+    /// Reads the next command or wait, without its prefixes. None: it is not known to be published.
     pub(crate) fn peek(&self, guard: &mut Guard) -> Option<Packet> {
         for slot in self.command_slots() {
             let packet: Packet = guard.read(slot).ok()?;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cooperative-launch pool: threads for works whose units may wait for each other.
 //!
-//! All units of such a work run at once, each on a thread of its own, however few execution units
-//! there are. These threads do nothing else, so units that wait for each other, even without end, keep no
-//! worker from other work. Works come in turn, each when there is a thread for every unit.
+//! All units of such a work run at once, each on a thread of its own, however few execution units there are.
+//! These threads do nothing else, so units that wait for each other, even endlessly, keep no worker from other
+//! work. Works start in order, each once there is a thread for every unit.
 
 use crate::sync::MutexGuard;
 use std::collections::VecDeque;
@@ -17,8 +17,8 @@ use super::{Sched, Shared, Worker};
 use crate::queue::Queue;
 use crate::work::Work;
 
-/// How often a thread may fail to start before the work that needs it is lost, and the VM with it; and the
-/// pause between two tries: memory may run short for a moment. Everything waits meanwhile, so neither is
+/// The number of failed starts of a thread after which the work that needs it is lost, and the VM with it, and
+/// the pause between two tries: memory may run short for a moment. All works wait meanwhile, so neither is
 /// large.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(1);
@@ -26,13 +26,13 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Threads and works, under one lock.
 #[derive(Default)]
 pub(super) struct Cooperative {
-    /// Threads that were ever made.
+    /// Number of threads that were made.
     threads: usize,
-    /// Threads that run no unit and are kept for none.
+    /// Number of threads that run no unit and are reserved for none.
     free: usize,
     /// Works without threads yet.
     waiting: VecDeque<Arc<Work>>,
-    /// One entry for each unit that waits for its thread to come.
+    /// One entry for each unit whose thread has not taken it yet.
     units: VecDeque<Arc<Work>>,
 }
 
@@ -47,7 +47,7 @@ impl Sched {
         pool.free < pool.threads || !pool.waiting.is_empty()
     }
 
-    /// Takes a cooperative work; false if there can't be a thread for each of its units.
+    /// Accepts a cooperative work; false if there cannot be a thread for each of its units.
     pub(super) fn cooperate(&self, shared: &Arc<Shared>, work: &Arc<Work>) -> bool {
         let mut pool = self.cooperative();
         // Decoding has bounded it.
@@ -76,7 +76,7 @@ impl Sched {
         true
     }
 
-    /// Starts the works that are next, as long as there are threads for all their units.
+    /// Starts the next works, as long as there are threads for all their units.
     fn staff(&self, pool: &mut Cooperative) {
         while let Some(work) = pool.waiting.front().cloned() {
             let units = work.units() as usize;
@@ -90,15 +90,15 @@ impl Sched {
         }
     }
 
-    /// Takes back the works of a queue that is being stopped and that have no threads yet: those that
-    /// have them may never end. The queue's owner may bring one more until the queue has stopped.
+    /// Withdraws those works of a queue that is being stopped that have no threads yet; works with threads may
+    /// never end. The queue's owner may add one more until the queue has stopped.
     pub(super) fn dismiss_waiting(&self, queue: &Queue, now: u64) {
         let mut pool = self.cooperative();
         pool.waiting.retain(|work| !work.is_of(queue) || !work.withdraw(now));
         self.staff(&mut pool);
     }
 
-    /// Makes a thread more.
+    /// Starts one more thread.
     fn recruit(&self, shared: &Arc<Shared>, pool: &mut Cooperative) -> io::Result<()> {
         let index = FIRST_COOPERATIVE + pool.threads;
         let (slot, thread) = worker::start(shared, index, "tally-coop", Worker::serve)?;
@@ -111,7 +111,7 @@ impl Sched {
         Ok(())
     }
 
-    /// Makes all threads, for a process that can make none later.
+    /// Starts all threads, for a process that can start none later.
     pub(super) fn recruit_all(&self, shared: &Arc<Shared>) -> io::Result<()> {
         let mut pool = self.cooperative();
         while pool.threads < self.max_cooperative {
@@ -122,7 +122,7 @@ impl Sched {
 }
 
 impl Worker {
-    /// The life of a thread for cooperative launches.
+    /// The main loop of a thread for cooperative launches.
     fn serve(&mut self) {
         let shared = Arc::clone(&self.shared);
         let sched = &shared.sched;
@@ -134,7 +134,7 @@ impl Worker {
                 continue;
             };
             drop(pool);
-            // One unit: the others have threads of their own.
+            // It runs one unit, since the others have threads of their own.
             work.join(self, |_| true);
             pool = sched.cooperative();
             pool.free += 1;

@@ -2,20 +2,20 @@
 //! Wake elision: an application thread that usually blocks right after its doorbell runs the queue itself
 //! (see [`super::helper`]), so no worker is woken for it.
 //!
-//! To wake a thread that sleeps takes its waker 5 to 25 µs on a virtual machine, and the thread as long to
-//! come. For a thread that submits a command and then waits without a time limit that wake is lost, and most
-//! of what its round trip takes. So where a thread has blocked soon after its doorbells a few times in a row,
-//! the next wake is *deferred*: the queue is runnable, and listed as deferred. Then
+//! Waking a sleeping thread takes its waker 5 to 25 µs on a virtual machine, and the thread as long to start. For
+//! a thread that submits a command and then waits without a time limit, that wake is wasted, and most of its
+//! round trip. So if a thread has blocked soon after its doorbells a few times in a row, the next wake is
+//! *deferred*: the queue is runnable, and listed as deferred. Then
 //!
-//! - the thread comes and streams the queue, as expected; or
+//! - the thread arrives and streams the queue, as expected; or
 //! - it submits more, for longer than a burst lasts, or asks for a result without helping: then a worker is
 //!   woken; or
-//! - it does none of these, and the watchdog finds the queue at its next tick. While a queue is deferred the
-//!   watchdog does not sleep, and while it sleeps nothing is deferred. That is as late as it gets, and after
-//!   it twice as many good turns are asked for.
+//! - it does neither, and the watchdog finds the queue at its next tick. While a queue is deferred the watchdog
+//!   does not sleep, and while it sleeps nothing is deferred. This is the longest delay, and after it twice as
+//!   many good turns are required.
 //!
-//! This is a policy in front of the scheduler. Switched off ([`ENABLED`]) everything is right, and a round
-//! trip from sleep takes the wake longer. What it knows belongs to one thread, in its thread-local memory.
+//! This is a policy in front of the scheduler. If it is switched off ([`ENABLED`]), all results are the same, and
+//! a round trip from sleep takes longer by the wake. Its data belongs to one thread, in its thread-local memory.
 
 use crate::sync::Ordering;
 use std::cell::RefCell;
@@ -29,10 +29,10 @@ use crate::tuning::{
     ELISION_WATCHED,
 };
 
-/// Whether wakes are left out at all.
+/// Whether wakes are deferred at all.
 const ENABLED: bool = true;
 
-/// Queues that a thread remembers as those whose doorbells it rang last.
+/// The number of queues that a thread remembers as those whose doorbells it rang last.
 pub(super) const RECENT: usize = 4;
 
 /// The record of a host thread with one device.
@@ -40,9 +40,9 @@ pub(super) const RECENT: usize = 4;
 struct Thread {
     device: u64,
     predictor: Predictor,
-    /// The last first.
+    /// Its queues, the latest first.
     recent: [Weak<Queue>; RECENT],
-    /// It has not come since its last doorbell.
+    /// It has not arrived since its last doorbell.
     expected: bool,
 }
 
@@ -50,7 +50,7 @@ crate::sync::thread_local! {
     static THREAD: RefCell<Thread> = RefCell::default();
 }
 
-/// Runs `f` with what is known of the calling thread. None: the thread is about to end.
+/// Runs `f` with the record of the calling thread. None: the thread is about to end.
 fn thread<R>(shared: &Shared, f: impl FnOnce(&mut Thread) -> R) -> Option<R> {
     let device = shared.serial;
     let with = |thread: &RefCell<Thread>| {
@@ -77,8 +77,8 @@ impl Thread {
     }
 }
 
-/// The calling thread rings the doorbell of a queue. Whether it will come for it, so that its wake can be
-/// left out.
+/// Notes that the calling thread rings the doorbell of a queue. Returns whether the thread is expected to run
+/// it, so that its wake can be deferred.
 pub(super) fn doorbell(shared: &Shared, queue: &Arc<Queue>) -> bool {
     let sched = &shared.sched;
     if !sched.rung.load(Ordering::Relaxed) {
@@ -95,13 +95,13 @@ pub(super) fn doorbell(shared: &Shared, queue: &Arc<Queue>) -> bool {
         (thread.predictor.doorbell(now), apart)
     });
     let Some((true, apart)) = comes else { return false };
-    // If others are to help, the sooner one wakes the better.
+    // If other threads are to help, they should wake as soon as possible.
     if !ENABLED || shared.chaos.is_some() || !queue.is_brisk() || queue.is_wide() {
         return false;
     }
     let watched = !sched.watchdog.is_asleep();
     if !watched && apart < ELISION_WATCHED {
-        // It would be asleep again by the next, if they come more seldom.
+        // If doorbells were rarer, the watchdog would be asleep again by the next one.
         sched.wants_watchdog.store(true, Ordering::Relaxed);
     }
     if watched {
@@ -110,13 +110,14 @@ pub(super) fn doorbell(shared: &Shared, queue: &Arc<Queue>) -> bool {
     watched
 }
 
-/// A doorbell that may have woken a worker is over. The wake took the device's time, not the thread's.
+/// Notes the end of a doorbell that may have woken a worker. The wake counts as the device's time, not the
+/// thread's.
 pub(super) fn doorbell_ends(shared: &Shared) {
     let now = shared.clock.ticks();
     thread(shared, |thread| thread.predictor.doorbell_ends(now));
 }
 
-/// The calling thread helps, or would if there were need.
+/// Notes that the calling thread helps, or would if needed.
 pub(super) fn comes(shared: &Shared) {
     thread(shared, |thread| {
         if std::mem::take(&mut thread.expected) {
@@ -131,13 +132,13 @@ pub(super) fn recent(shared: &Shared) -> Recent {
 }
 
 impl Sched {
-    /// A host thread waits without a limit for what has happened already.
+    /// Notes that a host thread waits without a limit for something that has happened already.
     pub(crate) fn host_came(&self, shared: &Shared) {
         comes(shared);
     }
 
-    /// The calling thread asks for a result without helping: what is deferred is for workers now, its own
-    /// at once, that of other threads if they had the time to come.
+    /// Called when the calling thread asks for a result without helping: workers get its own deferred queues at
+    /// once, and those of other threads if these have had the time to arrive.
     pub(crate) fn hurry(&self, shared: &Arc<Shared>) {
         if !self.shards.any_deferred() {
             return;
@@ -153,7 +154,7 @@ impl Sched {
         });
     }
 
-    /// The watchdog's tick: no thread has come for what is deferred still.
+    /// Called at the watchdog's tick: promotes all queues that are still deferred.
     pub(super) fn promote_all(&self, shared: &Arc<Shared>) {
         self.promote_overdue(shared, |_| true);
     }
@@ -168,20 +169,20 @@ impl Sched {
         }
     }
 
-    /// Whether a doorbell has come since the last call.
+    /// Whether a doorbell has rung since the last call.
     pub(super) fn take_rung(&self) -> bool {
         self.rung.swap(false, Ordering::Relaxed)
     }
 }
 
-/// How a thread behaves after its doorbells.
+/// A predictor of a thread's behaviour after its doorbells.
 #[derive(Debug)]
 struct Predictor {
-    /// Times in a row that it came soon after a doorbell.
+    /// Times in a row that it arrived soon after a doorbell.
     turns: u32,
-    /// Turns after which it is trusted to come.
+    /// Turns after which it is expected to arrive.
     wanted: u32,
-    /// Time of the first doorbell since it came last.
+    /// Time of the first doorbell since it last arrived.
     rung: Option<u64>,
     /// Time of the last doorbell.
     last: u64,
@@ -194,7 +195,7 @@ impl Default for Predictor {
 }
 
 impl Predictor {
-    /// A doorbell at `now`. Whether the thread will come for it.
+    /// Notes a doorbell at `now`. Returns whether the thread is expected to arrive for it.
     fn doorbell(&mut self, now: u64) -> bool {
         let first = *self.rung.get_or_insert(now);
         if now.saturating_sub(first) > ELISION_BURST {
@@ -210,7 +211,7 @@ impl Predictor {
         }
     }
 
-    /// The thread helps at `now`.
+    /// Notes that the thread helps at `now`.
     fn come(&mut self, now: u64) {
         let Some(first) = self.rung.take() else { return };
         if now.saturating_sub(first) > ELISION_SOON {
@@ -223,13 +224,14 @@ impl Predictor {
         }
     }
 
-    /// The thread may wait, but not so that it helps.
+    /// Notes that the thread may wait, but without helping.
     fn decline(&mut self) {
         self.turns = 0;
         self.rung = None;
     }
 
-    /// The thread did not come in time for a queue that was deferred for it. It is trusted less.
+    /// Notes that the thread did not arrive in time for a queue that was deferred for it, and raises the required
+    /// turns.
     fn miss(&mut self) {
         self.wanted = (self.wanted * 2).min(ELISION_MOST_TURNS);
         self.decline();
@@ -242,7 +244,7 @@ mod tests {
     use super::*;
     use crate::queue::Run;
 
-    /// A thread that came `turns` times, each time 1 µs after its doorbell.
+    /// A thread that arrived `turns` times, each time 1 µs after its doorbell.
     fn after(turns: u32) -> Predictor {
         let mut predictor = Predictor::default();
         for i in 0..u64::from(turns) {
@@ -252,7 +254,7 @@ mod tests {
         predictor
     }
 
-    /// Late enough for all that `after` has done.
+    /// A time after everything that `after` has done.
     const LATER: u64 = 1 << 40;
 
     #[test]
@@ -268,7 +270,7 @@ mod tests {
         let burst = (0..=ELISION_BURST).step_by(500);
         assert!(burst.into_iter().all(|passed| predictor.doorbell(LATER + passed)));
         assert!(!predictor.doorbell(LATER + ELISION_BURST + 1));
-        // The prediction failed, and the thread has to show anew that it comes.
+        // The prediction failed, and the thread has to show again that it arrives.
         predictor.come(LATER + ELISION_BURST + 2);
         assert!(!predictor.doorbell(LATER * 2));
     }
@@ -300,7 +302,7 @@ mod tests {
         assert_eq!(predictor.wanted, ELISION_TURNS);
     }
 
-    /// A device with one worker that sleeps, and a queue for which the calling thread is counted on.
+    /// A device with one sleeping worker, and a queue for which the calling thread is expected to arrive.
     fn counted_on() -> (Arc<Shared>, Arc<Queue>) {
         let (shared, queue) = testing::device();
         queue.set_brisk(true);
@@ -317,14 +319,14 @@ mod tests {
         woken
     }
 
-    /// Whether the queue can be found by workers.
+    /// Whether workers can find the queue.
     fn queued(shared: &Shared) -> bool {
         shared.sched.shards.any_runnable()
     }
 
     #[test]
     fn no_worker_is_woken_for_a_thread_that_comes() {
-        // On a busy machine this thread may lose its processor, and seem to come late.
+        // On a busy machine this thread may lose its processor, and seem to arrive late.
         for _ in 0..1000 {
             let (shared, queue) = counted_on();
             let start = shared.clock.ticks();
@@ -355,7 +357,7 @@ mod tests {
         assert!(!after_miss(&shared, &queue), "it starts anew");
     }
 
-    /// Whether the next doorbell of the queue, idle again, is deferred.
+    /// Whether the wake of the queue's next doorbell, after it was idle again, is deferred.
     fn after_miss(shared: &Arc<Shared>, queue: &Arc<Queue>) -> bool {
         if queue.run.get() == Run::Running {
             let _ = queue.run.leave(Run::Idle);

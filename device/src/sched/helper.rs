@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Helping threads: host threads that wait for the device and work for it meanwhile.
 //!
-//! To hand a command to another thread and to be told of its end takes two switches of threads where both
-//! share a processor, and two wakes where they do not: longer than a short command. So a host thread that
-//! waits without a time limit streams the queues whose doorbells it has rung itself, then other queues that
-//! wait for a thread, and joins works that others share. It takes only commands that it can leave soon or
-//! whose end it waits for, and goes as soon as the value that it awaits is there.
+//! Handing a command to another thread and being notified of its end takes two thread switches if both share a
+//! processor, and two wakes if they do not: longer than a short command. So a host thread that waits without a
+//! time limit streams the queues whose doorbells it has rung itself, then other queues that wait for a thread,
+//! and joins works that others share. It takes only commands that it can leave soon or whose end it waits for,
+//! and leaves as soon as its awaited value is reached.
 //!
-//! **It cannot deadlock on itself.** What a thread does after its wait may be the very thing that a kernel
-//! waits for. So a helping thread runs a kernel only if its own wait lasts until that kernel's end anyway:
-//! the kernel's signal, or a later one of the same queue, is the awaited value. Everything else that it runs
-//! ends by itself: copies and fills, between whose pieces it looks at the awaited value. It takes no lock
-//! that outlasts a step, and never waits for another thread.
+//! **It cannot deadlock on itself.** A kernel may wait for something that the thread does after its wait. So a
+//! helping thread runs a kernel only if its own wait lasts until that kernel's end anyway: the kernel's signal,
+//! or a later one of the same queue, is the awaited value. Everything else that it runs ends by itself: copies
+//! and fills, between whose pieces it looks at the awaited value. It takes no lock that outlasts a step, and
+//! never waits for another thread.
 //!
-//! **It leaves nothing unattended.** A queue that it has taken it leaves as any owner does: idle after the
-//! sleep handshake of SPEC.md, parked, draining, or runnable with an entry in a run queue and a worker
-//! woken for it. A work that it leaves with units left and no thread at it gets a worker. Queues whose wake
-//! was left out for this thread it promotes when it takes another queue and when it goes. And if a command
-//! takes long, the watchdog takes the stream from it as from a worker that is stuck.
+//! **It leaves nothing unattended.** It leaves a queue that it has taken as any owner does: idle after the
+//! sleep handshake of SPEC.md, parked, draining, or runnable with an entry in a run queue and a worker woken for
+//! it. A work that it leaves with units left and without a thread gets a worker. It promotes queues whose wake
+//! was deferred for it when it takes another queue and when it leaves. And if a command takes long, the watchdog
+//! takes the stream from it as from a worker that is stuck.
 
 use crate::sync::Instant;
 use crate::sync::{Counter, Ordering};
@@ -35,17 +35,17 @@ use crate::queue::{Queue, Stream};
 use crate::spin::Spin;
 use crate::work::Work;
 
-/// A host thread needs this to help. It keeps it for its next wait.
+/// The resources that a host thread needs to help. It keeps them for its next wait.
 struct Kit {
-    /// The device that the slot belongs to. Kept, since to count a user of it up and down with each wait is
-    /// what all threads of a program would meet at.
+    /// The device that the slot belongs to. It is kept, since all threads of a program would contend for its
+    /// reference count if each wait changed it.
     shared: Arc<Shared>,
     loan: Loan,
     arena: Arena,
     slot: OwnSlot,
 }
 
-/// The slot of a helping thread, which is gone when this is.
+/// The slot of a helping thread, marked as gone on drop.
 struct OwnSlot(Arc<Slot>);
 
 impl Drop for OwnSlot {
@@ -60,7 +60,7 @@ crate::sync::thread_local! {
 }
 
 impl Kit {
-    /// The calling thread's, for this device. None: too many threads of the process help.
+    /// The calling thread's kit for this device. None: too many threads of the process help.
     fn take(shared: &Arc<Shared>) -> Option<Self> {
         let kept = KIT.try_with(RefCell::take).ok()?;
         kept.filter(|kit| Arc::ptr_eq(&kit.shared, shared)).or_else(|| Self::new(shared))
@@ -88,9 +88,9 @@ impl Kit {
 }
 
 impl Sched {
-    /// Has the calling thread help until `awaited` is met (true), or until there was nothing for it to
-    /// do for `limit` (false). None: it cannot help. `stream` is a [`StreamQueue`](super::StreamQueue); its
-    /// own type makes the call a direct one, on the shortest path that a command has.
+    /// Lets the calling thread help until `awaited` is met (true), or until there was nothing for it to do for
+    /// `limit` (false). None: it cannot help. `stream` is a [`StreamQueue`](super::StreamQueue); its own type
+    /// makes the call a direct one, on the shortest path of a command.
     pub(crate) fn help(
         &self,
         shared: &Arc<Shared>,
@@ -98,7 +98,7 @@ impl Sched {
         limit: Duration,
         stream: impl Fn(&mut Worker, &Arc<Queue>, Option<Box<Stream>>),
     ) -> Option<bool> {
-        // The adversarial device's decisions depend only on what is submitted.
+        // The adversarial device's decisions must depend only on the submitted packets.
         if shared.chaos.is_some() || !Guard::has_room() {
             return None;
         }
@@ -115,15 +115,15 @@ impl Sched {
         Some(met)
     }
 
-    /// The queues that were deferred for this thread and that it has not taken are workers' now.
+    /// Gives the queues that were deferred for this thread and that it has not taken to workers.
     pub(super) fn promote_deferred(&self, shared: &Arc<Shared>, recent: &Recent) {
         for queue in recent.iter().flatten().filter(|queue| queue.run.is_deferred()) {
             self.promote(shared, queue);
         }
     }
 
-    /// A queue for a helping thread, whose last command was short: one of its own first, also one that a
-    /// worker lingers at; on a busy machine that may not run for a while.
+    /// A queue for a helping thread, whose last command was short. The thread's own queues are first, including
+    /// one at which a worker lingers: on a busy machine that worker may not run for a while.
     fn offer(
         &self,
         worker: &mut Worker,
@@ -163,7 +163,7 @@ impl Worker {
         self.awaited.is_some()
     }
 
-    /// Whether this is a helping thread that may go. What cannot be read is as good as met.
+    /// Whether this is a helping thread that may leave. A cell that cannot be read counts as met.
     pub(crate) fn awaited_is_met(&mut self) -> bool {
         let Self { shared, guard, awaited, .. } = self;
         awaited.is_some_and(|awaited| awaited.met(guard, &shared.sem).unwrap_or(true))
@@ -177,9 +177,9 @@ impl Worker {
         limit: Duration,
         stream: impl Fn(&mut Self, &Arc<Queue>, Option<Box<Stream>>),
     ) -> bool {
-        /// Between two looks at works that may not suit this thread, each of which takes a lock.
+        /// Turns between two looks at works that may not suit this thread, each of which takes a lock.
         const WORKS_EVERY: u32 = 16;
-        // From the first time on that there is nothing to do: mostly there is, and clocks cost.
+        // Set when there is first nothing to do: mostly there is, and reading clocks costs time.
         let mut until = None;
         let mut spin = Spin::default();
         let mut turns = 0_u32;

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which workers sleep, and how one of them is woken.
+//! The set of sleeping workers, and waking one of them.
 //!
-//! A worker *announces* its sleep with a bit, executes a full fence and looks for tasks once more. Who has
-//! a task publishes it, executes a full fence and looks at the bits. So either the worker sees the task or
-//! the other sees the bit. Who clears a bit has claimed the worker and notifies it, one for each task.
+//! A worker *announces* its sleep with a bit, executes a full fence and looks for tasks once more. A thread with
+//! a task publishes it, executes a full fence and looks at the bits. So either the worker sees the task or the
+//! other thread sees the bit. The thread that clears a bit has claimed the worker and notifies it, one for each
+//! task.
 
 use crate::sync::{AtomicU64, Ordering, fence, race};
 use crate::wakeup::Wakeup;
 
-/// One word of bits, alone in its lines.
+/// One word of bits, alone in its cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Word(AtomicU64);
 
-/// The place where one worker sleeps, alone in its lines.
+/// The place where one worker sleeps, alone in its cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Bed(Wakeup);
@@ -26,7 +27,7 @@ pub(super) struct IdleSet {
 }
 
 impl IdleSet {
-    /// For so many threads.
+    /// A set for `threads` threads.
     pub(super) fn new(threads: usize) -> Self {
         let words = (0..threads.div_ceil(64)).map(|_| Word(AtomicU64::new(0))).collect();
         Self { words, beds: (0..threads).map(|_| Bed::default()).collect() }
@@ -36,7 +37,7 @@ impl IdleSet {
         (&self.words[index / 64].0, 1 << (index % 64))
     }
 
-    /// Worker `index` is about to sleep. It looks for tasks after this.
+    /// Announces that worker `index` is about to sleep. The worker looks for tasks after this.
     pub(super) fn announce(&self, index: usize) {
         let (word, bit) = self.place(index);
         race();
@@ -44,14 +45,14 @@ impl IdleSet {
         fence(Ordering::SeqCst);
     }
 
-    /// Worker `index` has found a task and does not sleep. If it was claimed meanwhile, its next sleep ends
-    /// at once.
+    /// Withdraws the announcement of worker `index`, which has found a task. If it was claimed meanwhile, its
+    /// next sleep ends at once.
     pub(super) fn cancel(&self, index: usize) {
         let (word, bit) = self.place(index);
         word.fetch_and(!bit, Ordering::Relaxed);
     }
 
-    /// Worker `index` sleeps until it is notified.
+    /// Puts worker `index` to sleep until it is notified.
     pub(super) fn sleep(&self, index: usize) {
         race();
         self.beds[index].0.wait();
@@ -63,7 +64,7 @@ impl IdleSet {
         self.beds[index].0.notify();
     }
 
-    /// Notifies all.
+    /// Notifies all threads.
     pub(super) fn notify_all(&self) {
         self.beds.iter().for_each(|bed| bed.0.notify());
     }

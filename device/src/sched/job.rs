@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a thread of the scheduler is given to do.
+//! The tasks of the scheduler's threads.
 
 use std::sync::Arc;
 

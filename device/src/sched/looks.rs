@@ -41,7 +41,7 @@ impl Looks {
             let mut seen = word.load(Ordering::Relaxed);
             while seen != 0 {
                 let bit = seen & seen.wrapping_neg();
-                // Acquire: what was written before the look was asked for is seen by it.
+                // Acquire: the look sees everything that was written before it was asked for.
                 if word.fetch_and(!bit, Ordering::Acquire) & bit != 0 {
                     return Some(Job::Look(i * 64 + bit.trailing_zeros() as usize));
                 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The threads: workers, the substitutes that take the places of stuck ones, and what others see of them.
+//! The threads: workers, the substitutes that take the places of stuck ones, and their slots.
 //!
-//! As many workers as execution units are *active*. Further threads, the reserve, sleep until the watchdog
-//! finds a worker stuck in one piece of work while something waits: then one of them becomes active in its
-//! place. The stuck worker joins the reserve when it comes back. None of this is on the path of a command,
-//! so one lock serves it.
+//! The number of *active* workers is that of the execution units. Further threads, the reserve, sleep until the
+//! watchdog finds a worker stuck in one piece of work while something waits: then one of them becomes active in
+//! its place. The stuck worker joins the reserve when it returns. None of this is on the path of a command, so
+//! one lock protects it.
 
 use crate::sync::MutexGuard;
 use crate::sync::Ordering;
@@ -26,12 +26,12 @@ pub(super) struct Pool {
     pub(super) cooperative: Vec<Arc<Slot>>,
     /// Threads that are not active, by their indices.
     reserve: Vec<usize>,
-    /// Workers that the watchdog has found stuck and that have not come back.
+    /// Number of workers that the watchdog has found stuck and that have not returned.
     stuck: usize,
-    /// Threads that are active beyond the number of workers.
+    /// Number of active threads beyond the number of workers.
     substitutes: usize,
     pub(super) threads: Vec<JoinHandle<()>>,
-    /// Threads that have what they need, and whether one has not.
+    /// Number of threads that have finished their start, and whether one has failed to get its memory.
     ready: usize,
     unfit: bool,
 }
@@ -43,7 +43,7 @@ impl Pool {
         self.slots.iter().chain(others).cloned().collect()
     }
 
-    /// Makes a thread more, active or for the reserve.
+    /// Starts one more thread, active or for the reserve.
     fn spawn(&mut self, shared: &Arc<Shared>, active: bool) -> io::Result<()> {
         let index = self.slots.len();
         let (slot, thread) = worker::start(shared, index, "tally-eu", Worker::work)?;
@@ -62,8 +62,8 @@ impl Sched {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the first worker and the watchdog, so that a device that cannot have threads is an error when
-    /// it is made.
+    /// Starts the first worker and the watchdog, so that the creation of a device that cannot have threads
+    /// fails.
     pub(crate) fn start(&self, shared: &Arc<Shared>) -> io::Result<()> {
         self.pool().spawn(shared, true)?;
         self.started.store(1, Ordering::Relaxed);
@@ -72,7 +72,7 @@ impl Sched {
         Ok(())
     }
 
-    /// Starts all threads, and waits until each has all that it will ever need.
+    /// Starts all threads, and waits until each has all the memory that it will ever need.
     pub(crate) fn start_all(&self, shared: &Arc<Shared>) -> io::Result<()> {
         self.start(shared)?;
         let mut pool = self.pool();
@@ -90,7 +90,7 @@ impl Sched {
         if pool.unfit { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(()) }
     }
 
-    /// A thread has, or has not, got what it needs.
+    /// Notes that a thread has, or has not, got the memory that it needs.
     pub(super) fn thread_ready(&self, fit: bool) {
         let mut pool = self.pool();
         pool.ready += 1;
@@ -98,7 +98,7 @@ impl Sched {
         self.readiness.notify_all();
     }
 
-    /// Starts a worker if there are fewer than there may be. False: there is none more.
+    /// Starts a worker if there are fewer than allowed. False: none was started.
     pub(super) fn start_worker(&self, shared: &Arc<Shared>) -> bool {
         if self.started.load(Ordering::Relaxed) >= self.workers {
             return false;
@@ -108,12 +108,12 @@ impl Sched {
             return false;
         }
         let made = pool.spawn(shared, true).is_ok();
-        // One that cannot be made is not tried for again and again: those that exist do its tasks.
+        // A worker that cannot be started is not tried again: the others do its tasks.
         self.started.fetch_add(1, Ordering::Relaxed);
         made
     }
 
-    /// The watchdog has found a thread stuck. If it is a worker, its place is free for another.
+    /// Notes that the watchdog has found a thread stuck. If it is a worker, its place is free for another.
     pub(super) fn mark_stuck(&self, slot: &Slot) {
         let mut pool = self.pool();
         if !slot.stuck.swap(true, Ordering::Relaxed) && slot.is_worker() {
@@ -135,8 +135,8 @@ impl Sched {
         }
     }
 
-    /// A worker that was found stuck has come back. If another is active in its place, it sleeps until it
-    /// is needed.
+    /// Notes that a worker that was found stuck has returned. If another is active in its place, it sleeps until
+    /// it is needed.
     pub(super) fn comes_back(&self, slot: &Slot) {
         let mut pool = self.pool();
         slot.stuck.store(false, Ordering::Relaxed);
@@ -155,7 +155,7 @@ impl Sched {
         }
     }
 
-    /// Whether all threads that there may be are stuck.
+    /// Whether the maximum number of threads exists and all are stuck.
     pub(super) fn all_stuck(&self) -> bool {
         let pool = self.pool();
         let stuck = |slot: &Arc<Slot>| slot.stuck.load(Ordering::Relaxed);

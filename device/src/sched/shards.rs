@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What waits for a thread: runnable queues, works that others may join, and queues whose wake was left
-//! out.
+//! Tasks that wait for a thread: runnable queues, works that others may join, and queues whose wake was
+//! deferred.
 //!
-//! All three are kept in shards, each with a lock of its own. A queue always uses the same shard, and
-//! queues that were made one after the other use different ones, so submissions to different queues meet at
-//! no lock. What a shard holds is also in a word of bits, by which threads find what there is without
-//! taking locks.
+//! All three are kept in shards, each with a lock of its own. A queue always uses the same shard, and queues that
+//! were made one after the other use different ones, so submissions to different queues share no lock. A word of
+//! bits summarises each shard's content, so that threads find tasks without taking locks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +27,7 @@ const fn works(priority: usize) -> u32 {
 const RUNNABLE: u32 = (1 << PRIORITIES) - 1;
 /// Bits of all works.
 const WORKS: u32 = RUNNABLE << 4;
-/// Bit of the queues whose wake was left out.
+/// Bit of the queues whose wake was deferred.
 const DEFERRED: u32 = 1 << 8;
 
 #[derive(Default)]
@@ -36,7 +35,7 @@ struct Lists {
     runnable: [VecDeque<Arc<Queue>>; PRIORITIES],
     works: [VecDeque<Arc<Work>>; PRIORITIES],
     deferred: Vec<Arc<Queue>>,
-    /// Works that the adversarial device has not let start yet. Their streams come back for them.
+    /// Works that the adversarial device holds back. Their streams take them later.
     held: Vec<Arc<Work>>,
 }
 
@@ -55,7 +54,7 @@ impl Lists {
     }
 }
 
-/// Alone in its lines.
+/// A shard, alone in its cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 struct Shard {
@@ -95,7 +94,7 @@ pub(super) struct Shards {
 }
 
 impl Shards {
-    /// For a device with so many workers.
+    /// Shards for a device with `workers` workers.
     pub(super) fn new(workers: usize) -> Self {
         let count = workers.next_power_of_two().min(64);
         Self { all: (0..count).map(|_| Shard::default()).collect() }
@@ -110,8 +109,8 @@ impl Shards {
         self.all.iter().fold(0, |bits, shard| bits | shard.bits())
     }
 
-    /// Whether a queue is runnable and no thread has taken it. Entries of queues that were taken by
-    /// helping threads count until a thread looks at them.
+    /// Whether a queue is runnable and no thread has taken it. Entries of queues that helping threads have
+    /// taken count until a thread looks at them.
     pub(super) fn any_runnable(&self) -> bool {
         self.bits() & RUNNABLE != 0
     }
@@ -131,18 +130,18 @@ impl Shards {
         self.bits() & DEFERRED != 0
     }
 
-    /// Adds the entry of a runnable queue, behind its equals.
+    /// Adds the entry of a runnable queue, after the others of its priority.
     pub(super) fn push_back(&self, queue: &Arc<Queue>) {
         self.of(queue).lock().lists.runnable[queue.priority].push_back(Arc::clone(queue));
     }
 
-    /// Adds the entry of a runnable queue, before its equals.
+    /// Adds the entry of a runnable queue, before the others of its priority.
     pub(super) fn push_front(&self, queue: &Arc<Queue>) {
         self.of(queue).lock().lists.runnable[queue.priority].push_front(Arc::clone(queue));
     }
 
-    /// Takes the next runnable queue of the best priority; it is the caller's to stream. Shards are looked
-    /// at from number `start` on, and only the next queue of each, which has to be one that `suits`.
+    /// Takes the next runnable queue of the best priority, which the caller then streams. The search begins at
+    /// shard `start`, and looks only at the first queue of each, for which `suits` has to be true.
     pub(super) fn pop(
         &self,
         start: usize,
@@ -181,8 +180,8 @@ impl Shards {
         self.of(queue).lock().lists.works[queue.priority].push_back(Arc::clone(work));
     }
 
-    /// A work that `suits` and has units left, of the best priority that has one. Drops those that have
-    /// none.
+    /// A work that has units left and for which `suits` is true, of the best priority that has one. Drops works
+    /// without units left.
     pub(super) fn find_work(
         &self,
         start: usize,
@@ -205,14 +204,14 @@ impl Shards {
         None
     }
 
-    /// A work whose units are all claimed is not looked at any more.
+    /// Removes a work whose units are all claimed.
     pub(super) fn remove_work(&self, work: &Arc<Work>) {
         let queue = &work.completion.queue;
         let mut locked = self.of(queue).lock();
         locked.lists.works[queue.priority].retain(|other| !Arc::ptr_eq(other, work));
     }
 
-    /// Drops the works of a queue that `goes` says so of.
+    /// Drops the works of a queue for which `goes` is true.
     pub(super) fn dismiss_works(&self, queue: &Queue, goes: impl Fn(&Work) -> bool) {
         let mut locked = self.of(queue).lock();
         let stays = |work: &Arc<Work>| !(work.is_of(queue) && goes(work));
@@ -220,30 +219,30 @@ impl Shards {
         locked.lists.held.retain(stays);
     }
 
-    /// Whether a queue has a work that no thread is at and that is not all claimed.
+    /// Whether a queue has a work without a thread whose units are not all claimed.
     pub(super) fn has_left(&self, queue: &Queue) -> bool {
         let locked = self.of(queue).lock();
         let mut works = locked.lists.works[queue.priority].iter();
         works.any(|work| work.is_of(queue) && !work.exhausted() && !work.attended())
     }
 
-    /// Keeps a work that has not been let start yet.
+    /// Keeps a work that is held back.
     pub(super) fn hold(&self, work: Arc<Work>) {
         self.of(&work.completion.queue).lock().lists.held.push(work);
     }
 
-    /// Takes the works of a queue that have not been let start yet, the first first.
+    /// Takes the works of a queue that are held back, in their order.
     pub(super) fn take_held(&self, queue: &Queue) -> Vec<Arc<Work>> {
         self.of(queue).lock().lists.held.extract_if(.., |work| work.is_of(queue)).collect()
     }
 
-    /// Adds a queue whose wake was left out.
+    /// Adds a queue whose wake was deferred.
     pub(super) fn defer(&self, queue: &Arc<Queue>) {
         self.of(queue).lock().lists.deferred.push(Arc::clone(queue));
     }
 
-    /// Takes the queues whose wake was left out and that `picks` says so of. Whether each is still to be
-    /// run, its word tells.
+    /// Takes the queues whose wake was deferred and for which `picks` is true. Each queue's run word says
+    /// whether it still has to run.
     pub(super) fn take_deferred(&self, picks: impl Fn(&Queue) -> bool) -> Vec<Arc<Queue>> {
         let mut taken = Vec::new();
         for shard in self.all.iter().filter(|shard| shard.bits() & DEFERRED != 0) {
@@ -252,7 +251,7 @@ impl Shards {
         taken
     }
 
-    /// Drops all entries of a queue that has stopped; `dropped` is called if it lay in a run queue.
+    /// Drops all entries of a queue that has stopped; `dropped` is called if it was in a run queue.
     pub(super) fn forget(&self, queue: &Queue, dropped: impl FnOnce()) {
         let is_other = |other: &Arc<Queue>| !std::ptr::eq(&**other, queue);
         let mut locked = self.of(queue).lock();

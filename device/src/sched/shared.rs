@@ -17,7 +17,7 @@ use crate::queue::Queue;
 
 /// The state that all threads of a device share.
 pub(crate) struct Shared {
-    /// Tells devices of the process apart.
+    /// A number that no other device of the process has.
     pub(crate) serial: u64,
     pub(crate) clock: Clock,
     pub(crate) sem: SemaphoreUnit<Queue>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a queue is stopped: taken out of wherever it rests, its works waited for, taken back or
-//! interrupted.
+//! Stopping of queues: a queue is removed from the place where it rests, and its works are awaited, withdrawn
+//! or interrupted.
 
 use std::sync::{Arc, PoisonError};
 
@@ -10,14 +10,14 @@ use super::{Run, Sched, Shared};
 use crate::queue::Queue;
 
 impl Sched {
-    /// Waits until no packet or work of a stopped queue is in progress and no thread looks at its control
-    /// page, or the time has passed. True if so.
+    /// Waits until no packet or work of a stopped queue is in progress and no thread looks at its control page
+    /// (true), or until the time has passed (false).
     pub(crate) fn wait_stopped(&self, queue: &Queue, until: Instant) -> bool {
         let (lock, told) = &self.stoppers;
         let mut held = lock.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            // An owner that left it runnable just before it saw the flag has left an entry: no thread takes
-            // the stream by it any more.
+            // An owner that left it runnable just before it saw the flag has left an entry, by which no
+            // thread takes the stream any more.
             if queue.run.stop() != Run::Running && !queue.has_work() {
                 return true;
             }
@@ -30,19 +30,19 @@ impl Sched {
         }
     }
 
-    /// Something that `wait_stopped` looks at has changed.
+    /// Notifies `wait_stopped` that its condition may have changed.
     pub(crate) fn tell_stoppers(&self) {
-        // A thread that has looked and does not wait yet has the lock.
+        // A thread that has looked and does not wait yet holds the lock.
         drop(lock(&self.stoppers.0));
         self.stoppers.1.notify_all();
     }
 
-    /// Takes a queue that must stop out of wherever it rests.
+    /// Removes a queue that must stop from the place where it rests.
     pub(crate) fn retire(&self, shared: &Shared, queue: &Arc<Queue>) {
         // The caller has set the flag: an owner that leaves the queue sees it after its fence (`leave`).
         fence(Ordering::SeqCst);
-        // A look may have a parked queue already, or its owner be about to put it there: they see that it
-        // must stop. So does the owner of one that is streamed.
+        // A look may have taken a parked queue already, or its owner may be about to park it: both see that it
+        // must stop. So does the owner of a queue that is streamed.
         if queue.run.stop() == Run::Parked
             && queue.parked().is_some_and(|wait| shared.sem.remove(queue, wait.address))
         {
@@ -51,9 +51,9 @@ impl Sched {
         self.shards.forget(queue, || self.unlisted(queue));
     }
 
-    /// Takes back the works of a queue that is being stopped and that no thread has begun; of a lost VM
-    /// also what is left of the others. False if something is left that no thread will ever come to:
-    /// all there may be are stuck.
+    /// Withdraws the works of a queue that is being stopped that no thread has begun; of a lost VM also the
+    /// unclaimed units of the others. False if work is left that no thread will ever run, since all threads are
+    /// stuck and no more are allowed.
     pub(crate) fn dismiss(&self, shared: &Shared, queue: &Queue) -> bool {
         let now = shared.clock.ticks();
         let lost = queue.vm.lost();
@@ -62,13 +62,13 @@ impl Sched {
         !(self.all_stuck() && self.shards.has_left(queue))
     }
 
-    /// Whether a thread is in a guarded call for a queue: there is something to abort.
+    /// Whether a thread is in a guarded call for a queue, which can be aborted.
     pub(crate) fn is_guarding(&self, serial: u64) -> bool {
         let slots = self.pool().all_slots();
         slots.iter().any(|slot| slot.record.is_guarding(serial))
     }
 
-    /// Interrupts every guarded call that works for the queue of this serial.
+    /// Interrupts every guarded call for the queue with this serial.
     pub(crate) fn abort(&self, serial: u64) {
         let slots = self.pool().all_slots();
         for slot in slots.iter().filter(|slot| slot.record.work() == serial) {
@@ -89,7 +89,7 @@ mod tests {
     use crate::queue::{Completion, Scope};
     use crate::work::{Share, Task, Work};
 
-    /// The stream may be out of reach: taken from a thread that is stuck.
+    /// The stream, which normally takes held works, may be out of reach, for example with a stuck thread.
     #[test]
     fn a_queue_that_is_stopped_gives_its_held_commands_up() {
         let (shared, queue) = testing::device();

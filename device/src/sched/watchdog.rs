@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The watchdog: a thread that sees to it that nothing waits for a thread that is stuck, that looks after
-//! queues whose wake was deferred, and that reads foreign cells again. It sleeps while there is nothing of
-//! the kind.
+//! The watchdog: a thread that makes sure that nothing waits for a stuck thread, that promotes queues whose wake
+//! was deferred, and that reads foreign cells again. It sleeps while it has none of this to do.
 //!
-//! It is awake whenever a thread is in a piece of work that may take any time, a queue is deferred, or
-//! something waits while no worker could be woken: each of these is published first, and the watchdog looked
-//! at after a full fence ([`Dozer`](crate::wakeup::Dozer)); it announces its sleep first and looks for them
-//! then.
+//! It is awake whenever a thread is in a piece of work that may take any time, a queue is deferred, or a task
+//! waits while no worker could be woken. Each of these is published before its thread checks, after a full
+//! fence, whether the watchdog sleeps ([`Dozer`](crate::wakeup::Dozer)); the watchdog announces its sleep before
+//! it looks for them.
 
 use crate::sync::Instant;
 use crate::sync::Ordering;
@@ -34,7 +33,7 @@ pub(super) fn spawn(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
 struct Watchdog {
     guard: Guard,
     next_tick: Instant,
-    /// Ticks in a row without anything to look after.
+    /// Ticks in a row without anything to do.
     quiet: u32,
     /// Waits on foreign cells that have begun, as last seen.
     foreign: u64,
@@ -80,7 +79,7 @@ impl Watchdog {
         }
     }
 
-    /// Sleeps if there is nothing to look after. False: there is.
+    /// Sleeps if there is nothing to do. False: there is something.
     fn sleeps(&mut self, shared: &Arc<Shared>) -> bool {
         let sched = &shared.sched;
         sched.watchdog.announce();
@@ -98,7 +97,7 @@ impl Watchdog {
         true
     }
 
-    /// Whether there are foreign cells to be read again. A new one starts over.
+    /// Whether there are foreign cells to read again. A new wait restarts the intervals.
     fn polls(&mut self, shared: &Shared) -> bool {
         let begun = shared.sem.foreign_begun();
         if begun != self.foreign {
@@ -118,7 +117,7 @@ impl Watchdog {
 }
 
 impl Sched {
-    /// Whether there is anything for the watchdog to look after.
+    /// Whether there is anything for the watchdog to do.
     fn needs_watchdog(&self) -> bool {
         self.anything_waits()
             || self.shards.any_deferred()
@@ -128,7 +127,7 @@ impl Sched {
     }
 }
 
-/// Finds threads that are in the same piece of work as a tick ago, and sees to what waits for them.
+/// Finds threads that are in the same piece of work as a tick ago, and serves the tasks that wait for them.
 fn tick(shared: &Arc<Shared>) {
     let sched = &shared.sched;
     let slots = sched.pool().all_slots();
@@ -138,7 +137,7 @@ fn tick(shared: &Arc<Shared>) {
         take_stream(shared, slot);
     }
     sched.promote_all(shared);
-    // If no worker can be woken, a work that a helping thread leaves has no thread any more.
+    // If no worker can be woken, a work that a helping thread leaves may have no thread any more.
     let unattended = sched.shards.find_work(0, |work| !work.attended()).is_some();
     if unattended {
         sched.works_first.store(true, Ordering::Relaxed);
@@ -154,7 +153,7 @@ fn tick(shared: &Arc<Shared>) {
     }
 }
 
-/// Takes the stream of a stuck thread, if it has left it where it can be taken, so that its queue goes on.
+/// Takes the stream of a stuck thread, if the thread has exposed it, so that its queue continues.
 fn take_stream(shared: &Arc<Shared>, slot: &Slot) {
     let Some(queue) = slot.stream() else { return };
     if queue.steal_stream(slot.index) {
@@ -171,7 +170,7 @@ mod tests {
     use super::*;
     use crate::queue::Run;
 
-    /// A worker that was found stuck comes back and begins another piece: that one is watched, too.
+    /// A worker that was found stuck returns and begins another piece, which is watched, too.
     #[test]
     fn a_thread_that_is_stuck_a_second_time_loses_its_stream() {
         let (shared, queue) = testing::device();
@@ -183,7 +182,7 @@ mod tests {
         let stream = queue.take_stream().unwrap();
         slot.set_stream(Some(Arc::clone(&queue)));
         let ticks = || (0..2).for_each(|_| tick(&shared));
-        // Executed inline: there is nothing to be taken.
+        // Executed inline: there is no stream to take.
         slot.bump();
         ticks();
         assert!(slot.stuck.load(Ordering::Relaxed));

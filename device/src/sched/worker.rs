@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A worker thread: takes tasks, searches a little for more, sleeps.
+//! Worker threads: they take tasks, search a little for more, and sleep.
 
 use crate::sync::Instant;
 use crate::sync::Mutex;
@@ -28,25 +28,26 @@ pub(super) const FIRST_HELPER: usize = 1 << 32;
 /// Slots from this number on are those of cooperative launches.
 pub(super) const FIRST_COOPERATIVE: usize = 1 << 48;
 
-/// The part of a worker that others see. Alone in its lines, as [`Queue`] is.
+/// The part of a worker that other threads see. Alone in its cache lines, like [`Queue`].
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Slot {
     pub(crate) index: usize,
     pub(crate) record: &'static Record,
-    /// Serial of the queue that its last piece of work was for. The record may be another device's by now.
+    /// Serial of the queue of its last piece of work. Another device may use the record by now.
     serial: AtomicU64,
-    /// Counts beginnings and ends of pieces of work: odd inside one.
+    /// Number of beginnings and ends of pieces of work; odd inside one.
     piece: AtomicU64,
     /// `piece` at the watchdog's last tick.
     seen: AtomicU64,
-    /// The watchdog has found it in one piece of work for too long; another may be active in its place.
+    /// Whether the watchdog has found it in one piece of work for too long; another may be active in its place.
     pub(super) stuck: AtomicBool,
-    /// Others wait: leave what you stream or join, but stay runnable.
+    /// Set when other tasks wait: the thread has to leave the queue that it streams, which stays runnable, or
+    /// the work that it has joined.
     pub(crate) preempt: AtomicBool,
     /// Whether a worker takes tasks. Changes under the pool's lock.
     pub(super) active: AtomicBool,
-    /// A helping thread will not come again.
+    /// Set for a helping thread that will not help again.
     pub(super) gone: AtomicBool,
     /// The queue that it streams, for the watchdog.
     streams: Mutex<Option<Arc<Queue>>>,
@@ -68,7 +69,7 @@ impl Slot {
         }
     }
 
-    /// It begins to stream a queue, or is done with it.
+    /// Notes that it begins to stream a queue, or is done with it.
     pub(crate) fn set_stream(&self, queue: Option<Arc<Queue>>) {
         *self.streams.lock().unwrap_or_else(PoisonError::into_inner) = queue;
     }
@@ -83,7 +84,7 @@ impl Slot {
         self.piece.load(Ordering::Relaxed) % 2 == 1
     }
 
-    /// Interrupts what it does, if it is still this worker that does it.
+    /// Interrupts its guarded call, if that is still this worker's.
     pub(super) fn interrupt(&self) {
         let serial = self.serial.load(Ordering::Relaxed);
         if serial != 0 && self.record.work() == serial {
@@ -91,30 +92,30 @@ impl Slot {
         }
     }
 
-    /// Whether it is a worker's: neither a helping thread's nor that of a cooperative launch.
+    /// Whether the slot is a worker's, not that of a helping thread or of a cooperative launch.
     pub(super) fn is_worker(&self) -> bool {
         self.index < FIRST_HELPER
     }
 
-    /// Whether to leave what it streams or joins for the sake of others.
+    /// Whether it has to leave its queue or work because other tasks wait.
     pub(crate) fn preempted(&self) -> bool {
         self.preempt.load(Ordering::Relaxed)
     }
 
-    /// A piece of work begins or ends. Only its own thread says so.
+    /// Notes that a piece of work begins or ends. Only its own thread calls this.
     pub(super) fn bump(&self) {
         let piece = self.piece.load(Ordering::Relaxed);
         self.piece.store(piece + 1, Ordering::Relaxed);
     }
 
-    /// Whether it is in the same piece of work as at the last call, which only the watchdog makes.
+    /// Whether it is in the same piece of work as at the last call. Only the watchdog calls this.
     pub(super) fn passes_tick(&self) -> bool {
         let piece = self.piece.load(Ordering::Relaxed);
         piece % 2 == 1 && self.seen.swap(piece, Ordering::Relaxed) == piece
     }
 }
 
-/// A worker thread's own things.
+/// The state of a worker thread that only the thread itself uses.
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) guard: Guard,
@@ -122,7 +123,7 @@ pub(crate) struct Worker {
     pub(crate) slot: Arc<Slot>,
     /// The cell that a helping host thread waits for.
     pub(crate) awaited: Option<CellWait>,
-    /// When foreign cells were last read at the end of a command, in ticks.
+    /// The time in ticks when foreign cells were last read at the end of a command.
     last_foreign_look: u64,
     /// The shard in which it looks for its next task first.
     turn: usize,
@@ -142,8 +143,8 @@ pub(super) fn start(
         .name(format!("{name}{}", index % FIRST_HELPER))
         .stack_size(STACK_BYTES)
         .spawn(move || {
-            // Attaching fails only for arguments that are wrong, which is no
-            // input: then there is a thread less.
+            // Attaching fails only for wrong arguments, which do not depend on
+            // input: then there is one thread less.
             let guard = Guard::attach(seat);
             let mut arena = Arena::new(shared.group_memory);
             let fit = shared.sem.outside.is_none() || arena.reserve_all().is_ok();
@@ -166,7 +167,7 @@ impl Worker {
         Self { shared, guard, arena, slot, awaited, last_foreign_look: 0, turn }
     }
 
-    /// The life of a worker or substitute.
+    /// The main loop of a worker or substitute.
     pub(super) fn work(&mut self) {
         let shared = Arc::clone(&self.shared);
         shared.sched.await_activation(&self.slot);
@@ -188,12 +189,12 @@ impl Worker {
         }
     }
 
-    /// The next task; waits for one. None at the end.
+    /// Waits for the next task. None when the device shuts down.
     fn next(&mut self) -> Option<Job> {
         let shared = Arc::clone(&self.shared);
         let sched = &shared.sched;
-        // While this thread had a task it was neither searching nor asleep: no wake was left out for it.
-        // It looks elsewhere first than the last time, so that each shard has its turn.
+        // While this thread had a task it was neither searching nor asleep, so no wake was omitted because of it.
+        // Its search begins at another shard than the last time, so that each shard has its turn.
         self.turn = self.turn.wrapping_add(1);
         let mut found = sched.find(self.turn);
         let mut counted_on = false;
@@ -201,15 +202,15 @@ impl Worker {
             counted_on = true;
             found = self.search().or_else(|| self.sleep());
         }
-        // Several tasks may have come at once that one wake was left out for, or came for.
+        // Several tasks may have arrived at once for which one wake was omitted, or only one was made.
         if counted_on && sched.anything_waits() {
             sched.wake(&shared, usize::MAX);
         }
         found.filter(|_| !sched.shutting_down())
     }
 
-    /// Looks for a task for a while, unless another does: one finds the next doorbell, more only burn
-    /// processor time.
+    /// Looks for a task for a while, unless another worker does: one searcher finds the next doorbell, and more
+    /// would only burn processor time.
     fn search(&self) -> Option<Job> {
         let (sched, turn) = (&self.shared.sched, self.turn);
         let searchers = &sched.searchers.0;
@@ -227,7 +228,7 @@ impl Worker {
         found
     }
 
-    /// Sleeps until a task may have come, and looks for it.
+    /// Sleeps until a task may have arrived, and looks for it.
     fn sleep(&self) -> Option<Job> {
         let (sched, index) = (&self.shared.sched, self.slot.index);
         sched.idle.announce(index);
@@ -243,7 +244,7 @@ impl Worker {
         sched.find(self.turn)
     }
 
-    /// Whether to leave a shared work: others are waiting, or this thread has its own result.
+    /// Whether to leave a shared work: other tasks wait, or this thread's awaited value is reached.
     pub(crate) fn should_leave(&mut self) -> bool {
         if self.awaited_is_met() {
             return true;
@@ -294,7 +295,7 @@ impl Runner for Worker {
         (&mut self.guard, &mut self.arena)
     }
 
-    /// Unless it is `bounded`, the watchdog is awake from now on.
+    /// Begins a piece of work. Unless it is `bounded`, the watchdog is awake from now on.
     fn begin_piece(&mut self, serial: u64, bounded: bool) {
         self.slot.serial.store(serial, Ordering::Relaxed);
         self.slot.record.set_work(serial);
@@ -314,7 +315,7 @@ impl Runner for Worker {
         let sem = &self.shared.sem;
         let own = signaller_must_wake(sem.waiters(bucket));
         let others = match &sem.outside {
-            // Hosts count in the same words.
+            // Host threads count in the same words.
             None => own,
             Some(outside) => outside.waits(bucket),
         };
@@ -326,7 +327,7 @@ impl Runner for Worker {
         }
     }
 
-    /// Foreign cells are read again, if there are any and they were not read just now.
+    /// Reads foreign cells again, if there are any and they were not read just now.
     fn command_ended(&mut self) {
         if self.shared.sem.foreign() == 0 {
             return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Our signal handler, and the handlers that were there before it.
+//! Our signal handler, and the handlers that were installed before it.
 //!
-//! A signal that is not ours is passed on as if we were not there: the previous
-//! handler is called with its own mask and flags, a default action happens at
-//! the same instruction.
+//! A signal that is not ours is passed on as if our handler did not exist: the
+//! previous handler is called with its own mask and flags, and a default action
+//! happens at the same instruction.
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -13,13 +13,13 @@ use super::{ABORT_SIGNAL, claim};
 
 const SIGNALS: usize = 32;
 
-/// The action that each signal had before ours; null where we have none. Leaked
-/// once a signal: a handler may run in another thread while we look.
+/// The action that each signal had before ours; null where we have none. Each is
+/// leaked once: a handler may run in another thread while we read it.
 static PREVIOUS: [AtomicPtr<libc::sigaction>; SIGNALS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNALS];
 static INSTALLING: Mutex<()> = Mutex::new(());
 
-/// Installs our handler for `signals`, once in a process.
+/// Installs our handler for `signals`, once per process.
 pub(super) fn install(signals: &[i32]) {
     let _installing = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     for &signal in signals {
@@ -68,7 +68,7 @@ unsafe fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c
             if signal == ABORT_SIGNAL && own {
                 return;
             }
-            // SAFETY: restores what was there.
+            // SAFETY: restores the default action that the signal had.
             unsafe { default_action(signal, sent) };
         }
         // SAFETY: the action was installed as a handler for this signal before ours.
@@ -76,8 +76,8 @@ unsafe fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c
     }
 }
 
-/// Restores the default action and lets it happen: a fault happens again at
-/// the same instruction, a signal that was sent is sent again.
+/// Restores the default action and triggers it: a fault happens again at the
+/// same instruction, and a signal that was sent is sent again.
 ///
 /// # Safety
 /// Called in the handler of `signal`.
@@ -105,8 +105,8 @@ unsafe fn call(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: the masks are filled before they are read. Which of the two types
-    // the handler has is what SA_SIGINFO says.
+    // SAFETY: the masks are filled before they are read. SA_SIGINFO says which of
+    // the two types the handler has.
     unsafe {
         if previous.sa_flags & libc::SA_RESETHAND != 0 {
             let mut default: libc::sigaction = std::mem::zeroed();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Threads of the host that make guarded calls for a while.
+//! Host threads that make guarded calls for a while.
 //!
-//! They keep their own stack, signal stack and signal mask, so that all that the process does with its
-//! threads (profilers, garbage collectors that scan stacks) goes on. The handler knows them by their
-//! thread id. A thread without room on its stack for a kernel, or on a stack that is not its own,
-//! such as a coroutine's, cannot be lent.
+//! They keep their own stack, signal stack and signal mask, so that the process's tools for its threads
+//! (profilers, garbage collectors that scan stacks) keep working. The handler identifies them by their thread
+//! id. A thread without room on its stack for a kernel, or on a stack that is not its own, such as a
+//! coroutine's, cannot make guarded calls.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{ABORT_SIGNAL, FAULTS, Guard, Mask, Record, Right, STACK_BYTES, mask_of};
 
-/// Threads of the process that may help at a time.
+/// The most threads of the process that may help at a time.
 const LOANS: usize = 256;
 
-/// Alone in its lines: its record is written with each guarded call.
+/// An entry, alone in its cache lines, since its record is written with each guarded call.
 #[repr(align(128))]
 struct Entry {
     taken: AtomicBool,
@@ -27,7 +27,7 @@ struct Entry {
 static ENTRIES: [Entry; LOANS] =
     [const { Entry { taken: AtomicBool::new(false), record: Record::new() } }; LOANS];
 
-/// An entry of the table that the handler reads, given back when dropped.
+/// An entry of the table that the handler reads, given back on drop.
 #[derive(Debug)]
 pub(crate) struct Loan(usize);
 
@@ -46,7 +46,7 @@ impl Loan {
         &ENTRIES[self.0].record
     }
 
-    /// Makes the calling thread one that may make guarded calls, until the guard is dropped.
+    /// Allows the calling thread to make guarded calls, until the guard is dropped.
     pub(crate) fn begin(&self) -> Guard {
         let record = self.record();
         let visit = Visit { record, mask: unblock(), float: FloatControl::save() };
@@ -71,7 +71,7 @@ impl Guard {
     }
 }
 
-/// The record of the calling thread, if it is lent. Safe to call in a signal handler.
+/// The record of the calling thread, if it has begun to help. Safe to call in a signal handler.
 pub(super) fn record_of_this_thread() -> Option<&'static Record> {
     // SAFETY: takes nothing and cannot fail.
     let tid = unsafe { libc::gettid() };
@@ -79,7 +79,7 @@ pub(super) fn record_of_this_thread() -> Option<&'static Record> {
     found.map(|entry| &entry.record)
 }
 
-/// The state that a thread gets back at the end.
+/// The state of a thread that is restored at the end.
 pub(super) struct Visit {
     record: &'static Record,
     /// The signal mask that it had, if it had to be changed.
@@ -106,20 +106,20 @@ impl Drop for Visit {
 /// Faults and aborts.
 const WANTED: Mask = mask_of(&FAULTS) | mask_of(&[ABORT_SIGNAL]);
 
-/// Lets faults and aborts through; the mask that was there before if they were blocked.
+/// Unblocks faults and aborts. Returns the previous mask if they were blocked.
 fn unblock() -> Option<Mask> {
     let before = change_mask(libc::SIG_UNBLOCK, WANTED);
     (before & WANTED != 0).then_some(before)
 }
 
-/// Changes the calling thread's signal mask; the one before.
+/// Changes the calling thread's signal mask, and returns the previous one.
 ///
-/// By number: the C library's sets are 16 times as large and take a call for each signal, and after a sleep
-/// each of its functions is one more that is in no cache.
+/// It makes the system call directly: the C library's sets are 16 times as large and take a call for each
+/// signal, and after a sleep each of its functions is one more cache miss.
 fn change_mask(how: i32, mask: Mask) -> Mask {
     let mut before: Mask = 0;
-    // SAFETY: the kernel reads one mask of the size that is said and writes the other; both are ours. What is
-    // unblocked are signals that Tally handles, what is set is a mask that the thread had.
+    // SAFETY: the kernel reads one mask of the given size and writes the other; both are ours. Only signals that
+    // Tally handles are unblocked, and only a mask that the thread had before is set.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
@@ -168,7 +168,7 @@ impl FloatControl {
     }
 }
 
-/// A thread of the host's, as far as it is known. All zero: it is not, so it is never lent.
+/// The identity and stack of a host thread. All zero: they are unknown, so the thread never helps.
 #[derive(Clone, Copy)]
 struct Thread {
     tid: i32,

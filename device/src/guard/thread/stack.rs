@@ -20,7 +20,7 @@ static BASE: AtomicUsize = AtomicUsize::new(0);
 /// The seats that are taken. The lock is also held while the reservation is made.
 static TAKEN: Mutex<[bool; SEATS]> = Mutex::new([false; SEATS]);
 
-/// A seat of the reservation, given back when dropped.
+/// A seat of the reservation, given back on drop.
 #[derive(Debug)]
 pub(super) struct SignalStack {
     seat: usize,
